@@ -1,0 +1,73 @@
+import { DURATION_FORMAT, formatDuration, parseDuration } from './duration.ts';
+import type { Fault } from './faults.ts';
+
+/** At most `max` alerts in any rolling window of `perMs` milliseconds. */
+export interface Rule {
+  readonly max: number;
+  readonly perMs: number;
+}
+
+/** What holds for one recipient: every rule, and the least time between two alerts (0 for none). */
+export interface Policy {
+  readonly rules: readonly Rule[];
+  readonly minGapMs: number;
+}
+
+/** The longest rolling window: 31 days. Redis keeps every send of the longest window. */
+export const MAX_WINDOW_MS = 31 * 86_400_000;
+/** The most sends that a rule may count; Redis keeps one entry for each. */
+export const MAX_PER_WINDOW = 100_000;
+/** The most rules in one policy. */
+export const MAX_RULES = 16;
+
+/** The name under which answers, logs and metrics speak of a rule: `10/1m`, or `gap`. */
+export function ruleName(rule: Rule): string {
+  return `${rule.max}/${formatDuration(rule.perMs)}`;
+}
+
+export type ParsedRules = { ok: true; rules: Rule[] } | { ok: false; faults: Fault[] };
+
+/** `"1/1s,20/1m"` → rules, or every fault at once; `path` names the variable or flag that the text came from. */
+export function parseRules(text: string, path: string): ParsedRules {
+  const faults: Fault[] = [];
+  const parts = text.split(',').map((part) => part.trim());
+  const rules = parts.map((part, index): Rule => {
+    const [max, per, ...rest] = part.split('/');
+    const perMs = per === undefined || rest.length > 0 ? undefined : parseDuration(per);
+    if (!/^\d{1,9}$/.test(max ?? '') || perMs === undefined) {
+      faults.push({ path: `${path}[${index}]`, expected: 'max/per, such as 10/1m', found: JSON.stringify(part) });
+      return { max: 1, perMs: 1 };
+    }
+    return { max: Number(max), perMs };
+  });
+  if (faults.length === 0) faults.push(...policyFaults({ rules, minGapMs: 0 }, path));
+  return faults.length > 0 ? { ok: false, faults } : { ok: true, rules };
+}
+
+/** Every way in which a policy is unusable; paths are below `path`: `path[0].max`, `path.minGapMs`. */
+export function policyFaults(policy: Policy, path: string): Fault[] {
+  const faults: Fault[] = [];
+  const { rules, minGapMs } = policy;
+  if (rules.length > MAX_RULES) {
+    faults.push({ path, expected: `at most ${MAX_RULES} rules`, found: String(rules.length) });
+  }
+  for (const [index, { max, perMs }] of rules.entries()) {
+    if (!isInteger(max, 1, MAX_PER_WINDOW)) {
+      const expected = `an integer from 1 to ${MAX_PER_WINDOW}`;
+      faults.push({ path: `${path}[${index}].max`, expected, found: String(max) });
+    }
+    if (!isInteger(perMs, 1, MAX_WINDOW_MS)) {
+      const expected = `${DURATION_FORMAT}, from 1ms to ${formatDuration(MAX_WINDOW_MS)}`;
+      faults.push({ path: `${path}[${index}].per`, expected, found: `${perMs} ms` });
+    }
+  }
+  if (!isInteger(minGapMs, 0, MAX_WINDOW_MS)) {
+    const expected = `0 or ${DURATION_FORMAT}, at most ${formatDuration(MAX_WINDOW_MS)}`;
+    faults.push({ path: `${path}.minGap`, expected, found: `${minGapMs} ms` });
+  }
+  return faults;
+}
+
+function isInteger(value: number, least: number, most: number): boolean {
+  return Number.isSafeInteger(value) && value >= least && value <= most;
+}

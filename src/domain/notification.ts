@@ -1,0 +1,98 @@
+import { z } from 'zod';
+import type { Fault } from './faults.ts';
+import { zodFaults } from './zod-faults.ts';
+
+/** Text without control characters, line breaks or halves of characters. */
+const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]*$/u;
+/** Names that FCM keeps for itself (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages), and APNs' `aps`. */
+const RESERVED_DATA_KEY = /^(aps$|from$|message_type$|google\.|gcm\.)/;
+
+const printable = (most: number) =>
+  z
+    .string()
+    .refine((text) => characters(text) >= 1 && characters(text) <= most && PRINTABLE.test(text), {
+      error: `1 to ${most} printable characters`,
+    })
+    .meta({ minLength: 1, maxLength: most });
+
+/** Code points, which is what a person counts, but for combined emoji. */
+const characters = (text: string) => Array.from(text).length;
+
+const apnsDevice = z.strictObject({
+  platform: z.literal('apns'),
+  token: z.string().regex(/^[0-9a-fA-F]{2,512}$/, { error: 'an APNs device token: 2 to 512 hexadecimal digits' }),
+});
+const fcmDevice = z.strictObject({
+  platform: z.literal('fcm'),
+  token: z.string().regex(/^[\x21-\x7e]{1,4096}$/, {
+    error: 'an FCM registration token: 1 to 4096 visible ASCII characters',
+  }),
+});
+
+const alertSchema = z
+  .strictObject({ title: z.string().max(4096).optional(), body: z.string().max(4096).optional() })
+  .refine(({ title = '', body = '' }) => title + body !== '', { error: 'a title or a body that is not empty' });
+
+const EXPIRES_AT_FORMAT = 'an RFC 3339 date-time or epoch milliseconds';
+const expiresAtSchema = z
+  .union([z.iso.datetime({ offset: true, error: EXPIRES_AT_FORMAT }), z.int().nonnegative()], {
+    error: EXPIRES_AT_FORMAT,
+  })
+  .transform((at) => (typeof at === 'number' ? at : Date.parse(at)));
+
+/** The job's data: one message to one recipient, for one or more devices. */
+export const notificationSchema = z.strictObject({
+  id: z
+    .string()
+    .regex(/^[A-Za-z0-9._~-]{1,128}$/, { error: '1 to 128 of A-Z a-z 0-9 . _ ~ -' })
+    .describe('Idempotency key, and the job id: the same id twice is one notification.'),
+  recipientId: printable(256).describe('Whom the limits protect, whatever the device.'),
+  devices: z
+    .array(z.discriminatedUnion('platform', [apnsDevice, fcmDevice]))
+    .min(1)
+    .max(20),
+  alert: alertSchema,
+  data: z
+    .record(
+      z.string().refine((key) => !RESERVED_DATA_KEY.test(key), {
+        error: 'a key other than aps, from, message_type, google.* and gcm.*, which the providers reserve',
+      }),
+      z.string(),
+    )
+    .optional(),
+  sound: printable(128).optional(),
+  badge: z.int().min(0).max(2_147_483_647).optional(),
+  category: z
+    .string()
+    .regex(/^[A-Za-z0-9._-]{1,64}$/, { error: '1 to 64 of A-Z a-z 0-9 . _ -' })
+    .optional(),
+  priority: z.enum(['high', 'normal']).default('normal'),
+  collapseId: printable(64)
+    .refine((text) => Buffer.byteLength(text) <= 64, { error: 'at most 64 bytes' })
+    .optional(),
+  expiresAt: expiresAtSchema.optional(),
+  onThrottle: z.enum(['delay', 'drop', 'silence']).default('delay'),
+});
+
+/** A notification as a producer writes it: defaults may be left out, `expiresAt` is text or a number. */
+export type NotificationInput = z.input<typeof notificationSchema>;
+/** A checked notification: defaults filled in, `expiresAt` in epoch milliseconds. */
+export type Notification = z.output<typeof notificationSchema>;
+export type Device = Notification['devices'][number];
+export type Platform = Device['platform'];
+
+export type ParsedNotification =
+  | { readonly ok: true; readonly notification: Notification }
+  | { readonly ok: false; readonly faults: readonly Fault[] };
+
+/** Checks anything against the schema; every fault at once, and none of them shows a token or a text. */
+export function parseNotification(raw: unknown): ParsedNotification {
+  const result = notificationSchema.safeParse(raw);
+  if (result.success) return { ok: true, notification: result.data };
+  return { ok: false, faults: zodFaults(result.error, raw, isPrivate) };
+}
+
+/** What a fault, a log line or an error must not repeat: tokens, and what was written to the recipient. */
+function isPrivate(path: readonly PropertyKey[]): boolean {
+  return path[0] === 'alert' || path[0] === 'data' || (path[0] === 'devices' && path.at(-1) === 'token');
+}

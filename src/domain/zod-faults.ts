@@ -1,0 +1,72 @@
+import type { z } from 'zod';
+import type { Fault } from './faults.ts';
+
+type Path = readonly PropertyKey[];
+
+/** zod's issues as faults: where, what was expected, what was found; values under private paths are only described. */
+export function zodFaults(
+  error: z.ZodError,
+  input: unknown,
+  isPrivate: (path: Path) => boolean = () => false,
+): Fault[] {
+  return error.issues.flatMap((issue) => {
+    if (issue.code === 'unrecognized_keys') {
+      return issue.keys.map((key) => ({
+        path: formatPath([...issue.path, key]),
+        expected: 'no such field',
+        found: 'one',
+      }));
+    }
+    const found = describe(valueAt(input, issue.path), isPrivate(issue.path));
+    return [{ path: formatPath(issue.path), expected: expectation(issue), found }];
+  });
+}
+
+/** `['devices', 0, 'token']` → `devices[0].token` */
+function formatPath(path: Path): string {
+  return path
+    .map((part, index) => (typeof part === 'number' ? `[${part}]` : `${index === 0 ? '' : '.'}${String(part)}`))
+    .join('');
+}
+
+function expectation(issue: z.core.$ZodIssue): string {
+  switch (issue.code) {
+    case 'invalid_type':
+      return article(issue.expected === 'int' ? 'integer' : issue.expected);
+    case 'invalid_value':
+      return issue.values.map((value) => JSON.stringify(value)).join(' or ');
+    case 'too_small':
+      return `at least ${issue.minimum} ${unit(issue.origin)}`.trim();
+    case 'too_big':
+      return `at most ${issue.maximum} ${unit(issue.origin)}`.trim();
+    case 'invalid_union':
+      return issue.discriminator === undefined ? issue.message : '"apns" or "fcm"';
+    case 'invalid_key':
+      return issue.issues[0]?.message ?? issue.message;
+    default:
+      return issue.message;
+  }
+}
+
+function unit(origin: string): string {
+  return { string: 'characters', array: 'entries' }[origin] ?? '';
+}
+
+function article(type: string): string {
+  return `${/^[aeio]/.test(type) ? 'an' : 'a'} ${type}`;
+}
+
+function valueAt(input: unknown, path: Path): unknown {
+  return path.reduce<unknown>((value, key) => (value as Record<PropertyKey, unknown> | undefined)?.[key], input);
+}
+
+function describe(value: unknown, isPrivate: boolean): string {
+  if (value === undefined) return 'nothing';
+  if (value === null || typeof value === 'boolean' || typeof value === 'number') return String(value);
+  if (Array.isArray(value)) return `an array of ${value.length}`;
+  if (typeof value === 'string') {
+    if (isPrivate || value.length > 80) return `a string of ${value.length} characters`;
+    return JSON.stringify(value);
+  }
+  return article(typeof value);
+}

@@ -1,0 +1,58 @@
+import type { Device, Notification, Platform } from '../domain/notification.ts';
+
+/** One alert for one device. */
+export interface Push {
+  readonly notification: Notification;
+  readonly device: Device;
+  /** The same for every try at this device, so that a provider or an app can tell a repetition: a UUID. */
+  readonly pushId: string;
+  /** Deliver without sound, vibration or banner. */
+  readonly silent: boolean;
+}
+
+/** What a provider's answer means for the device. */
+export type Meaning =
+  /** The provider took it. */
+  | 'accepted'
+  /** The token is no longer valid: report it to the producer, never try it again. */
+  | 'gone'
+  /** The token was never valid for this app. */
+  | 'bad-token'
+  /** The provider refuses the payload. */
+  | 'rejected'
+  /** Our credentials are refused: nothing is wrong with the notification. */
+  | 'auth'
+  /** Not now; a later try may succeed. */
+  | 'later';
+
+/** The answer to one try at one device. */
+export interface Reply {
+  readonly meaning: Meaning;
+  /** The provider's own word, or ours for what has none: `Unregistered`, `QUOTA_EXCEEDED`, `timeout`, `connection-refused`. */
+  readonly code: string;
+  /** Whether the recipient may have been alerted; only `no` lets the slot be given back. */
+  readonly alerted: 'yes' | 'no' | 'maybe';
+  /** Do not try again sooner: Retry-After, or the least wait that the reply's kind asks for. */
+  readonly retryAfterMs?: number;
+  /** The provider as a whole is asked to slow down, not only this device. */
+  readonly pausesProvider?: boolean;
+  /** Epoch milliseconds since when the token has been gone (APNs tells it). */
+  readonly goneSince?: number;
+  /** More about it for a person; tokens are redacted. */
+  readonly detail?: string;
+}
+
+/** Encoded and ready to go, or refused before the provider saw it (a payload over its limit). */
+export type Prepared =
+  | { readonly kind: 'ready'; readonly send: (signal?: AbortSignal) => Promise<Reply> }
+  | { readonly kind: 'refused'; readonly reply: Reply };
+
+/** One push service. `send` answers, it does not throw: every failure is a Reply. */
+export interface Provider {
+  readonly platform: Platform;
+  /** All that can be done before the limiter is asked, so that nothing slow stands between admission and send. */
+  prepare(push: Push): Prepared;
+  /** Opens connections ahead of the first send, so that no alert waits for a handshake. Never throws. */
+  warm(): Promise<void>;
+  close(): Promise<void>;
+}
