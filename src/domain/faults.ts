@@ -18,7 +18,8 @@ export class InputError extends Error {
   readonly faults: readonly Fault[];
 
   constructor(what: string, faults: readonly Fault[]) {
-    super(`${what}: ${faults.map(formatFault).join('; ')}`);
+    const lines = faults.map(formatFault);
+    super(lines.length === 1 ? `${what}: ${lines.join()}` : [`${what}:`, ...lines].join('\n  '));
     this.faults = faults;
   }
 }

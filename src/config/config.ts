@@ -1,0 +1,118 @@
+import { InputError, type Fault } from '../domain/faults.ts';
+import type { Policy } from '../domain/limits.ts';
+import { zodFaults } from '../domain/zod-faults.ts';
+import { readApns, readFcm, type ApnsConfig, type FcmConfig } from './credentials.ts';
+import { SECRET_VARIABLES, variablesSchema, type Variables } from './variables.ts';
+
+export interface RedisConfig {
+  /** One URL, or the nodes of a cluster, comma-separated. */
+  readonly redisUrl: string;
+  readonly cluster: boolean;
+}
+
+/** Everything that a replica can be told; see the README's table for each variable. */
+export interface Config {
+  readonly redis: RedisConfig;
+  readonly limiterRedis: RedisConfig;
+  readonly queue: { readonly prefix: string; readonly shards: number };
+  readonly policy: Policy;
+  readonly maxWaitMs: number;
+  readonly concurrency: number;
+  readonly retry: RetryPolicy;
+  readonly shutdownGraceMs: number;
+  /** Absent: the platform is off. */
+  readonly apns?: ApnsConfig;
+  readonly fcm?: FcmConfig;
+  readonly metrics?: { readonly host: string; readonly port: number };
+  readonly logLevel: Variables['LOG_LEVEL'];
+}
+
+export interface RetryPolicy {
+  readonly attempts: number;
+  readonly backoffBaseMs: number;
+  readonly backoffMaxMs: number;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Environment → Config. Throws one InputError that lists every fault, and none of a secret's value. */
+export function loadConfig(env: Environment): Config {
+  const faults: Fault[] = [];
+  const variables = readVariables(env, faults);
+  const apns = readApns(variables, faults);
+  const fcm = readFcm(variables, faults);
+  refuse(faults);
+
+  return Object.freeze({
+    ...queueConfig(variables),
+    limiterRedis: redisConfig(variables.LIMITER_REDIS_URL ?? variables.REDIS_URL, variables),
+    policy: { rules: variables.LIMIT_RULES, minGapMs: variables.LIMIT_MIN_GAP },
+    maxWaitMs: variables.LIMIT_MAX_WAIT,
+    concurrency: variables.WORKER_CONCURRENCY,
+    retry: {
+      attempts: variables.ATTEMPTS,
+      backoffBaseMs: variables.BACKOFF_BASE,
+      backoffMaxMs: variables.BACKOFF_MAX,
+    },
+    shutdownGraceMs: variables.SHUTDOWN_GRACE,
+    ...(apns && { apns }),
+    ...(fcm && { fcm }),
+    ...(variables.METRICS_PORT !== 'off' && {
+      metrics: { host: variables.METRICS_HOST, port: variables.METRICS_PORT },
+    }),
+    logLevel: variables.LOG_LEVEL,
+  });
+}
+
+/** What the commands that only touch the queue need: where it is. */
+export function loadQueueConfig(env: Environment): Pick<Config, 'redis' | 'queue'> {
+  const faults: Fault[] = [];
+  const variables = readVariables(pick(env, QUEUE_VARIABLES), faults);
+  refuse(faults);
+  return queueConfig(variables);
+}
+
+const QUEUE_VARIABLES = ['REDIS_URL', 'REDIS_CLUSTER', 'QUEUE_PREFIX', 'QUEUE_SHARDS'] as const;
+
+function queueConfig(variables: Variables): Pick<Config, 'redis' | 'queue'> {
+  return {
+    redis: redisConfig(variables.REDIS_URL, variables),
+    queue: { prefix: variables.QUEUE_PREFIX, shards: variables.QUEUE_SHARDS },
+  };
+}
+
+function redisConfig(urls: readonly string[], { REDIS_CLUSTER }: Variables): RedisConfig {
+  return { redisUrl: urls.join(','), cluster: REDIS_CLUSTER };
+}
+
+/**
+ * Reads what is well-formed and notes the rest as faults, so that all of them are told at once.
+ * An empty variable is an absent one: that is how compose files pass what is not set.
+ */
+function readVariables(env: Environment, faults: Fault[]): Variables {
+  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
+  const result = variablesSchema.safeParse(given);
+  const found = result.success ? [] : zodFaults(result.error, given, ([name]) => SECRET_VARIABLES.has(String(name)));
+  faults.push(...found);
+  const bad = new Set(found.map(({ path }) => path));
+  const variables = variablesSchema.parse(Object.fromEntries(Object.entries(given).filter(([name]) => !bad.has(name))));
+
+  if (variables.REDIS_CLUSTER && !/\{[^{}]+\}/.test(variables.QUEUE_PREFIX)) {
+    const found = JSON.stringify(variables.QUEUE_PREFIX);
+    faults.push({ path: 'QUEUE_PREFIX', expected: 'a prefix with a {tag}, since REDIS_CLUSTER is true', found });
+  }
+  for (const name of ['REDIS_URL', 'LIMITER_REDIS_URL'] as const) {
+    const count = variables[name]?.length ?? 1;
+    if (variables.REDIS_CLUSTER || count === 1) continue;
+    faults.push({ path: name, expected: 'one URL, or REDIS_CLUSTER=true', found: `${count} URLs` });
+  }
+  return variables;
+}
+
+function pick(env: Environment, names: readonly string[]): Environment {
+  return Object.fromEntries(names.map((name) => [name, env[name]]));
+}
+
+function refuse(faults: readonly Fault[]): void {
+  if (faults.length > 0) throw new InputError('bad environment', faults);
+}

@@ -1,0 +1,27 @@
+import { formatDuration } from '../domain/duration.ts';
+import { ruleName, type Rule } from '../domain/limits.ts';
+import { variablesSchema } from './variables.ts';
+
+export interface VariableDoc {
+  readonly name: string;
+  /** As it is written in an environment; undefined where there is none. */
+  readonly default: string | undefined;
+  readonly meaning: string;
+}
+
+const DURATIONS = /^(LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|SHUTDOWN_GRACE)/;
+
+/** Every variable that a worker reads, in the order of the README's table, which is made from it. */
+export const CONFIG_VARIABLES: readonly VariableDoc[] = Object.entries(variablesSchema.shape).map(([name, schema]) => ({
+  name,
+  default: written(name, schema.safeParse(undefined).data),
+  meaning: schema.description ?? '',
+}));
+
+/** A default as one would write it into an environment. */
+function written(name: string, value: unknown): string | undefined {
+  if (value === undefined) return undefined;
+  if (name === 'LIMIT_RULES') return (value as readonly Rule[]).map(ruleName).join(',');
+  if (DURATIONS.test(name)) return formatDuration(value as number);
+  return Array.isArray(value) ? value.join(',') : JSON.stringify(value).replaceAll('"', '');
+}

@@ -1,0 +1,140 @@
+import { z } from 'zod';
+import { DURATION_FORMAT, parseDuration } from '../domain/duration.ts';
+import { formatFault } from '../domain/faults.ts';
+import { parseRules, policyFaults, type Rule } from '../domain/limits.ts';
+
+/** The environment of a worker: what each variable may hold, what it becomes, and what the README says of it. */
+const shape = {
+  REDIS_URL: redisUrls()
+    .default(['redis://127.0.0.1:6379'])
+    .describe('`redis://` or `rediss://`; several comma-separated nodes with `REDIS_CLUSTER=true`'),
+  REDIS_CLUSTER: flag().default(false).describe('`true`: the nodes are a Redis Cluster'),
+  LIMITER_REDIS_URL: redisUrls().optional().describe('a Redis of its own for the limiter; `REDIS_URL` otherwise'),
+  QUEUE_PREFIX: text(/^[^\s:]{1,64}$/, 'up to 64 characters without spaces and colons, such as {pushpacer}')
+    .default('{pushpacer}')
+    .describe('the prefix of every queue key; the braces keep a queue in one Cluster slot'),
+  QUEUE_SHARDS: integer(1, 64).default(1).describe('queues to spread over a cluster'),
+  LIMIT_RULES: rules()
+    .default([{ max: 10, perMs: 60_000 }])
+    .describe('comma-separated `max/per`: `1/1s,20/1m,200/1h,800/1d`'),
+  LIMIT_MIN_GAP: duration('LIMIT_MIN_GAP')
+    .default(3_000)
+    .describe('least time between two alerts to one recipient; `0` for none'),
+  LIMIT_MAX_WAIT: duration('LIMIT_MAX_WAIT')
+    .default(86_400_000)
+    .describe('a notification whose slot lies further ahead becomes a dead letter, `throttled-too-long`'),
+  WORKER_CONCURRENCY: integer(1, 10_000).default(50).describe('jobs under way at once in one worker'),
+  ATTEMPTS: integer(1, 1_000).default(8).describe('delivery attempts before a dead letter'),
+  BACKOFF_BASE: duration('BACKOFF_BASE')
+    .default(1_000)
+    .describe('wait after the first failed attempt; doubles with each'),
+  BACKOFF_MAX: duration('BACKOFF_MAX').default(600_000).describe('the longest wait between two attempts'),
+  SHUTDOWN_GRACE: duration('SHUTDOWN_GRACE')
+    .default(10_000)
+    .describe('how long a stopping worker waits for what is in flight'),
+  APNS_KEY_FILE: anyText().optional().describe('path of the .p8 key'),
+  APNS_KEY: anyText().optional().describe('the .p8 key as PEM, instead of a file'),
+  APNS_KEY_ID: text(/^[A-Za-z0-9]{1,32}$/, 'a key id such as ABC123DEFG')
+    .optional()
+    .describe('the id of that key'),
+  APNS_TEAM_ID: text(/^[A-Za-z0-9]{1,32}$/, 'a team id such as DEF123GHIJ')
+    .optional()
+    .describe("the developer team's id"),
+  APNS_TOPIC: text(/^[\x21-\x7e]{1,255}$/, 'a bundle id such as com.example.app')
+    .optional()
+    .describe("the app's bundle id"),
+  APNS_ENDPOINT: httpsUrl()
+    .default('https://api.push.apple.com')
+    .describe('also `https://api.sandbox.push.apple.com`, or a loopback server'),
+  APNS_CA_FILE: anyText().optional().describe("a CA to trust beside the system's"),
+  GOOGLE_APPLICATION_CREDENTIALS: anyText().optional().describe("path of the service account's JSON"),
+  FCM_PROJECT_ID: text(/^[a-z0-9:.-]{1,100}$/, 'a project id such as my-app-1234')
+    .optional()
+    .describe('the project; from the service account where it is left out'),
+  FCM_ENDPOINT: httpsUrl()
+    .default('https://fcm.googleapis.com')
+    .describe('another host for tests; with it, a static token is used and no Google sign-in happens'),
+  FCM_CA_FILE: anyText().optional().describe("a CA to trust beside the system's"),
+  METRICS_HOST: anyText().default('127.0.0.1').describe('where `/metrics`, `/healthz` and `/readyz` are served'),
+  METRICS_PORT: port()
+    .default(9464)
+    .describe('`0`: any free port; a port in use: a warning and a free one; `off`: none'),
+  LOG_LEVEL: z
+    .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])
+    .default('info')
+    .describe('pino levels; JSON lines on standard output'),
+};
+
+export const variablesSchema = z.object(shape);
+export type Variables = z.output<typeof variablesSchema>;
+
+/** Variables whose value an error must not repeat: they hold keys, or may hold a password. */
+export const SECRET_VARIABLES: ReadonlySet<string> = new Set(['APNS_KEY', 'REDIS_URL', 'LIMITER_REDIS_URL']);
+
+function anyText() {
+  return z.string().min(1);
+}
+
+function text(pattern: RegExp, expected: string) {
+  return z.string().regex(pattern, { error: expected });
+}
+
+/** A variable's text → a value, or what was expected instead. */
+function parsed<T>(expected: string, parse: (text: string) => T | undefined) {
+  return z.string().transform((value, context): T => {
+    const result = parse(value.trim());
+    if (result !== undefined) return result;
+    context.addIssue({ code: 'custom', message: expected });
+    return z.NEVER;
+  });
+}
+
+function integer(least: number, most: number) {
+  return parsed(`an integer from ${least} to ${most}`, (value) => {
+    const number = /^\d{1,9}$/.test(value) ? Number(value) : NaN;
+    return number >= least && number <= most ? number : undefined;
+  });
+}
+
+function flag() {
+  return parsed('true or false', (value) => ({ true: true, false: false })[value]);
+}
+
+function duration(name: string) {
+  return parsed(`0 or ${DURATION_FORMAT}, at most 31d`, (value) => {
+    const ms = parseDuration(value);
+    return ms === undefined || policyFaults({ rules: [], minGapMs: ms }, name).length > 0 ? undefined : ms;
+  });
+}
+
+function rules() {
+  return z.string().transform((value, context): readonly Rule[] => {
+    const result = parseRules(value, 'LIMIT_RULES');
+    if (result.ok) return result.rules;
+    const message = `rules as max/per, such as 10/1m,200/1h (${result.faults.map(formatFault).join('; ')})`;
+    context.addIssue({ code: 'custom', message });
+    return z.NEVER;
+  });
+}
+
+function redisUrls() {
+  return parsed('redis:// or rediss:// URLs, comma-separated', (value) => {
+    const urls = value.split(',').map((url) => url.trim());
+    return urls.every((url) => /^rediss?:\/\//.test(url) && URL.canParse(url)) ? urls : undefined;
+  });
+}
+
+function httpsUrl() {
+  return parsed('an https:// URL without a path', (value) => {
+    if (!URL.canParse(value)) return undefined;
+    const url = new URL(value);
+    return url.protocol === 'https:' && url.pathname === '/' && url.search === '' ? url.origin : undefined;
+  });
+}
+
+function port() {
+  return parsed('a port from 0 to 65535, or off', (value): number | 'off' | undefined => {
+    if (value === 'off') return 'off';
+    return /^\d{1,5}$/.test(value) && Number(value) <= 65_535 ? Number(value) : undefined;
+  });
+}

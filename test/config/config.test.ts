@@ -1,0 +1,137 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { loadConfig, loadQueueConfig } from '../../src/config/config.ts';
+import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'pushpacer-config-'));
+afterAll(() => {
+  rmSync(dir, { recursive: true });
+});
+
+function file(name: string, text: string): string {
+  const path = join(dir, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+const p256 = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  .privateKey.export({ type: 'pkcs8', format: 'pem' })
+  .toString();
+const apns = { APNS_KEY: p256, APNS_KEY_ID: 'ABC123DEFG', APNS_TEAM_ID: 'DEF123GHIJ', APNS_TOPIC: 'com.example.app' };
+const account = { project_id: 'school-1', client_email: 'push@school-1.example', private_key: 'a key' };
+
+function faultsOf(env: Record<string, string>): string[] {
+  try {
+    loadConfig(env);
+    return [];
+  } catch (error) {
+    return (error as Error).message
+      .replace(/^bad environment:\s*/, '')
+      .split('\n')
+      .map((line) => line.trim());
+  }
+}
+
+describe('defaults', () => {
+  it('are those of the documentation, and both platforms are off', () => {
+    expect(loadConfig({})).toEqual({
+      redis: { redisUrl: 'redis://127.0.0.1:6379', cluster: false },
+      limiterRedis: { redisUrl: 'redis://127.0.0.1:6379', cluster: false },
+      queue: { prefix: '{pushpacer}', shards: 1 },
+      policy: { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 },
+      maxWaitMs: 86_400_000,
+      concurrency: 50,
+      retry: { attempts: 8, backoffBaseMs: 1_000, backoffMaxMs: 600_000 },
+      shutdownGraceMs: 10_000,
+      metrics: { host: '127.0.0.1', port: 9464 },
+      logLevel: 'info',
+    });
+  });
+
+  it('hold when written out, and where a variable is empty', () => {
+    const written = CONFIG_VARIABLES.flatMap(({ name, default: value }) =>
+      value === undefined ? [] : [[name, value]],
+    );
+    expect(loadConfig(Object.fromEntries(written) as Record<string, string>)).toEqual(loadConfig({}));
+    expect(loadConfig(Object.fromEntries(CONFIG_VARIABLES.map(({ name }) => [name, ''])))).toEqual(loadConfig({}));
+  });
+});
+
+describe('credentials', () => {
+  it('takes the APNs key as PEM or as a file', () => {
+    const { APNS_KEY: _, ...rest } = apns;
+    const fromFile = loadConfig({ ...rest, APNS_KEY_FILE: file('key.p8', p256) }).apns;
+    expect(fromFile).toEqual(loadConfig(apns).apns);
+    expect(fromFile).toMatchObject({ key: p256, keyId: 'ABC123DEFG', endpoint: 'https://api.push.apple.com' });
+  });
+
+  it('takes the project from the service account', () => {
+    const path = file('account.json', JSON.stringify(account));
+    expect(loadConfig({ GOOGLE_APPLICATION_CREDENTIALS: path }).fcm).toEqual({
+      projectId: 'school-1',
+      serviceAccount: account,
+      endpoint: 'https://fcm.googleapis.com',
+    });
+  });
+
+  it('needs no sign-in for another FCM endpoint', () => {
+    expect(loadConfig({ FCM_PROJECT_ID: 'school-1', FCM_ENDPOINT: 'https://localhost:9443' }).fcm).toEqual({
+      projectId: 'school-1',
+      endpoint: 'https://localhost:9443',
+    });
+  });
+
+  it.each([
+    [{ APNS_TOPIC: 'com.example.app' }, ['APNS_KEY_FILE', 'APNS_KEY_ID', 'APNS_TEAM_ID']],
+    [{ ...apns, APNS_KEY_FILE: 'x' }, ['APNS_KEY']],
+    [{ ...apns, APNS_KEY: 'no key' }, ['APNS_KEY']],
+    [{ FCM_PROJECT_ID: 'school-1' }, ['GOOGLE_APPLICATION_CREDENTIALS']],
+    [{ GOOGLE_APPLICATION_CREDENTIALS: '/nowhere.json' }, ['GOOGLE_APPLICATION_CREDENTIALS']],
+    [{ ...apns, APNS_ENDPOINT: 'http://127.0.0.1' }, ['APNS_ENDPOINT']],
+  ])('names what is missing or unusable', (env, names) => {
+    expect(faultsOf(env).map((fault) => fault.split(':')[0])).toEqual(names);
+  });
+});
+
+describe('faults', () => {
+  it('are told all at once, files included', () => {
+    const faults = faultsOf({ LIMIT_RULES: 'ten', ATTEMPTS: '0', METRICS_PORT: '99999', APNS_KEY_FILE: '/nowhere.p8' });
+    expect(faults.map((fault) => fault.split(':')[0])).toEqual([
+      'LIMIT_RULES',
+      'ATTEMPTS',
+      'METRICS_PORT',
+      'APNS_KEY_FILE',
+      'APNS_KEY_ID',
+      'APNS_TEAM_ID',
+      'APNS_TOPIC',
+    ]);
+    expect(faults[1]).toBe('ATTEMPTS: expected an integer from 1 to 1000, found "0"');
+  });
+
+  it('never repeat a secret', () => {
+    const told = faultsOf({ REDIS_URL: 'http://user:hunter2@host', APNS_KEY: 'hunter2' }).join();
+    expect(told).toContain('REDIS_URL: expected redis:// or rediss:// URLs');
+    expect(told).not.toContain('hunter2');
+  });
+
+  it.each([
+    [{ REDIS_URL: 'redis://a,redis://b' }, 'REDIS_URL: expected one URL, or REDIS_CLUSTER=true, found 2 URLs'],
+    [
+      { REDIS_CLUSTER: 'true', QUEUE_PREFIX: 'plain' },
+      'QUEUE_PREFIX: expected a prefix with a {tag}, since REDIS_CLUSTER is true, found "plain"',
+    ],
+    [
+      { LIMIT_MIN_GAP: '3' },
+      'LIMIT_MIN_GAP: expected 0 or a duration such as 250ms, 3s, 1m, 2h or 1d, at most 31d, found "3"',
+    ],
+  ])('of one variable: %j', (env, fault) => expect(faultsOf(env)).toEqual([fault]));
+
+  it('of the delivery do not concern the commands that only enqueue', () => {
+    expect(loadQueueConfig({ LIMIT_RULES: 'ten', REDIS_URL: 'redis://elsewhere' }).redis.redisUrl).toBe(
+      'redis://elsewhere',
+    );
+  });
+});

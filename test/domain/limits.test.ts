@@ -1,0 +1,41 @@
+import { expect, it } from 'vitest';
+import { formatFault } from '../../src/domain/faults.ts';
+import { parseRules, policyFaults, ruleName } from '../../src/domain/limits.ts';
+
+function faultsOf(text: string): string[] {
+  const parsed = parseRules(text, 'LIMIT_RULES');
+  return parsed.ok ? [] : parsed.faults.map(formatFault);
+}
+
+it('reads several rules', () => {
+  expect(parseRules('1/1s, 20/1m,200/1h', 'LIMIT_RULES')).toEqual({
+    ok: true,
+    rules: [
+      { max: 1, perMs: 1_000 },
+      { max: 20, perMs: 60_000 },
+      { max: 200, perMs: 3_600_000 },
+    ],
+  });
+});
+
+it('names each rule that it cannot read', () => {
+  expect(faultsOf('10/1m,x,5/')).toEqual([
+    'LIMIT_RULES[1]: expected max/per, such as 10/1m, found "x"',
+    'LIMIT_RULES[2]: expected max/per, such as 10/1m, found "5/"',
+  ]);
+});
+
+it.each([
+  ['0/1m', 'LIMIT_RULES[0].max: expected an integer from 1 to 100000, found 0'],
+  ['1/0', 'LIMIT_RULES[0].per: expected a duration such as 250ms, 3s, 1m, 2h or 1d, from 1ms to 31d, found 0 ms'],
+  [
+    '1/32d',
+    'LIMIT_RULES[0].per: expected a duration such as 250ms, 3s, 1m, 2h or 1d, from 1ms to 31d, found 2764800000 ms',
+  ],
+])('refuses %s', (text, fault) => expect(faultsOf(text)).toEqual([fault]));
+
+it('refuses a gap that is no whole number of milliseconds', () => {
+  expect(policyFaults({ rules: [], minGapMs: 0.5 }, 'policy')).toHaveLength(1);
+});
+
+it('calls a rule by how it is written', () => expect(ruleName({ max: 10, perMs: 60_000 })).toBe('10/1m'));
