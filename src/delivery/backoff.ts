@@ -1,0 +1,17 @@
+/** What a retry waits for. */
+export interface Backoff {
+  readonly backoffBaseMs: number;
+  readonly backoffMaxMs: number;
+}
+
+/**
+ * The wait before the next attempt, in milliseconds: base x 2^(tries - 1), at most the maximum, the upper half of it
+ * drawn by chance so that what failed together does not come back together. What a provider asked for
+ * (`atLeastMs`, Retry-After) is never undercut: up to a tenth is added to it by chance, and it doubles the same way.
+ */
+export function backoffMs(tries: number, backoff: Backoff, atLeastMs: number, random: number): number {
+  const doubled = backoff.backoffBaseMs * 2 ** Math.min(tries - 1, 30);
+  const own = Math.min(doubled, backoff.backoffMaxMs) * (0.5 + random / 2);
+  const asked = atLeastMs * (1 + random / 10);
+  return Math.round(Math.max(own, asked));
+}

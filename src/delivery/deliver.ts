@@ -1,0 +1,144 @@
+import { formatFault } from '../domain/faults.ts';
+import { parseNotification, type Notification, type Platform } from '../domain/notification.ts';
+import type { Outcome } from '../domain/outcome.ts';
+import type { Limiter } from '../limiter/limiter.ts';
+import { conclude, finalOutcome, record, type Concluded, type ConcludeParts } from './conclude.ts';
+import { deviceLabel, planDevices, type Plan, type PlanParts } from './devices.ts';
+import { withAttempts, type Progress } from './progress.ts';
+import { sendAll, type Sent, type SendParts } from './send.ts';
+import { takeSlot, type Slot, type SlotParts } from './slot.ts';
+
+/** One pass of a job through a worker. */
+export interface Pass {
+  readonly jobId: string;
+  /** The job's data, as somebody handed it over. */
+  readonly data: unknown;
+  readonly progress: Progress;
+  /** Fires when the worker has to stop: what has not been sent is given back. */
+  readonly signal: AbortSignal;
+  /** Keeps what has been reached, against a crash before the pass ends. */
+  readonly save: (progress: Progress) => Promise<void>;
+}
+
+export interface DeliverParts extends PlanParts, SlotParts, SendParts, ConcludeParts {
+  readonly limiter: Pick<Limiter, 'admit' | 'refund' | 'cancel'>;
+  /** A slot further ahead than this is not taken: the notification becomes a dead letter. */
+  readonly maxWaitMs: number;
+}
+
+/** The way of a notification: parse, expired?, encode, admit, send, conclude. Everything it can come to is an Outcome. */
+export async function deliver(pass: Pass, parts: DeliverParts): Promise<Concluded> {
+  const parsed = parseNotification(withId(pass.data, pass.jobId));
+  if (!parsed.ok) return ended(pass, deadLetter('invalid', parsed.faults.map(formatFault).join('; ')));
+  const { notification } = parsed;
+
+  if (timeLeftMs(notification, parts) <= 0) return giveBackAndEnd(pass, notification, { kind: 'expired' }, parts);
+
+  const plan = planDevices(notification, pass.progress, false, parts);
+  const planned = settle(pass.progress, plan);
+  if (plan.ready.length === 0) return conclude(planned, openDevices(notification, planned), [], plan.pausedMs, parts);
+
+  const slot = await takeSlot(askOf(pass, notification, parts), parts, pass.signal);
+  if (slot.kind === 'missed') return { outcome: { kind: 'held', waitMs: 0, code: 'missed-slot' }, progress: planned };
+  if (slot.kind === 'no') return throttled(pass, notification, planned, slot, parts);
+
+  const sent = await sendAll(notification, plan.ready, planned, pass, parts);
+  if (sent.tried.every(({ reply }) => reply.alerted === 'no')) {
+    await parts.limiter.refund(notification.recipientId, slot.askId);
+  }
+  return afterSend(notification, sent, plan.pausedMs, parts);
+}
+
+/** Not now. What that means is the producer's choice (`onThrottle`), within the time that the notification has. */
+async function throttled(
+  pass: Pass,
+  notification: Notification,
+  planned: Progress,
+  { admission }: Extract<Slot, { kind: 'no' }>,
+  parts: DeliverParts,
+): Promise<Concluded> {
+  const { rule, waitMs } = admission;
+  if (admission.kind === 'reserved') {
+    const progress = { ...planned, requeues: planned.requeues + 1, dueAt: parts.now() + waitMs };
+    return { outcome: { kind: 'requeued', waitMs, rule }, progress };
+  }
+  if (notification.onThrottle === 'drop') return ended(pass, { kind: 'dropped', rule });
+  if (notification.onThrottle === 'silence') return deliverSilently(pass, notification, parts);
+  if (waitMs >= timeLeftMs(notification, parts)) {
+    return giveBackAndEnd(pass, notification, { kind: 'expired' }, parts);
+  }
+  const message = `its slot lies ${waitMs} ms ahead, by ${rule}; at most ${parts.maxWaitMs} ms are waited for`;
+  return giveBackAndEnd(pass, notification, deadLetter('throttled-too-long', message), parts);
+}
+
+/** Takes no slot: nobody is alerted. */
+async function deliverSilently(pass: Pass, notification: Notification, parts: DeliverParts): Promise<Concluded> {
+  const plan = planDevices(notification, pass.progress, true, parts);
+  const sent = await sendAll(notification, plan.ready, settle(pass.progress, plan), pass, parts);
+  return afterSend(notification, sent, plan.pausedMs, parts);
+}
+
+function afterSend(
+  notification: Notification,
+  { tried, progress }: Sent,
+  pausedMs: number,
+  parts: DeliverParts,
+): Concluded {
+  const paused = Math.max(pausedMs, ...tried.map(({ label }) => parts.gate.waitMs(platformOf(label))));
+  const recorded = record(progress, tried, parts.now());
+  return conclude(recorded, openDevices(notification, recorded), tried, paused, parts);
+}
+
+/** Ends a notification that may hold a reservation nobody will use. */
+async function giveBackAndEnd(
+  pass: Pass,
+  { recipientId }: Notification,
+  outcome: Outcome,
+  parts: DeliverParts,
+): Promise<Concluded> {
+  if (pass.progress.requeues > 0) await parts.limiter.cancel(recipientId, askId(pass));
+  return ended(pass, outcome);
+}
+
+/** Ends it without another try; what was alerted before stays delivered. */
+function ended({ progress }: Pass, outcome: Outcome): Concluded {
+  const wasAlerted = Object.values(progress.devices).includes('delivered');
+  return { outcome: wasAlerted ? finalOutcome(progress) : outcome, progress };
+}
+
+function askOf(pass: Pass, notification: Notification, parts: DeliverParts) {
+  const { recipientId, onThrottle } = notification;
+  const maxWaitMs = onThrottle === 'delay' ? Math.min(parts.maxWaitMs, timeLeftMs(notification, parts)) : 0;
+  return { recipientId, id: askId(pass), maxWaitMs };
+}
+
+/** A retry is a new ask: what the failed attempt may have shown stays counted. */
+function askId({ jobId, progress }: Pass): string {
+  return `${jobId}/${progress.asks}`;
+}
+
+function timeLeftMs({ expiresAt }: Notification, { now }: { now: () => number }): number {
+  return expiresAt === undefined ? Infinity : expiresAt - now();
+}
+
+function settle(progress: Progress, { settled, failures }: Plan): Progress {
+  return withAttempts({ ...progress, devices: { ...progress.devices, ...settled } }, failures);
+}
+
+function openDevices({ devices }: Notification, progress: Progress): string[] {
+  return devices.map(deviceLabel).filter((label) => !(label in progress.devices));
+}
+
+function platformOf(label: string): Platform {
+  return label.startsWith('apns') ? 'apns' : 'fcm';
+}
+
+function deadLetter(reason: 'invalid' | 'throttled-too-long', message: string): Outcome {
+  return { kind: 'dead-letter', reason, message };
+}
+
+/** The id may be left out of the data: it is the job's then. */
+function withId(data: unknown, jobId: string): unknown {
+  const isObject = typeof data === 'object' && data !== null && !Array.isArray(data);
+  return isObject && !('id' in data) ? { ...data, id: jobId } : data;
+}

@@ -1,0 +1,72 @@
+import type { Device, Notification, Platform } from '../domain/notification.ts';
+import type { FailedAttempt } from '../domain/outcome.ts';
+import type { Provider, Push, Reply } from '../providers/provider.ts';
+import { pushId } from '../providers/push-id.ts';
+import type { Gate } from './gate.ts';
+import type { DeviceState, Progress } from './progress.ts';
+
+/** One device that can be tried now. */
+export interface Ready {
+  readonly label: string;
+  readonly device: Device;
+  readonly send: (signal?: AbortSignal) => Promise<Reply>;
+}
+
+/** What is to be done about each device that is still open. */
+export interface Plan {
+  readonly ready: readonly Ready[];
+  /** Settled without a try: no credentials, a payload over the limit. */
+  readonly settled: Readonly<Record<string, DeviceState>>;
+  readonly failures: readonly FailedAttempt[];
+  /** How long the provider of a device that has to be kept stays paused; 0 where none has to. */
+  readonly pausedMs: number;
+}
+
+export interface PlanParts {
+  readonly providers: ReadonlyMap<Platform, Provider>;
+  readonly gate: Gate;
+  readonly now: () => number;
+}
+
+/** `apns#0`: the first of `devices`, which is on APNs. Never the token. */
+export function deviceLabel(device: Device, index: number): string {
+  return `${device.platform}#${index}`;
+}
+
+/** Encodes for every device that is still open, ahead of the ask for a slot. */
+export function planDevices(notification: Notification, progress: Progress, silent: boolean, parts: PlanParts): Plan {
+  const ready: Ready[] = [];
+  const settled: Record<string, DeviceState> = {};
+  const failures: FailedAttempt[] = [];
+  let pausedMs = 0;
+
+  for (const [index, device] of notification.devices.entries()) {
+    const label = deviceLabel(device, index);
+    if (label in progress.devices) continue;
+    const fail = (state: DeviceState, error: string) => {
+      settled[label] = state;
+      failures.push({ at: parts.now(), device: label, error });
+    };
+
+    const provider = parts.providers.get(device.platform);
+    if (provider === undefined) {
+      fail('provider-not-configured', `no credentials for ${device.platform}`);
+      continue;
+    }
+    const waitMs = parts.gate.waitMs(device.platform);
+    if (waitMs > 0) {
+      pausedMs = Math.max(pausedMs, waitMs);
+      continue;
+    }
+    const push: Push = { notification, device, pushId: pushId(notification.id, index), silent };
+    const prepared = provider.prepare(push);
+    if (prepared.kind === 'ready') ready.push({ label, device, send: prepared.send });
+    else fail('rejected', replyText(prepared.reply));
+  }
+  return { ready, settled, failures, pausedMs };
+}
+
+/** A reply as an attempt of a dead letter tells it. */
+export function replyText({ code, detail }: Reply): string {
+  return detail === undefined || detail === code ? code : `${code}: ${detail}`;
+}

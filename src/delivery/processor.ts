@@ -1,0 +1,109 @@
+import type { Job } from 'bullmq';
+import type { Outcome } from '../domain/outcome.ts';
+import { LimiterUnavailableError } from '../limiter/errors.ts';
+import type { Logger } from '../observe/log.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import { isUnprioritised } from '../queue/foreign.ts';
+import { backoffMs } from './backoff.ts';
+import type { Concluded } from './conclude.ts';
+import { deliver, type DeliverParts, type Pass } from './deliver.ts';
+import { readProgress, withAttempts, type Progress } from './progress.ts';
+import { settle, type Settled } from './settle.ts';
+
+export interface ProcessorParts extends DeliverParts {
+  readonly log: Logger;
+  readonly metrics: Pick<Metrics, 'outcome' | 'woken' | 'unprioritised'>;
+  /** Fires when the grace of a stopping worker is over. */
+  readonly signal: AbortSignal;
+}
+
+/** Kept this long where the limiter did not answer. */
+const LIMITER_AWAY_MS = 1_000;
+
+/** What is done with each job; `onDelayed` hears when one that was put back is due, epoch milliseconds. */
+export type Processor = (job: Job, token: string, onDelayed: (dueAt: number) => void) => Promise<Settled>;
+
+/** One pass of a job: delivered as far as it goes, told in one log line, then settled. */
+export function createProcessor(parts: ProcessorParts): Processor {
+  const warnOnce = createUnprioritisedWarning(parts);
+  return async (job, token, onDelayed) => {
+    if (isUnprioritised(job)) warnOnce(job);
+    const pass = passOf(job, parts.signal);
+    if (pass.progress.dueAt !== undefined) parts.metrics.woken(parts.now() - pass.progress.dueAt);
+
+    const concluded = await deliver({ ...pass, progress: arrived(pass.progress) }, parts).catch((error: unknown) =>
+      surprised(pass.progress, error, parts),
+    );
+    tell(pass, concluded, parts);
+    return settle(job, token, concluded, onDelayed);
+  };
+}
+
+function passOf(job: Job, signal: AbortSignal): Pass {
+  return {
+    jobId: job.id ?? '',
+    data: job.data as unknown,
+    progress: readProgress(job.progress),
+    signal,
+    save: (progress) => job.updateProgress(progress),
+  };
+}
+
+/** It is here: what it was to come back at is over. */
+function arrived(progress: Progress): Progress {
+  return { ...progress, dueAt: undefined };
+}
+
+/** What no outcome foresaw. Without the limiter nothing is sent and no attempt is spent; anything else is a failed attempt. */
+function surprised(progress: Progress, error: unknown, { now, random, retry, log }: ProcessorParts): Concluded {
+  if (error instanceof LimiterUnavailableError) {
+    const waitMs = Math.round(LIMITER_AWAY_MS * (1 + random()));
+    return { outcome: { kind: 'held', waitMs, code: 'limiter-unavailable' }, progress };
+  }
+  const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  log.error({ err: error }, 'a pass failed in a way that no outcome foresaw');
+  const tries = progress.tries + 1;
+  const counted = { ...withAttempts(progress, [{ at: now(), error: text }]), tries, asks: progress.asks + 1 };
+  if (tries >= retry.attempts) {
+    return { outcome: { kind: 'dead-letter', reason: 'attempts-exhausted', message: text }, progress: counted };
+  }
+  const waitMs = backoffMs(tries, retry, 0, random());
+  return { outcome: { kind: 'retried', waitMs, code: 'unexpected-error' }, progress: counted };
+}
+
+function tell(pass: Pass, { outcome, progress }: Concluded, { log, metrics }: ProcessorParts): void {
+  metrics.outcome(outcome);
+  const line = { jobId: pass.jobId, ...namesOf(pass.data), ...toldOf(outcome), tries: progress.tries };
+  if (outcome.kind === 'dead-letter') log.warn(line, 'dead-lettered');
+  else log.info(line, outcome.kind);
+}
+
+function toldOf(outcome: Outcome): Record<string, unknown> {
+  const { kind, ...rest } = outcome;
+  return { outcome: kind === 'dead-letter' ? 'dead-lettered' : kind, ...rest };
+}
+
+/** The ids that a reader of the log looks for, where the data has them. */
+function namesOf(data: unknown): Record<string, unknown> {
+  if (typeof data !== 'object' || data === null) return {};
+  const { id, recipientId, category } = data as Record<string, unknown>;
+  return { ...shortText({ id }), ...shortText({ recipientId }), ...shortText({ category }) };
+}
+
+function shortText(field: Record<string, unknown>): Record<string, unknown> {
+  const [value] = Object.values(field);
+  return typeof value === 'string' && value.length <= 256 ? field : {};
+}
+
+function createUnprioritisedWarning({ log, metrics }: ProcessorParts): (job: Job) => void {
+  let warned = false;
+  return (job) => {
+    metrics.unprioritised();
+    if (warned) return;
+    warned = true;
+    log.warn(
+      { jobId: job.id },
+      'a job without a priority: BullMQ puts such jobs before every due one; add with priority 10',
+    );
+  };
+}

@@ -1,0 +1,45 @@
+import { z } from 'zod';
+import { DEAD_LETTER_REASONS } from '../domain/outcome.ts';
+
+const deviceStateSchema = z.enum(['delivered', ...DEAD_LETTER_REASONS]);
+
+const progressSchema = z.object({
+  /** How each device ended, by its label; a device that is not here is still to be tried. */
+  devices: z.record(z.string(), deviceStateSchema).default({}),
+  /** The failed attempts so far, the newest last. */
+  attempts: z
+    .array(z.object({ at: z.number(), device: z.string().optional(), error: z.string() }))
+    .readonly()
+    .default([]),
+  /** Delivery attempts that counted toward the policy's. */
+  tries: z.number().default(0),
+  /** Attempts of which nobody knows whether they alerted. */
+  ambiguous: z.number().default(0),
+  /** Slots asked for under a new id: the first ask is 0, each further attempt one more. */
+  asks: z.number().default(0),
+  /** How often the limiter sent it back. */
+  requeues: z.number().default(0),
+  /** When it was to come back, epoch milliseconds: what the lateness of wake-ups is measured against. */
+  dueAt: z.number().optional(),
+  /** Since when it has been kept for a provider that refuses our credentials or asks for a pause. */
+  heldSince: z.number().optional(),
+});
+
+/** What a job remembers between two passes through a worker; kept in BullMQ's `progress`, so a crash does not lose it. */
+export type Progress = Readonly<z.output<typeof progressSchema>>;
+export type DeviceState = z.output<typeof deviceStateSchema>;
+
+/** Whatever `job.progress` holds → Progress; a foreign one (BullMQ's own default is 0) counts as none. */
+export function readProgress(raw: unknown): Progress {
+  const result = progressSchema.safeParse(raw);
+  return result.success ? result.data : progressSchema.parse({});
+}
+
+/** A dead letter tells at most this many attempts, the newest ones. */
+const MAX_ATTEMPTS_TOLD = 100;
+
+/** The progress with failed attempts added. */
+export function withAttempts(progress: Progress, added: Progress['attempts']): Progress {
+  if (added.length === 0) return progress;
+  return { ...progress, attempts: [...progress.attempts, ...added].slice(-MAX_ATTEMPTS_TOLD) };
+}

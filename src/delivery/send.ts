@@ -1,0 +1,54 @@
+import type { Device, Notification } from '../domain/notification.ts';
+import type { Reply } from '../providers/provider.ts';
+import { record, type Tried } from './conclude.ts';
+import type { Ready } from './devices.ts';
+import type { Gate } from './gate.ts';
+import type { Progress } from './progress.ts';
+
+export interface Sent {
+  readonly tried: readonly Tried[];
+  /** As it was before this round. */
+  readonly progress: Progress;
+}
+
+export interface SendParts {
+  readonly gate: Gate;
+  readonly now: () => number;
+  /** Told of each answer. */
+  readonly onReply: (event: ReplyEvent) => void;
+}
+
+/** One answer of a provider. */
+export interface ReplyEvent {
+  readonly notification: Notification;
+  readonly device: Device;
+  readonly label: string;
+  readonly reply: Reply;
+  readonly tookMs: number;
+}
+
+/** Where a refusal of credentials or a call to slow down names no time. */
+const PAUSE_MS = 30_000;
+
+/** Sends to every device at once. Each acknowledged device is saved as long as others are under way. */
+export async function sendAll(
+  notification: Notification,
+  ready: readonly Ready[],
+  progress: Progress,
+  pass: { readonly save: (progress: Progress) => Promise<void>; readonly signal: AbortSignal },
+  parts: SendParts,
+): Promise<Sent> {
+  const tried: Tried[] = [];
+  const one = async ({ label, device, send }: Ready): Promise<void> => {
+    const startedAt = performance.now();
+    const reply = await send(pass.signal);
+    parts.onReply({ notification, device, label, reply, tookMs: performance.now() - startedAt });
+    if (reply.meaning === 'auth' || reply.pausesProvider) {
+      parts.gate.pause(device.platform, reply.retryAfterMs ?? PAUSE_MS);
+    }
+    tried.push({ label, reply });
+    if (tried.length < ready.length) await pass.save(record(progress, tried, parts.now()));
+  };
+  await Promise.all(ready.map(one));
+  return { tried, progress };
+}

@@ -1,0 +1,66 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Admission, Ask, Limiter } from '../limiter/limiter.ts';
+
+/** What came of asking: go now (and under which id the slot is held), or the limiter's no, or a worker that is stopping. */
+export type Slot =
+  | { readonly kind: 'go'; readonly askId: string }
+  | { readonly kind: 'no'; readonly admission: Exclude<Admission, { kind: 'admitted' }> }
+  | { readonly kind: 'missed' };
+
+export interface SlotParts {
+  readonly limiter: Pick<Limiter, 'admit' | 'refund'>;
+  /** An admission that is later than this is asked for anew; see {@link staleness}. */
+  readonly staleness: Staleness;
+}
+
+/** How late a send may be after the instant it was admitted for. */
+export interface Staleness {
+  /** Later than this is worth asking anew, so that the next alert keeps its distance from this one. */
+  readonly softMs: number;
+  /** Later than this must not be sent: a process that was stopped would land on top of the next alert. */
+  readonly hardMs: number;
+}
+
+/** Asking anew helps against a hiccup, not against a machine that is always late. */
+const MAX_SOFT_RENEWALS = 2;
+const MAX_RENEWALS = 5;
+
+/**
+ * min(gap / 2, 500 ms) as the hard bound: beyond half a gap, the next alert may be nearer than half a gap.
+ * 20 ms as the soft one: below what a person or a provider's clock tells apart, above a busy event loop's usual delay.
+ */
+export function stalenessOf(minGapMs: number): Staleness {
+  const hardMs = minGapMs === 0 ? 500 : Math.min(minGapMs / 2, 500);
+  return { softMs: Math.min(20, hardMs), hardMs };
+}
+
+/** Asks for a slot and waits the few milliseconds until its instant; an instant that was missed is asked for anew. */
+export async function takeSlot(ask: Ask, parts: SlotParts, signal: AbortSignal): Promise<Slot> {
+  let current = ask;
+  for (let renewals = 0; renewals <= MAX_RENEWALS; renewals++) {
+    const admission = await parts.limiter.admit(renewals === 0 ? current : { ...current, renew: true });
+    if (admission.kind !== 'admitted') return { kind: 'no', admission };
+
+    const onTime = await sleepUntil(admission.sendAt, signal);
+    if (!onTime) break;
+    const lateMs = performance.now() - admission.sendAt;
+    if (lateMs <= parts.staleness.softMs) return { kind: 'go', askId: current.id };
+    if (lateMs <= parts.staleness.hardMs && renewals >= MAX_SOFT_RENEWALS) return { kind: 'go', askId: current.id };
+    // Somebody may have sent on that admission before (a worker that died): it stays counted, and this is another ask.
+    if (admission.repeated) current = { ...ask, id: `${ask.id}.${renewals + 1}` };
+  }
+  await parts.limiter.refund(current.recipientId, current.id);
+  return { kind: 'missed' };
+}
+
+/** False where the signal came first. Timers may fire a fraction of a millisecond early; this does not. */
+async function sleepUntil(instant: number, signal: AbortSignal): Promise<boolean> {
+  for (let leftMs = instant - performance.now(); leftMs > 0; leftMs = instant - performance.now()) {
+    try {
+      await sleep(Math.ceil(leftMs), undefined, { signal });
+    } catch {
+      return false;
+    }
+  }
+  return !signal.aborted;
+}

@@ -1,0 +1,112 @@
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { Platform } from '../domain/notification.ts';
+import type { Outcome } from '../domain/outcome.ts';
+
+/** What one replica counts. Labels are few and bounded: never a recipient, never a token. */
+export interface Metrics {
+  readonly registry: Registry;
+  /** A pass ended. */
+  outcome(outcome: Outcome): void;
+  /** A provider answered. */
+  reply(platform: Platform, meaning: string, tookMs: number): void;
+  /** A job that was due came back this much late. */
+  woken(lateMs: number): void;
+  /** A job without a priority came in: it outranks every due one. */
+  unprioritised(): void;
+}
+
+/** Parts that are read when somebody looks. */
+export interface MetricsSources {
+  /** Jobs by state: `waiting`, `delayed`, `active`, … */
+  readonly queueDepth: () => Promise<Readonly<Record<string, number>>>;
+  readonly pausedMs: (platform: Platform) => number;
+}
+
+const SECONDS = { wait: [0.1, 0.5, 1, 3, 10, 30, 60, 300, 900, 3600, 14_400, 86_400] };
+const FAST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10];
+
+export function createMetrics(sources: MetricsSources): Metrics {
+  const registry = new Registry();
+  const registers = [registry];
+  collectDefaultMetrics({ register: registry });
+
+  const outcomes = new Counter({
+    name: 'pushpacer_outcomes_total',
+    help: 'Notifications that ended, by outcome and, for dead letters, reason.',
+    labelNames: ['outcome', 'reason'],
+    registers,
+  });
+  const requeues = new Counter({
+    name: 'pushpacer_requeues_total',
+    help: 'Blocked notifications put back until their slot, by the rule that decided the wait.',
+    labelNames: ['rule'],
+    registers,
+  });
+  const retries = new Counter({
+    name: 'pushpacer_retries_total',
+    help: 'Attempts that failed and will be repeated, by kind: retried (counts as an attempt) or held (does not).',
+    labelNames: ['kind'],
+    registers,
+  });
+  const waits = new Histogram({
+    name: 'pushpacer_wait_seconds',
+    help: 'Waits that the limiter gave to blocked notifications.',
+    buckets: SECONDS.wait,
+    registers,
+  });
+  const lateness = new Histogram({
+    name: 'pushpacer_wake_lateness_seconds',
+    help: 'How long after its due time a requeued notification reached a worker.',
+    buckets: FAST_SECONDS,
+    registers,
+  });
+  const provider = new Histogram({
+    name: 'pushpacer_provider_seconds',
+    help: "Time to a provider's answer, by platform and meaning.",
+    labelNames: ['platform', 'meaning'],
+    buckets: FAST_SECONDS,
+    registers,
+  });
+  const unprioritised = new Counter({
+    name: 'pushpacer_unprioritised_jobs_total',
+    help: 'Jobs added without a priority: BullMQ puts them before every due one.',
+    registers,
+  });
+  new Gauge({
+    name: 'pushpacer_queue_jobs',
+    help: 'Jobs in the queue, by state.',
+    labelNames: ['state'],
+    registers,
+    async collect() {
+      for (const [state, count] of Object.entries(await sources.queueDepth())) this.set({ state }, count);
+    },
+  });
+  new Gauge({
+    name: 'pushpacer_provider_paused_seconds',
+    help: 'How long a provider stays paused in this replica; 0 when it is open.',
+    labelNames: ['platform'],
+    registers,
+    collect() {
+      for (const platform of ['apns', 'fcm'] as const) this.set({ platform }, sources.pausedMs(platform) / 1000);
+    },
+  });
+
+  return {
+    registry,
+    outcome(outcome) {
+      if (outcome.kind === 'requeued') {
+        requeues.inc({ rule: outcome.rule });
+        waits.observe(outcome.waitMs / 1000);
+      } else if (outcome.kind === 'retried' || outcome.kind === 'held') {
+        retries.inc({ kind: outcome.kind });
+      } else if (outcome.kind === 'dead-letter') {
+        outcomes.inc({ outcome: 'dead-lettered', reason: outcome.reason });
+      } else {
+        outcomes.inc({ outcome: outcome.kind, reason: '' });
+      }
+    },
+    reply: (platform, meaning, tookMs) => provider.observe({ platform, meaning }, tookMs / 1000),
+    woken: (lateMs) => lateness.observe(Math.max(0, lateMs) / 1000),
+    unprioritised: () => unprioritised.inc(),
+  };
+}

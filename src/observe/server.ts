@@ -1,0 +1,81 @@
+import { createServer, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+/** What the pages of a replica show. */
+export interface Pages {
+  readonly metrics: () => Promise<{ readonly contentType: string; readonly body: string }>;
+  /** Whether it can do its work, and what stands in the way where it cannot. */
+  readonly ready: () => Promise<{ readonly ok: boolean; readonly detail: Readonly<Record<string, unknown>> }>;
+}
+
+export interface MetricsServer {
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+/**
+ * Serves `/metrics`, `/healthz` (the process is up) and `/readyz` (200 or 503, with the detail). A port in use is no
+ * reason not to start: replicas share a host, so `onPortTaken` is told and any free port is taken.
+ */
+export async function serveMetrics(
+  { host, port }: { readonly host: string; readonly port: number },
+  pages: Pages,
+  onPortTaken: (taken: number) => void,
+): Promise<MetricsServer> {
+  const server = createServer((request, response) => {
+    if (request.method !== 'GET' && request.method !== 'HEAD') {
+      answer(response, 405, 'only GET\n');
+      return;
+    }
+    respond(new URL(request.url ?? '/', 'http://replica').pathname, pages, response).catch((error: unknown) => {
+      answer(response, 500, `${error instanceof Error ? error.message : String(error)}\n`);
+    });
+  });
+  await listen(server, host, port).catch(async (error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    onPortTaken(port);
+    await listen(server, host, 0);
+  });
+  const { address, family, port: actual } = server.address() as AddressInfo;
+  return {
+    url: `http://${family === 'IPv6' ? `[${address}]` : address}:${actual}`,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+async function respond(path: string, pages: Pages, response: ServerResponse): Promise<void> {
+  switch (path) {
+    case '/healthz':
+      answer(response, 200, 'ok\n');
+      return;
+    case '/readyz': {
+      const { ok, detail } = await pages.ready();
+      answer(response, ok ? 200 : 503, `${JSON.stringify({ ok, ...detail })}\n`, 'application/json');
+      return;
+    }
+    case '/metrics': {
+      const { contentType, body } = await pages.metrics();
+      answer(response, 200, body, contentType);
+      return;
+    }
+    default:
+      answer(response, 404, 'try /metrics, /healthz or /readyz\n');
+  }
+}
+
+function answer(response: ServerResponse, status: number, body: string, contentType = 'text/plain'): void {
+  response.writeHead(status, { 'content-type': contentType }).end(body);
+}
+
+function listen(server: Server, host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject).listen(port, host, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+}
