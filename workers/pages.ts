@@ -1,0 +1,59 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Gate } from '../src/delivery/gate.ts';
+import type { Logger } from '../src/observe/log.ts';
+import type { Metrics } from '../src/observe/metrics.ts';
+import { serveMetrics, type MetricsServer } from '../src/observe/server.ts';
+import type { Connection } from '../src/queue/connection.ts';
+import type { Consumer } from './consumer.ts';
+
+export interface PagesParts {
+  readonly connection: Pick<Connection, 'ping'>;
+  readonly consumers: readonly Consumer[];
+  readonly metrics: Metrics;
+  readonly gate: Gate;
+  readonly log: Logger;
+}
+
+/** Redis that takes longer than this to answer a PING is not ready. */
+const PING_TIMEOUT_MS = 1_000;
+
+/** `/metrics`, `/healthz` and `/readyz` of this replica. */
+export function serveReplica(
+  address: { readonly host: string; readonly port: number },
+  { connection, consumers, metrics, gate, log }: PagesParts,
+): Promise<MetricsServer> {
+  const pages = {
+    metrics: async () => ({ contentType: metrics.registry.contentType, body: await metrics.registry.metrics() }),
+    ready: async () => {
+      const redis = await answers(connection);
+      const consuming = consumers.length > 0 && consumers.every((consumer) => consumer.isRunning());
+      const pausedMs = { apns: gate.waitMs('apns'), fcm: gate.waitMs('fcm') };
+      return { ok: redis && consuming, detail: { redis, consuming, pausedMs } };
+    },
+  };
+  return serveMetrics(address, pages, (taken) => {
+    log.warn({ port: taken }, 'the metrics port is in use, taking a free one');
+  });
+}
+
+/** Jobs by state, over all shards. */
+export async function queueDepth(consumers: readonly Pick<Consumer, 'queue'>[]): Promise<Record<string, number>> {
+  const counts = await Promise.all(consumers.map(({ queue }) => queue.getJobCounts()));
+  const total: Record<string, number> = {};
+  for (const [state, count] of counts.flatMap((shard) => Object.entries(shard))) {
+    total[state] = (total[state] ?? 0) + count;
+  }
+  return total;
+}
+
+async function answers(connection: Pick<Connection, 'ping'>): Promise<boolean> {
+  const timer = new AbortController();
+  const pong = connection.ping().then(
+    () => true,
+    () => false,
+  );
+  const tooLate = sleep(PING_TIMEOUT_MS, false, { signal: timer.signal }).catch(() => false);
+  const answered = await Promise.race([pong, tooLate]);
+  timer.abort();
+  return answered;
+}
