@@ -1,0 +1,61 @@
+import { readFileSync } from 'node:fs';
+import { z } from 'zod';
+import { parseNotification, type NotificationInput } from '../../src/domain/notification.ts';
+import type { Answer } from '../../src/sandbox/answers.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { packageRoot } from '../support/package-root.ts';
+
+const EXAMPLES = new URL('examples/', packageRoot());
+
+const tokensSchema = z.array(z.object({ platform: z.enum(['apns', 'fcm']), token: z.string() }));
+const troublesSchema = z.object({ gone: tokensSchema, busyOnce: tokensSchema, refusedUntilCured: tokensSchema });
+
+/** What is wrong at the providers on that morning: tokens that are gone, a hiccup, an app that is misconfigured. */
+export type Troubles = z.output<typeof troublesSchema>;
+
+export interface Morning {
+  /** What our producer takes. */
+  readonly valid: readonly (NotificationInput & { id: string })[];
+  /** What only a producer in another language would let through. */
+  readonly malformed: readonly { readonly id: string }[];
+  readonly troubles: Troubles;
+  /** Whose device a token is. */
+  readonly recipientOf: ReadonlyMap<string, string>;
+}
+
+/** A morning at a school, from the files in `examples/`. */
+export function readMorning(): Morning {
+  const lines = readFileSync(new URL('school-morning.ndjson', EXAMPLES), 'utf8').trimEnd().split('\n');
+  const all = lines.map((line) => JSON.parse(line) as NotificationInput & { id: string });
+  const valid = all.filter((line) => parseNotification(line).ok);
+  const troubles = readFileSync(new URL('school-morning.sandbox.json', EXAMPLES), 'utf8');
+  return {
+    valid,
+    malformed: all.filter((line) => !valid.includes(line)),
+    troubles: troublesSchema.parse(JSON.parse(troubles)),
+    recipientOf: new Map(
+      valid.flatMap(({ devices, recipientId }) => devices.map(({ token }) => [token, recipientId] as const)),
+    ),
+  };
+}
+
+/** Has the loopback providers misbehave as they do on that morning. */
+export function scriptTroubles({ apns, fcm }: Sandbox, { gone, busyOnce, refusedUntilCured }: Troubles): void {
+  const many = (answer: Answer): Answer[] => Array.from({ length: 1_000 }, () => answer);
+  for (const { platform, token } of gone) {
+    if (platform === 'apns') apns.script(token, many({ kind: 'refuse', status: 410, reason: 'Unregistered' }));
+    else fcm.script(token, many({ kind: 'refuse', status: 404, reason: 'UNREGISTERED' }));
+  }
+  for (const { platform, token } of busyOnce) {
+    if (platform === 'apns') apns.script(token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
+    else fcm.script(token, [{ kind: 'refuse', status: 503, reason: 'UNAVAILABLE', retryAfter: '1' }]);
+  }
+  for (const { token } of refusedUntilCured) {
+    fcm.script(token, many({ kind: 'refuse', status: 403, reason: 'SENDER_ID_MISMATCH' }));
+  }
+}
+
+/** The cause of the dead letters that can be cured: the app's sender is put right. */
+export function cure({ fcm }: Sandbox, { refusedUntilCured }: Troubles): void {
+  for (const { token } of refusedUntilCured) fcm.script(token, []);
+}

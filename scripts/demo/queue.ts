@@ -1,0 +1,63 @@
+import { randomUUID } from 'node:crypto';
+import { Queue } from 'bullmq';
+import { readProgress } from '../../src/delivery/progress.ts';
+import { connectWorker } from '../../src/queue/connection.ts';
+import { createDeadLetters, type StoredDeadLetter } from '../../src/queue/dead-letters.ts';
+import { DEAD_LETTERS, JOB, PRIORITY, QUEUE } from '../../src/queue/names.ts';
+import { createProducer } from '../../src/queue/producer.ts';
+import type { Morning } from './morning.ts';
+import type { Endings } from './verdict.ts';
+
+/** The demo's queue: under a prefix of its own, gone when it is closed. */
+export interface DemoQueue {
+  readonly prefix: string;
+  enqueue(morning: Morning): Promise<void>;
+  /** Completed jobs and dead letters. */
+  settled(): Promise<number>;
+  endings(): Promise<Endings>;
+  /** Puts one dead letter of this reason back; its notification's id, undefined where there is none. */
+  replayOne(reason: string): Promise<string | undefined>;
+  close(): Promise<void>;
+}
+
+export function openDemoQueue(redisUrl: string): DemoQueue {
+  const prefix = `{pushpacer-demo-${randomUUID().slice(0, 8)}}`;
+  const connection = connectWorker({ redisUrl });
+  const producer = createProducer({ connection, prefix });
+  const queue = new Queue(QUEUE, { connection, prefix });
+  const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
+  const deadLetters = createDeadLetters({ queue, deadQueue });
+  const letters = (): Promise<StoredDeadLetter[]> => deadLetters.page(0, 10_000);
+
+  return {
+    prefix,
+    async enqueue({ valid, malformed }) {
+      await producer.enqueueMany(valid);
+      // Our producer would refuse these; one in another language might not.
+      const opts = { priority: PRIORITY.normal };
+      await queue.addBulk(malformed.map((data) => ({ name: JOB, data, opts: { ...opts, jobId: data.id } })));
+    },
+    settled: async () => (await queue.getCompletedCount()) + (await deadLetters.count()),
+    async endings() {
+      const jobs = await queue.getJobs(['completed']);
+      const completed = jobs.map((job) => ({
+        id: job.id ?? '',
+        outcome: (job.returnvalue as { outcome: string }).outcome,
+        requeues: readProgress(job.progress).requeues,
+      }));
+      return { completed, deadLettered: (await letters()).map(({ id }) => id) };
+    },
+    async replayOne(reason) {
+      const stored = (await letters()).find(({ letter }) => letter.reason === reason);
+      if (stored === undefined) return undefined;
+      await deadLetters.replay(stored);
+      return (stored.letter.notification as { id: string }).id;
+    },
+    async close() {
+      await Promise.all([queue, deadQueue].map((one) => one.obliterate({ force: true })));
+      await producer.close();
+      await Promise.all([queue.close(), deadQueue.close()]);
+      connection.disconnect();
+    },
+  };
+}

@@ -1,0 +1,76 @@
+import { judge, type Arrival, type Verdict } from '../../src/sandbox/judge.ts';
+import type { Policy } from '../../src/domain/limits.ts';
+
+/** How the jobs ended, as the queue tells it. */
+export interface Endings {
+  /** Completed jobs: the notification, the outcome that the worker returned, how often the limiter sent it back. */
+  readonly completed: readonly { readonly id: string; readonly outcome: string; readonly requeues: number }[];
+  readonly deadLettered: readonly string[];
+}
+
+/** The demo's result; each field as docs/demo.md explains it. */
+export interface DemoResult extends Verdict {
+  readonly notifications: number;
+  readonly delivered: number;
+  readonly deadLettered: number;
+  readonly expired: number;
+  readonly lost: number;
+  readonly requeues: number;
+  readonly requeuesPerBlocked: number;
+  readonly workers: number;
+}
+
+/** Counts from what the providers received and from the queue; `ids` are the notifications that were enqueued. */
+export function countResult(
+  ids: readonly string[],
+  arrivals: readonly Arrival[],
+  { completed, deadLettered }: Endings,
+  policy: Policy,
+  workers: number,
+): DemoResult {
+  const delivered = new Set(arrivals.map(({ notificationId }) => notificationId));
+  const expired = completed.filter(({ outcome }) => outcome === 'expired').map(({ id }) => id);
+  const accounted = new Set([...delivered, ...deadLettered, ...expired]);
+  const blocked = completed.filter(({ requeues }) => requeues > 0);
+  const requeues = blocked.reduce((sum, job) => sum + job.requeues, 0);
+  return {
+    notifications: ids.length,
+    delivered: delivered.size,
+    deadLettered: deadLettered.length,
+    expired: expired.length,
+    lost: ids.filter((id) => !accounted.has(id)).length,
+    ...judge(arrivals, policy),
+    requeues,
+    requeuesPerBlocked: blocked.length === 0 ? 0 : Math.round((requeues / blocked.length) * 1000) / 1000,
+    workers,
+  };
+}
+
+/** What the demo promises, each with what it found; it fails when one does not hold. */
+export function checks(result: DemoResult): { readonly what: string; readonly found: string; readonly ok: boolean }[] {
+  const exactly = (what: string, found: number, expected: number) => ({
+    what: `${what} ${expected}`,
+    found: String(found),
+    ok: found === expected,
+  });
+  const atMost = (what: string, found: number, most: number) => ({
+    what: `${what} at most ${most}`,
+    found: String(found),
+    ok: found <= most,
+  });
+  return [
+    exactly('lost', result.lost, 0),
+    exactly('duplicates', result.duplicates, 0),
+    exactly('gap violations', result.gapViolations, 0),
+    exactly('window violations', result.windowViolations, 0),
+    atMost('requeues per blocked notification', result.requeuesPerBlocked, 1.1),
+    atMost('makespan over ideal', result.makespanRatio, 1.05),
+    exactly('workers', result.workers, 4),
+    // A morning in which nothing was delivered or blocked would pass all of the above.
+    {
+      what: 'something was blocked and delivered',
+      found: `${result.delivered}`,
+      ok: result.delivered > 0 && result.requeues > 0,
+    },
+  ];
+}
