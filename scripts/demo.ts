@@ -1,13 +1,13 @@
 import { idealMakespan } from '../src/sandbox/judge.ts';
 import type { Policy } from '../src/domain/limits.ts';
 import { openRedis } from '../src/sandbox/open-redis.ts';
-import { startSandbox } from '../src/sandbox/sandbox.ts';
 import { cure, readMorning, scriptTroubles } from './demo/morning.ts';
 import { openDemoQueue } from './demo/queue.ts';
 import { renderTimeline } from './demo/timeline.ts';
 import { checks, countResult, type DemoResult } from './demo/verdict.ts';
 import { arrivalsOf, replayCured, watch } from './demo/watch.ts';
 import { createCommand, EXIT, printJson, runCommand } from './support/command.ts';
+import { startProviders } from './support/providers-process.ts';
 import { startReplicas } from './support/replicas.ts';
 
 const WORKERS = 4;
@@ -40,13 +40,13 @@ async function demo(json: boolean): Promise<number> {
   await using cleanup = new AsyncDisposableStack();
 
   const redis = cleanup.adopt(await openRedis({ url: process.env['REDIS_URL'], say }), (it) => it.close());
-  const sandbox = cleanup.adopt(await startSandbox(), (it) => it.close());
+  const providers = cleanup.adopt(await startProviders(), (it) => it.close());
   const morning = readMorning();
-  scriptTroubles(sandbox, morning.troubles);
+  await scriptTroubles(providers, morning.troubles);
   const queue = cleanup.adopt(openDemoQueue(redis.url), (it) => it.close());
 
   say(`starting ${WORKERS} worker processes`);
-  const env = { ...sandbox.env(), ...ENVIRONMENT, REDIS_URL: redis.url, QUEUE_PREFIX: queue.prefix };
+  const env = { ...providers.env, ...ENVIRONMENT, REDIS_URL: redis.url, QUEUE_PREFIX: queue.prefix };
   const replicas = await startReplicas({ count: WORKERS, env });
   cleanup.defer(async () => void (await replicas.stop()));
 
@@ -56,11 +56,11 @@ async function demo(json: boolean): Promise<number> {
   await queue.enqueue(morning);
   await watch(queue, ids.length);
 
-  const arrivals = arrivalsOf(sandbox.journal.accepted, morning.recipientOf);
+  const arrivals = arrivalsOf(providers.entries, morning.recipientOf);
   const result = countResult(ids, arrivals, await queue.endings(), POLICY, replicas.count);
   show(renderTimeline(arrivals, POLICY));
-  cure(sandbox, morning.troubles);
-  const replayed = await replayCured(queue, sandbox.journal);
+  await cure(providers, morning.troubles);
+  const replayed = await replayCured(queue, providers.entries);
   const ok = tellVerdict(result, replayed, show);
   if (json) printJson({ ...result, replayed: replayed === undefined ? 0 : 1 });
   return ok ? EXIT.ok : EXIT.failure;

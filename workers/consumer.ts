@@ -11,6 +11,7 @@ import type { Logger } from '../src/observe/log.ts';
 /** One queue's worker, with what keeps it on time and buries what failed for good. */
 export interface Consumer {
   readonly queue: Queue;
+  readonly worker: Pick<Worker, 'concurrency'>;
   isRunning(): boolean;
   /** Takes no more jobs; resolves when those under way have ended. */
   drain(): Promise<void>;
@@ -74,6 +75,7 @@ export async function startConsumer({
   void worker.run();
   return {
     queue,
+    worker,
     isRunning: () => worker.isRunning() && worker.closing === undefined,
     drain: () => worker.close(),
     close: async () => {

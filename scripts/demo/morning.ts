@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
-import { parseNotification, type NotificationInput } from '../../src/domain/notification.ts';
+import { parseNotification, type NotificationInput, type Platform } from '../../src/domain/notification.ts';
 import type { Answer } from '../../src/sandbox/answers.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { packageRoot } from '../support/package-root.ts';
+import type { ProvidersProcess } from '../support/providers-process.ts';
 
 const EXAMPLES = new URL('examples/', packageRoot());
 
@@ -12,6 +12,8 @@ const troublesSchema = z.object({ gone: tokensSchema, busyOnce: tokensSchema, re
 
 /** What is wrong at the providers on that morning: tokens that are gone, a hiccup, an app that is misconfigured. */
 export type Troubles = z.output<typeof troublesSchema>;
+
+type Scripted = Pick<ProvidersProcess, 'script'>;
 
 export interface Morning {
   /** What our producer takes. */
@@ -40,22 +42,27 @@ export function readMorning(): Morning {
 }
 
 /** Has the loopback providers misbehave as they do on that morning. */
-export function scriptTroubles({ apns, fcm }: Sandbox, { gone, busyOnce, refusedUntilCured }: Troubles): void {
-  const many = (answer: Answer): Answer[] => Array.from({ length: 1_000 }, () => answer);
-  for (const { platform, token } of gone) {
-    if (platform === 'apns') apns.script(token, many({ kind: 'refuse', status: 410, reason: 'Unregistered' }));
-    else fcm.script(token, many({ kind: 'refuse', status: 404, reason: 'UNREGISTERED' }));
-  }
-  for (const { platform, token } of busyOnce) {
-    if (platform === 'apns') apns.script(token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
-    else fcm.script(token, [{ kind: 'refuse', status: 503, reason: 'UNAVAILABLE', retryAfter: '1' }]);
-  }
-  for (const { token } of refusedUntilCured) {
-    fcm.script(token, many({ kind: 'refuse', status: 403, reason: 'SENDER_ID_MISMATCH' }));
-  }
+export async function scriptTroubles(
+  providers: Scripted,
+  { gone, busyOnce, refusedUntilCured }: Troubles,
+): Promise<void> {
+  const always = (answer: Answer): Answer[] => Array.from({ length: 100 }, () => answer);
+  for (const { platform, token } of gone) await providers.script(platform, token, always(GONE[platform]));
+  for (const { platform, token } of busyOnce) await providers.script(platform, token, [BUSY[platform]]);
+  for (const { platform, token } of refusedUntilCured) await providers.script(platform, token, always(MISCONFIGURED));
 }
 
-/** The cause of the dead letters that can be cured: the app's sender is put right. */
-export function cure({ fcm }: Sandbox, { refusedUntilCured }: Troubles): void {
-  for (const { token } of refusedUntilCured) fcm.script(token, []);
+/** Cures the cause of the dead letters that can be cured: the app's sender is put right. */
+export async function cure(providers: Scripted, { refusedUntilCured }: Troubles): Promise<void> {
+  for (const { platform, token } of refusedUntilCured) await providers.script(platform, token, []);
 }
+
+const GONE: Record<Platform, Answer> = {
+  apns: { kind: 'refuse', status: 410, reason: 'Unregistered' },
+  fcm: { kind: 'refuse', status: 404, reason: 'UNREGISTERED' },
+};
+const BUSY: Record<Platform, Answer> = {
+  apns: { kind: 'refuse', status: 503, reason: 'ServiceUnavailable' },
+  fcm: { kind: 'refuse', status: 503, reason: 'UNAVAILABLE', retryAfter: '1' },
+};
+const MISCONFIGURED: Answer = { kind: 'refuse', status: 403, reason: 'SENDER_ID_MISMATCH' };

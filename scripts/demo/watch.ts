@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Journal, JournalEntry } from '../../src/sandbox/journal.ts';
+import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import type { Arrival } from '../../src/sandbox/judge.ts';
 import { CommandError } from '../support/command.ts';
 import { createProgress } from '../support/progress.ts';
@@ -29,8 +29,8 @@ export async function watch(queue: Pick<DemoQueue, 'settled'>, total: number): P
 
 /** What the providers accepted, as it concerns recipients. */
 export function arrivalsOf(entries: readonly JournalEntry[], recipientOf: ReadonlyMap<string, string>): Arrival[] {
-  return entries.map(({ token, data, at }) => ({
-    recipientId: recipientOf.get(token) ?? `the owner of an unknown token`,
+  return accepted(entries).map(({ token, data, at }) => ({
+    recipientId: recipientOf.get(token) ?? 'the owner of an unknown token',
     notificationId: data['ref'] ?? '',
     device: token,
     at,
@@ -38,12 +38,19 @@ export function arrivalsOf(entries: readonly JournalEntry[], recipientOf: Readon
 }
 
 /** Replays a dead letter whose cause was cured and waits for it at the provider; its id, undefined where it did not come. */
-export async function replayCured(queue: Pick<DemoQueue, 'replayOne'>, journal: Journal): Promise<string | undefined> {
+export async function replayCured(
+  queue: Pick<DemoQueue, 'replayOne'>,
+  entries: readonly JournalEntry[],
+): Promise<string | undefined> {
   const id = await queue.replayOne('bad-token');
   const deadline = performance.now() + 10_000;
   while (id !== undefined && performance.now() < deadline) {
-    if (journal.accepted.some(({ data }) => data['ref'] === id)) return id;
+    if (accepted(entries).some(({ data }) => data['ref'] === id)) return id;
     await sleep(POLL_MS / 4);
   }
   return undefined;
+}
+
+function accepted(entries: readonly JournalEntry[]): JournalEntry[] {
+  return entries.filter((entry) => entry.accepted);
 }

@@ -1,0 +1,54 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { extname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Answer } from '../../src/sandbox/answers.ts';
+import type { JournalEntry } from '../../src/sandbox/journal.ts';
+import type { ProvidersMessage, ScriptMessage } from './providers-child.ts';
+
+/** The loopback providers in a child process, and a copy of their journal. It ends with this process. */
+export interface ProvidersProcess {
+  /** Points workers at them. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Every request so far, the refused ones too. */
+  readonly entries: readonly JournalEntry[];
+  /** Decides the answers to the next requests with this token; none: they are accepted again. */
+  script(platform: ScriptMessage['platform'], token: string, answers: readonly Answer[]): Promise<void>;
+  close(): Promise<void>;
+}
+
+const CHILD = fileURLToPath(new URL(`providers-child${extname(import.meta.url)}`, import.meta.url));
+
+export async function startProviders(): Promise<ProvidersProcess> {
+  const child = fork(CHILD, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  const entries: JournalEntry[] = [];
+  const exited = once(child, 'exit');
+  const waiting: { kind: ProvidersMessage['kind']; resolve: (message: ProvidersMessage) => void }[] = [];
+  child.on('message', (message: ProvidersMessage) => {
+    if (message.kind === 'entry') entries.push(message.entry);
+    const index = waiting.findIndex(({ kind }) => kind === message.kind);
+    if (index >= 0) waiting.splice(index, 1)[0]?.resolve(message);
+  });
+  const next = (kind: ProvidersMessage['kind']): Promise<ProvidersMessage> =>
+    Promise.race([
+      new Promise<ProvidersMessage>((resolve) => waiting.push({ kind, resolve })),
+      exited.then(([code]) => {
+        throw new Error(`the loopback providers ended (exit code ${String(code)})`);
+      }),
+    ]);
+
+  const ready = await next('ready');
+  return {
+    env: ready.kind === 'ready' ? ready.env : {},
+    entries,
+    async script(platform, token, answers) {
+      const scripted = next('scripted');
+      child.send({ platform, token, answers } satisfies ScriptMessage);
+      await scripted;
+    },
+    async close() {
+      if (child.connected) child.disconnect();
+      await exited;
+    },
+  };
+}

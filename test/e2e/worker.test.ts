@@ -1,0 +1,155 @@
+import { describe, expect, it, vi } from 'vitest';
+import { invalidTokensKey } from '../../src/queue/invalid-tokens.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { startProcess } from '../support/process.ts';
+import { makeDevice, makeNotification } from '../support/push.ts';
+import { connectRedis } from '../support/redis.ts';
+import { openWorkerBench } from '../support/worker.ts';
+
+describe('jobs of a plain BullMQ client', () => {
+  it('are delivered, with no options at all', async () => {
+    const { queue, sandbox, startWorker } = await openWorkerBench();
+    const worker = await startWorker();
+    const notification = makeNotification({ collapseId: 'thread-77', badge: 3, sound: 'default' });
+    await queue.add('push', notification);
+    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), { timeout: 10_000 });
+    expect(sandbox.journal.accepted[0]).toMatchObject({
+      token: notification.devices[0]?.token,
+      title: 'Room 12',
+      collapseId: 'thread-77',
+      payload: { aps: { badge: 3, sound: 'default' } },
+    });
+    await worker.waitForLine(/"outcome":"delivered"/);
+    await worker.waitForLine(/a job without a priority/);
+  });
+
+  it('become dead letters where they do not fit, and the worker goes on', async () => {
+    const { queue, deadQueue, startWorker, sandbox } = await openWorkerBench();
+    await startWorker();
+    await queue.add('push', { id: 'broken', devices: 'none' }, { jobId: 'broken', removeOnFail: true, attempts: 5 });
+    await queue.add('push', makeNotification());
+    await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), { timeout: 10_000 });
+    const [letter] = await deadQueue.getJobs();
+    expect(letter?.data).toMatchObject({
+      notification: { id: 'broken', devices: 'none' },
+      reason: 'invalid',
+      attempts: [],
+      generation: 0,
+    });
+    expect((letter?.data as { message: string }).message).toContain('devices: expected an array, found "none"');
+    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), { timeout: 10_000 });
+  });
+
+  it('report gone tokens to the producer, and retry with backoff what failed', async () => {
+    const { queue, prefix, startWorker, sandbox } = await openWorkerBench();
+    const worker = await startWorker({ BACKOFF_BASE: '100ms', LIMIT_MIN_GAP: '10ms' });
+    const [gone, busy] = [makeDevice(), makeDevice()];
+    sandbox.apns.script(gone.token, [
+      { kind: 'refuse', status: 410, reason: 'Unregistered', timestamp: 1_700_000_000_000 },
+    ]);
+    sandbox.apns.script(busy.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
+    const notification = makeNotification({ devices: [gone, busy] });
+    await queue.add('push', notification);
+    await worker.waitForLine(/"outcome":"retried"/);
+    await worker.waitForLine(/"outcome":"delivered"/);
+    const [entry] = await connectRedis().xrange(invalidTokensKey(prefix), '-', '+');
+    expect(entry?.[1]).toEqual([
+      ...['recipientId', notification.recipientId, 'platform', 'apns', 'token', gone.token],
+      ...['reason', 'Unregistered', 'timestamp', '1700000000000'],
+    ]);
+  });
+});
+
+describe('pages', () => {
+  it('tell health, readiness and metrics', async () => {
+    const { queue, startWorker } = await openWorkerBench();
+    const worker = await startWorker();
+    await queue.add('push', makeNotification(), { priority: 10 });
+    await queue.add('push', makeNotification(), { priority: 10 });
+    await worker.waitForLine(/"outcome":"delivered"/);
+    await worker.waitForLine(/"outcome":"requeued"/);
+    expect(await (await fetch(`${worker.url}/healthz`)).text()).toBe('ok\n');
+    expect(await (await fetch(`${worker.url}/readyz`)).json()).toMatchObject({
+      ok: true,
+      redis: true,
+      consuming: true,
+    });
+    const metrics = await (await fetch(`${worker.url}/metrics`)).text();
+    expect(metrics).toContain('pushpacer_outcomes_total{outcome="delivered",reason=""} 1');
+    expect(metrics).toContain('pushpacer_requeues_total{rule="gap"} 1');
+    expect(metrics).toContain('pushpacer_wait_seconds_count 1');
+    expect(metrics).toContain('pushpacer_queue_jobs{state="delayed"} 1');
+    expect(metrics).toMatch(/pushpacer_provider_seconds_count\{platform="apns",meaning="accepted"\} 1/);
+    expect((await fetch(`${worker.url}/elsewhere`)).status).toBe(404);
+  });
+
+  it('move to a free port where another replica has theirs', async () => {
+    const { startWorker } = await openWorkerBench();
+    const first = await startWorker();
+    const second = await startWorker({ METRICS_PORT: new URL(first.url).port });
+    expect(second.url).not.toBe(first.url);
+    await second.waitForLine(/the metrics port is in use/);
+    expect((await fetch(`${second.url}/readyz`)).status).toBe(200);
+  });
+});
+
+describe('SIGTERM', () => {
+  it('lets what is in flight end, and exits with 0', async () => {
+    const { queue, startWorker, sandbox } = await openWorkerBench();
+    const worker = await startWorker();
+    sandbox.apns.setDefault({ kind: 'accept', delayMs: 800 });
+    await queue.add('push', makeNotification());
+    await vi.waitFor(async () => expect(await queue.getActiveCount()).toBe(1));
+    worker.kill('SIGTERM');
+    const { code, stdout } = await worker.waitForExit();
+    expect(code).toBe(0);
+    expect(stdout).toContain('"outcome":"delivered"');
+    expect(await queue.getCompletedCount()).toBe(1);
+  });
+
+  it('gives back what outlasts the grace period, at once', async () => {
+    const { queue, startWorker, sandbox } = await openWorkerBench();
+    const worker = await startWorker({ SHUTDOWN_GRACE: '300ms', BACKOFF_BASE: '1h', BACKOFF_MAX: '1h' });
+    const device = makeDevice();
+    sandbox.apns.script(device.token, [{ kind: 'hang' }]);
+    await queue.add('push', makeNotification({ devices: [device] }));
+    await vi.waitFor(() => expect(sandbox.journal.all.map(({ token }) => token)).toContain(device.token));
+    worker.kill('SIGTERM');
+    expect((await worker.waitForExit()).code).toBe(0);
+    expect(await queue.getActiveCount()).toBe(0);
+    expect(await queue.getDelayedCount()).toBe(1);
+  });
+});
+
+describe('bad input', () => {
+  it('ends a start with every fault of the environment', async () => {
+    const worker = startProcess({ args: ['workers/notifications.ts'], env: { LIMIT_RULES: 'ten', ATTEMPTS: '0' } });
+    const { code, stderr } = await worker.waitForExit();
+    expect(code).toBe(1);
+    expect(stderr).toContain('LIMIT_RULES: expected rules as max/per');
+    expect(stderr).toContain('ATTEMPTS: expected an integer from 1 to 1000, found "0"');
+  });
+
+  it('knows --help and refuses other flags', async () => {
+    const help = await startProcess({ args: ['workers/notifications.ts', '--help'] }).waitForExit();
+    expect(help).toMatchObject({ code: 0, stdout: expect.stringContaining('LIMIT_MIN_GAP') as string });
+    expect((await startProcess({ args: ['workers/notifications.ts', '--x'] }).waitForExit()).code).toBe(2);
+  });
+
+  it('waits for a Redis that comes up after it', async () => {
+    const { env } = await openWorkerBench();
+    const redis = await startEmbeddedRedis();
+    const { port } = new URL(redis.url);
+    await redis.close();
+    const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, REDIS_URL: redis.url } });
+    await worker.waitForLine(/no connection to Redis/);
+    const later = await startEmbeddedRedis({ port: Number(port) });
+    try {
+      await worker.waitForLine(/"msg":"ready"/);
+      worker.kill('SIGTERM');
+      expect((await worker.waitForExit()).code).toBe(0);
+    } finally {
+      await later.close();
+    }
+  });
+});

@@ -1,0 +1,42 @@
+import { Queue } from 'bullmq';
+import { onTestFinished } from 'vitest';
+import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { startProcess, type TestProcess } from './process.ts';
+import { openSandbox } from './providers.ts';
+import { connectRedis, testPrefix, testRedisUrl } from './redis.ts';
+
+/** A worker process at the loopback providers, and its queues as a plain BullMQ client sees them. */
+export interface WorkerBench {
+  readonly sandbox: Sandbox;
+  readonly queue: Queue;
+  readonly deadQueue: Queue;
+  readonly prefix: string;
+  readonly env: Readonly<Record<string, string>>;
+  /** Starts one more worker and resolves when it consumes. */
+  startWorker(env?: Readonly<Record<string, string>>): Promise<TestProcess & { readonly url: string }>;
+}
+
+export async function openWorkerBench(): Promise<WorkerBench> {
+  const sandbox = await openSandbox();
+  const prefix = testPrefix();
+  const connection = connectRedis();
+  const queue = new Queue(QUEUE, { connection, prefix });
+  const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
+  onTestFinished(async () => {
+    await Promise.all([queue.close(), deadQueue.close()]);
+  });
+  const env = { ...sandbox.env(), REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, METRICS_PORT: '0' };
+  return {
+    sandbox,
+    queue,
+    deadQueue,
+    prefix,
+    env,
+    startWorker: async (more = {}) => {
+      const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, ...more } });
+      const line = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
+      return { ...worker, url: line.metrics };
+    },
+  };
+}
