@@ -1,0 +1,141 @@
+import { Queue } from 'bullmq';
+import { InputError, type Fault } from '../domain/faults.ts';
+import { parseNotification, type NotificationInput } from '../domain/notification.ts';
+import { addJobs, type Entry } from './add-jobs.ts';
+import { connectProducer, explained, PRODUCER_TIMEOUT_MS, whenReady, type Connection } from './connection.ts';
+import { DEFAULT_PREFIX, PRIORITY, QUEUE } from './names.ts';
+import { shardOf, shardPrefixes } from './shards.ts';
+
+/** A notification to enqueue; a UUID is made where `id` is left out. */
+export type EnqueueInput = Omit<NotificationInput, 'id'> & { id?: string };
+
+/** What became of one notification. */
+export type Enqueued =
+  | { readonly kind: 'added'; readonly id: string }
+  /** The id is taken: it was enqueued before, and is waiting, or was done with within the last hour. */
+  | { readonly kind: 'duplicate'; readonly id: string }
+  | { readonly kind: 'invalid'; readonly faults: readonly Fault[] };
+
+export interface Producer {
+  /** Adds one notification. Rejects with InputError (every fault, by path) or RedisAwayError; nothing is added then. */
+  enqueue(input: EnqueueInput): Promise<{ readonly id: string; readonly added: boolean }>;
+  /**
+   * Adds many, several times as fast as one by one, and answers for each at its index: the good ones go in, the bad
+   * ones are told. Rejects with RedisAwayError; some may have gone in by then, and their ids make a second try safe.
+   */
+  enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
+  /** Closes the connection, unless it was handed in. */
+  close(): Promise<void>;
+}
+
+export type ProducerOptions = {
+  /** `{pushpacer}`; the worker's `QUEUE_PREFIX`. */
+  readonly prefix?: string;
+  /** 1; the worker's `QUEUE_SHARDS`. */
+  readonly shards?: number;
+  /** The longest wait for Redis before RedisAwayError; 5,000 ms. */
+  readonly timeoutMs?: number;
+} & ({ readonly redisUrl: string; readonly cluster?: boolean } | { readonly connection: Connection });
+
+/** So many go to Redis in one transaction, which keeps everybody else waiting for some 20 ms. */
+const CHUNK = 500;
+
+/** Adds notifications from any Node process. Connects at once, and fails fast when Redis is away. */
+export function createProducer(options: ProducerOptions): Producer {
+  const { prefix = DEFAULT_PREFIX, shards = 1, timeoutMs = PRODUCER_TIMEOUT_MS } = options;
+  const isOwned = 'redisUrl' in options;
+  const connection = isOwned ? connectProducer(options, timeoutMs) : options.connection;
+  if (isOwned) connection.on('error', toldElsewhere);
+  const prefixes = shardPrefixes(prefix, shards);
+  let queues: Promise<Queue[]> | undefined;
+
+  // BullMQ never recovers from a connection that breaks while it asks for Redis's version: then it is opened anew.
+  function open(): Promise<Queue[]> {
+    queues ??= openQueues(connection, prefixes).catch((error: unknown) => {
+      queues = undefined;
+      throw error;
+    });
+    return queues;
+  }
+
+  /** Those that were not there before. */
+  async function addAll(entries: readonly Entry[]): Promise<Set<Entry>> {
+    await whenReady(connection, timeoutMs);
+    const added = new Set<Entry>();
+    try {
+      for (const [shard, queue] of (await open()).entries()) {
+        const itsEntries = entries.filter(({ recipientId }) => shardOf(recipientId, shards) === shard);
+        for (const chunk of chunksOf(itsEntries, CHUNK)) {
+          for (const entry of await addJobs(queue, chunk)) added.add(entry);
+        }
+      }
+    } catch (error) {
+      throw explained(connection, error);
+    }
+    return added;
+  }
+
+  return {
+    async enqueue(input) {
+      const { entry, faults } = check(input);
+      if (entry === undefined) throw new InputError('the notification does not fit', faults);
+      const added = await addAll([entry]);
+      return { id: entry.id, added: added.has(entry) };
+    },
+    async enqueueMany(inputs) {
+      const checks = inputs.map(check);
+      const added = await addAll(checks.flatMap(({ entry }) => entry ?? []));
+      return checks.map(({ entry, faults }) => {
+        if (entry === undefined) return { kind: 'invalid', faults };
+        return { kind: added.has(entry) ? 'added' : 'duplicate', id: entry.id };
+      });
+    },
+    async close() {
+      const opened = await queues?.catch(() => undefined);
+      await Promise.all((opened ?? []).map((queue) => queue.close()));
+      if (isOwned) connection.disconnect();
+    },
+  };
+}
+
+async function openQueues(connection: Connection, prefixes: readonly string[]): Promise<Queue[]> {
+  const queues = prefixes.map((prefix) => new Queue(QUEUE, { connection, prefix }).on('error', toldElsewhere));
+  try {
+    await Promise.all(queues.map((queue) => queue.waitUntilReady()));
+    return queues;
+  } catch (error) {
+    await Promise.all(queues.map((queue) => queue.close()));
+    throw error;
+  }
+}
+
+type Check =
+  { readonly entry: Entry; readonly faults?: never } | { readonly entry?: never; readonly faults: readonly Fault[] };
+
+function check(input: EnqueueInput): Check {
+  const isWithoutId = (input as EnqueueInput | null | undefined)?.id === undefined; // callers may be plain JavaScript
+  const data: unknown = isWithoutId && isObject(input) ? { ...input, id: crypto.randomUUID() } : input;
+  const parsed = parseNotification(data);
+  if (!parsed.ok) return { faults: parsed.faults };
+  const { id, recipientId, priority } = parsed.notification;
+  return { entry: { id, recipientId, priority: PRIORITY[priority], data } };
+}
+
+function* chunksOf<T>(items: readonly T[], size: number): Generator<T[]> {
+  for (let from = 0; from < items.length; from += size) yield items.slice(from, from + size);
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** What `enqueue` would answer were Redis empty: validates, and adds nothing. */
+export function checkInput(input: EnqueueInput): Enqueued {
+  const { entry, faults } = check(input);
+  return entry === undefined ? { kind: 'invalid', faults } : { kind: 'added', id: entry.id };
+}
+
+/** For `error` events, which are thrown where nobody listens: the call that failed tells its caller. */
+function toldElsewhere(): void {
+  return;
+}

@@ -1,0 +1,22 @@
+import { crc16, SLOTS } from './crc16.ts';
+
+/**
+ * The prefix of each shard. One shard is the prefix itself; of several, each gets a hash tag of its own, chosen so
+ * that their slots lie evenly over the cluster: `{pushpacer-0-SALT}` is in the first half of the slots, `{pushpacer-1-SALT}`
+ * in the second. Drain the queues before changing the number: another number has other tags.
+ */
+export function shardPrefixes(prefix: string, shards: number): string[] {
+  if (shards === 1) return [prefix];
+  const tag = /\{(.+?)\}/.exec(prefix)?.[1] ?? prefix;
+  return Array.from({ length: shards }, (_, shard) => {
+    const isInShare = (candidate: string) => Math.floor((crc16(candidate) % SLOTS) / (SLOTS / shards)) === shard;
+    let salt = 0;
+    while (!isInShare(`${tag}-${shard}-${salt}`)) salt++;
+    return `{${tag}-${shard}-${salt}}`;
+  });
+}
+
+/** The shard of a recipient: all that one person is sent waits in one queue. From 0; stable over processes and releases. */
+export function shardOf(recipientId: string, shards: number): number {
+  return shards === 1 ? 0 : crc16(recipientId) % shards;
+}

@@ -1,0 +1,49 @@
+import { Queue, Worker, type Job, type Processor, type WorkerOptions } from 'bullmq';
+import { onTestFinished } from 'vitest';
+import type { EnqueueInput } from '../../src/queue/producer.ts';
+import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
+
+/** A notification that fits; `fields` on top. */
+export function notification(fields: Partial<EnqueueInput> = {}): EnqueueInput {
+  return {
+    recipientId: 'teacher-42',
+    devices: [{ platform: 'apns', token: 'ab'.repeat(32) }],
+    alert: { title: 'Room 12', body: 'Field trip forms are due' },
+    ...fields,
+  };
+}
+
+/** Both queues under a prefix of their own, closed when the test ends. */
+export function openQueues(prefix = testPrefix()): { prefix: string; queue: Queue; deadQueue: Queue } {
+  const connection = connectRedis();
+  const queue = new Queue(QUEUE, { connection, prefix });
+  const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
+  onTestFinished(async () => {
+    await queue.close();
+    await deadQueue.close();
+  });
+  return { prefix, queue, deadQueue };
+}
+
+/** A plain BullMQ worker, closed when the test ends. */
+export function consume(prefix: string, processor: Processor, options: Partial<WorkerOptions> = {}): Worker {
+  const worker = new Worker(QUEUE, processor, { connection: connectRedis(), prefix, drainDelay: 1, ...options });
+  worker.on('error', () => undefined);
+  onTestFinished(() => worker.close());
+  return worker;
+}
+
+/** The value of which the test knows that it is there. */
+export function present<T>(value: T | null | undefined): T {
+  if (value === null || value === undefined) throw new Error('expected a value, found none');
+  return value;
+}
+
+/** Fails jobs as the processor does: reason and attempts in the progress, then for good. */
+export async function die(job: Job, reason = 'rejected'): Promise<never> {
+  await job.updateProgress({ dead: { reason, message: `${reason} by the provider` }, attempts: ATTEMPTS });
+  throw Object.assign(new Error(`${reason}: by the provider`), { name: 'UnrecoverableError' });
+}
+
+export const ATTEMPTS = [{ at: 1_784_000_000_000, device: 'apns#0', error: 'InternalServerError' }];

@@ -1,0 +1,120 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { notification, openQueues } from '../queue/support.ts';
+import { startProcess, type Exit } from '../support/process.ts';
+import { temporaryFolder } from '../support/program.ts';
+import { testRedisUrl } from '../support/redis.ts';
+
+interface Run {
+  readonly args: readonly string[];
+  readonly prefix?: string;
+  readonly input?: string;
+  readonly redisUrl?: string;
+}
+
+function enqueue({ args, prefix = '{unused}', input = '', redisUrl = testRedisUrl() }: Run): Promise<Exit> {
+  const env = { REDIS_URL: redisUrl, QUEUE_PREFIX: prefix, QUEUE_SHARDS: undefined, REDIS_CLUSTER: undefined };
+  return startProcess({ args: ['scripts/enqueue.ts', ...args], env, input }).waitForExit();
+}
+
+const lastJson = ({ stdout }: Exit): unknown => JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '');
+
+test('a file goes in, but for its bad lines, which are told with every fault', async () => {
+  const { prefix, queue } = openQueues();
+  const file = join(await temporaryFolder(), 'f.ndjson');
+  const lines = [
+    `\uFEFF${JSON.stringify(notification({ id: 'a' }))}`,
+    'no json',
+    '',
+    JSON.stringify({ ...notification({ id: 'b', devices: [] }), badge: -1 }),
+    JSON.stringify(notification({ id: 'a' })),
+    JSON.stringify(notification({ id: 'c', data: { text: 'two\u2028lines' } })),
+    'null',
+  ];
+  await writeFile(file, lines.join('\r\n'));
+  const exit = await enqueue({ args: ['--file', file, '--json'], prefix });
+  expect(lastJson(exit)).toEqual({ read: 6, added: 2, duplicates: 1, invalid: 3, dryRun: false });
+  expect(exit.code).toBe(1);
+  expect(exit.stderr.trimEnd().split('\n')).toEqual([
+    'line 2: expected JSON, found 8 characters that are none',
+    expect.stringMatching(/^line 4: devices: expected .+; badge: expected .+ found -1$/),
+    expect.stringMatching(/^line 7: expected an object, found null$/),
+  ]);
+  expect(await queue.getPrioritizedCount()).toBe(2);
+});
+
+test('standard input goes in, a second time as duplicates', async () => {
+  const { prefix, queue } = openQueues();
+  const input = Array.from({ length: 2_500 }, (_, n) => JSON.stringify(notification({ id: String(n) }))).join('\n');
+  const first = await enqueue({ args: ['-'], prefix, input });
+  expect(first).toMatchObject({ code: 0, stdout: '2500 added, 0 duplicates, 0 invalid\n', stderr: '' });
+  const second = await enqueue({ args: ['--file', '-', '--json'], prefix, input });
+  expect(lastJson(second)).toMatchObject({ added: 0, duplicates: 2_500 });
+  expect(await queue.getPrioritizedCount()).toBe(2_500);
+});
+
+test('flags make one notification', async () => {
+  const { prefix, queue } = openQueues();
+  const flags =
+    '--id f1 --recipient teacher-42 --apns abab --apns cdcd --fcm tok:en --title Room --body Forms --data a=b=c --data d= ' +
+    '--category messages --priority high --collapse-id k --expires-at 1784000000000 --on-throttle drop --sound default --badge 3';
+  expect(await enqueue({ args: flags.split(' '), prefix })).toMatchObject({ code: 0, stderr: '' });
+  expect((await queue.getJob('f1'))?.data).toEqual({
+    id: 'f1',
+    recipientId: 'teacher-42',
+    devices: [
+      { platform: 'apns', token: 'abab' },
+      { platform: 'apns', token: 'cdcd' },
+      { platform: 'fcm', token: 'tok:en' },
+    ],
+    alert: { title: 'Room', body: 'Forms' },
+    data: { a: 'b=c', d: '' },
+    category: 'messages',
+    priority: 'high',
+    collapseId: 'k',
+    expiresAt: 1_784_000_000_000,
+    onThrottle: 'drop',
+    sound: 'default',
+    badge: 3,
+  });
+});
+
+test('a dry run needs no Redis, and adds nothing', async () => {
+  const input = [JSON.stringify(notification()), '{}'].join('\n');
+  const exit = await enqueue({ args: ['-', '--dry-run', '--json'], input, redisUrl: 'redis://127.0.0.1:1' });
+  expect(lastJson(exit)).toEqual({ read: 2, added: 0, duplicates: 0, invalid: 1, dryRun: true });
+  expect(exit.code).toBe(1);
+  expect(exit.stderr).toContain('line 2: ');
+});
+
+test('Redis away is told at once, without the password', async () => {
+  const exit = await enqueue({
+    args: ['-'],
+    input: JSON.stringify(notification()),
+    redisUrl: 'redis://:s3cret@127.0.0.1:1',
+  });
+  expect(exit.code).toBe(1);
+  expect(exit.stderr).toMatch(
+    /^error: Redis is away: 127\.0\.0\.1:1 \(.+\); 0 added, 0 duplicates, 0 invalid before\n$/,
+  );
+});
+
+test.each([
+  [[], 'expected one of --file, - and the flags of a notification, found 0'],
+  [['-', '--recipient', 'r'], 'expected one of --file, - and the flags of a notification, found 2'],
+  [['--file', 'a', '--file'], 'argument missing'],
+  [['list.ndjson'], 'expected - or --file, found "list.ndjson"'],
+  [['--recipient', 'r', '--data', 'novalue'], '--data: expected key=value'],
+])('%j is bad usage', async (args, message) => {
+  const { code, stderr } = await enqueue({ args });
+  expect(stderr).toContain(message);
+  expect(code).toBe(2);
+});
+
+test('a file that is not there', async () => {
+  expect(await enqueue({ args: ['--file', '/nowhere/f.ndjson'] })).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/^error: --file: cannot be read: ENOENT/) as string,
+  });
+});

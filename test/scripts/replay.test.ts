@@ -1,0 +1,129 @@
+import type { Queue } from 'bullmq';
+import { expect, test, vi } from 'vitest';
+import type { DeadLetter } from '../../src/domain/outcome.ts';
+import { createDeadLetters } from '../../src/queue/dead-letters.ts';
+import { consume, die, notification, openQueues } from '../queue/support.ts';
+import { startProcess, type TestProcess } from '../support/process.ts';
+import { testRedisUrl } from '../support/redis.ts';
+
+function start(prefix: string, args: readonly string[], redisUrl = testRedisUrl()): TestProcess {
+  const env = { REDIS_URL: redisUrl, QUEUE_PREFIX: prefix, QUEUE_SHARDS: undefined, REDIS_CLUSTER: undefined };
+  return startProcess({ args: ['scripts/replay.ts', ...args], env });
+}
+
+async function replay(prefix: string, ...args: string[]): Promise<Record<string, unknown>> {
+  const exit = await start(prefix, [...args, '--json']).waitForExit();
+  expect(exit).toMatchObject({ code: 0, stderr: '' });
+  return JSON.parse(exit.stdout.trimEnd().split('\n').at(-1) ?? '') as Record<string, unknown>;
+}
+
+function letter(id: string, fields: Partial<DeadLetter> = {}): DeadLetter {
+  const base = { reason: 'rejected', message: 'no', attempts: [], deadAt: Date.now(), generation: 0 } as const;
+  return { notification: notification({ id }), ...base, ...fields };
+}
+
+async function addDead(deadQueue: Queue, letters: Record<string, DeadLetter>): Promise<void> {
+  const jobs = Object.entries(letters).map(([jobId, data]) => ({ name: 'push', data, opts: { jobId } }));
+  await deadQueue.addBulk(jobs);
+}
+
+const idsIn = async (queue: Queue) => (await queue.getPrioritized(0, -1)).map((job) => job.id).sort();
+
+test('puts everything back, oldest first', async () => {
+  const { prefix, queue, deadQueue } = openQueues();
+  const letters = Array.from({ length: 250 }, (_, n) => [`n${n}`, letter(`n${n}`)] as const);
+  await addDead(deadQueue, Object.fromEntries(letters));
+  expect(await replay(prefix)).toEqual({
+    seen: 250,
+    matched: 250,
+    replayed: 250,
+    byReason: { rejected: 250 },
+    left: 0,
+    dryRun: false,
+  });
+  expect((await queue.getPrioritized(0, -1)).map((job) => job.id)).toEqual(letters.map(([id]) => `${id}#r1`));
+});
+
+test('takes what the flags say, and leaves the rest', async () => {
+  const { prefix, queue, deadQueue } = openQueues();
+  const other = { notification: notification({ id: 'other', recipientId: 'teacher-7' }) };
+  const hour = 3_600_000;
+  await addDead(deadQueue, {
+    old: letter('old', { deadAt: Date.now() - 3 * hour }),
+    other: letter('other', other),
+    stalled: letter('stalled', { reason: 'stalled' }),
+    broken: letter('broken', { notification: 'text', reason: 'invalid' }),
+    recent: letter('recent'),
+  });
+  expect(await replay(prefix, '--dry-run')).toMatchObject({ seen: 5, matched: 5, replayed: 0, left: 5, dryRun: true });
+  expect(await replay(prefix, '--recipient', 'teacher-7')).toMatchObject({ seen: 5, replayed: 1, left: 4 });
+  expect(await idsIn(queue)).toEqual(['other#r1']);
+  expect(await replay(prefix, '--reason', 'stalled')).toMatchObject({ byReason: { stalled: 1 }, left: 3 });
+  expect(await replay(prefix, '--until', '2h')).toMatchObject({ replayed: 1, left: 2 });
+  expect(await idsIn(queue)).toContain('old#r1');
+  expect(await replay(prefix, '--since', new Date(Date.now() + hour).toISOString())).toMatchObject({ replayed: 0 });
+  expect(await replay(prefix, '--since', String(Date.now() - hour), '--limit', '1')).toMatchObject({ replayed: 1 });
+  expect(await replay(prefix, '--id', 'recent')).toMatchObject({ replayed: 1, left: 0 });
+  expect(await idsIn(queue)).toEqual(['broken#r1', 'old#r1', 'other#r1', 'recent#r1', 'stalled#r1']);
+});
+
+test('killed half-way and started again, it neither loses nor doubles', async () => {
+  const { prefix, queue, deadQueue } = openQueues();
+  const letters = Array.from({ length: 400 }, (_, n) => [`n${n}`, letter(`n${n}`)] as const);
+  await addDead(deadQueue, Object.fromEntries(letters));
+  let kills = 0;
+  for (const replayed of [40, 130, 260]) {
+    const command = start(prefix, ['--rate', '400/s']);
+    await vi.waitFor(async () => expect(await queue.getPrioritizedCount()).toBeGreaterThan(replayed), {
+      timeout: 15_000,
+    });
+    command.kill('SIGKILL');
+    kills += (await command.waitForExit()).signal === 'SIGKILL' ? 1 : 0;
+  }
+  expect(kills).toBe(3); // else it was over before it was killed, and nothing was tested
+  await replay(prefix);
+  expect(await deadQueue.getJobCountByTypes()).toBe(0);
+  expect(await idsIn(queue)).toEqual(letters.map(([id]) => `${id}#r1`).sort());
+});
+
+test('leaves what dies while it runs', async () => {
+  const { prefix, queue, deadQueue } = openQueues();
+  const deadLetters = createDeadLetters({ queue, deadQueue });
+  await addDead(deadQueue, Object.fromEntries(Array.from({ length: 50 }, (_, n) => [`n${n}`, letter(`n${n}`)])));
+  const worker = consume(prefix, (job) => die(job), { concurrency: 10 });
+  worker.on('failed', (job) => void deadLetters.bury(job?.id ?? ''));
+  expect(await replay(prefix, '--rate', '100/s')).toMatchObject({ replayed: 50 });
+  await vi.waitFor(async () => expect(await deadLetters.count()).toBe(50), { timeout: 10_000 });
+  const generations = (await deadLetters.page(0, 100)).map((stored) => stored.letter.generation);
+  expect(new Set(generations)).toEqual(new Set([1]));
+});
+
+test('says what it did', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addDead(deadQueue, { a: letter('a'), b: letter('b', { reason: 'stalled' }) });
+  expect(await start(prefix, ['--dry-run']).waitForExit()).toMatchObject({
+    code: 0,
+    stdout: 'would replay 2 of 2 dead letters (1 rejected, 1 stalled)\n',
+  });
+  expect(await start(prefix, ['--limit', '1']).waitForExit()).toMatchObject({
+    stdout: 'replayed 1 of 2 dead letters (1 rejected); 1 left\n',
+  });
+});
+
+test('Redis away is told at once, without the password', async () => {
+  const exit = await start('{unused}', [], 'redis://:s3cret@127.0.0.1:1').waitForExit();
+  expect(exit.code).toBe(1);
+  expect(exit.stderr).toMatch(/^error: Redis is away: 127\.0\.0\.1:1 \(.+\); start again to go on\n$/);
+});
+
+test.each([
+  [['--reason', 'bored'], "'bored' is invalid. Allowed choices are invalid"],
+  [['--since', 'yesterday'], '--since: expected an RFC 3339 date-time, epoch milliseconds or a duration ago'],
+  [['--until', '2026-13-01T00:00:00Z'], '--until: expected'],
+  [['--limit', '0'], '--limit: expected an integer of 1 or more, found "0"'],
+  [['--rate', 'fast'], '--rate: expected so many a second'],
+])('%j is bad usage', async (args, message) => {
+  const { code, stderr } = await start('{unused}', args).waitForExit();
+  expect(stderr).toContain(message);
+  expect(code).toBe(2);
+});
