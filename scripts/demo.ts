@@ -36,7 +36,9 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 async function demo(json: boolean): Promise<number> {
   const say = (line: string): void => void process.stderr.write(`${line}\n`);
-  const show = (text: string): void => void (json ? undefined : process.stdout.write(`${text}\n`));
+  const show = (text: string): void => {
+    if (!json) process.stdout.write(`${text}\n`);
+  };
   await using cleanup = new AsyncDisposableStack();
 
   const redis = cleanup.adopt(await openRedis({ url: process.env['REDIS_URL'], say }), (it) => it.close());
@@ -48,7 +50,9 @@ async function demo(json: boolean): Promise<number> {
   say(`starting ${WORKERS} worker processes`);
   const env = { ...providers.env, ...ENVIRONMENT, REDIS_URL: redis.url, QUEUE_PREFIX: queue.prefix };
   const replicas = await startReplicas({ count: WORKERS, env });
-  cleanup.defer(async () => void (await replicas.stop()));
+  cleanup.defer(async () => {
+    await replicas.stop();
+  });
 
   const ids = [...morning.valid, ...morning.malformed].map(({ id }) => id);
   const longest = longestSchedule(morning.valid.map(({ recipientId }) => recipientId));

@@ -2,10 +2,9 @@ import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { parseNotification, type NotificationInput, type Platform } from '../../src/domain/notification.ts';
 import type { Answer } from '../../src/sandbox/answers.ts';
-import { packageRoot } from '../support/package-root.ts';
 import type { ProvidersProcess } from '../support/providers-process.ts';
 
-const EXAMPLES = new URL('examples/', packageRoot());
+const EXAMPLES = new URL('../../examples/', import.meta.url);
 
 const tokensSchema = z.array(z.object({ platform: z.enum(['apns', 'fcm']), token: z.string() }));
 const troublesSchema = z.object({ gone: tokensSchema, busyOnce: tokensSchema, refusedUntilCured: tokensSchema });

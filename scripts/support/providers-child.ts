@@ -21,7 +21,7 @@ async function main(): Promise<void> {
   const tell = (message: ProvidersMessage): void => void process.send?.(message);
   favourStamps();
   const sandbox = await startSandbox();
-  sandbox.journal.on(({ payload, ...entry }) => {
+  sandbox.journal.on((entry) => {
     tell({ kind: 'entry', entry });
   });
   process.on('message', ({ platform, token, answers }: ScriptMessage) => {

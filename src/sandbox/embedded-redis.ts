@@ -1,60 +1,177 @@
-import { spawn } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
+import { redisServer } from './redis-server.ts';
 
+const GUARDIAN = fileURLToPath(new URL('redis-guardian.sh', import.meta.url));
+/** How often another free port is tried where somebody was quicker; one is nearly always enough. */
+const PORT_TRIES = 5;
+/** How long a server with a folder of its own may take to write its files before it is killed. */
+const CLOSE_GRACE_MS = 3_000;
+/** How long a server that failed may take to say why. */
+const LAST_WORDS_MS = 500;
+const OUTPUT_LINES = 20;
+
+/** A Redis of our own on the loopback; it ends with `close`, and with this process, however that ends. */
 export interface EmbeddedRedis {
+  /** `redis://127.0.0.1:41877` */
   readonly url: string;
+  readonly port: number;
+  /** The server's own process, for tests that stop or kill it. */
   readonly pid: number;
+  /** Resolves when the server has ended, whatever ended it. */
+  readonly ended: Promise<void>;
   close(): Promise<void>;
 }
 
 export interface EmbeddedRedisOptions {
+  /** Told what takes long or changes the machine; nothing is said where it is left out. */
   readonly say?: (line: string) => void;
+  /** Turns of the server's loop a second; 100, so that BullMQ's delayed jobs wake within 10 ms. Redis's own is 10. */
+  readonly hz?: number;
+  /** Keep an append-only file, so that a restart on the same `dir` has every write. */
+  readonly appendonly?: boolean;
+  /** A free one where it is left out. */
+  readonly port?: number;
+  /** Kept on close. A temporary one, removed on close, where it is left out. */
+  readonly dir?: string;
+  /** More options of redis-server: `['--cluster-enabled', 'yes']`. */
+  readonly extraArgs?: readonly string[];
+  /** How long it may take until the server answers; 10,000. */
+  readonly startTimeoutMs?: number;
 }
 
-// First cut, being replaced: see the helper's task.
-export async function startEmbeddedRedis(_options: EmbeddedRedisOptions = {}): Promise<EmbeddedRedis> {
-  const port = await new Promise<number>((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      server.close(() => resolve(typeof address === 'object' && address ? address.port : 0));
-    });
+/** Starts a Redis and waits until it answers. Rejects with the server's last output where it does not. */
+export async function startEmbeddedRedis(options: EmbeddedRedisOptions = {}): Promise<EmbeddedRedis> {
+  const program = await redisServer(options.say ?? (() => undefined));
+  for (let tries = 1; ; tries += 1) {
+    const port = options.port ?? (await freePort());
+    const started = await start(program, port, options);
+    if (!('problem' in started)) return started;
+    const wasPortTaken = /address already in use/i.test(started.output);
+    if (options.port !== undefined || tries === PORT_TRIES || !wasPortTaken) {
+      throw new Error(`${program} on port ${port} ${started.problem}; its last output:\n${started.output}`);
+    }
+  }
+}
+
+interface Failed {
+  readonly problem: string;
+  readonly output: string;
+}
+
+async function start(program: string, port: number, options: EmbeddedRedisOptions): Promise<EmbeddedRedis | Failed> {
+  const ownDir = options.dir === undefined ? await mkdtemp(join(tmpdir(), 'pushpacer-redis-')) : '';
+  const guardian = spawn('sh', [GUARDIAN, ownDir, program, ...serverArgs(port, ownDir, options)], {
+    detached: true, // Ctrl-C in the terminal is for us; the server is still needed while we drain
+    stdio: ['pipe', 'pipe', 'pipe'],
+    env: { ...process.env, LC_ALL: 'C' }, // Redis refuses to start under a locale that is not installed
   });
-  const dir = await mkdtemp(join(tmpdir(), 'pushpacer-redis-'));
-  const child = spawn(
-    'redis-server',
-    [
-      '--port',
-      String(port),
-      '--bind',
-      '127.0.0.1',
-      '--hz',
-      '100',
-      '--dir',
-      dir,
-      '--save',
-      '',
-      '--maxmemory-policy',
-      'noeviction',
-    ],
-    { stdio: 'ignore' },
-  );
-  const url = `redis://127.0.0.1:${port}`;
-  const probe = new Redis(url, { maxRetriesPerRequest: null, retryStrategy: () => 20 });
-  probe.on('error', () => undefined);
-  await probe.ping();
-  probe.disconnect();
-  return {
-    url,
-    pid: child.pid ?? 0,
-    close: async () => {
-      const gone = new Promise((resolve) => child.once('exit', resolve));
-      child.kill('SIGKILL');
-      await gone;
-      await rm(dir, { recursive: true, force: true });
-    },
+  const ended = once(guardian, 'close').then(() => undefined);
+  const output: string[] = [];
+  const pid = firstPid(guardian, output);
+  const problem = await untilItAnswers(port, pid, ended, options.startTimeoutMs ?? 10_000);
+  const kill = async (): Promise<void> => {
+    guardian.stdin.end();
+    await ended;
   };
+  if (problem !== undefined) {
+    await Promise.race([ended, setTimeout(LAST_WORDS_MS)]);
+    await kill();
+    return { problem, output: output.join('\n') };
+  }
+  const serverPid = await pid;
+  const close = async (): Promise<void> => {
+    if (ownDir === '' && guardian.exitCode === null) await endGently(serverPid, ended);
+    await kill();
+  };
+  return { url: `redis://127.0.0.1:${port}`, port, pid: serverPid, ended, close };
+}
+
+/** SIGTERM lets a server write its append-only file to the end; a stopped or stuck one is left to the guardian. */
+async function endGently(pid: number, ended: Promise<void>): Promise<void> {
+  try {
+    process.kill(pid, 'SIGTERM');
+  } catch {
+    return; // it has just ended
+  }
+  await Promise.race([ended, setTimeout(CLOSE_GRACE_MS, undefined, { ref: false })]);
+}
+
+function serverArgs(port: number, ownDir: string, options: EmbeddedRedisOptions): string[] {
+  const settings = {
+    port,
+    bind: '127.0.0.1',
+    dir: options.dir ?? ownDir,
+    hz: options.hz ?? 100,
+    appendonly: options.appendonly === true ? 'yes' : 'no',
+    save: '',
+    'maxmemory-policy': 'noeviction',
+  };
+  return [
+    ...Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)]),
+    ...(options.extraArgs ?? []),
+  ];
+}
+
+/** Collects the last lines of output, and resolves with the server's process id, which the guardian tells first. */
+function firstPid(guardian: ChildProcess, output: string[]): Promise<number> {
+  return new Promise((resolve) => {
+    for (const stream of [guardian.stdout, guardian.stderr]) {
+      if (stream === null) continue;
+      createInterface({ input: stream }).on('line', (line) => {
+        const pid = /^pid (\d+)$/.exec(line)?.[1];
+        if (pid !== undefined) resolve(Number(pid));
+        else output.splice(0, output.length, ...[...output, line].slice(-OUTPUT_LINES));
+      });
+    }
+  });
+}
+
+/** Waits for a PONG of our own server, not of one that was quicker on the port; what is wrong, where none came. */
+async function untilItAnswers(
+  port: number,
+  pid: Promise<number>,
+  ended: Promise<void>,
+  timeoutMs: number,
+): Promise<string | undefined> {
+  const probe = new Redis({ host: '127.0.0.1', port, maxRetriesPerRequest: null, retryStrategy: () => 20 });
+  probe.on('error', () => undefined); // refused until the server listens
+  const timer = new AbortController();
+  try {
+    return await Promise.race([
+      ended.then(() => 'ended before it answered'),
+      setTimeout(timeoutMs, `did not answer within ${timeoutMs} ms`, { signal: timer.signal }),
+      whoAnswers(probe).then(async (answering) =>
+        answering === (await pid) ? undefined : 'found another server on its port',
+      ),
+    ]);
+  } catch (error) {
+    return `was answered with ${String(error)}`;
+  } finally {
+    timer.abort();
+    probe.disconnect();
+  }
+}
+
+/** The process id of the server that answers. */
+async function whoAnswers(probe: Redis): Promise<number> {
+  await probe.ping();
+  return Number(/^process_id:(\d+)/m.exec(await probe.info('server'))?.[1]);
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
 }

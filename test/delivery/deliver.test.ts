@@ -169,8 +169,8 @@ describe('the slot', () => {
     const { run, limiter } = await openBench();
     const asked: unknown[] = [];
     const stalled = {
-      refund: limiter.refund,
-      cancel: limiter.cancel,
+      refund: (...args: Parameters<typeof limiter.refund>) => limiter.refund(...args),
+      cancel: (...args: Parameters<typeof limiter.cancel>) => limiter.cancel(...args),
       admit: async (ask: Parameters<typeof limiter.admit>[0]) => {
         asked.push(ask);
         const admission = await limiter.admit(ask);

@@ -19,7 +19,7 @@ export interface Bench {
   readonly replies: ReplyEvent[];
   readonly parts: DeliverParts;
   /** One pass of a job through the pipeline, on real parts. */
-  run(data: unknown, progress?: Progress, overrides?: Partial<DeliverParts & Pass>): Promise<Concluded>;
+  readonly run: (data: unknown, progress?: Progress, overrides?: Partial<DeliverParts & Pass>) => Promise<Concluded>;
 }
 
 /** One alert a second, so that the second of two is blocked for long enough to be seen. */

@@ -14,7 +14,7 @@ export interface WorkerBench {
   readonly prefix: string;
   readonly env: Readonly<Record<string, string>>;
   /** Starts one more worker and resolves when it consumes. */
-  startWorker(env?: Readonly<Record<string, string>>): Promise<TestProcess & { readonly url: string }>;
+  readonly startWorker: (env?: Readonly<Record<string, string>>) => Promise<TestProcess & { readonly url: string }>;
 }
 
 export async function openWorkerBench(): Promise<WorkerBench> {

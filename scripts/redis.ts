@@ -1,0 +1,48 @@
+import { once } from 'node:events';
+import { mkdir } from 'node:fs/promises';
+import { startEmbeddedRedis } from '../src/sandbox/embedded-redis.ts';
+import { CommandError, createCommand, runCommand, UsageError } from './support/command.ts';
+
+interface Flags {
+  readonly port?: number;
+  readonly hz: number;
+  readonly dir?: string;
+}
+
+/** `npm run redis`: an embedded Redis in the foreground, for development. */
+export async function main(argv: readonly string[]): Promise<void> {
+  const command = createCommand('redis', 'Runs a Redis on the loopback until it is interrupted, and prints its URL.')
+    .option('--port <port>', 'the port to listen on (default: a free one)', integer('--port', 1, 65_535))
+    .option('--hz <n>', "turns of the server's loop a second", integer('--hz', 1, 500), 100)
+    .option('--dir <folder>', 'keep an append-only file there (default: keep nothing)')
+    .action((flags: Flags) => serve(flags));
+  await runCommand(command, argv);
+}
+
+async function serve({ port, hz, dir }: Flags): Promise<void> {
+  if (dir !== undefined) await mkdir(dir, { recursive: true });
+  const redis = await startEmbeddedRedis({
+    say: (line) => process.stderr.write(`${line}\n`),
+    hz,
+    ...(port === undefined ? {} : { port }),
+    ...(dir === undefined ? {} : { dir, appendonly: true }),
+  });
+  process.stdout.write(`REDIS_URL=${redis.url}\n`);
+  const wasAsked = await Promise.race([
+    Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]).then(() => true),
+    redis.ended.then(() => false),
+  ]);
+  await redis.close();
+  if (!wasAsked) throw new CommandError('the Redis server ended by itself');
+}
+
+/** A flag's parser: a whole number from `least` to `most`. */
+function integer(flag: string, least: number, most: number): (text: string) => number {
+  return (text) => {
+    const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
+    if (value >= least && value <= most) return value;
+    throw new UsageError(`${flag}: expected an integer from ${least} to ${most}, found ${JSON.stringify(text)}`);
+  };
+}
+
+if (import.meta.main) await main(process.argv.slice(2));

@@ -1,0 +1,74 @@
+import { constants } from 'node:fs';
+import { access } from 'node:fs/promises';
+import { delimiter, join } from 'node:path';
+import { InputError } from '../domain/faults.ts';
+import { installRedis } from './redis-install.ts';
+
+/** Servers that speak the protocol and take the same options; the first that is found is used. */
+const SERVERS = ['redis-server', 'valkey-server'];
+
+/** What a machine offers; an argument, so that a test can describe another machine. */
+export interface Machine {
+  /** The PATH to look on. */
+  readonly path: string;
+  readonly platform: NodeJS.Platform;
+  readonly isRoot: boolean;
+}
+
+export function thisMachine(): Machine {
+  return { path: process.env['PATH'] ?? '', platform: process.platform, isRoot: process.getuid?.() === 0 };
+}
+
+/**
+ * The path of a Redis server: one on the PATH, else Debian's, which is installed where apt-get and root allow it.
+ * Rejects with an InputError that names the command of the platform where there is none.
+ */
+export async function redisServer(say: (line: string) => void, machine = thisMachine()): Promise<string> {
+  const there = await findServer(machine.path);
+  if (there !== undefined) return there;
+  if (machine.platform === 'linux' && machine.isRoot && (await findOnPath('apt-get', machine.path)) !== undefined) {
+    await installRedis(say, machine.path);
+    const installed = await findServer(machine.path);
+    if (installed !== undefined) return installed;
+  }
+  const expected = `the URL of a Redis, or a redis-server on the PATH (${await installHint(machine)})`;
+  throw new InputError('no Redis', [{ path: 'REDIS_URL', expected, found: 'neither' }]);
+}
+
+/** `findOnPath('sh', '/usr/bin:/bin')` → `/usr/bin/sh`; `undefined` where no folder has such a program. */
+export async function findOnPath(program: string, path: string): Promise<string | undefined> {
+  for (const folder of path.split(delimiter).filter((entry) => entry !== '')) {
+    const file = join(folder, program);
+    const isThere = await access(file, constants.X_OK).then(
+      () => true,
+      () => false,
+    );
+    if (isThere) return file;
+  }
+  return undefined;
+}
+
+async function findServer(path: string): Promise<string | undefined> {
+  for (const name of SERVERS) {
+    const file = await findOnPath(name, path);
+    if (file !== undefined) return file;
+  }
+  return undefined;
+}
+
+const PACKAGE_MANAGERS: readonly (readonly [program: string, command: string])[] = [
+  ['brew', 'brew install redis'],
+  ['apt-get', 'sudo apt-get install redis-server'],
+  ['dnf', 'sudo dnf install valkey'],
+  ['apk', 'sudo apk add redis'],
+  ['pacman', 'sudo pacman -S valkey'],
+  ['zypper', 'sudo zypper install redis'],
+];
+
+async function installHint({ path, platform }: Machine): Promise<string> {
+  if (platform === 'win32') return 'in WSL: sudo apt-get install redis-server';
+  for (const [program, command] of PACKAGE_MANAGERS) {
+    if ((await findOnPath(program, path)) !== undefined) return command;
+  }
+  return platform === 'darwin' ? 'brew install redis' : 'the package is mostly called redis-server, redis or valkey';
+}

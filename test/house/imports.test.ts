@@ -1,0 +1,82 @@
+import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { expect, test } from 'vitest';
+import { startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/program.ts';
+
+/** A project with these sources, and this repository's packages. */
+async function projectOf(sources: Readonly<Record<string, string>>): Promise<string> {
+  const root = await temporaryFolder();
+  for (const [file, source] of Object.entries(sources)) {
+    await mkdir(dirname(join(root, file)), { recursive: true });
+    await writeFile(join(root, file), source);
+  }
+  await writeFile(join(root, 'package.json'), await readFile('package.json', 'utf8'));
+  await symlink(join(process.cwd(), 'node_modules'), join(root, 'node_modules'));
+  return root;
+}
+
+async function checkImports(root: string): Promise<{ code: number | null; lines: string[] }> {
+  const { code, stdout } = await startProcess({
+    args: ['scripts/support/check-imports.ts', '--root', root],
+  }).waitForExit();
+  return { code, lines: stdout.trim().split('\n') };
+}
+
+const GOOD = {
+  'src/index.ts': "export { RedisLimiter } from './limiter/redis-limiter.ts';",
+  'src/domain/word.ts': 'export type Word = string;',
+  'src/limiter/limiter.ts':
+    "import type { Word } from '../domain/word.ts';\nexport interface Limiter { admit(word: Word): void }",
+  'src/limiter/redis-limiter.ts':
+    "import { Redis } from 'ioredis';\nexport class RedisLimiter { redis = new Redis(); }",
+  'src/delivery/deliver.ts':
+    "import type { Limiter } from '../limiter/limiter.ts';\nexport type Parts = { limiter: Limiter };",
+  'workers/worker.ts': "import { RedisLimiter } from '../src/limiter/redis-limiter.ts';\nnew RedisLimiter();",
+};
+
+test('imports that go down are let pass, and are counted', async () => {
+  const { code, lines } = await checkImports(await projectOf(GOOD));
+  expect(lines).toEqual(['6 modules, 5 imports, 0 faults']);
+  expect(code).toBe(0);
+});
+
+test('every rule of the layout finds what breaks it', async () => {
+  const { code, lines } = await checkImports(
+    await projectOf({
+      ...GOOD,
+      'src/domain/up.ts': "import '../delivery/deliver.ts';",
+      'src/queue/sideways.ts': "import type { Limiter } from '../limiter/limiter.ts';\nexport type L = Limiter;",
+      'src/observe/root.ts': "import '../../workers/worker.ts';",
+      'src/misc/homeless.ts': "import '../domain/word.ts';",
+      'src/delivery/concrete.ts': "import { RedisLimiter } from '../limiter/redis-limiter.ts';\nnew RedisLimiter();",
+      'src/delivery/client.ts': "import { Redis } from 'ioredis';\nnew Redis();",
+      'src/delivery/a.ts': "import './b.ts';",
+      'src/delivery/b.ts': "import './a.ts';",
+      'src/delivery/lost.ts': "import './nowhere.ts';",
+      'scripts/published.ts': "import 'vitest';\nimport '../test/helper.ts';",
+      'test/helper.ts': 'export {};',
+    }),
+  );
+  expect(code).toBe(1);
+  for (const fault of [
+    /^domain-only-imports-itself: src\/domain\/up\.ts imports src\/delivery\/deliver\.ts$/,
+    /^queue-only-imports-domain: src\/queue\/sideways\.ts imports src\/limiter\/limiter\.ts$/,
+    /^src-stands-alone: src\/observe\/root\.ts imports workers\/worker\.ts$/,
+    /^every-folder-of-src-has-a-floor: src\/misc\/homeless\.ts imports src\/domain\/word\.ts$/,
+    /^concrete-parts-only-in-composition-roots: src\/delivery\/concrete\.ts imports src\/limiter\/redis-limiter\.ts$/,
+    /^one-home-for-each-client: src\/delivery\/client\.ts imports .*node_modules\/ioredis\//,
+    /^no-cycles: src\/delivery\/[ab]\.ts imports src\/delivery\/[ab]\.ts$/,
+    /^everything-resolves: src\/delivery\/lost\.ts imports \.\/nowhere\.ts$/,
+    /^published-code-needs-no-dev-dependency: scripts\/published\.ts imports .*node_modules\/vitest\//,
+    /^what-is-published-needs-no-test-or-bench: scripts\/published\.ts imports test\/helper\.ts$/,
+  ]) {
+    expect(lines).toContainEqual(expect.stringMatching(fault));
+  }
+});
+
+test('a run that saw no imports is a fault, not a pass', async () => {
+  const { code, lines } = await checkImports(await projectOf({ 'src/domain/alone.ts': 'export type Alone = string;' }));
+  expect(lines).toEqual(['expected imports to look at, found none', '1 modules, 0 imports, 1 faults']);
+  expect(code).toBe(1);
+});

@@ -1,0 +1,73 @@
+import { readFile, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { startProcess, type Exit } from '../support/process.ts';
+import { temporaryFolder } from '../support/program.ts';
+import { openSandbox } from '../support/providers.ts';
+
+const root = process.cwd();
+const readme = await readFile('README.md', 'utf8');
+
+/** Runs the code under `<!-- test: NAME -->` as a user would, but against the sources. */
+async function runSnippet(name: string, redisUrl: string): Promise<Exit> {
+  const code = new RegExp(`<!-- test: ${name} -->\\n\`\`\`js\\n([^]*?)\`\`\``).exec(readme)?.[1];
+  if (code === undefined) throw new Error(`README.md has no snippet ${name}`);
+  const folder = await temporaryFolder();
+  await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
+  const file = join(folder, 'snippet.mjs');
+  await writeFile(file, code.replace("'pushpacer'", JSON.stringify(join(root, 'src/index.ts'))));
+  return startProcess({ args: [file], env: { REDIS_URL: redisUrl } }).waitForExit();
+}
+
+async function ownRedis(): Promise<string> {
+  const redis = await startEmbeddedRedis();
+  onTestFinished(() => redis.close());
+  return redis.url;
+}
+
+describe('the README', () => {
+  it('is 250 lines or less', () => expect(readme.split('\n').length).toBeLessThanOrEqual(251));
+
+  it('has no snippet in JavaScript that is not run here', () => {
+    expect([...readme.matchAll(/<!-- test: ([a-z-]+) -->\n```js/g)].map(([, name]) => name)).toEqual([
+      'enqueue',
+      'plain-bullmq',
+      'limiter',
+    ]);
+    expect(readme.match(/```(js|ts)\n/g)).toHaveLength(3);
+  });
+
+  it('names no npm script that is missing', async () => {
+    const { scripts } = JSON.parse(await readFile('package.json', 'utf8')) as { scripts: Record<string, string> };
+    const named = [...readme.matchAll(/npm run (?:--silent )?([a-z-]+)/g)].map(([, name]) => name ?? '');
+    expect(named.length).toBeGreaterThan(5);
+    expect(named.filter((name) => !(name in scripts))).toEqual([]);
+  });
+
+  it('links to files that are there', async () => {
+    const links = [...readme.matchAll(/\]\(([^)#:]+)\)/g)].map(([, path]) => path ?? '');
+    expect(links.length).toBeGreaterThan(3);
+    await Promise.all(links.map((path) => readFile(path)));
+  });
+
+  it('paces with the limiter as it says', async () => {
+    const { code, stdout } = await runSnippet('limiter', await ownRedis());
+    expect({ code, stdout }).toEqual({ code: 0, stdout: 'admitted reserved gap\n' });
+  });
+
+  it('has a worker deliver what both producers of its quick start add', async () => {
+    const redisUrl = await ownRedis();
+    const sandbox = await openSandbox();
+    const env = { ...sandbox.env(), REDIS_URL: redisUrl, METRICS_PORT: '0', LIMIT_MIN_GAP: '100ms' };
+    const worker = startProcess({ args: ['workers/notifications.ts'], env });
+    await worker.waitForLine(/"msg":"ready"/);
+    expect(await runSnippet('enqueue', redisUrl)).toMatchObject({ code: 0, stdout: 'msg-8841 true\n', stderr: '' });
+    expect(await runSnippet('plain-bullmq', redisUrl)).toMatchObject({ code: 0, stderr: '' });
+    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(2), { timeout: 10_000 });
+    expect(sandbox.journal.accepted.map(({ body }) => body)).toEqual([
+      'Field trip forms are due',
+      'The bus leaves at half past eight',
+    ]);
+  });
+});

@@ -1,0 +1,92 @@
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { installRedis } from '../../src/sandbox/redis-install.ts';
+import { findOnPath, redisServer, thisMachine, type Machine } from '../../src/sandbox/redis-server.ts';
+import { temporaryFolder } from '../support/program.ts';
+
+const silent = () => undefined;
+
+/** A folder for a PATH with these programs, each a shell script. */
+async function programs(scripts: Readonly<Record<string, string>>): Promise<string> {
+  const folder = await temporaryFolder();
+  for (const [name, script] of Object.entries(scripts)) {
+    await writeFile(join(folder, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  }
+  return folder;
+}
+
+const machine = (path: string, rest: Partial<Machine> = {}): Machine => ({
+  path,
+  platform: 'linux',
+  isRoot: false,
+  ...rest,
+});
+
+describe('the server that is used', () => {
+  test('is the first on the PATH, Redis before Valkey', async () => {
+    const [both, valkey] = [
+      await programs({ 'redis-server': '', 'valkey-server': '' }),
+      await programs({ 'valkey-server': '' }),
+    ];
+    expect(await redisServer(silent, machine(`${valkey}:${both}`))).toBe(join(both, 'redis-server'));
+    expect(await redisServer(silent, machine(valkey))).toBe(join(valkey, 'valkey-server'));
+  });
+
+  test('must be a program', async () => {
+    const folder = await temporaryFolder();
+    await writeFile(join(folder, 'redis-server'), '', { mode: 0o644 });
+    expect(await findOnPath('redis-server', `:${folder}:/no/such/folder`)).toBeUndefined();
+  });
+
+  test.each([
+    ['brew', 'darwin', 'brew install redis'],
+    ['apt-get', 'linux', 'sudo apt-get install redis-server'],
+    ['dnf', 'linux', 'sudo dnf install valkey'],
+    ['apk', 'linux', 'sudo apk add redis'],
+    ['nothing', 'darwin', 'brew install redis'],
+    ['nothing', 'win32', 'in WSL: sudo apt-get install redis-server'],
+  ] as const)('is asked for where there is none: with %s on %s', async (program, platform, command) => {
+    const path = await programs({ [program]: '' });
+    await expect(redisServer(silent, machine(path, { platform }))).rejects.toThrow(
+      `no Redis: REDIS_URL: expected the URL of a Redis, or a redis-server on the PATH (${command}), found neither`,
+    );
+  });
+});
+
+describe('installing, for root on a machine with apt-get', () => {
+  /** Stands in for Debian's: notes how it was called and what the policy was then, and "installs" next to itself. */
+  const apt = `
+    here=$(dirname "$0")
+    [ "$DEBIAN_FRONTEND" = noninteractive ] || exit 9
+    "$here/policy" redis-server start; echo "$* policy $?" >> "$here/calls"
+    [ "$1" = update ] || { printf '#!/bin/sh\\n' > "$here/redis-server"; chmod +x "$here/redis-server"; }`;
+  const tools = (folder: string) => `${folder}:${thisMachine().path}`;
+
+  test('says so, keeps the service from starting, and leaves no policy behind', async () => {
+    const folder = await programs({ 'apt-get': apt, 'update-rc.d': 'echo "$*" > "$(dirname "$0")/rc"' });
+    const said: string[] = [];
+    await installRedis((line) => said.push(line), tools(folder), join(folder, 'policy'));
+    expect(said[0]).toMatch(/installing the package redis-server with apt-get/);
+    expect(await readFile(join(folder, 'calls'), 'utf8')).toBe(
+      'update -q policy 101\ninstall -q -y --no-install-recommends redis-server policy 101\n',
+    );
+    expect(await readFile(join(folder, 'rc'), 'utf8')).toBe('redis-server disable\n');
+    await expect(stat(join(folder, 'policy'))).rejects.toThrow('ENOENT');
+    expect(await redisServer(silent, machine(folder, { isRoot: true }))).toBe(join(folder, 'redis-server'));
+  });
+
+  test("leaves the machine's own policy as it is", async () => {
+    const folder = await programs({ 'apt-get': apt, policy: 'exit 104', 'update-rc.d': '' });
+    await installRedis(silent, tools(folder), join(folder, 'policy'));
+    expect(await readFile(join(folder, 'calls'), 'utf8')).toContain('policy 104');
+    expect(await readFile(join(folder, 'policy'), 'utf8')).toContain('exit 104');
+  });
+
+  test('shows what apt-get said where it fails, and removes the policy', async () => {
+    const folder = await programs({ 'apt-get': 'echo "E: no network" >&2; exit 100' });
+    const failed = installRedis(silent, tools(folder), join(folder, 'policy'));
+    await expect(failed).rejects.toThrow('apt-get update -q ended with 100:\nE: no network');
+    await expect(stat(join(folder, 'policy'))).rejects.toThrow('ENOENT');
+  });
+});

@@ -1,0 +1,27 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
+
+/** Runs a program to its end and gives its standard output; rejects with all of its output where it fails. */
+export function runProgram(program: string, args: readonly string[], cwd: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    execFile(
+      program,
+      args,
+      { cwd, env: { ...process.env, npm_config_local_prefix: undefined } },
+      (error, stdout, stderr) => {
+        if (error) reject(new Error(`${program} ${args.join(' ')} failed:\n${stdout}${stderr}`, { cause: error }));
+        else resolve(stdout);
+      },
+    );
+  });
+}
+
+/** A folder outside of the repository that is removed when the test ends. */
+export async function temporaryFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'pushpacer-test-'));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}

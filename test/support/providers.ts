@@ -1,0 +1,66 @@
+import { readFile } from 'node:fs/promises';
+import { onTestFinished } from 'vitest';
+import { createApnsProvider } from '../../src/providers/apns.ts';
+import type { ApnsOptions } from '../../src/providers/apns.ts';
+import { createFcmProvider } from '../../src/providers/fcm.ts';
+import type { FcmOptions } from '../../src/providers/fcm.ts';
+import type { Provider, Push, Reply } from '../../src/providers/provider.ts';
+import { startSandbox } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
+
+/** The loopback push services, stopped when the test ends. */
+export async function openSandbox(options?: SandboxOptions): Promise<Sandbox> {
+  const sandbox = await startSandbox(options);
+  onTestFinished(() => sandbox.close());
+  return sandbox;
+}
+
+/** What points an APNs provider at the loopback server. */
+export async function apnsOptions(sandbox: Sandbox): Promise<ApnsOptions> {
+  const env = sandbox.env();
+  return {
+    key: await readFile(variable(env, 'APNS_KEY_FILE'), 'utf8'),
+    keyId: variable(env, 'APNS_KEY_ID'),
+    teamId: variable(env, 'APNS_TEAM_ID'),
+    topic: variable(env, 'APNS_TOPIC'),
+    endpoint: variable(env, 'APNS_ENDPOINT'),
+    ca: await readFile(sandbox.caFile, 'utf8'),
+  };
+}
+
+/** What points an FCM provider at the loopback server. */
+export async function fcmOptions(sandbox: Sandbox): Promise<FcmOptions> {
+  const env = sandbox.env();
+  return {
+    projectId: variable(env, 'FCM_PROJECT_ID'),
+    endpoint: variable(env, 'FCM_ENDPOINT'),
+    ca: await readFile(sandbox.caFile, 'utf8'),
+  };
+}
+
+/** An APNs provider on the loopback, closed when the test ends. */
+export async function openApns(sandbox: Sandbox, options: Partial<ApnsOptions> = {}): Promise<Provider> {
+  return closedAtEnd(createApnsProvider({ ...(await apnsOptions(sandbox)), ...options }));
+}
+
+/** An FCM provider on the loopback, closed when the test ends. */
+export async function openFcm(sandbox: Sandbox, options: Partial<FcmOptions> = {}): Promise<Provider> {
+  return closedAtEnd(createFcmProvider({ ...(await fcmOptions(sandbox)), ...options }));
+}
+
+/** Prepares and sends; a push that is refused before it is sent answers with that. */
+export async function sendPush(provider: Provider, push: Push, signal?: AbortSignal): Promise<Reply> {
+  const prepared = provider.prepare(push);
+  return prepared.kind === 'ready' ? prepared.send(signal) : prepared.reply;
+}
+
+function closedAtEnd(provider: Provider): Provider {
+  onTestFinished(() => provider.close());
+  return provider;
+}
+
+function variable(env: Readonly<Record<string, string>>, name: string): string {
+  const value = env[name];
+  if (value === undefined) throw new Error(`the sandbox's environment has no ${name}`);
+  return value;
+}
