@@ -82,12 +82,15 @@ test('serves at the ports that it is given, and says so where one is taken', asy
   expect(valueOf(await first.waitForLine(/^APNS_ENDPOINT=/))).toBe(`https://127.0.0.1:${port}`);
   const ca = await readFile(valueOf(await first.waitForLine(/^APNS_CA_FILE=/)));
   const session = connect(`https://127.0.0.1:${port}`, { ca });
+  session.on('error', () => undefined); // that the server ends is no error of the test
   onTestFinished(() => session.destroy());
   await once(session, 'remoteSettings');
 
   const second = await startProcess({ args }).waitForExit();
   expect(second).toMatchObject({ code: 1, stdout: '' });
   expect(second.stderr).toBe(`error: listen EADDRINUSE: address already in use 127.0.0.1:${port}\n`);
+  first.kill();
+  expect(await first.waitForExit()).toMatchObject({ code: 0 }); // with a client still connected
 });
 
 test.each([

@@ -1,0 +1,51 @@
+import { isIP } from 'node:net';
+import { generate } from 'selfsigned';
+
+/** A private key and the certificate that goes with it, both PEM. */
+export interface Certificate {
+  readonly key: string;
+  readonly cert: string;
+}
+
+const DAY_MS = 86_400_000;
+const P256 = { keyType: 'ec', curve: 'P-256', algorithm: 'sha256' } as const;
+
+/** A certificate authority of its own, good for a year, and for the clocks of containers that run a little behind. */
+export async function makeAuthority(nowMs: number): Promise<Certificate> {
+  const made = await generate([{ name: 'commonName', value: 'pushpacer sandbox CA' }], {
+    ...P256,
+    ...validity(nowMs),
+    extensions: [
+      { name: 'basicConstraints', cA: true, critical: true },
+      { name: 'keyUsage', keyCertSign: true, cRLSign: true, critical: true },
+    ],
+  });
+  return { key: made.private, cert: made.cert };
+}
+
+/** A server certificate for host names and IP addresses, signed by the authority. */
+export async function signCertificate(
+  authority: Certificate,
+  names: readonly string[],
+  nowMs: number,
+): Promise<Certificate> {
+  const made = await generate([{ name: 'commonName', value: names[0] ?? 'localhost' }], {
+    ...P256,
+    ...validity(nowMs),
+    ca: authority,
+    extensions: [
+      { name: 'basicConstraints', cA: false, critical: true },
+      { name: 'keyUsage', digitalSignature: true, critical: true },
+      { name: 'extKeyUsage', serverAuth: true },
+      {
+        name: 'subjectAltName',
+        altNames: names.map((name) => (isIP(name) === 0 ? { type: 2, value: name } : { type: 7, ip: name })),
+      },
+    ],
+  });
+  return { key: made.private, cert: made.cert };
+}
+
+function validity(nowMs: number) {
+  return { notBeforeDate: new Date(nowMs - DAY_MS), notAfterDate: new Date(nowMs + 365 * DAY_MS) };
+}

@@ -1,0 +1,38 @@
+import { generateKeyPair, X509Certificate, type KeyObject } from 'node:crypto';
+import { promisify } from 'node:util';
+import { makeAuthority, type Certificate } from './certificates.ts';
+
+/** What outlives a sandbox where its files are kept, so that a worker goes on trusting the next one. */
+export interface SandboxKeys {
+  /** Signs both servers' certificates. */
+  readonly authority: Certificate;
+  /** The key of provider tokens, as APNs hands it out: PKCS#8 PEM, P-256. */
+  readonly apnsKey: string;
+  /** The service account's RSA key: PKCS#8 PEM. */
+  readonly serviceAccountKey: string;
+}
+
+const makeKeyPair = promisify(generateKeyPair);
+/** One for all sandboxes of a process: it takes the longest to make, and nobody signs in with it. */
+let accountKey: Promise<{ privateKey: KeyObject }> | undefined;
+/** An authority with less than this left is made anew. */
+const LEAST_LEFT_MS = 86_400_000;
+
+export async function makeKeys(nowMs: number): Promise<SandboxKeys> {
+  accountKey ??= makeKeyPair('rsa', { modulusLength: 2048 });
+  const [authority, provider, account] = await Promise.all([
+    makeAuthority(nowMs),
+    makeKeyPair('ec', { namedCurve: 'P-256' }),
+    accountKey,
+  ]);
+  return { authority, apnsKey: toPem(provider.privateKey), serviceAccountKey: toPem(account.privateKey) };
+}
+
+/** Whether the authority can sign for some time yet. */
+export function isUsable({ authority }: SandboxKeys, nowMs: number): boolean {
+  return new X509Certificate(authority.cert).validToDate.getTime() > nowMs + LEAST_LEFT_MS;
+}
+
+function toPem(key: KeyObject): string {
+  return key.export({ type: 'pkcs8', format: 'pem' }) as string;
+}

@@ -1,0 +1,204 @@
+import { constants } from 'node:http2';
+import { describe, expect, it, vi } from 'vitest';
+import { AnswerBook, type Answer, type Refuse } from '../../src/sandbox/answers.ts';
+import { seededRandom } from '../../src/sandbox/random.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { openSandbox } from '../support/providers.ts';
+import { connectApns, PAYLOAD, verdict } from './apns-client.ts';
+import { connectFcm, rpcError } from './fcm-client.ts';
+
+const GONE: Refuse = { kind: 'refuse', status: 410, reason: 'Unregistered', timestamp: 1_795_000_000_000 };
+const BUSY: Refuse = { kind: 'refuse', status: 503, reason: 'UNAVAILABLE', retryAfter: '7' };
+
+/** Both providers by the same few words: a client that sends one alert to a token and tells the status. */
+const providers = {
+  apns: async (sandbox: Sandbox) => {
+    const client = await connectApns(sandbox);
+    return async (token: string) => (await client.post({ token })).status;
+  },
+  fcm: async (sandbox: Sandbox) => {
+    const client = await connectFcm(sandbox, 50);
+    return async (token: string) => (await client.send({ token })).status;
+  },
+};
+
+describe.each(['apns', 'fcm'] as const)('%s', (platform) => {
+  it('answers a token by its script, one answer a request, then by the default', async () => {
+    const sandbox = await openSandbox();
+    const send = await providers[platform](sandbox);
+    sandbox[platform].script('ab', [BUSY, BUSY, { kind: 'accept' }, GONE]);
+    const statuses: number[] = [];
+    for (const token of ['ab', 'cd', 'ab', 'ab', 'ab', 'ab']) statuses.push(await send(token));
+    expect(statuses).toEqual([503, 200, 503, 200, 410, 200]);
+    sandbox[platform].setDefault(GONE);
+    expect(await send('ab')).toBe(410);
+    sandbox[platform].setDefault(undefined);
+    expect(await send('ab')).toBe(200);
+  });
+
+  it('keeps a script for requests that are in order', async () => {
+    const sandbox = await openSandbox();
+    sandbox[platform].script('ab', [GONE]);
+    sandbox[platform].revokeKey();
+    const send = await providers[platform](sandbox);
+    expect([401, 403]).toContain(await send('ab'));
+    sandbox[platform].restoreKey();
+    expect(await send('ab')).toBe(410);
+  });
+
+  it('answers late where it is asked to, and has stamped the arrival', async () => {
+    const sandbox = await openSandbox();
+    const send = await providers[platform](sandbox);
+    sandbox[platform].script('ab', [{ kind: 'accept', delayMs: 60 }]);
+    expect(await send('ab')).toBe(200);
+    const answeredAt = performance.timeOrigin + performance.now();
+    expect(answeredAt - (sandbox.journal.accepted[0]?.at ?? NaN)).toBeGreaterThanOrEqual(59);
+  });
+
+  it.each<[string, Answer]>([
+    ['and says so', { kind: 'accept' }],
+    ['and answers 503', { ...BUSY, accepted: true }],
+    ['and resets', { kind: 'reset', accepted: true }],
+  ])('alerts the device %s', async (_what, answer) => {
+    const sandbox = await openSandbox();
+    const send = await providers[platform](sandbox);
+    sandbox[platform].script('ab', [answer]);
+    await send('ab').catch(() => undefined);
+    expect(sandbox.journal.accepted).toMatchObject([{ platform, token: 'ab', accepted: true }]);
+    expect(sandbox[platform].counts).toMatchObject({ requests: 1, accepted: 1 });
+  });
+
+  it('resets the connection, and takes the next', async () => {
+    const sandbox = await openSandbox();
+    const send = await providers[platform](sandbox);
+    sandbox[platform].script('ab', [{ kind: 'reset' }]);
+    await expect(send('ab')).rejects.toThrow('ECONNRESET');
+    expect(sandbox.journal.all).toMatchObject([{ accepted: false, reason: 'reset' }]);
+    expect(sandbox.journal.all[0]?.status).toBeUndefined();
+    await vi.waitFor(() => expect(sandbox[platform].openConnections).toBe(0));
+    expect(await (await providers[platform](sandbox))('ab')).toBe(200);
+  });
+
+  it('hangs until the client has had enough', async () => {
+    const sandbox = await openSandbox();
+    const send = await providers[platform](sandbox);
+    sandbox[platform].script('ab', [{ kind: 'hang' }, { kind: 'hang', accepted: true }]);
+    const ends = [send('ab'), send('ab')].map((end) => end.catch(() => 'no answer'));
+    await vi.waitFor(() => expect(sandbox.journal.all.length).toBeGreaterThan(0));
+    expect(sandbox.journal.all[0]).toMatchObject({ reason: 'hang', accepted: false });
+    sandbox[platform].dropConnections();
+    expect(await Promise.all(ends)).toEqual(['no answer', 'no answer']);
+  });
+
+  it('answers a share of the requests by the rates, the same share for the same seed', async () => {
+    const statuses = async (seed: number) => {
+      const sandbox = await openSandbox({ seed });
+      const send = await providers[platform](sandbox);
+      sandbox[platform].setRates([
+        { rate: 0.25, answer: GONE },
+        { rate: 0.25, answer: BUSY },
+      ]);
+      const all: number[] = [];
+      for (let request = 0; request < 200; request += 1) all.push(await send('ab'));
+      return all;
+    };
+    const first = await statuses(7);
+    expect(await statuses(7)).toEqual(first);
+    expect(await statuses(8)).not.toEqual(first);
+    for (const [status, share] of [
+      [410, 50],
+      [503, 50],
+      [200, 100],
+    ] as const) {
+      expect(Math.abs(first.filter((one) => one === status).length - share)).toBeLessThan(25);
+    }
+  });
+});
+
+describe('APNs', () => {
+  it('tells a timestamp and Retry-After, and leaves the body out where it is asked to', async () => {
+    const sandbox = await openSandbox();
+    const client = await connectApns(sandbox);
+    sandbox.apns.script('ab01', [GONE, BUSY, { ...BUSY, emptyBody: true }]);
+    expect((await client.post()).body).toBe('{"reason":"Unregistered","timestamp":1795000000000}');
+    expect((await client.post()).headers['retry-after']).toBe('7');
+    expect(await client.post()).toMatchObject({ status: 503, body: '' });
+  });
+
+  it.each([
+    ['stream', 'NGHTTP2_INTERNAL_ERROR'],
+    ['refused-stream', 'NGHTTP2_REFUSED_STREAM'],
+  ] as const)('resets a %s alone; the connection goes on', async (scope, code) => {
+    const sandbox = await openSandbox();
+    const client = await connectApns(sandbox);
+    sandbox.apns.script('AB01', [{ kind: 'reset', scope }]);
+    await expect(client.post()).rejects.toThrow(code);
+    expect(verdict(await client.post())).toEqual({ status: 200 });
+    expect(sandbox.apns.counts.connections).toBe(1);
+  });
+});
+
+describe('a client that gives up before a late answer', () => {
+  it('harms nobody on APNs', async () => {
+    const sandbox = await openSandbox();
+    const client = await connectApns(sandbox);
+    await client.post({ token: 'cd' });
+    sandbox.apns.script('ab', [{ kind: 'accept', delayMs: 50 }]);
+    sandbox.apns.script('cd', [{ kind: 'accept', delayMs: 100 }]);
+    const stream = client.open({ token: 'ab' }).end(PAYLOAD);
+    await vi.waitFor(() => expect(sandbox.journal.all).toHaveLength(2));
+    stream.close(constants.NGHTTP2_CANCEL);
+    expect(verdict(await client.post({ token: 'cd' }))).toEqual({ status: 200 }); // decided later, answered later
+  });
+
+  it('harms nobody on FCM', async () => {
+    const sandbox = await openSandbox();
+    const client = await connectFcm(sandbox);
+    sandbox.fcm.script('ab', [{ kind: 'accept', delayMs: 50 }]);
+    sandbox.fcm.script('cd', [{ kind: 'accept', delayMs: 100 }]);
+    const given = client.send({ token: 'ab' });
+    await vi.waitFor(() => expect(sandbox.journal.all).toHaveLength(1));
+    sandbox.fcm.dropConnections();
+    await expect(given).rejects.toThrow('ECONNRESET');
+    expect(await client.send({ token: 'cd' })).toMatchObject({ status: 200 });
+  });
+});
+
+describe('FCM', () => {
+  it('tells Retry-After, and leaves the body out where it is asked to', async () => {
+    const sandbox = await openSandbox();
+    const client = await connectFcm(sandbox);
+    sandbox.fcm.script('ab', [BUSY, { ...BUSY, emptyBody: true }, { ...BUSY, message: 'In a while.' }]);
+    expect((await client.send({ token: 'ab' })).headers['retry-after']).toBe('7');
+    expect(await client.send({ token: 'ab' })).toMatchObject({ status: 503, body: '' });
+    expect(rpcError(await client.send({ token: 'ab' })).message).toBe('In a while.');
+    expect(sandbox.fcm.counts.connections).toBe(1);
+  });
+});
+
+describe('AnswerBook', () => {
+  it.each([
+    ['more than all', [0.6, 0.5]],
+    ['less than none', [-0.1]],
+    ['no number', [NaN]],
+  ])('refuses rates that are %s', (_what, rates) => {
+    const book = new AnswerBook(seededRandom(1));
+    expect(() => book.setRates(rates.map((rate) => ({ rate, answer: GONE })))).toThrow(RangeError);
+  });
+
+  it('takes rates that add up to all, and then never uses the default', () => {
+    const book = new AnswerBook(seededRandom(1));
+    book.setDefault(BUSY);
+    book.setRates([0.1, 0.2, 0.7].map((rate) => ({ rate, answer: GONE })));
+    expect(new Set(Array.from({ length: 500 }, () => book.next('ab')))).toEqual(new Set([GONE]));
+    book.setRates([]);
+    expect(book.next('ab')).toBe(BUSY);
+  });
+
+  it('forgets what is left of a script when it gets another', () => {
+    const book = new AnswerBook(seededRandom(1));
+    book.script('ab', [GONE, GONE]);
+    book.script('ab', [BUSY]);
+    expect([book.next('ab'), book.next('ab')]).toEqual([BUSY, { kind: 'accept' }]);
+  });
+});

@@ -1,0 +1,185 @@
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { request as httpsRequest } from 'node:https';
+import { connect as connectTls } from 'node:tls';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { openSandbox } from '../support/providers.ts';
+import { connectFcm, rpcError, verdict, type FcmRequest } from './fcm-client.ts';
+
+describe('FCM takes a message', () => {
+  it('answers its name, and journals what the device gets, stamped on arrival', async () => {
+    const sandbox = await openSandbox();
+    const client = await connectFcm(sandbox);
+    const message = {
+      token: 'dGVz:APA91b',
+      notification: { title: 'Room 12', body: 'Forms are due' },
+      data: { threadId: '77' },
+      android: { collapse_key: 'thread-77', priority: 'HIGH', ttl: '3600s', notification: { channel_id: 'messages' } },
+    };
+    const before = performance.timeOrigin + performance.now();
+    const reply = await client.send(message);
+    const after = performance.timeOrigin + performance.now();
+    expect(reply.status).toBe(200);
+    expect(JSON.parse(reply.body)).toEqual({ name: 'projects/pushpacer-sandbox/messages/1' });
+    const [entry] = sandbox.journal.accepted;
+    expect(entry).toEqual({
+      platform: 'fcm',
+      token: 'dGVz:APA91b',
+      at: expect.any(Number) as number,
+      accepted: true,
+      status: 200,
+      messageName: 'projects/pushpacer-sandbox/messages/1',
+      collapseId: 'thread-77',
+      priority: 'high',
+      expiration: expect.any(Number) as number,
+      title: 'Room 12',
+      body: 'Forms are due',
+      data: { threadId: '77' },
+      payload: message,
+    });
+    expect(entry?.at).toBeGreaterThanOrEqual(before);
+    expect(entry?.at).toBeLessThanOrEqual(after);
+    expect(entry?.expiration).toBeCloseTo((entry?.at ?? NaN) / 1_000 + 3_600, 3);
+  });
+
+  it.each<[string, object]>([
+    ['in the other spelling of the API', { android: { collapseKey: 'thread-77', priority: 'normal' } }],
+    ['with the longest ttl', { android: { ttl: '2419200s' } }],
+    ['with a ttl of part of a second', { android: { ttl: '1.5s' } }],
+    ['with 4,096 bytes of data', { data: { key: 'x'.repeat(4_093) } }],
+    ['with parts for other platforms', { apns: { headers: { 'apns-priority': '5' } }, webpush: { data: { a: 'b' } } }],
+    ['with data keys that look like fields', { data: { collapse_key: '1', snake_case: '2' } }],
+  ])('also %s', async (_what, message) => {
+    const sandbox = await openSandbox();
+    const client = await connectFcm(sandbox);
+    expect(await client.send({ token: 'ab', ...message })).toMatchObject({ status: 200 });
+    expect(sandbox.journal.accepted).toMatchObject([{ payload: message }]);
+  });
+
+  it('leaves the data as it was sent', async () => {
+    const sandbox = await openSandbox();
+    const client = await connectFcm(sandbox);
+    await client.send({ token: 'ab', data: { snake_case: '2' }, android: { data: { other_key: '3' } } });
+    expect(sandbox.journal.accepted[0]?.data).toEqual({ snake_case: '2', other_key: '3' });
+  });
+
+  it('alerts nobody where it is only to be checked', async () => {
+    const sandbox = await openSandbox();
+    const client = await connectFcm(sandbox);
+    const text = JSON.stringify({ validate_only: true, message: { token: 'ab' } });
+    expect(await client.send(undefined, { text })).toMatchObject({ status: 200 });
+    expect(sandbox.journal.accepted).toEqual([]);
+    expect(sandbox.fcm.counts).toEqual({ requests: 1, accepted: 0, connections: 1 });
+  });
+
+  it('on a connection that stays open', async () => {
+    const sandbox = await openSandbox();
+    const client = await connectFcm(sandbox);
+    for (let index = 0; index < 5; index += 1) await client.send({ token: 'ab' });
+    expect(sandbox.fcm.counts).toEqual({ requests: 5, accepted: 5, connections: 1 });
+  });
+});
+
+const REFUSED = { http: 400, status: 'INVALID_ARGUMENT', errorCode: 'INVALID_ARGUMENT' };
+/** The door of the API refuses what is no message: no FcmError. */
+const MALFORMED = { http: 400, status: 'INVALID_ARGUMENT', errorCode: undefined };
+const token = 'ab';
+
+describe('FCM refuses', () => {
+  it.each<[string, unknown, object]>([
+    ['no target', {}, { ...REFUSED, fields: ['message.token'] }],
+    ['two targets', { token, topic: 'news' }, { ...REFUSED, fields: ['message'] }],
+    ['a token with a space', { token: 'a b' }, { ...REFUSED, fields: ['message.token'] }],
+    ['a token of 4,097 characters', { token: 'x'.repeat(4_097) }, { ...REFUSED, fields: ['message.token'] }],
+    ['a reserved data key', { token, data: { 'google.x': '1' } }, { ...REFUSED, fields: ['message.data'] }],
+    ['a ttl over four weeks', { token, android: { ttl: '2419201s' } }, { ...REFUSED, fields: ['message.android.ttl'] }],
+    ['a ttl without its unit', { token, android: { ttl: '60' } }, { ...REFUSED, fields: ['message.android.ttl'] }],
+    ['4,097 bytes of data', { token, data: { key: 'x'.repeat(4_094) } }, { ...REFUSED, fields: ['message'] }],
+    ['data that is no text', { token, data: { a: '1', b: 2 } }, { ...MALFORMED, fields: ['message.data[1].value'] }],
+    ['a token that is no text', { token: 5 }, { ...MALFORMED, fields: ['message.token'] }],
+    ['a field that it does not know', { token, sound: 'x' }, { ...MALFORMED, fields: ['message'] }],
+    [
+      'an unknown field further down',
+      { token, android: { sound: 'x' } },
+      { ...MALFORMED, fields: ['message.android'] },
+    ],
+    [
+      'an unknown priority',
+      { token, android: { priority: 10 } },
+      { ...MALFORMED, fields: ['message.android.priority'] },
+    ],
+  ])('%s', async (_what, message, expected) => {
+    const sandbox = await openSandbox();
+    const client = await connectFcm(sandbox);
+    expect(verdict(await client.send(message))).toEqual(expected);
+    expect(sandbox.journal.all).toMatchObject([{ platform: 'fcm', accepted: false, status: 400 }]);
+    expect(sandbox.fcm.counts).toMatchObject({ requests: 1, accepted: 0 });
+  });
+
+  it.each<[string, FcmRequest, object]>([
+    ['no authorization', { authorization: null }, { http: 401, status: 'UNAUTHENTICATED' }],
+    ['another token', { authorization: 'Bearer ya29.other' }, { http: 401, status: 'UNAUTHENTICATED' }],
+    ['another scheme', { authorization: 'Basic owner' }, { http: 401, status: 'UNAUTHENTICATED' }],
+    ['another project', { path: '/v1/projects/other/messages:send' }, { http: 403, status: 'PERMISSION_DENIED' }],
+    ['another path', { path: '/fcm/send' }, { http: 404, status: 'NOT_FOUND' }],
+    ['another method', { method: 'PUT' }, { http: 404, status: 'NOT_FOUND' }],
+    ['no JSON', { text: '{"message":' }, { http: 400, status: 'INVALID_ARGUMENT' }],
+    ['no object', { text: '[]' }, { http: 400, status: 'INVALID_ARGUMENT' }],
+    ['no message', { text: '{}' }, { http: 400, status: 'INVALID_ARGUMENT', fields: ['message'] }],
+    ['a body without end', { text: ' '.repeat(100_000) }, { http: 400, status: 'INVALID_ARGUMENT' }],
+  ])('%s', async (_what, request, expected) => {
+    const sandbox = await openSandbox();
+    const client = await connectFcm(sandbox);
+    expect(verdict(await client.send({ token }, request))).toMatchObject({ errorCode: undefined, ...expected });
+    expect(sandbox.journal.accepted).toEqual([]);
+  });
+
+  it('in the form of a google.rpc.Status', async () => {
+    const sandbox = await openSandbox();
+    const client = await connectFcm(sandbox);
+    sandbox.fcm.script(token, [{ kind: 'refuse', status: 404, reason: 'UNREGISTERED' }]);
+    const reply = await client.send({ token });
+    expect(reply.headers['content-type']).toMatch(/^application\/json/);
+    expect(rpcError(reply)).toEqual({
+      code: 404,
+      message: 'Requested entity was not found.',
+      status: 'NOT_FOUND',
+      details: [{ '@type': 'type.googleapis.com/google.firebase.fcm.v1.FcmError', errorCode: 'UNREGISTERED' }],
+    });
+  });
+
+  it('what was written to somebody is not repeated in a refusal', async () => {
+    const sandbox = await openSandbox();
+    const client = await connectFcm(sandbox);
+    const reply = await client.send({ token, notification: { title: ['a secret'] }, data: { a: ['a secret'] } });
+    expect(reply.status).toBe(400);
+    expect(reply.body).not.toContain('secret');
+  });
+
+  it('what comes too often for one device', async () => {
+    const sandbox = await openSandbox();
+    const client = await connectFcm(sandbox);
+    sandbox.fcm.limitDevices({ max: 1, perMs: 60_000 });
+    expect(await client.send({ token })).toMatchObject({ status: 200 });
+    expect(verdict(await client.send({ token }))).toMatchObject({ http: 429, errorCode: 'QUOTA_EXCEEDED' });
+  });
+});
+
+describe('connections', () => {
+  it('are only taken where the client knows the authority', async () => {
+    const sandbox = await openSandbox();
+    const [error] = (await once(httpsRequest(sandbox.fcm.url).end(), 'error')) as [NodeJS.ErrnoException];
+    expect(error.code).toBe('UNABLE_TO_VERIFY_LEAF_SIGNATURE');
+    expect(sandbox.fcm.counts.requests).toBe(0);
+  });
+
+  it('are good for the name of FCM itself', async () => {
+    const sandbox = await openSandbox();
+    const { port } = new URL(sandbox.fcm.url);
+    const ca = await readFile(sandbox.caFile);
+    const socket = connectTls({ port: Number(port), host: '127.0.0.1', servername: 'fcm.googleapis.com', ca });
+    onTestFinished(() => void socket.destroy());
+    await once(socket, 'secureConnect');
+    expect(socket.authorized).toBe(true);
+  });
+});
