@@ -4,7 +4,7 @@ import type { Device, Notification, Platform } from '../domain/notification.ts';
 export interface Push {
   readonly notification: Notification;
   readonly device: Device;
-  /** The same for every try at this device, so that a provider or an app can tell a repetition: a UUID. */
+  /** The same for every try at this device, so that a provider or an app can tell a repetition: a UUID, see push-id.ts. */
   readonly pushId: string;
   /** Deliver without sound, vibration or banner. */
   readonly silent: boolean;
@@ -34,6 +34,8 @@ export interface Reply {
   readonly alerted: 'yes' | 'no' | 'maybe';
   /** Do not try again sooner: Retry-After, or the least wait that the reply's kind asks for. */
   readonly retryAfterMs?: number;
+  /** Nothing tells whether it was processed (a timeout, a reset): worth one or two more tries, no more. */
+  readonly ambiguous?: boolean;
   /** The provider as a whole is asked to slow down, not only this device. */
   readonly pausesProvider?: boolean;
   /** Epoch milliseconds since when the token has been gone (APNs tells it). */
@@ -52,7 +54,11 @@ export interface Provider {
   readonly platform: Platform;
   /** All that can be done before the limiter is asked, so that nothing slow stands between admission and send. */
   prepare(push: Push): Prepared;
-  /** Opens connections ahead of the first send, so that no alert waits for a handshake. Never throws. */
+  /**
+   * Opens connections ahead of the first send, and keeps them open until `close`, so that no alert waits for a handshake.
+   * Alerts nobody; never throws.
+   */
   warm(): Promise<void>;
+  /** Waits for the sends under way; later ones are answered with the code `closed`. */
   close(): Promise<void>;
 }

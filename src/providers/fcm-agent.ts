@@ -1,0 +1,116 @@
+import type { ClientRequest } from 'node:http';
+import { Agent } from 'node:https';
+import type { RequestOptions } from 'node:https';
+import type { Duplex } from 'node:stream';
+import { connect } from 'node:tls';
+import type { SecureContext, TLSSocket } from 'node:tls';
+import type { Endpoint } from './endpoint.ts';
+import { currentWire } from './wire.ts';
+
+/** Where FCM is, and the name that its certificate is checked for wherever the connections go. */
+export const FCM_HOST = 'fcm.googleapis.com';
+/** A spare whose peer is gone without a word is found out by TCP's own probes, after this and some seconds. */
+const PROBE_AFTER_MS = 30_000;
+
+export interface FcmAgentOptions {
+  readonly endpoint: Endpoint;
+  readonly secureContext: SecureContext | undefined;
+  /** The most connections; HTTP/1.1 takes one for each send that is under way. */
+  readonly connections: number;
+}
+
+/** Node's Agent has this method; its types do not, since it is Node itself that calls it. */
+interface RequestTaker {
+  addRequest(request: ClientRequest, ...rest: readonly unknown[]): void;
+}
+
+/**
+ * Keeps connections to FCM alive, opens them ahead of need, leads them to another host where one is set, and lets a
+ * try know how far its request got.
+ */
+export class FcmAgent extends Agent {
+  readonly #target: { host: string; port: number; servername: string; secureContext?: SecureContext };
+  readonly #connections: number;
+  /** All that are open or being opened. */
+  readonly #open = new Set<Duplex>();
+  /** Those that are through with their handshake. */
+  readonly #secured = new WeakSet<Duplex>();
+  /** Opened ahead of need; no request has been on them. */
+  readonly #spares = new Set<TLSSocket>();
+  #isClosed = false;
+
+  constructor({ endpoint, secureContext, connections }: FcmAgentOptions) {
+    // The most recently used connection first: it is the least likely to have been closed by the other side.
+    super({ keepAlive: true, maxSockets: connections, scheduling: 'lifo' });
+    this.#connections = connections;
+    this.#target = {
+      host: endpoint.host,
+      port: endpoint.port,
+      servername: FCM_HOST,
+      ...(secureContext === undefined ? {} : { secureContext }),
+    };
+  }
+
+  /** Opens connections until there are as many as allowed; resolves once those are usable or have failed. */
+  async fill(): Promise<void> {
+    const missing = this.#isClosed ? 0 : Math.max(0, this.#connections - this.#open.size);
+    await Promise.all(Array.from({ length: missing }, () => this.#openSpare()));
+  }
+
+  override createConnection(options: RequestOptions, callback?: (error: Error | null, stream: Duplex) => void) {
+    const [spare] = this.#spares;
+    if (spare !== undefined) {
+      this.#spares.delete(spare);
+      spare.removeAllListeners('data').removeAllListeners('end');
+      return spare;
+    }
+    const socket = super.createConnection({ ...options, ...this.#target }, callback);
+    if (socket) this.#follow(socket);
+    return socket;
+  }
+
+  addRequest(request: ClientRequest, ...rest: readonly unknown[]): void {
+    const wire = currentWire();
+    let isOnTheWire = false;
+    request.once('socket', (socket) => {
+      if (this.#secured.has(socket)) isOnTheWire = true;
+      else socket.once('secureConnect', () => (isOnTheWire = true));
+    });
+    wire?.follow(
+      () => request.destroy(),
+      () => isOnTheWire,
+    );
+    (Agent.prototype as unknown as RequestTaker).addRequest.call(this, request, ...rest);
+  }
+
+  override destroy(): void {
+    this.#isClosed = true;
+    super.destroy();
+    for (const socket of this.#open) socket.destroy();
+  }
+
+  #openSpare(): Promise<void> {
+    const socket = connect({ ...this.#target, ALPNProtocols: ['http/1.1'] });
+    this.#follow(socket);
+    return new Promise((resolve) => {
+      socket.once('close', () => {
+        this.#spares.delete(socket);
+        resolve();
+      });
+      socket.once('secureConnect', () => {
+        this.#spares.add(socket.setKeepAlive(true, PROBE_AFTER_MS));
+        // Read, so that the other side's end is noticed; what it says unasked is no answer to anything.
+        socket.once('data', () => socket.destroy()).once('end', () => socket.destroy());
+        resolve();
+      });
+    });
+  }
+
+  #follow(socket: Duplex): void {
+    this.#open.add(socket);
+    socket.once('secureConnect', () => this.#secured.add(socket));
+    socket.once('close', () => this.#open.delete(socket));
+    // Whoever uses it hears of the error too; while nobody does, its closing is all that matters.
+    socket.on('error', () => undefined);
+  }
+}

@@ -1,0 +1,55 @@
+import type { Message } from 'firebase-admin/messaging';
+import type { Push } from './provider.ts';
+
+/** The longest time that FCM keeps a message: 28 days (firebase.google.com/docs/cloud-messaging/concept-options#ttl). */
+const MAX_TTL_MS = 2_419_200_000;
+
+/** A message for a registration token. */
+export type FcmMessage = Extract<Message, { token: string }>;
+
+export interface FcmMessageOptions {
+  /** The Android channel of silent alerts; the app makes it, with low importance. */
+  readonly silentChannelId: string;
+  /** Epoch milliseconds, from which `ttl` is counted. */
+  readonly nowMs: number;
+}
+
+/**
+ * A push as FCM takes it: a notification with data beside it.
+ *
+ * - `android.priority`: the notification's own. `normal` may wait while the device sleeps, which is what Android means by
+ *   it; FCM counts `high` messages that nobody looks at against the app, so it is not the default as it is on APNs.
+ * - `android.ttl`: what is left until `expiresAt`. Absent without one, and then FCM keeps it for 28 days.
+ * - `android.collapse_key`: only where the producer gave a collapse id. FCM limits collapsible messages to a burst of 20
+ *   and then one in 3 minutes, and a device to 4 keys.
+ * - `android.notification.tag`: the collapse id, otherwise the push id: a second copy takes the place of the first in the
+ *   drawer. FCM has no limit on tags and no idempotency key.
+ * - Silent: normal priority, the silent channel, low notification priority for Android before 8, no sound, no badge. An
+ *   app without that channel shows it on its default channel: the sound of an Android alert is the channel's.
+ */
+export function fcmMessage(push: Push, { silentChannelId, nowMs }: FcmMessageOptions): FcmMessage {
+  const { notification, device, pushId, silent } = push;
+  const { alert, badge = 0, collapseId, data, expiresAt, priority, sound } = notification;
+  return {
+    token: device.token,
+    notification: {
+      ...(alert.title === undefined ? {} : { title: alert.title }),
+      ...(alert.body === undefined ? {} : { body: alert.body }),
+    },
+    ...(data === undefined ? {} : { data }),
+    android: {
+      priority: silent ? 'normal' : priority,
+      ...(expiresAt === undefined ? {} : { ttl: Math.min(Math.max(0, expiresAt - nowMs), MAX_TTL_MS) }),
+      ...(collapseId === undefined ? {} : { collapseKey: collapseId }),
+      notification: {
+        tag: collapseId ?? pushId,
+        ...(silent
+          ? { channelId: silentChannelId, priority: 'low' }
+          : {
+              ...(sound === undefined ? {} : { sound }),
+              ...(badge > 0 ? { notificationCount: badge } : {}), // 0 means "count up" to FCM
+            }),
+      },
+    },
+  };
+}

@@ -1,0 +1,102 @@
+import { cert } from 'firebase-admin/app';
+import type { Credential } from 'firebase-admin/app';
+import { InputError } from '../domain/faults.ts';
+import { checkConnections, parseEndpoint, trustBeside } from './endpoint.ts';
+import { FCM_HOST, FcmAgent } from './fcm-agent.ts';
+import { createFcmClient } from './fcm-client.ts';
+import { renewAhead, STATIC_CREDENTIAL } from './fcm-credential.ts';
+import { fcmMessage } from './fcm-message.ts';
+import type { FcmMessage } from './fcm-message.ts';
+import { FCM_ACCEPTED, fcmReply } from './fcm-replies.ts';
+import type { Provider, Push, Reply } from './provider.ts';
+import { transportReply } from './transport-replies.ts';
+import { tryOnce } from './wire.ts';
+import type { Wire } from './wire.ts';
+
+export interface FcmOptions {
+  readonly projectId: string;
+  /** A service account's JSON. Not looked at where the endpoint is not Google's: no sign-in happens there. */
+  readonly credentials?: unknown;
+  /** `https://fcm.googleapis.com`, or a server of one's own whose certificate carries that name. */
+  readonly endpoint: string;
+  /** PEM of a CA to trust beside the system's. */
+  readonly ca?: string | undefined;
+  /** A send without an answer after this is given up; sign-in and connecting are included. 10 s unless told. */
+  readonly requestTimeoutMs?: number | undefined;
+  /** One for each send that is under way at once; more than that wait. 50 unless told. */
+  readonly connections?: number | undefined;
+  /** How often warm connections are looked after. 30 s unless told. */
+  readonly keepWarmMs?: number | undefined;
+  /** The Android channel of silent alerts, which the app makes with low importance. `silent` unless told. */
+  readonly silentChannelId?: string | undefined;
+  /** Epoch milliseconds. */
+  readonly now?: (() => number) | undefined;
+}
+
+/**
+ * FCM over firebase-admin's `send()`, one request a send, never a retry.
+ *
+ * @throws InputError where the endpoint or the service account does not fit; it tells nothing that is in them.
+ */
+export function createFcmProvider(options: FcmOptions): Provider {
+  const { projectId, endpoint, ca, connections = 50, now = Date.now } = options;
+  const { requestTimeoutMs = 10_000, keepWarmMs = 30_000, silentChannelId = 'silent' } = options;
+  const target = parseEndpoint(endpoint, 'fcm.endpoint');
+  checkConnections(connections, 'fcm.connections');
+  const credential =
+    target.host === FCM_HOST ? renewAhead(serviceAccount(options.credentials), now) : STATIC_CREDENTIAL;
+  const agent = new FcmAgent({ endpoint: target, secureContext: trustBeside(ca), connections });
+  const client = createFcmClient({ projectId, credential, agent });
+  const underWay = new Set<Promise<Reply>>();
+  let keeper: NodeJS.Timeout | undefined;
+
+  const send = async (message: FcmMessage, push: Push, wire: Wire): Promise<Reply> => {
+    try {
+      await client.send(message);
+      return FCM_ACCEPTED;
+    } catch (error) {
+      return fcmReply(error, { push, mayHaveArrived: wire.mayHaveArrived, nowMs: now() });
+    }
+  };
+  const fill = async (): Promise<Reply> => {
+    // What goes wrong here goes wrong for the first send too, and there it has a reply.
+    await Promise.allSettled([credential.getAccessToken(), agent.fill()]);
+    return transportReply('unknown');
+  };
+
+  return {
+    platform: 'fcm',
+    prepare(push) {
+      const message = fcmMessage(push, { silentChannelId, nowMs: now() });
+      return {
+        kind: 'ready',
+        send(signal) {
+          const reply = tryOnce((wire) => send(message, push, wire), { timeoutMs: requestTimeoutMs, signal });
+          underWay.add(reply);
+          return reply.finally(() => underWay.delete(reply));
+        },
+      };
+    },
+    async warm() {
+      keeper ??= setInterval(() => void fill(), keepWarmMs).unref();
+      await tryOnce(fill, { timeoutMs: requestTimeoutMs });
+    },
+    async close() {
+      clearInterval(keeper);
+      await Promise.all(underWay);
+      await client.close();
+    },
+  };
+}
+
+function serviceAccount(credentials: unknown): Credential {
+  try {
+    // Text would be taken for a file's name, and the object is changed by its reader.
+    if (typeof credentials === 'object' && credentials !== null) return cert(structuredClone(credentials));
+    throw new TypeError(credentials === undefined ? 'nothing' : `a ${typeof credentials}`);
+  } catch (error) {
+    // firebase-admin names the missing field, and nothing that is in the file.
+    const found = error instanceof Error ? error.message : 'something else';
+    throw new InputError('FCM', [{ path: 'fcm.credentials', expected: "a service account's JSON", found }]);
+  }
+}
