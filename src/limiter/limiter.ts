@@ -8,7 +8,10 @@ export interface Ask {
   readonly id: string;
   /** What holds for this ask; the limiter's own policy where it is left out. */
   readonly policy?: Policy;
-  /** A wait longer than this is refused without a trace; no bound where it is left out. */
+  /**
+   * A wait longer than this is refused without a trace, and what the id held before stays; no bound where it is left
+   * out. Being admitted a few milliseconds ahead is no wait: 0 still allows it.
+   */
   readonly maxWaitMs?: number;
   /**
    * The admission that this id was given went unused, its instant has passed: forget it, and answer as for a
@@ -17,9 +20,9 @@ export interface Ask {
   readonly renew?: boolean;
 }
 
-/** Part of every answer: the rule that decides, what it leaves, and when it is whole again. */
+/** Part of every answer. */
 export interface Standing {
-  /** `10/1m`, or `gap`; the rule that decides the wait, or the tightest one where there is none. */
+  /** The rule that decides the wait: `10/1m`, or `gap`; the policy's first where there is no wait, `none` where it has no rules. */
   readonly rule: string;
 }
 
@@ -62,6 +65,11 @@ export interface Limiter {
   peek(ask: Ask): Promise<Admission>;
   /** Gives back the slot of a send that certainly did not alert. True where there was one. */
   refund(recipientId: string, id: string): Promise<boolean>;
+  /**
+   * The alert of a used slot went out later than its slot, at `at` (epoch milliseconds on the limiter's clock, `now` at
+   * the latest): from there the next ones keep their distance. True where the slot moved; it never moves to earlier.
+   */
+  postpone(recipientId: string, id: string, at: number): Promise<boolean>;
   /** Gives back a reservation that will not be used. True where there was one. */
   cancel(recipientId: string, id: string): Promise<boolean>;
   /** Forgets all of a recipient's slots. True where there were any. */

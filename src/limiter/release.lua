@@ -1,0 +1,22 @@
+-- Gives an id's slot back.
+--
+-- KEYS    the set of each scope that may hold it: all sent (a refund), or all reserved (a cancellation); one hash tag
+-- ARGV[1] the id
+--
+-- Answers 1 where there was one, else 0. In one step, so that the set's expiry always belongs to the newest entry: it is
+-- brought forward by as much as the newest entry is older now.
+
+local function newest(key)
+  return tonumber(redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])
+end
+
+local released = 0
+for _, key in ipairs(KEYS) do
+  local before = newest(key)
+  if redis.call('ZREM', key, ARGV[1]) == 1 then
+    released = 1
+    local after = newest(key)
+    if after and after < before then redis.call('PEXPIRE', key, redis.call('PTTL', key) - (before - after)) end
+  end
+end
+return released

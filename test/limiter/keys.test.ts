@@ -1,0 +1,72 @@
+import { describe, expect, it } from 'vitest';
+import { memberOf, recipientKeys } from '../../src/limiter/keys.ts';
+import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
+
+const HOSTILE = {
+  braces: '}{a}:sent',
+  'an opening brace': '{',
+  'line breaks': 'a\r\nDEL *\r\n',
+  NUL: 'a\0b',
+  'half a character': '\ud800',
+  'the other half': '\udc00',
+  '10 kB': 'x'.repeat(10_240),
+  '10 kB and one': 'x'.repeat(10_241),
+  'what a digest looks like': '#47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU',
+  'a space': ' ',
+  'another script': '教師四十二',
+  'a glob': '*',
+};
+
+describe('recipientKeys', () => {
+  it('keeps a plain id readable, and makes it the hash tag', () => {
+    expect(recipientKeys('pushpacer', 'teacher-42')).toEqual({
+      sent: 'pushpacer:limiter:{teacher-42}:sent',
+      reserved: 'pushpacer:limiter:{teacher-42}:reserved',
+    });
+  });
+
+  it('leaves the braces of a prefix out: two recipients are not bound to one node', () => {
+    expect(recipientKeys('{pushpacer}', 'teacher-42')).toEqual(recipientKeys('pushpacer', 'teacher-42'));
+  });
+
+  it.each(Object.entries(HOSTILE))('lets %s not break out', (_, recipientId) => {
+    const { sent, reserved } = recipientKeys('pushpacer', recipientId);
+    expect(sent).toMatch(/^pushpacer:limiter:\{[!-z|~]{1,128}\}:sent$/);
+    expect(reserved).toBe(sent.replace(/:sent$/, ':reserved'));
+  });
+
+  it('gives every recipient keys of its own', () => {
+    const ids = [...Object.values(HOSTILE), '', 'teacher-42', 'Teacher-42', 'teacher-42 ', '\u00e9', 'e\u0301'];
+    expect(new Set(ids.map((id) => recipientKeys('p', id).sent)).size).toBe(ids.length);
+  });
+
+  it('holds on Redis: each hostile recipient has a limit of its own, for hostile ids too', async () => {
+    const policy = { rules: [{ max: 1, perMs: 60_000 }], minGapMs: 0 };
+    const limiter = createRedisLimiter({ redis: connectRedis(), policy, prefix: testPrefix() });
+    for (const recipientId of Object.values(HOSTILE)) {
+      expect(await limiter.admit({ recipientId, id: recipientId })).toMatchObject({
+        kind: 'admitted',
+        repeated: false,
+      });
+      expect(await limiter.admit({ recipientId, id: recipientId })).toMatchObject({ kind: 'admitted', repeated: true });
+      expect(await limiter.admit({ recipientId, id: `${recipientId}2` })).toMatchObject({ kind: 'reserved' });
+      expect(await limiter.reset(recipientId)).toBe(true);
+    }
+  });
+});
+
+describe('memberOf', () => {
+  it('makes integers below 2^53 that spread evenly, and are the same each time', () => {
+    const members = Array.from({ length: 20_000 }, (_, number) => Number(memberOf(`msg-${number}`)));
+    expect(new Set(members).size).toBe(members.length);
+    expect(members.every((member) => Number.isSafeInteger(member) && member >= 0)).toBe(true);
+    const tenths = Array.from(
+      { length: 10 },
+      (_, tenth) => members.filter((member) => Math.floor((member / 2 ** 53) * 10) === tenth).length,
+    );
+    for (const count of tenths) expect(count).toBeGreaterThan(1_800); // 2,000 each, give or take 5 deviations
+    expect(memberOf('msg-8841')).toBe(memberOf('msg-8841'));
+    expect(members.some((member) => member % 2 === 1)).toBe(true);
+  });
+});

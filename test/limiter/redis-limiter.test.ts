@@ -1,0 +1,253 @@
+import { createServer, type AddressInfo } from 'node:net';
+import { Cluster, Redis } from 'ioredis';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
+import { recipientKeys } from '../../src/limiter/keys.ts';
+import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { limiterContract } from '../contract/limiter.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
+import { expectKept } from './kept.ts';
+import { AHEAD_MS, readRecipient, recipientId } from './stored.ts';
+
+limiterContract('on Redis', (policy) => {
+  let now = Date.now() + AHEAD_MS;
+  return {
+    limiter: createRedisLimiter({ redis: connectRedis(), policy, prefix: testPrefix(), now: () => now }),
+    now: () => now,
+    advance: (ms) => {
+      now += ms;
+    },
+  };
+});
+
+const POLICY = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 2_000 };
+
+describe('what stays in Redis', () => {
+  it('expires the longest window after the last slot, or a minute after the last reservation', async () => {
+    const redis = connectRedis();
+    const prefix = testPrefix();
+    const limiter = createRedisLimiter({ redis, policy: POLICY, prefix });
+    const slots: Record<string, number> = {};
+    for (const id of ['a', 'b', 'c']) {
+      const answer = await limiter.admit({ recipientId, id });
+      slots[id] = answer.kind === 'refused' ? NaN : answer.at;
+    }
+    const expiry = async () => {
+      const { sent, reserved } = await readRecipient(redis, prefix);
+      return [sent.expiresAt, reserved.expiresAt];
+    };
+    expect(await expiry()).toEqual([Number(slots['a']) + 60_000, Number(slots['c']) + 60_000]);
+    await limiter.cancel(recipientId, 'c');
+    expect(near(await expiry(), [Number(slots['a']) + 60_000, Number(slots['b']) + 60_000])).toBe(true);
+    await limiter.refund(recipientId, 'a');
+    await limiter.cancel(recipientId, 'b');
+    expect(await expiry()).toEqual([undefined, undefined]);
+  });
+
+  it('expires after the latest slot, not after the last one written', async () => {
+    let now = Date.now() + AHEAD_MS;
+    const start = now;
+    const redis = connectRedis();
+    const prefix = testPrefix();
+    const policy = { rules: [{ max: 3, perMs: 1_000 }], minGapMs: 0 };
+    const limiter = createRedisLimiter({ redis, policy, prefix, now: () => now });
+    for (const [id, at] of Object.entries({ a: 0, b: 50, c: 100, d: 100, e: 100, f: 100 })) {
+      now = start + at;
+      await limiter.admit({ recipientId, id });
+    }
+    now = start + 990;
+    expect(await limiter.admit({ recipientId, id: 'f' })).toMatchObject({ kind: 'admitted', at: start + 1_100 });
+    expect(await limiter.admit({ recipientId, id: 'd' })).toMatchObject({ kind: 'admitted', at: start + 1_050 });
+    expect((await readRecipient(redis, prefix)).sent.expiresAt).toBe(start + 2_100);
+  });
+
+  it('and lies more than a year ahead is damage: skipped by a peek, removed by an ask', async () => {
+    const now = Date.now() + AHEAD_MS;
+    const redis = connectRedis();
+    const prefix = testPrefix();
+    const policy = { rules: [{ max: 2, perMs: 10_000 }], minGapMs: 2_000 };
+    const limiter = createRedisLimiter({ redis, policy, prefix, now: () => now });
+    for (const id of ['a', 'b']) await limiter.admit({ recipientId, id });
+    await redis.zadd(recipientKeys(prefix, recipientId).reserved, now + 367 * 86_400_000, '7');
+    expect(await limiter.peek({ recipientId, id: 'c' })).toMatchObject({ kind: 'reserved', waitMs: 10_000 });
+    expect((await readRecipient(redis, prefix)).reserved.slots).toHaveLength(2);
+    expect(await limiter.admit({ recipientId, id: 'c' })).toMatchObject({ kind: 'reserved', waitMs: 10_000 });
+    const { slots } = (await readRecipient(redis, prefix)).reserved;
+    expect(slots.map(([, at]) => at - now)).toEqual([2_000, 10_000]);
+  });
+
+  it('and comes from a clock that is gone is dropped, and does not make what remains last longer', async () => {
+    const now = Date.now() + AHEAD_MS;
+    const redis = connectRedis();
+    const prefix = testPrefix();
+    const limiter = createRedisLimiter({ redis, policy: POLICY, prefix, now: () => now });
+    await limiter.admit({ recipientId, id: 'a' });
+    const { sent, reserved } = recipientKeys(prefix, recipientId);
+    const later = now + 3_600_000;
+    await redis
+      .multi()
+      .zadd(sent, later, '7')
+      .zadd(reserved, later, '8')
+      .pexpireat(sent, later + 60_000)
+      .exec();
+    expect(await limiter.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'reserved', waitMs: 2_000 });
+    const stored = await readRecipient(redis, prefix);
+    expect(stored.sent).toMatchObject({ slots: [[expect.any(String), now]], expiresAt: now + 60_000 });
+    expect(stored.reserved).toMatchObject({ slots: [[expect.any(String), now + 2_000]], expiresAt: now + 62_000 });
+  });
+
+  it('is gone by itself once the windows have passed', async () => {
+    const redis = connectRedis();
+    const prefix = testPrefix();
+    const policy = { rules: [{ max: 3, perMs: 50 }], minGapMs: 10 };
+    const limiter = createRedisLimiter({ redis, policy, prefix });
+    await limiter.admit({ recipientId, id: 'a' });
+    await limiter.admit({ recipientId, id: 'b' });
+    await limiter.cancel(recipientId, 'b');
+    const { sent, reserved } = recipientKeys(prefix, recipientId);
+    await expect.poll(() => redis.exists(sent, reserved)).toBe(0);
+  });
+
+  it('is kept for the longest window that asks of one recipient bring, where it is told', async () => {
+    let now = Date.now() + AHEAD_MS;
+    const hourly = { rules: [{ max: 1, perMs: 3_600_000 }], minGapMs: 0 };
+    const options = { redis: connectRedis(), policy: POLICY, prefix: testPrefix(), now: () => now };
+    const limiter = createRedisLimiter({ ...options, keepMs: 3_600_000 });
+    const first = await limiter.admit({ recipientId, id: 'a', policy: hourly });
+    now += 120_000;
+    expect(await limiter.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'admitted' });
+    await limiter.refund(recipientId, 'b');
+    const third = await limiter.admit({ recipientId, id: 'c', policy: hourly });
+    expect(third).toMatchObject({ kind: 'reserved', at: (first as { at: number }).at + 3_600_000 });
+  });
+});
+
+describe('Redis misbehaving', () => {
+  it('has lost the scripts: they are sent again', async () => {
+    const own = await ownRedis();
+    const limiter = createRedisLimiter({ redis: own, policy: POLICY });
+    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted' });
+    await own.script('FLUSH');
+    expect(await limiter.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'reserved' });
+    expect(await limiter.cancel(recipientId, 'b')).toBe(true);
+    await own.script('FLUSH');
+    expect(await limiter.refund(recipientId, 'a')).toBe(true);
+  });
+
+  it('hangs: the wait is bounded, and the same id asked again has one slot', async () => {
+    const own = await ownRedis();
+    const limiter = createRedisLimiter({ redis: own, policy: POLICY, timeoutMs: 100 });
+    await limiter.peek({ recipientId, id: 'a' }); // connected
+    await own.client('PAUSE', 400);
+    await expect(limiter.admit({ recipientId, id: 'a' })).rejects.toThrow(LimiterUnavailableError);
+    await expect
+      .poll(() => limiter.admit({ recipientId, id: 'a' }).catch(() => 'away'), { timeout: 5_000 })
+      .toMatchObject({ kind: 'admitted', repeated: true });
+    expect(await limiter.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'reserved' });
+  });
+
+  it('accepts and never answers: never a yes', async () => {
+    const server = createServer((socket) => socket.on('error', () => undefined));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    const redis = connectRedis(`redis://127.0.0.1:${port}`);
+    onTestFinished(() => {
+      redis.disconnect();
+      server.close();
+    });
+    const limiter = createRedisLimiter({ redis, policy: POLICY, timeoutMs: 50 });
+    const calls = [
+      limiter.admit({ recipientId, id: 'a' }),
+      limiter.peek({ recipientId, id: 'a' }),
+      limiter.refund(recipientId, 'a'),
+      limiter.cancel(recipientId, 'a'),
+      limiter.reset(recipientId),
+    ];
+    for (const outcome of await Promise.allSettled(calls)) {
+      expect(outcome).toMatchObject({ status: 'rejected', reason: { name: 'LimiterUnavailableError' } });
+    }
+  });
+
+  it('refuses: the reason is told', async () => {
+    const redis = new Redis({ lazyConnect: true });
+    redis.disconnect();
+    const limiter = createRedisLimiter({ redis, policy: POLICY });
+    const asked = limiter.admit({ recipientId, id: 'a' });
+    await expect(asked).rejects.toThrow(LimiterUnavailableError);
+    await expect(asked).rejects.toThrow(/did not answer: Connection is closed/);
+  });
+});
+
+it('works on a cluster, with every key of a recipient on one node', async () => {
+  const own = await ownRedis(['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1']);
+  await own.cluster('ADDSLOTSRANGE', 0, 16_383);
+  const { host = '', port = 0 } = own.options;
+  await expect.poll(() => own.cluster('INFO'), { timeout: 10_000 }).toContain('cluster_state:ok');
+  const cluster = new Cluster([{ host, port }]);
+  onTestFinished(() => {
+    cluster.disconnect();
+  });
+  const limiter = createRedisLimiter({ redis: cluster, policy: POLICY, prefix: '{pushpacer}' });
+  for (const recipient of ['teacher-42', '{teacher}-43']) {
+    expect(await limiter.admit({ recipientId: recipient, id: 'a' })).toMatchObject({ kind: 'admitted' });
+    expect(await limiter.admit({ recipientId: recipient, id: 'b' })).toMatchObject({ kind: 'reserved' });
+    expect(await limiter.reset(recipient)).toBe(true);
+  }
+});
+
+describe('many clients at once', () => {
+  it('break neither the gap nor the window, and each id gets one slot', async () => {
+    const prefix = testPrefix();
+    const policy = { rules: [{ max: 4, perMs: 400 }], minGapMs: 40 };
+    const limiters = Array.from({ length: 6 }, () => createRedisLimiter({ redis: connectRedis(), policy, prefix }));
+    const admitted: number[] = [];
+    let asks = 0;
+    const deliver = async (id: string, turn: number): Promise<void> => {
+      for (let pass = turn; ; pass += 1) {
+        asks += 1;
+        const limiter = limiters[pass % limiters.length];
+        const answer = await limiter?.admit({ recipientId, id });
+        if (answer?.kind === 'admitted') {
+          admitted.push(answer.at);
+          return;
+        }
+        if (answer?.kind === 'reserved') await sleep(answer.waitMs);
+      }
+    };
+    await Promise.all(Array.from({ length: 24 }, (_, number) => deliver(`job-${number}`, number)));
+    expect(admitted).toHaveLength(24);
+    expectKept(policy, admitted);
+    expect(asks).toBeLessThan((24 * 25) / 2); // what it takes where nothing is reserved
+  });
+
+  it('asking under one id at the same instant get one slot', async () => {
+    const prefix = testPrefix();
+    const limiters = Array.from({ length: 6 }, () =>
+      createRedisLimiter({ redis: connectRedis(), policy: POLICY, prefix }),
+    );
+    const answers = await Promise.all(limiters.map((limiter) => limiter.admit({ recipientId, id: 'a' })));
+    expect(answers.filter((answer) => answer.kind === 'admitted' && !answer.repeated)).toHaveLength(1);
+    expect(new Set(answers.map((answer) => 'at' in answer && answer.at)).size).toBe(1);
+  });
+});
+
+/** A Redis that only this test talks to: what it does to it, no other test feels. */
+async function ownRedis(extraArgs: readonly string[] = []): Promise<Redis> {
+  const server = await startEmbeddedRedis({ extraArgs });
+  const redis = new Redis(server.url, { maxRetriesPerRequest: null });
+  onTestFinished(async () => {
+    redis.disconnect();
+    await server.close();
+  });
+  return redis;
+}
+
+/** Within 5 ms: a key's expiry is moved by what is left of it, which Redis rounds to whole milliseconds. */
+function near(found: readonly (number | undefined)[], expected: readonly number[]): boolean {
+  return expected.every((at, index) => Math.abs((found[index] ?? NaN) - at) <= 5);
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, Math.max(0, ms)));
+}
