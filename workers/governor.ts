@@ -11,11 +11,11 @@ export interface Governor {
 const BUSY_MS = 10;
 const TICK_MS = 50;
 /** Where a cold process begins: its first jobs take ten times as long as later ones. */
-const FIRST = 2;
+const FIRST = 1;
 
 /**
  * Keeps the event loop quick enough that an alert goes out when it was admitted: as many jobs at once as the loop bears,
- * up to `most`. Begins low, grows by a half while the loop turns on time, halves when it does not; lateness, not load,
+ * up to `most`. Begins low, grows by a quarter while the loop turns on time, halves when it does not; lateness, not load,
  * decides. What is not taken stays in the queue for other replicas.
  */
 export function govern(workers: readonly Governed[], most: number): Governor {
@@ -41,5 +41,5 @@ export function govern(workers: readonly Governed[], most: number): Governor {
 /** The concurrency after a tick that came this late. */
 export function nextConcurrency(current: number, lateMs: number, most: number): number {
   if (lateMs > BUSY_MS) return Math.max(1, Math.floor(current / 2));
-  return Math.min(most, Math.ceil(current * 1.5));
+  return Math.min(most, Math.ceil(current * 1.25));
 }

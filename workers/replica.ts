@@ -3,6 +3,7 @@ import type { Config } from '../src/config/config.ts';
 import { createGate } from '../src/delivery/gate.ts';
 import { createProcessor } from '../src/delivery/processor.ts';
 import { stalenessOf } from '../src/delivery/slot.ts';
+import { createTransit } from '../src/delivery/transit.ts';
 import { createRedisLimiter } from '../src/limiter/redis-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
@@ -67,6 +68,7 @@ export async function startReplica(
     staleness: stalenessOf(policy.minGapMs),
     providers,
     gate,
+    transit: createTransit(),
     maxWaitMs: config.maxWaitMs,
     retry: config.retry,
     now: Date.now,

@@ -1,12 +1,13 @@
 import { formatFault } from '../domain/faults.ts';
 import { parseNotification, type Notification, type Platform } from '../domain/notification.ts';
 import type { Outcome } from '../domain/outcome.ts';
+import { LimiterUnavailableError } from '../limiter/errors.ts';
 import type { Limiter } from '../limiter/limiter.ts';
 import { conclude, finalOutcome, record, type Concluded, type ConcludeParts } from './conclude.ts';
 import { deviceLabel, planDevices, type Plan, type PlanParts } from './devices.ts';
 import { withAttempts, type Progress } from './progress.ts';
 import { sendAll, type Sent, type SendParts } from './send.ts';
-import { takeSlot, type Slot, type SlotParts } from './slot.ts';
+import { takeSlot, type Go, type Slot, type SlotParts } from './slot.ts';
 
 /** One pass of a job through a worker. */
 export interface Pass {
@@ -21,10 +22,13 @@ export interface Pass {
 }
 
 export interface DeliverParts extends PlanParts, SlotParts, SendParts, ConcludeParts {
-  readonly limiter: Pick<Limiter, 'admit' | 'refund' | 'cancel'>;
+  readonly limiter: Pick<Limiter, 'admit' | 'refund' | 'cancel' | 'postpone'>;
   /** A slot further ahead than this is not taken: the notification becomes a dead letter. */
   readonly maxWaitMs: number;
 }
+
+/** Alerts that went out this much after their slot are told to the limiter; less is what timers and loops always take. */
+const LATE_MS = 5;
 
 /** The way of a notification: parse, expired?, encode, admit, send, conclude. Everything it can come to is an Outcome. */
 export async function deliver(pass: Pass, parts: DeliverParts): Promise<Concluded> {
@@ -43,9 +47,7 @@ export async function deliver(pass: Pass, parts: DeliverParts): Promise<Conclude
   if (slot.kind === 'no') return throttled(pass, notification, planned, slot, parts);
 
   const sent = await sendAll(notification, plan.ready, planned, pass, parts);
-  if (sent.tried.every(({ reply }) => reply.alerted === 'no')) {
-    await parts.limiter.refund(notification.recipientId, slot.askId);
-  }
+  await accountFor(notification, slot, sent, parts);
   return afterSend(notification, sent, plan.pausedMs, parts);
 }
 
@@ -76,6 +78,26 @@ async function deliverSilently(pass: Pass, notification: Notification, parts: De
   const plan = planDevices(notification, pass.progress, true, parts);
   const sent = await sendAll(notification, plan.ready, settle(pass.progress, plan), pass, parts);
   return afterSend(notification, sent, plan.pausedMs, parts);
+}
+
+/**
+ * Gives the slot back where nobody was alerted, and counts it from when the alert went out where that was late. The send
+ * has happened: a limiter that does not answer any more must not make the notification go out again.
+ */
+async function accountFor(
+  { recipientId }: Notification,
+  slot: Go,
+  { tried }: Sent,
+  parts: DeliverParts,
+): Promise<void> {
+  const alerts = tried.filter(({ reply }) => reply.alerted !== 'no');
+  const lateMs = Math.max(...alerts.map(({ arrivedAt }) => arrivedAt)) - slot.sendAt;
+  try {
+    if (alerts.length === 0) await parts.limiter.refund(recipientId, slot.askId);
+    else if (lateMs > LATE_MS) await parts.limiter.postpone(recipientId, slot.askId, slot.at + lateMs);
+  } catch (error) {
+    if (!(error instanceof LimiterUnavailableError)) throw error;
+  }
 }
 
 function afterSend(

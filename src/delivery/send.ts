@@ -4,9 +4,15 @@ import { record, type Tried } from './conclude.ts';
 import type { Ready } from './devices.ts';
 import type { Gate } from './gate.ts';
 import type { Progress } from './progress.ts';
+import type { Transit } from './transit.ts';
+
+/** A try, with the instant (`performance.now()`) by which the alert had most likely reached the provider. */
+export interface Arrived extends Tried {
+  readonly arrivedAt: number;
+}
 
 export interface Sent {
-  readonly tried: readonly Tried[];
+  readonly tried: readonly Arrived[];
   /** As it was before this round. */
   readonly progress: Progress;
 }
@@ -14,6 +20,7 @@ export interface Sent {
 export interface SendParts {
   readonly gate: Gate;
   readonly now: () => number;
+  readonly transit: Transit;
   /** Told of each answer. */
   readonly onReply: (event: ReplyEvent) => void;
 }
@@ -38,15 +45,17 @@ export async function sendAll(
   pass: { readonly save: (progress: Progress) => Promise<void>; readonly signal: AbortSignal },
   parts: SendParts,
 ): Promise<Sent> {
-  const tried: Tried[] = [];
+  const tried: Arrived[] = [];
   const one = async ({ label, device, send }: Ready): Promise<void> => {
     const startedAt = performance.now();
     const reply = await send(pass.signal);
-    parts.onReply({ notification, device, label, reply, tookMs: performance.now() - startedAt });
+    const repliedAt = performance.now();
+    parts.onReply({ notification, device, label, reply, tookMs: repliedAt - startedAt });
+    const arrivedAt = parts.transit.arrival(device.platform, startedAt, repliedAt);
     if (reply.meaning === 'auth' || reply.pausesProvider) {
       parts.gate.pause(device.platform, reply.retryAfterMs ?? PAUSE_MS);
     }
-    tried.push({ label, reply });
+    tried.push({ label, reply, arrivedAt });
     if (tried.length < ready.length) await pass.save(record(progress, tried, parts.now()));
   };
   await Promise.all(ready.map(one));

@@ -1,9 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Admission, Ask, Limiter } from '../limiter/limiter.ts';
 
-/** What came of asking: go now (and under which id the slot is held), or the limiter's no, or a worker that is stopping. */
+/** A slot that may be used now: under which id it is held, and its instant on both clocks. */
+export interface Go {
+  readonly kind: 'go';
+  readonly askId: string;
+  /** Epoch milliseconds on the limiter's clock. */
+  readonly at: number;
+  /** The same instant on `performance.now()`. */
+  readonly sendAt: number;
+}
+
+/** What came of asking: go now, or the limiter's no, or an instant that was missed. */
 export type Slot =
-  | { readonly kind: 'go'; readonly askId: string }
+  | Go
   | { readonly kind: 'no'; readonly admission: Exclude<Admission, { kind: 'admitted' }> }
   | { readonly kind: 'missed' };
 
@@ -44,8 +54,9 @@ export async function takeSlot(ask: Ask, parts: SlotParts, signal: AbortSignal):
     const onTime = await sleepUntil(admission.sendAt, signal);
     if (!onTime) break;
     const lateMs = performance.now() - admission.sendAt;
-    if (lateMs <= parts.staleness.softMs) return { kind: 'go', askId: current.id };
-    if (lateMs <= parts.staleness.hardMs && renewals >= MAX_SOFT_RENEWALS) return { kind: 'go', askId: current.id };
+    const bearableMs = renewals < MAX_SOFT_RENEWALS ? parts.staleness.softMs : parts.staleness.hardMs;
+    const { at, sendAt } = admission;
+    if (lateMs <= bearableMs) return { kind: 'go', askId: current.id, at, sendAt };
     // Somebody may have sent on that admission before (a worker that died): it stays counted, and this is another ask.
     if (admission.repeated) current = { ...ask, id: `${ask.id}.${renewals + 1}` };
   }

@@ -15,6 +15,8 @@ export interface FcmClientOptions {
 export interface FcmClient {
   /** Resolves once FCM took it; rejects with what firebase-admin throws. One request, never a second one. */
   send(message: FcmMessage): Promise<string>;
+  /** As `send`, but FCM only looks at it: nobody is alerted. */
+  validate(message: FcmMessage): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -25,6 +27,7 @@ export function createFcmClient({ projectId, credential, agent }: FcmClientOptio
   switchOffRetry(messaging);
   return {
     send: (message) => messaging.send(message),
+    validate: (message) => messaging.send(message, true),
     async close() {
       await deleteApp(app);
       agent.destroy();

@@ -49,6 +49,7 @@ export function createFcmProvider(options: FcmOptions): Provider {
   const client = createFcmClient({ projectId, credential, agent });
   const underWay = new Set<Promise<Reply>>();
   let keeper: NodeJS.Timeout | undefined;
+  let rehearsal: Promise<Reply> | undefined;
 
   const send = async (message: FcmMessage, push: Push, wire: Wire): Promise<Reply> => {
     try {
@@ -61,6 +62,12 @@ export function createFcmProvider(options: FcmOptions): Provider {
   const fill = async (): Promise<Reply> => {
     // What goes wrong here goes wrong for the first send too, and there it has a reply.
     await Promise.allSettled([credential.getAccessToken(), agent.fill()]);
+    return transportReply('unknown');
+  };
+
+  // The client's first send takes ten times as long as later ones: FCM looks at this one, and refuses its token.
+  const rehearse = async (): Promise<Reply> => {
+    await client.validate({ token: 'warm-up', notification: { title: 'warm-up' } }).catch(() => undefined);
     return transportReply('unknown');
   };
 
@@ -80,6 +87,8 @@ export function createFcmProvider(options: FcmOptions): Provider {
     async warm() {
       keeper ??= setInterval(() => void fill(), keepWarmMs).unref();
       await tryOnce(fill, { timeoutMs: requestTimeoutMs });
+      rehearsal ??= tryOnce(rehearse, { timeoutMs: requestTimeoutMs });
+      await rehearsal;
     },
     async close() {
       clearInterval(keeper);

@@ -170,6 +170,7 @@ describe('the slot', () => {
     const asked: unknown[] = [];
     const stalled = {
       refund: (...args: Parameters<typeof limiter.refund>) => limiter.refund(...args),
+      postpone: (...args: Parameters<typeof limiter.postpone>) => limiter.postpone(...args),
       cancel: (...args: Parameters<typeof limiter.cancel>) => limiter.cancel(...args),
       admit: async (ask: Parameters<typeof limiter.admit>[0]) => {
         asked.push(ask);
@@ -181,6 +182,19 @@ describe('the slot', () => {
     };
     expect((await run(makeNotification(), none, { limiter: stalled })).outcome).toEqual({ kind: 'delivered' });
     expect(asked).toMatchObject([{}, { renew: true }]);
+  });
+
+  it('is counted from when the alert went out, where that was late', async () => {
+    const { run, sandbox, limiter } = await openBench();
+    const [quick, slow] = [makeDevice(), makeDevice()];
+    for (let other = 0; other < 8; other++)
+      await run(makeNotification({ devices: [quick], recipientId: `other-${other}` }));
+    sandbox.apns.script(slow.token, [{ kind: 'accept', delayMs: 400 }]);
+    const startedAt = performance.now();
+    await run(makeNotification({ devices: [slow] }));
+    const next = await limiter.peek({ recipientId: 'teacher-42', id: 'next' });
+    const sinceStartMs = (next as { waitMs: number }).waitMs + performance.now() - startedAt;
+    expect(sinceStartMs).toBeGreaterThan(POLICY.minGapMs + 300);
   });
 
   it('is given back by a worker that has to stop', async () => {

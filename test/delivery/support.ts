@@ -5,6 +5,7 @@ import { deliver, type DeliverParts, type Pass } from '../../src/delivery/delive
 import { readProgress, type Progress } from '../../src/delivery/progress.ts';
 import type { ReplyEvent } from '../../src/delivery/send.ts';
 import { stalenessOf } from '../../src/delivery/slot.ts';
+import { createTransit } from '../../src/delivery/transit.ts';
 import type { Concluded } from '../../src/delivery/conclude.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
@@ -37,6 +38,7 @@ export async function openBench(platforms: readonly Platform[] = ['apns', 'fcm']
     limiter,
     providers,
     gate: createGate(),
+    transit: createTransit(),
     staleness: stalenessOf(POLICY.minGapMs),
     maxWaitMs: 3_600_000,
     retry: { attempts: 3, backoffBaseMs: 1_000, backoffMaxMs: 60_000 },
