@@ -1,4 +1,5 @@
-import { Queue, Worker } from 'bullmq';
+import { Queue } from 'bullmq';
+import { StaggeredWorker } from '../src/queue/staggered-worker.ts';
 import type { Connection } from '../src/queue/connection.ts';
 import { createDeadLetters } from '../src/queue/dead-letters.ts';
 import { protect } from '../src/queue/foreign.ts';
@@ -11,7 +12,7 @@ import type { Logger } from '../src/observe/log.ts';
 /** One queue's worker, with what keeps it on time and buries what failed for good. */
 export interface Consumer {
   readonly queue: Queue;
-  readonly worker: Pick<Worker, 'concurrency'>;
+  readonly worker: Pick<StaggeredWorker, 'concurrency'>;
   isRunning(): boolean;
   /** Takes no more jobs; resolves when those under way have ended. */
   drain(): Promise<void>;
@@ -44,7 +45,7 @@ export async function startConsumer({
     redis: connection as unknown as DelayedSet, // ioredis overloads ZRANGE with its oldest form last, which TypeScript picks
     delayedKey: queue.toKey('delayed'),
   });
-  const worker = new Worker(
+  const worker = new StaggeredWorker(
     QUEUE,
     (job, token = '') => process(job, token, (dueAt) => waker.note(dueAt)),
     workerOptions({ connection, prefix, concurrency }),

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../src/config/config.ts';
 import { createGate } from '../src/delivery/gate.ts';
 import { createProcessor } from '../src/delivery/processor.ts';
-import { stalenessOf } from '../src/delivery/slot.ts';
+import { timingOf } from '../src/delivery/slot.ts';
 import { createTransit } from '../src/delivery/transit.ts';
 import { createRedisLimiter } from '../src/limiter/redis-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
@@ -65,7 +65,7 @@ export async function startReplica(
   const metrics = createMetrics({ queueDepth: () => queueDepth(consumers), pausedMs: gate.waitMs });
   const process = createProcessor({
     limiter,
-    staleness: stalenessOf(policy.minGapMs),
+    timing: timingOf(policy),
     providers,
     gate,
     transit: createTransit(),

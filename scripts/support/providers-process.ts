@@ -20,7 +20,7 @@ export interface ProvidersProcess {
 const CHILD = fileURLToPath(new URL(`providers-child${extname(import.meta.url)}`, import.meta.url));
 
 export async function startProviders(): Promise<ProvidersProcess> {
-  const child = fork(CHILD, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  const child = fork(CHILD, { execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
   const entries: JournalEntry[] = [];
   const exited = once(child, 'exit');
   const waiting: { kind: ProvidersMessage['kind']; resolve: (message: ProvidersMessage) => void }[] = [];

@@ -28,7 +28,7 @@ export interface DeliverParts extends PlanParts, SlotParts, SendParts, ConcludeP
 }
 
 /** Alerts that went out this much after their slot are told to the limiter; less is what timers and loops always take. */
-const LATE_MS = 5;
+const LATE_MS = 15;
 
 /** The way of a notification: parse, expired?, encode, admit, send, conclude. Everything it can come to is an Outcome. */
 export async function deliver(pass: Pass, parts: DeliverParts): Promise<Concluded> {
@@ -61,8 +61,9 @@ async function throttled(
 ): Promise<Concluded> {
   const { rule, waitMs } = admission;
   if (admission.kind === 'reserved') {
-    const progress = { ...planned, requeues: planned.requeues + 1, dueAt: parts.now() + waitMs };
-    return { outcome: { kind: 'requeued', waitMs, rule }, progress };
+    const delayMs = Math.max(0, waitMs - parts.timing.leadMs);
+    const progress = { ...planned, requeues: planned.requeues + 1, dueAt: parts.now() + delayMs };
+    return { outcome: { kind: 'requeued', waitMs, delayMs, rule }, progress };
   }
   if (notification.onThrottle === 'drop') return ended(pass, { kind: 'dropped', rule });
   if (notification.onThrottle === 'silence') return deliverSilently(pass, notification, parts);

@@ -25,6 +25,8 @@ export async function settle(
       if (progress.attempts.length > 0) await job.updateProgress(progress); // which device failed, and how
       return { outcome: outcome.kind };
     case 'requeued':
+      onDelayed(await requeue(job, token, outcome.delayMs, progress));
+      throw new DelayedError();
     case 'held':
     case 'retried':
       onDelayed(await requeue(job, token, outcome.waitMs, progress));

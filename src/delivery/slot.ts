@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Policy } from '../domain/limits.ts';
 import type { Admission, Ask, Limiter } from '../limiter/limiter.ts';
+import { paceOf } from '../limiter/pace.ts';
 
 /** A slot that may be used now: under which id it is held, and its instant on both clocks. */
 export interface Go {
@@ -19,16 +21,17 @@ export type Slot =
 
 export interface SlotParts {
   readonly limiter: Pick<Limiter, 'admit' | 'refund'>;
-  /** An admission that is later than this is asked for anew; see {@link staleness}. */
-  readonly staleness: Staleness;
+  readonly timing: Timing;
 }
 
-/** How late a send may be after the instant it was admitted for. */
-export interface Staleness {
-  /** Later than this is worth asking anew, so that the next alert keeps its distance from this one. */
+/** How exactly a policy wants its instants met. */
+export interface Timing {
+  /** Later than this after its instant, a send is worth asking anew, so that the next alert keeps its distance from it. */
   readonly softMs: number;
-  /** Later than this must not be sent: a process that was stopped would land on top of the next alert. */
+  /** Later than this it must not go out: a process that was stopped would land on top of the next alert. */
   readonly hardMs: number;
+  /** A blocked job is called back this much before its slot, and sleeps the rest in the worker: that absorbs a late wake-up. */
+  readonly leadMs: number;
 }
 
 /** Asking anew helps against a hiccup, not against a machine that is always late. */
@@ -36,12 +39,14 @@ const MAX_SOFT_RENEWALS = 2;
 const MAX_RENEWALS = 5;
 
 /**
- * min(gap / 2, 500 ms) as the hard bound: beyond half a gap, the next alert may be nearer than half a gap.
- * 20 ms as the soft one: below what a person or a provider's clock tells apart, above a busy event loop's usual delay.
+ * Hard: min(gap / 2, 500 ms); beyond half a gap, the next alert may be nearer than half a gap. Soft: 20 ms; below what a
+ * person tells apart, above a busy event loop's usual delay. Lead: 25 ms, more than most wake-ups are late (a few ms on a
+ * quiet machine, 20 with two dozen workers on two cores), and at most half of how early the limiter takes a job back.
  */
-export function stalenessOf(minGapMs: number): Staleness {
+export function timingOf(policy: Policy): Timing {
+  const { minGapMs } = policy;
   const hardMs = minGapMs === 0 ? 500 : Math.min(minGapMs / 2, 500);
-  return { softMs: Math.min(20, hardMs), hardMs };
+  return { softMs: Math.min(20, hardMs), hardMs, leadMs: Math.min(25, Math.floor(paceOf(policy).holdMs / 2)) };
 }
 
 /** Asks for a slot and waits the few milliseconds until its instant; an instant that was missed is asked for anew. */
@@ -54,7 +59,7 @@ export async function takeSlot(ask: Ask, parts: SlotParts, signal: AbortSignal):
     const onTime = await sleepUntil(admission.sendAt, signal);
     if (!onTime) break;
     const lateMs = performance.now() - admission.sendAt;
-    const bearableMs = renewals < MAX_SOFT_RENEWALS ? parts.staleness.softMs : parts.staleness.hardMs;
+    const bearableMs = renewals < MAX_SOFT_RENEWALS ? parts.timing.softMs : parts.timing.hardMs;
     const { at, sendAt } = admission;
     if (lateMs <= bearableMs) return { kind: 'go', askId: current.id, at, sendAt };
     // Somebody may have sent on that admission before (a worker that died): it stays counted, and this is another ask.

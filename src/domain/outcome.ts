@@ -33,7 +33,8 @@ export type Outcome =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'expired' }
   | { readonly kind: 'dropped'; readonly rule: string }
-  | { readonly kind: 'requeued'; readonly waitMs: number; readonly rule: string }
+  /** `waitMs` until its slot, `delayMs` until a worker takes it up again, a little before. */
+  | { readonly kind: 'requeued'; readonly waitMs: number; readonly delayMs: number; readonly rule: string }
   | { readonly kind: 'held'; readonly waitMs: number; readonly code: string }
   | { readonly kind: 'retried'; readonly waitMs: number; readonly code: string }
   | { readonly kind: 'dead-letter'; readonly reason: DeadLetterReason; readonly message: string };

@@ -7,14 +7,12 @@ export interface DelayedSet {
 export interface WakerOptions {
   /** A connection on which nobody waits in a blocking command. */
   readonly redis: DelayedSet;
-  /** `queue.keys.delayed`. */
+  /** `queue.toKey('delayed')`. */
   readonly delayedKey: string;
-  /** How often an idle waker looks for jobs that others delayed; 1,000 ms. */
-  readonly idleMs?: number;
 }
 
 export interface Waker {
-  /** A job was delayed until `dueAt` (epoch milliseconds): be there. */
+  /** This worker put a job back until `dueAt` (epoch milliseconds): be there. */
   note(dueAt: number): void;
   /** Stops; resolves when nothing of it is under way. */
   close(): Promise<void>;
@@ -24,70 +22,59 @@ export interface Waker {
 const SCORES_PER_MS = 0x1000;
 /** The worker's block ends a round trip after the due instant; earlier than this there is nobody to wake. */
 const AFTER_DUE_MS = 1;
-/** Still there so soon after: the look came too early, or everybody is busy. Doubled each time. */
+/** Jobs due within the same few milliseconds are woken by one command. */
+const BUCKET_MS = 2;
+/** Still there so soon after: the look came too early, or everybody is busy. Doubled each time, up to the last. */
 const FIRST_RETRY_MS = 2;
+const LAST_RETRY_MS = 64;
+/** Node's timers reach 24 days; a worker that is told of a job that far ahead will not be the one that wakes it. */
+const MAX_AHEAD_MS = 86_400_000;
 
 /**
  * Wakes workers when a delayed job is due. A worker blocks in Redis until then, but Redis ends an overdue block only
  * when its event loop turns: without other traffic every 100 ms, at the default `hz 10`. Any command turns it, so the
- * waker sends one just after each due instant: a look at the head of the delayed set, which also tells the next one.
- * Every worker looks, so the jobs of one that was killed are woken too. The set is in order, so one timer is enough
- * however many jobs wait; jobs due within the same two milliseconds are woken by one command.
+ * worker that put a job back sends one just after the due instant: a look at the head of the delayed set, which also tells
+ * whether that was enough. Only that worker: two dozen that all look at each job keep each other, and the one that has to
+ * take it, from the processor. The jobs of a worker that was killed wait for Redis's own turn.
  */
-export function startWaker({ redis, delayedKey, idleMs = 1_000 }: WakerOptions): Waker {
-  let timer: NodeJS.Timeout | undefined;
-  let timerAt = Infinity;
-  let look: Promise<void> | undefined;
-  let isAskedAgain = false;
+export function startWaker({ redis, delayedKey }: WakerOptions): Waker {
+  const timers = new Map<number, NodeJS.Timeout>();
+  const looks = new Set<Promise<void>>();
   let isClosed = false;
-  let overdueHead = '';
-  let retryMs = FIRST_RETRY_MS;
 
-  function schedule(at: number): void {
-    if (isClosed || at >= timerAt) return;
-    clearTimeout(timer);
-    timerAt = at;
-    timer = setTimeout(fire, Math.max(0, Math.ceil(at - Date.now())));
+  function lookAt(at: number, retryMs: number): void {
+    const bucket = Math.ceil(at / BUCKET_MS) * BUCKET_MS;
+    if (isClosed || timers.has(bucket) || at - Date.now() > MAX_AHEAD_MS) return;
+    const fire = (): void => {
+      timers.delete(bucket);
+      // Away: BullMQ's own connections say so, and look themselves when they are back.
+      const look = isOverdue().then(
+        (still) => {
+          if (still && retryMs <= LAST_RETRY_MS) lookAt(Date.now() + retryMs, 2 * retryMs);
+        },
+        () => undefined,
+      );
+      looks.add(look);
+      void look.finally(() => looks.delete(look));
+    };
+    timers.set(bucket, setTimeout(fire, Math.max(0, bucket - Date.now())));
   }
 
-  function fire(): void {
-    timerAt = Infinity;
-    // One look at a time: while Redis is away they would pile up.
-    if (look !== undefined) {
-      isAskedAgain = true;
-      return;
-    }
-    look = next()
-      .catch(() => Date.now() + idleMs) // away: BullMQ's own connections say so
-      .then((at) => {
-        look = undefined;
-        schedule(isAskedAgain ? Date.now() : at);
-        isAskedAgain = false;
-      });
-  }
-
-  /** Looks, and answers when to look again. */
-  async function next(): Promise<number> {
+  /** Whether the job that is due next should have been taken by now. */
+  async function isOverdue(): Promise<boolean> {
     const [head, score] = await redis.zrange(delayedKey, 0, 0, 'WITHSCORES');
-    const now = Date.now();
-    const idleAt = now + idleMs;
-    if (head === undefined) return idleAt;
-    const dueAt = Math.floor(Number(score) / SCORES_PER_MS);
-    if (dueAt + AFTER_DUE_MS > now) return Math.min(idleAt, dueAt + AFTER_DUE_MS);
-    retryMs = head === overdueHead ? Math.min(2 * retryMs, idleMs) : FIRST_RETRY_MS;
-    overdueHead = head;
-    return now + retryMs;
+    return head !== undefined && Math.floor(Number(score) / SCORES_PER_MS) < Date.now();
   }
 
-  schedule(Date.now());
   return {
     note: (dueAt) => {
-      schedule(dueAt + AFTER_DUE_MS);
+      lookAt(dueAt + AFTER_DUE_MS, FIRST_RETRY_MS);
     },
     close: async () => {
       isClosed = true;
-      clearTimeout(timer);
-      await look;
+      for (const timer of timers.values()) clearTimeout(timer);
+      timers.clear();
+      await Promise.all(looks);
     },
   };
 }

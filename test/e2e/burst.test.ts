@@ -1,29 +1,30 @@
 import { Queue } from 'bullmq';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { startProviders } from '../../scripts/support/providers-process.ts';
 import { startReplicas } from '../../scripts/support/replicas.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { judge, type Arrival } from '../../src/sandbox/judge.ts';
-import { openSandbox } from '../support/providers.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 
 const WORKERS = 24;
 const BURST = 200;
-const POLICY = { rules: [{ max: 20, perMs: 2_500 }], minGapMs: 100 };
+const POLICY = { rules: [{ max: 20, perMs: 3_500 }], minGapMs: 150 };
 
 it(`paces a burst of ${BURST} to one recipient over ${WORKERS} worker processes`, async () => {
-  const sandbox = await openSandbox();
+  const providers = await startProviders();
+  onTestFinished(() => providers.close());
   const prefix = testPrefix();
   const connection = connectRedis();
   const queue = new Queue(QUEUE, { connection, prefix });
   onTestFinished(() => queue.close());
   const env = {
-    ...sandbox.env(),
+    ...providers.env,
     REDIS_URL: testRedisUrl(),
     QUEUE_PREFIX: prefix,
-    LIMIT_RULES: '20/2500ms',
-    LIMIT_MIN_GAP: '100ms',
+    LIMIT_RULES: '20/3500ms',
+    LIMIT_MIN_GAP: '150ms',
     WORKER_CONCURRENCY: '10',
     LOG_LEVEL: 'info',
   };
@@ -37,12 +38,14 @@ it(`paces a burst of ${BURST} to one recipient over ${WORKERS} worker processes`
   expect(added.every(({ kind }) => kind === 'added')).toBe(true);
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(BURST), { timeout: 90_000, interval: 200 });
 
-  const arrivals = sandbox.journal.accepted.map(({ token, data, at }): Arrival => ({
-    recipientId: 'one',
-    notificationId: data['ref'] ?? '',
-    device: token,
-    at,
-  }));
+  const arrivals = providers.entries
+    .filter((entry) => entry.accepted)
+    .map(({ token, data, at }): Arrival => ({
+      recipientId: 'one',
+      notificationId: data['ref'] ?? '',
+      device: token,
+      at,
+    }));
   expect(new Set(arrivals.map(({ notificationId }) => notificationId)).size).toBe(BURST);
   expect(judge(arrivals, POLICY)).toMatchObject({ gapViolations: 0, windowViolations: 0, duplicates: 0 });
 
