@@ -1,5 +1,6 @@
 import type { Job } from 'bullmq';
 import type { Outcome } from '../domain/outcome.ts';
+import { redact } from '../domain/redact.ts';
 import { LimiterUnavailableError } from '../limiter/errors.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
@@ -32,7 +33,7 @@ export function createProcessor(parts: ProcessorParts): Processor {
     if (pass.progress.dueAt !== undefined) parts.metrics.woken(parts.now() - pass.progress.dueAt);
 
     const concluded = await deliver({ ...pass, progress: arrived(pass.progress) }, parts).catch((error: unknown) =>
-      surprised(pass.progress, error, parts),
+      surprised(pass, error, parts),
     );
     tell(pass, concluded, parts);
     return settle(job, token, concluded, onDelayed);
@@ -55,13 +56,16 @@ function arrived(progress: Progress): Progress {
 }
 
 /** What no outcome foresaw. Without the limiter nothing is sent and no attempt is spent; anything else is a failed attempt. */
-function surprised(progress: Progress, error: unknown, { now, random, retry, log }: ProcessorParts): Concluded {
+function surprised({ data, jobId, progress }: Pass, error: unknown, parts: ProcessorParts): Concluded {
+  const { now, random, retry, log } = parts;
   if (error instanceof LimiterUnavailableError) {
     const waitMs = Math.round(LIMITER_AWAY_MS * (1 + random()));
     return { outcome: { kind: 'held', waitMs, code: 'limiter-unavailable' }, progress };
   }
-  const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-  log.error({ err: error }, 'a pass failed in a way that no outcome foresaw');
+  const text = redact(error instanceof Error ? `${error.name}: ${error.message}` : String(error), data);
+  const where =
+    error instanceof Error ? error.stack?.split('\n').filter((line) => line.startsWith('    at ')) : undefined;
+  log.error({ jobId, error: text, where }, 'a pass failed in a way that no outcome foresaw');
   const tries = progress.tries + 1;
   const counted = { ...withAttempts(progress, [{ at: now(), error: text }]), tries, asks: progress.asks + 1 };
   if (tries >= retry.attempts) {

@@ -1,6 +1,6 @@
+import { redact } from '../domain/redact.ts';
 import type { ApnsFailure } from './apns-types.ts';
 import type { Push, Reply } from './provider.ts';
-import { redact } from './redact.ts';
 import { findRow } from './reply-row.ts';
 import type { ReplyRow, ReplyTable } from './reply-row.ts';
 import { rootMessage, transportCode, transportReply } from './transport-replies.ts';
@@ -100,7 +100,7 @@ export function apnsReply(
   const goneSince = failure.response?.timestamp;
   return {
     ...row,
-    code: redact(reason ?? (status === undefined ? 'unreadable' : `http-${status}`), push),
+    code: redact(reason ?? (status === undefined ? 'unreadable' : `http-${status}`), push.notification),
     ...(row.meaning === 'gone' && typeof goneSince === 'number' ? { goneSince } : {}),
   };
 }
@@ -115,7 +115,10 @@ function lostReply(failure: ApnsFailure, push: Pick<Push, 'notification' | 'devi
   // Where the request could not even be made, the client passes the error's own fields and nothing else.
   const error = failure.error ?? failure;
   const detail = rootMessage(error);
-  return transportReply(transportCode(error, mayHaveArrived), detail === undefined ? undefined : redact(detail, push));
+  return transportReply(
+    transportCode(error, mayHaveArrived),
+    detail === undefined ? undefined : redact(detail, push.notification),
+  );
 }
 
 function numberIn(text: string | undefined): number | undefined {

@@ -1,5 +1,5 @@
+import { redact } from '../domain/redact.ts';
 import type { Push, Reply } from './provider.ts';
-import { redact } from './redact.ts';
 import { findRow } from './reply-row.ts';
 import type { ReplyRow, ReplyTable } from './reply-row.ts';
 import { causes, parseRetryAfter, rootMessage, transportCode, transportReply } from './transport-replies.ts';
@@ -114,7 +114,7 @@ function answeredReply(
   const retryAfterMs = row.meaning === 'later' ? parseRetryAfter(headers['retry-after'], nowMs) : undefined;
   return {
     ...row,
-    code: word === undefined ? `http-${status}` : redact(word, push),
+    code: word === undefined ? `http-${status}` : redact(word, push.notification),
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
     ...detailOf(rpc.message, push),
   };
@@ -157,5 +157,5 @@ function isNetworkCode(code: unknown): boolean {
 }
 
 function detailOf(message: unknown, push: Addressed): { readonly detail?: string } {
-  return typeof message === 'string' ? { detail: redact(message, push) } : {};
+  return typeof message === 'string' ? { detail: redact(message, push.notification) } : {};
 }

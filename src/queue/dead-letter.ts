@@ -1,5 +1,6 @@
 import type { Job } from 'bullmq';
 import { parseNotification } from '../domain/notification.ts';
+import { redact } from '../domain/redact.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason, type FailedAttempt } from '../domain/outcome.ts';
 
 /** What is read of a job that failed for good. */
@@ -31,7 +32,7 @@ function verdictOf({ data, progress, failedReason }: FailedJob): Verdict {
   const dead = field(progress, 'dead');
   const [reason, message] = [field(dead, 'reason'), field(dead, 'message')];
   if (isReason(reason) && typeof message === 'string') return { reason, message };
-  return { reason: reasonOf(failedReason, data), message: withoutTokens(failedReason, data) };
+  return { reason: reasonOf(failedReason, data), message: redact(failedReason, data) };
 }
 
 function reasonOf(failedReason: string, data: unknown): DeadLetterReason {
@@ -49,16 +50,6 @@ function isAttempt(value: unknown): value is FailedAttempt {
   const device = field(value, 'device');
   const isDevice = device === undefined || typeof device === 'string';
   return typeof field(value, 'at') === 'number' && typeof field(value, 'error') === 'string' && isDevice;
-}
-
-/** An error that no outcome foresaw may repeat a token of the notification that it failed on. */
-function withoutTokens(text: string, data: unknown): string {
-  const devices = field(data, 'devices');
-  if (!Array.isArray(devices)) return text;
-  return devices
-    .map((device: unknown) => field(device, 'token'))
-    .filter((token) => typeof token === 'string' && token !== '')
-    .reduce<string>((clean, token) => clean.replaceAll(String(token), '[redacted]'), text);
 }
 
 function isReason(value: unknown): value is DeadLetterReason {

@@ -1,0 +1,66 @@
+import { Queue, Worker } from 'bullmq';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { createProcessor, type ProcessorParts } from '../../src/delivery/processor.ts';
+import type { DeliverParts } from '../../src/delivery/deliver.ts';
+import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
+import { createLog } from '../../src/observe/log.ts';
+import { QUEUE } from '../../src/queue/names.ts';
+import { makeNotification } from '../support/push.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
+import { openBench } from './support.ts';
+
+/** A plain BullMQ worker with our processor, over a pipeline of real parts but for what is overridden. */
+async function openProcessor(overrides: Partial<DeliverParts>) {
+  const { parts, sandbox } = await openBench(['apns']);
+  const prefix = testPrefix();
+  const queue = new Queue(QUEUE, { connection: connectRedis(), prefix });
+  const lines: string[] = [];
+  const ignore = () => undefined;
+  const processorParts: ProcessorParts = {
+    ...parts,
+    ...overrides,
+    log: createLog('info', { write: (line) => void lines.push(line) }),
+    metrics: { outcome: ignore, woken: ignore, unprioritised: ignore },
+    signal: new AbortController().signal,
+  };
+  const process = createProcessor(processorParts);
+  const worker = new Worker(QUEUE, (job, token = '') => process(job, token, ignore), {
+    connection: connectRedis(),
+    prefix,
+  });
+  onTestFinished(async () => {
+    await worker.close();
+    await queue.close();
+  });
+  return { queue, sandbox, lines };
+}
+
+function failingLimiter(error: Error): DeliverParts['limiter'] {
+  const fail = () => Promise.reject(error);
+  return { admit: fail, refund: fail, cancel: fail, postpone: fail };
+}
+
+it('keeps a notification while the limiter does not answer: nothing is sent, no attempt is spent', async () => {
+  const { queue, lines, sandbox } = await openProcessor({
+    limiter: failingLimiter(new LimiterUnavailableError('away')),
+  });
+  const job = await queue.add('push', makeNotification());
+  await vi.waitFor(async () => expect(await job.getState()).toBe('delayed'), { timeout: 10_000 });
+  expect(lines.join()).toContain('"code":"limiter-unavailable","tries":0');
+  expect(sandbox.journal.accepted).toEqual([]);
+});
+
+it('retries after an error that nothing foresaw, and tells neither token nor text', async () => {
+  const notification = makeNotification({ alert: { body: 'A private word' } });
+  const secret = notification.devices[0]?.token ?? '';
+  const error = new TypeError(`cannot read ${secret} of "A private word"`);
+  const { queue, lines } = await openProcessor({ limiter: failingLimiter(error) });
+  const job = await queue.add('push', notification);
+  await vi.waitFor(async () => expect(await job.getState()).toBe('failed'), { timeout: 15_000 });
+  const failed = await queue.getJob(job.id ?? '');
+  const told = JSON.stringify([failed?.progress, failed?.failedReason, lines]);
+  expect(failed?.progress).toMatchObject({ tries: 3, dead: { reason: 'attempts-exhausted' } });
+  expect(told).toContain('cannot read [redacted] of');
+  expect(told).not.toContain(secret);
+  expect(told).not.toContain('A private word');
+});
