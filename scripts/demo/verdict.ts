@@ -49,13 +49,13 @@ export function countResult(
 /** What the demo promises, each with what it found; it fails when one does not hold. */
 export function checks(result: DemoResult): { readonly what: string; readonly found: string; readonly ok: boolean }[] {
   const exactly = (what: string, found: number, expected: number) => ({
-    what: `${what} ${expected}`,
-    found: String(found),
+    what,
+    found: `${found} (expected ${expected})`,
     ok: found === expected,
   });
   const atMost = (what: string, found: number, most: number) => ({
-    what: `${what} at most ${most}`,
-    found: String(found),
+    what,
+    found: `${found} (at most ${most})`,
     ok: found <= most,
   });
   return [
@@ -68,7 +68,7 @@ export function checks(result: DemoResult): { readonly what: string; readonly fo
     exactly('workers', result.workers, 4),
     // A morning in which nothing was delivered or blocked would pass all of the above.
     {
-      what: 'something was blocked and delivered',
+      what: 'delivered, some of them after a wait',
       found: `${result.delivered}`,
       ok: result.delivered > 0 && result.requeues > 0,
     },
