@@ -20,5 +20,5 @@ COPY --from=build /app/dist dist
 RUN mkdir /sandbox && chown node:node /sandbox
 USER node
 EXPOSE 9464
-HEALTHCHECK --interval=10s --timeout=3s --start-period=10s CMD ["node", "-e", "const port = process.env.METRICS_PORT; if (port !== 'off') fetch(`http://127.0.0.1:${port}/healthz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s CMD ["node", "-e", "const port = process.env.METRICS_PORT; if (port !== 'off' && port !== '0') fetch(`http://127.0.0.1:${port}/healthz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 CMD ["node", "dist/workers/notifications.js"]

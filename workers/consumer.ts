@@ -16,7 +16,7 @@ export interface Consumer {
   isRunning(): boolean;
   /** Takes no more jobs; resolves when those under way have ended. */
   drain(): Promise<void>;
-  /** Ends what is left after `drain`. */
+  /** As `drain`, and ends all the rest. */
   close(): Promise<void>;
 }
 
@@ -81,6 +81,7 @@ export async function startConsumer({
     drain: () => worker.close(),
     close: async () => {
       clearInterval(sweeping);
+      await worker.close();
       await Promise.all(burials);
       await waker.close();
       await Promise.all([queue.close(), deadQueue.close()]);

@@ -2,28 +2,29 @@ import { parseArgs } from 'node:util';
 import { loadConfig, type Config } from '../src/config/config.ts';
 import { CONFIG_VARIABLES } from '../src/config/documentation.ts';
 import { InputError } from '../src/domain/faults.ts';
-import { createLog } from '../src/observe/log.ts';
-import { startReplica, type Replica } from './replica.ts';
+import { createLog, type Logger } from '../src/observe/log.ts';
+import { startReplica } from './replica.ts';
 
 /** One replica, from the environment, until SIGTERM or SIGINT. Exit 1 where it cannot start, 2 on bad usage. */
 export async function main(argv: readonly string[]): Promise<void> {
   const config = isHelpOnly(argv) ? undefined : readConfig();
   if (config === undefined) return;
   const log = createLog(config.logLevel);
-  let replica: Replica;
-  try {
-    replica = await startReplica(config, log);
-  } catch (error) {
-    log.fatal({ err: error }, 'the worker could not start');
-    process.exitCode = 1;
-    return;
-  }
   const { prefix, shards } = config.queue;
   const platforms = { apns: config.apns !== undefined, fcm: config.fcm !== undefined };
   if (!platforms.apns && !platforms.fcm)
     log.warn('no platform has credentials: every notification becomes a dead letter');
-  log.info({ prefix, shards, policy: config.policy, platforms, metrics: replica.url }, 'ready');
-  stopOnSignal(replica, log);
+
+  const signal = onStop(log, async () => (await starting).stop());
+  const starting = startReplica(config, log, { signal });
+  try {
+    const { url } = await starting;
+    log.info({ prefix, shards, policy: config.policy, platforms, metrics: url }, 'ready');
+  } catch (error) {
+    if (signal.aborted) return; // told by whoever stopped it
+    log.fatal({ err: error }, 'the worker could not start');
+    process.exit(1);
+  }
 }
 
 function isHelpOnly(argv: readonly string[]): boolean {
@@ -32,7 +33,7 @@ function isHelpOnly(argv: readonly string[]): boolean {
     if (values.help === true) process.stdout.write(usage());
     return values.help === true;
   } catch (error) {
-    process.stderr.write(`error: ${(error as Error).message}\n`);
+    process.stderr.write(`error: ${(error as Error).message}\n(--help tells the variables)\n`);
     process.exitCode = 2;
     return true;
   }
@@ -51,35 +52,41 @@ function readConfig(): Config | undefined {
     return loadConfig(process.env);
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
-    process.stderr.write(`${error.message}\n`);
+    process.stderr.write(`error: ${error.message}\n`);
     process.exitCode = 1;
     return undefined;
   }
 }
 
-/** A second signal ends it at once. */
-function stopOnSignal(replica: Replica, log: ReturnType<typeof createLog>): void {
-  let isStopping = false;
-  const stop = (why: string): void => {
-    if (isStopping) process.exit(1);
-    isStopping = true;
+/**
+ * Stops in order on the first signal, at whatever stage, and exits: 0, or 1 where that failed. A second signal ends it at
+ * once. The answer fires with the first.
+ */
+function onStop(log: Logger, stop: () => Promise<void>): AbortSignal {
+  const stopping = new AbortController();
+  const begin = (why: string): void => {
+    if (stopping.signal.aborted) process.exit(1);
+    stopping.abort();
     log.info({ why }, 'stopping');
-    replica.stop().then(
+    stop().then(
       () => {
         log.info('stopped');
         process.exit(0);
       },
       (error: unknown) => {
-        log.fatal({ err: error }, 'the worker did not stop in order');
-        process.exit(1);
+        const wasStarting = error === stopping.signal.reason;
+        if (wasStarting) log.info('stopped before it was ready');
+        else log.fatal({ err: error }, 'the worker did not stop in order');
+        process.exit(wasStarting ? 0 : 1);
       },
     );
   };
-  process.on('SIGTERM', stop).on('SIGINT', stop);
+  process.on('SIGTERM', begin).on('SIGINT', begin);
   // Started with an IPC channel (by the demo, say), it ends with its parent.
   process.once('disconnect', () => {
-    stop('disconnect');
+    begin('disconnect');
   });
+  return stopping.signal;
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

@@ -1,10 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Gate } from '../src/delivery/gate.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 import { serveMetrics, type MetricsServer } from '../src/observe/server.ts';
 import type { Connection } from '../src/queue/connection.ts';
 import type { Consumer } from './consumer.ts';
+import { within } from './within.ts';
 
 export interface PagesParts {
   readonly connection: Pick<Connection, 'ping'>;
@@ -14,8 +14,8 @@ export interface PagesParts {
   readonly log: Logger;
 }
 
-/** Redis that takes longer than this to answer a PING is not ready. */
-const PING_TIMEOUT_MS = 1_000;
+/** A Redis that takes longer than this to answer is away, as far as a page is concerned. */
+const ANSWER_TIMEOUT_MS = 1_000;
 
 /** `/metrics`, `/healthz` and `/readyz` of this replica. */
 export function serveReplica(
@@ -36,24 +36,24 @@ export function serveReplica(
   });
 }
 
-/** Jobs by state, over all shards. */
+/** Jobs by state, over all shards; nothing where Redis does not answer in time. */
 export async function queueDepth(consumers: readonly Pick<Consumer, 'queue'>[]): Promise<Record<string, number>> {
-  const counts = await Promise.all(consumers.map(({ queue }) => queue.getJobCounts()));
   const total: Record<string, number> = {};
-  for (const [state, count] of counts.flatMap((shard) => Object.entries(shard))) {
-    total[state] = (total[state] ?? 0) + count;
-  }
-  return total;
+  const counting = Promise.all(consumers.map(({ queue }) => queue.getJobCounts())).then((shards) => {
+    for (const [state, count] of shards.flatMap((shard) => Object.entries(shard))) {
+      total[state] = (total[state] ?? 0) + count;
+    }
+  });
+  await within(counting, ANSWER_TIMEOUT_MS);
+  return { ...total };
 }
 
 async function answers(connection: Pick<Connection, 'ping'>): Promise<boolean> {
-  const timer = new AbortController();
-  const pong = connection.ping().then(
-    () => true,
-    () => false,
+  let hasAnswered = false;
+  const ping = connection.ping().then(
+    () => (hasAnswered = true),
+    () => undefined,
   );
-  const tooLate = sleep(PING_TIMEOUT_MS, false, { signal: timer.signal }).catch(() => false);
-  const answered = await Promise.race([pong, tooLate]);
-  timer.abort();
-  return answered;
+  await within(ping, ANSWER_TIMEOUT_MS);
+  return hasAnswered;
 }

@@ -12,6 +12,7 @@ import { shardPrefixes } from '../src/queue/shards.ts';
 import { startConsumer, type Consumer } from './consumer.ts';
 import { govern } from './governor.ts';
 import { queueDepth, serveReplica } from './pages.ts';
+import { within } from './within.ts';
 import { createProviders } from './providers.ts';
 import { createReplyListener } from './replies.ts';
 import { warmUp } from './warm-up.ts';
@@ -26,17 +27,35 @@ export interface Replica {
 
 /** How long a worker that comes up before its Redis waits for it. */
 const START_TIMEOUT_MS = 30_000;
-const START_RETRY_MS = 250;
+const START_RETRY_MS = 500;
 /** How long an ask may take before the job is put back. */
 const LIMITER_TIMEOUT_MS = 2_000;
 /** How long aborted sends may take to say so. */
 const ABORT_MS = 2_000;
 
-/** Config → parts → a replica that consumes. Rejects with RedisAwayError where Redis does not answer. */
-export async function startReplica(
+export interface StartOptions {
+  /** Fires when the start is no longer wanted. */
+  readonly signal: AbortSignal;
+  readonly timeoutMs?: number;
+}
+
+/** Config → parts → a replica that consumes. Rejects, with everything closed again, where a part cannot be had. */
+export async function startReplica(config: Config, log: Logger, options: StartOptions): Promise<Replica> {
+  const parts = new AsyncDisposableStack();
+  try {
+    return await compose(config, log, options, parts);
+  } catch (error) {
+    await parts.disposeAsync();
+    throw error;
+  }
+}
+
+/** The parts close in the reverse of this order. */
+async function compose(
   config: Config,
   log: Logger,
-  startTimeoutMs: number = START_TIMEOUT_MS,
+  { signal, timeoutMs = START_TIMEOUT_MS }: StartOptions,
+  parts: AsyncDisposableStack,
 ): Promise<Replica> {
   const connection = connectWorker(config.redis);
   // Fails fast: what was asked while Redis was away must not be admitted when it is back.
@@ -44,25 +63,25 @@ export async function startReplica(
   const connections = [connection, limiterConnection];
   for (const redis of connections) {
     redis.on('error', (error: Error) => log.warn({ reason: error.message }, 'no connection to Redis'));
+    parts.defer(() => redis.disconnect());
   }
-  try {
-    await Promise.all(connections.map((redis) => untilReady(redis, startTimeoutMs)));
-  } catch (error) {
-    for (const redis of connections) redis.disconnect();
-    throw error;
-  }
+  await Promise.all(connections.map((redis) => untilReady(redis, timeoutMs, signal)));
 
+  const { policy, concurrency, queue } = config;
   const providers = createProviders(config);
-  const { prefix, shards } = config.queue;
-  const { policy, concurrency } = config;
-  const timeoutMs = LIMITER_TIMEOUT_MS;
-  const limiter = createRedisLimiter({ redis: limiterConnection, policy, prefix, timeoutMs });
+  for (const provider of providers.values()) parts.defer(() => provider.close());
+  const limiterOptions = { policy, prefix: queue.prefix, timeoutMs: LIMITER_TIMEOUT_MS };
+  const limiter = createRedisLimiter({ redis: limiterConnection, ...limiterOptions });
   await warmUp(limiter, providers);
 
   const consumers: Consumer[] = [];
   const gate = createGate();
   const graceOver = new AbortController();
   const metrics = createMetrics({ queueDepth: () => queueDepth(consumers), pausedMs: gate.waitMs });
+  // Before the first job is taken: a port that cannot be had must not leave a worker behind that nobody sees.
+  const pages = config.metrics && (await serveReplica(config.metrics, { connection, consumers, metrics, gate, log }));
+  if (pages) parts.defer(() => pages.close());
+
   const process = createProcessor({
     limiter,
     timing: timingOf(policy),
@@ -74,53 +93,44 @@ export async function startReplica(
     now: Date.now,
     random: Math.random,
     signal: graceOver.signal,
-    onReply: createReplyListener({ redis: connection, prefix, metrics, log }),
+    onReply: createReplyListener({ redis: connection, prefix: queue.prefix, metrics, log }),
     log,
     metrics,
   });
-  for (const shard of shardPrefixes(prefix, shards)) {
-    consumers.push(await startConsumer({ connection, prefix: shard, concurrency, log, process }));
+  for (const prefix of shardPrefixes(queue.prefix, queue.shards)) {
+    const consumer = await startConsumer({ connection, prefix, concurrency, log, process });
+    consumers.push(consumer);
+    parts.defer(() => within(consumer.close(), ABORT_MS));
   }
   const governor = govern(
     consumers.map(({ worker }) => worker),
     concurrency,
   );
-  const pages = config.metrics && (await serveReplica(config.metrics, { connection, consumers, metrics, gate, log }));
+  parts.defer(() => governor.stop());
 
   return {
     url: pages?.url,
     stop: async () => {
-      governor.stop();
       const drained = Promise.all(consumers.map((consumer) => consumer.drain()));
       await within(drained, config.shutdownGraceMs);
       graceOver.abort();
       await within(drained, ABORT_MS);
-      await within(Promise.all(consumers.map((consumer) => consumer.close())), ABORT_MS);
-      await Promise.all([...providers.values()].map((provider) => provider.close()));
-      await pages?.close();
-      for (const redis of connections) redis.disconnect();
+      await parts.disposeAsync();
     },
   };
 }
 
 /** As `whenReady`, but a refused connection is tried again: Redis may come up after its workers. */
-async function untilReady(redis: Connection, timeoutMs: number): Promise<void> {
+async function untilReady(redis: Connection, timeoutMs: number, signal: AbortSignal): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
-    const leftMs = deadline - performance.now();
+    signal.throwIfAborted();
     try {
-      await whenReady(redis, Math.max(1, leftMs));
+      await whenReady(redis, START_RETRY_MS);
       return;
     } catch (error) {
-      if (leftMs < START_RETRY_MS) throw error;
+      if (performance.now() > deadline) throw error;
       await sleep(START_RETRY_MS);
     }
   }
-}
-
-/** Waits for the work, but no longer than this. */
-async function within(work: Promise<unknown>, ms: number): Promise<void> {
-  const timer = new AbortController();
-  await Promise.race([work, sleep(ms, undefined, { signal: timer.signal })]);
-  timer.abort();
 }

@@ -104,6 +104,7 @@ function retryOrGiveUp(
     tries: progress.tries + 1,
     ambiguous: progress.ambiguous + (isAmbiguous ? 1 : 0),
     asks: progress.asks + 1,
+    heldSince: undefined, // the provider is back, or another one is the trouble
   };
   if (counted.tries >= retry.attempts || counted.ambiguous > MAX_AMBIGUOUS_RETRIES) {
     return giveUp(counted, open, 'attempts-exhausted');

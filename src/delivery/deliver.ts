@@ -3,6 +3,7 @@ import { parseNotification, type Notification, type Platform } from '../domain/n
 import type { Outcome } from '../domain/outcome.ts';
 import { LimiterUnavailableError } from '../limiter/errors.ts';
 import type { Limiter } from '../limiter/limiter.ts';
+import { notificationIdOf } from '../queue/names.ts';
 import { conclude, finalOutcome, record, type Concluded, type ConcludeParts } from './conclude.ts';
 import { deviceLabel, planDevices, type Plan, type PlanParts } from './devices.ts';
 import { withAttempts, type Progress } from './progress.ts';
@@ -163,5 +164,5 @@ function deadLetter(reason: 'invalid' | 'throttled-too-long', message: string): 
 /** The id may be left out of the data: it is the job's then. */
 function withId(data: unknown, jobId: string): unknown {
   const isObject = typeof data === 'object' && data !== null && !Array.isArray(data);
-  return isObject && !('id' in data) ? { ...data, id: jobId } : data;
+  return isObject && !('id' in data) ? { ...data, id: notificationIdOf(jobId) } : data;
 }

@@ -78,7 +78,9 @@ export function createMetrics(sources: MetricsSources): Metrics {
     labelNames: ['state'],
     registers,
     async collect() {
-      for (const [state, count] of Object.entries(await sources.queueDepth())) this.set({ state }, count);
+      const depth = await sources.queueDepth();
+      this.reset(); // where Redis does not answer, no number is better than the last one
+      for (const [state, count] of Object.entries(depth)) this.set({ state }, count);
     },
   });
   new Gauge({

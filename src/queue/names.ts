@@ -32,3 +32,8 @@ export function jobIdOf(notificationId: string): string {
 export function replayIdOf(jobId: string, generation: number): string {
   return `${jobId.replace(/(#r\d+)?(#d\d+)?$/, '')}#r${generation}`;
 }
+
+/** The notification's id in a job id: `msg-1#r2` → `msg-1`, `#123` → `123`. */
+export function notificationIdOf(jobId: string): string {
+  return jobId.replace(/^#/, '').replace(/#[rd]\d+.*$/, '');
+}

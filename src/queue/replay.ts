@@ -53,7 +53,9 @@ export async function replayAll(deadLetters: DeadLetters, options: ReplayOptions
       const ids = await Promise.all(
         batch.map(async (stored) => {
           await pace?.();
-          return deadLetters.replay(stored);
+          const id = await deadLetters.replay(stored);
+          onSeen?.();
+          return id;
         }),
       );
       replayed += ids.filter((id) => id !== undefined).length;
@@ -61,7 +63,7 @@ export async function replayAll(deadLetters: DeadLetters, options: ReplayOptions
     // What was replayed has left the queue; the next page begins after what has stayed.
     left += isDryRun ? page.length : page.length - batch.length;
     seen += page.length;
-    page.forEach(() => onSeen?.());
+    for (let told = isDryRun ? 0 : batch.length; told < page.length; told++) onSeen?.();
   }
   return { seen, matched, replayed };
 }

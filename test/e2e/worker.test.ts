@@ -3,7 +3,7 @@ import { invalidTokensKey } from '../../src/queue/invalid-tokens.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
 import { startProcess } from '../support/process.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { connectRedis } from '../support/redis.ts';
+import { connectRedis, testRedisUrl } from '../support/redis.ts';
 import { openWorkerBench } from '../support/worker.ts';
 
 describe('jobs of a plain BullMQ client', () => {
@@ -37,6 +37,22 @@ describe('jobs of a plain BullMQ client', () => {
       generation: 0,
     });
     expect((letter?.data as { message: string }).message).toContain('devices: expected an array, found "none"');
+    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), { timeout: 10_000 });
+  });
+
+  it('without an id in their data keep that of the job, through a replay too', async () => {
+    const { queue, deadQueue, sandbox, prefix, startWorker } = await openWorkerBench();
+    await startWorker();
+    const device = makeDevice('fcm');
+    sandbox.fcm.script(device.token, [{ kind: 'refuse', status: 403, reason: 'SENDER_ID_MISMATCH' }]);
+    const { recipientId, alert } = makeNotification();
+    await queue.add('push', { recipientId, alert, devices: [device] }, { jobId: 'by-job', priority: 10 });
+    await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), { timeout: 10_000 });
+    const replay = startProcess({
+      args: ['scripts/replay.ts'],
+      env: { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix },
+    });
+    expect((await replay.waitForExit()).code).toBe(0);
     await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), { timeout: 10_000 });
   });
 
@@ -83,6 +99,23 @@ describe('pages', () => {
     expect((await fetch(`${worker.url}/elsewhere`)).status).toBe(404);
   });
 
+  it('answer also while Redis does not', async () => {
+    const { env } = await openWorkerBench();
+    const redis = await startEmbeddedRedis();
+    try {
+      const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, REDIS_URL: redis.url } });
+      const { metrics: url } = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
+      await redis.close();
+      await worker.waitForLine(/no connection to Redis/);
+      expect((await fetch(`${url}/readyz`)).status).toBe(503);
+      const text = await (await fetch(`${url}/metrics`)).text();
+      expect(text).toContain('pushpacer_outcomes_total');
+      expect(text).not.toContain('pushpacer_queue_jobs{');
+    } finally {
+      await redis.close();
+    }
+  });
+
   it('move to a free port where another replica has theirs', async () => {
     const { startWorker } = await openWorkerBench();
     const first = await startWorker();
@@ -107,6 +140,18 @@ describe('SIGTERM', () => {
     expect(await queue.getCompletedCount()).toBe(1);
   });
 
+  it('ends a worker that is still waiting for its Redis', async () => {
+    const { env } = await openWorkerBench();
+    const worker = startProcess({
+      args: ['workers/notifications.ts'],
+      env: { ...env, REDIS_URL: 'redis://127.0.0.1:1' },
+    });
+    await worker.waitForLine(/no connection to Redis/);
+    worker.kill('SIGTERM');
+    const { code, stdout } = await worker.waitForExit(5_000);
+    expect({ code, wasTold: stdout.includes('stopped before it was ready') }).toEqual({ code: 0, wasTold: true });
+  });
+
   it('gives back what outlasts the grace period, at once', async () => {
     const { queue, startWorker, sandbox } = await openWorkerBench();
     const worker = await startWorker({ SHUTDOWN_GRACE: '300ms', BACKOFF_BASE: '1h', BACKOFF_MAX: '1h' });
@@ -128,6 +173,19 @@ describe('bad input', () => {
     expect(code).toBe(1);
     expect(stderr).toContain('LIMIT_RULES: expected rules as max/per');
     expect(stderr).toContain('ATTEMPTS: expected an integer from 1 to 1000, found "0"');
+  });
+
+  it('ends a worker whose pages cannot be served, before it takes a job', async () => {
+    const { env, queue } = await openWorkerBench();
+    await queue.add('push', makeNotification());
+    const worker = startProcess({
+      args: ['workers/notifications.ts'],
+      env: { ...env, METRICS_HOST: '203.0.113.1', METRICS_PORT: '9464' },
+    });
+    const { code, stdout } = await worker.waitForExit();
+    expect(code).toBe(1);
+    expect(stdout).toContain('the worker could not start');
+    expect(await queue.getWaitingCount()).toBe(1);
   });
 
   it('knows --help and refuses other flags', async () => {

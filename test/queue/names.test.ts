@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { jobIdOf, replayIdOf } from '../../src/queue/names.ts';
+import { jobIdOf, notificationIdOf, replayIdOf } from '../../src/queue/names.ts';
 import { consume, notification, openQueues } from './support.ts';
 
 test('a notification id is the job id', () => {
@@ -37,4 +37,14 @@ test('BullMQ itself would swallow them', async () => {
   await queue.add('push', {}, { jobId: 'meta', priority: 10 });
   expect(await queue.getPrioritizedCount()).toBe(0);
   await expect(queue.add('push', {}, { jobId: '123' })).rejects.toThrow('integers');
+});
+
+test.each([
+  ['msg-1', 'msg-1'],
+  ['msg-1#r2', 'msg-1'],
+  ['#123#r1', '123'],
+  ['#meta', 'meta'],
+  ['msg-1#d1#r3', 'msg-1'],
+])('the notification of the job %s is %s', (jobId, id) => {
+  expect(notificationIdOf(jobId)).toBe(id);
 });
