@@ -51,11 +51,13 @@ async function enqueue(source: string | undefined, flags: Flags): Promise<void> 
   const { items, progress } = await open(source, flags);
   const producer = flags.dryRun === true ? undefined : createProducer({ ...redis, ...queue });
   const counts: Counts = { read: 0, added: 0, duplicates: 0, invalid: 0 };
+  let lastId: string | undefined;
   try {
     for await (const batch of batchesOf(items, BATCH)) {
       const results = await resultsOf(batch, producer);
       counts.read += results.length;
       for (const [index, result] of results.entries()) {
+        if (result.kind !== 'invalid') lastId = result.id;
         if (result.kind === 'invalid') progress.say(complaint(batch[index], result.faults));
         counts[COUNTED[result.kind]]++;
       }
@@ -67,15 +69,19 @@ async function enqueue(source: string | undefined, flags: Flags): Promise<void> 
     progress.stop();
     await producer?.close();
   }
-  report(counts, flags);
+  // The flags of one notification: bad ones are bad usage, and its id is what one looks for in the log.
+  const isOne = hasNotification(flags);
+  if (isOne && counts.invalid > 0) process.exitCode = EXIT.usage;
+  report(counts, flags, isOne ? lastId : undefined);
 }
 
 const COUNTED = { added: 'added', duplicate: 'duplicates', invalid: 'invalid' } as const;
 
-function report(counts: Counts, { json, dryRun = false }: Flags): void {
-  if (counts.invalid > 0) process.exitCode = EXIT.failure;
-  if (json === true) printJson({ ...counts, added: dryRun ? 0 : counts.added, dryRun });
-  else process.stdout.write(`${summary(counts, dryRun)}\n`);
+function report(counts: Counts, { json, dryRun = false }: Flags, id: string | undefined): void {
+  if (counts.invalid > 0) process.exitCode ??= EXIT.failure;
+  const named = id === undefined ? {} : { id };
+  if (json === true) printJson({ ...counts, added: dryRun ? 0 : counts.added, dryRun, ...named });
+  else process.stdout.write(`${summary(counts, dryRun)}${id === undefined ? '' : `: ${id}`}\n`);
 }
 
 function summary({ added, duplicates, invalid }: Counts, dryRun: boolean): string {
@@ -116,8 +122,11 @@ function hasNotification(flags: Flags): boolean {
 
 async function sizeOf(path: string): Promise<number> {
   try {
-    return (await stat(path)).size;
+    const file = await stat(path);
+    if (file.isDirectory()) throw new CommandError('--file: expected a file, found a folder');
+    return file.size;
   } catch (error) {
+    if (error instanceof CommandError) throw error;
     throw new CommandError(`--file: cannot be read: ${error instanceof Error ? error.message : String(error)}`);
   }
 }

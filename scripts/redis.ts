@@ -26,6 +26,8 @@ async function serve({ port, hz, dir }: Flags): Promise<void> {
     hz,
     ...(port === undefined ? {} : { port }),
     ...(dir === undefined ? {} : { dir, appendonly: true }),
+  }).catch((error: unknown): never => {
+    throw new CommandError(error instanceof Error ? error.message : String(error));
   });
   process.stdout.write(`REDIS_URL=${redis.url}\n`);
   const wasAsked = await Promise.race([

@@ -33,7 +33,7 @@ interface Flags {
 
 const HELP = `
 Times are RFC 3339, epoch milliseconds, or so long ago: 2h. Dead letters that come while the command runs are left.
-Ended half-way, the command can be started again: nothing is lost, and nothing is sent twice.
+Ended half-way, the command can be started again: nothing is lost, and nothing is replayed twice.
 REDIS_URL, REDIS_CLUSTER, QUEUE_PREFIX and QUEUE_SHARDS tell where the queue is.`;
 
 /** `npm run replay`: dead letters back into the queue. */
@@ -143,7 +143,7 @@ function summary({ seen, matched, replayed, byReason, left, dryRun }: Result): s
   const reasons = Object.entries(byReason).map(([reason, count]) => `${count} ${reason}`);
   const breakdown = reasons.length === 0 ? '' : ` (${reasons.join(', ')})`;
   if (dryRun) return `would replay ${matched} of ${seen} dead letters${breakdown}`;
-  return `replayed ${replayed} of ${seen} dead letters${breakdown}; ${left} left`;
+  return `replayed ${replayed} of ${seen} dead letters${breakdown}; ${left} there now`;
 }
 
 function time(flag: string): (text: string) => number {

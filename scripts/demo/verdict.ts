@@ -8,7 +8,7 @@ export interface Endings {
   readonly deadLettered: readonly string[];
 }
 
-/** The demo's result; each field as docs/demo.md explains it. */
+/** The demo's result: all of it counted from what the providers received and from the queue. */
 export interface DemoResult extends Verdict {
   readonly notifications: number;
   readonly delivered: number;

@@ -1,4 +1,4 @@
-import type { Command } from 'commander';
+import { Option, type Command } from 'commander';
 import type { Fault } from '../../src/domain/faults.ts';
 import { UsageError } from './command.ts';
 import { linesOf } from './lines.ts';
@@ -38,11 +38,11 @@ export function addNotificationFlags(command: Command): Command {
     .option('--data <key=value>', 'a pair for the app; may be repeated', repeated, [])
     .option('--sound <name>', 'the sound to play')
     .option('--badge <number>', "the number on the app's icon")
-    .option('--category <name>', 'limits can be set for it')
-    .option('--priority <name>', 'high or normal')
+    .option('--category <name>', 'what kind it is; shown in the log')
+    .addOption(new Option('--priority <name>', 'how urgent it is').choices(['high', 'normal']))
     .option('--collapse-id <id>', 'replaces the alert shown under the same id')
     .option('--expires-at <time>', 'RFC 3339 or epoch milliseconds')
-    .option('--on-throttle <what>', 'delay, drop or silence');
+    .addOption(new Option('--on-throttle <what>', 'if it is blocked').choices(['delay', 'drop', 'silence']));
 }
 
 /** The lines of an NDJSON stream; empty ones are passed over. `onRead` hears of the bytes read so far. */

@@ -36,9 +36,9 @@ function expectation(issue: z.core.$ZodIssue): string {
     case 'invalid_value':
       return issue.values.map((value) => JSON.stringify(value)).join(' or ');
     case 'too_small':
-      return `at least ${issue.minimum} ${unit(issue.origin)}`.trim();
+      return `at least ${issue.minimum} ${unit(issue.origin, issue.minimum)}`.trim();
     case 'too_big':
-      return `at most ${issue.maximum} ${unit(issue.origin)}`.trim();
+      return `at most ${issue.maximum} ${unit(issue.origin, issue.maximum)}`.trim();
     case 'invalid_union':
       return issue.discriminator === undefined ? issue.message : '"apns" or "fcm"';
     case 'invalid_key':
@@ -48,8 +48,9 @@ function expectation(issue: z.core.$ZodIssue): string {
   }
 }
 
-function unit(origin: string): string {
-  return { string: 'characters', array: 'entries' }[origin] ?? '';
+function unit(origin: string, count: number | bigint): string {
+  const [one, many] = { string: ['character', 'characters'], array: ['entry', 'entries'] }[origin] ?? ['', ''];
+  return (count === 1 ? one : many) ?? '';
 }
 
 function article(type: string): string {

@@ -54,7 +54,7 @@ export async function whenReady(connection: Connection, timeoutMs: number): Prom
     fail = reject;
   });
   const timer = setTimeout(() => {
-    fail(new Error(`no answer within ${timeoutMs} ms`));
+    fail(new Error(`no answer within ${Math.round(timeoutMs)} ms`));
   }, timeoutMs);
   connection.once('ready', succeed).once('error', fail).once('end', fail);
   try {

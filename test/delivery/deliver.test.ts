@@ -12,8 +12,7 @@ describe('before anything is asked', () => {
     expect(outcome).toEqual({
       kind: 'dead-letter',
       reason: 'invalid',
-      message:
-        'recipientId: expected a string, found nothing; devices: expected at least 1 entries, found an array of 0',
+      message: 'recipientId: expected a string, found nothing; devices: expected at least 1 entry, found an array of 0',
     });
     expect(sandbox.journal.all).toEqual([]);
   });

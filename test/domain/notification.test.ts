@@ -44,7 +44,7 @@ describe('what does not fit', () => {
   it.each([
     ['no object', 'text', 'expected an object, found "text"'],
     ['an id', { ...good, id: 'a b' }, 'id: expected 1 to 128 of A-Z a-z 0-9 . _ ~ -, found "a b"'],
-    ['no devices', { ...good, devices: [] }, 'devices: expected at least 1 entries, found an array of 0'],
+    ['no devices', { ...good, devices: [] }, 'devices: expected at least 1 entry, found an array of 0'],
     [
       'a platform',
       { ...good, devices: [{ platform: 'sms', token: 'x' }] },

@@ -106,7 +106,7 @@ test('says what it did', async () => {
     stdout: 'would replay 2 of 2 dead letters (1 rejected, 1 stalled)\n',
   });
   expect(await start(prefix, ['--limit', '1']).waitForExit()).toMatchObject({
-    stdout: 'replayed 1 of 2 dead letters (1 rejected); 1 left\n',
+    stdout: 'replayed 1 of 2 dead letters (1 rejected); 1 there now\n',
   });
 });
 
