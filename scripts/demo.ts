@@ -61,7 +61,7 @@ async function demo(json: boolean): Promise<number> {
   await watch(queue, ids.length);
 
   const arrivals = arrivalsOf(providers.entries, morning.recipientOf);
-  const result = countResult(ids, arrivals, await queue.endings(), POLICY, replicas.count);
+  const result = countResult(ids, arrivals, await queue.endings(), POLICY, replicas.alive());
   show(renderTimeline(arrivals, POLICY));
   await cure(providers, morning.troubles);
   const replayed = await replayCured(queue, providers.entries);

@@ -84,7 +84,7 @@ function onStop(log: Logger, stop: () => Promise<void>): AbortSignal {
   process.on('SIGTERM', begin).on('SIGINT', begin);
   // Started with an IPC channel (by the demo, say), it ends with its parent.
   process.once('disconnect', () => {
-    begin('disconnect');
+    if (!stopping.signal.aborted) begin('disconnect');
   });
   return stopping.signal;
 }

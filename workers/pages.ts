@@ -7,7 +7,8 @@ import type { Consumer } from './consumer.ts';
 import { within } from './within.ts';
 
 export interface PagesParts {
-  readonly connection: Pick<Connection, 'ping'>;
+  /** The queue's and the limiter's. */
+  readonly connections: readonly Pick<Connection, 'ping'>[];
   readonly consumers: readonly Consumer[];
   readonly metrics: Metrics;
   readonly gate: Gate;
@@ -20,12 +21,12 @@ const ANSWER_TIMEOUT_MS = 1_000;
 /** `/metrics`, `/healthz` and `/readyz` of this replica. */
 export function serveReplica(
   address: { readonly host: string; readonly port: number },
-  { connection, consumers, metrics, gate, log }: PagesParts,
+  { connections, consumers, metrics, gate, log }: PagesParts,
 ): Promise<MetricsServer> {
   const pages = {
     metrics: async () => ({ contentType: metrics.registry.contentType, body: await metrics.registry.metrics() }),
     ready: async () => {
-      const redis = await answers(connection);
+      const redis = (await Promise.all(connections.map(answers))).every(Boolean);
       const consuming = consumers.length > 0 && consumers.every((consumer) => consumer.isRunning());
       const pausedMs = { apns: gate.waitMs('apns'), fcm: gate.waitMs('fcm') };
       return { ok: redis && consuming, detail: { redis, consuming, pausedMs } };

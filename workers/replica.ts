@@ -79,7 +79,7 @@ async function compose(
   const graceOver = new AbortController();
   const metrics = createMetrics({ queueDepth: () => queueDepth(consumers), pausedMs: gate.waitMs });
   // Before the first job is taken: a port that cannot be had must not leave a worker behind that nobody sees.
-  const pages = config.metrics && (await serveReplica(config.metrics, { connection, consumers, metrics, gate, log }));
+  const pages = config.metrics && (await serveReplica(config.metrics, { connections, consumers, metrics, gate, log }));
   if (pages) parts.defer(() => pages.close());
 
   const process = createProcessor({
@@ -97,14 +97,15 @@ async function compose(
     log,
     metrics,
   });
+  const perShard = Math.max(1, Math.ceil(concurrency / queue.shards));
   for (const prefix of shardPrefixes(queue.prefix, queue.shards)) {
-    const consumer = await startConsumer({ connection, prefix, concurrency, log, process });
+    const consumer = await startConsumer({ connection, prefix, concurrency: perShard, log, process });
     consumers.push(consumer);
     parts.defer(() => within(consumer.close(), ABORT_MS));
   }
   const governor = govern(
     consumers.map(({ worker }) => worker),
-    concurrency,
+    perShard,
   );
   parts.defer(() => governor.stop());
 

@@ -3,6 +3,7 @@ import { Queue } from 'bullmq';
 import { readProgress } from '../../src/delivery/progress.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import { createDeadLetters, type StoredDeadLetter } from '../../src/queue/dead-letters.ts';
+import { invalidTokensKey } from '../../src/queue/invalid-tokens.ts';
 import { DEAD_LETTERS, JOB, PRIORITY, QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import type { Morning } from './morning.ts';
@@ -55,6 +56,7 @@ export function openDemoQueue(redisUrl: string): DemoQueue {
     },
     async close() {
       await Promise.all([queue, deadQueue].map((one) => one.obliterate({ force: true })));
+      await connection.unlink(invalidTokensKey(prefix));
       await producer.close();
       await Promise.all([queue.close(), deadQueue.close()]);
       connection.disconnect();

@@ -3,10 +3,12 @@ import { once } from 'node:events';
 import { extname } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
 
 /** Worker processes under one roof: started together, stopped together, none left behind. */
 export interface Replicas {
-  readonly count: number;
+  /** How many are running. */
+  alive(): number;
   /** SIGTERM to each; resolves with their exit codes once all are gone. */
   stop(): Promise<(number | null)[]>;
 }
@@ -24,9 +26,12 @@ const WORKER = fileURLToPath(new URL(`../../workers/notifications${extname(impor
 
 /** Starts `count` workers and resolves once all of them consume. They end with this process: it holds their IPC channel. */
 export async function startReplicas({ count, env, onLine, onReady }: ReplicaOptions): Promise<Replicas> {
+  // What the caller's shell says of some other worker is not meant for these.
+  const names = new Set(CONFIG_VARIABLES.map(({ name }) => name));
+  const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !names.has(name)));
   const children = Array.from({ length: count }, () =>
     spawn(process.execPath, [WORKER], {
-      env: { ...process.env, METRICS_PORT: '0', ...env },
+      env: { ...inherited, METRICS_PORT: '0', ...env },
       stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     }),
   );
@@ -42,7 +47,8 @@ export async function startReplicas({ count, env, onLine, onReady }: ReplicaOpti
     for (const child of children) child.kill('SIGKILL');
     throw error;
   }
-  return { count, stop: () => Promise.all(children.map(stop)) };
+  const isAlive = ({ exitCode, signalCode }: ChildProcess) => exitCode === null && signalCode === null;
+  return { alive: () => children.filter(isAlive).length, stop: () => Promise.all(children.map(stop)) };
 }
 
 function untilReady(child: ChildProcess, onLine?: (line: string) => void): Promise<void> {

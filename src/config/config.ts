@@ -101,6 +101,13 @@ function readVariables(env: Environment, faults: Fault[]): Variables {
     const found = JSON.stringify(variables.QUEUE_PREFIX);
     faults.push({ path: 'QUEUE_PREFIX', expected: 'a prefix with a {tag}, since REDIS_CLUSTER is true', found });
   }
+  if (env['LIMITS_FILE']) {
+    faults.push({
+      path: 'LIMITS_FILE',
+      expected: 'nothing: this version has one policy for all categories',
+      found: 'a file',
+    });
+  }
   for (const name of ['REDIS_URL', 'LIMITER_REDIS_URL'] as const) {
     const count = variables[name]?.length ?? 1;
     if (variables.REDIS_CLUSTER || count === 1) continue;

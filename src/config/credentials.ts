@@ -96,9 +96,15 @@ function readFile(name: string, path: string | undefined, report: Report): strin
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
-    report(name, 'a file that can be read', `${JSON.stringify(path)} (${(error as NodeJS.ErrnoException).code})`);
+    report(name, 'a file that can be read', `${pathText(path)} (${(error as NodeJS.ErrnoException).code})`);
     return undefined;
   }
+}
+
+/** A key that was given in place of a path must not be told. */
+function pathText(path: string): string {
+  const isPath = path.length <= 200 && !/[\n{]|-----BEGIN/.test(path);
+  return isPath ? JSON.stringify(path) : `a string of ${path.length} characters`;
 }
 
 function readServiceAccount(path: string | undefined, report: Report): ServiceAccount | undefined {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { DURATION_FORMAT, parseDuration } from '../domain/duration.ts';
 import { formatFault } from '../domain/faults.ts';
-import { parseRules, policyFaults, type Rule } from '../domain/limits.ts';
+import { parseRules, type Rule } from '../domain/limits.ts';
 
 /** The environment of a worker: what each variable may hold, what it becomes, and what the README says of it. */
 const shape = {
@@ -17,21 +17,15 @@ const shape = {
   LIMIT_RULES: rules()
     .default([{ max: 10, perMs: 60_000 }])
     .describe('comma-separated `max/per`: `1/1s,20/1m,200/1h,800/1d`'),
-  LIMIT_MIN_GAP: duration('LIMIT_MIN_GAP')
-    .default(3_000)
-    .describe('least time between two alerts to one recipient; `0` for none'),
-  LIMIT_MAX_WAIT: duration('LIMIT_MAX_WAIT')
+  LIMIT_MIN_GAP: duration().default(3_000).describe('least time between two alerts to one recipient; `0` for none'),
+  LIMIT_MAX_WAIT: duration()
     .default(86_400_000)
     .describe('a notification whose slot lies further ahead becomes a dead letter, `throttled-too-long`'),
   WORKER_CONCURRENCY: integer(1, 10_000).default(50).describe('jobs under way at once in one worker'),
   ATTEMPTS: integer(1, 1_000).default(8).describe('delivery attempts before a dead letter'),
-  BACKOFF_BASE: duration('BACKOFF_BASE')
-    .default(1_000)
-    .describe('wait after the first failed attempt; doubles with each'),
-  BACKOFF_MAX: duration('BACKOFF_MAX').default(600_000).describe('the longest wait between two attempts'),
-  SHUTDOWN_GRACE: duration('SHUTDOWN_GRACE')
-    .default(10_000)
-    .describe('how long a stopping worker waits for what is in flight'),
+  BACKOFF_BASE: duration().default(1_000).describe('wait after the first failed attempt; doubles with each'),
+  BACKOFF_MAX: duration().default(600_000).describe('the longest wait between two attempts'),
+  SHUTDOWN_GRACE: duration('1d').default(10_000).describe('how long a stopping worker waits for what is in flight'),
   APNS_KEY_FILE: anyText().optional().describe('path of the .p8 key'),
   APNS_KEY: anyText().optional().describe('the .p8 key as PEM, instead of a file'),
   APNS_KEY_ID: text(/^[A-Za-z0-9]{1,32}$/, 'a key id such as ABC123DEFG')
@@ -100,10 +94,10 @@ function flag() {
   return parsed('true or false', (value) => ({ true: true, false: false })[value]);
 }
 
-function duration(name: string) {
-  return parsed(`0 or ${DURATION_FORMAT}, at most 31d`, (value) => {
+function duration(most = '31d') {
+  return parsed(`0 or ${DURATION_FORMAT}, at most ${most}`, (value) => {
     const ms = parseDuration(value);
-    return ms === undefined || policyFaults({ rules: [], minGapMs: ms }, name).length > 0 ? undefined : ms;
+    return ms === undefined || ms > (parseDuration(most) ?? 0) ? undefined : ms;
   });
 }
 

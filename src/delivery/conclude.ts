@@ -35,6 +35,9 @@ const MAX_HELD_MS = 86_400_000;
 /** Kept at least this long where the provider says nothing. */
 const MIN_HELD_MS = 1_000;
 
+/** Codes of a worker that stops: the request never left, and nothing is wrong with anything. */
+const STOPPING: ReadonlySet<string> = new Set(['cancelled', 'closed']);
+
 /** The meanings that settle a device, and as what; `later` and `auth` leave it open. */
 const STATE_OF: Partial<Record<Meaning, DeviceState>> = {
   accepted: 'delivered',
@@ -79,8 +82,8 @@ export function conclude(
 ): Concluded {
   if (open.length === 0) return { outcome: finalOutcome(progress), progress };
 
-  const later = tried.filter(({ reply }) => reply.meaning === 'later');
-  if (later.length > 0) return retryOrGiveUp(progress, open, later, parts);
+  const later = tried.filter(({ reply }) => reply.meaning === 'later' && !STOPPING.has(reply.code));
+  if (later.length > 0) return retryOrGiveUp(progress, open, later, pausedMs, parts);
   return holdOrGiveUp(progress, open, tried, pausedMs, parts);
 }
 
@@ -92,11 +95,13 @@ export function finalOutcome(progress: Progress): Outcome {
   return { kind: 'dead-letter', reason, message: progress.attempts.at(-1)?.error ?? reason };
 }
 
+/** Only the devices that failed are given up; one that waits for its provider stays open. */
 function retryOrGiveUp(
   progress: Progress,
   open: readonly string[],
   later: readonly Tried[],
-  { retry, random }: ConcludeParts,
+  pausedMs: number,
+  parts: ConcludeParts,
 ): Concluded {
   const isAmbiguous = later.some(({ reply }) => reply.ambiguous);
   const counted = {
@@ -106,13 +111,19 @@ function retryOrGiveUp(
     asks: progress.asks + 1,
     heldSince: undefined, // the provider is back, or another one is the trouble
   };
-  if (counted.tries >= retry.attempts || counted.ambiguous > MAX_AMBIGUOUS_RETRIES) {
-    return giveUp(counted, open, 'attempts-exhausted');
-  }
-  const atLeastMs = Math.max(0, ...later.map(({ reply }) => reply.retryAfterMs ?? 0));
-  const waitMs = backoffMs(counted.tries, retry, atLeastMs, random());
-  const code = later.map(({ reply }) => reply.code).join(',');
-  return { outcome: { kind: 'retried', waitMs, code }, progress: counted };
+  const isLast = ({ reply }: Tried) =>
+    counted.tries >= parts.retry.attempts || (reply.ambiguous && counted.ambiguous > MAX_AMBIGUOUS_RETRIES);
+  const lost = later.filter(isLast).map(({ label }) => label);
+  const left = giveUp(counted, lost, 'attempts-exhausted');
+  const stillOpen = open.filter((label) => !lost.includes(label));
+  if (stillOpen.length === 0) return { outcome: finalOutcome(left), progress: left };
+
+  const again = later.filter(({ label }) => !lost.includes(label));
+  if (again.length === 0) return holdOrGiveUp(left, stillOpen, [], pausedMs, parts);
+  const atLeastMs = Math.max(0, ...again.map(({ reply }) => reply.retryAfterMs ?? 0));
+  const waitMs = backoffMs(counted.tries, parts.retry, atLeastMs, parts.random());
+  const code = again.map(({ reply }) => reply.code).join(',');
+  return { outcome: { kind: 'retried', waitMs, code }, progress: left };
 }
 
 /** Nothing is wrong with the notification: it is kept, and no attempt is spent. */
@@ -125,14 +136,16 @@ function holdOrGiveUp(
 ): Concluded {
   const heldSince = progress.heldSince ?? now();
   const held = { ...progress, heldSince, asks: progress.asks + (tried.length > 0 ? 1 : 0) };
-  if (now() - heldSince > MAX_HELD_MS) return giveUp(held, open, 'provider-auth');
+  if (now() - heldSince > MAX_HELD_MS) {
+    const ended = giveUp(held, open, 'provider-auth');
+    return { outcome: finalOutcome(ended), progress: ended };
+  }
   const waitMs = Math.round(Math.max(MIN_HELD_MS, pausedMs) * (1 + random() / 4));
-  const code = tried.find(({ reply }) => reply.meaning === 'auth')?.reply.code ?? 'provider-paused';
+  const code = tried.find(({ label }) => open.includes(label))?.reply.code ?? 'provider-paused';
   return { outcome: { kind: 'held', waitMs, code }, progress: held };
 }
 
-function giveUp(progress: Progress, open: readonly string[], reason: DeadLetterReason): Concluded {
-  const devices = { ...progress.devices, ...Object.fromEntries(open.map((label) => [label, reason])) };
-  const ended = { ...progress, devices };
-  return { outcome: finalOutcome(ended), progress: ended };
+function giveUp(progress: Progress, labels: readonly string[], reason: DeadLetterReason): Progress {
+  const devices = { ...progress.devices, ...Object.fromEntries(labels.map((label) => [label, reason])) };
+  return { ...progress, devices };
 }

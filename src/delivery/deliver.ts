@@ -5,10 +5,10 @@ import { LimiterUnavailableError } from '../limiter/errors.ts';
 import type { Limiter } from '../limiter/limiter.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import { conclude, finalOutcome, record, type Concluded, type ConcludeParts } from './conclude.ts';
-import { deviceLabel, planDevices, type Plan, type PlanParts } from './devices.ts';
+import { labelledDevices, planDevices, type Plan, type PlanParts } from './devices.ts';
 import { withAttempts, type Progress } from './progress.ts';
 import { sendAll, type Sent, type SendParts } from './send.ts';
-import { takeSlot, type Go, type Slot, type SlotParts } from './slot.ts';
+import { askId, takeSlot, type Go, type Slot, type SlotAsk, type SlotParts } from './slot.ts';
 
 /** One pass of a job through a worker. */
 export interface Pass {
@@ -16,6 +16,8 @@ export interface Pass {
   /** The job's data, as somebody handed it over. */
   readonly data: unknown;
   readonly progress: Progress;
+  /** The last pass asked for a slot and certainly sent nothing. */
+  readonly isUnsent: boolean;
   /** Fires when the worker has to stop: what has not been sent is given back. */
   readonly signal: AbortSignal;
   /** Keeps what has been reached, against a crash before the pass ends. */
@@ -44,10 +46,11 @@ export async function deliver(pass: Pass, parts: DeliverParts): Promise<Conclude
   if (plan.ready.length === 0) return conclude(planned, openDevices(notification, planned), [], plan.pausedMs, parts);
 
   const slot = await takeSlot(askOf(pass, notification, parts), parts, pass.signal);
-  if (slot.kind === 'missed') return { outcome: { kind: 'held', waitMs: 0, code: 'missed-slot' }, progress: planned };
-  if (slot.kind === 'no') return throttled(pass, notification, planned, slot, parts);
+  const asked = { ...planned, asks: slot.asks };
+  if (slot.kind === 'missed') return { outcome: { kind: 'held', waitMs: 0, code: 'missed-slot' }, progress: asked };
+  if (slot.kind === 'no') return throttled({ ...pass, progress: asked }, notification, slot, parts);
 
-  const sent = await sendAll(notification, plan.ready, planned, pass, parts);
+  const sent = await sendAll(notification, plan.ready, asked, pass, parts);
   await accountFor(notification, slot, sent, parts);
   return afterSend(notification, sent, plan.pausedMs, parts);
 }
@@ -56,14 +59,14 @@ export async function deliver(pass: Pass, parts: DeliverParts): Promise<Conclude
 async function throttled(
   pass: Pass,
   notification: Notification,
-  planned: Progress,
   { admission }: Extract<Slot, { kind: 'no' }>,
   parts: DeliverParts,
 ): Promise<Concluded> {
   const { rule, waitMs } = admission;
   if (admission.kind === 'reserved') {
     const delayMs = Math.max(0, waitMs - parts.timing.leadMs);
-    const progress = { ...planned, requeues: planned.requeues + 1, dueAt: parts.now() + delayMs };
+    const requeues = pass.progress.requeues + 1;
+    const progress = { ...pass.progress, requeues, dueAt: parts.now() + delayMs, heldSince: undefined };
     return { outcome: { kind: 'requeued', waitMs, delayMs, rule }, progress };
   }
   if (notification.onThrottle === 'drop') return ended(pass, { kind: 'dropped', rule });
@@ -120,7 +123,7 @@ async function giveBackAndEnd(
   outcome: Outcome,
   parts: DeliverParts,
 ): Promise<Concluded> {
-  if (pass.progress.requeues > 0) await parts.limiter.cancel(recipientId, askId(pass));
+  if (pass.progress.requeues > 0) await parts.limiter.cancel(recipientId, askId(pass.jobId, pass.progress.asks));
   return ended(pass, outcome);
 }
 
@@ -130,15 +133,10 @@ function ended({ progress }: Pass, outcome: Outcome): Concluded {
   return { outcome: wasAlerted ? finalOutcome(progress) : outcome, progress };
 }
 
-function askOf(pass: Pass, notification: Notification, parts: DeliverParts) {
+function askOf({ jobId, progress, isUnsent }: Pass, notification: Notification, parts: DeliverParts): SlotAsk {
   const { recipientId, onThrottle } = notification;
   const maxWaitMs = onThrottle === 'delay' ? Math.min(parts.maxWaitMs, timeLeftMs(notification, parts)) : 0;
-  return { recipientId, id: askId(pass), maxWaitMs };
-}
-
-/** A retry is a new ask: what the failed attempt may have shown stays counted. */
-function askId({ jobId, progress }: Pass): string {
-  return `${jobId}/${progress.asks}`;
+  return { recipientId, maxWaitMs, jobId, asks: progress.asks, isUnsent };
 }
 
 function timeLeftMs({ expiresAt }: Notification, { now }: { now: () => number }): number {
@@ -149,8 +147,10 @@ function settle(progress: Progress, { settled, failures }: Plan): Progress {
   return withAttempts({ ...progress, devices: { ...progress.devices, ...settled } }, failures);
 }
 
-function openDevices({ devices }: Notification, progress: Progress): string[] {
-  return devices.map(deviceLabel).filter((label) => !(label in progress.devices));
+function openDevices(notification: Notification, progress: Progress): string[] {
+  return labelledDevices(notification)
+    .map(({ label }) => label)
+    .filter((label) => !(label in progress.devices));
 }
 
 function platformOf(label: string): Platform {

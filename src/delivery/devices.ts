@@ -28,9 +28,12 @@ export interface PlanParts {
   readonly now: () => number;
 }
 
-/** `apns#0`: the first of `devices`, which is on APNs. Never the token. */
-export function deviceLabel(device: Device, index: number): string {
-  return `${device.platform}#${index}`;
+/** `apns#0`: the first of `devices`, which is on APNs. Never the token. A device that is listed twice is one. */
+export function labelledDevices({ devices }: Notification): { label: string; device: Device; index: number }[] {
+  const isSame = (a: Device, b: Device) => a.platform === b.platform && a.token === b.token;
+  return devices
+    .map((device, index) => ({ label: `${device.platform}#${index}`, device, index }))
+    .filter(({ device, index }) => devices.findIndex((other) => isSame(other, device)) === index);
 }
 
 /** Encodes for every device that is still open, ahead of the ask for a slot. */
@@ -40,8 +43,7 @@ export function planDevices(notification: Notification, progress: Progress, sile
   const failures: FailedAttempt[] = [];
   let pausedMs = 0;
 
-  for (const [index, device] of notification.devices.entries()) {
-    const label = deviceLabel(device, index);
+  for (const { label, device, index } of labelledDevices(notification)) {
     if (label in progress.devices) continue;
     const fail = (state: DeviceState, error: string) => {
       settled[label] = state;

@@ -41,18 +41,21 @@ export function createProcessor(parts: ProcessorParts): Processor {
 }
 
 function passOf(job: Job, signal: AbortSignal): Pass {
+  const progress = readProgress(job.progress);
   return {
     jobId: job.id ?? '',
     data: job.data as unknown,
-    progress: readProgress(job.progress),
+    progress,
+    // A worker that died may have sent without a word: then nobody knows.
+    isUnsent: progress.unsent === true && job.stalledCounter === 0,
     signal,
     save: (progress) => job.updateProgress(progress),
   };
 }
 
-/** It is here: what it was to come back at is over. */
+/** It is here: what was noted for its coming back is over. */
 function arrived(progress: Progress): Progress {
-  return { ...progress, dueAt: undefined };
+  return { ...progress, dueAt: undefined, unsent: undefined };
 }
 
 /** What no outcome foresaw. Without the limiter nothing is sent and no attempt is spent; anything else is a failed attempt. */
@@ -60,7 +63,7 @@ function surprised({ data, jobId, progress }: Pass, error: unknown, parts: Proce
   const { now, random, retry, log } = parts;
   if (error instanceof LimiterUnavailableError) {
     const waitMs = Math.round(LIMITER_AWAY_MS * (1 + random()));
-    return { outcome: { kind: 'held', waitMs, code: 'limiter-unavailable' }, progress };
+    return { outcome: { kind: 'held', waitMs, code: 'limiter-unavailable' }, progress: { ...progress, unsent: true } };
   }
   const text = redact(error instanceof Error ? `${error.name}: ${error.message}` : String(error), data);
   const where =

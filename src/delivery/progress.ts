@@ -17,6 +17,8 @@ const progressSchema = z.object({
   ambiguous: z.number().default(0),
   /** Slots asked for under a new id: the first ask is 0, each further attempt one more. */
   asks: z.number().default(0),
+  /** The last pass asked for a slot, had no answer, and sent nothing. */
+  unsent: z.boolean().optional(),
   /** How often the limiter sent it back. */
   requeues: z.number().default(0),
   /** When it was to come back, epoch milliseconds: what the lateness of wake-ups is measured against. */

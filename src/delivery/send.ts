@@ -56,7 +56,9 @@ export async function sendAll(
       parts.gate.pause(device.platform, reply.retryAfterMs ?? PAUSE_MS);
     }
     tried.push({ label, reply, arrivedAt });
-    if (tried.length < ready.length) await pass.save(record(progress, tried, parts.now()));
+    if (tried.length === ready.length) return;
+    // Against a crash only; a save that fails must not send the others again. The end of the pass keeps all of it.
+    await pass.save(record(progress, tried, parts.now())).catch(() => undefined);
   };
   await Promise.all(ready.map(one));
   return { tried, progress };

@@ -7,17 +7,28 @@ import { paceOf } from '../limiter/pace.ts';
 export interface Go {
   readonly kind: 'go';
   readonly askId: string;
+  /** The number of the ask that holds it. */
+  readonly asks: number;
   /** Epoch milliseconds on the limiter's clock. */
   readonly at: number;
   /** The same instant on `performance.now()`. */
   readonly sendAt: number;
 }
 
-/** What came of asking: go now, or the limiter's no, or an instant that was missed. */
+/** What came of asking: go now, or the limiter's no (to the ask of this number), or an instant that was missed. */
 export type Slot =
   | Go
-  | { readonly kind: 'no'; readonly admission: Exclude<Admission, { kind: 'admitted' }> }
-  | { readonly kind: 'missed' };
+  | { readonly kind: 'no'; readonly asks: number; readonly admission: Exclude<Admission, { kind: 'admitted' }> }
+  | { readonly kind: 'missed'; readonly asks: number };
+
+/** Whose slot it is. */
+export interface SlotAsk extends Omit<Ask, 'id' | 'renew'> {
+  readonly jobId: string;
+  /** Asks under a new id so far. */
+  readonly asks: number;
+  /** The last pass asked under this number and certainly sent nothing: what it was granted is still unused. */
+  readonly isUnsent: boolean;
+}
 
 export interface SlotParts {
   readonly limiter: Pick<Limiter, 'admit' | 'refund'>;
@@ -49,24 +60,44 @@ export function timingOf(policy: Policy): Timing {
   return { softMs: Math.min(20, hardMs), hardMs, leadMs: Math.min(25, Math.floor(paceOf(policy).holdMs / 2)) };
 }
 
-/** Asks for a slot and waits the few milliseconds until its instant; an instant that was missed is asked for anew. */
-export async function takeSlot(ask: Ask, parts: SlotParts, signal: AbortSignal): Promise<Slot> {
-  let current = ask;
-  for (let renewals = 0; renewals <= MAX_RENEWALS; renewals++) {
-    const admission = await parts.limiter.admit(renewals === 0 ? current : { ...current, renew: true });
-    if (admission.kind !== 'admitted') return { kind: 'no', admission };
+/** Longer than this and a process was stopped: its lock may be gone, and another worker at the job. Below BullMQ's 30 s. */
+const STOPPED_MS = 10_000;
 
-    const onTime = await sleepUntil(admission.sendAt, signal);
-    if (!onTime) break;
-    const lateMs = performance.now() - admission.sendAt;
-    const bearableMs = renewals < MAX_SOFT_RENEWALS ? parts.timing.softMs : parts.timing.hardMs;
+/** `msg-8841/0`: a retry is a new ask, so that what a failed attempt may have shown stays counted. */
+export function askId(jobId: string, asks: number): string {
+  return `${jobId}/${asks}`;
+}
+
+/**
+ * Asks for a slot and waits the few milliseconds until its instant. An instant that was missed is asked for anew (`renew`:
+ * nothing was sent on it). An admission that somebody was given before is nobody's to use: its worker may have sent on it
+ * and died, so it stays counted, and the next number asks.
+ */
+export async function takeSlot(ask: SlotAsk, parts: SlotParts, signal: AbortSignal): Promise<Slot> {
+  const { jobId, isUnsent, ...rest } = ask;
+  let asks = ask.asks;
+  let isOurs = isUnsent;
+  for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
+    const id = askId(jobId, asks);
+    const admission = await parts.limiter.admit({ ...rest, id, renew: isOurs });
+    if (admission.kind === 'refused' && isOurs) await parts.limiter.refund(rest.recipientId, id); // it was not used
+    if (admission.kind !== 'admitted') return { kind: 'no', asks, admission };
+    if (admission.repeated) {
+      asks += 1;
+      isOurs = false;
+      continue;
+    }
+
+    isOurs = true;
     const { at, sendAt } = admission;
-    if (lateMs <= bearableMs) return { kind: 'go', askId: current.id, at, sendAt };
-    // Somebody may have sent on that admission before (a worker that died): it stays counted, and this is another ask.
-    if (admission.repeated) current = { ...ask, id: `${ask.id}.${renewals + 1}` };
+    if (!(await sleepUntil(sendAt, signal))) break;
+    const lateMs = performance.now() - sendAt;
+    if (lateMs > STOPPED_MS) break;
+    const bearableMs = tries < MAX_SOFT_RENEWALS ? parts.timing.softMs : parts.timing.hardMs;
+    if (lateMs <= bearableMs) return { kind: 'go', askId: id, asks, at, sendAt };
   }
-  await parts.limiter.refund(current.recipientId, current.id);
-  return { kind: 'missed' };
+  if (isOurs) await parts.limiter.refund(rest.recipientId, askId(jobId, asks));
+  return { kind: 'missed', asks };
 }
 
 /** False where the signal came first. Timers may fire a fraction of a millisecond early; this does not. */

@@ -12,10 +12,20 @@ export function createLog(level: string, destination?: DestinationStream): Logge
     base: { pid: process.pid },
     timestamp: () => `,"time":"${new Date().toISOString()}"`,
     formatters: { level: (label: string) => ({ level: label }) },
+    // Redis's errors carry the command that failed, and with it passwords, tokens and whole notifications.
+    serializers: { err: plainError },
     redact: {
       paths: ['token', '*.token', 'devices[*].token', 'alert', '*.alert', 'key', '*.key'],
       censor: '[redacted]',
     },
   };
   return destination === undefined ? pino(options) : pino(options, destination);
+}
+
+/** What is told of an error: its kind, words, code and place, and no field that a client hung on it. */
+function plainError(error: unknown): unknown {
+  if (!(error instanceof Error)) return String(error);
+  const { name, message, stack } = error;
+  const { code } = error as { readonly code?: unknown };
+  return { type: name, message, stack, ...(typeof code === 'string' && { code }) };
 }

@@ -28,7 +28,8 @@ export class StaggeredWorker<Data = unknown, Result = unknown> extends Worker<Da
 
   protected override getBlockTimeout(blockUntil: number): number {
     const seconds = super.getBlockTimeout(blockUntil);
-    if (blockUntil === 0 || seconds <= 0) return seconds;
+    // Cut short at BullMQ's longest block, it ends before the instant: no round, and nothing to stay back from.
+    if (blockUntil === 0 || seconds <= 0 || seconds >= this.maximumBlockTimeout) return seconds;
     // The upper half of it by chance: those that stay back should not come together either.
     return seconds + ((0.5 + Math.random() / 2) * staggerMs(this.#emptyRounds++)) / 1_000;
   }

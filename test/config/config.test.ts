@@ -116,7 +116,26 @@ describe('faults', () => {
     expect(told).not.toContain('hunter2');
   });
 
+  it('never repeat a key that was given in place of its path', () => {
+    const told = faultsOf({
+      ...apns,
+      APNS_KEY: '',
+      APNS_KEY_FILE: p256,
+      GOOGLE_APPLICATION_CREDENTIALS: '{"private_key":1}',
+    });
+    expect(told.join()).toContain('APNS_KEY_FILE: expected a file that can be read, found a string of');
+    expect(told.join()).not.toMatch(/BEGIN|private_key":/);
+  });
+
   it.each([
+    [
+      { LIMITS_FILE: 'limits.json' },
+      'LIMITS_FILE: expected nothing: this version has one policy for all categories, found a file',
+    ],
+    [
+      { SHUTDOWN_GRACE: '2d' },
+      'SHUTDOWN_GRACE: expected 0 or a duration such as 250ms, 3s, 1m, 2h or 1d, at most 1d, found "2d"',
+    ],
     [{ REDIS_URL: 'redis://a,redis://b' }, 'REDIS_URL: expected one URL, or REDIS_CLUSTER=true, found 2 URLs'],
     [
       { REDIS_CLUSTER: 'true', QUEUE_PREFIX: 'plain' },

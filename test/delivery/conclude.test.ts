@@ -70,6 +70,24 @@ describe('later', () => {
     expect(progress.devices).toEqual({ 'apns#0': 'attempts-exhausted' });
   });
 
+  it('gives up the device that failed, and no other one that waits for its provider', () => {
+    const tried = [{ label: 'apns#0', reply: busy }];
+    const open = ['apns#0', 'fcm#1'];
+    const { outcome, progress } = conclude({ ...none, tries: 2 }, open, tried, 5_000, parts);
+    expect(outcome).toMatchObject({ kind: 'held', waitMs: 6_250, code: 'provider-paused' });
+    expect(progress.devices).toEqual({ 'apns#0': 'attempts-exhausted' });
+  });
+
+  it('spends no attempt where it is the worker that stops', () => {
+    const { outcome, progress } = round([{ meaning: 'later', code: 'cancelled', alerted: 'no' }]);
+    expect(outcome).toMatchObject({ kind: 'held', code: 'cancelled' });
+    expect(progress).toMatchObject({ tries: 0, asks: 1 });
+  });
+
+  it('forgets how long it was held before', () => {
+    expect(round([busy], { ...none, heldSince: 1 }).progress.heldSince).toBeUndefined();
+  });
+
   it('is delivered when the last attempt fails for one device but another was alerted', () => {
     expect(round([accepted, busy], { ...none, tries: 2 }).outcome).toEqual({ kind: 'delivered' });
   });

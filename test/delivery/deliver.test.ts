@@ -124,6 +124,21 @@ describe('several devices', () => {
     expect(sandbox.journal.accepted.map(({ token }) => token)).toEqual([phone.token, tablet.token]);
   });
 
+  it('are sent once where a save fails', async () => {
+    const { run, sandbox } = await openBench();
+    const devices = [makeDevice(), makeDevice(), makeDevice()];
+    const save = () => Promise.reject(new Error('OOM command not allowed'));
+    expect((await run(makeNotification({ devices }), none, { save })).outcome).toEqual({ kind: 'delivered' });
+    expect(sandbox.journal.accepted).toHaveLength(3);
+  });
+
+  it('are one where the same is listed twice', async () => {
+    const { run, sandbox } = await openBench();
+    const phone = makeDevice();
+    expect((await run(makeNotification({ devices: [phone, phone] }))).outcome).toEqual({ kind: 'delivered' });
+    expect(sandbox.journal.accepted).toHaveLength(1);
+  });
+
   it('saves each acknowledgement while others are under way', async () => {
     const { run, sandbox } = await openBench();
     const [phone, slow] = [makeDevice('apns'), makeDevice('fcm')];
@@ -181,6 +196,48 @@ describe('the slot', () => {
     };
     expect((await run(makeNotification(), none, { limiter: stalled })).outcome).toEqual({ kind: 'delivered' });
     expect(asked).toMatchObject([{}, { renew: true }]);
+  });
+
+  it('of an admission that somebody was given before stays counted, and another is asked for', async () => {
+    const { run, limiter } = await openBench();
+    const notification = makeNotification();
+    await limiter.admit({ recipientId: 'teacher-42', id: `${notification.id}/0` }); // a worker that died then
+    const { outcome, progress } = await run(notification);
+    expect(outcome).toMatchObject({ kind: 'requeued', rule: 'gap' });
+    expect(progress.asks).toBe(1);
+    expect(await limiter.refund('teacher-42', `${notification.id}/0`)).toBe(true);
+    expect(await limiter.cancel('teacher-42', `${notification.id}/1`)).toBe(true);
+  });
+
+  it('that was granted without an answer is used after all, where nothing was sent', async () => {
+    const { run, limiter, sandbox } = await openBench();
+    const notification = makeNotification();
+    await limiter.admit({ recipientId: 'teacher-42', id: `${notification.id}/0` }); // the answer came too late
+    expect((await run(notification, none, { isUnsent: true })).outcome).toEqual({ kind: 'delivered' });
+    expect(sandbox.journal.accepted).toHaveLength(1);
+  });
+
+  it('is given back where its renewal is refused', async () => {
+    const { run, limiter } = await openBench();
+    const notification = makeNotification({ onThrottle: 'drop' });
+    let asks = 0;
+    const overtaken = {
+      ...limiter,
+      admit: async (ask: Parameters<typeof limiter.admit>[0]) => {
+        asks += 1;
+        if (asks === 1) {
+          const admission = await limiter.admit(ask);
+          const until = performance.now() + 1_100;
+          while (performance.now() < until); // stopped for longer than the gap
+          return admission;
+        }
+        await limiter.admit({ recipientId: 'teacher-42', id: 'somebody else' });
+        return limiter.admit(ask);
+      },
+    };
+    expect((await run(notification, none, { limiter: overtaken })).outcome).toMatchObject({ kind: 'dropped' });
+    expect(asks).toBe(2);
+    expect(await limiter.refund('teacher-42', `${notification.id}/0`)).toBe(false);
   });
 
   it('is counted from when the alert went out, where that was late', async () => {

@@ -54,7 +54,15 @@ export async function openBench(platforms: readonly Platform[] = ['apns', 'fcm']
     run: (data, progress = readProgress(0), overrides = {}) => {
       const id = (data as { id?: string }).id ?? 'job-1';
       const save = () => Promise.resolve();
-      const pass = { jobId: id, data, progress, signal: new AbortController().signal, save, ...overrides };
+      const pass = {
+        jobId: id,
+        data,
+        progress,
+        signal: new AbortController().signal,
+        save,
+        isUnsent: false,
+        ...overrides,
+      };
       return deliver(pass, { ...parts, ...overrides });
     },
   };

@@ -8,6 +8,14 @@ test('who had a job is there at the instant, who finds nothing stays back more a
   expect([0, 1, 2, 3, 7, 8, 9, 50].map(staggerMs)).toEqual([0, 4, 8, 16, 256, 500, 500, 500]);
 });
 
+test('a round that ends before the due instant is none, however many there were', () => {
+  const worker = new CountedStaggered(QUEUE, () => Promise.resolve(), { connection: connectRedis(), autorun: false });
+  onTestFinished(() => worker.close());
+  worker.on('error', () => undefined);
+  for (let rounds = 0; rounds < 20; rounds++) expect(worker.blockFor(Date.now() + 600_000)).toBe(10);
+  expect(worker.blockFor(Date.now() + 1_000)).toBeLessThanOrEqual(1);
+});
+
 /** Each opens up what is counted: how often it is about to wait for the next due instant. */
 class CountedPlain extends Worker {
   rounds = 0;
@@ -19,6 +27,10 @@ class CountedPlain extends Worker {
 }
 class CountedStaggered extends StaggeredWorker {
   rounds = 0;
+
+  blockFor(blockUntil: number): number {
+    return this.getBlockTimeout(blockUntil);
+  }
 
   protected override getBlockTimeout(blockUntil: number): number {
     if (blockUntil > 0) this.rounds++;
