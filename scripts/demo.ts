@@ -66,7 +66,9 @@ async function demo(json: boolean): Promise<number> {
   await cure(providers, morning.troubles);
   const replayed = await replayCured(queue, providers.entries);
   const ok = tellVerdict(result, replayed, show);
-  if (json) printJson({ ...result, replayed: replayed === undefined ? 0 : 1 });
+  const longestStallMs = Math.round(Math.max(0, ...providers.stalls));
+  if (!ok && longestStallMs > 0) say(`note: this machine stood still for up to ${longestStallMs} ms meanwhile`);
+  if (json) printJson({ ...result, replayed: replayed === undefined ? 0 : 1, longestStallMs });
   return ok ? EXIT.ok : EXIT.failure;
 }
 

@@ -14,7 +14,8 @@ export interface ScriptMessage {
 export type ProvidersMessage =
   | { readonly kind: 'ready'; readonly env: Record<string, string> }
   | { readonly kind: 'scripted' }
-  | { readonly kind: 'entry'; readonly entry: JournalEntry };
+  | { readonly kind: 'entry'; readonly entry: JournalEntry }
+  | { readonly kind: 'stall'; readonly ms: number };
 
 /** The loopback providers in a process of their own, so that nothing else delays the stamp on an arrival. */
 async function main(): Promise<void> {
@@ -32,6 +33,23 @@ async function main(): Promise<void> {
     void sandbox.close().then(() => process.exit(0));
   });
   tell({ kind: 'ready', env: sandbox.env() });
+  watchForStalls((ms) => {
+    tell({ kind: 'stall', ms });
+  });
+}
+
+const TICK_MS = 5;
+/** More than this between two ticks of an idle process that goes before all others: the machine itself stood still. */
+const STALL_MS = 20;
+
+/** While the machine stands still nothing is stamped when it arrived, and what was sent arrives late. */
+function watchForStalls(onStall: (ms: number) => void): void {
+  let last = performance.now();
+  setInterval(() => {
+    const ms = performance.now() - last - TICK_MS;
+    last += ms + TICK_MS;
+    if (ms > STALL_MS) onStall(ms);
+  }, TICK_MS).unref();
 }
 
 /** An arrival is stamped when this process gets a processor: it should not have to queue for one behind the workers. */

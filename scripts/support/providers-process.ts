@@ -12,6 +12,8 @@ export interface ProvidersProcess {
   readonly env: Readonly<Record<string, string>>;
   /** Every request so far, the refused ones too. */
   readonly entries: readonly JournalEntry[];
+  /** How long the machine stood still, each time that it did: what was measured meanwhile says little. Milliseconds. */
+  readonly stalls: readonly number[];
   /** Decides the answers to the next requests with this token; none: they are accepted again. */
   script(platform: ScriptMessage['platform'], token: string, answers: readonly Answer[]): Promise<void>;
   close(): Promise<void>;
@@ -22,10 +24,12 @@ const CHILD = fileURLToPath(new URL(`providers-child${extname(import.meta.url)}`
 export async function startProviders(): Promise<ProvidersProcess> {
   const child = fork(CHILD, { execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
   const entries: JournalEntry[] = [];
+  const stalls: number[] = [];
   const exited = once(child, 'exit');
   const waiting: { kind: ProvidersMessage['kind']; resolve: (message: ProvidersMessage) => void }[] = [];
   child.on('message', (message: ProvidersMessage) => {
     if (message.kind === 'entry') entries.push(message.entry);
+    if (message.kind === 'stall') stalls.push(message.ms);
     const index = waiting.findIndex(({ kind }) => kind === message.kind);
     if (index >= 0) waiting.splice(index, 1)[0]?.resolve(message);
   });
@@ -41,6 +45,7 @@ export async function startProviders(): Promise<ProvidersProcess> {
   return {
     env: ready.kind === 'ready' ? ready.env : {},
     entries,
+    stalls,
     async script(platform, token, answers) {
       const scripted = next('scripted');
       child.send({ platform, token, answers } satisfies ScriptMessage);
