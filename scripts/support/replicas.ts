@@ -16,16 +16,12 @@ export interface Replicas {
 export interface ReplicaOptions {
   readonly count: number;
   readonly env: Readonly<Record<string, string>>;
-  /** Each log line of each worker. */
-  readonly onLine?: (line: string) => void;
-  /** Told when another one consumes. */
-  readonly onReady?: (ready: number) => void;
 }
 
 const WORKER = fileURLToPath(new URL(`../../workers/notifications${extname(import.meta.url)}`, import.meta.url));
 
 /** Starts `count` workers and resolves once all of them consume. They end with this process: it holds their IPC channel. */
-export async function startReplicas({ count, env, onLine, onReady }: ReplicaOptions): Promise<Replicas> {
+export async function startReplicas({ count, env }: ReplicaOptions): Promise<Replicas> {
   // What the caller's shell says of some other worker is not meant for these.
   const names = new Set(CONFIG_VARIABLES.map(({ name }) => name));
   const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !names.has(name)));
@@ -35,14 +31,8 @@ export async function startReplicas({ count, env, onLine, onReady }: ReplicaOpti
       stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     }),
   );
-  let ready = 0;
   try {
-    await Promise.all(
-      children.map(async (child) => {
-        await untilReady(child, onLine);
-        onReady?.(++ready);
-      }),
-    );
+    await Promise.all(children.map(untilReady));
   } catch (error) {
     for (const child of children) child.kill('SIGKILL');
     throw error;
@@ -51,12 +41,11 @@ export async function startReplicas({ count, env, onLine, onReady }: ReplicaOpti
   return { alive: () => children.filter(isAlive).length, stop: () => Promise.all(children.map(stop)) };
 }
 
-function untilReady(child: ChildProcess, onLine?: (line: string) => void): Promise<void> {
+function untilReady(child: ChildProcess): Promise<void> {
   if (child.stdout === null) throw new TypeError('a worker without an output');
   const lines = createInterface(child.stdout);
   return new Promise((resolve, reject) => {
     lines.on('line', (line) => {
-      onLine?.(line);
       if (line.includes('"msg":"ready"')) resolve();
     });
     child.once('error', reject).once('exit', (code, signal) => {

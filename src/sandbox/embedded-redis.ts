@@ -1,7 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp } from 'node:fs/promises';
-import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -9,6 +8,7 @@ import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { redisServer } from './redis-server.ts';
+import { freePort } from './free-port.ts';
 
 const GUARDIAN = fileURLToPath(new URL('redis-guardian.sh', import.meta.url));
 /** How often another free port is tried where somebody was quicker; one is nearly always enough. */
@@ -165,13 +165,4 @@ async function untilItAnswers(
 async function whoAnswers(probe: Redis): Promise<number> {
   await probe.ping();
   return Number(/^process_id:(\d+)/m.exec(await probe.info('server'))?.[1]);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }

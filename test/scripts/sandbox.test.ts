@@ -1,11 +1,11 @@
 import { readFile, readdir } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { connect } from 'node:http2';
 import { request } from 'node:https';
 import { expect, onTestFinished, test } from 'vitest';
 import { startProcess } from '../support/process.ts';
 import { runProgram, temporaryFolder } from '../support/program.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
 
 const TOKEN = 'dGVzdA:APA91bSecretToken';
 
@@ -117,13 +117,4 @@ async function sendFcm(url: string, ca: Buffer): Promise<number | undefined> {
   const [response] = (await once(outgoing, 'response')) as [{ statusCode?: number; resume(): void }];
   response.resume();
   return response.statusCode;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
