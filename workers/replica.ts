@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../src/config/config.ts';
 import { createGate } from '../src/delivery/gate.ts';
 import { createProcessor } from '../src/delivery/processor.ts';
-import { timingOf } from '../src/delivery/slot.ts';
 import { createTransit } from '../src/delivery/transit.ts';
 import { createRedisLimiter } from '../src/limiter/redis-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
@@ -14,6 +13,7 @@ import { govern } from './governor.ts';
 import { queueDepth, serveReplica } from './pages.ts';
 import { within } from './within.ts';
 import { createProviders } from './providers.ts';
+import { createQuotas } from './quotas.ts';
 import { createReplyListener } from './replies.ts';
 import { warmUp } from './warm-up.ts';
 
@@ -67,11 +67,13 @@ async function compose(
   }
   await Promise.all(connections.map((redis) => untilReady(redis, timeoutMs, signal)));
 
-  const { policy, concurrency, queue } = config;
+  const { policy, categories, concurrency, queue, maxPending } = config;
   const providers = createProviders(config);
   for (const provider of providers.values()) parts.defer(() => provider.close());
-  const limiterOptions = { policy, prefix: queue.prefix, timeoutMs: LIMITER_TIMEOUT_MS };
+  const limiterOptions = { policy, categories, prefix: queue.prefix, timeoutMs: LIMITER_TIMEOUT_MS };
   const limiter = createRedisLimiter({ redis: limiterConnection, ...limiterOptions });
+  const quotas = createQuotas(config, limiterConnection, LIMITER_TIMEOUT_MS);
+  for (const quota of quotas.values()) parts.defer(() => quota.close());
   await warmUp(limiter, providers);
 
   const consumers: Consumer[] = [];
@@ -84,11 +86,12 @@ async function compose(
 
   const process = createProcessor({
     limiter,
-    timing: timingOf(policy),
+    quotas,
     providers,
     gate,
     transit: createTransit(),
     maxWaitMs: config.maxWaitMs,
+    ...(maxPending !== undefined && { maxPending }),
     retry: config.retry,
     now: Date.now,
     random: Math.random,

@@ -2,13 +2,14 @@ import { formatFault } from '../domain/faults.ts';
 import { parseNotification, type Notification, type Platform } from '../domain/notification.ts';
 import type { Outcome } from '../domain/outcome.ts';
 import { LimiterUnavailableError } from '../limiter/errors.ts';
-import type { Limiter } from '../limiter/limiter.ts';
+import type { Held, Limiter } from '../limiter/limiter.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import { conclude, finalOutcome, record, type Concluded, type ConcludeParts } from './conclude.ts';
 import { labelledDevices, planDevices, type Plan, type PlanParts } from './devices.ts';
 import { withAttempts, type Progress } from './progress.ts';
+import { cover, type Covered, type Quotas } from './quota.ts';
 import { sendAll, type Sent, type SendParts } from './send.ts';
-import { askId, takeSlot, type Go, type Slot, type SlotAsk, type SlotParts } from './slot.ts';
+import { askId, takeSlot, timingOf, type Go, type Slot, type SlotAsk, type SlotParts } from './slot.ts';
 
 /** One pass of a job through a worker. */
 export interface Pass {
@@ -25,9 +26,12 @@ export interface Pass {
 }
 
 export interface DeliverParts extends PlanParts, SlotParts, SendParts, ConcludeParts {
+  readonly quotas: Quotas;
   readonly limiter: Pick<Limiter, 'admit' | 'refund' | 'cancel' | 'postpone'>;
   /** A slot further ahead than this is not taken: the notification becomes a dead letter. */
   readonly maxWaitMs: number;
+  /** Nor one behind so many that wait for the same recipient already. */
+  readonly maxPending?: number;
 }
 
 /** Alerts that went out this much after their slot are told to the limiter; less is what timers and loops always take. */
@@ -50,9 +54,10 @@ export async function deliver(pass: Pass, parts: DeliverParts): Promise<Conclude
   if (slot.kind === 'missed') return { outcome: { kind: 'held', waitMs: 0, code: 'missed-slot' }, progress: asked };
   if (slot.kind === 'no') return throttled({ ...pass, progress: asked }, notification, slot, parts);
 
-  const sent = await sendAll(notification, plan.ready, asked, pass, parts);
-  await accountFor(notification, slot, sent, parts);
-  return afterSend(notification, sent, plan.pausedMs, parts);
+  const covered = await cover(plan.ready, asked, parts.quotas);
+  const sent = await sendAll(notification, covered.ready, covered.progress, pass, parts);
+  await accountFor(slot, sent, parts);
+  return afterSend(notification, sent, covered.over, plan.pausedMs, parts);
 }
 
 /** Not now. What that means is the producer's choice (`onThrottle`), within the time that the notification has. */
@@ -64,42 +69,52 @@ async function throttled(
 ): Promise<Concluded> {
   const { rule, waitMs } = admission;
   if (admission.kind === 'reserved') {
-    const delayMs = Math.max(0, waitMs - parts.timing.leadMs);
-    const requeues = pass.progress.requeues + 1;
-    const progress = { ...pass.progress, requeues, dueAt: parts.now() + delayMs, heldSince: undefined };
-    return { outcome: { kind: 'requeued', waitMs, delayMs, rule }, progress };
+    return requeued(pass.progress, admission, Math.max(0, waitMs - timingOf(admission).leadMs), parts);
   }
   if (notification.onThrottle === 'drop') return ended(pass, { kind: 'dropped', rule });
   if (notification.onThrottle === 'silence') return deliverSilently(pass, notification, parts);
   if (waitMs >= timeLeftMs(notification, parts)) {
     return giveBackAndEnd(pass, notification, { kind: 'expired' }, parts);
   }
-  const message = `its slot lies ${waitMs} ms ahead, by ${rule}; at most ${parts.maxWaitMs} ms are waited for`;
+  const message =
+    admission.because === 'max-pending'
+      ? `${parts.maxPending} or more wait for this recipient already; its slot would lie ${waitMs} ms ahead, by ${rule}`
+      : `its slot lies ${waitMs} ms ahead, by ${rule}; at most ${parts.maxWaitMs} ms are waited for`;
   return giveBackAndEnd(pass, notification, deadLetter('throttled-too-long', message), parts);
+}
+
+/** Put back until its time has come: its slot, or the room in a provider's quota. */
+function requeued(
+  progress: Progress,
+  { waitMs, rule }: { readonly waitMs: number; readonly rule: string },
+  delayMs: number,
+  { now }: DeliverParts,
+): Concluded {
+  const requeues = progress.requeues + 1;
+  return {
+    outcome: { kind: 'requeued', waitMs, delayMs, rule },
+    progress: { ...progress, requeues, dueAt: now() + delayMs, heldSince: undefined },
+  };
 }
 
 /** Takes no slot: nobody is alerted. */
 async function deliverSilently(pass: Pass, notification: Notification, parts: DeliverParts): Promise<Concluded> {
   const plan = planDevices(notification, pass.progress, true, parts);
-  const sent = await sendAll(notification, plan.ready, settle(pass.progress, plan), pass, parts);
-  return afterSend(notification, sent, plan.pausedMs, parts);
+  const covered = await cover(plan.ready, settle(pass.progress, plan), parts.quotas);
+  const sent = await sendAll(notification, covered.ready, covered.progress, pass, parts);
+  return afterSend(notification, sent, covered.over, plan.pausedMs, parts);
 }
 
 /**
  * Gives the slot back where nobody was alerted, and counts it from when the alert went out where that was late. The send
  * has happened: a limiter that does not answer any more must not make the notification go out again.
  */
-async function accountFor(
-  { recipientId }: Notification,
-  slot: Go,
-  { tried }: Sent,
-  parts: DeliverParts,
-): Promise<void> {
+async function accountFor(slot: Go, { tried }: Sent, parts: DeliverParts): Promise<void> {
   const alerts = tried.filter(({ reply }) => reply.alerted !== 'no');
   const lateMs = Math.max(...alerts.map(({ arrivedAt }) => arrivedAt)) - slot.sendAt;
   try {
-    if (alerts.length === 0) await parts.limiter.refund(recipientId, slot.askId);
-    else if (lateMs > LATE_MS) await parts.limiter.postpone(recipientId, slot.askId, slot.at + lateMs);
+    if (alerts.length === 0) await parts.limiter.refund(slot.held);
+    else if (lateMs > LATE_MS) await parts.limiter.postpone(slot.held, slot.at + lateMs);
   } catch (error) {
     if (!(error instanceof LimiterUnavailableError)) throw error;
   }
@@ -108,10 +123,16 @@ async function accountFor(
 function afterSend(
   notification: Notification,
   { tried, progress }: Sent,
+  over: Covered['over'],
   pausedMs: number,
   parts: DeliverParts,
 ): Concluded {
-  const paused = Math.max(pausedMs, ...tried.map(({ label }) => parts.gate.waitMs(platformOf(label))));
+  if (tried.length === 0 && over !== undefined) return requeued(progress, over, over.waitMs, parts);
+  const paused = Math.max(
+    pausedMs,
+    over?.waitMs ?? 0,
+    ...tried.map(({ label }) => parts.gate.waitMs(platformOf(label))),
+  );
   const recorded = record(progress, tried, parts.now());
   return conclude(recorded, openDevices(notification, recorded), tried, paused, parts);
 }
@@ -119,11 +140,13 @@ function afterSend(
 /** Ends a notification that may hold a reservation nobody will use. */
 async function giveBackAndEnd(
   pass: Pass,
-  { recipientId }: Notification,
+  notification: Notification,
   outcome: Outcome,
   parts: DeliverParts,
 ): Promise<Concluded> {
-  if (pass.progress.requeues > 0) await parts.limiter.cancel(recipientId, askId(pass.jobId, pass.progress.asks));
+  if (pass.progress.requeues > 0) {
+    await parts.limiter.cancel({ ...scopeOf(notification), id: askId(pass.jobId, pass.progress.asks) });
+  }
   return ended(pass, outcome);
 }
 
@@ -134,9 +157,22 @@ function ended({ progress }: Pass, outcome: Outcome): Concluded {
 }
 
 function askOf({ jobId, progress, isUnsent }: Pass, notification: Notification, parts: DeliverParts): SlotAsk {
-  const { recipientId, onThrottle } = notification;
-  const maxWaitMs = onThrottle === 'delay' ? Math.min(parts.maxWaitMs, timeLeftMs(notification, parts)) : 0;
-  return { recipientId, maxWaitMs, jobId, asks: progress.asks, isUnsent };
+  const mayWait = notification.onThrottle === 'delay';
+  const maxWaitMs = mayWait ? Math.min(parts.maxWaitMs, timeLeftMs(notification, parts)) : 0;
+  const { maxPending } = parts;
+  return {
+    ...scopeOf(notification),
+    maxWaitMs,
+    ...(maxPending !== undefined && { maxPending }),
+    jobId,
+    asks: progress.asks,
+    isUnsent,
+  };
+}
+
+/** Whose slots, and of which category. */
+function scopeOf({ recipientId, category }: Notification): Omit<Held, 'id'> {
+  return { recipientId, ...(category !== undefined && { category }) };
 }
 
 function timeLeftMs({ expiresAt }: Notification, { now }: { now: () => number }): number {

@@ -23,6 +23,8 @@ const progressSchema = z.object({
   requeues: z.number().default(0),
   /** When it was to come back, epoch milliseconds: what the lateness of wake-ups is measured against. */
   dueAt: z.number().optional(),
+  /** When there is room for it in the quota of a provider that was over its own; epoch milliseconds. */
+  quotaAt: z.partialRecord(z.enum(['apns', 'fcm']), z.number()).optional(),
   /** Since when it has been kept for a provider that refuses our credentials or asks for a pause. */
   heldSince: z.number().optional(),
 });

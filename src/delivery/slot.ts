@@ -1,12 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import type { Policy } from '../domain/limits.ts';
-import type { Admission, Ask, Limiter } from '../limiter/limiter.ts';
-import { paceOf } from '../limiter/pace.ts';
+import { sleepUntil } from '../domain/sleep.ts';
+import type { Admission, Ask, Held, Limiter, Standing } from '../limiter/limiter.ts';
 
 /** A slot that may be used now: under which id it is held, and its instant on both clocks. */
 export interface Go {
   readonly kind: 'go';
-  readonly askId: string;
+  readonly held: Held;
   /** The number of the ask that holds it. */
   readonly asks: number;
   /** Epoch milliseconds on the limiter's clock. */
@@ -32,10 +30,9 @@ export interface SlotAsk extends Omit<Ask, 'id' | 'renew'> {
 
 export interface SlotParts {
   readonly limiter: Pick<Limiter, 'admit' | 'refund'>;
-  readonly timing: Timing;
 }
 
-/** How exactly a policy wants its instants met. */
+/** How exactly the policies in force want their instants met. */
 export interface Timing {
   /** Later than this after its instant, a send is worth asking anew, so that the next alert keeps its distance from it. */
   readonly softMs: number;
@@ -54,10 +51,9 @@ const MAX_RENEWALS = 5;
  * person tells apart, above a busy event loop's usual delay. Lead: 25 ms, more than most wake-ups are late (a few ms on a
  * quiet machine, 20 with two dozen workers on two cores), and at most half of how early the limiter takes a job back.
  */
-export function timingOf(policy: Policy): Timing {
-  const { minGapMs } = policy;
-  const hardMs = minGapMs === 0 ? 500 : Math.min(minGapMs / 2, 500);
-  return { softMs: Math.min(20, hardMs), hardMs, leadMs: Math.min(25, Math.floor(paceOf(policy).holdMs / 2)) };
+export function timingOf({ gapMs, toleranceMs }: Standing): Timing {
+  const hardMs = gapMs === 0 ? 500 : Math.min(gapMs / 2, 500);
+  return { softMs: Math.min(20, hardMs), hardMs, leadMs: Math.min(25, Math.floor(toleranceMs / 2)) };
 }
 
 /** Longer than this and a process was stopped: its lock may be gone, and another worker at the job. Below BullMQ's 30 s. */
@@ -74,13 +70,14 @@ export function askId(jobId: string, asks: number): string {
  * and died, so it stays counted, and the next number asks.
  */
 export async function takeSlot(ask: SlotAsk, parts: SlotParts, signal: AbortSignal): Promise<Slot> {
-  const { jobId, isUnsent, ...rest } = ask;
-  let asks = ask.asks;
+  const { jobId, isUnsent, asks: firstAsk, ...rest } = ask;
+  const askOf = (number: number) => ({ ...rest, id: askId(jobId, number) });
+  let asks = firstAsk;
   let isOurs = isUnsent;
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
-    const id = askId(jobId, asks);
-    const admission = await parts.limiter.admit({ ...rest, id, renew: isOurs });
-    if (admission.kind === 'refused' && isOurs) await parts.limiter.refund(rest.recipientId, id); // it was not used
+    const held = askOf(asks);
+    const admission = await parts.limiter.admit({ ...held, renew: isOurs });
+    if (admission.kind === 'refused' && isOurs) await parts.limiter.refund(held); // it was not used
     if (admission.kind !== 'admitted') return { kind: 'no', asks, admission };
     if (admission.repeated) {
       asks += 1;
@@ -93,21 +90,9 @@ export async function takeSlot(ask: SlotAsk, parts: SlotParts, signal: AbortSign
     if (!(await sleepUntil(sendAt, signal))) break;
     const lateMs = performance.now() - sendAt;
     if (lateMs > STOPPED_MS) break;
-    const bearableMs = tries < MAX_SOFT_RENEWALS ? parts.timing.softMs : parts.timing.hardMs;
-    if (lateMs <= bearableMs) return { kind: 'go', askId: id, asks, at, sendAt };
+    const { softMs, hardMs } = timingOf(admission);
+    if (lateMs <= (tries < MAX_SOFT_RENEWALS ? softMs : hardMs)) return { kind: 'go', held, asks, at, sendAt };
   }
-  if (isOurs) await parts.limiter.refund(rest.recipientId, askId(jobId, asks));
+  if (isOurs) await parts.limiter.refund(askOf(asks));
   return { kind: 'missed', asks };
-}
-
-/** False where the signal came first. Timers may fire a fraction of a millisecond early; this does not. */
-async function sleepUntil(instant: number, signal: AbortSignal): Promise<boolean> {
-  for (let leftMs = instant - performance.now(); leftMs > 0; leftMs = instant - performance.now()) {
-    try {
-      await sleep(Math.ceil(leftMs), undefined, { signal });
-    } catch {
-      return false;
-    }
-  }
-  return !signal.aborted;
 }

@@ -27,43 +27,54 @@ export function ruleName(rule: Rule): string {
 
 export type ParsedRules = { ok: true; rules: Rule[] } | { ok: false; faults: Fault[] };
 
-/** `"1/1s,20/1m"` → rules, or every fault at once; `path` names the variable or flag that the text came from. */
-export function parseRules(text: string, path: string): ParsedRules {
+/** The largest rule that a recipient's policy may have: the most that it counts, over the longest window. */
+const LARGEST_RULE: Rule = { max: MAX_PER_WINDOW, perMs: MAX_WINDOW_MS };
+
+/**
+ * `"1/1s,20/1m"` → rules, or every fault at once; `path` names the variable or flag that the text came from, `largest`
+ * the most that a rule may count and the longest window that it may count over.
+ */
+export function parseRules(text: string, path: string, largest: Rule = LARGEST_RULE): ParsedRules {
   const faults: Fault[] = [];
   const parts = text.split(',').map((part) => part.trim());
   const rules = parts.map((part, index): Rule => {
     const [max, per, ...rest] = part.split('/');
     const perMs = per === undefined || rest.length > 0 ? undefined : parseDuration(per);
-    if (!/^\d{1,9}$/.test(max ?? '') || perMs === undefined) {
+    if (!/^\d{1,10}$/.test(max ?? '') || perMs === undefined) {
       faults.push({ path: `${path}[${index}]`, expected: 'max/per, such as 10/1m', found: JSON.stringify(part) });
-      return { max: 1, perMs: 1 };
+      return { max: 1, perMs: 1 }; // in bounds: told once
     }
     return { max: Number(max), perMs };
   });
-  if (faults.length === 0) faults.push(...policyFaults({ rules, minGapMs: 0 }, path));
+  faults.push(...rulesFaults(rules, path, largest));
   return faults.length > 0 ? { ok: false, faults } : { ok: true, rules };
 }
 
 /** Every way in which a policy is unusable; paths are below `path`: `path[0].max`, `path.minGapMs`. */
 export function policyFaults(policy: Policy, path: string): Fault[] {
+  const faults = rulesFaults(policy.rules, path, LARGEST_RULE);
+  const { minGapMs } = policy;
+  if (!isInteger(minGapMs, 0, MAX_WINDOW_MS)) {
+    const expected = `0 or ${DURATION_FORMAT}, at most ${formatDuration(MAX_WINDOW_MS)}`;
+    faults.push({ path: `${path}.minGap`, expected, found: `${minGapMs} ms` });
+  }
+  return faults;
+}
+
+function rulesFaults(rules: readonly Rule[], path: string, largest: Rule): Fault[] {
   const faults: Fault[] = [];
-  const { rules, minGapMs } = policy;
   if (rules.length > MAX_RULES) {
     faults.push({ path, expected: `at most ${MAX_RULES} rules`, found: String(rules.length) });
   }
   for (const [index, { max, perMs }] of rules.entries()) {
-    if (!isInteger(max, 1, MAX_PER_WINDOW)) {
-      const expected = `an integer from 1 to ${MAX_PER_WINDOW}`;
+    if (!isInteger(max, 1, largest.max)) {
+      const expected = `an integer from 1 to ${largest.max}`;
       faults.push({ path: `${path}[${index}].max`, expected, found: String(max) });
     }
-    if (!isInteger(perMs, 1, MAX_WINDOW_MS)) {
-      const expected = `${DURATION_FORMAT}, from 1ms to ${formatDuration(MAX_WINDOW_MS)}`;
+    if (!isInteger(perMs, 1, largest.perMs)) {
+      const expected = `${DURATION_FORMAT}, from 1ms to ${formatDuration(largest.perMs)}`;
       faults.push({ path: `${path}[${index}].per`, expected, found: `${perMs} ms` });
     }
-  }
-  if (!isInteger(minGapMs, 0, MAX_WINDOW_MS)) {
-    const expected = `0 or ${DURATION_FORMAT}, at most ${formatDuration(MAX_WINDOW_MS)}`;
-    faults.push({ path: `${path}.minGap`, expected, found: `${minGapMs} ms` });
   }
   return faults;
 }

@@ -1,15 +1,15 @@
 import { InputError, type Fault } from '../domain/faults.ts';
+import { heldFaults } from './checks.ts';
 import type { Ask } from './limiter.ts';
 
-/** Throws InputError where an ask names nobody, nothing, or a wait that is no number. Any text will do for an id. */
-export function checkAsk({ recipientId, id, maxWaitMs }: Ask): void {
-  const faults: Fault[] = [];
-  for (const [path, value] of Object.entries<unknown>({ recipientId, id })) {
-    if (typeof value === 'string' && value !== '') continue;
-    faults.push({ path, expected: 'a string of one character or more', found: value === '' ? '""' : typeof value });
-  }
-  if (Number.isNaN(maxWaitMs)) {
+/** Throws InputError where an ask names nobody or nothing, or a bound that is none. Any text will do for an id. */
+export function checkAsk({ maxWaitMs, maxPending, ...held }: Ask): void {
+  const faults: Fault[] = heldFaults(held);
+  if (maxWaitMs !== undefined && (typeof maxWaitMs !== 'number' || Number.isNaN(maxWaitMs))) {
     faults.push({ path: 'maxWaitMs', expected: 'a number of milliseconds', found: String(maxWaitMs) });
+  }
+  if (maxPending !== undefined && !(Number.isSafeInteger(maxPending) && maxPending >= 0)) {
+    faults.push({ path: 'maxPending', expected: 'an integer of 0 or more', found: String(maxPending) });
   }
   if (faults.length > 0) throw new InputError('unusable ask', faults);
 }

@@ -1,10 +1,11 @@
-/** How many of the last replies the estimate rests on, and for how long: clocks drift apart by some ms a minute. */
-const SAMPLES = 64;
-const SAMPLE_AGE_MS = 60_000;
+/** The estimate rests on the last 33 to 64 replies, and on those of the last 30 to 60 s: clocks drift apart by some ms a minute. */
+const GENERATION = { replies: 32, ageMs: 30_000 };
 
-interface Sample {
-  readonly heardAt: number;
-  readonly offset: number;
+/** Replies of one time: when it began, how many, and the least distance that they told. */
+interface Generation {
+  readonly since: number;
+  replies: number;
+  offset: number;
 }
 
 /**
@@ -21,17 +22,26 @@ export interface Clock {
 }
 
 export function createClock(): Clock {
-  let samples: Sample[] = [];
-  let offset = 0;
+  let latest: Generation = { since: -Infinity, replies: 0, offset: Infinity };
+  let offsetBefore = Infinity;
+
+  function turnOver(heardAt: number): void {
+    const ageMs = heardAt - latest.since;
+    if (latest.replies < GENERATION.replies && ageMs < GENERATION.ageMs) return;
+    offsetBefore = ageMs < 2 * GENERATION.ageMs ? latest.offset : Infinity;
+    latest = { since: heardAt, replies: 0, offset: Infinity };
+  }
+
   return {
     observe(askedAt, heardAt, remoteNow) {
-      const latest = { heardAt, offset: heardAt - remoteNow };
-      const lowest = askedAt - (remoteNow + 1); // the limiter read its clock after the call was made
-      const recent = samples.filter((sample) => heardAt - sample.heardAt < SAMPLE_AGE_MS);
-      // An estimate below the lowest that is possible comes from before the limiter's clock stepped back.
-      samples = [...recent.filter((sample) => sample.offset >= lowest), latest].slice(-SAMPLES);
-      offset = Math.min(...samples.map((sample) => sample.offset));
+      turnOver(heardAt);
+      latest.replies += 1;
+      // The limiter read its clock after the call was made. A lower estimate comes from before its clock stepped back.
+      const lowest = askedAt - (remoteNow + 1);
+      if (offsetBefore < lowest) offsetBefore = Infinity;
+      if (latest.offset < lowest) latest.offset = Infinity;
+      latest.offset = Math.min(latest.offset, heardAt - remoteNow);
     },
-    toLocal: (remoteAt) => remoteAt + offset,
+    toLocal: (remoteAt) => remoteAt + Math.min(latest.offset, offsetBefore),
   };
 }

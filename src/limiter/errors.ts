@@ -3,21 +3,62 @@ export class LimiterUnavailableError extends Error {
   override readonly name = 'LimiterUnavailableError';
 }
 
-/** What `answer` resolves to, or LimiterUnavailableError when it rejects or takes longer than `timeoutMs`. */
-export async function answerWithin<T>(answer: Promise<T>, timeoutMs: number): Promise<T> {
+interface Waiting {
+  readonly until: number;
+  readonly giveUp: () => void;
+}
+
+/** What `answer` resolves to, or LimiterUnavailableError when it rejects or takes longer than the deadline. */
+export type Deadline = <T>(answer: Promise<T>) => Promise<T>;
+
+/** One timer for all that are waited for, since all are waited for as long; none while there is nobody. */
+export function createDeadline(timeoutMs: number): Deadline {
+  const waiting = new Set<Waiting>();
   let timer: NodeJS.Timeout | undefined;
-  const tooLate = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      reject(new LimiterUnavailableError(`the limiter's Redis did not answer within ${timeoutMs} ms`));
-    }, timeoutMs);
-  });
-  const failed = answer.catch((cause: unknown) => {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new LimiterUnavailableError(`the limiter's Redis did not answer: ${why}`, { cause });
-  });
-  try {
-    return await Promise.race([failed, tooLate]);
-  } finally {
-    clearTimeout(timer);
+
+  /** A process that stood still finds its answers in the socket: they are read before anybody is given up. */
+  function look(): void {
+    setImmediate(giveUpOverdue, performance.now());
   }
+
+  function giveUpOverdue(now: number): void {
+    clearTimeout(timer);
+    timer = undefined;
+    for (const each of waiting) {
+      if (each.until > now) {
+        timer = setTimeout(look, Math.ceil(each.until - now));
+        return;
+      }
+      waiting.delete(each);
+      each.giveUp();
+    }
+  }
+
+  function done(each: Waiting): void {
+    waiting.delete(each);
+    if (waiting.size > 0) return;
+    clearTimeout(timer);
+    timer = undefined;
+  }
+
+  return <T>(answer: Promise<T>) =>
+    new Promise<T>((resolve, reject) => {
+      const giveUp = () => {
+        reject(new LimiterUnavailableError(`the limiter's Redis did not answer within ${timeoutMs} ms`));
+      };
+      const each = { until: performance.now() + timeoutMs, giveUp };
+      waiting.add(each);
+      timer ??= setTimeout(look, timeoutMs);
+      answer.then(
+        (value) => {
+          done(each);
+          resolve(value);
+        },
+        (cause: unknown) => {
+          done(each);
+          const why = cause instanceof Error ? cause.message : String(cause);
+          reject(new LimiterUnavailableError(`the limiter's Redis did not answer: ${why}`, { cause }));
+        },
+      );
+    });
 }

@@ -1,18 +1,29 @@
 import type { Policy } from '../domain/limits.ts';
 
-/** Who asks, and for whom. */
-export interface Ask {
+/** What a slot is held for, and under which id. */
+export interface Held {
   /** The recipient whose slots are asked for. */
   readonly recipientId: string;
   /** What asks; one id never holds two slots. A retry after a failed attempt is a new ask, under a new id. */
   readonly id: string;
-  /** What holds for this ask; the limiter's own policy where it is left out. */
+  /** The category that was asked with: where it has a policy of its own, the slot is taken, and given back, in both. */
+  readonly category?: string;
+}
+
+/** Who asks, for whom, and how long it would wait. */
+export interface Ask extends Held {
+  /**
+   * What holds for this ask overall; the limiter's own policy where it is left out. A policy that is stored for the
+   * recipient (`limit`) goes before both.
+   */
   readonly policy?: Policy;
   /**
    * A wait longer than this is refused without a trace, and what the id held before stays; no bound where it is left
    * out. Being admitted a few milliseconds ahead is no wait: 0 still allows it.
    */
   readonly maxWaitMs?: number;
+  /** Where so many reservations wait already, one more is refused without a trace. Who holds a slot keeps it. */
+  readonly maxPending?: number;
   /**
    * The admission that this id was given went unused, its instant has passed: forget it, and answer as for a
    * reservation that is due now. Only for a caller that knows that nothing was sent.
@@ -22,8 +33,20 @@ export interface Ask {
 
 /** Part of every answer. */
 export interface Standing {
-  /** The rule that decides the wait: `10/1m`, or `gap`; the policy's first where there is no wait, `none` where it has no rules. */
+  /**
+   * The rule that decides: `10/1m`, `gap` or `block`; `messages:10/1m` for one of a category's; `none` where there are
+   * no rules, `unavailable` where the limiter is away and open. Of a wait, the rule that makes it. Of an admission, the rule that makes the next one wait longest, or the
+   * first rule where none would.
+   */
   readonly rule: string;
+  /** How many more slots that rule has room for now, those sent and this answer's counted; 0 for a wait, Infinity for `none`. */
+  readonly remaining: number;
+  /** Until that rule has room for one more than `remaining`: of a wait, the wait; 0 where nothing is counted. */
+  readonly resetMs: number;
+  /** How far from its slot an id may come back and still go, under the policies in force (docs/limiter.md). */
+  readonly toleranceMs: number;
+  /** The least time between two slots that the policies in force ask for; 0 for none. */
+  readonly gapMs: number;
 }
 
 /** Yes: send at `at`, which is now or a few milliseconds ahead. */
@@ -45,33 +68,88 @@ export interface Reserved extends Standing {
   readonly waitMs: number;
 }
 
-/** The wait is longer than `maxWaitMs`; nothing was written. */
+/** The wait is longer than `maxWaitMs`, or `maxPending` wait already; nothing was written. */
 export interface Refused extends Standing {
   readonly kind: 'refused';
+  readonly because: 'max-wait' | 'max-pending';
   /** The wait that would have been. */
   readonly waitMs: number;
 }
 
 export type Admission = Admitted | Reserved | Refused;
 
+/** Nobody alerts the recipient before `until`. */
+export interface Block {
+  /** Epoch milliseconds on the limiter's clock; at most 366 days ahead. */
+  readonly until: number;
+  /** For people to read: 1 to 500 characters. */
+  readonly reason: string;
+}
+
+/** A slot as `inspect` tells it. */
+export interface SlotView {
+  /** Epoch milliseconds on the limiter's clock. */
+  readonly at: number;
+  /** The id that holds it; absent for a sent one unless the limiter keeps ids. */
+  readonly id?: string;
+}
+
+/** What the limiter knows about one recipient. Instants are epoch milliseconds on its clock. */
+export interface Inspection {
+  readonly now: number;
+  /** The overall policy in force. */
+  readonly policy: Policy;
+  /** Where it comes from: this limiter's options, or stored for the recipient with `limit`. */
+  readonly source: 'limiter' | 'stored';
+  /** When a stored policy ends; absent where it has no end. */
+  readonly policyUntil?: number;
+  /** Absent where the recipient is not blocked. */
+  readonly block?: Block;
+  /** Slots sent within the longest window, oldest first. */
+  readonly sent: readonly SlotView[];
+  /** Slots reserved and still waited for, the next first. */
+  readonly reserved: readonly SlotView[];
+  /** When a newcomer could go, and the rule that decides it. */
+  readonly nextAt: number;
+  readonly rule: string;
+}
+
 /**
  * The limiter of recipients. Its promise (docs/limiter.md tells it in full, test/contract/limiter.ts asserts it):
  * exact over rolling windows, one requeue a blocked id, in order, tight, idempotent, no trace of a refusal, no residue.
+ * Every call rejects with LimiterUnavailableError when there was no answer, with InputError where it makes no sense.
  */
-export interface Limiter {
-  /** Asks for a slot. Rejects with LimiterUnavailableError when there was no answer; never a silent yes. */
+export interface Limiter extends Oversight {
+  /** Asks for a slot. Never a silent yes. */
   admit(ask: Ask): Promise<Admission>;
   /** The answer that `admit` would give, without writing anything. */
   peek(ask: Ask): Promise<Admission>;
   /** Gives back the slot of a send that certainly did not alert. True where there was one. */
-  refund(recipientId: string, id: string): Promise<boolean>;
+  refund(held: Held): Promise<boolean>;
   /**
    * The alert of a used slot went out later than its slot, at `at` (epoch milliseconds on the limiter's clock, `now` at
    * the latest): from there the next ones keep their distance. True where the slot moved; it never moves to earlier.
    */
-  postpone(recipientId: string, id: string, at: number): Promise<boolean>;
+  postpone(held: Held, at: number): Promise<boolean>;
   /** Gives back a reservation that will not be used. True where there was one. */
-  cancel(recipientId: string, id: string): Promise<boolean>;
-  /** Forgets all of a recipient's slots. True where there were any. */
+  cancel(held: Held): Promise<boolean>;
+}
+
+/** What an operator does to one recipient; in force at once for every process that shares the limiter. */
+export interface Oversight {
+  /**
+   * Stores an overall policy for this recipient, until `until` where it is given (epoch milliseconds, ahead of now).
+   * Slots that are reserved and do not keep it are moved later, in their order; who comes back at the old one is told the new.
+   */
+  limit(recipientId: string, policy: Policy, options?: { readonly until?: number }): Promise<void>;
+  /** Forgets the stored policy. True where there was one. */
+  unlimit(recipientId: string): Promise<boolean>;
+  /** Blocks the recipient. Slots that are reserved before the end are moved behind it, in their order. */
+  block(recipientId: string, block: Block): Promise<void>;
+  /** Ends the block. True where there was one. Reservations stay where they are. */
+  unblock(recipientId: string): Promise<boolean>;
+  /** Forgets all of a recipient's slots; a stored policy and a block stay. True where there were any. */
   reset(recipientId: string): Promise<boolean>;
+  /** What is known about the recipient, without writing anything. */
+  inspect(recipientId: string): Promise<Inspection>;
 }

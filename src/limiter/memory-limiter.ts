@@ -1,12 +1,24 @@
 import type { Policy } from '../domain/limits.ts';
 import { checkAsk } from './ask.ts';
-import { answer, EMPTY_BOOK, expiryOf, live, without, withMoved, type Answer, type Book } from './book.ts';
-import type { Admission, Ask, Limiter } from './limiter.ts';
-import { paceOf } from './pace.ts';
+import { blockAt, edited, policyAt, withScopes, type Book } from './memory/book.ts';
+import { Books } from './memory/books.ts';
+import { checkBlock, checkHeld, checkLimit, checkRecipient } from './checks.ts';
+import { decide, type Decision } from './memory/decide.ts';
+import { inspection } from './memory/inspection.ts';
+import type { Admission, Ask, Block, Held, Inspection, Limiter } from './limiter.ts';
+import { createOpener } from './memory/opened.ts';
+import { replan } from './memory/replan.ts';
+import { postponed, released, type Slots } from './memory/slots.ts';
 
 export interface MemoryLimiterOptions {
-  /** What holds for an ask that brings no policy of its own. */
+  /** What holds overall for an ask that brings no policy of its own. */
   readonly policy: Policy;
+  /** What holds for the asks of a category, beside what holds overall. */
+  readonly categories?: Readonly<Record<string, Policy>>;
+  /** A blocked ask counts like one that was sent, so whoever keeps asking keeps waiting. */
+  readonly countBlocked?: boolean;
+  /** `inspect` names the ids of the slots that were sent. */
+  readonly keepIds?: boolean;
   /** What was sent is remembered for at least this long; see the Redis limiter's option of this name. */
   readonly keepMs?: number;
   /** Whole epoch milliseconds. */
@@ -18,60 +30,79 @@ export interface MemoryLimiter extends Limiter {
   readonly recipients: number;
 }
 
-/** Books looked at for expiry with each write: more than the one that a write may add, so that none is left behind. */
-const SWEPT_PER_WRITE = 2;
+/** The promise of the Redis limiter for a single process. Throws InputError where a policy is unusable. */
+export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter {
+  const { policy, categories = {}, countBlocked = false, keepIds = false, keepMs = 0, now = Date.now } = options;
+  const opener = createOpener({ policy, categories, keepMs, now });
+  const books = new Books(now);
 
-/** The promise of the Redis limiter for a single process. */
-export function createMemoryLimiter({ policy, keepMs = 0, now = Date.now }: MemoryLimiterOptions): MemoryLimiter {
-  const ownKeepMs = Math.max(keepMs, paceOf(policy).longestMs);
-  const books = new Map<string, Book & { readonly until: number }>();
-
-  function decide(ask: Ask): Answer & { keptMs: number } {
+  function consider(ask: Ask): Decision {
     checkAsk(ask);
-    const pace = paceOf(ask.policy ?? policy);
-    const keptMs = Math.max(ownKeepMs, pace.longestMs);
-    const at = now();
-    const book = live(books.get(ask.recipientId) ?? EMPTY_BOOK, pace, at, keptMs);
-    return { ...answer(ask, book, pace, at), keptMs };
-  }
-
-  function store(recipientId: string, book: Book, keptMs: number): void {
-    books.delete(recipientId);
-    const until = expiryOf(book, keptMs);
-    if (until !== undefined) books.set(recipientId, { ...book, until });
-    sweep();
-  }
-
-  /** Drops what has expired among the books that were looked at longest ago, and puts the others last. */
-  function sweep(): void {
-    for (let swept = 0; swept < SWEPT_PER_WRITE; swept += 1) {
-      const [oldest] = books;
-      if (oldest === undefined) return;
-      const [recipientId, book] = oldest;
-      books.delete(recipientId);
-      if (book.until >= now()) books.set(recipientId, book);
-    }
-  }
-
-  function release(recipientId: string, id: string, from: keyof Book): boolean {
-    const book = books.get(recipientId);
-    if (book?.[from].some((slot) => slot.id === id) !== true) return false;
-    store(recipientId, { ...book, [from]: without(book[from], id) }, ownKeepMs);
-    return true;
-  }
-
-  function postpone(recipientId: string, id: string, at: number): boolean {
-    const book = books.get(recipientId);
-    const instant = Math.min(Math.round(at), now());
-    const isLater = book?.sent.some((slot) => slot.id === id && slot.at < instant) === true;
-    if (isLater) store(recipientId, { ...book, sent: withMoved(book.sent, id, instant) }, ownKeepMs);
-    return isLater;
+    const opened = opener.open(books.get(ask.recipientId), categoriesOf(ask), ask.policy);
+    return decide(ask, opened.scopes, opened, countBlocked);
   }
 
   function admit(ask: Ask): Admission {
-    const { admission, book, keptMs } = decide(ask);
-    if (book !== undefined) store(ask.recipientId, book, keptMs);
+    const { admission, after } = consider(ask);
+    if (after !== undefined) books.set(ask.recipientId, withScopes(books.get(ask.recipientId), after));
     return admission;
+  }
+
+  /** The book before and after; the same one where there was nothing to edit. */
+  function edit(held: Held, change: (slots: Slots) => Slots): readonly [Book, Book] {
+    const before = books.get(held.recipientId);
+    const after = edited(before, categoriesOf(held), change);
+    if (after !== before) books.set(held.recipientId, after);
+    return [before, after];
+  }
+
+  function refund(held: Held): boolean {
+    checkHeld(held);
+    return changedOverall(edit(held, (slots) => released(slots, 'sent', held.id)));
+  }
+
+  function postpone(held: Held, at: number): boolean {
+    checkHeld(held, at);
+    const instant = Math.min(Math.round(at), now());
+    return changedOverall(edit(held, (slots) => postponed(slots, held.id, instant)));
+  }
+
+  /** What its category held back is in no other scope. */
+  function cancel(held: Held): boolean {
+    checkHeld(held);
+    const [before, after] = edit(held, (slots) => released(slots, 'reserved', held.id));
+    return after !== before;
+  }
+
+  /** Stores a policy or a block, and moves the reservations that do not keep it. */
+  function oversee(recipientId: string, change: Pick<Book, 'stored' | 'block'>): void {
+    const book = { ...books.get(recipientId), ...change };
+    const opened = opener.open(book, opener.categories);
+    books.set(recipientId, withScopes(book, replan(opened.scopes, opened)));
+  }
+
+  function limit(recipientId: string, own: Policy, { until }: { readonly until?: number } = {}): void {
+    checkLimit(recipientId, own, until, now());
+    oversee(recipientId, { stored: { policy: structuredClone(own), until: until ?? Infinity } });
+  }
+
+  function block(recipientId: string, { until, reason }: Block): void {
+    checkBlock(recipientId, { until, reason }, now());
+    oversee(recipientId, { block: { until, reason } });
+  }
+
+  /** Changes a part of the book for good; the book as it was. */
+  function replace(recipientId: string, part: Partial<Book>): Book {
+    checkRecipient(recipientId);
+    const before = books.get(recipientId);
+    books.set(recipientId, { ...before, ...part });
+    return before;
+  }
+
+  function inspect(recipientId: string): Inspection {
+    checkRecipient(recipientId);
+    const book = books.get(recipientId);
+    return inspection(book, opener.open(book, opener.categories), countBlocked, keepIds);
   }
 
   return {
@@ -79,12 +110,30 @@ export function createMemoryLimiter({ policy, keepMs = 0, now = Date.now }: Memo
       return books.size;
     },
     admit: promised(admit),
-    peek: promised((ask: Ask) => decide(ask).admission),
-    refund: promised((recipientId: string, id: string) => release(recipientId, id, 'sent')),
+    peek: promised((ask: Ask) => consider(ask).admission),
+    refund: promised(refund),
     postpone: promised(postpone),
-    cancel: promised((recipientId: string, id: string) => release(recipientId, id, 'reserved')),
-    reset: promised((recipientId: string) => books.delete(recipientId)),
+    cancel: promised(cancel),
+    limit: promised(limit),
+    unlimit: promised(
+      (recipientId: string) => policyAt(replace(recipientId, { stored: undefined }), now()) !== undefined,
+    ),
+    block: promised(block),
+    unblock: promised(
+      (recipientId: string) => blockAt(replace(recipientId, { block: undefined }), now()) !== undefined,
+    ),
+    reset: promised((recipientId: string) => replace(recipientId, { slots: new Map() }).slots.size > 0),
+    inspect: promised(inspect),
   };
+}
+
+/** True where the overall scope had what was edited: it is the one that knows what was sent. */
+function changedOverall([before, after]: readonly [Book, Book]): boolean {
+  return after.slots.get(undefined) !== before.slots.get(undefined);
+}
+
+function categoriesOf({ category }: Held): readonly string[] {
+  return category === undefined ? [] : [category];
 }
 
 /** The same function, answering and throwing by a promise. */

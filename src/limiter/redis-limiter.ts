@@ -1,23 +1,24 @@
-import { readFileSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
 import type { Policy } from '../domain/limits.ts';
 import { checkAsk } from './ask.ts';
-import { createClock, type Clock } from './clock.ts';
-import { answerWithin } from './errors.ts';
-import { memberOf, recipientKeys, type RecipientKeys } from './keys.ts';
-import type { Admission, Ask, Limiter } from './limiter.ts';
-import { paceOf, type Pace } from './pace.ts';
-
-/** What the limiter needs of ioredis: both `Redis` and `Cluster` have it. */
-export interface LimiterRedis {
-  defineCommand(name: string, definition: { lua: string; numberOfKeys: number }): void;
-  unlink(...keys: string[]): Promise<number>;
-}
+import { checkBlock, checkCategories, checkHeld, checkLimit, checkRecipient, MAX_BLOCK_MS } from './checks.ts';
+import { createClock } from './clock.ts';
+import { createDeadline } from './errors.ts';
+import { categoryKeys, entryOf, memberOf, recipientKeys, type ScopeKeys } from './keys.ts';
+import type { Admission, Ask, Held, Limiter } from './limiter.ts';
+import { withFallback, type OnUnavailable } from './fallback.ts';
+import { toInspection } from './inspect-reply.ts';
+import { createScopes } from './scopes.ts';
+import { defineScripts, type LimiterRedis } from './scripts.ts';
+import { nowOf, toAdmission, toOptions } from './wire.ts';
 
 export interface RedisLimiterOptions {
   /** A client that the caller opens and closes. It must not be a subscriber; auto-pipelining makes it slower. */
   readonly redis: LimiterRedis;
-  /** What holds for an ask that brings no policy of its own. */
+  /** What holds overall for an ask that brings no policy of its own. */
   readonly policy: Policy;
+  /** What holds beside it for the asks of a category. */
+  readonly categories?: Readonly<Record<string, Policy>>;
   /** The first part of every key; braces are left out. */
   readonly prefix?: string;
   /** How long an answer may take before LimiterUnavailableError. */
@@ -27,97 +28,125 @@ export interface RedisLimiterOptions {
    * bring different policies, give the longest of all their windows.
    */
   readonly keepMs?: number;
+  /** Asks that have to wait, or are refused, count as slots too: whoever keeps asking is kept waiting. */
+  readonly countBlocked?: boolean;
+  /** Keeps the ids of what was sent, so that `inspect` tells them; about twice the memory. */
+  readonly keepIds?: boolean;
+  /** What happens while Redis does not answer (fallback.ts); `closed` where it is left out. */
+  readonly onUnavailable?: OnUnavailable;
+  /** Told when answers begin to come from elsewhere (true), and when they no longer do (false). */
+  readonly onOutage?: ((isAway: boolean) => void) | undefined;
   /** Epoch milliseconds in place of Redis's clock, for tests. */
   readonly now?: () => number;
 }
 
-type Kind = Admission['kind'];
-/** Kind, slot, Redis's now, the scope and the limit that decide (from 1; 0 for none), 1 where it is repeated. */
-type AdmitReply = [kind: Kind, at: number, now: number, scope: number, limit: number, repeated: 0 | 1];
-
-/** The commands that `defineCommand` puts on the client. */
-interface Scripts {
-  pushpacerAdmit(sentKey: string, reservedKey: string, ...args: (string | number)[]): Promise<AdmitReply>;
-  pushpacerRelease(key: string, id: string): Promise<0 | 1>;
-  pushpacerPostpone(sentKey: string, id: string, at: number, now: number | ''): Promise<0 | 1>;
-}
-
 /** The limiter that all workers share. The promise is in limiter.ts, the algorithm in admit.lua and docs/limiter.md. */
 export function createRedisLimiter(options: RedisLimiterOptions): Limiter {
-  const { redis, policy: ownPolicy, prefix = 'pushpacer', timeoutMs = 2_000, keepMs = 0, now } = options;
-  const ownKeepMs = Math.max(keepMs, paceOf(ownPolicy).longestMs);
-  const scripts = defineScripts(redis);
+  const { onUnavailable = 'closed', ...own } = options;
+  return withFallback(createStrictLimiter(own), { ...own, onUnavailable });
+}
+
+function createStrictLimiter(options: RedisLimiterOptions): Limiter {
+  const { redis, policy, categories = {}, prefix = 'pushpacer', timeoutMs = 2_000, keepMs = 0, now } = options;
+  const { countBlocked = false, keepIds = false } = options;
+  checkCategories(categories);
+  const scopes = createScopes({ policy, categories, keepMs });
+  const scripts = defineScripts(redis, 1 + scopes.categories.length);
+  const answered = createDeadline(timeoutMs);
   const clock = createClock();
+  const sentEntry = keepIds ? entryOf : memberOf;
 
   async function ask(mode: 'admit' | 'peek', asked: Ask): Promise<Admission> {
     checkAsk(asked);
-    const pace = paceOf(asked.policy ?? ownPolicy);
-    const { sent, reserved } = keysOf(asked.recipientId);
-    const args = askArgs(mode, asked, now?.());
+    const { recipientId, id, renew } = asked;
+    const category = scopes.categoryOf(asked);
+    const keys = recipientKeys(prefix, recipientId);
+    const how = renew === true ? RENEWING[mode] : mode;
+    const policies = scopes.policiesOf(asked.policy, category);
+    const args = [entryOf(id), sentEntry(id), how, now?.() ?? '', toOptions(asked, countBlocked), policies.text];
     const askedAt = performance.now();
-    const call = scripts.pushpacerAdmit(sent, reserved, ...args, ...scopeArgs(pace, ownKeepMs));
-    const reply = await answerWithin(call, timeoutMs);
-    clock.observe(askedAt, performance.now(), reply[2]);
-    return toAdmission(reply, pace, clock);
+    const reply = await answered(
+      category === undefined
+        ? scripts.admit[0](keys.settings, keys.sent, keys.reserved, ...args)
+        : scripts.admit[1](keys.settings, keys.sent, keys.reserved, ...inOrder(categoryKeys(keys, category)), ...args),
+    );
+    clock.observe(askedAt, performance.now(), nowOf(reply));
+    return toAdmission(reply, policies, category, clock);
   }
 
-  async function release(key: string, id: string): Promise<boolean> {
-    return (await answerWithin(scripts.pushpacerRelease(key, memberOf(id)), timeoutMs)) === 1;
+  /** The sets of one kind in every scope of what is held. */
+  function setsOf(kind: keyof ScopeKeys, held: Held): string[] {
+    const category = scopes.categoryOf(held);
+    const keys = recipientKeys(prefix, held.recipientId);
+    return category === undefined ? [keys[kind]] : [keys[kind], categoryKeys(keys, category)[kind]];
   }
 
-  function keysOf(recipientId: string): RecipientKeys {
-    return recipientKeys(prefix, recipientId);
+  async function release(kind: keyof ScopeKeys, held: Held): Promise<boolean> {
+    checkHeld(held);
+    const sets = setsOf(kind, held);
+    const entry = kind === 'sent' ? sentEntry(held.id) : entryOf(held.id);
+    return (await answered(scripts.release[sets.length === 1 ? 0 : 1](...sets, entry))) === 1;
+  }
+
+  /** Settings and the sets of every scope there is. */
+  function allKeys(recipientId: string): string[] {
+    const keys = recipientKeys(prefix, recipientId);
+    const ofCategories = scopes.categories.flatMap((category) => inOrder(categoryKeys(keys, category)));
+    return [keys.settings, ...inOrder(keys), ...ofCategories];
+  }
+
+  async function set(what: string, recipientId: string, until: number | '', value: string, mostMs: number | '') {
+    const args = [what, now?.() ?? '', scopes.allPolicies, until, value, mostMs];
+    const [done, heard] = await answered(scripts.settings(...allKeys(recipientId), ...args));
+    return { done: done === 1, heard };
   }
 
   return {
     admit: (asked) => ask('admit', asked),
     peek: (asked) => ask('peek', asked),
-    refund: (recipientId, id) => release(keysOf(recipientId).sent, id),
-    async postpone(recipientId, id, at) {
-      const { sent } = keysOf(recipientId);
-      const call = scripts.pushpacerPostpone(sent, memberOf(id), Math.round(at), now?.() ?? '');
-      return (await answerWithin(call, timeoutMs)) === 1;
+    refund: (held) => release('sent', held),
+    cancel: (held) => release('reserved', held),
+    async postpone(held, at) {
+      checkHeld(held, at);
+      const sets = setsOf('sent', held);
+      const args = [sentEntry(held.id), Math.round(at), now?.() ?? ''];
+      return (await answered(scripts.postpone[sets.length === 1 ? 0 : 1](...sets, ...args))) === 1;
     },
-    cancel: (recipientId, id) => release(keysOf(recipientId).reserved, id),
+    async limit(recipientId, stored, { until } = {}) {
+      checkLimit(recipientId, stored, until, undefined);
+      const { done, heard } = await set('limit', recipientId, until ?? '', scopes.textOf(stored), '');
+      if (!done) checkLimit(recipientId, stored, until, heard);
+    },
+    async unlimit(recipientId) {
+      checkRecipient(recipientId);
+      return (await set('unlimit', recipientId, '', '', '')).done;
+    },
+    async block(recipientId, block) {
+      checkBlock(recipientId, block, undefined);
+      const { done, heard } = await set('block', recipientId, block.until, block.reason, MAX_BLOCK_MS);
+      if (!done) checkBlock(recipientId, block, heard);
+    },
+    async unblock(recipientId) {
+      checkRecipient(recipientId);
+      return (await set('unblock', recipientId, '', '', '')).done;
+    },
     async reset(recipientId) {
-      const { sent, reserved } = keysOf(recipientId);
-      return (await answerWithin(redis.unlink(sent, reserved), timeoutMs)) > 0;
+      checkRecipient(recipientId);
+      return (await answered(redis.unlink(...allKeys(recipientId).slice(1)))) > 0;
+    },
+    async inspect(recipientId) {
+      checkRecipient(recipientId);
+      const [reply, next] = await Promise.all([
+        answered(scripts.inspect(...allKeys(recipientId), now?.() ?? '', scopes.allPolicies)),
+        ask('peek', { recipientId, id: randomUUID() }),
+      ]);
+      return toInspection(reply, next, { policy, keepIds });
     },
   };
 }
 
-function defineScripts(redis: LimiterRedis): Scripts {
-  redis.defineCommand('pushpacerAdmit', { lua: readScript('admit.lua'), numberOfKeys: 2 });
-  redis.defineCommand('pushpacerRelease', { lua: readScript('release.lua'), numberOfKeys: 1 });
-  redis.defineCommand('pushpacerPostpone', { lua: readScript('postpone.lua'), numberOfKeys: 1 });
-  return redis as unknown as Scripts;
-}
+const RENEWING = { admit: 'renew', peek: 'peek-renew' } as const;
 
-function readScript(file: string): string {
-  return readFileSync(new URL(file, import.meta.url), 'utf8');
-}
-
-/** ARGV[1] to ARGV[5] of admit.lua. */
-function askArgs(mode: string, { id, maxWaitMs, renew }: Ask, now: number | undefined): (string | number)[] {
-  const bound = maxWaitMs === undefined || maxWaitMs === Infinity ? '' : Math.floor(maxWaitMs);
-  return [memberOf(id), mode, bound, renew === true ? 1 : 0, now ?? ''];
-}
-
-/** What follows them for each scope. */
-function scopeArgs({ limits, holdMs, longestMs }: Pace, keepMs: number): number[] {
-  const pairs = limits.flatMap(({ max, perMs }) => [max, perMs]);
-  return [Math.max(keepMs, longestMs), holdMs, limits.length, ...pairs];
-}
-
-function toAdmission(reply: AdmitReply, { limits }: Pace, clock: Clock): Admission {
-  const [kind, at, now, , limit, repeated] = reply;
-  const rule = limits[limit - 1]?.name ?? 'none';
-  switch (kind) {
-    case 'admitted':
-      return { kind, at, sendAt: clock.toLocal(at), repeated: repeated === 1, rule };
-    case 'reserved':
-      return { kind, at, waitMs: at - now, rule };
-    case 'refused':
-      return { kind, waitMs: at - now, rule };
-  }
+function inOrder({ sent, reserved }: ScopeKeys): [string, string] {
+  return [sent, reserved];
 }

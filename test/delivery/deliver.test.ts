@@ -86,7 +86,7 @@ describe('a blocked notification', () => {
     const blocked = makeNotification({ expiresAt: Date.now() + 60_000 });
     const { progress } = await run(blocked);
     expect((await run(blocked, progress, { now: () => Date.now() + 120_000 })).outcome).toEqual({ kind: 'expired' });
-    expect(await limiter.cancel(blocked.recipientId, `${blocked.id}/0`)).toBe(false);
+    expect(await limiter.cancel({ recipientId: blocked.recipientId, id: `${blocked.id}/0` })).toBe(false);
   });
 
   it('is dropped on request', async () => {
@@ -205,8 +205,8 @@ describe('the slot', () => {
     const { outcome, progress } = await run(notification);
     expect(outcome).toMatchObject({ kind: 'requeued', rule: 'gap' });
     expect(progress.asks).toBe(1);
-    expect(await limiter.refund('teacher-42', `${notification.id}/0`)).toBe(true);
-    expect(await limiter.cancel('teacher-42', `${notification.id}/1`)).toBe(true);
+    expect(await limiter.refund({ recipientId: 'teacher-42', id: `${notification.id}/0` })).toBe(true);
+    expect(await limiter.cancel({ recipientId: 'teacher-42', id: `${notification.id}/1` })).toBe(true);
   });
 
   it('that was granted without an answer is used after all, where nothing was sent', async () => {
@@ -237,7 +237,7 @@ describe('the slot', () => {
     };
     expect((await run(notification, none, { limiter: overtaken })).outcome).toMatchObject({ kind: 'dropped' });
     expect(asks).toBe(2);
-    expect(await limiter.refund('teacher-42', `${notification.id}/0`)).toBe(false);
+    expect(await limiter.refund({ recipientId: 'teacher-42', id: `${notification.id}/0` })).toBe(false);
   });
 
   it('is counted from when the alert went out, where that was late', async () => {

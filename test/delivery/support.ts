@@ -4,7 +4,6 @@ import { createGate } from '../../src/delivery/gate.ts';
 import { deliver, type DeliverParts, type Pass } from '../../src/delivery/deliver.ts';
 import { readProgress, type Progress } from '../../src/delivery/progress.ts';
 import type { ReplyEvent } from '../../src/delivery/send.ts';
-import { timingOf } from '../../src/delivery/slot.ts';
 import { createTransit } from '../../src/delivery/transit.ts';
 import type { Concluded } from '../../src/delivery/conclude.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
@@ -38,8 +37,8 @@ export async function openBench(platforms: readonly Platform[] = ['apns', 'fcm']
     limiter,
     providers,
     gate: createGate(),
+    quotas: new Map(),
     transit: createTransit(),
-    timing: timingOf(POLICY),
     maxWaitMs: 3_600_000,
     retry: { attempts: 3, backoffBaseMs: 1_000, backoffMaxMs: 60_000 },
     now: Date.now,

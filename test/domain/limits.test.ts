@@ -19,9 +19,10 @@ it('reads several rules', () => {
 });
 
 it('names each rule that it cannot read', () => {
-  expect(faultsOf('10/1m,x,5/')).toEqual([
+  expect(faultsOf('10/1m,x,5/,0/1m')).toEqual([
     'LIMIT_RULES[1]: expected max/per, such as 10/1m, found "x"',
     'LIMIT_RULES[2]: expected max/per, such as 10/1m, found "5/"',
+    'LIMIT_RULES[3].max: expected an integer from 1 to 100000, found 0',
   ]);
 });
 
@@ -33,6 +34,16 @@ it.each([
     'LIMIT_RULES[0].per: expected a duration such as 250ms, 3s, 1m, 2h or 1d, from 1ms to 31d, found 2764800000 ms',
   ],
 ])('refuses %s', (text, fault) => expect(faultsOf(text)).toEqual([fault]));
+
+it('takes larger rules where the bounds are wider', () => {
+  const largest = { max: 1_000_000_000, perMs: 3_600_000 };
+  expect(parseRules('1000000000/1h', 'FCM_QUOTA', largest)).toEqual({ ok: true, rules: [largest] });
+  const refused = parseRules('1000000001/2h', 'FCM_QUOTA', largest);
+  expect(refused.ok ? [] : refused.faults.map(formatFault)).toEqual([
+    'FCM_QUOTA[0].max: expected an integer from 1 to 1000000000, found 1000000001',
+    'FCM_QUOTA[0].per: expected a duration such as 250ms, 3s, 1m, 2h or 1d, from 1ms to 1h, found 7200000 ms',
+  ]);
+});
 
 it('refuses a gap that is no whole number of milliseconds', () => {
   expect(policyFaults({ rules: [], minGapMs: 0.5 }, 'policy')).toHaveLength(1);

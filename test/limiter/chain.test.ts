@@ -118,11 +118,11 @@ async function play(policy: Policy, jobs: readonly Arrival[], redis: Redis | und
 
 /** When the last of them goes if each asks the moment it may go. */
 function idealEnd(policy: Policy, arrivals: readonly number[]): number {
-  const reference = new Reference(policy);
+  const reference = new Reference({ policy, keepMs: paceOf(policy).longestMs });
   let end = 0;
   for (const [number, at] of arrivals.entries()) {
     end = reference.peek({ recipientId: 'teacher-42', id: `job-${number}` }, Math.max(end, at)).at ?? NaN;
-    reference.sent.set(`job-${number}`, end);
+    reference.sent = [...reference.sent, { id: `job-${number}`, at: end }];
   }
   return end;
 }

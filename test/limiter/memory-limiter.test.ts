@@ -2,10 +2,10 @@ import { expect, it } from 'vitest';
 import { createMemoryLimiter } from '../../src/limiter/memory-limiter.ts';
 import { limiterContract } from '../contract/limiter.ts';
 
-limiterContract('in memory', (policy) => {
+limiterContract('in memory', (policy, options) => {
   let now = Date.now();
   return {
-    limiter: createMemoryLimiter({ policy, now: () => now }),
+    limiter: createMemoryLimiter({ policy, ...options, now: () => now }),
     now: () => now,
     advance: (ms) => {
       now += ms;

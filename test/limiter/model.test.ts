@@ -1,170 +1,295 @@
 import fc from 'fast-check';
 import type { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
-import type { Policy } from '../../src/domain/limits.ts';
-import type { Admission, Ask, Limiter } from '../../src/limiter/limiter.ts';
+import type { Admission, Ask, Held, Inspection, Limiter } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
-import { expectKept } from './kept.ts';
-import { Reference, type Answer } from './reference.ts';
-import { AHEAD_MS, readRecipient, recipientId } from './stored.ts';
-
-const windowMs = fc.oneof(fc.integer({ min: 1, max: 20_000 }), fc.integer({ min: 1, max: 2_000 }));
-const policies: fc.Arbitrary<Policy> = fc.record({
-  rules: fc.array(fc.record({ max: fc.integer({ min: 1, max: 4 }), perMs: windowMs }), { maxLength: 3 }),
-  minGapMs: fc.oneof(fc.constantFrom(0, 0, 1, 2, 200, 3_000), fc.integer({ min: 0, max: 5_000 })),
-});
-
-/** Which of the ids so far; the highest numbers stand for the newest. */
-const which = fc.nat({ max: 99 });
-const steps = fc.oneof(
-  { weight: 4, arbitrary: fc.record({ do: fc.constant('ask' as const), maxWaitMs: fc.option(fc.nat(30_000)) }) },
-  // Comes back at its slot: at an edge of the tolerance, a little early or late, or far from it.
-  {
-    weight: 4,
-    arbitrary: fc.record({
-      do: fc.constant('return' as const),
-      which,
-      holds: fc.constantFrom(-1, 0, 1),
-      lateMs: fc.constantFrom(-1, 0, 1),
-    }),
-  },
-  {
-    weight: 3,
-    arbitrary: fc.record({
-      do: fc.constant('return' as const),
-      which,
-      holds: fc.constant(0),
-      lateMs: fc.integer({ min: -300, max: 300 }),
-    }),
-  },
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      do: fc.constant('return' as const),
-      which,
-      holds: fc.constant(0),
-      lateMs: fc.integer({ min: -2_000, max: 2_000 }),
-    }),
-  },
-  { weight: 2, arbitrary: fc.record({ do: fc.constantFrom('again', 'renew', 'peek', 'refund', 'cancel'), which }) },
-  {
-    weight: 1,
-    arbitrary: fc.record({
-      do: fc.constant('pass' as const),
-      ms: fc.oneof(fc.nat(300), fc.nat(5_000), fc.nat(90_000)),
-    }),
-  },
-);
-type Step = typeof steps extends fc.Arbitrary<infer S> ? S : never;
+import { expectKeptAround } from './kept.ts';
+import { LONGEST_MS, scenarios, steps, type Scenario, type Step } from './model-steps.ts';
+import { inOrder, Reference, type Answer, type Taken } from './reference.ts';
+import { AHEAD_MS, readEverything, recipientId, type Everything, type StoredScope } from './stored.ts';
 
 describe.each(['in memory', 'on Redis'])(
-  'any interleaving of asks, late returns, no-shows and undoings, %s',
+  'any interleaving of asks, late returns, no-shows and what operators do, %s',
   (where) => {
     it('is answered like the reference, and keeps the promise', async () => {
       const redis = where === 'on Redis' ? connectRedis() : undefined;
-      const run = fc.asyncProperty(policies, fc.array(steps, { minLength: 5, maxLength: 60 }), (policy, script) =>
-        play(policy, script, redis),
+      const run = fc.asyncProperty(
+        scenarios,
+        fc.array(steps, { minLength: 5, maxLength: 60, size: 'max' }),
+        async (scenario, script) => {
+          const play = new Play(scenario, redis);
+          for (const step of script) await play.step(step);
+          await play.limiter.reset(recipientId);
+        },
       );
-      await fc.assert(run, { numRuns: redis === undefined ? 500 : 250 });
+      // A failure is told within the test's time, however long the shortest example would take to find.
+      const ends = { interruptAfterTimeLimit: 20_000, markInterruptAsFailure: true };
+      await fc.assert(run, { ...ends, numRuns: redis === undefined ? 1_500 : 250 });
     });
   },
 );
 
-async function play(policy: Policy, script: readonly Step[], redis: Redis | undefined): Promise<void> {
-  let now = Date.now() + AHEAD_MS;
-  const prefix = testPrefix();
-  const limiter: Limiter = redis
-    ? createRedisLimiter({ redis, policy, prefix, now: () => now })
-    : createMemoryLimiter({ policy, now: () => now });
-  const reference = new Reference(policy);
-  const used = new Map<string, number>();
-  const ids: string[] = [];
-  const stored = async () => (redis ? await readRecipient(redis, prefix) : undefined);
+/** A limiter and the reference beside it, told the same and asked the same. */
+class Play {
+  readonly limiter: Limiter;
+  readonly #reference: Reference;
+  readonly #redis: Redis | undefined;
+  readonly #prefix = testPrefix();
+  readonly #scenario: Scenario;
+  readonly #ids: string[] = [];
+  readonly #categoryOf = new Map<string, string | undefined>();
+  /** The slots that ids were admitted to and have not given back. */
+  readonly #used = new Map<string, number>();
+  #now = Date.now() + AHEAD_MS;
 
-  async function ask(asked: Ask): Promise<void> {
-    const before = await stored();
-    const behind = reference.queue(now, asked.id);
-    const isNew = !reference.sent.has(asked.id) && !reference.reserved.has(asked.id);
-    const expected = reference.admit(asked, now);
-    const answer = withoutSendAt(await limiter.admit(asked));
-    expect(answer).toEqual(expected);
-    if (answer.kind === 'refused') expect(await stored()).toEqual(before);
-    if (answer.kind === 'admitted') used.set(asked.id, answer.at ?? NaN);
-    if (answer.kind === 'reserved') used.delete(asked.id);
-    if (isNew && answer.kind !== 'refused') expect(answer.at).toBeGreaterThanOrEqual(Math.max(0, ...behind));
-    const after = await stored();
-    if (after) expectStored(after, reference, now);
+  constructor(scenario: Scenario, redis: Redis | undefined) {
+    const options = { ...scenario, keepMs: LONGEST_MS };
+    const now = () => this.#now;
+    this.limiter = redis
+      ? createRedisLimiter({ ...options, redis, prefix: this.#prefix, now })
+      : createMemoryLimiter({ ...options, now });
+    this.#reference = new Reference({ ...options, tie: redis ? 'id' : 'placed' });
+    this.#redis = redis;
+    this.#scenario = scenario;
   }
 
-  for (const step of script) {
-    const choice = step.do === 'return' ? [...reference.reserved.keys()] : ids;
-    const id = 'which' in step ? choice[Math.floor((step.which * choice.length) / 100)] : `id-${ids.length}`;
-    if (step.do === 'pass') now += step.ms;
-    if (id === undefined) continue;
-    const asked = { recipientId, id };
+  async step(step: Step): Promise<void> {
     switch (step.do) {
-      case 'ask':
-        ids.push(id);
-        await ask({ ...asked, ...(step.maxWaitMs !== null && { maxWaitMs: step.maxWaitMs }) });
-        break;
-      case 'return':
-        now = Math.max(now, (reference.reserved.get(id) ?? now) + step.holds * reference.holdMs + step.lateMs);
-        await ask(asked);
-        break;
-      case 'again': // the client resends the script: the same answer, the same slot
-        await ask(asked);
-        await ask(asked);
-        break;
-      case 'renew':
-        await ask({ ...asked, renew: true });
-        break;
-      case 'peek': {
-        const before = await stored();
-        expect(withoutSendAt(await limiter.peek(asked))).toEqual(reference.peek(asked, now));
-        expect(await stored()).toEqual(before);
-        break;
+      case 'ask': {
+        const id = `id-${this.#ids.length}`;
+        this.#ids.push(id);
+        this.#categoryOf.set(id, step.category);
+        const { maxWaitMs, maxPending, policy } = step;
+        return this.#ask(given({ ...this.#held(id), maxWaitMs, maxPending, policy }));
       }
-      case 'refund': {
-        const sentAt = reference.sent.get(id) ?? -Infinity;
-        const refunded = await limiter.refund(recipientId, id);
-        if (sentAt >= now - reference.keepMs || sentAt === -Infinity) expect(refunded).toBe(reference.sent.has(id));
-        reference.sent.delete(id);
-        used.delete(id);
-        break;
+      case 'return': {
+        const id = pick(
+          this.#reference.reserved.map((slot) => slot.id ?? ''),
+          step.which,
+        );
+        if (id === undefined) return;
+        const slot = this.#reference.reserved.find((waiting) => waiting.id === id)?.at ?? NaN;
+        const held = this.#held(id);
+        const comesAt = slot + step.holds * this.#reference.holdMs(held, this.#now) + step.lateMs;
+        this.#now = Math.max(this.#now, comesAt);
+        return this.#ask(given({ ...held, maxWaitMs: step.maxWaitMs, maxPending: step.maxPending }));
       }
-      case 'cancel': {
-        const slot = reference.reserved.get(id) ?? -Infinity;
-        const cancelled = await limiter.cancel(recipientId, id);
-        if (slot >= now - 60_000 || slot === -Infinity) expect(cancelled).toBe(reference.reserved.has(id));
-        reference.reserved.delete(id);
-        break;
+      case 'pass':
+        this.#now += step.ms;
+        return;
+      case 'limit': {
+        const until = step.forMs === undefined ? {} : { until: this.#now + step.forMs };
+        return this.#replan(
+          () => this.limiter.limit(recipientId, step.policy, until),
+          () => this.#reference.limit(step.policy, until.until ?? Infinity, this.#now),
+        );
+      }
+      case 'block': {
+        const block = { until: this.#now + step.forMs, reason: 'on leave' };
+        return this.#replan(
+          () => this.limiter.block(recipientId, block),
+          () => this.#reference.blockUntil(block.until, block.reason, this.#now),
+        );
+      }
+      case 'unlimit': {
+        const { source } = this.#reference.inspect(this.#now);
+        this.#reference.stored = undefined;
+        expect(await this.limiter.unlimit(recipientId)).toBe(source === 'stored');
+        await this.#inspect();
+        return;
+      }
+      case 'unblock': {
+        const { block } = this.#reference.inspect(this.#now);
+        this.#reference.block = undefined;
+        expect(await this.limiter.unblock(recipientId)).toBe(block !== undefined);
+        await this.#inspect();
+        return;
+      }
+      case 'reset':
+        return this.#reset();
+      case 'inspect':
+        await this.#inspect();
+        return;
+      default: {
+        const id = pick(this.#ids, step.which);
+        if (id === undefined) return;
+        return step.do === 'postpone' ? this.#postpone(id, step.lateMs) : this.#act(step.do, id, step.maxWaitMs);
       }
     }
   }
-  expectKept(policy, [...used.values()]);
-  await limiter.reset(recipientId);
+
+  async #act(what: string, id: string, maxWaitMs: number | undefined): Promise<void> {
+    const held = this.#held(id);
+    switch (what) {
+      case 'again': // the client resends the script: the same answer, the same slot
+        await this.#ask(held);
+        return this.#ask(held);
+      case 'renew':
+        return this.#ask(given({ ...held, renew: true, maxWaitMs }));
+      case 'peek':
+        return this.#unchanged(async () => {
+          const ask = given({ ...held, maxWaitMs });
+          expect(withoutSendAt(await this.limiter.peek(ask))).toEqual(this.#reference.peek(ask, this.#now));
+        });
+      case 'refund': {
+        const at = this.#sentAt(id) ?? Infinity;
+        const isRefunded = await this.limiter.refund(held);
+        // One that is older than it is kept for may be there still, or not.
+        if (at >= this.#now - LONGEST_MS) expect(isRefunded).toBe(at !== Infinity);
+        this.#reference.sent = this.#reference.sent.filter((slot) => slot.id !== id);
+        this.#used.delete(id);
+        return;
+      }
+      case 'cancel': {
+        const at = this.#reference.reserved.find((slot) => slot.id === id)?.at ?? Infinity;
+        const isCancelled = await this.limiter.cancel(held);
+        if (at >= this.#now - 60_000) expect(isCancelled).toBe(at !== Infinity);
+        this.#reference.reserved = this.#reference.reserved.filter((slot) => slot.id !== id);
+      }
+    }
+  }
+
+  async #ask(ask: Ask): Promise<void> {
+    const { id } = ask;
+    const behind = this.#reference.queue(ask, this.#now).map(({ at }) => at);
+    const { sent, reserved } = this.#reference;
+    const isNew = ![...sent, ...reserved].some((slot) => slot.id === id);
+    const before = await this.#stored();
+    const expected = this.#reference.admit(ask, this.#now);
+    const answer = withoutSendAt(await this.limiter.admit(ask));
+    expect(answer).toEqual(expected);
+    if (isNew && answer.kind !== 'refused') expect(answer.at).toBeGreaterThanOrEqual(Math.max(0, ...behind));
+    if (answer.kind === 'refused' && this.#reference.sent.length === sent.length) {
+      expect(await this.#stored()).toEqual(before);
+    }
+    if (answer.kind === 'reserved') this.#used.delete(id);
+    if (answer.kind === 'admitted' && answer.repeated === false) {
+      this.#used.set(id, answer.at ?? NaN);
+      this.#expectKept(ask);
+    }
+    const after = await this.#stored();
+    if (after) this.#expectStored(after, answer.kind !== 'refused');
+  }
+
+  async #postpone(id: string, lateMs: number): Promise<void> {
+    const at = this.#sentAt(id);
+    if (at !== undefined && at < this.#now - LONGEST_MS) return;
+    const instant = Math.min((at ?? this.#now) + lateMs, this.#now);
+    const isLater = at !== undefined && at < instant;
+    expect(await this.limiter.postpone(this.#held(id), instant)).toBe(isLater);
+    if (!isLater) return;
+    this.#reference.sent = this.#reference.sent.map((slot) => (slot.id === id ? { ...slot, at: instant } : slot));
+    this.#used.set(id, instant);
+  }
+
+  async #reset(): Promise<void> {
+    const { sent, reserved } = this.#reference;
+    const isAlive =
+      sent.some(({ at }) => at >= this.#now - LONGEST_MS) || reserved.some(({ at }) => at >= this.#now - 60_000);
+    const wasReset = await this.limiter.reset(recipientId);
+    if (isAlive || sent.length + reserved.length === 0) expect(wasReset).toBe(isAlive);
+    this.#reference.sent = [];
+    this.#reference.reserved = [];
+    this.#used.clear();
+    await this.#inspect();
+  }
+
+  async #replan(act: () => Promise<void>, actThere: () => void): Promise<void> {
+    const before = new Map(this.#reference.reserved.map(({ id, at }) => [id, at]));
+    actThere();
+    await act();
+    for (const { id, at } of await this.#inspect()) expect(at).toBeGreaterThanOrEqual(before.get(id) ?? Infinity);
+    const stored = await this.#stored();
+    if (stored) this.#expectStored(stored, true);
+  }
+
+  async #inspect(): Promise<Inspection['reserved']> {
+    const found = await this.#unchanged(() => this.limiter.inspect(recipientId));
+    const { sent, reserved } = found;
+    expect({ ...found, sent: inOrder(sent), reserved: inOrder(reserved) }).toEqual(this.#reference.inspect(this.#now));
+    return found.reserved;
+  }
+
+  /** What this id was admitted to keeps the policies in force, with all that was admitted before. */
+  #expectKept(ask: Ask): void {
+    const at = this.#used.get(ask.id) ?? NaN;
+    expectKeptAround(this.#reference.policyFor(ask, this.#now), [...this.#used.values()], at);
+    const { category = '' } = ask;
+    const policy = new Map(Object.entries(this.#scenario.categories)).get(category);
+    const ofCategory = [...this.#used].filter(([id]) => this.#categoryOf.get(id) === category);
+    if (policy)
+      expectKeptAround(
+        policy,
+        ofCategory.map(([, instant]) => instant),
+        at,
+      );
+  }
+
+  async #unchanged<T>(act: () => Promise<T>): Promise<T> {
+    const before = await this.#stored();
+    const result = await act();
+    expect(await this.#stored()).toEqual(before);
+    return result;
+  }
+
+  async #stored(): Promise<Everything | undefined> {
+    return this.#redis && readEverything(this.#redis, this.#prefix, Object.keys(this.#scenario.categories));
+  }
+
+  /** Nothing beyond what the reference holds, in every scope, and an expiry for every key. */
+  #expectStored({ overall, ofCategories }: Everything, wasWritten: boolean): void {
+    this.#expectScope(overall, ({ isHeld = false }) => !isHeld, wasWritten);
+    for (const [category, stored] of ofCategories) {
+      if (stored) this.#expectScope(stored, (slot) => slot.category === category, wasWritten);
+    }
+  }
+
+  #expectScope({ sent, reserved }: StoredScope, has: (slot: Taken) => boolean, wasWritten: boolean): void {
+    const isKept = (at: number) => at >= this.#now - LONGEST_MS;
+    const held = this.#reference.sent.filter(has).map(({ at }) => at);
+    const found = sent.slots.map(([, at]) => at);
+    expect(found.filter(isKept)).toEqual(held.filter(isKept).sort((a, b) => a - b));
+    expect(new Set(sent.slots.map(([member]) => member)).size).toBe(sent.slots.length);
+
+    const isAwaited = (at: number) => at >= this.#now - 60_000;
+    const waiting = this.#reference.reserved.filter((slot) => has(slot) && isAwaited(slot.at));
+    const views = reserved.slots.map(([id, at]) => ({ id, at })).filter(({ at }) => isAwaited(at));
+    expect(inOrder(views)).toEqual(inOrder(waiting.map(({ id = '', at }) => ({ id, at }))));
+
+    if (!wasWritten) return;
+    for (const [{ slots, expiresAt }, keepMs] of [
+      [sent, LONGEST_MS],
+      [reserved, 60_000],
+    ] as const) {
+      const last = slots.at(-1)?.[1];
+      expect(expiresAt).toBe(last === undefined ? undefined : last + keepMs);
+    }
+  }
+
+  #held(id: string): Held {
+    return given({ recipientId, id, category: this.#categoryOf.get(id) });
+  }
+
+  #sentAt(id: string): number | undefined {
+    return this.#reference.sent.find((slot) => slot.id === id)?.at;
+  }
+}
+
+function pick(ids: readonly string[], which: number): string | undefined {
+  return ids[Math.floor((which * ids.length) / 100)];
+}
+
+type Given<T> = { [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
+  [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>;
+};
+
+/** Without the fields that are undefined. */
+function given<T extends object>(fields: T): Given<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Given<T>;
 }
 
 function withoutSendAt(admission: Admission): Answer {
   return Object.fromEntries(Object.entries(admission).filter(([field]) => field !== 'sendAt')) as unknown as Answer;
-}
-
-/** No id twice, nothing beyond what the reference holds, and an expiry for every key. */
-function expectStored(stored: Awaited<ReturnType<typeof readRecipient>>, reference: Reference, now: number): void {
-  const { sent, reserved } = stored;
-  const ids = [...sent.slots, ...reserved.slots].map(([id]) => id);
-  expect(new Set(ids).size).toBe(ids.length);
-  const held = [...reference.sent.values()].filter((slot) => slot >= now - reference.keepMs);
-  expect(sent.slots.map(([, slot]) => slot).filter((slot) => slot >= now - reference.keepMs)).toEqual(
-    held.sort((a, b) => a - b),
-  );
-  for (const [{ slots, expiresAt }, keepMs] of [
-    [sent, reference.keepMs],
-    [reserved, 60_000],
-  ] as const) {
-    const last = slots.at(-1)?.[1];
-    expect(expiresAt).toBe(last === undefined ? undefined : last + keepMs);
-  }
 }

@@ -10,10 +10,11 @@ import { connectRedis, testPrefix } from '../support/redis.ts';
 import { expectKept } from './kept.ts';
 import { AHEAD_MS, readRecipient, recipientId } from './stored.ts';
 
-limiterContract('on Redis', (policy) => {
+limiterContract('on Redis', (policy, options) => {
   let now = Date.now() + AHEAD_MS;
+  const own = { redis: connectRedis(), policy, prefix: testPrefix(), now: () => now };
   return {
-    limiter: createRedisLimiter({ redis: connectRedis(), policy, prefix: testPrefix(), now: () => now }),
+    limiter: createRedisLimiter({ ...own, ...options }),
     now: () => now,
     advance: (ms) => {
       now += ms;
@@ -38,10 +39,10 @@ describe('what stays in Redis', () => {
       return [sent.expiresAt, reserved.expiresAt];
     };
     expect(await expiry()).toEqual([Number(slots['a']) + 60_000, Number(slots['c']) + 60_000]);
-    await limiter.cancel(recipientId, 'c');
+    await limiter.cancel({ recipientId, id: 'c' });
     expect(near(await expiry(), [Number(slots['a']) + 60_000, Number(slots['b']) + 60_000])).toBe(true);
-    await limiter.refund(recipientId, 'a');
-    await limiter.cancel(recipientId, 'b');
+    await limiter.refund({ recipientId, id: 'a' });
+    await limiter.cancel({ recipientId, id: 'b' });
     expect(await expiry()).toEqual([undefined, undefined]);
   });
 
@@ -104,7 +105,7 @@ describe('what stays in Redis', () => {
     const limiter = createRedisLimiter({ redis, policy, prefix });
     await limiter.admit({ recipientId, id: 'a' });
     await limiter.admit({ recipientId, id: 'b' });
-    await limiter.cancel(recipientId, 'b');
+    await limiter.cancel({ recipientId, id: 'b' });
     const { sent, reserved } = recipientKeys(prefix, recipientId);
     await expect.poll(() => redis.exists(sent, reserved)).toBe(0);
   });
@@ -117,7 +118,7 @@ describe('what stays in Redis', () => {
     const first = await limiter.admit({ recipientId, id: 'a', policy: hourly });
     now += 120_000;
     expect(await limiter.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'admitted' });
-    await limiter.refund(recipientId, 'b');
+    await limiter.refund({ recipientId, id: 'b' });
     const third = await limiter.admit({ recipientId, id: 'c', policy: hourly });
     expect(third).toMatchObject({ kind: 'reserved', at: (first as { at: number }).at + 3_600_000 });
   });
@@ -130,9 +131,9 @@ describe('Redis misbehaving', () => {
     expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted' });
     await own.script('FLUSH');
     expect(await limiter.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'reserved' });
-    expect(await limiter.cancel(recipientId, 'b')).toBe(true);
+    expect(await limiter.cancel({ recipientId, id: 'b' })).toBe(true);
     await own.script('FLUSH');
-    expect(await limiter.refund(recipientId, 'a')).toBe(true);
+    expect(await limiter.refund({ recipientId, id: 'a' })).toBe(true);
   });
 
   it('hangs: the wait is bounded, and the same id asked again has one slot', async () => {
@@ -145,6 +146,17 @@ describe('Redis misbehaving', () => {
       .poll(() => limiter.admit({ recipientId, id: 'a' }).catch(() => 'away'), { timeout: 5_000 })
       .toMatchObject({ kind: 'admitted', repeated: true });
     expect(await limiter.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'reserved' });
+  });
+
+  it('has answered a process that stood still: the answer is read before it is given up', async () => {
+    const own = await ownRedis();
+    const limiter = createRedisLimiter({ redis: own, policy: POLICY, timeoutMs: 100 });
+    await limiter.peek({ recipientId, id: 'a' }); // connected
+    const asked = limiter.admit({ recipientId, id: 'a' });
+    await new Promise((resolve) => setImmediate(resolve)); // it is on its way
+    const until = performance.now() + 300;
+    while (performance.now() < until);
+    expect(await asked).toMatchObject({ kind: 'admitted' });
   });
 
   it('accepts and never answers: never a yes', async () => {
@@ -160,8 +172,8 @@ describe('Redis misbehaving', () => {
     const calls = [
       limiter.admit({ recipientId, id: 'a' }),
       limiter.peek({ recipientId, id: 'a' }),
-      limiter.refund(recipientId, 'a'),
-      limiter.cancel(recipientId, 'a'),
+      limiter.refund({ recipientId, id: 'a' }),
+      limiter.cancel({ recipientId, id: 'a' }),
       limiter.reset(recipientId),
     ];
     for (const outcome of await Promise.allSettled(calls)) {

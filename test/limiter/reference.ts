@@ -1,92 +1,300 @@
 import { ruleName, type Policy } from '../../src/domain/limits.ts';
-import type { Admission, Ask } from '../../src/limiter/limiter.ts';
+import type { Admission, Ask, Inspection, SlotView } from '../../src/limiter/limiter.ts';
 
 const GRACE_MS = 1_000;
 const NO_SHOW_MS = 60_000;
 
 /** What a limiter answers, but for the instant on this process's own clock. */
-export interface Answer {
+export interface Answer extends Omit<Admission, 'sendAt' | 'kind'> {
   readonly kind: Admission['kind'];
-  readonly rule: string;
+  readonly because?: 'max-wait' | 'max-pending';
   readonly at?: number;
   readonly waitMs?: number;
   readonly repeated?: boolean;
 }
 
-/** A limiter for one recipient that is slow and plain: it keeps everything, and counts instead of looking up ranks. */
-export class Reference {
-  readonly sent = new Map<string, number>();
-  readonly reserved = new Map<string, number>();
-  readonly holdMs: number;
-  readonly keepMs: number;
-  readonly #limits: { readonly name: string; readonly max: number; readonly perMs: number }[];
+/** A slot; without an id it is what a blocked ask by `markOf` left. */
+export interface Taken {
+  readonly id?: string;
+  readonly markOf?: string;
+  readonly category?: string | undefined;
+  readonly at: number;
+  /** Reserved in its category alone, which holds it back for longer than what holds overall. */
+  readonly isHeld?: boolean;
+}
 
-  constructor({ rules, minGapMs }: Policy) {
-    this.#limits = rules.map((rule) => ({ ...rule, name: ruleName(rule) }));
-    if (minGapMs > 0) this.#limits.unshift({ name: 'gap', max: 1, perMs: minGapMs });
-    const windows = this.#limits.map(({ perMs }) => perMs);
-    this.holdMs = windows.length === 0 ? 0 : Math.min(Math.floor(((minGapMs || Math.min(...windows)) - 1) / 2), 150);
-    this.keepMs = Math.max(0, ...windows);
+export interface ReferenceOptions {
+  readonly policy: Policy;
+  readonly categories?: Readonly<Record<string, Policy>>;
+  readonly countBlocked?: boolean;
+  readonly keepIds?: boolean;
+  /** How long what was sent is remembered: at least the longest of all windows. */
+  readonly keepMs: number;
+  /**
+   * Which of the reservations of one instant is moved first: the one that was placed there first, of those overall
+   * before those that only their category has; or the first by its id.
+   */
+  readonly tie?: 'placed' | 'id';
+}
+
+interface Scope {
+  readonly limits: readonly { readonly name: string; readonly max: number; readonly perMs: number }[];
+  readonly holdMs: number;
+  readonly gapMs: number;
+  readonly has: (slot: Taken) => boolean;
+}
+
+/** What counts in a scope. */
+interface Counted extends Pick<Scope, 'limits'> {
+  readonly instants: readonly number[];
+}
+
+interface Decision {
+  readonly answer: Answer;
+  readonly sent?: readonly Taken[];
+  readonly reserved?: readonly Taken[];
+}
+
+/**
+ * A limiter for one recipient that is slow and plain: it keeps all slots of all scopes in one list, tries one instant
+ * after the other, and counts what lies in the window of each.
+ */
+export class Reference {
+  sent: readonly Taken[] = [];
+  reserved: readonly Taken[] = [];
+  stored: { readonly policy: Policy; readonly until: number } | undefined;
+  block: { readonly until: number; readonly reason: string } | undefined;
+  readonly options: ReferenceOptions;
+
+  constructor(options: ReferenceOptions) {
+    this.options = options;
   }
 
   admit(ask: Ask, now: number): Answer {
-    const { answer, into } = this.decide(ask, now);
-    if (into !== undefined) {
-      this.sent.delete(ask.id);
-      this.reserved.delete(ask.id);
-      this[into.set].set(ask.id, into.at);
-    }
+    const { answer, sent = this.sent, reserved = this.reserved } = this.#decide(ask, now);
+    this.sent = sent;
+    this.reserved = reserved;
     return answer;
   }
 
   peek(ask: Ask, now: number): Answer {
-    return this.decide(ask, now).answer;
+    return this.#decide(ask, now).answer;
   }
 
-  /** The reservations that a newcomer stands behind. */
-  queue(now: number, butOf?: string): number[] {
-    return [...this.reserved].filter(([id, at]) => id !== butOf && at >= now - GRACE_MS).map(([, at]) => at);
+  /** The reservations that an ask stands behind, but for its own. */
+  queue({ id, ...ask }: Pick<Ask, 'id' | 'category'>, now: number): readonly Taken[] {
+    const scopes = this.scopes(ask, now);
+    const stands = (slot: Taken) => slot.id !== id && slot.at >= now - GRACE_MS;
+    return this.reserved.filter((slot) => stands(slot) && scopes.some(({ has }) => has(slot)));
   }
 
-  private decide(ask: Ask, now: number): { answer: Answer; into?: { set: 'sent' | 'reserved'; at: number } } {
-    const { id, maxWaitMs = Infinity, renew = false } = ask;
-    const sentAt = atLeast(this.sent.get(id), now - this.keepMs);
-    const slot = atLeast(this.reserved.get(id), now - NO_SHOW_MS);
-    const others = [...this.sent].filter(([other]) => other !== id).map(([, at]) => at);
-    const soonest = this.soonest(others, now);
-    const wait = (at: number, rule: string): Answer => {
-      const waitMs = at - now;
-      return waitMs > maxWaitMs ? { kind: 'refused', waitMs, rule } : { kind: 'reserved', at, waitMs, rule };
+  limit(policy: Policy, until: number, now: number): void {
+    this.stored = { policy, until };
+    this.#replan(now);
+  }
+
+  blockUntil(until: number, reason: string, now: number): void {
+    this.block = { until, reason };
+    this.#replan(now);
+  }
+
+  inspect(now: number): Inspection {
+    const { keepIds = false } = this.options;
+    const policy = this.#policyAt(now);
+    const stored = this.#storedAt(now);
+    const block = this.#blockAt(now);
+    const longestMs = Math.max(0, policy.minGapMs, ...policy.rules.map(({ perMs }) => perMs));
+    const next = this.peek({ recipientId: 'teacher-42', id: 'nobody' }, now);
+    const view = ({ at, id }: Taken, named: boolean): SlotView => (named && id !== undefined ? { at, id } : { at });
+    return {
+      now,
+      policy,
+      source: stored ? 'stored' : 'limiter',
+      ...(stored && stored.until < Infinity && { policyUntil: stored.until }),
+      ...(block && { block }),
+      sent: inOrder(this.sent.filter(({ at }) => at >= now - longestMs).map((slot) => view(slot, keepIds))),
+      reserved: inOrder(this.#waiting(now).map((slot) => view(slot, true))),
+      nextAt: next.at ?? NaN,
+      rule: next.rule,
     };
-    const admit = (at: number, rule: string, repeated = false): Answer => ({ kind: 'admitted', at, repeated, rule });
+  }
 
-    if (sentAt !== undefined && !renew) return { answer: admit(sentAt, soonest.rule, true) };
-    if (slot !== undefined && slot > now + this.holdMs) return { answer: wait(slot, soonest.rule) };
+  /** The policies that an ask has to keep, the overall one first. */
+  scopes(ask: Pick<Ask, 'policy'> & Pick<Taken, 'category'>, now: number): readonly Scope[] {
+    const { categories = {} } = this.options;
+    const { category } = ask;
+    const overall = scopeOf(this.#policyAt(now, ask.policy), '', ({ isHeld = false }) => !isHeld);
+    const own = category === undefined ? undefined : categories[category];
+    if (own === undefined) return [overall];
+    return [overall, scopeOf(own, `${category}:`, (slot) => slot.category === category)];
+  }
+
+  /** The overall policy in force for an ask. */
+  policyFor(ask: Pick<Ask, 'policy'>, now: number): Policy {
+    return this.#policyAt(now, ask.policy);
+  }
+
+  holdMs(ask: Pick<Ask, 'category' | 'policy'>, now: number): number {
+    return Math.min(...this.scopes(ask, now).map((scope) => scope.holdMs));
+  }
+
+  #decide(ask: Ask, now: number): Decision {
+    const { id, category, maxWaitMs = Infinity, maxPending = Infinity, renew = false } = ask;
+    const scopes = this.scopes(ask, now);
+    const holdMs = this.holdMs(ask, now);
+    const common = { toleranceMs: holdMs, gapMs: Math.max(...scopes.map(({ gapMs }) => gapMs)) };
+    const kept = this.sent.filter(({ at }) => at >= now - this.options.keepMs);
+    const sentAt = kept.find((slot) => slot.id === id)?.at;
+    const slot = this.#waiting(now).find((waiting) => waiting.id === id)?.at;
+    const rest = kept.filter((sent) => sent.id !== id);
+    const soonest = this.#soonest(counted(scopes, rest), now);
+
+    const wait = (at: number, rule: string, because?: Answer['because']): Answer => {
+      const told = { waitMs: at - now, rule, remaining: 0, resetMs: at - now, ...common };
+      return because === undefined ? { kind: 'reserved', at, ...told } : { kind: 'refused', because, ...told };
+    };
+    const go = (at: number, repeated: boolean): Answer => {
+      const after = counted(scopes, [...rest, { id, category, at }]);
+      return { kind: 'admitted', at, repeated, ...roomAfter(after, now), ...common };
+    };
+    // What is too old to be looked at may be there still, until the same list is written for this id.
+    const admit = (at: number): Decision => ({
+      answer: go(at, false),
+      sent: [...this.sent.filter((sent) => sent.id !== id), { id, category, at }],
+      reserved: this.reserved.filter((waiting) => waiting.id !== id || waiting.at < now - NO_SHOW_MS),
+    });
+
+    if (sentAt !== undefined && !renew) return { answer: go(sentAt, true) };
+    if (slot !== undefined && slot > now + holdMs) {
+      return { answer: wait(slot, soonest.rule, slot - now > maxWaitMs ? 'max-wait' : undefined) };
+    }
     const due = slot ?? sentAt;
     if (due !== undefined) {
       const at = Math.max(soonest.at, due);
-      if (at <= Math.max(now, due) + this.holdMs) return { answer: admit(at, soonest.rule), into: { set: 'sent', at } };
+      if (at <= Math.max(now, due) + holdMs) return admit(at);
     }
-    const floor = Math.max(soonest.at - this.holdMs, ...others);
-    const queue = this.queue(now, id).map((at) => Math.max(at, floor));
-    const { at: free, rule } = this.soonest([...others, ...queue], now);
-    const tail = Math.max(free, soonest.at, ...queue);
-    if (tail <= now + this.holdMs) return { answer: admit(tail, rule), into: { set: 'sent', at: tail } };
-    const answer = wait(tail, rule);
-    return answer.kind === 'refused' ? { answer } : { answer, into: { set: 'reserved', at: tail } };
+    const unmarked = this.#tail(scopes, rest, ask, holdMs, now);
+    if (unmarked.at <= now + holdMs) return admit(unmarked.at);
+
+    const isMarked = this.sent.some((sent) => sent.markOf === id && sent.at === now);
+    const mark = this.options.countBlocked === true && !isMarked ? [{ markOf: id, category, at: now }] : [];
+    const tail = this.#tail(scopes, [...rest, ...mark], ask, holdMs, now);
+    const queue = this.queue(ask, now);
+    const isFull = due === undefined && scopes.some(({ has }) => queue.filter(has).length >= maxPending);
+    const because = tail.at - now > maxWaitMs ? 'max-wait' : isFull ? 'max-pending' : undefined;
+    const answer = wait(tail.at, tail.rule, because);
+    const line = this.#tail(scopes.slice(0, 1), [...rest, ...mark], ask, holdMs, now);
+    if (because !== undefined) return { answer, sent: [...this.sent, ...mark] };
+    return {
+      answer,
+      sent: [...this.sent.filter((sent) => sent.id !== id || !kept.includes(sent)), ...mark],
+      reserved: [
+        ...this.reserved.filter((waiting) => waiting.id !== id),
+        { id, category, at: tail.at, isHeld: line.at < tail.at },
+      ],
+    };
   }
 
-  /** The first instant from now with fewer than max slots after the beginning of its window, for every limit. */
-  private soonest(slots: readonly number[], now: number): { at: number; rule: string } {
-    const free = ({ max, perMs }: { max: number; perMs: number }, at: number) =>
-      slots.filter((slot) => slot > at - perMs).length < max;
-    const candidates = [now, ...this.#limits.flatMap(({ perMs }) => slots.map((slot) => slot + perMs))];
-    const at = Math.min(...candidates.filter((t) => t >= now && this.#limits.every((limit) => free(limit, t))));
-    const deciding = this.#limits.find((limit) => !free(limit, at - 1)) ?? this.#limits[0];
+  /** The first instant behind all that was sent and is reserved, but for what this id holds. */
+  #tail(scopes: readonly Scope[], sent: readonly Taken[], ask: Ask, holdMs: number, now: number): Soonest {
+    const queue = this.queue(ask, now);
+    const ends: number[] = [];
+    const lists = scopes.map((scope): Counted => {
+      const [ofScope] = counted([scope], sent);
+      const bound = this.#soonest(counted([scope], sent), now).at - holdMs;
+      const floor = Math.max(bound, ...(ofScope?.instants ?? []));
+      const waiting = queue.filter(scope.has).map(({ at }) => Math.max(at, floor));
+      ends.push(...waiting);
+      return { limits: scope.limits, instants: [...(ofScope?.instants ?? []), ...waiting] };
+    });
+    const free = this.#soonest(lists, now);
+    return { at: Math.max(free.at, ...ends), rule: free.rule };
+  }
+
+  /** The first instant from `now` that is not blocked and has fewer than max slots in each window before it. */
+  #soonest(scopes: readonly Counted[], now: number, from = now): Soonest {
+    const until = this.#blockAt(now)?.until ?? -Infinity;
+    const ends = scopes.flatMap(({ limits, instants }) =>
+      limits.flatMap(({ perMs }) => instants.map((instant) => instant + perMs)),
+    );
+    const checks = scopes.flatMap(({ limits, instants }) => limits.map((limit) => ({ ...limit, instants })));
+    const isFree = (t: number) => t >= until && checks.every((check) => countAfter(check, t) < check.max);
+    const at = Math.min(...[from, until, ...ends].filter((t) => t >= from && isFree(t)));
+    if (at - 1 < until) return { at, rule: 'block' };
+    const deciding = checks.find((check) => countAfter(check, at - 1) >= check.max) ?? checks[0];
     return { at, rule: deciding?.name ?? 'none' };
+  }
+
+  #replan(now: number): void {
+    const byId = (a: Taken, b: Taken) => ((a.id ?? '') < (b.id ?? '') ? -1 : 1);
+    const heldLast = (a: Taken, b: Taken) => Number(a.isHeld ?? false) - Number(b.isHeld ?? false);
+    const tie = this.options.tie === 'id' ? byId : heldLast;
+    const waiting = this.#waiting(now).toSorted((a, b) => a.at - b.at || tie(a, b));
+    const sent = this.sent.filter(({ at }) => at >= now - this.options.keepMs);
+    const moved: Taken[] = [];
+    for (const slot of waiting) {
+      const scopes = this.scopes(slot, now).filter(({ has }) => has(slot));
+      const ahead = moved.filter((other) => scopes.some(({ has }) => has(other)));
+      const from = Math.max(slot.at, ...ahead.map(({ at }) => at));
+      moved.push({ ...slot, at: this.#soonest(counted(scopes, [...sent, ...moved]), now, from).at });
+    }
+    this.reserved = moved;
+  }
+
+  #waiting(now: number): readonly Taken[] {
+    return this.reserved.filter(({ at }) => at >= now - NO_SHOW_MS);
+  }
+
+  #storedAt(now: number): Reference['stored'] {
+    return this.stored && now < this.stored.until ? this.stored : undefined;
+  }
+
+  #blockAt(now: number): Reference['block'] {
+    return this.block && now < this.block.until ? this.block : undefined;
+  }
+
+  #policyAt(now: number, policy = this.options.policy): Policy {
+    return this.#storedAt(now)?.policy ?? policy;
   }
 }
 
-function atLeast(at: number | undefined, least: number): number | undefined {
-  return at !== undefined && at >= least ? at : undefined;
+interface Soonest {
+  readonly at: number;
+  readonly rule: string;
+}
+
+function scopeOf({ rules, minGapMs }: Policy, prefix: string, has: Scope['has']): Scope {
+  const gap = minGapMs > 0 ? [{ name: `${prefix}gap`, max: 1, perMs: minGapMs }] : [];
+  const limits = [...gap, ...rules.map((rule) => ({ ...rule, name: prefix + ruleName(rule) }))];
+  const spacingMs = minGapMs > 0 ? minGapMs : Math.min(...rules.map(({ perMs }) => perMs));
+  return { limits, gapMs: minGapMs, holdMs: Math.min(150, Math.floor((spacingMs - 1) / 2)), has };
+}
+
+function counted(scopes: readonly Scope[], slots: readonly Taken[]): readonly Counted[] {
+  return scopes.map(({ limits, has }) => ({ limits, instants: slots.filter(has).map(({ at }) => at) }));
+}
+
+function countAfter({ instants, perMs }: { instants: readonly number[]; perMs: number }, at: number): number {
+  return instants.filter((instant) => instant > at - perMs).length;
+}
+
+/** What an admission says about the next one. */
+function roomAfter(scopes: readonly Counted[], now: number): Pick<Answer, 'rule' | 'remaining' | 'resetMs'> {
+  const checks = scopes.flatMap(({ limits, instants }) => limits.map((limit) => ({ ...limit, instants })));
+  const [first] = checks;
+  if (first === undefined) return { rule: 'none', remaining: Infinity, resetMs: 0 };
+  const waits = checks.map((check) => {
+    const ends = check.instants.map((instant) => instant + check.perMs - now);
+    return Math.min(...[0, ...ends].filter((ms) => ms >= 0 && countAfter(check, now + ms) < check.max));
+  });
+  const longest = Math.max(...waits);
+  const slowest = checks[waits.indexOf(longest)];
+  if (longest > 0) return { rule: slowest?.name ?? '', remaining: 0, resetMs: longest };
+  const left = first.instants.map((instant) => instant + first.perMs - now).filter((ms) => ms > 0);
+  return { rule: first.name, remaining: first.max - left.length, resetMs: left.length > 0 ? Math.min(...left) : 0 };
+}
+
+/** Slots of one instant in the order of their ids: which of them is told first says nothing. */
+export function inOrder(slots: readonly SlotView[]): readonly SlotView[] {
+  return slots.toSorted((a, b) => a.at - b.at || ((a.id ?? '') < (b.id ?? '') ? -1 : 1));
 }

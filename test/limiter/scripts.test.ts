@@ -1,12 +1,10 @@
-import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { CLOCK_STEP_MS, GRACE_MS, HORIZON_MS, NO_SHOW_MS } from '../../src/limiter/pace.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { readScript } from '../../src/limiter/scripts.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
-function readScript(name: string): string {
-  return readFileSync(new URL(`../../src/limiter/${name}`, import.meta.url), 'utf8');
-}
+const SCRIPTS = ['admit.lua', 'release.lua', 'postpone.lua', 'settings.lua', 'inspect.lua'];
 
 /** The highest number by which the script's code (not its comments) names an entry of KEYS or ARGV. */
 function highestIndex(name: string, array: 'KEYS' | 'ARGV'): number {
@@ -14,98 +12,105 @@ function highestIndex(name: string, array: 'KEYS' | 'ARGV'): number {
   return Math.max(0, ...[...code.matchAll(new RegExp(`${array}\\[(\\d+)\\]`, 'g'))].map((match) => Number(match[1])));
 }
 
+interface Sent {
+  readonly script: string;
+  readonly keys: readonly unknown[];
+  readonly args: readonly unknown[];
+}
+
+const REPLIES: Readonly<Record<string, unknown>> = {
+  'admit.lua': [1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0],
+  'inspect.lua': [0, null, null, null, null, [], []],
+  'settings.lua': [1, 0],
+};
+
 /** What the wrapper sends with each command, caught at the client. */
-async function sentCommands(): Promise<Map<string, { keys: number; args: unknown[] }>> {
-  const sent = new Map<string, { keys: number; args: unknown[] }>();
+async function sentCommands(): Promise<readonly Sent[]> {
+  const sent: Sent[] = [];
   const client = {
     unlink: () => Promise.resolve(0),
     defineCommand(name: string, { lua, numberOfKeys }: { lua: string; numberOfKeys: number }) {
-      const file = ['admit.lua', 'release.lua', 'postpone.lua'].find((script) => readScript(script) === lua) ?? '';
+      const script = SCRIPTS.find((file) => readScript(file) === lua) ?? '';
       Object.assign(this, {
         [name]: (...all: unknown[]) => {
-          sent.set(file, { keys: numberOfKeys, args: all.slice(numberOfKeys) });
-          return Promise.resolve(file === 'admit.lua' ? ['admitted', 0, 0, 1, 1, 0] : 1);
+          sent.push({ script, keys: all.slice(0, numberOfKeys), args: all.slice(numberOfKeys) });
+          return Promise.resolve(REPLIES[script] ?? 1);
         },
       });
     },
   };
-  const limiter = createRedisLimiter({
-    redis: client,
-    policy: { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 },
-  });
-  await limiter.admit({ recipientId: 'teacher-42', id: 'a', maxWaitMs: 1_000.9 });
-  await limiter.refund('teacher-42', 'a');
-  await limiter.postpone('teacher-42', 'a', 1.5);
+  const policy = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 };
+  const limiter = createRedisLimiter({ redis: client, policy, categories: { messages: policy }, prefix: 'p' });
+  for (const held of [
+    { recipientId: 'teacher-42', id: 'a' },
+    { recipientId: 'teacher-42', id: 'a', category: 'messages' },
+  ]) {
+    await limiter.admit({ ...held, maxWaitMs: 1_000.9 });
+    await limiter.refund(held);
+    await limiter.cancel(held);
+    await limiter.postpone(held, 1.5);
+  }
+  await limiter.limit('teacher-42', policy);
+  await limiter.unlimit('teacher-42');
+  await limiter.block('teacher-42', { until: Date.now() + 60_000, reason: 'parents evening' });
+  await limiter.unblock('teacher-42');
+  await limiter.inspect('teacher-42');
   return sent;
 }
 
 describe('the scripts', () => {
   it('name no KEYS or ARGV that the wrapper does not send', async () => {
     const sent = await sentCommands();
-    expect([...sent.keys()]).toEqual(['admit.lua', 'release.lua', 'postpone.lua']);
-    const [admit, release, postpone] = [...sent.values()];
-    expect(admit?.keys).toBe(2); // KEYS are counted, two a scope
-    expect(highestIndex('admit.lua', 'ARGV')).toBe(5);
-    expect(admit?.args.slice(1)).toEqual(['admit', 1_000, 0, '', 60_000, 150, 2, 1, 3_000, 10, 60_000]);
-    expect(release?.keys).toBe(1);
-    expect(highestIndex('release.lua', 'ARGV')).toBe(release?.args.length);
-    expect(postpone?.keys).toBe(1);
-    expect(highestIndex('postpone.lua', 'ARGV')).toBe(postpone?.args.length);
+    expect(new Set(sent.map(({ script }) => script))).toEqual(new Set(SCRIPTS));
+    for (const { script, keys, args } of sent) {
+      expect(highestIndex(script, 'ARGV'), script).toBe(args.length);
+      expect(args, script).not.toContain(undefined);
+      if (script === 'admit.lua') continue; // it looks for a second scope where there may be none
+      expect(highestIndex(script, 'KEYS'), script).toBeLessThanOrEqual(keys.length);
+    }
   });
 
-  it('refuse a number of arguments that does not fit the scopes, before the first write', async () => {
+  it('are told the scopes of an ask, and how to wait', async () => {
+    const [overall, , , , both] = await sentCommands();
+    const numbers = '60000,150,3000,10,60000';
+    expect(overall?.keys).toEqual(['p:{teacher-42}:settings', 'p:{teacher-42}', 'p:{teacher-42}:reserved']);
+    expect(overall?.args).toEqual(['a', '-390611389', 'admit', '', '{"maxWait":1000}', `[[${numbers}]]`]);
+    expect(both?.keys.slice(3)).toEqual(['p:{teacher-42}:sent:messages', 'p:{teacher-42}:reserved:messages']);
+    expect(both?.args.at(-1)).toBe(`[[${numbers}],[${numbers}]]`);
+  });
+
+  it('refuse policies that do not go with the keys, before the first write', async () => {
     const redis = connectRedis();
-    const keys = [`${testPrefix()}:sent`, `${testPrefix()}:reserved`] as const;
-    const args = ['1', 'admit', '', '0', '', '60000', '150', '1', '1', '3000'];
-    const script = readScript('admit.lua');
-    await expect(redis.eval(script, 2, ...keys, ...args, '7')).rejects.toThrow('expected 10 arguments, found 11');
-    await expect(redis.eval(script, 2, ...keys, ...args.slice(0, -1))).rejects.toThrow();
+    const keys = ['settings', 'sent', 'reserved'].map((name) => `${testPrefix()}:${name}`);
+    const args = ['a', '1', 'admit', '', '', '[[60000,150,3000],[60000,150,3000]]'];
+    await expect(redis.eval(readScript('admit.lua'), 3, ...keys, ...args)).rejects.toThrow('2 policies');
     expect(await redis.exists(...keys)).toBe(0);
   });
 
   it('hold the same times as the limiter in memory', () => {
-    const script = readScript('admit.lua');
+    const script = readScript('scopes.lua');
     for (const [name, value] of Object.entries({ CLOCK_STEP_MS, GRACE_MS, HORIZON_MS, NO_SHOW_MS })) {
       expect(script).toMatch(new RegExp(`^local ${name} = ${value}\\b`, 'm'));
     }
   });
 
   it('use no command beyond those of Redis 6', () => {
-    const code = readScript('admit.lua') + readScript('release.lua') + readScript('postpone.lua');
+    const code = SCRIPTS.map(readScript).join('\n');
     const commands = new Set([...code.matchAll(/redis\.call\('([A-Z]+)'/g)].map((match) => match[1]));
     expect([...commands].sort()).toEqual([
-      'PEXPIRE',
-      'PEXPIREAT',
-      'PTTL',
-      'TIME',
-      'ZADD',
-      'ZCOUNT',
-      'ZREM',
-      'ZREMRANGEBYSCORE',
-      'ZREVRANGE',
-      'ZREVRANK',
-      'ZSCORE',
+      ...['EXISTS', 'HDEL', 'HGET', 'HMGET', 'HSET', 'PERSIST', 'PEXPIRE', 'PEXPIREAT', 'PTTL', 'TIME'],
+      ...[
+        'ZADD',
+        'ZCARD',
+        'ZCOUNT',
+        'ZRANGE',
+        'ZRANGEBYSCORE',
+        'ZREM',
+        'ZREMRANGEBYSCORE',
+        'ZREVRANGE',
+        'ZREVRANK',
+        'ZSCORE',
+      ],
     ]);
-  });
-
-  it('take a slot in every scope or in none', async () => {
-    const redis = connectRedis();
-    const tag = testPrefix();
-    const keys = ['sent', 'reserved', 'category:sent', 'category:reserved'].map((name) => `${tag}:${name}`);
-    const start = Date.now() + 86_400_000;
-    const overall = [60_000, 150, 1, 1, 1_000]; // a gap of 1 s
-    const category = [60_000, 150, 1, 2, 60_000]; // 2/1m
-    const ask = async (id: number, at: number, maxWait: number | '' = '') => {
-      const args = [id, 'admit', maxWait, 0, start + at, ...overall, ...category];
-      const reply = (await redis.eval(readScript('admit.lua'), 4, ...keys, ...args)) as [string, number, ...number[]];
-      return [reply[0], reply[1] - start, ...reply.slice(3, 5)];
-    };
-    expect(await ask(1, 0)).toEqual(['admitted', 0, 1, 1]);
-    expect(await ask(2, 0)).toEqual(['reserved', 1_000, 1, 1]); // the overall gap decides
-    expect(await ask(3, 0, 5_000)).toEqual(['refused', 60_000, 2, 1]); // the category's window decides
-    expect(await ask(3, 0)).toEqual(['reserved', 60_000, 2, 1]);
-    expect(await ask(2, 1_000)).toEqual(['admitted', 1_000, 1, 1]);
-    const counts = await Promise.all(keys.map((key) => redis.zcard(key)));
-    expect(counts).toEqual([2, 1, 2, 1]);
   });
 });

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { recipientKeys } from '../../src/limiter/keys.ts';
+import { categoryKeys, recipientKeys, type ScopeKeys } from '../../src/limiter/keys.ts';
 
 export const recipientId = 'teacher-42';
 
@@ -13,9 +13,32 @@ export interface StoredSet {
   readonly expiresAt: number | undefined;
 }
 
-/** All that Redis keeps about the recipient. */
-export async function readRecipient(redis: Redis, prefix: string): Promise<{ sent: StoredSet; reserved: StoredSet }> {
-  const { sent, reserved } = recipientKeys(prefix, recipientId);
+/** The two sets of one scope. */
+export interface StoredScope {
+  readonly sent: StoredSet;
+  readonly reserved: StoredSet;
+}
+
+/** What Redis keeps about the recipient's slots overall. */
+export async function readRecipient(redis: Redis, prefix: string): Promise<StoredScope> {
+  return readScope(redis, recipientKeys(prefix, recipientId));
+}
+
+/** All that Redis keeps about the recipient; the settings as Redis dumps them. */
+export async function readEverything(redis: Redis, prefix: string, categories: readonly string[]) {
+  const keys = recipientKeys(prefix, recipientId);
+  const [overall, settings, settingsExpireAt, ...rest] = await Promise.all([
+    readScope(redis, keys),
+    redis.dump(keys.settings),
+    redis.pexpiretime(keys.settings),
+    ...categories.map((category) => readScope(redis, categoryKeys(keys, category))),
+  ]);
+  const ofCategories = new Map(categories.map((category, index) => [category, rest[index]]));
+  return { overall, settings, settingsExpireAt, ofCategories };
+}
+export type Everything = Awaited<ReturnType<typeof readEverything>>;
+
+async function readScope(redis: Redis, { sent, reserved }: ScopeKeys): Promise<StoredScope> {
   return { sent: await readSet(redis, sent), reserved: await readSet(redis, reserved) };
 }
 

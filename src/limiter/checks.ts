@@ -1,0 +1,84 @@
+import { InputError, type Fault } from '../domain/faults.ts';
+import { policyFaults, type Policy } from '../domain/limits.ts';
+import type { Block, Held } from './limiter.ts';
+
+/** A block reaches no further ahead: 366 days. */
+export const MAX_BLOCK_MS = 366 * 86_400_000;
+const MAX_REASON = 500;
+
+/** The clock that `until` is held against, in epoch milliseconds; absent where only the limiter's Redis can tell it. */
+type Now = number | undefined;
+
+/** Throws InputError where a recipient is not named. Any text will do. */
+export function checkRecipient(recipientId: string): void {
+  throwAll('unusable recipient', textFaults({ recipientId }));
+}
+
+/** Throws InputError where a slot is not named, or the instant `at` is none. */
+export function checkHeld(held: Held, at = 0): void {
+  const faults = heldFaults(held);
+  if (!Number.isFinite(at)) faults.push({ path: 'at', expected: 'epoch milliseconds', found: String(at) });
+  throwAll('unusable slot', faults);
+}
+
+/** Throws InputError with every fault of what is to be stored with `limit`. */
+export function checkLimit(recipientId: string, policy: Policy, until: number | undefined, now: Now): void {
+  const faults = [...textFaults({ recipientId }), ...policyFaults(policy, 'policy')];
+  if (until !== undefined) faults.push(...untilFaults(until, now, Infinity));
+  throwAll('unusable limit', faults);
+}
+
+/** Throws InputError with every fault of what is to be stored with `block`. */
+export function checkBlock(recipientId: string, { until, reason }: Block, now: Now): void {
+  const faults = [...textFaults({ recipientId }), ...untilFaults(until, now, MAX_BLOCK_MS)];
+  if (!isReadable(reason)) {
+    const expected = `1 to ${MAX_REASON} printable characters`;
+    faults.push({ path: 'reason', expected, found: describeText(reason) });
+  }
+  throwAll('unusable block', faults);
+}
+
+/** Throws InputError with every fault of the policies of categories: `categories.messages[0].max: expected ...`. */
+export function checkCategories(categories: Readonly<Record<string, Policy>>): void {
+  const faults = Object.entries(categories).flatMap(([name, policy]) => policyFaults(policy, `categories.${name}`));
+  throwAll('unusable categories', faults);
+}
+
+export function heldFaults({ recipientId, id, category }: Held): Fault[] {
+  return textFaults({ recipientId, id, ...(category !== undefined && { category }) });
+}
+
+function textFaults(texts: Readonly<Record<string, unknown>>): Fault[] {
+  return Object.entries(texts)
+    .filter(([, value]) => typeof value !== 'string' || value === '')
+    .map(([path, value]) => ({
+      path,
+      expected: 'a string of one character or more',
+      found: value === '' ? '""' : typeof value,
+    }));
+}
+
+function untilFaults(until: number, now: Now, mostMs: number): Fault[] {
+  const isAhead = now === undefined || (until > now && until <= now + mostMs);
+  if (Number.isSafeInteger(until) && isAhead) return [];
+  const bound = mostMs === Infinity ? '' : `, at most ${mostMs / 86_400_000} days`;
+  return [{ path: 'until', expected: `epoch milliseconds ahead of now${bound}`, found: String(until) }];
+}
+
+/** Printable: no control characters, line breaks or halves of characters. Counted in code points, as a person would. */
+function isReadable(reason: unknown): boolean {
+  if (typeof reason !== 'string' || /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(reason)) return false;
+  const length = Array.from(reason).length;
+  return length >= 1 && length <= MAX_REASON;
+}
+
+function describeText(text: unknown): string {
+  if (typeof text !== 'string') return typeof text;
+  const length = Array.from(text).length;
+  if (length >= 1 && length <= MAX_REASON) return 'one that is not printable';
+  return `${length} characters`;
+}
+
+function throwAll(what: string, faults: readonly Fault[]): void {
+  if (faults.length > 0) throw new InputError(what, faults);
+}

@@ -1,0 +1,68 @@
+import type { Policy } from '../../domain/limits.ts';
+import type { Block } from '../limiter.ts';
+import { NO_SHOW_MS } from '../pace.ts';
+import type { Scope } from './scope.ts';
+import { newest, type Slots } from './slots.ts';
+
+/** A policy that was stored for a recipient, in force before `until`; Infinity where it has no end. */
+export interface StoredPolicy {
+  readonly policy: Policy;
+  readonly until: number;
+}
+
+/** Slots, and how long after it was sent each of them counts. */
+export interface KeptSlots extends Slots {
+  readonly keptMs: number;
+}
+
+/** All that is remembered of one recipient. */
+export interface Book {
+  /** By category; the overall ones under `undefined`. None is empty. */
+  readonly slots: ReadonlyMap<string | undefined, KeptSlots>;
+  readonly stored?: StoredPolicy | undefined;
+  readonly block?: Block | undefined;
+}
+
+export const EMPTY_BOOK: Book = { slots: new Map() };
+
+/** The stored policy that is in force. */
+export function policyAt({ stored }: Book, now: number): StoredPolicy | undefined {
+  return stored !== undefined && now < stored.until ? stored : undefined;
+}
+
+/** The block that is in force. */
+export function blockAt({ block }: Book, now: number): Block | undefined {
+  return block !== undefined && now < block.until ? block : undefined;
+}
+
+export function withScopes(book: Book, scopes: readonly Scope[]): Book {
+  return scopes.reduce((rest, { category, keptMs, slots }) => withSlots(rest, category, { ...slots, keptMs }), book);
+}
+
+function withSlots(book: Book, category: string | undefined, kept: KeptSlots): Book {
+  const slots = new Map(book.slots);
+  if (kept.sent.length + kept.reserved.length > 0) slots.set(category, kept);
+  else slots.delete(category);
+  return { ...book, slots };
+}
+
+/** The book with the slots of these categories edited, and of the overall scope; the same book where no edit changed any. */
+export function edited(book: Book, categories: readonly string[], edit: (slots: Slots) => Slots): Book {
+  let result = book;
+  for (const category of [undefined, ...categories]) {
+    const kept = book.slots.get(category);
+    if (kept === undefined) continue;
+    const slots = edit(kept);
+    if (slots !== kept) result = withSlots(result, category, { ...slots, keptMs: kept.keptMs });
+  }
+  return result;
+}
+
+/** From when on nothing of it matters any more, in epoch milliseconds; -Infinity for an empty one. */
+export function expiryOf({ slots, stored, block }: Book): number {
+  const ends = [...slots.values()].flatMap(({ sent, reserved, keptMs }) => [
+    (newest(sent) ?? -Infinity) + keptMs,
+    (newest(reserved) ?? -Infinity) + NO_SHOW_MS,
+  ]);
+  return Math.max(stored?.until ?? -Infinity, block?.until ?? -Infinity, ...ends);
+}

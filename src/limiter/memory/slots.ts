@@ -1,0 +1,57 @@
+/** An instant that is taken. */
+export interface Slot {
+  readonly at: number;
+  /** Absent for a mark: what a blocked ask leaves where blocked asks count. */
+  readonly id?: string;
+  /** Of a mark, who left it. One id leaves no two at one instant. */
+  readonly markOf?: string;
+}
+
+/** The slots of one scope, each list oldest first. An id is in one of them at most. */
+export interface Slots {
+  readonly sent: readonly Slot[];
+  readonly reserved: readonly Slot[];
+}
+
+export const NO_SLOTS: Slots = { sent: [], reserved: [] };
+
+export function timeOf(slots: readonly Slot[], id: string): number | undefined {
+  return slots.find((slot) => slot.id === id)?.at;
+}
+
+export function newest(slots: readonly Slot[]): number | undefined {
+  return slots.at(-1)?.at;
+}
+
+/** Behind those of the same instant. */
+export function including(slots: readonly Slot[], slot: Slot): readonly Slot[] {
+  const place = slots.findLastIndex(({ at }) => at <= slot.at) + 1;
+  return slots.toSpliced(place, 0, slot);
+}
+
+export function without(slots: readonly Slot[], id: string): readonly Slot[] {
+  return slots.filter((slot) => slot.id !== id);
+}
+
+export function withoutId({ sent, reserved }: Slots, id: string): Slots {
+  return { sent: without(sent, id), reserved: without(reserved, id) };
+}
+
+/** With a slot that counts as sent and belongs to no id, left by `id` at `at`. */
+export function marked(slots: Slots, id: string, at: number): Slots {
+  const isThere = slots.sent.some((slot) => slot.at === at && slot.markOf === id);
+  return isThere ? slots : { ...slots, sent: including(slots.sent, { at, markOf: id }) };
+}
+
+/** The same slots where the id has none in this list. */
+export function released(slots: Slots, from: keyof Slots, id: string): Slots {
+  const rest = without(slots[from], id);
+  return rest.length < slots[from].length ? { ...slots, [from]: rest } : slots;
+}
+
+/** With the id's sent slot moved to `at`; the same slots where it has none before that. */
+export function postponed(slots: Slots, id: string, at: number): Slots {
+  const before = timeOf(slots.sent, id);
+  if (before === undefined || before >= at) return slots;
+  return { ...slots, sent: including(without(slots.sent, id), { at, id }) };
+}

@@ -1,0 +1,60 @@
+import type { Policy } from '../domain/limits.ts';
+import { paceOf } from './pace.ts';
+import { toNumbers, type ScopePolicies } from './wire.ts';
+
+/** The policies of a limiter, and how they are told to its scripts. */
+export interface Scopes {
+  readonly categories: readonly string[];
+  /** The category where it has a policy of its own. */
+  categoryOf(held: { readonly category?: string }): string | undefined;
+  /** The policies of an ask's scopes, worked out once for each. */
+  policiesOf(overall: Policy | undefined, category: string | undefined): ScopePolicies;
+  /** Those of every scope there is. */
+  readonly allPolicies: string;
+  /** One policy as it is stored for a recipient. */
+  textOf(policy: Policy): string;
+}
+
+export interface ScopesOptions {
+  readonly policy: Policy;
+  readonly categories: Readonly<Record<string, Policy>>;
+  readonly keepMs: number;
+}
+
+/** Throws InputError where a policy is unusable. */
+export function createScopes({ policy, categories, keepMs }: ScopesOptions): Scopes {
+  const ofCategories = new Map(Object.entries(categories));
+  // The first scope knows the ids, for as long as any scope counts them.
+  const ownKeepMs = Math.max(keepMs, ...[policy, ...ofCategories.values()].map((each) => paceOf(each).longestMs));
+  const known = new WeakMap<Policy, Map<string | undefined, ScopePolicies>>();
+
+  function policiesOf(overall: Policy | undefined, category: string | undefined): ScopePolicies {
+    const first = overall ?? policy;
+    const ofFirst = known.get(first) ?? new Map<string | undefined, ScopePolicies>();
+    const found = ofFirst.get(category);
+    if (found !== undefined) return found;
+    const second = category === undefined ? [] : [ofCategories.get(category) ?? first];
+    const text = `[${[textOf(first, ownKeepMs), ...second.map((each) => textOf(each, keepMs))].join(',')}]`;
+    const both = [first, ...second];
+    const policies = {
+      text,
+      firstGapMs: first.minGapMs,
+      gapMs: Math.max(...both.map(({ minGapMs }) => minGapMs)),
+      holdMs: Math.min(...both.map((each) => paceOf(each).holdMs)),
+    };
+    known.set(first, ofFirst.set(category, policies));
+    return policies;
+  }
+
+  return {
+    categories: [...ofCategories.keys()],
+    categoryOf: ({ category }) => (category !== undefined && ofCategories.has(category) ? category : undefined),
+    policiesOf,
+    allPolicies: `[${[textOf(policy, ownKeepMs), ...[...ofCategories.values()].map((each) => textOf(each, keepMs))].join(',')}]`,
+    textOf: (each) => textOf(each, 0),
+  };
+}
+
+function textOf(policy: Policy, keepMs: number): string {
+  return JSON.stringify(toNumbers(policy, keepMs));
+}

@@ -1,0 +1,80 @@
+import { checkAsk } from './ask.ts';
+import type { Admission, Admitted, Ask, Limiter } from './limiter.ts';
+import { createMemoryLimiter, type MemoryLimiter, type MemoryLimiterOptions } from './memory-limiter.ts';
+import { NO_SHOW_MS, paceOf } from './pace.ts';
+
+/** What answers in place of a limiter that has no answer (fallback.ts). */
+export interface StandIn extends Pick<Limiter, 'admit' | 'peek' | 'refund' | 'postpone' | 'cancel' | 'reset'> {
+  /** The admission that this id was given here, and has not said to be unused. */
+  told(ask: Ask): Promise<Admission | undefined>;
+  /** The limiter has answered this ask: what the id held here is no longer needed. */
+  handOver(ask: Ask): Promise<void>;
+}
+
+/** Admits everybody, and remembers nobody. */
+export function openStandIn({ policy, now = Date.now }: MemoryLimiterOptions): StandIn {
+  const nothing = (): Promise<false> => Promise.resolve(false);
+  const admit = async (ask: Ask): Promise<Admitted> => {
+    checkAsk(ask);
+    const inForce = ask.policy ?? policy;
+    const spacing = { toleranceMs: paceOf(inForce).holdMs, gapMs: inForce.minGapMs };
+    const standing = { rule: 'unavailable', remaining: Infinity, resetMs: 0, ...spacing };
+    return Promise.resolve({ kind: 'admitted', at: now(), sendAt: performance.now(), repeated: false, ...standing });
+  };
+  return {
+    told: () => Promise.resolve(undefined),
+    handOver: () => Promise.resolve(),
+    admit,
+    peek: admit,
+    refund: nothing,
+    postpone: nothing,
+    cancel: nothing,
+    reset: nothing,
+  };
+}
+
+/**
+ * Paces in this process. It is made with the first ask of an outage and dropped when nothing that it admitted counts any
+ * more: until then an id that it admitted is told that again, and its slot is given back here.
+ */
+export function memoryStandIn(options: MemoryLimiterOptions): StandIn {
+  const { policy, categories = {}, keepMs = 0, now = Date.now } = options;
+  const policies = [policy, ...Object.values(categories)];
+  const ownKeepMs = Math.max(keepMs, NO_SHOW_MS, ...policies.map((one) => paceOf(one).longestMs));
+  let memory: MemoryLimiter | undefined;
+  let neededUntil = 0;
+
+  function current(): MemoryLimiter | undefined {
+    if (now() > neededUntil) memory = undefined;
+    return memory;
+  }
+
+  async function told(ask: Ask): Promise<Admission | undefined> {
+    if (ask.renew === true) return undefined;
+    const answer = await current()?.peek(ask);
+    return answer?.kind === 'admitted' && answer.repeated ? answer : undefined;
+  }
+
+  async function admit(ask: Ask): Promise<Admission> {
+    const keptMs = Math.max(ownKeepMs, ask.policy === undefined ? 0 : paceOf(ask.policy).longestMs);
+    memory = current() ?? createMemoryLimiter(options);
+    neededUntil = Math.max(neededUntil, now() + keptMs);
+    const answer = await memory.admit(ask);
+    if ('at' in answer) neededUntil = Math.max(neededUntil, answer.at + keptMs);
+    return answer;
+  }
+
+  return {
+    told,
+    admit,
+    peek: (ask) => (current() ?? createMemoryLimiter(options)).peek(ask),
+    async handOver(ask) {
+      if (ask.renew === true) await current()?.refund(ask);
+      await current()?.cancel(ask);
+    },
+    refund: async (held) => (await current()?.refund(held)) ?? false,
+    postpone: async (held, at) => (await current()?.postpone(held, at)) ?? false,
+    cancel: async (held) => (await current()?.cancel(held)) ?? false,
+    reset: async (recipientId) => (await current()?.reset(recipientId)) ?? false,
+  };
+}

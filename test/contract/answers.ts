@@ -1,0 +1,184 @@
+import { describe, expect, it } from 'vitest';
+import {
+  admitted,
+  admittedWith,
+  atMost,
+  BURSTS,
+  gapOf,
+  MINUTE,
+  POLICY,
+  recipientId,
+  refused,
+  reserved,
+  Trial,
+  UNLIMITED,
+  type LimiterFactory,
+} from './trial.ts';
+
+/** What an answer tells beside yes or no. */
+export function answersContract(create: LimiterFactory): void {
+  describe('what an admission tells about the next one', () => {
+    it('is how many more may go, and when the oldest stops counting', async () => {
+      const trial = new Trial(create, BURSTS);
+      expect(await trial.ask('a')).toEqual(admittedWith(0, '3/10s', 2, 10_000));
+      trial.goTo(400);
+      expect(await trial.ask('b')).toEqual(admittedWith(400, '3/10s', 1, 9_600));
+      expect(await trial.ask('c')).toEqual(admittedWith(400, '3/10s', 0, 9_600));
+      expect(await trial.ask('d')).toEqual(reserved(10_000, '3/10s', 9_600));
+    });
+
+    it('counts no slot that is as old as the window', async () => {
+      const trial = new Trial(create, BURSTS);
+      await trial.ask('a');
+      trial.goTo(4_000);
+      await trial.ask('b');
+      trial.goTo(10_000);
+      expect(await trial.ask('c')).toEqual(admittedWith(10_000, '3/10s', 1, 4_000));
+    });
+
+    it('is the rule that makes the next one wait longest, the first of equals', async () => {
+      const trial = new Trial(create);
+      expect(await trial.ask('a')).toEqual(admittedWith(0, 'gap', 0, 2_000));
+      trial.goTo(2_000);
+      expect(await trial.ask('b')).toEqual(admittedWith(2_000, 'gap', 0, 2_000));
+      trial.goTo(8_000);
+      expect(await trial.ask('c')).toEqual(admittedWith(8_000, 'gap', 0, 2_000)); // 3/10s: at 10 s as well
+      const busy = new Trial(create);
+      for (const [at, id] of ['a', 'b', 'c'].entries()) {
+        busy.goTo(at * 2_000);
+        await busy.ask(id);
+      }
+      busy.goTo(4_001);
+      expect(await busy.ask('c')).toEqual({ ...(admittedCopy(4_000, '3/10s', 5_999) as object), repeated: true });
+    });
+
+    it('counts from now where the slot lies ahead', async () => {
+      const trial = new Trial(create);
+      await trial.askAll('ab');
+      trial.goTo(1_850);
+      expect(await trial.ask('b')).toEqual(admittedWith(2_000, 'gap', 0, 2_150));
+    });
+
+    it('is of the first rule where none makes the next one wait', async () => {
+      const trial = new Trial(create, { rules: [{ max: 3, perMs: 1_000 }, ...atMost(5, MINUTE).rules], minGapMs: 0 });
+      expect(await trial.ask('a')).toEqual(admittedWith(0, '3/1s', 2, 1_000));
+    });
+
+    it('leaves out what is reserved', async () => {
+      const trial = new Trial(create, { rules: BURSTS.rules, minGapMs: 1 });
+      await trial.askAll('abc');
+      trial.goTo(1);
+      expect(await trial.ask('b')).toEqual(admittedWith(1, 'gap', 0, 1, 0));
+    });
+
+    it('is nothing without any rule', async () => {
+      const trial = new Trial(create, UNLIMITED);
+      expect(await trial.ask('a')).toEqual(admittedWith(0, 'none', Infinity, 0));
+      expect(await trial.peek('b')).toEqual(admittedWith(0, 'none', Infinity, 0));
+    });
+
+    it('is told anew when it is told again', async () => {
+      const trial = new Trial(create, BURSTS);
+      await trial.ask('a');
+      trial.goTo(3_000);
+      await trial.ask('b');
+      expect(await trial.ask('a')).toEqual({ ...(admittedCopy(0, '3/10s', 7_000, 1) as object), repeated: true });
+    });
+
+    it('has all its room where everything that was sent has been used up by time', async () => {
+      const trial = new Trial(create, atMost(1, MINUTE));
+      await trial.ask('a');
+      trial.goTo(1_000);
+      expect(await trial.ask('a', { policy: atMost(2, 500) })).toEqual({
+        ...(admittedCopy(0, '2/500ms', 0, 2) as object),
+        repeated: true,
+      });
+    });
+  });
+
+  describe('the tolerance', () => {
+    it.each([
+      ['just less than half the gap', gapOf(101), 50],
+      ['just less than half the gap, of an even one too', gapOf(100), 49],
+      [
+        'of half the shortest window without a gap',
+        { rules: [...atMost(2, 900).rules, ...atMost(1, 80).rules], minGapMs: 0 },
+        39,
+      ],
+      ['at most 150 ms', POLICY, 150],
+      ['150 ms without any rule', UNLIMITED, 150],
+    ])('is %s', async (_, policy, toleranceMs) => {
+      const trial = new Trial(create, policy);
+      expect(await trial.ask('a')).toMatchObject({ toleranceMs });
+      expect(await trial.peek('b')).toMatchObject({ toleranceMs });
+    });
+
+    it('is told with a refusal too', async () => {
+      const trial = new Trial(create, gapOf(100));
+      await trial.ask('a');
+      expect(await trial.ask('b', { maxWaitMs: 0 })).toEqual(refused('max-wait', 'gap', 100, 49));
+    });
+  });
+
+  describe('gapMs', () => {
+    const gapTold = async (trial: Trial, more = {}) =>
+      (await trial.limiter.peek({ recipientId, id: 'b', ...more })).gapMs;
+
+    it('is the widest gap of the policies in force, 0 for none', async () => {
+      const categories = { slow: gapOf(5_000), quick: gapOf(10), free: UNLIMITED };
+      const trial = new Trial(create, POLICY, { categories });
+      expect(await gapTold(trial)).toBe(2_000);
+      expect(await gapTold(trial, { category: 'slow' })).toBe(5_000);
+      expect(await gapTold(trial, { category: 'quick' })).toBe(2_000);
+      expect(await gapTold(trial, { policy: BURSTS })).toBe(0);
+      expect(await gapTold(trial, { policy: BURSTS, category: 'quick' })).toBe(10);
+      await trial.ask('a');
+      expect(await gapTold(trial)).toBe(2_000);
+      expect(await gapTold(trial, { maxWaitMs: 0 })).toBe(2_000);
+      await trial.limit(gapOf(7_000));
+      expect(await gapTold(trial, { policy: BURSTS, category: 'slow' })).toBe(7_000);
+      await trial.limit(UNLIMITED);
+      expect(await gapTold(trial, { category: 'free' })).toBe(0);
+    });
+  });
+
+  describe('sendAt', () => {
+    it('is the slot on the clock of this process', async () => {
+      const trial = new Trial(create);
+      await trial.askAll('ab');
+      trial.goTo(1_900);
+      const before = performance.now();
+      const answer = await trial.limiter.admit({ recipientId, id: 'b' });
+      const sendAt = answer.kind === 'admitted' ? answer.sendAt - 100 : NaN;
+      expect(sendAt).toBeGreaterThanOrEqual(before - 1);
+      expect(sendAt).toBeLessThanOrEqual(performance.now());
+    });
+  });
+
+  describe('peek', () => {
+    it('tells what an ask would be told, and changes nothing', async () => {
+      const trial = new Trial(create);
+      expect(await trial.peek('a')).toEqual(admittedWith(0, 'gap', 0, 2_000));
+      await trial.askAll('ab');
+      expect(await trial.peek('c')).toEqual(reserved(4_000, 'gap', 4_000));
+      expect(await trial.peek('c', { maxWaitMs: 0 })).toEqual(refused('max-wait', 'gap', 4_000));
+      expect(await trial.peek('c', { maxPending: 1 })).toEqual(refused('max-pending', 'gap', 4_000));
+      trial.goTo(2_000);
+      expect(await trial.peek('b')).toEqual(admitted(2_000));
+      expect(await trial.peek('a', { renew: true })).toEqual(admitted(2_000));
+      expect(await trial.peek('a')).toEqual(admitted(0, true));
+      expect(await trial.ask('b')).toEqual(admitted(2_000));
+    });
+
+    it('tells the room that an admission would leave', async () => {
+      const trial = new Trial(create, BURSTS);
+      await trial.ask('a');
+      expect(await trial.peek('b')).toEqual(admittedWith(0, '3/10s', 1, 10_000));
+      expect(await trial.peek('b')).toEqual(await trial.ask('b'));
+    });
+  });
+}
+
+function admittedCopy(at: number, rule: string, resetMs: number, remaining = 0): unknown {
+  return admittedWith(at, rule, remaining, resetMs);
+}

@@ -1,0 +1,121 @@
+import { describe, expect, it } from 'vitest';
+import { InputError } from '../../src/domain/faults.ts';
+import type { Held, Limiter } from '../../src/limiter/limiter.ts';
+import { gapOf, MINUTE, recipientId, reserved, Trial, type LimiterFactory } from './trial.ts';
+
+const DAY = 86_400_000;
+const UNUSABLE = { rules: [{ max: 0, perMs: 1.5 }], minGapMs: -1 };
+
+/** Calls that make no sense: what is told, and that nothing is written. */
+export function checksContract(create: LimiterFactory): void {
+  const rejects = async (call: Promise<unknown>, message: RegExp | string) => {
+    await expect(call).rejects.toThrow(InputError);
+    await expect(call).rejects.toThrow(message);
+  };
+
+  describe('a call that makes no sense', () => {
+    it('is told with every fault, where an ask names nobody, nothing, or bounds that are none', async () => {
+      const { limiter } = new Trial(create);
+      const ask = { recipientId: '', id: '', category: '', maxWaitMs: NaN, maxPending: -1 };
+      const faults = new RegExp(
+        [
+          'recipientId: expected a string of one character or more, found ""',
+          'id: expected a string of one character or more, found ""',
+          'category: expected a string of one character or more, found ""',
+          'maxWaitMs: expected a number of milliseconds, found NaN',
+          'maxPending: expected an integer of 0 or more, found -1',
+        ].join('[^]*'),
+      );
+      await rejects(limiter.admit(ask), faults);
+      await rejects(limiter.peek(ask), faults);
+    });
+
+    it.each([0.5, NaN, Infinity, '3'])('is an ask with a longest queue of %s', async (maxPending) => {
+      const { limiter } = new Trial(create);
+      const call = limiter.admit({ recipientId, id: 'a', maxPending: maxPending as number });
+      await rejects(call, `maxPending: expected an integer of 0 or more, found ${maxPending}`);
+    });
+
+    it.each<[string, (limiter: Limiter, held: Held) => Promise<unknown>]>([
+      ['refund', (limiter, held) => limiter.refund(held)],
+      ['cancel', (limiter, held) => limiter.cancel(held)],
+      ['postpone', (limiter, held) => limiter.postpone(held, Date.now())],
+    ])('is a %s of nothing, or for nobody', async (_, call) => {
+      const { limiter } = new Trial(create);
+      await rejects(call(limiter, { recipientId: '', id: '', category: '' }), /recipientId: [^]*id: [^]*category: /);
+    });
+
+    it('is a postponement to no instant', async () => {
+      const trial = new Trial(create);
+      await trial.ask('a');
+      await rejects(trial.postpone('a', NaN), 'at: expected epoch milliseconds, found NaN');
+    });
+
+    it('is an act upon nobody', async () => {
+      const { limiter, start } = new Trial(create);
+      const fault = 'recipientId: expected a string of one character or more, found ""';
+      await rejects(limiter.limit('', gapOf(1)), fault);
+      await rejects(limiter.unlimit(''), fault);
+      await rejects(limiter.block('', { until: start + 1, reason: 'x' }), fault);
+      await rejects(limiter.unblock(''), fault);
+      await rejects(limiter.reset(''), fault);
+      await rejects(limiter.inspect(''), fault);
+    });
+
+    it('is an ask with an unusable policy, or a limiter with one', async () => {
+      const trial = new Trial(create);
+      await rejects(
+        trial.ask('a', { policy: UNUSABLE }),
+        /policy\[0\]\.max: [^]*policy\[0\]\.per: [^]*policy\.minGap: /,
+      );
+      expect(await trial.reset()).toBe(false);
+      expect(() => create(UNUSABLE)).toThrow(InputError);
+      const withCategory = () => create(gapOf(1), { categories: { messages: UNUSABLE } });
+      expect(withCategory).toThrow(InputError);
+      expect(withCategory).toThrow(/categories\.messages\[0\]\.max: [^]*categories\.messages\.minGap: /);
+    });
+
+    it('is to store an unusable policy, and what is stored stays', async () => {
+      const trial = new Trial(create);
+      await trial.limit(gapOf(5_000));
+      await rejects(trial.limit(UNUSABLE), /policy\[0\]\.max: [^]*policy\[0\]\.per: [^]*policy\.minGap: /);
+      expect(await trial.inspect()).toMatchObject({ policy: gapOf(5_000) });
+    });
+
+    it.each([0, -1, 0.5, NaN, Infinity])('is to store a policy until %s ms from now', async (ahead) => {
+      const trial = new Trial(create);
+      const found = `found ${trial.start + ahead}`;
+      await rejects(trial.limit(gapOf(1), ahead), `until: expected epoch milliseconds ahead of now, ${found}`);
+      expect(await trial.inspect()).toMatchObject({ source: 'limiter' });
+    });
+
+    it.each([0, -1, 0.5, NaN, Infinity, 366 * DAY + 1])('is to block until %s ms from now', async (ahead) => {
+      const trial = new Trial(create);
+      const found = `found ${trial.start + ahead}`;
+      await rejects(trial.block(ahead), `until: expected epoch milliseconds ahead of now, at most 366 days, ${found}`);
+      expect(await trial.unblock()).toBe(false);
+    });
+
+    it.each([
+      ['', 'found 0 characters'],
+      ['x'.repeat(501), 'found 501 characters'],
+      ['line\nbreak', 'found one that is not printable'],
+      ['\u0007', 'found one that is not printable'],
+      [7 as unknown as string, 'found number'],
+    ])('is to block for the reason %j', async (reason, found) => {
+      const trial = new Trial(create);
+      await rejects(trial.block(MINUTE, reason), `reason: expected 1 to 500 printable characters, ${found}`);
+      expect(await trial.unblock()).toBe(false);
+    });
+
+    it('is none at the edges', async () => {
+      const trial = new Trial(create);
+      await trial.block(366 * DAY, '🙂'.repeat(500));
+      await trial.block(1, 'x');
+      await trial.limit(gapOf(1), 1);
+      await trial.limit(gapOf(1), 1_000 * DAY);
+      const bounds = { maxPending: Number.MAX_SAFE_INTEGER, maxWaitMs: Infinity };
+      expect(await trial.ask('a', bounds)).toEqual(reserved(1, 'block', 1, 0));
+    });
+  });
+}

@@ -1,0 +1,145 @@
+import { describe, expect, it } from 'vitest';
+import { admitted, atMost, gapOf, MINUTE, refused, reserved, Trial, type LimiterFactory } from './trial.ts';
+
+const messages = { category: 'messages' };
+const alarms = { category: 'alarms' };
+/** Messages one a minute, alarms 2 s apart. */
+const categories = { messages: atMost(1, MINUTE), alarms: gapOf(2_000) };
+
+/** Reservations that only their category holds back: nobody of another waits for them. */
+export function heldContract(create: LimiterFactory): void {
+  describe('an id that its category holds back', () => {
+    /** A second between any two; `a` was sent, and `b` waits for its category. */
+    const trialHolding = async (options = {}) => {
+      const trial = new Trial(create, gapOf(1_000), { categories, ...options });
+      await trial.ask('a', messages);
+      expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', MINUTE));
+      return trial;
+    };
+
+    it('lets those of other categories, and of none, go before it', async () => {
+      const trial = await trialHolding();
+      expect(await trial.ask('c')).toEqual(reserved(1_000, 'gap', 1_000));
+      expect(await trial.ask('d', alarms)).toEqual(reserved(2_000, 'gap', 2_000));
+      expect(await trial.ask('e', { category: 'letters' })).toEqual(reserved(3_000, 'gap', 3_000));
+      for (const [id, more, at] of [['c', {}, 1_000] as const, ['d', alarms, 2_000] as const]) {
+        trial.goTo(at);
+        expect(await trial.ask(id, more)).toEqual(admitted(at));
+      }
+      trial.goTo(10_000);
+      expect(await trial.ask('f')).toEqual(admitted(10_000));
+    });
+
+    it('has the next ones of its category behind it', async () => {
+      const trial = await trialHolding();
+      const next = [
+        reserved(2 * MINUTE, 'messages:1/1m', 2 * MINUTE),
+        reserved(3 * MINUTE, 'messages:1/1m', 3 * MINUTE),
+      ];
+      expect(await trial.askAll('cd', messages)).toEqual(next);
+      expect(await trial.peek('e')).toEqual(reserved(1_000, 'gap', 1_000));
+    });
+
+    it('is told the same slot when it comes too early, and stays where it is', async () => {
+      const trial = await trialHolding();
+      trial.goTo(MINUTE - 151);
+      expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', 151));
+      expect(await trial.ask('b', { ...messages, maxWaitMs: 150 })).toEqual(refused('max-wait', 'messages:1/1m', 151));
+      expect(await trial.ask('c')).toEqual(admitted(MINUTE - 151));
+    });
+
+    it.each([-150, 0, 150])('goes at its slot, give or take the tolerance: %i ms', async (lateMs) => {
+      const trial = await trialHolding();
+      trial.goTo(MINUTE + lateMs);
+      const at = MINUTE + Math.max(0, lateMs);
+      expect(await trial.ask('b', messages)).toEqual(admitted(at));
+      expect(await trial.ask('b', messages)).toEqual(admitted(at, true));
+      expect(await trial.slots()).toEqual({});
+      expect(await trial.peek('c')).toMatchObject({ kind: 'reserved', at: at + 1_000, rule: 'gap' });
+      expect(await trial.peek('c', messages)).toMatchObject({ kind: 'reserved', at: at + MINUTE });
+    });
+
+    it('joins the overall line where the recipient is busy at its slot, and goes', async () => {
+      const trial = await trialHolding();
+      trial.goTo(MINUTE - 500);
+      expect(await trial.ask('x')).toEqual(admitted(MINUTE - 500));
+      expect(await trial.ask('y')).toEqual(reserved(MINUTE + 500, 'gap', 1_000));
+      trial.goTo(MINUTE);
+      expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE + 1_500, 'gap', 1_500));
+      expect(await trial.ask('z')).toEqual(reserved(MINUTE + 2_500, 'gap', 2_500));
+      for (const [id, more, at] of [
+        ['y', {}, 500] as const,
+        ['b', messages, 1_500] as const,
+        ['z', {}, 2_500] as const,
+      ]) {
+        trial.goTo(MINUTE + at);
+        expect(await trial.ask(id, more)).toEqual(admitted(MINUTE + at));
+      }
+      expect(await trial.peek('c', messages)).toMatchObject({ at: 2 * MINUTE + 1_500, rule: 'messages:1/1m' });
+    });
+
+    it('waits in the overall line where that makes it wait as long', async () => {
+      const trial = new Trial(create, gapOf(1_000), { categories: { messages: gapOf(1_000) } });
+      await trial.askAll('ab', messages);
+      expect(await trial.ask('c')).toEqual(reserved(2_000, 'gap', 2_000));
+    });
+
+    it('counts toward the longest queue of its category, and of no other', async () => {
+      const trial = await trialHolding();
+      const full = refused('max-pending', 'messages:1/1m', 2 * MINUTE);
+      expect(await trial.ask('c', { ...messages, maxPending: 1 })).toEqual(full);
+      expect(await trial.ask('b', { ...messages, maxPending: 0 })).toMatchObject({ kind: 'reserved', at: MINUTE });
+      expect(await trial.ask('d', { ...alarms, maxPending: 1 })).toEqual(reserved(1_000, 'gap', 1_000));
+      expect(await trial.ask('e', { maxPending: 1 })).toEqual(refused('max-pending', 'gap', 2_000));
+      trial.goTo(MINUTE + 500);
+      await trial.ask('f');
+      expect(await trial.ask('b', { ...messages, maxPending: 0 })).toMatchObject({ kind: 'reserved' });
+    });
+
+    it('is refused without a trace, and keeps its slot', async () => {
+      const trial = await trialHolding();
+      expect(await trial.ask('c', { ...messages, maxWaitMs: MINUTE })).toMatchObject({ because: 'max-wait' });
+      expect(await trial.slots()).toEqual({ b: MINUTE });
+      trial.goTo(MINUTE - 100);
+      await trial.ask('x');
+      trial.goTo(MINUTE);
+      expect(await trial.ask('b', { ...messages, maxWaitMs: 800 })).toEqual(refused('max-wait', 'gap', 900));
+      expect(await trial.ask('y')).toEqual(reserved(MINUTE + 900, 'gap', 900));
+      expect(await trial.slots()).toEqual({ b: MINUTE, y: MINUTE + 900 });
+    });
+
+    it('is cancelled in its category, and was not sent', async () => {
+      const trial = await trialHolding();
+      expect(await trial.refund('b', 'messages')).toBe(false);
+      expect(await trial.cancel('b')).toBe(false);
+      expect(await trial.cancel('b', 'alarms')).toBe(false);
+      expect(await trial.cancel('b', 'messages')).toBe(true);
+      expect(await trial.cancel('b', 'messages')).toBe(false);
+      expect(await trial.ask('c', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', MINUTE));
+    });
+
+    it('is forgotten by a reset, be it all that there is', async () => {
+      const trial = await trialHolding();
+      await trial.refund('a', 'messages');
+      expect(await trial.reset()).toBe(true);
+      expect(await trial.reset()).toBe(false);
+      expect(await trial.slots()).toEqual({});
+      expect(await trial.ask('c', messages)).toEqual(admitted(0));
+    });
+
+    it('is a no-show a minute after its slot', async () => {
+      const trial = await trialHolding();
+      await trial.ask('c', messages);
+      trial.goTo(2 * MINUTE + 1);
+      expect(await trial.slots()).toEqual({ c: 2 * MINUTE });
+      expect(await trial.ask('c', messages)).toEqual(admitted(2 * MINUTE + 1));
+    });
+
+    it('leaves its mark overall too, where blocked asks count', async () => {
+      const trial = await trialHolding({ countBlocked: true });
+      trial.goTo(500);
+      expect(await trial.ask('c', messages)).toMatchObject({ kind: 'reserved', rule: 'messages:1/1m' });
+      expect((await trial.inspect()).sent).toEqual([{ at: 0 }, { at: 0 }, { at: 500 }]);
+    });
+  });
+}

@@ -1,0 +1,154 @@
+import { expect } from 'vitest';
+import type { Policy } from '../../src/domain/limits.ts';
+import type { Admission, Ask, Inspection, Limiter, SlotView } from '../../src/limiter/limiter.ts';
+
+/** A limiter on a clock that stands still until the test moves it. */
+export interface LimiterUnderTest {
+  readonly limiter: Limiter;
+  /** Whole epoch milliseconds on the limiter's clock. */
+  now(): number;
+  /** Moves the clock; back with a negative number. */
+  advance(ms: number): void;
+}
+
+export interface LimiterTestOptions {
+  readonly categories?: Readonly<Record<string, Policy>>;
+  readonly countBlocked?: boolean;
+  readonly keepIds?: boolean;
+}
+
+export type LimiterFactory = (policy: Policy, options?: LimiterTestOptions) => LimiterUnderTest;
+
+export const MINUTE = 60_000;
+export const recipientId = 'teacher-42';
+/** 3 in 10 s with 2 s between: the gap decides first, then the window. Its tolerance is 150 ms. */
+export const POLICY: Policy = { rules: [{ max: 3, perMs: 10_000 }], minGapMs: 2_000 };
+/** Three in 10 s and no gap. */
+export const BURSTS: Policy = { rules: [{ max: 3, perMs: 10_000 }], minGapMs: 0 };
+export const UNLIMITED: Policy = { rules: [], minGapMs: 0 };
+
+/** `perMs`, at most `max`: a policy of one rule. */
+export function atMost(max: number, perMs: number): Policy {
+  return { rules: [{ max, perMs }], minGapMs: 0 };
+}
+
+export function gapOf(minGapMs: number): Policy {
+  return { rules: [], minGapMs };
+}
+
+type More = Partial<Omit<Ask, 'recipientId' | 'id'>>;
+
+/** One recipient of a new limiter. Instants, in and out, are counted in milliseconds from the start of the test. */
+export class Trial {
+  readonly limiter: Limiter;
+  readonly start: number;
+  readonly #clock: LimiterUnderTest;
+
+  constructor(create: LimiterFactory, policy: Policy = POLICY, options: LimiterTestOptions = {}) {
+    this.#clock = create(policy, options);
+    this.limiter = this.#clock.limiter;
+    this.start = this.#clock.now();
+  }
+
+  async ask(id: string, more: More = {}): Promise<unknown> {
+    return this.#told(await this.limiter.admit({ recipientId, id, ...more }));
+  }
+
+  async peek(id: string, more: More = {}): Promise<unknown> {
+    return this.#told(await this.limiter.peek({ recipientId, id, ...more }));
+  }
+
+  /** Asks for each in turn. */
+  async askAll(ids: string, more: More = {}): Promise<unknown[]> {
+    const answers: unknown[] = [];
+    for (const id of ids) answers.push(await this.ask(id, more));
+    return answers;
+  }
+
+  refund(id: string, category?: string): Promise<boolean> {
+    return this.limiter.refund(held(id, category));
+  }
+
+  cancel(id: string, category?: string): Promise<boolean> {
+    return this.limiter.cancel(held(id, category));
+  }
+
+  postpone(id: string, at: number, category?: string): Promise<boolean> {
+    return this.limiter.postpone(held(id, category), this.start + at);
+  }
+
+  limit(policy: Policy, until?: number): Promise<void> {
+    return this.limiter.limit(recipientId, policy, until === undefined ? {} : { until: this.start + until });
+  }
+
+  unlimit(): Promise<boolean> {
+    return this.limiter.unlimit(recipientId);
+  }
+
+  block(until: number, reason = 'on leave'): Promise<void> {
+    return this.limiter.block(recipientId, { until: this.start + until, reason });
+  }
+
+  unblock(): Promise<boolean> {
+    return this.limiter.unblock(recipientId);
+  }
+
+  reset(): Promise<boolean> {
+    return this.limiter.reset(recipientId);
+  }
+
+  async inspect(): Promise<Inspection> {
+    const { now, policyUntil, block, sent, reserved, nextAt, ...rest } = await this.limiter.inspect(recipientId);
+    const since = (slot: SlotView): SlotView => ({ ...slot, at: slot.at - this.start });
+    return {
+      ...rest,
+      now: now - this.start,
+      ...(policyUntil !== undefined && { policyUntil: policyUntil - this.start }),
+      ...(block && { block: { ...block, until: block.until - this.start } }),
+      sent: sent.map(since),
+      reserved: reserved.map(since),
+      nextAt: nextAt - this.start,
+    };
+  }
+
+  /** The slots that are reserved, by id, as `inspect` tells them. */
+  async slots(): Promise<Record<string, number>> {
+    const { reserved } = await this.inspect();
+    return Object.fromEntries(reserved.map(({ id, at }) => [id ?? '', at]));
+  }
+
+  goTo(at: number): void {
+    this.#clock.advance(this.start + at - this.#clock.now());
+  }
+
+  #told(admission: Admission): unknown {
+    const { sendAt, gapMs, ...answer } = { sendAt: undefined, ...admission };
+    expect(gapMs).toBeTypeOf('number');
+    if (admission.kind === 'admitted') expect(sendAt).toBeTypeOf('number');
+    return 'at' in answer ? { ...answer, at: answer.at - this.start } : answer;
+  }
+}
+
+function held(id: string, category?: string) {
+  return { recipientId, id, ...(category !== undefined && { category }) };
+}
+
+/** An admission, whatever it tells about the next one. */
+export function admitted(at: number, repeated = false): unknown {
+  return expect.objectContaining({ kind: 'admitted', at, repeated });
+}
+
+/** All of an admission but `sendAt` and `gapMs`, which have tests of their own. */
+export function admittedWith(at: number, rule: string, remaining: number, resetMs: number, toleranceMs = 150): unknown {
+  return { kind: 'admitted', at, repeated: false, rule, remaining, resetMs, toleranceMs };
+}
+
+/** All of a reservation. */
+export function reserved(at: number, rule: string, waitMs: number, toleranceMs = 150): unknown {
+  return { kind: 'reserved', at, waitMs, rule, remaining: 0, resetMs: waitMs, toleranceMs };
+}
+
+/** All of a refusal. */
+export function refused(because: string, rule: string, waitMs: number, toleranceMs = 150): unknown {
+  return { kind: 'refused', because, waitMs, rule, remaining: 0, resetMs: waitMs, toleranceMs };
+}

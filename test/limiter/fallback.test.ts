@@ -1,0 +1,252 @@
+import { describe, expect, it } from 'vitest';
+import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
+import type { FallbackOptions } from '../../src/limiter/fallback.ts';
+import type { Admission, Limiter } from '../../src/limiter/limiter.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { startProcess } from '../support/process.ts';
+import { waitFor } from '../support/wait.ts';
+import { CLIENTS, outage, POLICY, TIMEOUT_MS } from './outage.ts';
+
+/** What a bounded wait may take on a busy machine; a hang is longer. */
+const BOUND_MS = 5_000;
+const recipientId = 'teacher-42';
+
+describe.each(Object.entries(CLIENTS))('Redis stopped and started, where a command %s', (_name, clientOptions) => {
+  const open = (options: Partial<FallbackOptions>) => outage(options, clientOptions);
+
+  it('closed: every call rejects with a typed error in time, and is answered again by itself', async () => {
+    const { limiter, redis } = await open({ onUnavailable: 'closed' });
+    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted' });
+    await redis.stop();
+    const startedAt = performance.now();
+    await expectAllAway(limiter);
+    expect(performance.now() - startedAt).toBeLessThan(BOUND_MS);
+    await redis.start();
+    await waitFor(async () => expect(await limiter.peek({ recipientId, id: 'b' })).toHaveProperty('kind'));
+  });
+
+  it('open: everybody is admitted at once, nothing is counted, and pacing comes back by itself', async () => {
+    const { limiter, redis } = await open({ onUnavailable: 'open', pauseMs: 50 });
+    await redis.stop();
+    const startedAt = performance.now();
+    for (const id of ['a', 'b', 'b']) {
+      const answer = await limiter.admit({ recipientId, id, maxWaitMs: 0 });
+      expect(answer).toMatchObject({ kind: 'admitted', rule: 'unavailable', remaining: Infinity, resetMs: 0 });
+      expect(answer).toMatchObject({ repeated: false, at: expect.closeTo(Date.now(), -4) as number });
+    }
+    expect(await limiter.peek({ recipientId, id: 'c' })).toMatchObject({ kind: 'admitted', rule: 'unavailable' });
+    expect(await limiter.refund({ recipientId, id: 'a' })).toBe(false);
+    expect(await limiter.cancel({ recipientId, id: 'a' })).toBe(false);
+    expect(await limiter.postpone({ recipientId, id: 'a' }, Date.now())).toBe(false);
+    await expectOversightAway(limiter);
+    expect(performance.now() - startedAt).toBeLessThan(BOUND_MS);
+    await redis.start();
+    await waitFor(async () => expect((await limiter.peek({ recipientId, id: 'd' })).rule).not.toBe('unavailable'));
+    await limiter.admit({ recipientId, id: 'd' });
+    expect((await limiter.admit({ recipientId, id: 'e' })).kind).toBe('reserved');
+  });
+
+  it('memory: this process paces alone, and pacing by Redis comes back by itself', async () => {
+    const { limiter, redis, back } = await open({ onUnavailable: 'memory', pauseMs: 50 });
+    await redis.stop();
+    const startedAt = performance.now();
+    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted', rule: 'gap' });
+    expect(await limiter.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'reserved', rule: 'gap' });
+    expect(await limiter.admit({ recipientId, id: 'c', maxWaitMs: 0 })).toMatchObject({ kind: 'refused' });
+    expect(await limiter.admit({ recipientId: 'teacher-43', id: 'a' })).toMatchObject({ kind: 'admitted' });
+    expect(await limiter.cancel({ recipientId, id: 'b' })).toBe(true);
+    expect(await limiter.refund({ recipientId, id: 'a' })).toBe(true);
+    expect(await limiter.peek({ recipientId, id: 'c' })).toMatchObject({ kind: 'admitted' });
+    await expectOversightAway(limiter);
+    expect(performance.now() - startedAt).toBeLessThan(BOUND_MS);
+    await redis.start();
+    await back();
+    await limiter.admit({ recipientId: 'teacher-44', id: 'd' });
+    expect((await limiter.inspect('teacher-44')).sent).toHaveLength(1);
+  });
+});
+
+describe('open', () => {
+  it('refuses an ask that makes no sense also while the limiter is away', async () => {
+    const { limiter, redis } = await outage({ onUnavailable: 'open' });
+    await redis.stop();
+    await limiter.admit({ recipientId, id: 'a' });
+    await expect(limiter.admit({ recipientId, id: '' })).rejects.toThrow('id: expected');
+  });
+});
+
+describe('memory', () => {
+  it('tells an id that it admitted the same after the outage, and takes no second slot for it', async () => {
+    const { limiter, redis, back } = await outage({ onUnavailable: 'memory', pauseMs: 50 }, CLIENTS['fails at once']);
+    await redis.stop();
+    const first = admitted(await limiter.admit({ recipientId, id: 'a' }));
+    await redis.start();
+    await back();
+    const again = { kind: 'admitted', at: first.at, repeated: true };
+    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject(again);
+    expect(await limiter.peek({ recipientId, id: 'a' })).toMatchObject(again);
+    expect((await limiter.inspect(recipientId)).sent).toEqual([]);
+  });
+
+  it('counts an admission in memory that went unused no more, and lets Redis answer', async () => {
+    const { limiter, redis, back } = await outage({ onUnavailable: 'memory', pauseMs: 50 });
+    await redis.stop();
+    await limiter.admit({ recipientId, id: 'a' });
+    await redis.start();
+    await back();
+    expect(await limiter.admit({ recipientId, id: 'a', renew: true })).toMatchObject({ repeated: false });
+    expect((await limiter.inspect(recipientId)).sent).toHaveLength(1);
+    expect(await limiter.refund({ recipientId, id: 'a' })).toBe(true);
+    expect(await limiter.refund({ recipientId, id: 'a' })).toBe(false);
+  });
+
+  it('gives one id one slot, however many ask under it at once when the outage begins', async () => {
+    const { limiter, redis } = await outage({ onUnavailable: 'memory', pauseMs: 50 });
+    await redis.stop();
+    const asked = Array.from({ length: 20 }, () => limiter.admit({ recipientId, id: 'a' }));
+    const answers = (await Promise.all(asked)).map(admitted);
+    expect(answers.filter(({ repeated }) => !repeated)).toHaveLength(1);
+    expect(new Set(answers.map(({ at }) => at)).size).toBe(1);
+  });
+
+  it('gives back both slots of an id whose ask was given up, and carried out by Redis all the same', async () => {
+    const { limiter, redis, back } = await outage({ onUnavailable: 'memory', pauseMs: 50 });
+    await limiter.peek({ recipientId, id: 'a' }); // connected, and the scripts known
+    await redis.pause(TIMEOUT_MS * 2);
+    const first = admitted(await limiter.admit({ recipientId, id: 'a' }));
+    await back();
+    await waitFor(async () => expect((await limiter.inspect(recipientId)).sent).toHaveLength(1));
+    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ at: first.at, repeated: true });
+    expect((await limiter.inspect(recipientId)).sent).toHaveLength(1);
+    expect(await limiter.refund({ recipientId, id: 'a' })).toBe(true);
+    expect((await limiter.inspect(recipientId)).sent).toEqual([]);
+    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted', repeated: false });
+  });
+
+  it('postpones, and resets, what it admitted', async () => {
+    const { limiter, redis, back } = await outage({ onUnavailable: 'memory', pauseMs: 50 });
+    await redis.stop();
+    const { at } = admitted(await limiter.admit({ recipientId, id: 'a' }));
+    await waitFor(() => expect(Date.now()).toBeGreaterThan(at));
+    expect(await limiter.postpone({ recipientId, id: 'a' }, at + 1)).toBe(true);
+    await redis.start();
+    await back();
+    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ at: at + 1, repeated: true });
+    expect(await limiter.reset(recipientId)).toBe(true);
+    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted', repeated: false });
+  });
+
+  it('waits no longer for an id that Redis has answered since', async () => {
+    const { limiter, redis, back } = await outage({ onUnavailable: 'memory', pauseMs: 50 });
+    await redis.stop();
+    const { at } = admitted(await limiter.admit({ recipientId, id: 'a' }));
+    await limiter.admit({ recipientId, id: 'b' });
+    await redis.start();
+    await back();
+    await limiter.admit({ recipientId, id: 'b' });
+    await redis.stop();
+    expect(await limiter.admit({ recipientId, id: 'c' })).toMatchObject({ kind: 'reserved', at: at + 20_000 });
+  });
+
+  it('forgets what it admitted when nothing of it counts any more', async () => {
+    let now = Date.now();
+    const { limiter, redis, back } = await outage({ onUnavailable: 'memory', pauseMs: 50, now: () => now });
+    await redis.stop();
+    await limiter.admit({ recipientId, id: 'a' });
+    await redis.start();
+    await back();
+    now += 60_001;
+    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted', repeated: false });
+    expect((await limiter.inspect(recipientId)).sent).toHaveLength(1);
+  });
+
+  it('paces categories as the limiter does', async () => {
+    const categories = { messages: { rules: [{ max: 1, perMs: 60_000 }], minGapMs: 0 } };
+    const policy = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 0 };
+    const { limiter, redis } = await outage({ onUnavailable: 'memory', policy, categories });
+    await redis.stop();
+    await limiter.admit({ recipientId, id: 'a', category: 'messages' });
+    expect(await limiter.admit({ recipientId, id: 'b', category: 'messages', maxWaitMs: 0 })).toMatchObject({
+      kind: 'refused',
+      rule: 'messages:1/1m',
+    });
+    expect(await limiter.admit({ recipientId, id: 'c' })).toMatchObject({ kind: 'admitted' });
+  });
+});
+
+describe('an outage', () => {
+  it('is waited for once, not by every ask; Redis is told of none during the pause', async () => {
+    const { limiter, redis, calls, told } = await outage({ onUnavailable: 'open', pauseMs: 600_000 });
+    await redis.stop();
+    for (let asks = 0; asks < 100; asks += 1) await limiter.admit({ recipientId, id: `job-${asks}` });
+    expect(calls()).toBe(1);
+    expect(told).toEqual([true]);
+  });
+
+  it('that is a Redis which hangs is met the same way', async () => {
+    const { limiter, redis, back } = await outage({ onUnavailable: 'open', pauseMs: 50 });
+    await limiter.peek({ recipientId, id: 'a' });
+    await redis.pause(TIMEOUT_MS * 3);
+    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ rule: 'unavailable' });
+    await back();
+    expect(admitted(await limiter.admit({ recipientId, id: 'a' })).rule).toBe('gap');
+  });
+
+  it('leaves nothing behind that keeps a process alive', async () => {
+    const port = await freePort();
+    const code = `
+      import { Redis } from 'ioredis';
+      import { withFallback } from './src/limiter/fallback.ts';
+      import { createRedisLimiter } from './src/limiter/redis-limiter.ts';
+      const redis = new Redis(${port}, '127.0.0.1', { maxRetriesPerRequest: null });
+      redis.on('error', () => undefined);
+      const policy = { rules: [{ max: 1, perMs: 3_600_000 }], minGapMs: 0 };
+      const limiter = createRedisLimiter({ redis, policy, timeoutMs: 100 });
+      for (const onUnavailable of ['closed', 'open', 'memory']) {
+        const own = withFallback(limiter, { onUnavailable, policy });
+        for (const id of ['a', 'b']) {
+          console.log(await own.admit({ recipientId: 'teacher-42', id }).then(({ kind }) => kind, ({ name }) => name));
+        }
+      }
+      redis.disconnect();`;
+    const exit = await startProcess({ args: ['--input-type=module', '--eval', code] }).waitForExit();
+    const away = 'LimiterUnavailableError';
+    expect(exit.stdout.trim().split('\n')).toEqual([away, away, 'admitted', 'admitted', 'admitted', 'reserved']);
+    expect(exit).toMatchObject({ code: 0, stderr: '' });
+  });
+});
+
+function admitted(answer: Admission) {
+  if (answer.kind !== 'admitted') throw new Error(`expected an admission, found ${answer.kind}`);
+  return answer;
+}
+
+async function expectAllAway(limiter: Limiter): Promise<void> {
+  const held = { recipientId, id: 'a' };
+  await expectAway([
+    limiter.admit(held),
+    limiter.peek(held),
+    limiter.refund(held),
+    limiter.postpone(held, Date.now()),
+    limiter.cancel(held),
+  ]);
+  await expectOversightAway(limiter);
+}
+
+/** What an operator does is never answered by a fallback. */
+function expectOversightAway(limiter: Limiter): Promise<void> {
+  return expectAway([
+    limiter.limit(recipientId, POLICY),
+    limiter.unlimit(recipientId),
+    limiter.block(recipientId, { until: Date.now() + 60_000, reason: 'holidays' }),
+    limiter.unblock(recipientId),
+    limiter.reset(recipientId),
+    limiter.inspect(recipientId),
+  ]);
+}
+
+async function expectAway(calls: readonly Promise<unknown>[]): Promise<void> {
+  for (const outcome of await Promise.allSettled(calls)) {
+    expect(outcome).toMatchObject({ status: 'rejected', reason: expect.any(LimiterUnavailableError) as unknown });
+  }
+}

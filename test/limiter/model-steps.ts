@@ -1,0 +1,69 @@
+import fc from 'fast-check';
+import type { Policy } from '../../src/domain/limits.ts';
+
+/** The longest window that is tried. */
+export const LONGEST_MS = 20_000;
+
+const windowMs = fc.oneof(fc.integer({ min: 1, max: LONGEST_MS }), fc.integer({ min: 1, max: 2_000 }));
+const policies: fc.Arbitrary<Policy> = fc.record({
+  rules: fc.array(fc.record({ max: fc.integer({ min: 1, max: 4 }), perMs: windowMs }), { maxLength: 3 }),
+  minGapMs: fc.oneof(fc.constantFrom(0, 0, 1, 2, 200, 3_000), fc.integer({ min: 0, max: 5_000 })),
+});
+
+export interface Scenario {
+  readonly policy: Policy;
+  readonly categories: Readonly<Record<string, Policy>>;
+  readonly countBlocked: boolean;
+  readonly keepIds: boolean;
+}
+
+/** A third of them without categories, so that slots alone are tried as hard as ever. */
+export const scenarios: fc.Arbitrary<Scenario> = fc.record({
+  policy: policies,
+  categories: fc.oneof(
+    { weight: 1, arbitrary: fc.constant({}) },
+    { weight: 2, arbitrary: fc.record({ messages: policies, alarms: policies }) },
+  ),
+  countBlocked: fc.oneof({ weight: 2, arbitrary: fc.constant(false) }, { weight: 1, arbitrary: fc.constant(true) }),
+  keepIds: fc.boolean(),
+});
+
+/** Which of the ids so far; the highest numbers stand for the newest. */
+const which = fc.nat({ max: 99 });
+const forMs = fc.oneof(fc.integer({ min: 1, max: 300 }), fc.integer({ min: 1, max: LONGEST_MS }));
+const rarely = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined, freq: 2 });
+
+const maxWaitMs = rarely(fc.oneof(fc.nat(300), fc.nat(30_000)));
+
+const ask = fc.record({
+  do: fc.constant('ask' as const),
+  category: fc.constantFrom(undefined, 'messages', 'messages', 'alarms', 'letters'),
+  maxWaitMs,
+  maxPending: rarely(fc.nat(3)),
+  policy: fc.option(policies, { nil: undefined, freq: 7 }),
+});
+/** Comes back at its slot, so many holds and milliseconds off. */
+const comeBack = (holds: fc.Arbitrary<number>, lateMs: fc.Arbitrary<number>) =>
+  fc.record({ do: fc.constant('return' as const), which, holds, lateMs, maxWaitMs, maxPending: rarely(fc.nat(1)) });
+const edges = fc.constantFrom(-1, 0, 1);
+const pass = fc.record({
+  do: fc.constant('pass' as const),
+  ms: fc.oneof(fc.nat(300), fc.nat(5_000), fc.nat(90_000)),
+});
+
+export const steps = fc.oneof(
+  { weight: 8, arbitrary: ask },
+  { weight: 8, arbitrary: comeBack(edges, edges) },
+  { weight: 6, arbitrary: comeBack(fc.constant(0), fc.integer({ min: -300, max: 300 })) },
+  { weight: 4, arbitrary: comeBack(fc.constant(0), fc.integer({ min: -2_000, max: 2_000 })) },
+  {
+    weight: 5,
+    arbitrary: fc.record({ do: fc.constantFrom('again', 'renew', 'peek', 'refund', 'cancel'), which, maxWaitMs }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('postpone' as const), which, lateMs: fc.nat(400) }) },
+  { weight: 2, arbitrary: pass },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('limit' as const), policy: policies, forMs: rarely(forMs) }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('block' as const), forMs }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constantFrom('unlimit', 'unblock', 'inspect', 'inspect', 'reset') }) },
+);
+export type Step = typeof steps extends fc.Arbitrary<infer S> ? S : never;
