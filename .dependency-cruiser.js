@@ -2,7 +2,7 @@
  * The layout's rules: imports only go down. scripts/support/check-imports.ts runs them, and makes sure that they had
  * something to judge.
  *
- *   floor 2   delivery
+ *   floor 2   delivery  http
  *   floor 1   limiter  providers  queue  observe  config  sandbox    (never each other)
  *   floor 0   domain
  */
@@ -14,6 +14,7 @@ const FLOORS = {
   observe: ['domain'],
   config: ['domain'],
   sandbox: ['domain'],
+  http: ['domain', 'limiter'],
   delivery: ['domain', 'limiter', 'providers', 'queue', 'observe'],
 };
 
@@ -25,7 +26,7 @@ const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
 }));
 
 /** What is constructed only where a program is put together: workers, scripts, tests, benches; index.ts may re-export it. */
-const CONCRETE = '^src/(limiter/(redis|memory)-limiter|providers/(apns|fcm)|queue/connection)\\.ts$';
+const CONCRETE = '^src/(limiter/(redis|memory)-(limiter|quota)|providers/(apns|fcm)|queue/connection)\\.ts$';
 
 export default {
   forbidden: [

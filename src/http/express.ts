@@ -1,0 +1,62 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { httpLimit, type HttpLimitOptions } from './limit.ts';
+import { whilePresent, type Closable } from './presence.ts';
+import { PROBLEM_TYPE, type Refusal } from './problem.ts';
+
+/** What a key is mostly made of, where nothing tells more; a function that takes Express's own `Request` is as good. */
+export interface ExpressRequestLike {
+  readonly headers: IncomingHttpHeaders;
+  readonly ip?: string | undefined;
+  readonly method: string;
+  readonly url: string;
+  get(name: string): string | undefined;
+}
+
+/** What is used of a response: Express's, connect's and node:http's have it. */
+export interface ConnectResponse extends Closable {
+  statusCode: number;
+  setHeader(name: string, value: string): unknown;
+  end(body: string): unknown;
+}
+
+export interface ExpressLimitOptions<Request, Response> extends HttpLimitOptions<Request> {
+  /** Answers a refused request in place of the problem document; status and header fields are set already. */
+  readonly refuse?: (request: Request, response: Response, refusal: Refusal) => unknown;
+}
+
+export type ConnectMiddleware<Request, Response> = (
+  request: Request,
+  response: Response,
+  next: (error?: unknown) => void,
+) => void;
+
+/** Middleware of the form `(request, response, next)`: Express, connect, or called by hand in node:http. */
+export function expressLimit<Request = ExpressRequestLike, Response extends ConnectResponse = ConnectResponse>(
+  options: ExpressLimitOptions<Request, Response>,
+): ConnectMiddleware<Request, Response> {
+  const decide = httpLimit(options);
+  const { refuse = sendProblem } = options;
+
+  /** Whether the request goes on. */
+  async function limit(request: Request, response: Response): Promise<boolean> {
+    const decision = await whilePresent(response, (signal) => decide(request, signal));
+    if (decision.kind === 'gone') return false;
+    for (const [name, value] of Object.entries(decision.headers)) response.setHeader(name, value);
+    if (decision.kind === 'allowed') return true;
+    response.statusCode = decision.status;
+    await refuse(request, response, decision);
+    return false;
+  }
+
+  return (request, response, next) => {
+    // What the rest of the chain throws is not ours to hand to `next`: only a failure of `limit` is.
+    void limit(request, response).then((goesOn) => {
+      if (goesOn) next();
+    }, next);
+  };
+}
+
+function sendProblem(_request: unknown, response: ConnectResponse, { problem }: Refusal): void {
+  response.setHeader('Content-Type', PROBLEM_TYPE);
+  response.end(JSON.stringify(problem));
+}
