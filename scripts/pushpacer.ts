@@ -10,6 +10,7 @@ const COMMANDS: Readonly<Record<string, readonly [module: string, does: string]>
   worker: ['../workers/notifications', 'one replica, from the environment'],
   enqueue: ['./enqueue', 'validate notifications and enqueue them'],
   replay: ['./replay', 'dead letters back into the queue'],
+  recipient: ['./recipient', 'look into, and act on, one recipient'],
   sandbox: ['./sandbox', 'the loopback APNs and FCM servers'],
   redis: ['./redis', 'a Redis on the loopback, for development'],
 };

@@ -16,6 +16,7 @@ import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import { replayAll } from '../src/queue/replay.ts';
 import { shardPrefixes } from '../src/queue/shards.ts';
 import { CommandError, createCommand, printJson, runCommand, UsageError } from './support/command.ts';
+import { parseInstant } from './support/instant.ts';
 import { createProgress } from './support/progress.ts';
 import { createPace, parseRate } from './support/rate.ts';
 
@@ -150,11 +151,8 @@ function time(flag: string): (text: string) => number {
   return (text) => {
     const agoMs = parseDuration(text);
     if (agoMs !== undefined) return Date.now() - agoMs;
-    if (/^\d{12,14}$/.test(text)) return Number(text);
-    const at = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})$/i.test(text)
-      ? Date.parse(text)
-      : NaN;
-    if (!Number.isNaN(at)) return at;
+    const at = parseInstant(text);
+    if (at !== undefined) return at;
     const expected = 'an RFC 3339 date-time, epoch milliseconds or a duration ago such as 2h';
     throw new UsageError(`${flag}: expected ${expected}, found ${JSON.stringify(text)}`);
   };

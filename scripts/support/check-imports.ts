@@ -12,7 +12,7 @@ const REPOSITORY = `${import.meta.dirname}/../..`;
  * A parser that does not know the syntax sees no modules and finds no fault; so every file must have been looked at.
  */
 async function checkImports(root: string): Promise<boolean> {
-  const files = globSync(`{${FOLDERS.join(',')}}/**/*.ts`, { cwd: root });
+  const files = globSync(`{${FOLDERS.join(',')}}/**/*.ts`, { cwd: root, exclude: ['**/node_modules/**'] });
   const folders = FOLDERS.filter((folder) => files.some((file) => file.startsWith(`${folder}/`)));
   const options = await extractOptions(`${REPOSITORY}/.dependency-cruiser.js`);
   const { output } = await cruise(

@@ -38,7 +38,7 @@ export function addNotificationFlags(command: Command): Command {
     .option('--data <key=value>', 'a pair for the app; may be repeated', repeated, [])
     .option('--sound <name>', 'the sound to play')
     .option('--badge <number>', "the number on the app's icon")
-    .option('--category <name>', 'what kind it is; shown in the log')
+    .option('--category <name>', 'what kind it is; limits can be set per category')
     .addOption(new Option('--priority <name>', 'how urgent it is').choices(['high', 'normal']))
     .option('--collapse-id <id>', 'replaces the alert shown under the same id')
     .option('--expires-at <time>', 'RFC 3339 or epoch milliseconds')

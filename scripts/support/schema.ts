@@ -27,7 +27,7 @@ const FIELDS: Readonly<Record<string, object>> = {
   },
   sound: { pattern: PRINTABLE, description: 'The name of a sound of the app, or default.' },
   badge: { description: "The number on the app's icon." },
-  category: { description: 'What kind of notification it is.' },
+  category: { description: 'What kind of notification it is. Limits can be set per category.' },
   priority: { description: 'A high one is taken from the queue first, and wakes a sleeping device.' },
   collapseId: { pattern: PRINTABLE, description: 'A newer one takes the place of an older one. At most 64 bytes.' },
   expiresAt: { description: 'Not delivered after this instant: RFC 3339, or epoch milliseconds.' },

@@ -1,7 +1,8 @@
 import { InputError, type Fault } from '../domain/faults.ts';
-import type { Policy } from '../domain/limits.ts';
+import type { Policy, Rule } from '../domain/limits.ts';
 import { zodFaults } from '../domain/zod-faults.ts';
 import { readApns, readFcm, type ApnsConfig, type FcmConfig } from './credentials.ts';
+import { readLimitsFile } from './limits-file.ts';
 import { SECRET_VARIABLES, variablesSchema, type Variables } from './variables.ts';
 
 export interface RedisConfig {
@@ -16,13 +17,19 @@ export interface Config {
   readonly limiterRedis: RedisConfig;
   readonly queue: { readonly prefix: string; readonly shards: number };
   readonly policy: Policy;
+  /** On top of `policy`, for notifications of these categories. */
+  readonly categories: Readonly<Record<string, Policy>>;
   readonly maxWaitMs: number;
+  /** Absent: any number may wait for one recipient. */
+  readonly maxPending?: number;
   readonly concurrency: number;
   readonly retry: RetryPolicy;
   readonly shutdownGraceMs: number;
   /** Absent: the platform is off. */
   readonly apns?: ApnsConfig;
   readonly fcm?: FcmConfig;
+  /** The most sends to a provider, by all workers together; absent: no bound. */
+  readonly quotas: { readonly apns?: readonly Rule[]; readonly fcm?: readonly Rule[] };
   readonly metrics?: { readonly host: string; readonly port: number };
   readonly logLevel: Variables['LOG_LEVEL'];
 }
@@ -39,15 +46,15 @@ type Environment = Readonly<Record<string, string | undefined>>;
 export function loadConfig(env: Environment): Config {
   const faults: Fault[] = [];
   const variables = readVariables(env, faults);
+  const limiter = limiterConfig(variables, faults);
   const apns = readApns(variables, faults);
   const fcm = readFcm(variables, faults);
   refuse(faults);
 
   return Object.freeze({
-    ...queueConfig(variables),
-    limiterRedis: redisConfig(variables.LIMITER_REDIS_URL ?? variables.REDIS_URL, variables),
-    policy: { rules: variables.LIMIT_RULES, minGapMs: variables.LIMIT_MIN_GAP },
+    ...limiter,
     maxWaitMs: variables.LIMIT_MAX_WAIT,
+    ...(variables.LIMIT_MAX_PENDING !== undefined && { maxPending: variables.LIMIT_MAX_PENDING }),
     concurrency: variables.WORKER_CONCURRENCY,
     retry: {
       attempts: variables.ATTEMPTS,
@@ -57,6 +64,10 @@ export function loadConfig(env: Environment): Config {
     shutdownGraceMs: variables.SHUTDOWN_GRACE,
     ...(apns && { apns }),
     ...(fcm && { fcm }),
+    quotas: {
+      ...(variables.APNS_QUOTA && { apns: variables.APNS_QUOTA }),
+      ...(variables.FCM_QUOTA && { fcm: variables.FCM_QUOTA }),
+    },
     ...(variables.METRICS_PORT !== 'off' && {
       metrics: { host: variables.METRICS_HOST, port: variables.METRICS_PORT },
     }),
@@ -72,12 +83,35 @@ export function loadQueueConfig(env: Environment): Pick<Config, 'redis' | 'queue
   return queueConfig(variables);
 }
 
+type LimiterConfig = Pick<Config, 'redis' | 'queue' | 'limiterRedis' | 'policy' | 'categories'>;
+
+/** What the commands that act on recipients need: where the limiter and the queue are, and what the limits are. */
+export function loadLimiterConfig(env: Environment): LimiterConfig {
+  const faults: Fault[] = [];
+  const limiter = limiterConfig(readVariables(pick(env, LIMITER_VARIABLES), faults), faults);
+  refuse(faults);
+  return limiter;
+}
+
 const QUEUE_VARIABLES = ['REDIS_URL', 'REDIS_CLUSTER', 'QUEUE_PREFIX', 'QUEUE_SHARDS'] as const;
+const LIMITER_VARIABLES = [
+  ...QUEUE_VARIABLES,
+  ...(['LIMITER_REDIS_URL', 'LIMIT_RULES', 'LIMIT_MIN_GAP', 'LIMITS_FILE'] as const),
+] as const;
 
 function queueConfig(variables: Variables): Pick<Config, 'redis' | 'queue'> {
   return {
     redis: redisConfig(variables.REDIS_URL, variables),
     queue: { prefix: variables.QUEUE_PREFIX, shards: variables.QUEUE_SHARDS },
+  };
+}
+
+function limiterConfig(variables: Variables, faults: Fault[]): LimiterConfig {
+  return {
+    ...queueConfig(variables),
+    limiterRedis: redisConfig(variables.LIMITER_REDIS_URL ?? variables.REDIS_URL, variables),
+    policy: { rules: variables.LIMIT_RULES, minGapMs: variables.LIMIT_MIN_GAP },
+    categories: readLimitsFile(variables.LIMITS_FILE, faults),
   };
 }
 
@@ -100,13 +134,6 @@ function readVariables(env: Environment, faults: Fault[]): Variables {
   if (variables.REDIS_CLUSTER && !/\{[^{}]+\}/.test(variables.QUEUE_PREFIX)) {
     const found = JSON.stringify(variables.QUEUE_PREFIX);
     faults.push({ path: 'QUEUE_PREFIX', expected: 'a prefix with a {tag}, since REDIS_CLUSTER is true', found });
-  }
-  if (env['LIMITS_FILE']) {
-    faults.push({
-      path: 'LIMITS_FILE',
-      expected: 'nothing: this version has one policy for all categories',
-      found: 'a file',
-    });
   }
   for (const name of ['REDIS_URL', 'LIMITER_REDIS_URL'] as const) {
     const count = variables[name]?.length ?? 1;

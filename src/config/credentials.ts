@@ -1,7 +1,7 @@
 import { createPrivateKey } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import type { Fault } from '../domain/faults.ts';
+import { readFile, reporter, type Report } from './files.ts';
 import type { Variables } from './variables.ts';
 
 /** What it takes to speak to APNs. */
@@ -34,8 +34,6 @@ export interface FcmConfig {
 }
 
 const GOOGLE_FCM = 'https://fcm.googleapis.com';
-
-type Report = (path: string, expected: string, found: string) => void;
 
 /** APNs' part of the environment; undefined where it is off. Half of it is a fault. */
 export function readApns(variables: Variables, faults: Fault[]): ApnsConfig | undefined {
@@ -85,26 +83,6 @@ export function readFcm(variables: Variables, faults: Fault[]): FcmConfig | unde
     ...(needsSignIn && serviceAccount !== undefined && { serviceAccount }),
     ...(ca !== undefined && { ca }),
   };
-}
-
-function reporter(faults: Fault[]): Report {
-  return (path, expected, found) => faults.push({ path, expected, found });
-}
-
-function readFile(name: string, path: string | undefined, report: Report): string | undefined {
-  if (path === undefined) return undefined;
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (error) {
-    report(name, 'a file that can be read', `${pathText(path)} (${(error as NodeJS.ErrnoException).code})`);
-    return undefined;
-  }
-}
-
-/** A key that was given in place of a path must not be told. */
-function pathText(path: string): string {
-  const isPath = path.length <= 200 && !/[\n{]|-----BEGIN/.test(path);
-  return isPath ? JSON.stringify(path) : `a string of ${path.length} characters`;
 }
 
 function readServiceAccount(path: string | undefined, report: Report): ServiceAccount | undefined {

@@ -3,6 +3,9 @@ import { DURATION_FORMAT, parseDuration } from '../domain/duration.ts';
 import { formatFault } from '../domain/faults.ts';
 import { parseRules, type Rule } from '../domain/limits.ts';
 
+/** A quota counts in seconds, not in sends, and so may be larger than a recipient's rule, but not longer than an hour. */
+const LARGEST_QUOTA: Rule = { max: 1_000_000_000, perMs: 3_600_000 };
+
 /** The environment of a worker: what each variable may hold, what it becomes, and what the README says of it. */
 const shape = {
   REDIS_URL: redisUrls()
@@ -14,13 +17,17 @@ const shape = {
     .default('{pushpacer}')
     .describe('the prefix of every queue key; the braces keep a queue in one Cluster slot'),
   QUEUE_SHARDS: integer(1, 64).default(1).describe('queues to spread over a cluster'),
-  LIMIT_RULES: rules()
+  LIMIT_RULES: rules('LIMIT_RULES')
     .default([{ max: 10, perMs: 60_000 }])
     .describe('comma-separated `max/per`: `1/1s,20/1m,200/1h,800/1d`'),
   LIMIT_MIN_GAP: duration().default(3_000).describe('least time between two alerts to one recipient; `0` for none'),
+  LIMITS_FILE: anyText().optional().describe('path of a JSON file with limits per category (docs/limits.md)'),
   LIMIT_MAX_WAIT: duration()
     .default(86_400_000)
     .describe('a notification whose slot lies further ahead becomes a dead letter, `throttled-too-long`'),
+  LIMIT_MAX_PENDING: integer(1, 1_000_000)
+    .optional()
+    .describe('where so many wait for a recipient already, one more becomes a dead letter, `throttled-too-long`'),
   WORKER_CONCURRENCY: integer(1, 10_000).default(50).describe('jobs under way at once in one worker'),
   ATTEMPTS: integer(1, 1_000).default(8).describe('delivery attempts before a dead letter'),
   BACKOFF_BASE: duration().default(1_000).describe('wait after the first failed attempt; doubles with each'),
@@ -41,6 +48,9 @@ const shape = {
     .default('https://api.push.apple.com')
     .describe('also `https://api.sandbox.push.apple.com`, or a loopback server'),
   APNS_CA_FILE: anyText().optional().describe("a CA to trust beside the system's"),
+  APNS_QUOTA: rules('APNS_QUOTA', LARGEST_QUOTA)
+    .optional()
+    .describe('the most sends to APNs, by all workers together: rules such as `600000/1m`, of an hour at most'),
   GOOGLE_APPLICATION_CREDENTIALS: anyText().optional().describe("path of the service account's JSON"),
   FCM_PROJECT_ID: text(/^[a-z0-9:.-]{1,100}$/, 'a project id such as my-app-1234')
     .optional()
@@ -49,6 +59,7 @@ const shape = {
     .default('https://fcm.googleapis.com')
     .describe('another host for tests; with it, a static token is used and no Google sign-in happens'),
   FCM_CA_FILE: anyText().optional().describe("a CA to trust beside the system's"),
+  FCM_QUOTA: rules('FCM_QUOTA', LARGEST_QUOTA).optional().describe('the same for FCM'),
   METRICS_HOST: anyText().default('127.0.0.1').describe('where `/metrics`, `/healthz` and `/readyz` are served'),
   METRICS_PORT: port()
     .default(9464)
@@ -101,9 +112,9 @@ function duration(most = '31d') {
   });
 }
 
-function rules() {
+function rules(name: string, largest?: Rule) {
   return z.string().transform((value, context): readonly Rule[] => {
-    const result = parseRules(value, 'LIMIT_RULES');
+    const result = parseRules(value, name, largest);
     if (result.ok) return result.rules;
     const message = `rules as max/per, such as 10/1m,200/1h (${result.faults.map(formatFault).join('; ')})`;
     context.addIssue({ code: 'custom', message });

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { loadConfig, loadQueueConfig } from '../../src/config/config.ts';
+import { loadConfig, loadLimiterConfig, loadQueueConfig } from '../../src/config/config.ts';
 import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'pushpacer-config-'));
@@ -42,6 +42,8 @@ describe('defaults', () => {
       limiterRedis: { redisUrl: 'redis://127.0.0.1:6379', cluster: false },
       queue: { prefix: '{pushpacer}', shards: 1 },
       policy: { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 },
+      categories: {},
+      quotas: {},
       maxWaitMs: 86_400_000,
       concurrency: 50,
       retry: { attempts: 8, backoffBaseMs: 1_000, backoffMaxMs: 600_000 },
@@ -95,6 +97,20 @@ describe('credentials', () => {
   });
 });
 
+describe('bounds', () => {
+  it('are taken for one recipient and for a whole project', () => {
+    const env = { LIMIT_MAX_PENDING: '500', FCM_QUOTA: '600000/1m,1000000000/1h' };
+    const { maxPending, quotas } = loadConfig(env);
+    expect(maxPending).toBe(500);
+    expect(quotas).toEqual({
+      fcm: [
+        { max: 600_000, perMs: 60_000 },
+        { max: 1_000_000_000, perMs: 3_600_000 },
+      ],
+    });
+  });
+});
+
 describe('faults', () => {
   it('are told all at once, files included', () => {
     const faults = faultsOf({ LIMIT_RULES: 'ten', ATTEMPTS: '0', METRICS_PORT: '99999', APNS_KEY_FILE: '/nowhere.p8' });
@@ -128,9 +144,10 @@ describe('faults', () => {
   });
 
   it.each([
+    [{ LIMIT_MAX_PENDING: '0' }, 'LIMIT_MAX_PENDING: expected an integer from 1 to 1000000, found "0"'],
     [
-      { LIMITS_FILE: 'limits.json' },
-      'LIMITS_FILE: expected nothing: this version has one policy for all categories, found a file',
+      { APNS_QUOTA: '600000/2h' },
+      'APNS_QUOTA: expected rules as max/per, such as 10/1m,200/1h (APNS_QUOTA[0].per: expected a duration such as 250ms, 3s, 1m, 2h or 1d, from 1ms to 1h, found 7200000 ms), found "600000/2h"',
     ],
     [
       { SHUTDOWN_GRACE: '2d' },
@@ -150,6 +167,20 @@ describe('faults', () => {
   it('of the delivery do not concern the commands that only enqueue', () => {
     expect(loadQueueConfig({ LIMIT_RULES: 'ten', REDIS_URL: 'redis://elsewhere' }).redis.redisUrl).toBe(
       'redis://elsewhere',
+    );
+  });
+
+  it('of the providers do not concern the commands that act on recipients', () => {
+    const env = { LIMIT_RULES: '5/1m', LIMIT_MIN_GAP: '0', LIMITER_REDIS_URL: 'redis://limiter' };
+    expect(loadLimiterConfig({ ...env, APNS_KEY_FILE: '/nowhere.p8', ATTEMPTS: 'many' })).toEqual({
+      redis: { redisUrl: 'redis://127.0.0.1:6379', cluster: false },
+      limiterRedis: { redisUrl: 'redis://limiter', cluster: false },
+      queue: { prefix: '{pushpacer}', shards: 1 },
+      policy: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 0 },
+      categories: {},
+    });
+    expect(() => loadLimiterConfig({ LIMITS_FILE: '/nowhere.json', LIMIT_RULES: 'ten' })).toThrow(
+      /LIMIT_RULES: expected[^]*LIMITS_FILE: expected a file/,
     );
   });
 });

@@ -1,0 +1,83 @@
+import type { Command } from 'commander';
+import { createCommand, printJson, UsageError } from '../support/command.ts';
+import {
+  checkEnd,
+  endOf,
+  forDuration,
+  MOST_AHEAD_MS,
+  recipientId,
+  unfit,
+  untilInstant,
+  type EndFlags,
+} from './flags.ts';
+import { atLimiter } from './limiter.ts';
+import { instantFrom, printable, waitingText } from './text.ts';
+
+interface Flags extends EndFlags {
+  readonly reason: string;
+  readonly json?: true;
+}
+
+const MAX_REASON = 500;
+
+const HELP = `
+Notifications that wait are moved behind the end, in their order; the workers follow at once. Where that is further
+ahead than LIMIT_MAX_WAIT they become dead letters, and those whose expiresAt comes first expire. A block that is there
+already is replaced.`;
+
+/** `recipient block ID --for 2h --reason TEXT` */
+export function blockCommand(): Command {
+  return createCommand('block', 'Nobody alerts this recipient before the end.')
+    .argument('<id>', 'the recipient', recipientId)
+    .option('--for <duration>', 'from now, such as 2h', forDuration)
+    .option('--until <time>', 'RFC 3339 or epoch milliseconds', untilInstant)
+    .requiredOption('--reason <text>', 'for people to read', reason)
+    .option('--json', 'one JSON object as the last line: recipientId, until, reason, waiting, lastAt')
+    .addHelpText('after', HELP)
+    .action(block);
+}
+
+async function block(id: string, { reason, json, ...end }: Flags): Promise<void> {
+  checkEnd(end);
+  await atLimiter(async ({ limiter }) => {
+    const { now } = await limiter.inspect(id);
+    const until = endOf(end, now, MOST_AHEAD_MS);
+    if (until === undefined) throw new UsageError('--for: expected --for or --until, found neither');
+    await limiter.block(id, { until, reason });
+    const after = await limiter.inspect(id);
+    const lines = [
+      `${printable(id)} is blocked until ${instantFrom(now, until)}: ${printable(reason)}`,
+      waitingText({ ...after, now }),
+    ];
+    const lastAt = after.reserved.at(-1)?.at;
+    if (json) printJson({ recipientId: id, until, reason, waiting: after.reserved.length, lastAt });
+    else process.stdout.write(`${lines.filter((line) => line !== undefined).join('\n')}\n`);
+  });
+}
+
+function reason(text: string): string {
+  const length = Array.from(text).length;
+  if (length >= 1 && length <= MAX_REASON && printable(text) === text) return text;
+  throw unfit('--reason', `1 to ${MAX_REASON} printable characters`, text.slice(0, MAX_REASON));
+}
+
+/** `recipient unblock ID` */
+export function unblockCommand(): Command {
+  return createCommand('unblock', 'Ends the block. Notifications that wait keep the slots that they have.')
+    .argument('<id>', 'the recipient', recipientId)
+    .option('--json', 'one JSON object as the last line: recipientId, wasBlocked, waiting, lastAt')
+    .action(unblock);
+}
+
+async function unblock(id: string, { json }: { json?: true }): Promise<void> {
+  await atLimiter(async ({ limiter }) => {
+    const wasBlocked = await limiter.unblock(id);
+    const after = await limiter.inspect(id);
+    const waiting = waitingText(after);
+    const kept = waiting === undefined ? '' : `; ${waiting}, as it was planned`;
+    if (json)
+      printJson({ recipientId: id, wasBlocked, waiting: after.reserved.length, lastAt: after.reserved.at(-1)?.at });
+    else
+      process.stdout.write(`${printable(id)} ${wasBlocked ? 'is not blocked any more' : 'was not blocked'}${kept}\n`);
+  });
+}

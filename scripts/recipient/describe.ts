@@ -1,0 +1,88 @@
+import type { Config } from '../../src/config/config.ts';
+import type { Inspection, SlotView } from '../../src/limiter/limiter.ts';
+import { jobIdOfAsk, type WaitingJob } from './jobs.ts';
+import { fromNow, instant, instantFrom, policyText, printable, span, table } from './text.ts';
+import { renderTimeline } from './timeline.ts';
+
+/** A reserved slot, with the notification that waits for it where the queue still has it. */
+export interface WaitingSlot extends SlotView {
+  readonly notification?: WaitingJob;
+}
+
+export interface Described {
+  readonly recipientId: string;
+  readonly inspection: Inspection;
+  /** The inspection's reserved slots. */
+  readonly waiting: readonly WaitingSlot[];
+  readonly categories: Config['categories'];
+  /** At most so many of those that wait are told one by one. */
+  readonly told: number;
+}
+
+/** What is known of a recipient, as lines: facts, timeline, and the notifications that wait. */
+export function describe({ recipientId, inspection, waiting, categories, told }: Described): string[] {
+  const facts = table([
+    ['policy', policyLine(inspection)],
+    ...Object.entries(categories).map(([name, policy]) => ['', `${name}: ${policyText(policy)}; from LIMITS_FILE`]),
+    ['block', blockLine(inspection)],
+    ['sent', sentLine(inspection)],
+    ['reserved', reservedLine(inspection)],
+    ['next free', nextLine(inspection)],
+  ]);
+  const title = [`${printable(recipientId)} at ${instant(inspection.now)}`, ...strangerLines(inspection)];
+  const parts = [title, facts, renderTimeline(inspection), waitingLines(inspection.now, waiting, told)];
+  return parts.filter((lines) => lines.length > 0).flatMap((lines, index) => (index === 0 ? lines : ['', ...lines]));
+}
+
+function strangerLines({ sent, reserved, block, source }: Inspection): string[] {
+  const isKnown = sent.length + reserved.length > 0 || block !== undefined || source === 'stored';
+  return isKnown ? [] : ['Nothing is known: no alert lately, none waits, no limits or block of its own.'];
+}
+
+function policyLine({ now, policy, source, policyUntil }: Inspection): string {
+  const stored = policyUntil === undefined ? 'stored, without an end' : `stored until ${instantFrom(now, policyUntil)}`;
+  const from = source === 'stored' ? stored : 'from LIMIT_RULES and LIMIT_MIN_GAP';
+  return `${policyText(policy)}; ${from}`;
+}
+
+function blockLine({ now, block }: Inspection): string {
+  return block === undefined ? 'none' : `until ${instantFrom(now, block.until)}: ${printable(block.reason)}`;
+}
+
+function sentLine({ now, policy, sent }: Inspection): string {
+  const windowMs = Math.max(policy.minGapMs, ...policy.rules.map(({ perMs }) => perMs));
+  if (windowMs === 0) return 'not counted';
+  const last = sent.at(-1);
+  return `${sent.length} within ${span(windowMs)}${last === undefined ? '' : `, the last ${fromNow(now, last.at)}`}`;
+}
+
+function reservedLine({ now, reserved }: Inspection): string {
+  const [next, last] = [reserved[0], reserved.at(-1)];
+  if (next === undefined || last === undefined) return 'none';
+  if (reserved.length === 1) return `1, ${fromNow(now, next.at)}`;
+  return `${reserved.length}, the next ${fromNow(now, next.at)}, the last ${fromNow(now, last.at)}`;
+}
+
+/** The limiter may look for it a trip to Redis after `now`; a person cannot tell. */
+const MOMENT_MS = 20;
+
+function nextLine({ now, nextAt, rule }: Inspection): string {
+  return nextAt <= now + MOMENT_MS ? 'now' : `${instantFrom(now, nextAt)}, by ${printable(rule)}`;
+}
+
+/** One line each, the next one first. */
+function waitingLines(now: number, waiting: readonly WaitingSlot[], told: number): string[] {
+  if (waiting.length === 0) return [];
+  const head = ['slot', 'at', 'enqueued', 'attempts', 'priority', 'category', 'notification'];
+  const rows = waiting.slice(0, told).map((slot) => waitingRow(now, slot));
+  const more = waiting.length - rows.length;
+  return [...table([head, ...rows]), ...(more > 0 ? [`and ${more} more; --all tells them`] : [])];
+}
+
+function waitingRow(now: number, { at, id = '-', notification }: WaitingSlot): string[] {
+  const when = [fromNow(now, at), new Date(at).toISOString().slice(11)];
+  if (notification === undefined) return [...when, 'no job', '-', '-', '-', printable(id)];
+  const { enqueuedAt, attempts, priority, category = '-' } = notification;
+  const name = jobIdOfAsk(id) ?? notification.id;
+  return [...when, fromNow(now, enqueuedAt), String(attempts), priority, category, name];
+}

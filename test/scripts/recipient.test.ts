@@ -1,0 +1,258 @@
+import { describe, expect, test } from 'vitest';
+import type { Policy } from '../../src/domain/limits.ts';
+import type { Inspection, Limiter } from '../../src/limiter/limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { startProcess, type Exit } from '../support/process.ts';
+import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+const UNSET = Object.fromEntries(
+  ['LIMITER_REDIS_URL', 'REDIS_CLUSTER', 'QUEUE_SHARDS', 'LIMIT_RULES', 'LIMIT_MIN_GAP', 'LIMITS_FILE'].map((name) => [
+    name,
+    undefined,
+  ]),
+);
+/** What the environment says where it says nothing. */
+const POLICY: Policy = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 };
+const HOUR = 3_600_000;
+
+/** A limiter as the workers have it, and the command at the same keys. */
+function openBench(policy = POLICY): { limiter: Limiter; run: (...args: string[]) => Promise<Exit>; env: Env } {
+  const prefix = testPrefix();
+  const env = { ...UNSET, REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix };
+  return {
+    limiter: createRedisLimiter({ redis: connectRedis(), policy, prefix }),
+    run: (...args) => recipient(env, ...args),
+    env,
+  };
+}
+
+function recipient(env: Env, ...args: string[]): Promise<Exit> {
+  return startProcess({ args: ['scripts/recipient.ts', ...args], env }).waitForExit();
+}
+
+/** What is said where all is well. */
+async function said(exit: Promise<Exit>): Promise<string> {
+  const { code, stdout, stderr } = await exit;
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  return stdout;
+}
+
+async function told<T = Record<string, unknown>>(exit: Promise<Exit>): Promise<T> {
+  return JSON.parse((await said(exit)).trimEnd().split('\n').at(-1) ?? '') as T;
+}
+
+/** Asks for slots, one after the other: the first is sent, the others wait. */
+async function askFor(limiter: Limiter, ids: readonly string[]): Promise<void> {
+  for (const id of ids) await limiter.admit({ recipientId: 'teacher-42', id });
+}
+
+describe('show', () => {
+  test('says plainly that a recipient is not known, and writes nothing', async () => {
+    const { run, env } = openBench();
+    const text = await said(run('show', 'teacher-42'));
+    expect(text).toContain('Nothing is known: no alert lately');
+    expect(text).toContain('policy     10/1m, gap 3s; from LIMIT_RULES and LIMIT_MIN_GAP\n');
+    expect(text).toContain('next free  now\n');
+    const tag = env['QUEUE_PREFIX']?.replaceAll(/[{}]/g, '') ?? '';
+    expect(await connectRedis().keys(`*${tag}*`)).toEqual([]);
+  });
+
+  test('tells slots, limits and block, as text and as JSON', async () => {
+    const { limiter, run } = openBench();
+    await askFor(limiter, ['a/0', 'b/0', 'c/0']);
+    await limiter.limit('teacher-42', { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 4_000 });
+    const until = Date.now() + HOUR;
+    await limiter.block('teacher-42', { until, reason: "parents' evening" });
+    const shown = await told<Inspection & { recipientId: string }>(run('show', 'teacher-42', '--json'));
+    expect(shown).toMatchObject({
+      recipientId: 'teacher-42',
+      policy: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 4_000 },
+      source: 'stored',
+      categories: {},
+      block: { until, reason: "parents' evening" },
+      reserved: [{ at: until, id: 'b/0' }, { id: 'c/0' }],
+    });
+    expect(shown.sent).toHaveLength(1);
+    expect(shown.nextAt).toBeGreaterThanOrEqual(until);
+    const text = await said(run('show', 'teacher-42'));
+    expect(text).toContain('policy     5/1m, gap 4s; stored, without an end\n');
+    expect(text).toMatch(/\nblock {6}until .* \(in 1h\): parents' evening\n/);
+    expect(text).toMatch(/\nsent {7}1 within 1m, the last .* ago\n/);
+    expect(text).toMatch(/\nin 1h .* no job .* b\/0\n/);
+  });
+
+  test('tells the limits per category of the file that the workers have', async () => {
+    const { env } = openBench();
+    const text = await said(recipient({ ...env, LIMITS_FILE: 'examples/limits.json' }, 'show', 'teacher-42'));
+    expect(text).toContain('           messages: 5/1m, 50/1h, gap 10s; from LIMITS_FILE\n');
+  });
+});
+
+describe('block', () => {
+  test('moves what waits behind its end, and says so', async () => {
+    const { limiter, run } = openBench();
+    await askFor(limiter, ['a/0', 'b/0', 'c/0']);
+    const text = await said(run('block', 'teacher-42', '--for', '2h', '--reason', "parents' evening"));
+    expect(text).toMatch(
+      /^teacher-42 is blocked until \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ \(in 2h\): parents' evening\n2 notifications wait, the last until .* \(in 2h\)\n$/,
+    );
+    const { block, reserved, now } = await limiter.inspect('teacher-42');
+    expect(block?.reason).toBe("parents' evening");
+    expect(block?.until).toBeGreaterThan(now + 2 * HOUR - 60_000);
+    expect(reserved.map(({ id, at }) => [id, at >= (block?.until ?? Infinity)])).toEqual([
+      ['b/0', true],
+      ['c/0', true],
+    ]);
+  });
+
+  test('takes an instant, and answers in JSON', async () => {
+    const { limiter, run } = openBench();
+    const until = Math.ceil(Date.now() / 1_000) * 1_000 + HOUR;
+    const time = new Date(until).toISOString();
+    expect(await told(run('block', 'teacher-42', '--until', time, '--reason', 'a', '--json'))).toEqual({
+      ...{ recipientId: 'teacher-42', until, reason: 'a', waiting: 0 },
+    });
+    expect((await limiter.inspect('teacher-42')).block).toEqual({ until, reason: 'a' });
+  });
+
+  test('is undone by unblock, which leaves what waits and says until when', async () => {
+    const { limiter, run } = openBench();
+    await askFor(limiter, ['a/0', 'b/0']);
+    await limiter.block('teacher-42', { until: Date.now() + HOUR, reason: 'a' });
+    expect(await said(run('unblock', 'teacher-42'))).toMatch(
+      /^teacher-42 is not blocked any more; 1 notification waits, until .* \(in (1h|59m .*)\), as it was planned\n$/,
+    );
+    expect((await limiter.inspect('teacher-42')).block).toBeUndefined();
+    expect(await told(run('unblock', 'teacher-42', '--json'))).toMatchObject({ wasBlocked: false, waiting: 1 });
+    expect(await said(run('unblock', 'teacher-7'))).toBe('teacher-7 was not blocked\n');
+  });
+});
+
+describe('limit', () => {
+  test('stores limits with an end, and says what it stored', async () => {
+    const { limiter, run } = openBench();
+    const text = await said(run('limit', 'teacher-42', '--rules', '5/1m,50/1h', '--min-gap', '10s', '--for', '7d'));
+    expect(text).toMatch(/^teacher-42 is limited to 5\/1m, 50\/1h, gap 10s until .*Z \(in 7d\)\n$/);
+    const { policy, source, policyUntil, now } = await limiter.inspect('teacher-42');
+    expect({ policy, source }).toEqual({
+      source: 'stored',
+      policy: {
+        rules: [
+          { max: 5, perMs: 60_000 },
+          { max: 50, perMs: HOUR },
+        ],
+        minGapMs: 10_000,
+      },
+    });
+    expect(policyUntil).toBeGreaterThan(now + 6 * 24 * HOUR);
+  });
+
+  test('keeps what is not given as the environment has it', async () => {
+    const { limiter, run } = openBench();
+    expect(await said(run('limit', 'teacher-42', '--rules', '5/1m'))).toBe(
+      'teacher-42 is limited to 5/1m, gap 3s, without an end\n',
+    );
+    expect(await said(run('limit', 'teacher-42', '--min-gap', '0'))).toContain('limited to 10/1m, no gap, without');
+    expect(await told(run('limit', 'teacher-42', '--rules', 'none', '--json'))).toEqual({
+      ...{ recipientId: 'teacher-42', policy: { rules: [], minGapMs: 3_000 }, source: 'stored', waiting: 0 },
+    });
+    expect((await limiter.inspect('teacher-42')).policyUntil).toBeUndefined();
+  });
+
+  test('is forgotten with --clear', async () => {
+    const { limiter, run } = openBench();
+    await limiter.limit('teacher-42', { rules: [], minGapMs: 0 });
+    expect(await said(run('limit', 'teacher-42', '--clear'))).toBe(
+      'teacher-42 has no limits of its own any more; in force is 10/1m, gap 3s\n',
+    );
+    expect(await said(run('limit', 'teacher-42', '--clear'))).toContain('teacher-42 had no limits of its own; ');
+    expect((await limiter.inspect('teacher-42')).source).toBe('limiter');
+  });
+
+  test('says until when notifications wait that it moved', async () => {
+    const { limiter, run } = openBench();
+    await askFor(limiter, ['a/0', 'b/0']);
+    const text = await said(run('limit', 'teacher-42', '--rules', '1/1h'));
+    expect(text).toMatch(/\n1 notification waits, until .* \(in (1h|59m .*)\)\n$/);
+  });
+});
+
+test('reset forgets the slots, and neither limits nor block', async () => {
+  const { limiter, run } = openBench();
+  await askFor(limiter, ['a/0', 'b/0', 'c/0']);
+  await limiter.limit('teacher-42', POLICY);
+  await limiter.block('teacher-42', { until: Date.now() + HOUR, reason: 'a' });
+  expect(await said(run('reset', 'teacher-42'))).toBe('forgot 1 sent and 2 reserved slots of teacher-42\n');
+  expect(await limiter.inspect('teacher-42')).toMatchObject({ sent: [], reserved: [], source: 'stored' });
+  expect((await limiter.inspect('teacher-42')).block).toBeDefined();
+  expect(await said(run('reset', 'teacher-7'))).toBe('teacher-7 had no slots\n');
+  expect(await told(run('reset', 'teacher-7', '--json'))).toEqual({
+    ...{ recipientId: 'teacher-7', wasKnown: false, sent: 0, reserved: 0 },
+  });
+});
+
+test('takes any recipient that a notification may have', async () => {
+  const { run } = openBench();
+  const id = '--Übung {学校} "🏫"';
+  expect(await said(run('block', '--for', '1h', '--reason', 'a', '--', id))).toContain(`${id} is blocked until`);
+  expect(await said(run('show', '--', id))).toContain('block      until');
+});
+
+test('Redis away is told at once, without the password', async () => {
+  for (const name of ['show', 'unblock', 'reset']) {
+    const env = { ...UNSET, REDIS_URL: 'redis://:s3cret@127.0.0.1:1', QUEUE_PREFIX: '{unused}' };
+    const { code, stderr, stdout } = await recipient(env, name, 'teacher-42');
+    expect(stderr).toMatch(/^error: Redis is away: 127\.0\.0\.1:1 \(.+\)\n$/);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+  }
+});
+
+test('a bad environment is told as the worker tells it', async () => {
+  const { code, stderr } = await recipient({ ...UNSET, LIMIT_RULES: 'ten' }, 'show', 'teacher-42');
+  expect(stderr).toContain('error: bad environment: LIMIT_RULES: expected');
+  expect(code).toBe(1);
+});
+
+describe('bad usage', () => {
+  const ID = 'teacher-42';
+  test.each([
+    [[], 'Usage: recipient'],
+    [['look', ID], "unknown command 'look'"],
+    [['show'], "missing required argument 'id'"],
+    [['show', ''], 'ID: expected 1 to 256 printable characters, found ""'],
+    [['show', 'a\nb'], 'ID: expected 1 to 256 printable characters, found "a\\nb"'],
+    [['block', ID, '--for', '2h'], "required option '--reason <text>' not specified"],
+    [['block', ID, '--reason', 'a'], '--for: expected --for or --until, found neither'],
+    [['block', ID, '--reason', '', '--for', '2h'], '--reason: expected 1 to 500 printable characters, found ""'],
+    [['block', ID, '--reason', 'a', '--for', 'soon'], '--for: expected a duration such as 250ms, 3s, 1m, 2h or 1d'],
+    [['block', ID, '--reason', 'a', '--for', '367d'], 'at most 366d, found "367d"'],
+    [['block', ID, '--reason', 'a', '--for', '1h', '--until', '1999999999999'], '--until: expected --until or --for'],
+    [['block', ID, '--reason', 'a', '--until', '2026-02-30T00:00:00Z'], '--until: expected an RFC 3339 date-time or'],
+    [['limit', ID], '--rules: expected --rules, --min-gap or --clear, found none of them'],
+    [['limit', ID, '--rules', '5/1m,0/1h'], '--rules[1].max: expected an integer from 1 to 100000, found 0'],
+    [['limit', ID, '--min-gap', '32d'], '--min-gap: expected 0 or a duration such as 250ms, 3s, 1m, 2h or 1d, at most'],
+    [['limit', ID, '--clear', '--rules', '5/1m'], '--clear: expected no other flag, found --rules'],
+  ])('%j', async (args, message) => {
+    const { code, stderr, stdout } = await recipient({ ...UNSET, REDIS_URL: testRedisUrl() }, ...args);
+    expect(stderr).toContain(message);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+  });
+
+  test.each([
+    ['an end that has passed', '2020-01-01T00:00:00Z'],
+    ['an end too far ahead', new Date(Date.now() + 367 * 24 * HOUR).toISOString()],
+  ])('%s', async (_, until) => {
+    const { run } = openBench();
+    const { code, stderr } = await run('block', ID, '--reason', 'a', '--until', until);
+    expect(stderr).toMatch(/^error: --until: expected an instant ahead of now, .* by 366d at most, found "/);
+    expect(code).toBe(2);
+  });
+});
+
+test.each(['show', 'block', 'unblock', 'limit', 'reset'])('%s has --help', async (name) => {
+  const text = await said(recipient(UNSET, name, '--help'));
+  expect(text).toContain(`Usage: recipient ${name} [options] <id>`);
+  expect(text).toContain('--json');
+});

@@ -1,0 +1,112 @@
+import { expect, test } from 'vitest';
+import type { Inspection } from '../../../src/limiter/limiter.ts';
+import type { WaitingSlot } from '../../../scripts/recipient/describe.ts';
+import { startProcess } from '../../support/process.ts';
+import { makeNotification } from '../../support/push.ts';
+import { waitFor } from '../../support/wait.ts';
+import { openWorkerBench, type WorkerBench } from '../../support/worker.ts';
+
+/** The JSON of a subcommand: `show` has all of it, the others some. */
+interface Told extends Omit<Inspection, 'reserved'> {
+  readonly reserved: readonly WaitingSlot[];
+  readonly until?: number;
+}
+
+interface Bench extends WorkerBench {
+  /** Runs the command beside the workers, with their environment; its JSON. */
+  readonly recipient: (...args: string[]) => Promise<Told>;
+  /** Adds notifications to teacher-42, one after the other. */
+  readonly enqueue: (titles: readonly string[], fields?: { category?: string; recipientId?: string }) => Promise<void>;
+  /** Resolves once so many jobs wait for their slots. */
+  readonly untilWaiting: (count: number) => Promise<void>;
+  /** The titles of what the devices got, in the order in which they got it. */
+  readonly delivered: () => (string | undefined)[];
+}
+
+async function openBench(limits: Readonly<Record<string, string>>): Promise<Bench> {
+  const bench = await openWorkerBench();
+  const env = { ...bench.env, ...limits };
+  await bench.startWorker(limits);
+  return {
+    ...bench,
+    recipient: async (...args) => {
+      const exit = await startProcess({ args: ['scripts/recipient.ts', ...args, '--json'], env }).waitForExit();
+      expect(exit).toMatchObject({ code: 0, stderr: '' });
+      return JSON.parse(exit.stdout) as Told;
+    },
+    enqueue: async (titles, fields = {}) => {
+      for (const title of titles) {
+        const notification = makeNotification({ id: `msg-${title}`, alert: { title }, ...fields });
+        await bench.queue.add('push', notification, { jobId: notification.id, priority: 10 });
+      }
+    },
+    untilWaiting: async (count) => waitFor(async () => expect(await bench.queue.getDelayedCount()).toBe(count)),
+    delivered: () => bench.sandbox.journal.accepted.map(({ title }) => title),
+  };
+}
+
+test('show names the notifications that a worker has put back', async () => {
+  const { recipient, enqueue, untilWaiting, env } = await openBench({ LIMIT_MIN_GAP: '1m' });
+  await enqueue(['a', 'b', 'c'], { category: 'messages' });
+  await untilWaiting(2);
+  const { sent, reserved, nextAt, rule } = await recipient('show', 'teacher-42');
+  expect(sent).toHaveLength(1);
+  const known = { category: 'messages', priority: 'normal', attempts: 0, requeues: 1 };
+  expect(reserved).toMatchObject([
+    { id: 'msg-b/0', notification: { id: 'msg-b', ...known } },
+    { id: 'msg-c/0', notification: { id: 'msg-c', ...known } },
+  ]);
+  expect(Object.keys(reserved[0]?.notification ?? {}).toSorted()).toEqual(
+    ['attempts', 'category', 'enqueuedAt', 'id', 'priority', 'requeues'], // neither texts nor tokens
+  );
+  const [first, second] = reserved.map(({ at }) => at);
+  expect(first).toBe((sent[0]?.at ?? 0) + 60_000);
+  expect(second).toBe((first ?? 0) + 60_000);
+  expect([nextAt, rule]).toEqual([(second ?? 0) + 60_000, 'gap']);
+
+  const text = startProcess({
+    args: ['scripts/recipient.ts', 'show', 'teacher-42'],
+    env: { ...env, LIMIT_MIN_GAP: '1m' },
+  });
+  expect((await text.waitForExit()).stdout).toMatch(/\nin .* messages {2}msg-b\nin .* messages {2}msg-c\n$/);
+});
+
+test('block holds what waits already, and what comes, until its end: in order, once each', async () => {
+  const limits = { LIMIT_RULES: '4/5s', LIMIT_MIN_GAP: '100ms' };
+  const { recipient, enqueue, untilWaiting, delivered, sandbox } = await openBench(limits);
+  await enqueue(['a', 'b', 'c', 'd', 'e', 'f']);
+  await waitFor(() => expect(delivered().toSorted()).toEqual(['a', 'b', 'c', 'd']));
+  await untilWaiting(2);
+  const blocked = await recipient('block', 'teacher-42', '--for', '6s', '--reason', "parents' evening");
+  expect(blocked).toMatchObject({ waiting: 2, until: expect.any(Number) as number });
+  await enqueue(['g', 'h']);
+  await untilWaiting(4);
+  const { reserved } = await recipient('show', 'teacher-42');
+  expect(reserved.map(({ notification }) => notification?.id)).toEqual(['msg-e', 'msg-f', 'msg-g', 'msg-h']);
+  // As a set: who is woken late, on a busy machine, goes behind the others.
+  await waitFor(() => expect(delivered().toSorted()).toEqual(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h']));
+  const [first] = sandbox.journal.accepted.slice(4);
+  // The journal's clock and Redis's are the same machine's, read to the millisecond.
+  expect(first?.at).toBeGreaterThan((blocked.until ?? Infinity) - 2);
+  expect(await recipient('show', 'teacher-42')).toMatchObject({ reserved: [] });
+});
+
+test('limit is in force on a running worker at once, and ends with --clear', async () => {
+  const { recipient, enqueue, untilWaiting, delivered } = await openBench({
+    LIMIT_RULES: '100/1m',
+    LIMIT_MIN_GAP: '0',
+  });
+  await enqueue(['a', 'b', 'c']);
+  await waitFor(() => expect(delivered().toSorted()).toEqual(['a', 'b', 'c']));
+  await recipient('limit', 'teacher-42', '--rules', '3/1h');
+  await enqueue(['d']);
+  await enqueue(['x', 'y'], { recipientId: 'teacher-7' });
+  await untilWaiting(1);
+  await waitFor(() => expect(delivered().toSorted()).toEqual(['a', 'b', 'c', 'x', 'y']));
+  expect(await recipient('show', 'teacher-42')).toMatchObject({ source: 'stored', rule: '3/1h' });
+
+  expect(await recipient('limit', 'teacher-42', '--clear')).toMatchObject({ source: 'limiter', waiting: 1 });
+  expect(await recipient('reset', 'teacher-42')).toMatchObject({ wasKnown: true, reserved: 1 });
+  await enqueue(['e']);
+  await waitFor(() => expect(delivered().at(-1)).toBe('e'));
+});
