@@ -1,0 +1,62 @@
+import { createCommand, printJson, runCommand, UsageError } from '../scripts/support/command.ts';
+import { limiterSuite } from './limiter/suite.ts';
+import type { Report, Suite } from './suite.ts';
+
+const SUITES: readonly Suite[] = [limiterSuite];
+
+interface Flags {
+  readonly json?: boolean;
+  readonly markdown?: boolean;
+  readonly quick?: boolean;
+  readonly runs: number;
+  readonly seconds: number;
+}
+
+const HELP = `
+Suites:
+${SUITES.map(({ name, description }) => `  ${name.padEnd(10)} ${description}`).join('\n')}
+
+Each suite starts a Redis of its own. docs/benchmarks.md tells how to read the numbers.`;
+
+/** `npm run bench`: measures, and compares with what others made for the same purpose. */
+export async function main(argv: readonly string[]): Promise<void> {
+  const command = createCommand('bench', 'Measures, beside its rivals.')
+    .argument('[suite]', 'what to measure (default: every suite)')
+    .option('--json', 'one JSON object as the last line')
+    .option('--markdown', 'the tables as Markdown')
+    .option('--quick', 'a check that the bench works: no rivals, little data')
+    .option('--runs <n>', 'pairs of slices that a ratio is the median of', number('--runs', 2, 1_000, true), 20)
+    .option('--seconds <s>', 'length of a slice', number('--seconds', 0.02, 60, false), 0.2)
+    .addHelpText('after', HELP)
+    .action((name: string | undefined, flags: Flags) => bench(name, flags));
+  await runCommand(command, argv);
+}
+
+async function bench(name: string | undefined, { json, markdown, quick, runs, seconds }: Flags): Promise<void> {
+  const suites = name === undefined ? SUITES : SUITES.filter((suite) => suite.name === name);
+  if (suites.length === 0) {
+    const names = SUITES.map((suite) => suite.name).join(', ');
+    throw new UsageError(`suite: expected one of ${names}, found ${JSON.stringify(name)}`);
+  }
+  const reports: [string, Report][] = [];
+  for (const suite of suites) {
+    const say = (line: string): boolean => process.stderr.write(`${suite.name}: ${line}\n`);
+    const report = await suite.run({ runs, sliceMs: seconds * 1_000, quick: quick === true, say });
+    process.stdout.write(`${markdown === true ? report.markdown : report.text}\n`);
+    reports.push([suite.name, report]);
+  }
+  if (json !== true) return;
+  const results = Object.fromEntries(reports.map(([suite, report]) => [suite, report.json]));
+  printJson(name === undefined ? results : results[name]);
+}
+
+function number(flag: string, least: number, most: number, isWhole: boolean): (text: string) => number {
+  return (text) => {
+    const value = /^\d{1,6}(\.\d{1,3})?$/.test(text) ? Number(text) : NaN;
+    if (value >= least && value <= most && (!isWhole || Number.isInteger(value))) return value;
+    const kind = isWhole ? 'an integer' : 'a number';
+    throw new UsageError(`${flag}: expected ${kind} from ${least} to ${most}, found ${JSON.stringify(text)}`);
+  };
+}
+
+if (import.meta.main) await main(process.argv.slice(2));
