@@ -10,9 +10,30 @@ export {
   type Platform,
 } from './domain/notification.ts';
 export { DEAD_LETTER_REASONS, OUTCOMES, type DeadLetter, type DeadLetterReason } from './domain/outcome.ts';
+export { expressLimit, type ExpressLimitOptions } from './http/express.ts';
+export { fastifyLimit, type FastifyLimitOptions } from './http/fastify.ts';
+export { httpLimit, type Decision, type HttpLimitOptions } from './http/limit.ts';
+export type { Problem, Refusal } from './http/problem.ts';
 export { LimiterUnavailableError } from './limiter/errors.ts';
-export type { Admission, Admitted, Ask, Limiter, Refused, Reserved } from './limiter/limiter.ts';
+export type { OnUnavailable } from './limiter/fallback.ts';
+export type {
+  Admission,
+  Admitted,
+  Ask,
+  Block,
+  Held,
+  Inspection,
+  Limiter,
+  Oversight,
+  Refused,
+  Reserved,
+  SlotView,
+  Standing,
+} from './limiter/limiter.ts';
 export { createMemoryLimiter, type MemoryLimiterOptions } from './limiter/memory-limiter.ts';
+export { createMemoryQuota, type MemoryQuotaOptions } from './limiter/memory-quota.ts';
+export type { Over, Quota, QuotaAnswer, QuotaTerms, QuotaUse, Taken } from './limiter/quota.ts';
+export { createRedisQuota, type RedisQuotaOptions } from './limiter/redis-quota.ts';
 export { createRedisLimiter, type RedisLimiterOptions } from './limiter/redis-limiter.ts';
 export { RedisAwayError } from './queue/connection.ts';
 export {

@@ -61,7 +61,7 @@ test(
     expect(await runProgram(pushpacer, ['--version'], consumer)).toBe(`${version}\n`);
     const help = await runProgram(pushpacer, ['--help'], consumer);
     const commands = [...help.matchAll(/^ {2}([a-z]+) {2,}/gm)].map(([, command]) => command ?? '');
-    expect(commands).toEqual(['demo', 'worker', 'enqueue', 'replay', 'sandbox', 'redis']);
+    expect(commands).toEqual(['demo', 'worker', 'enqueue', 'replay', 'recipient', 'sandbox', 'redis']);
     for (const command of commands) {
       expect(await runProgram(pushpacer, [command, '--help'], consumer)).toContain(`Usage: ${command}`);
     }

@@ -1,24 +1,11 @@
-import { readFile, symlink, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readFile } from 'node:fs/promises';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
-import { startProcess, type Exit } from '../support/process.ts';
-import { temporaryFolder } from '../support/program.ts';
+import { startProcess } from '../support/process.ts';
 import { openSandbox } from '../support/providers.ts';
+import { runSnippet } from '../support/snippet.ts';
 
-const root = process.cwd();
 const readme = await readFile('README.md', 'utf8');
-
-/** Runs the code under `<!-- test: NAME -->` as a user would, but against the sources. */
-async function runSnippet(name: string, redisUrl: string): Promise<Exit> {
-  const code = new RegExp(`<!-- test: ${name} -->\\n\`\`\`js\\n([^]*?)\`\`\``).exec(readme)?.[1];
-  if (code === undefined) throw new Error(`README.md has no snippet ${name}`);
-  const folder = await temporaryFolder();
-  await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
-  const file = join(folder, 'snippet.mjs');
-  await writeFile(file, code.replace("'pushpacer'", JSON.stringify(join(root, 'src/index.ts'))));
-  return startProcess({ args: [file], env: { REDIS_URL: redisUrl } }).waitForExit();
-}
 
 async function ownRedis(): Promise<string> {
   const redis = await startEmbeddedRedis();
@@ -52,7 +39,7 @@ describe('the README', () => {
   });
 
   it('paces with the limiter as it says', async () => {
-    const { code, stdout } = await runSnippet('limiter', await ownRedis());
+    const { code, stdout } = await runSnippet('README.md', 'limiter', await ownRedis());
     expect({ code, stdout }).toEqual({ code: 0, stdout: 'admitted reserved gap\n' });
   });
 
@@ -62,8 +49,12 @@ describe('the README', () => {
     const env = { ...sandbox.env(), REDIS_URL: redisUrl, METRICS_PORT: '0', LIMIT_MIN_GAP: '100ms' };
     const worker = startProcess({ args: ['workers/notifications.ts'], env });
     await worker.waitForLine(/"msg":"ready"/);
-    expect(await runSnippet('enqueue', redisUrl)).toMatchObject({ code: 0, stdout: 'msg-8841 true\n', stderr: '' });
-    expect(await runSnippet('plain-bullmq', redisUrl)).toMatchObject({ code: 0, stderr: '' });
+    expect(await runSnippet('README.md', 'enqueue', redisUrl)).toMatchObject({
+      code: 0,
+      stdout: 'msg-8841 true\n',
+      stderr: '',
+    });
+    expect(await runSnippet('README.md', 'plain-bullmq', redisUrl)).toMatchObject({ code: 0, stderr: '' });
     await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(2), { timeout: 10_000 });
     expect(sandbox.journal.accepted.map(({ body }) => body)).toEqual([
       'Field trip forms are due',

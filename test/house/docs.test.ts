@@ -1,0 +1,27 @@
+import { globSync } from 'node:fs';
+import { access, readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { runSnippet } from '../support/snippet.ts';
+
+const PAGES = globSync('{docs/*,CONTRIBUTING}.md');
+
+it('every page links to files that are there', async () => {
+  expect(PAGES.length).toBeGreaterThan(8);
+  for (const page of PAGES) {
+    const text = await readFile(page, 'utf8');
+    const links = [...text.matchAll(/\]\(([^)#:]+)\)/g)].map(([, path]) => join(dirname(page), path ?? ''));
+    await Promise.all(links.map((path) => access(path)));
+  }
+});
+
+it.each([
+  ['docs/limiter.md', 'limiter-library', 'admitted newsletters:1/1d 0\n'],
+  ['docs/quota.md', 'quota', 'taken 599999\n'],
+])('what %s shows is answered as it says', async (page, name, answer) => {
+  const redis = await startEmbeddedRedis();
+  onTestFinished(() => redis.close());
+  const { code, stdout } = await runSnippet(page, name, redis.url);
+  expect({ code, stdout }).toEqual({ code: 0, stdout: answer });
+});
