@@ -120,8 +120,8 @@ local function because(scope, limit, at)
 end
 
 local none = { number = -2, max = 0, window = 0 }
-local function firstLimit()
-  for _, scope in ipairs(scopes) do
+local function firstLimit(among)
+  for _, scope in ipairs(among) do
     if scope.limits[1] then return scope, scope.limits[1] end
   end
   return first, none
@@ -130,7 +130,7 @@ end
 -- The first instant at which every limit of these scopes has room, when the max-th newest slot of a limit is
 -- nth(scope, max), and nobody is blocked any more; and the limit that decides it: the first one where none asks for a wait.
 local function firstInstant(among, nth)
-  local scope, limit = firstLimit()
+  local scope, limit = firstLimit(among)
   local why = because(scope, limit, now - 1)
   if blockedUntil then why = because(first, { number = -1, max = 0, window = 0 }, blockedUntil) end
   for _, scope in ipairs(among) do
@@ -216,7 +216,7 @@ local function admitted(kind, at)
   end
   if latest.limit then return reply(kind, at, latest, 0, latest.at - now) end
 
-  local scope, limit = firstLimit()
+  local scope, limit = firstLimit(scopes)
   if limit == none then return reply(kind, at, because(scope, limit), -1, 0) end
   local from = now - limit.window
   local count = redis.call('ZCOUNT', scope.sent.key, beyond(from), '+inf') - scope.sent.skipped
@@ -240,14 +240,23 @@ end
 if sentAt and not renew then return admitted(2, sentAt) end
 if slot and slot > now + hold then return waitUntil(earliest, slot) end -- too early: the same slot again
 
+-- What its category held back until now goes behind the first scope's line, as a newcomer would, and before those of its
+-- category: it was in no plan but the category's.
+local wasHeld = slot and first.reserved.own == math.huge
+local function place()
+  if not wasHeld then return tailInstant(scopes) end
+  local tail, allowed = tailInstant({ first }), earliestInstant({ scopes[2] })
+  return allowed.at > tail.at and allowed or tail
+end
+
 -- One whose slot is due goes as soon as what was sent allows, unless that is further off than the hold. Late by up to
 -- the hold, a chain of them is as late as the latest, not as all of them together. All others go to the tail.
 local due = slot or sentAt
-local at = due and math.max(earliest.at, due)
+local at = due and math.max((wasHeld and place() or earliest).at, due)
 local mayGo = due and at <= math.max(now, due) + hold
 local why = earliest
 if not mayGo then
-  why = tailInstant(scopes)
+  why = place()
   at, mayGo = why.at, why.at <= now + hold
 end
 if mayGo then
@@ -268,7 +277,7 @@ if options.countBlocked then
     if not redis.call('ZSCORE', scope.sent.key, mark) then scope.sent.extra = now end
   end
   earliestInstant(scopes)
-  why = tailInstant(scopes)
+  why = place()
   at = why.at
 end
 local answer = waitUntil(why, at)
@@ -285,7 +294,8 @@ end
 if options.countBlocked then
   for _, scope in ipairs(scopes) do
     redis.call('ZADD', scope.sent.key, now, mark)
-    redis.call('PEXPIREAT', scope.sent.key, math.max(stored(scope.sent, 1) or 0, now) + scope.sent.keep)
+    local own = answer[1] ~= 3 and sentAt or 0 -- what a refused id holds stays
+    redis.call('PEXPIREAT', scope.sent.key, math.max(stored(scope.sent, 1) or 0, now, own) + scope.sent.keep)
   end
 end
 return answer

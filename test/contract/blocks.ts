@@ -187,7 +187,8 @@ export function blocksContract(create: LimiterFactory): void {
       trial.goTo(6_000);
       expect(await trial.ask('b', messages)).toEqual(reserved(10_000, 'block', 4_000));
       trial.goTo(10_000);
-      expect(await trial.ask('b', messages)).toEqual(admitted(10_000));
+      expect(await trial.ask('b', messages)).toEqual(reserved(12_000, 'gap', 2_000)); // behind d and e
+      expect(await trial.ask('d')).toEqual(admitted(10_000));
     });
 
     it('lets none overtake one of the same line that its category puts off', async () => {

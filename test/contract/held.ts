@@ -78,6 +78,39 @@ export function heldContract(create: LimiterFactory): void {
       expect(await trial.peek('c', messages)).toMatchObject({ at: 2 * MINUTE + 1_500, rule: 'messages:1/1m' });
     });
 
+    it('takes no slot from those in the overall line: it goes behind them', async () => {
+      const trial = await trialHolding();
+      trial.goTo(MINUTE - 900);
+      expect(await trial.ask('x')).toEqual(admitted(MINUTE - 900));
+      await trial.askAll('yz', {});
+      trial.goTo(MINUTE);
+      expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE + 2_100, 'gap', 2_100));
+      for (const [id, more, at] of [
+        ['y', {}, 100] as const,
+        ['z', {}, 1_100] as const,
+        ['b', messages, 2_100] as const,
+      ]) {
+        trial.goTo(MINUTE + at);
+        expect(await trial.ask(id, more)).toEqual(admitted(MINUTE + at));
+      }
+    });
+
+    it('does not lose its place in its category when the recipient is busy at its slot', async () => {
+      const trial = await trialHolding();
+      await trial.askAll('cd', messages);
+      trial.goTo(MINUTE - 500);
+      await trial.ask('x');
+      trial.goTo(MINUTE);
+      expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE + 500, 'gap', 500));
+      trial.goTo(MINUTE + 500);
+      expect(await trial.ask('b', messages)).toEqual(admitted(MINUTE + 500));
+      trial.goTo(2 * MINUTE);
+      expect(await trial.ask('c', messages)).toEqual(reserved(2 * MINUTE + 500, 'messages:1/1m', 500));
+      expect(await trial.peek('y')).toEqual(admitted(2 * MINUTE));
+      trial.goTo(2 * MINUTE + 500);
+      expect(await trial.ask('c', messages)).toEqual(admitted(2 * MINUTE + 500));
+    });
+
     it('waits in the overall line where that makes it wait as long', async () => {
       const trial = new Trial(create, gapOf(1_000), { categories: { messages: gapOf(1_000) } });
       await trial.askAll('ab', messages);

@@ -264,7 +264,9 @@ class Play {
       [reserved, 60_000],
     ] as const) {
       const last = slots.at(-1)?.[1];
-      expect(expiresAt).toBe(last === undefined ? undefined : last + keepMs);
+      expect(expiresAt === undefined).toBe(last === undefined);
+      // A refund moves the expiry by what is left of it, which Redis rounds to whole milliseconds.
+      if (last !== undefined) expect(Math.abs(Number(expiresAt) - (last + keepMs))).toBeLessThanOrEqual(2);
     }
   }
 

@@ -63,6 +63,21 @@ describe('what stays in Redis', () => {
     expect((await readRecipient(redis, prefix)).sent.expiresAt).toBe(start + 2_100);
   });
 
+  it('lasts as long as the slot of one whose renewal is refused, where that counts', async () => {
+    let now = Date.now() + AHEAD_MS;
+    const start = now;
+    const redis = connectRedis();
+    const prefix = testPrefix();
+    const policy = { rules: [], minGapMs: 1_000 };
+    const limiter = createRedisLimiter({ redis, policy, prefix, countBlocked: true, now: () => now });
+    await limiter.admit({ recipientId, id: 'a' });
+    now = start + 900;
+    expect(await limiter.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'admitted', at: start + 1_000 });
+    await limiter.block(recipientId, { until: start + 10_900, reason: 'exam' });
+    expect(await limiter.admit({ recipientId, id: 'b', renew: true, maxWaitMs: 0 })).toMatchObject({ kind: 'refused' });
+    expect((await readRecipient(redis, prefix)).sent.expiresAt).toBe(start + 2_000);
+  });
+
   it('and lies more than a year ahead is damage: skipped by a peek, removed by an ask', async () => {
     const now = Date.now() + AHEAD_MS;
     const redis = connectRedis();

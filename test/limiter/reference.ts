@@ -169,16 +169,18 @@ export class Reference {
       return { answer: wait(slot, soonest.rule, slot - now > maxWaitMs ? 'max-wait' : undefined) };
     }
     const due = slot ?? sentAt;
+    const wasHeld = this.#waiting(now).some((waiting) => waiting.id === id && waiting.isHeld);
+    const place = (sent: readonly Taken[]) => this.#place(scopes, sent, ask, holdMs, now, wasHeld);
     if (due !== undefined) {
-      const at = Math.max(soonest.at, due);
+      const at = Math.max(wasHeld ? place(rest).at : soonest.at, due);
       if (at <= Math.max(now, due) + holdMs) return admit(at);
     }
-    const unmarked = this.#tail(scopes, rest, ask, holdMs, now);
+    const unmarked = place(rest);
     if (unmarked.at <= now + holdMs) return admit(unmarked.at);
 
     const isMarked = this.sent.some((sent) => sent.markOf === id && sent.at === now);
     const mark = this.options.countBlocked === true && !isMarked ? [{ markOf: id, category, at: now }] : [];
-    const tail = this.#tail(scopes, [...rest, ...mark], ask, holdMs, now);
+    const tail = place([...rest, ...mark]);
     const queue = this.queue(ask, now);
     const isFull = due === undefined && scopes.some(({ has }) => queue.filter(has).length >= maxPending);
     const because = tail.at - now > maxWaitMs ? 'max-wait' : isFull ? 'max-pending' : undefined;
@@ -193,6 +195,21 @@ export class Reference {
         { id, category, at: tail.at, isHeld: line.at < tail.at },
       ],
     };
+  }
+
+  /** Behind all; one that its category held back, behind the overall line and as soon as its category has room. */
+  #place(
+    scopes: readonly Scope[],
+    sent: readonly Taken[],
+    ask: Ask,
+    holdMs: number,
+    now: number,
+    wasHeld: boolean,
+  ): Soonest {
+    if (!wasHeld) return this.#tail(scopes, sent, ask, holdMs, now);
+    const behind = this.#tail(scopes.slice(0, 1), sent, ask, holdMs, now);
+    const allowed = this.#soonest(counted(scopes.slice(1), sent), now);
+    return allowed.at > behind.at ? allowed : behind;
   }
 
   /** The first instant behind all that was sent and is reserved, but for what this id holds. */

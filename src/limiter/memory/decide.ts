@@ -1,5 +1,5 @@
 import type { Admission, Admitted, Ask, Refused, Standing } from '../limiter.ts';
-import { earliestInstant, queued, tailInstant, type Instant } from './plan.ts';
+import { earliestInstant, joinInstant, queued, tailInstant, type Instant } from './plan.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';
 import { including, marked, timeOf, withoutId, type Slots } from './slots.ts';
 import { standingOf } from './standing.ts';
@@ -31,10 +31,12 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
     return { admission: waiting(instant, isTooLong ? 'max-wait' : undefined, common, now) };
   }
 
+  const wasHeld = slot !== undefined && timeOf(overall.slots.reserved, id) === undefined;
+  const place = (among: Scopes) => (wasHeld ? joinInstant : tailInstant)(among, toleranceMs, moment);
   const due = slot ?? sentAt;
-  const returning = Math.max(earliest.at, due ?? 0);
+  const returning = Math.max(wasHeld ? place(others).at : earliest.at, due ?? 0);
   const isOnTime = due !== undefined && returning <= Math.max(now, due) + toleranceMs;
-  const at = isOnTime ? returning : tailInstant(others, toleranceMs, moment).at;
+  const at = isOnTime ? returning : place(others).at;
   if (isOnTime || at <= now + toleranceMs) {
     const after = each(others, (slots) => ({ ...slots, sent: including(slots.sent, { id, at }) }));
     return { admission: admitted(at, { ...standingOf(after, now), ...common }, now, false), after };
@@ -42,7 +44,7 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
 
   const mark = (slots: Slots) => (countBlocked ? marked(slots, id, now) : slots);
   const before = each(others, mark);
-  const tail = tailInstant(before, toleranceMs, moment);
+  const tail = place(before);
   const because = refusal(ask, tail.at - now, due === undefined ? longestQueue(scopes, now) : undefined);
   const admission = waiting(tail, because, common, now);
   if (because === undefined) {

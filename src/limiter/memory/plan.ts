@@ -1,5 +1,5 @@
 import { GRACE_MS, type Limit } from '../pace.ts';
-import type { Moment, Scope } from './scope.ts';
+import type { Moment, Scope, Scopes } from './scope.ts';
 import { newest, type Slot } from './slots.ts';
 
 /** An instant, and the name of what decides it: a limit, `block`, or `none`. */
@@ -53,6 +53,16 @@ export function tailInstant(scopes: readonly Scope[], holdMs: number, moment: Mo
   });
   const free = firstInstant(taken, moment);
   return { ...free, at: Math.max(free.at, last) };
+}
+
+/**
+ * When an id goes whose category held it back until now: behind the overall line, as a newcomer would, and before those of
+ * its category. It was reserved in no plan but the category's.
+ */
+export function joinInstant([line, ...inCategory]: Scopes, holdMs: number, moment: Moment): Instant {
+  const tail = tailInstant([line], holdMs, moment);
+  const allowed = earliestInstant(inCategory, moment);
+  return allowed.at > tail.at ? allowed : tail;
 }
 
 /** The reservations that a newcomer stands behind. */
