@@ -16,7 +16,7 @@ const limiter = createRedisLimiter({
 });
 
 const app = express();
-app.use(expressLimit({ limiter, key: (request) => request.get('x-api-key') ?? request.ip }));
+app.use(expressLimit({ limiter, key: (request) => request.get('x-api-key') || request.ip }));
 app.get('/', (_request, response) => {
   response.json({ hello: 'world' });
 });

@@ -18,7 +18,7 @@ const limiter = createRedisLimiter({
 const app = fastify({ forceCloseConnections: true });
 app.addHook(
   'onRequest',
-  fastifyLimit({ limiter, key: (request) => request.headers['x-api-key']?.toString() ?? request.ip }),
+  fastifyLimit({ limiter, key: (request) => request.headers['x-api-key']?.toString() || request.ip }),
 );
 app.get('/', () => ({ hello: 'world' }));
 

@@ -39,10 +39,12 @@ export function blockCommand(): Command {
 
 async function block(id: string, { reason, json, ...end }: Flags): Promise<void> {
   checkEnd(end);
+  if (end.for === undefined && end.until === undefined) {
+    throw new UsageError('--for: expected --for or --until, found neither');
+  }
   await atLimiter(async ({ limiter }) => {
     const { now } = await limiter.inspect(id);
-    const until = endOf(end, now, MOST_AHEAD_MS);
-    if (until === undefined) throw new UsageError('--for: expected --for or --until, found neither');
+    const until = endOf(end, now, MOST_AHEAD_MS) as number; // one of the two is given
     await limiter.block(id, { until, reason });
     const after = await limiter.inspect(id);
     const lines = [

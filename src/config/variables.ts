@@ -3,7 +3,10 @@ import { DURATION_FORMAT, parseDuration } from '../domain/duration.ts';
 import { formatFault } from '../domain/faults.ts';
 import { parseRules, type Rule } from '../domain/limits.ts';
 
-/** A quota counts in seconds, not in sends, and so may be larger than a recipient's rule, but not longer than an hour. */
+/**
+ * A quota keeps a number for each bucket of time, not an entry for each send, and so may be larger than a recipient's rule.
+ * An hour at most: what is sent away waits for as long.
+ */
 const LARGEST_QUOTA: Rule = { max: 1_000_000_000, perMs: 3_600_000 };
 
 /** The environment of a worker: what each variable may hold, what it becomes, and what the README says of it. */

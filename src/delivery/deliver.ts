@@ -7,7 +7,7 @@ import { notificationIdOf } from '../queue/names.ts';
 import { conclude, finalOutcome, record, type Concluded, type ConcludeParts } from './conclude.ts';
 import { labelledDevices, planDevices, type Plan, type PlanParts } from './devices.ts';
 import { withAttempts, type Progress } from './progress.ts';
-import { cover, type Covered, type Quotas } from './quota.ts';
+import { cover, type Covered, type Quotas, type Wait } from './quota.ts';
 import { sendAll, type Sent, type SendParts } from './send.ts';
 import { askId, takeSlot, timingOf, type Go, type Slot, type SlotAsk, type SlotParts } from './slot.ts';
 
@@ -36,6 +36,8 @@ export interface DeliverParts extends PlanParts, SlotParts, SendParts, ConcludeP
 
 /** Alerts that went out this much after their slot are told to the limiter; less is what timers and loops always take. */
 const LATE_MS = 15;
+/** Kept this long where a token's time was over when it came: sooner, more of the quota would be wasted in the same way. */
+const QUOTA_SLOW_MS = 1_000;
 
 /** The way of a notification: parse, expired?, encode, admit, send, conclude. Everything it can come to is an Outcome. */
 export async function deliver(pass: Pass, parts: DeliverParts): Promise<Concluded> {
@@ -51,10 +53,15 @@ export async function deliver(pass: Pass, parts: DeliverParts): Promise<Conclude
 
   const slot = await takeSlot(askOf(pass, notification, parts), parts, pass.signal);
   const asked = { ...planned, asks: slot.asks };
-  if (slot.kind === 'missed') return { outcome: { kind: 'held', waitMs: 0, code: 'missed-slot' }, progress: asked };
+  if (slot.kind === 'missed') return missed('missed-slot', 0, asked);
   if (slot.kind === 'no') return throttled({ ...pass, progress: asked }, notification, slot, parts);
 
   const covered = await cover(plan.ready, asked, parts.quotas);
+  const late = tooLate(covered, slot.sendBy, parts);
+  if (late !== undefined) {
+    await parts.limiter.refund(slot.held);
+    return late;
+  }
   const sent = await sendAll(notification, covered.ready, covered.progress, pass, parts);
   await accountFor(slot, sent, parts);
   return afterSend(notification, sent, covered.over, plan.pausedMs, parts);
@@ -97,10 +104,26 @@ function requeued(
   };
 }
 
+/** A quota's answer may take long: what comes of it after the slot or a token has lost its meaning must not go out. */
+function tooLate({ ready, useBy, progress }: Covered, sendBy: number, { random }: DeliverParts): Concluded | undefined {
+  if (ready.length === 0) return undefined;
+  const now = performance.now();
+  if (now > sendBy) return missed('missed-slot', 0, progress);
+  if (now >= useBy) return missed('missed-quota', Math.round(QUOTA_SLOW_MS * (1 + random())), progress);
+  return undefined;
+}
+
+/** Nothing was sent, and no attempt is spent. */
+function missed(code: 'missed-slot' | 'missed-quota', waitMs: number, progress: Progress): Concluded {
+  return { outcome: { kind: 'held', waitMs, code }, progress };
+}
+
 /** Takes no slot: nobody is alerted. */
 async function deliverSilently(pass: Pass, notification: Notification, parts: DeliverParts): Promise<Concluded> {
   const plan = planDevices(notification, pass.progress, true, parts);
   const covered = await cover(plan.ready, settle(pass.progress, plan), parts.quotas);
+  const late = tooLate(covered, Infinity, parts);
+  if (late !== undefined) return late;
   const sent = await sendAll(notification, covered.ready, covered.progress, pass, parts);
   return afterSend(notification, sent, covered.over, plan.pausedMs, parts);
 }
@@ -123,18 +146,22 @@ async function accountFor(slot: Go, { tried }: Sent, parts: DeliverParts): Promi
 function afterSend(
   notification: Notification,
   { tried, progress }: Sent,
-  over: Covered['over'],
+  over: Wait | undefined,
   pausedMs: number,
   parts: DeliverParts,
 ): Concluded {
-  if (tried.length === 0 && over !== undefined) return requeued(progress, over, over.waitMs, parts);
-  const paused = Math.max(
-    pausedMs,
-    over?.waitMs ?? 0,
-    ...tried.map(({ label }) => parts.gate.waitMs(platformOf(label))),
-  );
+  if (tried.length === 0 && over !== undefined) return overQuota(notification, progress, over, parts);
+  const paused = Math.max(pausedMs, ...tried.map(({ label }) => parts.gate.waitMs(platformOf(label))));
   const recorded = record(progress, tried, parts.now());
-  return conclude(recorded, openDevices(notification, recorded), tried, paused, parts);
+  const concluded = conclude(recorded, openDevices(notification, recorded), tried, paused, parts);
+  const isKept = concluded.outcome.kind === 'held';
+  return isKept && over !== undefined ? overQuota(notification, concluded.progress, over, parts) : concluded;
+}
+
+/** Called back at the very instant that is set aside: after it, the room is somebody else's. */
+function overQuota(notification: Notification, progress: Progress, over: Wait, parts: DeliverParts): Concluded {
+  if (over.waitMs >= timeLeftMs(notification, parts)) return ended({ progress }, { kind: 'expired' });
+  return requeued(progress, over, Math.max(0, Math.ceil(over.dueAt - performance.now())), parts);
 }
 
 /** Ends a notification that may hold a reservation nobody will use. */
@@ -151,7 +178,7 @@ async function giveBackAndEnd(
 }
 
 /** Ends it without another try; what was alerted before stays delivered. */
-function ended({ progress }: Pass, outcome: Outcome): Concluded {
+function ended({ progress }: Pick<Pass, 'progress'>, outcome: Outcome): Concluded {
   const wasAlerted = Object.values(progress.devices).includes('delivered');
   return { outcome: wasAlerted ? finalOutcome(progress) : outcome, progress };
 }

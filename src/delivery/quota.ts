@@ -6,11 +6,19 @@ import type { Progress } from './progress.ts';
 /** The quotas of whole projects, for the providers that have one. */
 export type Quotas = ReadonlyMap<Platform, Pick<Quota, 'take'>>;
 
+/** Until there is room in a quota. */
+export interface Wait extends Pick<Over, 'waitMs' | 'rule'> {
+  /** Its end on `performance.now()`. */
+  readonly dueAt: number;
+}
+
 /** What the quotas leave to be sent now. */
 export interface Covered {
   readonly ready: readonly Ready[];
   /** Of the providers that are over their quota, the one that has room first; its rule with the platform before it. */
-  readonly over?: Pick<Over, 'waitMs' | 'rule'>;
+  readonly over?: Wait;
+  /** The tokens of `ready` are to be used before this, on `performance.now()`. */
+  readonly useBy: number;
   /** With the instants at which there is room for what was sent away. */
   readonly progress: Progress;
 }
@@ -33,6 +41,7 @@ export async function cover(ready: readonly Ready[], progress: Progress, quotas:
   return {
     ready: lots.flatMap(({ covered }) => covered),
     ...(soonest && { over: soonest }),
+    useBy: Math.min(...lots.map(({ useBy }) => useBy)),
     progress: { ...progress, quotaAt: soonest && quotaAt },
   };
 }
@@ -40,7 +49,8 @@ export async function cover(ready: readonly Ready[], progress: Progress, quotas:
 interface Lot {
   readonly platform: Platform;
   readonly covered: readonly Ready[];
-  readonly over?: Over;
+  readonly useBy: number;
+  readonly over?: Over & Wait;
 }
 
 /** One after the other, up to the first that has to wait: each that is sent away takes room that is set aside for it. */
@@ -50,10 +60,15 @@ async function take(
   quota: Pick<Quota, 'take'> | undefined,
   promisedAt: number | undefined,
 ): Promise<Lot> {
-  if (quota === undefined) return { platform, covered: ready };
+  let useBy = Infinity;
+  if (quota === undefined) return { platform, covered: ready, useBy };
   for (const index of ready.keys()) {
     const answer = await quota.take(index === 0 ? promisedAt : undefined);
-    if (answer.kind === 'over') return { platform, covered: ready.slice(0, index), over: answer };
+    if (answer.kind === 'over') {
+      const over = { ...answer, dueAt: performance.now() + answer.waitMs };
+      return { platform, covered: ready.slice(0, index), useBy, over };
+    }
+    useBy = Math.min(useBy, answer.useBy);
   }
-  return { platform, covered: ready };
+  return { platform, covered: ready, useBy };
 }

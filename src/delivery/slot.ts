@@ -11,6 +11,8 @@ export interface Go {
   readonly at: number;
   /** The same instant on `performance.now()`. */
   readonly sendAt: number;
+  /** Later than this, on the same clock, it must not go out (`Timing.hardMs`). */
+  readonly sendBy: number;
 }
 
 /** What came of asking: go now, or the limiter's no (to the ask of this number), or an instant that was missed. */
@@ -91,7 +93,8 @@ export async function takeSlot(ask: SlotAsk, parts: SlotParts, signal: AbortSign
     const lateMs = performance.now() - sendAt;
     if (lateMs > STOPPED_MS) break;
     const { softMs, hardMs } = timingOf(admission);
-    if (lateMs <= (tries < MAX_SOFT_RENEWALS ? softMs : hardMs)) return { kind: 'go', held, asks, at, sendAt };
+    if (lateMs > (tries < MAX_SOFT_RENEWALS ? softMs : hardMs)) continue;
+    return { kind: 'go', held, asks, at, sendAt, sendBy: sendAt + hardMs };
   }
   if (isOurs) await parts.limiter.refund(askOf(asks));
   return { kind: 'missed', asks };

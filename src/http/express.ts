@@ -50,10 +50,20 @@ export function expressLimit<Request = ExpressRequestLike, Response extends Conn
 
   return (request, response, next) => {
     // What the rest of the chain throws is not ours to hand to `next`: only a failure of `limit` is.
-    void limit(request, response).then((goesOn) => {
-      if (goesOn) next();
-    }, next);
+    void limit(request, response).then(
+      (goesOn) => {
+        if (goesOn) next();
+      },
+      (reason: unknown) => {
+        next(asError(reason));
+      },
+    );
   };
+}
+
+/** To `next`, nothing and the word `route` are no failures: the request would go on. */
+function asError(reason: unknown): Error {
+  return reason instanceof Error ? reason : new Error('a request could not be limited', { cause: reason });
 }
 
 function sendProblem(_request: unknown, response: ConnectResponse, { problem }: Refusal): void {

@@ -1,3 +1,5 @@
+import { InputError } from '../domain/faults.ts';
+
 /** The limiter had no answer in time: neither a yes nor a no. Ask again later under the same id, which costs no second slot. */
 export class LimiterUnavailableError extends Error {
   override readonly name = 'LimiterUnavailableError';
@@ -11,8 +13,18 @@ interface Waiting {
 /** What `answer` resolves to, or LimiterUnavailableError when it rejects or takes longer than the deadline. */
 export type Deadline = <T>(answer: Promise<T>) => Promise<T>;
 
-/** One timer for all that are waited for, since all are waited for as long; none while there is nobody. */
+/** Node's timers hold no more: a longer one would fire at once, again and again. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+
+/**
+ * One timer for all that are waited for, since all are waited for as long; none while there is nobody. Throws InputError
+ * where `timeoutMs` is no time to wait.
+ */
 export function createDeadline(timeoutMs: number): Deadline {
+  if (!(timeoutMs >= 1 && timeoutMs <= MAX_TIMEOUT_MS)) {
+    const expected = `milliseconds, from 1 to ${MAX_TIMEOUT_MS}`;
+    throw new InputError('unusable options', [{ path: 'timeoutMs', expected, found: String(timeoutMs) }]);
+  }
   const waiting = new Set<Waiting>();
   let timer: NodeJS.Timeout | undefined;
 

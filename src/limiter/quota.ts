@@ -41,7 +41,7 @@ export interface Quota {
   /**
    * Takes one token. Who was sent away hands over the `at` that it was told: only so it is given the room that was set
    * aside, and newcomers stand behind it. Rejects with LimiterUnavailableError when there was no answer, after twice
-   * `timeoutMs` at the most.
+   * `timeoutMs` at the most, and once more for every 200 that wait before it.
    */
   take(promisedAt?: number): Promise<QuotaAnswer>;
   /** How far each rule is used up, in the order of their windows. Rejects like `take`. */

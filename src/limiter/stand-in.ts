@@ -12,12 +12,15 @@ export interface StandIn extends Pick<Limiter, 'admit' | 'peek' | 'refund' | 'po
 }
 
 /** Admits everybody, and remembers nobody. */
-export function openStandIn({ policy, now = Date.now }: MemoryLimiterOptions): StandIn {
+export function openStandIn({ policy, categories = {}, now = Date.now }: MemoryLimiterOptions): StandIn {
+  const ofCategories = new Map(Object.entries(categories));
   const nothing = (): Promise<false> => Promise.resolve(false);
   const admit = async (ask: Ask): Promise<Admitted> => {
     checkAsk(ask);
-    const inForce = ask.policy ?? policy;
-    const spacing = { toleranceMs: paceOf(inForce).holdMs, gapMs: inForce.minGapMs };
+    const ofCategory = ofCategories.get(ask.category ?? '');
+    const inForce = [ask.policy ?? policy, ...(ofCategory === undefined ? [] : [ofCategory])];
+    const toleranceMs = Math.min(...inForce.map((each) => paceOf(each).holdMs));
+    const spacing = { toleranceMs, gapMs: Math.max(...inForce.map(({ minGapMs }) => minGapMs)) };
     const standing = { rule: 'unavailable', remaining: Infinity, resetMs: 0, ...spacing };
     return Promise.resolve({ kind: 'admitted', at: now(), sendAt: performance.now(), repeated: false, ...standing });
   };

@@ -143,6 +143,16 @@ describe('faults', () => {
     expect(told.join()).not.toMatch(/BEGIN|private_key":/);
   });
 
+  it('never repeat a key that was given bare, without the lines around it', () => {
+    const bare = p256.replace(/-----[A-Z ]+-----|\n/g, '');
+    expect(bare.length).toBeGreaterThan(100);
+    const told = faultsOf({ ...apns, APNS_KEY: '', APNS_KEY_FILE: bare }).join();
+    expect(told).toContain(
+      `APNS_KEY_FILE: expected a file that can be read, found a string of ${bare.length} characters`,
+    );
+    expect(told).not.toContain(bare.slice(0, 20));
+  });
+
   it.each([
     [{ LIMIT_MAX_PENDING: '0' }, 'LIMIT_MAX_PENDING: expected an integer from 1 to 1000000, found "0"'],
     [

@@ -11,7 +11,7 @@ import { openBench } from './support.ts';
 
 /** A plain BullMQ worker with our processor, over a pipeline of real parts but for what is overridden. */
 async function openProcessor(overrides: Partial<DeliverParts>) {
-  const { parts, sandbox } = await openBench(['apns']);
+  const { parts, sandbox, limiter } = await openBench(['apns']);
   const prefix = testPrefix();
   const queue = new Queue(QUEUE, { connection: connectRedis(), prefix });
   const lines: string[] = [];
@@ -32,7 +32,7 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
     await worker.close();
     await queue.close();
   });
-  return { queue, sandbox, lines };
+  return { queue, sandbox, limiter, lines };
 }
 
 function failingLimiter(error: Error): DeliverParts['limiter'] {
@@ -48,6 +48,21 @@ it('keeps a notification while the limiter does not answer: nothing is sent, no 
   await vi.waitFor(async () => expect(await job.getState()).toBe('delayed'), { timeout: 10_000 });
   expect(lines.join()).toContain('"code":"limiter-unavailable","tries":0');
   expect(sandbox.journal.accepted).toEqual([]);
+});
+
+it('keeps one slot, not two, where the quota does not answer after the slot was taken', async () => {
+  let asks = 0;
+  const take = () => {
+    asks += 1;
+    if (asks === 1) return Promise.reject(new LimiterUnavailableError('away'));
+    return Promise.resolve({ kind: 'taken', useBy: Infinity } as const);
+  };
+  const { queue, lines, sandbox, limiter } = await openProcessor({ quotas: new Map([['apns', { take }]]) });
+  const job = await queue.add('push', makeNotification({ recipientId: 'teacher-7' }));
+  await vi.waitFor(async () => expect(await job.getState()).toBe('completed'), { timeout: 10_000 });
+  expect(lines.join()).toContain('"code":"limiter-unavailable","tries":0');
+  expect(sandbox.journal.accepted).toHaveLength(1);
+  expect((await limiter.inspect('teacher-7')).sent).toHaveLength(1);
 });
 
 it('retries after an error that nothing foresaw, and tells neither token nor text', async () => {

@@ -1,13 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { readProgress } from '../../src/delivery/progress.ts';
+import type { Quotas } from '../../src/delivery/quota.ts';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Rule } from '../../src/domain/limits.ts';
 import type { Quota } from '../../src/limiter/quota.ts';
 import { createRedisQuota } from '../../src/limiter/redis-quota.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
-import { openBench } from './support.ts';
+import { openBench, POLICY } from './support.ts';
 
 const none = readProgress(0);
 
@@ -49,10 +50,34 @@ describe('a provider that is over its quota', () => {
     await run(toFcm('a'), none, { quotas });
     const both = makeNotification({ recipientId: 'b', devices: [makeDevice('fcm'), makeDevice('apns')] });
     const { outcome, progress } = await run(both, none, { quotas });
-    expect(outcome).toMatchObject({ kind: 'held' });
-    expect((outcome as { waitMs: number }).waitMs).toBeGreaterThan(50_000);
+    expect(outcome).toMatchObject({ kind: 'requeued', rule: 'fcm:1/1m' });
+    expect(progress).toMatchObject({ asks: 1, heldSince: undefined });
     expect(progress.devices).toEqual({ 'apns#1': 'delivered' });
     expect(sandbox.journal.accepted.map(({ platform }) => platform)).toEqual(['fcm', 'apns']);
+  });
+
+  it('calls what is left back at the instant that is set aside for it, and no later', async () => {
+    const { run, sandbox } = await openBench();
+    const quotas = openQuotas({ max: 1, perMs: POLICY.minGapMs + 500 });
+    const random = () => 1;
+    await run(toFcm('a'), none, { quotas });
+    const both = makeNotification({ recipientId: 'b', devices: [makeDevice('fcm'), makeDevice('apns')] });
+    const { outcome, progress } = await run(both, none, { quotas, random });
+    const { delayMs } = outcome as { delayMs: number };
+    expect(Date.now() + delayMs).toBeLessThanOrEqual(Number(progress.quotaAt?.fcm) + 50);
+    await sleep(delayMs);
+    expect((await run(both, progress, { quotas, random })).outcome).toEqual({ kind: 'delivered' });
+    expect(sandbox.journal.accepted).toHaveLength(3);
+  });
+
+  it('ends what expires before there is room', async () => {
+    const { run, limiter, sandbox } = await openBench();
+    const quotas = openQuotas({ max: 1, perMs: 60_000 });
+    await run(toFcm('a'), none, { quotas });
+    const shortLived = { ...toFcm('b'), expiresAt: Date.now() + 30_000 };
+    expect((await run(shortLived, none, { quotas })).outcome).toEqual({ kind: 'expired' });
+    expect(await limiter.peek({ recipientId: 'b', id: 'another' })).toMatchObject({ kind: 'admitted' });
+    expect(sandbox.journal.accepted).toHaveLength(1);
   });
 
   it('takes a token for each device, and keeps those that are left for later', async () => {
@@ -80,5 +105,52 @@ describe('a provider that is over its quota', () => {
     );
     expect(outcomes.map(({ outcome }) => outcome.kind)).toEqual(Array(20).fill('delivered'));
     expect(sandbox.journal.accepted).toHaveLength(20);
+  });
+});
+
+describe('a quota whose answer takes long', () => {
+  const HARD_MS = POLICY.minGapMs / 2;
+
+  /** The real quota, whose first answer is held back. */
+  function slowOnce(quotas: ReadonlyMap<Platform, Quota>, byMs: number): Quotas {
+    let leftMs = byMs;
+    return new Map(
+      [...quotas].map(([platform, quota]) => [
+        platform,
+        {
+          take: async (promisedAt?: number) => {
+            const answer = await quota.take(promisedAt);
+            const waitMs = leftMs;
+            leftMs = 0;
+            await sleep(waitMs);
+            return answer;
+          },
+        },
+      ]),
+    );
+  }
+
+  it('lets no alert out so late after its slot that it would land on the next one, and gives the slot back', async () => {
+    const { run, sandbox, limiter } = await openBench();
+    const quotas = slowOnce(openQuotas({ max: 100, perMs: 60_000 }), HARD_MS + 20);
+    const late = toFcm('a');
+    const { outcome, progress } = await run(late, none, { quotas });
+    expect(outcome).toEqual({ kind: 'held', waitMs: 0, code: 'missed-slot' });
+    expect(sandbox.journal.all).toEqual([]);
+    expect(await limiter.peek({ recipientId: 'a', id: 'another' })).toMatchObject({ kind: 'admitted' });
+    expect((await run(late, progress, { quotas })).outcome).toEqual({ kind: 'delivered' });
+  });
+
+  it.each(['delay', 'silence'] as const)('uses no token past its time (%s)', async (onThrottle) => {
+    const { run, sandbox } = await openBench();
+    await run(toFcm('a'));
+    const recipientId = onThrottle === 'silence' ? 'a' : 'b';
+    const quotas = slowOnce(openQuotas({ max: 100, perMs: 1_000 }), 60); // a lease of 50 ms
+    const late = { ...toFcm(recipientId), onThrottle };
+    const { outcome, progress } = await run(late, none, { quotas });
+    expect(outcome).toEqual({ kind: 'held', waitMs: 1_000, code: 'missed-quota' });
+    expect(sandbox.journal.accepted).toHaveLength(1);
+    expect((await run(late, progress, { quotas })).outcome).toEqual({ kind: 'delivered' });
+    expect(sandbox.journal.accepted).toHaveLength(2);
   });
 });

@@ -29,6 +29,8 @@ export async function runExample(name: string): Promise<void> {
   expect(Number(answers[3]?.headers.get('retry-after'))).toBeGreaterThan(5);
   expect((await fetch(url, { headers: { 'x-api-key': 'b' } })).status).toBe(200);
 
+  expect((await fetch(url, { headers: { 'x-api-key': '' } })).status).toBe(200);
+
   example.kill('SIGTERM');
   expect(await example.waitForExit()).toMatchObject({ code: 0, stderr: '' });
 }

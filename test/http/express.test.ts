@@ -76,6 +76,17 @@ it('hands what the refusal throws to the error handling of the application', asy
   expect({ status, text }).toEqual({ status: 429, text: 'try later' });
 });
 
+it.each([undefined, null, '', 'route', 'router'])(
+  'lets nobody through where the key rejects with %o',
+  async (reason) => {
+    const app = express();
+    app.set('env', 'test');
+    app.use(expressLimit({ limiter: createMemoryLimiter({ policy: POLICY }), key: () => Promise.reject(reason) })); // eslint-disable-line @typescript-eslint/prefer-promise-reject-errors -- that is the point
+    app.get('/', (_request, response) => void response.send('served'));
+    expect((await fetch(await listen(createServer(app)))).status).toBe(500);
+  },
+);
+
 it('runs as the example shows', () => runExample('express'));
 
 async function listen(server: Server): Promise<string> {

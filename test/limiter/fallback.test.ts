@@ -73,6 +73,24 @@ describe('open', () => {
     await limiter.admit({ recipientId, id: 'a' });
     await expect(limiter.admit({ recipientId, id: '' })).rejects.toThrow('id: expected');
   });
+
+  it('tells the gap and the tolerance that are in force, of a category too', async () => {
+    const categories = { messages: { rules: [], minGapMs: 101 } };
+    const policy = { rules: [], minGapMs: 50 };
+    const { limiter, redis } = await outage({ onUnavailable: 'open', policy, categories });
+    const spacing = async (id: string, category: string) => {
+      const { rule, gapMs, toleranceMs } = await limiter.admit({ recipientId: id, id, category });
+      return { isOpen: rule === 'unavailable', gapMs, toleranceMs };
+    };
+    const before = [await spacing('a', 'messages'), await spacing('b', 'constructor')];
+    await redis.stop();
+    const meanwhile = [await spacing('c', 'messages'), await spacing('d', 'constructor')];
+    expect(meanwhile).toEqual(before.map((each) => ({ ...each, isOpen: true })));
+    expect(before.map(({ gapMs, isOpen }) => [gapMs, isOpen])).toEqual([
+      [101, false],
+      [50, false],
+    ]);
+  });
 });
 
 describe('memory', () => {
