@@ -107,6 +107,7 @@ local function ownScore(name)
   if not found then return nil end
   for _, scope in ipairs(scopes) do
     scope[name].own = redis.call('ZREVRANK', scope[name].key, scope[name].entry) or math.huge
+    scope[name].ownAt = found
   end
   return found
 end
@@ -204,9 +205,11 @@ local function reply(kind, at, why, remaining, reset)
 end
 
 -- The answer of an admission, told with the limit that makes the next ask wait longest once `at` is among the sent, or
--- with the first limit where none does.
+-- with the first limit where none does. One that is told again is among them already.
 local function admitted(kind, at)
-  for _, scope in ipairs(scopes) do scope.sent.extra, scope.sent.ahead = at, nil end
+  for _, scope in ipairs(scopes) do
+    if kind == 2 then scope.sent.own = math.huge else scope.sent.extra, scope.sent.ahead = at, nil end
+  end
   local latest = { at = now }
   for _, scope in ipairs(scopes) do
     for _, limit in ipairs(scope.limits) do
@@ -221,7 +224,7 @@ local function admitted(kind, at)
   local from = now - limit.window
   local count = redis.call('ZCOUNT', scope.sent.key, beyond(from), '+inf') - scope.sent.skipped
   if scope.sent.own ~= math.huge and sentAt > from then count = count - 1 end
-  if at > from then count = count + 1 end
+  if kind == 1 and at > from then count = count + 1 end
   local reset = count > 0 and newest(scope.sent, count) - from or 0
   return reply(kind, at, because(scope, limit), limit.max - count, reset)
 end
@@ -293,9 +296,11 @@ if answer[1] == 3 then
 end
 if options.countBlocked then
   for _, scope in ipairs(scopes) do
+    local last = stored(scope.sent, 1) or 0
+    prune(scope.sent)
     redis.call('ZADD', scope.sent.key, now, mark)
     local own = answer[1] ~= 3 and sentAt or 0 -- what a refused id holds stays
-    redis.call('PEXPIREAT', scope.sent.key, math.max(stored(scope.sent, 1) or 0, now, own) + scope.sent.keep)
+    redis.call('PEXPIREAT', scope.sent.key, math.max(last, now, own) + scope.sent.keep)
   end
 end
 return answer

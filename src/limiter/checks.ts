@@ -1,5 +1,5 @@
 import { InputError, type Fault } from '../domain/faults.ts';
-import { policyFaults, type Policy } from '../domain/limits.ts';
+import { MAX_WINDOW_MS, policyFaults, type Policy } from '../domain/limits.ts';
 import type { Block, Held } from './limiter.ts';
 
 /** A block reaches no further ahead: 366 days. */
@@ -42,6 +42,13 @@ export function checkBlock(recipientId: string, { until, reason }: Block, now: N
 export function checkCategories(categories: Readonly<Record<string, Policy>>): void {
   const faults = Object.entries(categories).flatMap(([name, policy]) => policyFaults(policy, `categories.${name}`));
   throwAll('unusable categories', faults);
+}
+
+/** Throws InputError where `keepMs` is no time to keep what was sent. */
+export function checkKeep(keepMs: number): void {
+  if (Number.isSafeInteger(keepMs) && keepMs >= 0 && keepMs <= MAX_WINDOW_MS) return;
+  const expected = `an integer of milliseconds from 0 to ${MAX_WINDOW_MS}`;
+  throwAll('unusable options', [{ path: 'keepMs', expected, found: String(keepMs) }]);
 }
 
 export function heldFaults({ recipientId, id, category }: Held): Fault[] {

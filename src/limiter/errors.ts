@@ -5,12 +5,21 @@ export class LimiterUnavailableError extends Error {
   override readonly name = 'LimiterUnavailableError';
 }
 
+/** What Redis says about itself, by the code of its reply: it will answer the same ask later. */
+const NOT_NOW =
+  /\b(LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|BUSY|OOM|MISCONF|NOAUTH|NOPERM|WRONGPASS|max number of clients)\b/;
+
+/** A reply that refuses this one ask, such as that a key holds something else: an answer, and no outage. */
+function isRefusal(cause: unknown): cause is Error {
+  return cause instanceof Error && cause.name === 'ReplyError' && !NOT_NOW.test(cause.message);
+}
+
 interface Waiting {
   readonly until: number;
   readonly giveUp: () => void;
 }
 
-/** What `answer` resolves to, or LimiterUnavailableError when it rejects or takes longer than the deadline. */
+/** What `answer` resolves to, or LimiterUnavailableError when there is none within the deadline. What Redis refuses is rejected as it is. */
 export type Deadline = <T>(answer: Promise<T>) => Promise<T>;
 
 /** Node's timers hold no more: a longer one would fire at once, again and again. */
@@ -68,6 +77,10 @@ export function createDeadline(timeoutMs: number): Deadline {
         },
         (cause: unknown) => {
           done(each);
+          if (isRefusal(cause)) {
+            reject(cause);
+            return;
+          }
           const why = cause instanceof Error ? cause.message : String(cause);
           reject(new LimiterUnavailableError(`the limiter's Redis did not answer: ${why}`, { cause }));
         },

@@ -10,18 +10,23 @@ export function toInspection(
   next: Admission,
   own: { readonly policy: Policy; readonly keepIds: boolean },
 ): Inspection {
-  const [now, stored, policyUntil, blockedUntil, reason, sent, reserved] = reply;
+  const [heard, stored, policyEnd, blockEnd, reason, sent, reserved] = reply;
+  const [now, policyUntil, blockedUntil] = [Number(heard), toInstant(policyEnd), toInstant(blockEnd)];
   return {
     now,
     policy: stored === null ? own.policy : toPolicy(JSON.parse(stored) as PolicyNumbers),
     source: stored === null ? 'limiter' : 'stored',
-    ...(policyUntil !== null && { policyUntil }),
-    ...(blockedUntil !== null && { block: { until: blockedUntil, reason: reason ?? '' } }),
+    ...(policyUntil !== undefined && { policyUntil }),
+    ...(blockedUntil !== undefined && { block: { until: blockedUntil, reason: reason ?? '' } }),
     sent: slots(sent, own.keepIds),
     reserved: slots(reserved, true),
     nextAt: 'at' in next ? next.at : now + next.waitMs,
     rule: next.rule,
   };
+}
+
+function toInstant(instant: number | string | null): number | undefined {
+  return instant === null ? undefined : Number(instant);
 }
 
 /** By slot, each entry once: one that is reserved overall and in its category is told twice. */

@@ -58,10 +58,10 @@ export function idOf(entry: string): string | undefined {
 }
 
 /**
- * `msg-8841` → a signed 32-bit integer in decimal digits: the entry that stands for an id among the sent. Redis keeps such
+ * `msg-8841`, as `entryOf` writes it → a signed 32-bit integer in decimal digits, which stands for it among the sent. Redis keeps such
  * integers in 6 bytes, a UUID in 39. Two ids of one recipient within its windows share one with a chance of 1 in 4 billion, and
- * never where they are of one length and differ in no more than four neighbouring characters, such as a counter's.
+ * never where they are of one length and differ in no more than four neighbouring characters (of visible ASCII), such as a counter's.
  */
-export function memberOf(id: string): string {
-  return String(crc32(id) | 0);
+export function memberOf(entry: string): string {
+  return String(crc32(entry) | 0);
 }

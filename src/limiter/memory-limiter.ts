@@ -2,7 +2,7 @@ import type { Policy } from '../domain/limits.ts';
 import { checkAsk } from './ask.ts';
 import { blockAt, edited, policyAt, withScopes, type Book } from './memory/book.ts';
 import { Books } from './memory/books.ts';
-import { checkBlock, checkHeld, checkLimit, checkRecipient } from './checks.ts';
+import { checkBlock, checkHeld, checkKeep, checkLimit, checkRecipient } from './checks.ts';
 import { decide, type Decision } from './memory/decide.ts';
 import { inspection } from './memory/inspection.ts';
 import type { Admission, Ask, Block, Held, Inspection, Limiter } from './limiter.ts';
@@ -33,6 +33,7 @@ export interface MemoryLimiter extends Limiter {
 /** The promise of the Redis limiter for a single process. Throws InputError where a policy is unusable. */
 export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter {
   const { policy, categories = {}, countBlocked = false, keepIds = false, keepMs = 0, now = Date.now } = options;
+  checkKeep(keepMs);
   const opener = createOpener({ policy, categories, keepMs, now });
   const books = new Books(now);
 

@@ -26,7 +26,8 @@ for _, key in ipairs(KEYS) do
   if slot and slot < at then
     local before = newest(key)
     redis.call('ZADD', key, at, id)
-    if at > before then redis.call('PEXPIRE', key, redis.call('PTTL', key) + (at - before)) end
+    local left = redis.call('PTTL', key)
+    if at > before and left > 0 then redis.call('PEXPIRE', key, left + (at - before)) end
     moved = 1
   end
 end

@@ -1,7 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import type { Policy } from '../domain/limits.ts';
 import { checkAsk } from './ask.ts';
-import { checkBlock, checkCategories, checkHeld, checkLimit, checkRecipient, MAX_BLOCK_MS } from './checks.ts';
+import {
+  checkBlock,
+  checkCategories,
+  checkHeld,
+  checkKeep,
+  checkLimit,
+  checkRecipient,
+  MAX_BLOCK_MS,
+} from './checks.ts';
 import { createClock } from './clock.ts';
 import { createDeadline } from './errors.ts';
 import { categoryKeys, entryOf, memberOf, recipientKeys, type ScopeKeys } from './keys.ts';
@@ -10,7 +18,7 @@ import { withFallback, type OnUnavailable } from './fallback.ts';
 import { toInspection } from './inspect-reply.ts';
 import { createScopes } from './scopes.ts';
 import { defineScripts, type LimiterRedis } from './scripts.ts';
-import { nowOf, toAdmission, toOptions } from './wire.ts';
+import { nowOf, numeric, toAdmission, toOptions } from './wire.ts';
 
 export interface RedisLimiterOptions {
   /** A client that the caller opens and closes. It must not be a subscriber; auto-pipelining makes it slower. */
@@ -50,11 +58,12 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
   const { redis, policy, categories = {}, prefix = 'pushpacer', timeoutMs = 2_000, keepMs = 0, now } = options;
   const { countBlocked = false, keepIds = false } = options;
   checkCategories(categories);
+  checkKeep(keepMs);
   const scopes = createScopes({ policy, categories, keepMs });
   const scripts = defineScripts(redis, 1 + scopes.categories.length);
   const answered = createDeadline(timeoutMs);
   const clock = createClock();
-  const sentEntry = keepIds ? entryOf : memberOf;
+  const sentEntry = keepIds ? (entry: string) => entry : memberOf;
 
   async function ask(mode: 'admit' | 'peek', asked: Ask): Promise<Admission> {
     checkAsk(asked);
@@ -63,13 +72,15 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
     const keys = recipientKeys(prefix, recipientId);
     const how = renew === true ? RENEWING[mode] : mode;
     const policies = scopes.policiesOf(asked.policy, category);
-    const args = [entryOf(id), sentEntry(id), how, now?.() ?? '', toOptions(asked, countBlocked), policies.text];
+    const entry = entryOf(id);
+    const args = [entry, sentEntry(entry), how, now?.() ?? '', toOptions(asked, countBlocked), policies.text];
     const askedAt = performance.now();
-    const reply = await answered(
+    const answer = await answered(
       category === undefined
         ? scripts.admit[0](keys.settings, keys.sent, keys.reserved, ...args)
         : scripts.admit[1](keys.settings, keys.sent, keys.reserved, ...inOrder(categoryKeys(keys, category)), ...args),
     );
+    const reply = numeric(answer);
     clock.observe(askedAt, performance.now(), nowOf(reply));
     return toAdmission(reply, policies, category, clock);
   }
@@ -84,8 +95,8 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
   async function release(kind: keyof ScopeKeys, held: Held): Promise<boolean> {
     checkHeld(held);
     const sets = setsOf(kind, held);
-    const entry = kind === 'sent' ? sentEntry(held.id) : entryOf(held.id);
-    return (await answered(scripts.release[sets.length === 1 ? 0 : 1](...sets, entry))) === 1;
+    const entry = kind === 'sent' ? sentEntry(entryOf(held.id)) : entryOf(held.id);
+    return Number(await answered(scripts.release[sets.length === 1 ? 0 : 1](...sets, entry))) === 1;
   }
 
   /** Settings and the sets of every scope there is. */
@@ -98,7 +109,7 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
   async function set(what: string, recipientId: string, until: number | '', value: string, mostMs: number | '') {
     const args = [what, now?.() ?? '', scopes.allPolicies, until, value, mostMs];
     const [done, heard] = await answered(scripts.settings(...allKeys(recipientId), ...args));
-    return { done: done === 1, heard };
+    return { done: Number(done) === 1, heard: Number(heard) };
   }
 
   return {
@@ -109,8 +120,8 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
     async postpone(held, at) {
       checkHeld(held, at);
       const sets = setsOf('sent', held);
-      const args = [sentEntry(held.id), Math.round(at), now?.() ?? ''];
-      return (await answered(scripts.postpone[sets.length === 1 ? 0 : 1](...sets, ...args))) === 1;
+      const args = [sentEntry(entryOf(held.id)), Math.round(at), now?.() ?? ''];
+      return Number(await answered(scripts.postpone[sets.length === 1 ? 0 : 1](...sets, ...args))) === 1;
     },
     async limit(recipientId, stored, { until } = {}) {
       checkLimit(recipientId, stored, until, undefined);

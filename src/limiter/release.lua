@@ -16,7 +16,8 @@ for _, key in ipairs(KEYS) do
   if redis.call('ZREM', key, ARGV[1]) == 1 then
     released = 1
     local after = newest(key)
-    if after and after < before then redis.call('PEXPIRE', key, redis.call('PTTL', key) - (before - after)) end
+    local left = redis.call('PTTL', key)
+    if after and after < before and left > 0 then redis.call('PEXPIRE', key, math.max(left - (before - after), 1)) end
   end
 end
 return released

@@ -7,8 +7,9 @@ local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
 -- Redis's clock may step back, at a failover for one. A slot is sent at most twice the hold ahead, so one further ahead
 -- than the longest window and this was written under a clock that is gone, as were the reservations beside it: all are dropped.
 local CLOCK_STEP_MS = 60000
--- Reservations alone prove no step: a backlog may reach far. A year past the longest window no backlog is meant: 366 days.
-local HORIZON_MS = 31622400000
+-- Reservations alone prove no step: a backlog may reach far, and stand behind a block of a year. Two years past the
+-- longest window no backlog is meant: 2 * 366 days.
+local HORIZON_MS = 63244800000
 
 -- A bound of a range of scores, itself left out. Never by `..`: Lua would print 14 digits.
 local function beyond(score)
@@ -40,8 +41,8 @@ end
 local function newest(set, k)
   if not set.extra then return stored(set, k) end
   if not set.ahead then
-    set.ahead = 0
-    while (stored(set, set.ahead + 1) or -math.huge) > set.extra do set.ahead = set.ahead + 1 end
+    set.ahead = redis.call('ZCOUNT', set.key, beyond(set.extra), '+inf') - set.skipped
+    if set.own ~= math.huge and set.ownAt > set.extra then set.ahead = set.ahead - 1 end
   end
   if k <= set.ahead then return stored(set, k) end
   return k == set.ahead + 1 and set.extra or stored(set, k - 1)

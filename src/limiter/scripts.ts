@@ -7,12 +7,15 @@ export interface LimiterRedis {
   unlink(...keys: string[]): Promise<number>;
 }
 
+/** A number, or its text where the client has `stringNumbers`. */
+type Numeric = number | string;
+
 /** What `inspect.lua` answers. */
 export type InspectReply = readonly [
-  now: number,
+  now: Numeric,
   policy: string | null,
-  policyUntil: number | null,
-  blockedUntil: number | null,
+  policyUntil: Numeric | null,
+  blockedUntil: Numeric | null,
   blockReason: string | null,
   sent: readonly string[],
   reserved: readonly string[],
@@ -24,10 +27,10 @@ type Call<R> = (...keysAndArgs: (string | number)[]) => Promise<R>;
 export interface Scripts {
   /** For one scope, and for two. */
   readonly admit: readonly [Call<AdmitReply>, Call<AdmitReply>];
-  readonly release: readonly [Call<0 | 1>, Call<0 | 1>];
-  readonly postpone: readonly [Call<0 | 1>, Call<0 | 1>];
+  readonly release: readonly [Call<Numeric>, Call<Numeric>];
+  readonly postpone: readonly [Call<Numeric>, Call<Numeric>];
   readonly inspect: Call<InspectReply>;
-  readonly settings: Call<readonly [done: 0 | 1, now: number]>;
+  readonly settings: Call<readonly [done: Numeric, now: Numeric]>;
 }
 
 /** Puts the scripts on the client. `scopes`: how many the recipient's settings concern, that is one and the categories. */

@@ -100,6 +100,6 @@ for _, each in ipairs(waiting) do
   end
 end
 for _, scope in ipairs(scopes) do
-  if scope.isMoved then redis.call('PEXPIREAT', scope.reserved.key, scope.last + NO_SHOW_MS) end
+  if (scope.isMoved or scope.reserved.skipped > 0) and scope.last > 0 then redis.call('PEXPIREAT', scope.reserved.key, scope.last + NO_SHOW_MS) end
 end
 return { 1, now }

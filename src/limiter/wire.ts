@@ -26,7 +26,7 @@ export function toPolicy([, , minGapMs, ...pairs]: PolicyNumbers): Policy {
 export function toOptions({ maxWaitMs = Infinity, maxPending }: Ask, countBlocked: boolean): string {
   if (maxWaitMs === Infinity && maxPending === undefined && !countBlocked) return '';
   return JSON.stringify({
-    ...(maxWaitMs !== Infinity && { maxWait: Math.floor(maxWaitMs) }),
+    ...(maxWaitMs !== Infinity && { maxWait: Math.max(0, Math.floor(maxWaitMs)) }),
     ...(maxPending !== undefined && { maxPending }),
     ...(countBlocked && { countBlocked: 1 }),
   });
@@ -60,6 +60,13 @@ export type AdmitReply =
       remaining: number,
       resetMs: number,
     ];
+
+/** A client with `stringNumbers` hands numbers over as text. */
+export function numeric(reply: AdmitReply): AdmitReply {
+  if (typeof reply === 'string') return Number(reply);
+  const isText = typeof reply !== 'number' && typeof reply[0] === 'string';
+  return isText ? (reply.map(Number) as unknown as AdmitReply) : reply;
+}
 
 /** The limiter's time, which every answer tells. */
 export function nowOf(reply: AdmitReply): number {

@@ -78,14 +78,14 @@ describe('what stays in Redis', () => {
     expect((await readRecipient(redis, prefix)).sent.expiresAt).toBe(start + 2_000);
   });
 
-  it('and lies more than a year ahead is damage: skipped by a peek, removed by an ask', async () => {
+  it('and lies more than two years ahead is damage: skipped by a peek, removed by an ask', async () => {
     const now = Date.now() + AHEAD_MS;
     const redis = connectRedis();
     const prefix = testPrefix();
     const policy = { rules: [{ max: 2, perMs: 10_000 }], minGapMs: 2_000 };
     const limiter = createRedisLimiter({ redis, policy, prefix, now: () => now });
     for (const id of ['a', 'b']) await limiter.admit({ recipientId, id });
-    await redis.zadd(recipientKeys(prefix, recipientId).reserved, now + 367 * 86_400_000, '7');
+    await redis.zadd(recipientKeys(prefix, recipientId).reserved, now + 733 * 86_400_000, '7');
     expect(await limiter.peek({ recipientId, id: 'c' })).toMatchObject({ kind: 'reserved', waitMs: 10_000 });
     expect((await readRecipient(redis, prefix)).reserved.slots).toHaveLength(2);
     expect(await limiter.admit({ recipientId, id: 'c' })).toMatchObject({ kind: 'reserved', waitMs: 10_000 });
