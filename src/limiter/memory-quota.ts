@@ -1,6 +1,6 @@
 import { LimiterUnavailableError } from './errors.ts';
-import { createQuotaBook } from './quota-book.ts';
-import { checkPromise, checkTerms } from './quota-tiers.ts';
+import { createQuotaBook } from './quota/book.ts';
+import { checkPromise, checkTerms } from './quota/tiers.ts';
 import type { Quota, QuotaAnswer, QuotaTerms } from './quota.ts';
 
 export interface MemoryQuotaOptions extends QuotaTerms {

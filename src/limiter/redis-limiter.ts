@@ -10,15 +10,15 @@ import {
   checkRecipient,
   MAX_BLOCK_MS,
 } from './checks.ts';
-import { createClock } from './clock.ts';
+import { createClock } from './redis/clock.ts';
 import { createDeadline } from './errors.ts';
-import { categoryKeys, entryOf, memberOf, recipientKeys, type ScopeKeys } from './keys.ts';
+import { categoryKeys, entryOf, memberOf, recipientKeys, type ScopeKeys } from './redis/keys.ts';
 import type { Admission, Ask, Held, Limiter } from './limiter.ts';
 import { withFallback, type OnUnavailable } from './fallback.ts';
-import { toInspection } from './inspect-reply.ts';
-import { createScopes } from './scopes.ts';
-import { defineScripts, type LimiterRedis } from './scripts.ts';
-import { nowOf, numeric, toAdmission, toOptions } from './wire.ts';
+import { toInspection } from './redis/inspect-reply.ts';
+import { createScopes } from './redis/scopes.ts';
+import { defineScripts, type LimiterRedis } from './redis/scripts.ts';
+import { nowOf, numeric, toAdmission, toOptions } from './redis/wire.ts';
 
 export interface RedisLimiterOptions {
   /** A client that the caller opens and closes. It must not be a subscriber; auto-pipelining makes it slower. */

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { createDeadline } from './errors.ts';
-import { createLease, type LeaseAsk, type LeaseReply } from './lease.ts';
-import { quotaKeys } from './quota-keys.ts';
-import { checkPromise, checkTerms, type Tier } from './quota-tiers.ts';
+import { createLease, type LeaseAsk, type LeaseReply } from './quota/lease.ts';
+import { quotaKeys } from './quota/keys.ts';
+import { checkPromise, checkTerms, type Tier } from './quota/tiers.ts';
 import type { Over, Quota, QuotaTerms } from './quota.ts';
-import { readScript, type LimiterRedis } from './scripts.ts';
+import { readScript, type LimiterRedis } from './redis/scripts.ts';
 
 export interface RedisQuotaOptions extends QuotaTerms {
   /** A client that the caller opens and closes. It must not be a subscriber. */
@@ -57,7 +57,7 @@ export function createRedisQuota(options: RedisQuotaOptions): Quota {
 /** The number of keys is fixed with the definition, so there is a command for each number of tiers. */
 function defineScript(redis: RedisQuotaOptions['redis'], tiers: number): Call {
   const command = `pushpacer:quota:${tiers}`;
-  redis.defineCommand(command, { lua: readScript('quota.lua'), numberOfKeys: 2 + 2 * tiers });
+  redis.defineCommand(command, { lua: readScript('quota/quota.lua', import.meta.url), numberOfKeys: 2 + 2 * tiers });
   const call = (redis as unknown as Record<string, Call>)[command];
   if (call === undefined) throw new Error(`the client has no command ${command} after it was defined`);
   return call.bind(redis);

@@ -26,7 +26,7 @@ test(
         'README.md',
         'dist/src/index.js',
         'dist/src/index.d.ts',
-        'dist/src/limiter/admit.lua',
+        'dist/src/limiter/redis/admit.lua',
         'dist/scripts/pushpacer.js',
         'dist/workers/notifications.js',
         'dist/src/sandbox/redis-guardian.sh',

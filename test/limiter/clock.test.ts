@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createClock } from '../../src/limiter/clock.ts';
+import { createClock } from '../../src/limiter/redis/clock.ts';
 
 /** A reply: asked at the local instant `asked`, read on the limiter's clock `offset` ahead after `out`, here after `back`. */
 function reply(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { memberOf, recipientKeys } from '../../src/limiter/keys.ts';
+import { memberOf, recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 

@@ -3,7 +3,7 @@ import { Cluster, Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
 import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
-import { recipientKeys } from '../../src/limiter/keys.ts';
+import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
 import { limiterContract } from '../contract/limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { CLOCK_STEP_MS, GRACE_MS, HORIZON_MS, NO_SHOW_MS } from '../../src/limiter/pace.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
-import { readScript } from '../../src/limiter/scripts.ts';
+import { readScript } from '../../src/limiter/redis/scripts.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
 const SCRIPTS = ['admit.lua', 'release.lua', 'postpone.lua', 'settings.lua', 'inspect.lua'];
@@ -95,7 +95,7 @@ describe('the scripts', () => {
   });
 
   it('use no command beyond those of Redis 6', () => {
-    const code = SCRIPTS.map(readScript).join('\n');
+    const code = SCRIPTS.map((script) => readScript(script)).join('\n');
     const commands = new Set([...code.matchAll(/redis\.call\('([A-Z]+)'/g)].map((match) => match[1]));
     expect([...commands].sort()).toEqual([
       ...['EXISTS', 'HDEL', 'HGET', 'HMGET', 'HSET', 'PERSIST', 'PEXPIRE', 'PEXPIREAT', 'PTTL', 'TIME'],

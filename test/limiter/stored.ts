@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { categoryKeys, recipientKeys, type ScopeKeys } from '../../src/limiter/keys.ts';
+import { categoryKeys, recipientKeys, type ScopeKeys } from '../../src/limiter/redis/keys.ts';
 
 export const recipientId = 'teacher-42';
 

@@ -1,7 +1,7 @@
-import { ruleName, type Policy } from '../domain/limits.ts';
+import { ruleName, type Policy } from '../../domain/limits.ts';
 import type { Clock } from './clock.ts';
-import type { Admission, Ask } from './limiter.ts';
-import { paceOf } from './pace.ts';
+import type { Admission, Ask } from '../limiter.ts';
+import { paceOf } from '../pace.ts';
 
 /** How asks and answers are written between the Redis limiter and its scripts; admit.lua tells what each part means. */
 

@@ -1,4 +1,4 @@
-import type { Tier } from './quota-tiers.ts';
+import type { Tier } from './tiers.ts';
 
 /** What a quota counts in one tier, by bucket. */
 interface Counts {

@@ -1,5 +1,5 @@
-import type { Policy } from '../domain/limits.ts';
-import { paceOf } from './pace.ts';
+import type { Policy } from '../../domain/limits.ts';
+import { paceOf } from '../pace.ts';
 import { toNumbers, type ScopePolicies } from './wire.ts';
 
 /** The policies of a limiter, and how they are told to its scripts. */

@@ -1,4 +1,4 @@
-import type { Tier } from './quota-tiers.ts';
+import type { Tier } from './tiers.ts';
 
 /**
  * `('pushpacer', 'fcm', '7c5d…', [1m])` → `pushpacer:quota:{fcm}:lease:7c5d…`, `pushpacer:quota:{fcm}:tail`,

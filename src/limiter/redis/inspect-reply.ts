@@ -1,6 +1,6 @@
-import type { Policy } from '../domain/limits.ts';
+import type { Policy } from '../../domain/limits.ts';
 import { idOf } from './keys.ts';
-import type { Admission, Inspection, SlotView } from './limiter.ts';
+import type { Admission, Inspection, SlotView } from '../limiter.ts';
 import type { InspectReply } from './scripts.ts';
 import { toPolicy, type PolicyNumbers } from './wire.ts';
 

@@ -33,7 +33,7 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- include quota-counts.lua
+-- include counts.lua
 
 local function bucketOf(tier, at)
   return math.floor(at / tier.width)

@@ -53,8 +53,9 @@ function define<R>(redis: LimiterRedis, script: string, numberOfKeys: number): C
   return command.bind(redis);
 }
 
-/** A script with what it includes. */
-export function readScript(file: string): string {
-  const text = readFileSync(new URL(file, import.meta.url), 'utf8');
-  return text.replaceAll(/^-- include (\S+)$/gm, (_, included: string) => readScript(included));
+/** A script with what it includes; the path is relative to the module `from`. */
+export function readScript(path: string, from: string | URL = import.meta.url): string {
+  const file = new URL(path, from);
+  const text = readFileSync(file, 'utf8');
+  return text.replaceAll(/^-- include (\S+)$/gm, (_, included: string) => readScript(included, file));
 }
