@@ -111,6 +111,37 @@ export function heldContract(create: LimiterFactory): void {
       expect(await trial.ask('c', messages)).toEqual(admitted(2 * MINUTE + 500));
     });
 
+    it('moves on with all behind it when the recipient was busy for longer than its category asks for', async () => {
+      const trial = await trialHolding();
+      await trial.askAll('cd', messages);
+      trial.goTo(MINUTE - 1_000);
+      await trial.ask('x');
+      trial.goTo(MINUTE - 500);
+      await trial.block(4 * MINUTE);
+      await trial.unblock();
+      const slots = { b: 4 * MINUTE, c: 5 * MINUTE, d: 6 * MINUTE };
+      expect(await trial.slots()).toEqual(slots);
+      trial.goTo(4 * MINUTE - 2_000);
+      for (const id of ['p', 'q', 'r', 's', 't', 'u']) await trial.ask(id);
+      trial.goTo(4 * MINUTE);
+      expect(await trial.ask('b', messages)).toEqual(reserved(4 * MINUTE + 4_000, 'gap', 4_000));
+      expect(await trial.slots()).toMatchObject({ c: 5 * MINUTE + 4_000, d: 6 * MINUTE + 4_000 });
+      expect(await trial.ask('e', messages)).toMatchObject({ kind: 'reserved', at: 7 * MINUTE + 4_000 });
+      expect(await trial.ask('v')).toMatchObject({ at: 4 * MINUTE + 5_000 });
+      trial.goTo(5 * MINUTE);
+      expect(await trial.ask('c', messages)).toMatchObject({ kind: 'reserved', at: 5 * MINUTE + 4_000, waitMs: 4_000 });
+    });
+
+    it('is not overtaken by others of its category while the recipient is busy', async () => {
+      const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, 5_000) } });
+      await trial.askAll('ab', messages);
+      await trial.askAll('cdefghij');
+      expect(await trial.ask('k', messages)).toEqual(reserved(10_000, 'messages:1/5s', 10_000)); // held, behind b
+      trial.goTo(5_000);
+      expect(await trial.ask('b', messages)).toMatchObject({ kind: 'reserved', at: 9_000 });
+      expect(await trial.slots()).toMatchObject({ j: 8_000, b: 9_000, k: 14_000 });
+    });
+
     it('waits in the overall line where that makes it wait as long', async () => {
       const trial = new Trial(create, gapOf(1_000), { categories: { messages: gapOf(1_000) } });
       await trial.askAll('ab', messages);

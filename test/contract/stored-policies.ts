@@ -196,7 +196,7 @@ export function storedPoliciesContract(create: LimiterFactory): void {
       await trial.cancel('b', 'messages');
       await trial.limit(gapOf(10_000));
       expect(await trial.slots()).toEqual({ c: 4_500, d: 7_500, e: 10_000 });
-      expect(await trial.ask('f', messages)).toEqual(reserved(20_000, 'gap', 20_000));
+      expect(await trial.ask('f', messages)).toEqual(reserved(10_500, 'messages:1/3s', 10_500)); // held, as d is
     });
 
     it('leaves an overdue one where it is, unless what was sent forbids it', async () => {

@@ -153,13 +153,16 @@ class Play {
 
   async #ask(ask: Ask): Promise<void> {
     const { id } = ask;
-    const behind = this.#reference.queue(ask, this.#now).map(({ at }) => at);
+    const queue = this.#reference.queue(ask, this.#now);
     const { sent, reserved } = this.#reference;
     const isNew = ![...sent, ...reserved].some((slot) => slot.id === id);
     const before = await this.#stored();
     const expected = this.#reference.admit(ask, this.#now);
     const answer = withoutSendAt(await this.limiter.admit(ask));
     expect(answer).toEqual(expected);
+    // What its category holds back stands behind the others of its category only; it is in no line yet.
+    const isHeld = this.#reference.reserved.some((slot) => slot.id === id && slot.isHeld === true);
+    const behind = queue.filter(({ category }) => !isHeld || category === ask.category).map(({ at }) => at);
     if (isNew && answer.kind !== 'refused') expect(answer.at).toBeGreaterThanOrEqual(Math.max(0, ...behind));
     if (answer.kind === 'refused' && this.#reference.sent.length === sent.length) {
       expect(await this.#stored()).toEqual(before);

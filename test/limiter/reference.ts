@@ -180,24 +180,58 @@ export class Reference {
 
     const isMarked = this.sent.some((sent) => sent.markOf === id && sent.at === now);
     const mark = this.options.countBlocked === true && !isMarked ? [{ markOf: id, category, at: now }] : [];
-    const tail = place([...rest, ...mark]);
     const queue = this.queue(ask, now);
+    const ofCategory = queue.filter((waiting) => waiting.id !== id && scopes[1]?.has(waiting));
+    const latest = Math.max(...ofCategory.map(({ at }) => at));
+    const isBehindHeld = due === undefined && ofCategory.some(({ at, isHeld }) => isHeld && at === latest);
+    const tail = isBehindHeld
+      ? this.#tail(scopes.slice(1), [...rest, ...mark], ask, holdMs, now)
+      : place([...rest, ...mark]);
     const isFull = due === undefined && scopes.some(({ has }) => queue.filter(has).length >= maxPending);
     const because = tail.at - now > maxWaitMs ? 'max-wait' : isFull ? 'max-pending' : undefined;
     const answer = wait(tail.at, tail.rule, because);
     const line = this.#tail(scopes.slice(0, 1), [...rest, ...mark], ask, holdMs, now);
     if (because !== undefined) return { answer, sent: [...this.sent, ...mark] };
+    const placed = { id, category, at: tail.at, isHeld: isBehindHeld || line.at < tail.at };
+    const reserved = [...this.reserved.filter((waiting) => waiting.id !== id), placed];
+    const sent = [...this.sent.filter((each) => each.id !== id || !kept.includes(each)), ...mark];
     return {
       answer,
-      sent: [...this.sent.filter((sent) => sent.id !== id || !kept.includes(sent)), ...mark],
-      reserved: [
-        ...this.reserved.filter((waiting) => waiting.id !== id),
-        { id, category, at: tail.at, isHeld: line.at < tail.at },
-      ],
+      sent,
+      reserved: wasHeld && scopes[1] ? this.#movedOn(reserved, sent, placed, slot ?? 0, scopes[1], now) : reserved,
     };
   }
 
-  /** Behind all; one that its category held back, behind the overall line and as soon as its category has room. */
+  /** The others that the category holds back, from `slot` on, behind those that are in line and behind this one. */
+  #movedOn(
+    reserved: readonly Taken[],
+    sent: readonly Taken[],
+    own: Taken,
+    slot: number,
+    category: Scope,
+    now: number,
+  ): readonly Taken[] {
+    const mates = reserved.filter((each) => category.has(each) && each.at >= now - NO_SHOW_MS);
+    const isMoved = (each: Taken) => each !== own && (each.isHeld ?? false) && each.at >= slot;
+    const taken = [
+      ...sent.filter((each) => category.has(each) && each.at >= now - this.options.keepMs),
+      ...mates.filter((each) => each === own || each.isHeld !== true),
+    ];
+    const slots = new Map<Taken, number>();
+    for (const each of mates.filter(isMoved).toSorted((a, b) => a.at - b.at || this.#tie(a, b))) {
+      const from = Math.max(each.at, ...slots.values());
+      const { at } = this.#soonest(counted([category], taken), -Infinity, from);
+      slots.set(each, at);
+      taken.push({ ...each, at });
+    }
+    return reserved.map((each) => ({ ...each, at: slots.get(each) ?? each.at }));
+  }
+
+  #tie(a: Taken, b: Taken): number {
+    return this.options.tie === 'id' ? ((a.id ?? '') < (b.id ?? '') ? -1 : 1) : 0;
+  }
+
+  /** Behind all; one that its category held back, behind the overall line and those before it in its category. */
   #place(
     scopes: readonly Scope[],
     sent: readonly Taken[],
@@ -208,13 +242,21 @@ export class Reference {
   ): Soonest {
     if (!wasHeld) return this.#tail(scopes, sent, ask, holdMs, now);
     const behind = this.#tail(scopes.slice(0, 1), sent, ask, holdMs, now);
-    const allowed = this.#soonest(counted(scopes.slice(1), sent), now);
+    const slot = this.reserved.find(({ id }) => id === ask.id)?.at ?? 0;
+    const allowed = this.#tail(scopes.slice(1), sent, ask, holdMs, now, slot);
     return allowed.at > behind.at ? allowed : behind;
   }
 
   /** The first instant behind all that was sent and is reserved, but for what this id holds. */
-  #tail(scopes: readonly Scope[], sent: readonly Taken[], ask: Ask, holdMs: number, now: number): Soonest {
-    const queue = this.queue(ask, now);
+  #tail(
+    scopes: readonly Scope[],
+    sent: readonly Taken[],
+    ask: Ask,
+    holdMs: number,
+    now: number,
+    before = Infinity,
+  ): Soonest {
+    const queue = this.queue(ask, now).filter(({ at }) => at < before);
     const ends: number[] = [];
     const lists = scopes.map((scope): Counted => {
       const [ofScope] = counted([scope], sent);

@@ -1,5 +1,6 @@
 import type { Admission, Admitted, Ask, Refused, Standing } from '../limiter.ts';
-import { earliestInstant, joinInstant, queued, tailInstant, type Instant } from './plan.ts';
+import { earliestInstant, hasHeld, joinInstant, queued, tailInstant, type Instant } from './plan.ts';
+import { moveOn } from './replan.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';
 import { including, marked, timeOf, withoutId, type Slots } from './slots.ts';
 import { standingOf } from './standing.ts';
@@ -32,11 +33,13 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
   }
 
   const wasHeld = slot !== undefined && timeOf(overall.slots.reserved, id) === undefined;
-  const place = (among: Scopes) => (wasHeld ? joinInstant : tailInstant)(among, toleranceMs, moment);
+  const standsBehindHeld = slot === undefined && sentAt === undefined && hasHeld(others, now);
+  const tail = (among: Scopes) =>
+    wasHeld ? joinInstant(among, slot, toleranceMs, moment) : tailInstant(among, toleranceMs, moment);
   const due = slot ?? sentAt;
-  const returning = Math.max(wasHeld ? place(others).at : earliest.at, due ?? 0);
+  const returning = Math.max(wasHeld ? tail(others).at : earliest.at, due ?? 0);
   const isOnTime = due !== undefined && returning <= Math.max(now, due) + toleranceMs;
-  const at = isOnTime ? returning : place(others).at;
+  const at = isOnTime ? returning : tail(others).at;
   if (isOnTime || at <= now + toleranceMs) {
     const after = each(others, (slots) => ({ ...slots, sent: including(slots.sent, { id, at }) }));
     return { admission: admitted(at, { ...standingOf(after, now), ...common }, now, false), after };
@@ -44,15 +47,16 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
 
   const mark = (slots: Slots) => (countBlocked ? marked(slots, id, now) : slots);
   const before = each(others, mark);
-  const tail = place(before);
-  const because = refusal(ask, tail.at - now, due === undefined ? longestQueue(scopes, now) : undefined);
-  const admission = waiting(tail, because, common, now);
+  const place = standsBehindHeld ? tailInstant(before.slice(1), toleranceMs, moment) : tail(before);
+  const because = refusal(ask, place.at - now, due === undefined ? longestQueue(scopes, now) : undefined);
+  const admission = waiting(place, because, common, now);
   if (because === undefined) {
-    const reserve = (slots: Slots) => ({ ...slots, reserved: including(slots.reserved, { id, at: tail.at }) });
+    const reserve = (slots: Slots) => ({ ...slots, reserved: including(slots.reserved, { id, at: place.at }) });
     const [line] = before;
-    const isHeld = tail.at > tailInstant([line], toleranceMs, moment).at;
+    const isHeld = standsBehindHeld || place.at > tailInstant([line], toleranceMs, moment).at;
     const [reserved, ...inCategory] = each(before, reserve);
-    return { admission, after: [isHeld ? line : reserved, ...inCategory] };
+    const after: Scopes = [isHeld ? line : reserved, ...inCategory];
+    return { admission, after: wasHeld ? moveOn(after, id, slot) : after };
   }
   return countBlocked ? { admission, after: each(scopes, mark) } : { admission };
 }

@@ -56,13 +56,27 @@ export function tailInstant(scopes: readonly Scope[], holdMs: number, moment: Mo
 }
 
 /**
- * When an id goes whose category held it back until now: behind the overall line, as a newcomer would, and before those of
- * its category. It was reserved in no plan but the category's.
+ * When an id goes whose category held it back until now: behind the overall line, as a newcomer would, and behind those
+ * of its category whose slots come before its own.
  */
-export function joinInstant([line, ...inCategory]: Scopes, holdMs: number, moment: Moment): Instant {
+export function joinInstant(scopes: Scopes, slot: number, holdMs: number, moment: Moment): Instant {
+  const [line, ...inCategory] = scopes;
   const tail = tailInstant([line], holdMs, moment);
-  const allowed = earliestInstant(inCategory, moment);
+  const before = inCategory.map((scope) => ({
+    ...scope,
+    slots: { ...scope.slots, reserved: scope.slots.reserved.filter(({ at }) => at < slot) },
+  }));
+  const allowed = tailInstant(before, holdMs, moment);
   return allowed.at > tail.at ? allowed : tail;
+}
+
+/** Whether the category holds back one of those with the latest slot: then it holds back whoever comes behind them. */
+export function hasHeld([line, category]: Scopes, now: number): boolean {
+  if (category === undefined) return false;
+  const queue = queued(category.slots.reserved, now);
+  const latest = newest(queue);
+  const inLine = new Set(line.slots.reserved.map(({ id }) => id));
+  return queue.some(({ id, at }) => at === latest && !inLine.has(id));
 }
 
 /** The reservations that a newcomer stands behind. */

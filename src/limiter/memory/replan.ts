@@ -39,3 +39,24 @@ function firstFree(scopes: readonly Taken[], { blockedUntil }: Moment): number {
 function insert(slots: Pick<Slot, 'at'>[], slot: Pick<Slot, 'at'>): void {
   slots.splice(slots.findLastIndex(({ at }) => at <= slot.at) + 1, 0, slot);
 }
+
+/**
+ * An id that its category held back has moved on from `slot`: the others that it holds back behind that keep their
+ * distance, in their order. Later only.
+ */
+export function moveOn([line, category]: Scopes, movedId: string, slot: number): Scopes {
+  if (category === undefined) return [line];
+  const inLine = new Set([movedId, ...line.slots.reserved.map(({ id }) => id)]);
+  const isHeld = ({ id, at }: Slot) => !inLine.has(id) && at >= slot;
+  const walk = { limits: category.limits, slots: [...category.slots.sent] as Pick<Slot, 'at'>[] };
+  for (const { id, at } of category.slots.reserved) if (inLine.has(id)) insert(walk.slots, { at });
+  let last = 0;
+  const reserved = category.slots.reserved.map((each) => {
+    if (!isHeld(each)) return each;
+    const at = Math.max(each.at, last, firstFree([walk], { now: 0, blockedUntil: undefined }));
+    last = at;
+    insert(walk.slots, { at });
+    return { ...each, at };
+  });
+  return [line, { ...category, slots: { ...category.slots, reserved: reserved.sort((a, b) => a.at - b.at) } }];
+}

@@ -243,13 +243,58 @@ end
 if sentAt and not renew then return admitted(2, sentAt) end
 if slot and slot > now + hold then return waitUntil(earliest, slot) end -- too early: the same slot again
 
--- What its category held back until now goes behind the first scope's line, as a newcomer would, and before those of its
--- category: it was in no plan but the category's.
-local wasHeld = slot and first.reserved.own == math.huge
+-- What its category held back until now goes behind the first scope's line, as a newcomer would, and behind those of its
+-- category whose slots come before its own.
+local wasHeld, category = slot and first.reserved.own == math.huge, scopes[2]
 local function place()
   if not wasHeld then return tailInstant(scopes) end
-  local tail, allowed = tailInstant({ first }), earliestInstant({ scopes[2] })
+  local tail, before = tailInstant({ first }), {}
+  for name, value in pairs(category) do before[name] = value end
+  before.queued, before.reserved = nil, open(category.reserved.key, NO_SHOW_MS, id)
+  before.reserved.skipped = redis.call('ZCOUNT', category.reserved.key, text(slot), '+inf')
+  local allowed = tailInstant({ before })
   return allowed.at > tail.at and allowed or tail
+end
+
+local function isInLine(entry)
+  return redis.call('ZSCORE', first.reserved.key, entry)
+end
+
+-- Whether the category holds back one of those with the latest slot: then it holds back whoever comes behind them.
+local function hasHeld()
+  local latest = stored(category.reserved, 1)
+  if not latest or latest < now - GRACE_MS then return false end
+  for _, entry in ipairs(redis.call('ZRANGEBYSCORE', category.reserved.key, text(latest), text(latest))) do
+    if entry ~= id and not isInLine(entry) then return true end
+  end
+  return false
+end
+
+-- This id has moved on from its slot: the others that its category holds back behind that keep their distance, in their
+-- order. Later only.
+local function moveOn()
+  local entries = redis.call('ZRANGE', category.reserved.key, 0, -1, 'WITHSCORES')
+  local instants, held, last, newestSlot = instantsOf(category), {}, 0, 0
+  for index = 1, #entries, 2 do
+    local entry, at = entries[index], tonumber(entries[index + 1])
+    newestSlot = math.max(newestSlot, at)
+    if entry == id or isInLine(entry) then
+      insert(instants, at)
+    elseif at >= slot then
+      held[#held + 1] = { entry = entry, at = at }
+    end
+  end
+  for _, each in ipairs(held) do
+    local at = math.max(each.at, last)
+    for _, limit in ipairs(category.limits) do
+      local before = instants[#instants - limit.max + 1]
+      if before then at = math.max(at, before + limit.window) end
+    end
+    if at > each.at then redis.call('ZADD', category.reserved.key, at, each.entry) end
+    insert(instants, at)
+    last = at
+  end
+  redis.call('PEXPIREAT', category.reserved.key, math.max(newestSlot, last) + NO_SHOW_MS)
 end
 
 -- One whose slot is due goes as soon as what was sent allows, unless that is further off than the hold. Late by up to
@@ -283,12 +328,18 @@ if options.countBlocked then
   why = place()
   at = why.at
 end
+-- Whoever comes behind those that its category holds back is held back too: in line, it would overtake them.
+local behindHeld = category and not due and hasHeld()
+if behindHeld then
+  why = tailInstant({ category })
+  at = why.at
+end
 local answer = waitUntil(why, at)
 if peek then return answer end
 if answer[1] == 3 then
   -- What its category holds back for longer than the first scope would is reserved in the category alone: in the first
   -- scope nobody waits for it.
-  local isHeldBack = #scopes > 1 and at > tailInstant({ first }).at
+  local isHeldBack = behindHeld or #scopes > 1 and at > tailInstant({ first }).at
   for number, scope in ipairs(scopes) do
     drop(scope.sent)
     if number == 1 and isHeldBack then drop(scope.reserved) else put(scope.reserved, at) end
@@ -303,4 +354,5 @@ if options.countBlocked then
     redis.call('PEXPIREAT', scope.sent.key, math.max(last, now, own) + scope.sent.keep)
   end
 end
+if answer[1] == 3 and wasHeld then moveOn() end
 return answer

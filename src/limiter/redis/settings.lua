@@ -44,25 +44,6 @@ end
 
 -- include scopes.lua
 
--- The instants of a scope, oldest first: as many of what was sent as its limits look at, then reservations as they are walked.
-local function instantsOf(scope)
-  local most, instants = 1, {}
-  for _, limit in ipairs(scope.limits) do most = math.max(most, limit.max) end
-  local from = scope.sent.skipped
-  local entries = redis.call('ZREVRANGE', scope.sent.key, from, from + most - 1, 'WITHSCORES')
-  for index = #entries, 2, -2 do
-    local at = tonumber(entries[index])
-    if at >= now - scope.sent.keep then instants[#instants + 1] = at end
-  end
-  return instants
-end
-
-local function insert(instants, at)
-  local place = #instants + 1
-  while place > 1 and instants[place - 1] > at do place = place - 1 end
-  table.insert(instants, place, at)
-end
-
 -- Who waits, by slot. An id is reserved in the first scope, in its category, or in both.
 local waiting, known = {}, {}
 for _, scope in ipairs(scopes) do
