@@ -3,7 +3,7 @@
  * something to judge.
  *
  *   floor 2   delivery  http
- *   floor 1   limiter  providers  queue  observe  config  sandbox    (never each other)
+ *   floor 1   limiter  providers  pause  queue  observe  config  sandbox    (never each other)
  *   floor 0   domain
  */
 const FLOORS = {
@@ -12,10 +12,11 @@ const FLOORS = {
   providers: ['domain'],
   queue: ['domain'],
   observe: ['domain'],
+  pause: ['domain'],
   config: ['domain'],
   sandbox: ['domain'],
   http: ['domain', 'limiter'],
-  delivery: ['domain', 'limiter', 'providers', 'queue', 'observe'],
+  delivery: ['domain', 'limiter', 'providers', 'pause', 'queue', 'observe'],
 };
 
 const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({

@@ -1,3 +1,4 @@
+import { formatDuration } from '../domain/duration.ts';
 import { InputError, type Fault } from '../domain/faults.ts';
 import type { Policy, Rule } from '../domain/limits.ts';
 import { zodFaults } from '../domain/zod-faults.ts';
@@ -24,6 +25,14 @@ export interface Config {
   readonly maxPending?: number;
   readonly concurrency: number;
   readonly retry: RetryPolicy;
+  /** What may have alerted is never sent again. */
+  readonly atMostOnce: boolean;
+  /** How long a silent worker keeps its jobs, and how often a job may come back from such a one. */
+  readonly lockMs: number;
+  readonly maxStalls: number;
+  readonly providerPause: { readonly baseMs: number; readonly maxMs: number };
+  /** 0: no bound. */
+  readonly deadLetters: { readonly maxAgeMs: number; readonly maxCount: number };
   readonly shutdownGraceMs: number;
   /** Absent: the platform is off. */
   readonly apns?: ApnsConfig;
@@ -61,6 +70,11 @@ export function loadConfig(env: Environment): Config {
       backoffBaseMs: variables.BACKOFF_BASE,
       backoffMaxMs: variables.BACKOFF_MAX,
     },
+    atMostOnce: variables.AT_MOST_ONCE,
+    lockMs: variables.LOCK_DURATION,
+    maxStalls: variables.MAX_STALLS,
+    providerPause: { baseMs: variables.PROVIDER_PAUSE_BASE, maxMs: variables.PROVIDER_PAUSE_MAX },
+    deadLetters: { maxAgeMs: variables.DEAD_LETTER_MAX_AGE, maxCount: variables.DEAD_LETTER_MAX_COUNT },
     shutdownGraceMs: variables.SHUTDOWN_GRACE,
     ...(apns && { apns }),
     ...(fcm && { fcm }),
@@ -134,6 +148,11 @@ function readVariables(env: Environment, faults: Fault[]): Variables {
   if (variables.REDIS_CLUSTER && !/\{[^{}]+\}/.test(variables.QUEUE_PREFIX)) {
     const found = JSON.stringify(variables.QUEUE_PREFIX);
     faults.push({ path: 'QUEUE_PREFIX', expected: 'a prefix with a {tag}, since REDIS_CLUSTER is true', found });
+  }
+  const { PROVIDER_PAUSE_BASE: baseMs, PROVIDER_PAUSE_MAX: maxMs } = variables;
+  if (baseMs > maxMs) {
+    const expected = `a duration of PROVIDER_PAUSE_BASE (${formatDuration(baseMs)}) or more`;
+    faults.push({ path: 'PROVIDER_PAUSE_MAX', expected, found: formatDuration(maxMs) });
   }
   for (const name of ['REDIS_URL', 'LIMITER_REDIS_URL'] as const) {
     const count = variables[name]?.length ?? 1;

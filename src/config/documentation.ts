@@ -9,7 +9,8 @@ export interface VariableDoc {
   readonly meaning: string;
 }
 
-const DURATIONS = /^(LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|SHUTDOWN_GRACE)/;
+const DURATIONS =
+  /^(LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|LOCK_DURATION|PROVIDER_PAUSE_|DEAD_LETTER_MAX_AGE|SHUTDOWN_GRACE)/;
 
 /** Every variable that a worker reads, in the order of the README's table, which is made from it. */
 export const CONFIG_VARIABLES: readonly VariableDoc[] = Object.entries(variablesSchema.shape).map(([name, schema]) => ({

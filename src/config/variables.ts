@@ -35,6 +35,27 @@ const shape = {
   ATTEMPTS: integer(1, 1_000).default(8).describe('delivery attempts before a dead letter'),
   BACKOFF_BASE: duration().default(1_000).describe('wait after the first failed attempt; doubles with each'),
   BACKOFF_MAX: duration().default(600_000).describe('the longest wait between two attempts'),
+  AT_MOST_ONCE: flag()
+    .default(false)
+    .describe('`true`: what may have alerted is never sent again; it becomes a dead letter, `ambiguous`'),
+  LOCK_DURATION: duration('1h', '1s')
+    .default(30_000)
+    .describe('how long a worker that went silent keeps its jobs before others take them'),
+  MAX_STALLS: integer(1, 1_000)
+    .default(10)
+    .describe('a job that took its workers down with it more often than this becomes a dead letter, `stalled`'),
+  PROVIDER_PAUSE_BASE: duration('1h', '100ms')
+    .default(5_000)
+    .describe('first pause of a provider that is down or refuses the credentials; doubles as long as probes fail'),
+  PROVIDER_PAUSE_MAX: duration('1d', '100ms').default(120_000).describe('the longest of these pauses'),
+  DEAD_LETTER_MAX_AGE: duration('365d')
+    .default(2_592_000_000)
+    .describe('dead letters older than this are removed, with a warning ahead of time; `0`: never'),
+  DEAD_LETTER_MAX_COUNT: integer(0, 100_000_000)
+    .default(100_000)
+    .describe(
+      'the most dead letters to keep: beyond it the oldest are removed, with a warning ahead of time; `0`: all',
+    ),
   SHUTDOWN_GRACE: duration('1d').default(10_000).describe('how long a stopping worker waits for what is in flight'),
   APNS_KEY_FILE: anyText().optional().describe('path of the .p8 key'),
   APNS_KEY: anyText().optional().describe('the .p8 key as PEM, instead of a file'),
@@ -108,10 +129,13 @@ function flag() {
   return parsed('true or false', (value) => ({ true: true, false: false })[value]);
 }
 
-function duration(most = '31d') {
-  return parsed(`0 or ${DURATION_FORMAT}, at most ${most}`, (value) => {
+function duration(most = '31d', least = '0') {
+  const range =
+    least === '0' ? `0 or ${DURATION_FORMAT}, at most ${most}` : `${DURATION_FORMAT}, from ${least} to ${most}`;
+  return parsed(range, (value) => {
     const ms = parseDuration(value);
-    return ms === undefined || ms > (parseDuration(most) ?? 0) ? undefined : ms;
+    const isWithin = ms !== undefined && ms >= (parseDuration(least) ?? 0) && ms <= (parseDuration(most) ?? 0);
+    return isWithin ? ms : undefined;
   });
 }
 

@@ -1,6 +1,6 @@
 import type { Device, Notification, Platform } from '../domain/notification.ts';
 import type { FailedAttempt } from '../domain/outcome.ts';
-import type { Provider, Push, Reply } from '../providers/provider.ts';
+import type { Provider, Push, Reply, SendOptions } from '../providers/provider.ts';
 import { pushId } from '../providers/push-id.ts';
 import type { Gate } from './gate.ts';
 import type { DeviceState, Progress } from './progress.ts';
@@ -9,7 +9,7 @@ import type { DeviceState, Progress } from './progress.ts';
 export interface Ready {
   readonly label: string;
   readonly device: Device;
-  readonly send: (signal?: AbortSignal) => Promise<Reply>;
+  readonly send: (options?: SendOptions) => Promise<Reply>;
 }
 
 /** What is to be done about each device that is still open. */

@@ -48,11 +48,11 @@ export async function sendAll(
   const tried: Arrived[] = [];
   const one = async ({ label, device, send }: Ready): Promise<void> => {
     const startedAt = performance.now();
-    const reply = await send(pass.signal);
+    const reply = await send({ signal: pass.signal });
     const repliedAt = performance.now();
     parts.onReply({ notification, device, label, reply, tookMs: repliedAt - startedAt });
     const arrivedAt = parts.transit.arrival(device.platform, startedAt, repliedAt);
-    if (reply.meaning === 'auth' || reply.pausesProvider) {
+    if (reply.trouble === 'auth' || reply.trouble === 'quota') {
       parts.gate.pause(device.platform, reply.retryAfterMs ?? PAUSE_MS);
     }
     tried.push({ label, reply, arrivedAt });

@@ -8,7 +8,7 @@ import { rootMessage, transportCode, transportReply } from './transport-replies.
 const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no' };
 const GONE: ReplyRow = { meaning: 'gone', alerted: 'no' };
 const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
-const AUTH: ReplyRow = { meaning: 'auth', alerted: 'no', retryAfterMs: 60_000, pausesProvider: true };
+const AUTH: ReplyRow = { meaning: 'auth', alerted: 'no', trouble: 'auth' };
 /** One device has had too many. APNs names no time; a minute is the least that makes sense for a rate. */
 const DEVICE_QUOTA: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000 };
 const UNAVAILABLE: ReplyRow = { meaning: 'later', alerted: 'no' };
@@ -47,7 +47,7 @@ export const APNS_REPLIES: ReplyTable = {
   InvalidProviderToken: AUTH,
   MissingProviderToken: AUTH,
   /** The token in use stays in use; another one would make it worse. */
-  TooManyProviderTokenUpdates: { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, pausesProvider: true },
+  TooManyProviderTokenUpdates: { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, trouble: 'quota' },
   TooManyRequests: DEVICE_QUOTA,
   InternalServerError: SERVER_ERROR,
   ServiceUnavailable: UNAVAILABLE,

@@ -72,7 +72,7 @@ export function createApnsProvider(options: ApnsOptions): Provider {
       if (bytes > APNS_MAX_PAYLOAD_BYTES) return { kind: 'refused', reply: tooLarge(bytes) };
       return {
         kind: 'ready',
-        send: (signal) => tryOnce((wire) => send(message, push, wire), { timeoutMs: requestTimeoutMs, signal }),
+        send: (options) => tryOnce((wire) => send(message, push, wire), { timeoutMs: requestTimeoutMs, ...options }),
       };
     },
     async warm() {

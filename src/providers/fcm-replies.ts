@@ -6,9 +6,9 @@ import { causes, parseRetryAfter, rootMessage, transportCode, transportReply } f
 
 const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no' };
 const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
-const AUTH: ReplyRow = { meaning: 'auth', alerted: 'no', retryAfterMs: 60_000, pausesProvider: true };
+const AUTH: ReplyRow = { meaning: 'auth', alerted: 'no', trouble: 'auth' };
 /** The quota is the project's; a minute is what FCM's documentation asks for where it names no time. */
-const QUOTA: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, pausesProvider: true };
+const QUOTA: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, trouble: 'quota' };
 /** Ten seconds is the least that FCM's documentation asks for; messages have arrived that were answered with 503. */
 const SERVER_ERROR: ReplyRow = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10_000 };
 

@@ -77,8 +77,8 @@ export function createFcmProvider(options: FcmOptions): Provider {
       const message = fcmMessage(push, { silentChannelId, nowMs: now() });
       return {
         kind: 'ready',
-        send(signal) {
-          const reply = tryOnce((wire) => send(message, push, wire), { timeoutMs: requestTimeoutMs, signal });
+        send(options) {
+          const reply = tryOnce((wire) => send(message, push, wire), { timeoutMs: requestTimeoutMs, ...options });
           underWay.add(reply);
           return reply.finally(() => underWay.delete(reply));
         },

@@ -1,4 +1,5 @@
 import type { Device, Notification, Platform } from '../domain/notification.ts';
+import type { Trouble } from '../domain/trouble.ts';
 
 /** One alert for one device. */
 export interface Push {
@@ -36,17 +37,26 @@ export interface Reply {
   readonly retryAfterMs?: number;
   /** Nothing tells whether it was processed (a timeout, a reset): worth one or two more tries, no more. */
   readonly ambiguous?: boolean;
-  /** The provider as a whole is asked to slow down, not only this device. */
-  readonly pausesProvider?: boolean;
+  /** The request certainly never got there: trying has not begun, and costs no attempt. */
+  readonly unreached?: boolean;
+  /** What it says about the provider as a whole; absent where it is about this device or this notification alone. */
+  readonly trouble?: Trouble;
   /** Epoch milliseconds since when the token has been gone (APNs tells it). */
   readonly goneSince?: number;
   /** More about it for a person; tokens are redacted. */
   readonly detail?: string;
 }
 
+/** When a send may leave. */
+export interface SendOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** What has not left this machine by then (`performance.now()`) must not leave any more: its slot would be over. */
+  readonly leaveBy?: number | undefined;
+}
+
 /** Encoded and ready to go, or refused before the provider saw it (a payload over its limit). */
 export type Prepared =
-  | { readonly kind: 'ready'; readonly send: (signal?: AbortSignal) => Promise<Reply> }
+  | { readonly kind: 'ready'; readonly send: (options?: SendOptions) => Promise<Reply> }
   | { readonly kind: 'refused'; readonly reply: Reply };
 
 /** One push service. `send` answers, it does not throw: every failure is a Reply. */

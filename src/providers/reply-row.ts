@@ -1,7 +1,7 @@
 import type { Reply } from './provider.ts';
 
 /** What an answer means, wherever it came from: a Reply without the words of the one answer. */
-export type ReplyRow = Pick<Reply, 'meaning' | 'alerted' | 'retryAfterMs' | 'ambiguous' | 'pausesProvider'>;
+export type ReplyRow = Pick<Reply, 'meaning' | 'alerted' | 'retryAfterMs' | 'ambiguous' | 'unreached' | 'trouble'>;
 
 /** Rows by the provider's word or the HTTP status. */
 export type ReplyTable = Readonly<Record<string, ReplyRow>>;

@@ -59,7 +59,7 @@ describe("APNs' answers", () => {
   });
 
   test('only what is about the credentials or the connection slows the provider down', () => {
-    const pausing = Object.keys(APNS_REPLIES).filter((reason) => APNS_REPLIES[reason]?.pausesProvider === true);
+    const pausing = Object.keys(APNS_REPLIES).filter((reason) => APNS_REPLIES[reason]?.trouble !== undefined);
     expect(pausing.sort()).toEqual(
       Object.keys(APNS_REASONS)
         .filter((reason) => statusOf[reason] === 403 || reason === 'TooManyProviderTokenUpdates')

@@ -213,7 +213,7 @@ describe('credentials', () => {
     expect(await sendPush(provider, makePush())).toMatchObject({
       meaning: 'auth',
       code: 'InvalidProviderToken',
-      pausesProvider: true,
+      trouble: 'auth',
     });
   });
 

@@ -146,7 +146,7 @@ describe('credentials', () => {
     const sandbox = await openSandbox();
     const provider = await openFcm(sandbox);
     sandbox.fcm.revokeKey();
-    expect(await sendPush(provider, push())).toMatchObject({ meaning: 'auth', pausesProvider: true, alerted: 'no' });
+    expect(await sendPush(provider, push())).toMatchObject({ meaning: 'auth', trouble: 'auth', alerted: 'no' });
   });
 
   test('a real service account fits, and is not shown to another host', async () => {

@@ -51,7 +51,7 @@ export async function openFcm(sandbox: Sandbox, options: Partial<FcmOptions> = {
 /** Prepares and sends; a push that is refused before it is sent answers with that. */
 export async function sendPush(provider: Provider, push: Push, signal?: AbortSignal): Promise<Reply> {
   const prepared = provider.prepare(push);
-  return prepared.kind === 'ready' ? prepared.send(signal) : prepared.reply;
+  return prepared.kind === 'ready' ? prepared.send({ signal }) : prepared.reply;
 }
 
 function closedAtEnd(provider: Provider): Provider {
