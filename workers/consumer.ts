@@ -1,8 +1,9 @@
 import { Queue } from 'bullmq';
-import { StaggeredWorker } from '../src/queue/staggered-worker.ts';
 import type { Connection } from '../src/queue/connection.ts';
 import { createDeadLetters } from '../src/queue/dead-letters.ts';
 import { protect } from '../src/queue/foreign.ts';
+import { createLease } from '../src/queue/lease.ts';
+import { NotificationWorker } from '../src/queue/notification-worker.ts';
 import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import { startWaker, type DelayedSet } from '../src/queue/wake.ts';
 import { workerOptions } from '../src/queue/worker-options.ts';
@@ -12,7 +13,7 @@ import type { Logger } from '../src/observe/log.ts';
 /** One queue's worker, with what keeps it on time and buries what failed for good. */
 export interface Consumer {
   readonly queue: Queue;
-  readonly worker: Pick<StaggeredWorker, 'concurrency'>;
+  readonly worker: Pick<NotificationWorker, 'concurrency'>;
   isRunning(): boolean;
   /** Takes no more jobs; resolves when those under way have ended. */
   drain(): Promise<void>;
@@ -24,6 +25,8 @@ export interface ConsumerOptions {
   readonly connection: Connection;
   readonly prefix: string;
   readonly concurrency: number;
+  readonly lockMs: number;
+  readonly maxStalls: number;
   readonly log: Logger;
   readonly process: Processor;
 }
@@ -35,6 +38,8 @@ export async function startConsumer({
   connection,
   prefix,
   concurrency,
+  lockMs,
+  maxStalls,
   log,
   process,
 }: ConsumerOptions): Promise<Consumer> {
@@ -45,10 +50,19 @@ export async function startConsumer({
     redis: connection as unknown as DelayedSet, // ioredis overloads ZRANGE with its oldest form last, which TypeScript picks
     delayedKey: queue.toKey('delayed'),
   });
-  const worker = new StaggeredWorker(
+  const onDelayed = (dueAt: number): void => {
+    waker.note(dueAt);
+  };
+  const worker = new NotificationWorker(
     QUEUE,
-    (job, token = '') => process(job, token, (dueAt) => waker.note(dueAt)),
-    workerOptions({ connection, prefix, concurrency }),
+    (job, token = '') => {
+      const lease = createLease({ queue, job, token, lockMs });
+      return process({ job, token, lease, lockMs, onDelayed });
+    },
+    workerOptions({ connection, prefix, concurrency, lockMs, maxStalls }),
+    (job, error) => {
+      log.warn({ jobId: job.id, err: error }, 'the end of a job could not be noted; it comes back by its lock');
+    },
   );
 
   const burials = new Set<Promise<unknown>>();

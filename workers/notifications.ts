@@ -10,6 +10,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const config = isHelpOnly(argv) ? undefined : readConfig();
   if (config === undefined) return;
   const log = createLog(config.logLevel);
+  endOnSurprise(log);
   const { prefix, shards } = config.queue;
   const platforms = { apns: config.apns !== undefined, fcm: config.fcm !== undefined };
   if (!platforms.apns && !platforms.fcm)
@@ -25,6 +26,14 @@ export async function main(argv: readonly string[]): Promise<void> {
     log.fatal({ err: error }, 'the worker could not start');
     process.exit(1);
   }
+}
+
+/** Node would print an error with all that hangs on it: of a refused command, Redis's client keeps every argument. */
+function endOnSurprise(log: Logger): void {
+  process.on('uncaughtException', (error: unknown) => {
+    log.fatal({ err: error }, 'the worker ends: an error that nobody expected');
+    process.exit(1);
+  });
 }
 
 function isHelpOnly(argv: readonly string[]): boolean {

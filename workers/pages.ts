@@ -1,6 +1,6 @@
-import type { Gate } from '../src/delivery/gate.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
+import type { Pauses } from '../src/pause/pauses.ts';
 import { serveMetrics, type MetricsServer } from '../src/observe/server.ts';
 import type { Connection } from '../src/queue/connection.ts';
 import type { Consumer } from './consumer.ts';
@@ -11,7 +11,7 @@ export interface PagesParts {
   readonly connections: readonly Pick<Connection, 'ping'>[];
   readonly consumers: readonly Consumer[];
   readonly metrics: Metrics;
-  readonly gate: Gate;
+  readonly pauses: Pick<Pauses, 'current'>;
   readonly log: Logger;
 }
 
@@ -21,14 +21,14 @@ const ANSWER_TIMEOUT_MS = 1_000;
 /** `/metrics`, `/healthz` and `/readyz` of this replica. */
 export function serveReplica(
   address: { readonly host: string; readonly port: number },
-  { connections, consumers, metrics, gate, log }: PagesParts,
+  { connections, consumers, metrics, pauses, log }: PagesParts,
 ): Promise<MetricsServer> {
   const pages = {
     metrics: async () => ({ contentType: metrics.registry.contentType, body: await metrics.registry.metrics() }),
     ready: async () => {
       const redis = (await Promise.all(connections.map(answers))).every(Boolean);
       const consuming = consumers.length > 0 && consumers.every((consumer) => consumer.isRunning());
-      const pausedMs = { apns: gate.waitMs('apns'), fcm: gate.waitMs('fcm') };
+      const pausedMs = { apns: pauses.current('apns')?.until, fcm: pauses.current('fcm')?.until };
       return { ok: redis && consuming, detail: { redis, consuming, pausedMs } };
     },
   };

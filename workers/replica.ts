@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../src/config/config.ts';
-import { createGate } from '../src/delivery/gate.ts';
 import { createProcessor } from '../src/delivery/processor.ts';
 import { createTransit } from '../src/delivery/transit.ts';
 import { createRedisLimiter } from '../src/limiter/redis-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
+import { interimPauses } from '../src/pause/interim.ts';
 import { connectProducer, connectWorker, whenReady, type Connection } from '../src/queue/connection.ts';
 import { shardPrefixes } from '../src/queue/shards.ts';
 import { startConsumer, type Consumer } from './consumer.ts';
@@ -77,22 +77,24 @@ async function compose(
   await warmUp(limiter, providers);
 
   const consumers: Consumer[] = [];
-  const gate = createGate();
+  const pauses = interimPauses();
   const graceOver = new AbortController();
-  const metrics = createMetrics({ queueDepth: () => queueDepth(consumers), pausedMs: gate.waitMs });
+  const metrics = createMetrics({ queueDepth: () => queueDepth(consumers), pausedMs: () => 0 });
   // Before the first job is taken: a port that cannot be had must not leave a worker behind that nobody sees.
-  const pages = config.metrics && (await serveReplica(config.metrics, { connections, consumers, metrics, gate, log }));
+  const pages =
+    config.metrics && (await serveReplica(config.metrics, { connections, consumers, metrics, pauses, log }));
   if (pages) parts.defer(() => pages.close());
 
   const process = createProcessor({
     limiter,
     quotas,
     providers,
-    gate,
+    pauses,
     transit: createTransit(),
     maxWaitMs: config.maxWaitMs,
     ...(maxPending !== undefined && { maxPending }),
     retry: config.retry,
+    atMostOnce: config.atMostOnce,
     now: Date.now,
     random: Math.random,
     signal: graceOver.signal,
@@ -102,7 +104,15 @@ async function compose(
   });
   const perShard = Math.max(1, Math.ceil(concurrency / queue.shards));
   for (const prefix of shardPrefixes(queue.prefix, queue.shards)) {
-    const consumer = await startConsumer({ connection, prefix, concurrency: perShard, log, process });
+    const consumer = await startConsumer({
+      connection,
+      prefix,
+      concurrency: perShard,
+      lockMs: config.lockMs,
+      maxStalls: config.maxStalls,
+      log,
+      process,
+    });
     consumers.push(consumer);
     parts.defer(() => within(consumer.close(), ABORT_MS));
   }

@@ -1,4 +1,5 @@
 import type { DeadLetterReason, FailedAttempt, Outcome } from '../domain/outcome.ts';
+import type { Trouble } from '../domain/trouble.ts';
 import type { Meaning, Reply } from '../providers/provider.ts';
 import { backoffMs, type Backoff } from './backoff.ts';
 import { replyText } from './devices.ts';
@@ -18,10 +19,21 @@ export interface Concluded {
 export interface Tried {
   readonly label: string;
   readonly reply: Reply;
+  /** Its provider is paused by now: what went wrong belongs to an outage that is known of. */
+  readonly isPaused?: boolean;
+}
+
+/** A paused provider that a device waits for. */
+export interface Kept {
+  /** When it wants to see the notification again: epoch milliseconds. */
+  readonly comeBackAt: number;
+  readonly trouble: Trouble;
 }
 
 export interface ConcludeParts {
   readonly retry: RetryPolicy;
+  /** What may have alerted is never sent again. */
+  readonly atMostOnce: boolean;
   /** Epoch milliseconds. */
   readonly now: () => number;
   /** 0 to 1. */
@@ -30,13 +42,12 @@ export interface ConcludeParts {
 
 /** Tries after an answer that leaves open whether it alerted, beyond the first. */
 const MAX_AMBIGUOUS_RETRIES = 2;
-/** How long a notification is kept for a provider that refuses our credentials, before it becomes a dead letter. */
+/** How long a notification is kept for a provider that is paused or cannot be reached, before it becomes a dead letter. */
 const MAX_HELD_MS = 86_400_000;
-/** Kept at least this long where the provider says nothing. */
-const MIN_HELD_MS = 1_000;
-
-/** Codes of a worker that stops: the request never left, and nothing is wrong with anything. */
-const STOPPING: ReadonlySet<string> = new Set(['cancelled', 'closed']);
+/** What never got there is tried again soon, and less often the longer it lasts. */
+const UNREACHED: Backoff = { backoffBaseMs: 500, backoffMaxMs: 30_000 };
+/** Behind those that come to find out whether their provider is back. */
+const BEHIND_PROBES_MS = 1_000;
 
 /** The meanings that settle a device, and as what; `later` and `auth` leave it open. */
 const STATE_OF: Partial<Record<Meaning, DeviceState>> = {
@@ -50,6 +61,7 @@ const STATE_OF: Partial<Record<Meaning, DeviceState>> = {
 const REASONS_BY_WEIGHT: readonly DeadLetterReason[] = [
   'provider-auth',
   'attempts-exhausted',
+  'ambiguous',
   'rejected',
   'provider-not-configured',
   'bad-token',
@@ -57,9 +69,10 @@ const REASONS_BY_WEIGHT: readonly DeadLetterReason[] = [
 ];
 
 /** The progress after a round of tries: devices settled, failures noted. */
-export function record(progress: Progress, tried: readonly Tried[], at: number): Progress {
+export function record(progress: Progress, tried: readonly Tried[], at: number, atMostOnce = false): Progress {
   const settled = tried.flatMap(({ label, reply }) => {
-    const state = STATE_OF[reply.meaning];
+    const isLost = atMostOnce && reply.alerted === 'maybe';
+    const state = STATE_OF[reply.meaning] ?? (isLost ? 'ambiguous' : undefined);
     return state === undefined ? [] : [[label, state] as const];
   });
   const failures = tried
@@ -70,21 +83,22 @@ export function record(progress: Progress, tried: readonly Tried[], at: number):
 
 /**
  * What the notification has come to: the whole policy in one place. `progress` is the recorded one, `open` the labels of
- * devices that are neither delivered nor failed, `tried` this round's replies, `pausedMs` the longest pause of a provider
- * that an open device waits for.
+ * devices that are neither delivered nor failed, `tried` this round's replies, `kept` the first paused provider to
+ * be back that an open device waits for.
  */
 export function conclude(
   progress: Progress,
   open: readonly string[],
   tried: readonly Tried[],
-  pausedMs: number,
+  kept: Kept | undefined,
   parts: ConcludeParts,
 ): Concluded {
   if (open.length === 0) return { outcome: finalOutcome(progress), progress };
 
-  const later = tried.filter(({ reply }) => reply.meaning === 'later' && !STOPPING.has(reply.code));
-  if (later.length > 0) return retryOrGiveUp(progress, open, later, pausedMs, parts);
-  return holdOrGiveUp(progress, open, tried, pausedMs, parts);
+  const later = tried.filter(({ label }) => open.includes(label));
+  const failed = later.filter(isAttempt);
+  if (failed.length > 0) return retryOrGiveUp(progress, open, failed, kept, parts);
+  return holdOrGiveUp(progress, open, later, kept, parts);
 }
 
 /** Nothing is left to try: delivered when at least one device was alerted. */
@@ -95,35 +109,49 @@ export function finalOutcome(progress: Progress): Outcome {
   return { kind: 'dead-letter', reason, message: progress.attempts.at(-1)?.error ?? reason };
 }
 
+/**
+ * Whether a try that failed counts. It does not where it never got there, where the provider refuses our credentials or asks
+ * everybody to slow down, and where it met an outage that is known of: nothing of that is the notification's fault. What
+ * may have alerted counts in any case, since it can be repeated a few times only.
+ */
+function isAttempt({ reply, isPaused = false }: Tried): boolean {
+  if (reply.alerted === 'maybe') return true;
+  const isProviders = reply.trouble === 'auth' || reply.trouble === 'quota' || reply.unreached === true;
+  return !isProviders && !(isPaused && reply.trouble === 'outage');
+}
+
 /** Only the devices that failed are given up; one that waits for its provider stays open. */
 function retryOrGiveUp(
   progress: Progress,
   open: readonly string[],
-  later: readonly Tried[],
-  pausedMs: number,
+  failed: readonly Tried[],
+  kept: Kept | undefined,
   parts: ConcludeParts,
 ): Concluded {
-  const isAmbiguous = later.some(({ reply }) => reply.ambiguous);
+  const isAmbiguous = failed.some(({ reply }) => reply.ambiguous);
   const counted = {
     ...progress,
     tries: progress.tries + 1,
     ambiguous: progress.ambiguous + (isAmbiguous ? 1 : 0),
+    unreached: 0,
     asks: progress.asks + 1,
     heldSince: undefined, // the provider is back, or another one is the trouble
   };
   const isLast = ({ reply }: Tried) =>
     counted.tries >= parts.retry.attempts || (reply.ambiguous && counted.ambiguous > MAX_AMBIGUOUS_RETRIES);
-  const lost = later.filter(isLast).map(({ label }) => label);
+  const lost = failed.filter(isLast).map(({ label }) => label);
   const left = giveUp(counted, lost, 'attempts-exhausted');
   const stillOpen = open.filter((label) => !lost.includes(label));
   if (stillOpen.length === 0) return { outcome: finalOutcome(left), progress: left };
 
-  const again = later.filter(({ label }) => !lost.includes(label));
-  if (again.length === 0) return holdOrGiveUp(left, stillOpen, [], pausedMs, parts);
+  const again = failed.filter(({ label }) => !lost.includes(label));
+  if (again.length === 0) return holdOrGiveUp(left, stillOpen, [], kept, parts);
   const atLeastMs = Math.max(0, ...again.map(({ reply }) => reply.retryAfterMs ?? 0));
-  const waitMs = backoffMs(counted.tries, parts.retry, atLeastMs, parts.random());
+  const backoff = backoffMs(counted.tries, parts.retry, atLeastMs, parts.random());
+  // A probe that may have alerted is not the next one too: others wait for the same provider.
+  const behind = kept === undefined ? 0 : kept.comeBackAt - parts.now() + BEHIND_PROBES_MS;
   const code = again.map(({ reply }) => reply.code).join(',');
-  return { outcome: { kind: 'retried', waitMs, code }, progress: left };
+  return { outcome: { kind: 'retried', waitMs: Math.max(backoff, behind), code }, progress: left };
 }
 
 /** Nothing is wrong with the notification: it is kept, and no attempt is spent. */
@@ -131,17 +159,29 @@ function holdOrGiveUp(
   progress: Progress,
   open: readonly string[],
   tried: readonly Tried[],
-  pausedMs: number,
-  { now, random }: ConcludeParts,
+  kept: Kept | undefined,
+  parts: ConcludeParts,
 ): Concluded {
-  const heldSince = progress.heldSince ?? now();
-  const held = { ...progress, heldSince, asks: progress.asks + (tried.length > 0 ? 1 : 0) };
-  if (now() - heldSince > MAX_HELD_MS) {
-    const ended = giveUp(held, open, 'provider-auth');
+  const now = parts.now();
+  const heldSince = progress.heldSince ?? now;
+  const held = {
+    ...progress,
+    heldSince,
+    unreached: tried.length > 0 ? progress.unreached + 1 : progress.unreached,
+    asks: progress.asks + (tried.length > 0 ? 1 : 0),
+  };
+  if (now - heldSince > MAX_HELD_MS) {
+    const ended = giveUp(held, open, kept?.trouble === 'auth' ? 'provider-auth' : 'attempts-exhausted');
     return { outcome: finalOutcome(ended), progress: ended };
   }
-  const waitMs = Math.round(Math.max(MIN_HELD_MS, pausedMs) * (1 + random() / 4));
-  const code = tried.find(({ label }) => open.includes(label))?.reply.code ?? 'provider-paused';
+  const code = tried[0]?.reply.code ?? 'provider-paused';
+  const isElsewhere = tried.some(({ isPaused = false }) => !isPaused);
+  if (kept !== undefined && !isElsewhere) {
+    const dueAt = kept.comeBackAt; // exactly then, so that all who wait keep their order
+    return { outcome: { kind: 'held', waitMs: Math.max(0, dueAt - now), code }, progress: { ...held, dueAt } };
+  }
+  const atLeastMs = Math.max(0, ...tried.map(({ reply }) => reply.retryAfterMs ?? 0));
+  const waitMs = backoffMs(Math.max(1, held.unreached), UNREACHED, atLeastMs, parts.random());
   return { outcome: { kind: 'held', waitMs, code }, progress: held };
 }
 

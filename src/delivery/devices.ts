@@ -2,7 +2,7 @@ import type { Device, Notification, Platform } from '../domain/notification.ts';
 import type { FailedAttempt } from '../domain/outcome.ts';
 import type { Provider, Push, Reply, SendOptions } from '../providers/provider.ts';
 import { pushId } from '../providers/push-id.ts';
-import type { Gate } from './gate.ts';
+import type { Entries } from './entries.ts';
 import type { DeviceState, Progress } from './progress.ts';
 
 /** One device that can be tried now. */
@@ -18,13 +18,10 @@ export interface Plan {
   /** Settled without a try: no credentials, a payload over the limit. */
   readonly settled: Readonly<Record<string, DeviceState>>;
   readonly failures: readonly FailedAttempt[];
-  /** How long the provider of a device that has to be kept stays paused; 0 where none has to. */
-  readonly pausedMs: number;
 }
 
 export interface PlanParts {
   readonly providers: ReadonlyMap<Platform, Provider>;
-  readonly gate: Gate;
   readonly now: () => number;
 }
 
@@ -36,12 +33,23 @@ export function labelledDevices({ devices }: Notification): { label: string; dev
     .filter(({ device, index }) => devices.findIndex((other) => isSame(other, device)) === index);
 }
 
-/** Encodes for every device that is still open, ahead of the ask for a slot. */
-export function planDevices(notification: Notification, progress: Progress, silent: boolean, parts: PlanParts): Plan {
+/** The platforms of the devices that are still open. */
+export function openPlatforms(notification: Notification, progress: Progress): Platform[] {
+  const open = labelledDevices(notification).filter(({ label }) => !(label in progress.devices));
+  return [...new Set(open.map(({ device }) => device.platform))];
+}
+
+/** Encodes for every device that is still open and whose provider is, ahead of the ask for a slot. */
+export function planDevices(
+  notification: Notification,
+  progress: Progress,
+  entries: Pick<Entries, 'isPaused'>,
+  silent: boolean,
+  parts: PlanParts,
+): Plan {
   const ready: Ready[] = [];
   const settled: Record<string, DeviceState> = {};
   const failures: FailedAttempt[] = [];
-  let pausedMs = 0;
 
   for (const { label, device, index } of labelledDevices(notification)) {
     if (label in progress.devices) continue;
@@ -55,17 +63,13 @@ export function planDevices(notification: Notification, progress: Progress, sile
       fail('provider-not-configured', `no credentials for ${device.platform}`);
       continue;
     }
-    const waitMs = parts.gate.waitMs(device.platform);
-    if (waitMs > 0) {
-      pausedMs = Math.max(pausedMs, waitMs);
-      continue;
-    }
+    if (entries.isPaused(device.platform)) continue;
     const push: Push = { notification, device, pushId: pushId(notification.id, index), silent };
     const prepared = provider.prepare(push);
     if (prepared.kind === 'ready') ready.push({ label, device, send: prepared.send });
     else fail('rejected', replyText(prepared.reply));
   }
-  return { ready, settled, failures, pausedMs };
+  return { ready, settled, failures };
 }
 
 /** A reply as an attempt of a dead letter tells it. */

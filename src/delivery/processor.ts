@@ -7,9 +7,10 @@ import type { Metrics } from '../observe/metrics.ts';
 import { isUnprioritised } from '../queue/foreign.ts';
 import { backoffMs } from './backoff.ts';
 import type { Concluded } from './conclude.ts';
-import { deliver, type DeliverParts, type Pass } from './deliver.ts';
+import { deliver, type DeliverParts } from './deliver.ts';
+import type { Pass } from './pass.ts';
 import { readProgress, withAttempts, type Progress } from './progress.ts';
-import { settle, type Settled } from './settle.ts';
+import { settle, type Hands, type Settled } from './settle.ts';
 
 export interface ProcessorParts extends DeliverParts {
   readonly log: Logger;
@@ -20,27 +21,52 @@ export interface ProcessorParts extends DeliverParts {
 
 /** Kept this long where the limiter did not answer. */
 const LIMITER_AWAY_MS = 1_000;
+/** The longest wait after a stall. */
+const MAX_SPREAD_MS = 60_000;
 
-/** What is done with each job; `onDelayed` hears when one that was put back is due, epoch milliseconds. */
-export type Processor = (job: Job, token: string, onDelayed: (dueAt: number) => void) => Promise<Settled>;
+/** What is done with each job. */
+export type Processor = (hands: Omit<Hands, 'onLetGo'>) => Promise<Settled>;
 
 /** One pass of a job: delivered as far as it goes, told in one log line, then settled. */
 export function createProcessor(parts: ProcessorParts): Processor {
   const warnOnce = createUnprioritisedWarning(parts);
-  return async (job, token, onDelayed) => {
+  return async (hands) => {
+    const { job } = hands;
     if (isUnprioritised(job)) warnOnce(job);
-    const pass = passOf(job, parts.signal);
+    const pass = passOf(hands, parts.signal);
     if (pass.progress.dueAt !== undefined) parts.metrics.woken(parts.now() - pass.progress.dueAt);
 
-    const concluded = await deliver({ ...pass, progress: arrived(pass.progress) }, parts).catch((error: unknown) =>
-      surprised(pass, error, parts),
-    );
+    const concluded = await concludedOf(hands, pass, parts);
     tell(pass, concluded, parts);
-    return settle(job, token, concluded, onDelayed);
+    return settle({ ...hands, onLetGo: (error) => tellLetGo(job, error, parts) }, concluded);
   };
 }
 
-function passOf(job: Job, signal: AbortSignal): Pass {
+function concludedOf(
+  { job, lockMs }: Pick<Hands, 'job' | 'lockMs'>,
+  pass: Pass,
+  parts: ProcessorParts,
+): Promise<Concluded> {
+  const progress = arrived(pass.progress);
+  const spreadMs = spreadAfterStalls(job.stalledCounter, progress, lockMs, parts.random());
+  if (spreadMs > 0) {
+    const outcome = { kind: 'held', waitMs: spreadMs, code: 'stalled-before' } as const;
+    return Promise.resolve({ outcome, progress: { ...pass.progress, dueAt: undefined, stalls: job.stalledCounter } });
+  }
+  return deliver({ ...pass, progress }, parts).catch((error: unknown) => surprised(pass, error, parts));
+}
+
+/**
+ * A job that came back from a worker that went silent, for the second time or more, waits by chance before it is tried: one
+ * that takes its workers down with it should not do so to the same companions each time, which would be held to be the
+ * cause as well.
+ */
+function spreadAfterStalls(stalls: number, { stalls: waited = 0 }: Progress, lockMs: number, random: number): number {
+  if (stalls < 2 || stalls <= waited) return 0;
+  return Math.ceil(random * Math.min(MAX_SPREAD_MS, lockMs * 2 ** (stalls - 2)));
+}
+
+function passOf({ job, lease }: Pick<Hands, 'job' | 'lease'>, signal: AbortSignal): Pass {
   const progress = readProgress(job.progress);
   return {
     jobId: job.id ?? '',
@@ -49,7 +75,7 @@ function passOf(job: Job, signal: AbortSignal): Pass {
     // A worker that died may have sent without a word: then nobody knows.
     isUnsent: progress.unsent === true && job.stalledCounter === 0,
     signal,
-    save: (progress) => job.updateProgress(progress),
+    lease,
   };
 }
 
@@ -82,7 +108,13 @@ function tell(pass: Pass, { outcome, progress }: Concluded, { log, metrics }: Pr
   metrics.outcome(outcome);
   const line = { jobId: pass.jobId, ...namesOf(pass.data), ...toldOf(outcome), tries: progress.tries };
   if (outcome.kind === 'dead-letter') log.warn(line, 'dead-lettered');
+  else if (outcome.kind === 'yielded')
+    log.warn(line, 'not sent: this worker was silent for too long, the job is not its own any more');
   else log.info(line, outcome.kind);
+}
+
+function tellLetGo({ id }: Job, error: unknown, { log }: ProcessorParts): void {
+  log.warn({ jobId: id, err: error }, 'a job was let go; it comes back by its lock');
 }
 
 function toldOf(outcome: Outcome): Record<string, unknown> {

@@ -15,17 +15,23 @@ const progressSchema = z.object({
   tries: z.number().default(0),
   /** Attempts of which nobody knows whether they alerted. */
   ambiguous: z.number().default(0),
+  /** Tries in a row that certainly did not reach their provider; they cost no attempt. */
+  unreached: z.number().default(0),
+  /** Under AT_MOST_ONCE: the devices that are being sent to, by label. Still there in the next pass, they may have been alerted. */
+  trying: z.array(z.string()).readonly().optional(),
+  /** Stalls of the job (BullMQ's count) that a wait has followed. */
+  stalls: z.number().optional(),
   /** Slots asked for under a new id: the first ask is 0, each further attempt one more. */
   asks: z.number().default(0),
   /** The last pass asked for a slot, had no answer, and sent nothing. */
   unsent: z.boolean().optional(),
   /** How often the limiter sent it back. */
   requeues: z.number().default(0),
-  /** When it was to come back, epoch milliseconds: what the lateness of wake-ups is measured against. */
+  /** When it comes back, epoch milliseconds: what the lateness of wake-ups is measured against. */
   dueAt: z.number().optional(),
   /** When there is room for it in the quota of a provider that was over its own; epoch milliseconds. */
   quotaAt: z.partialRecord(z.enum(['apns', 'fcm']), z.number()).optional(),
-  /** Since when it has been kept for a provider that refuses our credentials or asks for a pause. */
+  /** Since when it has been kept for a provider that is paused or cannot be reached. */
   heldSince: z.number().optional(),
 });
 

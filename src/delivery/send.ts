@@ -1,26 +1,21 @@
-import type { Device, Notification } from '../domain/notification.ts';
+import type { Device, Notification, Platform } from '../domain/notification.ts';
 import type { Reply } from '../providers/provider.ts';
 import { record, type Tried } from './conclude.ts';
 import type { Ready } from './devices.ts';
-import type { Gate } from './gate.ts';
+import type { Entries } from './entries.ts';
 import type { Progress } from './progress.ts';
 import type { Transit } from './transit.ts';
 
 /** A try, with the instant (`performance.now()`) by which the alert had most likely reached the provider. */
 export interface Arrived extends Tried {
+  readonly platform: Platform;
   readonly arrivedAt: number;
 }
 
-export interface Sent {
-  readonly tried: readonly Arrived[];
-  /** As it was before this round. */
-  readonly progress: Progress;
-}
-
 export interface SendParts {
-  readonly gate: Gate;
   readonly now: () => number;
   readonly transit: Transit;
+  readonly atMostOnce: boolean;
   /** Told of each answer. */
   readonly onReply: (event: ReplyEvent) => void;
 }
@@ -34,32 +29,35 @@ export interface ReplyEvent {
   readonly tookMs: number;
 }
 
-/** Where a refusal of credentials or a call to slow down names no time. */
-const PAUSE_MS = 30_000;
+/** One round of sends. */
+export interface Round {
+  readonly notification: Notification;
+  readonly ready: readonly Ready[];
+  readonly progress: Progress;
+  readonly entries: Pick<Entries, 'report'>;
+  /** What has not left by then must not leave any more: `performance.now()`. */
+  readonly leaveBy: number;
+  readonly signal: AbortSignal;
+  /** Keeps what has been reached, against a crash. */
+  readonly save: (progress: Progress) => Promise<unknown>;
+}
 
 /** Sends to every device at once. Each acknowledged device is saved as long as others are under way. */
-export async function sendAll(
-  notification: Notification,
-  ready: readonly Ready[],
-  progress: Progress,
-  pass: { readonly save: (progress: Progress) => Promise<void>; readonly signal: AbortSignal },
-  parts: SendParts,
-): Promise<Sent> {
+export async function sendAll(round: Round, parts: SendParts): Promise<readonly Arrived[]> {
+  const { notification, ready, progress, entries, leaveBy, signal, save } = round;
   const tried: Arrived[] = [];
   const one = async ({ label, device, send }: Ready): Promise<void> => {
     const startedAt = performance.now();
-    const reply = await send({ signal: pass.signal });
+    const reply = await send({ signal, leaveBy });
     const repliedAt = performance.now();
     parts.onReply({ notification, device, label, reply, tookMs: repliedAt - startedAt });
-    const arrivedAt = parts.transit.arrival(device.platform, startedAt, repliedAt);
-    if (reply.trouble === 'auth' || reply.trouble === 'quota') {
-      parts.gate.pause(device.platform, reply.retryAfterMs ?? PAUSE_MS);
-    }
-    tried.push({ label, reply, arrivedAt });
+    entries.report(device.platform, notification.id, reply);
+    const { platform } = device;
+    tried.push({ label, platform, reply, arrivedAt: parts.transit.arrival(platform, startedAt, repliedAt) });
     if (tried.length === ready.length) return;
     // Against a crash only; a save that fails must not send the others again. The end of the pass keeps all of it.
-    await pass.save(record(progress, tried, parts.now())).catch(() => undefined);
+    await save(record(progress, tried, parts.now(), parts.atMostOnce)).catch(() => undefined);
   };
   await Promise.all(ready.map(one));
-  return { tried, progress };
+  return tried;
 }

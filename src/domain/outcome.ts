@@ -7,6 +7,7 @@ export const DEAD_LETTER_REASONS = [
   'provider-not-configured',
   'provider-auth',
   'attempts-exhausted',
+  'ambiguous',
   'stalled',
   'throttled-too-long',
 ] as const;
@@ -27,6 +28,7 @@ export type OutcomeName = (typeof OUTCOMES)[number];
  * | requeued    | delayed until its slot         | +0       |
  * | held        | delayed until the provider may be back | +0 |
  * | retried     | delayed by the backoff         | +1       |
+ * | yielded     | left alone: another worker has it by now | +0 |
  * | dead-letter | failed, then moved to the dead letters | — |
  */
 export type Outcome =
@@ -36,6 +38,7 @@ export type Outcome =
   /** `waitMs` until its slot, `delayMs` until a worker takes it up again, a little before. */
   | { readonly kind: 'requeued'; readonly waitMs: number; readonly delayMs: number; readonly rule: string }
   | { readonly kind: 'held'; readonly waitMs: number; readonly code: string }
+  | { readonly kind: 'yielded' }
   | { readonly kind: 'retried'; readonly waitMs: number; readonly code: string }
   | { readonly kind: 'dead-letter'; readonly reason: DeadLetterReason; readonly message: string };
 
@@ -59,4 +62,6 @@ export interface DeadLetter {
   readonly deadAt: number;
   /** 0, and one more with each replay. */
   readonly generation: number;
+  /** The devices that were alerted all the same (`apns#0`): a replay leaves them out. Absent where none was. */
+  readonly delivered?: readonly string[];
 }

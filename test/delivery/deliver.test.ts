@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { readProgress } from '../../src/delivery/progress.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { openBench, POLICY } from './support.ts';
+import { leaseOf, openBench, POLICY } from './support.ts';
 
 const none = readProgress(0);
 
@@ -46,7 +46,7 @@ describe('before anything is asked', () => {
 
 describe('a blocked notification', () => {
   it('is put back for exactly the wait, and sent when it is due', async () => {
-    const { run, parts, sandbox } = await openBench();
+    const { run, sandbox } = await openBench();
     await run(makeNotification());
     const second = makeNotification();
     const { outcome, progress } = await run(second);
@@ -60,7 +60,6 @@ describe('a blocked notification', () => {
     expect((await run(second, progress)).outcome).toEqual({ kind: 'delivered' });
     const [first, last] = sandbox.journal.accepted;
     expect((last?.at ?? 0) - (first?.at ?? 0)).toBeGreaterThan(POLICY.minGapMs - 25);
-    expect(parts.gate.waitMs('apns')).toBe(0);
   });
 
   it('expires where its slot lies beyond its time, and leaves no trace', async () => {
@@ -128,7 +127,9 @@ describe('several devices', () => {
     const { run, sandbox } = await openBench();
     const devices = [makeDevice(), makeDevice(), makeDevice()];
     const save = () => Promise.reject(new Error('OOM command not allowed'));
-    expect((await run(makeNotification({ devices }), none, { save })).outcome).toEqual({ kind: 'delivered' });
+    expect((await run(makeNotification({ devices }), none, { lease: leaseOf(save) })).outcome).toEqual({
+      kind: 'delivered',
+    });
     expect(sandbox.journal.accepted).toHaveLength(3);
   });
 
@@ -144,8 +145,8 @@ describe('several devices', () => {
     const [phone, slow] = [makeDevice('apns'), makeDevice('fcm')];
     sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 300 }]);
     const saved: unknown[] = [];
-    const save = (progress: unknown) => Promise.resolve(void saved.push(progress));
-    await run(makeNotification({ devices: [phone, slow] }), none, { save });
+    const save = (progress: unknown) => Promise.resolve(saved.push(progress) > 0);
+    await run(makeNotification({ devices: [phone, slow] }), none, { lease: leaseOf(save) });
     expect(saved).toMatchObject([{ devices: { 'apns#0': 'delivered' } }]);
   });
 
@@ -269,7 +270,7 @@ describe('a provider that refuses our credentials', () => {
     const held = await run(makeNotification({ devices: [first] }));
     expect(held.outcome).toMatchObject({ kind: 'held', code: 'InvalidProviderToken' });
     expect(held.progress.tries).toBe(0);
-    expect(parts.gate.waitMs('apns')).toBeGreaterThan(0);
+    expect(parts.pauses.current('apns')).toMatchObject({ trouble: 'auth', code: 'InvalidProviderToken' });
 
     const requests = sandbox.journal.all.length;
     expect((await run(makeNotification({ devices: [second] }))).outcome).toMatchObject({ code: 'provider-paused' });

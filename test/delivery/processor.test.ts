@@ -1,9 +1,10 @@
-import { Queue, Worker } from 'bullmq';
+import { Queue, Worker, type Job } from 'bullmq';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { createProcessor, type ProcessorParts } from '../../src/delivery/processor.ts';
 import type { DeliverParts } from '../../src/delivery/deliver.ts';
 import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
 import { createLog } from '../../src/observe/log.ts';
+import { createLease } from '../../src/queue/lease.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
@@ -24,10 +25,10 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
     signal: new AbortController().signal,
   };
   const process = createProcessor(processorParts);
-  const worker = new Worker(QUEUE, (job, token = '') => process(job, token, ignore), {
-    connection: connectRedis(),
-    prefix,
-  });
+  const lockMs = 30_000;
+  const hand = (job: Job, token = '') =>
+    process({ job, token, lease: createLease({ queue, job, token, lockMs }), lockMs, onDelayed: ignore });
+  const worker = new Worker(QUEUE, hand, { connection: connectRedis(), prefix, lockDuration: lockMs });
   onTestFinished(async () => {
     await worker.close();
     await queue.close();

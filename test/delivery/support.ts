@@ -1,13 +1,15 @@
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Policy } from '../../src/domain/limits.ts';
-import { createGate } from '../../src/delivery/gate.ts';
-import { deliver, type DeliverParts, type Pass } from '../../src/delivery/deliver.ts';
+import { deliver, type DeliverParts } from '../../src/delivery/deliver.ts';
+import type { Pass } from '../../src/delivery/pass.ts';
 import { readProgress, type Progress } from '../../src/delivery/progress.ts';
 import type { ReplyEvent } from '../../src/delivery/send.ts';
 import { createTransit } from '../../src/delivery/transit.ts';
 import type { Concluded } from '../../src/delivery/conclude.ts';
+import { interimPauses } from '../../src/pause/interim.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
+import type { Lease } from '../../src/queue/lease.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { openApns, openFcm, openSandbox } from '../support/providers.ts';
@@ -20,6 +22,11 @@ export interface Bench {
   readonly parts: DeliverParts;
   /** One pass of a job through the pipeline, on real parts. */
   readonly run: (data: unknown, progress?: Progress, overrides?: Partial<DeliverParts & Pass>) => Promise<Concluded>;
+}
+
+/** The hold on a job that nobody else wants; what is saved goes to `save`. */
+export function leaseOf(save: (progress: object) => Promise<boolean> = () => Promise.resolve(true)): Lease {
+  return { until: Infinity, holds: () => Promise.resolve(true), save };
 }
 
 /** One alert a second, so that the second of two is blocked for long enough to be seen. */
@@ -36,7 +43,8 @@ export async function openBench(platforms: readonly Platform[] = ['apns', 'fcm']
   const parts: DeliverParts = {
     limiter,
     providers,
-    gate: createGate(),
+    pauses: interimPauses(),
+    atMostOnce: false,
     quotas: new Map(),
     transit: createTransit(),
     maxWaitMs: 3_600_000,
@@ -52,13 +60,12 @@ export async function openBench(platforms: readonly Platform[] = ['apns', 'fcm']
     parts,
     run: (data, progress = readProgress(0), overrides = {}) => {
       const id = (data as { id?: string }).id ?? 'job-1';
-      const save = () => Promise.resolve();
       const pass = {
         jobId: id,
         data,
         progress,
         signal: new AbortController().signal,
-        save,
+        lease: leaseOf(),
         isUnsent: false,
         ...overrides,
       };

@@ -1,0 +1,28 @@
+import type { FailedAttempt } from '../domain/outcome.ts';
+import type { Ready } from './devices.ts';
+import type { Pass } from './pass.ts';
+import { withAttempts, type Progress } from './progress.ts';
+
+const ENDED = 'its worker ended while it was being sent';
+
+/**
+ * Under AT_MOST_ONCE: what was being sent when its worker ended may have been alerted, and is not sent again. It is noted
+ * before each send, since afterwards there may be nobody left to note it.
+ */
+export function resume(progress: Progress, at: number): Progress {
+  const { trying = [], ...rest } = progress;
+  const lost = trying.filter((label) => !(label in progress.devices));
+  if (lost.length === 0) return rest;
+  const devices = { ...progress.devices, ...Object.fromEntries(lost.map((label) => [label, 'ambiguous' as const])) };
+  const failures = lost.map((device): FailedAttempt => ({ at, device, error: ENDED }));
+  return withAttempts({ ...rest, devices }, failures);
+}
+
+/** Notes what is about to be sent; false where the job is somebody else's, or Redis cannot note it: then nothing may be sent. */
+export function announce(
+  { lease }: Pick<Pass, 'lease'>,
+  ready: readonly Ready[],
+  progress: Progress,
+): Promise<boolean> {
+  return lease.save({ ...progress, trying: ready.map(({ label }) => label) }).catch(() => false);
+}

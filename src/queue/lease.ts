@@ -1,0 +1,67 @@
+import { readFileSync } from 'node:fs';
+import type { Job, Queue } from 'bullmq';
+
+/** A worker's hold on a job: BullMQ's lock, which others take over where it was not renewed in time. */
+export interface Lease {
+  /**
+   * Until when the job certainly is ours, without asking Redis: an instant of `performance.now()`. What is sent later might
+   * be sent a second time, by whoever has the job then.
+   */
+  readonly until: number;
+  /** Whether the job is still ours. Asks Redis only where it may not be, and then renews the lock; false also without an answer. */
+  holds(): Promise<boolean>;
+  /** Keeps the job's progress; false where the job is somebody else's by now, and nothing was written. */
+  save(progress: object): Promise<boolean>;
+}
+
+export interface LeaseOptions {
+  /** Any queue on the job's prefix; its connection is used. */
+  readonly queue: Queue;
+  readonly job: Pick<Job, 'id' | 'processedOn' | 'extendLock'>;
+  readonly token: string;
+  readonly lockMs: number;
+}
+
+/** Beyond this share of its length, a lock is looked at before it is relied on. */
+const SURE = 0.5;
+const SAVE = 'pushpacer:save-progress';
+const LUA = readFileSync(new URL('save-progress.lua', import.meta.url), 'utf8');
+
+/**
+ * The lease that came with a job. BullMQ notes when it asked for the job (`processedOn`, this machine's clock), and Redis
+ * began the lock after that. A process that is stopped (SIGSTOP, a paused container, a machine that sleeps) does not feel
+ * the time that passes; both clocks tell it, and the one that tells more is believed.
+ */
+export function createLease({ queue, job, token, lockMs }: LeaseOptions): Lease {
+  const jobId = job.id ?? '';
+  let grantedAt = job.processedOn ?? -Infinity;
+  let until = performance.now() - (Date.now() - grantedAt) + lockMs * SURE;
+
+  const isSure = (): boolean => {
+    const age = Date.now() - grantedAt;
+    return performance.now() < until && age >= 0 && age < lockMs * SURE;
+  };
+  return {
+    get until() {
+      return until;
+    },
+    async holds() {
+      if (isSure()) return true;
+      const askedAt = { wall: Date.now(), steady: performance.now() };
+      const extended = await job.extendLock(token, lockMs).catch(() => 0);
+      if (extended !== 1) return false;
+      grantedAt = askedAt.wall;
+      until = askedAt.steady + lockMs * SURE;
+      return isSure();
+    },
+    async save(progress) {
+      const client = await queue.getBackend().client;
+      if (!defined.has(client)) client.defineCommand(SAVE, { numberOfKeys: 2, lua: LUA });
+      defined.add(client);
+      const keys = [queue.toKey(`${jobId}:lock`), queue.toKey(jobId)];
+      return (await client.runCommand(SAVE, [...keys, token, JSON.stringify(progress)])) === 1;
+    },
+  };
+}
+
+const defined = new WeakSet();

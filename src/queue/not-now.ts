@@ -1,0 +1,23 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** What Redis says about itself, by the code of its reply: it will do the same later (redis.io/docs/latest/develop/reference/protocol-spec). */
+const NOT_NOW = /^(OOM|READONLY|LOADING|MISCONF|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|NOREPLICAS)\b/;
+const AGAIN_MS = 250;
+
+/** A Redis that is out of memory, read-only, loading or in the midst of a failover: nothing was written. */
+export function isNotNow(error: unknown): boolean {
+  return error instanceof Error && error.name === 'ReplyError' && NOT_NOW.test(error.message);
+}
+
+/** Does it again, four times a second, as long as Redis says that it cannot now; the last error where that takes too long. */
+export async function insist<T>(work: () => Promise<T>, forMs: number): Promise<T> {
+  const deadline = performance.now() + forMs;
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isNotNow(error) || performance.now() + AGAIN_MS > deadline) throw error;
+      await sleep(AGAIN_MS);
+    }
+  }
+}

@@ -1,0 +1,35 @@
+import { DelayedError, UnrecoverableError, type Job, type Processor, type Span, type WorkerOptions } from 'bullmq';
+import { insist } from './not-now.ts';
+import { StaggeredWorker } from './staggered-worker.ts';
+
+/** What BullMQ passes along, and nobody here looks at. */
+type Rest = [token: string, fetchNextCallback?: () => boolean, span?: Span];
+
+/**
+ * BullMQ takes every error for the job's: where Redis refuses to note that a job is done (it is out of memory, a replica
+ * has become the master, the lock has run out), the job would be failed, and an alert that went out would become a dead
+ * letter. Here only what the processor itself calls a failure is one. A Redis that cannot now is asked again as long as
+ * the lock lasts; after that the job is let go, and comes back by its lock.
+ */
+export class NotificationWorker extends StaggeredWorker {
+  readonly #lockMs: number;
+  readonly #onLetGo: (job: Job, error: Error) => void;
+
+  /** @param onLetGo told of each job whose end could not be noted */
+  constructor(name: string, processor: Processor, options: WorkerOptions, onLetGo: (job: Job, error: Error) => void) {
+    super(name, processor, options);
+    this.#lockMs = options.lockDuration ?? 30_000;
+    this.#onLetGo = onLetGo;
+  }
+
+  protected override handleCompleted(result: unknown, job: Job, ...rest: Rest): Promise<Job> {
+    return insist(() => super.handleCompleted(result, job, ...rest), this.#lockMs);
+  }
+
+  protected override async handleFailed(error: Error, job: Job, ...rest: Rest): Promise<Job> {
+    const isVerdict = error instanceof DelayedError || error instanceof UnrecoverableError;
+    if (isVerdict) return insist(() => super.handleFailed(error, job, ...rest), this.#lockMs);
+    this.#onLetGo(job, error);
+    return super.handleFailed(new DelayedError(), job, ...rest);
+  }
+}
