@@ -1,9 +1,10 @@
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
-import type { Pauses } from '../src/pause/pauses.ts';
 import { serveMetrics, type MetricsServer } from '../src/observe/server.ts';
+import type { Pauses } from '../src/pause/pauses.ts';
 import type { Connection } from '../src/queue/connection.ts';
 import type { Consumer } from './consumer.ts';
+import { describePause } from './pauses.ts';
 import { within } from './within.ts';
 
 export interface PagesParts {
@@ -28,8 +29,13 @@ export function serveReplica(
     ready: async () => {
       const redis = (await Promise.all(connections.map(answers))).every(Boolean);
       const consuming = consumers.length > 0 && consumers.every((consumer) => consumer.isRunning());
-      const pausedMs = { apns: pauses.current('apns')?.until, fcm: pauses.current('fcm')?.until };
-      return { ok: redis && consuming, detail: { redis, consuming, pausedMs } };
+      const at = Date.now();
+      const providers = {
+        apns: describePause(pauses.current('apns'), at),
+        fcm: describePause(pauses.current('fcm'), at),
+      };
+      // A worker that waits for a provider is ready all the same: another one in its place would have to wait as well.
+      return { ok: redis && consuming, detail: { redis, consuming, providers } };
     },
   };
   return serveMetrics(address, pages, (taken) => {

@@ -5,12 +5,14 @@ import { createTransit } from '../src/delivery/transit.ts';
 import { createRedisLimiter } from '../src/limiter/redis-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
-import { interimPauses } from '../src/pause/interim.ts';
+import type { Pauses } from '../src/pause/pauses.ts';
 import { connectProducer, connectWorker, whenReady, type Connection } from '../src/queue/connection.ts';
 import { shardPrefixes } from '../src/queue/shards.ts';
 import { startConsumer, type Consumer } from './consumer.ts';
+import { keepDeadLetters } from './dead-letters.ts';
 import { govern } from './governor.ts';
 import { queueDepth, serveReplica } from './pages.ts';
+import { pausedMs, startPauses } from './pauses.ts';
 import { within } from './within.ts';
 import { createProviders } from './providers.ts';
 import { createQuotas } from './quotas.ts';
@@ -77,9 +79,13 @@ async function compose(
   await warmUp(limiter, providers);
 
   const consumers: Consumer[] = [];
-  const pauses = interimPauses();
   const graceOver = new AbortController();
-  const metrics = createMetrics({ queueDepth: () => queueDepth(consumers), pausedMs: () => 0 });
+  const metrics = createMetrics({
+    queueDepth: () => queueDepth(consumers),
+    pausedMs: (platform) => pausedMs(pauses.current(platform)),
+  });
+  const pauses: Pauses = startPauses(config, { redis: limiterConnection, metrics, log });
+  parts.defer(() => pauses.close());
   // Before the first job is taken: a port that cannot be had must not leave a worker behind that nobody sees.
   const pages =
     config.metrics && (await serveReplica(config.metrics, { connections, consumers, metrics, pauses, log }));
@@ -116,6 +122,8 @@ async function compose(
     consumers.push(consumer);
     parts.defer(() => within(consumer.close(), ABORT_MS));
   }
+  const keeper = keepDeadLetters({ connection, queue, bounds: config.deadLetters, registry: metrics.registry, log });
+  parts.defer(() => keeper.stop());
   const governor = govern(
     consumers.map(({ worker }) => worker),
     perShard,

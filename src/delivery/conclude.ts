@@ -98,7 +98,9 @@ export function conclude(
   const later = tried.filter(({ label }) => open.includes(label));
   const failed = later.filter(isAttempt);
   if (failed.length > 0) return retryOrGiveUp(progress, open, failed, kept, parts);
-  return holdOrGiveUp(progress, open, later, kept, parts);
+  // The slot of a round that sent anything is used, whatever is left.
+  const asks = progress.asks + (tried.length > 0 ? 1 : 0);
+  return holdOrGiveUp({ ...progress, asks }, open, later, kept, parts);
 }
 
 /** Nothing is left to try: delivered when at least one device was alerted. */
@@ -168,7 +170,6 @@ function holdOrGiveUp(
     ...progress,
     heldSince,
     unreached: tried.length > 0 ? progress.unreached + 1 : progress.unreached,
-    asks: progress.asks + (tried.length > 0 ? 1 : 0),
   };
   if (now - heldSince > MAX_HELD_MS) {
     const ended = giveUp(held, open, kept?.trouble === 'auth' ? 'provider-auth' : 'attempts-exhausted');

@@ -1,10 +1,11 @@
 import { pino, type DestinationStream, type Logger } from 'pino';
+import { withoutCredentials } from '../domain/redact.ts';
 
 export type { Logger };
 
 /**
  * JSON lines on standard output, one a line. Tokens, keys and message texts are not handed to it in the first place;
- * redaction is the second lock.
+ * redaction is the second lock, of fields by their names and of the whole line by what credentials look like.
  */
 export function createLog(level: string, destination?: DestinationStream): Logger {
   const options = {
@@ -18,6 +19,7 @@ export function createLog(level: string, destination?: DestinationStream): Logge
       paths: ['token', '*.token', 'devices[*].token', 'alert', '*.alert', 'key', '*.key'],
       censor: '[redacted]',
     },
+    hooks: { streamWrite: withoutCredentials },
   };
   return destination === undefined ? pino(options) : pino(options, destination);
 }

@@ -1,6 +1,7 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Platform } from '../domain/notification.ts';
 import type { Outcome } from '../domain/outcome.ts';
+import type { Trouble } from '../domain/trouble.ts';
 
 /** What one replica counts. Labels are few and bounded: never a recipient, never a token. */
 export interface Metrics {
@@ -13,12 +14,17 @@ export interface Metrics {
   woken(lateMs: number): void;
   /** A job without a priority came in: it outranks every due one. */
   unprioritised(): void;
+  /** An answer to this replica paused a provider. */
+  paused(platform: Platform, trouble: Trouble): void;
+  /** A probe of this replica ended. */
+  probed(platform: Platform, result: string): void;
 }
 
 /** Parts that are read when somebody looks. */
 export interface MetricsSources {
   /** Jobs by state: `waiting`, `delayed`, `active`, … */
   readonly queueDepth: () => Promise<Readonly<Record<string, number>>>;
+  /** How long a provider stays paused; 0 where it is open, and while it is probed. */
   readonly pausedMs: (platform: Platform) => number;
 }
 
@@ -85,12 +91,24 @@ export function createMetrics(sources: MetricsSources): Metrics {
   });
   new Gauge({
     name: 'pushpacer_provider_paused_seconds',
-    help: 'How long a provider stays paused in this replica; 0 when it is open.',
+    help: 'How long a provider stays paused; 0 when it is open, and while it is probed.',
     labelNames: ['platform'],
     registers,
     collect() {
       for (const platform of ['apns', 'fcm'] as const) this.set({ platform }, sources.pausedMs(platform) / 1000);
     },
+  });
+  const pauses = new Counter({
+    name: 'pushpacer_provider_pauses_total',
+    help: 'Pauses that an answer to this replica opened, by trouble; their sum over all replicas counts each once.',
+    labelNames: ['platform', 'trouble'],
+    registers,
+  });
+  const probes = new Counter({
+    name: 'pushpacer_provider_probes_total',
+    help: 'Probes of a paused provider by this replica, by result: well (the pause is over), failed, or unused.',
+    labelNames: ['platform', 'result'],
+    registers,
   });
 
   return {
@@ -110,5 +128,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
     reply: (platform, meaning, tookMs) => provider.observe({ platform, meaning }, tookMs / 1000),
     woken: (lateMs) => lateness.observe(Math.max(0, lateMs) / 1000),
     unprioritised: () => unprioritised.inc(),
+    paused: (platform, trouble) => pauses.inc({ platform, trouble }),
+    probed: (platform, result) => probes.inc({ platform, result }),
   };
 }

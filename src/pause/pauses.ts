@@ -24,6 +24,17 @@ export type Entry =
   | { readonly kind: 'probe'; readonly probe: Probe }
   | { readonly kind: 'paused'; readonly pause: Pause };
 
+/** A pause opened, changed or ended, as far as one worker has learned. */
+export interface PauseChange {
+  readonly platform: Platform;
+  /** As it is now; undefined where the provider is open again. */
+  readonly pause: Pause | undefined;
+  /** As it was when it was last told of; undefined where the provider was open. */
+  readonly before: Pause | undefined;
+  /** Whether it was an answer to this worker that changed it. */
+  readonly by: 'us' | 'others';
+}
+
 /** What one answer of a provider says about the provider as a whole. */
 export interface Evidence {
   readonly platform: Platform;
@@ -42,9 +53,15 @@ export interface Evidence {
  * each worker then goes by what it has seen itself.
  */
 export interface Pauses {
-  /** What this worker knows, without asking anybody; undefined where the provider is open. */
+  /**
+   * What this worker knows, without asking anybody; undefined where the provider is open. A pause lasts until a probe has
+   * found the provider well, so its `until` may have passed.
+   */
   current(platform: Platform): Pause | undefined;
-  /** To be asked before each send. Answers at once where the provider is open or paused; Redis is asked for a probe only. */
+  /**
+   * To be asked before each send. Answers at once where the provider is open or paused; Redis is asked for a probe only, and
+   * for a second at the most. Where another one probes, the `until` of the answer is a second from now.
+   */
   enter(platform: Platform): Promise<Entry>;
   /** Tells what came of a send. With a probe, ends it: the pause is over, or longer. */
   report(evidence: Evidence, probe?: Probe): void;
@@ -55,5 +72,6 @@ export interface Pauses {
    * ones come when the pause is over, to be its probe; all others a little later, in the order in which they were kept.
    */
   comeBackAt(platform: Platform): number;
+  /** Gives back the probes that are out and asks Redis nothing more. Its connection stays open. */
   close(): Promise<void>;
 }

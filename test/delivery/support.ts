@@ -1,3 +1,4 @@
+import { onTestFinished } from 'vitest';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import { deliver, type DeliverParts } from '../../src/delivery/deliver.ts';
@@ -6,7 +7,7 @@ import { readProgress, type Progress } from '../../src/delivery/progress.ts';
 import type { ReplyEvent } from '../../src/delivery/send.ts';
 import { createTransit } from '../../src/delivery/transit.ts';
 import type { Concluded } from '../../src/delivery/conclude.ts';
-import { interimPauses } from '../../src/pause/interim.ts';
+import { createPauses } from '../../src/pause/redis-pauses.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
 import type { Lease } from '../../src/queue/lease.ts';
@@ -35,15 +36,19 @@ export const POLICY: Policy = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 1_
 /** The pipeline over a real limiter on Redis and real clients at the loopback providers. */
 export async function openBench(platforms: readonly Platform[] = ['apns', 'fcm']): Promise<Bench> {
   const sandbox = await openSandbox();
-  const limiter = createRedisLimiter({ redis: connectRedis(), policy: POLICY, prefix: testPrefix() });
+  const redis = connectRedis();
+  const limiter = createRedisLimiter({ redis, policy: POLICY, prefix: testPrefix() });
   const providers = new Map<Platform, Provider>();
   if (platforms.includes('apns')) providers.set('apns', await openApns(sandbox));
   if (platforms.includes('fcm')) providers.set('fcm', await openFcm(sandbox));
+  const ignore = () => undefined;
+  const pauses = createPauses({ redis, prefix: testPrefix(), baseMs: 1_000, maxMs: 2_000, onChange: ignore });
+  onTestFinished(() => pauses.close());
   const replies: ReplyEvent[] = [];
   const parts: DeliverParts = {
     limiter,
     providers,
-    pauses: interimPauses(),
+    pauses,
     atMostOnce: false,
     quotas: new Map(),
     transit: createTransit(),

@@ -40,7 +40,7 @@ describe('a worker that was stopped for longer than its lock', () => {
     ]);
     sandbox.apns.script(second.token, [{ kind: 'accept', delayMs: 4_000 }]);
     const job = await queue.add('push', makeNotification({ devices: [first, second] }), { priority: 10 });
-    await vi.waitFor(() => expect(sandbox.journal.all.filter(({ data }) => data['ref'])).toHaveLength(2), SOON);
+    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(2), SOON);
     stopped.kill('SIGSTOP');
 
     const other = await startWorker(LOCK);

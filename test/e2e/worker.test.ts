@@ -36,7 +36,9 @@ describe('jobs of a plain BullMQ client', () => {
       attempts: [],
       generation: 0,
     });
-    expect((letter?.data as { message: string }).message).toContain('devices: expected an array, found "none"');
+    expect((letter?.data as { message: string }).message).toContain(
+      'devices: expected an array, found a string of 4 characters',
+    );
     await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), { timeout: 10_000 });
   });
 

@@ -1,0 +1,48 @@
+import type { Config } from '../src/config/config.ts';
+import { formatDuration } from '../src/domain/duration.ts';
+import type { Logger } from '../src/observe/log.ts';
+import type { Removal, Warning } from '../src/queue/keeper/removal.ts';
+
+/** Tells what will be removed unless somebody looks, and how to look. */
+export function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): void {
+  if (warning.bound === 'age') {
+    if (warning.going === 0) return;
+    const { going, firstAt, lastAt, diedUntil } = warning;
+    const [first, last, died] = [firstAt, lastAt, diedUntil].map(instant) as [string, string, string];
+    const bound = `DEAD_LETTER_MAX_AGE is ${formatDuration(maxAgeMs)}`;
+    const commands = `look: npm run dead-letters -- --until ${died}, keep: npm run replay -- --until ${died}`;
+    const text = `${deadLetters(going)} will be removed from ${first} to ${last}, since ${bound}; ${commands}`;
+    log.warn({ bound: 'age', deadLetters: going, firstAt: first, lastAt: last }, text);
+    return;
+  }
+  const { count, going } = warning;
+  const room = `the oldest will be removed when ${maxCount - count} more have come`;
+  const when = going === 0 ? room : `the ${going} oldest will be removed within minutes`;
+  const commands = 'look: npm run dead-letters, keep: npm run replay';
+  const bound = `DEAD_LETTER_MAX_COUNT is ${maxCount}`;
+  log.warn(
+    { bound: 'count', deadLetters: count, going },
+    `${deadLetters(count)}: ${when}, since ${bound}; ${commands}`,
+  );
+}
+
+/** Tells what was removed; answers how many. */
+export function tellRemoval(removal: Removal, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): number {
+  const removed = [...removal.byReason.values()].reduce((sum, count) => sum + count, 0);
+  const why =
+    removal.bound === 'age'
+      ? `older than DEAD_LETTER_MAX_AGE, ${formatDuration(maxAgeMs)}`
+      : `the oldest of more than DEAD_LETTER_MAX_COUNT, ${maxCount}`;
+  const byReason = Object.fromEntries(removal.byReason);
+  log.warn({ bound: removal.bound, removed, byReason }, `removed ${deadLetters(removed)} for good: ${why}`);
+  return removed;
+}
+
+function deadLetters(count: number): string {
+  return count === 1 ? '1 dead letter' : `${count} dead letters`;
+}
+
+/** `2026-11-21T14:00:00.000Z`, as the commands read it. */
+function instant(at: number): string {
+  return new Date(at).toISOString();
+}
