@@ -13,6 +13,8 @@ export interface Pass {
   /** The job's data, as somebody handed it over. */
   readonly data: unknown;
   readonly progress: Progress;
+  /** When the job was added: epoch milliseconds. */
+  readonly enqueuedAt: number;
   /** The last pass asked for a slot and certainly sent nothing. */
   readonly isUnsent: boolean;
   /** Fires when the worker has to stop: what has not been sent is given back. */

@@ -72,6 +72,7 @@ function passOf({ job, lease }: Pick<Hands, 'job' | 'lease'>, signal: AbortSigna
     jobId: job.id ?? '',
     data: job.data as unknown,
     progress,
+    enqueuedAt: job.timestamp,
     // A worker that died may have sent without a word: then nobody knows.
     isUnsent: progress.unsent === true && job.stalledCounter === 0,
     signal,

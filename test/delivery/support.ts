@@ -69,6 +69,7 @@ export async function openBench(platforms: readonly Platform[] = ['apns', 'fcm']
         jobId: id,
         data,
         progress,
+        enqueuedAt: Date.now(),
         signal: new AbortController().signal,
         lease: leaseOf(),
         isUnsent: false,
