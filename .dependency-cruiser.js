@@ -27,7 +27,8 @@ const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
 }));
 
 /** What is constructed only where a program is put together: workers, scripts, tests, benches; index.ts may re-export it. */
-const CONCRETE = '^src/(limiter/(redis|memory)-(limiter|quota)|providers/(apns|fcm)|queue/connection)\\.ts$';
+const CONCRETE =
+  '^src/(limiter/(redis|memory)-(limiter|quota)|pause/redis-pauses|providers/(apns|fcm)|queue/connection)\\.ts$';
 
 export default {
   forbidden: [

@@ -1,7 +1,7 @@
 import { defineConfig } from 'vitest/config';
 
 /** Tests that start many worker processes, judged by what arrived when: alone on the machine, after all others. */
-const PACED = ['test/e2e/**/*.test.ts'];
+const PACED = ['test/e2e/**/*.test.ts', 'test/faults/**/*.test.ts'];
 
 export default defineConfig({
   test: {

@@ -31,8 +31,9 @@ interface Counts {
 const BATCH = 1_000;
 
 const HELP = `
-REDIS_URL, REDIS_CLUSTER, QUEUE_PREFIX and QUEUE_SHARDS tell where the queue is. A file that was enqueued in part can be
-enqueued again: ids that are in count as duplicates. Lines without an id are new notifications each time.`;
+REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS tell where the queue is. A file that was
+enqueued in part can be enqueued again: ids that are in count as duplicates. Lines without an id are new notifications
+each time.`;
 
 /** `npm run enqueue`: validates notifications and adds them to the queue. */
 export async function main(argv: readonly string[]): Promise<void> {

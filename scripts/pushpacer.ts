@@ -7,9 +7,12 @@ import { EXIT } from './support/command.ts';
 /** Each command's module, from here, and what it does. A module exports `main(argv)`. */
 const COMMANDS: Readonly<Record<string, readonly [module: string, does: string]>> = {
   demo: ['./demo', 'the main job on an embedded Redis and loopback providers, judged by what those received'],
+  chaos: ['./chaos', 'faults on every side while it delivers, and whether the guarantees hold'],
   worker: ['../workers/notifications', 'one replica, from the environment'],
   enqueue: ['./enqueue', 'validate notifications and enqueue them'],
+  'dead-letters': ['./dead-letters', 'what could not be delivered, and why'],
   replay: ['./replay', 'dead letters back into the queue'],
+  discard: ['./discard', 'dead letters removed for good'],
   recipient: ['./recipient', 'look into, and act on, one recipient'],
   sandbox: ['./sandbox', 'the loopback APNs and FCM servers'],
   redis: ['./redis', 'a Redis on the loopback, for development'],
@@ -18,7 +21,7 @@ const COMMANDS: Readonly<Record<string, readonly [module: string, does: string]>
 const USAGE = `Usage: pushpacer <command> [options]
 
 ${Object.entries(COMMANDS)
-  .map(([name, [, does]]) => `  ${name.padEnd(10)} ${does}`)
+  .map(([name, [, does]]) => `  ${name.padEnd(13)} ${does}`)
   .join('\n')}
 
   pushpacer <command> --help tells a command's options; --version this program's version.

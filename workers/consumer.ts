@@ -9,6 +9,7 @@ import { startWaker, type DelayedSet } from '../src/queue/wake.ts';
 import { workerOptions } from '../src/queue/worker-options.ts';
 import type { Processor } from '../src/delivery/processor.ts';
 import type { Logger } from '../src/observe/log.ts';
+import { createSparing } from '../src/observe/sparing.ts';
 
 /** One queue's worker, with what keeps it on time and buries what failed for good. */
 export interface Consumer {
@@ -33,6 +34,8 @@ export interface ConsumerOptions {
 
 /** How often the failed set is looked through for what a worker that died left there. */
 const SWEEP_EVERY_MS = 15_000;
+/** How often the same trouble is told: a Redis that is away or full makes it many times a second. */
+export const TROUBLE_EVERY_MS = 5_000;
 
 export async function startConsumer({
   connection,
@@ -77,8 +80,10 @@ export async function startConsumer({
   worker.on('failed', (job) => {
     if (job?.id !== undefined) bury(deadLetters.bury(job.id));
   });
+  const sparing = createSparing(TROUBLE_EVERY_MS);
   worker.on('error', (error) => {
-    log.error({ err: error }, 'the worker has trouble with Redis');
+    const untold = sparing(error.message);
+    if (untold !== undefined) log.error({ err: error, untold }, 'the worker has trouble with Redis');
   });
   for (const side of [queue, deadQueue]) side.on('error', () => undefined); // the worker tells
   const sweeping = setInterval(() => {

@@ -16,7 +16,7 @@ export function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['
     return;
   }
   const { count, going } = warning;
-  const room = `the oldest will be removed when ${maxCount - count} more have come`;
+  const room = `room is left for ${maxCount - count} more, then the oldest will be removed`;
   const when = going === 0 ? room : `the ${going} oldest will be removed within minutes`;
   const commands = 'look: npm run dead-letters, keep: npm run replay';
   const bound = `DEAD_LETTER_MAX_COUNT is ${maxCount}`;

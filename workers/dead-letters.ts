@@ -58,7 +58,8 @@ export function keepDeadLetters({ connection, queue, bounds, registry, log }: De
         if (isFailing) log.info('dead letters are looked after again');
         isFailing = false;
       } catch (error) {
-        if (!isFailing) log.warn({ err: error }, 'dead letters are not looked after until Redis answers');
+        if (!isFailing && !isStopped(signal))
+          log.warn({ err: error }, 'dead letters are not looked after until Redis answers');
         isFailing = true;
       }
       await sleep(everyMs * (0.9 + Math.random() / 5), undefined, { signal }).catch(() => undefined);
@@ -75,6 +76,11 @@ export function keepDeadLetters({ connection, queue, bounds, registry, log }: De
       await within(Promise.all(closing), STOP_MS);
     },
   };
+}
+
+/** A connection that was closed under the last look is nothing to tell. */
+function isStopped({ aborted }: AbortSignal): boolean {
+  return aborted;
 }
 
 function openShard(connection: Connection, prefix: string): { queue: Queue; deadQueue: Queue } {

@@ -53,10 +53,7 @@ export function createPauseListener({ metrics, log }: Omit<PauseParts, 'redis'>)
     const { trouble, code } = pause;
     const isNews = before?.trouble !== trouble;
     const level = trouble === 'auth' ? 'error' : 'warn';
-    log[level](
-      { platform, trouble, code, by, forMs: pausedMs(pause, at) },
-      (isNews ? OPENED : LASTS)[trouble],
-    );
+    log[level]({ platform, trouble, code, by, forMs: pausedMs(pause, at) }, (isNews ? OPENED : LASTS)[trouble]);
   };
 }
 

@@ -5,10 +5,11 @@ import { createTransit } from '../src/delivery/transit.ts';
 import { createRedisLimiter } from '../src/limiter/redis-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
+import { createSparing } from '../src/observe/sparing.ts';
 import type { Pauses } from '../src/pause/pauses.ts';
 import { connectProducer, connectWorker, whenReady, type Connection } from '../src/queue/connection.ts';
 import { shardPrefixes } from '../src/queue/shards.ts';
-import { startConsumer, type Consumer } from './consumer.ts';
+import { startConsumer, TROUBLE_EVERY_MS, type Consumer } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
 import { govern } from './governor.ts';
 import { queueDepth, serveReplica } from './pages.ts';
@@ -63,8 +64,12 @@ async function compose(
   // Fails fast: what was asked while Redis was away must not be admitted when it is back.
   const limiterConnection = connectProducer(config.limiterRedis, LIMITER_TIMEOUT_MS);
   const connections = [connection, limiterConnection];
+  const sparing = createSparing(TROUBLE_EVERY_MS);
   for (const redis of connections) {
-    redis.on('error', (error: Error) => log.warn({ reason: error.message }, 'no connection to Redis'));
+    redis.on('error', ({ message: reason }: Error) => {
+      const untold = sparing(reason);
+      if (untold !== undefined) log.warn({ reason, untold }, 'no connection to Redis');
+    });
     parts.defer(() => redis.disconnect());
   }
   await Promise.all(connections.map((redis) => untilReady(redis, timeoutMs, signal)));

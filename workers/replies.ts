@@ -11,8 +11,13 @@ export interface ReplyListenerParts {
 }
 
 /** Hears every provider's answer: counts it, tells a refusal in the log, and reports tokens that are gone to the producer. */
-export function createReplyListener({ redis, prefix, metrics, log }: ReplyListenerParts): (event: ReplyEvent) => void {
-  return ({ notification, device, label, reply, tookMs }) => {
+export function createReplyListener({
+  redis,
+  prefix,
+  metrics,
+  log,
+}: ReplyListenerParts): (event: ReplyEvent) => Promise<void> {
+  return async ({ notification, device, label, reply, tookMs }) => {
     metrics.reply(device.platform, reply.meaning, tookMs);
     if (reply.meaning === 'accepted') return;
     const { code, detail } = reply;
@@ -28,7 +33,7 @@ export function createReplyListener({ redis, prefix, metrics, log }: ReplyListen
       reason: code,
       timestamp: reply.goneSince ?? Date.now(),
     };
-    reportInvalidToken(redis, prefix, entry).catch((error: unknown) => {
+    await reportInvalidToken(redis, prefix, entry).catch((error: unknown) => {
       log.error({ ...names, err: error }, 'an invalid token could not be reported');
     });
   };

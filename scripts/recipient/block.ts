@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { printable } from '../../src/domain/printable.ts';
 import { createCommand, printJson, UsageError } from '../support/command.ts';
 import {
   checkEnd,
@@ -11,7 +12,7 @@ import {
   type EndFlags,
 } from './flags.ts';
 import { atLimiter } from './limiter.ts';
-import { instantFrom, printable, waitingText } from './text.ts';
+import { instantFrom, waitingText } from './text.ts';
 
 interface Flags extends EndFlags {
   readonly reason: string;

@@ -1,7 +1,8 @@
 import type { Config } from '../../src/config/config.ts';
+import { printable } from '../../src/domain/printable.ts';
 import type { Inspection, SlotView } from '../../src/limiter/limiter.ts';
 import { jobIdOfAsk, type WaitingJob } from './jobs.ts';
-import { fromNow, instant, instantFrom, policyText, printable, span, table } from './text.ts';
+import { fromNow, instant, instantFrom, policyText, span, table } from './text.ts';
 import { renderTimeline } from './timeline.ts';
 
 /** A reserved slot, with the notification that waits for it where the queue still has it. */

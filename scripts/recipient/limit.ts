@@ -2,10 +2,11 @@ import type { Command } from 'commander';
 import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/duration.ts';
 import { formatFault } from '../../src/domain/faults.ts';
 import { MAX_WINDOW_MS, parseRules, type Policy, type Rule } from '../../src/domain/limits.ts';
+import { printable } from '../../src/domain/printable.ts';
 import { createCommand, printJson, UsageError } from '../support/command.ts';
 import { checkEnd, endOf, forDuration, recipientId, unfit, untilInstant, type EndFlags } from './flags.ts';
 import { atLimiter, type Desk } from './limiter.ts';
-import { instantFrom, policyText, printable, waitingText } from './text.ts';
+import { instantFrom, policyText, waitingText } from './text.ts';
 
 interface Flags extends EndFlags {
   readonly rules?: readonly Rule[];

@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
+import { printable } from '../../src/domain/printable.ts';
 import { createCommand, printJson } from '../support/command.ts';
 import { recipientId } from './flags.ts';
 import { atLimiter } from './limiter.ts';
-import { printable } from './text.ts';
 
 const HELP = `
 What was sent counts no longer, so alerts may follow at once. Notifications that wait come back when they were told to,

@@ -21,6 +21,12 @@ export function createProgress(label: string, total: number, stream: NodeJS.Writ
   const format = `${label} {bar} {percentage}% | {value}/{total} | {eta_formatted} left`;
   const bars = new MultiBar({ stream, format, clearOnComplete: true, hideCursor: true }, Presets.shades_classic);
   const bar = bars.create(total, 0);
+  // Ctrl-C ends the program as it would without a bar, but not with the terminal's cursor hidden.
+  const restore = (): void => {
+    bars.stop();
+    if (process.listenerCount('SIGINT') === 0) process.kill(process.pid, 'SIGINT');
+  };
+  process.once('SIGINT', restore);
   return {
     update: (done, newTotal) => {
       if (newTotal !== undefined) bar.setTotal(newTotal);
@@ -30,6 +36,7 @@ export function createProgress(label: string, total: number, stream: NodeJS.Writ
       bars.log(`${line}\n`);
     },
     stop: () => {
+      process.off('SIGINT', restore);
       bars.stop();
     },
   };

@@ -1,33 +1,41 @@
 import { constants, setPriority } from 'node:os';
-import type { Answer } from '../../src/sandbox/answers.ts';
+import type { Platform } from '../../src/domain/notification.ts';
+import type { Answer, Rate } from '../../src/sandbox/answers.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
-import { startSandbox } from '../../src/sandbox/sandbox.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
 
-/** What the parent asks for: answers to the next requests with this token. */
-export interface ScriptMessage {
-  readonly platform: 'apns' | 'fcm';
-  readonly token: string;
-  readonly answers: readonly Answer[];
-}
+/** What the parent asks for; carried out in order, and each answered with `done`. */
+export type ProvidersOrder =
+  /** Answers to the next requests with this token. */
+  | { readonly do: 'script'; readonly platform: Platform; readonly token: string; readonly answers: readonly Answer[] }
+  | { readonly do: 'rates'; readonly platform: Platform; readonly rates: readonly Rate[] }
+  /** Every n-th request to APNs makes its connection go away; 0 ends it. */
+  | { readonly do: 'go-away'; readonly every: number }
+  | { readonly do: 'drop' | 'revoke' | 'restore' | 'down' | 'up'; readonly platform: Platform }
+  /** Nothing; what was told before it has been told. */
+  | { readonly do: 'flush' };
 
 /** What it is told: the environment that points workers here, then each request. */
 export type ProvidersMessage =
   | { readonly kind: 'ready'; readonly env: Record<string, string> }
-  | { readonly kind: 'scripted' }
+  | { readonly kind: 'done' }
   | { readonly kind: 'entry'; readonly entry: JournalEntry }
   | { readonly kind: 'stall'; readonly ms: number };
 
 /** The loopback providers in a process of their own, so that nothing else delays the stamp on an arrival. */
-async function main(): Promise<void> {
+async function main(seed: number): Promise<void> {
   const tell = (message: ProvidersMessage): void => void process.send?.(message);
   favourStamps();
-  const sandbox = await startSandbox();
+  const sandbox = await startSandbox({ seed, keep: 0 });
   sandbox.journal.on((entry) => {
     tell({ kind: 'entry', entry });
   });
-  process.on('message', ({ platform, token, answers }: ScriptMessage) => {
-    sandbox[platform].script(token, answers);
-    tell({ kind: 'scripted' });
+  let orders = Promise.resolve();
+  process.on('message', (order: ProvidersOrder) => {
+    orders = orders.then(async () => {
+      await obey(sandbox, order);
+      tell({ kind: 'done' });
+    });
   });
   process.once('disconnect', () => {
     void sandbox.close().then(() => process.exit(0));
@@ -36,6 +44,36 @@ async function main(): Promise<void> {
   watchForStalls((ms) => {
     tell({ kind: 'stall', ms });
   });
+}
+
+async function obey(sandbox: Sandbox, order: ProvidersOrder): Promise<void> {
+  switch (order.do) {
+    case 'script':
+      sandbox[order.platform].script(order.token, order.answers);
+      return;
+    case 'rates':
+      sandbox[order.platform].setRates(order.rates);
+      return;
+    case 'go-away':
+      sandbox.apns.goAwayEvery(order.every === 0 ? undefined : order.every);
+      return;
+    case 'drop':
+      sandbox[order.platform].dropConnections();
+      return;
+    case 'revoke':
+      sandbox[order.platform].revokeKey();
+      return;
+    case 'restore':
+      sandbox[order.platform].restoreKey();
+      return;
+    case 'down':
+      await sandbox[order.platform].down();
+      return;
+    case 'up':
+      await sandbox[order.platform].up();
+      return;
+    case 'flush':
+  }
 }
 
 const TICK_MS = 5;
@@ -61,4 +99,4 @@ function favourStamps(): void {
   }
 }
 
-await main();
+await main(Number(process.argv[2] ?? 1));

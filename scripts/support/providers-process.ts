@@ -2,27 +2,32 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { Platform } from '../../src/domain/notification.ts';
 import type { Answer } from '../../src/sandbox/answers.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
-import type { ProvidersMessage, ScriptMessage } from './providers-child.ts';
+import type { ProvidersMessage, ProvidersOrder } from './providers-child.ts';
 
 /** The loopback providers in a child process, and a copy of their journal. It ends with this process. */
 export interface ProvidersProcess {
+  readonly pid: number;
   /** Points workers at them. */
   readonly env: Readonly<Record<string, string>>;
   /** Every request so far, the refused ones too. */
   readonly entries: readonly JournalEntry[];
   /** How long the machine stood still, each time that it did: what was measured meanwhile says little. Milliseconds. */
   readonly stalls: readonly number[];
+  /** Resolves when it has been carried out. */
+  order(order: ProvidersOrder): Promise<void>;
   /** Decides the answers to the next requests with this token; none: they are accepted again. */
-  script(platform: ScriptMessage['platform'], token: string, answers: readonly Answer[]): Promise<void>;
+  script(platform: Platform, token: string, answers: readonly Answer[]): Promise<void>;
   close(): Promise<void>;
 }
 
 const CHILD = fileURLToPath(new URL(`providers-child${extname(import.meta.url)}`, import.meta.url));
 
-export async function startProviders(): Promise<ProvidersProcess> {
-  const child = fork(CHILD, { execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+/** `seed` decides what the rates draw. */
+export async function startProviders({ seed = 1 }: { readonly seed?: number } = {}): Promise<ProvidersProcess> {
+  const child = fork(CHILD, [String(seed)], { execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
   const entries: JournalEntry[] = [];
   const stalls: number[] = [];
   const exited = once(child, 'exit');
@@ -42,15 +47,18 @@ export async function startProviders(): Promise<ProvidersProcess> {
     ]);
 
   const ready = await next('ready');
+  const order = async (asked: ProvidersOrder): Promise<void> => {
+    const done = next('done');
+    child.send(asked, () => undefined); // where it has ended, `next` tells
+    await done;
+  };
   return {
+    pid: child.pid ?? 0,
     env: ready.kind === 'ready' ? ready.env : {},
     entries,
     stalls,
-    async script(platform, token, answers) {
-      const scripted = next('scripted');
-      child.send({ platform, token, answers } satisfies ScriptMessage);
-      await scripted;
-    },
+    order,
+    script: (platform, token, answers) => order({ do: 'script', platform, token, answers }),
     async close() {
       if (child.connected) child.disconnect();
       await exited;

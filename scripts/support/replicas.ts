@@ -22,23 +22,32 @@ const WORKER = fileURLToPath(new URL(`../../workers/notifications${extname(impor
 
 /** Starts `count` workers and resolves once all of them consume. They end with this process: it holds their IPC channel. */
 export async function startReplicas({ count, env }: ReplicaOptions): Promise<Replicas> {
-  // What the caller's shell says of some other worker is not meant for these.
-  const names = new Set(CONFIG_VARIABLES.map(({ name }) => name));
-  const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !names.has(name)));
-  const children = Array.from({ length: count }, () =>
-    spawn(process.execPath, [WORKER], {
-      env: { ...inherited, METRICS_PORT: '0', ...env },
-      stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
-    }),
-  );
+  const children = Array.from({ length: count }, () => spawnWorker(env, ['pipe', 'inherit']));
   try {
     await Promise.all(children.map(untilReady));
   } catch (error) {
     for (const child of children) child.kill('SIGKILL');
     throw error;
   }
-  const isAlive = ({ exitCode, signalCode }: ChildProcess) => exitCode === null && signalCode === null;
   return { alive: () => children.filter(isAlive).length, stop: () => Promise.all(children.map(stop)) };
+}
+
+/** One worker process, which ends with this one. `output`: where its standard output and standard error go. */
+export function spawnWorker(
+  env: ReplicaOptions['env'],
+  output: readonly ['pipe' | number, 'inherit' | number],
+): ChildProcess {
+  // What the caller's shell says of some other worker is not meant for it.
+  const names = new Set(CONFIG_VARIABLES.map(({ name }) => name));
+  const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !names.has(name)));
+  return spawn(process.execPath, [WORKER], {
+    env: { ...inherited, METRICS_PORT: '0', ...env },
+    stdio: ['ignore', ...output, 'ipc'],
+  });
+}
+
+export function isAlive({ exitCode, signalCode }: ChildProcess): boolean {
+  return exitCode === null && signalCode === null;
 }
 
 function untilReady(child: ChildProcess): Promise<void> {
@@ -55,7 +64,7 @@ function untilReady(child: ChildProcess): Promise<void> {
 }
 
 async function stop(child: ChildProcess): Promise<number | null> {
-  if (child.exitCode === null && child.signalCode === null) {
+  if (isAlive(child)) {
     const exited = once(child, 'exit');
     child.kill('SIGTERM');
     await exited;

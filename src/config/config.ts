@@ -1,15 +1,17 @@
-import { formatDuration } from '../domain/duration.ts';
 import { InputError, type Fault } from '../domain/faults.ts';
 import type { Policy, Rule } from '../domain/limits.ts';
 import { zodFaults } from '../domain/zod-faults.ts';
+import { contradictions } from './contradictions.ts';
 import { readApns, readFcm, type ApnsConfig, type FcmConfig } from './credentials.ts';
 import { readLimitsFile } from './limits-file.ts';
 import { SECRET_VARIABLES, variablesSchema, type Variables } from './variables.ts';
 
 export interface RedisConfig {
-  /** One URL, or the nodes of a cluster, comma-separated. */
+  /** One URL, or the nodes of a cluster, or Sentinels, comma-separated. */
   readonly redisUrl: string;
   readonly cluster: boolean;
+  /** Absent: no Sentinels. */
+  readonly sentinel?: { readonly name: string; readonly password?: string };
 }
 
 /** Everything that a replica can be told; see the README's table for each variable. */
@@ -107,15 +109,18 @@ export function loadLimiterConfig(env: Environment): LimiterConfig {
   return limiter;
 }
 
-const QUEUE_VARIABLES = ['REDIS_URL', 'REDIS_CLUSTER', 'QUEUE_PREFIX', 'QUEUE_SHARDS'] as const;
+const QUEUE_VARIABLES = [
+  ...(['REDIS_URL', 'REDIS_CLUSTER', 'REDIS_SENTINEL_NAME', 'REDIS_SENTINEL_PASSWORD'] as const),
+  ...(['QUEUE_PREFIX', 'QUEUE_SHARDS'] as const),
+] as const;
 const LIMITER_VARIABLES = [
   ...QUEUE_VARIABLES,
-  ...(['LIMITER_REDIS_URL', 'LIMIT_RULES', 'LIMIT_MIN_GAP', 'LIMITS_FILE'] as const),
+  ...(['LIMITER_REDIS_URL', 'LIMITER_REDIS_SENTINEL_NAME', 'LIMIT_RULES', 'LIMIT_MIN_GAP', 'LIMITS_FILE'] as const),
 ] as const;
 
 function queueConfig(variables: Variables): Pick<Config, 'redis' | 'queue'> {
   return {
-    redis: redisConfig(variables.REDIS_URL, variables),
+    redis: redisConfig(variables.REDIS_URL, variables.REDIS_SENTINEL_NAME, variables),
     queue: { prefix: variables.QUEUE_PREFIX, shards: variables.QUEUE_SHARDS },
   };
 }
@@ -123,14 +128,20 @@ function queueConfig(variables: Variables): Pick<Config, 'redis' | 'queue'> {
 function limiterConfig(variables: Variables, faults: Fault[]): LimiterConfig {
   return {
     ...queueConfig(variables),
-    limiterRedis: redisConfig(variables.LIMITER_REDIS_URL ?? variables.REDIS_URL, variables),
+    limiterRedis: redisConfig(
+      variables.LIMITER_REDIS_URL ?? variables.REDIS_URL,
+      variables.LIMITER_REDIS_SENTINEL_NAME ?? variables.REDIS_SENTINEL_NAME,
+      variables,
+    ),
     policy: { rules: variables.LIMIT_RULES, minGapMs: variables.LIMIT_MIN_GAP },
     categories: readLimitsFile(variables.LIMITS_FILE, faults),
   };
 }
 
-function redisConfig(urls: readonly string[], { REDIS_CLUSTER }: Variables): RedisConfig {
-  return { redisUrl: urls.join(','), cluster: REDIS_CLUSTER };
+function redisConfig(urls: readonly string[], name: string | undefined, variables: Variables): RedisConfig {
+  const { REDIS_CLUSTER: cluster, REDIS_SENTINEL_PASSWORD: password } = variables;
+  const redis = { redisUrl: urls.join(','), cluster };
+  return name === undefined ? redis : { ...redis, sentinel: { name, ...(password !== undefined && { password }) } };
 }
 
 /**
@@ -144,21 +155,7 @@ function readVariables(env: Environment, faults: Fault[]): Variables {
   faults.push(...found);
   const bad = new Set(found.map(({ path }) => path));
   const variables = variablesSchema.parse(Object.fromEntries(Object.entries(given).filter(([name]) => !bad.has(name))));
-
-  if (variables.REDIS_CLUSTER && !/\{[^{}]+\}/.test(variables.QUEUE_PREFIX)) {
-    const found = JSON.stringify(variables.QUEUE_PREFIX);
-    faults.push({ path: 'QUEUE_PREFIX', expected: 'a prefix with a {tag}, since REDIS_CLUSTER is true', found });
-  }
-  const { PROVIDER_PAUSE_BASE: baseMs, PROVIDER_PAUSE_MAX: maxMs } = variables;
-  if (baseMs > maxMs) {
-    const expected = `a duration of PROVIDER_PAUSE_BASE (${formatDuration(baseMs)}) or more`;
-    faults.push({ path: 'PROVIDER_PAUSE_MAX', expected, found: formatDuration(maxMs) });
-  }
-  for (const name of ['REDIS_URL', 'LIMITER_REDIS_URL'] as const) {
-    const count = variables[name]?.length ?? 1;
-    if (variables.REDIS_CLUSTER || count === 1) continue;
-    faults.push({ path: name, expected: 'one URL, or REDIS_CLUSTER=true', found: `${count} URLs` });
-  }
+  faults.push(...contradictions(variables, given));
   return variables;
 }
 

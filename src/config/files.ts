@@ -18,8 +18,8 @@ export function readFile(name: string, path: string | undefined, report: Report)
   }
 }
 
-/** A key that was given in place of a path must not be told, whether as PEM, as JSON or as bare base64. */
+/** A key in place of a path must not be told, whether as PEM, as JSON or as bare base64, nor an address with a password. */
 function pathText(path: string): string {
-  const isPath = path.length <= 200 && !/[\n{]|-----BEGIN|^[A-Za-z0-9+/=]{60,}$/.test(path);
+  const isPath = path.length <= 200 && !/[\n{]|-----BEGIN|:\/\/|^[A-Za-z0-9+/=_-]{60,}$/.test(path);
   return isPath ? JSON.stringify(path) : `a string of ${path.length} characters`;
 }

@@ -13,9 +13,18 @@ const LARGEST_QUOTA: Rule = { max: 1_000_000_000, perMs: 3_600_000 };
 const shape = {
   REDIS_URL: redisUrls()
     .default(['redis://127.0.0.1:6379'])
-    .describe('`redis://` or `rediss://`; several comma-separated nodes with `REDIS_CLUSTER=true`'),
+    .describe(
+      '`redis://` or `rediss://`; several, comma-separated, with `REDIS_CLUSTER=true` (nodes) or `REDIS_SENTINEL_NAME` (Sentinels)',
+    ),
   REDIS_CLUSTER: flag().default(false).describe('`true`: the nodes are a Redis Cluster'),
+  REDIS_SENTINEL_NAME: groupName()
+    .optional()
+    .describe('the name of a master, such as `mymaster`: the URLs are then those of its Sentinels (docs/redis.md)'),
+  REDIS_SENTINEL_PASSWORD: anyText().optional().describe("the Sentinels' own password; those in the URLs are Redis's"),
   LIMITER_REDIS_URL: redisUrls().optional().describe('a Redis of its own for the limiter; `REDIS_URL` otherwise'),
+  LIMITER_REDIS_SENTINEL_NAME: groupName()
+    .optional()
+    .describe("the limiter's master, where the Sentinels know it by another name"),
   QUEUE_PREFIX: text(/^[^\s:]{1,64}$/, 'up to 64 characters without spaces and colons, such as {pushpacer}')
     .default('{pushpacer}')
     .describe('the prefix of every queue key; the braces keep a queue in one Cluster slot'),
@@ -98,7 +107,14 @@ export const variablesSchema = z.object(shape);
 export type Variables = z.output<typeof variablesSchema>;
 
 /** Variables whose value an error must not repeat: they hold keys, or may hold a password. */
-export const SECRET_VARIABLES: ReadonlySet<string> = new Set(['APNS_KEY', 'REDIS_URL', 'LIMITER_REDIS_URL']);
+export const SECRET_VARIABLES: ReadonlySet<string> = new Set([
+  'APNS_KEY',
+  'REDIS_URL',
+  'REDIS_SENTINEL_PASSWORD',
+  'LIMITER_REDIS_URL',
+  'APNS_ENDPOINT',
+  'FCM_ENDPOINT',
+]);
 
 function anyText() {
   return z.string().min(1);
@@ -106,6 +122,11 @@ function anyText() {
 
 function text(pattern: RegExp, expected: string) {
   return z.string().regex(pattern, { error: expected });
+}
+
+/** As Sentinel's own configuration allows them. */
+function groupName() {
+  return text(/^[A-Za-z0-9._-]{1,255}$/, "a master's name such as mymaster");
 }
 
 /** A variable's text → a value, or what was expected instead. */
@@ -157,10 +178,11 @@ function redisUrls() {
 }
 
 function httpsUrl() {
-  return parsed('an https:// URL without a path', (value) => {
+  return parsed('an https:// URL without a path and without a user', (value) => {
     if (!URL.canParse(value)) return undefined;
     const url = new URL(value);
-    return url.protocol === 'https:' && url.pathname === '/' && url.search === '' ? url.origin : undefined;
+    const isBare = url.pathname === '/' && url.search === '' && url.username === '' && url.password === '';
+    return url.protocol === 'https:' && isBare ? url.origin : undefined;
   });
 }
 

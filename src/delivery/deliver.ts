@@ -45,14 +45,6 @@ interface Way {
 
 /** Alerts that went out this much after their slot are told to the limiter; less is what timers and loops always take. */
 const LATE_MS = 15;
-/**
- * What is kept for a paused provider comes back in the order in which it was enqueued, not in that in which it happened to
- * be kept: a millisecond later for each so many that it is younger. An hour of notifications takes three minutes to come back.
- */
-const ENQUEUED_PER_MS = 20;
-/** What was enqueued so long before the trouble began comes first, in the order in which it was kept. */
-const EARLIER_MS = 10_000;
-const MAX_PLACE_MS = 600_000;
 /** Kept this long where a token's time was over when it came: sooner, more of the quota would be wasted in the same way. */
 const QUOTA_SLOW_MS = 1_000;
 
@@ -196,9 +188,7 @@ function keptFor(platforms: readonly Platform[], enqueuedAt: number, pauses: Pau
   const waiting = platforms.flatMap((platform): Kept[] => {
     const pause = pauses.current(platform);
     if (pause === undefined) return [];
-    const at = pauses.comeBackAt(platform);
-    const isProbe = at <= pause.until;
-    return [{ comeBackAt: isProbe ? at : at + placeMs(enqueuedAt, pause.since), trouble: pause.trouble }];
+    return [{ comeBackAt: pauses.comeBackAt(platform, enqueuedAt), trouble: pause.trouble }];
   });
   return waiting.toSorted((a, b) => a.comeBackAt - b.comeBackAt)[0];
 }
@@ -234,9 +224,4 @@ function askOf({ jobId, progress, isUnsent }: Pass, notification: Notification, 
     asks: progress.asks,
     isUnsent,
   };
-}
-
-function placeMs(enqueuedAt: number, since: number): number {
-  const place = Math.floor((enqueuedAt - since + EARLIER_MS) / ENQUEUED_PER_MS);
-  return Math.min(Math.max(0, place), MAX_PLACE_MS);
 }

@@ -1,4 +1,5 @@
 import type { Job } from 'bullmq';
+import { errorChain } from '../domain/error-chain.ts';
 import type { Outcome } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
 import { LimiterUnavailableError } from '../limiter/errors.ts';
@@ -92,7 +93,7 @@ function surprised({ data, jobId, progress }: Pass, error: unknown, parts: Proce
     const waitMs = Math.round(LIMITER_AWAY_MS * (1 + random()));
     return { outcome: { kind: 'held', waitMs, code: 'limiter-unavailable' }, progress: { ...progress, unsent: true } };
   }
-  const text = redact(error instanceof Error ? `${error.name}: ${error.message}` : String(error), data);
+  const text = redact(`${error instanceof Error ? error.name : 'thrown'}: ${errorChain(error)}`, data);
   const where =
     error instanceof Error ? error.stack?.split('\n').filter((line) => line.startsWith('    at ')) : undefined;
   log.error({ jobId, error: text, where }, 'a pass failed in a way that no outcome foresaw');

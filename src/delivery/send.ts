@@ -16,8 +16,8 @@ export interface SendParts {
   readonly now: () => number;
   readonly transit: Transit;
   readonly atMostOnce: boolean;
-  /** Told of each answer. */
-  readonly onReply: (event: ReplyEvent) => void;
+  /** Told of each answer. Awaited, so that what it tells somebody is told before the job can end; it must not reject. */
+  readonly onReply: (event: ReplyEvent) => void | Promise<void>;
 }
 
 /** One answer of a provider. */
@@ -50,9 +50,9 @@ export async function sendAll(round: Round, parts: SendParts): Promise<readonly 
     const startedAt = performance.now();
     const reply = await send({ signal, leaveBy });
     const repliedAt = performance.now();
-    parts.onReply({ notification, device, label, reply, tookMs: repliedAt - startedAt });
-    entries.report(device.platform, notification.id, reply);
     const { platform } = device;
+    entries.report(platform, notification.id, reply);
+    await parts.onReply({ notification, device, label, reply, tookMs: repliedAt - startedAt });
     tried.push({ label, platform, reply, arrivedAt: parts.transit.arrival(platform, startedAt, repliedAt) });
     if (tried.length === ready.length) return;
     // Against a crash only; a save that fails must not send the others again. The end of the pass keeps all of it.

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Fault } from './faults.ts';
-import { zodFaults } from './zod-faults.ts';
+import { isOversized, MAX_CHARACTERS, MAX_VALUES } from './size.ts';
+import { formatPath, zodFaults } from './zod-faults.ts';
 
 /** Text without control characters, line breaks or halves of characters. */
 const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]*$/u;
@@ -85,14 +86,54 @@ export type ParsedNotification =
   | { readonly ok: true; readonly notification: Notification }
   | { readonly ok: false; readonly faults: readonly Fault[] };
 
+/** More faults than this are only counted. */
+const MAX_FAULTS = 20;
+
 /** Checks anything against the schema; every fault at once, and none of them shows a token or a text. */
 export function parseNotification(raw: unknown): ParsedNotification {
+  const oversize = oversizeFaults(raw);
+  if (oversize.length > 0) return { ok: false, faults: oversize };
   const result = notificationSchema.safeParse(raw);
-  if (result.success) return { ok: true, notification: result.data };
-  return { ok: false, faults: zodFaults(result.error, raw, isPrivate) };
+  const unnamed = hasProto(raw) ? [PROTO_FAULT] : [];
+  if (result.success && unnamed.length === 0) return { ok: true, notification: result.data };
+  const faults = [...unnamed, ...(result.success ? [] : zodFaults(result.error, raw, isPrivate))];
+  const more = faults.length - MAX_FAULTS;
+  if (more <= 0) return { ok: false, faults };
+  return {
+    ok: false,
+    faults: [...faults.slice(0, MAX_FAULTS), { path: '', expected: 'no more faults', found: `${more}` }],
+  };
 }
 
-/** What a fault, a log line or an error must not repeat: tokens, and what was written to the recipient. */
-function isPrivate(path: readonly PropertyKey[]): boolean {
-  return path[0] === 'alert' || path[0] === 'data' || (path[0] === 'devices' && path.at(-1) === 'token');
+/** The field that is too large, or the notification as a whole. */
+function oversizeFaults(raw: unknown): Fault[] {
+  if (!isOversized(raw)) return [];
+  const large = ['devices', 'alert', 'data'].filter((field) => isOversized(fieldOf(raw, field)));
+  const expected = `at most ${MAX_VALUES} values and ${MAX_CHARACTERS} characters in all`;
+  return (large.length === 0 ? [''] : large).map((path) => ({ path, expected, found: 'more' }));
+}
+
+const PROTO_FAULT: Fault = {
+  path: formatPath(['data', '__proto__']),
+  expected: 'a key other than __proto__, which clients lose',
+  found: 'one',
+};
+
+/** zod leaves such a key out without a word. */
+function hasProto(raw: unknown): boolean {
+  const data = fieldOf(raw, 'data');
+  return typeof data === 'object' && data !== null && Object.hasOwn(data, '__proto__');
+}
+
+function fieldOf(raw: unknown, field: string): unknown {
+  return typeof raw === 'object' && raw !== null ? (raw as Record<string, unknown>)[field] : undefined;
+}
+
+/**
+ * What a fault, a log line or an error must not repeat: tokens, and what was written to the recipient. Nor what stands in
+ * the place of either: a job whose data is text, a token that is listed as a device, or as its platform.
+ */
+function isPrivate(path: readonly PropertyKey[], value: unknown): boolean {
+  if (path[0] === 'devices' && path.at(-1) === 'platform') return !(typeof value === 'string' && value.length <= 16);
+  return path.length === 0 || path[0] === 'devices' || path[0] === 'alert' || path[0] === 'data';
 }

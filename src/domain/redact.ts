@@ -1,32 +1,106 @@
+import { isOversized } from './size.ts';
+
 const MAX_LENGTH = 300;
+/** More than this of somebody's words is not read. */
+const MAX_READ = 2_000;
 /** Shorter values are left alone: they tell nothing, and taking them out would make a message unreadable. */
 const MIN_SECRET_LENGTH = 4;
+/** So many neighbouring characters of a private text are taken out wherever they stand: an echo may be cut short. */
+const RUN = 8;
 /** Long runs that look like a token, a key or a JWT, whoever they belong to. */
 const TOKEN_LIKE = /[A-Za-z0-9_.~+/:=-]{60,}|[0-9a-fA-F]{32,}/g;
+const REDACTED = '[redacted]';
 
 /**
  * Somebody's words about a notification (a client's, a server's, an unforeseen error's) without its tokens and without
- * anything that was written to the recipient. The notification may be malformed: whatever text lies in the private fields
- * is taken out.
+ * anything that was written to the recipient: whole or in part, in any case, and escaped or encoded as JSON, URLs, base64
+ * and hexadecimal digits do it. The notification may be malformed: whatever text lies in the private fields is taken out.
  */
 export function redact(text: string, notification: unknown): string {
-  const secrets = PRIVATE_FIELDS.flatMap((field) => textsIn(fieldOf(notification, field)))
-    .filter((secret) => secret.length >= MIN_SECRET_LENGTH)
-    .sort((a, b) => b.length - a.length);
-  const clean = secrets.reduce((words, secret) => words.replaceAll(secret, '[redacted]'), text);
-  return clean.replace(TOKEN_LIKE, '[redacted]').slice(0, MAX_LENGTH);
+  if (isOversized(notification)) return REDACTED; // too much to look for in it
+  const words = text.slice(0, MAX_READ);
+  const isPrivate = marksOf(lowerCase(words), privateTexts(notification).flatMap(formsOf));
+  if (!isPrivate.includes(true)) return withoutTokens(words);
+  const clean = Array.from({ length: words.length }, (_, at) => {
+    if (!isPrivate[at]) return words.charAt(at);
+    return isPrivate[at - 1] ? '' : REDACTED;
+  }).join('');
+  return withoutTokens(clean);
+}
+
+function withoutTokens(words: string): string {
+  return withoutCredentials(words.replace(TOKEN_LIKE, REDACTED)).slice(0, MAX_LENGTH);
+}
+
+const CREDENTIALS: readonly (readonly [pattern: RegExp, rest: string])[] = [
+  [/-----BEGIN [A-Z ]*PRIVATE KEY-----[^"]*?(-----END [A-Z ]*PRIVATE KEY-----|(?="|$))/g, REDACTED],
+  // `redis://user:password@host`
+  [/(:\/\/)[^\s"'/\\@]+@/g, `$1${REDACTED}@`],
+  // A JWT, or its beginning.
+  [/\beyJ[\w-]{8,}(\.[\w-]*)*/gi, REDACTED],
+  [/(\bBearer )[\w.~+/=-]+/gi, `$1${REDACTED}`],
+  // What Redis repeats of a command that it does not know; up to the end of the line, in JSON too.
+  [/(with args beginning with: )([^"\\\n]|\\[^n])*/g, `$1${REDACTED}`],
+];
+
+/** Any text without what gives access: private keys, passwords in URLs, bearer tokens, and the arguments that Redis repeats. */
+export function withoutCredentials(text: string): string {
+  return CREDENTIALS.reduce((rest, [pattern, instead]) => rest.replace(pattern, instead), text);
 }
 
 const PRIVATE_FIELDS = ['devices', 'alert', 'data'];
 /** Words of the schema that stand in private fields too. */
 const PUBLIC_WORDS = new Set(['apns', 'fcm']);
 
-function fieldOf(value: unknown, field: string): unknown {
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[field] : undefined;
+/** Every text in the private fields, however deep. */
+function privateTexts(notification: unknown): string[] {
+  if (typeof notification !== 'object' || notification === null) return [];
+  const rest = PRIVATE_FIELDS.map((field) => (notification as Record<string, unknown>)[field]);
+  const texts = new Set<string>();
+  while (rest.length > 0) {
+    const next = rest.pop();
+    if (typeof next === 'string') texts.add(next);
+    else if (typeof next === 'object' && next !== null) rest.push(...(Object.values(next) as unknown[]));
+  }
+  return [...texts].filter((text) => text.length >= MIN_SECRET_LENGTH && !PUBLIC_WORDS.has(text));
 }
 
-/** Every text in a value, however deep. */
-function textsIn(value: unknown): string[] {
-  if (typeof value === 'string') return PUBLIC_WORDS.has(value) ? [] : [value];
-  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsIn) : [];
+/** A text as it may come back: as it is, and in the encodings of URLs, JSON, base64 and hexadecimal digits. */
+function formsOf(text: string): string[] {
+  const bytes = Buffer.from(text);
+  const json = JSON.stringify(text).slice(1, -1);
+  const url = encodeURIComponent(text.toWellFormed());
+  const ascii = json.replace(/[\u0080-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  const encoded = [bytes.toString('base64').replace(/=+$/, ''), bytes.toString('base64url'), bytes.toString('hex')];
+  return [...new Set([text, json, ascii, url, url.replaceAll('%20', '+'), ...encoded].map(lowerCase))];
+}
+
+/** Which characters of `words` belong to one of the forms: all of a short one, any run of a longer one. */
+function marksOf(words: string, forms: readonly string[]): boolean[] {
+  const marks = Array.from({ length: words.length }, () => false);
+  const placesOf = new Map<string, number[]>();
+  for (let at = 0; at + RUN <= words.length; at++) {
+    const run = words.slice(at, at + RUN);
+    placesOf.set(run, [...(placesOf.get(run) ?? []), at]);
+  }
+  for (const form of forms) {
+    if (form.length < RUN) {
+      for (let at = words.indexOf(form); at >= 0; at = words.indexOf(form, at + 1))
+        marks.fill(true, at, at + form.length);
+    }
+    for (let from = 0; from + RUN <= form.length; from++) {
+      for (const at of placesOf.get(form.slice(from, from + RUN)) ?? []) marks.fill(true, at, at + RUN);
+    }
+  }
+  return marks;
+}
+
+/** In lower case, with each character where it was: `İ` would become two. */
+function lowerCase(text: string): string {
+  const lower = text.toLowerCase();
+  if (lower.length === text.length) return lower;
+  return Array.from(text, (character) => {
+    const small = character.toLowerCase();
+    return small.length === character.length ? small : character;
+  }).join('');
 }

@@ -1,13 +1,14 @@
 import type { z } from 'zod';
 import type { Fault } from './faults.ts';
+import { printable } from './printable.ts';
 
 type Path = readonly PropertyKey[];
 
-/** zod's issues as faults: where, what was expected, what was found; values under private paths are only described. */
+/** zod's issues as faults: where, what was expected, what was found; private values are only described. */
 export function zodFaults(
   error: z.ZodError,
   input: unknown,
-  isPrivate: (path: Path) => boolean = () => false,
+  isPrivate: (path: Path, value: unknown) => boolean = () => false,
 ): Fault[] {
   return error.issues.flatMap((issue) => {
     if (issue.code === 'unrecognized_keys') {
@@ -17,15 +18,23 @@ export function zodFaults(
         found: 'one',
       }));
     }
-    const found = describe(valueAt(input, issue.path), isPrivate(issue.path));
+    const value = valueAt(input, issue.path);
+    const found = describe(value, isPrivate(issue.path, value));
     return [{ path: formatPath(issue.path), expected: expectation(issue), found }];
   });
 }
 
+/** Names that may be repeated: a producer may have put a token where a name belongs, or what a terminal obeys. */
+const PLAIN_NAME = /^[A-Za-z0-9_.-]{1,40}$/;
+
 /** `['devices', 0, 'token']` → `devices[0].token` */
-function formatPath(path: Path): string {
+export function formatPath(path: Path): string {
   return path
-    .map((part, index) => (typeof part === 'number' ? `[${part}]` : `${index === 0 ? '' : '.'}${String(part)}`))
+    .map((part, index) => {
+      if (typeof part === 'number') return `[${part}]`;
+      const name = String(part);
+      return `${index === 0 ? '' : '.'}${PLAIN_NAME.test(name) ? name : `(a name of ${name.length} characters)`}`;
+    })
     .join('');
 }
 
@@ -67,7 +76,7 @@ function describe(value: unknown, isPrivate: boolean): string {
   if (Array.isArray(value)) return `an array of ${value.length}`;
   if (typeof value === 'string') {
     if (isPrivate || value.length > 80) return `a string of ${value.length} characters`;
-    return JSON.stringify(value);
+    return printable(JSON.stringify(value));
   }
   return article(typeof value);
 }

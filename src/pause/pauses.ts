@@ -68,10 +68,12 @@ export interface Pauses {
   /** Nothing was sent on the probe: another one may have it. */
   release(probe: Probe): void;
   /**
-   * When a notification that is kept for this provider comes back: epoch milliseconds on this machine's clock. The first
-   * ones come when the pause is over, to be its probe; all others a little later, in the order in which they were kept.
+   * When a notification that is kept for this provider comes back: epoch milliseconds on this machine's clock. One
+   * comes when the pause is over, to be its probe; all others a little later, in the order in which they were enqueued.
+   *
+   * @param enqueuedAt epoch milliseconds
    */
-  comeBackAt(platform: Platform): number;
+  comeBackAt(platform: Platform, enqueuedAt: number): number;
   /** Gives back the probes that are out and asks Redis nothing more. Its connection stays open. */
   close(): Promise<void>;
 }

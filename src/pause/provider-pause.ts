@@ -29,7 +29,7 @@ export interface ProviderPause {
   enter(): Promise<Entry>;
   report(evidence: Evidence, probe?: Probe): void;
   release(probe: Probe): void;
-  comeBackAt(): number;
+  comeBackAt(enqueuedAt: number): number;
   /** Says whether a reading that is asked for now is to be believed when it comes. */
   mark(): (reading: Reading) => void;
   /** Shares what Redis did not take. */
@@ -42,8 +42,14 @@ export const LEASE_MS = 20_000;
 /** Where another one probes: most sends are answered in less. */
 const ELSEWHERE_MS = 1_000;
 
-/** What Redis did not take: the pause as it stands, or its end. */
-type Unshared = { readonly kind: 'pause' } | { readonly kind: 'end'; readonly id: string; readonly version: number };
+/** A probe, and the version of the pause that it was lent in. */
+interface Lent {
+  readonly id: string;
+  readonly version: number;
+}
+
+/** What Redis did not take: the pause as it stands, with the probe that renewed it, or its end, which a probe found. */
+type Unshared = { readonly kind: 'pause'; readonly probe?: Lent } | { readonly kind: 'end'; readonly probe: Lent };
 
 export function createProviderPause(platform: Platform, parts: ProviderPauseParts): ProviderPause {
   const { store, terms, now, onChange, onProbe } = parts;
@@ -57,8 +63,8 @@ export function createProviderPause(platform: Platform, parts: ProviderPausePart
       if (pause === undefined || before === undefined) window.clear();
     },
   });
-  /** The probe that this worker has, with the version of the pause that it was lent in. */
-  let held: { readonly id: string; readonly version: number; readonly until: number } | undefined;
+  /** The probe that this worker has, and until when (`performance.now()`) nobody else can have it. */
+  let held: (Lent & { readonly until: number }) | undefined;
   let claiming: Promise<Probe | undefined> | undefined;
   let unshared: Unshared | undefined;
   const writes = new Set<Promise<void>>();
@@ -82,6 +88,7 @@ export function createProviderPause(platform: Platform, parts: ProviderPausePart
         writes.delete(ended);
         unshared = orElse ?? unshared;
         local.tell('us');
+        if (writes.size === 0) isOurs = false;
       },
     );
     writes.add(ended);
@@ -119,11 +126,11 @@ export function createProviderPause(platform: Platform, parts: ProviderPausePart
   }
 
   /** Gives the probe away. Undefined where another one may have it by now. */
-  function hand(probe: Probe): { readonly id: string; readonly version: number } | undefined {
-    if (held?.id !== probe.id) return undefined;
-    const { until, ...mine } = held;
+  function hand({ id }: Probe): Lent | undefined {
+    if (held?.id !== id) return undefined;
+    const { until, version } = held;
     held = undefined;
-    return performance.now() < until ? mine : undefined;
+    return performance.now() < until ? { id, version } : undefined;
   }
 
   function settle({ trouble, code, retryAfterMs }: Evidence, probe: Probe): void {
@@ -133,11 +140,14 @@ export function createProviderPause(platform: Platform, parts: ProviderPausePart
     onProbe({ platform, result: trouble === undefined ? 'well' : 'failed' });
     if (trouble === undefined) {
       if (mine) local.become(undefined);
-      write(store.settle(platform, settled), mine && { kind: 'end', ...mine });
+      write(store.settle(platform, settled), mine && { kind: 'end', probe: mine });
     } else if (standing !== undefined) {
       const failure = { trouble, code, forMs: pauseMs(trouble, standing.step + 1, retryAfterMs, terms) };
       if (mine) local.become(reopened(standing, failure, now()));
-      write(store.settle(platform, settled, { ...failure, step: standing.step + 1 }), mine && { kind: 'pause' });
+      write(
+        store.settle(platform, settled, { ...failure, step: standing.step + 1 }),
+        mine && { kind: 'pause', probe: mine },
+      );
     }
   }
 
@@ -194,7 +204,7 @@ export function createProviderPause(platform: Platform, parts: ProviderPausePart
       onProbe({ platform, result: 'unused' });
       write(store.release(platform, probe.id), undefined);
     },
-    comeBackAt: () => comeBack.next(local.standing?.until, now()),
+    comeBackAt: (enqueuedAt) => comeBack.next(local.standing, enqueuedAt, now()),
     mark() {
       const before = written;
       return (reading) => {
@@ -206,9 +216,19 @@ export function createProviderPause(platform: Platform, parts: ProviderPausePart
     share() {
       if (!unshared || writes.size > 0) return;
       const { standing } = local;
-      if (standing) write(store.open(platform, { ...toOpening(standing, now()) }), unshared);
-      else if (unshared.kind === 'end') write(store.settle(platform, unshared), unshared);
-      else unshared = undefined;
+      const { kind, probe } = unshared;
+      const at = now();
+      if (standing === undefined) {
+        if (kind === 'end') write(store.settle(platform, probe), unshared);
+        else unshared = undefined;
+      } else if (standing.trouble !== 'outage') {
+        write(store.open(platform, { ...toOpening(standing, at), mayExtend: true }), unshared);
+      } else if (kind === 'pause' && probe) {
+        write(store.settle(platform, probe, toOpening(standing, at)), unshared);
+      } else {
+        // Redis and the provider away at once: most likely this worker's own network, which must not stop the others.
+        unshared = undefined;
+      }
     },
     async close() {
       await claiming;
@@ -218,7 +238,7 @@ export function createProviderPause(platform: Platform, parts: ProviderPausePart
   };
 }
 
-/** A pause that this worker opened, or made longer, while Redis was away. */
+/** What is left of a pause. */
 function toOpening({ trouble, code, since, until, step }: Standing, at: number) {
-  return { trouble, code, forMs: until - at, mayExtend: true, step, agoMs: at - since };
+  return { trouble, code, forMs: Math.round(until - at), step, agoMs: Math.round(at - since) };
 }

@@ -59,7 +59,7 @@ export function createPauses(options: PausesOptions): Pauses {
     release(probe) {
       providers[probe.platform].release(probe);
     },
-    comeBackAt: (platform) => providers[platform].comeBackAt(),
+    comeBackAt: (platform, enqueuedAt) => providers[platform].comeBackAt(enqueuedAt),
     async close() {
       clearInterval(timer);
       await Promise.all(each.map((provider) => provider.close()));

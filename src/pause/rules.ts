@@ -31,8 +31,8 @@ export type Failure = Omit<Opening, 'mayExtend'>;
 const QUOTA_MS = 60_000;
 /** A time that is named beyond this is a mistake. */
 const MAX_NAMED_MS = 86_400_000;
-/** SLACK_MS of pause.lua: the answers of one moment name times that differ by the moment. */
-const SLACK_MS = 1_000;
+/** A time that is longer by less does not count, in pause.lua either: the answers of one moment name times that differ by the moment. */
+export const SLACK_MS = 1_000;
 
 /** How long a pause is after so many failed probes. */
 export function pauseMs(trouble: Trouble, step: number, retryAfterMs: number | undefined, terms: PauseTerms): number {

@@ -95,7 +95,7 @@ export function createStore(redis: PauseRedis, prefix: string): Store {
       return { apns: toReading(now, apns), fcm: toReading(now, fcm) };
     },
     open: (platform, { trouble, code, forMs, mayExtend, step, agoMs }) =>
-      askTwice('open', platform, trouble, code, Math.round(forMs), mayExtend ? 1 : 0, step, Math.round(agoMs)),
+      askTwice('open', platform, trouble, code, forMs, mayExtend ? 1 : 0, step, agoMs),
     claim: (platform, id, leaseMs) => askTwice('claim', platform, id, leaseMs),
     settle: (platform, { id, version }, failure) =>
       failure === undefined

@@ -1,26 +1,40 @@
 import { constants } from 'node:http2';
-import type { ClientHttp2Session } from 'node:http2';
+import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
 import type { ApnsClient, RequestMaker } from './apns-types.ts';
+import { StreamGate } from './stream-gate.ts';
 import { currentWire } from './wire.ts';
+
+/** What is known of a session of the client's. */
+interface Known {
+  readonly gate: StreamGate;
+  /** The last stream that the server promised to have looked at, once it said goodbye. */
+  lastStreamId: number;
+}
 
 /**
  * Corrects what the `apn` client does of its own accord: it retries, it cuts connections off under requests that APNs has
- * taken, and it tells nobody how far a request got.
+ * taken, it makes streams that leave when nobody looks, and it tells nobody how far a request got.
  *
  * @param onSession told of each new connection, when it begins to connect
  */
 export function correctClient(client: ApnsClient, onSession: (session: ClientHttp2Session) => void): void {
-  /** The last stream that a server promised to have looked at, for sessions that it said goodbye to. */
-  const lastStreamIds = new WeakMap<RequestMaker, number>();
+  const sessions = new WeakMap<RequestMaker, Known>();
   keepAnswers(client);
   drainSessions(client, (session) => {
+    if (sessions.has(session)) return;
+    const known: Known = { gate: new StreamGate(session), lastStreamId: Infinity };
+    sessions.set(session, known);
     // Twice where a server takes its leave in two steps; the second one tells the true last stream.
     session.on('goaway', (_code: number, lastStreamId: number) => {
-      lastStreamIds.set(session, lastStreamId);
+      known.lastStreamId = lastStreamId;
     });
     onSession(session);
   });
-  followRequests(client, (session) => lastStreamIds.get(session) ?? Infinity);
+  followRequests(client, (session) => {
+    const known = sessions.get(session);
+    if (known === undefined) throw new Error('apn: a request on a connection that was never announced');
+    return known;
+  });
 }
 
 /** The client's retry answers "client session is closed" in place of what APNs said, even where it may not retry. */
@@ -35,38 +49,50 @@ function keepAnswers(client: ApnsClient): void {
  */
 function drainSessions(client: ApnsClient, onSession: (session: ClientHttp2Session) => void): void {
   const connect = client.connect.bind(client);
-  const known = new WeakSet<ClientHttp2Session>();
   client.closeAndDestroySession = () => Promise.resolve();
   client.connect = async () => {
     await connect();
-    const { session } = client;
-    if (session === undefined || known.has(session)) return;
-    known.add(session);
-    onSession(session);
+    if (client.session !== undefined) onSession(client.session);
   };
 }
 
-/** Lets a try know its stream, so that it can be taken back, and how far it got. */
-function followRequests(client: ApnsClient, lastStreamId: (session: RequestMaker) => number): void {
+/** Makes a stream at the last moment and only if it may still leave; lets its try know it, and how far it got. */
+function followRequests(client: ApnsClient, find: (session: RequestMaker) => Known): void {
   const request = client.request.bind(client);
-  client.request = (session, ...rest) => {
+  client.request = async (session, ...rest) => {
     const wire = currentWire();
-    if (wire?.isCut) return Promise.reject(new Error('the caller waits no longer'));
+    const known = find(session);
+    const leave = (): void => known.gate.leave();
+    await known.gate
+      .enter((giveUp) => wire?.follow(giveUp, () => false))
+      .catch((error: unknown) => {
+        // The client hands on the fields of what it catches, and nothing else.
+        throw Object.assign(new Error('no stream'), { error });
+      });
+    const made: ClientHttp2Stream[] = [];
     const followed: RequestMaker = {
       request(headers) {
-        const stream = session.request(headers);
-        const mayHaveArrived = (): boolean => {
-          if (stream.id === undefined || stream.rstCode === constants.NGHTTP2_REFUSED_STREAM) return false;
-          return stream.id <= lastStreamId(session);
-        };
-        wire?.follow(() => {
-          // Closing a stream that waits for the connection would send the request first, and cancel it then.
-          if (stream.pending) stream.destroy();
-          else stream.close(constants.NGHTTP2_CANCEL);
-        }, mayHaveArrived);
+        const stream = session.request(headers).once('close', leave);
+        made.push(stream);
+        // The client looks for Retry-After in the wrong case, and forgets the status of what it cannot read.
+        stream.once('response', (head) => {
+          wire?.note({ status: head[':status'], retryAfter: head['retry-after'] });
+        });
+        wire?.follow(
+          () => stream.close(constants.NGHTTP2_CANCEL),
+          () => mayHaveArrived(stream, known.lastStreamId),
+        );
         return stream;
       },
     };
-    return request(followed, ...rest);
+    const mayLeave = wire?.mayLeave() ?? true;
+    const answer = mayLeave ? request(followed, ...rest) : Promise.reject(new Error('too late to leave'));
+    if (made.length === 0) leave();
+    return answer;
   };
+}
+
+/** HTTP/2's promises that nothing was processed (RFC 9113, sections 6.8 and 8.7). */
+function mayHaveArrived({ id, rstCode }: ClientHttp2Stream, lastStreamId: number): boolean {
+  return id !== undefined && rstCode !== constants.NGHTTP2_REFUSED_STREAM && id <= lastStreamId;
 }

@@ -8,6 +8,7 @@ import { correctClient } from './apns-client.ts';
 import { WARM_UP_TOKEN, warmUpMessage } from './apns-message.ts';
 import { clientOf } from './apns-types.ts';
 import type { ApnsClient, ApnsFailure, ProviderToken } from './apns-types.ts';
+import { limitHandshake, VERIFIED } from './endpoint.ts';
 import type { Endpoint } from './endpoint.ts';
 import { transportReply } from './transport-replies.ts';
 import { tryOnce } from './wire.ts';
@@ -28,9 +29,11 @@ export interface LinkOptions {
 const MIN_REWARM_MS = 1_000;
 /** Beyond this, a connection that does not answer a ping is taken for dead (a NAT forgot it, a cable was pulled). */
 const PING_TIMEOUT_MS = 5_000;
-/** The client's own time limit sends a request that waited for the connection, and cancels it then: ours comes first. */
-const TIMEOUT_MARGIN_MS = 1_000;
-/** The client's own ping only writes a debug line; ours replaces it. Node's longest timer. */
+/** A connection that was sent something and has said nothing for so long is pinged before its turn comes. */
+const SILENCE_MS = 2_000;
+/** While a ping is unanswered for longer than this, other connections are taken. */
+const DOUBT_MS = 500;
+/** Node's longest timer: the client's own time limit and ping are replaced by ours. */
 const NEVER_MS = 2 ** 31 - 1;
 
 /** One connection to APNs, opened ahead of need, looked after, and drained when it is closed. */
@@ -43,10 +46,16 @@ export class ApnsLink {
   #keeper: NodeJS.Timeout | undefined;
   #warming: Promise<void> | undefined;
   #warmedAtMs = -Infinity;
+  /** Connections in a row that never stood. */
+  #failures = 0;
+  #awaited = 0;
+  /** Since when something is awaited and nothing has come. */
+  #silentSinceMs = 0;
+  #pingedAtMs = Infinity;
   #isClosed = false;
 
   constructor(options: LinkOptions) {
-    const { key, keyId, teamId, endpoint, requestTimeoutMs } = options;
+    const { key, keyId, teamId, endpoint } = options;
     // What the client does not know it hands through to http2.connect.
     const http2Options = {
       // APNs allows one stream until it has accepted a token; a burst on a new connection would run into refusals.
@@ -57,7 +66,7 @@ export class ApnsLink {
     this.#provider = new Provider({
       token: { key, keyId, teamId },
       address: endpoint.host.includes(':') ? `[${endpoint.host}]` : endpoint.host,
-      requestTimeout: requestTimeoutMs + TIMEOUT_MARGIN_MS,
+      requestTimeout: NEVER_MS,
       connectionRetryLimit: 0,
       heartBeat: NEVER_MS,
       ...http2Options,
@@ -77,16 +86,31 @@ export class ApnsLink {
     this.#client.config.token = token;
   }
 
-  /** Whether a send would find an open connection. */
+  /** Whether a send would find an open connection, as far as anybody can tell. */
   get isReady(): boolean {
-    const { session } = this.#client;
-    return session !== undefined && !session.closed && !session.destroyed && !session.connecting;
+    const isDoubtful = performance.now() - this.#pingedAtMs > DOUBT_MS;
+    return this.#isOpen && !isDoubtful;
   }
 
   /** Nothing where APNs took it, otherwise what the client says about it. */
   async send(message: Notification, token: string): Promise<ApnsFailure | undefined> {
-    const { failed } = await this.#provider.send(message, token);
-    return failed[0] as ApnsFailure | undefined;
+    const startedAtMs = performance.now();
+    if (this.#awaited === 0) this.#silentSinceMs = startedAtMs;
+    else if (startedAtMs - this.#silentSinceMs > SILENCE_MS) this.#lookAfter();
+    this.#awaited += 1;
+    try {
+      const { failed } = await this.#provider.send(message, token);
+      const failure = failed[0] as ApnsFailure | undefined;
+      if (failure === undefined || failure.status !== undefined) this.#silentSinceMs = performance.now();
+      return failure;
+    } finally {
+      this.#awaited -= 1;
+    }
+  }
+
+  /** To be told that an answer never came: either it is slow, or the connection is gone without a word. */
+  doubt(): void {
+    if (this.#isOpen) this.#lookAfter();
   }
 
   /** Connects, and has the first stream's limit lifted. From then on the connection is kept so. Never throws. */
@@ -95,7 +119,7 @@ export class ApnsLink {
     this.#keeper ??= setInterval(() => {
       this.#lookAfter();
     }, this.#options.keepWarmMs).unref();
-    if (this.isReady) return Promise.resolve();
+    if (this.#isOpen) return Promise.resolve();
     this.#warming ??= this.#warmUp().finally(() => (this.#warming = undefined));
     return this.#warming;
   }
@@ -117,14 +141,21 @@ export class ApnsLink {
     clearTimeout(timer);
   }
 
+  get #isOpen(): boolean {
+    const { session } = this.#client;
+    return session !== undefined && !session.closed && !session.destroyed && !session.connecting;
+  }
+
   #openSocket(): TLSSocket {
     const { endpoint, secureContext } = this.#options;
     const socket = connect({
       ...endpoint,
+      ...VERIFIED,
       ALPNProtocols: ['h2'],
       ...(isIP(endpoint.host) === 0 ? { servername: endpoint.host } : {}),
       ...(secureContext === undefined ? {} : { secureContext }),
     });
+    limitHandshake(socket);
     this.#sockets.add(socket);
     return socket.once('close', () => this.#sockets.delete(socket));
   }
@@ -138,34 +169,46 @@ export class ApnsLink {
     await tryOnce(send, { timeoutMs: this.#options.requestTimeoutMs });
   }
 
+  /** One ping at a time; a connection that does not answer it is given up, and what waits on it with it. */
   #lookAfter(): void {
     const { session } = this.#client;
-    if (!this.isReady || session === undefined) {
+    if (!this.#isOpen || session === undefined) {
       void this.warm();
       return;
     }
+    if (this.#pingedAtMs !== Infinity) return;
+    this.#pingedAtMs = performance.now();
     const timer = setTimeout(
       () => {
         session.destroy();
       },
       Math.min(PING_TIMEOUT_MS, this.#options.keepWarmMs),
     ).unref();
-    session.ping(() => {
+    // Also called where the connection is lost before the answer.
+    const onAnswer = (): void => {
       clearTimeout(timer);
-    });
+      this.#pingedAtMs = Infinity;
+      this.#silentSinceMs = performance.now();
+    };
+    if (!session.ping(onAnswer)) onAnswer();
   }
 
   #watch(session: ClientHttp2Session): void {
-    let wasReady = false;
     const onLoss = (): void => {
-      if (!wasReady || this.#keeper === undefined) return;
-      const waitMs = Math.max(0, this.#warmedAtMs + MIN_REWARM_MS - performance.now());
+      if (this.#keeper === undefined || this.#isClosed) return;
+      const pauseMs = Math.min(MIN_REWARM_MS * 2 ** this.#failures, this.#options.keepWarmMs);
+      const waitMs = Math.max(0, this.#warmedAtMs + pauseMs - performance.now());
       setTimeout(() => void this.warm(), waitMs).unref();
     };
+    let hasFailed = true;
     this.#sessions.add(session);
-    session.once('connect', () => (wasReady = true));
+    session.once('connect', () => {
+      hasFailed = false;
+      this.#failures = 0;
+    });
     session.once('goaway', onLoss);
     session.once('close', () => {
+      if (hasFailed) this.#failures += 1;
       this.#sessions.delete(session);
       onLoss();
     });

@@ -1,9 +1,10 @@
 import { redact } from '../domain/redact.ts';
 import type { ApnsFailure } from './apns-types.ts';
 import type { Push, Reply } from './provider.ts';
-import { findRow } from './reply-row.ts';
+import { findRow, wordOf } from './reply-row.ts';
 import type { ReplyRow, ReplyTable } from './reply-row.ts';
-import { rootMessage, transportCode, transportReply } from './transport-replies.ts';
+import { parseRetryAfter, rootMessage, transportCode, transportReply } from './transport-replies.ts';
+import type { Answer } from './wire.ts';
 
 const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no' };
 const GONE: ReplyRow = { meaning: 'gone', alerted: 'no' };
@@ -11,8 +12,8 @@ const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
 const AUTH: ReplyRow = { meaning: 'auth', alerted: 'no', trouble: 'auth' };
 /** One device has had too many. APNs names no time; a minute is the least that makes sense for a rate. */
 const DEVICE_QUOTA: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000 };
-const UNAVAILABLE: ReplyRow = { meaning: 'later', alerted: 'no' };
-const SERVER_ERROR: ReplyRow = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10_000 };
+const UNAVAILABLE: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'outage' };
+const SERVER_ERROR: ReplyRow = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10_000, trouble: 'outage' };
 
 /**
  * What APNs' words mean for us
@@ -37,8 +38,8 @@ export const APNS_REPLIES: ReplyTable = {
   PayloadEmpty: REJECTED,
   PayloadTooLarge: REJECTED,
   TopicDisallowed: REJECTED,
-  /** About the connection, not the notification. */
-  IdleTimeout: UNAVAILABLE,
+  /** About one connection: neither the notification nor the service. */
+  IdleTimeout: { meaning: 'later', alerted: 'no' },
   BadCertificate: AUTH,
   BadCertificateEnvironment: AUTH,
   /** Seen only when a renewed token was refused as well: a clock that is wrong, most likely. */
@@ -79,33 +80,43 @@ const REASON_IN_MESSAGE: readonly (readonly [RegExp, string])[] = [
   [/^ExpiredProviderToken$/, 'ExpiredProviderToken'],
   [/^Error 500, stream ended unexpectedly$/, 'InternalServerError'],
 ];
-const STATUS_IN_MESSAGE = /^stream ended unexpectedly with status (\d{3}) and empty body$/;
 /** HTTP/2's HEADERS (type 1) could not be written: the connection was going away. Nothing of the request has left. */
 const NOT_WRITTEN = /^Request frame error: \(frameType: 1,/;
-const UNREADABLE = /^Unexpected error processing APNs response/;
+/** It has an answer, and cannot read it. */
+const ANSWERED =
+  /^(stream ended unexpectedly with status \d{3} and empty body$|Unexpected error processing APNs response)/;
+
+export interface ApnsFailureContext {
+  readonly push: Pick<Push, 'notification' | 'device'>;
+  readonly mayHaveArrived: boolean;
+  /** The head of the answer, where there was one. */
+  readonly answer?: Answer | undefined;
+  /** Epoch milliseconds, for a Retry-After that is a date. */
+  readonly nowMs: number;
+}
 
 /** Any of the shapes in which the client reports a failure → one Reply. */
-export function apnsReply(
-  failure: ApnsFailure,
-  push: Pick<Push, 'notification' | 'device'>,
-  mayHaveArrived: boolean,
-): Reply {
+export function apnsReply(failure: ApnsFailure, context: ApnsFailureContext): Reply {
+  const { push, answer } = context;
   const message = failure.error?.message ?? '';
   const reason = failure.response?.reason ?? REASON_IN_MESSAGE.find(([pattern]) => pattern.test(message))?.[1];
-  const status = failure.status ?? numberIn(STATUS_IN_MESSAGE.exec(message)?.[1]);
-  if (reason === undefined && status === undefined && !UNREADABLE.test(message)) {
-    return lostReply(failure, push, mayHaveArrived);
-  }
+  const isAnswered = reason !== undefined || failure.status !== undefined || ANSWERED.test(message);
+  if (!isAnswered) return lostReply(failure, context);
+  const status = failure.status ?? answer?.status;
+  // Taken, it says, but APNs says so without a word.
+  if (reason === undefined && (status === undefined || status < 300)) return transportReply('unreadable');
   const row = findRow(APNS_REPLIES, [reason]) ?? findRow(APNS_STATUS_REPLIES, [status]) ?? APNS_UNKNOWN;
   const goneSince = failure.response?.timestamp;
+  const retryAfterMs = row.meaning === 'later' ? parseRetryAfter(answer?.retryAfter, context.nowMs) : undefined;
   return {
     ...row,
-    code: redact(reason ?? (status === undefined ? 'unreadable' : `http-${status}`), push.notification),
+    code: reason === undefined ? `http-${String(status)}` : wordOf(APNS_REPLIES, reason, push.notification),
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
     ...(row.meaning === 'gone' && typeof goneSince === 'number' ? { goneSince } : {}),
   };
 }
 
-function lostReply(failure: ApnsFailure, push: Pick<Push, 'notification' | 'device'>, mayHaveArrived: boolean): Reply {
+function lostReply(failure: ApnsFailure, { push, mayHaveArrived }: ApnsFailureContext): Reply {
   const message = failure.error?.message ?? '';
   if (message === 'client is destroyed') return transportReply('closed');
   if (NOT_WRITTEN.test(message)) return transportReply('refused-stream');
@@ -119,8 +130,4 @@ function lostReply(failure: ApnsFailure, push: Pick<Push, 'notification' | 'devi
     transportCode(error, mayHaveArrived),
     detail === undefined ? undefined : redact(detail, push.notification),
   );
-}
-
-function numberIn(text: string | undefined): number | undefined {
-  return text === undefined ? undefined : Number(text);
 }

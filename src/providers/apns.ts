@@ -55,13 +55,16 @@ export function createApnsProvider(options: ApnsOptions): Provider {
   };
   const sendOn = async (chosen: ApnsLink, message: Notification, push: Push, wire: Wire): Promise<Reply> => {
     const failure = await chosen.send(message, push.device.token);
-    return failure === undefined ? APNS_ACCEPTED : apnsReply(failure, push, wire.mayHaveArrived);
+    if (wire.isCut) chosen.doubt();
+    return failure === undefined ? APNS_ACCEPTED : apnsReply(failure, { push, nowMs: Date.now(), ...tried(wire) });
   };
   const send = async (message: Notification, push: Push, wire: Wire): Promise<Reply> => {
     const chosen = nextLink();
     const reply = await sendOn(chosen, message, push, wire);
     // On the same connection, which alone knows that its token has expired.
-    return reply.code === 'ExpiredProviderToken' && !wire.isCut ? sendOn(chosen, message, push, wire) : reply;
+    if (reply.code !== 'ExpiredProviderToken' || wire.isCut) return reply;
+    wire.begin();
+    return sendOn(chosen, message, push, wire);
   };
 
   return {
@@ -82,6 +85,10 @@ export function createApnsProvider(options: ApnsOptions): Provider {
       await Promise.all(links.map((candidate) => candidate.close()));
     },
   };
+}
+
+function tried({ answer, mayHaveArrived }: Wire) {
+  return { answer, mayHaveArrived };
 }
 
 function tooLarge(bytes: number): Reply {

@@ -1,5 +1,5 @@
 import { createSecureContext, getCACertificates } from 'node:tls';
-import type { SecureContext } from 'node:tls';
+import type { SecureContext, TLSSocket } from 'node:tls';
 import { InputError } from '../domain/faults.ts';
 
 /** Where a push service listens. */
@@ -27,6 +27,23 @@ export function parseEndpoint(text: string, path: string): Endpoint {
 export function trustBeside(ca: string | undefined): SecureContext | undefined {
   if (ca === undefined) return undefined;
   return createSecureContext({ ca: [...getCACertificates('default'), ca] });
+}
+
+/** For every connection, the loopback's too: nothing in the environment (NODE_TLS_REJECT_UNAUTHORIZED) turns it off. */
+export const VERIFIED = { rejectUnauthorized: true } as const;
+
+/** Connecting takes a few round trips; what has not come so far by then will not come. */
+const HANDSHAKE_TIMEOUT_MS = 5_000;
+
+/** Destroys a connection that does not get through its handshake in time: it would be in the way of the next one. */
+export function limitHandshake(socket: TLSSocket): void {
+  const timer = setTimeout(() => {
+    socket.destroy(Object.assign(new Error(`no connection in ${HANDSHAKE_TIMEOUT_MS} ms`), { code: 'ETIMEDOUT' }));
+  }, HANDSHAKE_TIMEOUT_MS).unref();
+  const clear = (): void => {
+    clearTimeout(timer);
+  };
+  socket.once('secureConnect', clear).once('close', clear);
 }
 
 /** Throws an InputError that names `path` where this is no number of connections. */

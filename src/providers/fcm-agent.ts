@@ -3,8 +3,10 @@ import { Agent } from 'node:https';
 import type { RequestOptions } from 'node:https';
 import type { Duplex } from 'node:stream';
 import { connect } from 'node:tls';
-import type { SecureContext, TLSSocket } from 'node:tls';
+import type { ConnectionOptions, SecureContext, TLSSocket } from 'node:tls';
+import { limitHandshake, VERIFIED } from './endpoint.ts';
 import type { Endpoint } from './endpoint.ts';
+import { holdUntilSecured } from './held-request.ts';
 import { currentWire } from './wire.ts';
 
 /** Where FCM is, and the name that its certificate is checked for wherever the connections go. */
@@ -29,14 +31,15 @@ interface RequestTaker {
  * try know how far its request got.
  */
 export class FcmAgent extends Agent {
-  readonly #target: { host: string; port: number; servername: string; secureContext?: SecureContext };
+  readonly #target: ConnectionOptions;
   readonly #connections: number;
   /** All that are open or being opened. */
-  readonly #open = new Set<Duplex>();
-  /** Those that are through with their handshake. */
-  readonly #secured = new WeakSet<Duplex>();
+  readonly #open = new Set<TLSSocket>();
+  /** Those that are through with their handshake, and when they last gave an answer. */
+  readonly #heardAtMs = new WeakMap<Duplex, number>();
   /** Opened ahead of need; no request has been on them. */
   readonly #spares = new Set<TLSSocket>();
+  #isKeptFull = false;
   #isClosed = false;
 
   constructor({ endpoint, secureContext, connections }: FcmAgentOptions) {
@@ -47,12 +50,17 @@ export class FcmAgent extends Agent {
       host: endpoint.host,
       port: endpoint.port,
       servername: FCM_HOST,
+      ...VERIFIED,
       ...(secureContext === undefined ? {} : { secureContext }),
     };
+    this.on('free', (socket: Duplex) => {
+      this.#heardAtMs.set(socket, performance.now());
+    });
   }
 
   /** Opens connections until there are as many as allowed; resolves once those are usable or have failed. */
   async fill(): Promise<void> {
+    this.#isKeptFull = true;
     const missing = this.#isClosed ? 0 : Math.max(0, this.#connections - this.#open.size);
     await Promise.all(Array.from({ length: missing }, () => this.#openSpare()));
   }
@@ -64,22 +72,29 @@ export class FcmAgent extends Agent {
       spare.removeAllListeners('data').removeAllListeners('end');
       return spare;
     }
-    const socket = super.createConnection({ ...options, ...this.#target }, callback);
-    if (socket) this.#follow(socket);
+    const socket = super.createConnection({ ...options, ...this.#target }, callback) as TLSSocket;
+    this.#follow(socket);
     return socket;
   }
 
   addRequest(request: ClientRequest, ...rest: readonly unknown[]): void {
     const wire = currentWire();
-    let isOnTheWire = false;
-    request.once('socket', (socket) => {
-      if (this.#secured.has(socket)) isOnTheWire = true;
-      else socket.once('secureConnect', () => (isOnTheWire = true));
-    });
+    let leftAtMs: number | undefined;
+    request.once('socket', () => (leftAtMs = performance.now()));
     wire?.follow(
-      () => request.destroy(),
-      () => isOnTheWire,
+      () => {
+        request.destroy();
+        if (leftAtMs !== undefined) this.#distrustIdle(leftAtMs);
+      },
+      () => leftAtMs !== undefined,
     );
+    holdUntilSecured(
+      request,
+      (socket) => this.#heardAtMs.has(socket),
+      () => wire?.mayLeave(),
+    );
+    // firebase-admin's own time limit of 15 s: ours knows how far the request got.
+    request.setTimeout = () => request;
     (Agent.prototype as unknown as RequestTaker).addRequest.call(this, request, ...rest);
   }
 
@@ -87,6 +102,19 @@ export class FcmAgent extends Agent {
     this.#isClosed = true;
     super.destroy();
     for (const socket of this.#open) socket.destroy();
+  }
+
+  /** Where one connection has gone silent, those that have given no answer since may have, too. */
+  #distrustIdle(sinceMs: number): void {
+    const kept = Object.values(this.freeSockets).flatMap((sockets) => (sockets ?? []) as TLSSocket[]);
+    const silent = [...this.#spares, ...kept].filter((socket) => (this.#heardAtMs.get(socket) ?? 0) < sinceMs);
+    for (const socket of silent) {
+      this.#open.delete(socket);
+      this.#spares.delete(socket);
+      // Takes it from Node's free ones at once, and not when it has closed: the last one is the next to be used.
+      socket.destroy().emit('agentRemove');
+    }
+    if (silent.length > 0 && this.#isKeptFull) void this.fill();
   }
 
   #openSpare(): Promise<void> {
@@ -106,9 +134,10 @@ export class FcmAgent extends Agent {
     });
   }
 
-  #follow(socket: Duplex): void {
+  #follow(socket: TLSSocket): void {
     this.#open.add(socket);
-    socket.once('secureConnect', () => this.#secured.add(socket));
+    limitHandshake(socket);
+    socket.once('secureConnect', () => this.#heardAtMs.set(socket, performance.now()));
     socket.once('close', () => this.#open.delete(socket));
     // Whoever uses it hears of the error too; while nobody does, its closing is all that matters.
     socket.on('error', () => undefined);

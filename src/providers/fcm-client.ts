@@ -13,8 +13,11 @@ export interface FcmClientOptions {
 }
 
 export interface FcmClient {
-  /** Resolves once FCM took it; rejects with what firebase-admin throws. One request, never a second one. */
-  send(message: FcmMessage): Promise<string>;
+  /**
+   * Resolves with FCM's name for the message once FCM took it, and with none where a 200 names none; rejects with what
+   * firebase-admin throws. One request, never a second one.
+   */
+  send(message: FcmMessage): Promise<string | undefined>;
   /** As `send`, but FCM only looks at it: nobody is alerted. */
   validate(message: FcmMessage): Promise<string>;
   close(): Promise<void>;
@@ -25,13 +28,15 @@ export function createFcmClient({ projectId, credential, agent }: FcmClientOptio
   const app = initializeApp({ projectId, credential, httpAgent: agent }, `pushpacer-${randomUUID()}`);
   const messaging = getMessaging(app);
   switchOffRetry(messaging);
+  const end = async (): Promise<void> => {
+    await deleteApp(app);
+    agent.destroy();
+  };
+  let ended: Promise<void> | undefined;
   return {
     send: (message) => messaging.send(message),
     validate: (message) => messaging.send(message, true),
-    async close() {
-      await deleteApp(app);
-      agent.destroy();
-    },
+    close: () => (ended ??= end()), // an app that was deleted cannot be deleted again
   };
 }
 

@@ -4,6 +4,12 @@ import type { Push } from './provider.ts';
 /** The longest time that FCM keeps a message: 28 days (firebase.google.com/docs/cloud-messaging/concept-options#ttl). */
 const MAX_TTL_MS = 2_419_200_000;
 
+/**
+ * The most that a message may carry to the device (firebase.google.com/docs/cloud-messaging/customize-messages/set-message-type). Google
+ * does not tell how it counts, and some 40 bytes and 6 for each field come on top: in the last bytes, FCM itself decides.
+ */
+export const FCM_MAX_PAYLOAD_BYTES = 4_096;
+
 /** A message for a registration token. */
 export type FcmMessage = Extract<Message, { token: string }>;
 
@@ -52,4 +58,10 @@ export function fcmMessage(push: Push, { silentChannelId, nowMs }: FcmMessageOpt
       },
     },
   };
+}
+
+/** What a device is sent of a message, in bytes: names and values of the data, the alert, and how to show it. */
+export function fcmPayloadBytes({ data = {}, notification = {}, android = {} }: FcmMessage): number {
+  const texts = [data, notification, android.notification ?? {}].flatMap((map) => Object.entries(map)).flat();
+  return texts.reduce<number>((sum, text) => sum + (typeof text === 'string' ? Buffer.byteLength(text) : 0), 0);
 }

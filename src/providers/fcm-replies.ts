@@ -1,6 +1,6 @@
 import { redact } from '../domain/redact.ts';
 import type { Push, Reply } from './provider.ts';
-import { findRow } from './reply-row.ts';
+import { findRow, wordOf } from './reply-row.ts';
 import type { ReplyRow, ReplyTable } from './reply-row.ts';
 import { causes, parseRetryAfter, rootMessage, transportCode, transportReply } from './transport-replies.ts';
 
@@ -10,7 +10,7 @@ const AUTH: ReplyRow = { meaning: 'auth', alerted: 'no', trouble: 'auth' };
 /** The quota is the project's; a minute is what FCM's documentation asks for where it names no time. */
 const QUOTA: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, trouble: 'quota' };
 /** Ten seconds is the least that FCM's documentation asks for; messages have arrived that were answered with 503. */
-const SERVER_ERROR: ReplyRow = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10_000 };
+const SERVER_ERROR: ReplyRow = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10_000, trouble: 'outage' };
 
 /** INVALID_ARGUMENT whose details name the token, or whose message does. */
 const INVALID_TOKEN = 'INVALID_ARGUMENT (message.token)';
@@ -57,7 +57,7 @@ export const FCM_UNKNOWN: ReplyRow = SERVER_ERROR;
 /** Before FCM is asked, Google is, for an access token. */
 export const SIGN_IN_REPLIES = {
   'sign-in-refused': AUTH,
-  'sign-in-unreachable': { meaning: 'later', alerted: 'no', retryAfterMs: 10_000 },
+  'sign-in-unreachable': { meaning: 'later', alerted: 'no', retryAfterMs: 10_000, unreached: true, trouble: 'outage' },
 } as const satisfies ReplyTable;
 
 export const FCM_ACCEPTED: Reply = { meaning: 'accepted', code: '200', alerted: 'yes' };
@@ -109,12 +109,13 @@ function answeredReply(
   const rpc = rpcStatus(data);
   const words = [...rpc.details.map((detail) => detail['errorCode']), rpc.status];
   const word = words.find((candidate) => typeof candidate === 'string');
+  if (word === undefined && status < 300) return transportReply('unreadable');
   const key = word === 'INVALID_ARGUMENT' && namesToken(rpc) ? INVALID_TOKEN : word;
   const row = findRow(FCM_REPLIES, [key]) ?? findRow(FCM_STATUS_REPLIES, [status]) ?? FCM_UNKNOWN;
   const retryAfterMs = row.meaning === 'later' ? parseRetryAfter(headers['retry-after'], nowMs) : undefined;
   return {
     ...row,
-    code: word === undefined ? `http-${status}` : redact(word, push.notification),
+    code: word === undefined ? `http-${status}` : wordOf(FCM_REPLIES, word, push.notification),
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
     ...detailOf(rpc.message, push),
   };

@@ -1,11 +1,12 @@
+import { Agent } from 'node:https';
 import { cert } from 'firebase-admin/app';
 import type { Credential } from 'firebase-admin/app';
 import { InputError } from '../domain/faults.ts';
-import { checkConnections, parseEndpoint, trustBeside } from './endpoint.ts';
+import { checkConnections, parseEndpoint, trustBeside, VERIFIED } from './endpoint.ts';
 import { FCM_HOST, FcmAgent } from './fcm-agent.ts';
 import { createFcmClient } from './fcm-client.ts';
 import { renewAhead, STATIC_CREDENTIAL } from './fcm-credential.ts';
-import { fcmMessage } from './fcm-message.ts';
+import { FCM_MAX_PAYLOAD_BYTES, fcmMessage, fcmPayloadBytes } from './fcm-message.ts';
 import type { FcmMessage } from './fcm-message.ts';
 import { FCM_ACCEPTED, fcmReply } from './fcm-replies.ts';
 import type { Provider, Push, Reply } from './provider.ts';
@@ -53,8 +54,8 @@ export function createFcmProvider(options: FcmOptions): Provider {
 
   const send = async (message: FcmMessage, push: Push, wire: Wire): Promise<Reply> => {
     try {
-      await client.send(message);
-      return FCM_ACCEPTED;
+      const name = await client.send(message);
+      return name === undefined ? transportReply('unreadable') : FCM_ACCEPTED;
     } catch (error) {
       return fcmReply(error, { push, mayHaveArrived: wire.mayHaveArrived, nowMs: now() });
     }
@@ -75,6 +76,8 @@ export function createFcmProvider(options: FcmOptions): Provider {
     platform: 'fcm',
     prepare(push) {
       const message = fcmMessage(push, { silentChannelId, nowMs: now() });
+      const bytes = fcmPayloadBytes(message);
+      if (bytes > FCM_MAX_PAYLOAD_BYTES) return { kind: 'refused', reply: tooLarge(bytes) };
       return {
         kind: 'ready',
         send(options) {
@@ -98,10 +101,16 @@ export function createFcmProvider(options: FcmOptions): Provider {
   };
 }
 
+function tooLarge(bytes: number): Reply {
+  const detail = `payload: expected at most ${FCM_MAX_PAYLOAD_BYTES} bytes, found ${bytes}`;
+  return { meaning: 'rejected', alerted: 'no', code: 'payload-too-large', detail };
+}
+
 function serviceAccount(credentials: unknown): Credential {
   try {
     // Text would be taken for a file's name, and the object is changed by its reader.
-    if (typeof credentials === 'object' && credentials !== null) return cert(structuredClone(credentials));
+    if (typeof credentials === 'object' && credentials !== null)
+      return cert(structuredClone(credentials), new Agent(VERIFIED));
     throw new TypeError(credentials === undefined ? 'nothing' : `a ${typeof credentials}`);
   } catch (error) {
     // firebase-admin names the missing field, and nothing that is in the file.

@@ -1,3 +1,4 @@
+import { redact } from '../domain/redact.ts';
 import type { Reply } from './provider.ts';
 
 /** What an answer means, wherever it came from: a Reply without the words of the one answer. */
@@ -10,4 +11,9 @@ export type ReplyTable = Readonly<Record<string, ReplyRow>>;
 export function findRow(table: ReplyTable, keys: readonly (string | number | undefined)[]): ReplyRow | undefined {
   const key = keys.find((candidate) => candidate !== undefined && Object.hasOwn(table, candidate));
   return key === undefined ? undefined : table[key];
+}
+
+/** A provider's word: as it is where the table knows it, since an alert may read the same, else without what is private. */
+export function wordOf(table: ReplyTable, word: string, notification: unknown): string {
+  return Object.hasOwn(table, word) ? word : redact(word, notification);
 }

@@ -1,31 +1,41 @@
 import type { Reply } from './provider.ts';
 import type { ReplyRow, ReplyTable } from './reply-row.ts';
 
-const NOT_PROCESSED: ReplyRow = { meaning: 'later', alerted: 'no' };
-const AMBIGUOUS: ReplyRow = { meaning: 'later', alerted: 'maybe', ambiguous: true };
+/** The request never left, or HTTP/2 promises that nobody looked at it. */
+const UNREACHED: ReplyRow = { meaning: 'later', alerted: 'no', unreached: true };
+/** The same, and it is the provider, or the way to it, that is not there. */
+const NO_WAY: ReplyRow = { ...UNREACHED, trouble: 'outage' };
+const GIVEN_UP: ReplyRow = { meaning: 'later', alerted: 'maybe', ambiguous: true };
+const SILENCE: ReplyRow = { ...GIVEN_UP, trouble: 'outage' };
 
 /** What it means when there is no answer at all; the words are ours. */
 export const TRANSPORT_REPLIES = {
-  'connection-refused': NOT_PROCESSED,
-  'host-not-found': NOT_PROCESSED,
-  'tls-failed': NOT_PROCESSED,
+  'connection-refused': NO_WAY,
+  'host-not-found': NO_WAY,
+  'tls-failed': NO_WAY,
   /** Anything else that went wrong before the request could leave. */
-  'connection-failed': NOT_PROCESSED,
+  'connection-failed': NO_WAY,
   /** The time was up before the request could leave. */
-  'connect-timeout': NOT_PROCESSED,
+  'connect-timeout': NO_WAY,
+  /** No connection was ready before `leaveBy`, and so it did not leave at all. */
+  'not-in-time': NO_WAY,
+  /** `leaveBy` was over before anything was tried, or while this process stood still: that is not the provider's fault. */
+  'too-late': UNREACHED,
   /** HTTP/2's promise that nothing was processed (RFC 9113, section 8.7), also for streams above GOAWAY's last id. */
-  'refused-stream': NOT_PROCESSED,
+  'refused-stream': UNREACHED,
   /** The caller gave up before the request could leave. */
-  cancelled: NOT_PROCESSED,
+  cancelled: UNREACHED,
   /** The provider was closed before the send. */
-  closed: NOT_PROCESSED,
-  timeout: AMBIGUOUS,
+  closed: UNREACHED,
+  timeout: SILENCE,
   /** The connection or the stream was lost while the answer was awaited. */
-  reset: AMBIGUOUS,
+  reset: SILENCE,
   /** The caller gave up while the answer was awaited. */
-  aborted: AMBIGUOUS,
+  aborted: GIVEN_UP,
+  /** An answer that says taken, but not as the provider says it. */
+  unreadable: SILENCE,
   /** Something that nobody has seen yet. */
-  unknown: AMBIGUOUS,
+  unknown: SILENCE,
 } as const satisfies ReplyTable;
 export type TransportCode = keyof typeof TRANSPORT_REPLIES;
 
@@ -41,7 +51,8 @@ const CODE_OF_ERROR: Readonly<Record<string, TransportCode>> = {
   ERR_HTTP2_GOAWAY_SESSION: 'refused-stream',
 };
 /** OpenSSL's words for a certificate that is not trusted, and Node's for TLS that fails. */
-const TLS_ERROR = /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|HOSTNAME_MISMATCH|INVALID_CA)/;
+const TLS_ERROR =
+  /^(ERR_(TLS|SSL|OSSL)_|CERT_|CRL_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|ERROR_IN_|HOSTNAME_|INVALID_(CA|PURPOSE)|PATH_LENGTH_)/;
 
 export function transportReply(code: TransportCode, detail?: string): Reply {
   return { ...TRANSPORT_REPLIES[code], code, ...(detail === undefined ? {} : { detail }) };
@@ -80,9 +91,15 @@ export function rootMessage(error: unknown): string | undefined {
   return typeof message === 'string' ? message : undefined;
 }
 
-/** `Retry-After` (RFC 9110, section 10.2.3), seconds or a date, in milliseconds from `nowMs`; none where it lies behind. */
+/** Longer than this nobody is asked to wait; what says so is broken. */
+const MAX_RETRY_AFTER_MS = 86_400_000;
+
+/**
+ * `Retry-After` (RFC 9110, section 10.2.3), seconds or a date, in milliseconds from `nowMs`: a day at the most; none where it
+ * lies behind.
+ */
 export function parseRetryAfter(header: unknown, nowMs: number): number | undefined {
   if (typeof header !== 'string') return undefined;
   const waitMs = /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - nowMs;
-  return waitMs > 0 ? waitMs : undefined;
+  return waitMs > 0 ? Math.min(waitMs, MAX_RETRY_AFTER_MS) : undefined;
 }

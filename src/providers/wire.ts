@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { Reply } from './provider.ts';
+import type { Reply, SendOptions } from './provider.ts';
 import { transportReply } from './transport-replies.ts';
 
 /**
@@ -7,9 +7,21 @@ import { transportReply } from './transport-replies.ts';
  * their connections do, and find the try that they work for through `currentWire`.
  */
 export class Wire {
+  readonly #leaveBy: number;
+  readonly #onLate: () => void;
   #isCut = false;
   #cancel: (() => void) | undefined;
   #mayHaveArrived: () => boolean = () => false;
+  #answer: Answer | undefined;
+
+  /**
+   * @param leaveBy `performance.now()` after which nothing may leave
+   * @param onLate told when something that could have left was kept back for it: there was a connection, but not in time
+   */
+  constructor(leaveBy: number, onLate: () => void) {
+    this.#leaveBy = leaveBy;
+    this.#onLate = onLate;
+  }
 
   /** The caller waits no longer: what has not left by now must not leave. */
   get isCut(): boolean {
@@ -21,7 +33,31 @@ export class Wire {
     return this.#mayHaveArrived();
   }
 
-  /** Follows a request that the client has made; a second one (a renewed token) takes the first one's place. */
+  get answer(): Answer | undefined {
+    return this.#answer;
+  }
+
+  note(answer: Answer): void {
+    this.#answer = answer;
+  }
+
+  /**
+   * To be asked at the last moment before a request is written. No timer does for it: in a process that was stopped, what
+   * was received meanwhile may be dealt with before the timers are.
+   */
+  mayLeave(): boolean {
+    if (!this.#isCut && performance.now() > this.#leaveBy) this.#onLate();
+    return !this.#isCut;
+  }
+
+  /** The request so far was answered, and another one takes its place: nothing of that one has left. */
+  begin(): void {
+    this.#cancel = undefined;
+    this.#mayHaveArrived = () => false;
+    this.#answer = undefined;
+  }
+
+  /** Follows a request that the client has made. */
   follow(cancel: () => void, mayHaveArrived: () => boolean): void {
     this.#cancel = cancel;
     this.#mayHaveArrived = mayHaveArrived;
@@ -34,6 +70,12 @@ export class Wire {
   }
 }
 
+/** The head of an answer, where a client hands on the rest only. */
+export interface Answer {
+  readonly status: number | undefined;
+  readonly retryAfter: string | undefined;
+}
+
 const wires = new AsyncLocalStorage<Wire>();
 
 /** The try that the running code works for. */
@@ -41,31 +83,52 @@ export function currentWire(): Wire | undefined {
   return wires.getStore();
 }
 
-export interface TryOptions {
+export interface TryOptions extends SendOptions {
   /** The answer must be there by then, counted from the call and with connecting included. */
   readonly timeoutMs: number;
-  readonly signal?: AbortSignal | undefined;
 }
 
+/** A timer that is later than this was held up: by a stopped process, most likely. */
+const HELD_UP_MS = 250;
+/** An answer that came while the process stood still is read in this time. */
+const READ_MS = 250;
+
 /** One try that always answers, and in time: what is late or no longer wanted is taken back as far as it can be. */
-export function tryOnce(send: (wire: Wire) => Promise<Reply>, { timeoutMs, signal }: TryOptions): Promise<Reply> {
+export function tryOnce(send: (wire: Wire) => Promise<Reply>, options: TryOptions): Promise<Reply> {
+  const { timeoutMs, signal, leaveBy = Infinity } = options;
   if (signal?.aborted) return Promise.resolve(transportReply('cancelled'));
-  const wire = new Wire();
+  const startedAt = performance.now();
+  if (startedAt > leaveBy) return Promise.resolve(transportReply('too-late'));
   return new Promise((resolve) => {
+    const timers: NodeJS.Timeout[] = [];
     const settle = (reply: Reply): void => {
-      clearTimeout(timer);
+      for (const timer of timers) clearTimeout(timer);
       signal?.removeEventListener('abort', onAbort);
       resolve(reply);
     };
-    const onTimeout = (): void => {
-      settle(transportReply(wire.mayHaveArrived ? 'timeout' : 'connect-timeout', `no answer in ${timeoutMs} ms`));
+    const after = (waitMs: number, act: () => void): void => void timers.push(setTimeout(act, waitMs));
+    const end = (reply: Reply): void => {
+      settle(reply);
       wire.cut();
     };
-    const onAbort = (): void => {
-      settle(transportReply(wire.mayHaveArrived ? 'aborted' : 'cancelled'));
-      wire.cut();
-    };
-    const timer = setTimeout(onTimeout, timeoutMs);
+    const onLate = (): void => end(transportReply('too-late'));
+    const onAbort = (): void => end(transportReply(wire.mayHaveArrived ? 'aborted' : 'cancelled'));
+    const onTimeout = (): void =>
+      end(transportReply(wire.mayHaveArrived ? 'timeout' : 'connect-timeout', `no answer in ${timeoutMs} ms`));
+
+    const wire = new Wire(leaveBy, onLate);
+    after(timeoutMs, () => {
+      const wasHeldUp = performance.now() - startedAt > timeoutMs + HELD_UP_MS;
+      if (wasHeldUp && wire.mayHaveArrived) after(READ_MS, onTimeout);
+      else onTimeout();
+    });
+    if (leaveBy - startedAt < timeoutMs) {
+      after(Math.ceil(leaveBy - startedAt), () => {
+        if (wire.mayHaveArrived) return;
+        if (performance.now() > leaveBy + HELD_UP_MS) onLate();
+        else end(transportReply('not-in-time'));
+      });
+    }
     signal?.addEventListener('abort', onAbort, { once: true });
     wires
       .run(wire, () => send(wire))

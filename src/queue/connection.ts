@@ -1,32 +1,53 @@
-import { Cluster, Redis, type RedisOptions } from 'ioredis';
+import { withoutCredentials } from '../domain/redact.ts';
+import { isNotNow } from './not-now.ts';
+import { addressOf, openConnection, type Connection, type RedisTarget } from './redis-target.ts';
 
-// Set, it would change the shape of replies, and with it their types.
-type Options = Omit<RedisOptions, 'replyMapping'>;
+export type { Connection, RedisTarget } from './redis-target.ts';
 
-/** A connection to one Redis, or to a cluster. */
-export type Connection = Redis | Cluster;
-
-/** Where Redis is: `redis://` or `rediss://`, several comma-separated nodes with `cluster`. */
-export interface RedisTarget {
-  readonly redisUrl: string;
-  readonly cluster?: boolean;
-}
-
-/** Redis did not answer; nothing is known about what was sent just before, and ids make it safe to send again. */
+/**
+ * Redis did not answer, or says that it cannot now (`OOM`, `READONLY`): nothing is known about what was sent just before,
+ * and ids make it safe to send again.
+ */
 export class RedisAwayError extends Error {
   override readonly name = 'RedisAwayError';
 
   constructor(where: string, cause: unknown) {
-    super(`Redis is away: ${where} (${reasonOf(cause)})`, { cause });
+    const what = isNotNow(cause) ? 'Redis cannot now' : 'Redis is away';
+    super(`${what}: ${where} (${withoutCredentials(reasonOf(cause))})`, { cause: withoutCommand(cause) });
   }
 }
 
+/**
+ * A connection that answers nothing for this long while something was asked is dead, whatever TCP believes: without it, one
+ * whose peer vanished holds its commands for a quarter of an hour. BullMQ's longest block is 10 s, and it breaks that
+ * off itself a second later.
+ */
+const SILENCE_MS = 12_000;
+const CONNECT_TIMEOUT_MS = 5_000;
+/** How long after Redis has read its data back it may take to be noticed. */
+const LOADING_LOOK_MS = 500;
+
 /** A connection that never gives up: commands wait, in order, until Redis is back. The caller closes it. */
 export function connectWorker(target: RedisTarget): Connection {
-  return connect(target, {
+  const connection = openConnection(target, {
     maxRetriesPerRequest: null, // BullMQ insists: a blocking command may wait for longer than any count of retries
     retryStrategy: (times) => Math.min(times * 200, 2_000), // idle workers are back 0.3 s after Redis, not 13 s
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    socketTimeout: SILENCE_MS,
+    maxLoadingRetryTime: LOADING_LOOK_MS,
+    ...(target.cluster !== true && { reconnectOnError }),
   });
+
+  /**
+   * A script wrote nothing before it was refused: it is sent again, and on the new master runs for the first time. What is not
+   * a script may be a part of a transaction, which is lost as a whole. Nobody else hears of what is sent again: it is told here.
+   */
+  function reconnectOnError(error: Error): 2 | 1 | false {
+    if (!isReadOnly(error)) return false;
+    if (connection.listenerCount('error') > 0) connection.emit('error', new Error(error.message));
+    return isScript(error) ? 2 : 1;
+  }
+  return connection;
 }
 
 /** The longest that a producer's command may take. */
@@ -34,13 +55,16 @@ export const PRODUCER_TIMEOUT_MS = 5_000;
 
 /** A connection for a web request or a script: what cannot be done now fails now. The caller closes it. */
 export function connectProducer(target: RedisTarget, timeoutMs: number = PRODUCER_TIMEOUT_MS): Connection {
-  return connect(target, {
+  return openConnection(target, {
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
-    maxRetriesPerRequest: 1,
+    maxRetriesPerRequest: 0, // what was under way when the connection broke is told at once, and not at its timeout
     connectTimeout: timeoutMs,
     commandTimeout: timeoutMs,
+    socketTimeout: timeoutMs, // the next command should not meet the same silence
+    maxLoadingRetryTime: LOADING_LOOK_MS,
     retryStrategy: (times) => Math.min(times * 100, 1_000),
+    ...(target.cluster !== true && { reconnectOnError: isReadOnly }),
   });
 }
 
@@ -67,55 +91,48 @@ export async function whenReady(connection: Connection, timeoutMs: number): Prom
   }
 }
 
-/** What a failed call is told as: RedisAwayError where the connection was lost or gave no answer, else the error itself. */
+/** What a failed call is told as: RedisAwayError where the connection was lost, gave no answer or a "not now", else the error itself. */
 export function explained(connection: Connection, error: unknown): unknown {
   if (error instanceof RedisAwayError) return error;
-  const isTimeout = error instanceof Error && error.message === 'Command timed out';
-  return isTimeout || !isReady(connection) ? new RedisAwayError(addressOf(connection), error) : error;
+  const cause = causeOf(error);
+  const isTimeout = cause instanceof Error && cause.message === 'Command timed out';
+  const isAway = isTimeout || isNotNow(cause) || !isReady(connection);
+  return isAway ? new RedisAwayError(addressOf(connection), cause) : withoutCommand(error);
+}
+
+/** Of a transaction that was given up, the refusal of the command that made it so. */
+function causeOf(error: unknown): unknown {
+  const [first] = (error as { readonly previousErrors?: readonly unknown[] } | undefined)?.previousErrors ?? [];
+  return first ?? error;
+}
+
+/** The master has become a replica. Redis 6 tells of a script's error inside of another one. */
+function isReadOnly(error: Error): boolean {
+  return /\bREADONLY\b/.test(error.message);
+}
+
+function isScript(error: Error): boolean {
+  const { command } = error as { readonly command?: { readonly name: string } };
+  return command?.name === 'evalsha' || command?.name === 'eval';
 }
 
 function isReady(connection: Connection): boolean {
   return connection.status === 'ready';
 }
 
-/** `127.0.0.1:6379`: without user, password and database. */
-function addressOf(connection: Connection): string {
-  if (!(connection instanceof Cluster)) return endpoint(connection.options);
-  const nodes: Redis[] = connection.nodes('all');
-  if (nodes.length === 0) return 'no node of the cluster answers';
-  return nodes.map((node) => endpoint(node.options)).join(', ');
-}
-
-function endpoint({ host = 'localhost', port = 6379, path }: Options): string {
-  return path ?? `${host}:${port}`;
-}
-
-function connect(target: RedisTarget, options: Options): Connection {
-  return target.cluster === true ? connectCluster(target.redisUrl, options) : new Redis(target.redisUrl, options);
-}
-
-function connectCluster(redisUrl: string, options: Options): Cluster {
-  const nodes = redisUrl.split(',').map((url) => new URL(url.trim()));
-  const [first] = nodes;
-  const isTls = first?.protocol === 'rediss:';
-  const redisOptions: Options = { ...options };
-  // The nodes that the cluster names itself come without credentials: those of the first URL hold for all.
-  if (first?.username) redisOptions.username = decodeURIComponent(first.username);
-  if (first?.password) redisOptions.password = decodeURIComponent(first.password);
-  if (isTls) redisOptions.tls = {};
-  return new Cluster(
-    nodes.map(({ hostname, port }) => ({ host: hostname, port: Number(port || 6379) })),
-    {
-      redisOptions,
-      enableOfflineQueue: options.enableOfflineQueue ?? true,
-      clusterRetryStrategy: (times) => Math.min(times * 200, 2_000),
-      // A certificate names hosts: looking them up would have it compared with an address.
-      ...(isTls && { dnsLookup: (address, found) => found(null, address) }),
-    },
-  );
+/** The client hangs the command on its errors, with passwords, tokens and whole notifications: a log would print them. */
+function withoutCommand(error: unknown, seen = new Set<unknown>()): unknown {
+  if (!(error instanceof Error) || seen.has(error)) return error; // a lost connection fails a whole transaction with one
+  seen.add(error);
+  Reflect.deleteProperty(error, 'command');
+  for (const earlier of (error as { readonly previousErrors?: unknown[] }).previousErrors ?? []) {
+    withoutCommand(earlier, seen);
+  }
+  return error;
 }
 
 function reasonOf(cause: unknown): string {
   if (cause instanceof AggregateError) return cause.errors.map(reasonOf).join(', ');
-  return cause instanceof Error ? cause.message : 'the connection was closed';
+  if (!(cause instanceof Error) || cause.name === 'MaxRetriesPerRequestError') return 'the connection was closed';
+  return cause.message;
 }

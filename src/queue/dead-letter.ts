@@ -1,30 +1,66 @@
-import type { Job } from 'bullmq';
 import { parseNotification } from '../domain/notification.ts';
 import { redact } from '../domain/redact.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason, type FailedAttempt } from '../domain/outcome.ts';
+import type { JobHash } from './job-hash.ts';
 
 /** What is read of a job that failed for good. */
-export type FailedJob = Pick<Job, 'data' | 'progress' | 'failedReason' | 'finishedOn' | 'opts'>;
+export type FailedJob = Omit<JobHash, 'timestamp'>;
 
 /**
  * The dead letter of a failed job. The processor has left reason and attempts in the job's progress, as
- * `{ dead: { reason, message }, attempts }`; where it never came to that, BullMQ's own words have to do.
+ * `{ dead: { reason, message }, attempts, devices }`; where it never came to that, BullMQ's own words have to do.
  */
 export function deadLetterOf(job: FailedJob, now: number): DeadLetter {
+  const delivered = deliveredOf(job.progress);
   return {
-    notification: job.data as unknown,
+    notification: job.data,
     ...verdictOf(job),
     attempts: attemptsOf(job.progress),
     deadAt: job.finishedOn ?? now,
     generation: generationOf(job.opts),
+    ...(delivered.length > 0 && { delivered }),
   };
 }
 
 /** A replayed job carries its generation in its options, since its data is the producer's alone. */
-export function generationOf(options: object): number {
-  const { generation } = options as { readonly generation?: unknown };
+export function generationOf(options: unknown): number {
+  const generation = field(options, 'generation');
   return typeof generation === 'number' ? generation : 0;
 }
+
+/**
+ * The progress that a replayed job begins with: the devices that were alerted before are done with. What a worker reads
+ * of it is in delivery/progress.ts.
+ */
+export function replayProgress({ delivered = [] }: DeadLetter): object | undefined {
+  if (delivered.length === 0) return undefined;
+  return { devices: Object.fromEntries(delivered.map((label) => [label, 'delivered'])) };
+}
+
+/** The data of a job of `dead-letters`; what anybody else has put there is told as `invalid`, and can be replayed too. */
+export function readDeadLetter(data: unknown): DeadLetter {
+  const [reason, message] = [field(data, 'reason'), field(data, 'message')];
+  const [deadAt, delivered] = [field(data, 'deadAt'), field(data, 'delivered')];
+  const isLetter = isReason(reason) && typeof data === 'object' && data !== null && 'notification' in data;
+  if (!isLetter) return { ...FOREIGN, notification: data };
+  return {
+    notification: data.notification,
+    reason,
+    message: typeof message === 'string' ? message : reason,
+    attempts: attemptsOf(data),
+    deadAt: isInstant(deadAt) ? deadAt : 0,
+    generation: generationOf(data),
+    ...(Array.isArray(delivered) && { delivered: delivered.filter((label) => typeof label === 'string') }),
+  };
+}
+
+const FOREIGN = {
+  reason: 'invalid',
+  message: 'no dead letter of a worker',
+  attempts: [],
+  deadAt: 0,
+  generation: 0,
+} as const;
 
 type Verdict = Pick<DeadLetter, 'reason' | 'message'>;
 
@@ -46,10 +82,22 @@ function attemptsOf(progress: unknown): FailedAttempt[] {
   return Array.isArray(attempts) ? attempts.filter(isAttempt) : [];
 }
 
+/** The labels of the devices that were alerted. */
+function deliveredOf(progress: unknown): string[] {
+  const devices = field(progress, 'devices');
+  if (typeof devices !== 'object' || devices === null) return [];
+  return Object.entries(devices).flatMap(([label, state]) => (state === 'delivered' ? [label] : []));
+}
+
 function isAttempt(value: unknown): value is FailedAttempt {
   const device = field(value, 'device');
   const isDevice = device === undefined || typeof device === 'string';
-  return typeof field(value, 'at') === 'number' && typeof field(value, 'error') === 'string' && isDevice;
+  return isInstant(field(value, 'at')) && typeof field(value, 'error') === 'string' && isDevice;
+}
+
+/** One that `Date` can tell. */
+function isInstant(value: unknown): value is number {
+  return typeof value === 'number' && Math.abs(value) <= 8.64e15;
 }
 
 function isReason(value: unknown): value is DeadLetterReason {

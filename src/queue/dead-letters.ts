@@ -1,18 +1,12 @@
-import type { Job, Queue } from 'bullmq';
-import type { DeadLetter } from '../domain/outcome.ts';
-import { deadLetterOf } from './dead-letter.ts';
-import { createMoves, type Moved } from './moves.ts';
+import type { Queue } from 'bullmq';
+import { deadLetterOf, replayProgress } from './dead-letter.ts';
+import { findDeadLetter, pageOfDeadLetters, walkDeadLetters, type StoredDeadLetter } from './dead-letter-list.ts';
+import { forgetJob, readJob, type JobHash } from './job-hash.ts';
+import { createMoves, type Discarded, type Moved } from './moves.ts';
 import { PRIORITY, replayIdOf } from './names.ts';
 import { KEEP_COMPLETED } from './retention.ts';
 
-/** A dead letter in its queue. */
-export interface StoredDeadLetter {
-  /** The id of its job in `dead-letters`. */
-  readonly id: string;
-  /** When it came there: epoch milliseconds on Redis's clock. */
-  readonly buriedAt: number;
-  readonly letter: DeadLetter;
-}
+export type { StoredDeadLetter } from './dead-letter-list.ts';
 
 /** The dead letters of one queue. Whoever is killed at whatever instant: none is lost, none is there twice. */
 export interface DeadLetters {
@@ -22,9 +16,14 @@ export interface DeadLetters {
   sweep(): Promise<number>;
   /** Puts one back into the queue, and answers its new id; undefined where it is not there (any more). */
   replay(stored: StoredDeadLetter): Promise<string | undefined>;
+  /** Removes one for good, where there are more than `keep` (0). `gone` where it is not there any more. */
+  discard(id: string, keep?: number): Promise<Discarded>;
   count(): Promise<number>;
-  /** So many after the first `offset`, oldest first; fewer only at the end. */
+  find(id: string): Promise<StoredDeadLetter | undefined>;
+  /** So many after the first `offset`, oldest first. */
   page(offset: number, limit: number): Promise<StoredDeadLetter[]>;
+  /** All of them, oldest first, page by page, also while some of them are taken away. */
+  walk(): AsyncIterable<StoredDeadLetter[]>;
 }
 
 export interface DeadLettersOptions {
@@ -41,8 +40,7 @@ const PAGE = 100;
 export function createDeadLetters({ queue, deadQueue, now = Date.now }: DeadLettersOptions): DeadLetters {
   const moves = createMoves(queue, deadQueue);
 
-  async function buryJob(job: Job): Promise<boolean> {
-    const jobId = idOf(job);
+  async function buryJob(jobId: string, job: JobHash): Promise<boolean> {
     const data = deadLetterOf(job, now());
     // The id is taken where a producer has used it anew, an hour or more after its first dead letter.
     const ids = (attempt: number) => (attempt === 0 ? jobId : `${jobId}#d${attempt}`);
@@ -50,16 +48,29 @@ export function createDeadLetters({ queue, deadQueue, now = Date.now }: DeadLett
     return id !== undefined;
   }
 
+  async function bury(jobId: string): Promise<boolean> {
+    const job = await readJob(queue, jobId);
+    return job !== undefined && buryJob(jobId, job);
+  }
+
+  async function buryOrForget(jobId: string): Promise<boolean> {
+    const isBuried = await bury(jobId);
+    if (!isBuried) await forgetJob(queue, 'failed', jobId);
+    return isBuried;
+  }
+
+  async function oldestFailed(): Promise<string[]> {
+    const client = await queue.getBackend().client;
+    return client.zrange(queue.toKey('failed'), 0, PAGE - 1);
+  }
+
   return {
-    async bury(jobId) {
-      const job = (await queue.getJob(jobId)) as Job | undefined;
-      return job !== undefined && buryJob(job);
-    },
+    bury,
     async sweep() {
       let buried = 0;
       // From the start each time: what is buried leaves the set.
-      for (let jobs = await oldest(queue); jobs.length > 0; jobs = await oldest(queue)) {
-        const done = await Promise.all(jobs.map(buryJob));
+      for (let ids = await oldestFailed(); ids.length > 0; ids = await oldestFailed()) {
+        const done = await Promise.all(ids.map(buryOrForget));
         buried += done.filter(Boolean).length;
       }
       return buried;
@@ -68,19 +79,16 @@ export function createDeadLetters({ queue, deadQueue, now = Date.now }: DeadLett
       const { notification: data } = letter;
       const generation = letter.generation + 1;
       const options = { attempts: 0, removeOnComplete: KEEP_COMPLETED, removeOnFail: false, generation };
+      const [priority, progress] = [priorityOf(data), replayProgress(letter)];
       const ids = (attempt: number) => replayIdOf(deadLetterId, generation + attempt);
-      return underFreeId(ids, (id) => moves.replay(deadLetterId, { id, data, options, priority: priorityOf(data) }));
+      return underFreeId(ids, (id) => moves.replay(deadLetterId, { id, data, options, priority, progress }));
     },
+    discard: (id, keep = 0) => moves.discard(id, keep),
     count: () => deadQueue.getJobCountByTypes('wait'),
-    async page(offset, limit) {
-      const jobs = (await deadQueue.getJobs(['wait'], offset, offset + limit - 1, true)) as Job<DeadLetter>[];
-      return jobs.map((job) => ({ id: idOf(job), buriedAt: job.timestamp, letter: job.data }));
-    },
+    find: (id) => findDeadLetter(deadQueue, id),
+    page: (offset, limit) => pageOfDeadLetters(deadQueue, offset, limit),
+    walk: () => walkDeadLetters(deadQueue),
   };
-
-  function oldest(from: Queue): Promise<Job[]> {
-    return from.getJobs(['failed'], 0, PAGE - 1, true);
-  }
 }
 
 /** Moves under the first id that is free; undefined where there is nothing to move. */
@@ -99,9 +107,4 @@ async function underFreeId(
 function priorityOf(notification: unknown): number {
   const isHigh = (notification as { readonly priority?: unknown } | null | undefined)?.priority === 'high';
   return isHigh ? PRIORITY.high : PRIORITY.normal;
-}
-
-/** BullMQ's types know of jobs that were not added yet; these were. */
-function idOf(job: Job): string {
-  return job.id ?? '';
 }

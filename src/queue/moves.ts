@@ -1,10 +1,13 @@
-import { readFileSync } from 'node:fs';
 import type { Queue } from 'bullmq';
 import { JOB } from './names.ts';
 import { ID_KEPT_S } from './retention.ts';
+import { defineScript } from './scripts.ts';
 
 /** `gone`: it is not where it was to be taken from; `taken`: the new id exists. Nothing is written in both. */
 export type Moved = 'moved' | 'gone' | 'taken';
+
+/** `kept`: there are no more than were to be kept. Nothing is written unless it was discarded. */
+export type Discarded = 'discarded' | 'gone' | 'kept';
 
 /** A job to be written into the other queue. */
 export interface NewJob {
@@ -13,19 +16,28 @@ export interface NewJob {
   readonly options: Readonly<Record<string, unknown>>;
 }
 
-/** The two scripts that know BullMQ's keys: each moves a job from one queue to the other in one step. */
+/** A job that is to be done with, as if it had come this far already. */
+export interface ReplayedJob extends NewJob {
+  readonly priority: number;
+  readonly progress?: object | undefined;
+}
+
+/** The scripts that write BullMQ's keys: each takes a job away from where it is in one step. */
 export interface Moves {
   /** bury.lua: from the failed jobs of `queue` into `deadQueue`. */
   bury(jobId: string, deadLetter: NewJob): Promise<Moved>;
   /** replay.lua: from `deadQueue` into `queue`. */
-  replay(deadLetterId: string, job: NewJob & { readonly priority: number }): Promise<Moved>;
+  replay(deadLetterId: string, job: ReplayedJob): Promise<Moved>;
+  /** discard.lua: out of `deadQueue` for good, where there are more than `keep`. */
+  discard(deadLetterId: string, keep: number): Promise<Discarded>;
 }
 
 /** A job's keys beside its hash, as BullMQ's removeJobKeys has them. */
 const JOB_PARTS = ['logs', 'dependencies', 'processed', 'failed', 'unsuccessful'];
 
-const BURY = defineMove('pushpacer:bury', './bury.lua', 6 + JOB_PARTS.length);
-const REPLAY = defineMove('pushpacer:replay', './replay.lua', 7 + JOB_PARTS.length);
+const BURY = defineScript<Moved>('./bury.lua', 6 + JOB_PARTS.length);
+const REPLAY = defineScript<Moved>('./replay.lua', 7 + JOB_PARTS.length);
+const DISCARD = defineScript<Discarded>('./discard.lua', 3 + JOB_PARTS.length);
 
 export function createMoves(queue: Queue, deadQueue: Queue): Moves {
   return {
@@ -34,29 +46,28 @@ export function createMoves(queue: Queue, deadQueue: Queue): Moves {
         ...[queue.toKey('failed'), queue.toKey(jobId)],
         ...[deadQueue.toKey('wait'), deadQueue.toKey(id), deadQueue.toKey('marker'), deadQueue.toKey('events')],
         ...partsOf(queue, jobId),
-        ...[jobId, id, JOB, JSON.stringify(data), JSON.stringify({ ...options, jobId: id }), ID_KEPT_S],
+        ...[jobId, id, JOB, json(data), JSON.stringify({ ...options, jobId: id }), ID_KEPT_S],
       ]),
-    replay: (deadLetterId, { id, data, options, priority }) =>
+    replay: (deadLetterId, { id, data, options, priority, progress }) =>
       REPLAY(queue, [
         ...[deadQueue.toKey('wait'), deadQueue.toKey(deadLetterId), queue.toKey(id), queue.toKey('prioritized')],
         ...[queue.toKey('pc'), queue.toKey('marker'), queue.toKey('events')],
         ...partsOf(deadQueue, deadLetterId),
-        ...[deadLetterId, id, JOB, JSON.stringify(data), JSON.stringify({ ...options, priority, jobId: id }), priority],
+        ...[deadLetterId, id, JOB, json(data), JSON.stringify({ ...options, priority, jobId: id }), priority],
+        progress === undefined ? '' : JSON.stringify(progress),
+      ]),
+    discard: (deadLetterId, keep) =>
+      DISCARD(deadQueue, [
+        ...[deadQueue.toKey('wait'), deadQueue.toKey(deadLetterId), deadQueue.toKey('events')],
+        ...partsOf(deadQueue, deadLetterId),
+        ...[deadLetterId, keep],
       ]),
   };
 }
 
-type Move = (queue: Queue, args: readonly (string | number)[]) => Promise<Moved>;
-
-function defineMove(name: string, file: string, numberOfKeys: number): Move {
-  const lua = readFileSync(new URL(file, import.meta.url), 'utf8');
-  const defined = new WeakSet();
-  return async (queue, args) => {
-    const client = await queue.getBackend().client;
-    if (!defined.has(client)) client.defineCommand(name, { numberOfKeys, lua });
-    defined.add(client);
-    return (await client.runCommand(name, [...args])) as Moved;
-  };
+/** A job without data is one with `null`: `undefined` is no JSON. */
+function json(data: unknown): string {
+  return JSON.stringify(data ?? null);
 }
 
 function partsOf(queue: Queue, jobId: string): string[] {

@@ -1,10 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** What Redis says about itself, by the code of its reply: it will do the same later (redis.io/docs/latest/develop/reference/protocol-spec). */
-const NOT_NOW = /^(OOM|READONLY|LOADING|MISCONF|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|NOREPLICAS)\b/;
+/**
+ * What Redis says about itself, by the code of its reply: it will do the same later (redis.io/docs/latest/develop/reference/protocol-spec).
+ * That of a Redis with too many clients is ioredis's answer to what waited for a new connection.
+ */
+const NOT_NOW =
+  /^(OOM|READONLY|LOADING|MISCONF|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|NOREPLICAS|ERR max number of clients)\b/;
 const AGAIN_MS = 250;
 
-/** A Redis that is out of memory, read-only, loading or in the midst of a failover: nothing was written. */
+/** A Redis that is out of memory or clients, read-only, loading or in the midst of a failover: nothing was written. */
 export function isNotNow(error: unknown): boolean {
   return error instanceof Error && error.name === 'ReplyError' && NOT_NOW.test(error.message);
 }

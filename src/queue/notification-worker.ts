@@ -1,9 +1,13 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayedError, UnrecoverableError, type Job, type Processor, type Span, type WorkerOptions } from 'bullmq';
 import { insist } from './not-now.ts';
 import { StaggeredWorker } from './staggered-worker.ts';
 
 /** What BullMQ passes along, and nobody here looks at. */
 type Rest = [token: string, fetchNextCallback?: () => boolean, span?: Span];
+
+/** How long after a refused one the next job is asked for: BullMQ itself would ask hundreds of times a second. */
+const REFUSED_MS = 500;
 
 /**
  * BullMQ takes every error for the job's: where Redis refuses to note that a job is done (it is out of memory, a replica
@@ -20,6 +24,15 @@ export class NotificationWorker extends StaggeredWorker {
     super(name, processor, options);
     this.#lockMs = options.lockDuration ?? 30_000;
     this.#onLetGo = onLetGo;
+  }
+
+  protected override async moveToActive(token: string, name?: string): Promise<Job> {
+    try {
+      return await super.moveToActive(token, name);
+    } catch (error) {
+      await sleep(REFUSED_MS);
+      throw error;
+    }
   }
 
   protected override handleCompleted(result: unknown, job: Job, ...rest: Rest): Promise<Job> {

@@ -2,7 +2,14 @@ import { Queue } from 'bullmq';
 import { InputError, type Fault } from '../domain/faults.ts';
 import { parseNotification, type NotificationInput } from '../domain/notification.ts';
 import { addJobs, type Entry } from './add-jobs.ts';
-import { connectProducer, explained, PRODUCER_TIMEOUT_MS, whenReady, type Connection } from './connection.ts';
+import {
+  connectProducer,
+  explained,
+  PRODUCER_TIMEOUT_MS,
+  whenReady,
+  type Connection,
+  type RedisTarget,
+} from './connection.ts';
 import { DEFAULT_PREFIX, PRIORITY, QUEUE } from './names.ts';
 import { shardOf, shardPrefixes } from './shards.ts';
 
@@ -35,12 +42,15 @@ export type ProducerOptions = {
   readonly shards?: number;
   /** The longest wait for Redis before RedisAwayError; 5,000 ms. */
   readonly timeoutMs?: number;
-} & ({ readonly redisUrl: string; readonly cluster?: boolean } | { readonly connection: Connection });
+} & (RedisTarget | { readonly connection: Connection });
 
 /** So many go to Redis in one transaction, which keeps everybody else waiting for some 20 ms. */
 const CHUNK = 500;
 
-/** Adds notifications from any Node process. Connects at once, and fails fast when Redis is away. */
+/**
+ * Adds notifications from any Node process. Connects at once, and fails fast when Redis is away. Throws InputError where
+ * `redisUrl`, `cluster` and `sentinel` contradict each other.
+ */
 export function createProducer(options: ProducerOptions): Producer {
   const { prefix = DEFAULT_PREFIX, shards = 1, timeoutMs = PRODUCER_TIMEOUT_MS } = options;
   const isOwned = 'redisUrl' in options;

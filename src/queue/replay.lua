@@ -12,6 +12,7 @@
 -- ARGV[2] the new job's id
 -- ARGV[3] its name, ARGV[4] its data and ARGV[5] its options, as JSON
 -- ARGV[6] its priority
+-- ARGV[7] its progress as JSON, empty for none
 --
 -- Answers 'moved'; 'gone' where the dead letter is not there any more, and 'taken' where the new job's id exists, with
 -- nothing written.
@@ -34,6 +35,9 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('HSET', KEYS[3], 'name', ARGV[3], 'data', ARGV[4], 'opts', ARGV[5], 'timestamp', now, 'delay', 0, 'priority', ARGV[6])
+if ARGV[7] ~= '' then
+  redis.call('HSET', KEYS[3], 'progress', ARGV[7])
+end
 redis.call('ZADD', KEYS[4], ARGV[6] * 0x100000000 + redis.call('INCR', KEYS[5]) % 0x100000000, ARGV[2])
 redis.call('ZADD', KEYS[6], 0, '0')
 redis.call('XADD', KEYS[7], 'MAXLEN', '~', 10000, '*', 'event', 'added', 'jobId', ARGV[2], 'name', ARGV[3])

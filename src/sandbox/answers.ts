@@ -1,6 +1,8 @@
 /** The provider takes the alert. */
 export interface Accept {
   readonly kind: 'accept';
+  /** The body in place of the provider's own, which no client can read. */
+  readonly body?: string;
   readonly delayMs?: number;
 }
 
@@ -21,6 +23,8 @@ export interface Refuse {
   readonly timestamp?: number;
   /** Answer with the status alone, as a load balancer in front of a provider does. */
   readonly emptyBody?: boolean;
+  /** The body in place of the provider's own: a load balancer's HTML, or half of an answer. */
+  readonly body?: string;
   /** The alert went out all the same: journalled as accepted, though the answer says otherwise. */
   readonly accepted?: boolean;
   readonly delayMs?: number;

@@ -6,12 +6,10 @@ import { MAX_READ_BYTES, payloadFault, readAlert } from './apns-payload.ts';
 import { apnsRefusal, type ApnsReason } from './apns-reasons.ts';
 import { ApnsSession } from './apns-session.ts';
 import { parseJsonObject, readBody } from './body.ts';
-import type { Certificate } from './certificates.ts';
 import { arrivalInstant } from './journal.ts';
 import { LoopbackServer, type LoopbackOptions } from './loopback-server.ts';
 
 export interface ApnsServerOptions extends LoopbackOptions {
-  readonly certificate: Certificate;
   readonly signer: ApnsSigner;
   /** The app's bundle id. */
   readonly topic: string;
@@ -86,6 +84,7 @@ export class ApnsServer extends LoopbackServer {
         stream.on('error', () => undefined); // the client went away; what was decided stands
         if (!session.begin(stream)) return;
         const count = this.countRequest();
+        if (this.cut(session.peer)) return;
         if (this.#goAwayEvery !== undefined && count % this.#goAwayEvery === 0) session.goAway('Shutdown');
         void this.#handle(session, stream, readHead(rawHeaders), at);
       });
@@ -98,7 +97,7 @@ export class ApnsServer extends LoopbackServer {
     const payload = parseJsonObject(body);
     const apnsId = messageId(head) ?? crypto.randomUUID().toUpperCase();
     const received = { at, apnsId, ...readHeaders(head), ...readAlert(payload) };
-    const exchange = apnsExchange(stream, apnsId, () => this.connections.reset(session.peer));
+    const exchange = apnsExchange(stream, apnsId, session.peer, (peer) => this.connections.reset(peer));
     const reason =
       routeFault(head) ??
       (await this.#tokenFault(session, head)) ??

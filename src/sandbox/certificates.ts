@@ -23,16 +23,16 @@ export async function makeAuthority(nowMs: number): Promise<Certificate> {
   return { key: made.private, cert: made.cert };
 }
 
-/** A server certificate for host names and IP addresses, signed by the authority. */
+/** A server certificate for host names and IP addresses, signed by the authority; by itself where there is none. */
 export async function signCertificate(
-  authority: Certificate,
+  authority: Certificate | undefined,
   names: readonly string[],
   nowMs: number,
 ): Promise<Certificate> {
   const made = await generate([{ name: 'commonName', value: names[0] ?? 'localhost' }], {
     ...P256,
     ...validity(nowMs),
-    ca: authority,
+    ...(authority === undefined ? {} : { ca: authority }),
     extensions: [
       { name: 'basicConstraints', cA: false, critical: true },
       { name: 'keyUsage', digitalSignature: true, critical: true },
@@ -44,6 +44,29 @@ export async function signCertificate(
     ],
   });
   return { key: made.private, cert: made.cert };
+}
+
+/** What can be wrong with a certificate. */
+export const CERTIFICATE_FAULTS = ['other-authority', 'self-signed', 'wrong-name', 'expired'] as const;
+export type CertificateFault = (typeof CERTIFICATE_FAULTS)[number];
+
+/** A certificate that no client of the names' server may trust. */
+export async function faultyCertificate(
+  authority: Certificate,
+  names: readonly string[],
+  fault: CertificateFault,
+  nowMs: number,
+): Promise<Certificate> {
+  switch (fault) {
+    case 'other-authority':
+      return signCertificate(await makeAuthority(nowMs), names, nowMs);
+    case 'self-signed':
+      return signCertificate(undefined, names, nowMs);
+    case 'wrong-name':
+      return signCertificate(authority, ['push.example'], nowMs);
+    case 'expired':
+      return signCertificate(authority, names, nowMs - 366 * DAY_MS);
+  }
 }
 
 function validity(nowMs: number) {

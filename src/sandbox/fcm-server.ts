@@ -1,15 +1,14 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer } from 'node:https';
-import type { Refuse } from './answers.ts';
+import { ACCEPT, type Refuse } from './answers.ts';
 import { parseJsonObject, readBody } from './body.ts';
-import type { Certificate } from './certificates.ts';
+import type { Peer } from './connections.ts';
 import { fcmErrorBody } from './fcm-errors.ts';
 import { messageFault, readFcmRequest, ttlSeconds, type FcmRequest } from './fcm-message.ts';
 import { arrivalInstant } from './journal.ts';
 import { LoopbackServer, type Exchange, type LoopbackOptions, type Received } from './loopback-server.ts';
 
 export interface FcmServerOptions extends LoopbackOptions {
-  readonly certificate: Certificate;
   readonly projectId: string;
 }
 
@@ -42,6 +41,7 @@ export class FcmServer extends LoopbackServer {
     server.on('request', (request, response) => {
       const at = arrivalInstant();
       this.countRequest();
+      if (this.cut(request.socket)) return;
       response.on('error', () => undefined); // the client went away; what was decided stands
       void this.#handle(request, response, at);
     });
@@ -60,7 +60,7 @@ export class FcmServer extends LoopbackServer {
     const body = await readBody(request, MAX_BODY_BYTES);
     if (!body) return;
     const messageName = `projects/${this.#projectId}/messages/${++this.#messages}`;
-    const exchange = exchangeOf(response, messageName, () => this.connections.reset(request.socket));
+    const exchange = exchangeOf(response, messageName, request.socket, (peer) => this.connections.reset(peer));
     const fault = this.#routeFault(request) ?? this.#authFault(request);
     const json = parseJsonObject(body);
     const read = readFcmRequest(json);
@@ -69,7 +69,7 @@ export class FcmServer extends LoopbackServer {
     const refusal = fault ?? (read.ok ? messageFault(read.request) : read.refusal);
     const isDryRun = read.ok && read.request.validateOnly === true;
     if (refusal) this.refuse(received, exchange, refusal);
-    else if (isDryRun) exchange.accept();
+    else if (isDryRun) exchange.accept(ACCEPT);
     else await this.answer(received, exchange);
   }
 
@@ -86,7 +86,13 @@ export class FcmServer extends LoopbackServer {
   }
 }
 
-function exchangeOf(response: ServerResponse, messageName: string, cut: () => void): Exchange {
+function exchangeOf(
+  response: ServerResponse,
+  messageName: string,
+  { remoteAddress, remotePort }: Peer,
+  cut: (peer: Peer) => void,
+): Exchange {
+  const peer = { remoteAddress, remotePort };
   const respond = (status: number, headers: Record<string, string>, text: string) => {
     if (response.destroyed) return;
     const length = String(Buffer.byteLength(text));
@@ -98,12 +104,15 @@ function exchangeOf(response: ServerResponse, messageName: string, cut: () => vo
     response.end(text);
   };
   return {
-    accept: () => respond(200, {}, JSON.stringify({ name: messageName }, null, 2)),
+    peer,
+    accept: ({ body = JSON.stringify({ name: messageName }, null, 2) }) => respond(200, {}, body),
     refuse: (answer) => {
       const retry: Record<string, string> = answer.retryAfter === undefined ? {} : { 'retry-after': answer.retryAfter };
-      respond(answer.status, retry, answer.emptyBody === true ? '' : fcmErrorBody(answer));
+      respond(answer.status, retry, answer.body ?? (answer.emptyBody === true ? '' : fcmErrorBody(answer)));
     },
-    reset: cut,
+    reset: () => {
+      cut(peer);
+    },
   };
 }
 

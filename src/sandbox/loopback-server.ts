@@ -1,13 +1,16 @@
-import { isIPv6, type Server } from 'node:net';
+import { isIPv6 } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Server } from 'node:tls';
 import type { Rule } from '../domain/limits.ts';
-import { AnswerBook, isAccepted, type Answer, type Rate, type Refuse, type Reset } from './answers.ts';
-import { Connections } from './connections.ts';
+import { AnswerBook, isAccepted, type Accept, type Answer, type Rate, type Refuse, type Reset } from './answers.ts';
+import type { Certificate } from './certificates.ts';
+import { Connections, type Peer } from './connections.ts';
 import { DeviceQuota } from './device-quota.ts';
 import type { Journal, JournalEntry } from './journal.ts';
 
 /** What both loopback providers need. */
 export interface LoopbackOptions {
+  readonly certificate: Certificate;
   readonly journal: Journal;
   /** Numbers from 0 up to 1, for the rates. */
   readonly random: () => number;
@@ -27,7 +30,8 @@ export interface Counts {
 
 /** One request in the words of its protocol: the three ways to end it. */
 export interface Exchange {
-  accept(): void;
+  readonly peer: Peer;
+  accept(answer: Accept): void;
   refuse(answer: Refuse): void;
   reset(scope: NonNullable<Reset['scope']>): void;
 }
@@ -47,14 +51,19 @@ export abstract class LoopbackServer {
   readonly #server: Server;
   readonly #journal: Journal;
   readonly #answers: AnswerBook;
+  readonly #certificate: Certificate;
   readonly #closing = new AbortController();
   #quota: DeviceQuota | undefined;
   #requests = 0;
   #accepted = 0;
+  #cuts = 0;
+  #port = 0;
+  #host = '';
   #url = '';
 
-  protected constructor(server: Server, { journal, random, now }: LoopbackOptions) {
+  protected constructor(server: Server, { certificate, journal, random, now }: LoopbackOptions) {
     this.#server = server;
+    this.#certificate = certificate;
     this.#journal = journal;
     this.#answers = new AnswerBook(random);
     this.now = now;
@@ -100,28 +109,59 @@ export abstract class LoopbackServer {
     this.connections.resetAll();
   }
 
+  /** Takes no connections any more, so that they are refused, and cuts those that stand. */
+  async down(): Promise<void> {
+    if (!this.#server.listening) return;
+    const closed = new Promise((resolve) => this.#server.once('close', resolve));
+    this.#server.close();
+    this.connections.closeAll();
+    await closed;
+  }
+
+  /** Listens again where it listened before. */
+  async up(): Promise<void> {
+    if (!this.#server.listening) await this.#listen(this.#port, this.#host);
+  }
+
+  /** The connections that stand go silent both ways, and nobody closes them; new ones are served. */
+  freeze(): void {
+    this.connections.freezeAll();
+  }
+
+  /** What was said meanwhile on frozen connections arrives. */
+  thaw(): void {
+    this.connections.thawAll();
+  }
+
+  /** New connections wait for so many milliseconds until their handshake is answered; 0 ends it. */
+  slowHandshakes(waitMs: number): void {
+    this.connections.handshakeDelayMs = waitMs;
+  }
+
+  /** The next requests are cut off with their connection when their headers have arrived, before anything else has. */
+  cutRequests(count: number): void {
+    this.#cuts = count;
+  }
+
+  /** What new connections are shown; undefined is the one that it started with. Those that stand are left alone. */
+  useCertificate(certificate: Certificate = this.#certificate): void {
+    this.#server.setSecureContext({ ...certificate, minVersion: 'TLSv1.2' });
+  }
+
   /** Starts to listen; port 0 takes any free one. `advertised` is the name that clients are told. */
   async listen(port: number, host: string, advertised: string): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen(port, host, () => {
-        this.#server.off('error', reject);
-        resolve();
-      });
-    });
+    await this.#listen(port, host);
     const address = this.#server.address();
     if (address === null || typeof address === 'string') throw new Error('the server listens on no port');
+    this.#port = address.port;
+    this.#host = host;
     this.#url = `https://${isIPv6(advertised) ? `[${advertised}]` : advertised}:${address.port}`;
   }
 
   /** Stops at once: requests that are under way get no answer. */
   async close(): Promise<void> {
     this.#closing.abort();
-    if (!this.#server.listening) return;
-    const closed = new Promise((resolve) => this.#server.once('close', resolve));
-    this.#server.close();
-    this.connections.closeAll();
-    await closed;
+    await this.down();
   }
 
   /** How a token is written in scripts and in the journal. */
@@ -133,6 +173,14 @@ export abstract class LoopbackServer {
   protected countRequest(): number {
     this.#requests += 1;
     return this.#requests;
+  }
+
+  /** Whether this request is one to be cut off, and then its connection has been. */
+  protected cut(peer: Peer): boolean {
+    if (this.#cuts === 0) return false;
+    this.#cuts -= 1;
+    this.connections.reset(peer);
+    return true;
   }
 
   /** Refuses a request that is not in order; no script is consumed. */
@@ -148,10 +196,21 @@ export abstract class LoopbackServer {
     this.#record(received, answer);
     if (answer.kind === 'hang') return answer;
     if (answer.delayMs !== undefined && !(await this.#wait(answer.delayMs))) return answer;
-    if (answer.kind === 'accept') exchange.accept();
+    await this.connections.thawed(exchange.peer);
+    if (answer.kind === 'accept') exchange.accept(answer);
     else if (answer.kind === 'refuse') exchange.refuse(answer);
     else exchange.reset(answer.scope ?? 'connection');
     return answer;
+  }
+
+  #listen(port: number, host: string): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(port, host, () => {
+        this.#server.off('error', reject);
+        resolve();
+      });
+    });
   }
 
   #record(received: Received, answer: Answer): void {

@@ -1,6 +1,7 @@
 import { createPublicKey } from 'node:crypto';
+import type { Platform } from '../domain/notification.ts';
 import { ApnsServer } from './apns-server.ts';
-import { signCertificate } from './certificates.ts';
+import { faultyCertificate, signCertificate, type CertificateFault } from './certificates.ts';
 import { FcmServer } from './fcm-server.ts';
 import { Journal } from './journal.ts';
 import { keyFilesIn, openKeyDirectory, readKeys, writeKeys, type KeyFiles } from './key-files.ts';
@@ -37,6 +38,8 @@ export interface Sandbox {
   readonly journal: Journal;
   /** The certificate of the authority that signed both servers' certificates: a PEM file. */
   readonly caFile: string;
+  /** New connections to that provider are shown a certificate with this fault; undefined ends it. */
+  spoilCertificate(platform: Platform, fault: CertificateFault | undefined): Promise<void>;
   /** The variables that point a worker at these servers. */
   env(): Record<string, string>;
   /** Stops both servers at once and removes a temporary directory. */
@@ -56,14 +59,15 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   const files = keyFilesIn(directory.path);
   const kept = await readKeys(files);
   const keys = kept && isUsable(kept, now()) ? kept : await makeKeys(now());
-  const names = [...new Set([name, ...LOOPBACK])];
+  const ours = [...new Set([name, ...LOOPBACK])];
+  // Clients keep checking the provider's real name where they are only sent to another address.
+  const names = { apns: [...ours, 'api.push.apple.com'], fcm: [...ours, 'fcm.googleapis.com'] };
   const journal = new Journal({ keep: options.keep });
   const apns = new ApnsServer({
     journal,
     now,
     random: seededRandom(seed),
-    // Clients keep checking the provider's real name where they are only sent to another address.
-    certificate: await signCertificate(keys.authority, [...names, 'api.push.apple.com'], now()),
+    certificate: await signCertificate(keys.authority, names.apns, now()),
     signer: { publicKey: createPublicKey(keys.apnsKey), ...APNS_IDENTITY },
     topic: APNS_IDENTITY.topic,
     maxStreams: options.apnsMaxStreams,
@@ -73,9 +77,13 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
     journal,
     now,
     random: seededRandom(seed + 1),
-    certificate: await signCertificate(keys.authority, [...names, 'fcm.googleapis.com'], now()),
+    certificate: await signCertificate(keys.authority, names.fcm, now()),
     projectId: PROJECT_ID,
   });
+  const spoilCertificate = async (platform: Platform, fault: CertificateFault | undefined) => {
+    const certificate = fault && (await faultyCertificate(keys.authority, names[platform], fault, now()));
+    (platform === 'apns' ? apns : fcm).useCertificate(certificate);
+  };
   const stop = async () => {
     await Promise.all([apns.close(), fcm.close()]);
     await directory.remove();
@@ -91,7 +99,8 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
     await close();
     throw error;
   }
-  return { apns, fcm, journal, caFile: files.ca, env: () => environment(apns.url, fcm.url, files), close };
+  const env = () => environment(apns.url, fcm.url, files);
+  return { apns, fcm, journal, caFile: files.ca, spoilCertificate, env, close };
 }
 
 function environment(apnsUrl: string, fcmUrl: string, files: KeyFiles): Record<string, string> {

@@ -168,7 +168,26 @@ describe('faults', () => {
       { SHUTDOWN_GRACE: '2d' },
       'SHUTDOWN_GRACE: expected 0 or a duration such as 250ms, 3s, 1m, 2h or 1d, at most 1d, found "2d"',
     ],
-    [{ REDIS_URL: 'redis://a,redis://b' }, 'REDIS_URL: expected one URL, or REDIS_CLUSTER=true, found 2 URLs'],
+    [
+      { REDIS_URL: 'redis://a,redis://b' },
+      'REDIS_URL: expected one URL, or REDIS_CLUSTER=true, or a REDIS_SENTINEL_NAME, found 2 URLs',
+    ],
+    [
+      { REDIS_URL: 'redis://a', REDIS_SENTINEL_NAME: 'mymaster', REDIS_CLUSTER: 'true' },
+      'REDIS_SENTINEL_NAME: expected none, since REDIS_CLUSTER is true, found "mymaster"',
+    ],
+    [
+      { REDIS_SENTINEL_NAME: 'mymaster' },
+      'REDIS_URL: expected Sentinels, since REDIS_SENTINEL_NAME is given, found nothing',
+    ],
+    [
+      { REDIS_SENTINEL_PASSWORD: 's3cret' },
+      'REDIS_SENTINEL_PASSWORD: expected none without REDIS_SENTINEL_NAME, found one',
+    ],
+    [
+      { LIMITER_REDIS_SENTINEL_NAME: 'limits' },
+      'LIMITER_REDIS_SENTINEL_NAME: expected none without REDIS_SENTINEL_NAME, found one',
+    ],
     [
       { REDIS_CLUSTER: 'true', QUEUE_PREFIX: 'plain' },
       'QUEUE_PREFIX: expected a prefix with a {tag}, since REDIS_CLUSTER is true, found "plain"',
@@ -197,5 +216,27 @@ describe('faults', () => {
     expect(() => loadLimiterConfig({ LIMITS_FILE: '/nowhere.json', LIMIT_RULES: 'ten' })).toThrow(
       /LIMIT_RULES: expected[^]*LIMITS_FILE: expected a file/,
     );
+  });
+});
+
+describe('Sentinels', () => {
+  const REDIS_URL = 'redis://app:s3cret@one:26379/2,redis://two';
+
+  it('lead to both masters, under a name of its own for the limiter', () => {
+    const env = { REDIS_URL, REDIS_SENTINEL_NAME: 'queue', LIMITER_REDIS_SENTINEL_NAME: 'limits' };
+    expect(loadLimiterConfig({ ...env, REDIS_SENTINEL_PASSWORD: 'w0rd' })).toMatchObject({
+      redis: { redisUrl: REDIS_URL, cluster: false, sentinel: { name: 'queue', password: 'w0rd' } },
+      limiterRedis: { redisUrl: REDIS_URL, cluster: false, sentinel: { name: 'limits', password: 'w0rd' } },
+    });
+  });
+
+  it('are those of the limiter too where it has a Redis of its own', () => {
+    const env = { REDIS_URL, REDIS_SENTINEL_NAME: 'mymaster', LIMITER_REDIS_URL: 'redis://three' };
+    expect(loadConfig(env).limiterRedis).toEqual({
+      redisUrl: 'redis://three',
+      cluster: false,
+      sentinel: { name: 'mymaster' },
+    });
+    expect(loadQueueConfig(env).redis.sentinel).toEqual({ name: 'mymaster' });
   });
 });

@@ -56,7 +56,7 @@ export async function openBench(platforms: readonly Platform[] = ['apns', 'fcm']
     retry: { attempts: 3, backoffBaseMs: 1_000, backoffMaxMs: 60_000 },
     now: Date.now,
     random: () => 0,
-    onReply: (event) => replies.push(event),
+    onReply: (event) => void replies.push(event),
   };
   return {
     sandbox,

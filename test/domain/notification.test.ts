@@ -42,7 +42,7 @@ describe('what fits', () => {
 
 describe('what does not fit', () => {
   it.each([
-    ['no object', 'text', 'expected an object, found "text"'],
+    ['no object', 'text', 'expected an object, found a string of 4 characters'],
     ['an id', { ...good, id: 'a b' }, 'id: expected 1 to 128 of A-Z a-z 0-9 . _ ~ -, found "a b"'],
     ['no devices', { ...good, devices: [] }, 'devices: expected at least 1 entry, found an array of 0'],
     [

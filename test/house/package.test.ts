@@ -27,6 +27,7 @@ test(
         'dist/src/index.js',
         'dist/src/index.d.ts',
         'dist/src/limiter/redis/admit.lua',
+        'dist/src/queue/discard.lua',
         'dist/scripts/pushpacer.js',
         'dist/workers/notifications.js',
         'dist/src/sandbox/redis-guardian.sh',
@@ -60,8 +61,10 @@ test(
     const pushpacer = join(consumer, 'node_modules/.bin/pushpacer');
     expect(await runProgram(pushpacer, ['--version'], consumer)).toBe(`${version}\n`);
     const help = await runProgram(pushpacer, ['--help'], consumer);
-    const commands = [...help.matchAll(/^ {2}([a-z]+) {2,}/gm)].map(([, command]) => command ?? '');
-    expect(commands).toEqual(['demo', 'worker', 'enqueue', 'replay', 'recipient', 'sandbox', 'redis']);
+    const commands = [...help.matchAll(/^ {2}([a-z-]+) {2,}/gm)].map(([, command]) => command ?? '');
+    expect(commands).toEqual([
+      ...['demo', 'chaos', 'worker', 'enqueue', 'dead-letters', 'replay', 'discard', 'recipient', 'sandbox', 'redis'],
+    ]);
     for (const command of commands) {
       expect(await runProgram(pushpacer, [command, '--help'], consumer)).toContain(`Usage: ${command}`);
     }

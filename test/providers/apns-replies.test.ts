@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { APNS_REPLIES, APNS_STATUS_REPLIES, APNS_UNKNOWN, apnsReply } from '../../src/providers/apns-replies.ts';
+import { TRANSPORT_REPLIES } from '../../src/providers/transport-replies.ts';
 import { APNS_REASONS } from '../../src/sandbox/apns-reasons.ts';
 import type { Answer } from '../../src/sandbox/answers.ts';
 import { openApns, openSandbox, sendPush } from '../support/providers.ts';
@@ -58,13 +59,14 @@ describe("APNs' answers", () => {
     expect(APNS_REPLIES[reason]).toMatchObject({ meaning, alerted });
   });
 
-  test('only what is about the credentials or the connection slows the provider down', () => {
-    const pausing = Object.keys(APNS_REPLIES).filter((reason) => APNS_REPLIES[reason]?.trouble !== undefined);
-    expect(pausing.sort()).toEqual(
-      Object.keys(APNS_REASONS)
-        .filter((reason) => statusOf[reason] === 403 || reason === 'TooManyProviderTokenUpdates')
-        .sort(),
-    );
+  test('only what is about the provider as a whole says so', () => {
+    const troubles = Object.keys(APNS_REPLIES).map((reason) => [reason, APNS_REPLIES[reason]?.trouble]);
+    const expected = Object.keys(APNS_REPLIES).map((reason) => {
+      const status = statusOf[reason] ?? 0;
+      if (reason === 'TooManyProviderTokenUpdates') return [reason, 'quota'];
+      return [reason, status === 403 ? 'auth' : status >= 500 ? 'outage' : undefined];
+    });
+    expect(troubles).toEqual(expected);
     expect(APNS_REPLIES['TooManyRequests']?.retryAfterMs).toBeGreaterThanOrEqual(60_000);
   });
 
@@ -88,6 +90,9 @@ describe("APNs' answers", () => {
 
   test('what the client could not read may have alerted', () => {
     const error = new Error('Unexpected error processing APNs response: Unexpected token < in JSON');
-    expect(apnsReply({ error }, makePush(), true)).toEqual({ ...APNS_UNKNOWN, code: 'unreadable' });
+    const context = { push: makePush(), mayHaveArrived: true, nowMs: 0 };
+    expect(apnsReply({ error }, context)).toEqual({ ...TRANSPORT_REPLIES.unreadable, code: 'unreadable' });
+    const answer = { status: 503, retryAfter: undefined };
+    expect(apnsReply({ error }, { ...context, answer })).toEqual({ ...APNS_STATUS_REPLIES[503], code: 'http-503' });
   });
 });

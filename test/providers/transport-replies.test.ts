@@ -19,6 +19,7 @@ test.each([
   ['EPROTO', 'tls-failed'],
   ['CERT_HAS_EXPIRED', 'tls-failed'],
   ['DEPTH_ZERO_SELF_SIGNED_CERT', 'tls-failed'],
+  ['INVALID_PURPOSE', 'tls-failed'],
   ['ERR_TLS_CERT_ALTNAME_INVALID', 'tls-failed'],
   ['ETIMEDOUT', 'connect-timeout'],
   ['ERR_HTTP2_GOAWAY_SESSION', 'refused-stream'],

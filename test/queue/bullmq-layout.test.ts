@@ -71,6 +71,36 @@ test('nothing is written where there is nothing to move, or the id is taken', as
   expect([await snapshot(redis, queue), await snapshot(redis, deadQueue)]).toEqual(before);
 });
 
+test('a replay that is told how far it came writes that as BullMQ does', async () => {
+  const redis = connectRedis();
+  const [ours, theirs] = [openQueues(), openQueues()];
+  await ours.deadQueue.add('push', {}, { jobId: 'x' });
+  const progress = { devices: { 'apns#0': 'delivered' } };
+  const job = { id: 'y', data: {}, options: { attempts: 0 }, priority: 5, progress };
+  expect(await createMoves(ours.queue, ours.deadQueue).replay('x', job)).toBe('moved');
+  const added = await theirs.queue.add('push', {}, { jobId: 'y', priority: 5 });
+  await added.updateProgress(progress);
+  expect(await redis.hget(ours.queue.toKey('y'), 'progress')).toBe(
+    await redis.hget(theirs.queue.toKey('y'), 'progress'),
+  );
+});
+
+test('discard takes away what BullMQ’s remove would', async () => {
+  const redis = connectRedis();
+  const [ours, theirs] = [openQueues(), openQueues()];
+  for (const { deadQueue } of [ours, theirs]) {
+    await deadQueue.add('push', {}, { jobId: 'stays' });
+    await deadQueue.add('push', {}, { jobId: 'x' });
+    await deadQueue.addJobLog('x', 'a line');
+  }
+  const moves = createMoves(ours.queue, ours.deadQueue);
+  expect(await moves.discard('x', 2)).toBe('kept');
+  expect(await moves.discard('none', 0)).toBe('gone');
+  expect(await moves.discard('x', 1)).toBe('discarded');
+  await theirs.deadQueue.remove('x');
+  expect(await snapshot(redis, ours.deadQueue)).toEqual(await snapshot(redis, theirs.deadQueue));
+});
+
 /** Puts a waiting job where BullMQ has the failed ones. */
 async function fail(redis: Redis, queue: Queue, jobId: string): Promise<void> {
   await redis.lrem(queue.toKey('wait'), 1, jobId);

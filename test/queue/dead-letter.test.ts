@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { deadLetterOf, type FailedJob } from '../../src/queue/dead-letter.ts';
+import { readProgress } from '../../src/delivery/progress.ts';
+import { deadLetterOf, readDeadLetter, replayProgress, type FailedJob } from '../../src/queue/dead-letter.ts';
 import { notification } from './support.ts';
 
 const failed = (fields: Partial<FailedJob>): FailedJob => ({
@@ -51,7 +52,53 @@ test('a progress of somebody else’s is none', () => {
 
 test('the time is that of the failure, else that of the burial', () => {
   expect(deadLetterOf(failed({}), 2_000).deadAt).toBe(1_000);
-  const untimed = failed({});
-  delete untimed.finishedOn;
-  expect(deadLetterOf(untimed, 2_000).deadAt).toBe(2_000);
+  expect(deadLetterOf({ data: {}, progress: 0, failedReason: 'boom', opts: {} }, 2_000).deadAt).toBe(2_000);
+});
+
+test('poison that kills its workers after some devices were alerted keeps which', () => {
+  const progress = {
+    devices: { 'apns#0': 'delivered', 'fcm#1': 'unregistered', 'apns#3': 'delivered' },
+    attempts: [{ at: 1, device: 'fcm#1', error: 'UNREGISTERED' }],
+    tries: 1,
+  };
+  const letter = deadLetterOf(failed({ failedReason: 'job stalled more than allowable limit', progress }), 0);
+  expect(letter).toMatchObject({
+    reason: 'stalled',
+    attempts: progress.attempts,
+    delivered: ['apns#0', 'apns#3'],
+  });
+  expect(readProgress(replayProgress(letter))).toMatchObject({
+    devices: { 'apns#0': 'delivered', 'apns#3': 'delivered' },
+    attempts: [],
+    tries: 0,
+  });
+  expect(readDeadLetter(JSON.parse(JSON.stringify(letter)))).toEqual(letter);
+});
+
+test('where no device was alerted, the format is as it always was', () => {
+  const letter = deadLetterOf(failed({ failedReason: 'boom', progress: { devices: { 'apns#0': 'rejected' } } }), 0);
+  expect(Object.keys(letter)).toEqual(['notification', 'reason', 'message', 'attempts', 'deadAt', 'generation']);
+  expect(replayProgress(letter)).toBeUndefined();
+});
+
+test('what is no dead letter of a worker is told as one that is invalid', () => {
+  for (const data of [undefined, null, 'text', 42, [], {}, { reason: 'bored', notification: {} }]) {
+    expect(readDeadLetter(data)).toMatchObject({ notification: data, reason: 'invalid', attempts: [], generation: 0 });
+  }
+  const partly = {
+    notification: 1,
+    reason: 'stalled',
+    deadAt: 1e300,
+    attempts: [{ at: 'x' }],
+    delivered: [1, 'apns#0'],
+  };
+  expect(readDeadLetter(partly)).toEqual({
+    notification: 1,
+    reason: 'stalled',
+    message: 'stalled',
+    attempts: [],
+    deadAt: 0,
+    generation: 0,
+    delivered: ['apns#0'],
+  });
 });

@@ -1,5 +1,6 @@
 import type { Job } from 'bullmq';
 import { expect, test, vi } from 'vitest';
+import { readProgress } from '../../src/delivery/progress.ts';
 import { createDeadLetters, type DeadLetters } from '../../src/queue/dead-letters.ts';
 import { protect } from '../../src/queue/foreign.ts';
 import { createProducer } from '../../src/queue/producer.ts';
@@ -185,4 +186,54 @@ test('pages go from the oldest to the newest', async () => {
   expect(await idsOf(0, 3)).toEqual(['n3', 'n1', 'n4']);
   expect(await idsOf(3, 3)).toEqual(['n0', 'n2']);
   expect(await idsOf(5, 3)).toEqual([]);
+});
+
+test('a replay goes only to the devices that were not alerted before it died', async () => {
+  const bench = open();
+  const { queue, deadLetters } = bench;
+  const [token, other] = ['ab'.repeat(32), 'cd'.repeat(32)];
+  const devices = [token, other].map((each) => ({ platform: 'apns' as const, token: each }));
+  await queue.add('push', notification({ devices }), { jobId: 'n0', priority: 10 });
+  const dying = consume(bench.prefix, async (job) => {
+    await job.updateProgress({ devices: { 'apns#0': 'delivered' }, attempts: ATTEMPTS });
+    throw Object.assign(new Error('job stalled more than allowable limit'), { name: 'UnrecoverableError' });
+  });
+  await vi.waitFor(async () => expect(await queue.getFailedCount()).toBe(1), { timeout: 10_000 });
+  await dying.close();
+  await deadLetters.sweep();
+  const [stored] = await deadLetters.page(0, 1);
+  expect(stored?.letter).toMatchObject({ reason: 'stalled', delivered: ['apns#0'], attempts: ATTEMPTS });
+
+  await deadLetters.replay(present(stored));
+  const planned = vi.fn<(open: string[]) => void>();
+  consume(bench.prefix, (job) => {
+    const done = readProgress(job.progress).devices;
+    planned(['apns#0', 'apns#1'].filter((label) => !(label in done)));
+    return Promise.resolve();
+  });
+  await vi.waitFor(() => expect(planned).toHaveBeenCalledWith(['apns#1']), { timeout: 10_000 });
+});
+
+test('ids whose jobs were deleted by hand hold up no sweep, and are forgotten', async () => {
+  const bench = open();
+  const redis = connectRedis();
+  await failAll(bench, numbered(1));
+  const ghosts = Array.from({ length: 150 }, (_, n) => [n, `ghost-${n}`]).flat(); // more than a page, and the oldest
+  await redis.zadd(bench.queue.toKey('failed'), ...ghosts);
+  expect(await bench.deadLetters.sweep()).toBe(1);
+  expect(await redis.zcard(bench.queue.toKey('failed'))).toBe(0);
+});
+
+test('a job that cannot be read holds up no sweep: it is buried as it is', async () => {
+  const bench = open();
+  const redis = connectRedis();
+  await failAll(bench, numbered(2));
+  await redis.hset(bench.queue.toKey('n0'), { data: '{"id":', opts: 'not JSON', progress: '{' });
+  expect(await bench.deadLetters.sweep()).toBe(2);
+  const page = await bench.deadLetters.page(0, 10);
+  expect(page.find(({ id }) => id === 'n0')?.letter).toMatchObject({
+    notification: '{"id":',
+    reason: 'invalid',
+    generation: 0,
+  });
 });

@@ -1,4 +1,4 @@
-import type { Job, Queue } from 'bullmq';
+import type { Job } from 'bullmq';
 import { expect, test } from 'vitest';
 import { createLease } from '../../src/queue/lease.ts';
 import { connectRedis } from '../support/redis.ts';
@@ -57,7 +57,7 @@ test('does not hold where Redis gives no answer', async () => {
   const { queue } = openQueues();
   const extendLock: Job['extendLock'] = () => Promise.reject(new Error('Connection is closed.'));
   const lease = createLease({
-    queue: queue as Queue,
+    queue: queue,
     job: { id: 'one', processedOn: 0, extendLock },
     token: 'us',
     lockMs: 1,

@@ -11,7 +11,7 @@ import { notification } from './support.ts';
 
 const SOON = { timeout: 15_000, interval: 20 };
 
-async function open(processor: Processor, redisUrl = testRedisUrl()) {
+function open(processor: Processor, redisUrl = testRedisUrl()) {
   const prefix = testPrefix();
   const connection = connectRedis(redisUrl);
   const queue = new Queue(QUEUE, { connection, prefix });
@@ -37,7 +37,7 @@ test('a job whose end Redis refuses for now is completed when it does not any mo
     await server.close();
   });
   let runs = 0;
-  const { queue, letGo } = await open(async () => {
+  const { queue, letGo } = open(async () => {
     runs += 1;
     await admin.replicaof('127.0.0.1', 1); // from here on it is read-only, as a master that was demoted
     return { outcome: 'delivered' };
@@ -52,7 +52,7 @@ test('a job whose end Redis refuses for now is completed when it does not any mo
 
 test('a job that is done but not ours any more is let go, and comes back', async () => {
   let runs = 0;
-  const { queue, letGo, lockKey, redis } = await open(async (job) => {
+  const { queue, letGo, lockKey, redis } = open(async (job) => {
     runs += 1;
     if (runs === 1) await redis.del(lockKey(job.id ?? ''));
     return { outcome: 'delivered' };
@@ -66,7 +66,7 @@ test('a job that is done but not ours any more is let go, and comes back', async
 
 test('an error that is not the processor’s verdict fails no job', async () => {
   let runs = 0;
-  const { queue, letGo } = await open(() => {
+  const { queue, letGo } = open(() => {
     runs += 1;
     return runs === 1 ? Promise.reject(new Error('Command timed out')) : Promise.resolve({});
   });
@@ -76,7 +76,7 @@ test('an error that is not the processor’s verdict fails no job', async () => 
 });
 
 test('the processor’s verdict holds', async () => {
-  const { queue, letGo } = await open((job) => {
+  const { queue, letGo } = open((job) => {
     if (job.id === 'dead') throw new UnrecoverableError('rejected: for good');
     throw new DelayedError();
   });

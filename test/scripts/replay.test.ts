@@ -2,12 +2,13 @@ import type { Queue } from 'bullmq';
 import { expect, test, vi } from 'vitest';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { createDeadLetters } from '../../src/queue/dead-letters.ts';
+import { shardPrefixes } from '../../src/queue/shards.ts';
 import { consume, die, notification, openQueues } from '../queue/support.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
-import { testRedisUrl } from '../support/redis.ts';
+import { testPrefix, testRedisUrl } from '../support/redis.ts';
 
-function start(prefix: string, args: readonly string[], redisUrl = testRedisUrl()): TestProcess {
-  const env = { REDIS_URL: redisUrl, QUEUE_PREFIX: prefix, QUEUE_SHARDS: undefined, REDIS_CLUSTER: undefined };
+function start(prefix: string, args: readonly string[], redisUrl = testRedisUrl(), shards?: string): TestProcess {
+  const env = { REDIS_URL: redisUrl, QUEUE_PREFIX: prefix, QUEUE_SHARDS: shards, REDIS_CLUSTER: undefined };
   return startProcess({ args: ['scripts/replay.ts', ...args], env });
 }
 
@@ -96,6 +97,20 @@ test('leaves what dies while it runs', async () => {
   await vi.waitFor(async () => expect(await deadLetters.count()).toBe(50), { timeout: 10_000 });
   const generations = (await deadLetters.page(0, 100)).map((stored) => stored.letter.generation);
   expect(new Set(generations)).toEqual(new Set([1]));
+});
+
+test('is over all shards, and --limit too', async () => {
+  const prefix = testPrefix();
+  const shards = shardPrefixes(prefix, 2).map((shardPrefix) => openQueues(shardPrefix));
+  for (const { deadQueue } of shards) {
+    await addDead(deadQueue, { a: letter('a'), b: letter('b'), c: letter('c', { reason: 'stalled' }) });
+  }
+  const args = ['--reason', 'rejected', '--limit', '3'];
+  expect(await start(prefix, args, testRedisUrl(), '2').waitForExit()).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/^replayed 3 of \d dead letters \(3 rejected\); 3 there now\n$/) as string,
+  });
+  expect(await Promise.all(shards.map(({ queue }) => idsIn(queue)))).toEqual([['a#r1', 'b#r1'], ['a#r1']]);
 });
 
 test('says what it did', async () => {

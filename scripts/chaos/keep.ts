@@ -1,0 +1,19 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Facts } from './run.ts';
+
+/** What a run was judged by, one JSON object a line, for whoever looks into it. Holds tokens and texts (made-up ones). */
+export async function keepFacts(folder: string, { enqueued, entries, ends, struck, leaks }: Facts): Promise<void> {
+  const incidents = struck.incidents.map((incident) => ({ ...incident, ids: [...incident.ids] }));
+  const files: Readonly<Record<string, readonly unknown[]>> = {
+    enqueued: [...enqueued.values()],
+    journal: entries,
+    completed: ends.completed,
+    'dead-letters': ends.dead,
+    incidents: [...incidents, ...struck.cuts],
+    leaks,
+  };
+  for (const [name, lines] of Object.entries(files)) {
+    await writeFile(join(folder, `${name}.ndjson`), lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  }
+}

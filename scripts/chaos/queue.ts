@@ -1,0 +1,96 @@
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import { readProgress, type Progress } from '../../src/delivery/progress.ts';
+import { connectWorker } from '../../src/queue/connection.ts';
+import { createDeadLetters, type StoredDeadLetter } from '../../src/queue/dead-letters.ts';
+import { DEAD_LETTERS, notificationIdOf, QUEUE } from '../../src/queue/names.ts';
+
+/** How a job ended, as BullMQ keeps it. */
+export interface Completed {
+  /** The notification's. */
+  readonly id: string;
+  readonly outcome: string;
+  readonly progress: Progress;
+}
+
+/** What the queue tells at the end. */
+export interface Ends {
+  readonly completed: readonly Completed[];
+  readonly dead: readonly StoredDeadLetter[];
+  /** Notifications whose job has not ended. */
+  readonly queued: readonly string[];
+}
+
+/** The queue as somebody beside the workers sees it. */
+export interface ChaosQueue {
+  readonly prefix: string;
+  readonly queue: Queue;
+  /** The notifications that workers have in hand. */
+  inHand(): Promise<string[]>;
+  /** The same, and from that instant on Redis answers nobody for a while: it is about to be killed. */
+  inHandAtTheEnd(): Promise<string[]>;
+  /** Jobs that have not ended: `failed` ones are not dead letters yet. */
+  open(): Promise<number>;
+  settled(): Promise<number>;
+  ends(): Promise<Ends>;
+  cutClients(): Promise<void>;
+  pause(ms: number): Promise<void>;
+  close(): Promise<void>;
+}
+
+const OPEN = ['wait', 'active', 'delayed', 'prioritized', 'failed'] as const;
+const PAGE = 2_000;
+
+export function openChaosQueue(redisUrl: string): ChaosQueue {
+  const prefix = '{pushpacer-chaos}';
+  const connection = connectWorker({ redisUrl });
+  const control = new Redis(redisUrl, { maxRetriesPerRequest: null, retryStrategy: () => 50 });
+  const queue = new Queue(QUEUE, { connection, prefix });
+  const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
+  // Redis is killed on purpose.
+  for (const one of [connection, control]) one.on('error', () => undefined);
+  for (const one of [queue, deadQueue]) one.on('error', () => undefined);
+  const deadLetters = createDeadLetters({ queue, deadQueue });
+  const active = queue.toKey('active');
+
+  return {
+    prefix,
+    queue,
+    inHand: async () => (await control.lrange(active, 0, -1)).map(notificationIdOf),
+    async inHandAtTheEnd() {
+      const answers = await control.multi().lrange(active, 0, -1).call('CLIENT', 'PAUSE', 3_000, 'ALL').exec();
+      return (answers?.[0]?.[1] as string[]).map(notificationIdOf);
+    },
+    open: () => queue.getJobCountByTypes(...OPEN),
+    settled: async () => (await queue.getCompletedCount()) + (await deadLetters.count()),
+    ends: async () => ({
+      completed: (await everyPage((from, to) => queue.getJobs(['completed'], from, to))).map((job) => ({
+        id: notificationIdOf(job.id ?? ''),
+        outcome: (job.returnvalue as { outcome?: string } | null)?.outcome ?? 'none',
+        progress: readProgress(job.progress),
+      })),
+      dead: await everyPage((from, to) => deadLetters.page(from, to - from + 1)),
+      queued: (await queue.getJobs([...OPEN])).map(({ id = '' }) => notificationIdOf(id)),
+    }),
+    async cutClients() {
+      await control.call('CLIENT', 'KILL', 'TYPE', 'normal');
+    },
+    async pause(ms) {
+      await control.call('CLIENT', 'PAUSE', ms, 'ALL');
+    },
+    async close() {
+      // First: without Redis, whoever waits for an answer would wait for ever.
+      for (const one of [connection, control]) one.disconnect();
+      await Promise.all([queue.close(), deadQueue.close()]);
+    },
+  };
+}
+
+async function everyPage<T>(page: (from: number, to: number) => Promise<T[]>): Promise<T[]> {
+  const all: T[] = [];
+  for (;;) {
+    const found = await page(all.length, all.length + PAGE - 1);
+    all.push(...found);
+    if (found.length < PAGE) return all;
+  }
+}

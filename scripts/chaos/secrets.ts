@@ -1,0 +1,45 @@
+import { readFile } from 'node:fs/promises';
+
+/** What must stand nowhere, and how it is called where it does. */
+export interface Secret {
+  readonly name: string;
+  readonly pattern: RegExp;
+}
+
+export interface Leak {
+  readonly where: string;
+  readonly name: string;
+  readonly times: number;
+}
+
+/** A line of a key in PEM: 64 characters of base64. */
+const KEY_LINE = /[A-Za-z0-9+/=]{40,}/g;
+
+/** The marker of this run's tokens and texts, the lines of the keys, and whatever looks like a credential in use. */
+export async function secretsOf(marker: string, env: Readonly<Record<string, string>>): Promise<Secret[]> {
+  const keys = await Promise.all(
+    ['APNS_KEY_FILE', 'GOOGLE_APPLICATION_CREDENTIALS'].map(async (name) => {
+      const text = await readFile(env[name] ?? '', 'utf8');
+      const lines = text.replaceAll('\\n', '\n').match(KEY_LINE) ?? [];
+      return { name: `the key of ${name}`, pattern: new RegExp(lines.map(escaped).join('|'), 'g') };
+    }),
+  );
+  return [
+    { name: 'a token or a text', pattern: new RegExp(marker, 'gi') },
+    ...keys,
+    { name: 'a bearer token', pattern: /bearer\s+\S/gi },
+    { name: 'a JWT', pattern: /\beyJ[\w-]{8,}\.[\w-]{8,}\./g },
+  ];
+}
+
+/** Where secrets stand in a text, never which. */
+export function findLeaks(where: string, text: string, secrets: readonly Secret[]): Leak[] {
+  return secrets
+    .map(({ name, pattern }) => ({ where, name, times: text.match(pattern)?.length ?? 0 }))
+    .filter(({ times }) => times > 0);
+}
+
+/** Of the characters of base64, one means something in a pattern. */
+function escaped(base64: string): string {
+  return base64.replaceAll('+', '\\+');
+}

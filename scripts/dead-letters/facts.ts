@@ -1,0 +1,90 @@
+import type { DeadLetterReason, FailedAttempt } from '../../src/domain/outcome.ts';
+import type { StoredDeadLetter } from '../../src/queue/dead-letter-list.ts';
+import { notificationIdOf } from '../../src/queue/names.ts';
+
+/** What may be told of a dead letter: no token, no text that was written to the recipient, no data. */
+export interface Facts {
+  /** Of the dead letter; the notification's own, with a `#d1` or `#r1` behind it where it died more than once. */
+  readonly id: string;
+  readonly reason: DeadLetterReason;
+  readonly message: string;
+  readonly attempts: readonly FailedAttempt[];
+  /** Epoch milliseconds. */
+  readonly deadAt: number;
+  readonly generation: number;
+  readonly delivered?: readonly string[];
+  readonly notification: NotificationFacts;
+}
+
+/** What is not there, or does not fit, is left out: the notification may be anything. */
+export interface NotificationFacts {
+  readonly id?: string;
+  readonly recipientId?: string;
+  readonly category?: string;
+  readonly priority?: string;
+  /** Epoch milliseconds. */
+  readonly expiresAt?: number;
+  /** Labels as the attempts have them: `apns#0`. */
+  readonly devices?: readonly string[];
+  /** Bytes of JSON. */
+  readonly sizes: { readonly alert?: number; readonly data?: number; readonly all: number };
+}
+
+/** Longer ones do not fit a notification, and may be anything. */
+const MAX_NAME = 256;
+
+export function factsOf({ id, letter }: StoredDeadLetter): Facts {
+  const { reason, message, attempts, deadAt, generation, delivered, notification } = letter;
+  return {
+    id,
+    reason,
+    message,
+    attempts,
+    deadAt,
+    generation,
+    ...(delivered && { delivered }),
+    notification: notificationFacts(notification, id),
+  };
+}
+
+function notificationFacts(notification: unknown, deadLetterId: string): NotificationFacts {
+  const isObject = typeof notification === 'object' && notification !== null && !Array.isArray(notification);
+  const fields: Record<string, unknown> = isObject ? { ...notification } : {};
+  const names = ['recipientId', 'category', 'priority'] as const;
+  const known = names.map((name) => [name, fields[name]] as const).filter(([, value]) => isName(value));
+  const expiresAt = instantOf(fields['expiresAt']);
+  const devices = labelsOf(fields['devices']);
+  return {
+    id: isName(fields['id']) ? fields['id'] : notificationIdOf(deadLetterId),
+    ...(Object.fromEntries(known) as Partial<Record<(typeof names)[number], string>>),
+    ...(expiresAt !== undefined && { expiresAt }),
+    ...(devices && { devices }),
+    sizes: {
+      ...('alert' in fields && { alert: bytesOf(fields['alert']) }),
+      ...('data' in fields && { data: bytesOf(fields['data']) }),
+      all: bytesOf(notification),
+    },
+  };
+}
+
+function isName(value: unknown): value is string {
+  return typeof value === 'string' && value.length <= MAX_NAME;
+}
+
+function labelsOf(devices: unknown): string[] | undefined {
+  if (!Array.isArray(devices)) return undefined;
+  return devices.map((device: unknown, index) => {
+    const platform = (device as { readonly platform?: unknown } | null | undefined)?.platform;
+    return `${platform === 'apns' || platform === 'fcm' ? platform : '?'}#${index}`;
+  });
+}
+
+function instantOf(value: unknown): number | undefined {
+  const at = typeof value === 'string' ? Date.parse(value) : value;
+  const isInstant = typeof at === 'number' && !Number.isNaN(new Date(at).getTime());
+  return isInstant ? at : undefined;
+}
+
+function bytesOf(value: unknown): number {
+  return Buffer.byteLength(JSON.stringify(value ?? null));
+}

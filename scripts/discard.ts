@@ -1,0 +1,73 @@
+import { CommandError, createCommand, printJson, runCommand, UsageError } from './support/command.ts';
+import { canAsk, confirm } from './support/confirm.ts';
+import { atDeadLetters, type Desk } from './support/dead-letter-desk.ts';
+import { addFilterFlags, filterOf, QUEUE_HELP, TIME_HELP, type FilterFlags } from './support/dead-letter-flags.ts';
+import { breakdown, deadLetters, takeFromAll } from './support/dead-letter-taking.ts';
+
+interface Flags extends FilterFlags {
+  readonly all?: boolean;
+  readonly dryRun?: boolean;
+  readonly yes?: boolean;
+  readonly json?: boolean;
+}
+
+const HELP = `
+What is discarded cannot be brought back. On a terminal the command tells how many it would discard, and asks; without a
+terminal it wants --yes. Without a filter it wants --all; --limit is none, and takes the oldest.
+${TIME_HELP} Dead letters that come while the command runs are left.
+Ended half-way, the command can be started again. One that is replayed at the same time is either replayed or discarded.
+${QUEUE_HELP}`;
+
+/** `npm run discard`: dead letters removed for good. */
+export async function main(argv: readonly string[]): Promise<void> {
+  const command = createCommand('discard', 'Removes dead letters for good, oldest first.');
+  addFilterFlags(command, 'at most so many')
+    .option('--all', 'whatever they are')
+    .option('--dry-run', 'only count')
+    .option('-y, --yes', 'do not ask')
+    .option('--json', 'one JSON object as the last line: seen, matched, discarded, byReason, left, dryRun')
+    .addHelpText('after', HELP)
+    .action(async (flags: Flags) => {
+      checkUsage(flags);
+      await atDeadLetters('; start again to go on', (desk) => discard(desk, flags));
+    });
+  await runCommand(command, argv);
+}
+
+/** What cannot be undone is asked for in so many words. */
+function checkUsage(flags: Flags): void {
+  const isFiltered = Object.keys(filterOf(flags)).length > 0;
+  if (!isFiltered && flags.all !== true) {
+    throw new UsageError(
+      '--all: expected a filter (--reason, --recipient, --id, --since, --until) or --all, found none',
+    );
+  }
+  if (isFiltered && flags.all === true) {
+    throw new UsageError('--all: expected a filter or --all, found both');
+  }
+  if (flags.dryRun !== true && flags.yes !== true && !canAsk()) {
+    throw new UsageError('--yes: expected it, since there is no terminal to ask on, found none');
+  }
+}
+
+async function discard(desk: Desk, flags: Flags): Promise<void> {
+  const { dryRun = false, yes = false, json = false } = flags;
+  if (!dryRun && !yes && !(await isConfirmed(desk, flags))) throw new CommandError('nothing was discarded');
+  const { seen, matched, taken, byReason } = await takeFromAll(desk, flags, {
+    label: dryRun ? 'counted' : 'discarded',
+    ...(!dryRun && { take: async (shard, { id }) => (await shard.discard(id)) === 'discarded' }),
+  });
+  const left = await desk.count();
+  if (json) printJson({ seen, matched, discarded: taken, byReason, left, dryRun });
+  else if (dryRun) process.stdout.write(`would discard ${matched} of ${deadLetters(seen)}${breakdown(byReason)}\n`);
+  else process.stdout.write(`discarded ${taken} of ${deadLetters(seen)}${breakdown(byReason)}; ${left} there now\n`);
+}
+
+/** Those that come while somebody thinks are left: they are not what was asked about. */
+async function isConfirmed(desk: Desk, flags: Flags): Promise<boolean> {
+  const { matched, byReason } = await takeFromAll(desk, flags, { label: 'counted' });
+  if (matched === 0) return true; // there is nothing to ask about, and the result will say so
+  return confirm(`Discard ${deadLetters(matched)}${breakdown(byReason)} for good?`);
+}
+
+if (import.meta.main) await main(process.argv.slice(2));

@@ -1,0 +1,128 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Redis } from 'ioredis';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { invalidTokensKey, reportInvalidToken, type InvalidToken } from '../../src/queue/invalid-tokens.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { startProcess, type TestProcess } from '../support/process.ts';
+import { makeDevice, makeNotification } from '../support/push.ts';
+import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+import { openWorkerBench } from '../support/worker.ts';
+
+const GROUP = 'token-cleaners';
+
+function startConsumer(prefix: string, env: Readonly<Record<string, string>> = {}): TestProcess {
+  const own = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, TAKE_OVER_AFTER_MS: '300', ...env };
+  return startProcess({ args: ['examples/invalid-tokens.ts'], env: own });
+}
+
+const gone = (token: string): InvalidToken => ({
+  ...{ recipientId: 'teacher-42', platform: 'apns', token },
+  ...{ reason: 'Unregistered', timestamp: 1_700_000_000_000 },
+});
+
+async function toldBy(consumer: TestProcess): Promise<InvalidToken[]> {
+  consumer.kill('SIGINT');
+  const { code, stdout, stderr } = await consumer.waitForExit();
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  return stdout
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as InvalidToken);
+}
+
+/** Entries that nobody has acknowledged. */
+const pendingOf = async (redis: Redis, prefix: string) => {
+  const [count] = (await redis.xpending(invalidTokensKey(prefix), GROUP)) as [number];
+  return count;
+};
+
+it('a token that APNs calls gone reaches a consumer, with its recipient, platform, reason and time', async () => {
+  const { queue, prefix, sandbox, startWorker } = await openWorkerBench();
+  const consumer = startConsumer(prefix);
+  await startWorker();
+  const device = makeDevice();
+  const timestamp = 1_700_000_000_000;
+  sandbox.apns.script(device.token, [{ kind: 'refuse', status: 410, reason: 'Unregistered', timestamp }]);
+  await queue.add('push', makeNotification({ devices: [device] }), { priority: 10 });
+  await consumer.waitForLine(new RegExp(device.token));
+  await vi.waitFor(async () => expect(await pendingOf(connectRedis(), prefix)).toBe(0));
+  expect(await toldBy(consumer)).toEqual([gone(device.token)]);
+});
+
+it('several consumers share what comes, and each token is handled', async () => {
+  const server = await startEmbeddedRedis();
+  onTestFinished(() => server.close());
+  const [redis, prefix] = [connectRedis(server.url), testPrefix()];
+  const env = { REDIS_URL: server.url };
+  const consumers = [startConsumer(prefix, env), startConsumer(prefix, env)];
+  const tokens = Array.from({ length: 60 }, (_, index) => `token-${index}`);
+  await expect.poll(() => redis.info('clients'), { timeout: 10_000 }).toContain('blocked_clients:2'); // both listen
+  for (const token of tokens) {
+    await reportInvalidToken(redis, prefix, gone(token));
+    await sleep(5); // as they come; all at once, whoever is first takes them all
+  }
+  await vi.waitFor(async () => expect(await pendingOf(redis, prefix)).toBe(0));
+  await vi.waitFor(async () => expect(await redis.xlen(invalidTokensKey(prefix))).toBe(60));
+  const told = await Promise.all(consumers.map(toldBy));
+  expect(
+    told
+      .flat()
+      .map(({ token }) => token)
+      .toSorted(),
+  ).toEqual(tokens.toSorted());
+  for (const share of told) expect(share.length).toBeGreaterThan(0);
+});
+
+it('what a consumer took and did not live to acknowledge is handled by another', async () => {
+  const [redis, prefix] = [connectRedis(), testPrefix()];
+  const key = invalidTokensKey(prefix);
+  await reportInvalidToken(redis, prefix, gone('left-behind'));
+  await redis.xgroup('CREATE', key, GROUP, '0');
+  await redis.xreadgroup('GROUP', GROUP, 'dead-consumer', 'COUNT', 10, 'STREAMS', key, '>');
+  expect(await pendingOf(redis, prefix)).toBe(1);
+  const consumer = startConsumer(prefix);
+  await consumer.waitForLine(/left-behind/);
+  await vi.waitFor(async () => expect(await pendingOf(redis, prefix)).toBe(0));
+  expect(await toldBy(consumer)).toEqual([gone('left-behind')]);
+});
+
+it('a consumer outlives a restart of Redis, also one that lost its data', { timeout: 40_000 }, async () => {
+  const prefix = testPrefix();
+  const first = await startEmbeddedRedis();
+  const consumer = startConsumer(prefix, { REDIS_URL: first.url });
+  const before = connectRedis(first.url).on('error', () => undefined);
+  await reportInvalidToken(before, prefix, gone('before'));
+  await consumer.waitForLine(/before/);
+  await first.close();
+  await consumer.waitForLine(/ECONNREFUSED|ECONNRESET/);
+  const second = await startEmbeddedRedis({ port: first.port });
+  onTestFinished(() => second.close());
+  await reportInvalidToken(connectRedis(second.url), prefix, gone('after'));
+  await consumer.waitForLine(/after/, 20_000);
+  consumer.kill('SIGTERM');
+  expect((await consumer.waitForExit()).code).toBe(0);
+});
+
+it('the stream keeps about so many of the latest, and no more', async () => {
+  const [redis, prefix] = [connectRedis(), testPrefix()];
+  for (let index = 0; index < 1_000; index += 1)
+    await reportInvalidToken(redis, prefix, gone(`token-${index}`), { keep: 200 });
+  const kept = await redis.xlen(invalidTokensKey(prefix));
+  expect(kept).toBeGreaterThanOrEqual(200);
+  expect(kept).toBeLessThanOrEqual(300); // Redis trims whole nodes of 100
+  const [last] = await redis.xrevrange(invalidTokensKey(prefix), '+', '-', 'COUNT', 1);
+  expect(last?.[1]).toContain('token-999');
+});
+
+it('a Redis that is out of memory for a moment does not lose the report', async () => {
+  const server = await startEmbeddedRedis();
+  onTestFinished(() => server.close());
+  const [redis, prefix] = [connectRedis(server.url), testPrefix()];
+  await redis.config('SET', 'maxmemory', '1');
+  const reporting = reportInvalidToken(redis, prefix, gone('kept'));
+  await expect.poll(async () => (await redis.info('errorstats')).includes('errorstat_OOM')).toBe(true);
+  expect(await redis.xlen(invalidTokensKey(prefix))).toBe(0);
+  await redis.config('SET', 'maxmemory', '0');
+  await reporting;
+  expect(await redis.xlen(invalidTokensKey(prefix))).toBe(1);
+});

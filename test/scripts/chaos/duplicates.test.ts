@@ -1,0 +1,87 @@
+import { describe, expect, it } from 'vitest';
+import { countDuplicates, type DuplicatesParts } from '../../../scripts/chaos/duplicates.ts';
+import { completedOf, enqueuedOf, entryOf, OTHER_TOKEN, TOKEN } from './facts.ts';
+
+const twice = [entryOf('a', 1_000), entryOf('a', 9_000)];
+const parts: DuplicatesParts = {
+  enqueued: enqueuedOf({ id: 'a' }, { id: 'b' }),
+  entries: twice,
+  ends: { completed: [], dead: [] },
+  incidents: [],
+  cuts: [],
+};
+const count = (more: Partial<DuplicatesParts>) => countDuplicates({ ...parts, ...more });
+const incident = (ids: readonly string[], at = 1_200) => ({ kind: 'kill' as const, at, until: at, ids: new Set(ids) });
+
+describe('a second acceptance', () => {
+  it('is one for each device', () => {
+    const devices = [
+      { platform: 'apns' as const, token: TOKEN },
+      { platform: 'fcm' as const, token: OTHER_TOKEN },
+    ];
+    const other = { platform: 'fcm' as const, token: OTHER_TOKEN };
+    const entries = [entryOf('a', 0), entryOf('a', 1, other)];
+    expect(count({ enqueued: enqueuedOf({ id: 'a', devices }), entries })).toMatchObject({ duplicates: 0 });
+    expect(count({ entries: [...entries, entryOf('a', 2, other)] })).toMatchObject({ duplicates: 1 });
+  });
+
+  it('has no reason where nothing happened', () => {
+    expect(count({})).toMatchObject({ duplicates: 1, duplicateBound: 0, unexplainedDuplicates: 1 });
+  });
+
+  it('is explained by its own notification in hand at a kill, and by no other one', () => {
+    const explained = { duplicates: 1, duplicateBound: 1, unexplainedDuplicates: 0 };
+    expect(count({ incidents: [incident(['a'])] })).toMatchObject({ ...explained, explainedBy: { kill: 1 } });
+    expect(count({ incidents: [incident(['b'])] })).toMatchObject({ duplicateBound: 1, unexplainedDuplicates: 1 });
+  });
+
+  it('is not explained by a kill before the first or after the second', () => {
+    expect(count({ incidents: [incident(['a'], 100)] })).toMatchObject({ unexplainedDuplicates: 1 });
+    expect(count({ incidents: [incident(['a'], 9_001)] })).toMatchObject({ unexplainedDuplicates: 1 });
+  });
+
+  it('may come out of an outage of Redis that the first one fell into', () => {
+    const outage = { kind: 'redis' as const, at: 200, until: 1_500, ids: new Set(['a']) };
+    expect(count({ incidents: [outage] })).toMatchObject({ unexplainedDuplicates: 0, explainedBy: { redis: 1 } });
+  });
+
+  it.each([
+    ['an error', { status: 500, reason: 'InternalServerError' }],
+    ['nothing', { status: undefined, reason: 'hang' }],
+  ])('is explained where the first was answered with %s', (_what, said) => {
+    const entries = [entryOf('a', 1_000, said), entryOf('a', 9_000)];
+    expect(count({ entries })).toMatchObject({
+      duplicateBound: 1,
+      unexplainedDuplicates: 0,
+      explainedBy: { answer: 1 },
+    });
+  });
+
+  it('is explained where the answer was cut off, as the provider and the job both tell', () => {
+    const cuts = [{ platform: 'apns' as const, at: 1_100 }];
+    const attempts = [{ at: 1_150, device: 'apns#0', error: 'reset: socket hang up' }];
+    const ends = { completed: [completedOf('a', 'delivered', { attempts })], dead: [] };
+    expect(count({ cuts, ends })).toMatchObject({
+      duplicateBound: 1,
+      explainedBy: { cut: 1 },
+      unexplainedDuplicates: 0,
+    });
+    expect(count({ cuts })).toMatchObject({ unexplainedDuplicates: 1 });
+    expect(count({ ends })).toMatchObject({ unexplainedDuplicates: 1 });
+    expect(count({ ends, cuts: [{ platform: 'fcm', at: 1_100 }] })).toMatchObject({ unexplainedDuplicates: 1 });
+  });
+
+  it('goes out under the ids of the first', () => {
+    expect(count({}).changedIds).toBe(0);
+    expect(count({ entries: [entryOf('a', 0), entryOf('a', 1, { apnsId: 'another' })] }).changedIds).toBe(1);
+    expect(count({ entries: [entryOf('a', 0), entryOf('a', 1, { collapseId: 'another' })] }).changedIds).toBe(1);
+    const tagged = (tag: string) => ({ payload: { android: { notification: { tag } } } });
+    expect(count({ entries: [entryOf('a', 0, tagged('x')), entryOf('a', 1, tagged('y'))] }).changedIds).toBe(1);
+  });
+
+  it('is none of a request that is for no notification', () => {
+    const opening = { data: {}, token: 'warm-up', accepted: false };
+    const entries = [entryOf('', 0, { ...opening, apnsId: '1' }), entryOf('', 1, { ...opening, apnsId: '2' })];
+    expect(count({ entries })).toMatchObject({ changedIds: 0, duplicates: 0 });
+  });
+});

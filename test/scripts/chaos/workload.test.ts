@@ -1,0 +1,53 @@
+import { expect, it } from 'vitest';
+import { planWorkload, refOf } from '../../../scripts/chaos/workload.ts';
+import { parseNotification } from '../../../src/domain/notification.ts';
+
+const options = { seed: 4, seconds: 20, notifications: 2_000, marker: '0123456789ab' };
+const workload = planWorkload(options);
+const items = workload.bursts.flatMap((burst) => burst.items);
+const inputs = [...new Map(items.map(({ input }) => [input.id, input])).values()];
+
+it('is the same for the same seed, and another for another seed', () => {
+  expect(planWorkload(options)).toEqual(workload);
+  expect(planWorkload({ ...options, seed: 5 })).not.toEqual(workload);
+});
+
+it('has as many notifications as were asked for, a few of them twice and a few malformed', () => {
+  expect(inputs.length + workload.malformed.length).toBe(2_000);
+  expect(items.length).toBeGreaterThan(inputs.length);
+  expect(workload.malformed.length).toBeGreaterThan(0);
+});
+
+it('is enqueued in order, before the last faults', () => {
+  const instants = workload.bursts.map(({ atMs }) => atMs);
+  expect(instants).toEqual(instants.toSorted((a, b) => a - b));
+  expect(instants.at(-1)).toBeLessThanOrEqual(14_000);
+});
+
+it('has notifications of every kind, and all of them are in order', () => {
+  const faults = inputs.flatMap((input) => {
+    const parsed = parseNotification(input);
+    return parsed.ok ? [] : parsed.faults;
+  });
+  expect(faults).toEqual([]);
+  const platforms = inputs.map(({ devices }) => [...new Set(devices.map(({ platform }) => platform))].sort().join());
+  expect(new Set(platforms)).toEqual(new Set(['apns', 'fcm', 'apns,fcm']));
+  for (const field of ['category', 'priority', 'collapseId', 'onThrottle'] as const) {
+    expect(inputs.some((input) => field in input)).toBe(true);
+  }
+  expect(items.some(({ expiresInMs }) => expiresInMs !== undefined)).toBe(true);
+  expect(workload.spoilt.map(({ how }) => how)).toEqual(expect.arrayContaining(['gone', 'badToken']));
+});
+
+it('has malformed ones that are malformed', () => {
+  expect(workload.malformed.filter((one) => parseNotification(one).ok)).toEqual([]);
+});
+
+it('marks every token and every text, and tells a notification from what an app gets', () => {
+  for (const { id, devices, alert, data = {} } of inputs) {
+    const texts = [...devices.map(({ token }) => token), alert.title, alert.body, ...Object.values(data)];
+    expect(texts.filter((text) => text?.includes(options.marker) !== true)).toEqual([]);
+    expect(refOf(data)).toBe(id);
+  }
+  expect(refOf({})).toBe('');
+});

@@ -1,0 +1,206 @@
+import { Queue } from 'bullmq';
+import { expect, onTestFinished, test } from 'vitest';
+import type { DeadLetter } from '../../src/domain/outcome.ts';
+import { DEAD_LETTERS } from '../../src/queue/names.ts';
+import { shardPrefixes } from '../../src/queue/shards.ts';
+import { deadLetter } from '../queue/letters.ts';
+import { notification, openQueues } from '../queue/support.ts';
+import { startProcess, type Exit } from '../support/process.ts';
+import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+
+const MINUTE = 60_000;
+
+interface Listed {
+  readonly total: number;
+  readonly matched: number;
+  readonly byReason: Readonly<Record<string, number>>;
+  readonly deadLetters: readonly { readonly id: string }[];
+}
+
+function run(prefix: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Exit> {
+  const base = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, QUEUE_SHARDS: undefined, REDIS_CLUSTER: undefined };
+  return startProcess({ args: ['scripts/dead-letters.ts', ...args], env: { ...base, ...env } }).waitForExit();
+}
+
+async function list(prefix: string, args: readonly string[] = [], env = {}): Promise<Listed> {
+  const exit = await run(prefix, [...args, '--json'], env);
+  expect(exit).toMatchObject({ code: 0, stderr: '' });
+  expect(exit.stdout.trimEnd().split('\n')).toHaveLength(1);
+  return JSON.parse(exit.stdout) as Listed;
+}
+
+const idsOf = ({ deadLetters }: Listed) => deadLetters.map(({ id }) => id);
+
+async function addDead(deadQueue: Queue, letters: Readonly<Record<string, DeadLetter>>): Promise<void> {
+  await deadQueue.addBulk(Object.entries(letters).map(([jobId, data]) => ({ name: 'push', data, opts: { jobId } })));
+}
+
+/** Three that died of different reasons, 30, 20 and 5 minutes ago. */
+async function addThree(deadQueue: Queue): Promise<void> {
+  const now = Date.now();
+  await addDead(deadQueue, {
+    first: deadLetter('first', { deadAt: now - 30 * MINUTE, reason: 'stalled', message: 'job stalled' }),
+    second: deadLetter('second', {
+      deadAt: now - 20 * MINUTE - 500,
+      reason: 'attempts-exhausted',
+      message: 'reset: socket hang up < read ECONNRESET',
+      attempts: [
+        { at: now - 22 * MINUTE, device: 'apns#0', error: 'InternalServerError' },
+        { at: now - 20 * MINUTE, device: 'apns#0', error: 'reset: socket hang up < read ECONNRESET' },
+      ],
+      generation: 1,
+    }),
+    third: deadLetter('third', { deadAt: now - 5 * MINUTE - 500, reason: 'stalled', message: 'job stalled' }),
+  });
+}
+
+test('a table, the newest last, and how many died of what', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addThree(deadQueue);
+  const { code, stdout, stderr } = await run(prefix, []);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  const [head, first, second, third, ...rest] = stdout.split('\n');
+  expect(head).toMatch(/^id +reason +died \(UTC\) +gen +tries +recipient +message$/);
+  expect(first).toMatch(/^first +stalled +[\d-]+ [\d:]{8} +30m ago +0 +0 +recipient-first +job stalled$/);
+  expect(second).toMatch(/^second +attempts-exhausted .+ 20m ago +1 +2 +recipient-second +reset: socket hang up </);
+  expect(third).toMatch(/^third .+ 5m ago /);
+  expect(rest).toEqual(['', '3 dead letters (2 stalled, 1 attempts-exhausted)', '']);
+});
+
+test('the flags choose', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addThree(deadQueue);
+  expect(idsOf(await list(prefix, ['--reason', 'stalled']))).toEqual(['first', 'third']);
+  expect(idsOf(await list(prefix, ['--recipient', 'recipient-second']))).toEqual(['second']);
+  expect(idsOf(await list(prefix, ['--id', 'third']))).toEqual(['third']);
+  expect(idsOf(await list(prefix, ['--since', '25m', '--until', '10m']))).toEqual(['second']);
+  const newest = await list(prefix, ['--limit', '1']);
+  expect(newest).toMatchObject({ total: 3, matched: 3, byReason: { stalled: 2, 'attempts-exhausted': 1 } });
+  expect(idsOf(newest)).toEqual(['third']);
+  expect((await run(prefix, ['--limit', '1'])).stdout).toMatch(
+    /^… and 2 more, older ones; .+\nid .+\nthird .+\n\n3 dead/,
+  );
+  expect((await run(prefix, ['--id', 'none'])).stdout).toBe('0 of 3 dead letters\n');
+});
+
+test('many are told with --json, and 50 in a table', async () => {
+  const { prefix, deadQueue } = openQueues();
+  const ids = Array.from({ length: 320 }, (_, n) => `n${n}`);
+  const at = Date.now() - 1_000;
+  await addDead(deadQueue, Object.fromEntries(ids.map((id, n) => [id, deadLetter(id, { deadAt: at + n })])));
+  const all = await list(prefix);
+  expect(all).toMatchObject({ total: 320, matched: 320, byReason: { rejected: 320 } });
+  expect(idsOf(all)).toEqual(ids);
+  const lines = (await run(prefix, [])).stdout.split('\n');
+  expect(lines[0]).toMatch(/^… and 270 more/);
+  expect(lines.filter((line) => line.startsWith('n'))).toHaveLength(50);
+});
+
+test('shows one in full, and neither token nor text nor data', async () => {
+  const { prefix, deadQueue } = openQueues();
+  const secrets = { token: 'ab'.repeat(32), fcm: 'fcm-secret-token', body: 'SECRET-BODY', data: 'SECRET-DATA' };
+  const expiresAt = '2026-11-21T18:00:00Z';
+  await addDead(deadQueue, {
+    'msg-1#d1': deadLetter('msg-1', {
+      reason: 'stalled',
+      message: 'job stalled more than allowable limit',
+      attempts: [{ at: Date.UTC(2026, 10, 21, 12), device: 'fcm#1', error: 'QUOTA_EXCEEDED' }],
+      delivered: ['apns#0'],
+      notification: notification({
+        id: 'msg-1',
+        devices: [
+          { platform: 'apns', token: secrets.token },
+          { platform: 'fcm', token: secrets.fcm },
+        ],
+        alert: { body: secrets.body },
+        data: { key: secrets.data },
+        category: 'messages',
+        priority: 'high',
+        expiresAt,
+      }),
+    }),
+  });
+  const asText = await run(prefix, ['show', 'msg-1']);
+  const asJson = await run(prefix, ['show', 'msg-1#d1', '--json']);
+  const listed = await run(prefix, ['--json']);
+  for (const { code, stdout, stderr } of [asText, asJson, listed]) {
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    for (const secret of Object.values(secrets)) expect(stdout).not.toContain(secret);
+  }
+  for (const line of [
+    /^reason +stalled$/m,
+    /^message +job stalled more than allowable limit$/m,
+    /^generation +0, never replayed$/m,
+    /^recipient +teacher-42$/m,
+    /^priority +high$/m,
+    /^expires +2026-11-21 18:00:00Z/m,
+    /^devices +apns#0 \(alerted\), fcm#1$/m,
+    /^sizes +alert \d+, data \d+, all \d+ bytes$/m,
+    /^2026-11-21 12:00:00Z .+ fcm#1 +QUOTA_EXCEEDED$/m,
+  ]) {
+    expect(asText.stdout).toMatch(line);
+  }
+  expect(JSON.parse(asJson.stdout)).toMatchObject({
+    id: 'msg-1#d1',
+    reason: 'stalled',
+    delivered: ['apns#0'],
+    attempts: [{ device: 'fcm#1', error: 'QUOTA_EXCEEDED' }],
+    notification: { id: 'msg-1', recipientId: 'teacher-42', expiresAt: Date.parse(expiresAt), sizes: { alert: 22 } },
+  });
+  expect(await run(prefix, ['show', 'never'])).toMatchObject({
+    code: 1,
+    stderr: 'error: no dead letter has the id "never"\n',
+  });
+});
+
+test('tells whatever lies there, and no terminal codes of others', async () => {
+  const { prefix, deadQueue } = openQueues();
+  const odd = { devices: [null, { platform: 'sms', token: 'x' }], recipientId: '\u001b[31mred', expiresAt: 'soon' };
+  await addDead(deadQueue, {
+    text: deadLetter('', { notification: 'text', reason: 'invalid', deadAt: 1e300 }),
+    none: deadLetter('', { notification: null, reason: 'invalid', message: 'line\nbreak' }),
+    odd: deadLetter('', { notification: odd, reason: 'invalid' }),
+  });
+  await deadQueue.add('push', { foreign: true }, { jobId: 'foreign' });
+  expect((await list(prefix)).deadLetters).toHaveLength(4);
+  const table = (await run(prefix, [])).stdout;
+  expect(table).toContain('\\u{1b}[31mred');
+  expect(table).toContain('line\\u{a}break');
+  for (const id of ['text', 'none', 'odd', 'foreign']) {
+    expect(await run(prefix, ['show', id])).toMatchObject({ code: 0, stderr: '' });
+  }
+  expect((await run(prefix, ['show', 'odd'])).stdout).toMatch(/^devices +\?#0, \?#1$/m);
+});
+
+test('of several shards, in the order of their deaths', async () => {
+  const prefix = testPrefix();
+  const env = { QUEUE_SHARDS: '3' };
+  const now = Date.now();
+  for (const [shard, shardPrefix] of shardPrefixes(prefix, 3).entries()) {
+    const queue = new Queue(DEAD_LETTERS, { connection: connectRedis(), prefix: shardPrefix });
+    onTestFinished(() => queue.close());
+    const letters = [0, 1].map((n) => [`${n}-${shard}`, deadLetter('x', { deadAt: now - 10_000 + 100 * n + shard })]);
+    await addDead(queue, Object.fromEntries(letters) as Record<string, DeadLetter>);
+  }
+  const all = await list(prefix, [], env);
+  expect(all.total).toBe(6);
+  expect(idsOf(all)).toEqual(['0-0', '0-1', '0-2', '1-0', '1-1', '1-2']);
+  expect(idsOf(await list(prefix, ['--limit', '2'], env))).toEqual(['1-1', '1-2']);
+  expect((await run(prefix, ['show', '1-2'], env)).code).toBe(0);
+});
+
+test('with none it says so', async () => {
+  const prefix = testPrefix();
+  expect(await run(prefix, [])).toMatchObject({ code: 0, stdout: 'no dead letters\n' });
+  expect(await list(prefix)).toEqual({ deadLetters: [], total: 0, matched: 0, byReason: {} });
+});
+
+test('tells how it is used, Redis that is away, and flags that do not fit', async () => {
+  expect((await run('{unused}', ['--help'])).stdout).toContain('Usage: dead-letters');
+  const away = await run('{unused}', [], { REDIS_URL: 'redis://:s3cret@127.0.0.1:1' });
+  expect(away.code).toBe(1);
+  expect(away.stderr).toMatch(/^error: Redis is away: 127\.0\.0\.1:1 \([^)]+\)\n$/);
+  for (const args of [['show'], ['list'], ['--limit', 'all'], ['--since', '1h', '--until', '2h'], ['--rate', '1/s']]) {
+    expect({ args, code: (await run('{unused}', args)).code }).toEqual({ args, code: 2 });
+  }
+});

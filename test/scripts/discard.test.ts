@@ -1,0 +1,119 @@
+import type { Queue } from 'bullmq';
+import { expect, test, vi } from 'vitest';
+import type { DeadLetter } from '../../src/domain/outcome.ts';
+import { createDeadLetters } from '../../src/queue/dead-letters.ts';
+import { shardPrefixes } from '../../src/queue/shards.ts';
+import { deadLetter } from '../queue/letters.ts';
+import { openQueues } from '../queue/support.ts';
+import { startProcess, type TestProcess } from '../support/process.ts';
+import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+
+function start(prefix: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): TestProcess {
+  const base = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, QUEUE_SHARDS: undefined, REDIS_CLUSTER: undefined };
+  return startProcess({ args: ['scripts/discard.ts', ...args], env: { ...base, ...env } });
+}
+
+async function discard(prefix: string, args: readonly string[], env = {}): Promise<Record<string, unknown>> {
+  const exit = await start(prefix, [...args, '--yes', '--json'], env).waitForExit();
+  expect(exit).toMatchObject({ code: 0, stderr: '' });
+  return JSON.parse(exit.stdout.trimEnd().split('\n').at(-1) ?? '') as Record<string, unknown>;
+}
+
+const named = (count: number) => Array.from({ length: count }, (_, n) => [`n${n}`, deadLetter(`n${n}`)] as const);
+
+async function addDead(deadQueue: Queue, letters: readonly (readonly [id: string, data: DeadLetter])[]): Promise<void> {
+  await deadQueue.addBulk(letters.map(([jobId, data]) => ({ name: 'push', data, opts: { jobId } })));
+}
+
+const idsIn = async (deadQueue: Queue) => (await deadQueue.getJobs(['wait'])).map(({ id }) => id).sort();
+
+test('removes what the flags say, and leaves nothing of it', async () => {
+  const { prefix, deadQueue } = openQueues();
+  const hour = 3_600_000;
+  await addDead(deadQueue, [
+    ['old', deadLetter('old', { deadAt: Date.now() - 3 * hour })],
+    ['stalled', deadLetter('stalled', { reason: 'stalled' })],
+    ['other', deadLetter('other')],
+    ['recent', deadLetter('recent')],
+  ]);
+  await deadQueue.addJobLog('old', 'a line');
+  expect(await discard(prefix, ['--all', '--dry-run'])).toEqual({
+    ...{ seen: 4, matched: 4, discarded: 0, byReason: { rejected: 3, stalled: 1 }, left: 4, dryRun: true },
+  });
+  expect(await discard(prefix, ['--until', '2h'])).toMatchObject({ seen: 4, matched: 1, discarded: 1, left: 3 });
+  expect(await connectRedis().keys(`${prefix}:dead-letters:old*`)).toEqual([]);
+  expect(await discard(prefix, ['--reason', 'stalled'])).toMatchObject({ byReason: { stalled: 1 }, left: 2 });
+  expect(await discard(prefix, ['--recipient', 'recipient-other'])).toMatchObject({ discarded: 1 });
+  expect(await idsIn(deadQueue)).toEqual(['recent']);
+  expect(await discard(prefix, ['--id', 'recent'])).toMatchObject({ discarded: 1, left: 0 });
+  expect(await discard(prefix, ['--all'])).toMatchObject({ seen: 0, discarded: 0 });
+});
+
+test('of many, the oldest go first', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addDead(deadQueue, named(250));
+  expect(await discard(prefix, ['--all', '--limit', '120'])).toMatchObject({ discarded: 120, left: 130 });
+  const deadLetters = createDeadLetters(openQueues(prefix));
+  expect((await deadLetters.page(0, 1))[0]?.id).toBe('n120');
+  expect(await discard(prefix, ['--all'])).toMatchObject({ seen: 130, discarded: 130, left: 0 });
+});
+
+test('killed half-way and started again, it takes the rest, and nothing that came meanwhile', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addDead(deadQueue, named(4_000));
+  const command = start(prefix, ['--reason', 'rejected', '--yes']);
+  await vi.waitFor(async () => expect(await deadQueue.getJobCountByTypes('wait')).toBeLessThan(3_900), {
+    timeout: 15_000,
+    interval: 5,
+  });
+  command.kill('SIGKILL');
+  expect((await command.waitForExit()).signal).toBe('SIGKILL'); // else it was over before, and nothing was tested
+  const left = await deadQueue.getJobCountByTypes('wait');
+  expect(left).toBeGreaterThan(0);
+  expect((await connectRedis().keys(`${prefix}:dead-letters:n*`)).length).toBe(left);
+  await addDead(deadQueue, [['late', deadLetter('late', { reason: 'stalled' })]]);
+  expect(await discard(prefix, ['--reason', 'rejected'])).toMatchObject({ discarded: left, left: 1 });
+  expect(await idsIn(deadQueue)).toEqual(['late']);
+});
+
+test('is over all shards', async () => {
+  const prefix = testPrefix();
+  const queues = shardPrefixes(prefix, 2).map((shardPrefix) => openQueues(shardPrefix).deadQueue);
+  for (const deadQueue of queues) await addDead(deadQueue, named(30));
+  const env = { QUEUE_SHARDS: '2' };
+  expect(await discard(prefix, ['--all', '--limit', '40'], env)).toMatchObject({ discarded: 40, left: 20 });
+  expect(await discard(prefix, ['--all'], env)).toMatchObject({ discarded: 20, left: 0 });
+});
+
+test('says what it did', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addDead(deadQueue, [...named(2), ['s', deadLetter('s', { reason: 'stalled' })]]);
+  expect(await start(prefix, ['--all', '--dry-run']).waitForExit()).toMatchObject({
+    code: 0,
+    stdout: 'would discard 3 of 3 dead letters (2 rejected, 1 stalled)\n',
+  });
+  expect(await start(prefix, ['--reason', 'stalled', '-y']).waitForExit()).toMatchObject({
+    stdout: 'discarded 1 of 3 dead letters (1 stalled); 2 there now\n',
+  });
+});
+
+test.each([
+  [[], '--all: expected a filter (--reason, --recipient, --id, --since, --until) or --all, found none'],
+  [['--limit', '5', '--yes'], '--all: expected a filter'],
+  [['--all', '--reason', 'stalled', '--yes'], '--all: expected a filter or --all, found both'],
+  [['--all'], '--yes: expected it, since there is no terminal to ask on'],
+  [['--reason', 'bored', '--yes'], "'bored' is invalid. Allowed choices are invalid"],
+])('%j is bad usage, and removes nothing', async (args, message) => {
+  const { prefix, deadQueue } = openQueues();
+  await addDead(deadQueue, named(1));
+  const { code, stderr } = await start(prefix, args).waitForExit();
+  expect(stderr).toContain(message);
+  expect(code).toBe(2);
+  expect(await idsIn(deadQueue)).toEqual(['n0']);
+});
+
+test('Redis away is told at once', async () => {
+  const exit = await start('{unused}', ['--all', '--yes'], { REDIS_URL: 'redis://127.0.0.1:1' }).waitForExit();
+  expect(exit.code).toBe(1);
+  expect(exit.stderr).toMatch(/^error: Redis is away: 127\.0\.0\.1:1 \(.+\); start again to go on\n$/);
+});

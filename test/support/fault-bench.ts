@@ -1,0 +1,146 @@
+import { Queue } from 'bullmq';
+import type { Redis } from 'ioredis';
+import { expect, onTestFinished, vi } from 'vitest';
+import { DEAD_LETTERS, PRIORITY, QUEUE } from '../../src/queue/names.ts';
+import { type EmbeddedRedis, type EmbeddedRedisOptions, startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { judge, type Arrival, type Verdict } from '../../src/sandbox/judge.ts';
+import { startProviders, type ProvidersProcess } from '../../scripts/support/providers-process.ts';
+import { startProcess, type TestProcess } from './process.ts';
+import { makeNotification } from './push.ts';
+import { testPrefix } from './redis.ts';
+
+/** What the workers keep to beside the gap; short, so that a test sees several windows. */
+const RULES = { text: '6/2500ms', rules: [{ max: 6, perMs: 2_500 }] };
+
+/** As in measured.ts: what a stall of this length lies before arrives late, however it was sent. */
+const STALL_MS = 20;
+
+/** How long all that was enqueued may take to end; it only ends a test that would fail anyway. */
+const SETTLED_WITHIN_MS = 40_000;
+
+export type Env = Readonly<Record<string, string>>;
+export type FaultWorker = TestProcess & { readonly url: string };
+
+/** Workers at the loopback providers, with a Redis that a test may treat badly. */
+export interface FaultBench {
+  readonly providers: ProvidersProcess;
+  readonly queue: Queue;
+  readonly deadQueue: Queue;
+  readonly prefix: string;
+  readonly env: Env;
+  /** Starts one more worker and resolves when it consumes. */
+  startWorker(env?: Env): Promise<FaultWorker>;
+  /** Enqueues so many notifications, in turn to these recipients. */
+  add(count: number, recipients?: number): Promise<void>;
+  /** Resolves when so many alerts went out. */
+  delivered(count: number): Promise<void>;
+  /** Resolves when all that was added is completed; nothing is lost, and nothing is a dead letter. */
+  completed(withinMs?: number): Promise<void>;
+  /** How many alerts went out. */
+  alerts(): number;
+  /** What the providers got, judged by the policy; where the machine stood still meanwhile, by half the gap, which holds even then. */
+  verdict(): Verdict;
+}
+
+export interface FaultBenchOptions {
+  /** The test's own way to Redis, past all faults; it outlives restarts. */
+  readonly connection: Redis;
+  /** REDIS_URL of the workers, and whatever else they need. */
+  readonly env: Env;
+  /** The least time between two alerts to one recipient; 300. */
+  readonly minGapMs?: number;
+}
+
+export async function openFaultBench({
+  connection,
+  env: given,
+  minGapMs = 300,
+}: FaultBenchOptions): Promise<FaultBench> {
+  const providers = await startProviders();
+  onTestFinished(() => providers.close());
+  const prefix = testPrefix();
+  const queues = [QUEUE, DEAD_LETTERS].map((name) => new Queue(name, { connection, prefix }));
+  const [queue, deadQueue] = queues as [Queue, Queue];
+  for (const each of [connection, ...queues]) each.on('error', () => undefined); // it dies on purpose
+  onTestFinished(async () => {
+    await Promise.all(queues.map((each) => each.close()));
+  });
+  const policy = { LIMIT_RULES: RULES.text, LIMIT_MIN_GAP: `${minGapMs}ms` };
+  const env = { ...providers.env, ...policy, QUEUE_PREFIX: prefix, METRICS_PORT: '0', ...given };
+  const recipients = new Map<string, string>();
+
+  const accepted = () => providers.entries.filter((entry) => entry.accepted);
+  const arrivals = (): Arrival[] =>
+    accepted().map(({ data, token, at }) => {
+      const id = data['ref'] ?? '';
+      return { recipientId: recipients.get(id) ?? '', notificationId: id, device: token, at };
+    });
+  return {
+    providers,
+    queue,
+    deadQueue,
+    prefix,
+    env,
+    startWorker: async (more = {}) => {
+      const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, ...more } });
+      const line = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
+      return { ...worker, url: line.metrics };
+    },
+    add: async (count, among = 6) => {
+      const first = recipients.size;
+      const jobs = Array.from({ length: count }, (_, index) => {
+        const [id, recipientId] = [`fault-${first + index}`, `person-${index % among}`];
+        recipients.set(id, recipientId);
+        const data = makeNotification({ id, recipientId, data: { ref: id } });
+        return { name: 'push', data, opts: { jobId: id, priority: PRIORITY.normal } };
+      });
+      await queue.addBulk(jobs);
+    },
+    delivered: (count) =>
+      eventually(() => {
+        expect(accepted().length).toBeGreaterThanOrEqual(count);
+      }),
+    completed: (withinMs = SETTLED_WITHIN_MS) =>
+      eventually(async () => {
+        const counts = { completed: await queue.getCompletedCount(), dead: await deadQueue.count() };
+        expect(counts).toEqual({ completed: recipients.size, dead: 0 });
+        expect(new Set(arrivals().map(({ notificationId }) => notificationId)).size).toBe(recipients.size);
+      }, withinMs),
+    alerts: () => accepted().length,
+    verdict: () => {
+      const verdict = judge(arrivals(), { rules: RULES.rules, minGapMs });
+      const isClean = verdict.gapViolations + verdict.windowViolations === 0;
+      if (isClean || !providers.stalls.some((ms) => ms > STALL_MS)) return verdict;
+      const rules = RULES.rules.map(({ max, perMs }) => ({ max, perMs: perMs - minGapMs / 2 }));
+      return judge(arrivals(), { rules, minGapMs: minGapMs / 2 });
+    },
+  };
+}
+
+/** What a verdict is where the faults broke no promise. */
+export const KEPT = { gapViolations: 0, windowViolations: 0, duplicates: 0 };
+
+/** How long a test may take; it only ends one that would fail anyway. */
+export const PATIENCE = { timeout: 90_000 };
+
+/** Waits until the facts hold, also through a Redis that does not answer for now. */
+export function eventually<T>(facts: () => T | Promise<T>, withinMs = SETTLED_WITHIN_MS): Promise<T> {
+  return vi.waitFor(facts, { timeout: withinMs, interval: 50 });
+}
+
+/** A Redis for one test alone, ended with it. */
+export async function ownRedis(options: EmbeddedRedisOptions = {}): Promise<EmbeddedRedis> {
+  const redis = await startEmbeddedRedis(options);
+  onTestFinished(() => redis.close());
+  return redis;
+}
+
+/** What a page of a worker answers; a page that takes longer than `withinMs` is a failure. */
+export async function page(
+  worker: FaultWorker,
+  path: string,
+  withinMs = 3_000,
+): Promise<{ status: number; text: string }> {
+  const answer = await fetch(`${worker.url}${path}`, { signal: AbortSignal.timeout(withinMs) });
+  return { status: answer.status, text: await answer.text() };
+}

@@ -1,0 +1,125 @@
+import { createServer, connect, type AddressInfo, type Server, type Socket } from 'node:net';
+import { once } from 'node:events';
+import { onTestFinished } from 'vitest';
+
+export interface Delay {
+  readonly leastMs: number;
+  readonly mostMs: number;
+}
+
+/** A relay between clients and a Redis, which can be as bad as any network. */
+export interface RedisProxy {
+  /** `redis://127.0.0.1:41877` */
+  readonly url: string;
+  readonly port: number;
+  /** Connections that are up now. */
+  readonly open: number;
+  /** How many were ever accepted. */
+  readonly accepted: number;
+  /** Each piece of data takes this long, in each direction; its order stays. `undefined`: no delay. */
+  delay(by: Delay | undefined): void;
+  /** The connections that are up pass nothing any more, in either direction, and stay up. New ones pass all. */
+  silence(): void;
+  /** Ends every connection with a RST. */
+  reset(): void;
+  /** Refuses new connections, and resets those that are up. */
+  refuse(): Promise<void>;
+  /** Takes connections again. */
+  admit(): Promise<void>;
+}
+
+/** A relay to the Redis on this port of the loopback; it ends with the test. */
+export async function openRedisProxy(redisPort: number, random: () => number = Math.random): Promise<RedisProxy> {
+  const pairs = new Set<Pair>();
+  let delay: Delay | undefined;
+  let accepted = 0;
+  const delayMs = (): number => (delay ? delay.leastMs + random() * (delay.mostMs - delay.leastMs) : 0);
+  const server = createServer((client) => {
+    accepted += 1;
+    const pair = relay(client, connect({ port: redisPort, host: '127.0.0.1' }), delayMs);
+    pairs.add(pair);
+    client.once('close', () => pairs.delete(pair));
+  });
+  await listen(server, 0);
+  const { port } = server.address() as AddressInfo;
+  const reset = (): void => {
+    for (const pair of pairs) pair.reset();
+  };
+  const refuse = async (): Promise<void> => {
+    const closed = server.listening ? once(server.close(), 'close') : undefined;
+    reset();
+    await closed;
+  };
+  onTestFinished(refuse);
+  return {
+    url: `redis://127.0.0.1:${port}`,
+    port,
+    get open() {
+      return pairs.size;
+    },
+    get accepted() {
+      return accepted;
+    },
+    delay: (by) => (delay = by),
+    silence: () => {
+      for (const pair of pairs) pair.silence();
+    },
+    reset,
+    refuse,
+    admit: () => listen(server, port),
+  };
+}
+
+interface Pair {
+  silence(): void;
+  reset(): void;
+}
+
+function relay(client: Socket, redis: Socket, delayMs: () => number): Pair {
+  let isSilent = false;
+  const end = (): void => {
+    for (const side of [client, redis]) if (!side.destroyed) side.resetAndDestroy();
+  };
+  const pass = (from: Socket, to: Socket): void => {
+    const write = inOrder((data) => {
+      if (!isSilent && !to.destroyed) to.write(data);
+    });
+    from.setNoDelay(true);
+    from.on('error', () => undefined); // `close` follows
+    from.on('data', (data) => {
+      write(data, delayMs());
+    });
+    from.once('close', () => {
+      // A silent relay tells nobody that Redis's side has gone; the client's end frees both.
+      if (!isSilent || from === client) end();
+    });
+  };
+  pass(client, redis);
+  pass(redis, client);
+  return { silence: () => void (isSilent = true), reset: end };
+}
+
+/** Writes each piece after its delay, and never before the one that came earlier: timers alone keep no order. */
+function inOrder(write: (data: Buffer) => void): (data: Buffer, ms: number) => void {
+  const waiting: { readonly data: Buffer; readonly dueAt: number }[] = [];
+  const flush = (): void => {
+    for (let next = waiting[0]; next !== undefined; next = waiting[0]) {
+      const ms = next.dueAt - performance.now();
+      if (ms > 0) {
+        setTimeout(flush, ms);
+        return;
+      }
+      waiting.shift();
+      write(next.data);
+    }
+  };
+  return (data, ms) => {
+    waiting.push({ data, dueAt: performance.now() + ms });
+    if (waiting.length === 1) flush();
+  };
+}
+
+async function listen(server: Server, port: number): Promise<void> {
+  if (server.listening) return;
+  await once(server.listen(port, '127.0.0.1'), 'listening');
+}

@@ -1,0 +1,88 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Redis } from 'ioredis';
+import { expect, onTestFinished } from 'vitest';
+import type { EmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { redisServer } from '../../src/sandbox/redis-server.ts';
+import { eventually, ownRedis } from './fault-bench.ts';
+import { temporaryFolder } from './program.ts';
+import { connectRedis } from './redis.ts';
+
+/** What the Sentinel calls the group. */
+export const GROUP = 'mymaster';
+const PASSWORDS = { servers: 'of-servers', sentinels: 'of-sentinels' };
+const GUARDIAN = fileURLToPath(new URL('../../src/sandbox/redis-guardian.sh', import.meta.url));
+
+/** A master, its replica, and one Sentinel that suffices to decide; all ask for passwords. */
+export interface SentinelGroup {
+  readonly master: EmbeddedRedis;
+  /** The variables that lead there. */
+  readonly env: Readonly<Record<string, string>>;
+  /** To the Sentinel itself. */
+  readonly sentinel: Redis;
+  /** To whoever is the master; outlives a failover. */
+  readonly connection: Redis;
+}
+
+/** Starts all three on the loopback, and resolves once the Sentinel would fail over. */
+export async function openSentinelGroup(): Promise<SentinelGroup> {
+  const master = await ownRedis();
+  const replica = await ownRedis({ extraArgs: ['--replicaof', `127.0.0.1 ${master.port}`] });
+  for (const { url } of [replica, master]) {
+    const redis = connectRedis(url);
+    await redis.config('SET', 'masterauth', PASSWORDS.servers);
+    await redis.config('SET', 'requirepass', PASSWORDS.servers);
+    redis.disconnect();
+  }
+  const port = await startSentinel(master.port);
+  const sentinel = new Redis({ host: '127.0.0.1', port, password: PASSWORDS.sentinels, enableReadyCheck: false });
+  const sentinels = [{ host: '127.0.0.1', port }];
+  const connection = new Redis({
+    ...{ sentinels, name: GROUP, password: PASSWORDS.servers, sentinelPassword: PASSWORDS.sentinels },
+    ...{ maxRetriesPerRequest: null, sentinelRetryStrategy: () => 100, retryStrategy: () => 100 },
+  });
+  for (const each of [sentinel, connection]) each.on('error', () => undefined); // refused until it listens; killed later
+  onTestFinished(() => {
+    for (const each of [sentinel, connection]) each.disconnect();
+  });
+  await eventually(async () => {
+    const [first = []] = (await sentinel.call('SENTINEL', 'REPLICAS', GROUP)) as string[][];
+    expect(first[first.indexOf('master-link-status') + 1]).toBe('ok');
+  });
+  const env = {
+    REDIS_URL: `redis://:${PASSWORDS.servers}@127.0.0.1:${port}`,
+    REDIS_SENTINEL_NAME: GROUP,
+    REDIS_SENTINEL_PASSWORD: PASSWORDS.sentinels,
+  };
+  return { master, env, sentinel, connection };
+}
+
+/** Its port. It ends with the test, and with this process, however that ends. */
+async function startSentinel(masterPort: number): Promise<number> {
+  const port = await freePort();
+  const dir = await temporaryFolder();
+  const file = join(dir, 'sentinel.conf');
+  const lines = [
+    ...[`port ${port}`, 'bind 127.0.0.1', `dir ${dir}`, `requirepass ${PASSWORDS.sentinels}`],
+    `sentinel monitor ${GROUP} 127.0.0.1 ${masterPort} 1`,
+    `sentinel auth-pass ${GROUP} ${PASSWORDS.servers}`,
+    `sentinel down-after-milliseconds ${GROUP} 1000`,
+    `sentinel failover-timeout ${GROUP} 5000`,
+  ];
+  await writeFile(file, `${lines.join('\n')}\n`);
+  const program = await redisServer(() => undefined);
+  const guardian = spawn('sh', [GUARDIAN, '', program, file, '--sentinel'], {
+    stdio: ['pipe', 'ignore', 'ignore'],
+    env: { ...process.env, LC_ALL: 'C' },
+  });
+  const ended = once(guardian, 'close');
+  onTestFinished(async () => {
+    guardian.stdin.end();
+    await ended;
+  });
+  return port;
+}
