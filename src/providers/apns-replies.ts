@@ -1,9 +1,10 @@
+import { errorChain } from '../domain/error-chain.ts';
 import { redact } from '../domain/redact.ts';
 import type { ApnsFailure } from './apns-types.ts';
 import type { Push, Reply } from './provider.ts';
 import { findRow, wordOf } from './reply-row.ts';
 import type { ReplyRow, ReplyTable } from './reply-row.ts';
-import { parseRetryAfter, rootMessage, transportCode, transportReply } from './transport-replies.ts';
+import { parseRetryAfter, transportCode, transportReply } from './transport-replies.ts';
 import type { Answer } from './wire.ts';
 
 const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no' };
@@ -125,9 +126,9 @@ function lostReply(failure: ApnsFailure, { push, mayHaveArrived }: ApnsFailureCo
   }
   // Where the request could not even be made, the client passes the error's own fields and nothing else.
   const error = failure.error ?? failure;
-  const detail = rootMessage(error);
+  const chain = errorChain(error);
   return transportReply(
     transportCode(error, mayHaveArrived),
-    detail === undefined ? undefined : redact(detail, push.notification),
+    chain === '' ? undefined : redact(chain, push.notification),
   );
 }

@@ -1,8 +1,9 @@
+import { errorChain } from '../domain/error-chain.ts';
 import { redact } from '../domain/redact.ts';
 import type { Push, Reply } from './provider.ts';
 import { findRow, wordOf } from './reply-row.ts';
 import type { ReplyRow, ReplyTable } from './reply-row.ts';
-import { causes, parseRetryAfter, rootMessage, transportCode, transportReply } from './transport-replies.ts';
+import { causes, parseRetryAfter, transportCode, transportReply } from './transport-replies.ts';
 
 const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no' };
 const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
@@ -97,7 +98,7 @@ export function fcmReply(error: unknown, { push, mayHaveArrived, nowMs }: FcmFai
   if (typeof failure.code === 'string' && failure.code.startsWith('messaging/')) {
     return { ...REJECTED, code: failure.code, ...detailOf(failure.message, push) };
   }
-  const { detail } = detailOf(rootMessage(error), push);
+  const { detail } = detailOf(errorChain(error), push);
   return transportReply(transportCode(error, mayHaveArrived), detail);
 }
 
@@ -150,7 +151,7 @@ function signInReply(error: unknown, push: Addressed): Reply {
   const isUnreachable =
     status === undefined ? chain.some(({ code }) => isNetworkCode(code)) : status >= 500 || status === 429;
   const code = isUnreachable ? 'sign-in-unreachable' : 'sign-in-refused';
-  return { ...SIGN_IN_REPLIES[code], code, ...detailOf(rootMessage(error), push) };
+  return { ...SIGN_IN_REPLIES[code], code, ...detailOf(errorChain(error), push) };
 }
 
 function isNetworkCode(code: unknown): boolean {

@@ -85,12 +85,6 @@ export function causes(error: unknown): readonly ErrorLike[] {
   return chain;
 }
 
-/** The words of the error that started it all. */
-export function rootMessage(error: unknown): string | undefined {
-  const message = causes(error)[0]?.message;
-  return typeof message === 'string' ? message : undefined;
-}
-
 /** Longer than this nobody is asked to wait; what says so is broken. */
 const MAX_RETRY_AFTER_MS = 86_400_000;
 
