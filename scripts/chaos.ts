@@ -1,13 +1,11 @@
 import { once } from 'node:events';
-import { countBalance } from './chaos/balance.ts';
 import { describeFault } from './chaos/describe.ts';
-import { countDuplicates } from './chaos/duplicates.ts';
-import { POLICIES } from './chaos/environment.ts';
 import { planFaults } from './chaos/faults.ts';
 import { keepFacts } from './chaos/keep.ts';
-import { judgePacing } from './chaos/pacing.ts';
-import { run, type Facts } from './chaos/run.ts';
-import { checks, type ChaosResult } from './chaos/verdict.ts';
+import { renderReport, renderTroubles } from './chaos/report.ts';
+import { judgeRun } from './chaos/result.ts';
+import { run } from './chaos/run.ts';
+import { checks } from './chaos/verdict.ts';
 import { planWorkload } from './chaos/workload.ts';
 import { CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';
 
@@ -75,78 +73,17 @@ async function chaos({ seed, seconds, keep, json, ...flags }: Flags): Promise<nu
     throw error;
   });
   if (keep !== undefined) await keepFacts(keep, facts);
-  const { result, details } = judge(facts, seed, seconds);
+  const { result, troubles } = judgeRun(facts, { seed, seconds });
   const verdict = checks(result);
   const ok = verdict.every((check) => check.ok);
-  if (json !== true) process.stdout.write(`${report(result, verdict)}\n`);
+  if (json !== true) process.stdout.write(`${renderReport(result, verdict)}\n`);
   if (!ok) {
-    for (const line of details) say(line);
-    if (result.longestStallMs > 0)
-      say(`note: this machine stood still for up to ${result.longestStallMs} ms meanwhile`);
+    for (const line of renderTroubles(troubles)) say(line);
+    const { longestStallMs } = result;
+    if (longestStallMs > 0) say(`note: this machine stood still for up to ${longestStallMs} ms meanwhile`);
   }
   if (json === true) printJson(result);
   return ok ? EXIT.ok : EXIT.failure;
-}
-
-function judge(facts: Facts, seed: number, seconds: number): { result: ChaosResult; details: string[] } {
-  const { enqueued, entries, ends, struck, leaks, left } = facts;
-  const { suspects, ...balance } = countBalance(enqueued, entries, ends);
-  const { unexplained, explainedBy, ...duplicates } = countDuplicates({ enqueued, entries, ends, ...struck });
-  const { bursts, ...pacing } = judgePacing(enqueued, entries, POLICIES);
-  const { counts } = struck;
-  const result: ChaosResult = {
-    ...balance,
-    ...pacing,
-    ...duplicates,
-    duplicatesBy: explainedBy,
-    secretsLeaked: leaks.length,
-    processesLeft: left.length,
-    crashes: facts.crashes,
-    requeues: ends.completed.reduce((sum, { progress }) => sum + progress.requeues, 0),
-    kills: counts['kill-worker'],
-    stops: counts['stop-worker'],
-    restarts: counts['restart-worker'],
-    redisRestarts: counts['kill-redis'],
-    redisPauses: counts['pause-redis'],
-    redisCuts: counts['cut-clients'],
-    refusals: entries.filter(({ status }) => status !== 200).length,
-    drainMs: facts.drainMs,
-    longestStallMs: Math.round(Math.max(0, ...facts.stalls)),
-    seed,
-    seconds,
-  };
-  const details = [
-    ...some('neither ended nor queued as it should', suspects),
-    ...some('a burst', bursts),
-    ...some('a duplicate without a reason', unexplained),
-    ...some(
-      'a secret',
-      leaks.map(({ where, name, times }) => `${name} in ${where}, ${times} times`),
-    ),
-    ...some('still queued', ends.queued),
-    ...some('still running', left.map(String)),
-  ];
-  return { result, details };
-}
-
-const MOST_TOLD = 20;
-
-function some(what: string, found: readonly string[]): string[] {
-  const told = found.slice(0, MOST_TOLD).map((one) => `${what}: ${one}`);
-  return found.length > MOST_TOLD ? [...told, `${what}: ${found.length - MOST_TOLD} more`] : told;
-}
-
-function report(result: ChaosResult, verdict: ReturnType<typeof checks>): string {
-  const { notifications, delivered, deadLettered, expired, dropped, duplicatesBy } = result;
-  const reasons = Object.entries(result.deadLetters).map(([reason, count]) => `${count} ${reason}`);
-  const excuses = Object.entries(duplicatesBy).map(([excuse, count]) => `${count} ${excuse}`);
-  return [
-    `\n${notifications} notifications: ${delivered} delivered, ${deadLettered} dead letters, ${expired} expired, ${dropped} dropped.`,
-    `Dead letters: ${reasons.join(', ')}.`,
-    `Duplicates by what excuses them: ${excuses.join(', ')}.`,
-    `${result.requeues} requeues; least gap ${result.minGapMs} ms; drained within ${(result.drainMs / 1_000).toFixed(1)} s.`,
-    ...verdict.map(({ what, found, ok }) => `${ok ? 'ok  ' : 'FAIL'}  ${what}: ${found}`),
-  ].join('\n');
 }
 
 function integer(flag: string, least: number, most: number): (text: string) => number {

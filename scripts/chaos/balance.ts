@@ -85,7 +85,7 @@ function hasLost(
 ): boolean {
   if (outcome !== 'delivered') return false;
   if (tokens === undefined || input === undefined) return true;
-  const untold = input.expiresAt === undefined ? 'delivered' : 'expired';
+  const untold = input.expiresAt === undefined && input.onThrottle !== 'drop' ? 'delivered' : 'given up';
   return input.devices.some(({ platform, token }, index) => {
     const state = progress.devices[`${platform}#${index}`] ?? untold;
     return state === 'delivered' && !tokens.has(token);
@@ -99,7 +99,7 @@ function fateOf({ input }: Enqueued, { outcome }: Completed, tokens: ReadonlySet
   return 'unaccounted';
 }
 
-export function countBy(names: readonly string[]): Record<string, number> {
+function countBy(names: readonly string[]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
   return counts;

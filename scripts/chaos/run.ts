@@ -37,7 +37,8 @@ export interface Facts {
   readonly ends: Ends;
   readonly struck: Struck;
   readonly leaks: readonly Leak[];
-  readonly crashes: number;
+  /** Processes of workers that ended by themselves, or not in order. */
+  readonly crashes: readonly number[];
   readonly drainMs: number;
   readonly stalls: readonly number[];
   /** Processes that have not ended. */
@@ -79,13 +80,15 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   const total = workload.bursts.length;
   say(`enqueuing ${total} bursts under ${plan.length} faults`);
   const progress = createProgress('settled', 1);
+  cleanup.defer(() => progress.stop());
   const [enqueued, struck] = await Promise.all([
     enqueue(workload, { redisUrl: redis.url, queue, signal, onEnqueued: (count) => progress.update(0, count) }),
     inject(plan, { fleet, redis, queue, providers }, signal),
   ]);
   say('every fault is healed; waiting for the queue to empty');
   await fleet.ready();
-  const drainMs = await drain(queue, options.drainTimeoutMs, progress, signal).finally(() => progress.stop());
+  const drainMs = await drain(queue, options.drainTimeoutMs, progress, signal);
+  progress.stop();
 
   const ends = await queue.ends();
   over.abort();
@@ -94,7 +97,7 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   const leaks = await searchForLeaks({ folder, marker, env, dead: ends.dead });
   pids.push(providers.pid, ...fleet.pids, ...redis.pids);
   const { entries, stalls } = providers;
-  return { enqueued, entries, ends, struck, leaks, crashes: fleet.crashes.length, drainMs, stalls };
+  return { enqueued, entries, ends, struck, leaks, crashes: fleet.crashes, drainMs, stalls };
 }
 
 async function openFolder(keep: string | undefined, cleanup: AsyncDisposableStack): Promise<string> {

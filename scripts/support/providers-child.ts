@@ -24,7 +24,8 @@ export type ProvidersMessage =
 
 /** The loopback providers in a process of their own, so that nothing else delays the stamp on an arrival. */
 async function main(seed: number): Promise<void> {
-  const tell = (message: ProvidersMessage): void => void process.send?.(message);
+  // Where the parent is gone, `disconnect` tells; what could not be sent is no error.
+  const tell = (message: ProvidersMessage): void => void process.send?.(message, undefined, {}, () => undefined);
   favourStamps();
   const sandbox = await startSandbox({ seed, keep: 0 });
   sandbox.journal.on((entry) => {
