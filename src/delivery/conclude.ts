@@ -25,8 +25,10 @@ export interface Tried {
 
 /** A paused provider that a device waits for. */
 export interface Kept {
-  /** When it wants to see the notification again: epoch milliseconds. */
-  readonly comeBackAt: number;
+  /** Its pause's, epoch milliseconds. */
+  readonly until: number;
+  /** When it wants to see the notification again: epoch milliseconds. Takes a place in the line of those that wait for it. */
+  readonly comeBackAt: () => number;
   readonly trouble: Trouble;
 }
 
@@ -46,6 +48,8 @@ const MAX_AMBIGUOUS_RETRIES = 2;
 const MAX_HELD_MS = 86_400_000;
 /** What never got there is tried again soon, and less often the longer it lasts. */
 const UNREACHED: Backoff = { backoffBaseMs: 500, backoffMaxMs: 30_000 };
+/** What was late by this machine's own fault asks for another slot almost at once. */
+const TOO_LATE: Backoff = { backoffBaseMs: 50, backoffMaxMs: 1_000 };
 /** Behind those that come to find out whether their provider is back. */
 const BEHIND_PROBES_MS = 1_000;
 
@@ -151,7 +155,7 @@ function retryOrGiveUp(
   const atLeastMs = Math.max(0, ...again.map(({ reply }) => reply.retryAfterMs ?? 0));
   const backoff = backoffMs(counted.tries, parts.retry, atLeastMs, parts.random());
   // A probe that may have alerted is not the next one too: others wait for the same provider.
-  const behind = kept === undefined ? 0 : kept.comeBackAt - parts.now() + BEHIND_PROBES_MS;
+  const behind = kept === undefined ? 0 : Math.max(0, kept.until - parts.now()) + BEHIND_PROBES_MS;
   const code = again.map(({ reply }) => reply.code).join(',');
   return { outcome: { kind: 'retried', waitMs: Math.max(backoff, behind), code }, progress: left };
 }
@@ -178,11 +182,13 @@ function holdOrGiveUp(
   const code = tried[0]?.reply.code ?? 'provider-paused';
   const isElsewhere = tried.some(({ isPaused = false }) => !isPaused);
   if (kept !== undefined && !isElsewhere) {
-    const dueAt = kept.comeBackAt; // exactly then, so that all who wait keep their order
+    const dueAt = kept.comeBackAt(); // exactly then, so that all who wait keep their order
     return { outcome: { kind: 'held', waitMs: Math.max(0, dueAt - now), code }, progress: { ...held, dueAt } };
   }
   const atLeastMs = Math.max(0, ...tried.map(({ reply }) => reply.retryAfterMs ?? 0));
-  const waitMs = backoffMs(Math.max(1, held.unreached), UNREACHED, atLeastMs, parts.random());
+  const isOursAlone = tried.length > 0 && tried.every(({ reply }) => reply.code === 'too-late');
+  const backoff = isOursAlone ? TOO_LATE : UNREACHED;
+  const waitMs = backoffMs(Math.max(1, held.unreached), backoff, atLeastMs, parts.random());
   return { outcome: { kind: 'held', waitMs, code }, progress: held };
 }
 

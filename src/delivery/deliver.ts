@@ -1,13 +1,13 @@
 import { formatFault } from '../domain/faults.ts';
 import { parseNotification, type Notification, type Platform } from '../domain/notification.ts';
 import type { Outcome } from '../domain/outcome.ts';
-import { LimiterUnavailableError } from '../limiter/errors.ts';
 import type { Limiter } from '../limiter/limiter.ts';
 import type { Pauses } from '../pause/pauses.ts';
+import { accountFor } from './account.ts';
 import { conclude, record, type Concluded, type ConcludeParts, type Kept } from './conclude.ts';
 import { openPlatforms, planDevices, type PlanParts, type Ready } from './devices.ts';
 import { enterAll, type Entries } from './entries.ts';
-import { announce, resume } from './once.ts';
+import { announce, announced, resume } from './once.ts';
 import {
   deadLetter,
   ended,
@@ -24,7 +24,7 @@ import {
 import type { Progress } from './progress.ts';
 import { cover, type Covered, type Quotas, type Wait } from './quota.ts';
 import { sendAll, type Arrived, type SendParts } from './send.ts';
-import { askId, takeSlot, timingOf, type Go, type Slot, type SlotAsk, type SlotParts } from './slot.ts';
+import { askId, takeSlot, timingOf, type Slot, type SlotAsk, type SlotParts } from './slot.ts';
 
 export interface DeliverParts extends PlanParts, SlotParts, SendParts, ConcludeParts {
   readonly pauses: Pauses;
@@ -43,8 +43,8 @@ interface Way {
   readonly entries: Entries;
 }
 
-/** Alerts that went out this much after their slot are told to the limiter; less is what timers and loops always take. */
-const LATE_MS = 15;
+/** So often a notification asks anew because it did not leave in time, before lateness is put up with. */
+const PATIENT_AFTER = 2;
 /** Kept this long where a token's time was over when it came: sooner, more of the quota would be wasted in the same way. */
 const QUOTA_SLOW_MS = 1_000;
 
@@ -73,6 +73,8 @@ async function admitAndSend(way: Way, parts: DeliverParts): Promise<Concluded> {
   const progress = planned(pass.progress, plan);
   if (plan.ready.length === 0) return afterSend(way, [], progress, undefined, parts);
 
+  // A renewal forgets what the id was granted: by now that may be what the job's new owner sends on.
+  if (pass.isUnsent && !(await pass.lease.holds())) return yielded(pass);
   const slot = await takeSlot(askOf(pass, notification, parts), parts, pass.signal);
   const asked = { ...progress, asks: slot.asks };
   if (slot.kind === 'missed') return missed('missed-slot', 0, asked);
@@ -84,9 +86,9 @@ async function admitAndSend(way: Way, parts: DeliverParts): Promise<Concluded> {
     await parts.limiter.refund(slot.held);
     return late;
   }
-  const tried = await send(way, covered.ready, covered.progress, slot.sendBy, parts);
+  const tried = await send(way, covered.ready, covered.progress, slot.leaveBy, parts);
   if (tried === undefined) return yielded({ progress: covered.progress });
-  await accountFor(slot, tried, parts);
+  await accountFor(slot, tried, parts.limiter);
   return afterSend(way, tried, covered.progress, covered.over, parts);
 }
 
@@ -95,16 +97,17 @@ async function send(
   { pass, notification, entries }: Way,
   ready: readonly Ready[],
   progress: Progress,
-  sendBy: number,
+  slotEnds: number,
   parts: DeliverParts,
 ): Promise<readonly Arrived[] | undefined> {
   if (ready.length === 0) return [];
   if (!(await pass.lease.holds())) return undefined;
-  if (parts.atMostOnce && !(await announce(pass, ready, progress))) return undefined;
+  const begun = parts.atMostOnce ? announced(progress, ready) : progress;
+  if (parts.atMostOnce && !(await announce(pass, begun))) return undefined;
   const { lease, signal } = pass;
-  const leaveBy = Math.min(sendBy, lease.until);
+  const leaveBy = Math.min(slotEnds, lease.until);
   const save = (reached: Progress) => lease.save(reached);
-  return sendAll({ notification, ready, progress, entries, leaveBy, signal, save }, parts);
+  return sendAll({ notification, ready, progress: begun, entries, leaveBy, signal, save }, parts);
 }
 
 /** Not now. What that means is the producer's choice (`onThrottle`), within the time that the notification has. */
@@ -151,21 +154,6 @@ async function deliverSilently(way: Way, parts: DeliverParts): Promise<Concluded
   return afterSend(way, tried, covered.progress, covered.over, parts);
 }
 
-/**
- * Gives the slot back where nobody was alerted, and counts it from when the alert went out where that was late. The send
- * has happened: a limiter that does not answer any more must not make the notification go out again.
- */
-async function accountFor(slot: Go, tried: readonly Arrived[], parts: DeliverParts): Promise<void> {
-  const alerts = tried.filter(({ reply }) => reply.alerted !== 'no');
-  const lateMs = Math.max(...alerts.map(({ arrivedAt }) => arrivedAt)) - slot.sendAt;
-  try {
-    if (alerts.length === 0) await parts.limiter.refund(slot.held);
-    else if (lateMs > LATE_MS) await parts.limiter.postpone(slot.held, slot.at + lateMs);
-  } catch (error) {
-    if (!(error instanceof LimiterUnavailableError)) throw error;
-  }
-}
-
 function afterSend(
   { pass, notification }: Way,
   tried: readonly Arrived[],
@@ -185,12 +173,11 @@ function afterSend(
 
 /** Of the paused providers that a device waits for, the one that is back first. */
 function keptFor(platforms: readonly Platform[], enqueuedAt: number, pauses: Pauses): Kept | undefined {
-  const waiting = platforms.flatMap((platform): Kept[] => {
-    const pause = pauses.current(platform);
-    if (pause === undefined) return [];
-    return [{ comeBackAt: pauses.comeBackAt(platform, enqueuedAt), trouble: pause.trouble }];
-  });
-  return waiting.toSorted((a, b) => a.comeBackAt - b.comeBackAt)[0];
+  const waiting = platforms.flatMap((platform) => pauses.current(platform) ?? []);
+  const [first] = waiting.toSorted((a, b) => a.until - b.until);
+  if (first === undefined) return undefined;
+  const { platform, until, trouble } = first;
+  return { until, trouble, comeBackAt: () => pauses.comeBackAt(platform, enqueuedAt) };
 }
 
 /** Called back at the very instant that is set aside: after it, the room is somebody else's. */
@@ -223,5 +210,6 @@ function askOf({ jobId, progress, isUnsent }: Pass, notification: Notification, 
     jobId,
     asks: progress.asks,
     isUnsent,
+    isLate: progress.unreached > PATIENT_AFTER,
   };
 }

@@ -18,11 +18,12 @@ export function resume(progress: Progress, at: number): Progress {
   return withAttempts({ ...rest, devices }, failures);
 }
 
+/** The progress while these devices are being sent to. */
+export function announced(progress: Progress, ready: readonly Ready[]): Progress {
+  return { ...progress, trying: ready.map(({ label }) => label) };
+}
+
 /** Notes what is about to be sent; false where the job is somebody else's, or Redis cannot note it: then nothing may be sent. */
-export function announce(
-  { lease }: Pick<Pass, 'lease'>,
-  ready: readonly Ready[],
-  progress: Progress,
-): Promise<boolean> {
-  return lease.save({ ...progress, trying: ready.map(({ label }) => label) }).catch(() => false);
+export function announce({ lease }: Pick<Pass, 'lease'>, progress: Progress): Promise<boolean> {
+  return lease.save(progress).catch(() => false);
 }

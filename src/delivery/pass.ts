@@ -28,10 +28,11 @@ export function yielded({ progress }: Pick<Pass, 'progress'>): Concluded {
   return { outcome: { kind: 'yielded' }, progress };
 }
 
-/** Ends it without another try; what was alerted before stays delivered. */
+/** Ends it without another try; what was alerted before stays delivered, and what may have been, ambiguous. */
 export function ended({ progress }: Pick<Pass, 'progress'>, outcome: Outcome): Concluded {
-  const wasAlerted = Object.values(progress.devices).includes('delivered');
-  return { outcome: wasAlerted ? finalOutcome(progress) : outcome, progress };
+  const states = Object.values(progress.devices);
+  const mayBeAlerted = states.includes('delivered') || states.includes('ambiguous');
+  return { outcome: mayBeAlerted ? finalOutcome(progress) : outcome, progress };
 }
 
 /** Put back until its time has come: its slot, or the room in a provider's quota. */

@@ -54,7 +54,8 @@ function concludedOf(
     const outcome = { kind: 'held', waitMs: spreadMs, code: 'stalled-before' } as const;
     return Promise.resolve({ outcome, progress: { ...pass.progress, dueAt: undefined, stalls: job.stalledCounter } });
   }
-  return deliver({ ...pass, progress }, parts).catch((error: unknown) => surprised(pass, error, parts));
+  const here = { ...pass, progress };
+  return deliver(here, parts).catch((error: unknown) => surprised(here, error, parts));
 }
 
 /**

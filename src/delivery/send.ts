@@ -1,4 +1,6 @@
+import { errorChain } from '../domain/error-chain.ts';
 import type { Device, Notification, Platform } from '../domain/notification.ts';
+import { redact } from '../domain/redact.ts';
 import type { Reply } from '../providers/provider.ts';
 import { record, type Tried } from './conclude.ts';
 import type { Ready } from './devices.ts';
@@ -48,7 +50,7 @@ export async function sendAll(round: Round, parts: SendParts): Promise<readonly 
   const tried: Arrived[] = [];
   const one = async ({ label, device, send }: Ready): Promise<void> => {
     const startedAt = performance.now();
-    const reply = await send({ signal, leaveBy });
+    const reply = await answerOf(() => send({ signal, leaveBy }), notification);
     const repliedAt = performance.now();
     const { platform } = device;
     entries.report(platform, notification.id, reply);
@@ -56,8 +58,24 @@ export async function sendAll(round: Round, parts: SendParts): Promise<readonly 
     tried.push({ label, platform, reply, arrivedAt: parts.transit.arrival(platform, startedAt, repliedAt) });
     if (tried.length === ready.length) return;
     // Against a crash only; a save that fails must not send the others again. The end of the pass keeps all of it.
-    await save(record(progress, tried, parts.now(), parts.atMostOnce)).catch(() => undefined);
+    const reached = record(progress, tried, parts.now(), parts.atMostOnce);
+    await save({ ...reached, trying: stillTrying(progress, tried) }).catch(() => undefined);
   };
   await Promise.all(ready.map(one));
   return tried;
+}
+
+/** Under AT_MOST_ONCE: the announced devices that have not answered. */
+function stillTrying({ trying }: Progress, tried: readonly Tried[]): Progress['trying'] {
+  return trying?.filter((label) => !tried.some((each) => each.label === label));
+}
+
+/** A client that throws is a bug, and nobody knows how far it came. What the other devices answered must not be lost with it. */
+async function answerOf(send: () => Promise<Reply>, notification: Notification): Promise<Reply> {
+  try {
+    return await send();
+  } catch (error) {
+    const detail = redact(errorChain(error), notification);
+    return { meaning: 'later', code: 'unexpected-error', alerted: 'maybe', ambiguous: true, detail };
+  }
 }

@@ -13,6 +13,8 @@ export interface Go {
   readonly sendAt: number;
   /** Later than this, on the same clock, it must not go out (`Timing.hardMs`). */
   readonly sendBy: number;
+  /** What has not left the machine by then, for want of a connection, had better ask for another slot. */
+  readonly leaveBy: number;
 }
 
 /** What came of asking: go now, or the limiter's no (to the ask of this number), or an instant that was missed. */
@@ -28,6 +30,8 @@ export interface SlotAsk extends Omit<Ask, 'id' | 'renew'> {
   readonly asks: number;
   /** The last pass asked under this number and certainly sent nothing: what it was granted is still unused. */
   readonly isUnsent: boolean;
+  /** It did not leave in time before, more than once: a machine that is always late must get there too. */
+  readonly isLate: boolean;
 }
 
 export interface SlotParts {
@@ -44,6 +48,8 @@ export interface Timing {
   readonly leadMs: number;
 }
 
+/** What leaves this much after its instant is as good as on time: below what a person tells apart. */
+const LEAVE_MS = 25;
 /** Asking anew helps against a hiccup, not against a machine that is always late. */
 const MAX_SOFT_RENEWALS = 2;
 const MAX_RENEWALS = 5;
@@ -72,7 +78,7 @@ export function askId(jobId: string, asks: number): string {
  * and died, so it stays counted, and the next number asks.
  */
 export async function takeSlot(ask: SlotAsk, parts: SlotParts, signal: AbortSignal): Promise<Slot> {
-  const { jobId, isUnsent, asks: firstAsk, ...rest } = ask;
+  const { jobId, isUnsent, isLate, asks: firstAsk, ...rest } = ask;
   const askOf = (number: number) => ({ ...rest, id: askId(jobId, number) });
   let asks = firstAsk;
   let isOurs = isUnsent;
@@ -93,8 +99,10 @@ export async function takeSlot(ask: SlotAsk, parts: SlotParts, signal: AbortSign
     const lateMs = performance.now() - sendAt;
     if (lateMs > STOPPED_MS) break;
     const { softMs, hardMs } = timingOf(admission);
-    if (lateMs > (tries < MAX_SOFT_RENEWALS ? softMs : hardMs)) continue;
-    return { kind: 'go', held, asks, at, sendAt, sendBy: sendAt + hardMs };
+    const isStrict = tries < MAX_SOFT_RENEWALS && !isLate;
+    if (lateMs > (isStrict ? softMs : hardMs)) continue;
+    const leaveMs = isStrict ? LEAVE_MS : Math.max(LEAVE_MS, hardMs);
+    return { kind: 'go', held, asks, at, sendAt, sendBy: sendAt + hardMs, leaveBy: sendAt + leaveMs };
   }
   if (isOurs) await parts.limiter.refund(askOf(asks));
   return { kind: 'missed', asks };

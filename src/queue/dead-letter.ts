@@ -68,13 +68,24 @@ function verdictOf({ data, progress, failedReason }: FailedJob): Verdict {
   const dead = field(progress, 'dead');
   const [reason, message] = [field(dead, 'reason'), field(dead, 'message')];
   if (isReason(reason) && typeof message === 'string') return { reason, message };
-  return { reason: reasonOf(failedReason, data), message: redact(failedReason, data) };
+  return { reason: reasonOf({ data, progress, failedReason }), message: redact(failedReason, data) };
 }
 
-function reasonOf(failedReason: string, data: unknown): DeadLetterReason {
+function reasonOf({
+  data,
+  progress,
+  failedReason,
+}: Pick<FailedJob, 'data' | 'progress' | 'failedReason'>): DeadLetterReason {
   // BullMQ's words for a job that took its workers down with it, or was held by ones that were killed.
-  if (/^job (stalled|started) more than allowable limit$/.test(failedReason)) return 'stalled';
+  const hasStalled = /^job (stalled|started) more than allowable limit$/.test(failedReason);
+  if (hasStalled) return wasBeingSent(progress) ? 'ambiguous' : 'stalled';
   return parseNotification(data).ok ? 'attempts-exhausted' : 'invalid';
+}
+
+/** Under AT_MOST_ONCE: whether its last worker ended while it sent to a device, which may have been alerted. */
+function wasBeingSent(progress: unknown): boolean {
+  const [trying, devices] = [field(progress, 'trying'), field(progress, 'devices')];
+  return Array.isArray(trying) && trying.some((label) => field(devices, String(label)) === undefined);
 }
 
 function attemptsOf(progress: unknown): FailedAttempt[] {

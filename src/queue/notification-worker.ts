@@ -17,6 +17,8 @@ const REFUSED_MS = 500;
  */
 export class NotificationWorker extends StaggeredWorker {
   readonly #lockMs: number;
+  /** The latest pass of each job in hand. */
+  readonly #latest = new Map<string, Job>();
   readonly #onLetGo: (job: Job, error: Error) => void;
 
   /** @param onLetGo told of each job whose end could not be noted */
@@ -35,11 +37,34 @@ export class NotificationWorker extends StaggeredWorker {
     }
   }
 
+  override async processJob(job: Job, token: string, fetchNextCallback?: () => boolean) {
+    const id = job.id ?? '';
+    this.#latest.set(id, job);
+    try {
+      return await super.processJob(job, token, fetchNextCallback);
+    } finally {
+      this.#keepRenewing(job);
+      if (this.#latest.get(id) === job) this.#latest.delete(id);
+    }
+  }
+
+  /**
+   * BullMQ knows whose locks it renews by the job's id alone, and forgets the id when a pass ends. A worker that was stopped
+   * for longer than the lock may have taken the job once more by then: that pass is still under way.
+   */
+  #keepRenewing({ id = '', token }: Job): void {
+    const latest = this.#latest.get(id);
+    if (latest === undefined || latest.token === token) return;
+    this.lockManager.trackJob(id, latest.token ?? '', latest.processedOn ?? Date.now());
+  }
+
   protected override handleCompleted(result: unknown, job: Job, ...rest: Rest): Promise<Job> {
+    this.#keepRenewing(job);
     return insist(() => super.handleCompleted(result, job, ...rest), this.#lockMs);
   }
 
   protected override async handleFailed(error: Error, job: Job, ...rest: Rest): Promise<Job> {
+    this.#keepRenewing(job);
     const isVerdict = error instanceof DelayedError || error instanceof UnrecoverableError;
     if (isVerdict) return insist(() => super.handleFailed(error, job, ...rest), this.#lockMs);
     this.#onLetGo(job, error);

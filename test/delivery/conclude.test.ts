@@ -26,7 +26,7 @@ const refused: Reply = {
   unreached: true,
   trouble: 'outage',
 };
-const paused: Kept = { comeBackAt: NOW + 5_000, trouble: 'auth' };
+const paused: Kept = { until: NOW + 5_000, comeBackAt: () => NOW + 5_000, trouble: 'auth' };
 
 /** Records and concludes one round; replies are those of apns#0, apns#1, … */
 function round(replies: readonly Reply[], before: Progress = none, kept?: Kept) {

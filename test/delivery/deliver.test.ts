@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { readProgress } from '../../src/delivery/progress.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { leaseOf, openBench, POLICY } from './support.ts';
@@ -239,6 +239,25 @@ describe('the slot', () => {
     expect((await run(notification, none, { limiter: overtaken })).outcome).toMatchObject({ kind: 'dropped' });
     expect(asks).toBe(2);
     expect(await limiter.refund({ recipientId: 'teacher-42', id: `${notification.id}/0` })).toBe(false);
+  });
+
+  it('is asked for anew where no connection is ready in time, and lateness is put up with in the end', async () => {
+    const { run, sandbox } = await openBench(['apns']);
+    sandbox.apns.slowHandshakes(150);
+    sandbox.apns.dropConnections();
+    await vi.waitFor(() => expect(sandbox.apns.openConnections).toBe(0));
+    const notification = makeNotification();
+    const first = await run(notification);
+    expect(first).toMatchObject({
+      outcome: { kind: 'held', code: 'not-in-time' },
+      progress: { tries: 0, unreached: 1 },
+    });
+    expect(sandbox.journal.accepted).toEqual([]);
+
+    sandbox.apns.dropConnections();
+    await vi.waitFor(() => expect(sandbox.apns.openConnections).toBe(0));
+    const third = await run(notification, { ...first.progress, unreached: 3 });
+    expect(third.outcome).toEqual({ kind: 'delivered' });
   });
 
   it('is counted from when the alert went out, where that was late', async () => {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue, Worker, type Job } from 'bullmq';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { createProcessor, type ProcessorParts } from '../../src/delivery/processor.ts';
@@ -80,3 +81,52 @@ it('retries after an error that nothing foresaw, and tells neither token nor tex
   expect(told).not.toContain(secret);
   expect(told).not.toContain('A private word');
 });
+
+it('waits also where the job has come back before: a limiter that is away is not asked at once, again and again', async () => {
+  let asks = 0;
+  const admit = () => {
+    asks += 1;
+    return Promise.reject(new LimiterUnavailableError('away'));
+  };
+  const { queue } = await openProcessor({ limiter: { ...failingLimiter(new LimiterUnavailableError('away')), admit } });
+  const job = await queue.add('push', makeNotification(), { delay: 500 });
+  await job.updateProgress({ requeues: 1, dueAt: Date.now() + 500 });
+  await vi.waitFor(() => expect(asks).toBeGreaterThan(0), { timeout: 10_000 });
+  await vi.waitFor(async () => expect(await job.getState()).toBe('delayed'), { timeout: 10_000 });
+  await sleep(300);
+  expect(asks).toBe(1);
+});
+
+it('spends its attempts one backoff apart also where the job has come back before', async () => {
+  const { queue, lines } = await openProcessor({ limiter: failingLimiter(new TypeError('unforeseen')) });
+  const job = await queue.add('push', makeNotification(), { delay: 500 });
+  await job.updateProgress({ requeues: 1, dueAt: Date.now() + 500 });
+  await vi.waitFor(() => expect(lines.join()).toContain('"code":"unexpected-error"'), { timeout: 10_000 });
+  await sleep(300);
+  expect(await job.getState()).toBe('delayed');
+});
+
+it.for(['refund', 'postpone'] as const)(
+  'sends nothing again where the %s after it fails in a way that nothing foresaw',
+  async (call) => {
+    const { limiter } = await openBench(['apns']);
+    const fail = () => Promise.reject(new TypeError('unforeseen'));
+    const late: DeliverParts['limiter'] = {
+      admit: (ask) => limiter.admit(ask),
+      cancel: (held) => limiter.cancel(held),
+      refund: (held) => limiter.refund(held),
+      postpone: (held, at) => limiter.postpone(held, at),
+      [call]: fail,
+    };
+    const { queue, sandbox, lines } = await openProcessor({ limiter: late });
+    const notification = makeNotification();
+    const token = notification.devices[0]?.token ?? '';
+    if (call === 'refund') sandbox.apns.script(token, [{ kind: 'refuse', status: 410, reason: 'Unregistered' }]);
+    else sandbox.apns.script(token, [{ kind: 'accept', delayMs: 100 }]);
+    const job = await queue.add('push', notification);
+    const end = call === 'refund' ? 'failed' : 'completed';
+    await vi.waitFor(async () => expect(await job.getState()).toBe(end), { timeout: 10_000 });
+    expect(sandbox.journal.all.filter((entry) => entry.token === token)).toHaveLength(1);
+    expect(lines.join()).not.toContain('unexpected-error');
+  },
+);

@@ -41,6 +41,9 @@ export async function openBench(platforms: readonly Platform[] = ['apns', 'fcm']
   const providers = new Map<Platform, Provider>();
   if (platforms.includes('apns')) providers.set('apns', await openApns(sandbox));
   if (platforms.includes('fcm')) providers.set('fcm', await openFcm(sandbox));
+  // As a worker does before its first job: what waits for a connection would not leave in time.
+  await Promise.all([...providers.values()].map((provider) => provider.warm()));
+  sandbox.journal.clear();
   const ignore = () => undefined;
   const pauses = createPauses({ redis, prefix: testPrefix(), baseMs: 1_000, maxMs: 2_000, onChange: ignore });
   onTestFinished(() => pauses.close());

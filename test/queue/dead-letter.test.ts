@@ -23,6 +23,13 @@ test('a job that BullMQ gave up is told as stalled, with the attempts that were 
   }
 });
 
+test('a job that BullMQ gave up while it was being sent, under AT_MOST_ONCE, may have been alerted', () => {
+  const failedReason = 'job stalled more than allowable limit';
+  const reasonOf = (progress: object) => deadLetterOf(failed({ failedReason, progress }), 0).reason;
+  expect(reasonOf({ devices: { 'apns#0': 'delivered' }, trying: ['apns#0', 'fcm#1'] })).toBe('ambiguous');
+  expect(reasonOf({ devices: { 'apns#0': 'delivered' }, trying: ['apns#0'] })).toBe('stalled');
+});
+
 test('a failure that no outcome foresaw', () => {
   const token = 'ab'.repeat(32);
   expect(deadLetterOf(failed({ failedReason: `cannot send to ${token}` }), 0)).toMatchObject({

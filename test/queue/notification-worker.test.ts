@@ -84,3 +84,22 @@ test('the processor’s verdict holds', async () => {
   await vi.waitFor(async () => expect(await queue.getFailedCount()).toBe(1), SOON);
   expect(letGo).toEqual([]);
 });
+
+test('a pass that ends does not take the lock’s renewal from a later one of the same job in the same worker', async () => {
+  const passes: (() => void)[] = [];
+  const { queue, lockKey, redis } = open(async () => {
+    await new Promise<void>((resolve) => passes.push(resolve)); // ends when it is told to
+    return { outcome: 'delivered' };
+  });
+  await queue.add('push', notification(), { jobId: 'one', priority: 10 });
+  await vi.waitFor(() => expect(passes).toHaveLength(1), SOON);
+  // As after a stop (SIGSTOP) that was longer than the lock: the worker finds its own job stalled, and takes it again.
+  await redis.del(lockKey('one'));
+  await vi.waitFor(() => expect(passes).toHaveLength(2), SOON);
+  passes[0]?.();
+  await sleep(3_000);
+  const begun = passes.length;
+  for (const end of passes) end();
+  expect(begun).toBe(2);
+  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), SOON);
+});
