@@ -4,7 +4,7 @@ import type { Arrived } from './send.ts';
 import type { Go } from './slot.ts';
 
 /** Alerts that went out this much after their slot are told to the limiter; less is what timers and loops always take. */
-const LATE_MS = 15;
+const LATE_MS = 10;
 /** A limiter that does not answer is told again, for about as long as the next alert may follow closely. */
 const AGAIN_MS = 50;
 const INSIST_MS = 2_000;

@@ -7,7 +7,7 @@ import { accountFor } from './account.ts';
 import { conclude, record, type Concluded, type ConcludeParts, type Kept } from './conclude.ts';
 import { openPlatforms, planDevices, type PlanParts, type Ready } from './devices.ts';
 import { enterAll, type Entries } from './entries.ts';
-import { announce, announced, resume } from './once.ts';
+import { announce, announced, resume, type Unsent } from './once.ts';
 import {
   deadLetter,
   ended,
@@ -45,6 +45,8 @@ interface Way {
 
 /** So often a notification asks anew because it did not leave in time, before lateness is put up with. */
 const PATIENT_AFTER = 2;
+/** Kept this long where Redis would not note, under AT_MOST_ONCE, what was to be sent. */
+const NOT_NOTED_MS = 1_000;
 /** Kept this long where a token's time was over when it came: sooner, more of the quota would be wasted in the same way. */
 const QUOTA_SLOW_MS = 1_000;
 
@@ -87,23 +89,25 @@ async function admitAndSend(way: Way, parts: DeliverParts): Promise<Concluded> {
     return late;
   }
   const tried = await send(way, covered.ready, covered.progress, slot.leaveBy, parts);
-  if (tried === undefined) return yielded({ progress: covered.progress });
-  await accountFor(slot, tried, parts.limiter);
+  if (tried === 'not-ours') return yielded({ progress: covered.progress });
+  await accountFor(slot, tried === 'not-noted' ? [] : tried, parts.limiter);
+  if (tried === 'not-noted') return missed('not-noted', waitMs(NOT_NOTED_MS, parts), covered.progress);
   return afterSend(way, tried, covered.progress, covered.over, parts);
 }
 
-/** Sends, where the job is still ours; undefined where it is not (any more), with nothing sent. */
+/** Sends, where the job is still ours and, under AT_MOST_ONCE, what is to be sent was noted. */
 async function send(
   { pass, notification, entries }: Way,
   ready: readonly Ready[],
   progress: Progress,
   slotEnds: number,
   parts: DeliverParts,
-): Promise<readonly Arrived[] | undefined> {
+): Promise<readonly Arrived[] | Unsent> {
   if (ready.length === 0) return [];
-  if (!(await pass.lease.holds())) return undefined;
+  if (!(await pass.lease.holds())) return 'not-ours';
   const begun = parts.atMostOnce ? announced(progress, ready) : progress;
-  if (parts.atMostOnce && !(await announce(pass, begun))) return undefined;
+  const noted = parts.atMostOnce ? await announce(pass, begun) : 'noted';
+  if (noted !== 'noted') return noted;
   const { lease, signal } = pass;
   const leaveBy = Math.min(slotEnds, lease.until);
   const save = (reached: Progress) => lease.save(reached);
@@ -117,28 +121,28 @@ async function throttled(
   parts: DeliverParts,
 ): Promise<Concluded> {
   const { pass, notification } = way;
-  const { rule, waitMs } = admission;
+  const { rule, waitMs: aheadMs } = admission;
   if (admission.kind === 'reserved') {
-    return requeued(pass.progress, admission, Math.max(0, waitMs - timingOf(admission).leadMs), parts);
+    return requeued(pass.progress, admission, Math.max(0, aheadMs - timingOf(admission).leadMs), parts);
   }
   if (notification.onThrottle === 'drop') return ended(pass, { kind: 'dropped', rule });
   if (notification.onThrottle === 'silence') return deliverSilently(way, parts);
-  if (waitMs >= timeLeftMs(notification, parts)) {
+  if (aheadMs >= timeLeftMs(notification, parts)) {
     return giveBackAndEnd(pass, notification, { kind: 'expired' }, parts);
   }
   const message =
     admission.because === 'max-pending'
-      ? `${parts.maxPending} or more wait for this recipient already; its slot would lie ${waitMs} ms ahead, by ${rule}`
-      : `its slot lies ${waitMs} ms ahead, by ${rule}; at most ${parts.maxWaitMs} ms are waited for`;
+      ? `${parts.maxPending} or more wait for this recipient already; its slot would lie ${aheadMs} ms ahead, by ${rule}`
+      : `its slot lies ${aheadMs} ms ahead, by ${rule}; at most ${parts.maxWaitMs} ms are waited for`;
   return giveBackAndEnd(pass, notification, deadLetter('throttled-too-long', message), parts);
 }
 
 /** A quota's answer may take long: what comes of it after the slot or a token has lost its meaning must not go out. */
-function tooLate({ ready, useBy, progress }: Covered, sendBy: number, { random }: DeliverParts): Concluded | undefined {
+function tooLate({ ready, useBy, progress }: Covered, sendBy: number, parts: DeliverParts): Concluded | undefined {
   if (ready.length === 0) return undefined;
   const now = performance.now();
   if (now > sendBy) return missed('missed-slot', 0, progress);
-  if (now >= useBy) return missed('missed-quota', Math.round(QUOTA_SLOW_MS * (1 + random())), progress);
+  if (now >= useBy) return missed('missed-quota', waitMs(QUOTA_SLOW_MS, parts), progress);
   return undefined;
 }
 
@@ -150,7 +154,8 @@ async function deliverSilently(way: Way, parts: DeliverParts): Promise<Concluded
   const late = tooLate(covered, Infinity, parts);
   if (late !== undefined) return late;
   const tried = await send(way, covered.ready, covered.progress, Infinity, parts);
-  if (tried === undefined) return yielded({ progress: covered.progress });
+  if (tried === 'not-ours') return yielded({ progress: covered.progress });
+  if (tried === 'not-noted') return missed('not-noted', waitMs(NOT_NOTED_MS, parts), covered.progress);
   return afterSend(way, tried, covered.progress, covered.over, parts);
 }
 
@@ -212,4 +217,9 @@ function askOf({ jobId, progress, isUnsent }: Pass, notification: Notification, 
     isUnsent,
     isLate: progress.unreached > PATIENT_AFTER,
   };
+}
+
+/** Spread by chance: what could not go at the same time should not come back at the same time. */
+function waitMs(leastMs: number, { random }: Pick<DeliverParts, 'random'>): number {
+  return Math.round(leastMs * (1 + random()));
 }

@@ -18,12 +18,19 @@ export function resume(progress: Progress, at: number): Progress {
   return withAttempts({ ...rest, devices }, failures);
 }
 
+/** Why nothing was sent: the job is another worker's by now, or what was to be sent could not be noted. */
+export type Unsent = 'not-ours' | 'not-noted';
+
 /** The progress while these devices are being sent to. */
 export function announced(progress: Progress, ready: readonly Ready[]): Progress {
   return { ...progress, trying: ready.map(({ label }) => label) };
 }
 
-/** Notes what is about to be sent; false where the job is somebody else's, or Redis cannot note it: then nothing may be sent. */
-export function announce({ lease }: Pick<Pass, 'lease'>, progress: Progress): Promise<boolean> {
-  return lease.save(progress).catch(() => false);
+/** Notes what is about to be sent. Where the job is somebody else's, or Redis cannot note it, nothing may be sent. */
+export async function announce({ lease }: Pick<Pass, 'lease'>, progress: Progress): Promise<'noted' | Unsent> {
+  try {
+    return (await lease.save(progress)) ? 'noted' : 'not-ours';
+  } catch {
+    return 'not-noted';
+  }
 }

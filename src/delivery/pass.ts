@@ -50,7 +50,11 @@ export function requeued(
 }
 
 /** Nothing was sent, and no attempt is spent. */
-export function missed(code: 'missed-slot' | 'missed-quota', waitMs: number, progress: Progress): Concluded {
+export function missed(
+  code: 'missed-slot' | 'missed-quota' | 'not-noted',
+  waitMs: number,
+  progress: Progress,
+): Concluded {
   return { outcome: { kind: 'held', waitMs, code }, progress };
 }
 

@@ -11,6 +11,7 @@ import type { Concluded } from './conclude.ts';
 import { deliver, type DeliverParts } from './deliver.ts';
 import type { Pass } from './pass.ts';
 import { readProgress, withAttempts, type Progress } from './progress.ts';
+import { createTurnstile } from './turnstile.ts';
 import { settle, type Hands, type Settled } from './settle.ts';
 
 export interface ProcessorParts extends DeliverParts {
@@ -31,8 +32,10 @@ export type Processor = (hands: Omit<Hands, 'onLetGo'>) => Promise<Settled>;
 /** One pass of a job: delivered as far as it goes, told in one log line, then settled. */
 export function createProcessor(parts: ProcessorParts): Processor {
   const warnOnce = createUnprioritisedWarning(parts);
+  const turn = createTurnstile();
   return async (hands) => {
     const { job } = hands;
+    await turn();
     if (isUnprioritised(job)) warnOnce(job);
     const pass = passOf(hands, parts.signal);
     if (pass.progress.dueAt !== undefined) parts.metrics.woken(parts.now() - pass.progress.dueAt);

@@ -2,10 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
  * What Redis says about itself, by the code of its reply: it will do the same later (redis.io/docs/latest/develop/reference/protocol-spec).
- * That of a Redis with too many clients is ioredis's answer to what waited for a new connection.
+ * Redis 6 tells of a script's error inside of another one. That of a Redis with too many clients is ioredis's answer to what waited for a new connection.
  */
 const NOT_NOW =
-  /^(OOM|READONLY|LOADING|MISCONF|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|NOREPLICAS|ERR max number of clients)\b/;
+  /\b(OOM|READONLY|LOADING|MISCONF|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|NOREPLICAS|ERR max number of clients)\b/;
 const AGAIN_MS = 250;
 
 /** A Redis that is out of memory or clients, read-only, loading or in the midst of a failover: nothing was written. */

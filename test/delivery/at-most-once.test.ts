@@ -66,3 +66,15 @@ it('tells what may have been alerted also where the rest has expired meanwhile',
   const { outcome } = await run(notification, readProgress({ trying: ['apns#0'] }), { atMostOnce: true });
   expect(outcome).toMatchObject({ kind: 'dead-letter', reason: 'ambiguous' });
 });
+
+it('sends nothing that Redis would not note, gives the slot back, and tries again', async () => {
+  const { run, sandbox, limiter } = await openBench(['apns']);
+  const refused = leaseOf(() => Promise.reject(new Error('OOM command not allowed when used memory > maxmemory')));
+  const notification = makeNotification();
+  const first = await run(notification, readProgress(0), { lease: refused, atMostOnce: true });
+  expect(first.outcome).toMatchObject({ kind: 'held', code: 'not-noted', waitMs: 1_000 });
+  expect(sandbox.journal.all).toEqual([]);
+  expect((await limiter.inspect(notification.recipientId)).sent).toEqual([]);
+  const second = await run(notification, first.progress, { atMostOnce: true });
+  expect(second.outcome).toEqual({ kind: 'delivered' });
+});
