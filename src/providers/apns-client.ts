@@ -1,12 +1,14 @@
 import { constants } from 'node:http2';
 import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
 import type { ApnsClient, RequestMaker } from './apns-types.ts';
+import type { Outlet } from './outlet.ts';
 import { StreamGate } from './stream-gate.ts';
 import { currentWire } from './wire.ts';
 
 /** What is known of a session of the client's. */
 interface Known {
   readonly gate: StreamGate;
+  readonly outlet: Outlet;
   /** The last stream that the server promised to have looked at, once it said goodbye. */
   lastStreamId: number;
 }
@@ -15,20 +17,23 @@ interface Known {
  * Corrects what the `apn` client does of its own accord: it retries, it cuts connections off under requests that APNs has
  * taken, it makes streams that leave when nobody looks, and it tells nobody how far a request got.
  *
- * @param onSession told of each new connection, when it begins to connect
+ * @param onSession told of each new connection, when it begins to connect; gives its way out
  */
-export function correctClient(client: ApnsClient, onSession: (session: ClientHttp2Session) => void): void {
+export function correctClient(client: ApnsClient, onSession: (session: ClientHttp2Session) => Outlet): void {
   const sessions = new WeakMap<RequestMaker, Known>();
   keepAnswers(client);
   drainSessions(client, (session) => {
     if (sessions.has(session)) return;
-    const known: Known = { gate: new StreamGate(session), lastStreamId: Infinity };
+    const known: Known = { gate: new StreamGate(session), outlet: onSession(session), lastStreamId: Infinity };
     sessions.set(session, known);
+    known.outlet.once('shut', () => {
+      known.gate.shut();
+      session.close(); // the next request gets a new one, and those under way may still be answered
+    });
     // Twice where a server takes its leave in two steps; the second one tells the true last stream.
     session.on('goaway', (_code: number, lastStreamId: number) => {
       known.lastStreamId = lastStreamId;
     });
-    onSession(session);
   });
   followRequests(client, (session) => {
     const known = sessions.get(session);
@@ -74,6 +79,10 @@ function followRequests(client: ApnsClient, find: (session: RequestMaker) => Kno
       request(headers) {
         const stream = session.request(headers).once('close', leave);
         made.push(stream);
+        if (wire !== undefined) {
+          const watch = known.outlet.expect(wire.departure);
+          stream.once('finish', watch).once('close', watch);
+        }
         // The client looks for Retry-After in the wrong case, and forgets the status of what it cannot read.
         stream.once('response', (head) => {
           wire?.note({ status: head[':status'], retryAfter: head['retry-after'] });

@@ -1,6 +1,5 @@
 import type { ClientHttp2Session } from 'node:http2';
 import { isIP } from 'node:net';
-import { connect } from 'node:tls';
 import type { SecureContext, TLSSocket } from 'node:tls';
 import { Provider } from 'apn';
 import type { Notification } from 'apn';
@@ -10,6 +9,7 @@ import { clientOf } from './apns-types.ts';
 import type { ApnsClient, ApnsFailure, ProviderToken } from './apns-types.ts';
 import { limitHandshake, VERIFIED } from './endpoint.ts';
 import type { Endpoint } from './endpoint.ts';
+import { Outlet } from './outlet.ts';
 import { transportReply } from './transport-replies.ts';
 import { tryOnce } from './wire.ts';
 
@@ -43,6 +43,8 @@ export class ApnsLink {
   readonly #client: ApnsClient;
   readonly #sessions = new Set<ClientHttp2Session>();
   readonly #sockets = new Set<TLSSocket>();
+  /** Of the connection that was opened last. */
+  #outlet: Outlet | undefined;
   #keeper: NodeJS.Timeout | undefined;
   #warming: Promise<void> | undefined;
   #warmedAtMs = -Infinity;
@@ -72,9 +74,7 @@ export class ApnsLink {
       ...http2Options,
     });
     this.#client = clientOf(this.#provider);
-    correctClient(this.#client, (session) => {
-      this.#watch(session);
-    });
+    correctClient(this.#client, (session) => this.#watch(session));
   }
 
   get token(): ProviderToken {
@@ -148,7 +148,8 @@ export class ApnsLink {
 
   #openSocket(): TLSSocket {
     const { endpoint, secureContext } = this.#options;
-    const socket = connect({
+    this.#outlet = new Outlet(endpoint);
+    const socket = this.#outlet.secure({
       ...endpoint,
       ...VERIFIED,
       ALPNProtocols: ['h2'],
@@ -193,7 +194,9 @@ export class ApnsLink {
     if (!session.ping(onAnswer)) onAnswer();
   }
 
-  #watch(session: ClientHttp2Session): void {
+  #watch(session: ClientHttp2Session): Outlet {
+    const outlet = this.#outlet;
+    if (outlet === undefined) throw new Error('apn: a connection that was opened by somebody else');
     const onLoss = (): void => {
       if (this.#keeper === undefined || this.#isClosed) return;
       const pauseMs = Math.min(MIN_REWARM_MS * 2 ** this.#failures, this.#options.keepWarmMs);
@@ -212,5 +215,6 @@ export class ApnsLink {
       this.#sessions.delete(session);
       onLoss();
     });
+    return outlet.once('shut', onLoss);
   }
 }

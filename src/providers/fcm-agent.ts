@@ -2,11 +2,11 @@ import type { ClientRequest } from 'node:http';
 import { Agent } from 'node:https';
 import type { RequestOptions } from 'node:https';
 import type { Duplex } from 'node:stream';
-import { connect } from 'node:tls';
 import type { ConnectionOptions, SecureContext, TLSSocket } from 'node:tls';
 import { limitHandshake, VERIFIED } from './endpoint.ts';
 import type { Endpoint } from './endpoint.ts';
 import { holdUntilSecured } from './held-request.ts';
+import { Outlet, outletOf } from './outlet.ts';
 import { currentWire } from './wire.ts';
 
 /** Where FCM is, and the name that its certificate is checked for wherever the connections go. */
@@ -31,6 +31,7 @@ interface RequestTaker {
  * try know how far its request got.
  */
 export class FcmAgent extends Agent {
+  readonly #endpoint: Endpoint;
   readonly #target: ConnectionOptions;
   readonly #connections: number;
   /** All that are open or being opened. */
@@ -46,9 +47,9 @@ export class FcmAgent extends Agent {
     // The most recently used connection first: it is the least likely to have been closed by the other side.
     super({ keepAlive: true, maxSockets: connections, scheduling: 'lifo' });
     this.#connections = connections;
+    this.#endpoint = endpoint;
     this.#target = {
-      host: endpoint.host,
-      port: endpoint.port,
+      ...endpoint,
       servername: FCM_HOST,
       ...VERIFIED,
       ...(secureContext === undefined ? {} : { secureContext }),
@@ -72,8 +73,9 @@ export class FcmAgent extends Agent {
       spare.removeAllListeners('data').removeAllListeners('end');
       return spare;
     }
-    const socket = super.createConnection({ ...options, ...this.#target }, callback) as TLSSocket;
-    this.#follow(socket);
+    const outlet = new Outlet(this.#endpoint);
+    const socket = super.createConnection({ ...options, ...this.#target, socket: outlet } as RequestOptions, callback);
+    this.#follow(outlet.carry(socket as TLSSocket));
     return socket;
   }
 
@@ -91,7 +93,11 @@ export class FcmAgent extends Agent {
     holdUntilSecured(
       request,
       (socket) => this.#heardAtMs.has(socket),
-      () => wire?.mayLeave(),
+      (socket) => {
+        if (wire?.mayLeave() !== true) return;
+        const watch = outletOf(socket)?.expect(wire.departure);
+        if (watch !== undefined) request.once('finish', watch).once('close', watch);
+      },
     );
     // firebase-admin's own time limit of 15 s: ours knows how far the request got.
     request.setTimeout = () => request;
@@ -118,7 +124,7 @@ export class FcmAgent extends Agent {
   }
 
   #openSpare(): Promise<void> {
-    const socket = connect({ ...this.#target, ALPNProtocols: ['http/1.1'] });
+    const socket = new Outlet(this.#endpoint).secure({ ...this.#target, ALPNProtocols: ['http/1.1'] });
     this.#follow(socket);
     return new Promise((resolve) => {
       socket.once('close', () => {

@@ -26,7 +26,7 @@ export class StreamGate {
     });
     // Not what has gone wrong, but a goodbye: what has no stream yet may go elsewhere.
     session.once('goaway', () => {
-      this.#endWith(Object.assign(new Error('the server takes its leave'), { code: 'ERR_HTTP2_GOAWAY_SESSION' }));
+      this.#endWith(goodbye('the server takes its leave'));
     });
     session.once('error', (error: Error) => {
       this.#endWith(error);
@@ -56,6 +56,11 @@ export class StreamGate {
     });
   }
 
+  /** What has no stream yet may go elsewhere, as after a goodbye of the server's. */
+  shut(): void {
+    this.#endWith(goodbye('nothing leaves on this connection any more'));
+  }
+
   leave(): void {
     this.#open -= 1;
     this.#admit();
@@ -80,4 +85,8 @@ export class StreamGate {
     for (const waiter of this.#waiting) waiter.refuse(error);
     this.#waiting.clear();
   }
+}
+
+function goodbye(message: string): Error {
+  return Object.assign(new Error(message), { code: 'ERR_HTTP2_GOAWAY_SESSION' });
 }

@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Departure } from './outlet.ts';
 import type { Reply, SendOptions } from './provider.ts';
 import { transportReply } from './transport-replies.ts';
 
@@ -9,6 +10,7 @@ import { transportReply } from './transport-replies.ts';
 export class Wire {
   readonly #leaveBy: number;
   readonly #onLate: () => void;
+  #lookedAt = -Infinity;
   #isCut = false;
   #cancel: (() => void) | undefined;
   #mayHaveArrived: () => boolean = () => false;
@@ -46,8 +48,14 @@ export class Wire {
    * was received meanwhile may be dealt with before the timers are.
    */
   mayLeave(): boolean {
-    if (!this.#isCut && performance.now() > this.#leaveBy) this.#onLate();
+    this.#lookedAt = performance.now();
+    if (!this.#isCut && this.#lookedAt > this.#leaveBy) this.#onLate();
     return !this.#isCut;
+  }
+
+  /** Of the request that was just allowed to leave, for the outlet of its connection. */
+  get departure(): Departure {
+    return { lookedAt: this.#lookedAt, leaveBy: this.#leaveBy, keepBack: () => this.#onLate() };
   }
 
   /** The request so far was answered, and another one takes its place: nothing of that one has left. */

@@ -32,12 +32,14 @@ export async function startSender(
     if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
   });
   const waiting: ((message: SenderMessage) => boolean)[] = [];
-  const next = (kind: SenderMessage['kind']): Promise<SenderMessage> =>
+  let orders = 0;
+  const next = (kind: SenderMessage['kind'], id?: number): Promise<SenderMessage> =>
     new Promise((resolve, reject) => {
       child.once('exit', () => reject(new Error('the sender ended')));
       waiting.push((message) => {
-        if (message.kind === kind) resolve(message);
-        return message.kind === kind;
+        const isIt = message.kind === kind && (message.kind !== 'reply' || message.id === id);
+        if (isIt) resolve(message);
+        return isIt;
       });
     });
   child.on('message', (message: SenderMessage) => {
@@ -48,11 +50,12 @@ export async function startSender(
   return {
     async send(order = {}) {
       const sending = next('sending');
-      const reply = next('reply').then((message) => {
+      const id = (orders += 1);
+      const reply = next('reply', id).then((message) => {
         if (message.kind !== 'reply') throw new Error('expected a reply');
         return message.reply;
       });
-      child.send(order);
+      child.send({ ...order, id });
       await sending;
       return { reply };
     },
