@@ -80,8 +80,8 @@ function followRequests(client: ApnsClient, find: (session: RequestMaker) => Kno
         const stream = session.request(headers).once('close', leave);
         made.push(stream);
         if (wire !== undefined) {
-          const watch = known.outlet.expect(wire.departure);
-          stream.once('finish', watch).once('close', watch);
+          const forget = known.outlet.expect(wire.departure);
+          stream.once('finish', forget).once('close', forget);
         }
         // The client looks for Retry-After in the wrong case, and forgets the status of what it cannot read.
         stream.once('response', (head) => {

@@ -82,7 +82,18 @@ export class FcmAgent extends Agent {
   addRequest(request: ClientRequest, ...rest: readonly unknown[]): void {
     const wire = currentWire();
     let leftAtMs: number | undefined;
-    request.once('socket', () => (leftAtMs = performance.now()));
+    // Just before it is written.
+    request.once('socket', (socket) => {
+      leftAtMs = performance.now();
+      if (wire === undefined) return;
+      const { departure } = wire;
+      const keepBack = (): void => {
+        leftAtMs = undefined;
+        departure.keepBack();
+      };
+      const forget = outletOf(socket)?.expect({ ...departure, keepBack });
+      if (forget !== undefined) request.once('finish', forget).once('close', forget);
+    });
     wire?.follow(
       () => {
         request.destroy();
@@ -93,11 +104,7 @@ export class FcmAgent extends Agent {
     holdUntilSecured(
       request,
       (socket) => this.#heardAtMs.has(socket),
-      (socket) => {
-        if (wire?.mayLeave() !== true) return;
-        const watch = outletOf(socket)?.expect(wire.departure);
-        if (watch !== undefined) request.once('finish', watch).once('close', watch);
-      },
+      () => wire?.mayLeave(),
     );
     // firebase-admin's own time limit of 15 s: ours knows how far the request got.
     request.setTimeout = () => request;
@@ -145,6 +152,8 @@ export class FcmAgent extends Agent {
     limitHandshake(socket);
     socket.once('secureConnect', () => this.#heardAtMs.set(socket, performance.now()));
     socket.once('close', () => this.#open.delete(socket));
+    // An answer may still come; what cannot be written is not used again.
+    outletOf(socket)?.once('shut', () => socket.end());
     // Whoever uses it hears of the error too; while nobody does, its closing is all that matters.
     socket.on('error', () => undefined);
   }

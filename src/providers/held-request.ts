@@ -14,11 +14,11 @@ type TakeSocket = (socket: Socket | null, error?: Error) => void;
 export function holdUntilSecured(
   request: ClientRequest,
   isSecured: (socket: Socket) => boolean,
-  beforeLeaving: (socket: Socket) => void,
+  beforeLeaving: () => void,
 ): void {
   const take = request.onSocket.bind(request) as TakeSocket;
   const takeSecured = (socket: Socket): void => {
-    beforeLeaving(socket);
+    beforeLeaving();
     take(socket);
   };
   const onSocket: TakeSocket = (socket, error) => {

@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { READ_MS } from './outlet.ts';
 import type { Departure } from './outlet.ts';
 import type { Reply, SendOptions } from './provider.ts';
 import { transportReply } from './transport-replies.ts';
@@ -98,8 +99,6 @@ export interface TryOptions extends SendOptions {
 
 /** A timer that is later than this was held up: by a stopped process, most likely. */
 const HELD_UP_MS = 250;
-/** An answer that came while the process stood still is read in this time. */
-const READ_MS = 250;
 
 /** One try that always answers, and in time: what is late or no longer wanted is taken back as far as it can be. */
 export function tryOnce(send: (wire: Wire) => Promise<Reply>, options: TryOptions): Promise<Reply> {

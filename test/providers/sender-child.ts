@@ -19,7 +19,7 @@ export interface SendOrder {
 }
 
 export type SenderMessage =
-  | { readonly kind: 'ready' | 'sending' }
+  | { readonly kind: 'ready' | 'sending'; readonly id?: undefined }
   | { readonly kind: 'reply'; readonly id?: number | undefined; readonly reply: Reply };
 
 const { PLATFORM: platform, CA_FILE: caFile = '', REQUEST_TIMEOUT_MS: timeout, WITHOUT_CA: isWithoutCa } = process.env;
@@ -74,15 +74,12 @@ async function sendForever(leaveInMs: number): Promise<never> {
   }
 }
 
-process.on('message', ({ id, leaveInMs, since, stallMs, forever = 0 }: SendOrder) => {
+process.on('message', ({ id, leaveInMs, since, stallMs, forever }: SendOrder) => {
   const start = since === undefined ? performance.now() : since - performance.timeOrigin;
+  const leaveBy = leaveInMs === undefined ? undefined : start + leaveInMs;
   if (stallMs !== undefined) stallAfterLook(stallMs);
-  for (let count = 0; count < forever; count += 1) void sendForever(leaveInMs ?? 100);
-  if (forever === 0) {
-    void send(leaveInMs === undefined ? undefined : start + leaveInMs).then((reply) => {
-      tell({ kind: 'reply', id, reply });
-    });
-  }
+  if (forever === undefined) void send(leaveBy).then((reply) => tell({ kind: 'reply', id, reply }));
+  for (let count = 0; count < (forever ?? 0); count += 1) void sendForever(leaveInMs ?? 0);
   tell({ kind: 'sending' });
 });
 process.once('disconnect', () => process.exit(0));
