@@ -49,19 +49,19 @@ export interface Timing {
 }
 
 /** What leaves this much after its instant is as good as on time: below what a person tells apart. */
-const LEAVE_MS = 25;
+const LEAVE_MS = 18;
 /** Asking anew helps against a hiccup, not against a machine that is always late. */
 const MAX_SOFT_RENEWALS = 2;
 const MAX_RENEWALS = 5;
 
 /**
- * Hard: min(gap / 2, 500 ms); beyond half a gap, the next alert may be nearer than half a gap. Soft: 20 ms; below what a
+ * Hard: min(gap / 2, 500 ms); beyond half a gap, the next alert may be nearer than half a gap. Soft: 10 ms; below what a
  * person tells apart, above a busy event loop's usual delay. Lead: 25 ms, more than most wake-ups are late (a few ms on a
  * quiet machine, 20 with two dozen workers on two cores), and at most half of how early the limiter takes a job back.
  */
 export function timingOf({ gapMs, toleranceMs }: Standing): Timing {
   const hardMs = gapMs === 0 ? 500 : Math.min(gapMs / 2, 500);
-  return { softMs: Math.min(20, hardMs), hardMs, leadMs: Math.min(25, Math.floor(toleranceMs / 2)) };
+  return { softMs: Math.min(10, hardMs), hardMs, leadMs: Math.min(25, Math.floor(toleranceMs / 2)) };
 }
 
 /** Longer than this and a process was stopped: its lock may be gone, and another worker at the job. Below BullMQ's 30 s. */
