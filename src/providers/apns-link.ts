@@ -120,7 +120,10 @@ export class ApnsLink {
       this.#lookAfter();
     }, this.#options.keepWarmMs).unref();
     if (this.#isOpen) return Promise.resolve();
-    this.#warming ??= this.#warmUp().finally(() => (this.#warming = undefined));
+    // Begun a moment later: its own send looks after the connection, and must find that this has been done.
+    this.#warming ??= Promise.resolve()
+      .then(() => this.#warmUp())
+      .finally(() => (this.#warming = undefined));
     return this.#warming;
   }
 

@@ -16,10 +16,11 @@ export interface Departure {
 }
 
 /**
- * From the last look to the system call pass a few milliseconds. Garbage collection and busy loops make that tens or
- * hundreds, and a connection must not die of them; who takes a second was stopped.
+ * From the last look to the system call pass a few milliseconds. Garbage collection and busy loops make that tens or some
+ * hundreds, and a connection must not die of them; who takes half a second was stopped. So late is also the latest that
+ * a slot may be used (src/delivery/slot.ts).
  */
-const STOPPED_MS = 1_000;
+const STOPPED_MS = 500;
 /** An answer that came while the process stood still is read in this time. */
 export const READ_MS = 250;
 

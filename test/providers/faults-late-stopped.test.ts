@@ -8,7 +8,7 @@ import { startSender } from './sender.ts';
 const TOO_LATE = { ...TRANSPORT_REPLIES['too-late'], code: 'too-late' };
 const STOP_MS = 1_500;
 /** What a hiccup below a second may cost, and this machine's own delays; far below a stop. */
-const TOLERANCE_MS = 1_000;
+const TOLERANCE_MS = 600;
 const STOPS = 5;
 
 describe.each(['apns', 'fcm'] as const)('%s: a process that is stopped after the last look', (platform) => {

@@ -55,7 +55,7 @@ test('what was looked at a second ago, and whose time is over, is not written; n
 
 test('what may have left in part is not told that it has not', async () => {
   const { outlet, told, write } = await openOutlet();
-  const half = departure(500, -400);
+  const half = departure(300, -200);
   outlet.expect(half.given);
   await write('its first half,');
   Object.assign(half.given, { lookedAt: half.given.lookedAt - 1_000 }); // as if it were a second later
@@ -66,7 +66,7 @@ test('what may have left in part is not told that it has not', async () => {
 });
 
 test.each([
-  { name: 'a hiccup of less than a second', agoMs: 800, leaveInMs: -700 },
+  { name: 'a hiccup of less than half a second', agoMs: 350, leaveInMs: -300 },
   { name: 'a stop that was over in good time', agoMs: 5_000, leaveInMs: 5_000 },
 ])('$name holds nothing up', async ({ agoMs, leaveInMs }) => {
   const { outlet, told, write } = await openOutlet();
