@@ -1,17 +1,18 @@
 import { InputError } from '../domain/faults.ts';
+import { isNotNow } from '../domain/not-now.ts';
 
 /** The limiter had no answer in time: neither a yes nor a no. Ask again later under the same id, which costs no second slot. */
 export class LimiterUnavailableError extends Error {
   override readonly name = 'LimiterUnavailableError';
 }
 
-/** What Redis says about itself, by the code of its reply: it will answer the same ask later. */
-const NOT_NOW =
-  /\b(LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|BUSY|OOM|MISCONF|NOAUTH|NOPERM|WRONGPASS|max number of clients)\b/;
+/** Redis will not have us: an operator mends that, and then it answers the same ask. */
+const NOT_US = /\b(NOAUTH|NOPERM|WRONGPASS)\b/;
 
 /** A reply that refuses this one ask, such as that a key holds something else: an answer, and no outage. */
 function isRefusal(cause: unknown): cause is Error {
-  return cause instanceof Error && cause.name === 'ReplyError' && !NOT_NOW.test(cause.message);
+  const isReply = cause instanceof Error && cause.name === 'ReplyError';
+  return isReply && !isNotNow(cause) && !NOT_US.test(cause.message);
 }
 
 interface Waiting {

@@ -1,5 +1,5 @@
 import { withoutCredentials } from '../domain/redact.ts';
-import { isNotNow } from './not-now.ts';
+import { isNotNow } from '../domain/not-now.ts';
 import { addressOf, openConnection, type Connection, type RedisTarget } from './redis-target.ts';
 
 export type { Connection, RedisTarget } from './redis-target.ts';

@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
 import type { Job, Queue } from 'bullmq';
+import { defineScript } from './scripts.ts';
 
 /** A worker's hold on a job: BullMQ's lock, which others take over where it was not renewed in time. */
 export interface Lease {
@@ -24,8 +24,7 @@ export interface LeaseOptions {
 
 /** Beyond this share of its length, a lock is looked at before it is relied on. */
 const SURE = 0.5;
-const SAVE = 'pushpacer:save-progress';
-const LUA = readFileSync(new URL('save-progress.lua', import.meta.url), 'utf8');
+const SAVE = defineScript<number>('./save-progress.lua', 2);
 
 /**
  * The lease that came with a job. BullMQ notes when it asked for the job (`processedOn`, this machine's clock), and Redis
@@ -55,13 +54,8 @@ export function createLease({ queue, job, token, lockMs }: LeaseOptions): Lease 
       return isSure();
     },
     async save(progress) {
-      const client = await queue.getBackend().client;
-      if (!defined.has(client)) client.defineCommand(SAVE, { numberOfKeys: 2, lua: LUA });
-      defined.add(client);
       const keys = [queue.toKey(`${jobId}:lock`), queue.toKey(jobId)];
-      return (await client.runCommand(SAVE, [...keys, token, JSON.stringify(progress)])) === 1;
+      return (await SAVE(queue, [...keys, token, JSON.stringify(progress)])) === 1;
     },
   };
 }
-
-const defined = new WeakSet();

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayedError, UnrecoverableError, type Job, type Processor, type Span, type WorkerOptions } from 'bullmq';
-import { insist } from './not-now.ts';
+import { insist } from './insist.ts';
 import { StaggeredWorker } from './staggered-worker.ts';
 
 /** What BullMQ passes along, and nobody here looks at. */

@@ -1,0 +1,17 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isNotNow } from '../domain/not-now.ts';
+
+const AGAIN_MS = 250;
+
+/** Does it again, four times a second, as long as Redis says that it cannot now; the last error where that takes too long. */
+export async function insist<T>(work: () => Promise<T>, forMs: number): Promise<T> {
+  const deadline = performance.now() + forMs;
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isNotNow(error) || performance.now() + AGAIN_MS > deadline) throw error;
+      await sleep(AGAIN_MS);
+    }
+  }
+}
