@@ -1,5 +1,7 @@
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { parseDuration } from '../src/domain/duration.ts';
+import { DEFAULT_LATENCY, latencyFault, NO_LATENCY, type Latency } from '../src/sandbox/latency.ts';
 import type { Counts } from '../src/sandbox/loopback-server.ts';
 import type { JournalEntry } from '../src/sandbox/journal.ts';
 import { writePrivateFile } from '../src/sandbox/key-files.ts';
@@ -12,6 +14,7 @@ interface Flags {
   readonly host: string;
   readonly name?: string;
   readonly dir?: string;
+  readonly latency?: Latency;
   readonly json?: true;
   readonly quiet?: true;
 }
@@ -30,6 +33,11 @@ export async function main(argv: readonly string[]): Promise<void> {
     .option('--host <address>', 'the address to listen on', '127.0.0.1')
     .option('--name <host>', 'the host name that workers reach it by, such as a compose service (default: the address)')
     .option('--dir <folder>', `keep the key files there, for the next start too, and the environment as ${ENV_FILE}`)
+    .option(
+      '--latency <median,p99>',
+      `how long answers take: the median and the 99th percentile, such as 40ms,250ms; 0 for none, and then no delay of handshakes and no closing of idle connections either (default: ${DEFAULT_LATENCY.medianMs}ms,${DEFAULT_LATENCY.p99Ms}ms)`,
+      latency,
+    )
     .option('--quiet', 'no line for each accepted alert')
     .option('--json', 'the environment, and at the end the summary, as one JSON object each')
     .action((flags: Flags) => serve(flags));
@@ -87,6 +95,18 @@ function port(flag: string): (text: string) => number {
     if (value <= 65_535) return value;
     throw new UsageError(`${flag}: expected a port from 0 to 65535, found ${JSON.stringify(text)}`);
   };
+}
+
+/** `40ms,250ms` or `0`. */
+function latency(text: string): Latency {
+  if (text === '0') return NO_LATENCY;
+  const [medianMs, p99Ms, ...rest] = text.split(',').map((part) => parseDuration(part.trim()));
+  if (medianMs === undefined || p99Ms === undefined || rest.length > 0) {
+    throw new UsageError(`--latency: expected two durations such as 40ms,250ms, or 0, found ${JSON.stringify(text)}`);
+  }
+  const fault = latencyFault({ medianMs, p99Ms });
+  if (fault !== undefined) throw new UsageError(`--latency: ${fault}`);
+  return { medianMs, p99Ms };
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

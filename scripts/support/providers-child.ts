@@ -1,6 +1,7 @@
 import { constants, setPriority } from 'node:os';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Answer, Rate } from '../../src/sandbox/answers.ts';
+import { DEFAULT_LATENCY, type Latency } from '../../src/sandbox/latency.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
 
@@ -9,11 +10,20 @@ export type ProvidersOrder =
   /** Answers to the next requests with this token. */
   | { readonly do: 'script'; readonly platform: Platform; readonly token: string; readonly answers: readonly Answer[] }
   | { readonly do: 'rates'; readonly platform: Platform; readonly rates: readonly Rate[] }
-  /** Every n-th request to APNs makes its connection go away; 0 ends it. */
-  | { readonly do: 'go-away'; readonly every: number }
-  | { readonly do: 'drop' | 'revoke' | 'restore' | 'down' | 'up'; readonly platform: Platform }
+  /** Every n-th request makes its HTTP/2 connection go away, at APNs where no platform is told; 0 ends it. */
+  | { readonly do: 'go-away'; readonly platform?: Platform; readonly every: number }
+  /** `close-idle` closes the connections that carry no request now. */
+  | { readonly do: 'drop' | 'close-idle' | 'revoke' | 'restore' | 'down' | 'up'; readonly platform: Platform }
   /** Nothing; what was told before it has been told. */
   | { readonly do: 'flush' };
+
+/** What the child is started with, as JSON in its first argument. */
+export interface ProvidersOptions {
+  /** Decides what the rates, the latency and the jitter of idle connections draw; 1 where left out. */
+  readonly seed?: number;
+  /** How long answers take; as the real providers do where left out. */
+  readonly latency?: Latency;
+}
 
 /** What it is told: the environment that points workers here, then each request. */
 export type ProvidersMessage =
@@ -23,11 +33,11 @@ export type ProvidersMessage =
   | { readonly kind: 'stall'; readonly ms: number };
 
 /** The loopback providers in a process of their own, so that nothing else delays the stamp on an arrival. */
-async function main(seed: number): Promise<void> {
+async function main({ seed = 1, latency = DEFAULT_LATENCY }: ProvidersOptions): Promise<void> {
   // Where the parent is gone, `disconnect` tells; what could not be sent is no error.
   const tell = (message: ProvidersMessage): void => void process.send?.(message, undefined, {}, () => undefined);
   favourStamps();
-  const sandbox = await startSandbox({ seed, keep: 0 });
+  const sandbox = await startSandbox({ seed, latency, keep: 0 });
   sandbox.journal.on((entry) => {
     tell({ kind: 'entry', entry });
   });
@@ -56,10 +66,13 @@ async function obey(sandbox: Sandbox, order: ProvidersOrder): Promise<void> {
       sandbox[order.platform].setRates(order.rates);
       return;
     case 'go-away':
-      sandbox.apns.goAwayEvery(order.every === 0 ? undefined : order.every);
+      sandbox[order.platform ?? 'apns'].goAwayEvery(order.every === 0 ? undefined : order.every);
       return;
     case 'drop':
       sandbox[order.platform].dropConnections();
+      return;
+    case 'close-idle':
+      sandbox[order.platform].closeIdle();
       return;
     case 'revoke':
       sandbox[order.platform].revokeKey();
@@ -100,4 +113,4 @@ function favourStamps(): void {
   }
 }
 
-await main(Number(process.argv[2] ?? 1));
+await main(JSON.parse(process.argv[2] ?? '{}') as ProvidersOptions);

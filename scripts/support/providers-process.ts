@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Answer } from '../../src/sandbox/answers.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
-import type { ProvidersMessage, ProvidersOrder } from './providers-child.ts';
+import type { ProvidersMessage, ProvidersOptions, ProvidersOrder } from './providers-child.ts';
 
 /** The loopback providers in a child process, and a copy of their journal. It ends with this process. */
 export interface ProvidersProcess {
@@ -25,9 +25,12 @@ export interface ProvidersProcess {
 
 const CHILD = fileURLToPath(new URL(`providers-child${extname(import.meta.url)}`, import.meta.url));
 
-/** `seed` decides what the rates draw. */
-export async function startProviders({ seed = 1 }: { readonly seed?: number } = {}): Promise<ProvidersProcess> {
-  const child = fork(CHILD, [String(seed)], { execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+/** They answer at the pace of the real ones unless `latency` says otherwise. */
+export async function startProviders(options: ProvidersOptions = {}): Promise<ProvidersProcess> {
+  const child = fork(CHILD, [JSON.stringify(options)], {
+    execArgv: [],
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
   const entries: JournalEntry[] = [];
   const stalls: number[] = [];
   const exited = once(child, 'exit');

@@ -3,6 +3,7 @@ export interface Accept {
   readonly kind: 'accept';
   /** The body in place of the provider's own, which no client can read. */
   readonly body?: string;
+  /** How long the answer takes, in place of the server's latency; milliseconds. */
   readonly delayMs?: number;
 }
 
@@ -17,6 +18,11 @@ export interface Refuse {
   readonly message?: string;
   /** FCM only: the fields that the answer calls invalid. */
   readonly violations?: readonly FieldViolation[];
+  /**
+   * FCM only: whose quota was exceeded, told in a `google.rpc.QuotaFailure`. `project` without a `reason` is told as
+   * Google's front end does: in an `ErrorInfo`.
+   */
+  readonly quota?: 'device' | 'project';
   /** The `Retry-After` header: seconds or an HTTP date. */
   readonly retryAfter?: string;
   /** APNs only: since when the token has been invalid, in epoch milliseconds. */
@@ -27,6 +33,7 @@ export interface Refuse {
   readonly body?: string;
   /** The alert went out all the same: journalled as accepted, though the answer says otherwise. */
   readonly accepted?: boolean;
+  /** How long the answer takes, in place of the server's latency; milliseconds. */
   readonly delayMs?: number;
 }
 
@@ -39,9 +46,10 @@ export interface Hang {
 /** The answer is cut off: the TCP connection is reset, or only the HTTP/2 stream. */
 export interface Reset {
   readonly kind: 'reset';
-  /** `refused-stream` is HTTP/2's promise that nothing was processed. HTTP/1.1 has connections only. */
+  /** `refused-stream` is HTTP/2's promise that nothing was processed. Over HTTP/1.1 every reset is the connection's. */
   readonly scope?: 'connection' | 'stream' | 'refused-stream';
   readonly accepted?: boolean;
+  /** How long the answer takes, in place of the server's latency; milliseconds. */
   readonly delayMs?: number;
 }
 

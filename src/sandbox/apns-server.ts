@@ -1,13 +1,13 @@
-import { createSecureServer, type Http2SecureServer, type ServerHttp2Stream } from 'node:http2';
+import { createSecureServer, type ServerHttp2Session } from 'node:http2';
 import { TokenJudge, type ApnsSigner } from './apns-auth.ts';
-import { apnsExchange } from './apns-exchange.ts';
 import { header, headerFault, messageId, readHead, readHeaders, routeFault, type ApnsHead } from './apns-head.ts';
 import { MAX_READ_BYTES, payloadFault, readAlert } from './apns-payload.ts';
 import { apnsRefusal, type ApnsReason } from './apns-reasons.ts';
-import { ApnsSession } from './apns-session.ts';
+import { ApnsSession, type ApnsSessionOptions } from './apns-session.ts';
+import { apnsWording } from './apns-wording.ts';
 import { parseJsonObject, readBody } from './body.ts';
-import { arrivalInstant } from './journal.ts';
-import { LoopbackServer, type LoopbackOptions } from './loopback-server.ts';
+import { http2Exchange } from './exchange.ts';
+import { LoopbackServer, type Http2Request, type LoopbackOptions } from './loopback-server.ts';
 
 export interface ApnsServerOptions extends LoopbackOptions {
   readonly signer: ApnsSigner;
@@ -24,15 +24,17 @@ const TOKEN_UPDATE_MS = 20 * 60_000;
 const MAX_STREAMS = 1_000;
 
 /** APNs for the loopback: HTTP/2, provider tokens, `POST /3/device/<token>`. */
-export class ApnsServer extends LoopbackServer {
+export class ApnsServer extends LoopbackServer<ApnsSession> {
   override readonly platform = 'apns';
   protected override readonly overQuota = apnsRefusal('TooManyRequests');
+  protected override readonly idleGoodbye = goodbyeOf('IdleTimeout');
+  protected override readonly goodbye = goodbyeOf('Shutdown');
   readonly #judge: TokenJudge;
   readonly #headerFault: (head: ApnsHead) => ApnsReason | undefined;
-  readonly #sessions = new Set<ApnsSession>();
-  #goAwayEvery: number | undefined;
+  readonly #sessionOptions: ApnsSessionOptions;
 
   constructor(options: ApnsServerOptions) {
+    const { maxStreams = MAX_STREAMS, tokenUpdateMs = TOKEN_UPDATE_MS } = options;
     // Before a token was accepted, a connection has one stream.
     const server = createSecureServer({
       ...options.certificate,
@@ -40,19 +42,14 @@ export class ApnsServer extends LoopbackServer {
       settings: { maxConcurrentStreams: 1 },
     });
     super(server, options);
+    this.#sessionOptions = { maxStreams, tokenUpdateMs };
     this.#judge = new TokenJudge(options.signer, options.now);
     this.#headerFault = headerFault(options.topic);
-    this.#serve(server, options);
   }
 
-  /** Every n-th request makes its connection go away; undefined ends it. */
-  goAwayEvery(requests: number | undefined): void {
-    this.#goAwayEvery = requests;
-  }
-
-  /** All connections go away, in APNs' way: what has begun is finished, what comes later is not looked at. */
-  goAway(reason: ApnsReason = 'Shutdown'): void {
-    for (const session of this.#sessions) session.goAway(reason);
+  /** All connections go away, in APNs' way: with the reason as JSON in GOAWAY's debug data. */
+  override goAway(reason: ApnsReason = 'Shutdown'): void {
+    super.goAway(goodbyeOf(reason));
   }
 
   /** Tokens of the key are told `InvalidProviderToken`, until it is restored. */
@@ -73,31 +70,23 @@ export class ApnsServer extends LoopbackServer {
     return token.toLowerCase();
   }
 
-  #serve(server: Http2SecureServer, options: ApnsServerOptions): void {
-    const { maxStreams = MAX_STREAMS, tokenUpdateMs = TOKEN_UPDATE_MS } = options;
-    server.on('session', (http2Session) => {
-      const session = new ApnsSession(http2Session, { maxStreams, tokenUpdateMs });
-      this.#sessions.add(session);
-      http2Session.once('close', () => this.#sessions.delete(session));
-      http2Session.on('stream', (stream, _headers, _flags, rawHeaders) => {
-        const at = arrivalInstant();
-        stream.on('error', () => undefined); // the client went away; what was decided stands
-        if (!session.begin(stream)) return;
-        const count = this.countRequest();
-        if (this.cut(session.peer)) return;
-        if (this.#goAwayEvery !== undefined && count % this.#goAwayEvery === 0) session.goAway('Shutdown');
-        void this.#handle(session, stream, readHead(rawHeaders), at);
-      });
-    });
+  protected override openSession(session: ServerHttp2Session): ApnsSession {
+    const idleLimit = { idleMs: this.timing.drawIdleMs(), goodbye: this.idleGoodbye };
+    return new ApnsSession(session, idleLimit, this.#sessionOptions);
   }
 
-  async #handle(session: ApnsSession, stream: ServerHttp2Stream, head: ApnsHead, at: number): Promise<void> {
+  protected override handleHttp2(session: ApnsSession, request: Http2Request): void {
+    void this.#handle(session, request);
+  }
+
+  async #handle(session: ApnsSession, { stream, rawHeaders, at }: Http2Request): Promise<void> {
+    const head = readHead(rawHeaders);
     const body = await readBody(stream, MAX_READ_BYTES);
     if (!body) return;
     const payload = parseJsonObject(body);
     const apnsId = messageId(head) ?? crypto.randomUUID().toUpperCase();
     const received = { at, apnsId, ...readHeaders(head), ...readAlert(payload) };
-    const exchange = apnsExchange(stream, apnsId, session.peer, (peer) => this.connections.reset(peer));
+    const exchange = http2Exchange(stream, session.peer, apnsWording(apnsId), (peer) => this.connections.reset(peer));
     const reason =
       routeFault(head) ??
       (await this.#tokenFault(session, head)) ??
@@ -107,14 +96,18 @@ export class ApnsServer extends LoopbackServer {
       this.refuse(received, exchange, apnsRefusal(reason));
       return;
     }
-    const answer = await this.answer(received, exchange);
-    if (answer.kind === 'refuse' && answer.reason === 'ExpiredProviderToken') session.forgetToken();
+    const answer = this.answer(received, exchange);
+    if (answer.kind === 'refuse' && answer.reason === 'ExpiredProviderToken') session.expireToken();
   }
 
   async #tokenFault(session: ApnsSession, head: ApnsHead): Promise<ApnsReason | undefined> {
     const verdict = await this.#judge.judge(header(head, 'authorization'));
     if (verdict.ok) return session.useToken(verdict.jwt, this.now());
-    if (verdict.reason === 'ExpiredProviderToken') session.forgetToken();
+    if (verdict.reason === 'ExpiredProviderToken') session.expireToken();
     return verdict.reason;
   }
+}
+
+function goodbyeOf(reason: ApnsReason): string {
+  return JSON.stringify({ reason });
 }

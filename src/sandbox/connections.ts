@@ -67,8 +67,9 @@ export class Connections {
     }
   }
 
-  /** Resolves when something may be said to that peer: at once unless its connection is frozen. */
+  /** Resolves when something may be said to that peer; `undefined` where that is now. */
   thawed(peer: Peer): Promise<void> | undefined {
+    if (this.#frozen.size === 0) return undefined;
     const socket = this.#sockets.get(keyOf(peer));
     return socket && this.#frozen.get(socket)?.promise;
   }

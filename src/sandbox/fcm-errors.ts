@@ -1,4 +1,5 @@
 import type { FieldViolation, Refuse } from './answers.ts';
+import { quotaWords } from './fcm-quota.ts';
 
 /** What goes with an HTTP status: Google's own word for it, and a sentence (google.rpc.Code). */
 const STATUS: Readonly<Record<number, readonly [status: string, message: string]>> = {
@@ -12,7 +13,9 @@ const STATUS: Readonly<Record<number, readonly [status: string, message: string]
 };
 
 /** The body of a refusal: a `google.rpc.Status`, with an `FcmError` where FCM itself is who refuses. */
-export function fcmErrorBody({ status, reason, message, violations }: Refuse): string {
+export function fcmErrorBody(answer: Refuse, projectId: string): string {
+  const { status, reason, message, violations } = answer;
+  const quota = quotaWords(answer, projectId);
   const [word, sentence] = STATUS[status] ?? ['UNKNOWN', 'Unknown error.'];
   const details = [
     ...(reason === undefined
@@ -21,8 +24,9 @@ export function fcmErrorBody({ status, reason, message, violations }: Refuse): s
     ...(violations === undefined
       ? []
       : [{ '@type': 'type.googleapis.com/google.rpc.BadRequest', fieldViolations: violations }]),
+    ...quota.details,
   ];
-  const error = { code: status, message: message ?? sentence, status: word };
+  const error = { code: status, message: message ?? quota.message ?? sentence, status: word };
   return JSON.stringify({ error: details.length === 0 ? error : { ...error, details } }, null, 2);
 }
 

@@ -53,7 +53,7 @@ export function readFcmRequest(json: Readonly<Record<string, unknown>> | undefin
 
 const MAX_TTL_SECONDS = 2_419_200;
 const MAX_CONTENT_BYTES = 4_096;
-const RESERVED_KEY = /^(from$|message_type$|google\.|gcm\.)/;
+const RESERVED_KEY = /^(from$|message_type$|google|gcm)/;
 
 type Rule = readonly [message: string, field: string, isBroken: (message: FcmRequest['message']) => boolean];
 

@@ -1,15 +1,22 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { createServer } from 'node:https';
-import { ACCEPT, type Refuse } from './answers.ts';
+import { createSecureServer, type Http2SecureServer, type ServerHttp2Session } from 'node:http2';
+import type { Readable } from 'node:stream';
+import type { Refuse } from './answers.ts';
 import { parseJsonObject, readBody } from './body.ts';
 import type { Peer } from './connections.ts';
-import { fcmErrorBody } from './fcm-errors.ts';
-import { messageFault, readFcmRequest, ttlSeconds, type FcmRequest } from './fcm-message.ts';
+import { http1Exchange, http2Exchange, type Exchange, type Wording } from './exchange.ts';
+import { readMessage, UNREADABLE } from './fcm-entry.ts';
+import { messageFault, readFcmRequest } from './fcm-message.ts';
+import { fcmWording } from './fcm-wording.ts';
+import { Http1Connections } from './http1-connections.ts';
+import { Http2Session } from './http2-session.ts';
 import { arrivalInstant } from './journal.ts';
-import { LoopbackServer, type Exchange, type LoopbackOptions, type Received } from './loopback-server.ts';
+import { LoopbackServer, type Http2Request, type LoopbackOptions, type Received } from './loopback-server.ts';
 
 export interface FcmServerOptions extends LoopbackOptions {
   readonly projectId: string;
+  /** Streams an HTTP/2 connection may have at once. */
+  readonly maxStreams?: number | undefined;
 }
 
 /**
@@ -19,32 +26,47 @@ export interface FcmServerOptions extends LoopbackOptions {
 export const SANDBOX_FCM_TOKEN = 'owner';
 
 const MAX_BODY_BYTES = 65_536;
-/** Like Google's front end: a connection that is idle for four minutes is closed. */
+/** What Google's front end allows. */
+const MAX_STREAMS = 100;
+/** Like Google's front end: an HTTP/1.1 connection that is idle for four minutes is closed. */
 const KEEP_ALIVE_MS = 240_000;
 
-/** FCM for the loopback: HTTP/1.1, `POST /v1/projects/<id>/messages:send`. */
+/** What is judged before the message is. */
+interface FcmHead {
+  readonly method: string | undefined;
+  readonly path: string | undefined;
+  readonly authorization: string | undefined;
+}
+
+/** FCM for the loopback: HTTP/2 and HTTP/1.1 on one port, `POST /v1/projects/<id>/messages:send`. */
 export class FcmServer extends LoopbackServer {
   override readonly platform = 'fcm';
-  protected override readonly overQuota: Refuse = { kind: 'refuse', status: 429, reason: 'QUOTA_EXCEEDED' };
+  protected override readonly overQuota: Refuse = {
+    kind: 'refuse',
+    status: 429,
+    reason: 'QUOTA_EXCEEDED',
+    quota: 'device',
+  };
+  /** In the words of Google's front end, as users of its gRPC services report them. */
+  protected override readonly idleGoodbye = 'session_timed_out';
+  protected override readonly goodbye = 'server_shutting_down';
   readonly #projectId: string;
+  readonly #http1 = new Http1Connections();
   #isSignedOut = false;
   #messages = 0;
 
   constructor(options: FcmServerOptions) {
-    const server = createServer({
+    const { idleMs } = options.timing;
+    const server = createSecureServer({
       ...options.certificate,
       minVersion: 'TLSv1.2',
-      keepAliveTimeout: KEEP_ALIVE_MS,
+      allowHTTP1: true,
+      http1Options: { keepAliveTimeout: Math.min(idleMs, KEEP_ALIVE_MS) },
+      settings: { maxConcurrentStreams: options.maxStreams ?? MAX_STREAMS },
     });
     super(server, options);
     this.#projectId = options.projectId;
-    server.on('request', (request, response) => {
-      const at = arrivalInstant();
-      this.countRequest();
-      if (this.cut(request.socket)) return;
-      response.on('error', () => undefined); // the client went away; what was decided stands
-      void this.#handle(request, response, at);
-    });
+    this.#serveHttp1(server);
   }
 
   /** Every bearer token is refused, as when a service account was disabled. */
@@ -56,12 +78,55 @@ export class FcmServer extends LoopbackServer {
     this.#isSignedOut = false;
   }
 
-  async #handle(request: IncomingMessage, response: ServerResponse, at: number): Promise<void> {
-    const body = await readBody(request, MAX_BODY_BYTES);
+  override closeIdle(): void {
+    super.closeIdle();
+    this.#http1.closeIdle();
+  }
+
+  protected override openSession(session: ServerHttp2Session): Http2Session {
+    return new Http2Session(session, { idleMs: this.timing.drawIdleMs(), goodbye: this.idleGoodbye });
+  }
+
+  protected override handleHttp2({ peer }: Http2Session, { stream, headers, at }: Http2Request): void {
+    const head = { method: headers[':method'], path: headers[':path'], authorization: headers.authorization };
+    void this.#handle(head, stream, at, (wording) =>
+      http2Exchange(stream, peer, wording, (cut) => this.connections.reset(cut)),
+    );
+  }
+
+  #serveHttp1(server: Http2SecureServer): void {
+    server.on('request', (request, response) => {
+      this.#handleHttp1(request as unknown as IncomingMessage, response as unknown as ServerResponse);
+    });
+    // A listener for requests makes node:http2 wrap each stream in its slower compatibility API. Streams are served by
+    // their sessions, so that only requests of HTTP/1.1 are left for the listener.
+    server.removeAllListeners('stream');
+  }
+
+  #handleHttp1(request: IncomingMessage, response: ServerResponse): void {
+    const at = arrivalInstant();
+    const { remoteAddress, remotePort } = request.socket;
+    const peer: Peer = { remoteAddress, remotePort };
+    this.#http1.begin(request.socket, response);
+    response.on('error', () => undefined); // the client went away; what was decided stands
+    if (this.countRequest(peer) === undefined) return;
+    const head = { method: request.method, path: request.url, authorization: request.headers.authorization };
+    void this.#handle(head, request, at, (wording) =>
+      http1Exchange(response, peer, wording, (cut) => this.connections.reset(cut)),
+    );
+  }
+
+  async #handle(
+    head: FcmHead,
+    stream: Readable,
+    at: number,
+    exchangeOf: (wording: Wording) => Exchange,
+  ): Promise<void> {
+    const body = await readBody(stream, MAX_BODY_BYTES);
     if (!body) return;
     const messageName = `projects/${this.#projectId}/messages/${++this.#messages}`;
-    const exchange = exchangeOf(response, messageName, request.socket, (peer) => this.connections.reset(peer));
-    const fault = this.#routeFault(request) ?? this.#authFault(request);
+    const exchange = exchangeOf(fcmWording(messageName, this.#projectId));
+    const fault = this.#routeFault(head) ?? this.#authFault(head);
     const json = parseJsonObject(body);
     const read = readFcmRequest(json);
     const known = read.ok ? readMessage(read.request, at) : UNREADABLE;
@@ -69,66 +134,19 @@ export class FcmServer extends LoopbackServer {
     const refusal = fault ?? (read.ok ? messageFault(read.request) : read.refusal);
     const isDryRun = read.ok && read.request.validateOnly === true;
     if (refusal) this.refuse(received, exchange, refusal);
-    else if (isDryRun) exchange.accept(ACCEPT);
-    else await this.answer(received, exchange);
+    else if (isDryRun) this.acceptUnseen(exchange);
+    else this.answer(received, exchange);
   }
 
-  #routeFault({ method, url = '' }: IncomingMessage): Refuse | undefined {
-    const projectId = /^\/v1\/projects\/([^/]+)\/messages:send$/.exec(url)?.[1];
+  #routeFault({ method, path = '' }: FcmHead): Refuse | undefined {
+    const projectId = /^\/v1\/projects\/([^/]+)\/messages:send$/.exec(path)?.[1];
     if (method !== 'POST' || projectId === undefined) return { kind: 'refuse', status: 404 };
     if (projectId === this.#projectId) return undefined;
     return { kind: 'refuse', status: 403, message: 'Permission denied on the project (or it may not exist).' };
   }
 
-  #authFault({ headers }: IncomingMessage): Refuse | undefined {
-    const isSignedIn = headers.authorization === `Bearer ${SANDBOX_FCM_TOKEN}` && !this.#isSignedOut;
+  #authFault({ authorization }: FcmHead): Refuse | undefined {
+    const isSignedIn = authorization === `Bearer ${SANDBOX_FCM_TOKEN}` && !this.#isSignedOut;
     return isSignedIn ? undefined : { kind: 'refuse', status: 401 };
   }
-}
-
-function exchangeOf(
-  response: ServerResponse,
-  messageName: string,
-  { remoteAddress, remotePort }: Peer,
-  cut: (peer: Peer) => void,
-): Exchange {
-  const peer = { remoteAddress, remotePort };
-  const respond = (status: number, headers: Record<string, string>, text: string) => {
-    if (response.destroyed) return;
-    const length = String(Buffer.byteLength(text));
-    response.writeHead(status, {
-      'content-type': 'application/json; charset=UTF-8',
-      'content-length': length,
-      ...headers,
-    });
-    response.end(text);
-  };
-  return {
-    peer,
-    accept: ({ body = JSON.stringify({ name: messageName }, null, 2) }) => respond(200, {}, body),
-    refuse: (answer) => {
-      const retry: Record<string, string> = answer.retryAfter === undefined ? {} : { 'retry-after': answer.retryAfter };
-      respond(answer.status, retry, answer.body ?? (answer.emptyBody === true ? '' : fcmErrorBody(answer)));
-    },
-    reset: () => {
-      cut(peer);
-    },
-  };
-}
-
-const UNREADABLE = { token: '', data: {} } as const;
-
-/** What the journal tells of a message. */
-function readMessage({ message }: FcmRequest, at: number): Omit<Received, 'at' | 'payload'> {
-  const { android = {}, notification = {} } = message;
-  const ttl = ttlSeconds(android.ttl);
-  return {
-    token: message.token ?? '',
-    collapseId: android.collapseKey,
-    priority: android.priority?.toLowerCase(),
-    expiration: typeof ttl === 'number' ? at / 1_000 + ttl : undefined,
-    title: android.notification?.title ?? notification.title,
-    body: android.notification?.body ?? notification.body,
-    data: { ...message.data, ...android.data },
-  };
 }

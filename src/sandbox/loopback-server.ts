@@ -1,12 +1,15 @@
-import { isIPv6 } from 'node:net';
-import { setTimeout as delay } from 'node:timers/promises';
-import type { Server } from 'node:tls';
+import type { Http2SecureServer, IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { Rule } from '../domain/limits.ts';
-import { AnswerBook, isAccepted, type Accept, type Answer, type Rate, type Refuse, type Reset } from './answers.ts';
+import { AnswerBook, isAccepted, type Answer, type Rate, type Refuse } from './answers.ts';
 import type { Certificate } from './certificates.ts';
-import { Connections, type Peer } from './connections.ts';
+import type { Peer } from './connections.ts';
 import { DeviceQuota } from './device-quota.ts';
-import type { Journal, JournalEntry } from './journal.ts';
+import type { Exchange } from './exchange.ts';
+import type { Http2Session } from './http2-session.ts';
+import { arrivalInstant, type Journal, type JournalEntry } from './journal.ts';
+import { LateAnswers } from './late-answers.ts';
+import { LoopbackListener } from './loopback-listener.ts';
+import type { Timing } from './timing.ts';
 
 /** What both loopback providers need. */
 export interface LoopbackOptions {
@@ -16,6 +19,8 @@ export interface LoopbackOptions {
   readonly random: () => number;
   /** Epoch milliseconds; judges the age of credentials. */
   readonly now: () => number;
+  /** What it takes its time for. */
+  readonly timing: Timing;
 }
 
 /** How many of what a server has seen since it started. */
@@ -28,60 +33,53 @@ export interface Counts {
   readonly connections: number;
 }
 
-/** One request in the words of its protocol: the three ways to end it. */
-export interface Exchange {
-  readonly peer: Peer;
-  accept(answer: Accept): void;
-  refuse(answer: Refuse): void;
-  reset(scope: NonNullable<Reset['scope']>): void;
-}
-
 /** What is known of a request before an answer is chosen. */
 export type Received = Omit<JournalEntry, 'platform' | 'accepted' | 'status' | 'reason'>;
 
+/** A request's stream, its headers in both of node:http2's forms, and when they arrived (the journal's `at`). */
+export interface Http2Request {
+  readonly stream: ServerHttp2Stream;
+  readonly headers: IncomingHttpHeaders;
+  readonly rawHeaders: readonly string[];
+  readonly at: number;
+}
+
 /** What both loopback providers are: a TLS server whose answers can be scripted and whose alerts are journalled. */
-export abstract class LoopbackServer {
+export abstract class LoopbackServer<Session extends Http2Session = Http2Session> extends LoopbackListener {
   /** The service's name in the journal. */
   abstract readonly platform: JournalEntry['platform'];
   /** What it answers to a device over its quota. */
   protected abstract readonly overQuota: Refuse;
+  /** GOAWAY's debug data to an idle connection. */
+  protected abstract readonly idleGoodbye: string;
+  /** GOAWAY's debug data where no reason is given. */
+  protected abstract readonly goodbye: string;
 
-  protected readonly connections: Connections;
   protected readonly now: () => number;
-  readonly #server: Server;
+  protected readonly timing: Timing;
   readonly #journal: Journal;
   readonly #answers: AnswerBook;
-  readonly #certificate: Certificate;
-  readonly #closing = new AbortController();
+  readonly #sessions = new Set<Session>();
+  readonly #late = new LateAnswers();
   #quota: DeviceQuota | undefined;
+  #goAwayEvery: number | undefined;
   #requests = 0;
   #accepted = 0;
   #cuts = 0;
-  #port = 0;
-  #host = '';
-  #url = '';
 
-  protected constructor(server: Server, { certificate, journal, random, now }: LoopbackOptions) {
-    this.#server = server;
-    this.#certificate = certificate;
-    this.#journal = journal;
-    this.#answers = new AnswerBook(random);
-    this.now = now;
-    this.connections = new Connections(server);
-  }
-
-  /** `https://127.0.0.1:41873` */
-  get url(): string {
-    return this.#url;
+  protected constructor(server: Http2SecureServer, options: LoopbackOptions) {
+    super(server, { certificate: options.certificate, handshakeMs: options.timing.handshakeMs });
+    this.#journal = options.journal;
+    this.#answers = new AnswerBook(options.random);
+    this.now = options.now;
+    this.timing = options.timing;
+    server.on('session', (session) => {
+      this.#serve(session);
+    });
   }
 
   get counts(): Counts {
     return { requests: this.#requests, accepted: this.#accepted, connections: this.connections.opened };
-  }
-
-  /** TCP connections that are open now. */
-  get openConnections(): number {
-    return this.connections.open;
   }
 
   /** The answers to the next requests for this token, one each; then the rates and the default hold again. */
@@ -104,112 +102,84 @@ export abstract class LoopbackServer {
     this.#quota = rule && new DeviceQuota(rule);
   }
 
-  /** Resets every connection, as a failing network does. */
-  dropConnections(): void {
-    this.connections.resetAll();
-  }
-
-  /** Takes no connections any more, so that they are refused, and cuts those that stand. */
-  async down(): Promise<void> {
-    if (!this.#server.listening) return;
-    const closed = new Promise((resolve) => this.#server.once('close', resolve));
-    this.#server.close();
-    this.connections.closeAll();
-    await closed;
-  }
-
-  /** Listens again where it listened before. */
-  async up(): Promise<void> {
-    if (!this.#server.listening) await this.#listen(this.#port, this.#host);
-  }
-
-  /** The connections that stand go silent both ways, and nobody closes them; new ones are served. */
-  freeze(): void {
-    this.connections.freezeAll();
-  }
-
-  /** What was said meanwhile on frozen connections arrives. */
-  thaw(): void {
-    this.connections.thawAll();
-  }
-
-  /** New connections wait for so many milliseconds until their handshake is answered; 0 ends it. */
-  slowHandshakes(waitMs: number): void {
-    this.connections.handshakeDelayMs = waitMs;
-  }
-
   /** The next requests are cut off with their connection when their headers have arrived, before anything else has. */
   cutRequests(count: number): void {
     this.#cuts = count;
   }
 
-  /** What new connections are shown; undefined is the one that it started with. Those that stand are left alone. */
-  useCertificate(certificate: Certificate = this.#certificate): void {
-    this.#server.setSecureContext({ ...certificate, minVersion: 'TLSv1.2' });
+  /** Every n-th request makes its HTTP/2 connection go away; undefined ends it. */
+  goAwayEvery(requests: number | undefined): void {
+    this.#goAwayEvery = requests;
   }
 
-  /** Starts to listen; port 0 takes any free one. `advertised` is the name that clients are told. */
-  async listen(port: number, host: string, advertised: string): Promise<void> {
-    await this.#listen(port, host);
-    const address = this.#server.address();
-    if (address === null || typeof address === 'string') throw new Error('the server listens on no port');
-    this.#port = address.port;
-    this.#host = host;
-    this.#url = `https://${isIPv6(advertised) ? `[${advertised}]` : advertised}:${address.port}`;
+  /** All HTTP/2 connections go away: what has begun is finished, what comes later is not looked at. */
+  goAway(debugData: string = this.goodbye): void {
+    for (const session of this.#sessions) session.goAway(debugData);
+  }
+
+  /** Closes the connections that carry no request now, in the way in which idle ones are closed. */
+  closeIdle(): void {
+    for (const session of this.#sessions) if (session.isIdle) session.goAway(this.idleGoodbye);
   }
 
   /** Stops at once: requests that are under way get no answer. */
   async close(): Promise<void> {
-    this.#closing.abort();
+    this.#late.close();
     await this.down();
   }
+
+  /** What is kept for an HTTP/2 connection. */
+  protected abstract openSession(session: ServerHttp2Session): Session;
+
+  /** Takes a request whose headers have arrived over HTTP/2. */
+  protected abstract handleHttp2(session: Session, request: Http2Request): void;
 
   /** How a token is written in scripts and in the journal. */
   protected tokenKey(token: string): string {
     return token;
   }
 
-  /** Counts a request; to be called as soon as its headers are there. Returns its number, from 1. */
-  protected countRequest(): number {
+  /** Counts a request; to be called as soon as its headers are there. Its number from 1; undefined where it was cut off. */
+  protected countRequest(peer: Peer): number | undefined {
     this.#requests += 1;
-    return this.#requests;
-  }
-
-  /** Whether this request is one to be cut off, and then its connection has been. */
-  protected cut(peer: Peer): boolean {
-    if (this.#cuts === 0) return false;
+    if (this.#cuts === 0) return this.#requests;
     this.#cuts -= 1;
     this.connections.reset(peer);
-    return true;
+    return undefined;
   }
 
   /** Refuses a request that is not in order; no script is consumed. */
   protected refuse(received: Received, exchange: Exchange, answer: Refuse): void {
     this.#record(received, answer);
-    exchange.refuse(answer);
+    this.#sendLater(exchange, answer);
   }
 
-  /** Answers a request that is in order, by the quota, the token's script, the rates or the default. */
-  protected async answer(received: Received, exchange: Exchange): Promise<Answer> {
+  /** Accepts without an alert, and without a word in the journal. */
+  protected acceptUnseen(exchange: Exchange): void {
+    this.#sendLater(exchange, { kind: 'accept' });
+  }
+
+  /** Chooses the answer to a request that is in order, by the quota, the token's script, the rates or the default. */
+  protected answer(received: Received, exchange: Exchange): Answer {
     const hasRoom = this.#quota?.take(received.token, received.at) ?? true;
     const answer = hasRoom ? this.#answers.next(received.token) : this.overQuota;
     this.#record(received, answer);
-    if (answer.kind === 'hang') return answer;
-    if (answer.delayMs !== undefined && !(await this.#wait(answer.delayMs))) return answer;
-    await this.connections.thawed(exchange.peer);
-    if (answer.kind === 'accept') exchange.accept(answer);
-    else if (answer.kind === 'refuse') exchange.refuse(answer);
-    else exchange.reset(answer.scope ?? 'connection');
+    this.#sendLater(exchange, answer);
     return answer;
   }
 
-  #listen(port: number, host: string): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen(port, host, () => {
-        this.#server.off('error', reject);
-        resolve();
-      });
+  #serve(http2Session: ServerHttp2Session): void {
+    const session = this.openSession(http2Session);
+    this.#sessions.add(session);
+    http2Session.once('close', () => this.#sessions.delete(session));
+    http2Session.on('stream', (stream, headers, _flags, rawHeaders) => {
+      const at = arrivalInstant();
+      stream.on('error', () => undefined); // the client went away; what was decided stands
+      if (!session.begin(stream)) return;
+      const count = this.countRequest(session.peer);
+      if (count === undefined) return;
+      if (this.#goAwayEvery !== undefined && count % this.#goAwayEvery === 0) session.goAway(this.goodbye);
+      this.handleHttp2(session, { stream, headers, rawHeaders, at });
     });
   }
 
@@ -219,9 +189,20 @@ export abstract class LoopbackServer {
     this.#journal.record({ ...received, platform: this.platform, accepted, ...said(answer) });
   }
 
-  /** False where the server closes meanwhile. */
-  async #wait(delayMs: number): Promise<boolean> {
-    return delay(delayMs, true, { signal: this.#closing.signal }).catch(() => false);
+  /** Sends when the latency is over: at once where there is none, and then without a timer. */
+  #sendLater(exchange: Exchange, answer: Answer): void {
+    if (answer.kind === 'hang') return;
+    const waitMs = answer.delayMs ?? this.timing.drawLatencyMs?.() ?? 0;
+    if (waitMs === 0) this.#send(exchange, answer);
+    else this.#late.after(waitMs, () => this.#send(exchange, answer));
+  }
+
+  #send(exchange: Exchange, answer: Exclude<Answer, { kind: 'hang' }>): void {
+    const thawed = this.connections.thawed(exchange.peer);
+    if (thawed) void thawed.then(() => this.#send(exchange, answer));
+    else if (answer.kind === 'accept') exchange.accept(answer);
+    else if (answer.kind === 'refuse') exchange.refuse(answer);
+    else exchange.reset(answer.scope ?? 'connection');
   }
 }
 

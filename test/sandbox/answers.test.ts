@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { AnswerBook, type Answer, type Refuse } from '../../src/sandbox/answers.ts';
 import { seededRandom } from '../../src/sandbox/random.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
-import { openSandbox } from '../support/providers.ts';
+import { openSandbox } from '../support/sandbox.ts';
 import { connectApns, PAYLOAD, verdict } from './apns-client.ts';
 import { connectFcm, rpcError } from './fcm-client.ts';
 

@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { openSandbox } from '../support/providers.ts';
+import { openSandbox } from '../support/sandbox.ts';
 import { connectApns, signJwt, verdict, type JwtOptions } from './apns-client.ts';
 
 const HOUR_MS = 3_600_000;

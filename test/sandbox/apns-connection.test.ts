@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { connect as connectTls } from 'node:tls';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
-import { openSandbox } from '../support/providers.ts';
+import { openSandbox } from '../support/sandbox.ts';
 import { connectApns, verdict, type ApnsClient } from './apns-client.ts';
 
 const REFUSED_STREAM = /NGHTTP2_REFUSED_STREAM/;

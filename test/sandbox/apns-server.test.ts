@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import { APNS_REASONS } from '../../src/sandbox/apns-reasons.ts';
-import { openSandbox } from '../support/providers.ts';
+import { openSandbox } from '../support/sandbox.ts';
 import { answerOn, connectApns, PAYLOAD, verdict, type ApnsRequest } from './apns-client.ts';
 
 const APNS_ID = 'eabeae54-14a8-11e5-b60b-1697f925ec7b';

@@ -5,7 +5,7 @@ import { readFile } from 'node:fs/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { CERTIFICATE_FAULTS } from '../../src/sandbox/certificates.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
-import { openSandbox } from '../support/providers.ts';
+import { openSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait.ts';
 import { connectApns } from './apns-client.ts';
 import { connectFcm } from './fcm-client.ts';

@@ -1,8 +1,11 @@
+import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import type { IncomingHttpHeaders } from 'node:http';
+import { connect, type ClientHttp2Session } from 'node:http2';
 import { Agent, request as httpsRequest } from 'node:https';
 import { onTestFinished } from 'vitest';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { answerOn } from './apns-client.ts';
 
 export interface FcmRequest {
   readonly path?: string;
@@ -19,17 +22,46 @@ export interface FcmReply {
   readonly body: string;
 }
 
-/** A raw HTTP/1.1 client with keep-alive: what it sends is what the test says. */
+/** A raw client: what it sends is what the test says. */
 export interface FcmClient {
   /** Posts `{ message }`. Rejects where no answer comes. */
   send(message: unknown, request?: FcmRequest): Promise<FcmReply>;
 }
 
-/** Gives a client that is closed when the test ends. */
+/** A raw HTTP/2 client. */
+export interface FcmHttp2Client extends FcmClient {
+  readonly session: ClientHttp2Session;
+}
+
+/** Connects over HTTP/2, and closes when the test ends. */
+export async function connectFcmHttp2(sandbox: Sandbox): Promise<FcmHttp2Client> {
+  const session = connect(sandbox.fcm.url, { ca: await readFile(sandbox.caFile) });
+  session.on('error', () => undefined); // told by the requests on it
+  onTestFinished(() => session.destroy());
+  await once(session, 'remoteSettings');
+  return {
+    session,
+    send: (message, { path = sendPath(sandbox), method = 'POST', authorization = 'Bearer owner', text } = {}) => {
+      const stream = session.request({
+        ':method': method,
+        ':path': path,
+        'content-type': 'application/json',
+        ...(authorization === null ? {} : { authorization }),
+      });
+      return answerOn(stream.end(text ?? JSON.stringify({ message })));
+    },
+  };
+}
+
+function sendPath(sandbox: Sandbox): string {
+  return `/v1/projects/${sandbox.env()['FCM_PROJECT_ID'] ?? ''}/messages:send`;
+}
+
+/** Gives an HTTP/1.1 client that is closed when the test ends. */
 export async function connectFcm(sandbox: Sandbox, maxSockets = 1): Promise<FcmClient> {
   const agent = new Agent({ keepAlive: true, maxSockets, ca: await readFile(sandbox.caFile) });
   onTestFinished(() => agent.destroy());
-  const defaultPath = `/v1/projects/${sandbox.env()['FCM_PROJECT_ID'] ?? ''}/messages:send`;
+  const defaultPath = sendPath(sandbox);
   return {
     send: (message, { path = defaultPath, method = 'POST', authorization = 'Bearer owner', text } = {}) =>
       new Promise((resolve, reject) => {

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { request as httpsRequest } from 'node:https';
 import { connect as connectTls } from 'node:tls';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { openSandbox } from '../support/providers.ts';
+import { openSandbox } from '../support/sandbox.ts';
 import { connectFcm, rpcError, verdict, type FcmRequest } from './fcm-client.ts';
 
 describe('FCM takes a message', () => {
@@ -92,6 +92,7 @@ describe('FCM refuses', () => {
     ['a token with a space', { token: 'a b' }, { ...REFUSED, fields: ['message.token'] }],
     ['a token of 4,097 characters', { token: 'x'.repeat(4_097) }, { ...REFUSED, fields: ['message.token'] }],
     ['a reserved data key', { token, data: { 'google.x': '1' } }, { ...REFUSED, fields: ['message.data'] }],
+    ['a data key that begins with gcm', { token, data: { gcm: '1' } }, { ...REFUSED, fields: ['message.data'] }],
     ['a ttl over four weeks', { token, android: { ttl: '2419201s' } }, { ...REFUSED, fields: ['message.android.ttl'] }],
     ['a ttl without its unit', { token, android: { ttl: '60' } }, { ...REFUSED, fields: ['message.android.ttl'] }],
     ['4,097 bytes of data', { token, data: { key: 'x'.repeat(4_094) } }, { ...REFUSED, fields: ['message'] }],

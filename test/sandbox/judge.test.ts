@@ -22,12 +22,12 @@ describe('judge', () => {
   });
 
   it('counts gaps that are short by more than the tolerance', () => {
-    expect(judge(arrivals([0, 176, 350]), policy).gapViolations).toBe(1);
+    expect(judge(arrivals([0, 149, 350]), policy).gapViolations).toBe(1);
   });
 
   it('counts windows that hold too many by more than the tolerance', () => {
-    expect(judge(arrivals([0, 300, 600, 976]), policy).windowViolations).toBe(0);
-    expect(judge(arrivals([0, 300, 600, 974]), policy)).toMatchObject({ windowViolations: 1, maxInWindow: 4 });
+    expect(judge(arrivals([0, 300, 600, 951]), policy).windowViolations).toBe(0);
+    expect(judge(arrivals([0, 300, 600, 949]), policy)).toMatchObject({ windowViolations: 1, maxInWindow: 4 });
   });
 
   it('keeps recipients apart', () => {

@@ -93,7 +93,34 @@ test('serves at the ports that it is given, and says so where one is taken', asy
   expect(await first.waitForExit()).toMatchObject({ code: 0 }); // with a client still connected
 });
 
+test('--latency decides how long answers take', async () => {
+  const command = startProcess({ args: ['scripts/sandbox.ts', '--latency', '300ms,300ms'] });
+  const url = valueOf(await command.waitForLine(/^FCM_ENDPOINT=/));
+  const ca = await readFile(valueOf(await command.waitForLine(/^FCM_CA_FILE=/)));
+  const startedAt = performance.now();
+  expect(await sendFcm(url, ca)).toBe(200);
+  expect(performance.now() - startedAt).toBeGreaterThanOrEqual(299);
+  command.kill();
+  expect(await command.waitForExit()).toMatchObject({ code: 0 });
+});
+
+test('--latency 0 is taken, and --help tells the default', async () => {
+  const command = startProcess({ args: ['scripts/sandbox.ts', '--latency', '0'] });
+  await command.waitForLine(/^FCM_ENDPOINT=/);
+  command.kill();
+  expect(await command.waitForExit()).toMatchObject({ code: 0 });
+  const help = await startProcess({ args: ['scripts/sandbox.ts', '--help'] }).waitForExit();
+  expect(help.stdout.replace(/\s+/g, ' ')).toMatch(/--latency <median,p99> .*\(default: 40ms,250ms\)/);
+});
+
 test.each([
+  [['--latency', 'slow'], '--latency: expected two durations such as 40ms,250ms, or 0, found "slow"'],
+  [['--latency', '40ms'], '--latency: expected two durations such as 40ms,250ms, or 0, found "40ms"'],
+  [['--latency', '1ms,2ms,3ms'], '--latency: expected two durations such as 40ms,250ms, or 0, found "1ms,2ms,3ms"'],
+  [
+    ['--latency', '250ms,40ms'],
+    '--latency: expected a median above 0 ms and a 99th percentile of at least the median, found 250 ms and 40 ms',
+  ],
   [['--apns-port', '65536'], '--apns-port: expected a port from 0 to 65535, found "65536"'],
   [['--fcm-port', 'any'], '--fcm-port: expected a port from 0 to 65535, found "any"'],
   [['--nope'], "unknown option '--nope'"],

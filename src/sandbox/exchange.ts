@@ -1,0 +1,71 @@
+import type { ServerResponse } from 'node:http';
+import { constants, type ServerHttp2Stream } from 'node:http2';
+import type { Accept, Refuse, Reset } from './answers.ts';
+import type { Peer } from './connections.ts';
+
+/** One request in the words of its protocol: the three ways to end it. */
+export interface Exchange {
+  readonly peer: Peer;
+  accept(answer: Accept): void;
+  refuse(answer: Refuse): void;
+  reset(scope: NonNullable<Reset['scope']>): void;
+}
+
+/** What is sent beside the status. */
+export interface Content {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly text: string;
+}
+
+/** How a provider words its answers to one request. */
+export interface Wording {
+  accepted(answer: Accept): Content;
+  refused(answer: Refuse): Content;
+}
+
+/** Resets the connection from that peer. */
+export type Cut = (peer: Peer) => void;
+
+/** Answers on an HTTP/2 stream. */
+export function http2Exchange(stream: ServerHttp2Stream, peer: Peer, wording: Wording, cut: Cut): Exchange {
+  const respond = (status: number, { headers, text }: Content): void => {
+    if (stream.destroyed || stream.closed) return; // the client has gone
+    stream.respond({ ':status': status, ...headers });
+    stream.end(text);
+  };
+  return {
+    peer,
+    accept: (answer) => {
+      respond(200, wording.accepted(answer));
+    },
+    refuse: (answer) => {
+      respond(answer.status, wording.refused(answer));
+    },
+    reset: (scope) => {
+      if (stream.destroyed) return; // its peer's port may belong to another connection by now
+      if (scope === 'connection') cut(peer);
+      else stream.close(scope === 'stream' ? constants.NGHTTP2_INTERNAL_ERROR : constants.NGHTTP2_REFUSED_STREAM);
+    },
+  };
+}
+
+/** Answers over HTTP/1.1, where a reset of any scope takes the connection. */
+export function http1Exchange(response: ServerResponse, peer: Peer, wording: Wording, cut: Cut): Exchange {
+  const respond = (status: number, { headers, text }: Content): void => {
+    if (response.destroyed) return; // the client has gone
+    response.writeHead(status, headers);
+    response.end(text);
+  };
+  return {
+    peer,
+    accept: (answer) => {
+      respond(200, wording.accepted(answer));
+    },
+    refuse: (answer) => {
+      respond(answer.status, wording.refused(answer));
+    },
+    reset: () => {
+      if (!response.destroyed) cut(peer);
+    },
+  };
+}

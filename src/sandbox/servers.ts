@@ -1,0 +1,67 @@
+import { createPublicKey } from 'node:crypto';
+import type { Platform } from '../domain/notification.ts';
+import { ApnsServer } from './apns-server.ts';
+import { FcmServer } from './fcm-server.ts';
+import type { KeyFiles } from './key-files.ts';
+import type { SandboxKeys } from './keys.ts';
+import type { LoopbackOptions, LoopbackServer } from './loopback-server.ts';
+
+/** What can be set for one of the servers. */
+export interface ServerOptions {
+  /** Streams an APNs connection may have at once after its first accepted token; 1,000 where left out. */
+  readonly apnsMaxStreams?: number;
+  /** Least time between two provider tokens of one APNs connection; 20 minutes where left out. */
+  readonly apnsTokenUpdateMs?: number;
+  /** Streams an FCM connection may have at once over HTTP/2; 100 where left out. */
+  readonly fcmMaxStreams?: number;
+}
+
+/** How the sandbox runs the loopback server of one provider. */
+interface ServerKind<Server extends LoopbackServer> {
+  /** The provider's own host: its certificate carries that name too, for clients that are only sent to another address. */
+  readonly host: string;
+  readonly create: (options: LoopbackOptions & ServerOptions, keys: SandboxKeys) => Server;
+  /** The variables that point a worker at the server. */
+  readonly env: (url: string, files: KeyFiles) => Readonly<Record<string, string>>;
+}
+
+const APNS_IDENTITY = { keyId: 'SANDBOXKEY', teamId: 'SANDBOXTM1', topic: 'dev.pushpacer.sandbox' } as const;
+export const PROJECT_ID = 'pushpacer-sandbox';
+
+const apns: ServerKind<ApnsServer> = {
+  host: 'api.push.apple.com',
+  create: ({ apnsMaxStreams: maxStreams, apnsTokenUpdateMs: tokenUpdateMs, ...options }, keys) =>
+    new ApnsServer({
+      ...options,
+      signer: { publicKey: createPublicKey(keys.apnsKey), ...APNS_IDENTITY },
+      topic: APNS_IDENTITY.topic,
+      maxStreams,
+      tokenUpdateMs,
+    }),
+  env: (url, files) => ({
+    APNS_ENDPOINT: url,
+    APNS_KEY_FILE: files.apnsKey,
+    APNS_KEY_ID: APNS_IDENTITY.keyId,
+    APNS_TEAM_ID: APNS_IDENTITY.teamId,
+    APNS_TOPIC: APNS_IDENTITY.topic,
+    APNS_CA_FILE: files.ca,
+  }),
+};
+
+const fcm: ServerKind<FcmServer> = {
+  host: 'fcm.googleapis.com',
+  create: ({ fcmMaxStreams: maxStreams, ...options }) =>
+    new FcmServer({ ...options, projectId: PROJECT_ID, maxStreams }),
+  env: (url, files) => ({
+    FCM_ENDPOINT: url,
+    FCM_CA_FILE: files.ca,
+    FCM_PROJECT_ID: PROJECT_ID,
+    GOOGLE_APPLICATION_CREDENTIALS: files.serviceAccount,
+  }),
+};
+
+/** One for every provider: a platform without a server does not compile. */
+export const SERVER_KINDS = { apns, fcm } satisfies Readonly<Record<Platform, unknown>>;
+
+/** The server of each platform. */
+export type Servers = { readonly [P in Platform]: ReturnType<(typeof SERVER_KINDS)[P]['create']> };
