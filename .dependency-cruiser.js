@@ -2,37 +2,58 @@
  * The layout's rules: imports only go down. scripts/support/check-imports.ts runs them, and makes sure that they had
  * something to judge.
  *
- *   floor 2   delivery  http
- *   floor 1   limiter  providers  pause  queue  observe  config  sandbox    (never each other)
- *   floor 0   domain
+ *   floor 3   delivery  http
+ *   floor 2   config
+ *   floor 1   limiter  providers  breaker  queue  observe  sandbox    (never each other)
+ *   floor 0   domain  environment
+ *
+ * config stands above providers, because it has each of them read its own part of the environment.
  */
 const FLOORS = {
   domain: [],
+  environment: ['domain'],
   limiter: ['domain'],
-  providers: ['domain'],
+  providers: ['domain', 'environment'],
   queue: ['domain'],
   observe: ['domain'],
-  pause: ['domain'],
-  config: ['domain'],
+  breaker: ['domain'],
+  config: ['domain', 'environment', 'providers'],
   sandbox: ['domain'],
   http: ['domain', 'limiter'],
-  delivery: ['domain', 'limiter', 'providers', 'pause', 'queue', 'observe'],
+  delivery: ['domain', 'limiter', 'providers', 'breaker', 'queue', 'observe'],
 };
+
+/**
+ * The kinds of devices are each provider's own, and a notification is checked by them: so they lie in providers, and domain
+ * may import them. That stays an import that goes down, because they import nothing but zod and each other.
+ */
+const DEVICES = 'src/providers/(devices|device-kind|[^/]+/device)\\.ts$';
 
 const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
   name: `${folder}-only-imports-${below.join('-') || 'itself'}`,
   severity: 'error',
   from: { path: `^src/${folder}(/|\\.ts$)` },
-  to: { path: '^(src|workers|scripts|test|bench)/', pathNot: `^src/(${[folder, ...below].join('|')})(/|\\.ts$)` },
+  to: {
+    path: '^(src|workers|scripts|test|bench)/',
+    pathNot: [`^src/(${[folder, ...below].join('|')})(/|\\.ts$)`, ...(folder === 'domain' ? [`^${DEVICES}`] : [])],
+  },
 }));
 
 /** What is constructed only where a program is put together: workers, scripts, tests, benches; index.ts may re-export it. */
 const CONCRETE =
-  '^src/(limiter/(redis|memory)-(limiter|quota)|pause/redis-pauses|providers/(apns|fcm)|queue/connection)\\.ts$';
+  '^src/(limiter/(redis|memory)-(limiter|quota)|breaker/redis-breakers|queue/connection|' +
+  'providers/(registry|(?!sender/)[^/]+/(?!device\\.)[^/]+))\\.ts$';
 
 export default {
   forbidden: [
     ...onlyDown,
+    {
+      name: 'devices-only-import-zod',
+      comment: 'Producers check notifications: they must not load the client of any provider.',
+      severity: 'error',
+      from: { path: `^${DEVICES}` },
+      to: { pathNot: [`^${DEVICES}`, '(^|/)node_modules/zod/'] },
+    },
     {
       name: 'every-folder-of-src-has-a-floor',
       severity: 'error',
@@ -53,9 +74,11 @@ export default {
     },
     {
       name: 'concrete-parts-only-in-composition-roots',
-      comment: 'The pipeline sees interfaces: a type may be imported, a class may not.',
+      comment:
+        'The pipeline sees interfaces: a type may be imported, a class may not. config sees the registry of providers, to ' +
+        'have each read its part of the environment; it creates none.',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(index\\.ts$|limiter/|providers/|queue/)' },
+      from: { path: '^src/', pathNot: '^src/(index\\.ts$|limiter/|providers/|queue/|config/)' },
       to: { path: CONCRETE, dependencyTypesNot: ['type-only'] },
     },
     {

@@ -1,12 +1,14 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
-import { notificationSchema } from '../../src/domain/notification.ts';
+import { notificationSchema, RESERVED_DATA_KEYS } from '../../src/domain/notification.ts';
 
 const FILE = new URL('../../docs/notification.schema.json', import.meta.url);
 
 /** No control characters or line breaks. In ranges, since not every language's patterns know `\p{Cc}`. */
 const PRINTABLE = '^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]+$';
+/** A key's pattern: `google*` stands for all that begin so. */
+const keyPattern = (key: string) => (key.endsWith('*') ? key.slice(0, -1) : `${key}$`);
 const notEmpty = (field: string) => ({
   type: 'object',
   required: [field],
@@ -23,7 +25,7 @@ const FIELDS: Readonly<Record<string, object>> = {
   },
   data: {
     description: 'Handed to the app as it is. The providers reserve some keys.',
-    propertyNames: { type: 'string', pattern: '^(?!aps$|from$|message_type$|google\\.|gcm\\.)' },
+    propertyNames: { type: 'string', pattern: `^(?!${RESERVED_DATA_KEYS.map(keyPattern).join('|')})` },
   },
   sound: { pattern: PRINTABLE, description: 'The name of a sound of the app, or default.' },
   badge: { description: "The number on the app's icon." },

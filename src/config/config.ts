@@ -1,10 +1,11 @@
 import { InputError, type Fault } from '../domain/faults.ts';
-import type { Policy, Rule } from '../domain/limits.ts';
+import type { Policy } from '../domain/limits.ts';
 import { zodFaults } from '../domain/zod-faults.ts';
+import type { Environment } from '../environment/values.ts';
 import { contradictions } from './contradictions.ts';
-import { readApns, readFcm, type ApnsConfig, type FcmConfig } from './credentials.ts';
 import { readLimitsFile } from './limits-file.ts';
-import { SECRET_VARIABLES, variablesSchema, type Variables } from './variables.ts';
+import { readProviders, readQuotas, type ProviderConfigs, type QuotaConfigs } from './providers.ts';
+import { environmentSchema, SECRET_VARIABLES, variablesSchema, type Variables } from './variables.ts';
 
 export interface RedisConfig {
   /** One URL, or the nodes of a cluster, or Sentinels, comma-separated. */
@@ -36,11 +37,8 @@ export interface Config {
   /** 0: no bound. */
   readonly deadLetters: { readonly maxAgeMs: number; readonly maxCount: number };
   readonly shutdownGraceMs: number;
-  /** Absent: the platform is off. */
-  readonly apns?: ApnsConfig;
-  readonly fcm?: FcmConfig;
-  /** The most sends to a provider, by all workers together; absent: no bound. */
-  readonly quotas: { readonly apns?: readonly Rule[]; readonly fcm?: readonly Rule[] };
+  readonly providers: ProviderConfigs;
+  readonly quotas: QuotaConfigs;
   readonly metrics?: { readonly host: string; readonly port: number };
   readonly logLevel: Variables['LOG_LEVEL'];
 }
@@ -51,15 +49,13 @@ export interface RetryPolicy {
   readonly backoffMaxMs: number;
 }
 
-type Environment = Readonly<Record<string, string | undefined>>;
-
 /** Environment → Config. Throws one InputError that lists every fault, and none of a secret's value. */
 export function loadConfig(env: Environment): Config {
   const faults: Fault[] = [];
-  const variables = readVariables(env, faults);
+  const { variables, given } = readVariables(env, faults);
   const limiter = limiterConfig(variables, faults);
-  const apns = readApns(variables, faults);
-  const fcm = readFcm(variables, faults);
+  const providers = readProviders(given, faults);
+  faults.push(...tlsFaults(env));
   refuse(faults);
 
   return Object.freeze({
@@ -78,12 +74,8 @@ export function loadConfig(env: Environment): Config {
     providerPause: { baseMs: variables.PROVIDER_PAUSE_BASE, maxMs: variables.PROVIDER_PAUSE_MAX },
     deadLetters: { maxAgeMs: variables.DEAD_LETTER_MAX_AGE, maxCount: variables.DEAD_LETTER_MAX_COUNT },
     shutdownGraceMs: variables.SHUTDOWN_GRACE,
-    ...(apns && { apns }),
-    ...(fcm && { fcm }),
-    quotas: {
-      ...(variables.APNS_QUOTA && { apns: variables.APNS_QUOTA }),
-      ...(variables.FCM_QUOTA && { fcm: variables.FCM_QUOTA }),
-    },
+    providers,
+    quotas: readQuotas(given),
     ...(variables.METRICS_PORT !== 'off' && {
       metrics: { host: variables.METRICS_HOST, port: variables.METRICS_PORT },
     }),
@@ -94,7 +86,7 @@ export function loadConfig(env: Environment): Config {
 /** What the commands that only touch the queue need: where it is. */
 export function loadQueueConfig(env: Environment): Pick<Config, 'redis' | 'queue'> {
   const faults: Fault[] = [];
-  const variables = readVariables(pick(env, QUEUE_VARIABLES), faults);
+  const { variables } = readVariables(pick(env, QUEUE_VARIABLES), faults);
   refuse(faults);
   return queueConfig(variables);
 }
@@ -104,7 +96,8 @@ type LimiterConfig = Pick<Config, 'redis' | 'queue' | 'limiterRedis' | 'policy' 
 /** What the commands that act on recipients need: where the limiter and the queue are, and what the limits are. */
 export function loadLimiterConfig(env: Environment): LimiterConfig {
   const faults: Fault[] = [];
-  const limiter = limiterConfig(readVariables(pick(env, LIMITER_VARIABLES), faults), faults);
+  const { variables } = readVariables(pick(env, LIMITER_VARIABLES), faults);
+  const limiter = limiterConfig(variables, faults);
   refuse(faults);
   return limiter;
 }
@@ -144,19 +137,33 @@ function redisConfig(urls: readonly string[], name: string | undefined, variable
   return name === undefined ? redis : { ...redis, sentinel: { name, ...(password !== undefined && { password }) } };
 }
 
+interface Given {
+  readonly variables: Variables;
+  /** Every variable that is well-formed, as text; the providers read theirs from it. */
+  readonly given: Environment;
+}
+
 /**
  * Reads what is well-formed and notes the rest as faults, so that all of them are told at once.
  * An empty variable is an absent one: that is how compose files pass what is not set.
  */
-function readVariables(env: Environment, faults: Fault[]): Variables {
-  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
-  const result = variablesSchema.safeParse(given);
-  const found = result.success ? [] : zodFaults(result.error, given, ([name]) => SECRET_VARIABLES.has(String(name)));
+function readVariables(env: Environment, faults: Fault[]): Given {
+  const present = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
+  const result = environmentSchema.safeParse(present);
+  const found = result.success ? [] : zodFaults(result.error, present, ([name]) => SECRET_VARIABLES.has(String(name)));
   faults.push(...found);
   const bad = new Set(found.map(({ path }) => path));
-  const variables = variablesSchema.parse(Object.fromEntries(Object.entries(given).filter(([name]) => !bad.has(name))));
-  faults.push(...contradictions(variables, given));
-  return variables;
+  const given = Object.fromEntries(Object.entries(present).filter(([name]) => !bad.has(name)));
+  const variables = variablesSchema.parse(given);
+  faults.push(...contradictions(variables, present));
+  return { variables, given };
+}
+
+/** Node then takes any server for Redis or a provider, and says so in a line that is easily missed (nodejs.org/api/cli.html). */
+function tlsFaults({ NODE_TLS_REJECT_UNAUTHORIZED: found }: Environment): Fault[] {
+  if (found !== '0') return [];
+  const expected = 'nothing or 1, since 0 turns off the check of every certificate';
+  return [{ path: 'NODE_TLS_REJECT_UNAUTHORIZED', expected, found: JSON.stringify(found) }];
 }
 
 function pick(env: Environment, names: readonly string[]): Environment {

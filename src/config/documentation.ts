@@ -1,6 +1,6 @@
 import { formatDuration } from '../domain/duration.ts';
 import { ruleName, type Rule } from '../domain/limits.ts';
-import { variablesSchema } from './variables.ts';
+import { environmentSchema } from './variables.ts';
 
 export interface VariableDoc {
   readonly name: string;
@@ -13,11 +13,13 @@ const DURATIONS =
   /^(LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|LOCK_DURATION|PROVIDER_PAUSE_|DEAD_LETTER_MAX_AGE|SHUTDOWN_GRACE)/;
 
 /** Every variable that a worker reads, in the order of the README's table, which is made from it. */
-export const CONFIG_VARIABLES: readonly VariableDoc[] = Object.entries(variablesSchema.shape).map(([name, schema]) => ({
-  name,
-  default: written(name, schema.safeParse(undefined).data),
-  meaning: schema.description ?? '',
-}));
+export const CONFIG_VARIABLES: readonly VariableDoc[] = Object.entries(environmentSchema.shape).map(
+  ([name, schema]) => ({
+    name,
+    default: written(name, schema.safeParse(undefined).data),
+    meaning: schema.description ?? '',
+  }),
+);
 
 /** A default as one would write it into an environment. */
 function written(name: string, value: unknown): string | undefined {

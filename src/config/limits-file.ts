@@ -2,7 +2,7 @@ import { DURATION_FORMAT, formatDuration, parseDuration } from '../domain/durati
 import type { Fault } from '../domain/faults.ts';
 import { MAX_WINDOW_MS, parseRules, type Policy, type Rule } from '../domain/limits.ts';
 import { notificationSchema } from '../domain/notification.ts';
-import { readFile, reporter, type Report } from './files.ts';
+import { readFile, reporter, type Report } from '../environment/files.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 

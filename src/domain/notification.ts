@@ -1,12 +1,14 @@
 import { z } from 'zod';
+import type { DeviceKind } from '../providers/device-kind.ts';
+import { DEVICE_KINDS } from '../providers/devices.ts';
 import type { Fault } from './faults.ts';
 import { isOversized, MAX_CHARACTERS, MAX_VALUES } from './size.ts';
 import { formatPath, zodFaults } from './zod-faults.ts';
 
 /** Text without control characters, line breaks or halves of characters. */
 const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]*$/u;
-/** Names that FCM keeps for itself (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages), and APNs' `aps`. */
-const RESERVED_DATA_KEY = /^(aps$|from$|message_type$|google\.|gcm\.)/;
+/** Keys of `data` that the providers keep for themselves; with a `*` at the end, all that begin so. */
+export const RESERVED_DATA_KEYS: readonly string[] = DEVICE_KINDS.flatMap((kind) => kind.reservedDataKeys);
 
 const printable = (most: number) =>
   z
@@ -19,15 +21,10 @@ const printable = (most: number) =>
 /** Code points, which is what a person counts, but for combined emoji. */
 const characters = (text: string) => Array.from(text).length;
 
-const apnsDevice = z.strictObject({
-  platform: z.literal('apns'),
-  token: z.string().regex(/^[0-9a-fA-F]{2,512}$/, { error: 'an APNs device token: 2 to 512 hexadecimal digits' }),
-});
-const fcmDevice = z.strictObject({
-  platform: z.literal('fcm'),
-  token: z.string().regex(/^[\x21-\x7e]{1,4096}$/, {
-    error: 'an FCM registration token: 1 to 4096 visible ASCII characters',
-  }),
+/** The platforms that a device may be on, one for each provider. */
+export const PLATFORMS = Object.freeze(DEVICE_KINDS.map(({ schema }) => schema.shape.platform.value));
+const deviceSchema = z.discriminatedUnion('platform', schemasOf(DEVICE_KINDS), {
+  error: PLATFORMS.map((platform) => `"${platform}"`).join(' or '),
 });
 
 const alertSchema = z
@@ -48,15 +45,12 @@ export const notificationSchema = z.strictObject({
     .regex(/^[A-Za-z0-9._~-]{1,128}$/, { error: '1 to 128 of A-Z a-z 0-9 . _ ~ -' })
     .describe('Idempotency key, and the job id: the same id twice is one notification.'),
   recipientId: printable(256).describe('Whom the limits protect, whatever the device.'),
-  devices: z
-    .array(z.discriminatedUnion('platform', [apnsDevice, fcmDevice]))
-    .min(1)
-    .max(20),
+  devices: z.array(deviceSchema).min(1).max(20),
   alert: alertSchema,
   data: z
     .record(
-      z.string().refine((key) => !RESERVED_DATA_KEY.test(key), {
-        error: 'a key other than aps, from, message_type, google.* and gcm.*, which the providers reserve',
+      z.string().refine((key) => !isReserved(key), {
+        error: `a key other than ${listed(RESERVED_DATA_KEYS)}, which the providers reserve`,
       }),
       z.string(),
     )
@@ -81,6 +75,20 @@ export type NotificationInput = z.input<typeof notificationSchema>;
 export type Notification = z.output<typeof notificationSchema>;
 export type Device = Notification['devices'][number];
 export type Platform = Device['platform'];
+
+/** The schemas of some kinds of devices, each with its own type. */
+function schemasOf<const Kinds extends readonly DeviceKind[]>(kinds: Kinds) {
+  return kinds.map(({ schema }) => schema) as { [Index in keyof Kinds]: Kinds[Index]['schema'] };
+}
+
+function isReserved(key: string): boolean {
+  return RESERVED_DATA_KEYS.some((name) => (name.endsWith('*') ? key.startsWith(name.slice(0, -1)) : key === name));
+}
+
+/** `a, b and c` */
+function listed(names: readonly string[]): string {
+  return names.join(', ').replace(/, ([^,]*)$/, ' and $1');
+}
 
 export type ParsedNotification =
   | { readonly ok: true; readonly notification: Notification }

@@ -49,7 +49,7 @@ function expectation(issue: z.core.$ZodIssue): string {
     case 'too_big':
       return `at most ${issue.maximum} ${unit(issue.origin, issue.maximum)}`.trim();
     case 'invalid_union':
-      return issue.discriminator === undefined ? issue.message : '"apns" or "fcm"';
+      return issue.message;
     case 'invalid_key':
       return issue.issues[0]?.message ?? issue.message;
     default:

@@ -21,8 +21,6 @@ export type Meaning =
   | 'bad-token'
   /** The provider refuses the payload. */
   | 'rejected'
-  /** Our credentials are refused: nothing is wrong with the notification. */
-  | 'auth'
   /** Not now; a later try may succeed. */
   | 'later';
 
@@ -33,42 +31,68 @@ export interface Reply {
   readonly code: string;
   /** Whether the recipient may have been alerted; only `no` lets the slot be given back. */
   readonly alerted: 'yes' | 'no' | 'maybe';
-  /** Do not try again sooner: Retry-After, or the least wait that the reply's kind asks for. */
+  /** Do not try again sooner, milliseconds: Retry-After, or the least wait that the reply's kind asks for. */
   readonly retryAfterMs?: number;
   /** Nothing tells whether it was processed (a timeout, a reset): worth one or two more tries, no more. */
   readonly ambiguous?: boolean;
-  /** The request certainly never got there: trying has not begun, and costs no attempt. */
-  readonly unreached?: boolean;
-  /** What it says about the provider as a whole; absent where it is about this device or this notification alone. */
+  /** The provider certainly did not process it, because the request did not get there. It costs no attempt. */
+  readonly unsent?: boolean;
+  /** What it says for certain about all that we send to this provider. Absent where it is about this device alone. */
   readonly trouble?: Trouble;
+  /** What many answers like this one, to different recipients, would say about the provider. */
+  readonly suspect?: Trouble;
   /** Epoch milliseconds since when the token has been gone (APNs tells it). */
   readonly goneSince?: number;
   /** More about it for a person; tokens are redacted. */
   readonly detail?: string;
 }
 
-/** When a send may leave. */
-export interface SendOptions {
-  readonly signal?: AbortSignal | undefined;
-  /** What has not left this machine by then (`performance.now()`) must not leave any more: its slot would be over. */
-  readonly leaveBy?: number | undefined;
+/** A push as its provider takes it, ready to be sent. */
+export interface Encoded {
+  readonly push: Push;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string | number>>;
+  /** JSON. */
+  readonly body: string;
 }
 
-/** Encoded and ready to go, or refused before the provider saw it (a payload over its limit). */
+/** Encoded, or refused before the provider saw it (a payload over its limit). */
 export type Prepared =
-  | { readonly kind: 'ready'; readonly send: (options?: SendOptions) => Promise<Reply> }
-  | { readonly kind: 'refused'; readonly reply: Reply };
+  { readonly kind: 'ready'; readonly encoded: Encoded } | { readonly kind: 'refused'; readonly reply: Reply };
 
-/** One push service. `send` answers, it does not throw: every failure is a Reply. */
+/** A free stream on a connection, and credentials that are valid: a send with it does not wait. */
+export interface Permit {
+  /** Gives the stream back. Does nothing once the permit was used. */
+  release(): void;
+}
+
+/** What came of asking for a permit. Of the reply, nothing was sent. */
+export type Reserved =
+  { readonly kind: 'permit'; readonly permit: Permit } | { readonly kind: 'none'; readonly reply: Reply };
+
+/** How a push is sent. */
+export interface SendOptions {
+  /** Used up by the send. Without one the send waits for a stream. */
+  readonly permit?: Permit | undefined;
+  /** What was not handed to the connection by then (`performance.now()`) is not sent at all. */
+  readonly sendBy?: number | undefined;
+  /** Told when it has left (`performance.now()`), before any answer. */
+  readonly onSent?: ((at: number) => void) | undefined;
+}
+
+/** One push service. Nothing of it throws: every failure is a Reply. */
 export interface Provider {
   readonly platform: Platform;
-  /** All that can be done before the limiter is asked, so that nothing slow stands between admission and send. */
+  /** Checks the size and encodes. All that takes time is done here, before the limiter is asked. */
   prepare(push: Push): Prepared;
-  /**
-   * Opens connections ahead of the first send, and keeps them open until `close`, so that no alert waits for a handshake.
-   * Alerts nobody; never throws.
-   */
-  warm(): Promise<void>;
+  /** Waits for a free stream and for valid credentials. Waiting is no failure; it ends where no connection can be had. */
+  reserve(): Reserved | Promise<Reserved>;
+  /** One request; never repeated, but once where the provider calls our credentials expired. */
+  send(encoded: Encoded, options?: SendOptions): Promise<Reply>;
+  /** Connects and signs in ahead of the first send, and keeps connected until `close`. Sends nothing. */
+  connect(): Promise<void>;
+  /** Gives up what waits or is under way: it is answered with `cancelled` or `aborted`. */
+  abort(): void;
   /** Waits for the sends under way; later ones are answered with the code `closed`. */
   close(): Promise<void>;
 }

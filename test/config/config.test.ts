@@ -43,6 +43,7 @@ describe('defaults', () => {
       queue: { prefix: '{pushpacer}', shards: 1 },
       policy: { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 },
       categories: {},
+      providers: {},
       quotas: {},
       maxWaitMs: 86_400_000,
       concurrency: 50,
@@ -69,22 +70,29 @@ describe('defaults', () => {
 
 describe('credentials', () => {
   it('takes the APNs key as PEM or as a file', () => {
-    const fromFile = loadConfig({ ...apns, APNS_KEY: '', APNS_KEY_FILE: file('key.p8', p256) }).apns;
-    expect(fromFile).toEqual(loadConfig(apns).apns);
+    const fromFile = loadConfig({ ...apns, APNS_KEY: '', APNS_KEY_FILE: file('key.p8', p256) }).providers.apns;
+    expect(fromFile).toEqual(loadConfig(apns).providers.apns);
     expect(fromFile).toMatchObject({ key: p256, keyId: 'ABC123DEFG', endpoint: 'https://api.push.apple.com' });
   });
 
   it('takes the project from the service account', () => {
     const path = file('account.json', JSON.stringify(account));
-    expect(loadConfig({ GOOGLE_APPLICATION_CREDENTIALS: path }).fcm).toEqual({
+    expect(loadConfig({ GOOGLE_APPLICATION_CREDENTIALS: path }).providers.fcm).toEqual({
       projectId: 'school-1',
-      serviceAccount: account,
+      credentials: account,
       endpoint: 'https://fcm.googleapis.com',
     });
   });
 
+  it("leaves the sign-in to Google's application default credentials where there is no service account", () => {
+    const fcm = { projectId: 'school-1', endpoint: 'https://fcm.googleapis.com' };
+    expect(loadConfig({ FCM_PROJECT_ID: 'school-1' }).providers.fcm).toEqual(fcm);
+    const path = file('workload.json', '{"type":"external_account","audience":"a"}');
+    expect(loadConfig({ FCM_PROJECT_ID: 'school-1', GOOGLE_APPLICATION_CREDENTIALS: path }).providers.fcm).toEqual(fcm);
+  });
+
   it('needs no sign-in for another FCM endpoint', () => {
-    expect(loadConfig({ FCM_PROJECT_ID: 'school-1', FCM_ENDPOINT: 'https://localhost:9443' }).fcm).toEqual({
+    expect(loadConfig({ FCM_PROJECT_ID: 'school-1', FCM_ENDPOINT: 'https://localhost:9443' }).providers.fcm).toEqual({
       projectId: 'school-1',
       endpoint: 'https://localhost:9443',
     });
@@ -94,7 +102,11 @@ describe('credentials', () => {
     [{ APNS_TOPIC: 'com.example.app' }, ['APNS_KEY_FILE', 'APNS_KEY_ID', 'APNS_TEAM_ID']],
     [{ ...apns, APNS_KEY_FILE: 'x' }, ['APNS_KEY']],
     [{ ...apns, APNS_KEY: 'no key' }, ['APNS_KEY']],
-    [{ FCM_PROJECT_ID: 'school-1' }, ['GOOGLE_APPLICATION_CREDENTIALS']],
+    [{ GOOGLE_APPLICATION_CREDENTIALS: file('other.json', '{"type":"external_account"}') }, ['FCM_PROJECT_ID']],
+    [
+      { GOOGLE_APPLICATION_CREDENTIALS: file('none.json', '{"type":"service_account"}') },
+      ['GOOGLE_APPLICATION_CREDENTIALS'],
+    ],
     [{ GOOGLE_APPLICATION_CREDENTIALS: '/nowhere.json' }, ['GOOGLE_APPLICATION_CREDENTIALS']],
     [{ ...apns, APNS_ENDPOINT: 'http://127.0.0.1' }, ['APNS_ENDPOINT']],
   ])('names what is missing or unusable', (env, names) => {
@@ -197,6 +209,15 @@ describe('faults', () => {
       'LIMIT_MIN_GAP: expected 0 or a duration such as 250ms, 3s, 1m, 2h or 1d, at most 31d, found "3"',
     ],
   ])('of one variable: %j', (env, fault) => expect(faultsOf(env)).toEqual([fault]));
+
+  it('a worker that would take any certificate is one, and a check that is left on is none', () => {
+    expect(faultsOf({ NODE_TLS_REJECT_UNAUTHORIZED: '0', ATTEMPTS: 'many' })).toEqual([
+      expect.stringMatching(/^ATTEMPTS: /),
+      'NODE_TLS_REJECT_UNAUTHORIZED: expected nothing or 1, since 0 turns off the check of every certificate, found "0"',
+    ]);
+    expect(faultsOf({ NODE_TLS_REJECT_UNAUTHORIZED: '1' })).toEqual([]);
+    expect(faultsOf({ NODE_TLS_REJECT_UNAUTHORIZED: '' })).toEqual([]);
+  });
 
   it('of the delivery do not concern the commands that only enqueue', () => {
     expect(loadQueueConfig({ LIMIT_RULES: 'ten', REDIS_URL: 'redis://elsewhere' }).redis.redisUrl).toBe(

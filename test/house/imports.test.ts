@@ -26,6 +26,9 @@ async function checkImports(root: string): Promise<{ code: number | null; lines:
 const GOOD = {
   'src/index.ts': "export { RedisLimiter } from './limiter/redis-limiter.ts';",
   'src/domain/word.ts': 'export type Word = string;',
+  'src/domain/notification.ts': "import '../providers/devices.ts';",
+  'src/providers/devices.ts': "import './apns/device.ts';",
+  'src/providers/apns/device.ts': "import 'zod';",
   'src/limiter/limiter.ts':
     "import type { Word } from '../domain/word.ts';\nexport interface Limiter { admit(word: Word): void }",
   'src/limiter/redis-limiter.ts':
@@ -37,7 +40,7 @@ const GOOD = {
 
 test('imports that go down are let pass, and are counted', async () => {
   const { code, lines } = await checkImports(await projectOf(GOOD));
-  expect(lines).toEqual(['6 modules, 5 imports, 0 faults']);
+  expect(lines).toEqual(['9 modules, 8 imports, 0 faults']);
   expect(code).toBe(0);
 });
 
@@ -46,10 +49,14 @@ test('every rule of the layout finds what breaks it', async () => {
     await projectOf({
       ...GOOD,
       'src/domain/up.ts': "import '../delivery/deliver.ts';",
+      'src/domain/providers.ts': "import '../providers/registry.ts';",
+      'src/providers/registry.ts': 'export {};',
+      'src/providers/sms/device.ts': "import '../registry.ts';",
       'src/queue/sideways.ts': "import type { Limiter } from '../limiter/limiter.ts';\nexport type L = Limiter;",
       'src/observe/root.ts': "import '../../workers/worker.ts';",
       'src/misc/homeless.ts': "import '../domain/word.ts';",
       'src/delivery/concrete.ts': "import { RedisLimiter } from '../limiter/redis-limiter.ts';\nnew RedisLimiter();",
+      'src/delivery/created.ts': "import '../providers/registry.ts';",
       'src/delivery/client.ts': "import { Redis } from 'ioredis';\nnew Redis();",
       'src/delivery/a.ts': "import './b.ts';",
       'src/delivery/b.ts': "import './a.ts';",
@@ -61,10 +68,13 @@ test('every rule of the layout finds what breaks it', async () => {
   expect(code).toBe(1);
   for (const fault of [
     /^domain-only-imports-itself: src\/domain\/up\.ts imports src\/delivery\/deliver\.ts$/,
+    /^domain-only-imports-itself: src\/domain\/providers\.ts imports src\/providers\/registry\.ts$/,
+    /^devices-only-import-zod: src\/providers\/sms\/device\.ts imports src\/providers\/registry\.ts$/,
     /^queue-only-imports-domain: src\/queue\/sideways\.ts imports src\/limiter\/limiter\.ts$/,
     /^src-stands-alone: src\/observe\/root\.ts imports workers\/worker\.ts$/,
     /^every-folder-of-src-has-a-floor: src\/misc\/homeless\.ts imports src\/domain\/word\.ts$/,
     /^concrete-parts-only-in-composition-roots: src\/delivery\/concrete\.ts imports src\/limiter\/redis-limiter\.ts$/,
+    /^concrete-parts-only-in-composition-roots: src\/delivery\/created\.ts imports src\/providers\/registry\.ts$/,
     /^one-home-for-each-client: src\/delivery\/client\.ts imports .*node_modules\/ioredis\//,
     /^no-cycles: src\/delivery\/[ab]\.ts imports src\/delivery\/[ab]\.ts$/,
     /^everything-resolves: src\/delivery\/lost\.ts imports \.\/nowhere\.ts$/,

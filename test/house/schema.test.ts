@@ -47,6 +47,8 @@ const INVALID: readonly [what: string, change: object][] = [
   ['an alert of empty texts', { alert: { title: '', body: '' } }],
   ['a number in data', { data: { threadId: 77 } }],
   ['a reserved key', { data: { 'google.id': '1' } }],
+  ['a key that begins with google', { data: { googleId: '1' } }],
+  ['a key that begins with gcm', { data: { gcm: '1' } }],
   ['the key aps', { data: { aps: '1' } }],
   ['half a badge', { badge: 0.5 }],
   ['a negative badge', { badge: -1 }],

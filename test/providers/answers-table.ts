@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
-import type { Reply } from '../../src/providers/provider.ts';
-import type { ReplyRow } from '../../src/providers/reply-row.ts';
+import type { Trouble } from '../../src/domain/trouble.ts';
+import type { ReplyRow } from '../../src/providers/replies.ts';
 
 /** One code of one of the document's tables, as a person reads it. */
 export interface DocumentedAnswer {
@@ -12,6 +12,14 @@ export interface DocumentedAnswer {
 }
 
 const DOCUMENT = new URL('../../docs/provider-faults.md', import.meta.url);
+
+/** What many answers of a kind say about the provider; how many, stands in src/breaker/suspicion.ts. */
+const SUSPECTED: Readonly<Record<Trouble, string>> = {
+  auth: 'auth, if many',
+  configuration: 'configuration, if 20 recipients',
+  quota: 'quota, if 10 recipients',
+  outage: 'outage, if many',
+};
 
 /** The rows of the table under a heading of docs/provider-faults.md, one for each code. */
 export async function readAnswers(heading: string): Promise<readonly DocumentedAnswer[]> {
@@ -30,28 +38,23 @@ export async function readAnswers(heading: string): Promise<readonly DocumentedA
 
 /** What the document has to say of a row of the code's tables. */
 export function describeRow(code: string, row: ReplyRow): DocumentedAnswer {
-  return { code, outcome: outcomeOf(row), attempt: attemptOf(row), slot: slotOf(row), provider: row.trouble ?? '' };
+  const provider = row.trouble ?? (row.suspect === undefined ? '' : SUSPECTED[row.suspect]);
+  return { code, outcome: outcomeOf(row), attempt: attemptOf(row), slot: slotOf(row), provider };
 }
 
-function outcomeOf({ meaning, retryAfterMs, ambiguous }: ReplyRow): string {
+function outcomeOf({ meaning, retryAfterMs, ambiguous, trouble }: ReplyRow): string {
   if (meaning === 'accepted') return 'delivered';
-  if (meaning === 'auth') return 'kept';
   if (meaning !== 'later') return meaning;
   if (ambiguous) return 'again, twice at the most';
+  if (trouble === 'auth' || trouble === 'configuration') return 'kept';
   return retryAfterMs === undefined ? 'later' : `later, from ${retryAfterMs / 1_000} s on`;
 }
 
-function attemptOf({ meaning, trouble, unreached }: ReplyRow): string {
-  const isFree = trouble === 'auth' || trouble === 'quota' || unreached === true;
-  return meaning === 'later' || meaning === 'auth' ? (isFree ? 'none' : 'one') : 'the last';
+function attemptOf({ meaning, trouble, unsent }: ReplyRow): string {
+  if (meaning !== 'later') return 'the last';
+  return trouble !== undefined || unsent === true ? 'none' : 'one';
 }
 
 function slotOf({ alerted }: ReplyRow): string {
   return alerted === 'no' ? 'given back' : 'kept';
-}
-
-/** A reply without the words for a person, which differ from one machine to the next. */
-export function withoutDetail(reply: Reply): Reply {
-  const { detail, ...rest } = reply;
-  return detail === undefined ? reply : rest;
 }

@@ -44,7 +44,7 @@ async function sent(
 
 it('APNs gets the path, the headers and the payload that were meant, whatever the texts are', async () => {
   const sandbox = await openSandbox();
-  const provider = await openApns(sandbox, { connections: 1 });
+  const provider = await openApns(sandbox);
   let accepted = 0;
   await fc.assert(
     fc.asyncProperty(input, hex, async (fields, token) => {
@@ -77,7 +77,7 @@ it('APNs gets the path, the headers and the payload that were meant, whatever th
 
 it('FCM gets the message that was meant, at the address that was meant', async () => {
   const sandbox = await openSandbox();
-  const provider = await openFcm(sandbox, { connections: 1 });
+  const provider = await openFcm(sandbox);
   let accepted = 0;
   await fc.assert(
     fc.asyncProperty(input, visible, async (fields, token) => {
@@ -122,16 +122,17 @@ it.each(['..', '../..', 'a/b', '%0d%0a', 'ab\r\nx: y', 'ab\0', '', 'zz', 'ab?c=d
 it('an alert that reads like an answer of APNs changes nothing about that answer', async () => {
   const sandbox = await openSandbox();
   const provider = await openApns(sandbox);
-  await sendPush(provider, makePush());
-  await sandbox.apns.expireTokens();
   const push = makePush({ alert: { title: 'ExpiredProviderToken' }, data: { reason: 'ExpiredProviderToken' } });
   expect(await sendPush(provider, push)).toMatchObject({ meaning: 'accepted' });
+  sandbox.apns.script(push.device.token, [{ kind: 'refuse', status: 400, reason: 'ExpiredProviderToken field' }]);
+  expect(await sendPush(provider, push)).toMatchObject({ meaning: 'rejected' });
+  expect(sandbox.apns.counts.requests).toBe(2); // neither was sent once more
 });
 
 it('an alert that reads like an answer of FCM changes nothing about that answer', async () => {
   const sandbox = await openSandbox();
-  const provider = await openFcm(sandbox, { connections: 1 });
+  const provider = await openFcm(sandbox);
   const push = makePush({ platform: 'fcm', alert: { title: 'QUOTA_EXCEEDED' } });
   sandbox.fcm.script(push.device.token, [{ kind: 'refuse', status: 429, reason: 'QUOTA_EXCEEDED' }]);
-  expect(await sendPush(provider, push)).toMatchObject({ code: 'QUOTA_EXCEEDED', trouble: 'quota' });
+  expect(await sendPush(provider, push)).toMatchObject({ code: 'QUOTA_EXCEEDED', suspect: 'quota' });
 });

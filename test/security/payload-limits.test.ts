@@ -31,8 +31,7 @@ const CASES: readonly Case[] = [
 
 async function open(platform: Case['platform']) {
   const sandbox = await openSandbox();
-  const provider =
-    platform === 'apns' ? await openApns(sandbox, { connections: 1 }) : await openFcm(sandbox, { connections: 1 });
+  const provider = platform === 'apns' ? await openApns(sandbox) : await openFcm(sandbox);
   return { sandbox, provider, requests: () => sandbox[platform].counts.requests };
 }
 

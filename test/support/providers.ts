@@ -1,19 +1,13 @@
 import { readFile } from 'node:fs/promises';
 import { onTestFinished } from 'vitest';
-import { createApnsProvider } from '../../src/providers/apns.ts';
-import type { ApnsOptions } from '../../src/providers/apns.ts';
-import { createFcmProvider } from '../../src/providers/fcm.ts';
-import type { FcmOptions } from '../../src/providers/fcm.ts';
-import type { Provider, Push, Reply } from '../../src/providers/provider.ts';
-import { startSandbox } from '../../src/sandbox/sandbox.ts';
-import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
+import { createApnsProvider } from '../../src/providers/apns/apns.ts';
+import type { ApnsOptions } from '../../src/providers/apns/apns.ts';
+import { createFcmProvider } from '../../src/providers/fcm/fcm.ts';
+import type { FcmOptions } from '../../src/providers/fcm/fcm.ts';
+import type { Provider, Push, Reply, SendOptions } from '../../src/providers/provider.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 
-/** The loopback push services, stopped when the test ends. */
-export async function openSandbox(options?: SandboxOptions): Promise<Sandbox> {
-  const sandbox = await startSandbox(options);
-  onTestFinished(() => sandbox.close());
-  return sandbox;
-}
+export { openSandbox } from './sandbox.ts';
 
 /** What points an APNs provider at the loopback server. */
 export async function apnsOptions(sandbox: Sandbox): Promise<ApnsOptions> {
@@ -49,9 +43,9 @@ export async function openFcm(sandbox: Sandbox, options: Partial<FcmOptions> = {
 }
 
 /** Prepares and sends; a push that is refused before it is sent answers with that. */
-export async function sendPush(provider: Provider, push: Push, signal?: AbortSignal): Promise<Reply> {
+export async function sendPush(provider: Provider, push: Push, options?: SendOptions): Promise<Reply> {
   const prepared = provider.prepare(push);
-  return prepared.kind === 'ready' ? prepared.send({ signal }) : prepared.reply;
+  return prepared.kind === 'ready' ? provider.send(prepared.encoded, options) : prepared.reply;
 }
 
 function closedAtEnd(provider: Provider): Provider {

@@ -1,0 +1,57 @@
+import type { z } from 'zod';
+import type { Fault } from '../domain/faults.ts';
+import type { Rule } from '../domain/limits.ts';
+import { PLATFORMS, type Platform } from '../domain/notification.ts';
+import { reporter } from '../environment/files.ts';
+import type { Environment } from '../environment/values.ts';
+import { PROVIDERS, type OptionsOf } from '../providers/registry.ts';
+import { rules } from './rules.ts';
+
+/** What each provider is created with; a platform that is absent is off. */
+export type ProviderConfigs = { readonly [P in Platform]?: OptionsOf<P> };
+/** The most sends to each provider, by all workers together; absent: no bound. */
+export type QuotaConfigs = { readonly [P in Platform]?: readonly Rule[] };
+
+/**
+ * A quota keeps a number for each bucket of time, not an entry for each send, and so may be larger than a recipient's rule.
+ * An hour at most: what is sent away waits for as long.
+ */
+const LARGEST_QUOTA: Rule = { max: 1_000_000_000, perMs: 3_600_000 };
+
+/** The variables of all providers, in the README's order: each one's own, and then its quota. */
+export function providerVariables(): Readonly<Record<string, z.ZodType>> {
+  const variables: Record<string, z.ZodType> = {};
+  for (const platform of PLATFORMS) {
+    const { settings } = PROVIDERS[platform];
+    const { variable, meaning } = settings.quota;
+    Object.assign(variables, settings.variables.shape, { [variable]: quotaSchema(variable).describe(meaning) });
+  }
+  return variables;
+}
+
+/** Their variables whose value an error must not repeat. */
+export const PROVIDER_SECRETS: readonly string[] = PLATFORMS.flatMap(
+  (platform) => PROVIDERS[platform].settings.secrets,
+);
+
+/** What each provider is to be created with, from variables that are well-formed. */
+export function readProviders(given: Environment, faults: Fault[]): ProviderConfigs {
+  const report = reporter(faults);
+  const read = PLATFORMS.map((platform) => [platform, PROVIDERS[platform].settings.read(given, report)] as const);
+  return Object.fromEntries(read.filter(([, options]) => options !== undefined));
+}
+
+/** The quotas that are given, from variables that are well-formed. */
+export function readQuotas(given: Environment): QuotaConfigs {
+  const quotas: { [P in Platform]?: readonly Rule[] } = {};
+  for (const platform of PLATFORMS) {
+    const { variable } = PROVIDERS[platform].settings.quota;
+    const quota = quotaSchema(variable).parse(given[variable]);
+    if (quota !== undefined) quotas[platform] = quota;
+  }
+  return quotas;
+}
+
+function quotaSchema(variable: string) {
+  return rules(variable, LARGEST_QUOTA).optional();
+}

@@ -1,0 +1,56 @@
+import { z } from 'zod';
+import { DURATION_FORMAT, parseDuration } from '../domain/duration.ts';
+
+/** A process's environment. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+export function anyText() {
+  return z.string().min(1);
+}
+
+/** `expected` says in a fault what the pattern asks for. */
+export function text(pattern: RegExp, expected: string) {
+  return z.string().regex(pattern, { error: expected });
+}
+
+/** A variable's text → a value, or what was expected instead. */
+export function parsed<T>(expected: string, parse: (text: string) => T | undefined) {
+  return z.string().transform((value, context): T => {
+    const result = parse(value.trim());
+    if (result !== undefined) return result;
+    context.addIssue({ code: 'custom', message: expected });
+    return z.NEVER;
+  });
+}
+
+export function integer(least: number, most: number) {
+  return parsed(`an integer from ${least} to ${most}`, (value) => {
+    const number = /^\d{1,9}$/.test(value) ? Number(value) : NaN;
+    return number >= least && number <= most ? number : undefined;
+  });
+}
+
+export function flag() {
+  return parsed('true or false', (value) => ({ true: true, false: false })[value]);
+}
+
+/** `3s` → milliseconds. */
+export function duration(most = '31d', least = '0') {
+  const range =
+    least === '0' ? `0 or ${DURATION_FORMAT}, at most ${most}` : `${DURATION_FORMAT}, from ${least} to ${most}`;
+  return parsed(range, (value) => {
+    const ms = parseDuration(value);
+    const isWithin = ms !== undefined && ms >= (parseDuration(least) ?? 0) && ms <= (parseDuration(most) ?? 0);
+    return isWithin ? ms : undefined;
+  });
+}
+
+/** An address such as `https://api.push.apple.com`: scheme, host and port alone. */
+export function httpsUrl() {
+  return parsed('an https:// URL without a path and without a user', (value) => {
+    if (!URL.canParse(value)) return undefined;
+    const url = new URL(value);
+    const isBare = url.pathname === '/' && url.search === '' && url.username === '' && url.password === '';
+    return url.protocol === 'https:' && isBare ? url.origin : undefined;
+  });
+}

@@ -1,0 +1,103 @@
+import type { Push, Reply } from '../provider.ts';
+import {
+  findRow,
+  jsonObject,
+  parseRetryAfter,
+  transportReply,
+  wordOf,
+  type ReplyRow,
+  type ReplyTable,
+} from '../replies.ts';
+import type { Answered } from '../sender/result.ts';
+
+/** About this device; a run of them over many recipients means the wrong topic, or development tokens in production. */
+const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspect: 'configuration' };
+const GONE: ReplyRow = { meaning: 'gone', alerted: 'no' };
+const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
+const AUTH: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'auth' };
+const CONFIGURATION: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'configuration' };
+/** One device has had too many. APNs names no time; a minute is the least that makes sense for a rate. */
+const DEVICE_QUOTA: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000 };
+const UNAVAILABLE: ReplyRow = { meaning: 'later', alerted: 'no', suspect: 'outage' };
+const SERVER_ERROR: ReplyRow = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10_000, suspect: 'outage' };
+
+/**
+ * What APNs' words mean for us
+ * (developer.apple.com/documentation/usernotifications/handling-notification-responses-from-apns).
+ */
+export const APNS_REPLIES = {
+  BadDeviceToken: BAD_TOKEN,
+  DeviceTokenNotForTopic: BAD_TOKEN,
+  ExpiredToken: GONE,
+  Unregistered: GONE,
+  BadCollapseId: REJECTED,
+  BadExpirationDate: REJECTED,
+  BadMessageId: REJECTED,
+  BadPath: REJECTED,
+  BadPriority: REJECTED,
+  BadTopic: REJECTED,
+  DuplicateHeaders: REJECTED,
+  InvalidPushType: REJECTED,
+  MethodNotAllowed: REJECTED,
+  MissingDeviceToken: REJECTED,
+  PayloadEmpty: REJECTED,
+  PayloadTooLarge: REJECTED,
+  /** About one connection: neither the notification nor the service. */
+  IdleTimeout: { meaning: 'later', alerted: 'no' },
+  BadCertificate: CONFIGURATION,
+  BadCertificateEnvironment: CONFIGURATION,
+  MissingTopic: CONFIGURATION,
+  TopicDisallowed: CONFIGURATION,
+  /** Seen only when a renewed token was refused as well: a clock that is wrong, most likely. */
+  ExpiredProviderToken: AUTH,
+  Forbidden: AUTH,
+  InvalidProviderToken: AUTH,
+  MissingProviderToken: AUTH,
+  /** About the connections of this worker; the token in use stays in use, another one would make it worse. */
+  TooManyProviderTokenUpdates: { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, suspect: 'outage' },
+  TooManyRequests: DEVICE_QUOTA,
+  InternalServerError: SERVER_ERROR,
+  ServiceUnavailable: UNAVAILABLE,
+  Shutdown: UNAVAILABLE,
+} as const satisfies ReplyTable;
+
+/** For words that are new, and for answers without one. */
+export const APNS_STATUS_REPLIES: ReplyTable = {
+  400: REJECTED,
+  403: AUTH,
+  404: REJECTED,
+  405: REJECTED,
+  410: GONE,
+  413: REJECTED,
+  429: DEVICE_QUOTA,
+  500: SERVER_ERROR,
+  502: SERVER_ERROR,
+  503: UNAVAILABLE,
+  504: SERVER_ERROR,
+};
+
+/** For an answer of which nothing is known: it may have alerted. */
+export const APNS_UNKNOWN: ReplyRow = SERVER_ERROR;
+
+export const APNS_ACCEPTED: Reply = { meaning: 'accepted', code: '200', alerted: 'yes' };
+
+/** An answer of APNs → one Reply. `nowMs`: epoch milliseconds, for a Retry-After that is a date. */
+export function readApnsAnswer(
+  { status, headers, body }: Answered,
+  push: Pick<Push, 'notification'>,
+  nowMs: number,
+): Reply {
+  if (status === 200 && body === '') return APNS_ACCEPTED;
+  const { reason, timestamp } = jsonObject(body);
+  const word = typeof reason === 'string' ? reason : undefined;
+  // Taken, it says, but not in APNs' way: a proxy may have answered.
+  if (word === undefined && status < 300) return transportReply('unreadable');
+  const row = findRow(APNS_REPLIES, [word]) ?? findRow(APNS_STATUS_REPLIES, [status]) ?? APNS_UNKNOWN;
+  const retryAfterMs = row.meaning === 'later' ? parseRetryAfter(headers['retry-after'], nowMs) : undefined;
+  return {
+    ...row,
+    code: word === undefined ? `http-${status}` : wordOf(APNS_REPLIES, word, push.notification),
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    ...(row.meaning === 'gone' && typeof timestamp === 'number' ? { goneSince: timestamp } : {}),
+  };
+}

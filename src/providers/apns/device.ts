@@ -1,0 +1,10 @@
+import { z } from 'zod';
+import type { DeviceKind } from '../device-kind.ts';
+
+export const apnsDevice: DeviceKind<'apns'> = {
+  schema: z.strictObject({
+    platform: z.literal('apns'),
+    token: z.string().regex(/^[0-9a-fA-F]{2,512}$/, { error: 'an APNs device token: 2 to 512 hexadecimal digits' }),
+  }),
+  reservedDataKeys: ['aps'],
+};

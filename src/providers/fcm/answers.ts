@@ -1,0 +1,136 @@
+import { redact } from '../../domain/redact.ts';
+import type { Push, Reply } from '../provider.ts';
+import {
+  asRecord,
+  findRow,
+  jsonObject,
+  parseRetryAfter,
+  transportReply,
+  wordOf,
+  type ReplyRow,
+  type ReplyTable,
+} from '../replies.ts';
+import type { Answered } from '../sender/result.ts';
+
+/** About this device; a run of them over many recipients means that the project or the app is the wrong one. */
+const WRONG_SENDER: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspect: 'configuration' };
+const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspect: 'configuration' };
+const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
+const AUTH: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'auth' };
+const CONFIGURATION: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'configuration' };
+/** This device's; a minute is what FCM's documentation asks for where it names no time. */
+const DEVICE_QUOTA: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, suspect: 'quota' };
+const PROJECT_QUOTA: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, trouble: 'quota' };
+/** Ten seconds is the least that FCM's documentation asks for; messages have arrived that were answered with 503. */
+const SERVER_ERROR: ReplyRow = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10_000, suspect: 'outage' };
+
+/** INVALID_ARGUMENT whose details name the token, or whose message does. */
+const INVALID_TOKEN = 'INVALID_ARGUMENT (message.token)';
+/** QUOTA_EXCEEDED or RESOURCE_EXHAUSTED whose details name the project. */
+const QUOTA_OF_PROJECT = 'QUOTA_EXCEEDED (project)';
+
+/**
+ * What FCM's words mean for us: `errorCode` of its FcmError (firebase.google.com/docs/reference/fcm/rest/v1/ErrorCode),
+ * and google.rpc.Code where Google's front end answers in its place.
+ */
+export const FCM_REPLIES: ReplyTable = {
+  UNREGISTERED: { meaning: 'gone', alerted: 'no' },
+  SENDER_ID_MISMATCH: WRONG_SENDER,
+  [INVALID_TOKEN]: BAD_TOKEN,
+  INVALID_ARGUMENT: REJECTED,
+  /** Without an FcmError, this is about the address: a project that does not exist. */
+  NOT_FOUND: CONFIGURATION,
+  /** Google lacks the APNs key or the web push key of this device's app: other devices are not concerned. */
+  THIRD_PARTY_AUTH_ERROR: REJECTED,
+  UNAUTHENTICATED: AUTH,
+  PERMISSION_DENIED: AUTH,
+  QUOTA_EXCEEDED: DEVICE_QUOTA,
+  [QUOTA_OF_PROJECT]: PROJECT_QUOTA,
+  RESOURCE_EXHAUSTED: DEVICE_QUOTA,
+  INTERNAL: SERVER_ERROR,
+  UNAVAILABLE: SERVER_ERROR,
+  DEADLINE_EXCEEDED: SERVER_ERROR,
+  UNSPECIFIED_ERROR: SERVER_ERROR,
+};
+
+/** For words that are new, and for answers that are not FCM's. */
+export const FCM_STATUS_REPLIES: ReplyTable = {
+  400: REJECTED,
+  401: AUTH,
+  403: AUTH,
+  404: CONFIGURATION,
+  413: REJECTED,
+  429: DEVICE_QUOTA,
+  500: SERVER_ERROR,
+  502: SERVER_ERROR,
+  503: SERVER_ERROR,
+  504: SERVER_ERROR,
+};
+
+/** For an answer of which nothing is known: it may have alerted. */
+export const FCM_UNKNOWN: ReplyRow = SERVER_ERROR;
+
+export const FCM_ACCEPTED: Reply = { meaning: 'accepted', code: '200', alerted: 'yes' };
+
+/** Google's error (google.rpc.Status), or an empty one where the body is somebody else's. */
+interface RpcStatus {
+  readonly status: unknown;
+  readonly message: unknown;
+  readonly details: readonly Readonly<Record<string, unknown>>[];
+}
+
+/** An answer of FCM → one Reply. `nowMs`: epoch milliseconds, for a Retry-After that is a date. */
+export function readFcmAnswer(
+  { status, headers, body }: Answered,
+  { notification }: Pick<Push, 'notification'>,
+  nowMs: number,
+): Reply {
+  const json = jsonObject(body);
+  if (status === 200 && typeof json['name'] === 'string') return FCM_ACCEPTED;
+  const rpc = rpcStatus(json);
+  const words = [...rpc.details.map(({ errorCode }) => errorCode), rpc.status];
+  const word = words.find((candidate) => typeof candidate === 'string');
+  if (word === undefined && status < 300) return transportReply('unreadable');
+  const row = findRow(FCM_REPLIES, [rowKey(word, rpc)]) ?? findRow(FCM_STATUS_REPLIES, [status]) ?? FCM_UNKNOWN;
+  const retryAfterMs = row.meaning === 'later' ? parseRetryAfter(headers['retry-after'], nowMs) : undefined;
+  return {
+    ...row,
+    code: word === undefined ? `http-${status}` : wordOf(FCM_REPLIES, word, notification),
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    ...(typeof rpc.message === 'string' ? { detail: redact(rpc.message, notification) } : {}),
+  };
+}
+
+function rowKey(word: string | undefined, rpc: RpcStatus): string | undefined {
+  if (word === 'INVALID_ARGUMENT' && namesToken(rpc)) return INVALID_TOKEN;
+  const isQuota = word === 'QUOTA_EXCEEDED' || word === 'RESOURCE_EXHAUSTED';
+  return isQuota && namesProject(rpc) ? QUOTA_OF_PROJECT : word;
+}
+
+function rpcStatus(json: Readonly<Record<string, unknown>>): RpcStatus {
+  const error = asRecord(json['error']);
+  const details: unknown[] = Array.isArray(error['details']) ? error['details'] : [];
+  return { status: error['status'], message: error['message'], details: details.map(asRecord) };
+}
+
+function namesToken({ details, message }: RpcStatus): boolean {
+  const violations = details.flatMap(({ fieldViolations }) => listOf(fieldViolations));
+  if (violations.length > 0) return violations.some(({ field }) => field === 'message.token');
+  return typeof message === 'string' && /registration token/i.test(message);
+}
+
+/**
+ * Whether the quota is the whole project's. FCM's documentation promises a google.rpc.QuotaFailure, whose subject is
+ * `project:123` or `projects/123`; what it was seen to send is a google.rpc.ErrorInfo with a limit per project
+ * (github.com/firebase/firebase-admin-go/issues/719).
+ */
+function namesProject({ details }: RpcStatus): boolean {
+  const isSubject = details
+    .flatMap(({ violations }) => listOf(violations))
+    .some(({ subject }) => typeof subject === 'string' && /^projects?[:/]/i.test(subject));
+  return isSubject || details.some(({ metadata }) => /\{project\}/.test(String(asRecord(metadata)['quota_unit'])));
+}
+
+function listOf(value: unknown): Readonly<Record<string, unknown>>[] {
+  return Array.isArray(value) ? value.map(asRecord) : [];
+}

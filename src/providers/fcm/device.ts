@@ -1,0 +1,13 @@
+import { z } from 'zod';
+import type { DeviceKind } from '../device-kind.ts';
+
+export const fcmDevice: DeviceKind<'fcm'> = {
+  schema: z.strictObject({
+    platform: z.literal('fcm'),
+    token: z.string().regex(/^[\x21-\x7e]{1,4096}$/, {
+      error: 'an FCM registration token: 1 to 4096 visible ASCII characters',
+    }),
+  }),
+  // firebase.google.com/docs/reference/fcm/rest/v1/projects.messages
+  reservedDataKeys: ['from', 'message_type', 'google*', 'gcm*'],
+};

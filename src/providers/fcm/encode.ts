@@ -1,0 +1,116 @@
+import type { BaseMessage } from 'firebase-admin/messaging';
+import type { Prepared, Push } from '../provider.ts';
+
+/** The longest time that FCM keeps a message: 28 days (firebase.google.com/docs/cloud-messaging/concept-options#ttl). */
+const MAX_TTL_MS = 2_419_200_000;
+
+/**
+ * The most that a message may carry to the device (firebase.google.com/docs/cloud-messaging/customize-messages/set-message-type). Google
+ * does not tell how it counts, and some 40 bytes and 6 for each field come on top: in the last bytes, FCM itself decides.
+ */
+export const FCM_MAX_PAYLOAD_BYTES = 4_096;
+
+export interface FcmEncodeOptions {
+  readonly projectId: string;
+  /** The Android channel of silent alerts; the app makes it, with low importance. */
+  readonly silentChannelId: string;
+  /** Epoch milliseconds, from which `ttl` is counted. */
+  readonly nowMs: number;
+}
+
+/** A message to one registration token. firebase-admin's own type for it is deprecated, the tokens are not. */
+type FcmMessage = BaseMessage & { readonly token: string };
+
+/** A push as a request to FCM. */
+export function encodeFcm(push: Push, { projectId, ...options }: FcmEncodeOptions): Prepared {
+  const message = fcmMessage(push, options);
+  const bytes = payloadBytes(message);
+  if (bytes > FCM_MAX_PAYLOAD_BYTES) {
+    const detail = `payload: expected at most ${FCM_MAX_PAYLOAD_BYTES} bytes, found ${bytes}`;
+    return { kind: 'refused', reply: { meaning: 'rejected', alerted: 'no', code: 'payload-too-large', detail } };
+  }
+  return {
+    kind: 'ready',
+    encoded: {
+      push,
+      path: `/v1/projects/${projectId}/messages:send`,
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ message: onTheWire(message) }),
+    },
+  };
+}
+
+/**
+ * A notification with data beside it, in the types of firebase-admin.
+ *
+ * - `android.priority`: the notification's own. `normal` may wait while the device sleeps, which is what Android means by
+ *   it; FCM counts `high` messages that nobody looks at against the app, so it is not the default as it is on APNs.
+ * - `android.ttl`: what is left until `expiresAt`. Absent without one, and then FCM keeps it for 28 days.
+ * - `android.collapseKey`: only where the producer gave a collapse id. FCM limits collapsible messages to a burst of 20
+ *   and then one in 3 minutes, and a device to 4 keys.
+ * - `android.notification.tag`: the collapse id, otherwise the push id: a second copy takes the place of the first in the
+ *   drawer. FCM has no limit on tags and no idempotency key.
+ * - Silent: normal priority, the silent channel, low notification priority for Android before 8, no sound, no badge. An
+ *   app without that channel shows it on its default channel: the sound of an Android alert is the channel's.
+ */
+function fcmMessage(push: Push, { silentChannelId, nowMs }: Omit<FcmEncodeOptions, 'projectId'>): FcmMessage {
+  const { notification, device, pushId, silent } = push;
+  const { alert, badge = 0, collapseId, data, expiresAt, priority, sound } = notification;
+  return {
+    token: device.token,
+    notification: {
+      ...(alert.title === undefined ? {} : { title: alert.title }),
+      ...(alert.body === undefined ? {} : { body: alert.body }),
+    },
+    ...(data === undefined ? {} : { data }),
+    android: {
+      priority: silent ? 'normal' : priority,
+      ...(expiresAt === undefined ? {} : { ttl: Math.min(Math.max(0, expiresAt - nowMs), MAX_TTL_MS) }),
+      ...(collapseId === undefined ? {} : { collapseKey: collapseId }),
+      notification: {
+        tag: collapseId ?? pushId,
+        ...(silent
+          ? { channelId: silentChannelId, priority: 'low' }
+          : {
+              ...(sound === undefined ? {} : { sound }),
+              ...(badge > 0 ? { notificationCount: badge } : {}), // 0 means "count up" to FCM
+            }),
+      },
+    },
+  };
+}
+
+/** The names and forms of the HTTP API (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages). */
+function onTheWire({ android = {}, ...message }: FcmMessage): object {
+  const {
+    collapseKey,
+    ttl,
+    priority,
+    notification: { channelId, notificationCount, priority: shown, ...rest } = {},
+  } = android;
+  return {
+    ...message,
+    android: {
+      priority,
+      ...(ttl === undefined ? {} : { ttl: `${ttl / 1_000}s` }),
+      ...(collapseKey === undefined ? {} : { collapse_key: collapseKey }),
+      notification: {
+        ...rest,
+        ...(channelId === undefined ? {} : { channel_id: channelId }),
+        ...(notificationCount === undefined ? {} : { notification_count: notificationCount }),
+        ...(shown === undefined ? {} : { notification_priority: `PRIORITY_${shown.toUpperCase()}` }),
+      },
+    },
+  };
+}
+
+/** What a device is sent of a message, in bytes: names and values of the data, the alert, and how to show it. */
+function payloadBytes({ data = {}, notification = {}, android = {} }: FcmMessage): number {
+  let bytes = 0;
+  for (const map of [data, notification, android.notification ?? {}]) {
+    for (const [name, value] of Object.entries(map)) {
+      bytes += Buffer.byteLength(name) + (typeof value === 'string' ? Buffer.byteLength(value) : 0);
+    }
+  }
+  return bytes;
+}

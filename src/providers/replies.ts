@@ -1,0 +1,85 @@
+import { redact } from '../domain/redact.ts';
+import type { Push, Reply } from './provider.ts';
+import type { Unknown, Unsent } from './sender/result.ts';
+
+/** What an answer means, wherever it came from: a Reply without the words of the one answer. */
+export type ReplyRow = Pick<
+  Reply,
+  'meaning' | 'alerted' | 'retryAfterMs' | 'ambiguous' | 'unsent' | 'trouble' | 'suspect'
+>;
+
+/** Rows by the provider's word or the HTTP status. */
+export type ReplyTable = Readonly<Record<string, ReplyRow>>;
+
+/** The row of the first key that the table has; tables never inherit a row from Object.prototype. */
+export function findRow(table: ReplyTable, keys: readonly (string | number | undefined)[]): ReplyRow | undefined {
+  const key = keys.find((candidate) => candidate !== undefined && Object.hasOwn(table, candidate));
+  return key === undefined ? undefined : table[key];
+}
+
+/** A provider's word: as it is where the table knows it, since an alert may read the same, else without what is private. */
+export function wordOf(table: ReplyTable, word: string, notification: unknown): string {
+  return Object.hasOwn(table, word) ? word : redact(word, notification);
+}
+
+const UNSENT: ReplyRow = { meaning: 'later', alerted: 'no', unsent: true };
+const NO_CONNECTION: ReplyRow = { ...UNSENT, suspect: 'outage' };
+const UNKNOWN: ReplyRow = { meaning: 'later', alerted: 'maybe', ambiguous: true };
+const NO_ANSWER: ReplyRow = { ...UNKNOWN, suspect: 'outage' };
+
+/** What it means when there is no answer; the words are ours (sender/result.ts tells each). */
+export const TRANSPORT_REPLIES = {
+  'connection-refused': NO_CONNECTION,
+  'host-not-found': NO_CONNECTION,
+  'tls-failed': NO_CONNECTION,
+  'connect-timeout': NO_CONNECTION,
+  'connection-failed': NO_CONNECTION,
+  'refused-stream': UNSENT,
+  'no-stream': UNSENT,
+  'too-late': UNSENT,
+  cancelled: UNSENT,
+  closed: UNSENT,
+  timeout: NO_ANSWER,
+  reset: NO_ANSWER,
+  aborted: UNKNOWN,
+  /** An answer that says taken, but not as the provider says it. */
+  unreadable: NO_ANSWER,
+  /** An error in our own code. */
+  'unexpected-error': UNKNOWN,
+} as const satisfies ReplyTable;
+export type TransportCode = keyof typeof TRANSPORT_REPLIES;
+
+export function transportReply(code: TransportCode, detail?: string): Reply {
+  return { ...TRANSPORT_REPLIES[code], code, ...(detail === undefined ? {} : { detail }) };
+}
+
+/** A send without an answer, as a Reply. */
+export function lostReply({ code, detail }: Unsent | Unknown, push: Pick<Push, 'notification'> | undefined): Reply {
+  return transportReply(code, detail === undefined ? undefined : redact(detail, push?.notification));
+}
+
+/** Longer than this nobody is asked to wait; what says so is broken. */
+const MAX_RETRY_AFTER_MS = 86_400_000;
+
+/**
+ * `Retry-After` (RFC 9110, section 10.2.3), seconds or a date, in milliseconds from `nowMs`: a day at the most; none where it
+ * lies behind.
+ */
+export function parseRetryAfter(header: unknown, nowMs: number): number | undefined {
+  if (typeof header !== 'string') return undefined;
+  const waitMs = /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - nowMs;
+  return waitMs > 0 ? Math.min(waitMs, MAX_RETRY_AFTER_MS) : undefined;
+}
+
+/** The JSON object in a body; an empty one where it is none. */
+export function jsonObject(body: string): Readonly<Record<string, unknown>> {
+  try {
+    return asRecord(JSON.parse(body));
+  } catch {
+    return {};
+  }
+}
+
+export function asRecord(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+}

@@ -1,0 +1,185 @@
+import { once } from 'node:events';
+import { connect, constants } from 'node:http2';
+import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders, Settings } from 'node:http2';
+import { isIP } from 'node:net';
+import { connect as connectTls, type SecureContext, type TLSSocket } from 'node:tls';
+import type { Endpoint } from './endpoint.ts';
+import { connectFailure, type Unsent } from './result.ts';
+
+export interface ConnectionOptions {
+  readonly endpoint: Endpoint;
+  /** Trusted certificates; the system's where left out. */
+  readonly secureContext?: SecureContext | undefined;
+  /** How long TCP, TLS and the server's first SETTINGS may take together. */
+  readonly connectTimeoutMs: number;
+  /** How often a PING looks whether the server is still there, and how long its answer may take. */
+  readonly pingEveryMs: number;
+  readonly pingTimeoutMs: number;
+}
+
+export interface ConnectionEvents {
+  /** It carries requests from now on. */
+  onOpen(): void;
+  /** A stream was given back, or the server allows more of them. */
+  onFree(): void;
+  /** It takes no more requests; those under way may still be answered. `failure`: it never opened. */
+  onEnd(failure?: Unsent): void;
+}
+
+/** One HTTP/2 session: how many streams the server allows on it, and how many are in use. */
+export class Connection {
+  readonly #socket: TLSSocket;
+  readonly #session: ClientHttp2Session;
+  readonly #options: ConnectionOptions;
+  readonly #events: ConnectionEvents;
+  readonly #openedAt = performance.now();
+  #state: 'connecting' | 'open' | 'ended' = 'connecting';
+  #inUse = 0;
+  #maxStreams = 0;
+  #hasAnswered = false;
+  /** The last stream that the server looked at, once it has said GOAWAY. */
+  #lastStreamId = Infinity;
+  #pinging: NodeJS.Timeout | undefined;
+  #isPinging = false;
+
+  constructor(options: ConnectionOptions, events: ConnectionEvents) {
+    this.#options = options;
+    this.#events = events;
+    const { host, port } = options.endpoint;
+    const socket = connectTls({
+      host,
+      port,
+      ...(isIP(host) === 0 && { servername: host }),
+      ALPNProtocols: ['h2'],
+      // Nothing in the environment (NODE_TLS_REJECT_UNAUTHORIZED) may switch this off.
+      rejectUnauthorized: true,
+      minVersion: 'TLSv1.2',
+      ...(options.secureContext && { secureContext: options.secureContext }),
+    });
+    const session = connect(`https://${isIP(host) === 6 ? `[${host}]` : host}:${port}`, {
+      createConnection: () => socket,
+      settings: { enablePush: false },
+    });
+    this.#socket = socket;
+    this.#session = session;
+    const giveUp = setTimeout(() => {
+      const error = new Error(`no connection within ${options.connectTimeoutMs} ms`);
+      this.#destroy(Object.assign(error, { code: 'ETIMEDOUT' }));
+    }, options.connectTimeoutMs);
+    session.on('error', (error: Error) => {
+      this.#destroy(error);
+    });
+    session.on('remoteSettings', ({ maxConcurrentStreams = Infinity }: Settings) => {
+      this.#maxStreams = maxConcurrentStreams;
+      clearTimeout(giveUp);
+      if (this.#state === 'connecting') this.#open();
+      else this.#events.onFree();
+    });
+    session.on('goaway', (_code: number, lastStreamId: number) => {
+      this.#lastStreamId = lastStreamId;
+      this.#end();
+    });
+    session.on('close', () => {
+      this.#destroy();
+    });
+    // The socket's end is certain; that of a session that is destroyed in its handshake was seen to stay away.
+    socket.on('close', () => {
+      clearTimeout(giveUp);
+      clearInterval(this.#pinging);
+      this.#destroy();
+    });
+  }
+
+  get isConnecting(): boolean {
+    return this.#state === 'connecting';
+  }
+
+  /** Some request got an answer: the server has told how many streams it really allows (APNs begins with one). */
+  get hasAnswered(): boolean {
+    return this.#hasAnswered;
+  }
+
+  get maxStreams(): number {
+    return this.#maxStreams;
+  }
+
+  get freeStreams(): number {
+    return this.#isUsable ? Math.max(0, this.#maxStreams - this.#inUse) : 0;
+  }
+
+  /** Milliseconds since it began to connect. */
+  get ageMs(): number {
+    return performance.now() - this.#openedAt;
+  }
+
+  /** Sets a stream aside; `giveBack` follows. */
+  take(): void {
+    this.#inUse += 1;
+  }
+
+  giveBack(): void {
+    this.#inUse -= 1;
+    if (this.#state === 'open') this.#events.onFree();
+  }
+
+  /** Undefined where it has ended; nothing was sent then. */
+  request(headers: OutgoingHttpHeaders): ClientHttp2Stream | undefined {
+    return this.#isUsable ? this.#session.request(headers) : undefined;
+  }
+
+  /** Whether the server certainly never looks at this stream: it got no number, was refused, or came after GOAWAY. */
+  isUnseen({ id, rstCode }: ClientHttp2Stream): boolean {
+    return id === undefined || rstCode === constants.NGHTTP2_REFUSED_STREAM || id > this.#lastStreamId;
+  }
+
+  noteAnswer(): void {
+    this.#hasAnswered = true;
+  }
+
+  /** Ends it unless the server answers a PING. Does nothing while another one is under way. */
+  ping(): void {
+    if (this.#isPinging || this.#session.destroyed) return;
+    this.#isPinging = true;
+    const timer = setTimeout(() => {
+      // A process that stood still finds the answer in the socket first.
+      setImmediate(() => {
+        if (this.#isPinging) this.#destroy(new Error('the server does not answer a PING'));
+      });
+    }, this.#options.pingTimeoutMs);
+    // Called in any case: with an error where the session ends before.
+    this.#session.ping(() => {
+      this.#isPinging = false;
+      clearTimeout(timer);
+    });
+  }
+
+  /** Takes no more requests, ends those under way, and resolves when it is closed. Does not wait for the server. */
+  async close(): Promise<void> {
+    this.#end();
+    this.#destroy();
+    if (!this.#socket.closed) await once(this.#socket, 'close');
+  }
+
+  /** The session knows of its end before it tells. */
+  get #isUsable(): boolean {
+    return this.#state === 'open' && !this.#session.destroyed && !this.#session.closed;
+  }
+
+  #open(): void {
+    this.#state = 'open';
+    this.#pinging = setInterval(() => this.ping(), this.#options.pingEveryMs).unref();
+    this.#events.onOpen();
+  }
+
+  #destroy(error?: Error): void {
+    this.#end(this.#state === 'connecting' ? connectFailure(error) : undefined);
+    this.#session.destroy(error);
+    this.#socket.destroy();
+  }
+
+  #end(failure?: Unsent): void {
+    if (this.#state === 'ended') return;
+    this.#state = 'ended';
+    this.#events.onEnd(failure);
+  }
+}

@@ -1,0 +1,30 @@
+import { createSecureContext, getCACertificates } from 'node:tls';
+import type { SecureContext } from 'node:tls';
+import { InputError } from '../../domain/faults.ts';
+
+/** Where a push service listens. */
+export interface Endpoint {
+  /** A name or an address, without the brackets of an IPv6 address. */
+  readonly host: string;
+  readonly port: number;
+}
+
+/** `https://api.push.apple.com` → host and port (443 where none is named); throws an InputError that names `path`. */
+export function parseEndpoint(text: string, path: string): Endpoint {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== 'https:' || url.pathname !== '/' || url.search !== '' || url.username !== '') {
+    const expected = 'an address such as https://api.push.apple.com, without a path';
+    // An address that does not fit may carry a password: only its kind is told.
+    throw new InputError('endpoint', [{ path, expected, found: `a string of ${text.length} characters` }]);
+  }
+  return { host: url.hostname.replace(/^\[(.*)\]$/, '$1'), port: url.port === '' ? 443 : Number(url.port) };
+}
+
+/**
+ * TLS settings that trust a CA beside the usual ones; made once, because reading 150 certificates for each connection
+ * takes longer than the handshake. `undefined` where there is no CA to add.
+ */
+export function trustBeside(ca: string | undefined): SecureContext | undefined {
+  if (ca === undefined) return undefined;
+  return createSecureContext({ ca: [...getCACertificates('default'), ca] });
+}

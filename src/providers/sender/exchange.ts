@@ -1,0 +1,91 @@
+import { constants, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http2';
+import type { Connection } from './connection.ts';
+import { unsent, type SendResult } from './result.ts';
+
+export interface SendRequest {
+  /** With `:method` and `:path`. */
+  readonly headers: OutgoingHttpHeaders;
+  readonly body: string;
+}
+
+/** One request that was handed to a connection. */
+export interface Exchange {
+  readonly result: Promise<SendResult>;
+  /** Gives it up: the result is `aborted`, unless there is one already. */
+  abort(): void;
+}
+
+/** Providers answer with some hundred bytes; more than this is not kept. */
+const MAX_BODY_BYTES = 65_536;
+
+/**
+ * Sends one request on a stream that was set aside (`connection.take()`), and gives the stream back when it has ended.
+ * Undefined where the connection has ended meanwhile: nothing was sent, and the stream is given back.
+ *
+ * @throws where the headers cannot be sent: an error in our own code. The stream is given back.
+ */
+export function exchange(
+  connection: Connection,
+  { headers, body }: SendRequest,
+  timeoutMs: number,
+): Exchange | undefined {
+  const stream = open(connection, headers);
+  if (stream === undefined) return undefined;
+  const { promise: result, resolve } = Promise.withResolvers<SendResult>();
+  let isGivenUp = false;
+  const giveUp = (code: 'timeout' | 'aborted'): void => {
+    if (stream.closed) return;
+    isGivenUp = true;
+    resolve({ kind: 'unknown', code }); // the stream itself may take long to end: the network may be silent
+    stream.close(constants.NGHTTP2_CANCEL);
+  };
+  const timer = setTimeout(() => {
+    // A process that stood still reads the answers that lie in its socket before it gives them up.
+    setImmediate(() => {
+      giveUp('timeout');
+      if (isGivenUp) connection.ping();
+    });
+  }, timeoutMs);
+
+  let head: IncomingHttpHeaders | undefined;
+  const chunks: Buffer[] = [];
+  let size = 0;
+  let isEnded = false;
+  let failure: Error | undefined;
+  stream.on('response', (received) => {
+    head = received;
+    connection.noteAnswer();
+  });
+  stream.on('data', (chunk: Buffer) => {
+    if (size < MAX_BODY_BYTES) chunks.push(chunk.subarray(0, MAX_BODY_BYTES - size));
+    size += chunk.length;
+  });
+  stream.on('end', () => (isEnded = true));
+  stream.on('error', (error: Error) => (failure = error));
+  stream.on('close', () => {
+    clearTimeout(timer);
+    connection.giveBack();
+    // A body that was cut off ends as well, but with an error code.
+    const isComplete = isEnded && stream.rstCode === constants.NGHTTP2_NO_ERROR;
+    if (head !== undefined && isComplete) {
+      resolve({ kind: 'answered', status: Number(head[':status']), headers: head, body: textOf(chunks) });
+    } else if (head === undefined && connection.isUnseen(stream)) resolve(unsent('refused-stream', failure));
+    else resolve({ kind: 'unknown', code: 'reset', ...(failure && { detail: failure.message }) });
+  });
+  stream.end(body);
+  return { result, abort: () => giveUp('aborted') };
+}
+
+function open(connection: Connection, headers: OutgoingHttpHeaders): ClientHttp2Stream | undefined {
+  let stream: ClientHttp2Stream | undefined;
+  try {
+    stream = connection.request(headers);
+    return stream;
+  } finally {
+    if (stream === undefined) connection.giveBack();
+  }
+}
+
+function textOf(chunks: readonly Buffer[]): string {
+  return chunks.length === 0 ? '' : Buffer.concat(chunks).toString('utf8');
+}

@@ -1,0 +1,80 @@
+import type { IncomingHttpHeaders } from 'node:http2';
+
+/** The server answered. */
+export interface Answered {
+  readonly kind: 'answered';
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  /** At most 64 KiB; what is longer is cut off. */
+  readonly body: string;
+}
+
+/** Why a request was certainly not processed. */
+export type UnsentCode =
+  | 'connection-refused'
+  | 'host-not-found'
+  | 'tls-failed'
+  /** The handshake took too long. */
+  | 'connect-timeout'
+  /** Anything else that kept us from connecting. */
+  | 'connection-failed'
+  /** The server says so: REFUSED_STREAM, or a stream above the last one of its GOAWAY (RFC 9113, 6.8 and 8.7). */
+  | 'refused-stream'
+  /** No stream was free before `sendBy`. */
+  | 'no-stream'
+  /** `sendBy` was over before it was handed to the connection. */
+  | 'too-late'
+  /** Given up by `abort` before it was handed to the connection. */
+  | 'cancelled'
+  /** The sender was closed before. */
+  | 'closed';
+
+export interface Unsent {
+  readonly kind: 'unsent';
+  readonly code: UnsentCode;
+  /** The error's own words; they may hold what is private. */
+  readonly detail?: string;
+}
+
+/** Nobody knows whether it was processed. */
+export interface Unknown {
+  readonly kind: 'unknown';
+  /** `timeout`: no answer in time. `reset`: the connection or the stream was lost. `aborted`: given up by `abort`. */
+  readonly code: 'timeout' | 'reset' | 'aborted';
+  readonly detail?: string;
+}
+
+export type SendResult = Answered | Unsent | Unknown;
+
+export function unsent(code: UnsentCode, error?: unknown): Unsent {
+  const detail = error instanceof Error ? error.message : undefined;
+  return { kind: 'unsent', code, ...(detail !== undefined && { detail }) };
+}
+
+/** Error codes of Node's sockets for connections that could not be made. */
+const CODE_OF_ERROR: Readonly<Record<string, UnsentCode>> = {
+  ECONNREFUSED: 'connection-refused',
+  ENOTFOUND: 'host-not-found',
+  EAI_AGAIN: 'host-not-found',
+  EPROTO: 'tls-failed',
+  ETIMEDOUT: 'connect-timeout',
+};
+/** OpenSSL's words for a certificate that is not trusted, and Node's for TLS that fails. */
+const TLS_ERROR =
+  /^(ERR_(TLS|SSL|OSSL)_|CERT_|CRL_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|ERROR_IN_|HOSTNAME_|INVALID_(CA|PURPOSE)|PATH_LENGTH_)/;
+
+/** Why a connection could not be made. */
+export function connectFailure(error: unknown): Unsent {
+  const codes = codesOf(error);
+  if (codes.some((code) => TLS_ERROR.test(code))) return unsent('tls-failed', error);
+  const known = codes.find((code) => Object.hasOwn(CODE_OF_ERROR, code));
+  return unsent((known === undefined ? undefined : CODE_OF_ERROR[known]) ?? 'connection-failed', error);
+}
+
+/** The codes of an error and of those that it gathers (Node tries each address of a host, and tells all failures). */
+function codesOf(error: unknown): string[] {
+  if (typeof error !== 'object' || error === null) return [];
+  const { code, errors } = error as { readonly code?: unknown; readonly errors?: unknown };
+  const inner: unknown[] = Array.isArray(errors) ? errors : [];
+  return [...(typeof code === 'string' ? [code] : []), ...inner.flatMap(codesOf)];
+}

@@ -1,0 +1,149 @@
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { openSandbox, sendPush } from '../support/providers.ts';
+import { makePush } from '../support/push.ts';
+import type { ProviderSubject } from './provider-subject.ts';
+
+const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+
+/** Warnings of this process during the test, such as a MaxListenersExceededWarning. */
+function watchWarnings(): string[] {
+  const warnings: string[] = [];
+  const onWarning = (warning: Error): void => void warnings.push(`${warning.name}: ${warning.message}`);
+  process.on('warning', onWarning);
+  onTestFinished(() => void process.off('warning', onWarning));
+  return warnings;
+}
+
+/** Connecting, giving up, closing; and what is left behind: nothing. */
+export function endings({ platform, open }: ProviderSubject): void {
+  const push = () => makePush({ platform });
+
+  describe('connect', () => {
+    test('opens connections and sends nothing', async () => {
+      const sandbox = await openSandbox();
+      const provider = await open(sandbox);
+      await Promise.all([provider.connect(), provider.connect()]);
+      await provider.connect();
+      await expect.poll(() => sandbox[platform].openConnections).toBe(2);
+      expect(sandbox[platform].counts).toEqual({ requests: 0, accepted: 0, connections: 2 });
+      expect(sandbox.journal.all).toEqual([]);
+    });
+
+    test('resolves where nobody listens, and connects when somebody does', async () => {
+      const sandbox = await openSandbox();
+      const provider = await open(sandbox);
+      await sandbox[platform].down();
+      await provider.connect();
+      await sandbox[platform].up();
+      await expect.poll(() => sandbox[platform].openConnections, { timeout: 15_000 }).toBe(2);
+      expect(sandbox[platform].counts.requests).toBe(0);
+    });
+
+    test('connections that are lost come back without a send, and still nothing is sent', async () => {
+      const sandbox = await openSandbox();
+      const provider = await open(sandbox);
+      await provider.connect();
+      await expect.poll(() => sandbox[platform].openConnections).toBe(2);
+      sandbox[platform].dropConnections();
+      await expect.poll(() => sandbox[platform].counts.connections, { timeout: 15_000 }).toBeGreaterThanOrEqual(4);
+      await expect.poll(() => sandbox[platform].openConnections, { timeout: 15_000 }).toBe(2);
+      expect(sandbox[platform].counts.requests).toBe(0);
+    });
+  });
+
+  describe('abort', () => {
+    test('gives up what waits and what is under way, and later sends go through', async () => {
+      const sandbox = await openSandbox({ apnsMaxStreams: 2, fcmMaxStreams: 2 });
+      const provider = await open(sandbox, { minConnections: 1, maxConnections: 1 });
+      expect((await sendPush(provider, push())).meaning).toBe('accepted');
+      sandbox[platform].setDefault({ kind: 'hang' });
+      const all = Promise.all(Array.from({ length: 6 }, () => sendPush(provider, push())));
+      const reserved = provider.reserve();
+      await expect.poll(() => sandbox.journal.all.length).toBe(3);
+      provider.abort();
+      const replies = await all;
+      const given = { meaning: 'later', alerted: 'maybe', ambiguous: true, code: 'aborted' };
+      const unsent = { meaning: 'later', alerted: 'no', unsent: true, code: 'cancelled' };
+      expect(replies).toEqual([given, given, unsent, unsent, unsent, unsent]);
+      expect(await reserved).toEqual({ kind: 'none', reply: unsent });
+      sandbox[platform].setDefault(undefined);
+      for (let sent = 0; sent < 4; sent += 1) expect((await sendPush(provider, push())).meaning).toBe('accepted');
+      expect(sandbox.journal.all).toHaveLength(3 + 4);
+    });
+
+    test('nothing that was given up reaches the server afterwards', async () => {
+      const sandbox = await openSandbox();
+      const provider = await open(sandbox);
+      sandbox[platform].slowHandshakes(300);
+      const all = Promise.all(Array.from({ length: 50 }, () => sendPush(provider, push())));
+      provider.abort();
+      expect((await all).map(({ code }) => code)).toEqual(Array.from({ length: 50 }, () => 'cancelled'));
+      expect((await sendPush(provider, push())).meaning).toBe('accepted');
+      expect(sandbox.journal.all).toHaveLength(1);
+    });
+  });
+
+  describe('close', () => {
+    test('waits for what is under way, takes no more, and may be called again', async () => {
+      const sandbox = await openSandbox();
+      const provider = await open(sandbox);
+      sandbox[platform].setDefault({ kind: 'accept', delayMs: 200 });
+      const all = Promise.all(Array.from({ length: 5 }, () => sendPush(provider, push())));
+      await expect.poll(() => sandbox.journal.all.length).toBeGreaterThan(0);
+      const closed = Promise.all([provider.close(), provider.close()]);
+      expect(await sendPush(provider, push())).toMatchObject({ code: 'closed', alerted: 'no', unsent: true });
+      for (const { meaning } of await all) expect(meaning).toBe('accepted');
+      await closed;
+      await provider.close();
+      expect(sandbox.journal.all).toHaveLength(5);
+      await expect.poll(() => sandbox[platform].openConnections).toBe(0);
+    });
+
+    test('during a handshake that is never answered ends at once', async () => {
+      const sandbox = await openSandbox();
+      const provider = await open(sandbox, { connectTimeoutMs: 60_000 });
+      sandbox[platform].slowHandshakes(60_000);
+      const connected = provider.connect();
+      await provider.close();
+      await connected;
+      expect(await sendPush(provider, push())).toMatchObject({ code: 'closed' });
+    });
+
+    test('with a permit that nobody used ends as well, and the permit is worth nothing', async () => {
+      const sandbox = await openSandbox();
+      const provider = await open(sandbox);
+      const reserved = await provider.reserve();
+      if (reserved.kind === 'none') throw new Error('expected a permit');
+      await provider.close();
+      expect(await sendPush(provider, push(), { permit: reserved.permit })).toMatchObject({ code: 'closed' });
+      expect(sandbox.journal.all).toEqual([]);
+    });
+  });
+
+  test.each([
+    ['because nobody listens', 'down'],
+    ['because connections are reset under them', 'reset'],
+    ['because they are answered too late', 'hang'],
+  ] as const)('a thousand sends that fail %s leave nothing behind', async (_name, way) => {
+    const warnings = watchWarnings();
+    const sandbox = await openSandbox();
+    const provider = await open(sandbox, { requestTimeoutMs: 300 });
+    const server = sandbox[platform];
+    await provider.connect();
+    const before = timers();
+    if (way === 'down') await server.down();
+    else server.setDefault(way === 'reset' ? { kind: 'reset', delayMs: 1 } : { kind: 'hang' });
+    for (let round = 0; round < 10; round += 1) {
+      const replies = await Promise.all(Array.from({ length: 100 }, () => sendPush(provider, push())));
+      for (const { meaning } of replies) expect(meaning).toBe('later');
+    }
+    await server.up();
+    server.setDefault(undefined);
+    await expect.poll(async () => (await sendPush(provider, push())).meaning, { timeout: 15_000 }).toBe('accepted');
+    expect(sandbox.journal.accepted).toHaveLength(1);
+    await expect.poll(timers, { timeout: 15_000 }).toBeLessThanOrEqual(before + 4);
+    await provider.close();
+    await expect.poll(() => server.openConnections).toBe(0);
+    expect(warnings).toEqual([]);
+  });
+}

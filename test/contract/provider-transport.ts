@@ -1,0 +1,204 @@
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { Provider, Reply, SendOptions } from '../../src/providers/provider.ts';
+import type { Answer } from '../../src/sandbox/answers.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { openSandbox, sendPush } from '../support/providers.ts';
+import { makePush } from '../support/push.ts';
+import { withoutDetail } from './provider-answers.ts';
+import type { ProviderSubject, ProviderTuning } from './provider-subject.ts';
+
+const UNSENT = { meaning: 'later', alerted: 'no', unsent: true } as const;
+const NO_CONNECTION = { ...UNSENT, suspect: 'outage' } as const;
+const GIVEN_UP = { meaning: 'later', alerted: 'maybe', ambiguous: true } as const;
+const NO_ANSWER = { ...GIVEN_UP, suspect: 'outage' } as const;
+
+/** How each is brought about. `requests`: how many reach the server. */
+interface Fault {
+  readonly name: string;
+  readonly code: string;
+  readonly expected: Omit<Reply, 'code'>;
+  readonly requests: number;
+  readonly tuning?: ProviderTuning;
+  readonly answers?: readonly Answer[];
+  readonly sendInMs?: number;
+  readonly before?: (sandbox: Sandbox, provider: Provider) => Promise<void> | void;
+}
+
+/** Whatever happens on the way, a send comes to a reply, is one request, and says whether it may have alerted. */
+export function transport({ platform, open }: ProviderSubject): void {
+  const refused: Answer = { kind: 'reset', scope: 'refused-stream' };
+  const faults: readonly Fault[] = [
+    {
+      name: 'nobody listens',
+      code: 'connection-refused',
+      expected: NO_CONNECTION,
+      requests: 0,
+      before: (sandbox) => sandbox[platform].down(),
+    },
+    {
+      name: 'a host that does not exist',
+      code: 'host-not-found',
+      expected: NO_CONNECTION,
+      requests: 0,
+      tuning: { endpoint: 'https://push.invalid' },
+    },
+    {
+      name: 'a certificate that nobody trusts',
+      code: 'tls-failed',
+      expected: NO_CONNECTION,
+      requests: 0,
+      tuning: { ca: undefined },
+    },
+    {
+      name: 'a handshake that is not answered',
+      code: 'connect-timeout',
+      expected: NO_CONNECTION,
+      requests: 0,
+      tuning: { connectTimeoutMs: 200 },
+      before: (sandbox) => sandbox[platform].slowHandshakes(60_000),
+    },
+    {
+      name: 'no stream is free in time',
+      code: 'no-stream',
+      expected: UNSENT,
+      requests: 0,
+      sendInMs: 100,
+      before: (sandbox) => sandbox[platform].slowHandshakes(2_000),
+    },
+    { name: 'a slot that is over', code: 'too-late', expected: UNSENT, requests: 0, sendInMs: -1 },
+    {
+      name: 'a provider that was closed',
+      code: 'closed',
+      expected: UNSENT,
+      requests: 0,
+      before: (_sandbox, provider) => provider.close(),
+    },
+    {
+      name: 'a stream that is refused, four times',
+      code: 'refused-stream',
+      expected: UNSENT,
+      requests: 4,
+      answers: Array.from({ length: 9 }, () => refused),
+    },
+    {
+      name: 'an answer that never comes',
+      code: 'timeout',
+      expected: NO_ANSWER,
+      requests: 1,
+      tuning: { requestTimeoutMs: 300 },
+      answers: [{ kind: 'hang' }],
+    },
+    {
+      name: 'an answer that comes too late',
+      code: 'timeout',
+      expected: NO_ANSWER,
+      requests: 1,
+      tuning: { requestTimeoutMs: 300 },
+      answers: [{ kind: 'accept', delayMs: 900 }],
+    },
+    {
+      name: 'a connection that is reset',
+      code: 'reset',
+      expected: NO_ANSWER,
+      requests: 1,
+      answers: [{ kind: 'reset' }],
+    },
+    {
+      name: 'a connection that is reset once it was taken',
+      code: 'reset',
+      expected: NO_ANSWER,
+      requests: 1,
+      answers: [{ kind: 'reset', accepted: true }],
+    },
+    {
+      name: 'a stream that ends without an answer',
+      code: 'reset',
+      expected: NO_ANSWER,
+      requests: 1,
+      answers: [{ kind: 'reset', scope: 'stream' }],
+    },
+    {
+      name: 'a connection that is cut off in the middle of the request',
+      code: 'reset',
+      expected: NO_ANSWER,
+      requests: 1,
+      before: (sandbox) => sandbox[platform].cutRequests(1),
+    },
+  ];
+
+  describe('without an answer', () => {
+    test.each(faults)('$name: $code', async ({ code, expected, requests, tuning, answers = [], sendInMs, before }) => {
+      const sandbox = await openSandbox();
+      const provider = await open(sandbox, tuning);
+      await before?.(sandbox, provider);
+      const push = makePush({ platform });
+      sandbox[platform].script(push.device.token, answers);
+      const options: SendOptions = sendInMs === undefined ? {} : { sendBy: performance.now() + sendInMs };
+      expect(withoutDetail(await sendPush(provider, push, options))).toEqual({ ...expected, code });
+      expect(sandbox[platform].counts.requests).toBe(requests);
+    });
+
+    test('a server that hangs up before TLS stands: connection-failed', async () => {
+      const server = createServer((socket) => socket.destroy());
+      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+      onTestFinished(() => void server.close());
+      const endpoint = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const reply = await sendPush(await open(await openSandbox(), { endpoint }), makePush({ platform }));
+      expect(reply).toMatchObject({ ...NO_CONNECTION, code: 'connection-failed' });
+    });
+
+    test('a certificate of another name is not the provider’s: tls-failed', async () => {
+      const sandbox = await openSandbox();
+      await sandbox.spoilCertificate(platform, 'wrong-name');
+      expect(await sendPush(await open(sandbox), makePush({ platform }))).toMatchObject({ code: 'tls-failed' });
+    });
+
+    test('a stream that is refused once is sent again at once, and arrives once', async () => {
+      const sandbox = await openSandbox();
+      const push = makePush({ platform });
+      sandbox[platform].script(push.device.token, [refused]);
+      expect((await sendPush(await open(sandbox), push)).meaning).toBe('accepted');
+      expect(sandbox.journal.accepted).toHaveLength(1);
+    });
+
+    test('500 after the alert was taken: it may have alerted, and the connection stands', async () => {
+      const sandbox = await openSandbox();
+      const provider = await open(sandbox, { minConnections: 1 });
+      const push = makePush({ platform });
+      sandbox[platform].script(push.device.token, [{ kind: 'refuse', status: 500, accepted: true }]);
+      expect(await sendPush(provider, push)).toMatchObject({ meaning: 'later', alerted: 'maybe', suspect: 'outage' });
+      expect((await sendPush(provider, push)).meaning).toBe('accepted');
+      expect(sandbox[platform].counts.connections).toBe(1);
+    });
+
+    test('GOAWAY while an answer is awaited: the answer counts, and the next send takes a new connection', async () => {
+      const sandbox = await openSandbox();
+      const provider = await open(sandbox, { minConnections: 1 });
+      await provider.connect();
+      sandbox[platform].setDefault({ kind: 'accept', delayMs: 200 });
+      const reply = sendPush(provider, makePush({ platform }));
+      await expect.poll(() => sandbox.journal.all.length).toBe(1);
+      sandbox[platform].goAway();
+      expect((await sendPush(provider, makePush({ platform }))).meaning).toBe('accepted');
+      expect((await reply).meaning).toBe('accepted');
+      expect(sandbox.journal.all).toHaveLength(2);
+      expect(sandbox[platform].counts.connections).toBe(2);
+    });
+
+    test('a server that is back takes the next sends, and nothing of what was sent meanwhile', async () => {
+      const sandbox = await openSandbox();
+      const provider = await open(sandbox);
+      await provider.connect();
+      await sandbox[platform].down();
+      await expect.poll(async () => (await sendPush(provider, makePush({ platform }))).unsent).toBe(true);
+      const lost = await Promise.all(Array.from({ length: 20 }, () => sendPush(provider, makePush({ platform }))));
+      for (const reply of lost) expect(reply).toMatchObject(NO_CONNECTION);
+      await sandbox[platform].up();
+      const next = makePush({ platform });
+      await expect.poll(async () => (await sendPush(provider, next)).meaning, { timeout: 15_000 }).toBe('accepted');
+      expect(sandbox.journal.all.map(({ token }) => token)).toEqual([next.device.token]);
+    });
+  });
+}

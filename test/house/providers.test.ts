@@ -1,0 +1,81 @@
+import { globSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { loadConfig } from '../../src/config/config.ts';
+import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
+import { SECRET_VARIABLES } from '../../src/config/variables.ts';
+import { formatFault } from '../../src/domain/faults.ts';
+import { parseNotification, PLATFORMS } from '../../src/domain/notification.ts';
+import { redact } from '../../src/domain/redact.ts';
+import type { AnswerTables } from '../../src/providers/descriptor.ts';
+import { DEVICE_KINDS } from '../../src/providers/devices.ts';
+import { PROVIDERS } from '../../src/providers/registry.ts';
+import type { ReplyTable } from '../../src/providers/replies.ts';
+import { describeRow, readAnswers } from '../providers/answers-table.ts';
+import { makeNotification, makePush } from '../support/push.ts';
+import { openSandbox } from '../support/sandbox.ts';
+
+test('every folder with a provider is in the registry, and every platform has a provider', () => {
+  const folders = globSync('src/providers/*/index.ts').map((path) => dirname(path).replace('src/providers/', ''));
+  expect(folders.length).toBeGreaterThan(1);
+  expect(folders.sort()).toEqual([...PLATFORMS].sort());
+  expect(Object.keys(PROVIDERS).sort()).toEqual([...PLATFORMS].sort());
+});
+
+test('a notification may name the devices of every provider, and a fault names every platform', () => {
+  for (const [index, platform] of PLATFORMS.entries()) expect(PROVIDERS[platform].device).toBe(DEVICE_KINDS[index]);
+  const parsed = parseNotification({ ...makeNotification(), devices: [{ platform: 'none', token: 'a1' }] });
+  const expected = PLATFORMS.map((platform) => `"${platform}"`).join(' or ');
+  expect(parsed.ok ? [] : parsed.faults.map(formatFault)).toEqual([
+    `devices[0].platform: expected ${expected}, found "none"`,
+  ]);
+});
+
+test('no two providers read the same variable, and their secrets and quotas are variables of the README', () => {
+  const names = CONFIG_VARIABLES.map(({ name }) => name);
+  const own = PLATFORMS.flatMap((platform) => {
+    const { variables, quota } = PROVIDERS[platform].settings;
+    return [...Object.keys(variables.shape), quota.variable];
+  });
+  expect(new Set(own).size).toBe(own.length);
+  expect(names).toEqual(expect.arrayContaining([...own, ...SECRET_VARIABLES]));
+  for (const { name, meaning } of CONFIG_VARIABLES) expect([name, meaning]).not.toContain('');
+});
+
+test('the sandbox has a server for every provider, and configures a worker for all of them', async () => {
+  const sandbox = await openSandbox();
+  expect(Object.keys(loadConfig(sandbox.env()).providers)).toEqual(PLATFORMS);
+});
+
+describe.each(PLATFORMS)('%s', (platform) => {
+  const { name, answers, settings, device } = PROVIDERS[platform];
+
+  test('is known by its own name', () => {
+    expect(PROVIDERS[platform].platform).toBe(platform);
+    expect(device.schema.parse(makePush({ platform }).device).platform).toBe(platform);
+    expect(redact(`refused by ${platform}`, makePush({ platform }).notification)).toBe(`refused by ${platform}`);
+  });
+
+  test('is off where nothing of it is given, and its quota is a bound of its own', () => {
+    expect(loadConfig({}).providers).not.toHaveProperty(platform);
+    expect(loadConfig({ [settings.quota.variable]: '5/1s' }).quotas).toEqual({
+      [platform]: [{ max: 5, perMs: 1_000 }],
+    });
+  });
+
+  test('docs/provider-faults.md says what its answers mean', async () => {
+    const documented = await readAnswers(`What ${name} answers`);
+    const table = tableOf(answers);
+    expect(documented.map(({ code }) => code).sort()).toEqual(Object.keys(table).sort());
+    for (const answer of documented) {
+      const row = table[answer.code];
+      expect(answer).toEqual(row && describeRow(answer.code, row));
+    }
+  });
+});
+
+/** All that the document has to tell of a provider, by the code that it shows. */
+function tableOf({ accepted, words, statuses, signIn }: AnswerTables): ReplyTable {
+  const byStatus = Object.entries(statuses).map(([status, row]) => [`http-${status}`, row] as const);
+  return { [accepted.code]: accepted, ...words, ...Object.fromEntries(byStatus), ...signIn };
+}

@@ -1,0 +1,126 @@
+import type { Reply } from '../../src/providers/provider.ts';
+import { apnsRefusal, type ApnsReason } from '../../src/sandbox/apns-reasons.ts';
+import type { Refuse } from '../../src/sandbox/answers.ts';
+
+/** What is expected of each answer, written down a second time by hand: the tables in src/ are what is tested. */
+export type Row = Omit<Reply, 'code'>;
+export type Rows<Key extends string | number = string> = Readonly<Record<Key, Row>>;
+
+const FINAL = { alerted: 'no' } as const;
+const GONE: Row = { meaning: 'gone', ...FINAL };
+const REJECTED: Row = { meaning: 'rejected', ...FINAL };
+const BAD_TOKEN: Row = { meaning: 'bad-token', ...FINAL, suspect: 'configuration' };
+const AUTH: Row = { meaning: 'later', alerted: 'no', trouble: 'auth' };
+const CONFIGURATION: Row = { meaning: 'later', alerted: 'no', trouble: 'configuration' };
+const SERVER_ERROR: Row = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10_000, suspect: 'outage' };
+const UNAVAILABLE: Row = { meaning: 'later', alerted: 'no', suspect: 'outage' };
+const ONE_DEVICE: Row = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000 };
+const QUOTA: Row = { ...ONE_DEVICE, suspect: 'quota' };
+
+const APNS_WORDS: Rows<ApnsReason> = {
+  BadDeviceToken: BAD_TOKEN,
+  DeviceTokenNotForTopic: BAD_TOKEN,
+  ExpiredToken: GONE,
+  Unregistered: GONE,
+  BadCollapseId: REJECTED,
+  BadExpirationDate: REJECTED,
+  BadMessageId: REJECTED,
+  BadPath: REJECTED,
+  BadPriority: REJECTED,
+  BadTopic: REJECTED,
+  DuplicateHeaders: REJECTED,
+  InvalidPushType: REJECTED,
+  MethodNotAllowed: REJECTED,
+  MissingDeviceToken: REJECTED,
+  PayloadEmpty: REJECTED,
+  PayloadTooLarge: REJECTED,
+  IdleTimeout: { meaning: 'later', alerted: 'no' },
+  BadCertificate: CONFIGURATION,
+  BadCertificateEnvironment: CONFIGURATION,
+  MissingTopic: CONFIGURATION,
+  TopicDisallowed: CONFIGURATION,
+  ExpiredProviderToken: AUTH,
+  Forbidden: AUTH,
+  InvalidProviderToken: AUTH,
+  MissingProviderToken: AUTH,
+  TooManyProviderTokenUpdates: { ...ONE_DEVICE, suspect: 'outage' },
+  TooManyRequests: ONE_DEVICE,
+  InternalServerError: SERVER_ERROR,
+  ServiceUnavailable: UNAVAILABLE,
+  Shutdown: UNAVAILABLE,
+};
+
+/** The answer that brings about each row, and what it comes out as. */
+export interface Answers {
+  readonly words: Readonly<Record<string, readonly [Refuse, Row]>>;
+  /** For a word that is new, and for an answer without one. */
+  readonly statuses: Rows<number>;
+}
+
+export const APNS_ANSWERS: Answers = {
+  words: Object.fromEntries(
+    Object.entries(APNS_WORDS).map(([word, row]) => [word, [apnsRefusal(word as ApnsReason), row]]),
+  ),
+  statuses: {
+    302: SERVER_ERROR,
+    400: REJECTED,
+    403: AUTH,
+    404: REJECTED,
+    405: REJECTED,
+    410: GONE,
+    413: REJECTED,
+    418: SERVER_ERROR,
+    429: ONE_DEVICE,
+    500: SERVER_ERROR,
+    502: SERVER_ERROR,
+    503: UNAVAILABLE,
+    504: SERVER_ERROR,
+    520: SERVER_ERROR,
+  },
+};
+
+const refuse = (status: number, reason?: string, more: Partial<Refuse> = {}): Refuse => ({
+  kind: 'refuse',
+  status,
+  ...(reason === undefined ? {} : { reason }),
+  ...more,
+});
+const naming = (field: string): Partial<Refuse> => ({ violations: [{ field, description: 'invalid' }] });
+
+export const FCM_ANSWERS: Answers = {
+  words: {
+    UNREGISTERED: [refuse(404, 'UNREGISTERED'), GONE],
+    SENDER_ID_MISMATCH: [refuse(403, 'SENDER_ID_MISMATCH'), BAD_TOKEN],
+    'INVALID_ARGUMENT (message.token)': [refuse(400, 'INVALID_ARGUMENT', naming('message.token')), BAD_TOKEN],
+    INVALID_ARGUMENT: [refuse(400, 'INVALID_ARGUMENT', naming('message.android.ttl')), REJECTED],
+    NOT_FOUND: [refuse(404), CONFIGURATION],
+    THIRD_PARTY_AUTH_ERROR: [refuse(401, 'THIRD_PARTY_AUTH_ERROR'), REJECTED],
+    UNAUTHENTICATED: [refuse(401), AUTH],
+    PERMISSION_DENIED: [refuse(403), AUTH],
+    QUOTA_EXCEEDED: [refuse(429, 'QUOTA_EXCEEDED', { quota: 'device' }), QUOTA],
+    'QUOTA_EXCEEDED (project)': [
+      refuse(429, 'QUOTA_EXCEEDED', { quota: 'project' }),
+      { ...ONE_DEVICE, trouble: 'quota' },
+    ],
+    RESOURCE_EXHAUSTED: [refuse(429), QUOTA],
+    INTERNAL: [refuse(500, 'INTERNAL'), SERVER_ERROR],
+    UNAVAILABLE: [refuse(503, 'UNAVAILABLE'), SERVER_ERROR],
+    DEADLINE_EXCEEDED: [refuse(504, 'DEADLINE_EXCEEDED'), SERVER_ERROR],
+    UNSPECIFIED_ERROR: [refuse(500, 'UNSPECIFIED_ERROR'), SERVER_ERROR],
+  },
+  statuses: {
+    302: SERVER_ERROR,
+    400: REJECTED,
+    401: AUTH,
+    403: AUTH,
+    404: CONFIGURATION,
+    413: REJECTED,
+    418: SERVER_ERROR,
+    429: QUOTA,
+    500: SERVER_ERROR,
+    502: SERVER_ERROR,
+    503: SERVER_ERROR,
+    504: SERVER_ERROR,
+    520: SERVER_ERROR,
+  },
+};

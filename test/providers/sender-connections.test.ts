@@ -1,0 +1,266 @@
+import type { ServerHttp2Stream } from 'node:http2';
+import { createServer } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
+import { expect, onTestFinished, test } from 'vitest';
+import { backoffMs } from '../../src/providers/sender/pool.ts';
+import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
+import { makePush } from '../support/push.ts';
+import { waitFor } from '../support/wait.ts';
+import {
+  accept,
+  brief,
+  certificate,
+  openSender,
+  openServer,
+  post,
+  postMany,
+  secureContext,
+  tally,
+} from './h2-server.ts';
+
+test('connecting opens two connections, sends nothing, and a second call opens no more', async () => {
+  const server = await openServer();
+  const sender = openSender(server);
+  await Promise.all([sender.connect(), sender.connect()]);
+  await sender.connect();
+  await waitFor(() => expect(server.sessions.size).toBe(2));
+  expect(server.connectedAt).toHaveLength(2);
+  expect(server.paths).toEqual([]);
+});
+
+test('a cold burst of 200 keeps to the one stream that APNs allows at first, and then to its thousand', async () => {
+  const raised = new Set<unknown>();
+  const early: string[] = [];
+  const openOn = new Map<unknown, number>();
+  const server = await openServer(
+    (stream) => {
+      const { session } = stream;
+      const open = (openOn.get(session) ?? 0) + 1;
+      openOn.set(session, open);
+      stream.once('close', () => openOn.set(session, (openOn.get(session) ?? 0) - 1));
+      if (!raised.has(session) && open > 1) early.push(`${open} streams at once`);
+      setTimeout(() => {
+        if (!raised.has(session)) session?.settings({ maxConcurrentStreams: 1_000 });
+        raised.add(session);
+        accept(stream);
+      }, 30);
+    },
+    { settings: { maxConcurrentStreams: 1 } },
+  );
+  const sender = openSender(server);
+  expect(tally(await postMany(sender, 200))).toEqual({ 'answered 200': 200 });
+  expect(early).toEqual([]);
+  expect(server.connectedAt).toHaveLength(2);
+  expect(server.paths).toHaveLength(200); // none was refused and sent again
+  expect(tally(await postMany(sender, 1_500))).toEqual({ 'answered 200': 1_500 });
+  expect(server.load.peak).toBeGreaterThan(500);
+  expect(server.connectedAt).toHaveLength(2);
+});
+
+test.each([
+  { sends: 150, least: 2, most: 3 },
+  { sends: 400, least: 3, most: 6 },
+])('FCM: $sends sends at once open $least to $most connections of 100 streams', async ({ sends, least, most }) => {
+  const sandbox = await openSandbox();
+  const provider = await openFcm(sandbox);
+  sandbox.fcm.setDefault({ kind: 'accept', delayMs: 250 });
+  await provider.connect();
+  const all = await Promise.all(Array.from({ length: sends }, () => sendPush(provider, makePush({ platform: 'fcm' }))));
+  expect(all.filter(({ meaning }) => meaning === 'accepted')).toHaveLength(sends);
+  expect(sandbox.fcm.counts.accepted).toBe(sends);
+  expect(sandbox.fcm.counts.connections).toBeGreaterThanOrEqual(least);
+  expect(sandbox.fcm.counts.connections).toBeLessThanOrEqual(most);
+});
+
+test('never more than the most that is allowed, whatever waits', async () => {
+  const server = await openServer((stream) => void setTimeout(accept, 20, stream), {
+    settings: { maxConcurrentStreams: 5 },
+  });
+  const sender = openSender(server, { maxConnections: 4 });
+  expect(tally(await postMany(sender, 400))).toEqual({ 'answered 200': 400 });
+  expect(server.connectedAt).toHaveLength(4);
+});
+
+test('a lost connection is replaced at once, without a send that asks for it', async () => {
+  const server = await openServer();
+  const sender = openSender(server);
+  expect(tally(await postMany(sender, 20))).toEqual({ 'answered 200': 20 });
+  await waitFor(() => expect(server.sessions.size).toBe(2));
+  for (const socket of server.sockets) socket.resetAndDestroy();
+  await waitFor(() => expect(server.connectedAt).toHaveLength(4));
+  await waitFor(() => expect(server.sessions.size).toBe(2));
+  expect(tally(await postMany(sender, 20))).toEqual({ 'answered 200': 20 });
+  expect(server.connectedAt).toHaveLength(4);
+});
+
+test('the wait before the next try to connect doubles from 250 ms up to 15 s, the upper half of it by chance', () => {
+  expect([1, 2, 3, 6, 7, 8, 10_000].map((failures) => backoffMs(failures, 1))).toEqual([
+    250, 500, 1_000, 8_000, 15_000, 15_000, 15_000,
+  ]);
+  expect([1, 2, 10_000].map((failures) => backoffMs(failures, 0))).toEqual([125, 250, 7_500]);
+});
+
+test('a server that hangs up on every connection is tried again with that wait', async () => {
+  const server = await openServer(accept, { maxConnections: 0 });
+  const sender = openSender(server, { minConnections: 1, random: () => 0 });
+  await sender.connect();
+  await waitFor(() => expect(server.connectedAt.length).toBeGreaterThanOrEqual(5));
+  const [first = 0, , , , fifth = 0] = server.connectedAt;
+  expect(fifth - first).toBeGreaterThan(125 + 250 + 500 + 1_000 - 20);
+});
+
+test('a server that takes no more connections is not asked for more with every answer', async () => {
+  const server = await openServer((stream) => void setTimeout(accept, 2, stream), {
+    settings: { maxConcurrentStreams: 2 },
+    maxConnections: 2,
+  });
+  const sender = openSender(server, { random: () => 0 });
+  expect(tally(await postMany(sender, 2_000))).toEqual({ 'answered 200': 2_000 });
+  const [first = 0] = server.connectedAt;
+  const lastedMs = performance.now() - first;
+  // With the wait doubled from 125 ms, n tries take 125 * (2^n - 1).
+  const tries = Math.ceil(Math.log2(lastedMs / 125 + 1)) + 1;
+  expect(server.connectedAt.length).toBeLessThanOrEqual(2 + 14 * tries);
+  expect(server.connectedAt.length).toBeGreaterThan(2);
+});
+
+test('connections that are refused together are one failure: the next try comes soon', async () => {
+  const options = { settings: { maxConcurrentStreams: 2 }, maxConnections: 2 };
+  const server = await openServer((stream) => void setTimeout(accept, 50, stream), options);
+  const sender = openSender(server);
+  const all = postMany(sender, 1_000); // at 80 a second over two connections
+  await waitFor(() => expect(server.connectedAt.length).toBeGreaterThan(20)); // the second round of 14
+  options.maxConnections = 100;
+  await all;
+  expect(server.sessions.size).toBeGreaterThan(10);
+  expect(performance.now() - (server.connectedAt[0] ?? 0)).toBeLessThan(7_000); // a wait for each would be 7.5 s or more
+});
+
+test('while there is no connection a send is told so at once, but brings on the next try after half a second', async () => {
+  const closed = await openServer();
+  const { server, ...at } = closed;
+  await new Promise((resolve) => server.close(resolve));
+  const sender = openSender(at, { random: () => 1 });
+  for (let round = 0; round < 3; round += 1) {
+    const replies = await postMany(sender, 20);
+    expect(tally(replies)).toEqual({ 'unsent connection-refused': 20 });
+  }
+  await new Promise<void>((resolve) => server.listen(at.endpoint.port, '127.0.0.1', resolve));
+  await waitFor(async () => expect(brief(await post(sender))).toBe('answered 200'));
+});
+
+test('two connections of which one cannot be had: the sends take the other', async () => {
+  const server = await openServer(accept, { maxConnections: 1 });
+  const sender = openSender(server);
+  await sender.connect();
+  expect(tally(await postMany(sender, 50))).toEqual({ 'answered 200': 50 });
+});
+
+async function listen(server: ReturnType<typeof createServer>) {
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket: Socket) => sockets.add(socket.on('error', () => undefined)));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(async () => {
+    for (const socket of sockets) socket.destroy();
+    await new Promise((resolve) => server.close(resolve));
+  });
+  return { endpoint: { host: '127.0.0.1', port: (server.address() as AddressInfo).port }, secureContext, sockets };
+}
+
+test.each([
+  ['says nothing at all', () => createServer((socket) => void socket.resume()), 'connect-timeout'],
+  [
+    'stands after TLS and never sends SETTINGS',
+    () => createTlsServer({ ...certificate, ALPNProtocols: ['h2'] }, (socket) => void socket.resume()),
+    'connect-timeout',
+  ],
+  [
+    'hangs up after TLS',
+    () => createTlsServer({ ...certificate, ALPNProtocols: ['h2'] }, (socket) => void socket.destroy()),
+    'connection-failed',
+  ],
+  [
+    'speaks HTTP/1.1',
+    () => createTlsServer(certificate, (socket) => void socket.resume().end('HTTP/1.1 400 Bad Request\r\n\r\n')),
+    'connection-failed',
+  ],
+  [
+    'speaks no TLS',
+    () => createServer((socket) => void socket.resume().end('220 mail.example ESMTP\r\n')),
+    'tls-failed',
+  ],
+] as const)(
+  'a server that %s: nothing was sent, and neither a send nor connect waits for ever',
+  async (_n, make, code) => {
+    const at = await listen(make());
+    const sender = openSender(at, { connectTimeoutMs: 300 });
+    await sender.connect();
+    expect(brief(await post(sender))).toBe(`unsent ${code}`);
+    await sender.close();
+    await waitFor(() => expect([...at.sockets].every(({ destroyed }) => destroyed)).toBe(true));
+  },
+);
+
+test('a handshake slower than a send may wait serves the next one', async () => {
+  const sandbox = await openSandbox();
+  const provider = await openFcm(sandbox);
+  sandbox.fcm.slowHandshakes(1_000);
+  const late = await Promise.all(
+    Array.from({ length: 5 }, () =>
+      sendPush(provider, makePush({ platform: 'fcm' }), { sendBy: performance.now() + 100 }),
+    ),
+  );
+  expect(late.map(({ code }) => code)).toEqual(late.map(() => 'no-stream'));
+  expect((await sendPush(provider, makePush({ platform: 'fcm' }))).meaning).toBe('accepted');
+  expect(sandbox.fcm.counts).toMatchObject({ requests: 1, connections: 2 });
+});
+
+test.each([1, 2])(
+  'the server says goodbye to %i idle connections: the next sends go through at once, each once',
+  async (count) => {
+    const server = await openServer();
+    const sender = openSender(server, { minConnections: count, maxConnections: count });
+    for (let round = 0; round < 10; round += 1) {
+      expect(tally(await postMany(sender, 10))).toEqual({ 'answered 200': 10 });
+      for (const session of server.sessions) server.goAway(session);
+    }
+    expect(server.paths).toHaveLength(100);
+  },
+);
+
+test('idle connections end without a word: once that has arrived, the next sends go through, each once', async () => {
+  const server = await openServer();
+  const sender = openSender(server);
+  for (let round = 0; round < 10; round += 1) {
+    expect(tally(await postMany(sender, 10))).toEqual({ 'answered 200': 10 });
+    await waitFor(() => expect(server.sessions.size).toBe(2));
+    const opened = server.connectedAt.length;
+    for (const socket of server.sockets) socket[round % 2 === 0 ? 'end' : 'resetAndDestroy']();
+    await waitFor(() => expect(server.connectedAt).toHaveLength(opened + 2));
+  }
+  expect(server.paths).toHaveLength(100);
+});
+
+test('no warning, no listener and no stream is left by thousands of sends', async () => {
+  const warnings: string[] = [];
+  const onWarning = (warning: Error): void => void warnings.push(`${warning.name}: ${warning.message}`);
+  process.on('warning', onWarning);
+  onTestFinished(() => void process.off('warning', onWarning));
+  const held: ServerHttp2Stream[] = [];
+  let isSilent = false;
+  const server = await openServer((stream) => (isSilent ? void held.push(stream) : accept(stream)));
+  const sender = openSender(server, { requestTimeoutMs: 200 });
+  for (let round = 0; round < 20; round += 1) {
+    const results = await postMany(sender, 100, () => ({ sendBy: performance.now() + 20_000 }));
+    expect(tally(results)).toEqual({ 'answered 200': 100 });
+  }
+  const timers = process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+  expect(timers).toBeLessThan(50);
+  isSilent = true; // each of these looks after its connection with a PING
+  expect(tally(await postMany(sender, 200))).toEqual({ 'unknown timeout': 200 });
+  isSilent = false;
+  expect(tally(await postMany(sender, 100))).toEqual({ 'answered 200': 100 });
+  expect(server.connectedAt).toHaveLength(2);
+  expect(warnings).toEqual([]);
+});

@@ -1,0 +1,60 @@
+import { readFile } from 'node:fs/promises';
+import { createApnsProvider } from '../../src/providers/apns/apns.ts';
+import { createFcmProvider } from '../../src/providers/fcm/fcm.ts';
+import type { Provider, Reply } from '../../src/providers/provider.ts';
+import { makePush } from '../support/push.ts';
+
+/** What the parent asks for: one send, and one reply. */
+export interface SendOrder {
+  /** Given back with the reply. */
+  readonly id: number;
+  /** The send's `sendBy`, counted from `since`; none where left out. */
+  readonly sendInMs?: number;
+  /** Epoch milliseconds; when the order is read where left out. */
+  readonly since?: number;
+  /** The process does nothing for so long, from when the request has left. */
+  readonly blockMs?: number;
+}
+
+export type SendingMessage =
+  | { readonly kind: 'ready' | 'sent'; readonly id?: number }
+  | { readonly kind: 'reply'; readonly id: number; readonly reply: Reply };
+
+const { env } = process;
+const platform = env['PLATFORM'] === 'fcm' ? 'fcm' : 'apns';
+
+async function openProvider(): Promise<Provider> {
+  const ca = env['WITHOUT_CA'] === undefined ? await readFile(env['CA_FILE'] ?? '', 'utf8') : undefined;
+  const timeout = env['REQUEST_TIMEOUT_MS'];
+  const shared = { ca, requestTimeoutMs: timeout === undefined ? undefined : Number(timeout) };
+  if (platform === 'fcm') {
+    const { FCM_ENDPOINT: endpoint = '', FCM_PROJECT_ID: projectId = '' } = env;
+    return createFcmProvider({ ...shared, endpoint, projectId });
+  }
+  return createApnsProvider({
+    ...shared,
+    endpoint: env['APNS_ENDPOINT'] ?? '',
+    key: await readFile(env['APNS_KEY_FILE'] ?? '', 'utf8'),
+    keyId: env['APNS_KEY_ID'] ?? '',
+    teamId: env['APNS_TEAM_ID'] ?? '',
+    topic: env['APNS_TOPIC'] ?? '',
+  });
+}
+
+const provider = await openProvider();
+const tell = (message: SendingMessage): void => void process.send?.(message);
+const block = (forMs: number): void => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs);
+
+process.on('message', ({ id, sendInMs, since, blockMs }: SendOrder) => {
+  const from = since === undefined ? performance.now() : since - performance.timeOrigin;
+  const prepared = provider.prepare(makePush({ platform }));
+  if (prepared.kind !== 'ready') throw new Error('the push was refused');
+  const onSent = (): void => {
+    tell({ kind: 'sent', id });
+    if (blockMs !== undefined) setImmediate(block, blockMs);
+  };
+  const sendBy = sendInMs === undefined ? undefined : from + sendInMs;
+  void provider.send(prepared.encoded, { sendBy, onSent }).then((reply) => tell({ kind: 'reply', id, reply }));
+});
+process.once('disconnect', () => process.exit(0));
+tell({ kind: 'ready' });
