@@ -2,9 +2,9 @@ import { Cluster, Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
 import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
 import { waitFor } from '../support/wait.ts';
-import { accepted, openPauses, pauseOf, probeOf, refused } from './support.ts';
+import { accepted, openBreakers, openOf, refused, trialOf, untilClosed, type BreakerWorker } from './support.ts';
 
-it('pauses are shared, probed and ended on a cluster, also under a prefix without a hash tag', async () => {
+it('breakers are shared, tried and closed on a cluster, also under a prefix without a hash tag', async () => {
   const server = await startEmbeddedRedis({
     extraArgs: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
   });
@@ -16,11 +16,13 @@ it('pauses are shared, probed and ended on a cluster, also under a prefix withou
     for (const client of [...clusters, own]) client.disconnect();
     await server.close();
   });
-  const workers = clusters.map((cluster) => openPauses('plain', {}, cluster));
-  const [worker, other] = workers as [(typeof workers)[0], (typeof workers)[0]];
-  worker.pauses.report(refused());
-  await waitFor(() => pauseOf(other));
-  other.pauses.report(accepted(), await probeOf(other));
-  await waitFor(() => expect(worker.pauses.current('apns')).toBeUndefined());
-  expect(worker.changes.map(({ by }) => by)).toEqual(['us', 'others']);
+  const [worker, other] = clusters.map((cluster) => openBreakers('plain', {}, cluster)) as [
+    BreakerWorker,
+    BreakerWorker,
+  ];
+  worker.breakers.report(refused());
+  await waitFor(() => openOf(other));
+  other.breakers.report(accepted(), await trialOf(other));
+  await untilClosed(worker);
+  expect(worker.changes.map(({ open }) => open?.trouble)).toEqual(['auth', undefined]);
 });

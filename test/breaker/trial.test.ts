@@ -1,0 +1,210 @@
+import { describe, expect, it } from 'vitest';
+import { breakerKeys } from '../../src/breaker/store.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
+import {
+  accepted,
+  BASE_MS,
+  openBreakers,
+  openOf,
+  refused,
+  reportTimes,
+  trialOf,
+  unreached,
+  untilClosed,
+  wanted,
+  type BreakerWorker,
+} from './support.ts';
+
+function three(prefix = testPrefix()): [BreakerWorker, BreakerWorker, BreakerWorker] {
+  return [openBreakers(prefix), openBreakers(prefix), openBreakers(prefix)];
+}
+
+const isHalfOpen = (worker: BreakerWorker) => waitFor(() => expect(openOf(worker).until).toBeLessThan(Date.now()));
+
+describe('a half open breaker', () => {
+  it.each(Array.from({ length: 20 }, (_, index) => index))(
+    'lets one of thirty notifications of three workers through (race %i)',
+    async () => {
+      const workers = three();
+      workers[0].breakers.report(refused());
+      await Promise.all(workers.map((worker) => waitFor(() => openOf(worker))));
+      await Promise.all(workers.map(isHalfOpen));
+      await new Promise((resolve) => setTimeout(resolve, 50)); // Redis's marker may outlive what workers read of it
+      const asked = workers.flatMap(({ breakers }, of) =>
+        Array.from({ length: 10 }, (_, index) => breakers.enter('apns', `msg-${of}-${index}`)),
+      );
+      const entries = await Promise.all(asked);
+      expect(entries.filter(({ kind }) => kind === 'trial')).toHaveLength(1);
+      for (const entry of entries) {
+        if (entry.kind !== 'open') continue;
+        expect(entry.open.until - Date.now()).toBeGreaterThan(0);
+        expect(entry.open.until - Date.now()).toBeLessThanOrEqual(1_000);
+      }
+    },
+  );
+
+  it('closes for all where the trial succeeds, and tells how long it was open', async () => {
+    const [worker, other, third] = three();
+    worker.breakers.report(refused());
+    await Promise.all([other, third].map((each) => waitFor(() => openOf(each))));
+    other.breakers.report(accepted(), await trialOf(other));
+    expect(await other.breakers.enter('apns', 'msg')).toEqual({ kind: 'closed' });
+    await Promise.all([worker, third].map(untilClosed));
+    for (const { changes } of [worker, other, third]) {
+      expect(changes.map(({ open }) => open?.trouble)).toEqual(['auth', undefined]);
+      expect(changes[1]?.before).toMatchObject({ trouble: 'auth', code: 'InvalidProviderToken' });
+    }
+    expect(other.trialEnds).toEqual([{ platform: 'apns', result: 'success' }]);
+  });
+
+  it('is learned to be closed by who asks for the trial, before the next reading', async () => {
+    const prefix = testPrefix();
+    const [worker, other] = [openBreakers(prefix), openBreakers(prefix)];
+    const redis = connectRedis();
+    worker.breakers.report(refused());
+    await waitFor(() => openOf(other));
+    await isHalfOpen(other);
+    await redis.del(breakerKeys(prefix, 'apns'));
+    const entries = await Promise.all(['a', 'b', 'c'].map((id) => other.breakers.enter('apns', id)));
+    expect(entries).toEqual(Array.from({ length: 3 }, () => ({ kind: 'closed' })));
+  });
+
+  it('opens for twice as long with each failed trial, up to the longest, for all', async () => {
+    const [worker, other] = three();
+    worker.breakers.report(refused());
+    const { since } = openOf(worker);
+    await waitFor(() => openOf(other));
+    for (const [trials, factor] of [2, 4, 4].entries()) {
+      const trial = await trialOf(worker, `msg-${trials}`);
+      const at = Date.now();
+      worker.breakers.report(refused(), trial);
+      expect(openOf(worker).until - at).toBeGreaterThanOrEqual(factor * BASE_MS);
+      expect(openOf(worker).until - Date.now()).toBeLessThanOrEqual(factor * BASE_MS);
+      await waitFor(() => expect(other.changes).toHaveLength(trials + 2));
+      expect(openOf(other)).toMatchObject({ trouble: 'auth', since });
+    }
+    expect(worker.trialEnds.map(({ result }) => result)).toEqual(['failure', 'failure', 'failure']);
+  });
+
+  it('keeps its trouble where the trial cannot reach the provider, and takes the trouble that it meets', async () => {
+    const worker = openBreakers(testPrefix());
+    worker.breakers.report(refused());
+    worker.breakers.report(unreached(), await trialOf(worker, 'first'));
+    expect(openOf(worker)).toMatchObject({ trouble: 'auth', code: 'InvalidProviderToken' });
+    worker.breakers.report(wanted(5_000), await trialOf(worker, 'second'));
+    expect(openOf(worker)).toMatchObject({ trouble: 'quota', code: 'QUOTA_EXCEEDED' });
+    expect(openOf(worker).until - Date.now()).toBeGreaterThan(4_000);
+  });
+
+  it('gives the trial to another notification where it was released, or died with its worker', async () => {
+    const prefix = testPrefix();
+    const [worker, other] = [openBreakers(prefix), openBreakers(prefix)];
+    const redis = connectRedis();
+    const [marker] = breakerKeys(prefix, 'apns');
+    worker.breakers.report(refused());
+    await waitFor(() => openOf(other));
+    const first = await trialOf(worker);
+    expect(await redis.get(marker)).toBe(first.id);
+    expect((await other.breakers.enter('apns', 'msg')).kind).toBe('open');
+    worker.breakers.release(first);
+    expect(worker.trialEnds).toEqual([{ platform: 'apns', result: 'unused' }]);
+    const second = await trialOf(other);
+    expect(await redis.pttl(marker)).toBeGreaterThan(15_000);
+    expect(await redis.pttl(marker)).toBeLessThanOrEqual(20_000);
+    await redis.pexpire(marker, 1); // as if it were 20 s later
+    const third = await trialOf(worker);
+    // The late answer of a trial that another one has by now changes nothing for the others.
+    other.breakers.report(refused(), second);
+    await waitFor(() => expect(openOf(other).until).toBeLessThan(Date.now()));
+    expect(await redis.get(marker)).toBe(third.id);
+    worker.breakers.report(accepted(), third);
+    await Promise.all([worker, other].map(untilClosed));
+  });
+
+  it('gives back the trial of a worker that closes', async () => {
+    const prefix = testPrefix();
+    const redis = connectRedis();
+    const worker = openBreakers(prefix);
+    worker.breakers.report(refused());
+    await trialOf(worker);
+    await worker.breakers.close();
+    expect(await redis.exists(...breakerKeys(prefix, 'apns'))).toBe(1);
+  });
+
+  it('heeds a longer Retry-After that comes while the trial is under way, whatever becomes of the trial', async () => {
+    const prefix = testPrefix();
+    const [worker, other] = [openBreakers(prefix), openBreakers(prefix)];
+    worker.breakers.report(wanted(BASE_MS));
+    await waitFor(() => openOf(other));
+    const trial = await trialOf(worker);
+    other.breakers.report(wanted(30_000));
+    await waitFor(() => expect(openOf(worker).until - Date.now()).toBeGreaterThan(20_000));
+    worker.breakers.report(accepted(), trial);
+    expect(openOf(worker).until - Date.now()).toBeGreaterThan(20_000);
+    await worker.breakers.close();
+    expect(openOf(worker).until - Date.now()).toBeGreaterThan(20_000);
+    expect(openOf(other).until - Date.now()).toBeGreaterThan(20_000);
+  });
+});
+
+describe('a notification whose trial failed', () => {
+  it.each(['auth', 'outage'] as const)('lets others go first, and gets through where it is alone (%s)', async (of) => {
+    const [worker, other] = three();
+    const fail = of === 'auth' ? refused : unreached;
+    reportTimes(5, worker, fail);
+    const asker = of === 'auth' ? other : worker;
+    await waitFor(() => openOf(asker));
+    worker.breakers.report({ ...fail(), notificationId: 'poison' }, await trialOf(worker, 'poison'));
+    await waitFor(() => expect(openOf(asker).until - openOf(asker).since).toBeGreaterThan(2 * BASE_MS));
+    await isHalfOpen(asker);
+    expect((await asker.breakers.enter('apns', 'poison')).kind).toBe('open');
+    asker.breakers.release(await trialOf(asker, 'another'));
+    expect((await asker.breakers.enter('apns', 'poison')).kind).toBe('open');
+    expect((await trialOf(asker, 'poison')).notificationId).toBe('poison');
+  });
+});
+
+describe('an outage', () => {
+  it('has a trial of its own on each worker, doubles, and closes', async () => {
+    const [worker, other] = three();
+    for (const each of [worker, other]) reportTimes(5, each, unreached);
+    const [trial, others] = [await trialOf(worker), await trialOf(other)];
+    expect((await worker.breakers.enter('apns', 'msg')).kind).toBe('open');
+    worker.breakers.report(unreached(), trial);
+    expect(openOf(worker).until - Date.now()).toBeGreaterThan(BASE_MS);
+    other.breakers.report({ ...accepted(), suspect: 'configuration', code: 'BadDeviceToken' }, others);
+    expect(other.breakers.current('apns')).toBeUndefined();
+    expect(openOf(worker).trouble).toBe('outage');
+  });
+
+  it('is over where the trial is refused, which opens the breaker for all', async () => {
+    const [worker, other] = three();
+    reportTimes(5, worker, unreached);
+    worker.breakers.report(refused(), await trialOf(worker));
+    expect(openOf(worker).trouble).toBe('auth');
+    await waitFor(() => openOf(other));
+    worker.breakers.report(accepted(), await trialOf(worker));
+    expect(worker.breakers.current('apns')).toBeUndefined();
+    expect(worker.changes.map(({ open }) => open?.trouble)).toEqual(['outage', undefined, 'auth', undefined]);
+  });
+
+  it('is not found again in what was answered while it was open', async () => {
+    const worker = openBreakers(testPrefix());
+    reportTimes(5, worker, unreached);
+    reportTimes(4, worker, unreached);
+    worker.breakers.report(accepted(), await trialOf(worker));
+    worker.breakers.report(unreached());
+    expect(worker.breakers.current('apns')).toBeUndefined();
+  });
+});
+
+it('those that wait come back to a trial: one at once, all others behind it', () => {
+  const worker = openBreakers(testPrefix());
+  const { breakers } = worker;
+  expect(breakers.deferUntil('apns', Date.now())).toBeGreaterThanOrEqual(Date.now());
+  breakers.report(refused());
+  const { until, since } = openOf(worker);
+  const backAt = [since, since, since + 20_000].map((enqueuedAt) => breakers.deferUntil('apns', enqueuedAt) - until);
+  expect(backAt).toEqual([100, 1_000, 2_000]);
+});

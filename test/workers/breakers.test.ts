@@ -1,0 +1,109 @@
+import { expect, it, onTestFinished } from 'vitest';
+import type { OpenBreaker } from '../../src/breaker/breaker.ts';
+import { createLog } from '../../src/observe/log.ts';
+import { createMetrics } from '../../src/observe/metrics.ts';
+import { createBreakerListener, openMs, startBreakers } from '../../workers/breakers.ts';
+import { serveReplica } from '../../workers/pages.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
+
+const since = Date.now() - 5_000;
+const refused: OpenBreaker = { platform: 'apns', trouble: 'auth', code: 'Forbidden', since, until: since + 65_000 };
+const limited: OpenBreaker = { ...refused, trouble: 'quota', code: 'QUOTA_EXCEEDED' };
+const misconfigured: OpenBreaker = {
+  ...refused,
+  platform: 'fcm',
+  trouble: 'configuration',
+  code: 'SENDER_ID_MISMATCH',
+};
+
+function listen() {
+  const lines: string[] = [];
+  const log = createLog('info', { write: (line) => void lines.push(line) });
+  const state: { open?: OpenBreaker } = {};
+  const metrics = createMetrics({
+    queueDepth: () => Promise.resolve({}),
+    breakerOpenMs: (platform) => openMs(platform === 'apns' ? state.open : undefined),
+  });
+  const told = () => lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  return { listener: createBreakerListener({ metrics, log }), metrics, log, told, state };
+}
+
+it('what somebody has to do something about is an error, other trouble a warning, and the end tells how long it took', () => {
+  const { listener, told } = listen();
+  listener({ platform: 'apns', open: limited, before: undefined });
+  listener({ platform: 'apns', open: refused, before: limited });
+  listener({ platform: 'apns', open: { ...refused, until: since + 125_000 }, before: refused });
+  listener({ platform: 'apns', open: undefined, before: refused });
+  listener({ platform: 'fcm', open: misconfigured, before: undefined });
+  expect(told().map(({ level, trouble }) => [level, trouble])).toEqual([
+    ['warn', 'quota'],
+    ['error', 'auth'],
+    ['error', 'auth'],
+    ['info', 'auth'],
+    ['error', 'configuration'],
+  ]);
+  const [, opened, longer, closed] = told();
+  expect(opened).toMatchObject({ platform: 'apns', code: 'Forbidden' });
+  expect(opened?.['msg']).toContain('refuses our credentials');
+  expect(opened?.['forMs']).toBeGreaterThan(50_000);
+  expect(longer?.['msg']).toContain('still refuses our credentials');
+  expect(closed?.['openMs']).toBeGreaterThanOrEqual(5_000);
+});
+
+it('an opening is counted once, and shown for as long as it lasts', async () => {
+  const { listener, metrics, state } = listen();
+  state.open = refused;
+  listener({ platform: 'apns', open: refused, before: undefined });
+  listener({ platform: 'apns', open: { ...refused, until: since + 125_000 }, before: refused });
+  metrics.breakerTrial('apns', 'failure');
+  const page = await metrics.registry.metrics();
+  expect(page.match(/^pushpacer_breaker_opened_total.*$/gm)).toEqual([
+    'pushpacer_breaker_opened_total{platform="apns",trouble="auth"} 1',
+  ]);
+  expect(page).toContain('pushpacer_breaker_trials_total{platform="apns",result="failure"} 1');
+  expect(page).toContain('pushpacer_breaker_open_seconds{platform="fcm"} 0');
+  const shown = Number(/^pushpacer_breaker_open_seconds\{platform="apns"\} (.*)$/m.exec(page)?.[1]);
+  expect(shown).toBeGreaterThan(50);
+  state.open = { ...refused, until: Date.now() - 1 };
+  expect(await metrics.registry.metrics()).toContain('pushpacer_breaker_open_seconds{platform="apns"} 0');
+});
+
+it('a replica has them under the prefix of its queue, with the times of its configuration', async () => {
+  const prefix = testPrefix();
+  const redis = connectRedis();
+  const { metrics, log, told } = listen();
+  const config = {
+    providerPause: { baseMs: 60_000, maxMs: 120_000 },
+    queue: { prefix },
+  } as Parameters<typeof startBreakers>[0];
+  const breakers = startBreakers(config, { redis, metrics, log });
+  onTestFinished(() => breakers.close());
+  const evidence = { platform: 'apns', notificationId: 'msg', recipientId: 'person', code: 'Forbidden' } as const;
+  breakers.report({ ...evidence, trouble: 'auth' });
+  expect(openMs(breakers.current('apns'))).toBeGreaterThan(50_000);
+  expect(told()).toHaveLength(1);
+  await waitFor(async () => expect(await redis.get(`${prefix}:breaker:apns`)).toBe('open'));
+});
+
+it('a worker that waits for a provider is ready, and says what it waits for', async () => {
+  const { metrics, log } = listen();
+  const consumer = { isRunning: () => true } as unknown as Parameters<typeof serveReplica>[1]['consumers'][number];
+  const pages = await serveReplica(
+    { host: '127.0.0.1', port: 0 },
+    {
+      connections: [connectRedis()],
+      consumers: [consumer],
+      breakers: { current: (platform) => (platform === 'apns' ? refused : undefined) },
+      metrics,
+      log,
+    },
+  );
+  onTestFinished(() => pages.close());
+  const response = await fetch(`${pages.url}/readyz`);
+  expect(response.status).toBe(200);
+  const body = (await response.json()) as { providers: { apns: { forMs: number } } };
+  const apns = { breaker: 'open', trouble: 'auth', code: 'Forbidden', since: new Date(since).toISOString() };
+  expect(body.providers).toMatchObject({ apns, fcm: { breaker: 'closed' } });
+  expect(body.providers.apns.forMs).toBeGreaterThan(50_000);
+});
