@@ -1,20 +1,24 @@
 import { Queue } from 'bullmq';
+import { assertBullMq } from '../src/queue/bullmq-internals.ts';
+import { measureClockOffset, type ClockChange, type ClockOffset } from '../src/queue/clock-offset.ts';
 import type { Connection } from '../src/queue/connection.ts';
 import { createDeadLetters } from '../src/queue/dead-letters.ts';
 import { protect } from '../src/queue/foreign.ts';
 import { createLease } from '../src/queue/lease.ts';
 import { NotificationWorker } from '../src/queue/notification-worker.ts';
 import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
-import { startWaker, type DelayedSet } from '../src/queue/wake.ts';
+import { startWaker } from '../src/queue/wake.ts';
 import { workerOptions } from '../src/queue/worker-options.ts';
 import type { Processor } from '../src/delivery/processor.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createSparing } from '../src/observe/sparing.ts';
+import { within } from './within.ts';
 
 /** One queue's worker, with what keeps it on time and buries what failed for good. */
 export interface Consumer {
   readonly queue: Queue;
   readonly worker: Pick<NotificationWorker, 'concurrency'>;
+  readonly clock: Pick<ClockOffset, 'offsetMs'>;
   isRunning(): boolean;
   /** Takes no more jobs; resolves when those under way have ended. */
   drain(): Promise<void>;
@@ -36,6 +40,8 @@ export interface ConsumerOptions {
 const SWEEP_EVERY_MS = 15_000;
 /** How often the same trouble is told: a Redis that is away or full makes it many times a second. */
 export const TROUBLE_EVERY_MS = 5_000;
+/** How long the start waits for the first look at Redis's clock. */
+const CLOCK_TIMEOUT_MS = 2_000;
 
 export async function startConsumer({
   connection,
@@ -49,9 +55,12 @@ export async function startConsumer({
   const queue = new Queue(QUEUE, { connection, prefix });
   const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
   const deadLetters = createDeadLetters({ queue, deadQueue });
+  const clock = measureClockOffset({ queue, onChange: (change) => tellClock(change, log) });
+  const offsetMs = (): number => clock.offsetMs;
   const waker = startWaker({
-    redis: connection as unknown as DelayedSet, // ioredis overloads ZRANGE with its oldest form last, which TypeScript picks
+    redis: { zrange: (key, start, stop, scores) => connection.zrange(key, String(start), String(stop), scores) },
     delayedKey: queue.toKey('delayed'),
+    offsetMs,
   });
   const onDelayed = (dueAt: number): void => {
     waker.note(dueAt);
@@ -66,6 +75,7 @@ export async function startConsumer({
     (job, error) => {
       log.warn({ jobId: job.id, err: error }, 'the end of a job could not be noted; it comes back by its lock');
     },
+    offsetMs,
   );
 
   const burials = new Set<Promise<unknown>>();
@@ -90,20 +100,40 @@ export async function startConsumer({
     bury(deadLetters.sweep());
   }, SWEEP_EVERY_MS);
 
+  const close = async (): Promise<void> => {
+    clearInterval(sweeping);
+    clock.close();
+    await worker.close();
+    await Promise.all(burials);
+    await waker.close();
+    await Promise.all([queue.close(), deadQueue.close()]);
+  };
+  try {
+    assertBullMq(queue, worker);
+  } catch (error) {
+    await close();
+    throw error;
+  }
+
   bury(deadLetters.sweep());
   await worker.waitUntilReady();
+  await within(clock.measured, CLOCK_TIMEOUT_MS);
   void worker.run();
   return {
     queue,
     worker,
+    clock,
     isRunning: () => worker.isRunning() && worker.closing === undefined,
     drain: () => worker.close(),
-    close: async () => {
-      clearInterval(sweeping);
-      await worker.close();
-      await Promise.all(burials);
-      await waker.close();
-      await Promise.all([queue.close(), deadQueue.close()]);
-    },
+    close,
   };
+}
+
+function tellClock({ isApart, offsetMs }: ClockChange, log: Logger): void {
+  if (!isApart) log.info({ offsetMs }, "this machine's clock agrees with Redis's again");
+  else
+    log.warn(
+      { offsetMs },
+      "this machine's clock is not Redis's: due times are corrected, but expiry and the age of credentials are judged by it",
+    );
 }

@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util';
 import { loadConfig, type Config } from '../src/config/config.ts';
 import { CONFIG_VARIABLES } from '../src/config/documentation.ts';
 import { InputError } from '../src/domain/faults.ts';
+import { PLATFORMS } from '../src/domain/notification.ts';
 import { createLog, type Logger } from '../src/observe/log.ts';
 import { startReplica } from './replica.ts';
 
@@ -12,8 +13,8 @@ export async function main(argv: readonly string[]): Promise<void> {
   const log = createLog(config.logLevel);
   endOnSurprise(log);
   const { prefix, shards } = config.queue;
-  const platforms = { apns: config.apns !== undefined, fcm: config.fcm !== undefined };
-  if (!platforms.apns && !platforms.fcm)
+  const platforms = Object.fromEntries(PLATFORMS.map((platform) => [platform, platform in config.providers]));
+  if (Object.keys(config.providers).length === 0)
     log.warn('no platform has credentials: every notification becomes a dead letter');
 
   const signal = onStop(log, async () => (await starting).stop());

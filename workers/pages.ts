@@ -1,10 +1,11 @@
+import type { Breakers } from '../src/breaker/breaker.ts';
+import { PLATFORMS } from '../src/domain/notification.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 import { serveMetrics, type MetricsServer } from '../src/observe/server.ts';
-import type { Pauses } from '../src/pause/pauses.ts';
 import type { Connection } from '../src/queue/connection.ts';
 import type { Consumer } from './consumer.ts';
-import { describePause } from './pauses.ts';
+import { describeBreaker } from './breakers.ts';
 import { within } from './within.ts';
 
 export interface PagesParts {
@@ -12,7 +13,7 @@ export interface PagesParts {
   readonly connections: readonly Pick<Connection, 'ping'>[];
   readonly consumers: readonly Consumer[];
   readonly metrics: Metrics;
-  readonly pauses: Pick<Pauses, 'current'>;
+  readonly breakers: Pick<Breakers, 'current'>;
   readonly log: Logger;
 }
 
@@ -22,7 +23,7 @@ const ANSWER_TIMEOUT_MS = 1_000;
 /** `/metrics`, `/healthz` and `/readyz` of this replica. */
 export function serveReplica(
   address: { readonly host: string; readonly port: number },
-  { connections, consumers, metrics, pauses, log }: PagesParts,
+  { connections, consumers, metrics, breakers, log }: PagesParts,
 ): Promise<MetricsServer> {
   const pages = {
     metrics: async () => ({ contentType: metrics.registry.contentType, body: await metrics.registry.metrics() }),
@@ -30,10 +31,9 @@ export function serveReplica(
       const redis = (await Promise.all(connections.map(answers))).every(Boolean);
       const consuming = consumers.length > 0 && consumers.every((consumer) => consumer.isRunning());
       const at = Date.now();
-      const providers = {
-        apns: describePause(pauses.current('apns'), at),
-        fcm: describePause(pauses.current('fcm'), at),
-      };
+      const providers = Object.fromEntries(
+        PLATFORMS.map((platform) => [platform, describeBreaker(breakers.current(platform), at)]),
+      );
       // A worker that waits for a provider is ready all the same: another one in its place would have to wait as well.
       return { ok: redis && consuming, detail: { redis, consuming, providers } };
     },

@@ -1,5 +1,5 @@
 import type { Config } from '../src/config/config.ts';
-import type { Platform } from '../src/domain/notification.ts';
+import { PLATFORMS, type Platform } from '../src/domain/notification.ts';
 import type { Quota } from '../src/limiter/quota.ts';
 import { createRedisQuota } from '../src/limiter/redis-quota.ts';
 import type { LimiterRedis } from '../src/limiter/redis/scripts.ts';
@@ -11,7 +11,7 @@ export function createQuotas(
   timeoutMs: number,
 ): Map<Platform, Quota> {
   const created = new Map<Platform, Quota>();
-  for (const platform of ['apns', 'fcm'] as const) {
+  for (const platform of PLATFORMS) {
     const rules = quotas[platform];
     if (rules === undefined) continue;
     created.set(platform, createRedisQuota({ redis, name: platform, rules, prefix: queue.prefix, timeoutMs }));

@@ -1,24 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../src/config/config.ts';
+import type { Breakers } from '../src/breaker/breaker.ts';
 import { createProcessor } from '../src/delivery/processor.ts';
-import { createTransit } from '../src/delivery/transit.ts';
 import { createRedisLimiter } from '../src/limiter/redis-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
+import { createClockMetrics } from '../src/observe/clock-metrics.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
 import { createSparing } from '../src/observe/sparing.ts';
-import type { Pauses } from '../src/pause/pauses.ts';
 import { connectProducer, connectWorker, whenReady, type Connection } from '../src/queue/connection.ts';
 import { shardPrefixes } from '../src/queue/shards.ts';
 import { startConsumer, TROUBLE_EVERY_MS, type Consumer } from './consumer.ts';
+import { openMs, startBreakers } from './breakers.ts';
 import { keepDeadLetters } from './dead-letters.ts';
-import { govern } from './governor.ts';
 import { queueDepth, serveReplica } from './pages.ts';
-import { pausedMs, startPauses } from './pauses.ts';
 import { within } from './within.ts';
 import { createProviders } from './providers.ts';
 import { createQuotas } from './quotas.ts';
 import { createReplyListener } from './replies.ts';
-import { warmUp } from './warm-up.ts';
 
 /** A running replica. */
 export interface Replica {
@@ -76,32 +74,32 @@ async function compose(
 
   const { policy, categories, concurrency, queue, maxPending } = config;
   const providers = createProviders(config);
-  for (const provider of providers.values()) parts.defer(() => provider.close());
+  for (const provider of providers.values()) parts.defer(() => within(provider.close(), ABORT_MS));
   const limiterOptions = { policy, categories, prefix: queue.prefix, timeoutMs: LIMITER_TIMEOUT_MS };
   const limiter = createRedisLimiter({ redis: limiterConnection, ...limiterOptions });
   const quotas = createQuotas(config, limiterConnection, LIMITER_TIMEOUT_MS);
   for (const quota of quotas.values()) parts.defer(() => quota.close());
-  await warmUp(limiter, providers);
+  // Connecting, and nothing else: no request is sent that no producer enqueued.
+  await Promise.all([...providers.values()].map((provider) => provider.connect()));
 
   const consumers: Consumer[] = [];
   const graceOver = new AbortController();
   const metrics = createMetrics({
     queueDepth: () => queueDepth(consumers),
-    pausedMs: (platform) => pausedMs(pauses.current(platform)),
+    breakerOpenMs: (platform) => openMs(breakers.current(platform)),
   });
-  const pauses: Pauses = startPauses(config, { redis: limiterConnection, metrics, log });
-  parts.defer(() => pauses.close());
+  const breakers: Breakers = startBreakers(config, { redis: limiterConnection, metrics, log });
+  parts.defer(() => breakers.close());
   // Before the first job is taken: a port that cannot be had must not leave a worker behind that nobody sees.
   const pages =
-    config.metrics && (await serveReplica(config.metrics, { connections, consumers, metrics, pauses, log }));
+    config.metrics && (await serveReplica(config.metrics, { connections, consumers, metrics, breakers, log }));
   if (pages) parts.defer(() => pages.close());
 
   const process = createProcessor({
     limiter,
     quotas,
     providers,
-    pauses,
-    transit: createTransit(),
+    breakers,
     maxWaitMs: config.maxWaitMs,
     ...(maxPending !== undefined && { maxPending }),
     retry: config.retry,
@@ -127,13 +125,9 @@ async function compose(
     consumers.push(consumer);
     parts.defer(() => within(consumer.close(), ABORT_MS));
   }
+  createClockMetrics(metrics.registry, () => consumers.map(({ clock }) => clock.offsetMs));
   const keeper = keepDeadLetters({ connection, queue, bounds: config.deadLetters, registry: metrics.registry, log });
   parts.defer(() => keeper.stop());
-  const governor = govern(
-    consumers.map(({ worker }) => worker),
-    perShard,
-  );
-  parts.defer(() => governor.stop());
 
   return {
     url: pages?.url,
@@ -141,6 +135,7 @@ async function compose(
       const drained = Promise.all(consumers.map((consumer) => consumer.drain()));
       await within(drained, config.shutdownGraceMs);
       graceOver.abort();
+      for (const provider of providers.values()) provider.abort();
       await within(drained, ABORT_MS);
       await parts.disposeAsync();
     },

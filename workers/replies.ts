@@ -1,4 +1,4 @@
-import type { ReplyEvent } from '../src/delivery/send.ts';
+import type { ReplyEvent } from '../src/delivery/context.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 import { reportInvalidToken, type StreamRedis } from '../src/queue/invalid-tokens.ts';
@@ -16,14 +16,14 @@ export function createReplyListener({
   prefix,
   metrics,
   log,
-}: ReplyListenerParts): (event: ReplyEvent) => Promise<void> {
-  return async ({ notification, device, label, reply, tookMs }) => {
+}: ReplyListenerParts): (event: ReplyEvent) => void | Promise<void> {
+  return ({ notification, device, label, reply, tookMs }) => {
     metrics.reply(device.platform, reply.meaning, tookMs);
     if (reply.meaning === 'accepted') return;
     const { code, detail } = reply;
     const names = { id: notification.id, recipientId: notification.recipientId, device: label };
-    const level = reply.meaning === 'auth' ? 'error' : 'info';
-    log[level]({ ...names, meaning: reply.meaning, code, ...(detail !== undefined && { detail }) }, 'not accepted');
+    const line = { ...names, meaning: reply.meaning, code, ...(detail !== undefined && { detail }) };
+    log[isOurs(reply) ? 'error' : 'info'](line, 'the provider did not accept the alert');
 
     if (reply.meaning !== 'gone') return;
     const entry = {
@@ -33,8 +33,13 @@ export function createReplyListener({
       reason: code,
       timestamp: reply.goneSince ?? Date.now(),
     };
-    await reportInvalidToken(redis, prefix, entry).catch((error: unknown) => {
+    return reportInvalidToken(redis, prefix, entry).catch((error: unknown) => {
       log.error({ ...names, err: error }, 'an invalid token could not be reported');
     });
   };
+}
+
+/** Refused for our credentials or configuration: somebody has to mend them. */
+function isOurs({ trouble }: ReplyEvent['reply']): boolean {
+  return trouble === 'auth' || trouble === 'configuration';
 }

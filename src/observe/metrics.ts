@@ -1,5 +1,5 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { Platform } from '../domain/notification.ts';
+import { PLATFORMS, type Platform } from '../domain/notification.ts';
 import type { Outcome } from '../domain/outcome.ts';
 import type { Trouble } from '../domain/trouble.ts';
 
@@ -14,18 +14,18 @@ export interface Metrics {
   woken(lateMs: number): void;
   /** A job without a priority came in: it outranks every due one. */
   unprioritised(): void;
-  /** An answer to this replica paused a provider. */
-  paused(platform: Platform, trouble: Trouble): void;
-  /** A probe of this replica ended. */
-  probed(platform: Platform, result: string): void;
+  /** This replica learned that a circuit breaker opened. */
+  breakerOpened(platform: Platform, trouble: Trouble): void;
+  /** A trial of this replica ended: `success`, `failure` or `unused`. */
+  breakerTrial(platform: Platform, result: string): void;
 }
 
 /** Parts that are read when somebody looks. */
 export interface MetricsSources {
   /** Jobs by state: `waiting`, `delayed`, `active`, … */
   readonly queueDepth: () => Promise<Readonly<Record<string, number>>>;
-  /** How long a provider stays paused; 0 where it is open, and while it is probed. */
-  readonly pausedMs: (platform: Platform) => number;
+  /** How much longer a provider's circuit breaker stays open; 0 where it is closed or half open. */
+  readonly breakerOpenMs: (platform: Platform) => number;
 }
 
 const SECONDS = { wait: [0.1, 0.5, 1, 3, 10, 30, 60, 300, 900, 3600, 14_400, 86_400] };
@@ -90,23 +90,23 @@ export function createMetrics(sources: MetricsSources): Metrics {
     },
   });
   new Gauge({
-    name: 'pushpacer_provider_paused_seconds',
-    help: 'How long a provider stays paused; 0 when it is open, and while it is probed.',
+    name: 'pushpacer_breaker_open_seconds',
+    help: "How much longer a provider's circuit breaker stays open; 0 when it is closed or half open.",
     labelNames: ['platform'],
     registers,
     collect() {
-      for (const platform of ['apns', 'fcm'] as const) this.set({ platform }, sources.pausedMs(platform) / 1000);
+      for (const platform of PLATFORMS) this.set({ platform }, sources.breakerOpenMs(platform) / 1000);
     },
   });
-  const pauses = new Counter({
-    name: 'pushpacer_provider_pauses_total',
-    help: 'Pauses that an answer to this replica opened, by trouble; their sum over all replicas counts each once.',
+  const breakersOpened = new Counter({
+    name: 'pushpacer_breaker_opened_total',
+    help: 'Openings of circuit breakers that this replica learned of, by trouble. All replicas share all but outages.',
     labelNames: ['platform', 'trouble'],
     registers,
   });
-  const probes = new Counter({
-    name: 'pushpacer_provider_probes_total',
-    help: 'Probes of a paused provider by this replica, by result: well (the pause is over), failed, or unused.',
+  const breakerTrials = new Counter({
+    name: 'pushpacer_breaker_trials_total',
+    help: 'Trials of a half open circuit breaker by this replica, by result: success (it closed), failure, or unused.',
     labelNames: ['platform', 'result'],
     registers,
   });
@@ -128,7 +128,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
     reply: (platform, meaning, tookMs) => provider.observe({ platform, meaning }, tookMs / 1000),
     woken: (lateMs) => lateness.observe(Math.max(0, lateMs) / 1000),
     unprioritised: () => unprioritised.inc(),
-    paused: (platform, trouble) => pauses.inc({ platform, trouble }),
-    probed: (platform, result) => probes.inc({ platform, result }),
+    breakerOpened: (platform, trouble) => breakersOpened.inc({ platform, trouble }),
+    breakerTrial: (platform, result) => breakerTrials.inc({ platform, result }),
   };
 }

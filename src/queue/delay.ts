@@ -1,10 +1,12 @@
-import type { IQueueBackend, Job } from 'bullmq';
+import type { Job } from 'bullmq';
+import { backendOf } from './bullmq-internals.ts';
 import { PRIORITY } from './names.ts';
 
 /**
  * Puts the job that is being processed back for `waitMs`, to go ahead of all that has not been looked at yet when it
  * is due; costs no attempt. With `progress`, that is saved with it. The caller then throws BullMQ's `DelayedError`, and
- * tells the waker the instant answered (epoch milliseconds on this machine's clock).
+ * tells the waker the instant answered (epoch milliseconds on this machine's clock; in Redis it is written on Redis's
+ * clock, where the job came from a NotificationWorker that knows the difference).
  *
  * One script writes priority, progress and delay, so nothing can fail between them; `job.changePriority` would also
  * search the whole list of jobs without a priority, on every requeue. Rejects where the job is no longer ours (its
@@ -23,9 +25,4 @@ export async function requeue(
     fieldsToUpdate: { priority: PRIORITY.due, ...(progress && { progress: JSON.stringify(progress) }) },
   });
   return now + delayMs;
-}
-
-/** `job.moveToDelayed` goes through the same object, but passes no fields on; BullMQ's types keep it protected. */
-function backendOf(job: Pick<Job, 'id'>): Pick<IQueueBackend, 'moveToDelayed'> {
-  return (job as unknown as { readonly backend: IQueueBackend }).backend;
 }

@@ -1,4 +1,5 @@
 import type { Job, Queue } from 'bullmq';
+import { lockKeyOf } from './bullmq-internals.ts';
 import { defineScript } from './scripts.ts';
 
 /** A worker's hold on a job: BullMQ's lock, which others take over where it was not renewed in time. */
@@ -9,7 +10,7 @@ export interface Lease {
    */
   readonly until: number;
   /** Whether the job is still ours. Asks Redis only where it may not be, and then renews the lock; false also without an answer. */
-  holds(): Promise<boolean>;
+  holds(): boolean | Promise<boolean>;
   /** Keeps the job's progress; false where the job is somebody else's by now, and nothing was written. */
   save(progress: object): Promise<boolean>;
 }
@@ -27,8 +28,8 @@ const SURE = 0.5;
 const SAVE = defineScript<number>('./save-progress.lua', 2);
 
 /**
- * The lease that came with a job. BullMQ notes when it asked for the job (`processedOn`, this machine's clock), and Redis
- * began the lock after that. A process that is stopped (SIGSTOP, a paused container, a machine that sleeps) does not feel
+ * The lease that came with a job. NotificationWorker notes when it asked for the job (`processedOn`, this machine's clock),
+ * and Redis began the lock after that. A process that is stopped (SIGSTOP, a paused container, a machine that sleeps) does not feel
  * the time that passes; both clocks tell it, and the one that tells more is believed.
  */
 export function createLease({ queue, job, token, lockMs }: LeaseOptions): Lease {
@@ -40,21 +41,22 @@ export function createLease({ queue, job, token, lockMs }: LeaseOptions): Lease 
     const age = Date.now() - grantedAt;
     return performance.now() < until && age >= 0 && age < lockMs * SURE;
   };
+  async function renew(): Promise<boolean> {
+    const askedAt = { wall: Date.now(), steady: performance.now() };
+    const extended = await job.extendLock(token, lockMs).catch(() => 0);
+    if (extended !== 1) return false;
+    grantedAt = askedAt.wall;
+    until = askedAt.steady + lockMs * SURE;
+    return isSure();
+  }
+
   return {
     get until() {
       return until;
     },
-    async holds() {
-      if (isSure()) return true;
-      const askedAt = { wall: Date.now(), steady: performance.now() };
-      const extended = await job.extendLock(token, lockMs).catch(() => 0);
-      if (extended !== 1) return false;
-      grantedAt = askedAt.wall;
-      until = askedAt.steady + lockMs * SURE;
-      return isSure();
-    },
+    holds: () => isSure() || renew(),
     async save(progress) {
-      const keys = [queue.toKey(`${jobId}:lock`), queue.toKey(jobId)];
+      const keys = [lockKeyOf(queue, jobId), queue.toKey(jobId)];
       return (await SAVE(queue, [...keys, token, JSON.stringify(progress)])) === 1;
     },
   };

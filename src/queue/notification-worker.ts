@@ -1,7 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DelayedError, UnrecoverableError, type Job, type Processor, type Span, type WorkerOptions } from 'bullmq';
+import {
+  DelayedError,
+  UnrecoverableError,
+  Worker,
+  type Job,
+  type Processor,
+  type Span,
+  type WorkerOptions,
+} from 'bullmq';
+import { onRedisTime } from './bullmq-internals.ts';
 import { insist } from './insist.ts';
-import { StaggeredWorker } from './staggered-worker.ts';
 
 /** What BullMQ passes along, and nobody here looks at. */
 type Rest = [token: string, fetchNextCallback?: () => boolean, span?: Span];
@@ -14,23 +22,41 @@ const REFUSED_MS = 500;
  * has become the master, the lock has run out), the job would be failed, and an alert that went out would become a dead
  * letter. Here only what the processor itself calls a failure is one. A Redis that cannot now is asked again as long as
  * the lock lasts; after that the job is let go, and comes back by its lock.
+ *
+ * Due times are on Redis's clock, in Redis and in what BullMQ asks it; `processedOn` of a job is on this machine's.
  */
-export class NotificationWorker extends StaggeredWorker {
+export class NotificationWorker extends Worker<unknown, unknown> {
   readonly #lockMs: number;
+  readonly #offsetMs: () => number;
   /** The latest pass of each job in hand. */
   readonly #latest = new Map<string, Job>();
   readonly #onLetGo: (job: Job, error: Error) => void;
 
-  /** @param onLetGo told of each job whose end could not be noted */
-  constructor(name: string, processor: Processor, options: WorkerOptions, onLetGo: (job: Job, error: Error) => void) {
-    super(name, processor, options);
+  /**
+   * @param onLetGo told of each job whose end could not be noted
+   * @param offsetMs Redis's clock minus this machine's, in whole milliseconds
+   */
+  constructor(
+    name: string,
+    processor: Processor,
+    options: WorkerOptions,
+    onLetGo: (job: Job, error: Error) => void,
+    offsetMs: () => number = () => 0,
+  ) {
+    super(name, processor, options, onRedisTime(offsetMs));
     this.#lockMs = options.lockDuration ?? 30_000;
     this.#onLetGo = onLetGo;
+    this.#offsetMs = offsetMs;
+  }
+
+  /** How many seconds to wait for the next job; `blockUntil` is when the next delayed one is due on Redis's clock, 0 where none is. */
+  protected override getBlockTimeout(blockUntil: number): number {
+    return super.getBlockTimeout(blockUntil === 0 ? 0 : blockUntil - this.#offsetMs());
   }
 
   protected override async moveToActive(token: string, name?: string): Promise<Job> {
     try {
-      return await super.moveToActive(token, name);
+      return await this.#taken(() => super.moveToActive(token, name));
     } catch (error) {
       await sleep(REFUSED_MS);
       throw error;
@@ -60,14 +86,27 @@ export class NotificationWorker extends StaggeredWorker {
 
   protected override handleCompleted(result: unknown, job: Job, ...rest: Rest): Promise<Job> {
     this.#keepRenewing(job);
-    return insist(() => super.handleCompleted(result, job, ...rest), this.#lockMs);
+    return insist(() => this.#taken(() => super.handleCompleted(result, job, ...rest)), this.#lockMs);
   }
 
   protected override async handleFailed(error: Error, job: Job, ...rest: Rest): Promise<Job> {
     this.#keepRenewing(job);
     const isVerdict = error instanceof DelayedError || error instanceof UnrecoverableError;
-    if (isVerdict) return insist(() => super.handleFailed(error, job, ...rest), this.#lockMs);
+    if (isVerdict) return insist(() => this.#taken(() => super.handleFailed(error, job, ...rest)), this.#lockMs);
     this.#onLetGo(job, error);
     return super.handleFailed(new DelayedError(), job, ...rest);
+  }
+
+  /**
+   * What a job's lock is judged by must be no later than the lock itself, and on this machine's clock: the instant before
+   * the job was asked for. BullMQ's own `processedOn` is on Redis's clock, where that is another one.
+   */
+  #taken<T extends Job | undefined>(take: () => Promise<T>): Promise<T> {
+    if (this.#offsetMs() === 0) return take();
+    const askedAt = Date.now();
+    return take().then((job) => {
+      if (job !== undefined) job.processedOn = askedAt;
+      return job;
+    });
   }
 }

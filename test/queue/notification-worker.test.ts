@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DelayedError, Queue, UnrecoverableError, type Processor } from 'bullmq';
+import { DelayedError, Queue, UnrecoverableError, type Job, type Processor } from 'bullmq';
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { QUEUE } from '../../src/queue/names.ts';
@@ -11,15 +11,16 @@ import { notification } from './support.ts';
 
 const SOON = { timeout: 15_000, interval: 20 };
 
-function open(processor: Processor, redisUrl = testRedisUrl()) {
+function open(processor: Processor, redisUrl = testRedisUrl(), offsetMs = 0) {
   const prefix = testPrefix();
   const connection = connectRedis(redisUrl);
   const queue = new Queue(QUEUE, { connection, prefix });
   const letGo: string[] = [];
   const options = workerOptions({ connection, prefix, concurrency: 5, lockMs: 1_000, maxStalls: 10 });
-  const worker = new NotificationWorker(QUEUE, processor, options, (job, error) => {
+  const onLetGo = (job: Job, error: Error) => {
     letGo.push(`${job.id}: ${error.message}`);
-  });
+  };
+  const worker = new NotificationWorker(QUEUE, processor, options, onLetGo, () => offsetMs);
   worker.on('error', () => undefined);
   void worker.run();
   onTestFinished(async () => {
@@ -103,3 +104,57 @@ test('a pass that ends does not take the lock’s renewal from a later one of th
   expect(begun).toBe(2);
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), SOON);
 });
+
+test.for([-60_000, 60_000])(
+  'jobs are renewed and judged by this machine’s clock where Redis’s is %i ms from it',
+  async (offsetMs) => {
+    const passes: { id: string; ageMs: number }[] = [];
+    const processor: Processor = async (job) => {
+      passes.push({ id: job.id ?? '', ageMs: Date.now() - (job.processedOn ?? NaN) });
+      if (job.id === 'long') await sleep(3_000); // three times as long as its lock
+      return { outcome: 'delivered' };
+    };
+    const { queue, letGo } = open(processor, testRedisUrl(), offsetMs);
+    for (const jobId of ['short', 'long', 'last']) await queue.add('push', notification(), { jobId, priority: 10 });
+    await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(3), SOON);
+    expect(passes.map(({ id }) => id).sort()).toEqual(['last', 'long', 'short']);
+    for (const { ageMs } of passes) {
+      expect(ageMs).toBeGreaterThanOrEqual(0);
+      expect(ageMs).toBeLessThan(30_000);
+    }
+    // The end of a job is written on Redis's clock, as is every time.
+    const ends = (await queue.getCompleted()).map(({ finishedOn = NaN }) => finishedOn);
+    for (const end of ends) expect(Math.abs(end - Date.now() - offsetMs)).toBeLessThan(30_000);
+    expect(letGo).toEqual([]);
+  },
+);
+
+/** Opens up how many seconds it would wait for the next job. */
+class OpenedWorker extends NotificationWorker {
+  blockFor(blockUntil: number): number {
+    return this.getBlockTimeout(blockUntil);
+  }
+}
+
+test.for([-60_000, 60_000])(
+  'the next due job is waited for by Redis’s clock, %i ms from this machine’s',
+  (offsetMs) => {
+    const connection = connectRedis();
+    const options = workerOptions({ connection, prefix: testPrefix(), concurrency: 1, lockMs: 1_000, maxStalls: 10 });
+    const ignored = () => undefined;
+    const worker = new OpenedWorker(
+      QUEUE,
+      () => Promise.resolve(),
+      options,
+      ignored,
+      () => offsetMs,
+    );
+    worker.on('error', ignored);
+    onTestFinished(() => worker.close());
+    expect(worker.blockFor(0)).toBe(options.drainDelay);
+    expect(worker.blockFor(Date.now() + offsetMs - 1_000)).toBeLessThanOrEqual(0);
+    const seconds = worker.blockFor(Date.now() + offsetMs + 8_000);
+    expect(seconds).toBeGreaterThan(0);
+    expect(seconds).toBeLessThanOrEqual(8);
+  },
+);

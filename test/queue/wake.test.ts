@@ -74,11 +74,36 @@ describe('when it looks', () => {
     expect(await looksUntil(400)).toEqual([102, 104]);
   });
 
+  test('ten thousand instants are one timer', () => {
+    for (let n = 0; n < 10_000; n++) waker.note(1_000_000 + 5 * ((7 * n) % 10_000));
+    expect(vi.getTimerCount()).toBe(1);
+  });
+
+  test('once for all whose instant passed in a busy moment', async () => {
+    for (const dueAt of [1_000_010, 1_000_020, 1_000_030, 1_000_400]) {
+      delayed.add(dueAt);
+      waker.note(dueAt);
+    }
+    vi.setSystemTime(1_000_100); // the next timer is still 12 ms away, and finds three instants passed
+    expect(await looksUntil(100)).toEqual([112, 114]);
+    expect(await looksUntil(500)).toEqual([402, 404]);
+  });
+
   test('less and less often for a job that nobody takes, because all are busy, and then no more', async () => {
     delayed.isBusy = true;
     delayed.add(1_000_100);
     waker.note(1_000_100);
     expect(await looksUntil(10_000)).toEqual([102, 104, 108, 116, 132, 164, 228]);
+  });
+
+  test('again for a job that is due on Redis’s clock, which is not this machine’s', async () => {
+    const other = startWaker({ redis: delayed, delayedKey: 'delayed', offsetMs: () => 60_000 });
+    delayed.isBusy = true;
+    delayed.add(1_060_100);
+    other.note(1_000_100);
+    expect(await looksUntil(100)).toEqual([]);
+    expect(await looksUntil(10_000)).toHaveLength(7);
+    await other.close();
   });
 
   test('not again where Redis is away', async () => {

@@ -1,0 +1,93 @@
+/**
+ * Everything of BullMQ that this project uses and that BullMQ does not promise to keep: members that its types call
+ * protected or private, and the places of values in its keys and commands. Written for the version below, which
+ * package.json pins. When that changes: look at each of these again, then raise both.
+ *
+ * NotificationWorker (notification-worker.ts) also overrides protected methods, as a subclass; `assertBullMq` covers those.
+ */
+import { createRequire } from 'node:module';
+import {
+  createRedisBackend,
+  Job,
+  Worker,
+  type BackendFactory,
+  type IQueueBackend,
+  type Queue,
+  type RedisQueueBackend,
+} from 'bullmq';
+
+const EXPECTED_VERSION = '6.7.0';
+
+/** What NotificationWorker overrides. */
+const OVERRIDDEN = ['moveToActive', 'processJob', 'handleCompleted', 'handleFailed', 'getBlockTimeout'] as const;
+
+/** Throws an Error that names what is missing, where the BullMQ that was found lacks something that this project uses. */
+export function assertBullMq(queue: Queue, worker: Worker): void {
+  const methods = Worker.prototype as unknown as Partial<Record<string, unknown>>;
+  const { lockManager } = worker as unknown as { readonly lockManager?: { readonly trackJob?: unknown } };
+  const backend = backendOf(new Job(queue, 'probe', {}, {}, 'probe')) as Partial<IQueueBackend> | undefined; // not added
+  const { execCommand } = queue.getBackend() as Partial<RedisQueueBackend>;
+  const used: readonly (readonly [name: string, found: unknown])[] = [
+    ...OVERRIDDEN.map((name) => [`Worker.${name}`, methods[name]] as const),
+    ['Worker.lockManager.trackJob', lockManager?.trackJob],
+    ['Job.backend.moveToDelayed', backend?.moveToDelayed],
+    ['RedisQueueBackend.execCommand', execCommand],
+  ];
+  const missing = used.filter(([, found]) => typeof found !== 'function').map(([name]) => name);
+  if (missing.length > 0) {
+    throw new Error(`expected BullMQ ${EXPECTED_VERSION}, found ${foundVersion()}, which lacks ${missing.join(', ')}`);
+  }
+}
+
+function foundVersion(): string {
+  return (createRequire(import.meta.url)('bullmq/package.json') as { version: string }).version;
+}
+
+/** What the job's own methods write through. `job.moveToDelayed` passes no fields on to it; BullMQ's types keep it protected. */
+export function backendOf(job: Pick<Job, 'id'>): Pick<IQueueBackend, 'moveToDelayed'> {
+  return (job as unknown as { readonly backend: IQueueBackend }).backend;
+}
+
+/** BullMQ's score of a delayed job: its due time in epoch milliseconds, times this, plus a counter. */
+const SCORES_PER_MS = 0x1000;
+
+/** The due time of a score in `delayed`: epoch milliseconds on the clock of whoever wrote it. */
+export function dueAtOfScore(score: number): number {
+  return Math.floor(score / SCORES_PER_MS);
+}
+
+/** `{pushpacer}:notifications:msg-1:lock`: holds the token of the worker that has the job. */
+export function lockKeyOf(queue: Pick<Queue, 'toKey'>, jobId: string): string {
+  return queue.toKey(`${jobId}:lock`);
+}
+
+/** Where the caller's time stands in these commands, counted from 0 over keys and arguments. */
+const TIME_AT: Readonly<Record<string, number>> = { moveToActive: 12, moveToDelayed: 12, moveToFinished: 15 };
+
+/**
+ * BullMQ's own connection to Redis, whose commands tell Redis's time instead of this machine's. BullMQ writes a due time
+ * as the caller's `Date.now()` plus the delay, and takes the jobs that are due by the caller's `Date.now()`. Both have to
+ * be on one clock for all workers: otherwise one whose clock is ahead takes every job too early, and the others take its
+ * jobs too late.
+ *
+ * @param offsetMs Redis's clock minus this machine's, in whole milliseconds
+ */
+export function onRedisTime(offsetMs: () => number): BackendFactory<RedisQueueBackend> {
+  return (...options) => {
+    const backend = createRedisBackend(...options);
+    const execCommand = backend.execCommand.bind(backend);
+    backend.execCommand = (client, command, args: unknown[]): unknown =>
+      execCommand(client, command, withOffset(command, args, offsetMs()));
+    return backend;
+  };
+}
+
+function withOffset(command: string, args: unknown[], offsetMs: number): unknown[] {
+  const position = TIME_AT[command];
+  if (position === undefined || offsetMs === 0) return args;
+  const time = args[position];
+  if (typeof time !== 'number') {
+    throw new Error(`expected BullMQ ${EXPECTED_VERSION}, found ${foundVersion()}: ${command} has its time elsewhere`);
+  }
+  return args.with(position, time + offsetMs);
+}

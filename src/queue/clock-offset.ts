@@ -1,0 +1,89 @@
+import type { Queue } from 'bullmq';
+import { defineScript } from './scripts.ts';
+
+export interface ClockOffsetOptions {
+  /** Its connection is used. */
+  readonly queue: Queue;
+  readonly everyMs?: number;
+  /** Hears when the clocks come to differ by more than a second, and when they no longer do. */
+  readonly onChange?: (change: ClockChange) => void;
+}
+
+export interface ClockChange {
+  /** Whether the clocks differ by more than a second now. */
+  readonly isApart: boolean;
+  readonly offsetMs: number;
+}
+
+export interface ClockOffset {
+  /** Redis's clock minus this machine's, in whole milliseconds; 0 until it is known. */
+  readonly offsetMs: number;
+  /** Resolves when the first measurement has ended, or failed. Never rejects. */
+  readonly measured: Promise<void>;
+  close(): void;
+}
+
+const EVERY_MS = 30_000;
+/** Of so many answers the quickest is believed. */
+const SAMPLES = 5;
+/** From here on it is told: expiry and the age of credentials are judged by this machine's clock. */
+const APART_MS = 1_000;
+/** `Date.now()` leaves out what has passed of the current millisecond. */
+const RESOLUTION_MS = 1;
+
+const TIME = defineScript<[seconds: string, microseconds: string]>('./time.lua', 1);
+
+/** Measures how far this machine's clock is from Redis's, now and again until it is closed. Without an answer, the last one stands. */
+export function measureClockOffset({ queue, everyMs = EVERY_MS, onChange }: ClockOffsetOptions): ClockOffset {
+  let offsetMs = 0;
+  let isApart = false;
+  let isClosed = false;
+  let timer: NodeJS.Timeout | undefined;
+
+  async function measure(): Promise<void> {
+    const sample = await bestOf(queue, SAMPLES).catch(() => undefined);
+    if (isClosed) return;
+    timer = setTimeout(() => void measure(), everyMs);
+    // A difference that may come from the way to Redis alone is none: on one machine the offset stays 0.
+    if (sample === undefined || Math.abs(sample.offsetMs - offsetMs) <= sample.errorMs) return;
+    offsetMs = Math.round(sample.offsetMs);
+    if (isApart === Math.abs(offsetMs) > APART_MS) return;
+    isApart = !isApart;
+    onChange?.({ isApart, offsetMs });
+  }
+
+  return {
+    get offsetMs() {
+      return offsetMs;
+    },
+    measured: measure(),
+    close: () => {
+      isClosed = true;
+      clearTimeout(timer);
+    },
+  };
+}
+
+interface Sample {
+  readonly offsetMs: number;
+  /** The most by which the offset may be wrong. */
+  readonly errorMs: number;
+}
+
+async function bestOf(queue: Queue, count: number): Promise<Sample> {
+  let best = await sampleOf(queue);
+  for (let taken = 1; taken < count; taken++) {
+    const next = await sampleOf(queue);
+    if (next.errorMs < best.errorMs) best = next;
+  }
+  return best;
+}
+
+/** Redis read its clock at some instant of the round trip: halfway is wrong by half of the trip at most. */
+async function sampleOf(queue: Queue): Promise<Sample> {
+  const askedAt = performance.now();
+  const [seconds, microseconds] = await TIME(queue, [queue.toKey('delayed')]);
+  const halfTripMs = (performance.now() - askedAt) / 2;
+  const redisNow = Number(seconds) * 1_000 + Number(microseconds) / 1_000 + halfTripMs;
+  return { offsetMs: redisNow - Date.now(), errorMs: halfTripMs + RESOLUTION_MS };
+}
