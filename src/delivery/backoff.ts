@@ -4,6 +4,12 @@ export interface Backoff {
   readonly backoffMaxMs: number;
 }
 
+/** How often, and how soon, an attempt that failed is repeated. */
+export interface RetryPolicy extends Backoff {
+  /** Delivery attempts before a dead letter. */
+  readonly attempts: number;
+}
+
 /**
  * The wait before the next attempt, in milliseconds: base x 2^(tries - 1), at most the maximum, the upper half of it
  * drawn by chance so that what failed together does not come back together. What a provider asked for

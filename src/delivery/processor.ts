@@ -2,27 +2,22 @@ import type { Job } from 'bullmq';
 import { errorChain } from '../domain/error-chain.ts';
 import type { Outcome } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
-import { LimiterUnavailableError } from '../limiter/errors.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { isUnprioritised } from '../queue/foreign.ts';
-import { backoffMs } from './backoff.ts';
-import type { Concluded } from './conclude.ts';
-import { deliver, type DeliverParts } from './deliver.ts';
-import type { Pass } from './pass.ts';
-import { readProgress, withAttempts, type Progress } from './progress.ts';
-import { createTurnstile } from './turnstile.ts';
+import type { DeliverParts, Pass } from './context.ts';
+import { deliver, type Result } from './deliver.ts';
+import { readProgress, type Progress } from './progress.ts';
+import { createTurns } from './turns.ts';
 import { settle, type Hands, type Settled } from './settle.ts';
 
-export interface ProcessorParts extends DeliverParts {
+export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
   readonly log: Logger;
   readonly metrics: Pick<Metrics, 'outcome' | 'woken' | 'unprioritised'>;
   /** Fires when the grace of a stopping worker is over. */
   readonly signal: AbortSignal;
 }
 
-/** Kept this long where the limiter did not answer. */
-const LIMITER_AWAY_MS = 1_000;
 /** The longest wait after a stall. */
 const MAX_SPREAD_MS = 60_000;
 
@@ -30,35 +25,32 @@ const MAX_SPREAD_MS = 60_000;
 export type Processor = (hands: Omit<Hands, 'onLetGo'>) => Promise<Settled>;
 
 /** One pass of a job: delivered as far as it goes, told in one log line, then settled. */
-export function createProcessor(parts: ProcessorParts): Processor {
+export function createProcessor(given: ProcessorParts): Processor {
+  const parts = { ...given, turns: createTurns() };
+  // What is told of each pass has no secret fields: looking for them would be a third of the cost of a line.
+  const lines = given.log.child({}, { redact: [] });
   const warnOnce = createUnprioritisedWarning(parts);
-  const turn = createTurnstile();
   return async (hands) => {
     const { job } = hands;
-    await turn();
     if (isUnprioritised(job)) warnOnce(job);
     const pass = passOf(hands, parts.signal);
     if (pass.progress.dueAt !== undefined) parts.metrics.woken(parts.now() - pass.progress.dueAt);
 
-    const concluded = await concludedOf(hands, pass, parts);
-    tell(pass, concluded, parts);
-    return settle({ ...hands, onLetGo: (error) => tellLetGo(job, error, parts) }, concluded);
+    const result = await resultOf(hands, pass, parts);
+    if (result.surprise !== undefined) tellSurprise(pass, result.surprise, parts);
+    tell(pass, result, lines, parts.metrics);
+    return settle({ ...hands, onLetGo: (error) => tellLetGo(job, error, parts) }, result);
   };
 }
 
-function concludedOf(
-  { job, lockMs }: Pick<Hands, 'job' | 'lockMs'>,
-  pass: Pass,
-  parts: ProcessorParts,
-): Promise<Concluded> {
+function resultOf({ job, lockMs }: Pick<Hands, 'job' | 'lockMs'>, pass: Pass, parts: DeliverParts): Promise<Result> {
   const progress = arrived(pass.progress);
   const spreadMs = spreadAfterStalls(job.stalledCounter, progress, lockMs, parts.random());
   if (spreadMs > 0) {
     const outcome = { kind: 'held', waitMs: spreadMs, code: 'stalled-before' } as const;
     return Promise.resolve({ outcome, progress: { ...pass.progress, dueAt: undefined, stalls: job.stalledCounter } });
   }
-  const here = { ...pass, progress };
-  return deliver(here, parts).catch((error: unknown) => surprised(here, error, parts));
+  return deliver({ ...pass, progress }, parts);
 }
 
 /**
@@ -87,36 +79,24 @@ function passOf({ job, lease }: Pick<Hands, 'job' | 'lease'>, signal: AbortSigna
 
 /** It is here: what was noted for its coming back is over. */
 function arrived(progress: Progress): Progress {
-  return { ...progress, dueAt: undefined, unsent: undefined };
+  return progress.dueAt === undefined ? progress : { ...progress, dueAt: undefined };
 }
 
-/** What no outcome foresaw. Without the limiter nothing is sent and no attempt is spent; anything else is a failed attempt. */
-function surprised({ data, jobId, progress }: Pass, error: unknown, parts: ProcessorParts): Concluded {
-  const { now, random, retry, log } = parts;
-  if (error instanceof LimiterUnavailableError) {
-    const waitMs = Math.round(LIMITER_AWAY_MS * (1 + random()));
-    return { outcome: { kind: 'held', waitMs, code: 'limiter-unavailable' }, progress: { ...progress, unsent: true } };
-  }
-  const text = redact(`${error instanceof Error ? error.name : 'thrown'}: ${errorChain(error)}`, data);
-  const where =
-    error instanceof Error ? error.stack?.split('\n').filter((line) => line.startsWith('    at ')) : undefined;
-  log.error({ jobId, error: text, where }, 'a pass failed in a way that no outcome foresaw');
-  const tries = progress.tries + 1;
-  const counted = { ...withAttempts(progress, [{ at: now(), error: text }]), tries, asks: progress.asks + 1 };
-  if (tries >= retry.attempts) {
-    return { outcome: { kind: 'dead-letter', reason: 'attempts-exhausted', message: text }, progress: counted };
-  }
-  const waitMs = backoffMs(tries, retry, 0, random());
-  return { outcome: { kind: 'retried', waitMs, code: 'unexpected-error' }, progress: counted };
-}
-
-function tell(pass: Pass, { outcome, progress }: Concluded, { log, metrics }: ProcessorParts): void {
+function tell(pass: Pass, { outcome, progress }: Result, log: Logger, metrics: ProcessorParts['metrics']): void {
   metrics.outcome(outcome);
   const line = { jobId: pass.jobId, ...namesOf(pass.data), ...toldOf(outcome), tries: progress.tries };
   if (outcome.kind === 'dead-letter') log.warn(line, 'dead-lettered');
   else if (outcome.kind === 'yielded')
     log.warn(line, 'not sent: this worker was silent for too long, the job is not its own any more');
   else log.info(line, outcome.kind);
+}
+
+/** Where it came from, without the text of the notification. */
+function tellSurprise({ jobId, data }: Pass, thrown: unknown, { log }: ProcessorParts): void {
+  const isError = thrown instanceof Error;
+  const error = redact(`${isError ? thrown.name : 'thrown'}: ${errorChain(thrown)}`, data);
+  const where = isError ? thrown.stack?.split('\n').filter((line) => line.startsWith('    at ')) : undefined;
+  log.error({ jobId, error, where }, 'a pass failed in a way that no outcome foresaw');
 }
 
 function tellLetGo({ id }: Job, error: unknown, { log }: ProcessorParts): void {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { PLATFORMS } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS } from '../domain/outcome.ts';
 
 const deviceStateSchema = z.enum(['delivered', ...DEAD_LETTER_REASONS]);
@@ -15,7 +16,7 @@ const progressSchema = z.object({
   tries: z.number().default(0),
   /** Attempts of which nobody knows whether they alerted. */
   ambiguous: z.number().default(0),
-  /** Tries in a row that certainly did not reach their provider; they cost no attempt. */
+  /** Passes in a row that wanted to send and certainly sent nothing: no connection, a missed slot. They cost no attempt. */
   unreached: z.number().default(0),
   /** Under AT_MOST_ONCE: the devices that are being sent to, by label. Still there in the next pass, they may have been alerted. */
   trying: z.array(z.string()).readonly().optional(),
@@ -30,7 +31,7 @@ const progressSchema = z.object({
   /** When it comes back, epoch milliseconds: what the lateness of wake-ups is measured against. */
   dueAt: z.number().optional(),
   /** When there is room for it in the quota of a provider that was over its own; epoch milliseconds. */
-  quotaAt: z.partialRecord(z.enum(['apns', 'fcm']), z.number()).optional(),
+  quotaAt: z.partialRecord(z.enum(PLATFORMS), z.number()).optional(),
   /** Since when it has been kept for a provider that is paused or cannot be reached. */
   heldSince: z.number().optional(),
 });
@@ -39,11 +40,14 @@ const progressSchema = z.object({
 export type Progress = Readonly<z.output<typeof progressSchema>>;
 export type DeviceState = z.output<typeof deviceStateSchema>;
 
-/** Whatever `job.progress` holds → Progress; a foreign one (BullMQ's own default is 0) counts as none. */
+/** Whatever `job.progress` holds → Progress; a foreign one counts as none. */
 export function readProgress(raw: unknown): Progress {
+  if (raw === 0 || raw === undefined) return NONE; // BullMQ's own default, of every job that is new
   const result = progressSchema.safeParse(raw);
   return result.success ? result.data : progressSchema.parse({});
 }
+
+const NONE: Progress = progressSchema.parse({});
 
 /** A dead letter tells at most this many attempts, the newest ones. */
 const MAX_ATTEMPTS_TOLD = 100;

@@ -1,10 +1,8 @@
 import type { Platform } from '../domain/notification.ts';
 import type { Over, Quota } from '../limiter/quota.ts';
+import type { DeliverParts } from './context.ts';
 import type { Ready } from './devices.ts';
 import type { Progress } from './progress.ts';
-
-/** The quotas of whole projects, for the providers that have one. */
-export type Quotas = ReadonlyMap<Platform, Pick<Quota, 'take'>>;
 
 /** Until there is room in a quota. */
 export interface Wait extends Pick<Over, 'waitMs' | 'rule'> {
@@ -23,8 +21,17 @@ export interface Covered {
   readonly progress: Progress;
 }
 
+/** Where no provider has a quota. */
+export function uncovered(ready: readonly Ready[], progress: Progress): Covered {
+  return { ready, useBy: Infinity, progress };
+}
+
 /** Takes a token for each device. A device whose provider is over its quota stays open, and is tried when there is room. */
-export async function cover(ready: readonly Ready[], progress: Progress, quotas: Quotas): Promise<Covered> {
+export async function cover(
+  ready: readonly Ready[],
+  progress: Progress,
+  quotas: DeliverParts['quotas'],
+): Promise<Covered> {
   const platforms = [...new Set(ready.map(({ device }) => device.platform))];
   const lots = await Promise.all(
     platforms.map((platform) => {

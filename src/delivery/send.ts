@@ -1,68 +1,130 @@
 import { errorChain } from '../domain/error-chain.ts';
-import type { Device, Notification, Platform } from '../domain/notification.ts';
+import type { Platform } from '../domain/notification.ts';
 import { redact } from '../domain/redact.ts';
-import type { Reply } from '../providers/provider.ts';
-import { record, type Tried } from './conclude.ts';
+import type { Permit, Reply } from '../providers/provider.ts';
+import type { Context, DeliverParts } from './context.ts';
+import { record, type Tried } from './decide.ts';
 import type { Ready } from './devices.ts';
-import type { Entries } from './entries.ts';
 import type { Progress } from './progress.ts';
-import type { Transit } from './transit.ts';
 
-/** A try, with the instant (`performance.now()`) by which the alert had most likely reached the provider. */
-export interface Arrived extends Tried {
-  readonly platform: Platform;
-  readonly arrivedAt: number;
-}
-
-export interface SendParts {
-  readonly now: () => number;
-  readonly transit: Transit;
-  readonly atMostOnce: boolean;
-  /** Told of each answer. Awaited, so that what it tells somebody is told before the job can end; it must not reject. */
-  readonly onReply: (event: ReplyEvent) => void | Promise<void>;
-}
-
-/** One answer of a provider. */
-export interface ReplyEvent {
-  readonly notification: Notification;
-  readonly device: Device;
-  readonly label: string;
-  readonly reply: Reply;
-  readonly tookMs: number;
-}
-
-/** One round of sends. */
-export interface Round {
-  readonly notification: Notification;
+/** A free stream for each platform, and what became of the devices whose provider has none. */
+export interface Reservation {
   readonly ready: readonly Ready[];
-  readonly progress: Progress;
-  readonly entries: Pick<Entries, 'report'>;
-  /** What has not left by then must not leave any more: `performance.now()`. */
-  readonly leaveBy: number;
-  readonly signal: AbortSignal;
-  /** Keeps what has been reached, against a crash. */
-  readonly save: (progress: Progress) => Promise<unknown>;
+  readonly permits: Map<Platform, Permit>;
+  /** Certainly not sent: no connection, no sign-in. */
+  readonly tried: readonly Tried[];
 }
 
-/** Sends to every device at once. Each acknowledged device is saved as long as others are under way. */
-export async function sendAll(round: Round, parts: SendParts): Promise<readonly Arrived[]> {
-  const { notification, ready, progress, entries, leaveBy, signal, save } = round;
-  const tried: Arrived[] = [];
-  const one = async ({ label, device, send }: Ready): Promise<void> => {
-    const startedAt = performance.now();
-    const reply = await answerOf(() => send({ signal, leaveBy }), notification);
-    const repliedAt = performance.now();
+/** So long an acknowledged device may be lost in a crash while others of the notification are under way. */
+const SAVE_AFTER_MS = 100;
+
+/**
+ * Sets a stream aside on each platform, ahead of the ask for a slot: who waits for a connection waits without a slot, and
+ * is not late for it. The other devices of a notification find theirs when they are sent. Every notification asks the
+ * platforms in the same order: no two ever wait for a stream that the other one has.
+ */
+export async function reserve(
+  context: Context,
+  ready: readonly Ready[],
+  permits: Map<Platform, Permit>,
+  parts: DeliverParts,
+): Promise<Reservation> {
+  const tried: Tried[] = [];
+  let lost: Set<Platform> | undefined;
+  for (const { device, provider } of firstOfEach(ready)) {
     const { platform } = device;
-    entries.report(platform, notification.id, reply);
-    await parts.onReply({ notification, device, label, reply, tookMs: repliedAt - startedAt });
-    tried.push({ label, platform, reply, arrivedAt: parts.transit.arrival(platform, startedAt, repliedAt) });
-    if (tried.length === ready.length) return;
-    // Against a crash only; a save that fails must not send the others again. The end of the pass keeps all of it.
-    const reached = record(progress, tried, parts.now(), parts.atMostOnce);
-    await save({ ...reached, trying: stillTrying(progress, tried) }).catch(() => undefined);
+    const asked = provider.reserve();
+    const reserved = asked instanceof Promise ? await asked : asked;
+    if (reserved.kind === 'permit') {
+      permits.set(platform, reserved.permit);
+      continue;
+    }
+    (lost ??= new Set()).add(platform);
+    for (const each of ready) {
+      if (each.device.platform !== platform) continue;
+      const noted = note(context, each, reserved.reply, 0, parts);
+      tried.push(noted instanceof Promise ? await noted : noted);
+    }
+  }
+  const left = lost === undefined ? ready : ready.filter(({ device }) => !lost.has(device.platform));
+  return { ready: left, permits, tried };
+}
+
+/** One device of each platform, in the order of the platforms' names. */
+function firstOfEach(ready: readonly Ready[]): readonly Ready[] {
+  if (ready.length === 1) return ready;
+  const first = new Map(ready.toReversed().map((each) => [each.device.platform, each]));
+  return [...first.values()].toSorted((a, b) => (a.device.platform < b.device.platform ? -1 : 1));
+}
+
+/** How a round of sends is done. */
+export interface Round {
+  readonly permits: Map<Platform, Permit>;
+  /** Nothing is handed to a connection later than this: `performance.now()`. */
+  readonly sendBy: number;
+  /** Told of each request that is handed to a connection, with that instant. */
+  readonly onSent: (at: number) => void;
+}
+
+/** Sends to every device at once. What was acknowledged is saved while others are still under way. */
+export async function sendAll(
+  context: Context,
+  ready: readonly Ready[],
+  round: Round,
+  parts: DeliverParts,
+): Promise<readonly Tried[]> {
+  const [first] = ready;
+  if (ready.length === 1 && first !== undefined) return [await sendOne(context, first, round, parts)];
+  const tried: Tried[] = [];
+  const saver = createSaver(context, tried, parts);
+  const sendNext = async (each: Ready): Promise<void> => {
+    tried.push(await sendOne(context, each, round, parts));
+    saver.soon();
   };
-  await Promise.all(ready.map(one));
+  await Promise.all(ready.map(sendNext));
+  await saver.end();
   return tried;
+}
+
+async function sendOne(
+  context: Context,
+  ready: Ready,
+  { permits, sendBy, onSent }: Round,
+  parts: DeliverParts,
+): Promise<Tried> {
+  const { platform } = ready.device;
+  const permit = permits.get(platform);
+  permits.delete(platform);
+  const startedAt = performance.now();
+  let reply: Reply;
+  try {
+    reply = await ready.provider.send(ready.encoded, { permit, sendBy, onSent });
+  } catch (error) {
+    // A bug, and nobody knows how far it came. What the other devices answered must not be lost.
+    reply = { ...UNEXPECTED, detail: redact(errorChain(error), context.notification) };
+  }
+  return note(context, ready, reply, performance.now() - startedAt, parts);
+}
+
+const UNEXPECTED = { meaning: 'later', code: 'unexpected-error', alerted: 'maybe', ambiguous: true } as const;
+
+/** Saves what was acknowledged, a moment after it was. Against a crash only: one that fails is no reason to send again. */
+function createSaver(context: Context, tried: readonly Tried[], { now, atMostOnce }: DeliverParts) {
+  let timer: NodeJS.Timeout | undefined;
+  let saving: Promise<unknown> | undefined;
+  const save = (): void => {
+    timer = undefined;
+    const reached = record(context.progress, tried, now(), atMostOnce);
+    const trying = stillTrying(context.progress, tried);
+    saving = context.lease.save({ ...reached, trying }).catch(() => undefined);
+  };
+  return {
+    soon: () => void (timer ??= setTimeout(save, SAVE_AFTER_MS)),
+    end: async () => {
+      clearTimeout(timer);
+      await saving;
+    },
+  };
 }
 
 /** Under AT_MOST_ONCE: the announced devices that have not answered. */
@@ -70,12 +132,34 @@ function stillTrying({ trying }: Progress, tried: readonly Tried[]): Progress['t
   return trying?.filter((label) => !tried.some((each) => each.label === label));
 }
 
-/** A client that throws is a bug, and nobody knows how far it came. What the other devices answered must not be lost with it. */
-async function answerOf(send: () => Promise<Reply>, notification: Notification): Promise<Reply> {
-  try {
-    return await send();
-  } catch (error) {
-    const detail = redact(errorChain(error), notification);
-    return { meaning: 'later', code: 'unexpected-error', alerted: 'maybe', ambiguous: true, detail };
-  }
+/** Tells the breakers and the listeners of one answer. */
+function note(
+  context: Context,
+  { label, device }: Ready,
+  reply: Reply,
+  tookMs: number,
+  parts: DeliverParts,
+): Tried | Promise<Tried> {
+  const { platform } = device;
+  if (isAnswer(reply)) report(context, platform, reply, parts);
+  const tried = { label, platform, reply };
+  const listening = parts.onReply({ notification: context.notification, device, label, reply, tookMs });
+  return listening instanceof Promise ? listening.then(() => tried) : tried;
+}
+
+function report(context: Context, platform: Platform, reply: Reply, { breakers }: DeliverParts): void {
+  const { notification, entries } = context;
+  const entry = entries.get(platform);
+  const { code, trouble, suspect, retryAfterMs } = reply;
+  const { id: notificationId, recipientId } = notification;
+  const evidence = { platform, notificationId, recipientId, code, trouble, suspect, retryAfterMs };
+  if (entry?.kind === 'trial') {
+    entries.delete(platform); // its first answer decides
+    breakers.report(evidence, entry.trial);
+  } else breakers.report(evidence);
+}
+
+/** Whether it says something about the provider: what was given up, or never got there by our own fault, does not. */
+function isAnswer({ unsent, trouble, suspect, code }: Reply): boolean {
+  return trouble !== undefined || suspect !== undefined || (unsent !== true && code !== 'aborted');
 }

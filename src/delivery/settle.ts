@@ -3,7 +3,7 @@ import type { OutcomeName } from '../domain/outcome.ts';
 import { requeue } from '../queue/delay.ts';
 import type { Lease } from '../queue/lease.ts';
 import { insist } from '../queue/insist.ts';
-import type { Concluded } from './conclude.ts';
+import type { Result } from './deliver.ts';
 
 /** What a completed job answers; kept with it as BullMQ's return value. */
 export interface Settled {
@@ -28,7 +28,7 @@ export interface Hands {
  * again as long as the lock lasts. A job that is not ours any more is left alone, and one whose end cannot be noted comes
  * back by its lock: for both, too, BullMQ's word is DelayedError.
  */
-export async function settle(hands: Hands, { outcome, progress }: Concluded): Promise<Settled> {
+export async function settle(hands: Hands, { outcome, progress }: Result): Promise<Settled> {
   const { lease } = hands;
   switch (outcome.kind) {
     case 'delivered':
@@ -53,7 +53,7 @@ export async function settle(hands: Hands, { outcome, progress }: Concluded): Pr
   }
 }
 
-async function putBack(hands: Hands, waitMs: number, progress: Concluded['progress']): Promise<never> {
+async function putBack(hands: Hands, waitMs: number, progress: Result['progress']): Promise<never> {
   const { job, token, onDelayed } = hands;
   const delayMs = progress.dueAt === undefined ? waitMs : progress.dueAt - Date.now();
   onDelayed(await keep(hands, () => requeue(job, token, delayMs, progress)));

@@ -1,9 +1,10 @@
 import { sleepUntil } from '../domain/sleep.ts';
 import type { Admission, Ask, Held, Limiter, Standing } from '../limiter/limiter.ts';
 
-/** A slot that may be used now: under which id it is held, and its instant on both clocks. */
+/** A slot that may be used now. */
 export interface Go {
   readonly kind: 'go';
+  /** What the limiter knows it by. */
   readonly held: Held;
   /** The number of the ask that holds it. */
   readonly asks: number;
@@ -11,13 +12,11 @@ export interface Go {
   readonly at: number;
   /** The same instant on `performance.now()`. */
   readonly sendAt: number;
-  /** Later than this, on the same clock, it must not go out (`Timing.hardMs`). */
+  /** Later than this, on the same clock, it must not be sent: the next alert could follow too closely. */
   readonly sendBy: number;
-  /** What has not left the machine by then, for want of a connection, had better ask for another slot. */
-  readonly leaveBy: number;
 }
 
-/** What came of asking: go now, or the limiter's no (to the ask of this number), or an instant that was missed. */
+/** What came of asking: go now, or the limiter's no (to the ask of this number), or a slot that was missed. */
 export type Slot =
   | Go
   | { readonly kind: 'no'; readonly asks: number; readonly admission: Exclude<Admission, { kind: 'admitted' }> }
@@ -30,80 +29,101 @@ export interface SlotAsk extends Omit<Ask, 'id' | 'renew'> {
   readonly asks: number;
   /** The last pass asked under this number and certainly sent nothing: what it was granted is still unused. */
   readonly isUnsent: boolean;
-  /** It did not leave in time before, more than once: a machine that is always late must get there too. */
-  readonly isLate: boolean;
 }
 
-export interface SlotParts {
-  readonly limiter: Pick<Limiter, 'admit' | 'refund'>;
-}
-
-/** How exactly the policies in force want their instants met. */
-export interface Timing {
-  /** Later than this after its instant, a send is worth asking anew, so that the next alert keeps its distance from it. */
-  readonly softMs: number;
-  /** Later than this it must not go out: a process that was stopped would land on top of the next alert. */
-  readonly hardMs: number;
-  /** A blocked job is called back this much before its slot, and sleeps the rest in the worker: that absorbs a late wake-up. */
-  readonly leadMs: number;
-}
-
-/** What leaves this much after its instant is as good as on time: below what a person tells apart. */
-const LEAVE_MS = 18;
+/** A request that leaves this much after its slot is on time: a phone does not feel it. */
+const ON_TIME_MS = 25;
+/** A send that is later than half the gap, or than this, is not sent but asks anew. */
+const MAX_LATE_MS = 5_000;
+const MAX_LATE_WITHOUT_GAP_MS = 500;
 /** Asking anew helps against a hiccup, not against a machine that is always late. */
-const MAX_SOFT_RENEWALS = 2;
 const MAX_RENEWALS = 5;
 
-/**
- * Hard: min(gap / 2, 500 ms); beyond half a gap, the next alert may be nearer than half a gap. Soft: 10 ms; below what a
- * person tells apart, above a busy event loop's usual delay. Lead: 25 ms, more than most wake-ups are late (a few ms on a
- * quiet machine, 20 with two dozen workers on two cores), and at most half of how early the limiter takes a job back.
- */
-export function timingOf({ gapMs, toleranceMs }: Standing): Timing {
-  const hardMs = gapMs === 0 ? 500 : Math.min(gapMs / 2, 500);
-  return { softMs: Math.min(10, hardMs), hardMs, leadMs: Math.min(25, Math.floor(toleranceMs / 2)) };
+/** How much after its slot a request may be handed to the sender, in milliseconds. */
+export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>): number {
+  return gapMs === 0 ? MAX_LATE_WITHOUT_GAP_MS : Math.min(gapMs / 2, MAX_LATE_MS);
 }
 
-/** Longer than this and a process was stopped: its lock may be gone, and another worker at the job. Below BullMQ's 30 s. */
-const STOPPED_MS = 10_000;
+/**
+ * A blocked job is called back this much before its slot, and sleeps the rest in the worker. It is more than most wake-ups
+ * are late (a few ms on a quiet machine, 20 with two dozen workers on two cores), and at most half of how early the
+ * limiter takes a job back.
+ */
+export function leadMs({ toleranceMs }: Pick<Standing, 'toleranceMs'>): number {
+  return Math.min(25, Math.floor(toleranceMs / 2));
+}
 
 /** `msg-8841/0`: a retry is a new ask, so that what a failed attempt may have shown stays counted. */
 export function askId(jobId: string, asks: number): string {
   return `${jobId}/${asks}`;
 }
 
+export interface Asking {
+  /** Fires when the worker has to stop. */
+  readonly signal: AbortSignal;
+  /** Told of each answer of the limiter. */
+  readonly onAnswer?: () => void;
+}
+
 /**
- * Asks for a slot and waits the few milliseconds until its instant. An instant that was missed is asked for anew (`renew`:
- * nothing was sent on it). An admission that somebody was given before is nobody's to use: its worker may have sent on it
- * and died, so it stays counted, and the next number asks.
+ * Asks for a slot and waits the few milliseconds until its instant. One that was missed is asked for anew (`renew`: nothing
+ * was sent on it). `repeated` means that an earlier worker was given this admission and may have sent on it before it
+ * died: it stays counted, and the next number asks.
  */
-export async function takeSlot(ask: SlotAsk, parts: SlotParts, signal: AbortSignal): Promise<Slot> {
-  const { jobId, isUnsent, isLate, asks: firstAsk, ...rest } = ask;
+export async function takeSlot(
+  ask: SlotAsk,
+  limiter: Pick<Limiter, 'admit' | 'refund'>,
+  { signal, onAnswer }: Asking,
+): Promise<Slot> {
+  const { jobId, isUnsent, asks: firstAsk, ...rest } = ask;
   const askOf = (number: number) => ({ ...rest, id: askId(jobId, number) });
   let asks = firstAsk;
   let isOurs = isUnsent;
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
     const held = askOf(asks);
-    const admission = await parts.limiter.admit({ ...held, renew: isOurs });
-    if (admission.kind === 'refused' && isOurs) await parts.limiter.refund(held); // it was not used
+    const admission = await limiter.admit({ ...held, renew: isOurs });
+    onAnswer?.();
+    if (admission.kind === 'refused' && isOurs) await limiter.refund(held); // it was not used
     if (admission.kind !== 'admitted') return { kind: 'no', asks, admission };
     if (admission.repeated) {
       asks += 1;
       isOurs = false;
       continue;
     }
-
     isOurs = true;
     const { at, sendAt } = admission;
-    if (!(await sleepUntil(sendAt, signal))) break;
-    const lateMs = performance.now() - sendAt;
-    if (lateMs > STOPPED_MS) break;
-    const { softMs, hardMs } = timingOf(admission);
-    const isStrict = tries < MAX_SOFT_RENEWALS && !isLate;
-    if (lateMs > (isStrict ? softMs : hardMs)) continue;
-    const leaveMs = isStrict ? LEAVE_MS : Math.max(LEAVE_MS, hardMs);
-    return { kind: 'go', held, asks, at, sendAt, sendBy: sendAt + hardMs, leaveBy: sendAt + leaveMs };
+    if (sendAt > performance.now()) await sleepUntil(sendAt, signal);
+    if (signal.aborted) break;
+    const sendBy = sendAt + maxLateMs(admission);
+    if (performance.now() <= sendBy) return { kind: 'go', held, asks, at, sendAt, sendBy };
   }
-  if (isOurs) await parts.limiter.refund(askOf(asks));
+  if (isOurs) await limiter.refund(askOf(asks));
   return { kind: 'missed', asks };
 }
+
+/** A limiter that does not answer is told again, for about as long as the next alert may follow closely. */
+const AGAIN_MS = 50;
+const INSIST_MS = 2_000;
+
+/** Whether a request that was handed to the sender at `sentAt` (`performance.now()`) left late enough for the limiter to know. */
+export function isLate({ sendAt }: Go, sentAt: number): boolean {
+  return sentAt - sendAt > ON_TIME_MS;
+}
+
+/**
+ * Tells the limiter of a request that left late: the next alert keeps its distance from when it really left. Never
+ * rejects, since the send has happened.
+ */
+export async function tellLate(slot: Go, sentAt: number, limiter: Pick<Limiter, 'postpone'>): Promise<void> {
+  const lateMs = sentAt - slot.sendAt;
+  const deadline = performance.now() + INSIST_MS;
+  while (performance.now() < deadline) {
+    const isTold = await limiter.postpone(slot.held, slot.at + lateMs).then(
+      () => true,
+      () => false,
+    );
+    if (isTold || !(await sleepUntil(performance.now() + AGAIN_MS, NEVER))) return;
+  }
+}
+
+const NEVER = new AbortController().signal;

@@ -13,7 +13,7 @@ function recordSaves() {
 it('notes each device that is still being sent to, also when another one has been acknowledged', async () => {
   const { run, sandbox } = await openBench();
   const [phone, slow] = [makeDevice('apns'), makeDevice('fcm')];
-  sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 300 }]);
+  sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 500 }]);
   const { saved, lease } = recordSaves();
   const notification = makeNotification({ devices: [phone, slow] });
   const { outcome, progress } = await run(notification, readProgress(0), { lease, atMostOnce: true });
@@ -34,7 +34,7 @@ it('does not hold a device for lost that was certainly not alerted, while anothe
   const { run, sandbox } = await openBench();
   const [busy, slow] = [makeDevice('apns'), makeDevice('fcm')];
   sandbox.apns.script(busy.token, [{ kind: 'refuse', status: 429, reason: 'TooManyRequests' }]);
-  sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 300 }]);
+  sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 500 }]);
   const { saved, lease } = recordSaves();
   await run(makeNotification({ devices: [busy, slow] }), readProgress(0), { lease, atMostOnce: true });
   expect(saved.at(-1)).toMatchObject({ devices: {}, trying: ['fcm#1'] });
@@ -42,12 +42,9 @@ it('does not hold a device for lost that was certainly not alerted, while anothe
 
 it('counts a client that throws as an answer that leaves it open, and loses none of the others', async () => {
   const { run, parts, sandbox } = await openBench();
-  const fcm: Provider = {
-    platform: 'fcm',
-    prepare: () => ({ kind: 'ready', send: () => Promise.reject(new TypeError('unforeseen')) }),
-    warm: () => Promise.resolve(),
-    close: () => Promise.resolve(),
-  };
+  const real = parts.providers.get('fcm');
+  if (real === undefined) throw new Error('expected a provider for fcm');
+  const fcm: Provider = { ...real, send: () => Promise.reject(new TypeError('unforeseen')) };
   const overrides = { providers: new Map(parts.providers).set('fcm', fcm), atMostOnce: true };
   const { progress } = await run(
     makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] }),
@@ -68,7 +65,7 @@ it('tells what may have been alerted also where the rest has expired meanwhile',
 });
 
 it('sends nothing that Redis would not note, gives the slot back, and tries again', async () => {
-  const { run, sandbox, limiter } = await openBench(['apns']);
+  const { run, sandbox, limiter } = await openBench({ platforms: ['apns'] });
   const refused = leaseOf(() => Promise.reject(new Error('OOM command not allowed when used memory > maxmemory')));
   const notification = makeNotification();
   const first = await run(notification, readProgress(0), { lease: refused, atMostOnce: true });
@@ -77,4 +74,26 @@ it('sends nothing that Redis would not note, gives the slot back, and tries agai
   expect((await limiter.inspect(notification.recipientId)).sent).toEqual([]);
   const second = await run(notification, first.progress, { atMostOnce: true });
   expect(second.outcome).toEqual({ kind: 'delivered' });
+});
+
+it('tries again what certainly was not alerted', async () => {
+  const { run, sandbox } = await openBench();
+  const busy = makeDevice();
+  sandbox.apns.script(busy.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
+  const notification = makeNotification({ devices: [busy] });
+  const first = await run(notification, readProgress(0), { atMostOnce: true });
+  expect(first.outcome).toMatchObject({ kind: 'retried' });
+  const second = await run(notification, readProgress(first.progress), { atMostOnce: true });
+  expect(second.outcome).toEqual({ kind: 'delivered' });
+});
+
+it('does not send again what was under way when our own code failed', async () => {
+  const { run, sandbox } = await openBench();
+  const fail = () => Promise.reject(new TypeError('unforeseen'));
+  const notification = makeNotification();
+  const first = await run(notification, readProgress(0), { atMostOnce: true, onReply: fail });
+  expect(first.outcome).toMatchObject({ kind: 'retried', code: 'unexpected-error' });
+  const second = await run(notification, readProgress(first.progress), { atMostOnce: true });
+  expect(second.outcome).toMatchObject({ kind: 'dead-letter', reason: 'ambiguous' });
+  expect(sandbox.journal.accepted).toHaveLength(1);
 });

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue, Worker, type Job } from 'bullmq';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { createProcessor, type ProcessorParts } from '../../src/delivery/processor.ts';
-import type { DeliverParts } from '../../src/delivery/deliver.ts';
+import type { DeliverParts } from '../../src/delivery/context.ts';
 import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { createLease } from '../../src/queue/lease.ts';
@@ -13,7 +13,7 @@ import { openBench } from './support.ts';
 
 /** A plain BullMQ worker with our processor, over a pipeline of real parts but for what is overridden. */
 async function openProcessor(overrides: Partial<DeliverParts>) {
-  const { parts, sandbox, limiter } = await openBench(['apns']);
+  const { parts, sandbox, limiter } = await openBench({ platforms: ['apns'] });
   const prefix = testPrefix();
   const queue = new Queue(QUEUE, { connection: connectRedis(), prefix });
   const lines: string[] = [];
@@ -109,24 +109,40 @@ it('spends its attempts one backoff apart also where the job has come back befor
 it.for(['refund', 'postpone'] as const)(
   'sends nothing again where the %s after it fails in a way that nothing foresaw',
   async (call) => {
-    const { limiter } = await openBench(['apns']);
-    const fail = () => Promise.reject(new TypeError('unforeseen'));
-    const late: DeliverParts['limiter'] = {
-      admit: (ask) => limiter.admit(ask),
-      cancel: (held) => limiter.cancel(held),
-      refund: (held) => limiter.refund(held),
-      postpone: (held, at) => limiter.postpone(held, at),
-      [call]: fail,
+    const { limiter } = await openBench({ platforms: ['apns'] });
+    let failures = 0;
+    const fail = () => {
+      failures += 1;
+      return Promise.reject(new TypeError('unforeseen'));
     };
-    const { queue, sandbox, lines } = await openProcessor({ limiter: late });
+    const admit: DeliverParts['limiter']['admit'] = async (ask) => {
+      const admission = await limiter.admit(ask);
+      const until = performance.now() + (call === 'postpone' ? 60 : 0);
+      while (performance.now() < until); // what leaves late is told to the limiter
+      return admission;
+    };
+    const { queue, sandbox, lines } = await openProcessor({ limiter: { ...limiter, admit, [call]: fail } });
     const notification = makeNotification();
     const token = notification.devices[0]?.token ?? '';
     if (call === 'refund') sandbox.apns.script(token, [{ kind: 'refuse', status: 410, reason: 'Unregistered' }]);
-    else sandbox.apns.script(token, [{ kind: 'accept', delayMs: 100 }]);
     const job = await queue.add('push', notification);
     const end = call === 'refund' ? 'failed' : 'completed';
     await vi.waitFor(async () => expect(await job.getState()).toBe(end), { timeout: 10_000 });
+    expect(failures).toBeGreaterThan(0);
     expect(sandbox.journal.all.filter((entry) => entry.token === token)).toHaveLength(1);
     expect(lines.join()).not.toContain('unexpected-error');
   },
 );
+
+it('tells an error that nothing foresaw with where it came from', async () => {
+  const { queue, lines } = await openProcessor({ limiter: failingLimiter(new TypeError('unforeseen')) });
+  await queue.add('push', makeNotification());
+  await vi.waitFor(() => expect(lines.join()).toContain('a pass failed in a way that no outcome foresaw'), {
+    timeout: 10_000,
+  });
+  const told = lines.find((line) => line.includes('no outcome foresaw')) ?? '';
+  expect(JSON.parse(told)).toMatchObject({
+    error: 'TypeError: unforeseen',
+    where: expect.arrayContaining([expect.stringContaining('processor.test.ts')]) as string[],
+  });
+});

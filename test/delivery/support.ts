@@ -1,84 +1,142 @@
 import { onTestFinished } from 'vitest';
-import type { Platform } from '../../src/domain/notification.ts';
-import type { Policy } from '../../src/domain/limits.ts';
-import { deliver, type DeliverParts } from '../../src/delivery/deliver.ts';
-import type { Pass } from '../../src/delivery/pass.ts';
+import type { Breakers, TrialEnd } from '../../src/breaker/breaker.ts';
+import { createBreakers } from '../../src/breaker/redis-breakers.ts';
+import type { Context, DeliverParts, Pass, ReplyEvent } from '../../src/delivery/context.ts';
+import { deliver, type Result } from '../../src/delivery/deliver.ts';
 import { readProgress, type Progress } from '../../src/delivery/progress.ts';
-import type { ReplyEvent } from '../../src/delivery/send.ts';
-import { createTransit } from '../../src/delivery/transit.ts';
-import type { Concluded } from '../../src/delivery/conclude.ts';
-import { createPauses } from '../../src/pause/redis-pauses.ts';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createTurns } from '../../src/delivery/turns.ts';
+import type { Policy } from '../../src/domain/limits.ts';
+import type { Notification, Platform } from '../../src/domain/notification.ts';
+import type { Trouble } from '../../src/domain/trouble.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
-import type { Lease } from '../../src/queue/lease.ts';
+import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
 import type { Provider } from '../../src/providers/provider.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { SenderOptions } from '../../src/providers/sender/sender.ts';
+import type { Lease } from '../../src/queue/lease.ts';
+import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import { openApns, openFcm, openSandbox } from '../support/providers.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
+
+export type Overrides = Partial<DeliverParts & Pass>;
 
 export interface Bench {
   readonly sandbox: Sandbox;
   readonly limiter: Limiter;
-  readonly replies: ReplyEvent[];
+  readonly breakers: Breakers;
+  readonly trialEnds: TrialEnd[];
+  readonly replies: readonly ReplyEvent[];
   readonly parts: DeliverParts;
   /** One pass of a job through the pipeline, on real parts. */
-  readonly run: (data: unknown, progress?: Progress, overrides?: Partial<DeliverParts & Pass>) => Promise<Concluded>;
+  readonly run: (data: unknown, progress?: Progress, overrides?: Overrides) => Promise<Result>;
 }
 
-/** The hold on a job that nobody else wants; what is saved goes to `save`. */
-export function leaseOf(save: (progress: object) => Promise<boolean> = () => Promise.resolve(true)): Lease {
-  return { until: Infinity, holds: () => Promise.resolve(true), save };
+export interface BenchOptions {
+  readonly platforms?: readonly Platform[];
+  readonly sandbox?: SandboxOptions;
+  /** Connections and streams, for both providers. */
+  readonly sender?: Pick<SenderOptions, 'minConnections' | 'maxConnections'>;
+  /** How long a breaker stays open. A minute unless told: longer than any test. */
+  readonly breakerMs?: number;
 }
 
 /** One alert a second, so that the second of two is blocked for long enough to be seen. */
 export const POLICY: Policy = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 1_000 };
+/** The recipient of `makeNotification`, unless it names another one. */
+export const RECIPIENT = 'teacher-42';
+/** What a job remembers that is new. */
+export const none = readProgress(0);
 
-/** The pipeline over a real limiter on Redis and real clients at the loopback providers. */
-export async function openBench(platforms: readonly Platform[] = ['apns', 'fcm']): Promise<Bench> {
-  const sandbox = await openSandbox();
+/** A claim to a job that nobody else wants; what is saved goes to `save`. */
+export function leaseOf(save: Lease['save'] = () => Promise.resolve(true)): Lease {
+  return { until: Infinity, holds: () => Promise.resolve(true), save };
+}
+
+/** A claim that is lost after it was looked at so many times. */
+export function lostAfter(looks: number): Lease {
+  let looked = 0;
+  return { ...leaseOf(), holds: () => Promise.resolve((looked += 1) <= looks) };
+}
+
+/** The pipeline over a real limiter and real breakers on Redis, and real clients at loopback providers that answer at once. */
+export async function openBench(options: BenchOptions = {}): Promise<Bench> {
+  const { platforms = ['apns', 'fcm'], breakerMs = 60_000, sender = {} } = options;
+  const sandbox = await openSandbox(options.sandbox);
   const redis = connectRedis();
   const limiter = createRedisLimiter({ redis, policy: POLICY, prefix: testPrefix() });
   const providers = new Map<Platform, Provider>();
-  if (platforms.includes('apns')) providers.set('apns', await openApns(sandbox));
-  if (platforms.includes('fcm')) providers.set('fcm', await openFcm(sandbox));
-  // As a worker does before its first job: what waits for a connection would not leave in time.
-  await Promise.all([...providers.values()].map((provider) => provider.warm()));
-  sandbox.journal.clear();
-  const ignore = () => undefined;
-  const pauses = createPauses({ redis, prefix: testPrefix(), baseMs: 1_000, maxMs: 2_000, onChange: ignore });
-  onTestFinished(() => pauses.close());
+  if (platforms.includes('apns')) providers.set('apns', await openApns(sandbox, sender));
+  if (platforms.includes('fcm')) providers.set('fcm', await openFcm(sandbox, sender));
+  await Promise.all([...providers.values()].map((provider) => provider.connect()));
+  const trialEnds: TrialEnd[] = [];
+  const breakers = createBreakers({
+    redis,
+    prefix: testPrefix(),
+    platforms: ['apns', 'fcm'],
+    baseMs: breakerMs,
+    maxMs: 4 * breakerMs,
+    onChange: () => undefined,
+    onTrial: (end) => void trialEnds.push(end),
+  });
+  onTestFinished(() => breakers.close());
   const replies: ReplyEvent[] = [];
   const parts: DeliverParts = {
     limiter,
     providers,
-    pauses,
+    breakers,
+    turns: createTurns(),
     atMostOnce: false,
     quotas: new Map(),
-    transit: createTransit(),
     maxWaitMs: 3_600_000,
     retry: { attempts: 3, backoffBaseMs: 1_000, backoffMaxMs: 60_000 },
     now: Date.now,
     random: () => 0,
     onReply: (event) => void replies.push(event),
   };
+  const run = (data: unknown, progress = none, overrides: Overrides = {}): Promise<Result> =>
+    deliver({ ...passOf(data, progress), ...overrides }, { ...parts, ...overrides });
+  return { sandbox, limiter, breakers, trialEnds, replies, parts, run };
+}
+
+function passOf(data: unknown, progress: Progress): Pass {
   return {
-    sandbox,
-    limiter,
-    replies,
-    parts,
-    run: (data, progress = readProgress(0), overrides = {}) => {
-      const id = (data as { id?: string }).id ?? 'job-1';
-      const pass = {
-        jobId: id,
-        data,
-        progress,
-        enqueuedAt: Date.now(),
-        signal: new AbortController().signal,
-        lease: leaseOf(),
-        isUnsent: false,
-        ...overrides,
-      };
-      return deliver(pass, { ...parts, ...overrides });
-    },
+    jobId: (data as { id?: string }).id ?? 'job-1',
+    data,
+    progress,
+    enqueuedAt: Date.now(),
+    signal: new AbortController().signal,
+    lease: leaseOf(),
+    isUnsent: false,
   };
+}
+
+/** What the steps of a pass hand on, at its beginning. */
+export function contextOf(notification: Notification, progress: Progress = none): Context {
+  return { ...passOf(notification, progress), notification, progress, entries: new Map() };
+}
+
+/** Opens a breaker as an answer to somebody else would. */
+export function openBreaker(breakers: Breakers, platform: Platform, trouble: Trouble, code = 'told by a test'): void {
+  breakers.report({ platform, notificationId: 'another', recipientId: 'somebody-else', code, trouble });
+}
+
+/** Waits until the breaker is half open, which a trial tells; that one is given back, and not counted. */
+export async function untilHalfOpen({ breakers, trialEnds }: Bench, platform: Platform): Promise<void> {
+  await waitFor(async () => {
+    const entry = await breakers.enter(platform, 'another');
+    if (entry.kind !== 'trial') throw new Error(`expected the breaker of ${platform} to be half open`);
+    breakers.release(entry.trial);
+  });
+  trialEnds.length = 0;
+}
+
+/** Takes a provider away, and waits until its client knows. */
+export async function takeDown({ sandbox, parts }: Bench, platform: Platform): Promise<void> {
+  await sandbox[platform].down();
+  await waitFor(async () => {
+    const reserved = await parts.providers.get(platform)?.reserve();
+    if (reserved?.kind !== 'permit') return;
+    reserved.permit.release();
+    throw new Error(`expected no connection to ${platform}`);
+  });
 }

@@ -1,6 +1,6 @@
 import type { FailedAttempt } from '../domain/outcome.ts';
+import type { Context } from './context.ts';
 import type { Ready } from './devices.ts';
-import type { Pass } from './pass.ts';
 import { withAttempts, type Progress } from './progress.ts';
 
 const ENDED = 'its worker ended while it was being sent';
@@ -10,7 +10,8 @@ const ENDED = 'its worker ended while it was being sent';
  * before each send, since afterwards there may be nobody left to note it.
  */
 export function resume(progress: Progress, at: number): Progress {
-  const { trying = [], ...rest } = progress;
+  if (progress.trying === undefined) return progress;
+  const { trying, ...rest } = progress;
   const lost = trying.filter((label) => !(label in progress.devices));
   if (lost.length === 0) return rest;
   const devices = { ...progress.devices, ...Object.fromEntries(lost.map((label) => [label, 'ambiguous' as const])) };
@@ -18,19 +19,14 @@ export function resume(progress: Progress, at: number): Progress {
   return withAttempts({ ...rest, devices }, failures);
 }
 
-/** Why nothing was sent: the job is another worker's by now, or what was to be sent could not be noted. */
-export type Unsent = 'not-ours' | 'not-noted';
-
-/** The progress while these devices are being sent to. */
-export function announced(progress: Progress, ready: readonly Ready[]): Progress {
-  return { ...progress, trying: ready.map(({ label }) => label) };
-}
-
-/** Notes what is about to be sent. Where the job is somebody else's, or Redis cannot note it, nothing may be sent. */
-export async function announce({ lease }: Pick<Pass, 'lease'>, progress: Progress): Promise<'noted' | Unsent> {
+/** Notes what is about to be sent. Where the job is another worker's, or Redis cannot note it, nothing may be sent. */
+export async function announce(context: Context, ready: readonly Ready[]): Promise<'noted' | 'not-ours' | 'not-noted'> {
+  const announced = { ...context.progress, trying: ready.map(({ label }) => label) };
   try {
-    return (await lease.save(progress)) ? 'noted' : 'not-ours';
+    if (!(await context.lease.save(announced))) return 'not-ours';
   } catch {
     return 'not-noted';
   }
+  context.progress = announced;
+  return 'noted';
 }
