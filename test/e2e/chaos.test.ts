@@ -26,6 +26,8 @@ it('nothing is lost, doubled without a reason or burst upon anybody, whatever fa
     stillQueued: 0,
     gapViolations: 0,
     windowViolations: 0,
+    unknownRequests: 0,
+    breakersByOneDevice: 0,
     unexplainedDuplicates: 0,
     changedIds: 0,
     secretsLeaked: 0,

@@ -33,6 +33,8 @@ export interface TestProcess {
   /** The first line of either output that matches, also one that has passed. Rejects where the process ends without one. */
   waitForLine(pattern: RegExp, timeoutMs?: number): Promise<string>;
   waitForExit(timeoutMs?: number): Promise<Exit>;
+  /** What it has written so far. */
+  stdout(): string;
   kill(signal?: NodeJS.Signals): void;
 }
 
@@ -88,6 +90,7 @@ export function startProcess({ args, env = {}, cwd = ROOT, input = '' }: Process
       const [code, signal] = await give(closed, 'exit', timeoutMs);
       return { code, signal, ...output };
     },
+    stdout: () => output.stdout,
     kill: (signal = 'SIGTERM') => child.kill(signal),
   };
 }

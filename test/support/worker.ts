@@ -1,7 +1,8 @@
 import { Queue } from 'bullmq';
 import { onTestFinished } from 'vitest';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { DEFAULT_LATENCY } from '../../src/sandbox/latency.ts';
+import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import { startProcess, type TestProcess } from './process.ts';
 import { openSandbox } from './providers.ts';
 import { connectRedis, testPrefix, testRedisUrl } from './redis.ts';
@@ -17,8 +18,9 @@ export interface WorkerBench {
   readonly startWorker: (env?: Readonly<Record<string, string>>) => Promise<TestProcess & { readonly url: string }>;
 }
 
-export async function openWorkerBench(): Promise<WorkerBench> {
-  const sandbox = await openSandbox();
+/** The providers are as slow as real ones; `{ latency: NO_LATENCY }` for those that answer at once. */
+export async function openWorkerBench(options: SandboxOptions = {}): Promise<WorkerBench> {
+  const sandbox = await openSandbox({ latency: DEFAULT_LATENCY, ...options });
   const prefix = testPrefix();
   const connection = connectRedis();
   const queue = new Queue(QUEUE, { connection, prefix });
