@@ -22,9 +22,13 @@ function what(fault: Fault): string {
     case 'answers':
       return `${fault.platform} for ${seconds(fault.forMs)}: ${fault.name} (${percents(fault)})`;
     case 'go-away':
-      return `apns for ${seconds(fault.forMs)}: a GOAWAY every ${fault.every} requests`;
+      return `${fault.platform} for ${seconds(fault.forMs)}: a GOAWAY every ${fault.every} requests`;
     case 'drop-connections':
       return `${fault.platform}: every connection is reset`;
+    case 'close-idle':
+      return `${fault.platform}: every idle connection is closed`;
+    case 'odd-device':
+      return `${fault.platform}: one device is answered ${fault.word}`;
     case 'revoke-key':
       return `${fault.platform} for ${seconds(fault.forMs)}: our credentials are refused`;
     case 'provider-down':

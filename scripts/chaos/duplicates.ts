@@ -1,5 +1,6 @@
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import type { Enqueued } from './enqueue.ts';
+import type { Thaw } from './freezes.ts';
 import type { Cut, Incident, Struck } from './inject.ts';
 import type { Ends } from './queue.ts';
 import { refOf } from './workload.ts';
@@ -24,6 +25,7 @@ export interface DuplicatesParts extends Pick<Struck, 'incidents' | 'cuts'> {
   readonly enqueued: ReadonlyMap<string, Enqueued>;
   readonly entries: readonly JournalEntry[];
   readonly ends: Pick<Ends, 'completed' | 'dead'>;
+  readonly thaws: readonly Thaw[];
 }
 
 /** What was on its way when a process was struck may still arrive so much later. */
@@ -38,8 +40,7 @@ export function countDuplicates(parts: DuplicatesParts): Duplicates {
   const explainedBy = { answer: 0, kill: 0, stop: 0, redis: 0, cut: 0 };
   const unexplained: string[] = [];
   let changedIds = 0;
-  const alerts = entries.filter(({ data }) => refOf(data) !== ''); // a connection that is opened sends a request for nobody
-  for (const requests of Map.groupBy(alerts, ({ data, token }) => `${refOf(data)} ${token}`).values()) {
+  for (const requests of Map.groupBy(entries, ({ data, token }) => `${refOf(data)} ${token}`).values()) {
     const [origin] = requests;
     changedIds += requests.filter((request) => idsOf(request) !== (origin && idsOf(origin))).length;
     const accepted = requests.filter((entry) => entry.accepted).toSorted((a, b) => a.at - b.at);
@@ -72,6 +73,10 @@ function excuses(parts: DuplicatesParts): (first: JournalEntry, second: JournalE
       ({ at, until, ids }) => ids.has(id) && first.at <= until + TRANSIT_MS && second.at > at,
     );
     if (struck !== undefined) return struck.kind;
+    // One of the two left when its worker went on: the job was another worker's by then.
+    const isLate = ({ at }: JournalEntry): boolean =>
+      parts.thaws.some(({ ids, from, until }) => ids.has(id) && at >= from && at <= until);
+    if (isLate(first) || isLate(second)) return 'stop';
     return wasCut(first, second.at) ? 'cut' : undefined;
   };
 }

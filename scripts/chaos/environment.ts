@@ -10,8 +10,7 @@ export const POLICIES = { policy: POLICY, categories: { news: NEWS_POLICY } };
 export const WORKER_ENVIRONMENT = {
   LIMIT_RULES: rulesText(POLICY),
   LIMIT_MIN_GAP: formatDuration(POLICY.minGapMs),
-  // As many connections to FCM each: that all of them are made anew at once must not keep the providers' process, whose clock
-  // judges, from stamping what arrives.
+  // Three hundred sends a second take about 20 streams in all at the usual latency; the rest is room for slow answers.
   WORKER_CONCURRENCY: '15',
   LOCK_DURATION: formatDuration(LOCK_MS),
   BACKOFF_BASE: '250ms',

@@ -1,7 +1,7 @@
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Rate } from '../../src/sandbox/answers.ts';
 import { createDice, type Dice } from './dice.ts';
-import { troubles } from './troubles.ts';
+import { ODDITIES, troubles, type OddWord } from './troubles.ts';
 
 /** What is done to the parts; `worker` is the place of one, whichever process has it by then. */
 export type Fault = { readonly atMs: number } & (
@@ -16,8 +16,10 @@ export type Fault = { readonly atMs: number } & (
       readonly name: string;
       readonly rates: readonly Rate[];
     }
-  | { readonly kind: 'go-away'; readonly forMs: number; readonly every: number }
-  | { readonly kind: 'drop-connections'; readonly platform: Platform }
+  | { readonly kind: 'go-away'; readonly platform: Platform; readonly forMs: number; readonly every: number }
+  | { readonly kind: 'drop-connections' | 'close-idle'; readonly platform: Platform }
+  /** One device of all: the one at `pick` places, counted round and round, among those that are asked later. */
+  | { readonly kind: 'odd-device'; readonly platform: Platform; readonly word: OddWord; readonly pick: number }
   | { readonly kind: 'revoke-key' | 'provider-down'; readonly platform: Platform; readonly forMs: number }
 );
 
@@ -39,6 +41,7 @@ export function planFaults(seed: number, seconds: number): Fault[] {
     answerFaults(createDice(seed, 4), ms, 'fcm'),
     providerFaults(createDice(seed, 5), ms, 'apns'),
     providerFaults(createDice(seed, 6), ms, 'fcm'),
+    oddDevices(createDice(seed, 8), ms),
   ];
   return lanes.flat().toSorted((a, b) => a.atMs - b.atMs);
 }
@@ -100,14 +103,25 @@ function answerFaults(dice: Dice, ms: number, platform: Platform): Fault[] {
 
 /** What befalls a provider as a whole. */
 function providerFaults(dice: Dice, ms: number, platform: Platform): Fault[] {
-  const kinds = ['drop-connections', 'revoke-key', 'provider-down', ...(platform === 'apns' ? ['go-away'] : [])];
+  const kinds = ['drop-connections', 'revoke-key', 'provider-down', 'go-away', 'close-idle'] as const;
   const rounds = Math.max(1, Math.round(ms / 30_000));
   const all = Array.from({ length: rounds }, () => dice.shuffled(kinds)).flat();
   return instants(dice, ms, all.length).map(({ atMs, shareMs }, index): Fault => {
     const forMs = Math.min(dice.between(1_000, 3_000), Math.floor(shareMs / 2));
     const kind = all[index];
-    if (kind === 'go-away') return { atMs, kind, forMs, every: dice.between(20, 60) };
-    if (kind === 'drop-connections') return { atMs, kind, platform };
+    if (kind === 'go-away') return { atMs, kind, platform, forMs, every: dice.between(20, 60) };
+    if (kind === 'drop-connections' || kind === 'close-idle') return { atMs, kind, platform };
     return { atMs, kind: kind === 'revoke-key' ? kind : 'provider-down', platform, forMs };
   });
+}
+
+/** Each oddity befalls one device of thousands, early, so that the device is asked for after it. */
+function oddDevices(dice: Dice, ms: number): Fault[] {
+  return ODDITIES.map(({ platform, word }) => ({
+    atMs: Math.round(ms * BEGIN) + dice.between(0, ms * 0.2),
+    kind: 'odd-device' as const,
+    platform,
+    word,
+    pick: dice.between(0, 1_000_000),
+  }));
 }

@@ -1,13 +1,15 @@
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { epochMs } from './clock.ts';
+import type { Freeze } from './freezes.ts';
 import { startWorker, type ChaosWorker } from './worker.ts';
 
 /** The workers, each at a place; whoever is struck is replaced there. */
 export interface Fleet {
   /** Freezes the worker for good, lets `witness` look at what it held, kills it, and starts another one. */
   kill(place: number, witness: () => Promise<void>): Promise<void>;
-  /** Freezes it for a while. */
-  freeze(place: number, ms: number, witness: () => Promise<void>): Promise<void>;
+  /** Freezes it for a while, and lets `witness` look at what it holds meanwhile. */
+  freeze(place: number, ms: number, witness: () => Promise<void>): Promise<Omit<Freeze, 'holders'>>;
   /** Starts another one, and tells this one to stop. */
   restart(place: number): Promise<void>;
   /** Where the pages of those that consume are. */
@@ -49,7 +51,7 @@ export async function startFleet({ count, env, logFolder }: FleetOptions): Promi
     return worker;
   };
   const places = await Promise.all(Array.from({ length: count }, start));
-  const at = async (place: number): Promise<ChaosWorker> => {
+  const workerAt = async (place: number): Promise<ChaosWorker> => {
     const worker = places[place];
     if (worker === undefined) throw new RangeError(`no worker at place ${place}`);
     await worker.ready.catch(() => undefined);
@@ -60,7 +62,7 @@ export async function startFleet({ count, env, logFolder }: FleetOptions): Promi
     pids,
     crashes,
     async kill(place, witness) {
-      const worker = await at(place);
+      const worker = await workerAt(place);
       condemned.add(worker);
       worker.signal('SIGSTOP');
       await witness();
@@ -69,13 +71,14 @@ export async function startFleet({ count, env, logFolder }: FleetOptions): Promi
       places[place] = await start();
     },
     async freeze(place, ms, witness) {
-      const worker = await at(place);
-      const thawed = worker.freeze(ms);
+      const worker = await workerAt(place);
+      const at = epochMs();
+      const thawed = worker.freeze(ms).then(epochMs);
       await witness();
-      await thawed;
+      return { log: basename(worker.logFile), at, forMs: ms, thawedAt: await thawed };
     },
     async restart(place) {
-      const worker = await at(place);
+      const worker = await workerAt(place);
       dismissed.add(worker);
       places[place] = await start();
       leaving.push(end(worker));

@@ -1,10 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Platform } from '../../src/domain/notification.ts';
+import type { Device, Platform } from '../../src/domain/notification.ts';
 import type { ProvidersProcess } from '../support/providers-process.ts';
+import { epochMs } from './clock.ts';
 import type { Fault } from './faults.ts';
+import type { Freeze } from './freezes.ts';
 import type { Fleet } from './fleet.ts';
 import type { ChaosQueue } from './queue.ts';
 import type { MortalRedis } from './redis.ts';
+import { ODDITIES } from './troubles.ts';
 
 /** A strike after which what was in hand may alert a second time. */
 export interface Incident {
@@ -22,18 +25,29 @@ export interface Cut {
   readonly at: number;
 }
 
+/** One device of thousands that a provider answered in a way of its own. */
+export interface OddDevice {
+  readonly token: string;
+  /** The provider's word. */
+  readonly word: string;
+}
+
 /** What was done. */
 export interface Struck {
   readonly counts: Readonly<Record<Fault['kind'], number>>;
   readonly incidents: readonly Incident[];
+  readonly freezes: readonly Freeze[];
   readonly cuts: readonly Cut[];
+  readonly oddDevices: readonly OddDevice[];
 }
 
 export interface Victims {
   readonly fleet: Fleet;
   readonly redis: MortalRedis;
   readonly queue: ChaosQueue;
-  readonly providers: Pick<ProvidersProcess, 'order'>;
+  readonly providers: Pick<ProvidersProcess, 'order' | 'script'>;
+  /** Those that get notifications until the end. */
+  readonly devices: readonly Device[];
 }
 
 /** A worker that is stopped for less keeps its jobs: their locks are renewed every half of that time. */
@@ -43,41 +57,41 @@ const HARMLESS_STOP_MS = 2_000;
 export async function inject(plan: readonly Fault[], victims: Victims, signal: AbortSignal): Promise<Struck> {
   const counts: Record<string, number> = {};
   const incidents: Incident[] = [];
+  const freezes: Freeze[] = [];
   const cuts: Cut[] = [];
+  const oddDevices: OddDevice[] = [];
   const startedAt = performance.now();
   const strikes = plan.map(async (fault) => {
     await sleep(Math.max(0, startedAt + fault.atMs - performance.now()), undefined, { signal });
-    await strike(fault, victims, { incidents, cuts, signal });
+    await strike(fault, victims, { incidents, freezes, cuts, oddDevices, signal });
     counts[fault.kind] = (counts[fault.kind] ?? 0) + 1;
   });
   await Promise.all(strikes);
-  return { counts: counts as Struck['counts'], incidents, cuts };
+  return { counts: counts as Struck['counts'], incidents, freezes, cuts, oddDevices };
 }
 
 interface Notes {
   readonly incidents: Incident[];
+  readonly freezes: Freeze[];
   readonly cuts: Cut[];
+  readonly oddDevices: OddDevice[];
   readonly signal: AbortSignal;
 }
 
-async function strike(fault: Fault, victims: Victims, { incidents, cuts, signal }: Notes): Promise<void> {
-  const { fleet, redis, queue, providers } = victims;
+async function strike(fault: Fault, victims: Victims, notes: Notes): Promise<void> {
+  const { fleet, redis, queue, providers, devices } = victims;
+  const { incidents, cuts, signal } = notes;
   const wait = (ms: number): Promise<void> => sleep(ms, undefined, { signal });
-  const witness = (kind: Incident['kind']) => async () => {
-    const at = epochMs();
-    incidents.push({ kind, at, until: at, ids: new Set(await queue.inHand()) });
-  };
   switch (fault.kind) {
     case 'kill-worker':
-      return fleet.kill(fault.worker, witness('kill'));
+      return fleet.kill(fault.worker, async () => {
+        const at = epochMs();
+        incidents.push({ kind: 'kill', at, until: at, ids: new Set((await queue.inHand()).keys()) });
+      });
     case 'restart-worker':
       return fleet.restart(fault.worker);
     case 'stop-worker':
-      return fleet.freeze(
-        fault.worker,
-        fault.forMs,
-        fault.forMs < HARMLESS_STOP_MS ? () => Promise.resolve() : witness('stop'),
-      );
+      return freeze(fault, victims, notes);
     case 'kill-redis': {
       const at = epochMs();
       const ids = new Set(await queue.inHandAtTheEnd());
@@ -96,12 +110,23 @@ async function strike(fault: Fault, victims: Victims, { incidents, cuts, signal 
       await wait(fault.forMs);
       return providers.order({ do: 'rates', platform: fault.platform, rates: [] });
     case 'go-away':
-      await providers.order({ do: 'go-away', every: fault.every });
+      await providers.order({ do: 'go-away', platform: fault.platform, every: fault.every });
       await wait(fault.forMs);
-      return providers.order({ do: 'go-away', every: 0 });
+      return providers.order({ do: 'go-away', platform: fault.platform, every: 0 });
     case 'drop-connections':
       cuts.push({ platform: fault.platform, at: epochMs() });
       return providers.order({ do: 'drop', platform: fault.platform });
+    case 'close-idle':
+      return providers.order({ do: 'close-idle', platform: fault.platform });
+    case 'odd-device': {
+      const own = devices.filter(({ platform }) => platform === fault.platform);
+      const { token } = own[fault.pick % own.length] ?? {};
+      const oddity = ODDITIES.find(({ word }) => word === fault.word);
+      if (token === undefined || oddity === undefined) throw new RangeError(`no device for ${fault.word}`);
+      notes.oddDevices.push({ token, word: fault.word });
+      const answers = Array.from({ length: oddity.times }, () => oddity.answer);
+      return providers.script(fault.platform, token, answers);
+    }
     case 'revoke-key':
       await providers.order({ do: 'revoke', platform: fault.platform });
       await wait(fault.forMs);
@@ -114,7 +139,20 @@ async function strike(fault: Fault, victims: Victims, { incidents, cuts, signal 
   }
 }
 
-/** As the journal's stamps: it never steps. */
-export function epochMs(): number {
-  return performance.timeOrigin + performance.now();
+/** Freezes a worker for a while, and notes what was in hand meanwhile. */
+async function freeze(
+  { worker, forMs }: Extract<Fault, { kind: 'stop-worker' }>,
+  { fleet, queue }: Victims,
+  { incidents, freezes }: Pick<Notes, 'incidents' | 'freezes'>,
+): Promise<void> {
+  let holders: ReadonlyMap<string, string> = new Map();
+  let seenAt = Infinity;
+  const frozen = await fleet.freeze(worker, forMs, async () => {
+    holders = await queue.inHand();
+    seenAt = epochMs();
+  });
+  const { at } = frozen;
+  if (forMs >= HARMLESS_STOP_MS) incidents.push({ kind: 'stop', at, until: at, ids: new Set(holders.keys()) });
+  // A Redis that was away told of another time.
+  freezes.push({ ...frozen, holders: seenAt < at + forMs ? holders : new Map() });
 }

@@ -11,6 +11,7 @@ export async function keepFacts(folder: string, { enqueued, entries, ends, struc
     completed: ends.completed,
     'dead-letters': ends.dead,
     incidents: [...incidents, ...struck.cuts],
+    freezes: struck.freezes.map((freeze) => ({ ...freeze, holders: [...freeze.holders] })),
     leaks,
   };
   for (const [name, lines] of Object.entries(files)) {

@@ -2,15 +2,22 @@ import { ruleName, type Policy } from '../../src/domain/limits.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import { alertsByRecipient, judge, TOLERANCE_MS, type Arrival } from '../../src/sandbox/judge.ts';
 import type { Enqueued } from './enqueue.ts';
+import type { Thaw } from './freezes.ts';
 import { refOf } from './workload.ts';
 
 export interface Pacing {
   readonly gapViolations: number;
   readonly windowViolations: number;
+  /** Gaps and windows that were broken too, but hold an alert that a frozen worker sent when it went on. */
+  readonly lateAfterFreeze: number;
+  /** Of what frozen workers had in hand, so many alerts may have left late. */
+  readonly lateAfterFreezeBound: number;
   /** The least time between two alerts of one recipient; null where nobody had two. */
   readonly minGapMs: number | null;
   /** Whom it burst upon: `recipient-7: 5/4s, 3812 ms at 2026-03-01T07:30:00.123Z`. */
   readonly bursts: readonly string[];
+  /** The same of those that a freeze explains. */
+  readonly burstsAfterFreeze: readonly string[];
 }
 
 export interface Policies {
@@ -19,11 +26,21 @@ export interface Policies {
   readonly categories: Readonly<Record<string, Policy>>;
 }
 
+/** Alerts that came too close: one more than `max`. */
+interface Violation {
+  readonly recipientId: string;
+  /** Of the rule; `gap`. */
+  readonly name: string;
+  /** First to last, epoch milliseconds. */
+  readonly times: readonly number[];
+}
+
 /** Judges the gaps and windows of what arrived, over all and in each category that has limits of its own. */
 export function judgePacing(
   enqueued: ReadonlyMap<string, Enqueued>,
   entries: readonly JournalEntry[],
   { policy, categories }: Policies,
+  thaws: readonly Thaw[],
 ): Pacing {
   const arrivals = arrivalsOf(enqueued, entries);
   const categoryOf = ({ notificationId }: Arrival) => enqueued.get(notificationId)?.input?.category;
@@ -31,28 +48,51 @@ export function judgePacing(
     policy: itsPolicy,
     arrivals: arrivals.filter((arrival) => categoryOf(arrival) === category),
   }));
-  const cases = [{ policy, arrivals }, ...own];
-  const verdicts = cases.map((one) => judge(one.arrivals, one.policy));
+  const violations = [{ policy, arrivals }, ...own].flatMap((one) => violationsOf(one.arrivals, one.policy));
+  const late = lateArrivals(arrivals, thaws);
+  const isLate = ({ recipientId, times }: Violation) => times.some((at) => late.has(`${recipientId} ${at}`));
+  const unexcused = violations.filter((violation) => !isLate(violation));
+  const gaps = unexcused.filter(({ name }) => name === GAP);
+  const inHand = thaws.flatMap(({ ids }) => [...ids]);
   return {
-    gapViolations: verdicts.reduce((sum, { gapViolations }) => sum + gapViolations, 0),
-    windowViolations: verdicts.reduce((sum, { windowViolations }) => sum + windowViolations, 0),
-    minGapMs: verdicts[0]?.minGapMs ?? null,
-    bursts: cases.flatMap((one) => burstsOf(one.arrivals, one.policy)),
+    gapViolations: gaps.length,
+    windowViolations: unexcused.length - gaps.length,
+    lateAfterFreeze: violations.length - unexcused.length,
+    lateAfterFreezeBound: inHand.reduce((sum, id) => sum + (enqueued.get(id)?.input?.devices.length ?? 0), 0),
+    minGapMs: judge(arrivals, policy).minGapMs,
+    bursts: unexcused.map(textOf),
+    burstsAfterFreeze: violations.filter(isLate).map(textOf),
   };
 }
 
-/** What the judge counts, by name. */
-function burstsOf(arrivals: readonly Arrival[], { rules, minGapMs }: Policy): string[] {
-  const all = [...rules.map((rule) => ({ ...rule, name: ruleName(rule) })), { max: 1, perMs: minGapMs, name: 'gap' }];
-  return [...alertsByRecipient(arrivals, minGapMs)].flatMap(([recipientId, times]) =>
+const GAP = 'gap';
+
+/** What the judge counts, one by one: an alert that came too early after the one `max` places before it. */
+function violationsOf(arrivals: readonly Arrival[], { rules, minGapMs }: Policy): Violation[] {
+  const all = [...rules.map((rule) => ({ ...rule, name: ruleName(rule) })), { max: 1, perMs: minGapMs, name: GAP }];
+  return [...alertsByRecipient(arrivals, minGapMs)].flatMap(([recipientId, alerts]) =>
     all.flatMap(({ max, perMs, name }) =>
-      times.flatMap((at, index) => {
-        const tookMs = at - (times[index - max] ?? -Infinity);
-        const instant = new Date(at).toISOString();
-        return tookMs < perMs - TOLERANCE_MS ? [`${recipientId}: ${name}, ${Math.round(tookMs)} ms at ${instant}`] : [];
+      alerts.flatMap((at, index) => {
+        const tookMs = at - (alerts[index - max] ?? -Infinity);
+        if (tookMs >= perMs - TOLERANCE_MS) return [];
+        return [{ recipientId, name, times: alerts.slice(index - max, index + 1) }];
       }),
     ),
   );
+}
+
+/** Arrivals that left a worker when it went on after a freeze, as `recipient instant`. */
+function lateArrivals(arrivals: readonly Arrival[], thaws: readonly Thaw[]): ReadonlySet<string> {
+  const late = arrivals.filter(({ notificationId, at }) =>
+    thaws.some(({ ids, from, until }) => ids.has(notificationId) && at >= from && at <= until),
+  );
+  return new Set(late.map(({ recipientId, at }) => `${recipientId} ${at}`));
+}
+
+function textOf({ recipientId, name, times }: Violation): string {
+  const first = times[0] ?? NaN;
+  const last = times.at(-1) ?? NaN;
+  return `${recipientId}: ${name}, ${Math.round(last - first)} ms at ${new Date(last).toISOString()}`;
 }
 
 /** What alerted somebody. A silent one takes no slot of the limiter, and is none. */

@@ -1,6 +1,7 @@
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { readProgress, type Progress } from '../../src/delivery/progress.ts';
+import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import { createDeadLetters, type StoredDeadLetter } from '../../src/queue/dead-letters.ts';
 import { DEAD_LETTERS, notificationIdOf, QUEUE } from '../../src/queue/names.ts';
@@ -25,8 +26,8 @@ export interface Ends {
 export interface ChaosQueue {
   readonly prefix: string;
   readonly queue: Queue;
-  /** The notifications that workers have in hand. */
-  inHand(): Promise<string[]>;
+  /** The notifications that workers have in hand, and the holder that the lock of each names; '' where it has none. */
+  inHand(): Promise<Map<string, string>>;
   /** The same, and from that instant on Redis answers nobody for a while: it is about to be killed. */
   inHandAtTheEnd(): Promise<string[]>;
   /** Jobs that have not ended: `failed` ones are not dead letters yet. */
@@ -56,7 +57,11 @@ export function openChaosQueue(redisUrl: string): ChaosQueue {
   return {
     prefix,
     queue,
-    inHand: async () => (await control.lrange(active, 0, -1)).map(notificationIdOf),
+    async inHand() {
+      const jobIds = await control.lrange(active, 0, -1);
+      const tokens = jobIds.length === 0 ? [] : await control.mget(jobIds.map((jobId) => lockKeyOf(queue, jobId)));
+      return new Map(jobIds.map((jobId, index) => [notificationIdOf(jobId), holderOf(tokens[index])]));
+    },
     async inHandAtTheEnd() {
       const answers = await control.multi().lrange(active, 0, -1).call('CLIENT', 'PAUSE', 3_000, 'ALL').exec();
       return (answers?.[0]?.[1] as string[]).map(notificationIdOf);
@@ -84,6 +89,11 @@ export function openChaosQueue(redisUrl: string): ChaosQueue {
       await Promise.all([queue.close(), deadQueue.close()]);
     },
   };
+}
+
+/** The token of a lock is `<the worker's id>:<a number>`. */
+function holderOf(token: string | null | undefined): string {
+  return token?.split(':')[0] ?? '';
 }
 
 async function everyPage<T>(page: (from: number, to: number) => Promise<T[]>): Promise<T[]> {

@@ -6,6 +6,7 @@ export function renderReport(result: ChaosResult, verdict: readonly Check[]): st
   return [
     `\n${notifications} notifications: ${delivered} delivered, ${deadLettered} dead letters, ${expired} expired, ${dropped} dropped.`,
     `Dead letters: ${counted(result.deadLetters)}. Duplicates by what excuses them: ${counted(result.duplicatesBy)}.`,
+    `Breakers opened: ${counted(result.breakersOpened)}.`,
     `${requeues} requeues; least gap ${minGapMs} ms; drained within ${(drainMs / 1_000).toFixed(1)} s.`,
     ...verdict.map(({ what, found, ok }) => `${ok ? 'ok  ' : 'FAIL'}  ${what}: ${found}`),
   ].join('\n');

@@ -1,7 +1,10 @@
 import { countBalance } from './balance.ts';
+import { countBreakers } from './breakers.ts';
 import { countDuplicates } from './duplicates.ts';
 import { POLICIES } from './environment.ts';
+import { thawsOf } from './freezes.ts';
 import { judgePacing } from './pacing.ts';
+import { unknownRequests } from './requests.ts';
 import type { Facts } from './run.ts';
 import type { ChaosResult } from './verdict.ts';
 
@@ -13,16 +16,22 @@ export interface Judged {
 
 /** Counts it all, from the facts alone. */
 export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: number; readonly seconds: number }): Judged {
-  const { enqueued, entries, ends, struck, leaks, left } = facts;
+  const { enqueued, entries, ends, struck, leaks, logs, left } = facts;
+  const thaws = thawsOf(struck.freezes, logs);
   const { suspects, ...balance } = countBalance(enqueued, entries, ends);
-  const { bursts, ...pacing } = judgePacing(enqueued, entries, POLICIES);
-  const { unexplained, explainedBy, ...duplicates } = countDuplicates({ enqueued, entries, ends, ...struck });
-  const { counts } = struck;
+  const { bursts, burstsAfterFreeze, ...pacing } = judgePacing(enqueued, entries, POLICIES, thaws);
+  const { unexplained, explainedBy, ...duplicates } = countDuplicates({ enqueued, entries, ends, thaws, ...struck });
+  const unknown = unknownRequests(enqueued, entries);
+  const { breakersOpened, breakersByOneDevice } = countBreakers(logs);
+  const { counts, oddDevices } = struck;
   const result: ChaosResult = {
     ...balance,
     ...pacing,
     ...duplicates,
     duplicatesBy: explainedBy,
+    unknownRequests: unknown.length,
+    breakersOpened,
+    breakersByOneDevice: breakersByOneDevice.length,
     secretsLeaked: leaks.length,
     processesLeft: left.length,
     crashes: facts.crashes.length,
@@ -33,6 +42,9 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     redisRestarts: counts['kill-redis'],
     redisPauses: counts['pause-redis'],
     redisCuts: counts['cut-clients'],
+    oddDevices: oddDevices.filter(({ token, word }) =>
+      entries.some((entry) => entry.token === token && entry.reason === word),
+    ).length,
     refusals: entries.filter(({ status }) => status !== 200).length,
     drainMs: facts.drainMs,
     longestStallMs: Math.round(Math.max(0, ...facts.stalls)),
@@ -43,6 +55,9 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     'neither ended nor queued as it should': suspects,
     'still queued': ends.queued,
     'a burst': bursts,
+    'late after a freeze': burstsAfterFreeze,
+    'a request that nobody asked for': unknown,
+    'a breaker that one device opened': breakersByOneDevice,
     'a duplicate without a reason': unexplained,
     'a secret': leaks.map(({ where, name, times }) => `${name} in ${where}, ${times} times`),
     'a worker that crashed': facts.crashes.map((pid) => `process ${pid}`),

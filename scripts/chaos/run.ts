@@ -10,13 +10,14 @@ import { WORKERS, type Fault } from './faults.ts';
 import { startFleet } from './fleet.ts';
 import { inject, type Struck } from './inject.ts';
 import { saveListing, searchForLeaks } from './leaks.ts';
+import { readLogs, type Logs } from './logs.ts';
 import { samplePages } from './pages.ts';
 import { openChaosQueue, type Ends } from './queue.ts';
 import { startMortalRedis } from './redis.ts';
 import type { Leak } from './secrets.ts';
 import { WORDS } from './troubles.ts';
 import { WORKER_ENVIRONMENT, LIMITS } from './environment.ts';
-import type { Workload } from './workload.ts';
+import { lateDevices, type Workload } from './workload.ts';
 
 export interface RunOptions {
   readonly seed: number;
@@ -37,6 +38,7 @@ export interface Facts {
   readonly ends: Ends;
   readonly struck: Struck;
   readonly leaks: readonly Leak[];
+  readonly logs: Logs;
   /** Processes of workers that ended by themselves, or not in order. */
   readonly crashes: readonly number[];
   readonly drainMs: number;
@@ -83,7 +85,7 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   cleanup.defer(() => progress.stop());
   const [enqueued, struck] = await Promise.all([
     enqueue(workload, { redisUrl: redis.url, queue, signal, onEnqueued: (count) => progress.update(0, count) }),
-    inject(plan, { fleet, redis, queue, providers }, signal),
+    inject(plan, { fleet, redis, queue, providers, devices: lateDevices(workload) }, signal),
   ]);
   say('every fault is healed; waiting for the queue to empty');
   await fleet.ready();
@@ -95,9 +97,10 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   await Promise.all([fleet.stop(), sampled, providers.order({ do: 'flush' })]);
   await saveListing(env, join(folder, 'dead-letters.txt'));
   const leaks = await searchForLeaks({ folder, marker, env, dead: ends.dead });
+  const logs = await readLogs(folder);
   pids.push(providers.pid, ...fleet.pids, ...redis.pids);
   const { entries, stalls } = providers;
-  return { enqueued, entries, ends, struck, leaks, crashes: fleet.crashes, drainMs, stalls };
+  return { enqueued, entries, ends, struck, leaks, logs, crashes: fleet.crashes, drainMs, stalls };
 }
 
 async function openFolder(keep: string | undefined, cleanup: AsyncDisposableStack): Promise<string> {

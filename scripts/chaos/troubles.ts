@@ -29,16 +29,14 @@ export function troubles(dice: Dice, platform: Platform, ms: number): Troubles {
     // The device was alerted, and nobody is told.
     rate(percent, { ...answer, accepted: true } as Answer),
   ];
-  const resets =
-    platform === 'apns'
-      ? [
-          ...both(2, { kind: 'reset', scope: 'stream' }),
-          ...both(0.5, { kind: 'reset', scope: 'connection' }),
-          rate(4, { kind: 'reset', scope: 'refused-stream' }),
-        ]
-      : both(3, { kind: 'reset', scope: 'connection' });
+  const resets = [
+    ...both(2, { kind: 'reset', scope: 'stream' }),
+    ...both(0.5, { kind: 'reset', scope: 'connection' }),
+    rate(4, { kind: 'reset', scope: 'refused-stream' }),
+  ];
   const everyMinute = [
-    { name: 'unavailable', rates: [rate(20, words.unavailable)] },
+    // FCM is known to say so of messages that it delivers; APNs does not.
+    { name: 'unavailable', rates: platform === 'fcm' ? both(10, words.unavailable) : [rate(20, words.unavailable)] },
     { name: 'errors that alert or not', rates: both(4, words.broken) },
     { name: 'refusals', rates: [rate(2, words.gone), rate(2, words.badToken), rate(1, words.rejected)] },
     { name: 'resets', rates: resets },
@@ -61,6 +59,41 @@ export function troubles(dice: Dice, platform: Platform, ms: number): Troubles {
 
 type Word = 'unavailable' | 'broken' | 'gone' | 'badToken' | 'rejected' | 'quota';
 
+/** Answers about one device of thousands, which must not keep the others from theirs. */
+export type OddWord = 'BadDeviceToken' | 'THIRD_PARTY_AUTH_ERROR' | 'QUOTA_EXCEEDED';
+
+export interface Oddity {
+  readonly platform: Platform;
+  readonly word: OddWord;
+  readonly answer: Refuse;
+  /** How many of the device's next requests are answered so: more than it gets, where it stays so for good. */
+  readonly times: number;
+}
+
+const FOR_GOOD = 200;
+
+export const ODDITIES: readonly Oddity[] = [
+  {
+    platform: 'apns',
+    word: 'BadDeviceToken',
+    answer: { kind: 'refuse', status: 400, reason: 'BadDeviceToken' },
+    times: FOR_GOOD,
+  },
+  {
+    // 401, as where our own credentials are refused; it means the APNs key of that device's app.
+    platform: 'fcm',
+    word: 'THIRD_PARTY_AUTH_ERROR',
+    answer: { kind: 'refuse', status: 401, reason: 'THIRD_PARTY_AUTH_ERROR' },
+    times: FOR_GOOD,
+  },
+  {
+    platform: 'fcm',
+    word: 'QUOTA_EXCEEDED',
+    answer: { kind: 'refuse', status: 429, reason: 'QUOTA_EXCEEDED', quota: 'device', retryAfter: '2' },
+    times: 2,
+  },
+];
+
 /** How each provider says it. */
 export const WORDS: Readonly<Record<Platform, Readonly<Record<Word, Refuse>>>> = {
   apns: {
@@ -68,7 +101,7 @@ export const WORDS: Readonly<Record<Platform, Readonly<Record<Word, Refuse>>>> =
     broken: { kind: 'refuse', status: 500, reason: 'InternalServerError' },
     gone: { kind: 'refuse', status: 410, reason: 'Unregistered' },
     badToken: { kind: 'refuse', status: 400, reason: 'BadDeviceToken' },
-    rejected: { kind: 'refuse', status: 400, reason: 'TopicDisallowed' },
+    rejected: { kind: 'refuse', status: 400, reason: 'BadCollapseId' },
     quota: { kind: 'refuse', status: 429, reason: 'TooManyRequests' },
   },
   fcm: {
@@ -77,6 +110,6 @@ export const WORDS: Readonly<Record<Platform, Readonly<Record<Word, Refuse>>>> =
     gone: { kind: 'refuse', status: 404, reason: 'UNREGISTERED' },
     badToken: { kind: 'refuse', status: 403, reason: 'SENDER_ID_MISMATCH' },
     rejected: { kind: 'refuse', status: 400, reason: 'INVALID_ARGUMENT' },
-    quota: { kind: 'refuse', status: 429, reason: 'QUOTA_EXCEEDED' },
+    quota: { kind: 'refuse', status: 429, reason: 'QUOTA_EXCEEDED', quota: 'project' },
   },
 };

@@ -1,11 +1,20 @@
 import type { Balance } from './balance.ts';
+import type { BreakerOpenings } from './breakers.ts';
 import type { Duplicates } from './duplicates.ts';
 import type { Pacing } from './pacing.ts';
 
 /** The result of a run: all of it counted from what the providers received, and from the queue. */
 export interface ChaosResult
-  extends Omit<Balance, 'suspects'>, Omit<Pacing, 'bursts'>, Omit<Duplicates, 'unexplained' | 'explainedBy'> {
+  extends
+    Omit<Balance, 'suspects'>,
+    Omit<Pacing, 'bursts' | 'burstsAfterFreeze'>,
+    Omit<Duplicates, 'unexplained' | 'explainedBy'>,
+    Pick<BreakerOpenings, 'breakersOpened'> {
   readonly duplicatesBy: Duplicates['explainedBy'];
+  /** Requests of no notification that was enqueued. */
+  readonly unknownRequests: number;
+  /** Circuit breakers that an answer about one device opened. */
+  readonly breakersByOneDevice: number;
   readonly secretsLeaked: number;
   readonly processesLeft: number;
   /** Workers that ended by themselves, or not in order. */
@@ -18,6 +27,8 @@ export interface ChaosResult
   readonly redisRestarts: number;
   readonly redisPauses: number;
   readonly redisCuts: number;
+  /** Devices that were answered in a way of their own at least once, one of thousands each. */
+  readonly oddDevices: number;
   /** Requests that the providers refused, or left without an answer. */
   readonly refusals: number;
   readonly drainMs: number;
@@ -42,6 +53,13 @@ export function checks(result: ChaosResult): Check[] {
     none('still queued', result.stillQueued),
     none('gap violations', result.gapViolations),
     none('window violations', result.windowViolations),
+    {
+      what: 'late after a freeze',
+      found: `${result.lateAfterFreeze} (at most ${result.lateAfterFreezeBound})`,
+      ok: result.lateAfterFreeze <= result.lateAfterFreezeBound,
+    },
+    none('requests that nobody asked for', result.unknownRequests),
+    none('breakers that one device opened', result.breakersByOneDevice),
     none('unexplained duplicates', result.unexplainedDuplicates),
     {
       what: 'duplicates',
@@ -61,6 +79,11 @@ export function checks(result: ChaosResult): Check[] {
     some('restarts of a killed Redis', result.redisRestarts),
     some('pauses of Redis', result.redisPauses),
     some('times that Redis cut every connection', result.redisCuts),
+    some(
+      'breakers opened',
+      Object.values(result.breakersOpened).reduce((sum, count) => sum + count, 0),
+    ),
+    some('odd devices among thousands', result.oddDevices),
     some('requests that a provider did not accept', result.refusals),
   ];
 }

@@ -7,7 +7,9 @@ import { isAlive, spawnWorker } from '../support/replicas.ts';
 /** One worker process. All that it says goes to a file, which has every line also of one that is killed. */
 export interface ChaosWorker {
   readonly pid: number;
-  /** Resolves when it consumes; rejects where it ends before. */
+  /** Where its output goes. */
+  readonly logFile: string;
+  /** Resolves when it consumes; rejects where it ends before, or takes longer than a minute. */
   readonly ready: Promise<unknown>;
   /** Where its pages are, as long as it consumes. */
   url(): string | undefined;
@@ -20,6 +22,8 @@ export interface ChaosWorker {
 }
 
 const POLL_MS = 50;
+/** A worker waits up to 30 s for a Redis that is away; the rest is for a busy machine, and for being frozen meanwhile. */
+const READY_TIMEOUT_MS = 60_000;
 
 export async function startWorker(env: Readonly<Record<string, string>>, logFile: string): Promise<ChaosWorker> {
   const log = await open(logFile, 'w');
@@ -32,6 +36,7 @@ export async function startWorker(env: Readonly<Record<string, string>>, logFile
   ready.catch(() => undefined); // told to whoever waits for it
   return {
     pid,
+    logFile,
     ready,
     ended,
     url: () => (isAlive(child) ? url : undefined),
@@ -55,11 +60,15 @@ export async function startWorker(env: Readonly<Record<string, string>>, logFile
 
 /** The address of its pages, from the log line that says that it is ready. */
 async function untilReady(logFile: string, alive: () => boolean): Promise<string> {
+  const deadline = performance.now() + READY_TIMEOUT_MS;
   for (;;) {
     const isStillAlive = alive();
     const line = (await readFile(logFile, 'utf8')).split('\n').find((text) => text.includes('"msg":"ready"'));
     if (line !== undefined) return (JSON.parse(line) as { metrics: string }).metrics;
     if (!isStillAlive) throw new Error(`a worker ended before it was ready; see ${logFile}`);
+    if (performance.now() > deadline) {
+      throw new Error(`a worker was not ready within ${READY_TIMEOUT_MS / 1_000} s; see ${logFile}`);
+    }
     await sleep(POLL_MS);
   }
 }

@@ -81,6 +81,14 @@ export function planWorkload({ seed, seconds, notifications, marker }: WorkloadO
   };
 }
 
+/** The devices of what is enqueued in the last third: whatever befalls one of them before that, it is still asked for. */
+export function lateDevices({ bursts }: Pick<Workload, 'bursts'>): Device[] {
+  const devices = bursts
+    .slice(Math.floor((bursts.length * 2) / 3))
+    .flatMap(({ items }) => items.flatMap(({ input }) => input.devices));
+  return [...new Map(devices.map((device) => [device.token, device])).values()];
+}
+
 /** The notification's id in what an app gets beside the alert. */
 export function refOf(data: Readonly<Record<string, string>>): string {
   return data['ref']?.split('.')[1] ?? '';

@@ -8,6 +8,7 @@ const parts: DuplicatesParts = {
   entries: twice,
   ends: { completed: [], dead: [] },
   incidents: [],
+  thaws: [],
   cuts: [],
 };
 const count = (more: Partial<DuplicatesParts>) => countDuplicates({ ...parts, ...more });
@@ -38,6 +39,16 @@ describe('a second acceptance', () => {
   it('is not explained by a kill before the first or after the second', () => {
     expect(count({ incidents: [incident(['a'], 100)] })).toMatchObject({ unexplainedDuplicates: 1 });
     expect(count({ incidents: [incident(['a'], 9_001)] })).toMatchObject({ unexplainedDuplicates: 1 });
+  });
+
+  it('is explained where a frozen worker sent one of the two when it went on, with the job in another hand', () => {
+    const thaw = (id: string, from: number) => ({ ids: new Set([id]), from, until: from + 250 });
+    const explained = { unexplainedDuplicates: 0, explainedBy: { stop: 1 } };
+    expect(count({ thaws: [thaw('a', 900)] })).toMatchObject(explained);
+    expect(count({ thaws: [thaw('a', 8_900)] })).toMatchObject(explained);
+    expect(count({ thaws: [thaw('b', 900)] })).toMatchObject({ unexplainedDuplicates: 1 });
+    expect(count({ thaws: [thaw('a', 1_001)] })).toMatchObject({ unexplainedDuplicates: 1 });
+    expect(count({ thaws: [thaw('a', 700)] })).toMatchObject({ unexplainedDuplicates: 1 });
   });
 
   it('may come out of an outage of Redis that the first one fell into', () => {
@@ -77,11 +88,5 @@ describe('a second acceptance', () => {
     expect(count({ entries: [entryOf('a', 0), entryOf('a', 1, { collapseId: 'another' })] }).changedIds).toBe(1);
     const tagged = (tag: string) => ({ payload: { android: { notification: { tag } } } });
     expect(count({ entries: [entryOf('a', 0, tagged('x')), entryOf('a', 1, tagged('y'))] }).changedIds).toBe(1);
-  });
-
-  it('is none of a request that is for no notification', () => {
-    const opening = { data: {}, token: 'warm-up', accepted: false };
-    const entries = [entryOf('', 0, { ...opening, apnsId: '1' }), entryOf('', 1, { ...opening, apnsId: '2' })];
-    expect(count({ entries })).toMatchObject({ changedIds: 0, duplicates: 0 });
   });
 });

@@ -1,5 +1,7 @@
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import type { Thaw } from '../../../scripts/chaos/freezes.ts';
 import { judgePacing } from '../../../scripts/chaos/pacing.ts';
+import { judge } from '../../../src/sandbox/judge.ts';
 import { enqueuedOf, entryOf, OTHER_TOKEN } from './facts.ts';
 
 const policies = {
@@ -13,24 +15,43 @@ const enqueued = enqueuedOf(
   { id: 'n', category: 'news' },
   { id: 'o', category: 'news' },
 );
-const judged = (...entries: ReturnType<typeof entryOf>[]) => judgePacing(enqueued, entries, policies);
+const judged = (...entries: ReturnType<typeof entryOf>[]) => judgePacing(enqueued, entries, policies, []);
 
 it('finds nothing where the limits were kept', () => {
   expect(judged(entryOf('a', 0), entryOf('b', 500), entryOf('c', 1_000))).toEqual({
     gapViolations: 0,
     windowViolations: 0,
+    lateAfterFreeze: 0,
+    lateAfterFreezeBound: 0,
     minGapMs: 500,
     bursts: [],
+    burstsAfterFreeze: [],
   });
 });
 
 it('tells two that came too close, and whom they alerted', () => {
-  expect(judged(entryOf('a', 0), entryOf('b', 60))).toEqual({
+  expect(judged(entryOf('a', 0), entryOf('b', 49))).toMatchObject({
     gapViolations: 1,
     windowViolations: 0,
-    minGapMs: 60,
-    bursts: ['r: gap, 60 ms at 1970-01-01T00:00:00.060Z'],
+    minGapMs: 49,
+    bursts: ['r: gap, 49 ms at 1970-01-01T00:00:00.049Z'],
   });
+});
+
+it('grants 50 ms between the slots and the arrivals', () => {
+  expect(judged(entryOf('a', 0), entryOf('b', 50), entryOf('c', 950))).toMatchObject({ bursts: [] });
+});
+
+it('counts what the judge of arrivals counts', () => {
+  const ids = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
+  const crowd = [0, 30, 500, 900, 1_000, 1_020, 1_900, 2_400].map((at, index) => entryOf(ids[index] ?? '', at));
+  const arrivals = crowd.map(({ token, at }, index) => {
+    return { recipientId: 'r', notificationId: ids[index] ?? '', device: token, at };
+  });
+  const { gapViolations, windowViolations } = judge(arrivals, policies.policy);
+  expect([gapViolations, windowViolations]).toEqual([2, 5]);
+  const all = enqueuedOf(...ids.map((id) => ({ id })));
+  expect(judgePacing(all, crowd, policies, [])).toMatchObject({ gapViolations, windowViolations });
 });
 
 it('tells what was too many for a window', () => {
@@ -61,4 +82,44 @@ it.each([
   ],
 ])('leaves out what alerted nobody on %s', (_platform, silent) => {
   expect(judged(entryOf('a', 0), silent)).toMatchObject({ gapViolations: 0, minGapMs: null });
+});
+
+describe('an alert that a frozen worker sent when it went on', () => {
+  const thaw = (...ids: string[]): Thaw => ({ ids: new Set(ids), from: 1_000, until: 1_250 });
+  const close = [entryOf('a', 1_010), entryOf('b', 1_030)];
+  const judgedAfter = (entries: readonly ReturnType<typeof entryOf>[], ...thaws: Thaw[]) =>
+    judgePacing(enqueued, entries, policies, thaws);
+  const excused = { gapViolations: 0, windowViolations: 0, lateAfterFreeze: 1, bursts: [] };
+  const unexcused = { gapViolations: 1, windowViolations: 0, lateAfterFreeze: 0, burstsAfterFreeze: [] };
+
+  it('is counted apart, whichever of the two it is', () => {
+    expect(judgedAfter(close, thaw('a'))).toMatchObject(excused);
+    expect(judgedAfter(close, thaw('b'))).toMatchObject(excused);
+    expect(judgedAfter(close, thaw('a')).burstsAfterFreeze).toEqual(['r: gap, 20 ms at 1970-01-01T00:00:01.030Z']);
+  });
+
+  it('is none where its notification was not in hand', () => {
+    expect(judgedAfter(close, thaw('c'))).toMatchObject(unexcused);
+    expect(judgedAfter(close)).toMatchObject(unexcused);
+  });
+
+  it('is none where it arrived before the thaw, or too long after it', () => {
+    expect(judgedAfter([entryOf('a', 970), entryOf('b', 990)], thaw('a', 'b'))).toMatchObject(unexcused);
+    expect(judgedAfter([entryOf('a', 1_260), entryOf('b', 1_270)], thaw('a', 'b'))).toMatchObject(unexcused);
+  });
+
+  it('is judged by its own arrival, and not by that of the other one', () => {
+    expect(judgedAfter([entryOf('a', 960), entryOf('b', 1_005)], thaw('a'))).toMatchObject(unexcused);
+  });
+
+  it('excuses a window that it lies in the middle of, and no other window', () => {
+    const crowd = [entryOf('a', 500), entryOf('b', 1_100), entryOf('c', 1_400)];
+    expect(judgedAfter(crowd, thaw('b'))).toMatchObject(excused);
+    const earlier = [entryOf('c', 0), entryOf('a', 300), entryOf('b', 600)];
+    expect(judgedAfter(earlier, thaw('a', 'b', 'c'))).toMatchObject({ windowViolations: 1, lateAfterFreeze: 0 });
+  });
+
+  it('is bounded by the devices of what was in hand', () => {
+    expect(judgedAfter(close, thaw('a', 'b'), thaw('c'), thaw())).toMatchObject({ lateAfterFreezeBound: 3 });
+  });
 });

@@ -13,6 +13,8 @@ const KINDS: readonly Fault['kind'][] = [
   'answers',
   'go-away',
   'drop-connections',
+  'close-idle',
+  'odd-device',
   'revoke-key',
   'provider-down',
 ];
@@ -51,10 +53,32 @@ describe('the plan of faults', () => {
       }
       expectNoOverlap(plan.filter(({ kind }) => ['kill-redis', 'pause-redis', 'cut-clients'].includes(kind)));
       for (const platform of ['apns', 'fcm']) {
-        const its = plan.filter((fault) => 'platform' in fault && fault.platform === platform);
+        const its = plan.filter(
+          (fault) => 'platform' in fault && fault.platform === platform && fault.kind !== 'odd-device',
+        );
         expectNoOverlap(its.filter(({ kind }) => kind === 'answers'));
         expectNoOverlap(its.filter(({ kind }) => kind !== 'answers'));
       }
+    }
+  });
+
+  it('has every way in which a connection goes away, and every odd device, at the provider that knows it', () => {
+    for (const seed of SEEDS) {
+      const plan = planFaults(seed, 20);
+      for (const platform of ['apns', 'fcm'] as const) {
+        const kinds = plan
+          .filter((fault) => 'platform' in fault && fault.platform === platform)
+          .map(({ kind }) => kind);
+        expect(kinds).toEqual(expect.arrayContaining(['go-away', 'close-idle', 'drop-connections', 'odd-device']));
+        const scopes = plan.flatMap((fault) =>
+          fault.kind === 'answers' && fault.platform === platform
+            ? fault.rates.map(({ answer }) => (answer.kind === 'reset' ? answer.scope : undefined))
+            : [],
+        );
+        expect(scopes).toEqual(expect.arrayContaining(['stream', 'connection', 'refused-stream']));
+      }
+      const odd = plan.flatMap((fault) => (fault.kind === 'odd-device' ? [`${fault.platform} ${fault.word}`] : []));
+      expect(odd.toSorted()).toEqual(['apns BadDeviceToken', 'fcm QUOTA_EXCEEDED', 'fcm THIRD_PARTY_AUTH_ERROR']);
     }
   });
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { planWorkload, refOf } from '../../../scripts/chaos/workload.ts';
+import { lateDevices, planWorkload, refOf } from '../../../scripts/chaos/workload.ts';
 import { parseNotification } from '../../../src/domain/notification.ts';
 
 const options = { seed: 4, seconds: 20, notifications: 2_000, marker: '0123456789ab' };
@@ -50,4 +50,13 @@ it('marks every token and every text, and tells a notification from what an app 
     expect(refOf(data)).toBe(id);
   }
   expect(refOf({})).toBe('');
+});
+
+it('knows thousands of devices that are still asked for near the end, each once', () => {
+  const { bursts } = planWorkload({ ...options, notifications: 20_000 });
+  const devices = lateDevices({ bursts });
+  expect(devices.length).toBeGreaterThan(1_000);
+  expect(new Set(devices.map(({ token }) => token)).size).toBe(devices.length);
+  const last = bursts.at(-1)?.items[0]?.input.devices ?? [];
+  expect(devices).toEqual(expect.arrayContaining(last));
 });

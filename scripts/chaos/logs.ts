@@ -1,0 +1,44 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { notificationIdOf } from '../../src/queue/names.ts';
+
+/** What one line of a worker's log tells, as far as it is judged. */
+export interface LogLine {
+  /** Epoch milliseconds. */
+  readonly at: number;
+  /** The notification whose pass ended. */
+  readonly id?: string;
+  /** The trouble of a circuit breaker that opened or stayed open, and the answer that did it. */
+  readonly breaker?: { readonly platform: string; readonly trouble: string; readonly code: string };
+}
+
+/** The lines of each worker, by the name of its file. */
+export type Logs = ReadonlyMap<string, readonly LogLine[]>;
+
+export async function readLogs(folder: string): Promise<Logs> {
+  const names = (await readdir(folder)).filter((name) => name.endsWith('.log'));
+  const texts = names.map(async (name) => [name, parseLog(await readFile(join(folder, name), 'utf8'))] as const);
+  return new Map(await Promise.all(texts));
+}
+
+/** What is no JSON (a warning of Node's, the half line of a killed worker) tells nothing. */
+export function parseLog(text: string): LogLine[] {
+  return text.split('\n').flatMap((line) => {
+    try {
+      return [lineOf(JSON.parse(line) as Record<string, unknown>)];
+    } catch {
+      return [];
+    }
+  });
+}
+
+function lineOf({ time, jobId, outcome, platform, trouble, code }: Record<string, unknown>): LogLine {
+  const isPass = typeof jobId === 'string' && outcome !== undefined;
+  // A breaker that closed is told without a code.
+  const isBreaker = typeof platform === 'string' && typeof trouble === 'string' && typeof code === 'string';
+  return {
+    at: Date.parse(String(time)),
+    ...(isPass && { id: notificationIdOf(jobId) }),
+    ...(isBreaker && { breaker: { platform, trouble, code } }),
+  };
+}

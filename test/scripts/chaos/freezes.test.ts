@@ -1,0 +1,60 @@
+import { describe, expect, it } from 'vitest';
+import { thawsOf, type Freeze } from '../../../scripts/chaos/freezes.ts';
+import type { LogLine } from '../../../scripts/chaos/logs.ts';
+
+const freeze: Freeze = {
+  log: 'worker-1.log',
+  at: 1_000,
+  forMs: 500,
+  thawedAt: 1_520,
+  holders: new Map([
+    ['a', 'first'],
+    ['b', 'first'],
+    ['c', 'second'],
+    ['d', 'second'],
+  ]),
+};
+const thawOf = (log: readonly LogLine[], more: Partial<Freeze> = {}) =>
+  thawsOf([{ ...freeze, ...more }], new Map([['worker-1.log', log]]))[0];
+const told = (...ids: string[]) => ids.map((id) => ({ at: 1_600, id }));
+
+describe('what a frozen worker had in hand', () => {
+  it("is what the holder has whose jobs the worker's log tells of after the thaw", () => {
+    expect(thawOf(told('a', 'b'))?.ids).toEqual(new Set(['a', 'b']));
+    expect(thawOf(told('c', 'd', 'a'))?.ids).toEqual(new Set(['c', 'd']));
+  });
+
+  it('is nothing where that is not clear', () => {
+    expect(thawOf([])?.ids).toEqual(new Set());
+    expect(thawOf(told('a', 'b', 'c', 'd'))?.ids).toEqual(new Set());
+    expect(thawOf(told('a'))?.ids).toEqual(new Set()); // half of one holder's
+    expect(thawOf(told('x'))?.ids).toEqual(new Set());
+  });
+
+  it('is nothing of what the worker told before the freeze, or long after it', () => {
+    expect(
+      thawOf([
+        { at: 900, id: 'a' },
+        { at: 900, id: 'b' },
+      ])?.ids,
+    ).toEqual(new Set());
+    expect(
+      thawOf([
+        { at: 60_000, id: 'a' },
+        { at: 60_000, id: 'b' },
+      ])?.ids,
+    ).toEqual(new Set());
+  });
+
+  it('is nothing where Redis did not tell, or the worker left no log', () => {
+    expect(thawOf(told('a', 'b'), { holders: new Map() })?.ids).toEqual(new Set());
+    expect(thawOf(told('a', 'b'), { log: 'worker-2.log' })?.ids).toEqual(new Set());
+  });
+});
+
+it('may arrive from the thaw until a moment after it', () => {
+  const { from = 0, until = 0 } = thawOf(told('a', 'b')) ?? {};
+  expect(from).toBe(1_500);
+  expect(until).toBeGreaterThan(1_520);
+  expect(until).toBeLessThanOrEqual(1_520 + 500);
+});
