@@ -1,15 +1,18 @@
 import { createCommand, printJson, runCommand, UsageError } from '../scripts/support/command.ts';
 import { limiterSuite } from './limiter/suite.ts';
-import type { Report, Suite } from './suite.ts';
+import type { Report, Suite, SuiteOptions } from './suite.ts';
+import { throughputSuite } from './throughput/suite.ts';
 
-const SUITES: readonly Suite[] = [limiterSuite];
+const SUITES: readonly Suite[] = [limiterSuite, throughputSuite];
+const DEFAULT_RUNS = 20;
 
 interface Flags {
   readonly json?: boolean;
   readonly markdown?: boolean;
   readonly quick?: boolean;
-  readonly runs: number;
+  readonly runs?: number;
   readonly seconds: number;
+  readonly profile?: string;
 }
 
 const HELP = `
@@ -25,29 +28,49 @@ export async function main(argv: readonly string[]): Promise<void> {
     .option('--json', 'one JSON object as the last line')
     .option('--markdown', 'the tables as Markdown')
     .option('--quick', 'a check that the bench works: no rivals, little data')
-    .option('--runs <n>', 'pairs of slices that a ratio is the median of', number('--runs', 2, 1_000, true), 20)
-    .option('--seconds <s>', 'length of a slice', number('--seconds', 0.02, 60, false), 0.2)
+    .option(
+      '--runs <n>',
+      `pairs that a ratio is the median of (default: ${runsText()})`,
+      number('--runs', 2, 1_000, true),
+    )
+    .option('--seconds <s>', 'limiter: length of a slice', number('--seconds', 0.02, 60, false), 0.2)
+    .option('--profile <dir>', 'throughput: profiles of the worker into <dir>, and no comparison')
     .addHelpText('after', HELP)
     .action((name: string | undefined, flags: Flags) => bench(name, flags));
   await runCommand(command, argv);
 }
 
-async function bench(name: string | undefined, { json, markdown, quick, runs, seconds }: Flags): Promise<void> {
+async function bench(name: string | undefined, { json, markdown, profile, ...flags }: Flags): Promise<void> {
   const suites = name === undefined ? SUITES : SUITES.filter((suite) => suite.name === name);
   if (suites.length === 0) {
     const names = SUITES.map((suite) => suite.name).join(', ');
     throw new UsageError(`suite: expected one of ${names}, found ${JSON.stringify(name)}`);
   }
+  const quick = flags.quick === true;
   const reports: [string, Report][] = [];
   for (const suite of suites) {
     const say = (line: string): boolean => process.stderr.write(`${suite.name}: ${line}\n`);
-    const report = await suite.run({ runs, sliceMs: seconds * 1_000, quick: quick === true, say });
+    const runs = flags.runs ?? suite.defaultRuns?.(quick) ?? DEFAULT_RUNS;
+    const options = { runs, sliceMs: flags.seconds * 1_000, quick, say };
+    const report = await (profile === undefined ? suite.run(options) : profileOf(suite, profile, options));
     process.stdout.write(`${markdown === true ? report.markdown : report.text}\n`);
     reports.push([suite.name, report]);
   }
   if (json !== true) return;
   const results = Object.fromEntries(reports.map(([suite, report]) => [suite, report.json]));
   printJson(name === undefined ? results : results[name]);
+}
+
+function profileOf(suite: Suite, dir: string, options: SuiteOptions): Promise<Report> {
+  if (suite.profile !== undefined) return suite.profile(dir, options);
+  const names = SUITES.filter(({ profile }) => profile !== undefined).map((each) => each.name);
+  throw new UsageError(`--profile: expected the suite ${names.join(' or ')}, found ${suite.name}`);
+}
+
+/** `20; throughput: 5` */
+function runsText(): string {
+  const own = SUITES.flatMap(({ name, defaultRuns }) => (defaultRuns ? [`${name}: ${defaultRuns(false)}`] : []));
+  return [DEFAULT_RUNS, ...own].join('; ');
 }
 
 function number(flag: string, least: number, most: number, isWhole: boolean): (text: string) => number {

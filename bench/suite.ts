@@ -1,6 +1,6 @@
 /** How thoroughly a suite measures. */
 export interface SuiteOptions {
-  /** How many pairs of slices a ratio is the median of. */
+  /** How many pairs a ratio is the median of. */
   readonly runs: number;
   /** How long one slice takes, about. */
   readonly sliceMs: number;
@@ -21,6 +21,10 @@ export interface Report {
 export interface Suite {
   readonly name: string;
   readonly description: string;
+  /** Pairs where `--runs` is left out; 20 where this is. */
+  readonly defaultRuns?: (quick: boolean) => number;
   /** Throws where a case did not do what it is about. */
   run(options: SuiteOptions): Promise<Report>;
+  /** Writes processor profiles into a folder in place of measuring; a suite without it has none. */
+  readonly profile?: (dir: string, options: Pick<SuiteOptions, 'quick' | 'say'>) => Promise<Report>;
 }

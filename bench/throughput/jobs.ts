@@ -1,0 +1,26 @@
+import type { Device, NotificationInput, Platform } from '../../src/domain/notification.ts';
+
+/** About 100 bytes of text, as a school writes it. */
+const ALERT = {
+  title: 'Room change for class 7b',
+  body: 'The lesson at 10:15 takes place in room 204 today. Please tell the pupils.',
+};
+/** As long as FCM's registration tokens are. */
+const FCM_TOKEN_LENGTH = 152;
+/** Hexadecimal digits of an APNs token. */
+const APNS_TOKEN_LENGTH = 64;
+
+/** `count` alerts, each to another recipient with one device, so that no limit holds back any. `batch` makes the ids unique. */
+export function makeJobs(platform: Platform, batch: string, count: number): (NotificationInput & { id: string })[] {
+  return Array.from({ length: count }, (_, index) => ({
+    id: `${batch}-${index}`,
+    recipientId: `teacher-${batch}-${index}`,
+    devices: [deviceOf(platform, index)],
+    alert: ALERT,
+  }));
+}
+
+function deviceOf(platform: Platform, index: number): Device {
+  if (platform === 'apns') return { platform, token: index.toString(16).padStart(APNS_TOKEN_LENGTH, '0') };
+  return { platform, token: `f${index}:`.padEnd(FCM_TOKEN_LENGTH, 'APA91b') };
+}
