@@ -61,8 +61,8 @@ export function askId(jobId: string, asks: number): string {
 export interface Asking {
   /** Fires when the worker has to stop. */
   readonly signal: AbortSignal;
-  /** Told of each answer of the limiter. */
-  readonly onAnswer?: () => void;
+  /** Told when an ask is on its way to the limiter: what is asked after it is answered after it. */
+  readonly onAsked?: () => void;
 }
 
 /**
@@ -73,7 +73,7 @@ export interface Asking {
 export async function takeSlot(
   ask: SlotAsk,
   limiter: Pick<Limiter, 'admit' | 'refund'>,
-  { signal, onAnswer }: Asking,
+  { signal, onAsked }: Asking,
 ): Promise<Slot> {
   const { jobId, isUnsent, asks: firstAsk, ...rest } = ask;
   const askOf = (number: number) => ({ ...rest, id: askId(jobId, number) });
@@ -81,8 +81,9 @@ export async function takeSlot(
   let isOurs = isUnsent;
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
     const held = askOf(asks);
-    const admission = await limiter.admit({ ...held, renew: isOurs });
-    onAnswer?.();
+    const asking = limiter.admit({ ...held, renew: isOurs });
+    onAsked?.();
+    const admission = await asking;
     if (admission.kind === 'refused' && isOurs) await limiter.refund(held); // it was not used
     if (admission.kind !== 'admitted') return { kind: 'no', asks, admission };
     if (admission.repeated) {
