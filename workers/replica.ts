@@ -97,6 +97,7 @@ async function compose(
 
   const process = createProcessor({
     limiter,
+    overallGapMs: policy.minGapMs,
     quotas,
     providers,
     breakers,

@@ -47,6 +47,8 @@ export interface ReplyEvent {
 /** What the pipeline works with. */
 export interface DeliverParts {
   readonly limiter: Pick<Limiter, 'admit' | 'refund' | 'cancel' | 'postpone'>;
+  /** The gap of the policy that holds overall, milliseconds; 0 for none. */
+  readonly overallGapMs: number;
   /** The quotas of whole projects, for the providers that have one. */
   readonly quotas: ReadonlyMap<Platform, Pick<Quota, 'take'>>;
   readonly providers: ReadonlyMap<Platform, Provider>;

@@ -58,7 +58,9 @@ async function run(context: Context, parts: DeliverParts): Promise<Outcome> {
     // A renewal forgets what the id was granted: by now another worker may have the job, and send on it.
     if (context.isUnsent && !(await context.lease.holds())) return decide.YIELDED;
     // The first ask ends the turn: those behind are asked for on the same connection, and answered after this one.
-    const slot = await takeSlot(askOf(context, parts), parts.limiter, { signal: context.signal, onAsked: endTurn });
+    const { signal } = context;
+    const { overallGapMs } = parts;
+    const slot = await takeSlot(askOf(context, parts), parts.limiter, { signal, overallGapMs, onAsked: endTurn });
     context.progress = { ...context.progress, asks: slot.asks, unsent: undefined };
     if (slot.kind === 'missed') return decide.missedSlot(context, parts);
     const way = { ready, unreached: tried, permits };

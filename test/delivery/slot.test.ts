@@ -31,6 +31,13 @@ describe('how late a request may be handed to the sender', () => {
     [60_000, 5_000],
   ])('with a gap of %i ms: %i ms', (gapMs, lateMs) => expect(maxLateMs({ gapMs })).toBe(lateMs));
 
+  it('is late by half the gap at most, by the overall one where that is shorter than its category’s', () => {
+    expect(maxLateMs({ gapMs: 2_000 }, 500)).toBe(250);
+    expect(maxLateMs({ gapMs: 500 }, 2_000)).toBe(250);
+    expect(maxLateMs({ gapMs: 2_000 }, 0)).toBe(1_000);
+    expect(maxLateMs({ gapMs: 0 }, 0)).toBe(500);
+  });
+
   it('a blocked job is called back early enough to sleep the rest, and never so early that it is sent away', () => {
     expect([0, 10, 49, 150].map((toleranceMs) => leadMs({ toleranceMs }))).toEqual([0, 5, 24, 25]);
   });
@@ -215,8 +222,8 @@ describe('the limiter', () => {
     sendBy: SEND_AT + 500,
   };
 
-  it('is told of what left more than 25 ms late', () => {
-    expect([-1, 0, 25, 26, 400].map((lateMs) => isLate(slot, SEND_AT + lateMs))).toEqual([
+  it('is told of what left more than 15 ms late', () => {
+    expect([-1, 0, 15, 16, 400].map((lateMs) => isLate(slot, SEND_AT + lateMs))).toEqual([
       false,
       false,
       false,

@@ -82,6 +82,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const replies: ReplyEvent[] = [];
   const parts: DeliverParts = {
     limiter,
+    overallGapMs: POLICY.minGapMs,
     providers,
     breakers,
     turns: createTurns(),
