@@ -1,3 +1,4 @@
+import { doubledMs } from '../domain/doubled.ts';
 import { TROUBLES, type Trouble } from '../domain/trouble.ts';
 import type { Evidence } from './breaker.ts';
 
@@ -40,7 +41,7 @@ const SLACK_MS = 1_000;
 
 /** How long the breaker stays open, in whole milliseconds. */
 export function openMs({ trouble, retryAfterMs }: Finding, step: number, { baseMs, maxMs }: Terms): number {
-  if (trouble !== 'quota') return Math.min(baseMs * 2 ** step, maxMs);
+  if (trouble !== 'quota') return doubledMs(baseMs, maxMs, step);
   return Math.ceil(Math.min(Math.max(retryAfterMs ?? QUOTA_MS, baseMs), MAX_NAMED_MS));
 }
 

@@ -1,3 +1,5 @@
+import { doubledMs } from '../domain/doubled.ts';
+
 /** What a retry waits for. */
 export interface Backoff {
   readonly backoffBaseMs: number;
@@ -16,8 +18,7 @@ export interface RetryPolicy extends Backoff {
  * (`atLeastMs`, Retry-After) is never undercut: up to a tenth is added to it by chance, and it doubles the same way.
  */
 export function backoffMs(tries: number, backoff: Backoff, atLeastMs: number, random: number): number {
-  const doubled = backoff.backoffBaseMs * 2 ** Math.min(tries - 1, 30);
-  const own = Math.min(doubled, backoff.backoffMaxMs) * (0.5 + random / 2);
+  const own = doubledMs(backoff.backoffBaseMs, backoff.backoffMaxMs, tries - 1) * (0.5 + random / 2);
   const asked = atLeastMs * (1 + random / 10);
   return Math.round(Math.max(own, asked));
 }

@@ -1,4 +1,5 @@
 import type { Job } from 'bullmq';
+import { doubledMs } from '../domain/doubled.ts';
 import { errorChain } from '../domain/error-chain.ts';
 import type { Outcome } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
@@ -60,7 +61,7 @@ function resultOf({ job, lockMs }: Pick<Hands, 'job' | 'lockMs'>, pass: Pass, pa
  */
 function spreadAfterStalls(stalls: number, { stalls: waited = 0 }: Progress, lockMs: number, random: number): number {
   if (stalls < 2 || stalls <= waited) return 0;
-  return Math.ceil(random * Math.min(MAX_SPREAD_MS, lockMs * 2 ** (stalls - 2)));
+  return Math.ceil(random * doubledMs(lockMs, MAX_SPREAD_MS, stalls - 2));
 }
 
 function passOf({ job, lease }: Pick<Hands, 'job' | 'lease'>, signal: AbortSignal): Pass {

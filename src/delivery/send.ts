@@ -2,15 +2,15 @@ import { errorChain } from '../domain/error-chain.ts';
 import type { Platform } from '../domain/notification.ts';
 import { redact } from '../domain/redact.ts';
 import type { Permit, Reply } from '../providers/provider.ts';
+import { transportReply } from '../providers/replies.ts';
 import type { Context, DeliverParts } from './context.ts';
 import { record, type Tried } from './decide.ts';
 import type { Ready } from './devices.ts';
 import type { Progress } from './progress.ts';
 
-/** A free stream for each platform, and what became of the devices whose provider has none. */
+/** What can be sent, and what became of the devices whose provider has no stream. */
 export interface Reservation {
   readonly ready: readonly Ready[];
-  readonly permits: Map<Platform, Permit>;
   /** Certainly not sent: no connection, no sign-in. */
   readonly tried: readonly Tried[];
 }
@@ -19,7 +19,7 @@ export interface Reservation {
 const SAVE_AFTER_MS = 100;
 
 /**
- * Sets a stream aside on each platform, ahead of the ask for a slot: who waits for a connection waits without a slot, and
+ * Sets a stream aside on each platform, in `permits`, ahead of the ask for a slot: who waits for a connection waits without a slot, and
  * is not late for it. The other devices of a notification find theirs when they are sent. Every notification asks the
  * platforms in the same order: no two ever wait for a stream that the other one has.
  */
@@ -47,7 +47,7 @@ export async function reserve(
     }
   }
   const left = lost === undefined ? ready : ready.filter(({ device }) => !lost.has(device.platform));
-  return { ready: left, permits, tried };
+  return { ready: left, tried };
 }
 
 /** One device of each platform, in the order of the platforms' names. */
@@ -101,12 +101,10 @@ async function sendOne(
     reply = await ready.provider.send(ready.encoded, { permit, sendBy, onSent });
   } catch (error) {
     // A bug, and nobody knows how far it came. What the other devices answered must not be lost.
-    reply = { ...UNEXPECTED, detail: redact(errorChain(error), context.notification) };
+    reply = transportReply('unexpected-error', redact(errorChain(error), context.notification));
   }
   return note(context, ready, reply, performance.now() - startedAt, parts);
 }
-
-const UNEXPECTED = { meaning: 'later', code: 'unexpected-error', alerted: 'maybe', ambiguous: true } as const;
 
 /** Saves what was acknowledged, a moment after it was. Against a crash only: one that fails is no reason to send again. */
 function createSaver(context: Context, tried: readonly Tried[], { now, atMostOnce }: DeliverParts) {

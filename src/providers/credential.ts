@@ -1,3 +1,4 @@
+import { doubledMs } from '../domain/doubled.ts';
 import type { Reply } from './provider.ts';
 
 /** What a sign-in gave. */
@@ -62,7 +63,7 @@ export function createCredential(options: CredentialOptions): Credential {
       return authorization;
     } catch (error) {
       failures += 1;
-      const waitMs = Math.min(BACKOFF.firstMs * 2 ** Math.min(failures - 1, 30), BACKOFF.lastMs);
+      const waitMs = doubledMs(BACKOFF.firstMs, BACKOFF.lastMs, failures - 1);
       failed = { reply: failureReply(error), at: now(), waitMs };
       return failed.reply;
     }

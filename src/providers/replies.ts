@@ -1,6 +1,6 @@
 import { redact } from '../domain/redact.ts';
 import type { Push, Reply } from './provider.ts';
-import type { Unknown, Unsent } from './sender/result.ts';
+import type { Answered, Unknown, Unsent } from './sender/result.ts';
 
 /** What an answer means, wherever it came from: a Reply without the words of the one answer. */
 export type ReplyRow = Pick<
@@ -18,7 +18,7 @@ export function findRow(table: ReplyTable, keys: readonly (string | number | und
 }
 
 /** A provider's word: as it is where the table knows it, since an alert may read the same, else without what is private. */
-export function wordOf(table: ReplyTable, word: string, notification: unknown): string {
+function wordOf(table: ReplyTable, word: string, notification: unknown): string {
   return Object.hasOwn(table, word) ? word : redact(word, notification);
 }
 
@@ -56,6 +56,25 @@ export function transportReply(code: TransportCode, detail?: string): Reply {
 /** A send without an answer, as a Reply. */
 export function lostReply({ code, detail }: Unsent | Unknown, push: Pick<Push, 'notification'> | undefined): Reply {
   return transportReply(code, detail === undefined ? undefined : redact(detail, push?.notification));
+}
+
+/** An answer with the row that its word or status has: that row, what it is called, and when to try again. */
+export function rowReply(
+  row: ReplyRow,
+  { status, headers }: Answered,
+  word: string | undefined,
+  {
+    table,
+    notification,
+    nowMs,
+  }: { readonly table: ReplyTable; readonly notification: unknown; readonly nowMs: number },
+): Reply {
+  const retryAfterMs = row.meaning === 'later' ? parseRetryAfter(headers['retry-after'], nowMs) : undefined;
+  return {
+    ...row,
+    code: word === undefined ? `http-${status}` : wordOf(table, word, notification),
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+  };
 }
 
 /** Longer than this nobody is asked to wait; what says so is broken. */

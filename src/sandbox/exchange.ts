@@ -26,21 +26,29 @@ export interface Wording {
 /** Resets the connection from that peer. */
 export type Cut = (peer: Peer) => void;
 
-/** Answers on an HTTP/2 stream. */
-export function http2Exchange(stream: ServerHttp2Stream, peer: Peer, wording: Wording, cut: Cut): Exchange {
-  const respond = (status: number, { headers, text }: Content): void => {
-    if (stream.destroyed || stream.closed) return; // the client has gone
-    stream.respond({ ':status': status, ...headers });
-    stream.end(text);
-  };
+type Respond = (status: number, content: Content) => void;
+
+function answersBy(respond: Respond, wording: Wording): Pick<Exchange, 'accept' | 'refuse'> {
   return {
-    peer,
     accept: (answer) => {
       respond(200, wording.accepted(answer));
     },
     refuse: (answer) => {
       respond(answer.status, wording.refused(answer));
     },
+  };
+}
+
+/** Answers on an HTTP/2 stream. */
+export function http2Exchange(stream: ServerHttp2Stream, peer: Peer, wording: Wording, cut: Cut): Exchange {
+  const respond: Respond = (status, { headers, text }) => {
+    if (stream.destroyed || stream.closed) return; // the client has gone
+    stream.respond({ ':status': status, ...headers });
+    stream.end(text);
+  };
+  return {
+    peer,
+    ...answersBy(respond, wording),
     reset: (scope) => {
       if (stream.destroyed) return; // its peer's port may belong to another connection by now
       if (scope === 'connection') cut(peer);
@@ -51,19 +59,14 @@ export function http2Exchange(stream: ServerHttp2Stream, peer: Peer, wording: Wo
 
 /** Answers over HTTP/1.1, where a reset of any scope takes the connection. */
 export function http1Exchange(response: ServerResponse, peer: Peer, wording: Wording, cut: Cut): Exchange {
-  const respond = (status: number, { headers, text }: Content): void => {
+  const respond: Respond = (status, { headers, text }) => {
     if (response.destroyed) return; // the client has gone
     response.writeHead(status, headers);
     response.end(text);
   };
   return {
     peer,
-    accept: (answer) => {
-      respond(200, wording.accepted(answer));
-    },
-    refuse: (answer) => {
-      respond(answer.status, wording.refused(answer));
-    },
+    ...answersBy(respond, wording),
     reset: () => {
       if (!response.destroyed) cut(peer);
     },

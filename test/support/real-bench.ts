@@ -1,20 +1,14 @@
-import { Queue, type Job } from 'bullmq';
+import type { Job } from 'bullmq';
 import { expect, onTestFinished, vi } from 'vitest';
 import { startProviders, type ProvidersProcess } from '../../scripts/support/providers-process.ts';
 import type { Notification } from '../../src/domain/notification.ts';
-import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import type { Latency } from '../../src/sandbox/latency.ts';
-import { startProcess, type TestProcess } from './process.ts';
-import { connectRedis, testPrefix, testRedisUrl } from './redis.ts';
+import { openWorkerQueues, type WorkerQueues } from './worker.ts';
 
 /** Worker processes at providers that are as slow as real ones, seen from outside: by a plain BullMQ producer and by what arrives. */
-export interface RealBench {
+export interface RealBench extends WorkerQueues {
   readonly providers: ProvidersProcess;
-  readonly queue: Queue;
-  readonly deadQueue: Queue;
-  /** Starts one more worker and resolves when it consumes. */
-  startWorker(env?: Readonly<Record<string, string>>): Promise<TestProcess & { readonly url: string }>;
   enqueue(notifications: readonly Notification[]): Promise<void>;
   /** Resolves when so many jobs are completed. */
   completed(count: number, withinMs?: number): Promise<void>;
@@ -25,23 +19,11 @@ export interface RealBench {
 export async function openRealBench({ latency }: { readonly latency?: Latency } = {}): Promise<RealBench> {
   const providers = await startProviders(latency === undefined ? {} : { latency });
   onTestFinished(() => providers.close());
-  const prefix = testPrefix();
-  const connection = connectRedis();
-  const queue = new Queue(QUEUE, { connection, prefix });
-  const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
-  onTestFinished(async () => {
-    await Promise.all([queue.close(), deadQueue.close()]);
-  });
-  const env = { ...providers.env, REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, METRICS_PORT: '0' };
+  const queues = openWorkerQueues(providers.env);
+  const { queue } = queues;
   return {
+    ...queues,
     providers,
-    queue,
-    deadQueue,
-    startWorker: async (more = {}) => {
-      const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, ...more } });
-      const line = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
-      return { ...worker, url: line.metrics };
-    },
     enqueue: async (notifications) => {
       const jobs = notifications.map((data) => ({ name: 'push', data, opts: { jobId: data.id, priority: 10 } }));
       await queue.addBulk(jobs);

@@ -7,6 +7,32 @@ import { startProcess, type TestProcess } from './process.ts';
 import { openSandbox } from './providers.ts';
 import { connectRedis, testPrefix, testRedisUrl } from './redis.ts';
 
+/** Both queues as a plain BullMQ client sees them, under a prefix of their own, and a way to start workers on them. */
+export type WorkerQueues = Omit<WorkerBench, 'sandbox'>;
+
+/** Queues of their own, and workers that find the providers by `providerEnv`. */
+export function openWorkerQueues(providerEnv: Readonly<Record<string, string>>): WorkerQueues {
+  const prefix = testPrefix();
+  const connection = connectRedis();
+  const queue = new Queue(QUEUE, { connection, prefix });
+  const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
+  onTestFinished(async () => {
+    await Promise.all([queue.close(), deadQueue.close()]);
+  });
+  const env = { ...providerEnv, REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, METRICS_PORT: '0' };
+  return {
+    queue,
+    deadQueue,
+    prefix,
+    env,
+    startWorker: async (more = {}) => {
+      const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, ...more } });
+      const line = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
+      return { ...worker, url: line.metrics };
+    },
+  };
+}
+
 /** A worker process at the loopback providers, and its queues as a plain BullMQ client sees them. */
 export interface WorkerBench {
   readonly sandbox: Sandbox;
@@ -21,24 +47,5 @@ export interface WorkerBench {
 /** The providers are as slow as real ones; `{ latency: NO_LATENCY }` for those that answer at once. */
 export async function openWorkerBench(options: SandboxOptions = {}): Promise<WorkerBench> {
   const sandbox = await openSandbox({ latency: DEFAULT_LATENCY, ...options });
-  const prefix = testPrefix();
-  const connection = connectRedis();
-  const queue = new Queue(QUEUE, { connection, prefix });
-  const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
-  onTestFinished(async () => {
-    await Promise.all([queue.close(), deadQueue.close()]);
-  });
-  const env = { ...sandbox.env(), REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, METRICS_PORT: '0' };
-  return {
-    sandbox,
-    queue,
-    deadQueue,
-    prefix,
-    env,
-    startWorker: async (more = {}) => {
-      const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, ...more } });
-      const line = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
-      return { ...worker, url: line.metrics };
-    },
-  };
+  return { sandbox, ...openWorkerQueues(sandbox.env()) };
 }

@@ -1,13 +1,5 @@
 import type { Push, Reply } from '../provider.ts';
-import {
-  findRow,
-  jsonObject,
-  parseRetryAfter,
-  transportReply,
-  wordOf,
-  type ReplyRow,
-  type ReplyTable,
-} from '../replies.ts';
+import { findRow, jsonObject, rowReply, transportReply, type ReplyRow, type ReplyTable } from '../replies.ts';
 import type { Answered } from '../sender/result.ts';
 
 /** About this device; a run of them over many recipients means the wrong topic, or development tokens in production. */
@@ -82,22 +74,16 @@ export const APNS_UNKNOWN: ReplyRow = SERVER_ERROR;
 export const APNS_ACCEPTED: Reply = { meaning: 'accepted', code: '200', alerted: 'yes' };
 
 /** An answer of APNs → one Reply. `nowMs`: epoch milliseconds, for a Retry-After that is a date. */
-export function readApnsAnswer(
-  { status, headers, body }: Answered,
-  push: Pick<Push, 'notification'>,
-  nowMs: number,
-): Reply {
+export function readApnsAnswer(answer: Answered, { notification }: Pick<Push, 'notification'>, nowMs: number): Reply {
+  const { status, body } = answer;
   if (status === 200 && body === '') return APNS_ACCEPTED;
   const { reason, timestamp } = jsonObject(body);
   const word = typeof reason === 'string' ? reason : undefined;
   // Taken, it says, but not in APNs' way: a proxy may have answered.
   if (word === undefined && status < 300) return transportReply('unreadable');
   const row = findRow(APNS_REPLIES, [word]) ?? findRow(APNS_STATUS_REPLIES, [status]) ?? APNS_UNKNOWN;
-  const retryAfterMs = row.meaning === 'later' ? parseRetryAfter(headers['retry-after'], nowMs) : undefined;
   return {
-    ...row,
-    code: word === undefined ? `http-${status}` : wordOf(APNS_REPLIES, word, push.notification),
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    ...rowReply(row, answer, word, { table: APNS_REPLIES, notification, nowMs }),
     ...(row.meaning === 'gone' && typeof timestamp === 'number' ? { goneSince: timestamp } : {}),
   };
 }

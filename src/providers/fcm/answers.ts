@@ -1,15 +1,6 @@
 import { redact } from '../../domain/redact.ts';
 import type { Push, Reply } from '../provider.ts';
-import {
-  asRecord,
-  findRow,
-  jsonObject,
-  parseRetryAfter,
-  transportReply,
-  wordOf,
-  type ReplyRow,
-  type ReplyTable,
-} from '../replies.ts';
+import { asRecord, findRow, jsonObject, rowReply, transportReply, type ReplyRow, type ReplyTable } from '../replies.ts';
 import type { Answered } from '../sender/result.ts';
 
 /** About this device; a run of them over many recipients means that the project or the app is the wrong one. */
@@ -80,11 +71,8 @@ interface RpcStatus {
 }
 
 /** An answer of FCM → one Reply. `nowMs`: epoch milliseconds, for a Retry-After that is a date. */
-export function readFcmAnswer(
-  { status, headers, body }: Answered,
-  { notification }: Pick<Push, 'notification'>,
-  nowMs: number,
-): Reply {
+export function readFcmAnswer(answer: Answered, { notification }: Pick<Push, 'notification'>, nowMs: number): Reply {
+  const { status, body } = answer;
   const json = jsonObject(body);
   if (status === 200 && typeof json['name'] === 'string') return FCM_ACCEPTED;
   const rpc = rpcStatus(json);
@@ -92,11 +80,8 @@ export function readFcmAnswer(
   const word = words.find((candidate) => typeof candidate === 'string');
   if (word === undefined && status < 300) return transportReply('unreadable');
   const row = findRow(FCM_REPLIES, [rowKey(word, rpc)]) ?? findRow(FCM_STATUS_REPLIES, [status]) ?? FCM_UNKNOWN;
-  const retryAfterMs = row.meaning === 'later' ? parseRetryAfter(headers['retry-after'], nowMs) : undefined;
   return {
-    ...row,
-    code: word === undefined ? `http-${status}` : wordOf(FCM_REPLIES, word, notification),
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    ...rowReply(row, answer, word, { table: FCM_REPLIES, notification, nowMs }),
     ...(typeof rpc.message === 'string' ? { detail: redact(rpc.message, notification) } : {}),
   };
 }

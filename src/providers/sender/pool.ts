@@ -1,3 +1,4 @@
+import { doubledMs } from '../../domain/doubled.ts';
 import { Connection, type ConnectionOptions } from './connection.ts';
 import { unsent, type Unsent } from './result.ts';
 
@@ -192,6 +193,5 @@ export function createPool(options: PoolOptions): Pool {
 
 /** 250 ms after the first failure, doubled with each further one, at most 15 s; the upper half of it by chance. */
 export function backoffMs(failures: number, random: number): number {
-  const doubled = BACKOFF.firstMs * 2 ** Math.min(failures - 1, 30);
-  return Math.min(doubled, BACKOFF.lastMs) * (0.5 + random / 2);
+  return doubledMs(BACKOFF.firstMs, BACKOFF.lastMs, failures - 1) * (0.5 + random / 2);
 }
