@@ -1,5 +1,6 @@
-import { Cluster, Redis, type RedisOptions } from 'ioredis';
+import { Cluster, type Redis, type RedisOptions } from 'ioredis';
 import { InputError, type Fault } from '../domain/faults.ts';
+import { BatchingRedis } from './batching-redis.ts';
 
 /** Set, `replyMapping` would change the shape of replies, and with it their types. */
 export type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>;
@@ -34,7 +35,7 @@ export function openConnection(target: RedisTarget, options: ConnectionOptions):
   const { redisUrl, cluster, sentinel } = target;
   if (cluster === true) return connectCluster(redisUrl, options);
   if (sentinel !== undefined) return connectSentinel(redisUrl, sentinel, options);
-  return new Redis(redisUrl, options);
+  return new BatchingRedis(redisUrl, options);
 }
 
 /** `127.0.0.1:6379`: without user, password and database. */
@@ -76,7 +77,7 @@ function connectCluster(redisUrl: string, options: ConnectionOptions): Cluster {
 
 function connectSentinel(redisUrl: string, { name, password }: SentinelTarget, options: ConnectionOptions): Redis {
   const shared = sharedBy(redisUrl);
-  return new Redis({
+  return new BatchingRedis({
     ...options,
     ...shared,
     db: databaseOf(redisUrl),

@@ -3,6 +3,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { addressOf, openConnection, type RedisTarget } from '../../src/queue/redis-target.ts';
+import { testPrefix, testRedisUrl } from '../support/redis.ts';
 
 /** Never connects. */
 function open(target: RedisTarget): Redis {
@@ -53,4 +54,24 @@ it.each([
 ])('a producer with a target that contradicts itself is refused: %j', (target, fault) => {
   expect(() => createProducer(target)).toThrow(InputError);
   expect(() => createProducer(target)).toThrow(fault);
+});
+
+it('what is asked in one turn of the event loop is written at once, and answered in order', async () => {
+  const connection = open({ redisUrl: testRedisUrl() });
+  await connection.connect();
+  const key = testPrefix();
+  const replies = [connection.set(key, '1'), connection.get(key), connection.del(key)];
+  const pipelined = connection.pipeline().set(key, '2').del(key).exec();
+  expect(connection.stream.writableCorked).toBe(1);
+  expect(await Promise.all(replies)).toEqual(['OK', '1', 1]);
+  expect(await pipelined).toEqual([
+    [null, 'OK'],
+    [null, 1],
+  ]);
+  expect(connection.stream.writableCorked).toBe(0);
+  connection.set(key, '3').catch(() => undefined);
+  connection.disconnect(); // what was written before it is still carried out
+  const other = open({ redisUrl: testRedisUrl() });
+  await other.connect();
+  expect(await other.getdel(key)).toBe('3');
 });
