@@ -3,8 +3,8 @@ import { withoutCredentials } from '../domain/redact.ts';
 
 export type { Logger };
 
-/** Lines are written together: a system call for each would cost a busy worker a twentieth of its throughput. */
-const WRITE = { minLength: 4_096, periodicFlush: 100, sync: false } as const;
+/** Lines are written together: handing each to pino's destination by itself would cost a busy worker a twentieth of its throughput. */
+const BATCH = { characters: 16_384, everyMs: 100 };
 
 /**
  * JSON lines on standard output, one a line, written within 100 ms and at the end of the process; one that is killed may lose that much. Tokens, keys and message texts are not handed to it in the first place;
@@ -24,7 +24,7 @@ export function createLog(level: string, destination?: DestinationStream): Logge
     },
     hooks: { streamWrite: withoutCredentials },
   };
-  return pino(options, destination ?? pino.destination({ dest: 1, ...WRITE }));
+  return pino(options, destination ?? batchedOutput());
 }
 
 /** What is told of an error: its kind, words, code and place, and no field that a client hung on it. */
@@ -33,4 +33,29 @@ function plainError(error: unknown): unknown {
   const { name, message, stack } = error;
   const { code } = error as { readonly code?: unknown };
   return { type: name, message, stack, ...(typeof code === 'string' && { code }) };
+}
+
+/** Standard output; a line waits in the process for others, and `fatal` for none. */
+function batchedOutput(): DestinationStream & { flushSync(): void } {
+  const output = pino.destination({ dest: 1, sync: false });
+  let lines = '';
+  let timer: NodeJS.Timeout | undefined;
+  const flush = (): void => {
+    clearTimeout(timer);
+    timer = undefined;
+    if (lines !== '') output.write(lines);
+    lines = '';
+  };
+  process.prependListener('exit', flush); // before the output's own, which writes what it has
+  return {
+    write(line) {
+      lines += line;
+      if (lines.length >= BATCH.characters) flush();
+      else timer ??= setTimeout(flush, BATCH.everyMs).unref();
+    },
+    flushSync() {
+      flush();
+      output.flushSync();
+    },
+  };
 }

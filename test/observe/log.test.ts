@@ -1,6 +1,8 @@
 import { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
+import { fileURLToPath } from 'node:url';
 import { createLog } from '../../src/observe/log.ts';
+import { runProgram } from '../support/program.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
 it('tells an error without the command that a client hung on it', async () => {
@@ -25,4 +27,23 @@ it('redacts what should not have been handed to it', () => {
   const lines: string[] = [];
   createLog('info', { write: (line) => void lines.push(line) }).info({ device: { token: 'a-secret-token' } }, 'x');
   expect(lines[0]).toContain('[redacted]');
+});
+
+it('writes every line to standard output, in order, also those just before the process ends', async () => {
+  const source = fileURLToPath(new URL('../../src/observe/log.ts', import.meta.url));
+  const program = `
+    import { createLog } from ${JSON.stringify(source)};
+    const log = createLog('info');
+    for (let n = 0; n < 2_000; n++) log.info({ n }, 'a line');
+    await new Promise((resolve) => setTimeout(resolve, 150)); // the batch is written by its timer
+    for (let n = 2_000; n < 3_000; n++) log.info({ n }, 'a line');
+    log.fatal({ n: 3_000 }, 'the last line');
+    process.exit(0);
+  `;
+  const output = await runProgram(process.execPath, ['--input-type=module', '--eval', program], process.cwd());
+  const numbers = output
+    .trimEnd()
+    .split('\n')
+    .map((line) => (JSON.parse(line) as { n: number }).n);
+  expect(numbers).toEqual(Array.from({ length: 3_001 }, (_, n) => n));
 });
