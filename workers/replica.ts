@@ -7,7 +7,7 @@ import type { Logger } from '../src/observe/log.ts';
 import { createClockMetrics } from '../src/observe/clock-metrics.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
 import { createSparing } from '../src/observe/sparing.ts';
-import { connectProducer, connectWorker, whenReady, type Connection } from '../src/queue/connection.ts';
+import { connectLimiter, connectWorker, whenReady, type Connection } from '../src/queue/connection.ts';
 import { shardPrefixes } from '../src/queue/shards.ts';
 import { startConsumer, TROUBLE_EVERY_MS, type Consumer } from './consumer.ts';
 import { openMs, startBreakers } from './breakers.ts';
@@ -59,8 +59,7 @@ async function compose(
   parts: AsyncDisposableStack,
 ): Promise<Replica> {
   const connection = connectWorker(config.redis);
-  // Fails fast: what was asked while Redis was away must not be admitted when it is back.
-  const limiterConnection = connectProducer(config.limiterRedis, LIMITER_TIMEOUT_MS);
+  const limiterConnection = connectLimiter(config.limiterRedis, LIMITER_TIMEOUT_MS);
   const connections = [connection, limiterConnection];
   const sparing = createSparing(TROUBLE_EVERY_MS);
   for (const redis of connections) {

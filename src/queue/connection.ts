@@ -1,6 +1,12 @@
 import { withoutCredentials } from '../domain/redact.ts';
 import { isNotNow } from '../domain/not-now.ts';
-import { addressOf, openConnection, type Connection, type RedisTarget } from './redis-target.ts';
+import {
+  addressOf,
+  openConnection,
+  type Connection,
+  type ConnectionOptions,
+  type RedisTarget,
+} from './redis-target.ts';
 
 export type { Connection, RedisTarget } from './redis-target.ts';
 
@@ -50,12 +56,24 @@ export function connectWorker(target: RedisTarget): Connection {
   return connection;
 }
 
+/**
+ * A connection for the limiter: what cannot be done now fails now, since what was asked while Redis was away must not be
+ * admitted when it is back. No command has a time limit of its own: the limiter has one for each ask.
+ */
+export function connectLimiter(target: RedisTarget, connectTimeoutMs: number): Connection {
+  return openConnection(target, { ...failFast(target, connectTimeoutMs), commandTimeout: undefined });
+}
+
 /** The longest that a producer's command may take. */
 export const PRODUCER_TIMEOUT_MS = 5_000;
 
 /** A connection for a web request or a script: what cannot be done now fails now. The caller closes it. */
 export function connectProducer(target: RedisTarget, timeoutMs: number = PRODUCER_TIMEOUT_MS): Connection {
-  return openConnection(target, {
+  return openConnection(target, failFast(target, timeoutMs));
+}
+
+function failFast(target: RedisTarget, timeoutMs: number): ConnectionOptions {
+  return {
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0, // what was under way when the connection broke is told at once, and not at its timeout
@@ -65,7 +83,7 @@ export function connectProducer(target: RedisTarget, timeoutMs: number = PRODUCE
     maxLoadingRetryTime: LOADING_LOOK_MS,
     retryStrategy: (times) => Math.min(times * 100, 1_000),
     ...(target.cluster !== true && { reconnectOnError: isReadOnly }),
-  });
+  };
 }
 
 /** Resolves once commands can be sent; rejects with RedisAwayError, never later than `timeoutMs`. */
