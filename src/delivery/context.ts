@@ -30,8 +30,8 @@ export interface Context extends Omit<Pass, 'progress'> {
   readonly notification: Notification;
   /** What has been reached so far; each step replaces it. */
   progress: Progress;
-  /** What the breakers said, for the platforms that are not simply closed. */
-  readonly entries: Map<Platform, Entry>;
+  /** What the breakers said, for the platforms whose breaker is not closed; absent where all are. */
+  entries?: Map<Platform, Entry>;
 }
 
 /** One answer of a provider. */

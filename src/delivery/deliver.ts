@@ -1,4 +1,5 @@
-import { parseNotification, type Platform } from '../domain/notification.ts';
+import { parseNotification, PLATFORMS, type Platform } from '../domain/notification.ts';
+import type { Entry } from '../breaker/breaker.ts';
 import type { Outcome } from '../domain/outcome.ts';
 import { LimiterUnavailableError } from '../limiter/errors.ts';
 import type { Permit } from '../providers/provider.ts';
@@ -9,8 +10,8 @@ import * as decide from './decide.ts';
 import { prepareDevices, type Ready } from './devices.ts';
 import { openDevices, openPlatforms } from './labels.ts';
 import type { Progress } from './progress.ts';
-import { cover, uncovered, type Wait } from './quota.ts';
-import { reserve, sendAll } from './send.ts';
+import { cover, type Wait } from './quota.ts';
+import { reserve, sendAll, sendOne } from './send.ts';
 import { askId, isLate, leadMs, takeSlot, tellLate, type Go, type Slot, type SlotAsk } from './slot.ts';
 
 /** How a pass ended, and what the job is to remember of it. */
@@ -25,9 +26,9 @@ export interface Result {
 export async function deliver(pass: Pass, parts: DeliverParts): Promise<Result> {
   const parsed = parseNotification(withId(pass.data, pass.jobId));
   if (!parsed.ok) return { outcome: decide.invalid(parsed.faults), progress: pass.progress };
-  if (!(await pass.lease.holds())) return { outcome: decide.YIELDED, progress: pass.progress };
+  if (!(await isOurs(pass))) return { outcome: decide.YIELDED, progress: pass.progress };
   const progress = resume(pass.progress, parts.now());
-  const context: Context = { ...pass, notification: parsed.notification, progress, entries: new Map() };
+  const context: Context = { ...pass, notification: parsed.notification, progress };
   try {
     const outcome = await run(context, parts);
     return { outcome, progress: context.progress };
@@ -43,7 +44,7 @@ async function run(context: Context, parts: DeliverParts): Promise<Outcome> {
   if (openDevices(context).length === 0) return decide.finished(context);
   if (timeLeftMs(context, parts) <= 0) return endWithoutSlot(context, { kind: 'expired' }, parts);
 
-  const permits = new Map<Platform, Permit>();
+  const permits: Permit[] = [];
   const turn = parts.turns.take(context.notification.recipientId);
   const endTurn = turn instanceof Promise ? await turn : turn;
   try {
@@ -56,50 +57,60 @@ async function run(context: Context, parts: DeliverParts): Promise<Outcome> {
     if (timeLeftMs(context, parts) <= 0) return await endWithoutSlot(context, { kind: 'expired' }, parts);
 
     // A renewal forgets what the id was granted: by now another worker may have the job, and send on it.
-    if (context.isUnsent && !(await context.lease.holds())) return decide.YIELDED;
+    if (context.isUnsent && !(await isOurs(context))) return decide.YIELDED;
     // The first ask ends the turn: those behind are asked for on the same connection, and answered after this one.
     const { signal } = context;
     const { overallGapMs } = parts;
     const slot = await takeSlot(askOf(context, parts), parts.limiter, { signal, overallGapMs, onAsked: endTurn });
     context.progress = { ...context.progress, asks: slot.asks, unsent: undefined };
     if (slot.kind === 'missed') return decide.missedSlot(context, parts);
-    const way = { ready, unreached: tried, permits };
+    const way = { ready, unreached: tried };
     return slot.kind === 'no'
       ? await throttled(context, slot, way, parts)
       : await sendInSlot(context, slot, way, parts);
   } finally {
     endTurn();
-    for (const permit of permits.values()) permit.release();
-    for (const entry of context.entries.values()) if (entry.kind === 'trial') parts.breakers.release(entry.trial);
+    for (const permit of permits) permit.release(); // those that were not used
+    giveBackTrials(context, parts);
   }
 }
 
-/** What is to be sent, and with which streams. */
+/** Whether the job is still this worker's. */
+function isOurs({ lease }: Pick<Pass, 'lease'>): boolean | Promise<boolean> {
+  return lease.holds();
+}
+
+/** What is to be sent. */
 interface Way {
   readonly ready: readonly Ready[];
   /** The devices whose provider could not be reached. */
   readonly unreached: readonly decide.Tried[];
-  readonly permits: Map<Platform, Permit>;
 }
 
 /** Only for the providers whose breaker is not closed; undefined where all are. */
 function askBreakers(context: Context, { breakers }: DeliverParts): Promise<unknown> | undefined {
-  const platforms = openPlatforms(context).filter((platform) => breakers.current(platform) !== undefined);
-  if (platforms.length === 0) return undefined;
-  const { entries, notification } = context;
-  return Promise.all(
-    platforms.map(async (platform) => entries.set(platform, await breakers.enter(platform, notification.id))),
-  );
+  const isOpen = (platform: Platform): boolean => breakers.current(platform) !== undefined;
+  if (!PLATFORMS.some(isOpen)) return undefined;
+  const entries = (context.entries = new Map<Platform, Entry>());
+  const ask = async (platform: Platform): Promise<void> => {
+    entries.set(platform, await breakers.enter(platform, context.notification.id));
+  };
+  return Promise.all(openPlatforms(context).filter(isOpen).map(ask));
+}
+
+function giveBackTrials({ entries }: Context, { breakers }: DeliverParts): void {
+  if (entries === undefined) return;
+  for (const entry of entries.values()) if (entry.kind === 'trial') breakers.release(entry.trial);
 }
 
 /** Sends in the slot, and gives it back where nobody was alerted. */
 async function sendInSlot(context: Context, slot: Go, way: Way, parts: DeliverParts): Promise<Outcome> {
-  const telling: Promise<void>[] = [];
+  let telling: Promise<void>[] | undefined;
   const onSent = (at: number): void => {
-    if (isLate(slot, at)) telling.push(tellLate(slot, at, parts.limiter));
+    if (isLate(slot, at)) (telling ??= []).push(tellLate(slot, at, parts.limiter));
   };
   const sent = await send(context, way, slot.sendBy, onSent, parts);
-  if (telling.length > 0) await Promise.all(telling);
+  if (telling !== undefined) await Promise.all(telling);
   if (sent.kind === 'not-ours') return decide.YIELDED;
   const tried = sent.kind === 'sent' ? sent.tried : [];
   // Its slot is used: what is left asks for another one.
@@ -111,8 +122,10 @@ async function sendInSlot(context: Context, slot: Go, way: Way, parts: DeliverPa
 
 /** Takes no slot: nobody is alerted. */
 async function deliverSilently(context: Context, way: Way, parts: DeliverParts): Promise<Outcome> {
-  const reachable = new Set(way.ready.map(({ label }) => label));
-  const ready = prepareDevices(context, true, parts).filter(({ label }) => reachable.has(label));
+  const ready = prepareDevices(context, true, parts).flatMap((silent) => {
+    const loud = way.ready.find(({ label }) => label === silent.label);
+    return loud === undefined ? [] : [{ ...silent, ...(loud.permit && { permit: loud.permit }) }];
+  });
   const sent = await send(context, { ...way, ready }, Infinity, () => undefined, parts);
   return sent.kind === 'not-ours' ? decide.YIELDED : afterSend(context, sent, way, parts);
 }
@@ -127,24 +140,31 @@ type Sent =
 /** Sends as far as the quotas go, where the job is still ours. */
 async function send(
   context: Context,
-  { ready, permits }: Way,
-  sendBy: number,
+  way: Way,
+  slotUntil: number,
   onSent: (at: number) => void,
   parts: DeliverParts,
 ): Promise<Sent> {
-  const { progress } = context;
-  const covered = parts.quotas.size === 0 ? uncovered(ready, progress) : await cover(ready, progress, parts.quotas);
-  context.progress = covered.progress;
-  const { over } = covered;
-  if (covered.ready.length === 0) return { kind: 'sent', tried: [], over };
-  if (!(await context.lease.holds())) return { kind: 'not-ours' };
+  let { ready } = way;
+  let over: Wait | undefined;
+  let useBy = Infinity;
+  if (parts.quotas.size > 0) {
+    const covered = await cover(ready, context.progress, parts.quotas);
+    ({ ready, over, useBy } = covered);
+    context.progress = covered.progress;
+  }
+  const [first] = ready;
+  if (first === undefined) return { kind: 'sent', tried: [], over };
+  if (!(await isOurs(context))) return { kind: 'not-ours' };
   if (parts.atMostOnce) {
-    const announced = await announce(context, covered.ready);
+    const announced = await announce(context, ready);
     if (announced !== 'noted') return { kind: announced };
   }
   const expiresBy = performance.now() + timeLeftMs(context, parts);
-  const round = { permits, sendBy: Math.min(sendBy, covered.useBy, context.lease.until, expiresBy), onSent };
-  return { kind: 'sent', tried: await sendAll(context, covered.ready, round, parts), over };
+  const round = { sendBy: Math.min(slotUntil, useBy, context.lease.until, expiresBy), onSent };
+  const tried =
+    ready.length === 1 ? [await sendOne(context, first, round, parts)] : await sendAll(context, ready, round, parts);
+  return { kind: 'sent', tried, over };
 }
 
 function afterSend(
@@ -182,11 +202,12 @@ async function endWithoutSlot(context: Context, outcome: Outcome, parts: Deliver
 
 function askOf(context: Context, parts: DeliverParts): SlotAsk {
   const { jobId, isUnsent, notification, progress } = context;
-  const mayWait = notification.onThrottle === 'delay';
+  const { recipientId, category, onThrottle } = notification;
   const { maxPending } = parts;
   return {
-    ...scopeOf(context),
-    maxWaitMs: mayWait ? Math.min(parts.maxWaitMs, timeLeftMs(context, parts)) : 0,
+    recipientId,
+    ...(category !== undefined && { category }),
+    maxWaitMs: onThrottle === 'delay' ? Math.min(parts.maxWaitMs, timeLeftMs(context, parts)) : 0,
     ...(maxPending !== undefined && { maxPending }),
     jobId,
     asks: progress.asks,

@@ -1,7 +1,7 @@
 import type { Device } from '../domain/notification.ts';
 import type { FailedAttempt } from '../domain/outcome.ts';
 import { pushId } from '../providers/push-id.ts';
-import type { Encoded, Provider, Reply } from '../providers/provider.ts';
+import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
 import type { Context, DeliverParts } from './context.ts';
 import { labelledDevices } from './labels.ts';
 import { withAttempts, type DeviceState } from './progress.ts';
@@ -12,6 +12,8 @@ export interface Ready {
   readonly device: Device;
   readonly provider: Provider;
   readonly encoded: Encoded;
+  /** A stream that is set aside for it; the first send to a platform has one. */
+  permit?: Permit;
 }
 
 /**
@@ -21,23 +23,23 @@ export interface Ready {
 export function prepareDevices(context: Context, silent: boolean, parts: DeliverParts): Ready[] {
   const { notification, progress } = context;
   const ready: Ready[] = [];
-  const settled: Record<string, DeviceState> = {};
+  let settled: Record<string, DeviceState> | undefined;
   const failures: FailedAttempt[] = [];
+  const fail = (label: string, state: DeviceState, error: string): void => {
+    settled = { ...settled, [label]: state };
+    failures.push({ at: parts.now(), device: label, error });
+  };
   for (const { label, device, index } of labelledDevices(notification)) {
     if (label in progress.devices) continue;
-    const fail = (state: DeviceState, error: string): void => {
-      settled[label] = state;
-      failures.push({ at: parts.now(), device: label, error });
-    };
     const provider = parts.providers.get(device.platform);
     if (provider === undefined) {
-      fail('provider-not-configured', `no credentials for ${device.platform}`);
+      fail(label, 'provider-not-configured', `no credentials for ${device.platform}`);
       continue;
     }
-    if (context.entries.get(device.platform)?.kind === 'open') continue;
+    if (context.entries?.get(device.platform)?.kind === 'open') continue;
     const prepared = provider.prepare({ notification, device, pushId: pushId(notification.id, index), silent });
     if (prepared.kind === 'ready') ready.push({ label, device, provider, encoded: prepared.encoded });
-    else fail('rejected', replyText(prepared.reply));
+    else fail(label, 'rejected', replyText(prepared.reply));
   }
   if (failures.length > 0) {
     context.progress = withAttempts({ ...progress, devices: { ...progress.devices, ...settled } }, failures);

@@ -11,7 +11,7 @@ interface Labelled {
 /** A device that is listed twice is one. */
 export function labelledDevices({ devices }: Notification): Labelled[] {
   const labelled = devices.map((device, index) => ({ label: `${device.platform}#${index}`, device, index }));
-  if (labelled.length === 1) return labelled;
+  if (labelled.length === 1) return labelled; // most have one: nothing to compare
   const isSame = (a: Device, b: Device) => a.platform === b.platform && a.token === b.token;
   return labelled.filter(({ device, index }) => devices.findIndex((other) => isSame(other, device)) === index);
 }

@@ -23,7 +23,7 @@ export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
 const MAX_SPREAD_MS = 60_000;
 
 /** What is done with each job. */
-export type Processor = (hands: Omit<Hands, 'onLetGo'>) => Promise<Settled>;
+export type Processor = (hands: Hands) => Promise<Settled>;
 
 /** One pass of a job: delivered as far as it goes, told in one log line, then settled. */
 export function createProcessor(given: ProcessorParts): Processor {
@@ -40,7 +40,7 @@ export function createProcessor(given: ProcessorParts): Processor {
     const result = await resultOf(hands, pass, parts);
     if (result.surprise !== undefined) tellSurprise(pass, result.surprise, parts);
     tell(pass, result, lines, parts.metrics);
-    return settle({ ...hands, onLetGo: (error) => tellLetGo(job, error, parts) }, result);
+    return settle(hands, result, (error) => tellLetGo(job, error, parts));
   };
 }
 
@@ -51,7 +51,7 @@ function resultOf({ job, lockMs }: Pick<Hands, 'job' | 'lockMs'>, pass: Pass, pa
     const outcome = { kind: 'held', waitMs: spreadMs, code: 'stalled-before' } as const;
     return Promise.resolve({ outcome, progress: { ...pass.progress, dueAt: undefined, stalls: job.stalledCounter } });
   }
-  return deliver({ ...pass, progress }, parts);
+  return deliver(progress === pass.progress ? pass : { ...pass, progress }, parts);
 }
 
 /**
@@ -85,7 +85,7 @@ function arrived(progress: Progress): Progress {
 
 function tell(pass: Pass, { outcome, progress }: Result, log: Logger, metrics: ProcessorParts['metrics']): void {
   metrics.outcome(outcome);
-  const line = { jobId: pass.jobId, ...namesOf(pass.data), ...toldOf(outcome), tries: progress.tries };
+  const line = lineOf(pass, outcome, progress);
   if (outcome.kind === 'dead-letter') log.warn(line, 'dead-lettered');
   else if (outcome.kind === 'yielded')
     log.warn(line, 'not sent: this worker was silent for too long, the job is not its own any more');
@@ -104,21 +104,23 @@ function tellLetGo({ id }: Job, error: unknown, { log }: ProcessorParts): void {
   log.warn({ jobId: id, err: error }, 'a job was let go; it comes back by its lock');
 }
 
-function toldOf(outcome: Outcome): Record<string, unknown> {
+/** With the ids that a reader of the log looks for, where the data has them. */
+function lineOf({ jobId, data }: Pass, outcome: Outcome, { tries }: Progress): Record<string, unknown> {
+  const { id, recipientId, category } = (data ?? {}) as Record<string, unknown>;
   const { kind, ...rest } = outcome;
-  return { outcome: kind === 'dead-letter' ? 'dead-lettered' : kind, ...rest };
+  return {
+    jobId,
+    id: shortText(id), // pino leaves out what is undefined
+    recipientId: shortText(recipientId),
+    category: shortText(category),
+    outcome: kind === 'dead-letter' ? 'dead-lettered' : kind,
+    ...rest,
+    tries,
+  };
 }
 
-/** The ids that a reader of the log looks for, where the data has them. */
-function namesOf(data: unknown): Record<string, unknown> {
-  if (typeof data !== 'object' || data === null) return {};
-  const { id, recipientId, category } = data as Record<string, unknown>;
-  return { ...shortText({ id }), ...shortText({ recipientId }), ...shortText({ category }) };
-}
-
-function shortText(field: Record<string, unknown>): Record<string, unknown> {
-  const [value] = Object.values(field);
-  return typeof value === 'string' && value.length <= 256 ? field : {};
+function shortText(value: unknown): string | undefined {
+  return typeof value === 'string' && value.length <= 256 ? value : undefined;
 }
 
 function createUnprioritisedWarning({ log, metrics }: ProcessorParts): (job: Job) => void {

@@ -14,16 +14,11 @@ export interface Wait extends Pick<Over, 'waitMs' | 'rule'> {
 export interface Covered {
   readonly ready: readonly Ready[];
   /** Of the providers that are over their quota, the one that has room first; its rule with the platform before it. */
-  readonly over?: Wait;
+  readonly over: Wait | undefined;
   /** The tokens of `ready` are to be used before this, on `performance.now()`. */
   readonly useBy: number;
   /** With the instants at which there is room for what was sent away. */
   readonly progress: Progress;
-}
-
-/** Where no provider has a quota. */
-export function uncovered(ready: readonly Ready[], progress: Progress): Covered {
-  return { ready, useBy: Infinity, progress };
 }
 
 /** Takes a token for each device. A device whose provider is over its quota stays open, and is tried when there is room. */
@@ -47,7 +42,7 @@ export async function cover(
   for (const { platform, at } of overs) quotaAt[platform] = at;
   return {
     ready: lots.flatMap(({ covered }) => covered),
-    ...(soonest && { over: soonest }),
+    over: soonest,
     useBy: Math.min(...lots.map(({ useBy }) => useBy)),
     progress: { ...progress, quotaAt: soonest && quotaAt },
   };

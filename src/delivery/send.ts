@@ -19,24 +19,27 @@ export interface Reservation {
 const SAVE_AFTER_MS = 100;
 
 /**
- * Sets a stream aside on each platform, in `permits`, ahead of the ask for a slot: who waits for a connection waits without a slot, and
- * is not late for it. The other devices of a notification find theirs when they are sent. Every notification asks the
+ * Sets a stream aside on each platform ahead of the ask for a slot: who waits for a connection waits without a slot, and is
+ * not late for it. The other devices of a notification find theirs when they are sent. Every notification asks the
  * platforms in the same order: no two ever wait for a stream that the other one has.
+ *
+ * @param permits gets all that were set aside, for the caller to release what is not used
  */
 export async function reserve(
   context: Context,
   ready: readonly Ready[],
-  permits: Map<Platform, Permit>,
+  permits: Permit[],
   parts: DeliverParts,
 ): Promise<Reservation> {
   const tried: Tried[] = [];
   let lost: Set<Platform> | undefined;
-  for (const { device, provider } of firstOfEach(ready)) {
-    const { platform } = device;
-    const asked = provider.reserve();
+  for (const first of firstOfEach(ready)) {
+    const { platform } = first.device;
+    const asked = first.provider.reserve();
     const reserved = asked instanceof Promise ? await asked : asked;
     if (reserved.kind === 'permit') {
-      permits.set(platform, reserved.permit);
+      first.permit = reserved.permit;
+      permits.push(reserved.permit);
       continue;
     }
     (lost ??= new Set()).add(platform);
@@ -59,22 +62,19 @@ function firstOfEach(ready: readonly Ready[]): readonly Ready[] {
 
 /** How a round of sends is done. */
 export interface Round {
-  readonly permits: Map<Platform, Permit>;
   /** Nothing is handed to a connection later than this: `performance.now()`. */
   readonly sendBy: number;
   /** Told of each request that is handed to a connection, with that instant. */
   readonly onSent: (at: number) => void;
 }
 
-/** Sends to every device at once. What was acknowledged is saved while others are still under way. */
+/** Sends to several devices at once. What was acknowledged is saved while others are still under way. */
 export async function sendAll(
   context: Context,
   ready: readonly Ready[],
   round: Round,
   parts: DeliverParts,
 ): Promise<readonly Tried[]> {
-  const [first] = ready;
-  if (ready.length === 1 && first !== undefined) return [await sendOne(context, first, round, parts)];
   const tried: Tried[] = [];
   const saver = createSaver(context, tried, parts);
   const sendNext = async (each: Ready): Promise<void> => {
@@ -86,15 +86,13 @@ export async function sendAll(
   return tried;
 }
 
-async function sendOne(
+export async function sendOne(
   context: Context,
   ready: Ready,
-  { permits, sendBy, onSent }: Round,
+  { sendBy, onSent }: Round,
   parts: DeliverParts,
 ): Promise<Tried> {
-  const { platform } = ready.device;
-  const permit = permits.get(platform);
-  permits.delete(platform);
+  const { permit } = ready;
   const startedAt = performance.now();
   let reply: Reply;
   try {
@@ -147,12 +145,12 @@ function note(
 
 function report(context: Context, platform: Platform, reply: Reply, { breakers }: DeliverParts): void {
   const { notification, entries } = context;
-  const entry = entries.get(platform);
+  const entry = entries?.get(platform);
   const { code, trouble, suspect, retryAfterMs } = reply;
   const { id: notificationId, recipientId } = notification;
   const evidence = { platform, notificationId, recipientId, code, trouble, suspect, retryAfterMs };
   if (entry?.kind === 'trial') {
-    entries.delete(platform); // its first answer decides
+    entries?.delete(platform); // its first answer decides
     breakers.report(evidence, entry.trial);
   } else breakers.report(evidence);
 }

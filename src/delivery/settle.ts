@@ -18,8 +18,6 @@ export interface Hands {
   readonly lockMs: number;
   /** Hears when a job that was put back is due: epoch milliseconds. */
   readonly onDelayed: (dueAt: number) => void;
-  /** Hears of a job that was let go: somebody else has it, or Redis would not note what it came to. */
-  readonly onLetGo: (error: unknown) => void;
 }
 
 /**
@@ -27,9 +25,25 @@ export interface Hands {
  * The two errors are BullMQ's way to be told; neither is a failure of this code. A Redis that refuses for now is asked
  * again as long as the lock lasts. A job that is not ours any more is left alone, and one whose end cannot be noted comes
  * back by its lock: for both, too, BullMQ's word is DelayedError.
+ *
+ * @param onLetGo hears of a job that was let go: somebody else has it, or Redis would not note what it came to
  */
-export async function settle(hands: Hands, { outcome, progress }: Result): Promise<Settled> {
+export async function settle(
+  hands: Hands,
+  { outcome, progress }: Result,
+  onLetGo: (error: unknown) => void,
+): Promise<Settled> {
   const { lease } = hands;
+  const letGo = (error: unknown): never => {
+    onLetGo(error);
+    throw new DelayedError();
+  };
+  const keep = <T>(note: () => Promise<T>): Promise<T> => insist(note, hands.lockMs).catch(letGo);
+  const putBack = async (waitMs: number): Promise<never> => {
+    const delayMs = progress.dueAt === undefined ? waitMs : progress.dueAt - Date.now();
+    hands.onDelayed(await keep(() => requeue(hands.job, hands.token, delayMs, progress)));
+    throw new DelayedError();
+  };
   switch (outcome.kind) {
     case 'delivered':
     case 'expired':
@@ -38,33 +52,17 @@ export async function settle(hands: Hands, { outcome, progress }: Result): Promi
       if (progress.attempts.length > 0) await lease.save(progress).catch(() => undefined);
       return { outcome: outcome.kind };
     case 'requeued':
-      return putBack(hands, outcome.delayMs, progress);
+      return putBack(outcome.delayMs);
     case 'held':
     case 'retried':
-      return putBack(hands, outcome.waitMs, progress);
+      return putBack(outcome.waitMs);
     case 'yielded':
-      return letGo(hands, new Error('another worker has the job'));
+      return letGo(new Error('another worker has the job'));
     case 'dead-letter': {
       const { reason, message } = outcome;
-      const isNoted = await keep(hands, () => lease.save({ ...progress, dead: { reason, message } }));
-      if (!isNoted) return letGo(hands, new Error('another worker has the job'));
+      const isNoted = await keep(() => lease.save({ ...progress, dead: { reason, message } }));
+      if (!isNoted) return letGo(new Error('another worker has the job'));
       throw new UnrecoverableError(`${reason}: ${message}`);
     }
   }
-}
-
-async function putBack(hands: Hands, waitMs: number, progress: Result['progress']): Promise<never> {
-  const { job, token, onDelayed } = hands;
-  const delayMs = progress.dueAt === undefined ? waitMs : progress.dueAt - Date.now();
-  onDelayed(await keep(hands, () => requeue(job, token, delayMs, progress)));
-  throw new DelayedError();
-}
-
-async function keep<T>(hands: Hands, note: () => Promise<T>): Promise<T> {
-  return insist(note, hands.lockMs).catch((error: unknown) => letGo(hands, error));
-}
-
-function letGo({ onLetGo }: Hands, error: unknown): never {
-  onLetGo(error);
-  throw new DelayedError();
 }

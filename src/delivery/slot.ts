@@ -85,12 +85,11 @@ export async function takeSlot(
   { signal, overallGapMs, onAsked }: Asking,
 ): Promise<Slot> {
   const { jobId, isUnsent, asks: firstAsk, ...rest } = ask;
-  const askOf = (number: number) => ({ ...rest, id: askId(jobId, number) });
   let asks = firstAsk;
   let isOurs = isUnsent;
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
-    const held = askOf(asks);
-    const asking = limiter.admit({ ...held, renew: isOurs });
+    const held = { ...rest, id: askId(jobId, asks), renew: isOurs };
+    const asking = limiter.admit(held);
     onAsked?.();
     const admission = await asking;
     if (admission.kind === 'refused' && isOurs) await limiter.refund(held); // it was not used
@@ -107,7 +106,7 @@ export async function takeSlot(
     const sendBy = sendAt + maxLateMs(admission, overallGapMs);
     if (performance.now() <= sendBy) return { kind: 'go', held, asks, at, sendAt, sendBy };
   }
-  if (isOurs) await limiter.refund(askOf(asks));
+  if (isOurs) await limiter.refund({ ...rest, id: askId(jobId, asks) });
   return { kind: 'missed', asks };
 }
 

@@ -13,13 +13,13 @@ export const RESERVED_DATA_KEYS: readonly string[] = DEVICE_KINDS.flatMap((kind)
 const printable = (most: number) =>
   z
     .string()
-    .refine((text) => characters(text) >= 1 && characters(text) <= most && PRINTABLE.test(text), {
+    .refine((text) => text !== '' && isAtMost(most, text) && PRINTABLE.test(text), {
       error: `1 to ${most} printable characters`,
     })
     .meta({ minLength: 1, maxLength: most });
 
-/** Code points, which is what a person counts, but for combined emoji. */
-const characters = (text: string) => Array.from(text).length;
+/** Counts code points, which is what a person counts, but for combined emoji; there are no more of them than of units. */
+const isAtMost = (most: number, text: string): boolean => text.length <= most || Array.from(text).length <= most;
 
 /** The platforms that a device may be on, one for each provider. */
 export const PLATFORMS = Object.freeze(DEVICE_KINDS.map(({ schema }) => schema.shape.platform.value));

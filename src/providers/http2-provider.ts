@@ -48,18 +48,11 @@ export function createHttp2Provider(service: PushService): Provider {
     return result.kind === 'answered' ? readAnswer(result, push) : lostReply(result, push);
   }
 
-  async function send(encoded: Encoded, options: SendOptions): Promise<Reply> {
-    const authorization = credential.current() ?? (await unlessAborted(credential.obtain()));
-    if (typeof authorization !== 'string') {
-      options.permit?.release();
-      return authorization;
-    }
-    const { push } = encoded;
-    const reply = replyOf(await sendOnce(encoded, authorization, options), push);
-    if (!isExpired(reply)) return reply;
-    const renewed = await unlessAborted(renew(authorization));
+  /** Once more, where there are credentials other than those that were called expired. */
+  async function sendAgain(encoded: Encoded, options: SendOptions, expired: string, reply: Reply): Promise<Reply> {
+    const renewed = await unlessAborted(renew(expired));
     if (typeof renewed !== 'string') return renewed ?? reply;
-    return replyOf(await sendOnce(encoded, renewed, { ...options, permit: undefined }), push);
+    return replyOf(await sendOnce(encoded, renewed, { ...options, permit: undefined }), encoded.push);
   }
 
   /** Others in place of those that were called expired; undefined where there are none that are worth a second try. */
@@ -95,7 +88,13 @@ export function createHttp2Provider(service: PushService): Provider {
       }
       underWay += 1;
       try {
-        return await send(encoded, options);
+        const authorization = credential.current() ?? (await unlessAborted(credential.obtain()));
+        if (typeof authorization !== 'string') {
+          options.permit?.release();
+          return authorization;
+        }
+        const reply = replyOf(await sendOnce(encoded, authorization, options), encoded.push);
+        return isExpired(reply) ? await sendAgain(encoded, options, authorization, reply) : reply;
       } catch (error) {
         options.permit?.release();
         return transportReply('unexpected-error', redact(errorChain(error), encoded.push.notification));

@@ -32,32 +32,49 @@ const SAVE = defineScript<number>('./save-progress.lua', 2);
  * and Redis began the lock after that. A process that is stopped (SIGSTOP, a paused container, a machine that sleeps) does not feel
  * the time that passes; both clocks tell it, and the one that tells more is believed.
  */
-export function createLease({ queue, job, token, lockMs }: LeaseOptions): Lease {
-  const jobId = job.id ?? '';
-  let grantedAt = job.processedOn ?? -Infinity;
-  let until = performance.now() - (Date.now() - grantedAt) + lockMs * SURE;
+export function createLease(options: LeaseOptions): Lease {
+  return new JobLease(options);
+}
 
-  const isSure = (): boolean => {
-    const age = Date.now() - grantedAt;
-    return performance.now() < until && age >= 0 && age < lockMs * SURE;
-  };
-  async function renew(): Promise<boolean> {
+/** A class, since there is one for each pass of a job. */
+class JobLease implements Lease {
+  readonly #options: LeaseOptions;
+  #grantedAt: number;
+  #until: number;
+
+  constructor(options: LeaseOptions) {
+    this.#options = options;
+    this.#grantedAt = options.job.processedOn ?? -Infinity;
+    this.#until = performance.now() - (Date.now() - this.#grantedAt) + options.lockMs * SURE;
+  }
+
+  get until(): number {
+    return this.#until;
+  }
+
+  holds(): boolean | Promise<boolean> {
+    return this.#isSure() || this.#renew();
+  }
+
+  async save(progress: object): Promise<boolean> {
+    const { queue, job, token } = this.#options;
+    const jobId = job.id ?? '';
+    const keys = [lockKeyOf(queue, jobId), queue.toKey(jobId)];
+    return (await SAVE(queue, [...keys, token, JSON.stringify(progress)])) === 1;
+  }
+
+  #isSure(): boolean {
+    const age = Date.now() - this.#grantedAt;
+    return performance.now() < this.#until && age >= 0 && age < this.#options.lockMs * SURE;
+  }
+
+  async #renew(): Promise<boolean> {
+    const { job, token, lockMs } = this.#options;
     const askedAt = { wall: Date.now(), steady: performance.now() };
     const extended = await job.extendLock(token, lockMs).catch(() => 0);
     if (extended !== 1) return false;
-    grantedAt = askedAt.wall;
-    until = askedAt.steady + lockMs * SURE;
-    return isSure();
+    this.#grantedAt = askedAt.wall;
+    this.#until = askedAt.steady + lockMs * SURE;
+    return this.#isSure();
   }
-
-  return {
-    get until() {
-      return until;
-    },
-    holds: () => isSure() || renew(),
-    async save(progress) {
-      const keys = [lockKeyOf(queue, jobId), queue.toKey(jobId)];
-      return (await SAVE(queue, [...keys, token, JSON.stringify(progress)])) === 1;
-    },
-  };
 }

@@ -113,7 +113,7 @@ function passOf(data: unknown, progress: Progress): Pass {
 
 /** What the steps of a pass hand on, at its beginning. */
 export function contextOf(notification: Notification, progress: Progress = none): Context {
-  return { ...passOf(notification, progress), notification, progress, entries: new Map() };
+  return { ...passOf(notification, progress), notification, progress };
 }
 
 /** Opens a breaker as an answer to somebody else would. */

@@ -108,7 +108,8 @@ function onTheWire({ android = {}, ...message }: FcmMessage): object {
 function payloadBytes({ data = {}, notification = {}, android = {} }: FcmMessage): number {
   let bytes = 0;
   for (const map of [data, notification, android.notification ?? {}]) {
-    for (const [name, value] of Object.entries(map)) {
+    for (const name in map) {
+      const value: unknown = map[name as keyof typeof map];
       bytes += Buffer.byteLength(name) + (typeof value === 'string' ? Buffer.byteLength(value) : 0);
     }
   }

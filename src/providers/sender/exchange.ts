@@ -39,19 +39,16 @@ export function exchange(
     resolve({ kind: 'unknown', code }); // the stream itself may take long to end: the network may be silent
     stream.close(constants.NGHTTP2_CANCEL);
   };
-  const timer = setTimeout(() => {
-    // A process that stood still reads the answers that lie in its socket before it gives them up.
-    setImmediate(() => {
-      giveUp('timeout');
-      if (isGivenUp) connection.ping();
-    });
-  }, timeoutMs);
+  const look = (): void => {
+    giveUp('timeout');
+    if (isGivenUp) connection.ping();
+  };
+  // A process that stood still reads the answers that lie in its socket before it gives them up.
+  const timer = setTimeout(setImmediate, timeoutMs, look);
 
   let head: IncomingHttpHeaders | undefined;
   const chunks: Buffer[] = [];
   let size = 0;
-  let isEnded = false;
-  let failure: Error | undefined;
   stream.on('response', (received) => {
     head = received;
     connection.noteAnswer();
@@ -60,13 +57,13 @@ export function exchange(
     if (size < MAX_BODY_BYTES) chunks.push(chunk.subarray(0, MAX_BODY_BYTES - size));
     size += chunk.length;
   });
-  stream.on('end', () => (isEnded = true));
-  stream.on('error', (error: Error) => (failure = error));
+  stream.on('error', ignored); // read at the end
   stream.on('close', () => {
     clearTimeout(timer);
     connection.giveBack();
     // A body that was cut off ends as well, but with an error code.
-    const isComplete = isEnded && stream.rstCode === constants.NGHTTP2_NO_ERROR;
+    const isComplete = stream.readableEnded && stream.rstCode === constants.NGHTTP2_NO_ERROR;
+    const failure = stream.errored ?? undefined;
     if (head !== undefined && isComplete) {
       resolve({ kind: 'answered', status: Number(head[':status']), headers: head, body: textOf(chunks) });
     } else if (head === undefined && connection.isUnseen(stream)) resolve(unsent('refused-stream', failure));
@@ -74,6 +71,10 @@ export function exchange(
   });
   stream.end(body);
   return { result, abort: () => giveUp('aborted') };
+}
+
+function ignored(): void {
+  // Without a listener, Node would end the process.
 }
 
 function open(connection: Connection, headers: OutgoingHttpHeaders): ClientHttp2Stream | undefined {
