@@ -117,7 +117,7 @@ describe('a healthy provider that takes 250 ms', () => {
     await bench.enqueue(toMany(400, () => [makeDevice('apns'), makeDevice('fcm')]));
     await bench.completed(400, 20_000);
     expect(bench.accepted()).toHaveLength(800);
-    expect(spanMs(bench.accepted())).toBeLessThan(2_500);
+    expect(spanMs(bench.accepted())).toBeLessThan(1_500);
   });
 });
 
