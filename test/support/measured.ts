@@ -4,7 +4,7 @@ export interface Measurement {
   readonly stalls: readonly number[];
 }
 
-/** A send and its stamp that a stall of this much lies between break the judge's tolerance of 25 ms. */
+/** Two alerts, one late before and one late after its slot by a stall of this much, use up the judge's tolerance of 50 ms. */
 const SPOILING_MS = 20;
 
 /**

@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { connect, constants } from 'node:http2';
 import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders, Settings } from 'node:http2';
 import { isIP } from 'node:net';
@@ -157,7 +156,7 @@ export class Connection {
   async close(): Promise<void> {
     this.#end();
     this.#destroy();
-    if (!this.#socket.closed) await once(this.#socket, 'close');
+    if (!this.#socket.closed) await new Promise((resolve) => this.#socket.once('close', resolve));
   }
 
   /** The session knows of its end before it tells. */
