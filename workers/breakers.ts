@@ -1,6 +1,5 @@
 import type { BreakerChange, Breakers, OpenBreaker } from '../src/breaker/breaker.ts';
-import { createBreakers } from '../src/breaker/redis-breakers.ts';
-import type { BreakerRedis } from '../src/breaker/store.ts';
+import { createBreakers, type BreakerRedis } from '../src/breaker/redis-breakers.ts';
 import type { Config } from '../src/config/config.ts';
 import { PLATFORMS } from '../src/domain/notification.ts';
 import type { Trouble } from '../src/domain/trouble.ts';

@@ -1,52 +1,24 @@
--- Reads or changes the circuit breaker of one provider, which all workers share. In one step, so that of all workers
--- exactly one has the trial, and only what is still as the caller saw it is changed.
---
--- KEYS[1] the marker: `open` while nothing is sent, or the id of the trial that is under way. How long it still lives
---         is how long that lasts, so no clocks are compared. Gone: half open, or closed.
--- KEYS[2] the state as JSON, another text after each change. Gone: closed.
--- ARGV[1] what to do; for
--- read    nothing more
--- put     [2] the state as the caller saw it, or ''  [3] the new one  [4] for how many ms; 0: the marker stays as it is
--- claim   [2] the trial's id  [3] for how many ms
--- fail    [2] the trial's id  [3] the new state  [4] for how many ms
--- succeed [2] the trial's id
--- release [2] the trial's id
---
--- Answers {marker, for how many ms more, state} as they are afterwards, nil for what is gone. That tells the caller
--- whether its change was made.
-
--- So long nobody asked for a trial: nobody sends any more, and whoever comes next may start anew.
+-- Reads or changes the circuit breaker that all workers share, in one step, so that exactly one of them has the trial.
+-- KEYS[1] the state as JSON. It lives KEPT_MS longer than the breaker is open, so no clocks are compared: where no more
+--         than that is left the breaker is half open. Gone: closed.
+-- KEYS[2] the id of the trial that is under way
+-- ARGV    'open', id of the trial that failed or '', state, for how many ms, the same for a quota or else 0
+--         'claim', id, for how many ms | 'close', id | 'release', id | 'read', ''
+-- Answers {state, for how many ms more it is open, trial} as they are afterwards, nil for what is gone.
 local KEPT_MS = 600000
+local state, trial, verb, id = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+local exists = redis.call('EXISTS', state) == 1
+local leftMs = redis.call('PTTL', state) - KEPT_MS
+local isTrial = redis.call('GET', trial) == id
 
-local marker, state = KEYS[1], KEYS[2]
-local verbs = {}
-
-local function keep(newState, forMs)
-  if tonumber(forMs) > 0 then redis.call('SET', marker, 'open', 'PX', forMs) end
-  redis.call('SET', state, newState, 'PX', tonumber(forMs) + KEPT_MS)
+if verb == 'open' and (isTrial or not exists or tonumber(ARGV[5]) > math.max(0, leftMs)) then
+  redis.call('SET', state, ARGV[3], 'PX', ARGV[4] + KEPT_MS)
+  redis.call('DEL', trial)
+elseif verb == 'claim' and exists and leftMs <= 0 then
+  redis.call('SET', trial, id, 'NX', 'PX', ARGV[3])
+elseif verb == 'close' and isTrial then
+  redis.call('DEL', state, trial)
+elseif verb == 'release' and isTrial then
+  redis.call('DEL', trial)
 end
-
-function verbs.read() end
-
-function verbs.put(seen, newState, forMs)
-  if (redis.call('GET', state) or '') == seen then keep(newState, forMs) end
-end
-
-function verbs.claim(id, forMs)
-  if redis.call('EXISTS', state) == 1 then redis.call('SET', marker, id, 'NX', 'PX', forMs) end
-end
-
-function verbs.fail(id, newState, forMs)
-  if redis.call('GET', marker) == id then keep(newState, forMs) end
-end
-
-function verbs.succeed(id)
-  if redis.call('GET', marker) == id then redis.call('DEL', marker, state) end
-end
-
-function verbs.release(id)
-  if redis.call('GET', marker) == id then redis.call('DEL', marker) end
-end
-
-verbs[ARGV[1]](unpack(ARGV, 2))
-return { redis.call('GET', marker), redis.call('PTTL', marker), redis.call('GET', state) }
+return { redis.call('GET', state), redis.call('PTTL', state) - KEPT_MS, redis.call('GET', trial) }

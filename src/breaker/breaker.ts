@@ -16,10 +16,7 @@ export interface OpenBreaker {
 /** The right of one notification to find out whether the provider is back. Ends by `report`, `release`, or after 20 s. */
 export interface Trial {
   readonly platform: Platform;
-  readonly notificationId: string;
   readonly id: string;
-  /** Whether it is the one trial of all workers, or this worker's own in an outage. */
-  readonly isShared: boolean;
 }
 
 /** Whether a notification may be sent: the breaker is closed, this one may find out, or it has to wait. */
@@ -36,52 +33,32 @@ export interface Evidence {
   readonly code: string;
   /** Certain, and about all of us: `auth`, `configuration`, `quota` (of the project). */
   readonly trouble?: Trouble | undefined;
-  /**
-   * What many such answers together would tell: `outage` (5xx, timeouts, refused connections), `quota` (a device's),
-   * `configuration` (a wrong topic, a bad token).
-   */
+  /** What many such answers would tell: `outage`, `quota` (a device's), `configuration` (a bad token). */
   readonly suspect?: Trouble | undefined;
   /** The provider named a time (Retry-After). */
   readonly retryAfterMs?: number | undefined;
 }
 
-/**
- * The circuit breakers of a worker, one for each provider. Nothing here throws or waits for long where Redis does not
- * answer: the worker then goes by what it has met itself. The rules are in docs/circuit-breakers.md.
- */
+/** The circuit breakers of a worker, one for each provider. Nothing here throws, or waits for long, without Redis. */
 export interface Breakers {
   /** What keeps the provider from being sent to; undefined where it is closed. Asks nobody. */
   current(platform: Platform): OpenBreaker | undefined;
-  /**
-   * To be asked where `current` is not undefined. While another notification is the trial, the `until` of the answer is a
-   * second from now. Takes a second or two at the most.
-   */
+  /** To be asked where `current` is not undefined. Takes a second at the most. */
   enter(platform: Platform, notificationId: string): Promise<Entry>;
-  /**
-   * To be told of every answer, also of good ones, which have neither `trouble` nor `suspect`. Cheap; returns at once.
-   *
-   * @param trial where the notification was sent as one
-   */
+  /** To be told of every answer, also of good ones; with the trial where it was sent as one. Returns at once. */
   report(evidence: Evidence, trial?: Trial): void;
   /** Nothing was sent on the trial: another notification may have it. */
   release(trial: Trial): void;
-  /**
-   * When a notification that waits for the provider comes back, in epoch milliseconds on this machine's clock: roughly in
-   * the order of enqueuing, and one of them first, to be the trial.
-   *
-   * @param enqueuedAt epoch milliseconds
-   */
+  /** When one that waits comes back: roughly in the order of enqueuing, and one first, to be the trial. Epoch ms. */
   deferUntil(platform: Platform, enqueuedAt: number): number;
-  /** Gives back the trials that are under way and asks Redis nothing more. The connection stays open. */
+  /** Asks Redis nothing more, once it knows of the trials that were released. The connection stays open. */
   close(): Promise<void>;
 }
 
-/** A breaker opened, stays open for longer, got another label, or closed, as far as this worker has learned. */
+/** A breaker opened, stays open for longer, or closed, as far as this worker has learned; undefined where it is closed. */
 export interface BreakerChange {
   readonly platform: Platform;
-  /** As it is now; undefined where it closed. */
   readonly open: OpenBreaker | undefined;
-  /** As it was before; undefined where it was closed. */
   readonly before: OpenBreaker | undefined;
 }
 

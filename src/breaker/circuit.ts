@@ -1,160 +1,155 @@
+import { randomUUID } from 'node:crypto';
+import { z } from 'zod';
+import { doubledMs } from '../domain/doubled.ts';
 import type { Platform } from '../domain/notification.ts';
+import { TROUBLES, type Trouble } from '../domain/trouble.ts';
 import type { BreakerChange, Entry, Evidence, OpenBreaker, Trial, TrialEnd } from './breaker.ts';
-import { createLine } from './line.ts';
-import { createMirror, type Telling } from './mirror.ts';
-import { failureOf, found, isNews, merge, reopened, type Finding, type State, type Terms } from './state.ts';
-import type { Shared, Store } from './store.ts';
+import { createSuspicion } from './suspicion.ts';
 
-/** One breaker of one provider: what a worker finds counts in it at once, and in all other workers where it has a store. */
-export interface Circuit {
-  current(): OpenBreaker | undefined;
-  enter(notificationId: string): Promise<Entry>;
-  /** Trouble was met, but not by a trial. */
-  find(finding: Finding): void;
-  settle(trial: Trial, evidence: Evidence): void;
-  release(trial: Trial): void;
-  deferUntil(enqueuedAt: number): number;
-  /** Tells Redis what it does not know yet, or learns what it knows. Never rejects. */
-  sync(): Promise<void>;
-  close(): Promise<void>;
-}
-
-export interface CircuitParts {
-  readonly terms: Terms;
+/** How long breakers stay open at first, and where doubling ends, in milliseconds; who is told of what happens. */
+export interface CircuitOptions {
+  readonly baseMs: number;
+  readonly maxMs: number;
   /** Epoch milliseconds on this machine's clock. */
-  readonly now: () => number;
-  /** An id that nobody else makes. */
-  readonly newId: () => string;
+  readonly now?: () => number;
   readonly onChange: (change: BreakerChange) => void;
-  readonly onTrial: (end: TrialEnd) => void;
+  readonly onTrial?: (end: TrialEnd) => void;
 }
+
+/** What breaker.lua is to do, an id or '', and further arguments. */
+export type Question = ['open' | 'claim' | 'close' | 'release' | 'read', string, ...(string | number)[]];
+
+/** `step`: how many trials have failed. `failedId`: the notification whose trial was the last of them, or ''. */
+const OWN = { step: z.number(), failedId: z.string() };
+const STATE = z.object({ trouble: z.enum(TROUBLES), code: z.string(), since: z.number(), ...OWN });
+const TEXT = z.string().transform((text): unknown => JSON.parse(text));
+const ANSWER = z.tuple([TEXT.pipe(STATE).nullable(), z.coerce.number(), z.string().nullable()]);
+type State = OpenBreaker & z.infer<typeof STATE>;
 
 /** Longer than any send takes. Whoever was killed with the trial keeps it no longer than this. */
 const TRIAL_MS = 20_000;
-/** Where another notification is the trial. */
-const ELSEWHERE_MS = 1_000;
-/** A crowd that comes back asks Redis for the trial no more often than this. */
-const CLAIM_EVERY_MS = 250;
-/** So long after the breaker is half open others go before the notification whose trial failed last. */
+/** Who is not the trial comes back after this: then it has most likely been answered. */
+const AGAIN_MS = 1_000;
+/** The first comes a little after the breaker is half open here: Redis began to count a round trip later. */
+const FIRST_AFTER_MS = 100;
+/** So long others go before the notification whose trial failed last. */
 const STAND_BACK_MS = 2_000;
+/** A quota that lasts longer by less is the same one, told by another answer. */
+const SLACK_MS = 1_000;
+/** Those that wait come back in the order of enqueuing: an hour of notifications takes three minutes. */
+const ENQUEUED_PER_MS = 20;
+const MAX_PLACE_MS = 600_000;
+/** Where a provider asks for less and names no time. FCM's documentation asks for a minute. */
+const QUOTA_MS = 60_000;
 
-/** @param store undefined where the breaker is this worker's alone */
-export function createCircuit(platform: Platform, parts: CircuitParts, store?: Store): Circuit {
-  const { terms, now, newId, onChange, onTrial } = parts;
-  const line = createLine();
-  const mirror = store && createMirror(store, adopt);
+/** The breaker of one provider. @param ask resolves to Redis's answer, or undefined where there is none in time */
+export function createCircuit(
+  platform: Platform,
+  { baseMs, maxMs, now = Date.now, onChange, onTrial }: CircuitOptions,
+  ask: (question: Question) => Promise<unknown>,
+) {
+  const suspicion = createSuspicion();
   let known: State | undefined;
-  /** The trial that this worker has, until `claimAgainAt`. */
-  let heldId: string | undefined;
+  /** What this worker found and Redis does not know yet: until then, other answers of Redis are behind. */
+  let untold: Question | undefined;
   let claimAgainAt = 0;
-  let claiming: Promise<Trial | undefined> | undefined;
+  let firsts = 0;
 
   function become(next: State | undefined): void {
     const before = known;
     known = next;
-    if (isNews(before, next)) onChange({ platform, open: next && toOpen(next), before: before && toOpen(before) });
+    if (before?.trouble === next?.trouble && before?.step === next?.step) return;
+    if (next === undefined) suspicion.clear(); // what was answered before says nothing about the time after it
+    firsts = next?.failedId ? 2 : 1; // one of them is most likely the notification that is not to be the trial again
+    onChange({ platform, open: next, before });
   }
 
-  function toOpen({ trouble, code, since, until }: State): OpenBreaker {
-    return { platform, trouble, code, since, until };
+  /** The id of the trial that is under way. Without an answer that this version knows, what was known last stands. */
+  async function tell(question: Question): Promise<string | null> {
+    const answer = await ask(question)
+      .then((raw) => ANSWER.parse(raw))
+      .catch(() => undefined);
+    if (answer === undefined) return null;
+    const [state, forMs, trialId] = answer;
+    if (question === untold) untold = undefined;
+    const isOwn = known?.trouble === 'outage' && state === null; // Redis knows nothing of outages
+    if (!untold && !isOwn) become(state ? { ...state, platform, until: now() + forMs } : undefined);
+    return trialId;
   }
 
-  function adopt(shared: Shared, wasTold: boolean): Telling | undefined {
-    const theirs = toState(shared);
-    const next = wasTold && known ? merge(theirs, known) : theirs;
+  function change(next: State | undefined, question: Question): void {
     become(next);
-    return next && next !== theirs ? telling(next) : undefined;
+    if (next?.trouble === 'outage') return;
+    untold = question;
+    void tell(question);
   }
 
-  function toState({ marker, forMs, state }: Shared): State | undefined {
-    if (state === undefined) return undefined;
-    const at = now();
-    if (marker === 'open') return { ...state, until: at + forMs };
-    return { ...state, until: known?.change === state.change ? Math.min(known.until, at) : at };
+  function openMs({ retryAfterMs = QUOTA_MS }: Evidence, trouble: Trouble, step: number): number {
+    return trouble === 'quota' ? Math.max(Math.ceil(retryAfterMs), baseMs) : doubledMs(baseMs, maxMs, step);
   }
 
-  function telling(state: State): Telling {
-    return (redis, seen) => redis.put(seen, state, leftMs(state));
+  function open(evidence: Evidence, trouble: Trouble, step: number, failedId: string, trialId = ''): void {
+    const forMs = openMs(evidence, trouble, step);
+    const state = { trouble, code: evidence.code, since: known?.since ?? now(), step, failedId };
+    const next = { ...state, platform, until: now() + forMs };
+    change(next, ['open', trialId, JSON.stringify(state), forMs, trouble === 'quota' ? forMs : 0]);
   }
 
-  function leftMs({ until }: State): number {
-    return Math.max(0, Math.ceil(until - now()));
+  /** No trial met it. Sends that were under way when the breaker opened make it longer only by the time of a quota. */
+  function find(evidence: Evidence, trouble: Trouble): void {
+    const until = trouble === 'quota' ? now() + openMs(evidence, trouble, 0) : 0;
+    if (known === undefined || (known.trouble === 'outage' && trouble !== 'outage')) open(evidence, trouble, 0, '');
+    else if (until > known.until + SLACK_MS) open(evidence, trouble, known.step, known.failedId);
   }
 
-  /** Where Redis does not answer, each worker tries by itself. */
-  async function claim(notificationId: string): Promise<Trial | undefined> {
-    const id = newId();
-    const shared = await mirror?.claim(id, TRIAL_MS);
-    const isClaimed = shared ? shared.marker === id : known !== undefined && known.until <= now();
-    claimAgainAt = now() + (isClaimed ? TRIAL_MS : CLAIM_EVERY_MS);
-    heldId = isClaimed ? id : undefined;
-    return isClaimed ? { platform, notificationId, id, isShared: store !== undefined } : undefined;
-  }
-
-  function mayClaim({ until, failedId }: State, notificationId: string): boolean {
-    const at = now();
-    if (at < until || at < claimAgainAt) return false;
-    return failedId !== notificationId || at >= until + STAND_BACK_MS;
-  }
-
-  function withoutTrial(): Entry {
-    if (known === undefined) return { kind: 'closed' };
-    const at = now();
-    return { kind: 'open', open: { ...toOpen(known), until: at < known.until ? known.until : at + ELSEWHERE_MS } };
-  }
-
-  /** Whether the trial was still this worker's. */
-  function take({ id }: Trial): boolean {
-    if (heldId !== id) return false;
-    const isOurs = now() < claimAgainAt;
-    heldId = undefined;
+  function settle(evidence: Evidence, trialId: string): void {
     claimAgainAt = 0;
-    return isOurs;
+    // While the trial was under way another answer may have opened the breaker for longer: that one counts.
+    if (known === undefined || now() < known.until) return;
+    // Who refuses us is there, so an outage is over. Who cannot be reached has not taken back what was said of us.
+    const refusal = known.trouble === 'outage' ? undefined : evidence.trouble;
+    const isStill = evidence.suspect === known.trouble || evidence.suspect === 'outage';
+    const trouble = refusal ?? (isStill ? known.trouble : undefined);
+    onTrial?.({ platform, result: trouble ? 'failure' : 'success' });
+    if (trouble) open(evidence, trouble, known.step + 1, evidence.notificationId, trialId);
+    else change(undefined, ['close', trialId]);
   }
 
   return {
-    current: () => known && toOpen(known),
-    async enter(notificationId) {
-      if (known === undefined || !mayClaim(known, notificationId)) return withoutTrial();
-      if (claiming) {
-        await claiming;
-        return withoutTrial();
+    current: () => known,
+    async enter(notificationId: string): Promise<Entry> {
+      const isNext = () => known && now() >= known.until + (known.failedId === notificationId ? STAND_BACK_MS : 0);
+      if (now() >= claimAgainAt && isNext()) {
+        claimAgainAt = now() + AGAIN_MS;
+        const id = randomUUID();
+        const isOurs = known?.trouble === 'outage' || (await tell(['claim', id, TRIAL_MS])) === id;
+        // What Redis just told may be that this very notification has failed on another worker.
+        if (isOurs && isNext()) {
+          claimAgainAt = now() + TRIAL_MS;
+          return { kind: 'trial', trial: { platform, id } };
+        }
+        void tell(['release', id]);
       }
-      claiming = claim(notificationId).finally(() => (claiming = undefined));
-      const trial = await claiming;
-      return trial ? { kind: 'trial', trial } : withoutTrial();
+      return known ? { kind: 'open', open: known } : { kind: 'closed' };
     },
-    find(finding) {
-      const next = found(known, finding, { now: now(), change: newId() }, terms);
-      if (next === known) return;
-      become(next);
-      mirror?.tell(telling(next));
+    report(evidence: Evidence, trial?: Trial): void {
+      if (trial) settle(evidence, trial.id);
+      const suspected = suspicion.add(evidence, now());
+      const trouble = evidence.trouble ?? suspected;
+      if (trouble) find(evidence, trouble);
     },
-    settle(trial, evidence) {
-      // While the trial was under way another answer may have opened the breaker for longer: that one counts.
-      if (!take(trial) || known === undefined || now() < known.until) return;
-      const failure = failureOf(known, evidence);
-      onTrial({ platform, result: failure ? 'failure' : 'success' });
-      if (failure === undefined) {
-        become(undefined);
-        mirror?.tell((redis) => redis.succeed(trial.id));
-      } else {
-        const next = reopened(known, failure, trial.notificationId, { now: now(), change: newId() }, terms);
-        become(next);
-        mirror?.tell((redis) => redis.fail(trial.id, next, leftMs(next)));
-      }
+    release({ id }: Trial): void {
+      claimAgainAt = 0;
+      onTrial?.({ platform, result: 'unused' });
+      void tell(['release', id]);
     },
-    release(trial) {
-      take(trial);
-      onTrial({ platform, result: 'unused' });
-      void mirror?.release(trial.id);
+    deferUntil(enqueuedAt: number): number {
+      const halfOpenAt = Math.max(now(), known?.until ?? 0);
+      if (firsts-- > 0) return halfOpenAt + FIRST_AFTER_MS;
+      const place = Math.floor((enqueuedAt - (known?.since ?? 0)) / ENQUEUED_PER_MS);
+      return halfOpenAt + AGAIN_MS + Math.min(Math.max(0, place), MAX_PLACE_MS);
     },
-    deferUntil: (enqueuedAt) => line.next(known, enqueuedAt, now()),
-    sync: () => mirror?.sync() ?? Promise.resolve(),
-    async close() {
-      await claiming;
-      if (heldId) await mirror?.release(heldId);
-      await mirror?.sync();
-    },
+    /** Learns what Redis has, or tells it what it could not be told. */
+    sync: () => tell(untold ?? ['read', '']),
   };
 }

@@ -1,37 +1,53 @@
 import { expect, it } from 'vitest';
-import { createLine, FIRST_AFTER_MS, OTHERS_AFTER_MS } from '../../src/breaker/line.ts';
-import type { State } from '../../src/breaker/state.ts';
+import { testPrefix } from '../support/redis.ts';
+import { accepted, LONG, openBreakers, openOf, refused, reportTimes, trialOf, unreached } from './support.ts';
 
-const SINCE = 1_000_000;
-const UNTIL = SINCE + 30_000;
-const open: State = { trouble: 'auth', code: '', since: SINCE, until: UNTIL, step: 0, failedId: null, change: 'first' };
-const reopened: State = { ...open, until: UNTIL + 60_000, failedId: 'msg-1', change: 'second' };
+const FIRST_MS = 100;
+const OTHERS_MS = 1_000;
+
+/** An outage, and the time of its worker's clock in `clock.at`. */
+function openOutage() {
+  const clock = { at: 1_000_000 };
+  const worker = openBreakers(testPrefix(), { ...LONG, now: () => clock.at });
+  reportTimes(5, worker, unreached);
+  const backAt = (enqueuedAt = 0) => worker.breakers.deferUntil('apns', enqueuedAt) - openOf(worker).until;
+  return { clock, worker, backAt };
+}
 
 it('brings one back when the breaker is half open, and all others when the trial has been answered', () => {
-  const line = createLine();
-  const backAt = [1, 2, 3].map(() => line.next(open, 0, SINCE));
-  expect(backAt).toEqual([UNTIL + FIRST_AFTER_MS, UNTIL + OTHERS_AFTER_MS, UNTIL + OTHERS_AFTER_MS]);
+  const { backAt } = openOutage();
+  expect([backAt(), backAt(), backAt()]).toEqual([FIRST_MS, OTHERS_MS, OTHERS_MS]);
 });
 
-it('brings two back after a failed trial: the notification whose trial failed is one of them', () => {
-  const line = createLine();
-  line.next(open, 0, SINCE);
-  const backAt = [1, 2, 3].map(() => line.next(reopened, 0, UNTIL));
-  expect(backAt.map((at) => at - reopened.until)).toEqual([FIRST_AFTER_MS, FIRST_AFTER_MS, OTHERS_AFTER_MS]);
+it('brings two back after a failed trial: the notification whose trial failed is one of them', async () => {
+  const { clock, worker, backAt } = openOutage();
+  backAt();
+  clock.at = openOf(worker).until;
+  worker.breakers.report(unreached(), await trialOf(worker));
+  expect([backAt(), backAt(), backAt()]).toEqual([FIRST_MS, FIRST_MS, OTHERS_MS]);
 });
 
 it('keeps the order of enqueuing, an hour in three minutes, and nobody waits for more than ten', () => {
-  const line = createLine();
-  line.next(open, 0, SINCE);
-  const places = [-60_000, 0, 60_000, 3_600_000, 86_400_000].map(
-    (after) => line.next(open, SINCE + after, SINCE) - UNTIL - OTHERS_AFTER_MS,
-  );
+  const { worker, backAt } = openOutage();
+  backAt();
+  const { since } = openOf(worker);
+  const places = [-60_000, 0, 60_000, 3_600_000, 86_400_000].map((after) => backAt(since + after) - OTHERS_MS);
   expect(places).toEqual([0, 0, 3_000, 180_000, 600_000]);
 });
 
-it('never brings anybody back in the past', () => {
-  const line = createLine();
-  const now = UNTIL + 500_000;
-  expect([1, 2].map(() => line.next(open, 0, now))).toEqual([now + FIRST_AFTER_MS, now + OTHERS_AFTER_MS]);
-  expect(line.next(undefined, 0, now)).toBeGreaterThan(now);
+it('never brings anybody back in the past', async () => {
+  const { clock, worker } = openOutage();
+  clock.at = openOf(worker).until + 500_000;
+  const dueAt = [1, 2].map(() => worker.breakers.deferUntil('apns', 0));
+  expect(dueAt).toEqual([clock.at + FIRST_MS, clock.at + OTHERS_MS]);
+  worker.breakers.report(accepted(), await trialOf(worker));
+  expect(worker.breakers.deferUntil('apns', 0)).toBeGreaterThanOrEqual(clock.at);
+});
+
+it('keeps the order among those that wait for a breaker of all workers, too', () => {
+  const worker = openBreakers(testPrefix());
+  worker.breakers.report(refused());
+  const { until, since } = openOf(worker);
+  const enqueued = [since, since, since + 20_000];
+  expect(enqueued.map((at) => worker.breakers.deferUntil('apns', at) - until)).toEqual([100, 1_000, 2_000]);
 });

@@ -1,7 +1,6 @@
 import { onTestFinished } from 'vitest';
 import type { BreakerChange, Breakers, Evidence, OpenBreaker, Trial, TrialEnd } from '../../src/breaker/breaker.ts';
-import { createBreakers, type BreakersOptions } from '../../src/breaker/redis-breakers.ts';
-import type { BreakerRedis } from '../../src/breaker/store.ts';
+import { createBreakers, type BreakerRedis, type BreakersOptions } from '../../src/breaker/redis-breakers.ts';
 import { connectRedis } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 

@@ -1,6 +1,6 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { breakerKeys } from '../../src/breaker/store.ts';
+import { breakerKeys } from '../../src/breaker/redis-breakers.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 import { openRedisProxy, type RedisProxy } from '../support/redis-proxy.ts';
 import { waitFor } from '../support/wait.ts';
@@ -12,7 +12,9 @@ import {
   openBreakers,
   openOf,
   refused,
+  reportTimes,
   trialOf,
+  unreached,
   untilClosed,
   untilRead,
 } from './support.ts';
@@ -39,40 +41,38 @@ async function connect(proxy: RedisProxy, options: Omit<RedisOptions, 'replyMapp
 }
 
 describe.each(Object.entries(CLIENTS))('without Redis, for clients %s, a worker', (_, options) => {
-  it('goes by what it met itself, one trial at a time, and shares it when Redis is back', async () => {
+  it('keeps what it met itself, tries nothing, and shares it when Redis is back', async () => {
     const proxy = await openProxy();
     const prefix = testPrefix();
     const worker = openBreakers(prefix, {}, await connect(proxy, options));
     const other = openBreakers(prefix);
     await proxy.refuse();
     worker.breakers.report(refused());
+    await waitFor(() => expect(openOf(worker).until).toBeLessThan(Date.now()));
     expect((await worker.breakers.enter('apns', 'msg')).kind).toBe('open');
-    const trial = await trialOf(worker);
-    expect((await worker.breakers.enter('apns', 'msg')).kind).toBe('open');
-    worker.breakers.report(refused(), trial);
-    expect(openOf(worker).until - Date.now()).toBeGreaterThan(BASE_MS);
     expect(other.breakers.current('apns')).toBeUndefined();
 
     const { since } = openOf(worker);
     await proxy.admit();
     await waitFor(() => expect(openOf(other)).toMatchObject({ trouble: 'auth', since }));
     await Promise.any([trialOf(worker, 'one'), trialOf(other, 'another')]);
+    expect(worker.changes).toHaveLength(1);
   });
 
-  it('closes by its own trial, and all close when Redis is back', async () => {
+  it('closes by the answer to its trial, and all close when Redis is back', async () => {
     const proxy = await openProxy();
     const prefix = testPrefix();
     const worker = openBreakers(prefix, {}, await connect(proxy, options));
     const other = openBreakers(prefix);
     worker.breakers.report(refused());
     await waitFor(() => openOf(other));
+    const trial = await trialOf(worker);
     await proxy.refuse();
-    worker.breakers.report(accepted(), await trialOf(worker));
+    worker.breakers.report(accepted(), trial);
     expect(await worker.breakers.enter('apns', 'msg')).toEqual({ kind: 'closed' });
     await proxy.admit();
-    // Redis has not seen the trial, so another one decides.
-    other.breakers.report(accepted(), await trialOf(other));
     await Promise.all([worker, other].map(untilClosed));
+    expect(worker.changes.map(({ open }) => open?.trouble)).toEqual(['auth', undefined]);
   });
 
   it('learns what Redis has when it is back', async () => {
@@ -97,11 +97,21 @@ it('a Redis that freezes holds nobody up', async () => {
   const worker = openBreakers(testPrefix(), {}, connection.redis);
   worker.breakers.report(refused());
   await untilRead(connection);
+  const trial = await trialOf(worker);
   proxy.silence();
-  worker.breakers.report(refused(), await trialOf(worker)); // its wait has a limit
-  worker.breakers.report(refused(), await trialOf(worker, 'another'));
-  expect(worker.trialEnds.map(({ result }) => result)).toEqual(['failure', 'failure']);
+  worker.breakers.report(refused(), trial);
+  expect(openOf(worker).until - Date.now()).toBeGreaterThan(BASE_MS);
+  await waitFor(() => expect(openOf(worker).until).toBeLessThan(Date.now()));
+  expect((await worker.breakers.enter('apns', 'msg')).kind).toBe('open'); // its wait has a limit
+  expect(worker.trialEnds.map(({ result }) => result)).toEqual(['failure']);
   await worker.breakers.close();
+});
+
+it('an outage is tried without Redis: it is of this worker alone', async () => {
+  const worker = openBreakers(testPrefix(), {}, { eval: () => Promise.reject(new Error('away')) });
+  reportTimes(5, worker, unreached);
+  worker.breakers.report(accepted(), await trialOf(worker));
+  expect(worker.breakers.current('apns')).toBeUndefined();
 });
 
 it('leaves nothing on the event loop, and nothing hangs, where Redis never answers', async () => {
@@ -110,8 +120,7 @@ it('leaves nothing on the event loop, and nothing hangs, where Redis never answe
   const worker = openBreakers(testPrefix(), {}, { eval: () => new Promise(() => undefined) });
   worker.breakers.report(refused());
   expect(timers()).toBe(before);
-  const trial = await trialOf(worker);
-  worker.breakers.report(accepted(), trial);
+  await waitFor(() => expect(openOf(worker).until).toBeLessThan(Date.now()));
+  expect((await worker.breakers.enter('apns', 'msg')).kind).toBe('open');
   await worker.breakers.close();
-  expect(worker.breakers.current('apns')).toBeUndefined();
 });
