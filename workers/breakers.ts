@@ -1,7 +1,6 @@
 import type { BreakerChange, Breakers, OpenBreaker } from '../src/breaker/breaker.ts';
 import { createBreakers, type BreakerRedis } from '../src/breaker/redis-breakers.ts';
 import type { Config } from '../src/config/config.ts';
-import { PLATFORMS } from '../src/domain/notification.ts';
 import type { Trouble } from '../src/domain/trouble.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
@@ -21,7 +20,6 @@ export function startBreakers(
     ...providerPause,
     redis,
     prefix: queue.prefix,
-    platforms: PLATFORMS,
     onChange: createBreakerListener({ metrics, log }),
     onTrial: ({ platform, result }) => {
       metrics.breakerTrial(platform, result);

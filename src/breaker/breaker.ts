@@ -55,7 +55,7 @@ export interface Breakers {
   close(): Promise<void>;
 }
 
-/** A breaker opened, stays open for longer, or closed, as far as this worker has learned; undefined where it is closed. */
+/** A breaker opened, stays open after a trial, or closed, as far as this worker has learned; undefined where it is closed. */
 export interface BreakerChange {
   readonly platform: Platform;
   readonly open: OpenBreaker | undefined;

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Platform } from '../domain/notification.ts';
+import { PLATFORMS, type Platform } from '../domain/notification.ts';
 import type { Breakers } from './breaker.ts';
-import { createCircuit, type CircuitOptions, type Question } from './circuit.ts';
+import { createCircuit, type CircuitOptions } from './circuit.ts';
 
 /** What the breakers need of ioredis: both `Redis` and `Cluster` have it. */
 export interface BreakerRedis {
@@ -14,7 +14,6 @@ export interface BreakersOptions extends CircuitOptions {
   readonly redis: BreakerRedis;
   /** The first part of all keys, with a hash tag; one that has none becomes one. */
   readonly prefix: string;
-  readonly platforms: readonly Platform[];
 }
 
 const SCRIPT = readFileSync(new URL('breaker.lua', import.meta.url), 'utf8');
@@ -29,35 +28,28 @@ export function breakerKeys(prefix: string, platform: Platform): [state: string,
 }
 
 /** Breakers for auth, configuration and quota that all workers of a prefix share, and for outages that they do not. */
-export function createBreakers({ redis, prefix, platforms, ...options }: BreakersOptions): Breakers {
-  const ask = (platform: Platform, question: Question): Promise<unknown> =>
-    Promise.race([
-      redis.eval(SCRIPT, 2, ...breakerKeys(prefix, platform), ...question),
-      sleep(ANSWER_MS, undefined, { ref: false }),
-    ]);
-  const circuits = new Map(
-    platforms.map((platform) => [platform, createCircuit(platform, options, (question) => ask(platform, question))]),
-  );
+export function createBreakers({ redis, prefix, ...options }: BreakersOptions): Breakers {
+  const circuitOf = (platform: Platform) =>
+    createCircuit(platform, options, async (question) => {
+      const answered = redis.eval(SCRIPT, 2, ...breakerKeys(prefix, platform), ...question);
+      return Promise.race([answered, sleep(ANSWER_MS, undefined, { ref: false })]);
+    });
+  const entries = PLATFORMS.map((platform) => [platform, circuitOf(platform)]);
+  const circuits = Object.fromEntries(entries) as Record<Platform, ReturnType<typeof circuitOf>>;
 
-  function of(platform: Platform) {
-    const circuit = circuits.get(platform);
-    if (circuit === undefined) throw new Error(`there is no circuit breaker for ${platform}`);
-    return circuit;
-  }
-
-  const sync = () => Promise.all([...circuits.values()].map((circuit) => circuit.sync()));
+  const sync = () => Promise.all(PLATFORMS.map((platform) => circuits[platform].sync()));
   const timer = setInterval(() => void sync(), SYNC_EVERY_MS).unref();
   void sync();
 
   return {
-    current: (platform) => of(platform).current(),
-    enter: (platform, notificationId) => of(platform).enter(notificationId),
-    report: (evidence, trial) => of(evidence.platform).report(evidence, trial),
-    release: (trial) => of(trial.platform).release(trial),
-    deferUntil: (platform, enqueuedAt) => of(platform).deferUntil(enqueuedAt),
+    current: (platform) => circuits[platform].current(),
+    enter: (platform, notificationId) => circuits[platform].enter(notificationId),
+    report: (evidence, trial) => circuits[evidence.platform].report(evidence, trial),
+    release: (trial) => circuits[trial.platform].release(trial),
+    deferUntil: (platform, enqueuedAt) => circuits[platform].deferUntil(enqueuedAt),
     async close() {
       clearInterval(timer);
-      await sync(); // what was told before has been answered then, too
+      await sync(); // then Redis has also answered what it was told before
     },
   };
 }

@@ -26,7 +26,6 @@ export function openBreakers(
   const breakers = createBreakers({
     redis,
     prefix,
-    platforms: ['apns', 'fcm'],
     baseMs: BASE_MS,
     maxMs: 4 * BASE_MS,
     onChange: (change) => void changes.push(change),

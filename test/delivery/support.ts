@@ -72,7 +72,6 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const breakers = createBreakers({
     redis,
     prefix: testPrefix(),
-    platforms: ['apns', 'fcm'],
     baseMs: breakerMs,
     maxMs: 4 * breakerMs,
     onChange: () => undefined,
