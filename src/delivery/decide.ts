@@ -23,6 +23,8 @@ export interface Tried {
   readonly label: string;
   readonly platform: Platform;
   readonly reply: Reply;
+  /** When it was answered, or given up: epoch milliseconds. */
+  readonly at: number;
 }
 
 /** Tries after an answer that leaves open whether it alerted, beyond the first. */
@@ -148,10 +150,10 @@ export function unforeseen(context: Context, thrown: unknown, { now, random, ret
 }
 
 /** The progress after a round of tries: devices settled, failures noted, nothing under way any more. */
-export function record(progress: Progress, tried: readonly Tried[], at: number, atMostOnce: boolean): Progress {
+export function record(progress: Progress, tried: readonly Tried[], atMostOnce: boolean): Progress {
   const devices = { ...progress.devices };
   const failures: FailedAttempt[] = [];
-  for (const { label, reply } of tried) {
+  for (const { label, reply, at } of tried) {
     const isLost = atMostOnce && reply.alerted === 'maybe';
     const state = STATE_OF[reply.meaning] ?? (isLost ? 'ambiguous' : undefined);
     if (state !== undefined) devices[label] = state;
@@ -169,7 +171,7 @@ export function afterSend(
 ): Outcome {
   if (tried.length === 0 && over !== undefined) return overQuota(context, over, parts);
   const judged = tried.map((each) => keepIfMisconfigured(each, parts));
-  context.progress = record(context.progress, judged, parts.now(), parts.atMostOnce);
+  context.progress = record(context.progress, judged, parts.atMostOnce);
   const open = openDevices(context);
   if (open.length === 0) return finished(context);
 

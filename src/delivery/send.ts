@@ -105,12 +105,12 @@ export async function sendOne(
 }
 
 /** Saves what was acknowledged, a moment after it was. Against a crash only: one that fails is no reason to send again. */
-function createSaver(context: Context, tried: readonly Tried[], { now, atMostOnce }: DeliverParts) {
+function createSaver(context: Context, tried: readonly Tried[], { atMostOnce }: DeliverParts) {
   let timer: NodeJS.Timeout | undefined;
   let saving: Promise<unknown> | undefined;
   const save = (): void => {
     timer = undefined;
-    const reached = record(context.progress, tried, now(), atMostOnce);
+    const reached = record(context.progress, tried, atMostOnce);
     const trying = stillTrying(context.progress, tried);
     saving = context.lease.save({ ...reached, trying }).catch(() => undefined);
   };
@@ -138,7 +138,7 @@ function note(
 ): Tried | Promise<Tried> {
   const { platform } = device;
   if (isAnswer(reply)) report(context, platform, reply, parts);
-  const tried = { label, platform, reply };
+  const tried = { label, platform, reply, at: parts.now() };
   const listening = parts.onReply({ notification: context.notification, device, label, reply, tookMs });
   return listening instanceof Promise ? listening.then(() => tried) : tried;
 }

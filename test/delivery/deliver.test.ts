@@ -62,6 +62,17 @@ describe('several devices', () => {
     expect(sandbox.journal.accepted.map(({ token }) => token)).toEqual([phone.token, tablet.token]);
   });
 
+  it('tell of a failed attempt when it failed, though another device is still under way', async () => {
+    const { run, sandbox } = await openBench();
+    const [phone, slow] = [makeDevice('apns'), makeDevice('fcm')];
+    sandbox.apns.script(phone.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
+    sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 1_500 }]);
+    const { progress } = await run(makeNotification({ devices: [phone, slow] }));
+    expect(progress.attempts).toMatchObject([{ device: 'apns#0', error: 'ServiceUnavailable' }]);
+    const accepted = sandbox.journal.accepted[0]?.at ?? NaN;
+    expect(progress.attempts[0]?.at).toBeLessThan(accepted + 1_400);
+  });
+
   it('are one where the same is listed twice', async () => {
     const { run, sandbox } = await openBench();
     const phone = makeDevice();
