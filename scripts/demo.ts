@@ -7,7 +7,7 @@ import { renderTimeline } from './demo/timeline.ts';
 import { checks, countResult, type DemoResult } from './demo/verdict.ts';
 import { arrivalsOf, replayCured, watch } from './demo/watch.ts';
 import { createCommand, EXIT, printJson, runCommand } from './support/command.ts';
-import { startProviders } from './support/providers-process.ts';
+import { longestMs, startProviders } from './support/providers-process.ts';
 import { startReplicas } from './support/replicas.ts';
 
 const WORKERS = 4;
@@ -66,7 +66,7 @@ async function demo(json: boolean): Promise<number> {
   await cure(providers, morning.troubles);
   const replayed = await replayCured(queue, providers.entries);
   const ok = tellVerdict(result, replayed, show);
-  const longestStallMs = Math.round(Math.max(0, ...providers.stalls));
+  const longestStallMs = longestMs(providers.stalls);
   if (!ok && longestStallMs > 0) say(`note: this machine stood still for up to ${longestStallMs} ms meanwhile`);
   if (json) printJson({ ...result, replayed: replayed === undefined ? 0 : 1, longestStallMs });
   return ok ? EXIT.ok : EXIT.failure;

@@ -2,6 +2,7 @@ import { countBalance } from './balance.ts';
 import { countBreakers } from './breakers.ts';
 import { countDuplicates } from './duplicates.ts';
 import { POLICIES } from './environment.ts';
+import { longestMs } from '../support/providers-process.ts';
 import { thawsOf } from './freezes.ts';
 import { judgePacing } from './pacing.ts';
 import { unknownRequests } from './requests.ts';
@@ -19,7 +20,10 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
   const { enqueued, entries, ends, struck, leaks, logs, left } = facts;
   const thaws = thawsOf(struck.freezes, logs);
   const { suspects, ...balance } = countBalance(enqueued, entries, ends);
-  const { bursts, burstsAfterFreeze, ...pacing } = judgePacing(enqueued, entries, POLICIES, thaws);
+  const { bursts, burstsAfterFreeze, burstsAfterStall, ...pacing } = judgePacing(enqueued, entries, POLICIES, {
+    thaws,
+    stalls: facts.stalls,
+  });
   const { unexplained, explainedBy, ...duplicates } = countDuplicates({ enqueued, entries, ends, thaws, ...struck });
   const unknown = unknownRequests(enqueued, entries);
   const { breakersOpened, breakersByOneDevice } = countBreakers(logs);
@@ -47,7 +51,7 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     ).length,
     refusals: entries.filter(({ status }) => status !== 200).length,
     drainMs: facts.drainMs,
-    longestStallMs: Math.round(Math.max(0, ...facts.stalls)),
+    longestStallMs: longestMs(facts.stalls),
     seed,
     seconds,
   };
@@ -56,6 +60,7 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     'still queued': ends.queued,
     'a burst': bursts,
     'late after a freeze': burstsAfterFreeze,
+    'late after the machine stood still': burstsAfterStall,
     'a request that nobody asked for': unknown,
     'a breaker that one device opened': breakersByOneDevice,
     'a duplicate without a reason': unexplained,

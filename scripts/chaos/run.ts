@@ -42,7 +42,7 @@ export interface Facts {
   /** Processes of workers that ended by themselves, or not in order. */
   readonly crashes: readonly number[];
   readonly drainMs: number;
-  readonly stalls: readonly number[];
+  readonly stalls: ProvidersProcess['stalls'];
   /** Processes that have not ended. */
   readonly left: readonly number[];
 }

@@ -7,7 +7,7 @@ import type { Pacing } from './pacing.ts';
 export interface ChaosResult
   extends
     Omit<Balance, 'suspects'>,
-    Omit<Pacing, 'bursts' | 'burstsAfterFreeze'>,
+    Omit<Pacing, 'bursts' | 'burstsAfterFreeze' | 'burstsAfterStall'>,
     Omit<Duplicates, 'unexplained' | 'explainedBy'>,
     Pick<BreakerOpenings, 'breakersOpened'> {
   readonly duplicatesBy: Duplicates['explainedBy'];

@@ -30,7 +30,13 @@ export type ProvidersMessage =
   | { readonly kind: 'ready'; readonly env: Record<string, string> }
   | { readonly kind: 'done' }
   | { readonly kind: 'entry'; readonly entry: JournalEntry }
-  | { readonly kind: 'stall'; readonly ms: number };
+  | ({ readonly kind: 'stall' } & Stall);
+
+/** The machine stood still for so long, and went on at this instant (epoch milliseconds, as in the journal). */
+export interface Stall {
+  readonly at: number;
+  readonly ms: number;
+}
 
 /** The loopback providers in a process of their own, so that nothing else delays the stamp on an arrival. */
 async function main({ seed = 1, latency = DEFAULT_LATENCY }: ProvidersOptions): Promise<void> {
@@ -53,7 +59,7 @@ async function main({ seed = 1, latency = DEFAULT_LATENCY }: ProvidersOptions): 
   });
   tell({ kind: 'ready', env: sandbox.env() });
   watchForStalls((ms) => {
-    tell({ kind: 'stall', ms });
+    tell({ kind: 'stall', at: performance.timeOrigin + performance.now(), ms });
   });
 }
 

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Answer } from '../../src/sandbox/answers.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
-import type { ProvidersMessage, ProvidersOptions, ProvidersOrder } from './providers-child.ts';
+import type { ProvidersMessage, ProvidersOptions, ProvidersOrder, Stall } from './providers-child.ts';
 
 /** The loopback providers in a child process, and a copy of their journal. It ends with this process. */
 export interface ProvidersProcess {
@@ -14,8 +14,8 @@ export interface ProvidersProcess {
   readonly env: Readonly<Record<string, string>>;
   /** Every request so far, the refused ones too. */
   readonly entries: readonly JournalEntry[];
-  /** How long the machine stood still, each time that it did: what was measured meanwhile says little. Milliseconds. */
-  readonly stalls: readonly number[];
+  /** Each time that the machine stood still: what was measured meanwhile says little. */
+  readonly stalls: readonly Stall[];
   /** Resolves when it has been carried out. */
   order(order: ProvidersOrder): Promise<void>;
   /** Decides the answers to the next requests with this token; none: they are accepted again. */
@@ -25,6 +25,11 @@ export interface ProvidersProcess {
 
 const CHILD = fileURLToPath(new URL(`providers-child${extname(import.meta.url)}`, import.meta.url));
 
+/** The longest, in whole milliseconds; 0 where the machine never stood still. */
+export function longestMs(stalls: readonly Stall[]): number {
+  return Math.round(Math.max(0, ...stalls.map(({ ms }) => ms)));
+}
+
 /** They answer at the pace of the real ones unless `latency` says otherwise. */
 export async function startProviders(options: ProvidersOptions = {}): Promise<ProvidersProcess> {
   const child = fork(CHILD, [JSON.stringify(options)], {
@@ -32,12 +37,12 @@ export async function startProviders(options: ProvidersOptions = {}): Promise<Pr
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });
   const entries: JournalEntry[] = [];
-  const stalls: number[] = [];
+  const stalls: Stall[] = [];
   const exited = once(child, 'exit');
   const waiting: { kind: ProvidersMessage['kind']; resolve: (message: ProvidersMessage) => void }[] = [];
   child.on('message', (message: ProvidersMessage) => {
     if (message.kind === 'entry') entries.push(message.entry);
-    if (message.kind === 'stall') stalls.push(message.ms);
+    if (message.kind === 'stall') stalls.push({ at: message.at, ms: message.ms });
     const index = waiting.findIndex(({ kind }) => kind === message.kind);
     if (index >= 0) waiting.splice(index, 1)[0]?.resolve(message);
   });

@@ -55,7 +55,7 @@ async function runBurst(): Promise<Burst> {
     delivered: new Set(arrivals.map(({ notificationId }) => notificationId)).size,
     activations: jobs.reduce((sum, job) => sum + job.attemptsStarted, 0) / BURST,
     exitCodes: await replicas.stop(),
-    stalls: providers.stalls,
+    stalls: providers.stalls.map(({ ms }) => ms),
     isClean: verdict.gapViolations + verdict.windowViolations === 0,
   };
 }

@@ -4,7 +4,7 @@ import { expect, onTestFinished, vi } from 'vitest';
 import { DEAD_LETTERS, PRIORITY, QUEUE } from '../../src/queue/names.ts';
 import { type EmbeddedRedis, type EmbeddedRedisOptions, startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
 import { judge, type Arrival, type Verdict } from '../../src/sandbox/judge.ts';
-import { startProviders, type ProvidersProcess } from '../../scripts/support/providers-process.ts';
+import { longestMs, startProviders, type ProvidersProcess } from '../../scripts/support/providers-process.ts';
 import { startProcess, type TestProcess } from './process.ts';
 import { makeNotification } from './push.ts';
 import { testPrefix } from './redis.ts';
@@ -110,7 +110,7 @@ export async function openFaultBench({
     verdict: () => {
       const verdict = judge(arrivals(), { rules: RULES.rules, minGapMs });
       const isClean = verdict.gapViolations + verdict.windowViolations === 0;
-      if (isClean || !providers.stalls.some((ms) => ms > STALL_MS)) return verdict;
+      if (isClean || longestMs(providers.stalls) <= STALL_MS) return verdict;
       const rules = RULES.rules.map(({ max, perMs }) => ({ max, perMs: perMs - minGapMs / 2 }));
       return judge(arrivals(), { rules, minGapMs: minGapMs / 2 });
     },

@@ -12,6 +12,8 @@ export interface RealBench extends WorkerQueues {
   enqueue(notifications: readonly Notification[]): Promise<void>;
   /** Resolves when so many jobs are completed. */
   completed(count: number, withinMs?: number): Promise<void>;
+  /** How long the machine stood still, each time that it did: milliseconds. */
+  stallsMs(): readonly number[];
   /** What devices got, in the order of arrival. */
   accepted(): JournalEntry[];
 }
@@ -33,6 +35,7 @@ export async function openRealBench({ latency }: { readonly latency?: Latency } 
         timeout: withinMs,
         interval: 50,
       }),
+    stallsMs: () => providers.stalls.map(({ ms }) => ms),
     accepted: () => providers.entries.filter((entry) => entry.accepted).toSorted((a, b) => a.at - b.at),
   };
 }

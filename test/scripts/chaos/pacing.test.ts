@@ -8,6 +8,7 @@ const policies = {
   policy: { rules: [{ max: 2, perMs: 1_000 }], minGapMs: 100 },
   categories: { news: { rules: [{ max: 1, perMs: 800 }], minGapMs: 0 } },
 };
+const NO_EXCUSE = { thaws: [], stalls: [] };
 const enqueued = enqueuedOf(
   { id: 'a' },
   { id: 'b' },
@@ -15,7 +16,7 @@ const enqueued = enqueuedOf(
   { id: 'n', category: 'news' },
   { id: 'o', category: 'news' },
 );
-const judged = (...entries: ReturnType<typeof entryOf>[]) => judgePacing(enqueued, entries, policies, []);
+const judged = (...entries: ReturnType<typeof entryOf>[]) => judgePacing(enqueued, entries, policies, NO_EXCUSE);
 
 it('finds nothing where the limits were kept', () => {
   expect(judged(entryOf('a', 0), entryOf('b', 500), entryOf('c', 1_000))).toEqual({
@@ -23,9 +24,11 @@ it('finds nothing where the limits were kept', () => {
     windowViolations: 0,
     lateAfterFreeze: 0,
     lateAfterFreezeBound: 0,
+    lateAfterStall: 0,
     minGapMs: 500,
     bursts: [],
     burstsAfterFreeze: [],
+    burstsAfterStall: [],
   });
 });
 
@@ -51,7 +54,7 @@ it('counts what the judge of arrivals counts', () => {
   const { gapViolations, windowViolations } = judge(arrivals, policies.policy);
   expect([gapViolations, windowViolations]).toEqual([2, 5]);
   const all = enqueuedOf(...ids.map((id) => ({ id })));
-  expect(judgePacing(all, crowd, policies, [])).toMatchObject({ gapViolations, windowViolations });
+  expect(judgePacing(all, crowd, policies, NO_EXCUSE)).toMatchObject({ gapViolations, windowViolations });
 });
 
 it('tells what was too many for a window', () => {
@@ -88,7 +91,7 @@ describe('an alert that a frozen worker sent when it went on', () => {
   const thaw = (...ids: string[]): Thaw => ({ ids: new Set(ids), from: 1_000, until: 1_250 });
   const close = [entryOf('a', 1_010), entryOf('b', 1_030)];
   const judgedAfter = (entries: readonly ReturnType<typeof entryOf>[], ...thaws: Thaw[]) =>
-    judgePacing(enqueued, entries, policies, thaws);
+    judgePacing(enqueued, entries, policies, { thaws, stalls: [] });
   const excused = { gapViolations: 0, windowViolations: 0, lateAfterFreeze: 1, bursts: [] };
   const unexcused = { gapViolations: 1, windowViolations: 0, lateAfterFreeze: 0, burstsAfterFreeze: [] };
 
@@ -121,5 +124,26 @@ describe('an alert that a frozen worker sent when it went on', () => {
 
   it('is bounded by the devices of what was in hand', () => {
     expect(judgedAfter(close, thaw('a', 'b'), thaw('c'), thaw())).toMatchObject({ lateAfterFreezeBound: 3 });
+  });
+});
+
+describe('an alert that arrived late because the machine stood still', () => {
+  const close = [entryOf('a', 1_010), entryOf('b', 1_055)];
+  const judgedWith = (at: number, ms: number) =>
+    judgePacing(enqueued, close, policies, { thaws: [], stalls: [{ at, ms }] });
+  const unexcused = { gapViolations: 1, lateAfterStall: 0, burstsAfterStall: [] };
+
+  it('is counted apart', () => {
+    expect(judgedWith(1_000, 60)).toMatchObject({ gapViolations: 0, lateAfterStall: 1, bursts: [] });
+    expect(judgedWith(1_000, 60).burstsAfterStall).toEqual(['r: gap, 45 ms at 1970-01-01T00:00:01.055Z']);
+  });
+
+  it('is none where the machine stood still for less than the alert was late', () => {
+    expect(judgedWith(1_000, 35)).toMatchObject(unexcused);
+  });
+
+  it('is none where the first of the two arrived before that, or long after', () => {
+    expect(judgedWith(1_080, 60)).toMatchObject(unexcused);
+    expect(judgedWith(950, 60)).toMatchObject(unexcused);
   });
 });

@@ -15,6 +15,7 @@ const good: ChaosResult = {
   windowViolations: 0,
   lateAfterFreeze: 2,
   lateAfterFreezeBound: 2,
+  lateAfterStall: 0,
   minGapMs: 500,
   duplicates: 2,
   duplicateBound: 2,
