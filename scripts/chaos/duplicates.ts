@@ -1,7 +1,8 @@
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import type { Enqueued } from './enqueue.ts';
 import type { Thaw } from './freezes.ts';
-import type { Cut, Incident, Struck } from './inject.ts';
+import type { Incident } from './incident.ts';
+import type { Cut, Struck } from './inject.ts';
 import type { Ends } from './queue.ts';
 import { refOf } from './workload.ts';
 

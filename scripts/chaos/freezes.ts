@@ -1,3 +1,4 @@
+import type { Incident } from './incident.ts';
 import type { LogLine, Logs } from './logs.ts';
 
 /** A worker that was frozen for a while (SIGSTOP). Instants are epoch milliseconds. */
@@ -23,6 +24,8 @@ export interface Thaw {
   readonly until: number;
 }
 
+/** A worker that is stopped for less keeps its jobs: their locks are renewed every half of that time. */
+export const HARMLESS_STOP_MS = 2_000;
 /**
  * A request that was written when the freeze struck leaves as the first thing after the thaw, and then takes its way. What
  * arrives later was sent by a process that was running.
@@ -39,6 +42,18 @@ export function thawsOf(freezes: readonly Freeze[], logs: Logs): Thaw[] {
     from: freeze.at + freeze.forMs,
     until: freeze.thawedAt + AFTER_THAW_MS,
   }));
+}
+
+/**
+ * Freezes during which Redis did not tell what was in hand, since it was paused or away itself. The worker's own log tells it
+ * then: after the thaw it tells of the passes that the freeze interrupted.
+ */
+export function stopsWithoutRedis(freezes: readonly Freeze[], logs: Logs): Incident[] {
+  const untold = freezes.filter(({ holders, forMs }) => holders.size === 0 && forMs >= HARMLESS_STOP_MS);
+  return untold.map(({ log, at, thawedAt }) => {
+    const told = (logs.get(log) ?? []).filter((line) => line.at >= thawedAt - 1 && line.at <= thawedAt + TOLD_MS);
+    return { kind: 'stop', at, until: at, ids: new Set(told.flatMap(({ id }) => id ?? [])) };
+  });
 }
 
 /**

@@ -3,21 +3,12 @@ import type { Device, Platform } from '../../src/domain/notification.ts';
 import type { ProvidersProcess } from '../support/providers-process.ts';
 import { epochMs } from './clock.ts';
 import type { Fault } from './faults.ts';
-import type { Freeze } from './freezes.ts';
+import { HARMLESS_STOP_MS, type Freeze } from './freezes.ts';
+import type { Incident } from './incident.ts';
 import type { Fleet } from './fleet.ts';
 import type { ChaosQueue } from './queue.ts';
 import type { MortalRedis } from './redis.ts';
 import { ODDITIES } from './troubles.ts';
-
-/** A strike after which what was in hand may alert a second time. */
-export interface Incident {
-  readonly kind: 'kill' | 'stop' | 'redis';
-  /** When it struck, and until when what was in hand may still have gone out; epoch milliseconds. */
-  readonly at: number;
-  readonly until: number;
-  /** The notifications that workers had in hand. */
-  readonly ids: ReadonlySet<string>;
-}
 
 /** A provider's connections were cut: answers under way may be lost. Epoch milliseconds. */
 export interface Cut {
@@ -49,9 +40,6 @@ export interface Victims {
   /** Those that get notifications until the end. */
   readonly devices: readonly Device[];
 }
-
-/** A worker that is stopped for less keeps its jobs: their locks are renewed every half of that time. */
-const HARMLESS_STOP_MS = 2_000;
 
 /** Does to the victims what the plan says, when it says so, and resolves when all of it is over and healed. */
 export async function inject(plan: readonly Fault[], victims: Victims, signal: AbortSignal): Promise<Struck> {
@@ -152,7 +140,8 @@ async function freeze(
     seenAt = epochMs();
   });
   const { at } = frozen;
-  if (forMs >= HARMLESS_STOP_MS) incidents.push({ kind: 'stop', at, until: at, ids: new Set(holders.keys()) });
   // A Redis that was away told of another time.
-  freezes.push({ ...frozen, holders: seenAt < at + forMs ? holders : new Map() });
+  if (seenAt >= at + forMs) holders = new Map();
+  if (forMs >= HARMLESS_STOP_MS) incidents.push({ kind: 'stop', at, until: at, ids: new Set(holders.keys()) });
+  freezes.push({ ...frozen, holders });
 }

@@ -3,7 +3,7 @@ import { countBreakers } from './breakers.ts';
 import { countDuplicates } from './duplicates.ts';
 import { POLICIES } from './environment.ts';
 import { longestMs } from '../support/providers-process.ts';
-import { thawsOf } from './freezes.ts';
+import { stopsWithoutRedis, thawsOf } from './freezes.ts';
 import { judgePacing } from './pacing.ts';
 import { unknownRequests } from './requests.ts';
 import type { Facts } from './run.ts';
@@ -24,7 +24,10 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     thaws,
     stalls: facts.stalls,
   });
-  const { unexplained, explainedBy, ...duplicates } = countDuplicates({ enqueued, entries, ends, thaws, ...struck });
+  const { unexplained, explainedBy, ...duplicates } = countDuplicates({
+    ...{ enqueued, entries, ends, thaws, cuts: struck.cuts },
+    incidents: [...struck.incidents, ...stopsWithoutRedis(struck.freezes, logs)],
+  });
   const unknown = unknownRequests(enqueued, entries);
   const { breakersOpened, breakersByOneDevice } = countBreakers(logs);
   const { counts, oddDevices } = struck;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { thawsOf, type Freeze } from '../../../scripts/chaos/freezes.ts';
+import { stopsWithoutRedis, thawsOf, type Freeze } from '../../../scripts/chaos/freezes.ts';
 import type { LogLine } from '../../../scripts/chaos/logs.ts';
 
 const freeze: Freeze = {
@@ -57,4 +57,25 @@ it('may arrive from the thaw until a moment after it', () => {
   expect(from).toBe(1_500);
   expect(until).toBeGreaterThan(1_520);
   expect(until).toBeLessThanOrEqual(1_520 + 500);
+});
+
+describe('a freeze while Redis was away', () => {
+  const silent: Freeze = { ...freeze, forMs: 5_000, thawedAt: 6_020, holders: new Map() };
+  const log = [
+    { at: 900, id: 'before' },
+    { at: 6_030, id: 'a' },
+    { at: 6_040 },
+    { at: 9_000, id: 'b' },
+    { at: 60_000, id: 'long-after' },
+  ];
+  const stops = (one: Freeze) => stopsWithoutRedis([one], new Map([['worker-1.log', log]]));
+
+  it('interrupted what the worker tells of after the thaw', () => {
+    expect(stops(silent)).toEqual([{ kind: 'stop', at: 1_000, until: 1_000, ids: new Set(['a', 'b']) }]);
+  });
+
+  it('is told by Redis where Redis could, and harmless where it was short', () => {
+    expect(stops({ ...silent, holders: freeze.holders })).toEqual([]);
+    expect(stops({ ...silent, forMs: 500 })).toEqual([]);
+  });
 });
