@@ -58,6 +58,10 @@ describe('a quota of all', () => {
     ]);
     expect(weigh(times(500, (index) => ['quota', `person-${index % 9}`, index]))).toEqual([]);
   });
+
+  it('is not made of the few devices that a busy worker meets among many good answers', () => {
+    expect(weigh(times(2_000, (index) => (index % 20 ? GOOD : ['quota', `person-${index}`, index])))).toEqual([]);
+  });
 });
 
 describe('a wrong configuration', () => {
