@@ -1,6 +1,6 @@
 // An Express application that answers each client 3 times in any 10 seconds.
 // Needs a Redis (REDIS_URL) and, in your project: npm install express ioredis pushpacer
-import express from 'express';
+import express, { type Request } from 'express';
 import { Redis } from 'ioredis';
 import { createRedisLimiter, expressLimit } from 'pushpacer';
 
@@ -15,8 +15,17 @@ const limiter = createRedisLimiter({
   timeoutMs: 500,
 });
 
+/** The keys that this server gave out, and to whom. Your users table, your session or a verified token goes here. */
+const CLIENTS = new Map([['a-long-random-key', 'school-app']]);
+
+/** Whom a request counts for: the client that its key proves, else its address. A key that we never gave out proves nothing. */
+function whoAsks(request: Request): string {
+  const client = CLIENTS.get(request.get('x-api-key') ?? '');
+  return client === undefined ? `address:${request.ip ?? 'unknown'}` : `client:${client}`;
+}
+
 const app = express();
-app.use(expressLimit({ limiter, key: (request) => request.get('x-api-key') || request.ip }));
+app.use(expressLimit({ limiter, key: whoAsks }));
 app.get('/', (_request, response) => {
   response.json({ hello: 'world' });
 });

@@ -1,6 +1,6 @@
 // A Fastify application that answers each client 3 times in any 10 seconds.
 // Needs a Redis (REDIS_URL) and, in your project: npm install fastify ioredis pushpacer
-import fastify from 'fastify';
+import fastify, { type FastifyRequest } from 'fastify';
 import { Redis } from 'ioredis';
 import { createRedisLimiter, fastifyLimit } from 'pushpacer';
 
@@ -15,11 +15,17 @@ const limiter = createRedisLimiter({
   timeoutMs: 500,
 });
 
+/** The keys that this server gave out, and to whom. Your users table, your session or a verified token goes here. */
+const CLIENTS = new Map([['a-long-random-key', 'school-app']]);
+
+/** Whom a request counts for: the client that its key proves, else its address. A key that we never gave out proves nothing. */
+function whoAsks(request: FastifyRequest): string {
+  const client = CLIENTS.get(request.headers['x-api-key']?.toString() ?? '');
+  return client === undefined ? `address:${request.ip}` : `client:${client}`;
+}
+
 const app = fastify({ forceCloseConnections: true });
-app.addHook(
-  'onRequest',
-  fastifyLimit({ limiter, key: (request) => request.headers['x-api-key']?.toString() || request.ip }),
-);
+app.addHook('onRequest', fastifyLimit({ limiter, key: whoAsks }));
 app.get('/', () => ({ hello: 'world' }));
 
 console.log(`listening on ${await app.listen({ port: Number(PORT), host: '127.0.0.1' })}`);
