@@ -6,18 +6,18 @@ import { rateLimitFields, type Fields } from './fields.ts';
 import { tooMany, unavailable, type Refusal } from './problem.ts';
 
 export interface HttpLimitOptions<Request> {
+  /** While it rejects with LimiterUnavailableError, requests are answered with 503; its own `onUnavailable` may answer instead. */
   readonly limiter: Pick<Limiter, 'admit' | 'refund'>;
   /**
-   * Whom a request counts for: the limiter's recipient, a string of one character or more. A request of `undefined` is
-   * not limited. What it throws, or rejects with, goes to the framework's error handling.
+   * Whom a request counts for: the limiter's recipient, a string of one character or more. Take what the server has
+   * checked (the user or API client that signed in), else the address: a header that the client writes as it likes limits
+   * nobody. A request of `undefined` is not limited. What it throws, or rejects with, goes to the framework's error handling.
    */
   readonly key: (request: Request) => string | undefined | Promise<string | undefined>;
   /** The category of a request: where the limiter has a policy for it, both hold. */
   readonly category?: (request: Request) => string | undefined;
   /** What holds for these requests in place of the limiter's own policy; told in full in `RateLimit-Policy`. */
   readonly policy?: Policy;
-  /** What becomes of requests while the limiter has no answer: 503 (`closed`, where it is left out), or they go through. */
-  readonly onUnavailable?: 'closed' | 'open';
 }
 
 /** What becomes of a request. */
@@ -40,7 +40,7 @@ export type Decision =
 export function httpLimit<Request>(
   options: HttpLimitOptions<Request>,
 ): (request: Request, signal: AbortSignal) => Promise<Decision> {
-  const { limiter, key, category, policy, onUnavailable = 'closed' } = options;
+  const { limiter, key, category, policy } = options;
   const faults = policy === undefined ? [] : policyFaults(policy, 'policy');
   if (faults.length > 0) throw new InputError('unusable policy', faults);
 
@@ -62,8 +62,7 @@ export function httpLimit<Request>(
       return await decide(held, signal);
     } catch (error) {
       if (!isUnavailable(error)) throw error;
-      if (signal.aborted) return { kind: 'gone' };
-      return onUnavailable === 'open' ? { kind: 'allowed', headers: {} } : unavailable();
+      return signal.aborted ? { kind: 'gone' } : unavailable();
     }
   };
 }

@@ -4,7 +4,7 @@ import type { Policy } from '../../src/domain/limits.ts';
 import type { HttpLimitOptions } from '../../src/http/limit.ts';
 import type { Refusal } from '../../src/http/problem.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createRedisLimiter, type RedisLimiterOptions } from '../../src/limiter/redis-limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 
@@ -176,9 +176,25 @@ export function httpContract(name: string, serve: Serve): void {
       expect(served()).toBe(0);
     });
 
-    it('lets all through while the limiter is away, where it is told to', async () => {
-      const { ask } = await withoutRedis({ onUnavailable: 'open' });
-      expect(await ask()).toMatchObject({ status: 200, limit: null, policy: null, retryAfter: null });
+    it('lets all through while Redis is away, where the limiter is told to', async () => {
+      const { ask, served } = await withoutRedis({ onUnavailable: 'open' });
+      const answer = { status: 200, limit: null, policy: null, retryAfter: null };
+      for (let asks = 0; asks < 4; asks += 1) expect(await ask()).toMatchObject(answer);
+      expect(served()).toBe(4);
+    });
+
+    it('limits in its own memory while Redis is away, where the limiter is told to', async () => {
+      const { ask, served } = await withoutRedis({ onUnavailable: 'memory' });
+      expect(await ask()).toMatchObject({ status: 200, limit: '"3/10s";r=2;t=10' });
+      for (let asks = 1; asks < 3; asks += 1) await ask();
+      expect(await ask()).toMatchObject({ status: 429, retryAfter: '10', type: PROBLEM });
+      expect(served()).toBe(3);
+    });
+
+    it('has no choice of its own for an outage: an option left from before lets nobody through', async () => {
+      const { ask, served } = await withoutRedis({}, { onUnavailable: 'open' });
+      expect(await ask()).toMatchObject({ status: 503, retryAfter: '5' });
+      expect(served()).toBe(0);
     });
 
     it('hands on what is no outage', async () => {
@@ -216,11 +232,12 @@ export function httpContract(name: string, serve: Serve): void {
   }
 
   /** The same where nothing answers. */
-  async function withoutRedis(options: Partial<ServeOptions> = {}) {
+  async function withoutRedis(settings: Pick<RedisLimiterOptions, 'onUnavailable'> = {}, more: object = {}) {
     const redis = new Redis({ lazyConnect: true });
     redis.disconnect();
-    const limiter = createRedisLimiter({ redis, policy: WINDOW, timeoutMs: 100 });
-    const application = await serve({ limiter, key, ...options });
+    const now = Date.now();
+    const limiter = createRedisLimiter({ redis, policy: WINDOW, timeoutMs: 100, now: () => now, ...settings });
+    const application = await serve({ limiter, key, ...more });
     return { ...application, ask: asker(application.url) };
   }
 }
