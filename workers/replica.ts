@@ -101,7 +101,7 @@ async function compose(
     providers,
     breakers,
     maxWaitMs: config.maxWaitMs,
-    ...(maxPending !== undefined && { maxPending }),
+    maxPending,
     retry: config.retry,
     atMostOnce: config.atMostOnce,
     now: Date.now,

@@ -25,7 +25,7 @@ export interface Config {
   readonly categories: Readonly<Record<string, Policy>>;
   readonly maxWaitMs: number;
   /** Absent: any number may wait for one recipient. */
-  readonly maxPending?: number;
+  readonly maxPending: number;
   readonly concurrency: number;
   readonly retry: RetryPolicy;
   /** What may have alerted is never sent again. */
@@ -61,7 +61,7 @@ export function loadConfig(env: Environment): Config {
   return Object.freeze({
     ...limiter,
     maxWaitMs: variables.LIMIT_MAX_WAIT,
-    ...(variables.LIMIT_MAX_PENDING !== undefined && { maxPending: variables.LIMIT_MAX_PENDING }),
+    maxPending: variables.LIMIT_MAX_PENDING,
     concurrency: variables.WORKER_CONCURRENCY,
     retry: {
       attempts: variables.ATTEMPTS,

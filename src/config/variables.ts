@@ -32,7 +32,7 @@ const queueAndDelivery = {
     .default(86_400_000)
     .describe('a notification whose slot lies further ahead becomes a dead letter, `throttled-too-long`'),
   LIMIT_MAX_PENDING: integer(1, 1_000_000)
-    .optional()
+    .default(10_000)
     .describe('where so many wait for a recipient already, one more becomes a dead letter, `throttled-too-long`'),
   WORKER_CONCURRENCY: integer(1, 10_000).default(50).describe('jobs under way at once in one worker'),
   ATTEMPTS: integer(1, 1_000).default(8).describe('delivery attempts before a dead letter'),
