@@ -7,12 +7,17 @@ interface Demo extends Measurement {
   readonly code: number | null;
 }
 
+const REQUEUES_PER_BLOCKED = 1.05;
+const MAKESPAN_RATIO = 1.03;
+
 async function runDemo(): Promise<Demo> {
   const { code, stdout, stderr } = await startProcess({ args: ['scripts/demo.ts', '--json'] }).waitForExit(120_000);
   expect(stdout, stderr).toContain('"notifications"');
   const result = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Record<string, number>;
   const { gapViolations = 0, windowViolations = 0, longestStallMs = 0 } = result;
-  return { result, code, stalls: [longestStallMs], isClean: gapViolations + windowViolations === 0 };
+  const { requeuesPerBlocked = Infinity, makespanRatio = Infinity } = result;
+  const isInTime = requeuesPerBlocked <= REQUEUES_PER_BLOCKED && makespanRatio <= MAKESPAN_RATIO;
+  return { result, code, stalls: [longestStallMs], isClean: gapViolations + windowViolations === 0 && isInTime };
 }
 
 it('the demo keeps every promise, as counted at the providers', async () => {
@@ -29,7 +34,7 @@ it('the demo keeps every promise, as counted at the providers', async () => {
     workers: 4,
     replayed: 1,
   });
-  expect(result['requeuesPerBlocked']).toBeLessThanOrEqual(1.05);
-  expect(result['makespanRatio']).toBeLessThanOrEqual(1.03);
+  expect(result['requeuesPerBlocked']).toBeLessThanOrEqual(REQUEUES_PER_BLOCKED);
+  expect(result['makespanRatio']).toBeLessThanOrEqual(MAKESPAN_RATIO);
   expect(code).toBe(0);
 }, 300_000);

@@ -52,6 +52,14 @@ const PING_TIMEOUT_MS = 5_000;
 /** A request that the server refused unseen is sent again so often, on another stream. */
 const MAX_REFUSALS = 3;
 
+/**
+ * Node writes what was requested at the end of a turn of the event loop, just before this runs: in a busy process the turn
+ * may take long. One for each request: what is requested while these run is written in the next turn.
+ */
+function tellSent(onSent: (at: number) => void): void {
+  onSent(performance.now());
+}
+
 export function createSender(options: SenderOptions): Sender {
   const { requestTimeoutMs = 10_000, connectTimeoutMs = 5_000, pingEveryMs = 30_000 } = options;
   const pool = createPool({
@@ -65,17 +73,7 @@ export function createSender(options: SenderOptions): Sender {
     random: options.random ?? Math.random,
   });
   const underWay = new Set<Exchange>();
-  /** To be told that what was requested in this turn of the event loop has left. */
-  let leaving: ((at: number) => void)[] = [];
   let isClosed = false;
-
-  /** Node writes what was requested at the end of the turn, just before this runs: in a busy process the turn may take long. */
-  function tellSent(): void {
-    const told = leaving;
-    leaving = [];
-    const at = performance.now();
-    for (const onSent of told) onSent(at);
-  }
 
   async function send(request: SendRequest, { permit, sendBy = Infinity, onSent }: When = {}): Promise<SendResult> {
     let held: StreamPermit | undefined = permit;
@@ -95,7 +93,7 @@ export function createSender(options: SenderOptions): Sender {
         held = reserved;
         continue;
       }
-      if (onSent !== undefined && leaving.push(onSent) === 1) setImmediate(tellSent);
+      if (onSent !== undefined) setImmediate(tellSent, onSent);
       underWay.add(sent);
       const result = await sent.result;
       underWay.delete(sent);
