@@ -46,7 +46,7 @@ describe('defaults', () => {
       providers: {},
       quotas: {},
       maxWaitMs: 86_400_000,
-    maxPending: 10_000,
+      maxPending: 10_000,
       concurrency: 50,
       retry: { attempts: 8, backoffBaseMs: 1_000, backoffMaxMs: 600_000 },
       atMostOnce: false,
