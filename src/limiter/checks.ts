@@ -1,6 +1,6 @@
 import { InputError, type Fault } from '../domain/faults.ts';
 import { MAX_WINDOW_MS, policyFaults, type Policy } from '../domain/limits.ts';
-import type { Block, Held } from './limiter.ts';
+import type { Block, Follow, Held } from './limiter.ts';
 
 /** A block reaches no further ahead: 366 days. */
 export const MAX_BLOCK_MS = 366 * 86_400_000;
@@ -49,6 +49,13 @@ export function checkKeep(keepMs: number): void {
   if (Number.isSafeInteger(keepMs) && keepMs >= 0 && keepMs <= MAX_WINDOW_MS) return;
   const expected = `an integer of milliseconds from 0 to ${MAX_WINDOW_MS}`;
   throwAll('unusable options', [{ path: 'keepMs', expected, found: String(keepMs) }]);
+}
+
+/** Throws InputError where `leadMs` is no time to give. */
+export function checkFollow({ leadMs = 0 }: Follow): void {
+  if (Number.isSafeInteger(leadMs) && leadMs >= 0) return;
+  const expected = 'an integer of milliseconds, 0 or more';
+  throwAll('unusable options', [{ path: 'leadMs', expected, found: String(leadMs) }]);
 }
 
 export function heldFaults({ recipientId, id, category }: Held): Fault[] {

@@ -76,12 +76,12 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
     postpone: (held, at) => giveBack((holder) => holder.postpone(held, at)),
     cancel: (held) => giveBack((holder) => holder.cancel(held)),
     limit: (recipientId, policy, more) => limiter.limit(recipientId, policy, more),
-    unlimit: (recipientId) => limiter.unlimit(recipientId),
-    block: (recipientId, block) => limiter.block(recipientId, block),
-    unblock: (recipientId) => limiter.unblock(recipientId),
+    unlimit: (recipientId, follow) => limiter.unlimit(recipientId, follow),
+    block: (recipientId, block, follow) => limiter.block(recipientId, block, follow),
+    unblock: (recipientId, follow) => limiter.unblock(recipientId, follow),
     inspect: (recipientId) => limiter.inspect(recipientId),
-    async reset(recipientId) {
-      const wasThere = await limiter.reset(recipientId);
+    async reset(recipientId, follow) {
+      const wasThere = await limiter.reset(recipientId, follow);
       return (await standIn.reset(recipientId)) || wasThere;
     },
   };

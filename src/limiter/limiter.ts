@@ -135,21 +135,48 @@ export interface Limiter extends Oversight {
   cancel(held: Held): Promise<boolean>;
 }
 
-/** What an operator does to one recipient; in force at once for every process that shares the limiter. */
-export interface Oversight {
+/** One that waits, and that an operator's act has moved. */
+export interface Moved {
+  /** Absent where the limiter keeps only a digest: ids of more than 160 characters, or of others than visible ASCII. */
+  readonly id?: string;
+  /** Its category, where that has a policy of its own. */
+  readonly category?: string;
+  /** The slot that it was told: epoch milliseconds on the limiter's clock. */
+  readonly from: number;
+  /** The slot that it has now. */
+  readonly at: number;
+}
+
+/** How the caller of an operator's act hears of those that it moves. */
+export interface Follow {
   /**
-   * Stores an overall policy for this recipient, until `until` where it is given (epoch milliseconds, ahead of now).
-   * Slots that are reserved and do not keep it are moved later, in their order; who comes back at the old one is told the new.
+   * Told who has moved, part by part: each part when it is done, and the next one waits until the promise settles. Who
+   * is moved to earlier and is told by nobody comes late. One that moves twice is told twice.
    */
-  limit(recipientId: string, policy: Policy, options?: { readonly until?: number }): Promise<void>;
+  readonly onMoved?: ((moved: readonly Moved[]) => void | Promise<void>) | undefined;
+  /** Nobody is moved to earlier than this from now (ms), so that those who are told can still be on time; 0. */
+  readonly leadMs?: number | undefined;
+}
+
+/**
+ * What an operator does to one recipient; in force at once for every process that shares the limiter. Then all that wait are given
+ * their earliest places under what is in force now, later or earlier, in their order. Who comes back at its old slot meanwhile,
+ * or later, is told where it stands.
+ */
+export interface Oversight {
+  /** Stores an overall policy for this recipient, until `until` where it is given (epoch milliseconds, ahead of now). */
+  limit(recipientId: string, policy: Policy, options?: Follow & { readonly until?: number }): Promise<void>;
   /** Forgets the stored policy. True where there was one. */
-  unlimit(recipientId: string): Promise<boolean>;
-  /** Blocks the recipient. Slots that are reserved before the end are moved behind it, in their order. */
-  block(recipientId: string, block: Block): Promise<void>;
-  /** Ends the block. True where there was one. Reservations stay where they are. */
-  unblock(recipientId: string): Promise<boolean>;
-  /** Forgets all of a recipient's slots; a stored policy and a block stay. True where there were any. */
-  reset(recipientId: string): Promise<boolean>;
+  unlimit(recipientId: string, follow?: Follow): Promise<boolean>;
+  /** Blocks the recipient: nobody goes before the end of the block. */
+  block(recipientId: string, block: Block, follow?: Follow): Promise<void>;
+  /** Ends the block. True where there was one. */
+  unblock(recipientId: string, follow?: Follow): Promise<boolean>;
+  /**
+   * Forgets what was sent to a recipient: it counts no longer. A stored policy and a block stay, and so do those that wait.
+   * True where anything was sent.
+   */
+  reset(recipientId: string, follow?: Follow): Promise<boolean>;
   /** What is known about the recipient, without writing anything. */
   inspect(recipientId: string): Promise<Inspection>;
 }

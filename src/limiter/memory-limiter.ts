@@ -1,13 +1,13 @@
 import type { Policy } from '../domain/limits.ts';
 import { checkAsk } from './ask.ts';
-import { blockAt, edited, policyAt, withScopes, type Book } from './memory/book.ts';
+import { blockAt, edited, policyAt, withoutSent, withScopes, type Book } from './memory/book.ts';
 import { Books } from './memory/books.ts';
-import { checkBlock, checkHeld, checkKeep, checkLimit, checkRecipient } from './checks.ts';
+import { checkBlock, checkFollow, checkHeld, checkKeep, checkLimit, checkRecipient } from './checks.ts';
 import { decide, type Decision } from './memory/decide.ts';
 import { inspection } from './memory/inspection.ts';
-import type { Admission, Ask, Block, Held, Inspection, Limiter } from './limiter.ts';
+import type { Admission, Ask, Block, Follow, Held, Inspection, Limiter } from './limiter.ts';
 import { createOpener } from './memory/opened.ts';
-import { replan } from './memory/replan.ts';
+import { replanned } from './memory/oversee.ts';
 import { postponed, released, type Slots } from './memory/slots.ts';
 
 export interface MemoryLimiterOptions {
@@ -68,36 +68,52 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
     return changedOverall(edit(held, (slots) => postponed(slots, held.id, instant)));
   }
 
-  /** What its category held back is in no other scope. */
   function cancel(held: Held): boolean {
     checkHeld(held);
-    const [before, after] = edit(held, (slots) => released(slots, 'reserved', held.id));
+    const [before, after] = edit(held, (slots) => released(released(slots, 'reserved', held.id), 'held', held.id));
     return after !== before;
   }
 
-  /** Stores a policy or a block, and moves the reservations that do not keep it. */
-  function oversee(recipientId: string, change: Pick<Book, 'stored' | 'block'>): void {
-    const book = { ...books.get(recipientId), ...change };
-    const opened = opener.open(book, opener.categories);
-    books.set(recipientId, withScopes(book, replan(opened.scopes, opened)));
-  }
-
-  function limit(recipientId: string, own: Policy, { until }: { readonly until?: number } = {}): void {
-    checkLimit(recipientId, own, until, now());
-    oversee(recipientId, { stored: { policy: structuredClone(own), until: until ?? Infinity } });
-  }
-
-  function block(recipientId: string, { until, reason }: Block): void {
-    checkBlock(recipientId, { until, reason }, now());
-    oversee(recipientId, { block: { until, reason } });
-  }
-
-  /** Changes a part of the book for good; the book as it was. */
-  function replace(recipientId: string, part: Partial<Book>): Book {
-    checkRecipient(recipientId);
+  /** Changes a part of the book, and gives all that wait their earliest places; the book as it was. */
+  async function oversee(recipientId: string, change: (book: Book) => Book, follow: Follow): Promise<Book> {
+    checkFollow(follow);
+    const { onMoved, leadMs = 0 } = follow;
     const before = books.get(recipientId);
-    books.set(recipientId, { ...before, ...part });
+    const changed = change(before);
+    const [after, moved] = replanned(changed, opener.open(changed, opener.categories), leadMs);
+    books.set(recipientId, after);
+    if (moved.length > 0) await onMoved?.(moved);
     return before;
+  }
+
+  async function limit(recipientId: string, own: Policy, options: Follow & { readonly until?: number } = {}) {
+    const { until } = options;
+    checkLimit(recipientId, own, until, now());
+    const stored = { policy: structuredClone(own), until: until ?? Infinity };
+    await oversee(recipientId, (book) => ({ ...book, stored }), options);
+  }
+
+  async function unlimit(recipientId: string, follow: Follow = {}): Promise<boolean> {
+    checkRecipient(recipientId);
+    return (
+      policyAt(await oversee(recipientId, (book) => ({ ...book, stored: undefined }), follow), now()) !== undefined
+    );
+  }
+
+  async function block(recipientId: string, { until, reason }: Block, follow: Follow = {}): Promise<void> {
+    checkBlock(recipientId, { until, reason }, now());
+    await oversee(recipientId, (book) => ({ ...book, block: { until, reason } }), follow);
+  }
+
+  async function unblock(recipientId: string, follow: Follow = {}): Promise<boolean> {
+    checkRecipient(recipientId);
+    return blockAt(await oversee(recipientId, (book) => ({ ...book, block: undefined }), follow), now()) !== undefined;
+  }
+
+  async function reset(recipientId: string, follow: Follow = {}): Promise<boolean> {
+    checkRecipient(recipientId);
+    const before = await oversee(recipientId, withoutSent, follow);
+    return [...before.slots.values()].some(({ sent }) => sent.length > 0);
   }
 
   function inspect(recipientId: string): Inspection {
@@ -115,15 +131,11 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
     refund: promised(refund),
     postpone: promised(postpone),
     cancel: promised(cancel),
-    limit: promised(limit),
-    unlimit: promised(
-      (recipientId: string) => policyAt(replace(recipientId, { stored: undefined }), now()) !== undefined,
-    ),
-    block: promised(block),
-    unblock: promised(
-      (recipientId: string) => blockAt(replace(recipientId, { block: undefined }), now()) !== undefined,
-    ),
-    reset: promised((recipientId: string) => replace(recipientId, { slots: new Map() }).slots.size > 0),
+    limit,
+    unlimit,
+    block,
+    unblock,
+    reset,
     inspect: promised(inspect),
   };
 }

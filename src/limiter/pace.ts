@@ -28,8 +28,8 @@ export const GRACE_MS = 1_000;
 export const NO_SHOW_MS = 60_000;
 /** A slot sent further ahead than the longest window and this comes from a clock that has stepped back since. */
 export const CLOCK_STEP_MS = 60_000;
-/** A slot reserved further ahead than the longest window and this is damage: two years, since a block may last one. */
-export const HORIZON_MS = 2 * 366 * 86_400_000;
+/** So many reservations ahead are looked at for a place, or moved to keep the order, in one ask. */
+export const MOST_LOOKED_AT = 100;
 
 const paces = new WeakMap<Policy, Pace>();
 

@@ -4,6 +4,7 @@ import { checkAsk } from './ask.ts';
 import {
   checkBlock,
   checkCategories,
+  checkFollow,
   checkHeld,
   checkKeep,
   checkLimit,
@@ -12,13 +13,15 @@ import {
 } from './checks.ts';
 import { createClock } from './redis/clock.ts';
 import { createDeadline } from './errors.ts';
-import { categoryKeys, entryOf, memberOf, recipientKeys, type ScopeKeys } from './redis/keys.ts';
-import type { Admission, Ask, Held, Limiter } from './limiter.ts';
+import { categoryKeys, entryOf, memberOf, recipientKeys, type CategoryKeys } from './redis/keys.ts';
+import type { Admission, Ask, Follow, Held, Limiter } from './limiter.ts';
 import { withFallback, type OnUnavailable } from './fallback.ts';
-import { toInspection } from './redis/inspect-reply.ts';
+import { lookAt, toInspection, type LookedAt } from './redis/look.ts';
+import { misplaced, movedOf, toMoves, waitingIn } from './redis/oversee.ts';
+import { readAdmit, readInspect, readSettings } from './redis/replies.ts';
 import { createScopes } from './redis/scopes.ts';
 import { defineScripts, type LimiterRedis } from './redis/scripts.ts';
-import { nowOf, numeric, toAdmission, toOptions } from './redis/wire.ts';
+import { toAdmission, toOptions } from './redis/wire.ts';
 
 export interface RedisLimiterOptions {
   /** A client that the caller opens and closes. It must not be a subscriber; auto-pipelining makes it slower. */
@@ -75,89 +78,145 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
     const entry = entryOf(id);
     const args = [entry, sentEntry(entry), how, now?.() ?? '', toOptions(asked, countBlocked), policies.text];
     const askedAt = performance.now();
-    const answer = await answered(
+    const reply = await answered(
       category === undefined
         ? scripts.admit[0](keys.settings, keys.sent, keys.reserved, ...args)
         : scripts.admit[1](keys.settings, keys.sent, keys.reserved, ...inOrder(categoryKeys(keys, category)), ...args),
     );
-    const reply = numeric(answer);
-    clock.observe(askedAt, performance.now(), nowOf(reply));
-    return toAdmission(reply, policies, category, clock);
+    const answer = readAdmit(reply, policies);
+    clock.observe(askedAt, performance.now(), answer.now);
+    return toAdmission(answer, category, clock);
   }
 
-  /** The sets of one kind in every scope of what is held. */
-  function setsOf(kind: keyof ScopeKeys, held: Held): string[] {
+  /** The sets of what was sent in every scope of what is held. */
+  function sentSets(held: Held): [string, ...string[]] {
     const category = scopes.categoryOf(held);
     const keys = recipientKeys(prefix, held.recipientId);
-    return category === undefined ? [keys[kind]] : [keys[kind], categoryKeys(keys, category)[kind]];
+    return category === undefined ? [keys.sent] : [keys.sent, categoryKeys(keys, category).sent];
   }
 
-  async function release(kind: keyof ScopeKeys, held: Held): Promise<boolean> {
-    checkHeld(held);
-    const sets = setsOf(kind, held);
-    const entry = kind === 'sent' ? sentEntry(entryOf(held.id)) : entryOf(held.id);
-    return Number(await answered(scripts.release[sets.length === 1 ? 0 : 1](...sets, entry))) === 1;
+  /** The sets of what waits. */
+  function waitingSets(held: Held): [string, ...string[]] {
+    const category = scopes.categoryOf(held);
+    const keys = recipientKeys(prefix, held.recipientId);
+    if (category === undefined) return [keys.reserved];
+    const ofCategory = categoryKeys(keys, category);
+    return [keys.reserved, ofCategory.reserved, ofCategory.held];
+  }
+
+  async function release(sets: readonly [string, ...string[]], entry: string): Promise<boolean> {
+    const script = scripts.release[sets.length - 1] ?? scripts.release[0];
+    return Number(await answered(script(...sets, entry))) === 1;
   }
 
   /** Settings and the sets of every scope there is. */
   function allKeys(recipientId: string): string[] {
     const keys = recipientKeys(prefix, recipientId);
-    const ofCategories = scopes.categories.flatMap((category) => inOrder(categoryKeys(keys, category)));
-    return [keys.settings, ...inOrder(keys), ...ofCategories];
+    const ofCategories = scopes.categories.flatMap(([category]) => inOrder(categoryKeys(keys, category)));
+    return [keys.settings, keys.sent, keys.reserved, ...ofCategories];
+  }
+
+  function look(recipientId: string): Promise<LookedAt> {
+    const keys = allKeys(recipientId);
+    return lookAt(1 + scopes.categories.length, async (leaveOut, most) => {
+      const args = [now?.() ?? '', scopes.allPolicies, leaveOut, most];
+      return readInspect(await answered(scripts.inspect(...keys, ...args)));
+    });
   }
 
   async function set(what: string, recipientId: string, until: number | '', value: string, mostMs: number | '') {
-    const args = [what, now?.() ?? '', scopes.allPolicies, until, value, mostMs];
-    const [done, heard] = await answered(scripts.settings(...allKeys(recipientId), ...args));
-    return { done: Number(done) === 1, heard: Number(heard) };
+    const { settings } = recipientKeys(prefix, recipientId);
+    return readSettings(await answered(scripts.settings(settings, what, now?.() ?? '', until, value, mostMs)));
+  }
+
+  /** Once more where others have asked meanwhile: they may stand far behind those that have moved. */
+  async function moveAll(recipientId: string, { onMoved, leadMs = 0 }: Follow): Promise<void> {
+    const keys = allKeys(recipientId);
+    const seen = new Set<string>();
+    for (let round = 0; round < MOST_ROUNDS; round += 1) {
+      const looked = await look(recipientId);
+      const waiting = waitingIn(looked, scopes);
+      if (waiting.every(({ entry }) => seen.has(entry))) return;
+      for (const { entry } of waiting) seen.add(entry);
+      const places = misplaced(waiting, looked, scopes, leadMs);
+      for (let from = 0; from < places.length; from += MOVES_A_STEP) {
+        const step = places.slice(from, from + MOVES_A_STEP);
+        const done = new Set((await answered(scripts.move(...keys, toMoves(step, scopes)))).map(Number));
+        const moved = movedOf(step.filter((_, index) => done.has(index + 1)));
+        if (moved.length > 0) await onMoved?.(moved);
+      }
+    }
   }
 
   return {
     admit: (asked) => ask('admit', asked),
     peek: (asked) => ask('peek', asked),
-    refund: (held) => release('sent', held),
-    cancel: (held) => release('reserved', held),
+    async refund(held) {
+      checkHeld(held);
+      return release(sentSets(held), sentEntry(entryOf(held.id)));
+    },
+    async cancel(held) {
+      checkHeld(held);
+      return release(waitingSets(held), entryOf(held.id));
+    },
     async postpone(held, at) {
       checkHeld(held, at);
-      const sets = setsOf('sent', held);
+      const sets = sentSets(held);
       const args = [sentEntry(entryOf(held.id)), Math.round(at), now?.() ?? ''];
       return Number(await answered(scripts.postpone[sets.length === 1 ? 0 : 1](...sets, ...args))) === 1;
     },
-    async limit(recipientId, stored, { until } = {}) {
+    async limit(recipientId, stored, { until, ...follow } = {}) {
       checkLimit(recipientId, stored, until, undefined);
-      const { done, heard } = await set('limit', recipientId, until ?? '', scopes.textOf(stored), '');
+      checkFollow(follow);
+      const { done, now: heard } = await set('limit', recipientId, until ?? '', scopes.textOf(stored), '');
       if (!done) checkLimit(recipientId, stored, until, heard);
+      await moveAll(recipientId, follow);
     },
-    async unlimit(recipientId) {
+    async unlimit(recipientId, follow = {}) {
       checkRecipient(recipientId);
-      return (await set('unlimit', recipientId, '', '', '')).done;
+      checkFollow(follow);
+      const { done } = await set('unlimit', recipientId, '', '', '');
+      await moveAll(recipientId, follow);
+      return done;
     },
-    async block(recipientId, block) {
+    async block(recipientId, block, follow = {}) {
       checkBlock(recipientId, block, undefined);
-      const { done, heard } = await set('block', recipientId, block.until, block.reason, MAX_BLOCK_MS);
+      checkFollow(follow);
+      const { done, now: heard } = await set('block', recipientId, block.until, block.reason, MAX_BLOCK_MS);
       if (!done) checkBlock(recipientId, block, heard);
+      await moveAll(recipientId, follow);
     },
-    async unblock(recipientId) {
+    async unblock(recipientId, follow = {}) {
       checkRecipient(recipientId);
-      return (await set('unblock', recipientId, '', '', '')).done;
+      checkFollow(follow);
+      const { done } = await set('unblock', recipientId, '', '', '');
+      await moveAll(recipientId, follow);
+      return done;
     },
-    async reset(recipientId) {
+    async reset(recipientId, follow = {}) {
       checkRecipient(recipientId);
-      return (await answered(redis.unlink(...allKeys(recipientId).slice(1)))) > 0;
+      checkFollow(follow);
+      const keys = recipientKeys(prefix, recipientId);
+      const sent = scopes.categories.map(([category]) => categoryKeys(keys, category).sent);
+      const wasSent = (await answered(redis.unlink(keys.sent, ...sent))) > 0;
+      await moveAll(recipientId, follow);
+      return wasSent;
     },
     async inspect(recipientId) {
       checkRecipient(recipientId);
-      const [reply, next] = await Promise.all([
-        answered(scripts.inspect(...allKeys(recipientId), now?.() ?? '', scopes.allPolicies)),
-        ask('peek', { recipientId, id: randomUUID() }),
-      ]);
-      return toInspection(reply, next, { policy, keepIds });
+      const [looked, next] = await Promise.all([look(recipientId), ask('peek', { recipientId, id: randomUUID() })]);
+      return toInspection(looked, next, { policy, keepIds });
     },
   };
 }
 
 const RENEWING = { admit: 'renew', peek: 'peek-renew' } as const;
 
-function inOrder({ sent, reserved }: ScopeKeys): [string, string] {
-  return [sent, reserved];
+/** How many of those that wait are moved in one step of Redis. */
+const MOVES_A_STEP = 500;
+/** How often all are looked at again, since others have asked meanwhile. */
+const MOST_ROUNDS = 5;
+
+function inOrder({ sent, reserved, held }: CategoryKeys): [string, string, string] {
+  return [sent, reserved, held];
 }

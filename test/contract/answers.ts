@@ -165,7 +165,7 @@ export function answersContract(create: LimiterFactory): void {
       expect(await trial.peek('c', { maxPending: 1 })).toEqual(refused('max-pending', 'gap', 4_000));
       trial.goTo(2_000);
       expect(await trial.peek('b')).toEqual(admitted(2_000));
-      expect(await trial.peek('a', { renew: true })).toEqual(admitted(2_000));
+      expect(await trial.peek('a', { renew: true })).toEqual(reserved(4_000, 'gap', 2_000));
       expect(await trial.peek('a')).toEqual(admitted(0, true));
       expect(await trial.ask('b')).toEqual(admitted(2_000));
     });

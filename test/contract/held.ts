@@ -111,35 +111,48 @@ export function heldContract(create: LimiterFactory): void {
       expect(await trial.ask('c', messages)).toEqual(admitted(2 * MINUTE + 500));
     });
 
-    it('moves on with all behind it when the recipient was busy for longer than its category asks for', async () => {
+    it('stays before those that its category holds back behind it, where it comes before their slots', async () => {
       const trial = await trialHolding();
       await trial.askAll('cd', messages);
-      trial.goTo(MINUTE - 1_000);
-      await trial.ask('x');
-      trial.goTo(MINUTE - 500);
-      await trial.block(4 * MINUTE);
-      await trial.unblock();
-      const slots = { b: 4 * MINUTE, c: 5 * MINUTE, d: 6 * MINUTE };
-      expect(await trial.slots()).toEqual(slots);
-      trial.goTo(4 * MINUTE - 2_000);
-      for (const id of ['p', 'q', 'r', 's', 't', 'u']) await trial.ask(id);
-      trial.goTo(4 * MINUTE);
-      expect(await trial.ask('b', messages)).toEqual(reserved(4 * MINUTE + 4_000, 'gap', 4_000));
-      expect(await trial.slots()).toMatchObject({ c: 5 * MINUTE + 4_000, d: 6 * MINUTE + 4_000 });
-      expect(await trial.ask('e', messages)).toMatchObject({ kind: 'reserved', at: 7 * MINUTE + 4_000 });
-      expect(await trial.ask('v')).toMatchObject({ at: 4 * MINUTE + 5_000 });
-      trial.goTo(5 * MINUTE);
-      expect(await trial.ask('c', messages)).toMatchObject({ kind: 'reserved', at: 5 * MINUTE + 4_000, waitMs: 4_000 });
+      trial.goTo(MINUTE + 100);
+      expect(await trial.ask('b', messages)).toEqual(admitted(MINUTE + 100));
+      trial.goTo(MINUTE + 20_000);
+      await trial.postpone('b', MINUTE + 20_000, 'messages');
+      trial.goTo(2 * MINUTE);
+      expect(await trial.ask('c', messages)).toEqual(reserved(2 * MINUTE + 20_000, 'messages:1/1m', 20_000));
+      expect(await trial.ask('e', messages)).toMatchObject({ kind: 'reserved', at: 4 * MINUTE });
+      expect(await trial.peek('x')).toEqual(admitted(2 * MINUTE));
+      trial.goTo(2 * MINUTE + 20_000);
+      expect(await trial.ask('c', messages)).toEqual(admitted(2 * MINUTE + 20_000));
     });
 
-    it('is not overtaken by others of its category while the recipient is busy', async () => {
+    it('goes behind all of them, where it would come after one', async () => {
+      const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, 5_000) } });
+      await trial.askAll('abcd', messages);
+      expect(await trial.slots()).toEqual({ b: 5_000, c: 10_000, d: 15_000 });
+      trial.goTo(4_000);
+      await trial.askAll('opqrstuvwxyz');
+      trial.goTo(5_000);
+      expect(await trial.ask('b', messages)).toEqual(reserved(16_000, 'gap', 11_000)); // behind z
+      trial.goTo(10_000);
+      expect(await trial.ask('c', messages)).toEqual(reserved(21_000, 'messages:1/5s', 11_000)); // behind b and d
+      expect(await trial.slots()).toMatchObject({ b: 16_000, d: 15_000, c: 21_000 });
+      trial.goTo(15_000);
+      expect(await trial.ask('d', messages)).toEqual(reserved(26_000, 'messages:1/5s', 11_000)); // behind b and c
+      trial.goTo(16_000);
+      expect(await trial.ask('b', messages)).toEqual(admitted(16_000));
+      trial.goTo(21_000);
+      expect(await trial.ask('c', messages)).toEqual(admitted(21_000));
+    });
+
+    it('is not overtaken by a newcomer of its category while the recipient is busy', async () => {
       const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, 5_000) } });
       await trial.askAll('ab', messages);
       await trial.askAll('cdefghij');
       expect(await trial.ask('k', messages)).toEqual(reserved(10_000, 'messages:1/5s', 10_000)); // held, behind b
       trial.goTo(5_000);
       expect(await trial.ask('b', messages)).toMatchObject({ kind: 'reserved', at: 9_000 });
-      expect(await trial.slots()).toMatchObject({ j: 8_000, b: 9_000, k: 14_000 });
+      expect(await trial.slots()).toMatchObject({ j: 8_000, b: 9_000, k: 10_000 });
     });
 
     it('waits in the overall line where that makes it wait as long', async () => {
@@ -182,13 +195,14 @@ export function heldContract(create: LimiterFactory): void {
       expect(await trial.ask('c', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', MINUTE));
     });
 
-    it('is forgotten by a reset, be it all that there is', async () => {
+    it('is next after a reset', async () => {
       const trial = await trialHolding();
-      await trial.refund('a', 'messages');
+      await trial.ask('c', messages);
       expect(await trial.reset()).toBe(true);
       expect(await trial.reset()).toBe(false);
-      expect(await trial.slots()).toEqual({});
-      expect(await trial.ask('c', messages)).toEqual(admitted(0));
+      expect(await trial.slots()).toEqual({ b: 0, c: MINUTE });
+      expect(await trial.ask('b', messages)).toEqual(admitted(0));
+      expect(await trial.peek('x')).toEqual(reserved(1_000, 'gap', 1_000));
     });
 
     it('is a no-show a minute after its slot', async () => {
@@ -203,7 +217,7 @@ export function heldContract(create: LimiterFactory): void {
       const trial = await trialHolding({ countBlocked: true });
       trial.goTo(500);
       expect(await trial.ask('c', messages)).toMatchObject({ kind: 'reserved', rule: 'messages:1/1m' });
-      expect((await trial.inspect()).sent).toEqual([{ at: 0 }, { at: 0 }, { at: 500 }]);
+      expect((await trial.inspect()).sent).toEqual([{ at: 0 }, { at: 500 }]); // the mark of b decides nothing any more
     });
   });
 }

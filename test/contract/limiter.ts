@@ -5,6 +5,7 @@ import { checksContract } from './checks.ts';
 import { countBlockedContract } from './count-blocked.ts';
 import { heldContract } from './held.ts';
 import { inspectContract } from './inspect.ts';
+import { placesContract } from './places.ts';
 import { policiesContract } from './policies.ts';
 import { scopesContract } from './scopes.ts';
 import { slotsContract } from './slots.ts';
@@ -16,6 +17,7 @@ import { undoingContract } from './undoing.ts';
 export function limiterContract(name: string, create: LimiterFactory): void {
   describe(`${name}: the promise of a limiter`, () => {
     slotsContract(create);
+    placesContract(create);
     undoingContract(create);
     answersContract(create);
     policiesContract(create);

@@ -1,14 +1,15 @@
 import fc from 'fast-check';
 import type { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
-import type { Admission, Ask, Held, Inspection, Limiter } from '../../src/limiter/limiter.ts';
+import type { Admission, Ask, Follow, Held, Limiter, Moved } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { expectKeptAround } from './kept.ts';
 import { LONGEST_MS, scenarios, steps, type Scenario, type Step } from './model-steps.ts';
-import { inOrder, Reference, type Answer, type Taken } from './reference.ts';
-import { AHEAD_MS, readEverything, recipientId, type Everything, type StoredScope } from './stored.ts';
+import { inOrder, Reference, type Answer } from './reference.ts';
+import type { Taken } from './reference-seeker.ts';
+import { AHEAD_MS, readEverything, recipientId, type Everything, type StoredScope, type StoredSet } from './stored.ts';
 
 describe.each(['in memory', 'on Redis'])(
   'any interleaving of asks, late returns, no-shows and what operators do, %s',
@@ -81,31 +82,39 @@ class Play {
         return;
       case 'limit': {
         const until = step.forMs === undefined ? {} : { until: this.#now + step.forMs };
-        return this.#replan(
-          () => this.limiter.limit(recipientId, step.policy, until),
-          () => this.#reference.limit(step.policy, until.until ?? Infinity, this.#now),
+        return this.#oversee(
+          (follow) => this.limiter.limit(recipientId, step.policy, { ...until, ...follow }),
+          () => {
+            this.#reference.stored = { policy: step.policy, until: until.until ?? Infinity };
+          },
         );
       }
       case 'block': {
         const block = { until: this.#now + step.forMs, reason: 'on leave' };
-        return this.#replan(
-          () => this.limiter.block(recipientId, block),
-          () => this.#reference.blockUntil(block.until, block.reason, this.#now),
+        return this.#oversee(
+          (follow) => this.limiter.block(recipientId, block, follow),
+          () => {
+            this.#reference.block = block;
+          },
         );
       }
       case 'unlimit': {
         const { source } = this.#reference.inspect(this.#now);
-        this.#reference.stored = undefined;
-        expect(await this.limiter.unlimit(recipientId)).toBe(source === 'stored');
-        await this.#inspect();
-        return;
+        return this.#oversee(
+          async (follow) => expect(await this.limiter.unlimit(recipientId, follow)).toBe(source === 'stored'),
+          () => {
+            this.#reference.stored = undefined;
+          },
+        );
       }
       case 'unblock': {
         const { block } = this.#reference.inspect(this.#now);
-        this.#reference.block = undefined;
-        expect(await this.limiter.unblock(recipientId)).toBe(block !== undefined);
-        await this.#inspect();
-        return;
+        return this.#oversee(
+          async (follow) => expect(await this.limiter.unblock(recipientId, follow)).toBe(block !== undefined),
+          () => {
+            this.#reference.block = undefined;
+          },
+        );
       }
       case 'reset':
         return this.#reset();
@@ -162,9 +171,11 @@ class Play {
     expect(answer).toEqual(expected);
     // What its category holds back stands behind the others of its category only; it is in no line yet.
     const isHeld = this.#reference.reserved.some((slot) => slot.id === id && slot.isHeld === true);
-    const behind = queue.filter(({ category }) => !isHeld || category === ask.category).map(({ at }) => at);
+    const behind = queue
+      .filter(({ category }) => !isHeld || category === ask.category)
+      .map(({ at, categoryAt = at }) => (isHeld ? categoryAt : at));
     if (isNew && answer.kind !== 'refused') expect(answer.at).toBeGreaterThanOrEqual(Math.max(0, ...behind));
-    if (answer.kind === 'refused' && this.#reference.sent.length === sent.length) {
+    if (answer.kind === 'refused' && JSON.stringify(this.#reference.sent) === JSON.stringify(sent)) {
       expect(await this.#stored()).toEqual(before);
     }
     if (answer.kind === 'reserved') this.#used.delete(id);
@@ -188,31 +199,35 @@ class Play {
   }
 
   async #reset(): Promise<void> {
-    const { sent, reserved } = this.#reference;
-    const isAlive =
-      sent.some(({ at }) => at >= this.#now - LONGEST_MS) || reserved.some(({ at }) => at >= this.#now - 60_000);
-    const wasReset = await this.limiter.reset(recipientId);
-    if (isAlive || sent.length + reserved.length === 0) expect(wasReset).toBe(isAlive);
-    this.#reference.sent = [];
-    this.#reference.reserved = [];
+    const { sent } = this.#reference;
+    const isAlive = sent.some(({ at }) => at >= this.#now - LONGEST_MS);
     this.#used.clear();
-    await this.#inspect();
+    return this.#oversee(
+      async (follow) => {
+        const wasSent = await this.limiter.reset(recipientId, follow);
+        if (isAlive || sent.length === 0) expect(wasSent).toBe(isAlive);
+      },
+      () => {
+        this.#reference.sent = [];
+      },
+    );
   }
 
-  async #replan(act: () => Promise<void>, actThere: () => void): Promise<void> {
-    const before = new Map(this.#reference.reserved.map(({ id, at }) => [id, at]));
-    actThere();
-    await act();
-    for (const { id, at } of await this.#inspect()) expect(at).toBeGreaterThanOrEqual(before.get(id) ?? Infinity);
+  /** What an operator does: all that wait are moved as the reference moves them, and who has moved is told. */
+  async #oversee(act: (follow: Follow) => Promise<void>, actThere: () => void): Promise<void> {
+    const moved: Moved[] = [];
+    const expected = this.#reference.oversee(actThere, this.#now);
+    await act({ onMoved: (some) => void moved.push(...some) });
+    expect(byId(moved)).toEqual(byId(expected));
+    await this.#inspect();
     const stored = await this.#stored();
     if (stored) this.#expectStored(stored, true);
   }
 
-  async #inspect(): Promise<Inspection['reserved']> {
+  async #inspect(): Promise<void> {
     const found = await this.#unchanged(() => this.limiter.inspect(recipientId));
     const { sent, reserved } = found;
     expect({ ...found, sent: inOrder(sent), reserved: inOrder(reserved) }).toEqual(this.#reference.inspect(this.#now));
-    return found.reserved;
   }
 
   /** What this id was admitted to keeps the policies in force, with all that was admitted before. */
@@ -243,28 +258,37 @@ class Play {
 
   /** Nothing beyond what the reference holds, in every scope, and an expiry for every key. */
   #expectStored({ overall, ofCategories }: Everything, wasWritten: boolean): void {
-    this.#expectScope(overall, ({ isHeld = false }) => !isHeld, wasWritten);
-    for (const [category, stored] of ofCategories) {
-      if (stored) this.#expectScope(stored, (slot) => slot.category === category, wasWritten);
-    }
+    this.#expectScope(overall, undefined, wasWritten);
+    for (const [category, stored] of ofCategories) if (stored) this.#expectScope(stored, category, wasWritten);
   }
 
-  #expectScope({ sent, reserved }: StoredScope, has: (slot: Taken) => boolean, wasWritten: boolean): void {
+  #expectScope({ sent, reserved, held }: StoredScope, category: string | undefined, wasWritten: boolean): void {
+    const has = (slot: Taken) =>
+      (category === undefined || slot.category === category) && slot.goneIn?.includes(category ?? '') !== true;
     const isKept = (at: number) => at >= this.#now - LONGEST_MS;
-    const held = this.#reference.sent.filter(has).map(({ at }) => at);
+    const counted = this.#reference.sent.filter(has).map(({ at }) => at);
     const found = sent.slots.map(([, at]) => at);
-    expect(found.filter(isKept)).toEqual(held.filter(isKept).sort((a, b) => a - b));
+    expect(found.filter(isKept)).toEqual(counted.filter(isKept).sort((a, b) => a - b));
     expect(new Set(sent.slots.map(([member]) => member)).size).toBe(sent.slots.length);
 
-    const isAwaited = (at: number) => at >= this.#now - 60_000;
-    const waiting = this.#reference.reserved.filter((slot) => has(slot) && isAwaited(slot.at));
-    const views = reserved.slots.map(([id, at]) => ({ id, at })).filter(({ at }) => isAwaited(at));
-    expect(inOrder(views)).toEqual(inOrder(waiting.map(({ id = '', at }) => ({ id, at }))));
+    const isAwaited = ({ at }: { readonly at: number }) => at >= this.#now - 60_000;
+    const waiting = this.#reference.reserved.filter((slot) => has(slot) && isAwaited(slot));
+    const views = (set: StoredSet) => inOrder(set.slots.map(([id, at]) => ({ id, at })).filter(isAwaited));
+    const expected = (isHeld: boolean) =>
+      inOrder(
+        waiting
+          .filter((slot) => (slot.isHeld ?? false) === isHeld)
+          .map(({ id = '', at, categoryAt = at }) => ({ id, at: category === undefined ? at : categoryAt }))
+          .filter(isAwaited),
+      );
+    expect(views(reserved)).toEqual(expected(false));
+    if (category !== undefined) expect(views(held)).toEqual(expected(true));
 
     if (!wasWritten) return;
     for (const [{ slots, expiresAt }, keepMs] of [
       [sent, LONGEST_MS],
       [reserved, 60_000],
+      [held, 60_000],
     ] as const) {
       const last = slots.at(-1)?.[1];
       expect(expiresAt === undefined).toBe(last === undefined);
@@ -280,6 +304,10 @@ class Play {
   #sentAt(id: string): number | undefined {
     return this.#reference.sent.find((slot) => slot.id === id)?.at;
   }
+}
+
+function byId(moved: readonly Moved[]): Moved[] {
+  return moved.toSorted((a, b) => ((a.id ?? '') < (b.id ?? '') ? -1 : 1));
 }
 
 function pick(ids: readonly string[], which: number): string | undefined {

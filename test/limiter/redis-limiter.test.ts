@@ -59,7 +59,7 @@ describe('what stays in Redis', () => {
     }
     now = start + 990;
     expect(await limiter.admit({ recipientId, id: 'f' })).toMatchObject({ kind: 'admitted', at: start + 1_100 });
-    expect(await limiter.admit({ recipientId, id: 'd' })).toMatchObject({ kind: 'admitted', at: start + 1_050 });
+    expect(await limiter.admit({ recipientId, id: 'd' })).toMatchObject({ kind: 'admitted', at: start + 1_000 });
     expect((await readRecipient(redis, prefix)).sent.expiresAt).toBe(start + 2_100);
   });
 
@@ -76,21 +76,6 @@ describe('what stays in Redis', () => {
     await limiter.block(recipientId, { until: start + 10_900, reason: 'exam' });
     expect(await limiter.admit({ recipientId, id: 'b', renew: true, maxWaitMs: 0 })).toMatchObject({ kind: 'refused' });
     expect((await readRecipient(redis, prefix)).sent.expiresAt).toBe(start + 2_000);
-  });
-
-  it('and lies more than two years ahead is damage: skipped by a peek, removed by an ask', async () => {
-    const now = Date.now() + AHEAD_MS;
-    const redis = connectRedis();
-    const prefix = testPrefix();
-    const policy = { rules: [{ max: 2, perMs: 10_000 }], minGapMs: 2_000 };
-    const limiter = createRedisLimiter({ redis, policy, prefix, now: () => now });
-    for (const id of ['a', 'b']) await limiter.admit({ recipientId, id });
-    await redis.zadd(recipientKeys(prefix, recipientId).reserved, now + 733 * 86_400_000, '7');
-    expect(await limiter.peek({ recipientId, id: 'c' })).toMatchObject({ kind: 'reserved', waitMs: 10_000 });
-    expect((await readRecipient(redis, prefix)).reserved.slots).toHaveLength(2);
-    expect(await limiter.admit({ recipientId, id: 'c' })).toMatchObject({ kind: 'reserved', waitMs: 10_000 });
-    const { slots } = (await readRecipient(redis, prefix)).reserved;
-    expect(slots.map(([, at]) => at - now)).toEqual([2_000, 10_000]);
   });
 
   it('and comes from a clock that is gone is dropped, and does not make what remains last longer', async () => {

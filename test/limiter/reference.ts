@@ -1,7 +1,20 @@
-import { ruleName, type Policy } from '../../src/domain/limits.ts';
-import type { Admission, Ask, Inspection, SlotView } from '../../src/limiter/limiter.ts';
+import type { Policy } from '../../src/domain/limits.ts';
+import type { Admission, Ask, Inspection, Moved, SlotView } from '../../src/limiter/limiter.ts';
+import { roomAfter, soonest } from './reference-rules.ts';
+import {
+  checksOf,
+  countsIn,
+  GRACE_MS,
+  isHeldIn,
+  LOOKED_AT,
+  present,
+  scopeOf,
+  Seeker,
+  slotsInLine,
+  type Scope,
+  type Taken,
+} from './reference-seeker.ts';
 
-const GRACE_MS = 1_000;
 const NO_SHOW_MS = 60_000;
 
 /** What a limiter answers, but for the instant on this process's own clock. */
@@ -13,16 +26,6 @@ export interface Answer extends Omit<Admission, 'sendAt' | 'kind'> {
   readonly repeated?: boolean;
 }
 
-/** A slot; without an id it is what a blocked ask by `markOf` left. */
-export interface Taken {
-  readonly id?: string;
-  readonly markOf?: string;
-  readonly category?: string | undefined;
-  readonly at: number;
-  /** Reserved in its category alone, which holds it back for longer than what holds overall. */
-  readonly isHeld?: boolean;
-}
-
 export interface ReferenceOptions {
   readonly policy: Policy;
   readonly categories?: Readonly<Record<string, Policy>>;
@@ -30,23 +33,8 @@ export interface ReferenceOptions {
   readonly keepIds?: boolean;
   /** How long what was sent is remembered: at least the longest of all windows. */
   readonly keepMs: number;
-  /**
-   * Which of the reservations of one instant is moved first: the one that was placed there first, of those overall
-   * before those that only their category has; or the first by its id.
-   */
+  /** Which of the reservations of one instant is moved first: the one that was placed there first, or the first by its id. */
   readonly tie?: 'placed' | 'id';
-}
-
-interface Scope {
-  readonly limits: readonly { readonly name: string; readonly max: number; readonly perMs: number }[];
-  readonly holdMs: number;
-  readonly gapMs: number;
-  readonly has: (slot: Taken) => boolean;
-}
-
-/** What counts in a scope. */
-interface Counted extends Pick<Scope, 'limits'> {
-  readonly instants: readonly number[];
 }
 
 interface Decision {
@@ -83,24 +71,20 @@ export class Reference {
 
   /** The reservations that an ask stands behind, but for its own. */
   queue({ id, ...ask }: Pick<Ask, 'id' | 'category'>, now: number): readonly Taken[] {
-    const scopes = this.scopes(ask, now);
+    const scopes = present(this.scopes(ask, now));
     const stands = (slot: Taken) => slot.id !== id && slot.at >= now - GRACE_MS;
-    return this.reserved.filter((slot) => stands(slot) && scopes.some(({ has }) => has(slot)));
+    return this.reserved.filter((slot) => stands(slot) && scopes.some((scope) => countsIn(scope, slot)));
   }
 
-  limit(policy: Policy, until: number, now: number): void {
-    this.stored = { policy, until };
-    this.#replan(now);
-  }
-
-  blockUntil(until: number, reason: string, now: number): void {
-    this.block = { until, reason };
-    this.#replan(now);
+  /** What an operator does: `change` what is stored, and all that wait get their earliest places. Tells who has moved. */
+  oversee(change: () => void, now: number): readonly Moved[] {
+    change();
+    return this.#replan(now);
   }
 
   inspect(now: number): Inspection {
     const { keepIds = false } = this.options;
-    const policy = this.#policyAt(now);
+    const policy = this.policyFor({}, now);
     const stored = this.#storedAt(now);
     const block = this.#blockAt(now);
     const longestMs = Math.max(0, policy.minGapMs, ...policy.rules.map(({ perMs }) => perMs));
@@ -112,7 +96,11 @@ export class Reference {
       source: stored ? 'stored' : 'limiter',
       ...(stored && stored.until < Infinity && { policyUntil: stored.until }),
       ...(block && { block }),
-      sent: inOrder(this.sent.filter(({ at }) => at >= now - longestMs).map((slot) => view(slot, keepIds))),
+      sent: inOrder(
+        this.#overall()
+          .filter(({ at }) => at >= now - longestMs)
+          .map((slot) => view(slot, keepIds)),
+      ),
       reserved: inOrder(this.#waiting(now).map((slot) => view(slot, true))),
       nextAt: next.at ?? NaN,
       rule: next.rule,
@@ -120,184 +108,182 @@ export class Reference {
   }
 
   /** The policies that an ask has to keep, the overall one first. */
-  scopes(ask: Pick<Ask, 'policy'> & Pick<Taken, 'category'>, now: number): readonly Scope[] {
+  scopes(ask: Pick<Ask, 'policy'> & Pick<Taken, 'category'>, now: number): readonly [Scope, Scope?] {
     const { categories = {} } = this.options;
     const { category } = ask;
-    const overall = scopeOf(this.#policyAt(now, ask.policy), '', ({ isHeld = false }) => !isHeld);
+    const overall = scopeOf(this.policyFor(ask, now), undefined);
     const own = category === undefined ? undefined : categories[category];
-    if (own === undefined) return [overall];
-    return [overall, scopeOf(own, `${category}:`, (slot) => slot.category === category)];
+    return own === undefined ? [overall] : [overall, scopeOf(own, category)];
   }
 
   /** The overall policy in force for an ask. */
-  policyFor(ask: Pick<Ask, 'policy'>, now: number): Policy {
-    return this.#policyAt(now, ask.policy);
+  policyFor({ policy = this.options.policy }: Pick<Ask, 'policy'>, now: number): Policy {
+    return this.#storedAt(now)?.policy ?? policy;
   }
 
   holdMs(ask: Pick<Ask, 'category' | 'policy'>, now: number): number {
-    return Math.min(...this.scopes(ask, now).map((scope) => scope.holdMs));
+    return Math.min(...present(this.scopes(ask, now)).map((scope) => scope.holdMs));
   }
 
   #decide(ask: Ask, now: number): Decision {
     const { id, category, maxWaitMs = Infinity, maxPending = Infinity, renew = false } = ask;
-    const scopes = this.scopes(ask, now);
+    const scopes = present(this.scopes(ask, now));
     const holdMs = this.holdMs(ask, now);
     const common = { toleranceMs: holdMs, gapMs: Math.max(...scopes.map(({ gapMs }) => gapMs)) };
     const kept = this.sent.filter(({ at }) => at >= now - this.options.keepMs);
     const sentAt = kept.find((slot) => slot.id === id)?.at;
-    const slot = this.#waiting(now).find((waiting) => waiting.id === id)?.at;
+    const own = this.#waiting(now).find((waiting) => waiting.id === id);
+    const slot = own?.at;
     const rest = kept.filter((sent) => sent.id !== id);
-    const soonest = this.#soonest(counted(scopes, rest), now);
+    const until = this.#blockAt(now)?.until;
 
     const wait = (at: number, rule: string, because?: Answer['because']): Answer => {
       const told = { waitMs: at - now, rule, remaining: 0, resetMs: at - now, ...common };
       return because === undefined ? { kind: 'reserved', at, ...told } : { kind: 'refused', because, ...told };
     };
     const go = (at: number, repeated: boolean): Answer => {
-      const after = counted(scopes, [...rest, { id, category, at }]);
+      const after = checksOf(scopes, [...rest, { id, category, at }]);
       return { kind: 'admitted', at, repeated, ...roomAfter(after, now), ...common };
     };
-    // What is too old to be looked at may be there still, until the same list is written for this id.
-    const admit = (at: number): Decision => ({
-      answer: go(at, false),
-      sent: [...this.sent.filter((sent) => sent.id !== id), { id, category, at }],
-      reserved: this.reserved.filter((waiting) => waiting.id !== id || waiting.at < now - NO_SHOW_MS),
-    });
 
     if (sentAt !== undefined && !renew) return { answer: go(sentAt, true) };
     if (slot !== undefined && slot > now + holdMs) {
-      return { answer: wait(slot, soonest.rule, slot - now > maxWaitMs ? 'max-wait' : undefined) };
+      const { rule } = soonest(checksOf(scopes, rest), now, until);
+      return { answer: wait(slot, rule, slot - now > maxWaitMs ? 'max-wait' : undefined) };
     }
+
     const due = slot ?? sentAt;
-    const wasHeld = this.#waiting(now).some((waiting) => waiting.id === id && waiting.isHeld);
-    const place = (sent: readonly Taken[]) => this.#place(scopes, sent, ask, holdMs, now, wasHeld);
-    if (due !== undefined) {
-      const at = Math.max(wasHeld ? place(rest).at : soonest.at, due);
-      if (at <= Math.max(now, due) + holdMs) return admit(at);
+    const seek = (sent: readonly Taken[]) =>
+      new Seeker({
+        due,
+        isHeld: own?.isHeld ?? false,
+        scopes,
+        holdMs,
+        now,
+        until,
+        sent,
+        others: this.#others(id, now),
+      });
+    const at = seek(rest).admission();
+    if (at !== undefined) {
+      return {
+        answer: go(at, false),
+        // What is too old to be looked at may be there still, until the same list is written for this id.
+        sent: [...this.sent.filter((sent) => sent.id !== id), { id, category, at }],
+        reserved: this.reserved.filter((waiting) => waiting.id !== id || waiting.at < now - NO_SHOW_MS),
+      };
     }
-    const unmarked = place(rest);
-    if (unmarked.at <= now + holdMs) return admit(unmarked.at);
 
     const isMarked = this.sent.some((sent) => sent.markOf === id && sent.at === now);
     const mark = this.options.countBlocked === true && !isMarked ? [{ markOf: id, category, at: now }] : [];
-    const queue = this.queue(ask, now);
-    const ofCategory = queue.filter((waiting) => waiting.id !== id && scopes[1]?.has(waiting));
-    const latest = Math.max(...ofCategory.map(({ at }) => at));
-    const isBehindHeld = due === undefined && ofCategory.some(({ at, isHeld }) => isHeld && at === latest);
-    const tail = isBehindHeld
-      ? this.#tail(scopes.slice(1), [...rest, ...mark], ask, holdMs, now)
-      : place([...rest, ...mark]);
-    const isFull = due === undefined && scopes.some(({ has }) => queue.filter(has).length >= maxPending);
-    const because = tail.at - now > maxWaitMs ? 'max-wait' : isFull ? 'max-pending' : undefined;
-    const answer = wait(tail.at, tail.rule, because);
-    const line = this.#tail(scopes.slice(0, 1), [...rest, ...mark], ask, holdMs, now);
-    if (because !== undefined) return { answer, sent: [...this.sent, ...mark] };
-    const placed = { id, category, at: tail.at, isHeld: isBehindHeld || line.at < tail.at };
-    const reserved = [...this.reserved.filter((waiting) => waiting.id !== id), placed];
-    const sent = [...this.sent.filter((each) => each.id !== id || !kept.includes(each)), ...mark];
+    const place = seek([...rest, ...mark]).waiting();
+    const isFull = due === undefined && scopes.some((scope) => this.#pending(scope, now) >= maxPending);
+    const because = place.at - now > maxWaitMs ? 'max-wait' : isFull ? 'max-pending' : undefined;
+    const answer = wait(place.at, place.rule, because);
+    if (because !== undefined) return { answer, sent: this.#trimmed([...this.sent, ...mark], scopes) };
+    const { isHeld } = place;
+    const placed = { id, category, at: place.at, isHeld };
+    const others = this.reserved.filter((waiting) => waiting.id !== id);
+    const line = place.isPutOff ? this.#keptInOrder(others, rest.concat(mark), ask, due ?? NaN, place.at, now) : others;
     return {
       answer,
-      sent,
-      reserved: wasHeld && scopes[1] ? this.#movedOn(reserved, sent, placed, slot ?? 0, scopes[1], now) : reserved,
+      sent: this.#trimmed([...this.sent.filter((each) => each.id !== id || !kept.includes(each)), ...mark], scopes),
+      reserved: [...line, placed],
     };
   }
 
-  /** The others that the category holds back, from `slot` on, behind those that are in line and behind this one. */
-  #movedOn(
+  /** Without the marks that are older than as many slots as the limits of a scope look at. */
+  #trimmed(sent: readonly Taken[], scopes: readonly Scope[]): readonly Taken[] {
+    if (this.options.countBlocked !== true) return sent;
+    return scopes.reduce((all, scope) => {
+      const most = Math.max(1, ...scope.limits.map(({ max }) => max));
+      const instants = all.filter((each) => countsIn(scope, each)).map(({ at }) => at);
+      const last = instants.sort((a, b) => a - b).at(-most) ?? -Infinity;
+      const isGone = (each: Taken) => each.markOf !== undefined && each.at < last && countsIn(scope, each);
+      return all.map((each) =>
+        isGone(each) ? { ...each, goneIn: [...(each.goneIn ?? []), scope.category ?? ''] } : each,
+      );
+    }, sent);
+  }
+
+  #pending(scope: Scope, now: number): number {
+    const waiting = this.#waiting(now);
+    const held = waiting.filter((each) => isHeldIn(scope, each)).map(({ at }) => at);
+    return [...slotsInLine(scope, waiting), ...held].filter((at) => at >= now - GRACE_MS).length;
+  }
+
+  #others(id: string, now: number): readonly Taken[] {
+    return this.#waiting(now).filter((waiting) => waiting.id !== id);
+  }
+
+  /** Those in line from `due` on that would come before `at` follow behind it, in their order. */
+  #keptInOrder(
     reserved: readonly Taken[],
     sent: readonly Taken[],
-    own: Taken,
-    slot: number,
-    category: Scope,
+    ask: Ask,
+    due: number,
+    at: number,
     now: number,
   ): readonly Taken[] {
-    const mates = reserved.filter((each) => category.has(each) && each.at >= now - NO_SHOW_MS);
-    const isMoved = (each: Taken) => each !== own && (each.isHeld ?? false) && each.at >= slot;
-    const taken = [
-      ...sent.filter((each) => category.has(each) && each.at >= now - this.options.keepMs),
-      ...mates.filter((each) => each === own || each.isHeld !== true),
-    ];
-    const slots = new Map<Taken, number>();
-    for (const each of mates.filter(isMoved).toSorted((a, b) => a.at - b.at || this.#tie(a, b))) {
-      const from = Math.max(each.at, ...slots.values());
-      const { at } = this.#soonest(counted([category], taken), -Infinity, from);
-      slots.set(each, at);
-      taken.push({ ...each, at });
+    const [line] = this.scopes(ask, now);
+    const all = reserved.toSorted((a, b) => a.at - b.at || this.#tie(a, b));
+    const inLine = all.filter((each) => each.isHeld !== true);
+    const before = inLine.filter((each) => each.at >= now - this.holdMs(ask, now) && each.at < due);
+    const counted = sent.filter((each) => countsIn(line, each)).map((each) => each.at);
+    const instants = [...counted.sort((a, b) => a - b), ...before.map((each) => each.at), at];
+    const moved = new Map<Taken, Taken>();
+    let last = at;
+    for (const each of inLine.filter((one) => one.at >= due)) {
+      if (each.at > last || moved.size >= LOOKED_AT) break;
+      const ends = line.limits.map(({ max, perMs }) => (instants.at(-max) ?? -Infinity) + perMs);
+      last = Math.max(last, ...ends);
+      instants.push(last);
+      moved.set(each, { ...each, at: last, categoryAt: each.categoryAt ?? each.at });
     }
-    return reserved.map((each) => ({ ...each, at: slots.get(each) ?? each.at }));
+    return all.map((each) => moved.get(each) ?? each).sort((a, b) => a.at - b.at);
   }
 
   #tie(a: Taken, b: Taken): number {
-    return this.options.tie === 'id' ? ((a.id ?? '') < (b.id ?? '') ? -1 : 1) : 0;
+    if (this.options.tie === 'id') return (a.id ?? '') < (b.id ?? '') ? -1 : 1;
+    return 0;
   }
 
-  /** Behind all; one that its category held back, behind the overall line and those before it in its category. */
-  #place(
-    scopes: readonly Scope[],
-    sent: readonly Taken[],
-    ask: Ask,
-    holdMs: number,
-    now: number,
-    wasHeld: boolean,
-  ): Soonest {
-    if (!wasHeld) return this.#tail(scopes, sent, ask, holdMs, now);
-    const behind = this.#tail(scopes.slice(0, 1), sent, ask, holdMs, now);
-    const slot = this.reserved.find(({ id }) => id === ask.id)?.at ?? 0;
-    const allowed = this.#tail(scopes.slice(1), sent, ask, holdMs, now, slot);
-    return allowed.at > behind.at ? allowed : behind;
-  }
-
-  /** The first instant behind all that was sent and is reserved, but for what this id holds. */
-  #tail(
-    scopes: readonly Scope[],
-    sent: readonly Taken[],
-    ask: Ask,
-    holdMs: number,
-    now: number,
-    before = Infinity,
-  ): Soonest {
-    const queue = this.queue(ask, now).filter(({ at }) => at < before);
-    const ends: number[] = [];
-    const lists = scopes.map((scope): Counted => {
-      const [ofScope] = counted([scope], sent);
-      const bound = this.#soonest(counted([scope], sent), now).at - holdMs;
-      const floor = Math.max(bound, ...(ofScope?.instants ?? []));
-      const waiting = queue.filter(scope.has).map(({ at }) => Math.max(at, floor));
-      ends.push(...waiting);
-      return { limits: scope.limits, instants: [...(ofScope?.instants ?? []), ...waiting] };
-    });
-    const free = this.#soonest(lists, now);
-    return { at: Math.max(free.at, ...ends), rule: free.rule };
-  }
-
-  /** The first instant from `now` that is not blocked and has fewer than max slots in each window before it. */
-  #soonest(scopes: readonly Counted[], now: number, from = now): Soonest {
-    const until = this.#blockAt(now)?.until ?? -Infinity;
-    const ends = scopes.flatMap(({ limits, instants }) =>
-      limits.flatMap(({ perMs }) => instants.map((instant) => instant + perMs)),
+  /** As if all asked anew, one after the other. */
+  #replan(now: number): readonly Moved[] {
+    const names = Object.keys(this.options.categories ?? {});
+    const held = ({ isHeld = false }: Taken) => Number(isHeld);
+    const placing = ({ category = '', isHeld = false }: Taken) =>
+      isHeld && this.options.tie !== 'id' ? names.indexOf(category) : 0;
+    const waiting = this.#waiting(now).toSorted(
+      (a, b) => a.at - b.at || held(a) - held(b) || placing(a) - placing(b) || this.#tie(a, b),
     );
-    const checks = scopes.flatMap(({ limits, instants }) => limits.map((limit) => ({ ...limit, instants })));
-    const isFree = (t: number) => t >= until && checks.every((check) => countAfter(check, t) < check.max);
-    const at = Math.min(...[from, until, ...ends].filter((t) => t >= from && isFree(t)));
-    if (at - 1 < until) return { at, rule: 'block' };
-    const deciding = checks.find((check) => countAfter(check, at - 1) >= check.max) ?? checks[0];
-    return { at, rule: deciding?.name ?? 'none' };
+    const sent = this.sent.filter(({ at }) => at >= now - this.options.keepMs);
+    const until = this.#blockAt(now)?.until;
+    const placed: Taken[] = [];
+    for (const each of waiting) {
+      const [line, own] = this.scopes({ category: each.category }, now);
+      const from = Math.min(each.at, now);
+      const behind = (scope: Scope) => {
+        const ahead = placed.filter((other) => countsIn(scope, other));
+        const last = Math.max(from, ...ahead.map(({ at }) => at));
+        const { at } = soonest(checksOf([scope], [...sent, ...ahead]), last, until);
+        return at;
+      };
+      const mates = own === undefined ? [] : placed.filter((other) => other.isHeld === true && countsIn(own, other));
+      const ends = [behind(line), own === undefined ? -Infinity : behind(own)] as const;
+      const isHeld = own !== undefined && (mates.length > 0 || ends[1] > ends[0]);
+      placed.push({ id: each.id ?? '', category: each.category, at: isHeld ? ends[1] : ends[0], isHeld });
+    }
+    this.reserved = placed;
+    return waiting.flatMap(({ id = '', category, at: from }, index) => {
+      const at = placed[index]?.at ?? NaN;
+      const named = category !== undefined && names.includes(category) ? { category } : {};
+      return at === from ? [] : [{ id, ...named, from, at }];
+    });
   }
 
-  #replan(now: number): void {
-    const byId = (a: Taken, b: Taken) => ((a.id ?? '') < (b.id ?? '') ? -1 : 1);
-    const heldLast = (a: Taken, b: Taken) => Number(a.isHeld ?? false) - Number(b.isHeld ?? false);
-    const tie = this.options.tie === 'id' ? byId : heldLast;
-    const waiting = this.#waiting(now).toSorted((a, b) => a.at - b.at || tie(a, b));
-    const sent = this.sent.filter(({ at }) => at >= now - this.options.keepMs);
-    const moved: Taken[] = [];
-    for (const slot of waiting) {
-      const scopes = this.scopes(slot, now).filter(({ has }) => has(slot));
-      const ahead = moved.filter((other) => scopes.some(({ has }) => has(other)));
-      const from = Math.max(slot.at, ...ahead.map(({ at }) => at));
-      moved.push({ ...slot, at: this.#soonest(counted(scopes, [...sent, ...moved]), now, from).at });
-    }
-    this.reserved = moved;
+  #overall(): readonly Taken[] {
+    return this.sent.filter(({ goneIn }) => goneIn?.includes('') !== true);
   }
 
   #waiting(now: number): readonly Taken[] {
@@ -311,46 +297,6 @@ export class Reference {
   #blockAt(now: number): Reference['block'] {
     return this.block && now < this.block.until ? this.block : undefined;
   }
-
-  #policyAt(now: number, policy = this.options.policy): Policy {
-    return this.#storedAt(now)?.policy ?? policy;
-  }
-}
-
-interface Soonest {
-  readonly at: number;
-  readonly rule: string;
-}
-
-function scopeOf({ rules, minGapMs }: Policy, prefix: string, has: Scope['has']): Scope {
-  const gap = minGapMs > 0 ? [{ name: `${prefix}gap`, max: 1, perMs: minGapMs }] : [];
-  const limits = [...gap, ...rules.map((rule) => ({ ...rule, name: prefix + ruleName(rule) }))];
-  const spacingMs = minGapMs > 0 ? minGapMs : Math.min(...rules.map(({ perMs }) => perMs));
-  return { limits, gapMs: minGapMs, holdMs: Math.min(150, Math.floor((spacingMs - 1) / 2)), has };
-}
-
-function counted(scopes: readonly Scope[], slots: readonly Taken[]): readonly Counted[] {
-  return scopes.map(({ limits, has }) => ({ limits, instants: slots.filter(has).map(({ at }) => at) }));
-}
-
-function countAfter({ instants, perMs }: { instants: readonly number[]; perMs: number }, at: number): number {
-  return instants.filter((instant) => instant > at - perMs).length;
-}
-
-/** What an admission says about the next one. */
-function roomAfter(scopes: readonly Counted[], now: number): Pick<Answer, 'rule' | 'remaining' | 'resetMs'> {
-  const checks = scopes.flatMap(({ limits, instants }) => limits.map((limit) => ({ ...limit, instants })));
-  const [first] = checks;
-  if (first === undefined) return { rule: 'none', remaining: Infinity, resetMs: 0 };
-  const waits = checks.map((check) => {
-    const ends = check.instants.map((instant) => instant + check.perMs - now);
-    return Math.min(...[0, ...ends].filter((ms) => ms >= 0 && countAfter(check, now + ms) < check.max));
-  });
-  const longest = Math.max(...waits);
-  const slowest = checks[waits.indexOf(longest)];
-  if (longest > 0) return { rule: slowest?.name ?? '', remaining: 0, resetMs: longest };
-  const left = first.instants.map((instant) => instant + first.perMs - now).filter((ms) => ms > 0);
-  return { rule: first.name, remaining: first.max - left.length, resetMs: left.length > 0 ? Math.min(...left) : 0 };
 }
 
 /** Slots of one instant in the order of their ids: which of them is told first says nothing. */

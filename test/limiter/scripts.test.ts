@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { CLOCK_STEP_MS, GRACE_MS, HORIZON_MS, NO_SHOW_MS } from '../../src/limiter/pace.ts';
+import { CLOCK_STEP_MS, GRACE_MS, MOST_LOOKED_AT, NO_SHOW_MS } from '../../src/limiter/pace.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
 import { readScript } from '../../src/limiter/redis/scripts.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
-const SCRIPTS = ['admit.lua', 'release.lua', 'postpone.lua', 'settings.lua', 'inspect.lua'];
+const SCRIPTS = ['admit.lua', 'release.lua', 'postpone.lua', 'settings.lua', 'inspect.lua', 'move.lua'];
 
 /** The highest number by which the script's code (not its comments) names an entry of KEYS or ARGV. */
 function highestIndex(name: string, array: 'KEYS' | 'ARGV'): number {
@@ -20,7 +20,8 @@ interface Sent {
 
 const REPLIES: Readonly<Record<string, unknown>> = {
   'admit.lua': [1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0],
-  'inspect.lua': [0, null, null, null, null, [], []],
+  'inspect.lua': [0, null, null, null, null, [[], ['b', '5000'], [], [], []]],
+  'move.lua': [1],
   'settings.lua': [1, 0],
 };
 
@@ -75,7 +76,11 @@ describe('the scripts', () => {
     const numbers = '60000,150,3000,10,60000';
     expect(overall?.keys).toEqual(['p:{teacher-42}:settings', 'p:{teacher-42}', 'p:{teacher-42}:reserved']);
     expect(overall?.args).toEqual(['a', '-390611389', 'admit', '', '{"maxWait":1000}', `[[${numbers}]]`]);
-    expect(both?.keys.slice(3)).toEqual(['p:{teacher-42}:sent:messages', 'p:{teacher-42}:reserved:messages']);
+    expect(both?.keys.slice(3)).toEqual([
+      'p:{teacher-42}:sent:messages',
+      'p:{teacher-42}:reserved:messages',
+      'p:{teacher-42}:held:messages',
+    ]);
     expect(both?.args.at(-1)).toBe(`[[${numbers}],[${numbers}]]`);
   });
 
@@ -88,8 +93,8 @@ describe('the scripts', () => {
   });
 
   it('hold the same times as the limiter in memory', () => {
-    const script = readScript('scopes.lua');
-    for (const [name, value] of Object.entries({ CLOCK_STEP_MS, GRACE_MS, HORIZON_MS, NO_SHOW_MS })) {
+    const script = readScript('admit.lua');
+    for (const [name, value] of Object.entries({ CLOCK_STEP_MS, GRACE_MS, MOST_LOOKED_AT, NO_SHOW_MS })) {
       expect(script).toMatch(new RegExp(`^local ${name} = ${value}\\b`, 'm'));
     }
   });
@@ -99,18 +104,7 @@ describe('the scripts', () => {
     const commands = new Set([...code.matchAll(/redis\.call\('([A-Z]+)'/g)].map((match) => match[1]));
     expect([...commands].sort()).toEqual([
       ...['EXISTS', 'HDEL', 'HGET', 'HMGET', 'HSET', 'PERSIST', 'PEXPIRE', 'PEXPIREAT', 'PTTL', 'TIME'],
-      ...[
-        'ZADD',
-        'ZCARD',
-        'ZCOUNT',
-        'ZRANGE',
-        'ZRANGEBYSCORE',
-        'ZREM',
-        'ZREMRANGEBYSCORE',
-        'ZREVRANGE',
-        'ZREVRANK',
-        'ZSCORE',
-      ],
+      ...['ZADD', 'ZCARD', 'ZCOUNT', 'ZRANGEBYSCORE', 'ZREM', 'ZREMRANGEBYSCORE', 'ZREVRANGE', 'ZREVRANK', 'ZSCORE'],
     ]);
   });
 });

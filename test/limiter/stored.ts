@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { categoryKeys, recipientKeys, type ScopeKeys } from '../../src/limiter/redis/keys.ts';
+import { categoryKeys, recipientKeys, type CategoryKeys, type ScopeKeys } from '../../src/limiter/redis/keys.ts';
 
 export const recipientId = 'teacher-42';
 
@@ -13,10 +13,12 @@ export interface StoredSet {
   readonly expiresAt: number | undefined;
 }
 
-/** The two sets of one scope. */
+/** The sets of one scope. */
 export interface StoredScope {
   readonly sent: StoredSet;
   readonly reserved: StoredSet;
+  /** Empty for the overall one. */
+  readonly held: StoredSet;
 }
 
 /** What Redis keeps about the recipient's slots overall. */
@@ -38,8 +40,13 @@ export async function readEverything(redis: Redis, prefix: string, categories: r
 }
 export type Everything = Awaited<ReturnType<typeof readEverything>>;
 
-async function readScope(redis: Redis, { sent, reserved }: ScopeKeys): Promise<StoredScope> {
-  return { sent: await readSet(redis, sent), reserved: await readSet(redis, reserved) };
+async function readScope(redis: Redis, keys: ScopeKeys | CategoryKeys): Promise<StoredScope> {
+  const [sent, reserved] = [await readSet(redis, keys.sent), await readSet(redis, keys.reserved)];
+  return {
+    sent,
+    reserved,
+    held: 'held' in keys ? await readSet(redis, keys.held) : { slots: [], expiresAt: undefined },
+  };
 }
 
 async function readSet(redis: Redis, key: string): Promise<StoredSet> {

@@ -2,17 +2,12 @@ import type { Policy } from '../../domain/limits.ts';
 import type { Block } from '../limiter.ts';
 import { NO_SHOW_MS } from '../pace.ts';
 import type { Scope } from './scope.ts';
-import { newest, type Slots } from './slots.ts';
+import { newest, type KeptSlots, type Slots } from './slots.ts';
 
 /** A policy that was stored for a recipient, in force before `until`; Infinity where it has no end. */
 export interface StoredPolicy {
   readonly policy: Policy;
   readonly until: number;
-}
-
-/** Slots, and how long after it was sent each of them counts. */
-export interface KeptSlots extends Slots {
-  readonly keptMs: number;
 }
 
 /** All that is remembered of one recipient. */
@@ -41,7 +36,7 @@ export function withScopes(book: Book, scopes: readonly Scope[]): Book {
 
 function withSlots(book: Book, category: string | undefined, kept: KeptSlots): Book {
   const slots = new Map(book.slots);
-  if (kept.sent.length + kept.reserved.length > 0) slots.set(category, kept);
+  if (kept.sent.length + kept.reserved.length + kept.held.length > 0) slots.set(category, kept);
   else slots.delete(category);
   return { ...book, slots };
 }
@@ -58,11 +53,18 @@ export function edited(book: Book, categories: readonly string[], edit: (slots: 
   return result;
 }
 
+/** The book without what was sent: who waits still does. */
+export function withoutSent(book: Book): Book {
+  const slots = [...book.slots].map(([category, kept]) => [category, { ...kept, sent: [] }] as const);
+  return { ...book, slots: new Map(slots) };
+}
+
 /** From when on nothing of it matters any more, in epoch milliseconds; -Infinity for an empty one. */
 export function expiryOf({ slots, stored, block }: Book): number {
-  const ends = [...slots.values()].flatMap(({ sent, reserved, keptMs }) => [
+  const ends = [...slots.values()].flatMap(({ sent, reserved, held, keptMs }) => [
     (newest(sent) ?? -Infinity) + keptMs,
     (newest(reserved) ?? -Infinity) + NO_SHOW_MS,
+    (newest(held) ?? -Infinity) + NO_SHOW_MS,
   ]);
   return Math.max(stored?.until ?? -Infinity, block?.until ?? -Infinity, ...ends);
 }

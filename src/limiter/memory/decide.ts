@@ -1,6 +1,8 @@
 import type { Admission, Admitted, Ask, Refused, Standing } from '../limiter.ts';
-import { earliestInstant, hasHeld, joinInstant, queued, tailInstant, type Instant } from './plan.ts';
-import { moveOn } from './replan.ts';
+import type { Limit } from '../pace.ts';
+import { keptInOrder } from './order.ts';
+import { Places, type Comer, type Place } from './place.ts';
+import { earliestInstant, queued, type Instant } from './plan.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';
 import { including, marked, timeOf, withoutId, type Slots } from './slots.ts';
 import { standingOf } from './standing.ts';
@@ -17,48 +19,53 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
   const { now } = moment;
   const common = commonOf(scopes);
   const { toleranceMs } = common;
-  const [overall] = scopes;
+  const [overall, category] = scopes;
   const sentAt = timeOf(overall.slots.sent, id);
-  const slot = scopes.map(({ slots }) => timeOf(slots.reserved, id)).find((at) => at !== undefined);
+  const inLine = timeOf(overall.slots.reserved, id);
+  const heldAt = category && timeOf(category.slots.held, id);
+  const slot = inLine ?? heldAt;
   if (sentAt !== undefined && !renew) {
     return { admission: admitted(sentAt, { ...standingOf(scopes, now), ...common }, now, true) };
   }
 
   const others = each(scopes, (slots) => withoutId(slots, id));
-  const earliest = earliestInstant(others, moment);
   if (slot !== undefined && slot > now + toleranceMs) {
     const isTooLong = slot - now > (ask.maxWaitMs ?? Infinity);
-    const instant = { ...earliest, at: slot };
+    const instant = { ...earliestInstant(others, moment), at: slot };
     return { admission: waiting(instant, isTooLong ? 'max-wait' : undefined, common, now) };
   }
 
-  const wasHeld = slot !== undefined && timeOf(overall.slots.reserved, id) === undefined;
-  const standsBehindHeld = slot === undefined && sentAt === undefined && hasHeld(others, now);
-  const tail = (among: Scopes) =>
-    wasHeld ? joinInstant(among, slot, toleranceMs, moment) : tailInstant(among, toleranceMs, moment);
-  const due = slot ?? sentAt;
-  const returning = Math.max(wasHeld ? tail(others).at : earliest.at, due ?? 0);
-  const isOnTime = due !== undefined && returning <= Math.max(now, due) + toleranceMs;
-  const at = isOnTime ? returning : tail(others).at;
-  if (isOnTime || at <= now + toleranceMs) {
+  const comer: Comer = { due: slot ?? sentAt, isHeld: inLine === undefined && heldAt !== undefined };
+  const at = new Places(comer, others, toleranceMs, moment).admission();
+  if (at !== undefined) {
     const after = each(others, (slots) => ({ ...slots, sent: including(slots.sent, { id, at }) }));
     return { admission: admitted(at, { ...standingOf(after, now), ...common }, now, false), after };
   }
 
-  const mark = (slots: Slots) => (countBlocked ? marked(slots, id, now) : slots);
-  const before = each(others, mark);
-  const place = standsBehindHeld ? tailInstant(before.slice(1), toleranceMs, moment) : tail(before);
-  const because = refusal(ask, place.at - now, due === undefined ? longestQueue(scopes, now) : undefined);
+  const mark = (marking: Scopes) =>
+    countBlocked ? eachScope(marking, ({ limits, slots }) => marked(slots, id, now, mostOf(limits))) : marking;
+  const before = mark(others);
+  const place = new Places(comer, before, toleranceMs, moment).waiting();
+  const because = refusal(ask, place.at - now, comer.due === undefined ? longestQueue(scopes, now) : undefined);
   const admission = waiting(place, because, common, now);
-  if (because === undefined) {
-    const reserve = (slots: Slots) => ({ ...slots, reserved: including(slots.reserved, { id, at: place.at }) });
-    const [line] = before;
-    const isHeld = standsBehindHeld || place.at > tailInstant([line], toleranceMs, moment).at;
-    const [reserved, ...inCategory] = each(before, reserve);
-    const after: Scopes = [isHeld ? line : reserved, ...inCategory];
-    return { admission, after: wasHeld ? moveOn(after, id, slot) : after };
-  }
-  return countBlocked ? { admission, after: each(scopes, mark) } : { admission };
+  if (because === undefined) return { admission, after: reserved(before, id, place, comer, toleranceMs, moment) };
+  return countBlocked ? { admission, after: mark(scopes) } : { admission };
+}
+
+function reserved(scopes: Scopes, id: string, place: Place, { due }: Comer, holdMs: number, moment: Moment): Scopes {
+  const { at, isHeld, isPutOff } = place;
+  const [line, ...inCategory] = scopes;
+  const kept = isPutOff ? keptInOrder(line, due ?? at, at, holdMs, moment) : line.slots.reserved;
+  const inOrder: Scopes = [{ ...line, slots: { ...line.slots, reserved: kept } }, ...inCategory];
+  const reserve = (slots: Slots) => ({ ...slots, reserved: including(slots.reserved, { id, at }) });
+  if (!isHeld) return each(inOrder, reserve);
+  return [
+    line,
+    ...inCategory.map((scope) => ({
+      ...scope,
+      slots: { ...scope.slots, held: including(scope.slots.held, { id, at }) },
+    })),
+  ];
 }
 
 /** What every answer under these policies tells. */
@@ -69,13 +76,22 @@ function commonOf(scopes: Scopes): Common {
   return { toleranceMs: Math.min(...holdsMs), gapMs: Math.max(...gapsMs) };
 }
 
-function each([overall, ...others]: Scopes, change: (slots: Slots) => Slots): Scopes {
-  const changed = (scope: Scope) => ({ ...scope, slots: change(scope.slots) });
+function each(scopes: Scopes, change: (slots: Slots) => Slots): Scopes {
+  return eachScope(scopes, ({ slots }) => change(slots));
+}
+
+function eachScope([overall, ...others]: Scopes, change: (scope: Scope) => Slots): Scopes {
+  const changed = (scope: Scope) => ({ ...scope, slots: change(scope) });
   return [changed(overall), ...others.map(changed)];
 }
 
+/** How many slots back the limits look. */
+function mostOf(limits: readonly Limit[]): number {
+  return Math.max(1, ...limits.map(({ max }) => max));
+}
+
 function longestQueue(scopes: Scopes, now: number): number {
-  return Math.max(...scopes.map(({ slots }) => queued(slots.reserved, now).length));
+  return Math.max(...scopes.map(({ slots }) => queued(slots.reserved, now).length + queued(slots.held, now).length));
 }
 
 /** `pending` is how many stand before an id that has no place of its own; absent for one that has. */

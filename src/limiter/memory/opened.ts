@@ -3,7 +3,6 @@ import { blockAt, policyAt, type Book } from './book.ts';
 import { checkCategories } from '../checks.ts';
 import { paceOf } from '../pace.ts';
 import { openScope, type Moment, type Scopes } from './scope.ts';
-import { NO_SLOTS } from './slots.ts';
 
 /** What one call sees of a recipient's book. */
 export interface Opened extends Moment {
@@ -41,7 +40,7 @@ export function createOpener({ policy: ownPolicy, categories, keepMs, now }: Ope
     open(book, asked, policy = ownPolicy) {
       const at = now();
       const inForce = policyAt(book, at)?.policy ?? policy;
-      const slotsOf = (category?: string) => book.slots.get(category) ?? NO_SLOTS;
+      const slotsOf = (category?: string) => book.slots.get(category);
       const overall = openScope(undefined, inForce, leastKeptMs, slotsOf(), at);
       const others = asked.flatMap((category) => {
         const own = policies.get(category);

@@ -1,5 +1,5 @@
 import { GRACE_MS, type Limit } from '../pace.ts';
-import type { Moment, Scope, Scopes } from './scope.ts';
+import type { Moment, Scope } from './scope.ts';
 import { newest, type Slot } from './slots.ts';
 
 /** An instant, and the name of what decides it: a limit, `block`, or `none`. */
@@ -37,46 +37,20 @@ export function earliestInstant(scopes: readonly Scope[], moment: Moment): Insta
 }
 
 /**
- * The first instant behind every reservation that is still waited for. A reservation counts at its slot, but no earlier
- * than the hold before the earliest instant that its scope allows, where it would no longer be on time, nor before a
- * slot that was sent: so those queued are the newest of all, in this order. Its scope, and not all of the ask's: what
- * is reserved overall need not have the category of this ask.
+ * The first instant behind every reservation of a scope that is still waited for. A reservation counts at its slot, but no
+ * earlier than the hold before the earliest instant that its scope allows, where it would no longer be on time, nor before
+ * a slot that was sent; what a category holds back counts behind its last one in line. So all of them are the newest of
+ * all, in this order.
  */
-export function tailInstant(scopes: readonly Scope[], holdMs: number, moment: Moment): Instant {
-  let last = 0;
-  const taken = scopes.map((scope): Taken => {
-    const { sent, reserved } = scope.slots;
-    const floor = Math.max(earliestInstant([scope], moment).at - holdMs, newest(sent) ?? 0);
-    const queue = queued(reserved, moment.now).map(({ at }) => ({ at: Math.max(at, floor) }));
-    last = Math.max(last, queue.at(-1)?.at ?? 0);
-    return { limits: scope.limits, slots: [...sent, ...queue] };
-  });
-  const free = firstInstant(taken, moment);
-  return { ...free, at: Math.max(free.at, last) };
-}
-
-/**
- * When an id goes whose category held it back until now: behind the overall line, as a newcomer would, and behind those
- * of its category whose slots come before its own.
- */
-export function joinInstant(scopes: Scopes, slot: number, holdMs: number, moment: Moment): Instant {
-  const [line, ...inCategory] = scopes;
-  const tail = tailInstant([line], holdMs, moment);
-  const before = inCategory.map((scope) => ({
-    ...scope,
-    slots: { ...scope.slots, reserved: scope.slots.reserved.filter(({ at }) => at < slot) },
-  }));
-  const allowed = tailInstant(before, holdMs, moment);
-  return allowed.at > tail.at ? allowed : tail;
-}
-
-/** Whether the category holds back one of those with the latest slot: then it holds back whoever comes behind them. */
-export function hasHeld([line, category]: Scopes, now: number): boolean {
-  if (category === undefined) return false;
-  const queue = queued(category.slots.reserved, now);
-  const latest = newest(queue);
-  const inLine = new Set(line.slots.reserved.map(({ id }) => id));
-  return queue.some(({ id, at }) => at === latest && !inLine.has(id));
+export function tailInstant(scope: Scope, holdMs: number, moment: Moment, heldToo: boolean): Instant {
+  const { sent, reserved, held } = scope.slots;
+  const floor = Math.max(earliestInstant([scope], moment).at - holdMs, newest(sent) ?? 0);
+  const line = queued(reserved, moment.now).map(({ at }) => ({ at: Math.max(at, floor) }));
+  const lastInLine = line.at(-1)?.at ?? floor;
+  const behind = heldToo ? queued(held, moment.now).map(({ at }) => ({ at: Math.max(at, lastInLine) })) : [];
+  const queue = [...line, ...behind];
+  const free = firstInstant([{ limits: scope.limits, slots: [...sent, ...queue] }], moment);
+  return { ...free, at: Math.max(free.at, queue.at(-1)?.at ?? 0) };
 }
 
 /** The reservations that a newcomer stands behind. */

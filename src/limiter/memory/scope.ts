@@ -1,6 +1,6 @@
-import { newest, NO_SLOTS, type Slot, type Slots } from './slots.ts';
+import { newest, NO_SLOTS, type KeptSlots, type Slot, type Slots } from './slots.ts';
 import type { Policy } from '../../domain/limits.ts';
-import { CLOCK_STEP_MS, HORIZON_MS, NO_SHOW_MS, paceOf, type Limit } from '../pace.ts';
+import { CLOCK_STEP_MS, NO_SHOW_MS, paceOf, type Limit } from '../pace.ts';
 
 /** A recipient's limits and slots: overall, or those of one category. A slot is taken in all scopes of an ask or in none. */
 export interface Scope {
@@ -29,32 +29,39 @@ export function openScope(
   category: string | undefined,
   policy: Policy,
   leastKeptMs: number,
-  stored: Slots,
+  stored: KeptSlots | undefined,
   now: number,
 ): Scope {
   const { limits, holdMs, longestMs } = paceOf(policy);
-  const keptMs = Math.max(leastKeptMs, longestMs);
-  const slots = live(stored, longestMs, keptMs, now);
-  const scope = { limits, gapMs: policy.minGapMs, holdMs, keptMs, slots };
+  const slots = stored ?? { ...NO_SLOTS, keptMs: 0 };
+  const isKeptLonger = (newest(slots.sent) ?? -Infinity) + slots.keptMs >= now && !isDamage(slots, longestMs, now);
+  const keptMs = Math.max(leastKeptMs, longestMs, isKeptLonger ? slots.keptMs : 0);
+  const scope = { limits, gapMs: policy.minGapMs, holdMs, keptMs, slots: live(slots, longestMs, keptMs, now) };
   if (category === undefined) return scope;
   return { ...scope, category, limits: limits.map((limit) => ({ ...limit, name: `${category}:${limit.name}` })) };
 }
 
-/** What is reserved in any of them, by slot, each id once. What a category holds back is in no other; it follows the others of its instant. */
+/** What waits in any of them, by slot, each id once. What a category holds back follows the others of its instant. */
 export function reservations([overall, ...others]: Scopes): readonly Slot[] {
-  const known = new Set(overall.slots.reserved.map(({ id }) => id));
-  const held = others.flatMap(({ slots }) => slots.reserved.filter(({ id }) => !known.has(id)));
+  const held = others.flatMap(({ slots }) => slots.held);
   if (held.length === 0) return overall.slots.reserved;
   return [...overall.slots.reserved, ...held].sort((a, b) => a.at - b.at);
 }
 
-/** The slots without those that are past, and without what a clock that is gone wrote (the reasons are at CLOCK_STEP_MS). */
-function live({ sent, reserved }: Slots, longestMs: number, keptMs: number, now: number): Slots {
-  if (sent.length + reserved.length === 0) return NO_SLOTS;
-  const lastSent = now + longestMs + CLOCK_STEP_MS;
-  const lastReserved = (newest(sent) ?? 0) > lastSent ? -Infinity : now + longestMs + HORIZON_MS;
+/** Whether a clock that is gone wrote them (the reasons are at CLOCK_STEP_MS). */
+function isDamage({ sent }: Slots, longestMs: number, now: number): boolean {
+  return (newest(sent) ?? -Infinity) > now + longestMs + CLOCK_STEP_MS;
+}
+
+/** The slots without those that are past, and without what a clock that is gone wrote. */
+function live(slots: Slots, longestMs: number, keptMs: number, now: number): Slots {
+  const { sent, reserved, held } = slots;
+  if (sent.length + reserved.length + held.length === 0) return NO_SLOTS;
+  const isAwaited = ({ at }: Slot) => at >= now - NO_SHOW_MS;
+  const areGone = isDamage(slots, longestMs, now);
   return {
-    sent: sent.filter(({ at }) => at >= now - keptMs && at <= lastSent),
-    reserved: reserved.filter(({ at }) => at >= now - NO_SHOW_MS && at <= lastReserved),
+    sent: sent.filter(({ at }) => at >= now - keptMs && at <= now + longestMs + CLOCK_STEP_MS),
+    reserved: areGone ? [] : reserved.filter(isAwaited),
+    held: areGone ? [] : held.filter(isAwaited),
   };
 }

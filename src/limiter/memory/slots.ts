@@ -10,10 +10,18 @@ export interface Slot {
 /** The slots of one scope, each list oldest first. An id is in one of them at most. */
 export interface Slots {
   readonly sent: readonly Slot[];
+  /** In line: of the overall scope all that stand in it, of a category those among them that are its own. */
   readonly reserved: readonly Slot[];
+  /** Of a category: those that it holds back, which stand in no line yet. */
+  readonly held: readonly Slot[];
 }
 
-export const NO_SLOTS: Slots = { sent: [], reserved: [] };
+/** Slots, and how long after it was sent each of them counts: the longest window that anybody asked under. */
+export interface KeptSlots extends Slots {
+  readonly keptMs: number;
+}
+
+export const NO_SLOTS: Slots = { sent: [], reserved: [], held: [] };
 
 export function timeOf(slots: readonly Slot[], id: string): number | undefined {
   return slots.find((slot) => slot.id === id)?.at;
@@ -33,14 +41,19 @@ export function without(slots: readonly Slot[], id: string): readonly Slot[] {
   return slots.filter((slot) => slot.id !== id);
 }
 
-export function withoutId({ sent, reserved }: Slots, id: string): Slots {
-  return { sent: without(sent, id), reserved: without(reserved, id) };
+export function withoutId({ sent, reserved, held }: Slots, id: string): Slots {
+  return { sent: without(sent, id), reserved: without(reserved, id), held: without(held, id) };
 }
 
-/** With a slot that counts as sent and belongs to no id, left by `id` at `at`. */
-export function marked(slots: Slots, id: string, at: number): Slots {
+/**
+ * With a slot that counts as sent and belongs to no id, left by `id` at `at`; without the marks that no limit looks at any
+ * more, since `most` newer slots have come: the limits count no further back.
+ */
+export function marked(slots: Slots, id: string, at: number, most: number): Slots {
   const isThere = slots.sent.some((slot) => slot.at === at && slot.markOf === id);
-  return isThere ? slots : { ...slots, sent: including(slots.sent, { at, markOf: id }) };
+  const sent = isThere ? slots.sent : including(slots.sent, { at, markOf: id });
+  const lastCounted = sent.at(-most)?.at ?? -Infinity;
+  return { ...slots, sent: sent.filter((slot) => slot.id !== undefined || slot.at >= lastCounted) };
 }
 
 /** The same slots where the id has none in this list. */

@@ -1,19 +1,20 @@
--- Tells what is known about one recipient, and writes nothing.
+-- Tells what is known about one recipient, part by part, and writes nothing.
 --
 -- KEYS    as in admit.lua, with every category among the scopes
 -- ARGV[1] the time in epoch ms, in tests only; '' for that of Redis
 -- ARGV[2] JSON, the policies of the scopes as in admit.lua
+-- ARGV[3] how many entries of each set to leave out, from the oldest
+-- ARGV[4] how many entries of each set to tell at most
 --
--- Answers {now, stored policy, its end, block's end, block's reason, sent, reserved}: what is not there, or has ended, is
--- false; sent and reserved are lists of entry and score. Sent is that of the first scope; reserved that of all, one after
--- the other, with who is reserved in two of them told twice.
+-- Answers {now, stored policy, its end, block's end, block's reason, sets}: what is not there, or has ended, is false; sets are
+-- lists of entry and score, of each scope what was sent and is kept, what is reserved, and, but for the first, what is held
+-- back.
 
 local id, member = '', ''
-local now = tonumber(ARGV[1])
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+
+-- include clock.lua
+
+local now, realNow = clockNow(ARGV[1])
 local policies = cjson.decode(ARGV[2])
 local ofLimiter = policies[1]
 
@@ -21,19 +22,21 @@ local ofLimiter = policies[1]
 
 local function entries(set, keep)
   local bounds = { string.format('%.0f', now - keep), string.format('%.0f', set.lastGood) }
-  return redis.call('ZRANGEBYSCORE', set.key, bounds[1], bounds[2], 'WITHSCORES')
+  return redis.call('ZRANGEBYSCORE', set.key, bounds[1], bounds[2], 'WITHSCORES', 'LIMIT', ARGV[3], ARGV[4])
 end
 
-local inForce, reserved = policies[1] ~= ofLimiter, {}
+local sets = {}
 for _, scope in ipairs(scopes) do
-  for _, each in ipairs(entries(scope.reserved, NO_SHOW_MS)) do reserved[#reserved + 1] = each end
+  sets[#sets + 1] = entries(scope.sent, scope.sent.keep)
+  sets[#sets + 1] = entries(scope.reserved, NO_SHOW_MS)
+  if scope.held then sets[#sets + 1] = entries(scope.held, NO_SHOW_MS) end
 end
+local inForce = policies[1] ~= ofLimiter
 return {
   now,
   inForce and redis.call('HGET', KEYS[1], 'policy'),
   inForce and policyUntil or false,
   blockedUntil or false,
   blockedUntil and redis.call('HGET', KEYS[1], 'blockReason') or false,
-  entries(scopes[1].sent, scopes[1].longest),
-  reserved,
+  sets,
 }

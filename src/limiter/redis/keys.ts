@@ -1,12 +1,18 @@
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
-/** The two sorted sets of one scope of a recipient. */
+/** The sorted sets of one scope of a recipient. */
 export interface ScopeKeys {
   /** Slots that were used, or will be within a moment. */
   readonly sent: string;
-  /** Slots that lie ahead, or are overdue. */
+  /** Slots that lie ahead, or are overdue, of those that stand in line. */
   readonly reserved: string;
+}
+
+/** Those of a category. */
+export interface CategoryKeys extends ScopeKeys {
+  /** Slots of those that the category holds back: they stand in no line yet. */
+  readonly held: string;
 }
 
 /** All keys of one recipient; one hash tag, so that a script may touch them together on a cluster. */
@@ -28,10 +34,10 @@ export function recipientKeys(prefix: string, recipientId: string): RecipientKey
   return { settings: `${stem}:settings`, sent: stem, reserved: `${stem}:reserved` };
 }
 
-/** `(…, 'messages')` → `pushpacer:{teacher-42}:sent:messages` and `pushpacer:{teacher-42}:reserved:messages`. */
-export function categoryKeys({ sent, reserved }: RecipientKeys, category: string): ScopeKeys {
+/** `(…, 'messages')` → `pushpacer:{teacher-42}:sent:messages`, and `reserved:messages` and `held:messages` likewise. */
+export function categoryKeys({ sent: stem }: RecipientKeys, category: string): CategoryKeys {
   const name = readable(category);
-  return { sent: `${sent}:sent:${name}`, reserved: `${reserved}:${name}` };
+  return { sent: `${stem}:sent:${name}`, reserved: `${stem}:reserved:${name}`, held: `${stem}:held:${name}` };
 }
 
 /** `teacher-42` → itself; `{a}\r\n` → `#` and its digest. So recipients and categories stand in keys. */

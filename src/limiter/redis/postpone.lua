@@ -9,12 +9,9 @@
 -- Answers 1 where it moved, else 0: it never moves to earlier, so telling it twice does nothing. In one step, so that the
 -- set's expiry always belongs to the newest entry.
 
-local id, at, now = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
-at = math.min(at, now)
+-- include clock.lua
+
+local id, at = ARGV[1], math.min(tonumber(ARGV[2]), (clockNow(ARGV[3])))
 
 local function newest(key)
   return tonumber(redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])

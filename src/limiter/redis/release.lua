@@ -1,6 +1,6 @@
 -- Gives an id's slot back.
 --
--- KEYS    the set of each scope that may hold it: all sent (a refund), or all reserved (a cancellation); one hash tag
+-- KEYS    each set that may hold it: all sent (a refund), or all reserved and held back (a cancellation); one hash tag
 -- ARGV[1] the id
 --
 -- Answers 1 where there was one, else 0. In one step, so that the set's expiry always belongs to the newest entry: it is

@@ -1,15 +1,13 @@
--- Included by the scripts that work with slots, after `now` and `policies` are known; see admit.lua for KEYS.
+-- Included by the scripts that look at slots. Needs KEYS (see admit.lua), `now`, `realNow`, `policies`, `id`, `member`. Gives
+-- `scopes`, `hold`, `gap`, the settings in force (`policyUntil`, `blockedUntil`), and the look-ups in a set.
 --
--- Opens what is stored for one recipient: the settings in force, and for each scope its limits and its two sorted sets.
+-- Opens what is stored for one recipient: the settings in force, and for each scope its limits and its sorted sets.
 
 local GRACE_MS = 1000 -- newcomers stand behind an overdue reservation for this long
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
 -- Redis's clock may step back, at a failover for one. A slot is sent at most twice the hold ahead, so one further ahead
 -- than the longest window and this was written under a clock that is gone, as were the reservations beside it: all are dropped.
 local CLOCK_STEP_MS = 60000
--- Reservations alone prove no step: a backlog may reach far, and stand behind a block of a year. Two years past the
--- longest window no backlog is meant: 2 * 366 days.
-local HORIZON_MS = 63244800000
 
 -- A bound of a range of scores, itself left out. Never by `..`: Lua would print 14 digits.
 local function beyond(score)
@@ -17,9 +15,9 @@ local function beyond(score)
 end
 
 -- A sorted set: its key, how long entries are kept (ms), how the id is written in it, the scores that were looked up, by
--- rank from the newest; how many of the newest are damage, and the rank of the id's own.
+-- rank from the newest; how many of the newest are damage, and the rank and the score of the id's own entry.
 local function open(key, keep, entry)
-  return { key = key, keep = keep, entry = entry, scores = {}, skipped = 0, own = math.huge }
+  return { key = key, keep = keep, entry = entry, scores = {}, skipped = 0, lastGood = math.huge, own = math.huge }
 end
 
 -- The score of the entry of this rank from the newest, false where there is none. Looked up once.
@@ -41,8 +39,9 @@ end
 local function newest(set, k)
   if not set.extra then return stored(set, k) end
   if not set.ahead then
-    set.ahead = redis.call('ZCOUNT', set.key, beyond(set.extra), '+inf') - set.skipped
-    if set.own ~= math.huge and set.ownAt > set.extra then set.ahead = set.ahead - 1 end
+    local last = stored(set, 1)
+    set.ahead = last and last > set.extra and redis.call('ZCOUNT', set.key, beyond(set.extra), '+inf') - set.skipped or 0
+    if set.ahead > 0 and set.own ~= math.huge and set.ownAt > set.extra then set.ahead = set.ahead - 1 end
   end
   if k <= set.ahead then return stored(set, k) end
   return k == set.ahead + 1 and set.extra or stored(set, k - 1)
@@ -54,11 +53,11 @@ local function skipBeyond(set, score)
   if top and top > score then set.skipped = redis.call('ZCOUNT', set.key, beyond(score), '+inf') end
 end
 
--- Forgets the damage, and what has been kept for long enough.
-local function prune(set)
-  if not scoreAt(set, 0) then return end
-  if set.skipped > 0 then redis.call('ZREMRANGEBYSCORE', set.key, beyond(set.lastGood), '+inf') end
-  redis.call('ZREMRANGEBYSCORE', set.key, '-inf', beyond(now - set.keep))
+-- What was sent is kept for the longest window that anybody asked under: it expires so long after its newest entry.
+local function keepAsBefore(set)
+  local top = scoreAt(set, 0)
+  local left = top and set.skipped == 0 and redis.call('PTTL', set.key) or -1
+  if left > 0 and realNow + left >= now then set.keep = math.max(set.keep, realNow + left - top) end
 end
 
 -- What is stored for this recipient goes before what came with the call, until its end.
@@ -75,36 +74,24 @@ end
 -- is the limit of number 0: one slot in its window.
 local scopes, hold, gap = {}, math.huge, 0
 for number, policy in ipairs(policies) do
-  local scope = { number = number, limits = {}, longest = policy[3] }
+  local scope = { number = number, limits = {}, longest = policy[3], most = 1 }
   if policy[3] > 0 then scope.limits[1] = { number = 0, max = 1, window = policy[3] } end
   for index = 4, #policy, 2 do
     scope.limits[#scope.limits + 1] = { number = index / 2 - 1, max = policy[index], window = policy[index + 1] }
     scope.longest = math.max(scope.longest, policy[index + 1])
+    scope.most = math.max(scope.most, policy[index])
   end
-  scope.sent = open(KEYS[2 * number], math.max(policy[1], scope.longest), member)
-  scope.reserved = open(KEYS[2 * number + 1], NO_SHOW_MS, id)
+  local key = number == 1 and 2 or 3 * number - 2
+  scope.sent = open(KEYS[key], math.max(policy[1], scope.longest), member)
+  scope.reserved = open(KEYS[key + 1], NO_SHOW_MS, id)
+  scope.held = number > 1 and open(KEYS[key + 2], NO_SHOW_MS, id) or nil
   -- Damage is skipped when reading and removed when writing: a peek and a refusal write nothing.
   skipBeyond(scope.sent, now + scope.longest + CLOCK_STEP_MS)
-  skipBeyond(scope.reserved, scope.sent.skipped > 0 and -math.huge or now + scope.longest + HORIZON_MS)
+  if scope.sent.skipped > 0 then
+    skipBeyond(scope.reserved, -math.huge)
+    if scope.held then skipBeyond(scope.held, -math.huge) end
+  end
+  keepAsBefore(scope.sent)
   hold, gap = math.min(hold, policy[2]), math.max(gap, policy[3])
   scopes[number] = scope
-end
-
--- The instants of a scope, oldest first: as many of what was sent as its limits look at, then reservations as they are walked.
-local function instantsOf(scope)
-  local most, instants = 1, {}
-  for _, limit in ipairs(scope.limits) do most = math.max(most, limit.max) end
-  local from = scope.sent.skipped
-  local entries = redis.call('ZREVRANGE', scope.sent.key, from, from + most - 1, 'WITHSCORES')
-  for index = #entries, 2, -2 do
-    local at = tonumber(entries[index])
-    if at >= now - scope.sent.keep then instants[#instants + 1] = at end
-  end
-  return instants
-end
-
-local function insert(instants, at)
-  local place = #instants + 1
-  while place > 1 and instants[place - 1] > at do place = place - 1 end
-  table.insert(instants, place, at)
 end

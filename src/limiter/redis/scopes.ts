@@ -1,10 +1,12 @@
 import type { Policy } from '../../domain/limits.ts';
 import { paceOf } from '../pace.ts';
-import { toNumbers, type ScopePolicies } from './wire.ts';
+import { toNumbers } from './numbers.ts';
+import type { ScopePolicies } from './wire.ts';
 
 /** The policies of a limiter, and how they are told to its scripts. */
 export interface Scopes {
-  readonly categories: readonly string[];
+  readonly policy: Policy;
+  readonly categories: readonly (readonly [name: string, policy: Policy])[];
   /** The category where it has a policy of its own. */
   categoryOf(held: { readonly category?: string }): string | undefined;
   /** The policies of an ask's scopes, worked out once for each. */
@@ -47,7 +49,8 @@ export function createScopes({ policy, categories, keepMs }: ScopesOptions): Sco
   }
 
   return {
-    categories: [...ofCategories.keys()],
+    policy,
+    categories: [...ofCategories],
     categoryOf: ({ category }) => (category !== undefined && ofCategories.has(category) ? category : undefined),
     policiesOf,
     allPolicies: `[${[textOf(policy, ownKeepMs), ...[...ofCategories.values()].map((each) => textOf(each, keepMs))].join(',')}]`,

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { AdmitReply } from './wire.ts';
+import type { AdmitReply, InspectReply, Numeric, SettingsReply } from './replies.ts';
 
 /** What the limiter needs of ioredis: both `Redis` and `Cluster` have it. */
 export interface LimiterRedis {
@@ -7,40 +7,30 @@ export interface LimiterRedis {
   unlink(...keys: string[]): Promise<number>;
 }
 
-/** A number, or its text where the client has `stringNumbers`. */
-type Numeric = number | string;
-
-/** What `inspect.lua` answers. */
-export type InspectReply = readonly [
-  now: Numeric,
-  policy: string | null,
-  policyUntil: Numeric | null,
-  blockedUntil: Numeric | null,
-  blockReason: string | null,
-  sent: readonly string[],
-  reserved: readonly string[],
-];
-
 type Call<R> = (...keysAndArgs: (string | number)[]) => Promise<R>;
 
 /** The scripts as commands of the client; those that work on scopes are there for each number of them. */
 export interface Scripts {
   /** For one scope, and for two. */
   readonly admit: readonly [Call<AdmitReply>, Call<AdmitReply>];
-  readonly release: readonly [Call<Numeric>, Call<Numeric>];
+  /** For one scope, and for two. */
   readonly postpone: readonly [Call<Numeric>, Call<Numeric>];
+  /** For one set, two and three of them. */
+  readonly release: readonly [Call<Numeric>, Call<Numeric>, Call<Numeric>];
   readonly inspect: Call<InspectReply>;
-  readonly settings: Call<readonly [done: Numeric, now: Numeric]>;
+  readonly move: Call<readonly Numeric[]>;
+  readonly settings: Call<SettingsReply>;
 }
 
-/** Puts the scripts on the client. `scopes`: how many the recipient's settings concern, that is one and the categories. */
+/** Puts the scripts on the client. `scopes`: how many a recipient has, that is one and the categories. */
 export function defineScripts(redis: LimiterRedis, scopes: number): Scripts {
   return {
-    admit: [define(redis, 'admit', 3), define(redis, 'admit', 5)],
-    release: [define(redis, 'release', 1), define(redis, 'release', 2)],
+    admit: [define(redis, 'admit', 3), define(redis, 'admit', 6)],
     postpone: [define(redis, 'postpone', 1), define(redis, 'postpone', 2)],
-    inspect: define(redis, 'inspect', 1 + 2 * scopes),
-    settings: define(redis, 'settings', 1 + 2 * scopes),
+    release: [define(redis, 'release', 1), define(redis, 'release', 2), define(redis, 'release', 3)],
+    inspect: define(redis, 'inspect', 3 * scopes),
+    move: define(redis, 'move', 3 * scopes),
+    settings: define(redis, 'settings', 1),
   };
 }
 

@@ -1,0 +1,24 @@
+import { MOST_LOOKED_AT } from '../pace.ts';
+import { firstInstant } from './plan.ts';
+import type { Moment, Scope } from './scope.ts';
+import type { Slot } from './slots.ts';
+
+/**
+ * The line after one that was due at `due` has been put off to `at`: those behind it that would now come before it are put
+ * off as well, in their order. So whoever asked earlier stays before. At most MOST_LOOKED_AT are moved.
+ */
+export function keptInOrder(line: Scope, due: number, at: number, holdMs: number, { now }: Moment): readonly Slot[] {
+  const { sent, reserved } = line.slots;
+  const before = reserved.filter((slot) => slot.at >= now - holdMs && slot.at < due);
+  const taken: Pick<Slot, 'at'>[] = [...sent, ...before, { at }];
+  const moved = new Map<Slot, number>();
+  let last = at;
+  for (const slot of reserved.filter((each) => each.at >= due)) {
+    if (slot.at > last || moved.size >= MOST_LOOKED_AT) break;
+    const free = firstInstant([{ limits: line.limits, slots: taken }], { now: last, blockedUntil: undefined });
+    last = free.at;
+    taken.push({ at: last });
+    moved.set(slot, last);
+  }
+  return reserved.map((slot) => ({ ...slot, at: moved.get(slot) ?? slot.at })).sort((a, b) => a.at - b.at);
+}

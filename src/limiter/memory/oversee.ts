@@ -1,0 +1,49 @@
+import type { Moved } from '../limiter.ts';
+import { replan, type Replanned } from '../replan.ts';
+import { withScopes, type Book } from './book.ts';
+import type { Opened } from './opened.ts';
+import { reservations, type Scope } from './scope.ts';
+import { including, type Slot } from './slots.ts';
+
+/** The book with all that wait at their earliest places, and who has moved. `opened` is the same book, every category in it. */
+export function replanned(book: Book, opened: Opened, leadMs: number): readonly [Book, readonly Moved[]] {
+  const { scopes, now, blockedUntil } = opened;
+  const categoryOf = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.reserved, category)));
+  const held = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.held, category)));
+  const waiting = reservations(scopes).map(({ id = '', at }) => ({
+    entry: id,
+    slot: at,
+    category: held.get(id) ?? categoryOf.get(id),
+    isHeld: held.has(id),
+  }));
+  const rooms = new Map(
+    scopes.map(({ category, limits, slots }) => [category, { limits, sent: slots.sent.map(({ at }) => at) }]),
+  );
+  const places = replan(waiting, rooms, { now, blockedUntil, leadMs });
+  return [
+    withScopes(
+      book,
+      scopes.map((scope) => placed(scope, places)),
+    ),
+    places.flatMap(movedOf),
+  ];
+}
+
+function idsOf(slots: readonly Slot[], category: string | undefined): [string, string | undefined][] {
+  return slots.map(({ id = '' }) => [id, category]);
+}
+
+/** In line in the overall scope and in its category, or held back in its category alone. */
+function placed(scope: Scope, places: readonly Replanned[]): Scope {
+  const ofScope = ({ waiting }: Replanned) => scope.category === undefined || waiting.category === scope.category;
+  const slotsOf = (held: boolean) =>
+    places
+      .filter((place) => place.isHeld === held && ofScope(place))
+      .reduce<readonly Slot[]>((slots, { waiting, at }) => including(slots, { id: waiting.entry, at }), []);
+  const heldHere = scope.category === undefined ? [] : slotsOf(true);
+  return { ...scope, slots: { ...scope.slots, reserved: slotsOf(false), held: heldHere } };
+}
+
+function movedOf({ waiting: { entry, slot, category }, at }: Replanned): Moved[] {
+  return at === slot ? [] : [{ id: entry, ...(category !== undefined && { category }), from: slot, at }];
+}

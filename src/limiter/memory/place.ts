@@ -1,0 +1,155 @@
+import { MOST_LOOKED_AT } from '../pace.ts';
+import { firstFit } from './fit.ts';
+import { queued, tailInstant, type Instant } from './plan.ts';
+import type { Moment, Scope, Scopes } from './scope.ts';
+import type { Slot } from './slots.ts';
+
+/** Whoever asks, as far as its place goes. */
+export interface Comer {
+  /** Its slot, or the admission that it renews; absent for a newcomer. */
+  readonly due: number | undefined;
+  /** Its category holds it back: it stands in no line yet. */
+  readonly isHeld: boolean;
+}
+
+/** Where one that has to wait is reserved. */
+export interface Place extends Instant {
+  /** In its category alone: in the overall line nobody waits for it. */
+  readonly isHeld: boolean;
+  /** It came on time and was put off by what was sent: those behind it stay behind it. */
+  readonly isPutOff: boolean;
+}
+
+/** Finds the place of one id; `scopes` are those of the ask, without what the id itself has in them. */
+export class Places {
+  readonly #comer: Comer;
+  readonly #scopes: Scopes;
+  readonly #holdMs: number;
+  readonly #moment: Moment;
+
+  constructor(comer: Comer, scopes: Scopes, holdMs: number, moment: Moment) {
+    this.#comer = comer;
+    this.#scopes = scopes;
+    this.#holdMs = holdMs;
+    this.#moment = moment;
+  }
+
+  /** The instant that the id may be admitted to now; undefined where it has to wait. */
+  admission(): number | undefined {
+    const { due, isHeld } = this.#comer;
+    const { now } = this.#moment;
+    if (due === undefined) return this.#within(this.#tail(true).at, now);
+    if (this.#isLate(due)) return this.#lateAdmission();
+    const from = Math.max(now, due);
+    return this.#within(isHeld ? Math.max(due, this.#tail(false).at) : this.#ownPlace(due, this.#holdMs).at, from);
+  }
+
+  /** The place of one that cannot be admitted now. */
+  waiting(): Place {
+    const { due, isHeld } = this.#comer;
+    if (due === undefined) return this.#newcomer();
+    if (this.#isLate(due)) return (isHeld ? undefined : this.#hole()) ?? this.#newcomer();
+    return isHeld ? this.#heldAgain(due) : this.#putOff(due);
+  }
+
+  #within(at: number, from: number): number | undefined {
+    return at <= from + this.#holdMs ? at : undefined;
+  }
+
+  #isLate(due: number): boolean {
+    return this.#moment.now > due + this.#holdMs;
+  }
+
+  /** Behind the overall line, and behind those of its category; the later of the two. */
+  #tail(heldToo: boolean): Instant {
+    const [line, category] = this.#tails(heldToo);
+    return category !== undefined && category.at > line.at ? category : line;
+  }
+
+  #tails(heldToo: boolean): readonly [Instant, Instant | undefined] {
+    const [line, category] = this.#scopes;
+    const tail = (scope: Scope) => tailInstant(scope, this.#holdMs, this.#moment, heldToo);
+    return [tail(line), category && tail(category)];
+  }
+
+  /** Whom its category holds back for longer than the line would, or behind others that it holds back, waits in it alone. */
+  #newcomer(): Place {
+    const [line, category] = this.#tails(true);
+    const mates = queued(this.#scopes[1]?.slots.held ?? [], this.#moment.now);
+    const isHeld = category !== undefined && (mates.length > 0 || category.at > line.at);
+    return { ...(isHeld ? category : line), isHeld, isPutOff: false };
+  }
+
+  /** Its category allows it now, and it joins the line; or later, and it stays before those that are held back behind it. */
+  #heldAgain(due: number): Place {
+    const [line, category = line] = this.#tails(false);
+    if (category.at <= line.at) return { ...line, isHeld: false, isPutOff: false };
+    const held = this.#scopes[1]?.slots.held ?? [];
+    const isInOrder = !held.some(({ at }) => at > due && at <= category.at);
+    if (isInOrder) return { ...category, isHeld: true, isPutOff: false };
+    return { ...(this.#tails(true)[1] ?? category), isHeld: true, isPutOff: false };
+  }
+
+  /** The first instant after what was sent and after those before it that may still come on time, each so late. */
+  #ownPlace(due: number, lateMs: number, scopes: readonly Scope[] = this.#scopes): Instant {
+    const filled = scopes.map(({ limits, slots }) => {
+      const before = this.#pending(slots.reserved)
+        .filter(({ at }) => at < due)
+        .slice(0, MOST_LOOKED_AT);
+      return { limits, instants: ascending([...slots.sent, ...later(before, lateMs)]) };
+    });
+    return firstFit(filled, Math.max(this.#moment.now, due), this.#moment.blockedUntil);
+  }
+
+  #putOff(due: number): Place {
+    const planned = this.#ownPlace(due, 0);
+    const isAhead = planned.at > this.#moment.now + this.#holdMs;
+    const lateMs = isAhead ? 0 : this.#holdMs;
+    const own = isAhead ? planned : this.#ownPlace(due, lateMs);
+    const inLine = this.#ownPlace(due, lateMs, this.#scopes.slice(0, 1));
+    return own.at > inLine.at ? { ...own, isHeld: true, isPutOff: false } : { ...own, isHeld: false, isPutOff: true };
+  }
+
+  /** Now, where all that may still come on time could be admitted at their latest instants all the same. */
+  #lateAdmission(): number | undefined {
+    const { now, blockedUntil } = this.#moment;
+    const [line, ...others] = this.#scopes;
+    const { isHeld } = this.#comer;
+    const from = isHeld ? tailInstant(line, this.#holdMs, this.#moment, false).at : now;
+    const near = (isHeld ? others : this.#scopes).map((scope) => this.#near(scope, this.#holdMs));
+    const { at } = firstFit(near, from, blockedUntil);
+    return near.every(({ seenUntil }) => at < seenUntil) ? this.#within(at, now) : undefined;
+  }
+
+  /** A hole among the reservations ahead; undefined where there is none before the last that is looked at. */
+  #hole(): Place | undefined {
+    const near = this.#scopes.map((scope) => this.#near(scope, 0));
+    const [line] = near;
+    const { now, blockedUntil } = this.#moment;
+    const hole = firstFit(near, now + this.#holdMs + 1, blockedUntil);
+    const isSeen = near.every(({ seenUntil }) => hole.at < seenUntil) && hole.at < (line?.last ?? -Infinity);
+    return isSeen ? { ...hole, isHeld: false, isPutOff: false } : undefined;
+  }
+
+  /** What was sent, and the next reservations, each so late; further on than `seenUntil` there are more of them. */
+  #near({ limits, slots }: Scope, lateMs: number) {
+    const ahead = [...this.#pending(slots.reserved), ...this.#pending(slots.held)].sort((a, b) => a.at - b.at);
+    const seen = later(ahead.slice(0, MOST_LOOKED_AT), lateMs);
+    const last = seen.at(-1)?.at;
+    const seenUntil = ahead.length > MOST_LOOKED_AT ? (last ?? Infinity) : Infinity;
+    return { limits, instants: ascending([...slots.sent, ...seen]), last, seenUntil };
+  }
+
+  /** Those that may still come on time. */
+  #pending(slots: readonly Slot[]): readonly Slot[] {
+    return slots.filter(({ at }) => at >= this.#moment.now - this.#holdMs);
+  }
+}
+
+function later(slots: readonly Slot[], byMs: number): Slot[] {
+  return slots.map((slot) => ({ ...slot, at: slot.at + byMs }));
+}
+
+function ascending(slots: readonly Slot[]): number[] {
+  return slots.map(({ at }) => at).sort((a, b) => a - b);
+}

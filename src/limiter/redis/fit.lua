@@ -1,0 +1,90 @@
+-- Included by admit.lua after instants.lua. Needs `scopes`, `hold`, `now`, `blockedUntil`. Gives `slotsIn`, `near`,
+-- `firstFit`: where one more slot fits among those that are there, what lies behind it counted too.
+
+local MOST_LOOKED_AT = 100
+
+-- The slots in a set from one bound to another, later by so much each, the id's own left out; oldest first. At most so many,
+-- and whether there are more.
+local function slotsIn(set, from, to, later)
+  if not set or not stored(set, 1) then return {}, false end
+  if to == '+inf' and set.skipped > 0 then to = string.format('%.0f', set.lastGood) end
+  local entries = redis.call('ZRANGEBYSCORE', set.key, from, to, 'WITHSCORES', 'LIMIT', 0, MOST_LOOKED_AT + 2)
+  local slots = {}
+  for index = 1, #entries, 2 do
+    if entries[index] ~= set.entry then slots[#slots + 1] = tonumber(entries[index + 1]) + later end
+  end
+  local more = #slots > MOST_LOOKED_AT
+  for index = #slots, MOST_LOOKED_AT + 1, -1 do slots[index] = nil end
+  return slots, more
+end
+
+-- Makes the scope ready for firstFit: `others` are instants that count beside what was sent. Ranks of what was sent begin
+-- where the list ends. Where too many were sent at about that time, it is not before the instant that is free after them all.
+local function near(scope, others, from)
+  local cut = math.min(from, others[1] or from) - 1
+  local list, last = others, newest(scope.sent, 1)
+  scope.near, scope.inList, scope.from = list, 0, from
+  if not last or last <= cut then return scope end
+  local sent, more = slotsIn(scope.sent, beyond(cut), '+inf', 0)
+  if scope.sent.extra and scope.sent.extra > cut then sent[#sent + 1] = scope.sent.extra end
+  if more then
+    scope.from = math.max(from, earliest({ scope }).at)
+    return scope
+  end
+  scope.near, scope.inList = {}, #sent
+  for _, at in ipairs(sent) do table.insert(scope.near, at) end
+  for _, at in ipairs(others) do table.insert(scope.near, at) end
+  table.sort(scope.near)
+  return scope
+end
+
+-- How many of a sorted list are no later than this.
+local function countUpTo(list, at)
+  local low, high = 0, #list
+  while low < high do
+    local middle = math.floor((low + high + 1) / 2)
+    if list[middle] <= at then low = middle else high = middle - 1 end
+  end
+  return low
+end
+
+-- The same instant where this limit allows it, else a later one, before which it allows none.
+local function nextFit(scope, limit, at)
+  local list, max, window = scope.near, limit.max, limit.window
+  local behind = countUpTo(list, at)
+  local ahead = #list - behind
+  local function before(k) -- the k-th before this instant
+    if k <= behind then return list[behind - k + 1] end
+    return newest(scope.sent, scope.inList + k - behind)
+  end
+  local oldest = before(max)
+  if oldest and oldest + window > at then return oldest + window end
+  -- A window that is full already, with this instant inside of it.
+  for count = math.min(max - 1, ahead), 1, -1 do
+    local from = before(max - count)
+    if from and list[behind + count] - from < window then return list[behind + count] end
+  end
+  if ahead >= max and list[behind + max] - at < window then return list[behind + 1] end
+  return at
+end
+
+-- The first instant that may be added in all these scopes: no window that holds it then holds more than its limit allows.
+-- And the limit that allows none a moment before.
+local function firstFit(among, from)
+  local at, before = math.max(from, blockedUntil or from), nil
+  for _, scope in ipairs(among) do at = math.max(at, scope.from) end
+  while at ~= before do
+    before = at
+    for _, scope in ipairs(among) do
+      for _, limit in ipairs(scope.limits) do at = nextFit(scope, limit, at) end
+    end
+  end
+  if at <= (blockedUntil or 0) then return because(scopes[1], BLOCK, at) end
+  for _, scope in ipairs(among) do
+    for _, limit in ipairs(scope.limits) do
+      if nextFit(scope, limit, at - 1) > at - 1 then return because(scope, limit, at) end
+    end
+  end
+  local scope, limit = firstLimit(among)
+  return because(scope, limit, at)
+end

@@ -1,0 +1,70 @@
+import type { Policy } from '../../domain/limits.ts';
+import type { Moved } from '../limiter.ts';
+import { paceOf } from '../pace.ts';
+import { replan, type Replanned, type Room, type Waiting } from '../replan.ts';
+import { idOf } from './keys.ts';
+import type { LookedAt } from './look.ts';
+import type { Scopes } from './scopes.ts';
+
+/** The policies of a limiter; its categories in the order of their keys. */
+type Policies = Pick<Scopes, 'policy' | 'categories'>;
+
+/** Those that do not stand where they should, in their order, with their new places. */
+export function misplaced(
+  waiting: readonly Waiting[],
+  looked: LookedAt,
+  policies: Policies,
+  leadMs: number,
+): Replanned[] {
+  const { now, blockedUntil, policy = policies.policy, scopes } = looked;
+  const named: (readonly [string | undefined, Policy])[] = [[undefined, policy], ...policies.categories];
+  const rooms = new Map(
+    named.map(([category, each], index): [string | undefined, Room] => [
+      category,
+      { limits: paceOf(each).limits, sent: [...(scopes[index]?.sent.values() ?? [])].sort((a, b) => a - b) },
+    ]),
+  );
+  const places = replan(waiting, rooms, { now, blockedUntil, leadMs });
+  return places.filter(({ waiting, at, isHeld }) => at !== waiting.slot || isHeld !== waiting.isHeld);
+}
+
+/** All that wait, by slot, and of one slot by what stands for the id, as Redis orders them; those held back after the others. */
+export function waitingIn({ scopes: [overall, ...categories] }: LookedAt, policies: Policies): Waiting[] {
+  const nameOf = (index: number) => policies.categories[index]?.[0];
+  const categoryOf = new Map<string, string | undefined>();
+  for (const [index, { reserved }] of categories.entries()) {
+    for (const entry of reserved.keys()) categoryOf.set(entry, nameOf(index));
+  }
+  const inLine = [...(overall?.reserved ?? [])].map(([entry, slot]): Waiting => ({
+    entry,
+    slot,
+    category: categoryOf.get(entry),
+    isHeld: false,
+  }));
+  const held = categories.flatMap((category, index) =>
+    [...category.held].map(([entry, slot]): Waiting => ({ entry, slot, category: nameOf(index), isHeld: true })),
+  );
+  const known = new Set(inLine.map(({ entry }) => entry));
+  const all = [...inLine, ...held.filter(({ entry }) => !known.has(entry))];
+  return all.sort((a, b) => a.slot - b.slot || Number(a.isHeld) - Number(b.isHeld) || (a.entry < b.entry ? -1 : 1));
+}
+
+/** ARGV[1] of move.lua. */
+export function toMoves(places: readonly Replanned[], { categories }: Policies): string {
+  const names = categories.map(([name]) => name);
+  const items = places.map(({ waiting: { entry, slot, category, isHeld: wasHeld }, at, isHeld }) => {
+    const scope = category === undefined ? 0 : names.indexOf(category) + 2;
+    return [entry, scope, Number(wasHeld), slot, Number(isHeld), at];
+  });
+  return JSON.stringify(items);
+}
+
+/** Nobody who keeps its slot is told: it only waits elsewhere. */
+export function movedOf(places: readonly Replanned[]): Moved[] {
+  return places
+    .filter(({ waiting, at }) => at !== waiting.slot)
+    .map(({ waiting: { entry, slot, category }, at }) => {
+      const id = idOf(entry);
+      return { ...(id !== undefined && { id }), ...(category !== undefined && { category }), from: slot, at };
+    });
+}

@@ -1,0 +1,103 @@
+import type { Policy } from '../../domain/limits.ts';
+import { toPolicy, type PolicyNumbers } from './numbers.ts';
+
+/** What the scripts answer, read in one place: positions come in, names go out. */
+
+/** A number, or its text where the client has `stringNumbers`. */
+export type Numeric = number | string;
+
+/** admit.lua tells what each part means; the short answer is the time alone. */
+export type AdmitReply = Numeric | readonly Numeric[];
+
+/** All that an ask is answered. Instants are epoch milliseconds on the limiter's clock. */
+export interface Answered {
+  readonly kind: 'admitted' | 'repeated' | 'reserved' | 'max-wait' | 'max-pending';
+  readonly at: number;
+  readonly now: number;
+  readonly holdMs: number;
+  readonly gapMs: number;
+  /** 1 for the overall one. */
+  readonly scope: number;
+  /** 0 the gap, -1 the block, -2 none, else the number of a rule. */
+  readonly limit: number;
+  readonly max: number;
+  readonly windowMs: number;
+  /** Infinity for no bound. */
+  readonly remaining: number;
+  readonly resetMs: number;
+}
+
+const KINDS = ['admitted', 'repeated', 'reserved', 'max-wait', 'max-pending'] as const;
+
+/** `gapMs` and `holdMs` are those of the ask's policies, `firstGapMs` the gap of the overall one: the short answer tells none of them. */
+export function readAdmit(
+  reply: AdmitReply,
+  { firstGapMs, gapMs, holdMs }: { readonly firstGapMs: number; readonly gapMs: number; readonly holdMs: number },
+): Answered {
+  if (!Array.isArray(reply)) {
+    const now = Number(reply);
+    const gap = { limit: 0, max: 1, windowMs: firstGapMs, remaining: 0, resetMs: firstGapMs };
+    return { kind: 'admitted', at: now, now, holdMs, gapMs, scope: 1, ...gap };
+  }
+  const parts = reply as readonly Numeric[];
+  const part = (index: number) => Number(parts[index]);
+  return {
+    kind: KINDS[part(0) - 1] ?? 'reserved',
+    at: part(1),
+    now: part(2),
+    holdMs: part(3),
+    gapMs: part(4),
+    scope: part(5),
+    limit: part(6),
+    max: part(7),
+    windowMs: part(8),
+    remaining: part(9) === -1 ? Infinity : part(9),
+    resetMs: part(10),
+  };
+}
+
+export type SettingsReply = readonly [done: Numeric, now: Numeric];
+
+export function readSettings([done, now]: SettingsReply): { readonly done: boolean; readonly now: number } {
+  return { done: Number(done) === 1, now: Number(now) };
+}
+
+export type InspectReply = readonly [
+  now: Numeric,
+  policy: string | null,
+  policyUntil: Numeric | null,
+  blockedUntil: Numeric | null,
+  blockReason: string | null,
+  sets: readonly (readonly string[])[],
+];
+
+/** A part of what is known about a recipient. */
+export interface Inspected {
+  readonly now: number;
+  /** Stored for the recipient, and in force. */
+  readonly policy: Policy | undefined;
+  readonly policyUntil: number | undefined;
+  readonly blockedUntil: number | undefined;
+  readonly blockReason: string | undefined;
+  /** For each set that was asked for, its entries and their slots. */
+  readonly sets: readonly (readonly (readonly [entry: string, at: number])[])[];
+}
+
+export function readInspect([now, policy, policyUntil, blockedUntil, reason, sets]: InspectReply): Inspected {
+  return {
+    now: Number(now),
+    policy: policy === null ? undefined : toPolicy(JSON.parse(policy) as PolicyNumbers),
+    policyUntil: policyUntil === null ? undefined : Number(policyUntil),
+    blockedUntil: blockedUntil === null ? undefined : Number(blockedUntil),
+    blockReason: reason ?? undefined,
+    sets: sets.map(pairs),
+  };
+}
+
+function pairs(entriesAndScores: readonly string[]): [string, number][] {
+  const found: [string, number][] = [];
+  for (let index = 0; index < entriesAndScores.length; index += 2) {
+    found.push([String(entriesAndScores[index]), Number(entriesAndScores[index + 1])]);
+  }
+  return found;
+}

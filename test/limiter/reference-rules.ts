@@ -1,0 +1,73 @@
+import { ruleName, type Policy } from '../../src/domain/limits.ts';
+import type { Answer } from './reference.ts';
+
+/** A limit, and the instants that count for it. */
+export interface Check {
+  readonly name: string;
+  readonly max: number;
+  readonly perMs: number;
+  readonly instants: readonly number[];
+}
+
+export interface Soonest {
+  readonly at: number;
+  readonly rule: string;
+}
+
+export function limitsOf({ rules, minGapMs }: Policy, prefix: string): readonly Omit<Check, 'instants'>[] {
+  const gap = minGapMs > 0 ? [{ name: `${prefix}gap`, max: 1, perMs: minGapMs }] : [];
+  return [...gap, ...rules.map((rule) => ({ ...rule, name: prefix + ruleName(rule) }))];
+}
+
+export function toleranceOf({ rules, minGapMs }: Policy): number {
+  const spacingMs = minGapMs > 0 ? minGapMs : Math.min(...rules.map(({ perMs }) => perMs));
+  return Math.min(150, Math.floor((spacingMs - 1) / 2));
+}
+
+export function countAfter({ instants, perMs }: Pick<Check, 'instants' | 'perMs'>, at: number): number {
+  return instants.filter((instant) => instant > at - perMs).length;
+}
+
+/** The first instant from `from`, not before `until`, that has fewer than max of each limit in the window before it, or later. */
+export function soonest(checks: readonly Check[], from: number, until = -Infinity): Soonest {
+  return first(checks, from, until, (check, at) => countAfter(check, at) < check.max);
+}
+
+/** The same, but for the windows that hold it alone: of those that lie behind it, only what they hold matters. */
+export function soonestBetween(checks: readonly Check[], from: number, until = -Infinity): Soonest {
+  return first(checks, from, until, ({ instants, perMs, max }, at) => {
+    const all = [...instants, at];
+    const starts = all.filter((start) => start <= at && start + perMs > at);
+    return starts.every((start) => all.filter((each) => each >= start && each < start + perMs).length <= max);
+  });
+}
+
+function first(
+  checks: readonly Check[],
+  from: number,
+  until: number,
+  allows: (check: Check, at: number) => boolean,
+): Soonest {
+  const ends = checks.flatMap(({ instants, perMs }) => instants.flatMap((instant) => [instant, instant + perMs]));
+  const isFree = (at: number) => checks.every((check) => allows(check, at));
+  const tried = [from, until, ...ends].filter((at) => at >= from && at >= until);
+  const at = Math.min(...[...new Set(tried)].filter(isFree));
+  if (at - 1 < until) return { at, rule: 'block' };
+  const deciding = checks.find((check) => !allows(check, at - 1)) ?? checks[0];
+  return { at, rule: deciding?.name ?? 'none' };
+}
+
+/** What an admission says about the next one. */
+export function roomAfter(checks: readonly Check[], now: number): Pick<Answer, 'rule' | 'remaining' | 'resetMs'> {
+  const [first] = checks;
+  if (first === undefined) return { rule: 'none', remaining: Infinity, resetMs: 0 };
+  const waits = checks.map((check) => {
+    const ends = check.instants.map((instant) => instant + check.perMs - now);
+    return Math.min(...[0, ...ends].filter((ms) => ms >= 0 && countAfter(check, now + ms) < check.max));
+  });
+  const longest = Math.max(...waits);
+  const slowest = checks[waits.indexOf(longest)];
+  if (longest > 0) return { rule: slowest?.name ?? '', remaining: 0, resetMs: longest };
+  const left = first.instants.map((instant) => instant + first.perMs - now).filter((ms) => ms > 0);
+  return { rule: first.name, remaining: first.max - left.length, resetMs: left.length > 0 ? Math.min(...left) : 0 };
+}
