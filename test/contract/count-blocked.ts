@@ -149,6 +149,19 @@ export function countBlockedContract(create: LimiterFactory): void {
       expect(await trial.peek('d', messages)).toEqual(reserved(30_000, 'messages:2/30s', 28_000));
     });
 
+    it('only as many are kept as the limits look at, however long they go on', async () => {
+      const trial = trialOf(atMost(3, 3_600_000));
+      await trial.askAll('abc');
+      for (let at = 1_000; at <= 200_000; at += 1_000) {
+        trial.goTo(at);
+        expect(await trial.ask(`d${at}`, { maxWaitMs: 0 })).toMatchObject({ because: 'max-wait' });
+      }
+      const { sent } = await trial.inspect();
+      expect(sent).toEqual([0, 0, 0, 198_000, 199_000, 200_000].map((at) => ({ at })));
+      expect(await trial.peek('e')).toMatchObject({ kind: 'reserved', at: 3_799_000 });
+      expect(await trial.ask('a')).toEqual(admitted(0, true));
+    });
+
     it('are forgotten by a reset', async () => {
       const trial = trialOf(gapOf(1_000));
       await trial.block(5_000);

@@ -5,6 +5,7 @@ import { checksContract } from './checks.ts';
 import { countBlockedContract } from './count-blocked.ts';
 import { heldContract } from './held.ts';
 import { inspectContract } from './inspect.ts';
+import { oversightContract } from './oversight.ts';
 import { placesContract } from './places.ts';
 import { policiesContract } from './policies.ts';
 import { scopesContract } from './scopes.ts';
@@ -25,6 +26,7 @@ export function limiterContract(name: string, create: LimiterFactory): void {
     heldContract(create);
     storedPoliciesContract(create);
     blocksContract(create);
+    oversightContract(create);
     countBlockedContract(create);
     inspectContract(create);
     checksContract(create);

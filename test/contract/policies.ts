@@ -50,5 +50,38 @@ export function policiesContract(create: LimiterFactory): void {
       await trial.ask('c', { policy: gapOf(3_000) });
       expect(await trial.ask('d')).toEqual(reserved(3_000, 'none', 3_000));
     });
+
+    it('with windows of different lengths are all kept: what was sent counts for the longest that anybody asked under', async () => {
+      const trial = new Trial(create, atMost(100, 1_000));
+      const slow = { policy: atMost(5, MINUTE), maxWaitMs: 0 };
+      const admittedSlow: string[] = [];
+      for (let at = 0; at <= 6_300; at += 1_050) {
+        trial.goTo(at);
+        for (const id of ['a', 'b', 'c', 'd', 'e'].map((name) => `${name}${at}`)) {
+          const { kind } = (await trial.ask(id, slow)) as { readonly kind: string };
+          if (kind === 'admitted') admittedSlow.push(id);
+        }
+        trial.goTo(at + 1_049);
+        expect(await trial.ask(`quick${at}`)).toMatchObject({ kind: 'admitted' });
+      }
+      expect(admittedSlow).toEqual(['a0', 'b0', 'c0', 'd0', 'e0']);
+    });
+
+    it('with a longer window find what was sent under a shorter one, once somebody has asked under it', async () => {
+      const trial = new Trial(create, atMost(1, 1_000));
+      const hourly = { policy: atMost(3, 3_600_000) };
+      await trial.ask('a', hourly);
+      for (const [at, id] of [
+        [10_000, 'b'],
+        [20_000, 'c'],
+      ] as const) {
+        trial.goTo(at);
+        expect(await trial.ask(id)).toEqual(admitted(at));
+      }
+      trial.goTo(30_000);
+      expect(await trial.ask('d', hourly)).toEqual(reserved(3_600_000, '3/1h', 3_570_000));
+      trial.goTo(3_600_000 + 19_999);
+      expect(await trial.peek('d', hourly)).toEqual(admitted(3_600_000 + 19_999));
+    });
   });
 }

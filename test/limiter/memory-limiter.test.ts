@@ -1,17 +1,9 @@
 import { expect, it } from 'vitest';
 import { createMemoryLimiter } from '../../src/limiter/memory-limiter.ts';
 import { limiterContract } from '../contract/limiter.ts';
+import { inMemory } from './both.ts';
 
-limiterContract('in memory', (policy, options) => {
-  let now = Date.now();
-  return {
-    limiter: createMemoryLimiter({ policy, ...options, now: () => now }),
-    now: () => now,
-    advance: (ms) => {
-      now += ms;
-    },
-  };
-});
+limiterContract('in memory', inMemory);
 
 it('forgets recipients whose windows have passed, while others are served', async () => {
   let now = Date.now();

@@ -7,20 +7,11 @@ import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
 import { limiterContract } from '../contract/limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { onRedis } from './both.ts';
 import { expectKept } from './kept.ts';
 import { AHEAD_MS, readRecipient, recipientId } from './stored.ts';
 
-limiterContract('on Redis', (policy, options) => {
-  let now = Date.now() + AHEAD_MS;
-  const own = { redis: connectRedis(), policy, prefix: testPrefix(), now: () => now };
-  return {
-    limiter: createRedisLimiter({ ...own, ...options }),
-    now: () => now,
-    advance: (ms) => {
-      now += ms;
-    },
-  };
-});
+limiterContract('on Redis', onRedis);
 
 const POLICY = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 2_000 };
 

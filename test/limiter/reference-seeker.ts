@@ -80,14 +80,14 @@ export class Seeker {
     const [line, category] = scopes as [Scope, Scope?];
     if (isHeld && category) {
       const [inLine, own] = [this.#behind(line, false), this.#behind(category, false)];
-      if (own.at <= inLine.at) return { ...inLine, isHeld: false };
+      if (own.at <= inLine.at + line.gapMs) return { ...(own.at > inLine.at ? own : inLine), isHeld: false };
       const overtakes = this.#all.others.some((each) => isHeldIn(category, each) && each.at > due && each.at <= own.at);
       return { ...(overtakes ? this.#behind(category, true) : own), isHeld: true };
     }
     const planned = this.#own(due, 0, scopes);
     const lateMs = planned.at > now + holdMs ? 0 : holdMs;
     const own = this.#own(due, lateMs, scopes);
-    if (category && own.at > this.#own(due, lateMs, [line]).at) return { ...own, isHeld: true };
+    if (category && own.at > this.#own(due, lateMs, [line]).at + line.gapMs) return { ...own, isHeld: true };
     return { ...own, isHeld: false, isPutOff: true };
   }
 

@@ -174,22 +174,33 @@ export class Reference {
       };
     }
 
-    const isMarked = this.sent.some((sent) => sent.markOf === id && sent.at === now);
-    const mark = this.options.countBlocked === true && !isMarked ? [{ markOf: id, category, at: now }] : [];
-    const place = seek([...rest, ...mark]).waiting();
+    const all = this.#marked(id, category, now, scopes);
+    const after = all.filter((each) => each.id !== id || each.at < now - this.options.keepMs);
+    const keptAfter = after.filter((each) => each.at >= now - this.options.keepMs);
+    const place = seek(keptAfter).waiting();
     const isFull = due === undefined && scopes.some((scope) => this.#pending(scope, now) >= maxPending);
     const because = place.at - now > maxWaitMs ? 'max-wait' : isFull ? 'max-pending' : undefined;
     const answer = wait(place.at, place.rule, because);
-    if (because !== undefined) return { answer, sent: this.#trimmed([...this.sent, ...mark], scopes) };
+    if (because !== undefined) return { answer, sent: this.#trimmed(all, scopes) };
     const { isHeld } = place;
     const placed = { id, category, at: place.at, isHeld };
     const others = this.reserved.filter((waiting) => waiting.id !== id);
-    const line = place.isPutOff ? this.#keptInOrder(others, rest.concat(mark), ask, due ?? NaN, place.at, now) : others;
+    const line = place.isPutOff ? this.#keptInOrder(others, keptAfter, ask, due ?? NaN, place.at, now) : others;
     return {
       answer,
-      sent: this.#trimmed([...this.sent.filter((each) => each.id !== id || !kept.includes(each)), ...mark], scopes),
+      sent: this.#trimmed(after, scopes),
       reserved: [...line, placed],
     };
+  }
+
+  /** With the mark of this ask, where blocked asks count, in all its scopes. */
+  #marked(id: string, category: string | undefined, now: number, scopes: readonly Scope[]): readonly Taken[] {
+    if (this.options.countBlocked !== true) return this.sent;
+    const isMark = (each: Taken) => each.markOf === id && each.at === now;
+    const names = scopes.map((scope) => scope.category ?? '');
+    const before = this.sent.find(isMark) ?? { markOf: id, category, at: now };
+    const goneIn = (before.goneIn ?? []).filter((name) => !names.includes(name));
+    return [...this.sent.filter((each) => !isMark(each)), { ...before, goneIn }];
   }
 
   /** Without the marks that are older than as many slots as the limits of a scope look at. */
@@ -254,7 +265,12 @@ export class Reference {
     const held = ({ isHeld = false }: Taken) => Number(isHeld);
     const placing = ({ category = '', isHeld = false }: Taken) =>
       isHeld && this.options.tie !== 'id' ? names.indexOf(category) : 0;
-    const waiting = this.#waiting(now).toSorted(
+    // What its category thinks to be a no-show, it has forgotten.
+    const remembered = this.#waiting(now).map((each) => {
+      const isForgotten = each.isHeld !== true && (each.categoryAt ?? each.at) < now - NO_SHOW_MS;
+      return isForgotten ? { ...each, category: undefined } : each;
+    });
+    const waiting = remembered.toSorted(
       (a, b) => a.at - b.at || held(a) - held(b) || placing(a) - placing(b) || this.#tie(a, b),
     );
     const sent = this.sent.filter(({ at }) => at >= now - this.options.keepMs);

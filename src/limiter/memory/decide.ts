@@ -1,10 +1,9 @@
 import type { Admission, Admitted, Ask, Refused, Standing } from '../limiter.ts';
-import type { Limit } from '../pace.ts';
 import { keptInOrder } from './order.ts';
 import { Places, type Comer, type Place } from './place.ts';
 import { earliestInstant, queued, type Instant } from './plan.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';
-import { including, marked, timeOf, withoutId, type Slots } from './slots.ts';
+import { including, marked, timeOf, withoutId, withoutOldMarks, type Slots } from './slots.ts';
 import { standingOf } from './standing.ts';
 
 /** The answer to an ask, and the scopes after it where they change. */
@@ -42,14 +41,20 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
     return { admission: admitted(at, { ...standingOf(after, now), ...common }, now, false), after };
   }
 
-  const mark = (marking: Scopes) =>
-    countBlocked ? eachScope(marking, ({ limits, slots }) => marked(slots, id, now, mostOf(limits))) : marking;
-  const before = mark(others);
+  const before = countBlocked ? each(others, (slots) => marked(slots, id, now)) : others;
   const place = new Places(comer, before, toleranceMs, moment).waiting();
   const because = refusal(ask, place.at - now, comer.due === undefined ? longestQueue(scopes, now) : undefined);
   const admission = waiting(place, because, common, now);
-  if (because === undefined) return { admission, after: reserved(before, id, place, comer, toleranceMs, moment) };
-  return countBlocked ? { admission, after: mark(scopes) } : { admission };
+  if (because !== undefined && !countBlocked) return { admission };
+  const after =
+    because === undefined
+      ? reserved(before, id, place, comer, toleranceMs, moment)
+      : each(scopes, (slots) => marked(slots, id, now));
+  return { admission, after: countBlocked ? eachScope(after, trimmed) : after };
+}
+
+function trimmed({ limits, slots }: Scope): Slots {
+  return withoutOldMarks(slots, Math.max(1, ...limits.map(({ max }) => max)));
 }
 
 function reserved(scopes: Scopes, id: string, place: Place, { due }: Comer, holdMs: number, moment: Moment): Scopes {
@@ -83,11 +88,6 @@ function each(scopes: Scopes, change: (slots: Slots) => Slots): Scopes {
 function eachScope([overall, ...others]: Scopes, change: (scope: Scope) => Slots): Scopes {
   const changed = (scope: Scope) => ({ ...scope, slots: change(scope) });
   return [changed(overall), ...others.map(changed)];
-}
-
-/** How many slots back the limits look. */
-function mostOf(limits: readonly Limit[]): number {
-  return Math.max(1, ...limits.map(({ max }) => max));
 }
 
 function longestQueue(scopes: Scopes, now: number): number {

@@ -80,14 +80,23 @@ export class Places {
     return { ...(isHeld ? category : line), isHeld, isPutOff: false };
   }
 
-  /** Its category allows it now, and it joins the line; or later, and it stays before those that are held back behind it. */
+  /**
+   * It joins the line where its category lets it go no later than a gap behind it. Else it stays before those that are held back
+   * behind it, or goes behind them all where it would come after one of them.
+   */
   #heldAgain(due: number): Place {
     const [line, category = line] = this.#tails(false);
-    if (category.at <= line.at) return { ...line, isHeld: false, isPutOff: false };
+    if (this.#isInReach(category, line)) {
+      return { ...(category.at > line.at ? category : line), isHeld: false, isPutOff: false };
+    }
     const held = this.#scopes[1]?.slots.held ?? [];
     const isInOrder = !held.some(({ at }) => at > due && at <= category.at);
     if (isInOrder) return { ...category, isHeld: true, isPutOff: false };
     return { ...(this.#tails(true)[1] ?? category), isHeld: true, isPutOff: false };
+  }
+
+  #isInReach(own: Instant, line: Instant): boolean {
+    return own.at <= line.at + this.#scopes[0].gapMs;
   }
 
   /** The first instant after what was sent and after those before it that may still come on time, each so late. */
@@ -107,7 +116,8 @@ export class Places {
     const lateMs = isAhead ? 0 : this.#holdMs;
     const own = isAhead ? planned : this.#ownPlace(due, lateMs);
     const inLine = this.#ownPlace(due, lateMs, this.#scopes.slice(0, 1));
-    return own.at > inLine.at ? { ...own, isHeld: true, isPutOff: false } : { ...own, isHeld: false, isPutOff: true };
+    const isHeld = !this.#isInReach(own, inLine);
+    return { ...own, isHeld, isPutOff: !isHeld };
   }
 
   /** Now, where all that may still come on time could be admitted at their latest instants all the same. */

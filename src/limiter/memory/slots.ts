@@ -45,15 +45,16 @@ export function withoutId({ sent, reserved, held }: Slots, id: string): Slots {
   return { sent: without(sent, id), reserved: without(reserved, id), held: without(held, id) };
 }
 
-/**
- * With a slot that counts as sent and belongs to no id, left by `id` at `at`; without the marks that no limit looks at any
- * more, since `most` newer slots have come: the limits count no further back.
- */
-export function marked(slots: Slots, id: string, at: number, most: number): Slots {
+/** With a slot that counts as sent and belongs to no id, left by `id` at `at`. */
+export function marked(slots: Slots, id: string, at: number): Slots {
   const isThere = slots.sent.some((slot) => slot.at === at && slot.markOf === id);
-  const sent = isThere ? slots.sent : including(slots.sent, { at, markOf: id });
-  const lastCounted = sent.at(-most)?.at ?? -Infinity;
-  return { ...slots, sent: sent.filter((slot) => slot.id !== undefined || slot.at >= lastCounted) };
+  return isThere ? slots : { ...slots, sent: including(slots.sent, { at, markOf: id }) };
+}
+
+/** Without the marks that no limit looks at any more, since `most` newer slots have come: the limits count no further back. */
+export function withoutOldMarks(slots: Slots, most: number): Slots {
+  const lastCounted = slots.sent.at(-most)?.at ?? -Infinity;
+  return { ...slots, sent: slots.sent.filter((slot) => slot.id !== undefined || slot.at >= lastCounted) };
 }
 
 /** The same slots where the id has none in this list. */

@@ -9,7 +9,7 @@ import type { Scopes } from './scopes.ts';
 /** The policies of a limiter; its categories in the order of their keys. */
 type Policies = Pick<Scopes, 'policy' | 'categories'>;
 
-/** Those that do not stand where they should, in their order, with their new places. */
+/** Those that do not stand where they should in every scope, in their order, with their new places. */
 export function misplaced(
   waiting: readonly Waiting[],
   looked: LookedAt,
@@ -25,7 +25,12 @@ export function misplaced(
     ]),
   );
   const places = replan(waiting, rooms, { now, blockedUntil, leadMs });
-  return places.filter(({ waiting, at, isHeld }) => at !== waiting.slot || isHeld !== waiting.isHeld);
+  // Where a line was put off, only the overall scope was told (write.lua): its category is now.
+  const slotInCategory = new Map(scopes.slice(1).flatMap(({ reserved }) => [...reserved]));
+  return places.filter(
+    ({ waiting: { entry, slot, isHeld: wasHeld }, at, isHeld }) =>
+      at !== slot || isHeld !== wasHeld || (!isHeld && (slotInCategory.get(entry) ?? at) !== at),
+  );
 }
 
 /** All that wait, by slot, and of one slot by what stands for the id, as Redis orders them; those held back after the others. */

@@ -79,11 +79,11 @@ local function asNewcomer()
   return line, false
 end
 
--- Its category allows it now, and it joins the line; or later, and it stays before those held back behind it, or goes behind
--- them all where it would come after one of them.
+-- It joins the line where its category lets it go no later than a gap behind it. Else it stays before those held back behind it,
+-- or goes behind them all where it would come after one of them.
 local function heldAgain()
   local line, own = tails(false)
-  if own.at <= line.at then return line, false end
+  if own.at <= line.at + first.gap then return later(line, own), false end
   if redis.call('ZCOUNT', category.held.key, beyond(due), text(own.at)) > 0 then own = tail(category, true) end
   return own, true
 end
@@ -95,7 +95,7 @@ local function putOff()
     byMs = hold
     own = ownPlace(scopes, hold)
   end
-  if category and own.at > ownPlace({ first }, byMs).at then return own, true end
+  if category and own.at > ownPlace({ first }, byMs).at + first.gap then return own, true end
   return own, false, true
 end
 

@@ -74,7 +74,7 @@ end
 -- is the limit of number 0: one slot in its window.
 local scopes, hold, gap = {}, math.huge, 0
 for number, policy in ipairs(policies) do
-  local scope = { number = number, limits = {}, longest = policy[3], most = 1 }
+  local scope = { number = number, limits = {}, gap = policy[3], longest = policy[3], most = 1 }
   if policy[3] > 0 then scope.limits[1] = { number = 0, max = 1, window = policy[3] } end
   for index = 4, #policy, 2 do
     scope.limits[#scope.limits + 1] = { number = index / 2 - 1, max = policy[index], window = policy[index + 1] }
