@@ -28,6 +28,8 @@ export const GRACE_MS = 1_000;
 export const NO_SHOW_MS = 60_000;
 /** A slot sent further ahead than the longest window and this comes from a clock that has stepped back since. */
 export const CLOCK_STEP_MS = 60_000;
+/** After so many that came late one after the other, those who come late go: else all would send each other to the tail for ever. */
+export const MOST_MISSED = 3;
 /** So many reservations ahead are looked at for a place, or moved to keep the order, in one ask. */
 export const MOST_LOOKED_AT = 100;
 

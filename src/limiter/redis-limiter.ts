@@ -141,7 +141,7 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
       const places = misplaced(waiting, looked, scopes, leadMs);
       for (let from = 0; from < places.length; from += MOVES_A_STEP) {
         const step = places.slice(from, from + MOVES_A_STEP);
-        const done = new Set((await answered(scripts.move(...keys, toMoves(step, scopes)))).map(Number));
+        const done = new Set((await answered(scripts.move(...keys, toMoves(step, scopes), now?.() ?? ''))).map(Number));
         const moved = movedOf(step.filter((_, index) => done.has(index + 1)));
         if (moved.length > 0) await onMoved?.(moved);
       }

@@ -183,6 +183,34 @@ export function placesContract(create: LimiterFactory): void {
     });
   });
 
+  describe('a crowd that always comes late', () => {
+    it.each([
+      ['with a gap', gapOf(2_000), 30, 400],
+      ['with a gap, later than it', gapOf(300), 30, 700],
+      ['with a rule alone', atMost(3, 10_000), 30, 400],
+      ['with a gap and a rule', { rules: [{ max: 10, perMs: MINUTE }], minGapMs: 3_000 }, 35, 500],
+    ])('goes all the same, and in order once that is known: %s', async (_, policy, count, lateMs) => {
+      const trial = new Trial(create, policy);
+      const jobs = named(count).map((id): CrowdJob => ({ id, asksAt: 0, lateMs: () => lateMs }));
+      const passed = await passAll(trial, jobs);
+      const limits = [{ max: 1, perMs: policy.minGapMs }, ...policy.rules];
+      const idealMs = Math.max(...limits.map(({ max, perMs }) => Math.floor((count - 1) / max) * perMs));
+      const lostMs = policy.minGapMs > 0 ? 4 * policy.minGapMs : 10_000;
+      expect(Math.max(...passed.map(({ at }) => at))).toBeLessThanOrEqual(idealMs + 2 * lostMs + MINUTE / 10);
+      expect(averageAsks(passed)).toBeLessThanOrEqual(2.5);
+      const overtaken = [...overtakenBy(jobs, passed).values()].filter((by) => by > 0);
+      expect(overtaken.length).toBeLessThanOrEqual(4);
+    });
+
+    it('goes all the same where its category holds it back', async () => {
+      const trial = new Trial(create, gapOf(1_000), { categories: { messages: gapOf(5_000) } });
+      const jobs = named(20).map((id): CrowdJob => ({ id, asksAt: 0, category: 'messages', lateMs: () => 400 }));
+      const passed = await passAll(trial, jobs);
+      expect(Math.max(...passed.map(({ at }) => at))).toBeLessThanOrEqual((19 + 6) * 5_000);
+      expect(averageAsks(passed)).toBeLessThanOrEqual(3);
+    });
+  });
+
   describe('an admission that is renewed', () => {
     it('within the tolerance goes again', async () => {
       const trial = new Trial(create, gapOf(2_000));

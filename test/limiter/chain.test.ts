@@ -29,6 +29,11 @@ const jobs = (afterMs: fc.Arbitrary<number>): fc.Arbitrary<Arrival[]> =>
   });
 const together = jobs(fc.constant(0));
 const arrivals = jobs(fc.oneof(fc.constant(0), fc.nat(2_000)));
+/** The numbers of those that come too late the first time, and by how many tolerances. No more than may do so one after the other. */
+const late = fc.array(fc.tuple(fc.nat(20), fc.double({ min: 1, max: 12, noNaN: true })), {
+  minLength: 1,
+  maxLength: 3,
+});
 const gaps = fc.oneof(fc.integer({ min: 1, max: 400 }), fc.integer({ min: 1, max: 5_000 }));
 const spaced: fc.Arbitrary<Policy> = fc.record({ rules: rules(0), minGapMs: gaps });
 const bursty: fc.Arbitrary<Policy> = fc.record({ rules: rules(1), minGapMs: fc.constant(0) });
@@ -66,6 +71,17 @@ describe.each(['in memory', 'on Redis'])(
       });
       await everyRun(bursty, arrivals, () => undefined);
     });
+
+    it('are admitted then, however late others come', async () => {
+      const redis = where === 'on Redis' ? connectRedis() : undefined;
+      const policies = fc.oneof(spaced, bursty);
+      const property = fc.asyncProperty(policies, fc.oneof(together, arrivals), late, async (policy, jobs, lates) => {
+        const run = await play(policy, jobs, redis, new Map(lates));
+        expect(run.sentAway).toEqual([]);
+        expectKept(policy, run.admitted);
+      });
+      await fc.assert(property, { numRuns: redis ? 150 : 600 });
+    });
   },
 );
 
@@ -75,6 +91,8 @@ function neverEarly(jobs: Arrival[]): Arrival[] {
 
 interface Run {
   readonly asks: number;
+  /** Those that came back within the tolerance and were not admitted. */
+  readonly sentAway: readonly number[];
   /** The instants of admission, in the order of first asking. */
   readonly admitted: readonly number[];
   /** When the last would have gone if each had come the moment it might go. */
@@ -82,7 +100,12 @@ interface Run {
   readonly latestMs: number;
 }
 
-async function play(policy: Policy, jobs: readonly Arrival[], redis: Redis | undefined): Promise<Run> {
+async function play(
+  policy: Policy,
+  jobs: readonly Arrival[],
+  redis: Redis | undefined,
+  lates: ReadonlyMap<number, number> = new Map(),
+): Promise<Run> {
   let now = Date.now() + AHEAD_MS;
   const options = { policy, now: () => now };
   const limiter = redis
@@ -93,7 +116,7 @@ async function play(policy: Policy, jobs: readonly Arrival[], redis: Redis | und
   let arrivesAt = now;
   const waiting = jobs.map(({ afterMs, lateness }, number) => {
     arrivesAt += afterMs;
-    return { number, comesAt: arrivesAt, lateMs: Math.trunc(lateness * holdMs) };
+    return { number, comesAt: arrivesAt, lateMs: Math.trunc(lateness * holdMs), isReturning: false, isTooLate: false };
   });
   const latestMs = Math.max(0, ...waiting.map(({ lateMs }) => lateMs));
   const lastIdeal = idealEnd(
@@ -101,19 +124,26 @@ async function play(policy: Policy, jobs: readonly Arrival[], redis: Redis | und
     waiting.map(({ comesAt }) => comesAt),
   );
   const admitted: number[] = [];
+  const sentAway: number[] = [];
   let asks = 0;
   while (waiting.length > 0) {
     const job = waiting.reduce((first, other) => (other.comesAt < first.comesAt ? other : first));
     now = Math.max(now, job.comesAt);
     asks += 1;
     const answer = await limiter.admit({ recipientId: 'teacher-42', id: `job-${job.number}` });
-    if (answer.kind === 'reserved') job.comesAt = answer.at + job.lateMs;
+    if (answer.kind === 'reserved') {
+      const tooLateMs = job.isReturning ? 0 : Math.trunc((lates.get(job.number) ?? 0) * holdMs);
+      if (job.isReturning && !job.isTooLate) sentAway.push(job.number);
+      job.isTooLate = tooLateMs > holdMs;
+      job.comesAt = answer.at + (job.isTooLate ? tooLateMs : job.lateMs);
+      job.isReturning = true;
+    }
     if (answer.kind !== 'admitted') continue;
     waiting.splice(waiting.indexOf(job), 1);
     admitted[job.number] = answer.at;
   }
   await limiter.reset('teacher-42');
-  return { asks, admitted, lastIdeal, latestMs };
+  return { asks, sentAway, admitted, lastIdeal, latestMs };
 }
 
 /** When the last of them goes if each asks the moment it may go. */

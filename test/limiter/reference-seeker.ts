@@ -34,6 +34,7 @@ export interface Place extends Soonest {
 export interface Seeking {
   readonly due: number | undefined;
   readonly isHeld: boolean;
+  readonly isLate: boolean;
   readonly scopes: readonly Scope[];
   readonly holdMs: number;
   readonly now: number;
@@ -52,10 +53,10 @@ export class Seeker {
   }
 
   admission(): number | undefined {
-    const { due, isHeld, scopes, holdMs, now, until } = this.#all;
+    const { due, isHeld, isLate, scopes, holdMs, now, until } = this.#all;
     const within = (at: number, from: number) => (at <= from + holdMs ? at : undefined);
     if (due === undefined) return within(Math.max(...scopes.map((scope) => this.#behind(scope, true).at)), now);
-    if (now <= due + holdMs) {
+    if (!isLate) {
       const inLine = () => Math.max(due, ...scopes.map((scope) => this.#behind(scope, false).at));
       return within(isHeld ? inLine() : this.#own(due, holdMs, scopes).at, Math.max(now, due));
     }
@@ -68,9 +69,9 @@ export class Seeker {
   }
 
   waiting(): Place {
-    const { due, isHeld, scopes, holdMs, now, until } = this.#all;
+    const { due, isHeld, isLate, scopes, holdMs, now, until } = this.#all;
     if (due === undefined) return this.#newcomer();
-    if (now > due + holdMs) {
+    if (isLate) {
       if (isHeld) return this.#newcomer();
       const ahead = scopes.map((scope) => this.#ahead(scope, 0));
       const hole = soonestBetween(this.#checks(scopes, ahead), now + holdMs + 1, until);
@@ -172,7 +173,12 @@ export function slotsInLine(scope: Scope, waiting: readonly Taken[]): readonly n
 
 export function scopeOf(policy: Policy, category: string | undefined): Scope {
   const prefix = category === undefined ? '' : `${category}:`;
-  return { category, limits: limitsOf(policy, prefix), gapMs: policy.minGapMs, holdMs: toleranceOf(policy) };
+  return {
+    category,
+    limits: limitsOf(policy, prefix),
+    gapMs: policy.minGapMs,
+    holdMs: toleranceOf(policy),
+  };
 }
 
 export function checksOf(scopes: readonly Scope[], slots: readonly Taken[]): readonly Check[] {

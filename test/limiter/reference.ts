@@ -41,6 +41,7 @@ interface Decision {
   readonly answer: Answer;
   readonly sent?: readonly Taken[];
   readonly reserved?: readonly Taken[];
+  readonly missed?: ReadonlyMap<string, number>;
 }
 
 /**
@@ -52,6 +53,8 @@ export class Reference {
   reserved: readonly Taken[] = [];
   stored: { readonly policy: Policy; readonly until: number } | undefined;
   block: { readonly until: number; readonly reason: string } | undefined;
+  /** By category, '' for the overall line: how many came late one after the other. */
+  missed: ReadonlyMap<string, number> = new Map();
   readonly options: ReferenceOptions;
 
   constructor(options: ReferenceOptions) {
@@ -59,9 +62,10 @@ export class Reference {
   }
 
   admit(ask: Ask, now: number): Answer {
-    const { answer, sent = this.sent, reserved = this.reserved } = this.#decide(ask, now);
+    const { answer, sent = this.sent, reserved = this.reserved, missed = this.missed } = this.#decide(ask, now);
     this.sent = sent;
     this.reserved = reserved;
+    this.missed = missed;
     return answer;
   }
 
@@ -153,10 +157,15 @@ export class Reference {
     }
 
     const due = slot ?? sentAt;
+    const isHeld = own?.isHeld ?? false;
+    const isInTime = due !== undefined && now <= due + holdMs;
+    const isLate = due !== undefined && this.#isLate(due, isHeld, ask, now);
+    const names = { from: own && (isHeld ? (category ?? '') : ''), late: isHeld ? (category ?? '') : '' };
     const seek = (sent: readonly Taken[]) =>
       new Seeker({
         due,
-        isHeld: own?.isHeld ?? false,
+        isHeld,
+        isLate,
         scopes,
         holdMs,
         now,
@@ -171,6 +180,7 @@ export class Reference {
         // What is too old to be looked at may be there still, until the same list is written for this id.
         sent: [...this.sent.filter((sent) => sent.id !== id), { id, category, at }],
         reserved: this.reserved.filter((waiting) => waiting.id !== id || waiting.at < now - NO_SHOW_MS),
+        missed: isInTime ? without(this.missed, names.from) : this.missed,
       };
     }
 
@@ -182,14 +192,18 @@ export class Reference {
     const because = place.at - now > maxWaitMs ? 'max-wait' : isFull ? 'max-pending' : undefined;
     const answer = wait(place.at, place.rule, because);
     if (because !== undefined) return { answer, sent: this.#trimmed(all, scopes) };
-    const { isHeld } = place;
-    const placed = { id, category, at: place.at, isHeld };
+    const placed = { id, category, at: place.at, isHeld: place.isHeld };
+    const to = place.isHeld ? (category ?? '') : '';
+    const left = names.from === to || !isInTime ? this.missed : without(this.missed, names.from);
+    const missed = this.#awaited(to, id, now) ? left : without(left, to);
+    const isCounted = isLate && names.late === to;
     const others = this.reserved.filter((waiting) => waiting.id !== id);
     const line = place.isPutOff ? this.#keptInOrder(others, keptAfter, ask, due ?? NaN, place.at, now) : others;
     return {
       answer,
       sent: this.#trimmed(after, scopes),
       reserved: [...line, placed],
+      missed: isCounted ? new Map([...missed, [to, (missed.get(to) ?? 0) + 1]]) : missed,
     };
   }
 
@@ -221,6 +235,19 @@ export class Reference {
     const waiting = this.#waiting(now);
     const held = waiting.filter((each) => isHeldIn(scope, each)).map(({ at }) => at);
     return [...slotsInLine(scope, waiting), ...held].filter((at) => at >= now - GRACE_MS).length;
+  }
+
+  /** Whether others wait in line, or are held back by a category. */
+  #awaited(name: string, id: string, now: number): boolean {
+    const others = this.#others(id, now);
+    return others.some(({ isHeld = false, category }) => (name === '' ? !isHeld : isHeld && category === name));
+  }
+
+  #isLate(due: number, isHeld: boolean, ask: Ask, now: number): boolean {
+    if (now <= due + this.holdMs(ask, now)) return false;
+    const name = isHeld ? (ask.category ?? '') : '';
+    const missed = this.#awaited(name, ask.id, now) ? (this.missed.get(name) ?? 0) : 0;
+    return missed < 3;
   }
 
   #others(id: string, now: number): readonly Taken[] {
@@ -290,6 +317,7 @@ export class Reference {
       const isHeld = own !== undefined && (mates.length > 0 || ends[1] > ends[0]);
       placed.push({ id: each.id ?? '', category: each.category, at: isHeld ? ends[1] : ends[0], isHeld });
     }
+    this.missed = new Map([...this.missed].filter(([name]) => this.#awaited(name, '', now)));
     this.reserved = placed;
     return waiting.flatMap(({ id = '', category, at: from }, index) => {
       const at = placed[index]?.at ?? NaN;
@@ -313,6 +341,10 @@ export class Reference {
   #blockAt(now: number): Reference['block'] {
     return this.block && now < this.block.until ? this.block : undefined;
   }
+}
+
+function without(missed: ReadonlyMap<string, number>, name: string | undefined): ReadonlyMap<string, number> {
+  return new Map([...missed].filter(([each]) => each !== name));
 }
 
 /** Slots of one instant in the order of their ids: which of them is told first says nothing. */

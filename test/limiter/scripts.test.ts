@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { CLOCK_STEP_MS, GRACE_MS, MOST_LOOKED_AT, NO_SHOW_MS } from '../../src/limiter/pace.ts';
+import { CLOCK_STEP_MS, GRACE_MS, MOST_LOOKED_AT, MOST_MISSED, NO_SHOW_MS } from '../../src/limiter/pace.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
 import { readScript } from '../../src/limiter/redis/scripts.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
@@ -94,7 +94,7 @@ describe('the scripts', () => {
 
   it('hold the same times as the limiter in memory', () => {
     const script = readScript('admit.lua');
-    for (const [name, value] of Object.entries({ CLOCK_STEP_MS, GRACE_MS, MOST_LOOKED_AT, NO_SHOW_MS })) {
+    for (const [name, value] of Object.entries({ CLOCK_STEP_MS, GRACE_MS, MOST_LOOKED_AT, MOST_MISSED, NO_SHOW_MS })) {
       expect(script).toMatch(new RegExp(`^local ${name} = ${value}\\b`, 'm'));
     }
   });
@@ -104,7 +104,18 @@ describe('the scripts', () => {
     const commands = new Set([...code.matchAll(/redis\.call\('([A-Z]+)'/g)].map((match) => match[1]));
     expect([...commands].sort()).toEqual([
       ...['EXISTS', 'HDEL', 'HGET', 'HMGET', 'HSET', 'PERSIST', 'PEXPIRE', 'PEXPIREAT', 'PTTL', 'TIME'],
-      ...['ZADD', 'ZCARD', 'ZCOUNT', 'ZRANGEBYSCORE', 'ZREM', 'ZREMRANGEBYSCORE', 'ZREVRANGE', 'ZREVRANK', 'ZSCORE'],
+      ...[
+        'ZADD',
+        'ZCARD',
+        'ZCOUNT',
+        'ZINCRBY',
+        'ZRANGEBYSCORE',
+        'ZREM',
+        'ZREMRANGEBYSCORE',
+        'ZREVRANGE',
+        'ZREVRANK',
+        'ZSCORE',
+      ],
     ]);
   });
 });

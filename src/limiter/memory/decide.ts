@@ -1,9 +1,10 @@
 import type { Admission, Admitted, Ask, Refused, Standing } from '../limiter.ts';
 import { keptInOrder } from './order.ts';
+import { isLate } from './late.ts';
 import { Places, type Comer, type Place } from './place.ts';
 import { earliestInstant, queued, type Instant } from './plan.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';
-import { including, marked, timeOf, withoutId, withoutOldMarks, type Slots } from './slots.ts';
+import { including, marked, timeOf, withoutId, withoutOldMarks, type Slot, type Slots } from './slots.ts';
 import { standingOf } from './standing.ts';
 
 /** The answer to an ask, and the scopes after it where they change. */
@@ -34,21 +35,28 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
     return { admission: waiting(instant, isTooLong ? 'max-wait' : undefined, common, now) };
   }
 
-  const comer: Comer = { due: slot ?? sentAt, isHeld: inLine === undefined && heldAt !== undefined };
+  const isHeld = inLine === undefined && heldAt !== undefined;
+  const due = slot ?? sentAt;
+  const isInTime = due !== undefined && now <= due + toleranceMs;
+  const comer: Comer = { due, isHeld, isLate: isLate(due, isHeld, others, toleranceMs, now) };
   const at = new Places(comer, others, toleranceMs, moment).admission();
   if (at !== undefined) {
-    const after = each(others, (slots) => ({ ...slots, sent: including(slots.sent, { id, at }) }));
+    const [line, ...inCategory] = each(others, (slots) => ({ ...slots, sent: including(slots.sent, { id, at }) }));
+    const after: Scopes = [
+      isInTime && inLine !== undefined ? noneMissed(line) : line,
+      ...(isInTime && isHeld ? inCategory.map(noneMissed) : inCategory),
+    ];
     return { admission: admitted(at, { ...standingOf(after, now), ...common }, now, false), after };
   }
 
   const before = countBlocked ? each(others, (slots) => marked(slots, id, now)) : others;
   const place = new Places(comer, before, toleranceMs, moment).waiting();
-  const because = refusal(ask, place.at - now, comer.due === undefined ? longestQueue(scopes, now) : undefined);
+  const because = refusal(ask, place.at - now, due === undefined ? longestQueue(scopes, now) : undefined);
   const admission = waiting(place, because, common, now);
   if (because !== undefined && !countBlocked) return { admission };
   const after =
     because === undefined
-      ? reserved(before, id, place, comer, toleranceMs, moment)
+      ? reserved(before, id, place, { ...comer, isInTime, isInLine: inLine !== undefined }, toleranceMs, moment)
       : each(scopes, (slots) => marked(slots, id, now));
   return { admission, after: countBlocked ? eachScope(after, trimmed) : after };
 }
@@ -57,20 +65,43 @@ function trimmed({ limits, slots }: Scope): Slots {
   return withoutOldMarks(slots, Math.max(1, ...limits.map(({ max }) => max)));
 }
 
-function reserved(scopes: Scopes, id: string, place: Place, { due }: Comer, holdMs: number, moment: Moment): Scopes {
+function reserved(
+  scopes: Scopes,
+  id: string,
+  place: Place,
+  comer: Comer & { readonly isInLine: boolean; readonly isInTime: boolean },
+  holdMs: number,
+  moment: Moment,
+): Scopes {
   const { at, isHeld, isPutOff } = place;
   const [line, ...inCategory] = scopes;
-  const kept = isPutOff ? keptInOrder(line, due ?? at, at, holdMs, moment) : line.slots.reserved;
-  const inOrder: Scopes = [{ ...line, slots: { ...line.slots, reserved: kept } }, ...inCategory];
   const reserve = (slots: Slots) => ({ ...slots, reserved: including(slots.reserved, { id, at }) });
-  if (!isHeld) return each(inOrder, reserve);
-  return [
-    line,
-    ...inCategory.map((scope) => ({
-      ...scope,
-      slots: { ...scope.slots, held: including(scope.slots.held, { id, at }) },
-    })),
-  ];
+  if (isHeld) {
+    const hold = ({ slots }: Scope) => ({
+      ...slots,
+      held: including(slots.held, { id, at }),
+      ...missed(slots.held, slots, comer, true),
+    });
+    return [
+      comer.isInTime && comer.isInLine ? noneMissed(line) : line,
+      ...inCategory.map((scope) => ({ ...scope, slots: hold(scope) })),
+    ];
+  }
+  const kept = isPutOff ? keptInOrder(line, comer.due ?? at, at, holdMs, moment) : line.slots.reserved;
+  const slots = { ...line.slots, reserved: kept, ...missed(kept, line.slots, comer, false) };
+  const others = comer.isInTime && comer.isHeld ? inCategory.map(noneMissed) : inCategory;
+  return each([{ ...line, slots }, ...others], reserve);
+}
+
+/** How many have come late one after the other, with this id, which was put beside these `others`. */
+function missed(others: readonly Slot[], slots: Slots, comer: Comer, isHeld: boolean): Pick<Slots, 'missed'> {
+  const before = others.length === 0 ? undefined : slots.missed;
+  return { missed: comer.isLate && comer.isHeld === isHeld ? (before ?? 0) + 1 : before };
+}
+
+/** Somebody has come in time. */
+function noneMissed(scope: Scope): Scope {
+  return { ...scope, slots: { ...scope.slots, missed: undefined } };
 }
 
 /** What every answer under these policies tells. */

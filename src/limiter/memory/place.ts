@@ -10,6 +10,8 @@ export interface Comer {
   readonly due: number | undefined;
   /** Its category holds it back: it stands in no line yet. */
   readonly isHeld: boolean;
+  /** It comes too late to keep its place. */
+  readonly isLate: boolean;
 }
 
 /** Where one that has to wait is reserved. */
@@ -36,28 +38,24 @@ export class Places {
 
   /** The instant that the id may be admitted to now; undefined where it has to wait. */
   admission(): number | undefined {
-    const { due, isHeld } = this.#comer;
+    const { due, isHeld, isLate } = this.#comer;
     const { now } = this.#moment;
     if (due === undefined) return this.#within(this.#tail(true).at, now);
-    if (this.#isLate(due)) return this.#lateAdmission();
+    if (isLate) return this.#lateAdmission();
     const from = Math.max(now, due);
     return this.#within(isHeld ? Math.max(due, this.#tail(false).at) : this.#ownPlace(due, this.#holdMs).at, from);
   }
 
   /** The place of one that cannot be admitted now. */
   waiting(): Place {
-    const { due, isHeld } = this.#comer;
+    const { due, isHeld, isLate } = this.#comer;
     if (due === undefined) return this.#newcomer();
-    if (this.#isLate(due)) return (isHeld ? undefined : this.#hole()) ?? this.#newcomer();
+    if (isLate) return (isHeld ? undefined : this.#hole()) ?? this.#newcomer();
     return isHeld ? this.#heldAgain(due) : this.#putOff(due);
   }
 
   #within(at: number, from: number): number | undefined {
     return at <= from + this.#holdMs ? at : undefined;
-  }
-
-  #isLate(due: number): boolean {
-    return this.#moment.now > due + this.#holdMs;
   }
 
   /** Behind the overall line, and behind those of its category; the later of the two. */

@@ -36,7 +36,13 @@ export function openScope(
   const slots = stored ?? { ...NO_SLOTS, keptMs: 0 };
   const isKeptLonger = (newest(slots.sent) ?? -Infinity) + slots.keptMs >= now && !isDamage(slots, longestMs, now);
   const keptMs = Math.max(leastKeptMs, longestMs, isKeptLonger ? slots.keptMs : 0);
-  const scope = { limits, gapMs: policy.minGapMs, holdMs, keptMs, slots: live(slots, longestMs, keptMs, now) };
+  const scope = {
+    limits,
+    gapMs: policy.minGapMs,
+    holdMs,
+    keptMs,
+    slots: live(slots, longestMs, keptMs, now),
+  };
   if (category === undefined) return scope;
   return { ...scope, category, limits: limits.map((limit) => ({ ...limit, name: `${category}:${limit.name}` })) };
 }
@@ -60,6 +66,7 @@ function live(slots: Slots, longestMs: number, keptMs: number, now: number): Slo
   const isAwaited = ({ at }: Slot) => at >= now - NO_SHOW_MS;
   const areGone = isDamage(slots, longestMs, now);
   return {
+    missed: slots.missed,
     sent: sent.filter(({ at }) => at >= now - keptMs && at <= now + longestMs + CLOCK_STEP_MS),
     reserved: areGone ? [] : reserved.filter(isAwaited),
     held: areGone ? [] : held.filter(isAwaited),

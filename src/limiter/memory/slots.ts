@@ -14,6 +14,11 @@ export interface Slots {
   readonly reserved: readonly Slot[];
   /** Of a category: those that it holds back, which stand in no line yet. */
   readonly held: readonly Slot[];
+  /**
+   * How many came too late one after the other, of those in line or, in a category, of those that it holds back. Absent where the
+   * last one came in time.
+   */
+  readonly missed?: number | undefined;
 }
 
 /** Slots, and how long after it was sent each of them counts: the longest window that anybody asked under. */
@@ -41,8 +46,9 @@ export function without(slots: readonly Slot[], id: string): readonly Slot[] {
   return slots.filter((slot) => slot.id !== id);
 }
 
-export function withoutId({ sent, reserved, held }: Slots, id: string): Slots {
-  return { sent: without(sent, id), reserved: without(reserved, id), held: without(held, id) };
+export function withoutId(slots: Slots, id: string): Slots {
+  const { sent, reserved, held } = slots;
+  return { ...slots, sent: without(sent, id), reserved: without(reserved, id), held: without(held, id) };
 }
 
 /** With a slot that counts as sent and belongs to no id, left by `id` at `at`. */
@@ -58,7 +64,7 @@ export function withoutOldMarks(slots: Slots, most: number): Slots {
 }
 
 /** The same slots where the id has none in this list. */
-export function released(slots: Slots, from: keyof Slots, id: string): Slots {
+export function released(slots: Slots, from: 'sent' | 'reserved' | 'held', id: string): Slots {
   const rest = without(slots[from], id);
   return rest.length < slots[from].length ? { ...slots, [from]: rest } : slots;
 }

@@ -150,8 +150,8 @@ local answer = mustWait(why, why.at)
 if peek then return answer end
 if answer[1] == 3 then
   for _, scope in ipairs(scopes) do
-    if inCategory then drop(scope.reserved) else put(scope.reserved, why.at) end
-    if scope.held and inCategory then put(scope.held, why.at) else drop(scope.held) end
+    if inCategory then drop(scope.reserved) else putWaiting(scope.reserved, why.at, scope == first and isLate and not isHeld) end
+    if scope.held and inCategory then putWaiting(scope.held, why.at, isLate and isHeld) else drop(scope.held) end
   end
   if isPutOff then keepOrder(why.at) end
   for _, scope in ipairs(scopes) do drop(scope.sent) end

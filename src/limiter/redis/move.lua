@@ -3,18 +3,26 @@
 -- KEYS    as in admit.lua, with every category among the scopes
 -- ARGV[1] JSON, a list of {entry, scope of its category or 0, 1 where it is held back, its slot, 1 where it is to be held back,
 --         its new slot}
+-- ARGV[2] the time in epoch ms, in tests only; '' for that of Redis
 --
 -- Answers the numbers, from 1, of those that it moved: not those that have gone, or were moved by somebody else, since they were
 -- seen. In one step, so that a key's expiry always belongs to its newest entry.
 
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
 
+-- include clock.lua
+
+local now = clockNow(ARGV[2])
+
 local function setsOf(scope)
   return KEYS[3 * scope - 1], KEYS[3 * scope]
 end
 
+-- Where nobody waits any more, nobody is late either: see place.lua.
 local moved, touched = {}, {}
 local function add(key, at, entry)
+  local last = not touched[key] and tonumber(redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])
+  if last and last < now - NO_SHOW_MS then redis.call('ZREM', key, '  missed') end
   redis.call('ZADD', key, string.format('%d', at), entry)
   touched[key] = true
 end
@@ -43,6 +51,6 @@ for number, item in ipairs(cjson.decode(ARGV[1])) do
 end
 for key in pairs(touched) do
   local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
-  if last then redis.call('PEXPIREAT', key, string.format('%d', last + NO_SHOW_MS)) end
+  if last and tonumber(last) > 0 then redis.call('PEXPIREAT', key, string.format('%d', last + NO_SHOW_MS)) end
 end
 return moved

@@ -2,7 +2,6 @@
 -- nil for a newcomer), `isHeld` (its category holds it back). Gives `admission()` and `waiting()`: its place.
 
 local first, category = scopes[1], scopes[2]
-local isLate = due and now > due + hold
 
 local function later(a, b)
   return b and b.at > a.at and b or a
@@ -12,6 +11,26 @@ end
 local function tails(heldToo)
   return tail(first), category and tail(category, heldToo)
 end
+
+-- Beside those that wait, how many came late one after the other is kept under this name. The score is the negative of it, so that
+-- it comes before all others.
+local MISSED = '  missed'
+
+-- Whether anybody else waits in a set.
+local function isAwaited(set)
+  local last = stored(set, 1)
+  return last and last >= now - NO_SHOW_MS
+end
+
+-- Whether the id comes too late to keep its place. Where several others have come late one after the other, it does not: all would
+-- send each other to the tail for ever.
+local function comesLate()
+  if not due or now <= due + hold then return false end
+  local set = isHeld and category.held or first.reserved
+  local missed = isAwaited(set) and tonumber(redis.call('ZSCORE', set.key, MISSED) or nil)
+  return not missed or -missed < MOST_MISSED
+end
+local isLate = comesLate()
 
 -- The first instant after what was sent and after those before it that may still come on time, each so late.
 local function ownPlace(among, byMs)

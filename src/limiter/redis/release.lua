@@ -17,7 +17,7 @@ for _, key in ipairs(KEYS) do
     released = 1
     local after = newest(key)
     local left = redis.call('PTTL', key)
-    if after and after < before and left > 0 then redis.call('PEXPIRE', key, math.max(left - (before - after), 1)) end
+    if after and after > 0 and after < before and left > 0 then redis.call('PEXPIRE', key, math.max(left - (before - after), 1)) end
   end
 end
 return released

@@ -5,6 +5,7 @@
 
 local GRACE_MS = 1000 -- newcomers stand behind an overdue reservation for this long
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
+local MOST_MISSED = 3 -- after so many that came late one after the other, those who come late go
 -- Redis's clock may step back, at a failover for one. A slot is sent at most twice the hold ahead, so one further ahead
 -- than the longest window and this was written under a clock that is gone, as were the reservations beside it: all are dropped.
 local CLOCK_STEP_MS = 60000

@@ -5,7 +5,7 @@
 local function prune(set)
   if not scoreAt(set, 0) then return end
   if set.skipped > 0 then redis.call('ZREMRANGEBYSCORE', set.key, beyond(set.lastGood), '+inf') end
-  redis.call('ZREMRANGEBYSCORE', set.key, '-inf', beyond(now - set.keep))
+  redis.call('ZREMRANGEBYSCORE', set.key, '0', beyond(now - set.keep))
 end
 
 -- Puts the id into a set; the key expires `keep` after its last entry.
@@ -16,13 +16,21 @@ local function put(set, at)
   redis.call('PEXPIREAT', set.key, text(last + set.keep))
 end
 
--- Takes the id, and what is damage, out of a set. The expiry changes with the newest entry alone.
+-- The same among those that wait; and counts one that came late.
+local function putWaiting(set, at, cameLate)
+  if scoreAt(set, 0) and not isAwaited(set) then redis.call('ZREM', set.key, MISSED) end
+  put(set, at)
+  if cameLate then redis.call('ZINCRBY', set.key, -1, MISSED) end
+end
+
+-- Takes the id, and what is damage, out of a set; and the count of those that came late, where it came in time. The expiry changes
+-- with the newest entry alone.
 local function drop(set)
   if not set or set.own == math.huge and set.skipped == 0 then return end
   local last, wasLast = stored(set, 1), set.own == 0 or set.skipped > 0
   if set.skipped > 0 then prune(set) end
-  if set.own ~= math.huge then redis.call('ZREM', set.key, set.entry) end
-  if last and wasLast then redis.call('PEXPIREAT', set.key, text(last + set.keep)) end
+  if set.own ~= math.huge then redis.call('ZREM', set.key, set.entry, now <= due + hold and MISSED or set.entry) end
+  if last and last > 0 and wasLast then redis.call('PEXPIREAT', set.key, text(last + set.keep)) end
 end
 
 -- The id has been put off from `due` to this instant, and is written there: those in line behind it that would now come before it are put off as
