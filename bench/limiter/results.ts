@@ -1,4 +1,5 @@
 import type { Asks } from './asks.ts';
+import type { Moving } from './moving.ts';
 import type { Middle } from './paired.ts';
 
 /** Every case in turn with all others. */
@@ -34,6 +35,7 @@ export interface Results {
   readonly cases: readonly CaseResult[];
   readonly ratios: Ratios;
   readonly bytes: { readonly ours: Bytes; readonly rolling?: Bytes; readonly flexible?: Bytes };
+  readonly moving: Moving;
   readonly asks: { readonly ours: Asks; readonly rolling?: Asks; readonly flexible?: Asks };
 }
 
@@ -44,7 +46,7 @@ export function megabytesFor100k({ with60 }: Bytes): number {
 
 /** The names that `--json` prints; null where a quick run left it out. */
 export function jsonOf(results: Results): Record<string, unknown> {
-  const { quick, seconds, versions, ratios, bytes, asks, cases } = results;
+  const { quick, seconds, versions, ratios, bytes, asks, moving, cases } = results;
   return {
     suite: 'limiter',
     quick,
@@ -64,6 +66,10 @@ export function jsonOf(results: Results): Record<string, unknown> {
     ...asksJson('', asks.ours),
     ...asksJson('rollingRateLimiter', asks.rolling),
     ...asksJson('rateLimiterFlexible', asks.flexible),
+    movedWaiting: moving.waiting,
+    movingLongestMs: round(moving.longestMs, 2),
+    movingTogetherMs: round(moving.togetherMs, 1),
+    movingSeconds: round(moving.seconds, 2),
     spread: Object.fromEntries(Object.entries(ratios).map(([name, middle]) => [name, quartiles(middle as Middle)])),
     cases: cases.map((result) => ({
       ...result,

@@ -5,6 +5,7 @@ import type { Report, Suite, SuiteOptions } from '../suite.ts';
 import { flexibleAsks, ourAsks, rollingAsks } from './asks.ts';
 import { createCases } from './cases.ts';
 import { bytesPerRecipient, type Crowd } from './memory.ts';
+import { measureMoving } from './moving.ts';
 import { jsonOf, type Bytes, type Results } from './results.ts';
 import { flexibleSends, ourSends, rollingSends, type SendsOf } from './sends.ts';
 import { measureSpeed } from './speed.ts';
@@ -39,10 +40,12 @@ async function measure(redis: Redis, rivals: Rivals | undefined, options: SuiteO
     ours: await ourAsks(redis),
     ...(rivals && { rolling: await rollingAsks(rivals), flexible: await flexibleAsks(rivals) }),
   };
+  say('moving all that wait for one recipient');
+  const moving = await measureMoving(redis, quick ? 200 : 10_000);
   const seconds = (performance.now() - start) / 1_000;
   const redisVersion = /^redis_version:(\S+)/m.exec(await redis.info('server'))?.[1] ?? 'unknown';
   const versions = { node: process.versions.node, redis: redisVersion, ...rivals?.versions };
-  return { quick, seconds, versions, ...speed, bytes, asks };
+  return { quick, seconds, versions, ...speed, bytes, asks, moving };
 }
 
 /** 100,000 recipients of ours with 60 sends; of all others fewer, as a recipient takes the same. */

@@ -37,10 +37,6 @@ const KNOWN: Readonly<Record<string, { readonly why: string; readonly found: rea
   },
   'src/limiter/redis/scripts.ts': { why: SCRIPT, found: ['redis as unknown as'] },
   'src/limiter/redis-quota.ts': { why: SCRIPT, found: ['redis as unknown as'] },
-  'src/limiter/redis/wire.ts': {
-    why: 'an array of our own becomes a tuple; no package has a part in it',
-    found: ['reply.map(Number) as unknown as'],
-  },
   'workers/dead-letters.ts': {
     why: 'ioredis overloads SET with a form that TypeScript does not pick',
     found: ['connection as unknown as'],

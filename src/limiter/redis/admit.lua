@@ -46,41 +46,29 @@ if taken then return taken end
 local options = ARGV[5] == '' and {} or cjson.decode(ARGV[5])
 local maxWait, renew, peek = options.maxWait, mode == 'renew' or mode == 'peek-renew', mode == 'peek' or mode == 'peek-renew'
 
--- The id's score in a set, where it is still kept and no damage.
+-- The id's score in a set; nil where it is not kept any more, or damage.
 local function scoreIn(set)
-  if not scoreAt(set, 0) then return nil end
-  local score = tonumber(redis.call('ZSCORE', set.key, set.entry) or nil)
-  return score and score >= now - set.keep and score <= set.lastGood and score or nil
+  return scoreAt(set, 0) and tonumber(redis.call('ZSCORE', set.key, set.entry) or nil)
+end
+local function keptIn(set)
+  local score = scoreIn(set)
+  if not score or score > set.lastGood then return nil end
+  return (score >= now - set.keep or score >= now - keepOf(set)) and score or nil
 end
 
--- The same in the first scope; in the others its rank is noted.
-local function ownScore(name)
-  local found = scoreIn(scopes[1][name])
-  for _, scope in ipairs(found and scopes or {}) do
-    local set = scope[name]
-    set.ownAt = scope.number == 1 and found or scoreIn(set)
-    set.own = set.ownAt and redis.call('ZREVRANK', set.key, set.entry) or math.huge
-  end
-  return found
-end
-
-local sentAt, inLine, heldAt = ownScore('sent'), ownScore('reserved'), nil
-if not inLine and scopes[2] then
-  local set = scopes[2].held
-  heldAt = scoreIn(set)
-  set.ownAt = heldAt
-  set.own = heldAt and redis.call('ZREVRANK', set.key, set.entry) or math.huge
+-- The first scope knows the id. In its category it may have an older score: see keepOrder.
+local sentAt, inLine, heldAt = keptIn(scopes[1].sent), keptIn(scopes[1].reserved), nil
+scopes[1].sent.ownAt, scopes[1].reserved.ownAt = sentAt, inLine
+if scopes[2] then
+  if sentAt then scopes[2].sent.ownAt = scoreIn(scopes[2].sent) end
+  if inLine then scopes[2].reserved.ownAt = scoreIn(scopes[2].reserved) end
+  heldAt = not inLine and keptIn(scopes[2].held) or nil
+  scopes[2].held.ownAt = heldAt
 end
 local slot = inLine or heldAt
 local due, isHeld = slot or sentAt, heldAt ~= nil
 
 -- include instants.lua
-
--- include fit.lua
-
--- include place.lua
-
--- include write.lua
 
 local function reply(kind, at, why, remaining, reset)
   return { kind, at, now, hold, gap, why.scope, why.limit, why.max, why.window, remaining, reset }
@@ -90,7 +78,7 @@ end
 -- with the first limit where none does. One that is told again is among them already.
 local function admitted(kind, at)
   for _, scope in ipairs(scopes) do
-    if kind == 2 then scope.sent.own = math.huge else scope.sent.extra, scope.sent.ahead = at, nil end
+    if kind == 2 then scope.sent.ownAt = nil else scope.sent.extra, scope.sent.ahead = at, nil end
   end
   local latest = { at = now }
   for _, scope in ipairs(scopes) do
@@ -105,7 +93,7 @@ local function admitted(kind, at)
   if limit == NONE then return reply(kind, at, because(scope, limit), -1, 0) end
   local from = now - limit.window
   local count = redis.call('ZCOUNT', scope.sent.key, beyond(from), '+inf') - scope.sent.skipped
-  if scope.sent.own ~= math.huge and sentAt > from then count = count - 1 end
+  if scope.sent.ownAt and sentAt > from then count = count - 1 end
   if kind == 1 and at > from then count = count + 1 end
   local reset = count > 0 and newest(scope.sent, count) - from or 0
   return reply(kind, at, because(scope, limit), limit.max - count, reset)
@@ -125,7 +113,43 @@ end
 if sentAt and not renew then return admitted(2, sentAt) end
 if slot and slot > now + hold then return mustWait(earliest(scopes), slot) end -- too early: the same slot again
 
-local at = admission()
+-- include write.lua
+
+-- The most usual of those that come back: in time, in line, with nothing sent after its slot, and none before it that may still
+-- come in time. Then ranks tell its place, as a newcomer's. Nil where it is not as simple as that.
+local function placeInTime()
+  if not inLine or now > due + hold then return nil end
+  local from = math.max(now, due)
+  local at = math.max(from, blockedUntil or 0)
+  for _, scope in ipairs(scopes) do
+    local last = newest(scope.sent, 1)
+    if last and last > from then return nil end
+    if redis.call('ZCOUNT', scope.reserved.key, text(now - hold), beyond(due)) > 0 then return nil end
+    for _, limit in ipairs(scope.limits) do
+      local before = newest(scope.sent, limit.max)
+      if before then at = math.max(at, before + limit.window) end
+    end
+  end
+  return at <= from + hold and at or nil
+end
+local at = due and placeInTime()
+
+-- How others that come back are placed; closures are made for those alone, as each takes as long as a look-up.
+local isLate, admission, waiting, keepOrder = false, nil, nil, nil
+if due and not at then
+-- include fit.lua
+
+-- include place.lua
+end
+
+local line, own
+if due then
+  at = at or admission()
+else
+  line, own = tails(true)
+  at = later(line, own).at
+  if at > now + hold then at = nil end
+end
 if at then
   local answer = admitted(1, at)
   if not peek then
@@ -145,7 +169,13 @@ if options.countBlocked then
     if not redis.call('ZSCORE', scope.sent.key, mark) then scope.sent.extra = now end
   end
 end
-local why, inCategory, isPutOff = waiting()
+local why, inCategory, isPutOff
+if due then
+  why, inCategory, isPutOff = waiting()
+else
+  if options.countBlocked then line, own = tails(true) end
+  why, inCategory = asNewcomer(line, own)
+end
 local answer = mustWait(why, why.at)
 if peek then return answer end
 if answer[1] == 3 then
@@ -157,6 +187,8 @@ if answer[1] == 3 then
   for _, scope in ipairs(scopes) do drop(scope.sent) end
 end
 if options.countBlocked then
+-- include mark.lua
+
   for _, scope in ipairs(scopes) do putMark(scope, mark, answer[1] ~= 3 and sentAt or 0) end
 end
 return answer

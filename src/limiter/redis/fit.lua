@@ -1,12 +1,10 @@
--- Included by admit.lua after instants.lua. Needs `scopes`, `hold`, `now`, `blockedUntil`. Gives `slotsIn`, `near`,
+-- Included by admit.lua for whoever comes back. Needs all that instants.lua gives. Gives `slotsIn`, `near`, `fitAt`,
 -- `firstFit`: where one more slot fits among those that are there, what lies behind it counted too.
-
-local MOST_LOOKED_AT = 100
 
 -- The slots in a set from one bound to another, later by so much each, the id's own left out; oldest first. At most so many,
 -- and whether there are more.
 local function slotsIn(set, from, to, later)
-  if not set or not stored(set, 1) then return {}, false end
+  if not set or not scoreAt(set, 0) or set.lastGood == -math.huge then return {}, false end
   if to == '+inf' and set.skipped > 0 then to = string.format('%.0f', set.lastGood) end
   local entries = redis.call('ZRANGEBYSCORE', set.key, from, to, 'WITHSCORES', 'LIMIT', 0, MOST_LOOKED_AT + 2)
   local slots = {}
@@ -69,8 +67,7 @@ local function nextFit(scope, limit, at)
 end
 
 -- The first instant that may be added in all these scopes: no window that holds it then holds more than its limit allows.
--- And the limit that allows none a moment before.
-local function firstFit(among, from)
+local function fitAt(among, from)
   local at, before = math.max(from, blockedUntil or from), nil
   for _, scope in ipairs(among) do at = math.max(at, scope.from) end
   while at ~= before do
@@ -79,6 +76,12 @@ local function firstFit(among, from)
       for _, limit in ipairs(scope.limits) do at = nextFit(scope, limit, at) end
     end
   end
+  return at
+end
+
+-- The same, and the limit that allows none a moment before.
+local function firstFit(among, from)
+  local at = fitAt(among, from)
   if at <= (blockedUntil or 0) then return because(scopes[1], BLOCK, at) end
   for _, scope in ipairs(among) do
     for _, limit in ipairs(scope.limits) do

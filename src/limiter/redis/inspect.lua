@@ -27,7 +27,7 @@ end
 
 local sets = {}
 for _, scope in ipairs(scopes) do
-  sets[#sets + 1] = entries(scope.sent, scope.sent.keep)
+  sets[#sets + 1] = entries(scope.sent, keepOf(scope.sent))
   sets[#sets + 1] = entries(scope.reserved, NO_SHOW_MS)
   if scope.held then sets[#sets + 1] = entries(scope.held, NO_SHOW_MS) end
 end

@@ -1,5 +1,7 @@
--- Included by admit.lua after scopes.lua. Needs `scopes`, `hold`, `now`, `blockedUntil`. Gives `because`, `firstLimit`,
--- `earliest(among)`, `queued(set)`, `tail(scope, heldToo)`: instants by rank look-ups.
+-- Included by admit.lua after scopes.lua. Needs all that it gives. Gives `because`, `firstLimit`, `earliest(among)`, `later(a, b)`,
+-- `tail(scope, heldToo)`, `tails(heldToo)`, `asNewcomer(line, own)`: instants by rank look-ups, each with the limit that decides it.
+
+local first, category = scopes[1], scopes[2]
 
 -- A limit that decides, and the instant that it decides on.
 local function because(scope, limit, at)
@@ -42,7 +44,7 @@ local function queued(set)
   local last = stored(set, 1)
   if not last or last < now - GRACE_MS then return 0 end
   local count = redis.call('ZCOUNT', set.key, string.format('%.0f', now - GRACE_MS), '+inf')
-  if set.own ~= math.huge and set.ownAt >= now - GRACE_MS then count = count - 1 end
+  if set.ownAt and set.ownAt >= now - GRACE_MS then count = count - 1 end
   return count
 end
 
@@ -68,4 +70,20 @@ local function tail(scope, heldToo)
   local behind = firstInstant({ scope }, nth)
   behind.at = math.max(behind.at, nth(scope, 1))
   return behind
+end
+
+local function later(a, b)
+  return b and b.at > a.at and b or a
+end
+
+-- Behind the overall line, and behind those of its category.
+local function tails(heldToo)
+  return tail(first), category and tail(category, heldToo)
+end
+
+-- The place of a newcomer, and whether it is in its category alone. Whom its category holds back for longer than the line would,
+-- or behind others that it holds back, waits in it alone: in the line nobody waits for it.
+local function asNewcomer(line, own)
+  if own and (category.queuedHeld > 0 or own.at > line.at) then return own, true end
+  return line, false
 end

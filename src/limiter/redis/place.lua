@@ -1,26 +1,6 @@
--- Included by admit.lua after fit.lua. Needs `scopes`, `hold`, `now`, `due` (the id's slot, or the admission that it renews;
--- nil for a newcomer), `isHeld` (its category holds it back). Gives `admission()` and `waiting()`: its place.
-
-local first, category = scopes[1], scopes[2]
-
-local function later(a, b)
-  return b and b.at > a.at and b or a
-end
-
--- Behind the overall line, and behind those of its category.
-local function tails(heldToo)
-  return tail(first), category and tail(category, heldToo)
-end
-
--- Beside those that wait, how many came late one after the other is kept under this name. The score is the negative of it, so that
--- it comes before all others.
-local MISSED = '  missed'
-
--- Whether anybody else waits in a set.
-local function isAwaited(set)
-  local last = stored(set, 1)
-  return last and last >= now - NO_SHOW_MS
-end
+-- Included by admit.lua for whoever comes back, after fit.lua. Needs all that instants.lua gives, `MISSED`, `isAwaited`, `due` (the
+-- id's slot, or the admission that it renews), `isHeld` (its category holds it back). Sets `isLate`, `admission`,
+-- `waiting`, `keepOrder`.
 
 -- Whether the id comes too late to keep its place. Where several others have come late one after the other, it does not: all would
 -- send each other to the tail for ever.
@@ -30,15 +10,15 @@ local function comesLate()
   local missed = isAwaited(set) and tonumber(redis.call('ZSCORE', set.key, MISSED) or nil)
   return not missed or -missed < MOST_MISSED
 end
-local isLate = comesLate()
+isLate = comesLate()
 
 -- The first instant after what was sent and after those before it that may still come on time, each so late.
-local function ownPlace(among, byMs)
+local function ownPlace(among, byMs, fit)
   local from = math.max(now, due)
   for _, scope in ipairs(among) do
     near(scope, slotsIn(scope.reserved, text(now - hold), beyond(due), byMs), from)
   end
-  return firstFit(among, from)
+  return fit(among, from)
 end
 
 -- Makes the scope ready with the next reservations, in line and held back, each so late. Gives the last of them that is looked
@@ -74,28 +54,20 @@ local function amongAhead(among, byMs, from)
 end
 
 -- The instant that it may be admitted to now, or nil.
-local function admission()
-  local from, why = math.max(now, due or now), nil
-  if not due then
-    why = later(tails(true))
-  elseif isLate then
-    from = now
+function admission()
+  local from, at = now, nil
+  if isLate then
+    local why
     if isHeld then why = amongAhead({ category }, hold, tail(first).at) else why = amongAhead(scopes, hold, now) end
+    at = why and why.at
   elseif isHeld then
-    why = later(tails(false))
-    why.at = math.max(why.at, due)
+    from = math.max(now, due)
+    at = math.max(later(tails(false)).at, due)
   else
-    why = ownPlace(scopes, hold)
+    from = math.max(now, due)
+    at = ownPlace(scopes, hold, fitAt)
   end
-  return why and why.at <= from + hold and why.at or nil
-end
-
--- Whom its category holds back for longer than the line would, or behind others that it holds back, waits in it alone: in the
--- line nobody waits for it.
-local function asNewcomer()
-  local line, own = tails(true)
-  if own and (category.queuedHeld > 0 or own.at > line.at) then return own, true end
-  return line, false
+  return at and at <= from + hold and at or nil
 end
 
 -- It joins the line where its category lets it go no later than a gap behind it. Else it stays before those held back behind it,
@@ -109,26 +81,51 @@ end
 
 -- It came on time, and what was sent puts it off: it keeps its place before those behind it.
 local function putOff()
-  local byMs, own = 0, ownPlace(scopes, 0)
+  local byMs, own = 0, ownPlace(scopes, 0, firstFit)
   if own.at <= now + hold then
     byMs = hold
-    own = ownPlace(scopes, hold)
+    own = ownPlace(scopes, hold, firstFit)
   end
-  if category and own.at > ownPlace({ first }, byMs).at + first.gap then return own, true end
+  if category and own.at > ownPlace({ first }, byMs, fitAt) + first.gap then return own, true end
   return own, false, true
 end
 
 -- The instant that it is reserved at, and the limit that decides; whether in its category alone; and whether those behind it
 -- have to be kept behind it.
-local function waiting()
-  if not due then return asNewcomer() end
+function waiting()
   if isLate then
     if not isHeld then
       local hole, lastInLine = amongAhead(scopes, 0, now + hold + 1)
       if hole and lastInLine and hole.at < lastInLine then return hole, false end
     end
-    return asNewcomer()
+    return asNewcomer(tails(true))
   end
   if isHeld then return heldAgain() end
   return putOff()
+end
+
+-- The id has been put off from `due` to this instant, and is written there: those in line behind it that would now come before it are put off as
+-- well, in their order. At most MOST_LOOKED_AT are moved.
+function keepOrder(at)
+  local set, taken, last = first.reserved, slotsIn(first.reserved, text(now - hold), beyond(due), 0), at
+  taken[#taken + 1] = at
+  local function nth(_, k)
+    if k <= #taken then return taken[#taken - k + 1] end
+    return newest(first.sent, k - #taken)
+  end
+  local behind = redis.call('ZRANGEBYSCORE', set.key, text(due), '+inf', 'WITHSCORES', 'LIMIT', 0, MOST_LOOKED_AT + 1)
+  local moved, newestSlot = 0, stored(set, 1) or 0
+  for index = 1, #behind, 2 do
+    local entry, slot = behind[index], tonumber(behind[index + 1])
+    if entry ~= set.entry then
+      if slot > last or moved >= MOST_LOOKED_AT then break end
+      for _, limit in ipairs(first.limits) do
+        local before = nth(first, limit.max)
+        if before then last = math.max(last, before + limit.window) end
+      end
+      if last > slot then redis.call('ZADD', set.key, text(last), entry) end
+      taken[#taken + 1], moved = last, moved + 1
+    end
+  end
+  if moved > 0 then redis.call('PEXPIREAT', set.key, text(math.max(newestSlot, last, at) + set.keep)) end
 end

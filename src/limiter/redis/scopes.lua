@@ -5,6 +5,7 @@
 
 local GRACE_MS = 1000 -- newcomers stand behind an overdue reservation for this long
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
+local MOST_LOOKED_AT = 100 -- so many reservations are looked at for a place, or moved to keep the order
 local MOST_MISSED = 3 -- after so many that came late one after the other, those who come late go
 -- Redis's clock may step back, at a failover for one. A slot is sent at most twice the hold ahead, so one further ahead
 -- than the longest window and this was written under a clock that is gone, as were the reservations beside it: all are dropped.
@@ -16,9 +17,9 @@ local function beyond(score)
 end
 
 -- A sorted set: its key, how long entries are kept (ms), how the id is written in it, the scores that were looked up, by
--- rank from the newest; how many of the newest are damage, and the rank and the score of the id's own entry.
+-- rank from the newest; how many of the newest are damage; the score of the id's own entry (`ownAt`), where it has one.
 local function open(key, keep, entry)
-  return { key = key, keep = keep, entry = entry, scores = {}, skipped = 0, lastGood = math.huge, own = math.huge }
+  return { key = key, keep = keep, entry = entry, scores = {}, skipped = 0, lastGood = math.huge }
 end
 
 -- The score of the entry of this rank from the newest, false where there is none. Looked up once.
@@ -29,10 +30,16 @@ local function scoreAt(set, rank)
   return set.scores[rank]
 end
 
+-- The rank of the id's own entry from the newest.
+local function ownRank(set)
+  if not set.own then set.own = redis.call('ZREVRANK', set.key, set.entry) end
+  return set.own
+end
+
 -- The k-th newest entry that is no damage and not the id's own: what the id itself holds does not stand in its way.
 local function stored(set, k)
   local rank = set.skipped + k - 1
-  if rank >= set.own then rank = rank + 1 end
+  if set.ownAt and rank >= ownRank(set) then rank = rank + 1 end
   return scoreAt(set, rank)
 end
 
@@ -42,7 +49,7 @@ local function newest(set, k)
   if not set.ahead then
     local last = stored(set, 1)
     set.ahead = last and last > set.extra and redis.call('ZCOUNT', set.key, beyond(set.extra), '+inf') - set.skipped or 0
-    if set.ahead > 0 and set.own ~= math.huge and set.ownAt > set.extra then set.ahead = set.ahead - 1 end
+    if set.ahead > 0 and set.ownAt and set.ownAt > set.extra then set.ahead = set.ahead - 1 end
   end
   if k <= set.ahead then return stored(set, k) end
   return k == set.ahead + 1 and set.extra or stored(set, k - 1)
@@ -54,11 +61,16 @@ local function skipBeyond(set, score)
   if top and top > score then set.skipped = redis.call('ZCOUNT', set.key, beyond(score), '+inf') end
 end
 
--- What was sent is kept for the longest window that anybody asked under: it expires so long after its newest entry.
-local function keepAsBefore(set)
-  local top = scoreAt(set, 0)
-  local left = top and set.skipped == 0 and redis.call('PTTL', set.key) or -1
-  if left > 0 and realNow + left >= now then set.keep = math.max(set.keep, realNow + left - top) end
+-- How long entries are kept: what was sent, for the longest window that anybody asked under. It expires so long after its newest
+-- entry.
+local function keepOf(set)
+  if set.isSent then
+    set.isSent = nil
+    local top = scoreAt(set, 0)
+    local left = top and set.skipped == 0 and redis.call('PTTL', set.key) or -1
+    if left > 0 and realNow + left >= now then set.keep = math.max(set.keep, realNow + left - top) end
+  end
+  return set.keep
 end
 
 -- What is stored for this recipient goes before what came with the call, until its end.
@@ -84,6 +96,7 @@ for number, policy in ipairs(policies) do
   end
   local key = number == 1 and 2 or 3 * number - 2
   scope.sent = open(KEYS[key], math.max(policy[1], scope.longest), member)
+  scope.sent.isSent = true
   scope.reserved = open(KEYS[key + 1], NO_SHOW_MS, id)
   scope.held = number > 1 and open(KEYS[key + 2], NO_SHOW_MS, id) or nil
   -- Damage is skipped when reading and removed when writing: a peek and a refusal write nothing.
@@ -92,7 +105,6 @@ for number, policy in ipairs(policies) do
     skipBeyond(scope.reserved, -math.huge)
     if scope.held then skipBeyond(scope.held, -math.huge) end
   end
-  keepAsBefore(scope.sent)
   hold, gap = math.min(hold, policy[2]), math.max(gap, policy[3])
   scopes[number] = scope
 end
