@@ -11,6 +11,7 @@ import {
   untilInstant,
   type EndFlags,
 } from './flags.ts';
+import { followed } from './follow.ts';
 import { atLimiter } from './limiter.ts';
 import { instantFrom, waitingText } from './text.ts';
 
@@ -22,9 +23,8 @@ interface Flags extends EndFlags {
 const MAX_REASON = 500;
 
 const HELP = `
-Notifications that wait are moved behind the end, in their order; the workers follow at once. Where that is further
-ahead than LIMIT_MAX_WAIT they become dead letters, and those whose expiresAt comes first expire. A block that is there
-already is replaced.`;
+Notifications that wait are moved behind the end, in their order, and their delayed jobs with them. Those whose expiresAt comes
+first expire. A block that is there already is replaced.`;
 
 /** `recipient block ID --for 2h --reason TEXT` */
 export function blockCommand(): Command {
@@ -33,7 +33,7 @@ export function blockCommand(): Command {
     .option('--for <duration>', 'from now, such as 2h', forDuration)
     .option('--until <time>', 'RFC 3339 or epoch milliseconds', untilInstant)
     .requiredOption('--reason <text>', 'for people to read', reason)
-    .option('--json', 'one JSON object as the last line: recipientId, until, reason, waiting, lastAt')
+    .option('--json', 'one JSON object as the last line: recipientId, until, reason, waiting, lastAt, moved')
     .addHelpText('after', HELP)
     .action(block);
 }
@@ -43,17 +43,19 @@ async function block(id: string, { reason, json, ...end }: Flags): Promise<void>
   if (end.for === undefined && end.until === undefined) {
     throw new UsageError('--for: expected --for or --until, found neither');
   }
-  await atLimiter(async ({ limiter }) => {
-    const { now } = await limiter.inspect(id);
+  await atLimiter(async ({ limiter, config }) => {
+    const { now, reserved } = await limiter.inspect(id);
     const until = endOf(end, now, MOST_AHEAD_MS) as number; // one of the two is given
-    await limiter.block(id, { until, reason });
+    const { moved } = await followed(id, config, reserved.length, (follow) =>
+      limiter.block(id, { until, reason }, follow),
+    );
     const after = await limiter.inspect(id);
     const lines = [
       `${printable(id)} is blocked until ${instantFrom(now, until)}: ${printable(reason)}`,
       waitingText({ ...after, now }),
     ];
     const lastAt = after.reserved.at(-1)?.at;
-    if (json) printJson({ recipientId: id, until, reason, waiting: after.reserved.length, lastAt });
+    if (json) printJson({ recipientId: id, until, reason, waiting: after.reserved.length, lastAt, moved });
     else process.stdout.write(`${lines.filter((line) => line !== undefined).join('\n')}\n`);
   });
 }
@@ -66,21 +68,23 @@ function reason(text: string): string {
 
 /** `recipient unblock ID` */
 export function unblockCommand(): Command {
-  return createCommand('unblock', 'Ends the block. Notifications that wait keep the slots that they have.')
+  return createCommand('unblock', 'Ends the block. Notifications that wait are moved to their earliest slots.')
     .argument('<id>', 'the recipient', recipientId)
-    .option('--json', 'one JSON object as the last line: recipientId, wasBlocked, waiting, lastAt')
+    .option('--json', 'one JSON object as the last line: recipientId, wasBlocked, waiting, lastAt, moved')
     .action(unblock);
 }
 
 async function unblock(id: string, { json }: { json?: true }): Promise<void> {
-  await atLimiter(async ({ limiter }) => {
-    const wasBlocked = await limiter.unblock(id);
+  await atLimiter(async ({ limiter, config }) => {
+    const { reserved } = await limiter.inspect(id);
+    const { result: wasBlocked, moved } = await followed(id, config, reserved.length, (follow) =>
+      limiter.unblock(id, follow),
+    );
     const after = await limiter.inspect(id);
     const waiting = waitingText(after);
-    const kept = waiting === undefined ? '' : `; ${waiting}, as it was planned`;
-    if (json)
-      printJson({ recipientId: id, wasBlocked, waiting: after.reserved.length, lastAt: after.reserved.at(-1)?.at });
-    else
-      process.stdout.write(`${printable(id)} ${wasBlocked ? 'is not blocked any more' : 'was not blocked'}${kept}\n`);
+    const lastAt = after.reserved.at(-1)?.at;
+    const did = `${printable(id)} ${wasBlocked ? 'is not blocked any more' : 'was not blocked'}`;
+    if (json) printJson({ recipientId: id, wasBlocked, waiting: after.reserved.length, lastAt, moved });
+    else process.stdout.write(`${did}${waiting === undefined ? '' : `; ${waiting}`}\n`);
   });
 }

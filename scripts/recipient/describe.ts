@@ -1,7 +1,8 @@
 import type { Config } from '../../src/config/config.ts';
 import { printable } from '../../src/domain/printable.ts';
 import type { Inspection, SlotView } from '../../src/limiter/limiter.ts';
-import { jobIdOfAsk, type WaitingJob } from './jobs.ts';
+import type { DelayedJob, DelayedJobs, WaitingJob } from './jobs.ts';
+import { jobIdOfAsk } from './queue.ts';
 import { fromNow, instant, instantFrom, policyText, span, table } from './text.ts';
 import { renderTimeline } from './timeline.ts';
 
@@ -15,28 +16,31 @@ export interface Described {
   readonly inspection: Inspection;
   /** The inspection's reserved slots. */
   readonly waiting: readonly WaitingSlot[];
+  /** Notifications that are delayed without a slot. */
+  readonly delayed: DelayedJobs;
   readonly categories: Config['categories'];
   /** At most so many of those that wait are told one by one. */
   readonly told: number;
 }
 
 /** What is known of a recipient, as lines: facts, timeline, and the notifications that wait. */
-export function describe({ recipientId, inspection, waiting, categories, told }: Described): string[] {
-  const facts = table([
+export function describe({ recipientId, inspection, waiting, delayed, categories, told }: Described): string[] {
+  const known = table([
     ['policy', policyLine(inspection)],
     ...Object.entries(categories).map(([name, policy]) => ['', `${name}: ${policyText(policy)}; from LIMITS_FILE`]),
     ['block', blockLine(inspection)],
     ['sent', sentLine(inspection)],
     ['reserved', reservedLine(inspection)],
+    ['delayed', delayedLine(inspection.now, delayed)],
     ['next free', nextLine(inspection)],
   ]);
-  const title = [`${printable(recipientId)} at ${instant(inspection.now)}`, ...strangerLines(inspection)];
-  const parts = [title, facts, renderTimeline(inspection), waitingLines(inspection.now, waiting, told)];
+  const title = [`${printable(recipientId)} at ${instant(inspection.now)}`, ...strangerLines(inspection, delayed)];
+  const parts = [title, known, renderTimeline(inspection), waitingLines(inspection.now, waiting, delayed.found, told)];
   return parts.filter((lines) => lines.length > 0).flatMap((lines, index) => (index === 0 ? lines : ['', ...lines]));
 }
 
-function strangerLines({ sent, reserved, block, source }: Inspection): string[] {
-  const isKnown = sent.length + reserved.length > 0 || block !== undefined || source === 'stored';
+function strangerLines({ sent, reserved, block, source }: Inspection, { found }: DelayedJobs): string[] {
+  const isKnown = sent.length + reserved.length + found.length > 0 || block !== undefined || source === 'stored';
   return isKnown ? [] : ['Nothing is known: no alert lately, none waits, no limits or block of its own.'];
 }
 
@@ -64,6 +68,14 @@ function reservedLine({ now, reserved }: Inspection): string {
   return `${reserved.length}, the next ${fromNow(now, next.at)}, the last ${fromNow(now, last.at)}`;
 }
 
+/** Those without a slot: in line `reserved` are the others. */
+function delayedLine(now: number, { found, lookedAt, of }: DelayedJobs): string {
+  const [next] = found;
+  const bound = lookedAt < of ? ` among the first ${lookedAt} of ${of} delayed jobs` : '';
+  if (next === undefined) return `none without a slot${bound}`;
+  return `${found.length} without a slot${bound}, the next ${fromNow(now, next.dueAt)}`;
+}
+
 /** The limiter may look for it a trip to Redis after `now`; a person cannot tell. */
 const MOMENT_MS = 20;
 
@@ -72,18 +84,36 @@ function nextLine({ now, nextAt, rule }: Inspection): string {
 }
 
 /** One line each, the next one first. */
-function waitingLines(now: number, waiting: readonly WaitingSlot[], told: number): string[] {
-  if (waiting.length === 0) return [];
-  const head = ['slot', 'at', 'enqueued', 'attempts', 'priority', 'category', 'notification'];
-  const rows = waiting.slice(0, told).map((slot) => waitingRow(now, slot));
-  const more = waiting.length - rows.length;
+function waitingLines(
+  now: number,
+  waiting: readonly WaitingSlot[],
+  delayed: readonly DelayedJob[],
+  told: number,
+): string[] {
+  const all = [
+    ...waiting.map((slot) => ({ at: slot.at, row: waitingRow(now, slot) })),
+    ...delayed.map((job) => ({ at: job.dueAt, row: delayedRow(now, job) })),
+  ].toSorted((a, b) => a.at - b.at);
+  if (all.length === 0) return [];
+  const head = ['due', 'at', 'why', 'enqueued', 'attempts', 'priority', 'category', 'notification'];
+  const more = all.length - told;
+  const rows = all.slice(0, told).map(({ row }) => row);
   return [...table([head, ...rows]), ...(more > 0 ? [`and ${more} more; --all tells them`] : [])];
 }
 
 function waitingRow(now: number, { at, id = '-', notification }: WaitingSlot): string[] {
-  const when = [fromNow(now, at), new Date(at).toISOString().slice(11)];
-  if (notification === undefined) return [...when, 'no job', '-', '-', '-', printable(id)];
-  const { enqueuedAt, attempts, priority, category = '-' } = notification;
-  const name = jobIdOfAsk(id) ?? notification.id;
-  return [...when, fromNow(now, enqueuedAt), String(attempts), priority, category, name];
+  if (notification === undefined) return [...when(now, at), 'no job', '-', '-', '-', '-', printable(id)];
+  return [...when(now, at), ...facts(now, notification), jobIdOfAsk(id) ?? notification.id];
+}
+
+function delayedRow(now: number, job: DelayedJob): string[] {
+  return [...when(now, job.dueAt), ...facts(now, job), job.id];
+}
+
+function when(now: number, at: number): string[] {
+  return [fromNow(now, at), `${new Date(at).toISOString().slice(11, 19)}Z`];
+}
+
+function facts(now: number, { waitsFor, enqueuedAt, attempts, priority, category = '-' }: WaitingJob): string[] {
+  return [printable(waitsFor), fromNow(now, enqueuedAt), String(attempts), priority, category];
 }

@@ -1,17 +1,9 @@
-import { Queue, type Job } from 'bullmq';
-import type { RedisConfig } from '../../src/config/config.ts';
+import type { Job, Queue } from 'bullmq';
 import { parseNotification, type Notification } from '../../src/domain/notification.ts';
 import { readProgress } from '../../src/delivery/progress.ts';
-import {
-  connectProducer,
-  explained,
-  PRODUCER_TIMEOUT_MS,
-  RedisAwayError,
-  whenReady,
-} from '../../src/queue/connection.ts';
-import { notificationIdOf, QUEUE } from '../../src/queue/names.ts';
-import { shardOf, shardPrefixes } from '../../src/queue/shards.ts';
-import { CommandError } from '../support/command.ts';
+import { dueAtOfScore } from '../../src/queue/bullmq-internals.ts';
+import type { Connection } from '../../src/queue/connection.ts';
+import { notificationIdOf } from '../../src/queue/names.ts';
 
 /** What the queue knows of a notification that waits; neither its texts nor its tokens. */
 export interface WaitingJob {
@@ -24,50 +16,71 @@ export interface WaitingJob {
   readonly attempts: number;
   /** How often the limiter put it back. */
   readonly requeues: number;
+  /** What it waits for: the rule of the limiter that put it back last, or `retry`, or `provider` (a breaker, a connection). */
+  readonly waitsFor: string;
 }
 
-export interface QueueOfRecipient {
-  readonly redis: RedisConfig;
-  readonly queue: { readonly prefix: string; readonly shards: number };
-  readonly recipientId: string;
+/** A delayed notification that holds no slot: it waits for a retry, or for its provider. */
+export interface DelayedJob extends WaitingJob {
+  /** When it comes back: epoch milliseconds on Redis's clock. */
+  readonly dueAt: number;
 }
 
-const PAGE = 100;
-
-/** `msg-8841/0` → `msg-8841`: the job that asked for a slot under this id; undefined where it was no job of a worker. */
-export function jobIdOfAsk(askId: string): string | undefined {
-  return /^(.+)\/\d+$/s.exec(askId)?.[1];
+/** Delayed jobs of one recipient, and whether all delayed jobs were looked at. */
+export interface DelayedJobs {
+  readonly found: readonly DelayedJob[];
+  /** So many delayed jobs were looked at, those that are due first. */
+  readonly lookedAt: number;
+  /** So many there are. */
+  readonly of: number;
 }
+
+const PAGE = 500;
+/** BullMQ keeps no index by recipient: each delayed job has to be read. */
+const MOST_LOOKED_AT = 20_000;
 
 /** The jobs that are still in the recipient's queue, by their ids. */
-export async function findJobs(
-  jobIds: readonly string[],
-  { redis, queue, recipientId }: QueueOfRecipient,
-): Promise<Map<string, WaitingJob>> {
+export async function findJobs(queue: Queue<unknown>, jobIds: readonly string[]): Promise<Map<string, WaitingJob>> {
   const found = new Map<string, WaitingJob>();
-  if (jobIds.length === 0) return found;
-  const connection = connectProducer(redis);
-  connection.on('error', () => undefined); // the call that fails tells it
-  try {
-    await whenReady(connection, PRODUCER_TIMEOUT_MS);
-    const prefix = shardPrefixes(queue.prefix, queue.shards)[shardOf(recipientId, queue.shards)];
-    const shard = new Queue(QUEUE, { connection, skipMetasUpdate: true, ...(prefix !== undefined && { prefix }) });
-    await shard.on('error', () => undefined).waitUntilReady();
-    for (let from = 0; from < jobIds.length; from += PAGE) {
-      const page = jobIds.slice(from, from + PAGE);
-      const jobs = (await Promise.all(page.map((id) => shard.getJob(id)))) as (Job<unknown> | undefined)[];
-      for (const [index, job] of jobs.entries()) {
-        const [id, facts] = [page[index], job && factsOf(job)];
-        if (id !== undefined && facts !== undefined) found.set(id, facts);
-      }
+  for (let from = 0; from < jobIds.length; from += PAGE) {
+    const page = jobIds.slice(from, from + PAGE);
+    const jobs = (await Promise.all(page.map((id) => queue.getJob(id)))) as (Job<unknown> | undefined)[];
+    for (const [index, job] of jobs.entries()) {
+      const [id, facts] = [page[index], job && factsOf(job)];
+      if (id !== undefined && facts !== undefined) found.set(id, facts);
     }
-    return found;
-  } catch (error) {
-    const known = explained(connection, error);
-    throw known instanceof RedisAwayError ? new CommandError(known.message) : known;
-  } finally {
-    connection.disconnect();
   }
+  return found;
+}
+
+/** The recipient's delayed jobs but for those of `known`, the next one first. */
+export async function findDelayed(
+  queue: Queue<unknown>,
+  connection: Connection,
+  { recipientId, known }: { readonly recipientId: string; readonly known: ReadonlySet<string> },
+): Promise<DelayedJobs> {
+  const key = queue.toKey('delayed');
+  const of = await queue.getDelayedCount();
+  const most = Math.min(of, MOST_LOOKED_AT);
+  const found: DelayedJob[] = [];
+  for (let from = 0; from < most; from += PAGE) {
+    const page = await connection.zrange(key, String(from), String(Math.min(from + PAGE, most) - 1), 'WITHSCORES');
+    const dueAt = new Map(
+      page.flatMap((id, index) => (index % 2 === 0 ? [[id, Number(page[index + 1])] as const] : [])),
+    );
+    const ids = [...dueAt.keys()].filter((id) => !known.has(id));
+    const jobs = (await Promise.all(ids.map((id) => queue.getJob(id)))) as (Job<unknown> | undefined)[];
+    for (const job of jobs) {
+      if (job?.id === undefined || recipientOf(job.data) !== recipientId) continue;
+      const facts = factsOf(job);
+      if (facts !== undefined) found.push({ ...facts, dueAt: dueAtOfScore(dueAt.get(job.id) ?? 0) });
+    }
+  }
+  return { found, lookedAt: most, of };
+}
+
+function recipientOf(data: unknown): unknown {
+  return typeof data === 'object' && data !== null ? (data as { recipientId?: unknown }).recipientId : undefined;
 }
 
 function factsOf({ id = '', data, timestamp, progress }: Job<unknown>): WaitingJob | undefined {
@@ -75,7 +88,7 @@ function factsOf({ id = '', data, timestamp, progress }: Job<unknown>): WaitingJ
   const parsed = parseNotification(withId);
   if (!parsed.ok) return undefined;
   const { category, priority } = parsed.notification;
-  const { tries: attempts, requeues } = readProgress(progress);
+  const { tries: attempts, requeues, rule, heldSince } = readProgress(progress);
   return {
     id: parsed.notification.id,
     ...(category !== undefined && { category }),
@@ -83,5 +96,6 @@ function factsOf({ id = '', data, timestamp, progress }: Job<unknown>): WaitingJ
     enqueuedAt: timestamp,
     attempts,
     requeues,
+    waitsFor: rule ?? (heldSince === undefined ? 'retry' : 'provider'),
   };
 }

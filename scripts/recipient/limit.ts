@@ -3,8 +3,10 @@ import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain
 import { formatFault } from '../../src/domain/faults.ts';
 import { MAX_WINDOW_MS, parseRules, type Policy, type Rule } from '../../src/domain/limits.ts';
 import { printable } from '../../src/domain/printable.ts';
+import type { Follow } from '../../src/limiter/limiter.ts';
 import { createCommand, printJson, UsageError } from '../support/command.ts';
 import { checkEnd, endOf, forDuration, recipientId, unfit, untilInstant, type EndFlags } from './flags.ts';
+import { followed } from './follow.ts';
 import { atLimiter, type Desk } from './limiter.ts';
 import { instantFrom, policyText, waitingText } from './text.ts';
 
@@ -17,7 +19,7 @@ interface Flags extends EndFlags {
 
 const HELP = `
 What is not given is as LIMIT_RULES and LIMIT_MIN_GAP have it. In force for all workers at once; notifications that wait
-are moved later where the new limits want it, and never earlier. Limits per category hold as well.`;
+are moved to their earliest slots, in their order, and their delayed jobs with them. Limits per category hold as well.`;
 
 /** `recipient limit ID --rules 5/1m --min-gap 10s --for 7d`, `recipient limit ID --clear` */
 export function limitCommand(): Command {
@@ -28,7 +30,7 @@ export function limitCommand(): Command {
     .option('--for <duration>', 'from now, such as 7d (default: without an end)', forDuration)
     .option('--until <time>', 'RFC 3339 or epoch milliseconds', untilInstant)
     .option('--clear', 'forget the stored limits: the general ones hold again')
-    .option('--json', 'one JSON object as the last line: recipientId, policy, source, until, waiting, lastAt')
+    .option('--json', 'one JSON object as the last line: recipientId, policy, source, until, waiting, lastAt, moved')
     .addHelpText('after', HELP)
     .action(limit);
 }
@@ -36,10 +38,21 @@ export function limitCommand(): Command {
 async function limit(id: string, { json, ...flags }: Flags): Promise<void> {
   check(flags);
   await atLimiter(async (desk) => {
-    const did = flags.clear ? await clear(id, desk) : await store(id, flags, desk);
+    const { reserved: before } = await desk.limiter.inspect(id);
+    const { result: did, moved } = await followed(id, desk.config, before.length, (follow) =>
+      flags.clear ? clear(id, desk, follow) : store(id, flags, desk, follow),
+    );
     const after = await desk.limiter.inspect(id);
     const { policy, source, policyUntil: until, reserved } = after;
-    const result = { recipientId: id, policy, source, until, waiting: reserved.length, lastAt: reserved.at(-1)?.at };
+    const result = {
+      recipientId: id,
+      policy,
+      source,
+      until,
+      waiting: reserved.length,
+      lastAt: reserved.at(-1)?.at,
+      moved,
+    };
     const lines = [did, waitingText(after)].filter((line) => line !== undefined);
     if (json) printJson(result);
     else process.stdout.write(`${lines.join('\n')}\n`);
@@ -55,18 +68,18 @@ function check({ rules, minGap, clear, ...end }: Flags): void {
   throw new UsageError('--rules: expected --rules, --min-gap or --clear, found none of them');
 }
 
-async function store(id: string, flags: Flags, { limiter, config }: Desk): Promise<string> {
+async function store(id: string, flags: Flags, { limiter, config }: Desk, follow: Follow): Promise<string> {
   const { rules = config.policy.rules, minGap: minGapMs = config.policy.minGapMs } = flags;
   const policy: Policy = { rules, minGapMs };
   const { now } = await limiter.inspect(id);
   const until = endOf(flags, now);
-  await limiter.limit(id, policy, until === undefined ? {} : { until });
+  await limiter.limit(id, policy, { ...follow, ...(until !== undefined && { until }) });
   const end = until === undefined ? ', without an end' : ` until ${instantFrom(now, until)}`;
   return `${printable(id)} is limited to ${policyText(policy)}${end}`;
 }
 
-async function clear(id: string, { limiter, config }: Desk): Promise<string> {
-  const wasLimited = await limiter.unlimit(id);
+async function clear(id: string, { limiter, config }: Desk, follow: Follow): Promise<string> {
+  const wasLimited = await limiter.unlimit(id, follow);
   const had = wasLimited ? 'has no limits of its own any more' : 'had no limits of its own';
   return `${printable(id)} ${had}; in force is ${policyText(config.policy)}`;
 }

@@ -2,28 +2,37 @@ import type { Command } from 'commander';
 import { printable } from '../../src/domain/printable.ts';
 import { createCommand, printJson } from '../support/command.ts';
 import { recipientId } from './flags.ts';
+import { followed } from './follow.ts';
 import { atLimiter } from './limiter.ts';
+import { waitingText } from './text.ts';
 
 const HELP = `
-What was sent counts no longer, so alerts may follow at once. Notifications that wait come back when they were told to,
-and ask again. Stored limits and a block stay.`;
+What was sent counts no longer, so alerts may follow at once. Notifications that wait are moved to their earliest slots, in their
+order, and their delayed jobs with them. Stored limits and a block stay.`;
 
 /** `recipient reset ID` */
 export function resetCommand(): Command {
-  return createCommand('reset', "Forgets all of this recipient's slots, sent and reserved, in every category.")
+  return createCommand('reset', 'Forgets what was sent to this recipient, in every category.')
     .argument('<id>', 'the recipient', recipientId)
-    .option('--json', 'one JSON object as the last line: recipientId, wasKnown, sent, reserved')
+    .option('--json', 'one JSON object as the last line: recipientId, wasKnown, sent, waiting, lastAt, moved')
     .addHelpText('after', HELP)
     .action(reset);
 }
 
 async function reset(id: string, { json }: { json?: true }): Promise<void> {
-  await atLimiter(async ({ limiter }) => {
-    const before = await limiter.inspect(id);
-    const [sent, reserved] = [before.sent.length, before.reserved.length];
-    const wasKnown = await limiter.reset(id);
-    const forgot = `forgot ${sent} sent and ${reserved} reserved slots of ${printable(id)}`;
-    if (json) printJson({ recipientId: id, wasKnown, sent, reserved });
-    else process.stdout.write(`${wasKnown ? forgot : `${printable(id)} had no slots`}\n`);
+  await atLimiter(async ({ limiter, config }) => {
+    const { sent, reserved } = await limiter.inspect(id);
+    const { result: wasKnown, moved } = await followed(id, config, reserved.length, (follow) =>
+      limiter.reset(id, follow),
+    );
+    const after = await limiter.inspect(id);
+    const waiting = waitingText(after);
+    const lastAt = after.reserved.at(-1)?.at;
+    const did = wasKnown
+      ? `forgot ${sent.length} sent to ${printable(id)}`
+      : `nothing was sent to ${printable(id)} lately`;
+    if (json)
+      printJson({ recipientId: id, wasKnown, sent: sent.length, waiting: after.reserved.length, lastAt, moved });
+    else process.stdout.write(`${did}${waiting === undefined ? '' : `; ${waiting}`}\n`);
   });
 }

@@ -1,11 +1,12 @@
+import type { Queue } from 'bullmq';
 import type { Command } from 'commander';
-import type { Config } from '../../src/config/config.ts';
 import type { SlotView } from '../../src/limiter/limiter.ts';
 import { createCommand, printJson } from '../support/command.ts';
 import { describe, type WaitingSlot } from './describe.ts';
 import { recipientId } from './flags.ts';
-import { findJobs, jobIdOfAsk } from './jobs.ts';
+import { findDelayed, findJobs } from './jobs.ts';
 import { atLimiter } from './limiter.ts';
+import { atQueue, jobIdOfAsk } from './queue.ts';
 
 interface Flags {
   readonly all?: true;
@@ -17,7 +18,8 @@ const TOLD = 20;
 
 const HELP = `
 LIMIT_RULES, LIMIT_MIN_GAP and LIMITS_FILE are taken from this command's environment: give it the workers' own.
-Notifications that no worker has looked at yet have no slot, and are not told.`;
+Notifications that are delayed without a slot (for a retry, or for their provider) are told too; the queue keeps no index by
+recipient, so at most 20,000 delayed jobs are looked through. Those that no worker has looked at yet are not told.`;
 
 /** `recipient show ID` */
 export function showCommand(): Command {
@@ -33,23 +35,27 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
   await atLimiter(async ({ limiter, config }) => {
     const inspection = await limiter.inspect(id);
     const told = all ? Infinity : TOLD;
-    const waiting = await waitingOf(id, inspection.reserved, told, config);
-    const { categories } = config;
-    if (json) printJson({ recipientId: id, ...inspection, categories, reserved: waiting });
-    else process.stdout.write(`${describe({ recipientId: id, inspection, waiting, categories, told }).join('\n')}\n`);
+    const { redis, queue, categories } = config;
+    const [waiting, delayed] = await atQueue({ redis, queue, recipientId: id }, async (shard, connection) => {
+      const known = new Set(inspection.reserved.flatMap((slot) => (slot.id && jobIdOfAsk(slot.id)) ?? []));
+      return Promise.all([
+        waitingOf(inspection.reserved, told, shard),
+        findDelayed(shard, connection, { recipientId: id, known }),
+      ]);
+    });
+    if (json) printJson({ recipientId: id, ...inspection, categories, reserved: waiting, delayed: delayed.found });
+    else {
+      const lines = describe({ recipientId: id, inspection, waiting, delayed, categories, told });
+      process.stdout.write(`${lines.join('\n')}\n`);
+    }
   });
 }
 
-async function waitingOf(
-  recipientId: string,
-  reserved: readonly SlotView[],
-  most: number,
-  { redis, queue }: Pick<Config, 'redis' | 'queue'>,
-): Promise<WaitingSlot[]> {
+async function waitingOf(reserved: readonly SlotView[], most: number, queue: Queue<unknown>): Promise<WaitingSlot[]> {
   const jobIds = reserved.slice(0, most).map(({ id }) => id && jobIdOfAsk(id));
   const jobs = await findJobs(
+    queue,
     jobIds.filter((id) => id !== undefined),
-    { redis, queue, recipientId },
   );
   return reserved.map((slot, index) => {
     const notification = jobs.get(jobIds[index] ?? '');

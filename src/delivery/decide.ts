@@ -94,6 +94,7 @@ export function requeued(
     ...progress,
     requeues: progress.requeues + 1,
     dueAt: now() + delayMs,
+    rule,
     heldSince: undefined,
     unreached: 0,
   };
@@ -212,7 +213,7 @@ function retryOrGiveUp(
   const tries = progress.tries + 1;
   const ambiguous = progress.ambiguous + (isAmbiguous ? 1 : 0);
   // The provider answers again, or another one is the trouble: `heldSince` begins anew.
-  context.progress = { ...progress, tries, ambiguous, unreached: 0, heldSince: undefined };
+  context.progress = { ...progress, tries, ambiguous, unreached: 0, heldSince: undefined, rule: undefined };
   const isLast = ({ reply }: Tried) =>
     tries >= parts.retry.attempts || (reply.ambiguous && ambiguous > MAX_AMBIGUOUS_RETRIES);
   const lost = failed.filter(isLast).map(({ label }) => label);
@@ -243,7 +244,7 @@ export function keepOrGiveUp(
   const heldSince = progress.heldSince ?? now;
   const wasSent = tried.some(({ reply }) => reply.unsent !== true);
   const unreached = tried.length > 0 && !wasSent ? progress.unreached + 1 : progress.unreached;
-  context.progress = { ...progress, heldSince, unreached };
+  context.progress = { ...progress, heldSince, unreached, rule: undefined };
   const breaker = soonestBreaker(openPlatforms(context), parts);
   if (now - heldSince > MAX_KEPT_MS) {
     giveUp(context, open, isOurs(breaker?.trouble) ? 'provider-auth' : 'attempts-exhausted');

@@ -28,6 +28,8 @@ const progressSchema = z.object({
   unsent: z.boolean().optional(),
   /** How often the limiter sent it back. */
   requeues: z.number().default(0),
+  /** The limiter's rule that sent it back, while it waits for its slot: `gap`, `10/1m`. */
+  rule: z.string().optional(),
   /** When it comes back, epoch milliseconds: what the lateness of wake-ups is measured against. */
   dueAt: z.number().optional(),
   /** When there is room for it in the quota of a provider that was over its own; epoch milliseconds. */

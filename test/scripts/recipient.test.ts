@@ -112,17 +112,17 @@ describe('block', () => {
     const until = Math.ceil(Date.now() / 1_000) * 1_000 + HOUR;
     const time = new Date(until).toISOString();
     expect(await told(run('block', 'teacher-42', '--until', time, '--reason', 'a', '--json'))).toEqual({
-      ...{ recipientId: 'teacher-42', until, reason: 'a', waiting: 0 },
+      ...{ recipientId: 'teacher-42', until, reason: 'a', waiting: 0, moved: 0 },
     });
     expect((await limiter.inspect('teacher-42')).block).toEqual({ until, reason: 'a' });
   });
 
-  test('is undone by unblock, which leaves what waits and says until when', async () => {
+  test('is undone by unblock, which moves what waits to its earliest slot and says until when', async () => {
     const { limiter, run } = openBench();
     await askFor(limiter, ['a/0', 'b/0']);
     await limiter.block('teacher-42', { until: Date.now() + HOUR, reason: 'a' });
     expect(await said(run('unblock', 'teacher-42'))).toMatch(
-      /^teacher-42 is not blocked any more; 1 notification waits, until .* \(in (1h|59m .*)\), as it was planned\n$/,
+      /^teacher-42 is not blocked any more; 1 notification waits, until .* \(in \d\.?\d?s\)\n$/,
     );
     expect((await limiter.inspect('teacher-42')).block).toBeUndefined();
     expect(await told(run('unblock', 'teacher-42', '--json'))).toMatchObject({ wasBlocked: false, waiting: 1 });
@@ -156,7 +156,7 @@ describe('limit', () => {
     );
     expect(await said(run('limit', 'teacher-42', '--min-gap', '0'))).toContain('limited to 10/1m, no gap, without');
     expect(await told(run('limit', 'teacher-42', '--rules', 'none', '--json'))).toEqual({
-      ...{ recipientId: 'teacher-42', policy: { rules: [], minGapMs: 3_000 }, source: 'stored', waiting: 0 },
+      ...{ recipientId: 'teacher-42', policy: { rules: [], minGapMs: 3_000 }, source: 'stored', waiting: 0, moved: 0 },
     });
     expect((await limiter.inspect('teacher-42')).policyUntil).toBeUndefined();
   });
@@ -179,17 +179,21 @@ describe('limit', () => {
   });
 });
 
-test('reset forgets the slots, and neither limits nor block', async () => {
+test('reset forgets what was sent, and neither what waits, nor limits, nor block', async () => {
   const { limiter, run } = openBench();
   await askFor(limiter, ['a/0', 'b/0', 'c/0']);
   await limiter.limit('teacher-42', POLICY);
   await limiter.block('teacher-42', { until: Date.now() + HOUR, reason: 'a' });
-  expect(await said(run('reset', 'teacher-42'))).toBe('forgot 1 sent and 2 reserved slots of teacher-42\n');
-  expect(await limiter.inspect('teacher-42')).toMatchObject({ sent: [], reserved: [], source: 'stored' });
+  expect(await said(run('reset', 'teacher-42'))).toMatch(
+    /^forgot 1 sent to teacher-42; 2 notifications wait, the last until .* \(in 1h( 0m)?|59m .*\)\n$/,
+  );
+  expect(await limiter.inspect('teacher-42')).toMatchObject({
+    ...{ sent: [], reserved: [{ id: 'b/0' }, { id: 'c/0' }], source: 'stored' },
+  });
   expect((await limiter.inspect('teacher-42')).block).toBeDefined();
-  expect(await said(run('reset', 'teacher-7'))).toBe('teacher-7 had no slots\n');
+  expect(await said(run('reset', 'teacher-7'))).toBe('nothing was sent to teacher-7 lately\n');
   expect(await told(run('reset', 'teacher-7', '--json'))).toEqual({
-    ...{ recipientId: 'teacher-7', wasKnown: false, sent: 0, reserved: 0 },
+    ...{ recipientId: 'teacher-7', wasKnown: false, sent: 0, waiting: 0, moved: 0 },
   });
 });
 

@@ -108,6 +108,7 @@ it('a recipient is shown on a terminal without what a terminal obeys', () => {
           remaining: 0,
           resetMs: 0,
         } as never,
+        delayed: { found: [], lookedAt: 0, of: 0 },
         waiting,
         categories: {},
         told: 20,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Inspection, SlotView } from '../../../src/limiter/limiter.ts';
 import { describe as describeRecipient } from '../../../scripts/recipient/describe.ts';
-import type { WaitingJob } from '../../../scripts/recipient/jobs.ts';
+import type { DelayedJobs, WaitingJob } from '../../../scripts/recipient/jobs.ts';
 
 const NOW = Date.parse('2026-11-21T12:00:03.300Z');
 const QUIET: Inspection = {
@@ -13,19 +13,34 @@ const QUIET: Inspection = {
   nextAt: NOW,
   rule: 'gap',
 };
-const JOB: WaitingJob = { id: 'msg-1', priority: 'high', enqueuedAt: NOW - 4_000, attempts: 2, requeues: 1 };
+const JOB: WaitingJob = {
+  id: 'msg-1',
+  priority: 'high',
+  enqueuedAt: NOW - 4_000,
+  attempts: 2,
+  requeues: 1,
+  waitsFor: 'gap',
+};
+const NONE: DelayedJobs = { found: [], lookedAt: 0, of: 0 };
 
 /** `count` slots, the first `fromMs` after now and each `stepMs` after the one before. */
 function slots(count: number, fromMs: number, stepMs: number): SlotView[] {
   return Array.from({ length: count }, (_, n) => ({ at: NOW + fromMs + n * stepMs, id: `msg-${n}/0` }));
 }
 
-function lines(change: Partial<Inspection>, options: { told?: number; job?: WaitingJob; recipientId?: string } = {}) {
+interface Options {
+  readonly told?: number;
+  readonly job?: WaitingJob;
+  readonly recipientId?: string;
+  readonly delayed?: DelayedJobs;
+}
+
+function lines(change: Partial<Inspection>, options: Options = {}) {
   const inspection = { ...QUIET, ...change };
-  const { told = 20, job = JOB, recipientId = 'teacher-42' } = options;
+  const { told = 20, job = JOB, recipientId = 'teacher-42', delayed = NONE } = options;
   const waiting = inspection.reserved.map((slot) => ({ ...slot, notification: job }));
   const categories = { messages: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 10_000 } };
-  return describeRecipient({ recipientId, inspection, waiting, categories, told });
+  return describeRecipient({ recipientId, inspection, waiting, delayed, categories, told });
 }
 
 describe('a recipient', () => {
@@ -39,6 +54,7 @@ describe('a recipient', () => {
       'block      none',
       'sent       0 within 1m',
       'reserved   none',
+      'delayed    none without a slot',
       'next free  now',
     ]);
   });
@@ -60,6 +76,7 @@ describe('a recipient', () => {
       "block      until 2026-11-21 12:00:34Z (in 31s): parents' evening",
       'sent       3 within 1m, the last 3s ago',
       'reserved   2, the next in 31s, the last in 34s',
+      'delayed    none without a slot',
       'next free  2026-11-21 12:00:40Z (in 37s), by gap',
       '',
       '           -9s         now                                            +34s',
@@ -68,9 +85,9 @@ describe('a recipient', () => {
       'block      ·············│============================================·····',
       'A column is 694ms; a digit counts its slots, + is more than nine.',
       '',
-      'slot    at             enqueued  attempts  priority  category  notification',
-      'in 31s  12:00:34.300Z  4s ago    2         high      -         msg-0',
-      'in 34s  12:00:37.300Z  4s ago    2         high      -         msg-1',
+      'due     at         why  enqueued  attempts  priority  category  notification',
+      'in 31s  12:00:34Z  gap  4s ago    2         high      -         msg-0',
+      'in 34s  12:00:37Z  gap  4s ago    2         high      -         msg-1',
     ]);
   });
 
@@ -89,6 +106,7 @@ describe('a recipient', () => {
       recipientId: 'a\r\nb',
       inspection,
       waiting: reserved,
+      delayed: NONE,
       categories: {},
       told: 20,
     }).join('\n');
@@ -106,6 +124,29 @@ describe('the notifications that wait', () => {
     expect(told.filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(20);
     expect(told.at(-1)).toBe('and 180 more; --all tells them');
     expect(lines({ reserved }, { told: Infinity }).filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(200);
+  });
+});
+
+describe('notifications that are delayed without a slot', () => {
+  const retried = { ...JOB, id: 'msg-9', waitsFor: 'retry', dueAt: NOW + 2_000 };
+
+  it('are told among the others, by when they are due', () => {
+    const delayed = { found: [retried], lookedAt: 3, of: 3 };
+    const told = lines({ reserved: slots(2, 1_000, 3_000) }, { delayed });
+    expect(told).toContain('delayed    1 without a slot, the next in 2s');
+    expect(told.slice(-3).map((line) => line.replace(/ .* /, ' '))).toEqual(['in msg-0', 'in msg-9', 'in msg-1']);
+    expect(told.at(-2)).toContain('  retry  ');
+  });
+
+  it('make a recipient known', () => {
+    expect(lines({}, { delayed: { found: [retried], lookedAt: 1, of: 1 } }).join()).not.toContain('Nothing is known');
+  });
+
+  it('may be more than were looked for', () => {
+    const delayed = { found: [], lookedAt: 20_000, of: 90_000 };
+    expect(lines({}, { delayed })).toContain(
+      'delayed    none without a slot among the first 20000 of 90000 delayed jobs',
+    );
   });
 });
 

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Inspection } from '../../../src/limiter/limiter.ts';
 import type { WaitingSlot } from '../../../scripts/recipient/describe.ts';
+import type { DelayedJob } from '../../../scripts/recipient/jobs.ts';
 import { startProcess } from '../../support/process.ts';
 import { makeNotification } from '../../support/push.ts';
 import { waitFor } from '../../support/wait.ts';
@@ -9,6 +10,7 @@ import { openWorkerBench, type WorkerBench } from '../../support/worker.ts';
 /** The JSON of a subcommand: `show` has all of it, the others some. */
 interface Told extends Omit<Inspection, 'reserved'> {
   readonly reserved: readonly WaitingSlot[];
+  readonly delayed: readonly DelayedJob[];
   readonly until?: number;
 }
 
@@ -51,13 +53,13 @@ test('show names the notifications that a worker has put back', async () => {
   await untilWaiting(2);
   const { sent, reserved, nextAt, rule } = await recipient('show', 'teacher-42');
   expect(sent).toHaveLength(1);
-  const known = { category: 'messages', priority: 'normal', attempts: 0, requeues: 1 };
+  const known = { category: 'messages', priority: 'normal', attempts: 0, requeues: 1, waitsFor: 'gap' };
   expect(reserved).toMatchObject([
     { id: 'msg-b/0', notification: { id: 'msg-b', ...known } },
     { id: 'msg-c/0', notification: { id: 'msg-c', ...known } },
   ]);
   expect(Object.keys(reserved[0]?.notification ?? {}).toSorted()).toEqual(
-    ['attempts', 'category', 'enqueuedAt', 'id', 'priority', 'requeues'], // neither texts nor tokens
+    ['attempts', 'category', 'enqueuedAt', 'id', 'priority', 'requeues', 'waitsFor'], // neither texts nor tokens
   );
   const [first, second] = reserved.map(({ at }) => at);
   expect(first).toBe((sent[0]?.at ?? 0) + 60_000);
@@ -105,8 +107,43 @@ test('limit is in force on a running worker at once, and ends with --clear', asy
   await waitFor(() => expect(delivered().toSorted()).toEqual(['a', 'b', 'c', 'x', 'y']));
   expect(await recipient('show', 'teacher-42')).toMatchObject({ source: 'stored', rule: '3/1h' });
 
-  expect(await recipient('limit', 'teacher-42', '--clear')).toMatchObject({ source: 'limiter', waiting: 1 });
-  expect(await recipient('reset', 'teacher-42')).toMatchObject({ wasKnown: true, reserved: 1 });
+  expect(await recipient('limit', 'teacher-42', '--clear')).toMatchObject({ source: 'limiter', moved: 1 });
+  await waitFor(() => expect(delivered().at(-1)).toBe('d')); // it waited for an hour
+});
+
+test('unblock brings service back at once: what would have waited for hours goes out in order, and newcomers after it', async () => {
+  const { recipient, enqueue, untilWaiting, delivered } = await openBench({
+    LIMIT_RULES: '100/1m',
+    LIMIT_MIN_GAP: '200ms',
+  });
+  await recipient('block', 'teacher-42', '--for', '12h', '--reason', 'holidays');
+  await enqueue(['a', 'b', 'c', 'd']);
+  await untilWaiting(4);
+  const { reserved } = await recipient('show', 'teacher-42');
+  expect(reserved.map(({ notification }) => notification?.waitsFor)).toEqual(['block', 'gap', 'gap', 'gap']);
+  expect(await recipient('unblock', 'teacher-42')).toMatchObject({ moved: 4 });
   await enqueue(['e']);
-  await waitFor(() => expect(delivered().at(-1)).toBe('e'));
+  await waitFor(() => expect(delivered()).toEqual(['a', 'b', 'c', 'd', 'e']));
+});
+
+test('reset brings service back at once', async () => {
+  const { recipient, enqueue, untilWaiting, delivered } = await openBench({ LIMIT_RULES: '2/1h', LIMIT_MIN_GAP: '0' });
+  await enqueue(['a', 'b', 'c', 'd', 'e']);
+  await untilWaiting(3);
+  expect(await recipient('reset', 'teacher-42')).toMatchObject({ wasKnown: true, sent: 2, moved: 3, waiting: 3 });
+  await waitFor(() => expect(delivered().toSorted()).toEqual(['a', 'b', 'c', 'd']));
+  expect(await recipient('show', 'teacher-42')).toMatchObject({ reserved: [{ notification: { waitsFor: '2/1h' } }] });
+});
+
+test('show tells what is delayed without a slot, and what it waits for', async () => {
+  const { recipient, enqueue, untilWaiting, sandbox } = await openBench({ BACKOFF_BASE: '1h' });
+  sandbox.apns.setRates([{ rate: 1, answer: { kind: 'refuse', status: 500, reason: 'InternalServerError' } }]);
+  await enqueue(['a']);
+  await untilWaiting(1);
+  const { reserved, delayed } = await recipient('show', 'teacher-42');
+  expect({ reserved, delayed }).toMatchObject({
+    reserved: [],
+    delayed: [{ id: 'msg-a', attempts: 1, waitsFor: 'retry' }],
+  });
+  expect(delayed[0]?.dueAt).toBeGreaterThan(Date.now() + 200_000);
 });
