@@ -318,7 +318,8 @@ export class Reference {
       placed.push({ id: each.id ?? '', category: each.category, at: isHeld ? ends[1] : ends[0], isHeld });
     }
     this.missed = new Map([...this.missed].filter(([name]) => this.#awaited(name, '', now)));
-    this.reserved = placed;
+    // No-shows stay where they are, until something is written beside them.
+    this.reserved = [...this.reserved.filter(({ at }) => at < now - NO_SHOW_MS), ...placed];
     return waiting.flatMap(({ id = '', category, at: from }, index) => {
       const at = placed[index]?.at ?? NaN;
       const named = category !== undefined && names.includes(category) ? { category } : {};

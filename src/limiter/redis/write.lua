@@ -42,4 +42,5 @@ local function drop(set)
   if set.skipped > 0 then prune(set) end
   if set.ownAt then redis.call('ZREM', set.key, set.entry, now <= due + hold and MISSED or set.entry) end
   if last and last > 0 then redis.call('PEXPIREAT', set.key, text(last + keepOf(set))) end
+  set.scores, set.skipped, set.own, set.ownAt, set.ahead = {}, 0, nil, nil, nil -- ranks have shifted
 end
