@@ -2,7 +2,7 @@
 // `policy: toPolicy(...)`, and with `countBlocked: true`, since there blocked actions count.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Admission, Inspection, Limiter, Policy } from 'pushpacer';
+import type { Admission, Limiter, Policy } from 'pushpacer';
 
 /** Its options, in milliseconds. */
 export interface RollingOptions {
@@ -25,14 +25,14 @@ export function toPolicy({ interval, maxInInterval, minDifference = 0 }: Rolling
 
 /** `limitWithInfo`: resolves when the action may begin, or at once where it may not. */
 export async function limitWithInfo(limiter: Limiter, id: string): Promise<RollingInfo> {
-  const answer = await limiter.admit({ recipientId: id, id: randomUUID(), maxWaitMs: 0 });
+  const answer = await limiter.admit({ recipientId: id, id: randomUUID(), maxWaitMs: 0, everyRule: true });
   if (answer.kind === 'admitted') await untilInstant(answer.sendAt);
   return toInfo(answer);
 }
 
 /** `wouldLimitWithInfo`. */
 export async function wouldLimitWithInfo(limiter: Limiter, id: string): Promise<RollingInfo> {
-  return toInfo(await limiter.peek({ recipientId: id, id: randomUUID(), maxWaitMs: 0 }));
+  return toInfo(await limiter.peek({ recipientId: id, id: randomUUID(), maxWaitMs: 0, everyRule: true }));
 }
 
 /** Timers may fire a fraction of a millisecond early, so the clock is looked at again. */
@@ -40,29 +40,17 @@ async function untilInstant(sendAt: number): Promise<void> {
   while (performance.now() < sendAt) await sleep(Math.ceil(sendAt - performance.now()));
 }
 
-/** What an answer tells of its fields: `millisecondsUntilAllowed` exactly, the others of the rule that decides. */
-function toInfo({ kind, rule, remaining, resetMs }: Admission): RollingInfo {
+/** What an answer tells of its fields. Of a blocked action, `rules` are as it found them, and it counts there. */
+function toInfo({ kind, remaining, resetMs, rules = [] }: Admission): RollingInfo {
   const blocked = kind !== 'admitted';
+  const gap = rules.find(({ rule }) => rule === 'gap');
+  const inInterval = rules.find(({ rule }) => rule !== 'gap');
+  const left = inInterval?.remaining ?? 0;
   return {
     blocked,
-    blockedDueToCount: blocked && rule !== 'gap',
-    blockedDueToMinDifference: blocked && rule === 'gap',
+    blockedDueToCount: blocked && left === 0,
+    blockedDueToMinDifference: blocked && gap?.remaining === 0,
     millisecondsUntilAllowed: remaining > 0 ? 0 : resetMs,
-    actionsRemaining: remaining,
-  };
-}
-
-/**
- * What an ask would be told there, from `inspect` before it. That is a look of its own: another process may ask between
- * the two. It reads every slot that was sent.
- */
-export function toCounts({ now, sent, policy }: Inspection): Omit<RollingInfo, 'blocked' | 'millisecondsUntilAllowed'> {
-  const { max, perMs } = policy.rules[0] ?? { max: Infinity, perMs: 0 };
-  const inInterval = sent.filter(({ at }) => at > now - perMs).length;
-  const lastAt = sent.at(-1)?.at ?? -Infinity;
-  return {
-    blockedDueToCount: inInterval >= max,
-    blockedDueToMinDifference: now - lastAt < policy.minGapMs,
-    actionsRemaining: Math.max(0, max - inInterval - 1),
+    actionsRemaining: blocked ? Math.max(0, left - 1) : left,
   };
 }

@@ -1,32 +1,37 @@
-import { parseRules, ruleName, type Policy } from '../domain/limits.ts';
-import type { Standing } from '../limiter/limiter.ts';
+import type { RuleStanding, Standing } from '../limiter/limiter.ts';
 
 /** Names and values of header fields, as they go out. */
 export type Fields = Readonly<Record<string, string>>;
 
-type Counted = Pick<Standing, 'rule' | 'remaining' | 'resetMs' | 'gapMs'>;
-
-/** What `RateLimit-Policy` tells of one rule; a block has no window. */
-interface Quota {
-  readonly name: string;
-  readonly max: number;
-  readonly perMs?: number;
-}
+/** A rule as it is told; a block has no window. */
+type Told = Omit<RuleStanding, 'perMs'> & { readonly perMs?: number };
 
 /**
- * `RateLimit-Policy: "gap";q=1;w=3, "10/1m";q=10;w=60` and `RateLimit: "10/1m";r=9;t=53`, as revision 11 of
- * draft-ietf-httpapi-ratelimit-headers has them: `policy` in full where it is given, and what the answer says of the rule
- * that decides. None where nothing is counted. Seconds are rounded up, so a client that keeps to them keeps the limit.
+ * `RateLimit-Policy: "10/1m";q=10;w=60, "gap";q=1;w=3` and `RateLimit: "10/1m";r=9;t=53, "gap";r=0;t=3`, as revision 11 of
+ * draft-ietf-httpapi-ratelimit-headers has them: every rule in force and what it has left, gaps last. Of a refusal, the
+ * rule that makes the request wait goes before all others. None where nothing is counted. Seconds are rounded up, so a
+ * client that keeps to them keeps the limit.
  */
-export function rateLimitFields(standing: Counted, policy?: Policy): Fields {
-  const { rule, remaining, resetMs, gapMs } = standing;
-  if (!Number.isFinite(remaining)) return {};
-  const quotas = policy === undefined ? [] : quotasOf(policy);
-  const announced = quotas.some(({ name }) => name === rule) ? quotas : [...quotas, quotaOf(rule, gapMs)];
-  return {
-    'RateLimit-Policy': announced.map(policyItem).join(', '),
-    RateLimit: `${sfString(rule)};r=${remaining};t=${toSeconds(resetMs)}`,
-  };
+export function rateLimitFields(standing: Omit<Standing, 'toleranceMs' | 'gapMs'>, isRefused: boolean): Fields {
+  const all = isRefused ? decidingFirst(standing) : gapsLast(standing.rules);
+  if (all.length === 0) return {};
+  return { 'RateLimit-Policy': all.map(policyItem).join(', '), RateLimit: all.map(limitItem).join(', ') };
+}
+
+function gapsLast(rules: readonly RuleStanding[] = []): readonly RuleStanding[] {
+  const isGap = ({ rule }: RuleStanding) => rule === 'gap' || rule.endsWith(':gap');
+  return [...rules.filter((each) => !isGap(each)), ...rules.filter(isGap)];
+}
+
+/** What is not among the rules is a block: nothing goes through it. */
+function decidingFirst({
+  rule,
+  remaining,
+  resetMs,
+  rules = [],
+}: Omit<Standing, 'toleranceMs' | 'gapMs'>): readonly Told[] {
+  const known = rules.find((each) => each.rule === rule) ?? { max: 0 };
+  return [{ ...known, rule, remaining, resetMs }, ...gapsLast(rules.filter((each) => each.rule !== rule))];
 }
 
 /** Whole seconds, rounded up. */
@@ -43,21 +48,11 @@ function sfString(text: string): string {
   return `"${printable.replaceAll(/["\\]/g, '\\$&')}"`;
 }
 
-function policyItem({ name, max, perMs }: Quota): string {
+function policyItem({ rule, max, perMs }: Told): string {
   const window = perMs === undefined ? '' : `;w=${toSeconds(perMs)}`;
-  return `${sfString(name)};q=${max}${window}`;
+  return `${sfString(rule)};q=${max}${window}`;
 }
 
-function quotasOf({ rules, minGapMs }: Policy): Quota[] {
-  const gap = minGapMs > 0 ? [{ name: 'gap', max: 1, perMs: minGapMs }] : [];
-  return [...gap, ...rules.map((rule) => ({ ...rule, name: ruleName(rule) }))];
-}
-
-/** A quota from the rule's name: `messages:10/1m` → 10 in a minute, `gap` → 1 in `gapMs`. Nothing goes through a block. */
-function quotaOf(name: string, gapMs: number): Quota {
-  const bare = name.slice(name.lastIndexOf(':') + 1);
-  if (bare === 'gap') return { name, max: 1, perMs: gapMs };
-  const parsed = parseRules(bare, 'rule');
-  const [rule] = parsed.ok ? parsed.rules : [];
-  return rule === undefined ? { name, max: 0 } : { ...rule, name };
+function limitItem({ rule, remaining, resetMs }: Told): string {
+  return `${sfString(rule)};r=${remaining};t=${toSeconds(resetMs)}`;
 }

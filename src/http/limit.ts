@@ -16,7 +16,7 @@ export interface HttpLimitOptions<Request> {
   readonly key: (request: Request) => string | undefined | Promise<string | undefined>;
   /** The category of a request: where the limiter has a policy for it, both hold. */
   readonly category?: (request: Request) => string | undefined;
-  /** What holds for these requests in place of the limiter's own policy; told in full in `RateLimit-Policy`. */
+  /** What holds for these requests in place of the limiter's own policy. */
   readonly policy?: Policy;
 }
 
@@ -45,8 +45,13 @@ export function httpLimit<Request>(
   if (faults.length > 0) throw new InputError('unusable policy', faults);
 
   async function decide(held: Held, signal: AbortSignal): Promise<Decision> {
-    const answer = await limiter.admit({ ...held, maxWaitMs: 0, ...(policy !== undefined && { policy }) });
-    const headers = rateLimitFields(answer, policy);
+    const answer = await limiter.admit({
+      ...held,
+      maxWaitMs: 0,
+      everyRule: true,
+      ...(policy !== undefined && { policy }),
+    });
+    const headers = rateLimitFields(answer, answer.kind !== 'admitted');
     if (answer.kind !== 'admitted') return tooMany(answer.rule, answer.waitMs, headers);
     if (await sleepUntil(answer.sendAt, signal)) return { kind: 'allowed', headers };
     await limiter.refund(held);

@@ -29,6 +29,21 @@ export interface Ask extends Held {
    * reservation that is due now. Only for a caller that knows that nothing was sent.
    */
   readonly renew?: boolean;
+  /** The answer is to tell what every rule has left (`rules`), not only the one that decides. Takes Redis a little longer. */
+  readonly everyRule?: boolean;
+}
+
+/** What one rule has left now. */
+export interface RuleStanding {
+  /** `10/1m`, `gap`, `messages:10/1m`. */
+  readonly rule: string;
+  /** At most so many slots in any `perMs`. */
+  readonly max: number;
+  readonly perMs: number;
+  /** How many more it has room for. An admission counts; an ask that waits or is refused does not, even with `countBlocked`. */
+  readonly remaining: number;
+  /** Until it has room for one more than `remaining`; 0 where nothing is counted. */
+  readonly resetMs: number;
 }
 
 /** Part of every answer. */
@@ -47,6 +62,8 @@ export interface Standing {
   readonly toleranceMs: number;
   /** The least time between two slots that the policies in force ask for; 0 for none. */
   readonly gapMs: number;
+  /** Every rule in force, the overall ones first, each gap before the windows; present where the ask wants it (`everyRule`). */
+  readonly rules?: readonly RuleStanding[];
 }
 
 /** Yes: send at `at`, which is now or a few milliseconds ahead. */

@@ -70,13 +70,14 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
 
   async function ask(mode: 'admit' | 'peek', asked: Ask): Promise<Admission> {
     checkAsk(asked);
-    const { recipientId, id, renew } = asked;
+    const { recipientId, id, renew, everyRule } = asked;
     const category = scopes.categoryOf(asked);
     const keys = recipientKeys(prefix, recipientId);
     const how = renew === true ? RENEWING[mode] : mode;
     const policies = scopes.policiesOf(asked.policy, category);
     const entry = entryOf(id);
     const args = [entry, sentEntry(entry), how, now?.() ?? '', toOptions(asked, countBlocked), policies.text];
+    if (everyRule === true) args.push(1);
     const askedAt = performance.now();
     const reply = await answered(
       category === undefined
@@ -85,7 +86,7 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
     );
     const answer = readAdmit(reply, policies);
     clock.observe(askedAt, performance.now(), answer.now);
-    return toAdmission(answer, category, clock);
+    return toAdmission(answer, asked, category, clock);
   }
 
   /** The sets of what was sent in every scope of what is held. */

@@ -27,6 +27,27 @@ export function answersContract(create: LimiterFactory): void {
       expect(await trial.ask('d')).toEqual(reserved(10_000, '3/10s', 9_600));
     });
 
+    it('is what every rule has left, where the ask wants it: with this admission, and without one that waits', async () => {
+      const trial = new Trial(create);
+      const rules = (gapMs: number, windowMs: number) => [
+        { rule: 'gap', max: 1, perMs: 2_000, remaining: 0, resetMs: gapMs },
+        { rule: '3/10s', max: 3, perMs: 10_000, remaining: 2, resetMs: windowMs },
+      ];
+      expect(await trial.ask('a', { everyRule: true })).toMatchObject({
+        kind: 'admitted',
+        rules: rules(2_000, 10_000),
+      });
+      trial.goTo(500);
+      expect(await trial.ask('b', { everyRule: true })).toMatchObject({ kind: 'reserved', rules: rules(1_500, 9_500) });
+      expect(await trial.ask('b', { everyRule: true })).toMatchObject({ kind: 'reserved', rules: rules(1_500, 9_500) });
+      expect(await trial.ask('a', { everyRule: true })).toMatchObject({ repeated: true, rules: rules(1_500, 9_500) });
+      const refused = { kind: 'refused', rules: rules(1_500, 9_500) };
+      expect(await trial.ask('c', { everyRule: true, maxWaitMs: 0 })).toMatchObject(refused);
+      expect(await trial.ask('c', { maxWaitMs: 0 })).not.toHaveProperty('rules');
+      const free = new Trial(create, UNLIMITED);
+      expect(await free.ask('a', { everyRule: true })).toMatchObject({ kind: 'admitted', rules: [] });
+    });
+
     it('counts no slot that is as old as the window', async () => {
       const trial = new Trial(create, BURSTS);
       await trial.ask('a');

@@ -109,19 +109,23 @@ export function httpContract(name: string, serve: Serve): void {
       const categories = { [category]: { rules: [{ max: 1, perMs: 20_000 }], minGapMs: 0 } };
       const { ask } = await limited({ policy: WINDOW, categories }, { category: () => category });
       const escaped = '"a\\"b\\\\c%0D%0AX-Evil: %C3%A9, \\"d:1/20s"';
-      const fields = { limit: `${escaped};r=0;t=20`, policy: `${escaped};q=1;w=20` };
-      expect(await ask()).toMatchObject({ status: 200, ...fields });
-      expect(await ask()).toMatchObject({ status: 429, ...fields, retryAfter: '20', evil: null });
+      const [limit, policy] = [`${escaped};r=0;t=20`, `${escaped};q=1;w=20`];
+      const allowed = { limit: `"3/10s";r=2;t=10, ${limit}`, policy: `"3/10s";q=3;w=10, ${policy}` };
+      expect(await ask()).toMatchObject({ status: 200, ...allowed });
+      const refused = { limit: `${limit}, "3/10s";r=2;t=10`, policy: `${policy}, "3/10s";q=3;w=10` };
+      expect(await ask()).toMatchObject({ status: 429, ...refused, retryAfter: '20', evil: null });
     });
 
-    it('takes a policy of its own, and tells all of it', async () => {
+    it('takes a policy of its own, and tells what is left of the window while the gap makes the next request wait', async () => {
       const { ask } = await limited(
         { policy: WINDOW },
         { policy: { rules: [{ max: 5, perMs: 1_500 }], minGapMs: 200 } },
       );
-      const fields = { policy: '"gap";q=1;w=1, "5/1500ms";q=5;w=2' };
-      expect(await ask()).toMatchObject({ status: 200, limit: '"gap";r=0;t=1', ...fields });
-      expect(await ask()).toMatchObject({ status: 429, limit: '"gap";r=0;t=1', retryAfter: '1', ...fields });
+      const [gap, window] = ['"gap";q=1;w=1', '"5/1500ms";q=5;w=2'];
+      const allowed = { limit: '"5/1500ms";r=4;t=2, "gap";r=0;t=1', policy: `${window}, ${gap}` };
+      expect(await ask()).toMatchObject({ status: 200, ...allowed });
+      const refused = { limit: '"gap";r=0;t=1, "5/1500ms";r=4;t=2', policy: `${gap}, ${window}` };
+      expect(await ask()).toMatchObject({ status: 429, retryAfter: '1', ...refused });
     });
 
     it('tells a blocked client when the block ends', async () => {
@@ -129,8 +133,8 @@ export function httpContract(name: string, serve: Serve): void {
       await limiter.block('u', { until: now() + 90_000, reason: 'abuse' });
       expect(await ask()).toMatchObject({
         status: 429,
-        limit: '"block";r=0;t=90',
-        policy: '"block";q=0',
+        limit: '"block";r=0;t=90, "3/10s";r=3;t=0',
+        policy: '"block";q=0, "3/10s";q=3;w=10',
         retryAfter: '90',
       });
     });

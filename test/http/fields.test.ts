@@ -1,47 +1,52 @@
 import { describe, expect, it } from 'vitest';
 import { rateLimitFields } from '../../src/http/fields.ts';
 
-const POLICY = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 2_500 };
-const standing = (rule: string, remaining = 0, resetMs = 100) => ({ rule, remaining, resetMs, gapMs: 2_500 });
+const room = (rule: string, max: number, perMs: number, remaining: number, resetMs: number) => ({
+  rule,
+  max,
+  perMs,
+  remaining,
+  resetMs,
+});
+const GAP = room('gap', 1, 2_500, 0, 2_500);
+const MINUTE = room('10/1m', 10, 60_000, 9, 59_001);
+const HOUR = room('messages:50/1h', 50, 3_600_000, 12, 0);
+const admitted = { rule: 'gap', remaining: 0, resetMs: 2_500 };
 
 describe('the RateLimit fields', () => {
-  it('tell a policy in full, in seconds rounded up', () => {
-    expect(rateLimitFields(standing('10/1m', 9, 59_001), POLICY)).toEqual({
-      'RateLimit-Policy': '"gap";q=1;w=3, "10/1m";q=10;w=60',
-      RateLimit: '"10/1m";r=9;t=60',
+  it('tell every rule in seconds rounded up, gaps last: with a gap, windows still tell what is left', () => {
+    const rules = [GAP, MINUTE, { ...GAP, rule: 'messages:gap', perMs: 1 }, HOUR];
+    expect(rateLimitFields({ ...admitted, rules }, false)).toEqual({
+      'RateLimit-Policy': '"10/1m";q=10;w=60, "messages:50/1h";q=50;w=3600, "gap";q=1;w=3, "messages:gap";q=1;w=1',
+      RateLimit: '"10/1m";r=9;t=60, "messages:50/1h";r=12;t=0, "gap";r=0;t=3, "messages:gap";r=0;t=3',
     });
   });
 
-  it('add the rule that decides where it is of another policy', () => {
-    expect(rateLimitFields(standing('messages:5/2h'), POLICY)['RateLimit-Policy']).toBe(
-      '"gap";q=1;w=3, "10/1m";q=10;w=60, "messages:5/2h";q=5;w=7200',
-    );
+  it('tell the rule that makes a request wait before all others', () => {
+    const waiting = { rule: 'gap', remaining: 0, resetMs: 1_200 };
+    expect(rateLimitFields({ ...waiting, rules: [{ ...GAP, resetMs: 800 }, MINUTE] }, true)).toEqual({
+      'RateLimit-Policy': '"gap";q=1;w=3, "10/1m";q=10;w=60',
+      RateLimit: '"gap";r=0;t=2, "10/1m";r=9;t=60',
+    });
   });
 
-  it.each([
-    ['10/1m', '"10/1m";q=10;w=60'],
-    ['1/250ms', '"1/250ms";q=1;w=1'],
-    ['gap', '"gap";q=1;w=3'],
-    ['messages:gap', '"messages:gap";q=1;w=3'],
-    ['a:b:3/1s', '"a:b:3/1s";q=3;w=1'],
-    ['block', '"block";q=0'],
-  ])('tell what can be told of %s alone', (rule, item) => {
-    expect(rateLimitFields(standing(rule))).toEqual({
-      'RateLimit-Policy': item,
-      RateLimit: `${item.slice(0, item.indexOf(';'))};r=0;t=1`,
+  it('tell a block, which has no window', () => {
+    expect(rateLimitFields({ rule: 'block', remaining: 0, resetMs: 100, rules: [MINUTE] }, true)).toEqual({
+      'RateLimit-Policy': '"block";q=0, "10/1m";q=10;w=60',
+      RateLimit: '"block";r=0;t=1, "10/1m";r=9;t=60',
     });
   });
 
   it('are none where nothing is counted', () => {
-    expect(rateLimitFields(standing('none', Infinity, 0))).toEqual({});
-    expect(rateLimitFields(standing('unavailable', Infinity, 0), POLICY)).toEqual({});
+    expect(rateLimitFields({ rule: 'none', remaining: Infinity, resetMs: 0, rules: [] }, false)).toEqual({});
+    expect(rateLimitFields({ rule: 'unavailable', remaining: Infinity, resetMs: 0 }, false)).toEqual({});
   });
 
   it('hold any name at all', () => {
+    const field = (rule: string) => rateLimitFields({ rule, remaining: 0, resetMs: 100 }, true)['RateLimit'];
     for (let code = 0; code <= 0x2_ff; code += 1) {
-      const field = rateLimitFields(standing(`${String.fromCharCode(code)}:1/1s`))['RateLimit'];
-      expect(field).toMatch(/^"([ !#-[\]-~]|\\["\\])+";r=0;t=1$/);
+      expect(field(`${String.fromCharCode(code)}:1/1s`)).toMatch(/^"([ !#-[\]-~]|\\["\\])+";r=0;t=1$/);
     }
-    expect(rateLimitFields(standing('\ud800:1/1s'))['RateLimit']).toBe('"%EF%BF%BD:1/1s";r=0;t=1');
+    expect(field('\ud800:1/1s')).toBe('"%EF%BF%BD:1/1s";r=0;t=1');
   });
 });

@@ -41,10 +41,19 @@ const ask = fc.record({
   maxWaitMs,
   maxPending: rarely(fc.nat(3)),
   policy: fc.option(policies, { nil: undefined, freq: 7 }),
+  everyRule: fc.constantFrom(undefined, true),
 });
 /** Comes back at its slot, so many holds and milliseconds off. */
 const comeBack = (holds: fc.Arbitrary<number>, lateMs: fc.Arbitrary<number>) =>
-  fc.record({ do: fc.constant('return' as const), which, holds, lateMs, maxWaitMs, maxPending: rarely(fc.nat(1)) });
+  fc.record({
+    do: fc.constant('return' as const),
+    which,
+    holds,
+    lateMs,
+    maxWaitMs,
+    maxPending: rarely(fc.nat(1)),
+    everyRule: fc.constantFrom(undefined, true),
+  });
 const edges = fc.constantFrom(-1, 0, 1);
 const pass = fc.record({
   do: fc.constant('pass' as const),

@@ -1,5 +1,5 @@
 import { ruleName, type Policy } from '../../src/domain/limits.ts';
-import type { Answer } from './reference.ts';
+import type { RuleStanding, Standing } from '../../src/limiter/limiter.ts';
 
 /** A limit, and the instants that count for it. */
 export interface Check {
@@ -58,7 +58,7 @@ function first(
 }
 
 /** What an admission says about the next one. */
-export function roomAfter(checks: readonly Check[], now: number): Pick<Answer, 'rule' | 'remaining' | 'resetMs'> {
+export function roomAfter(checks: readonly Check[], now: number): Pick<Standing, 'rule' | 'remaining' | 'resetMs'> {
   const [first] = checks;
   if (first === undefined) return { rule: 'none', remaining: Infinity, resetMs: 0 };
   const waits = checks.map((check) => {
@@ -68,6 +68,16 @@ export function roomAfter(checks: readonly Check[], now: number): Pick<Answer, '
   const longest = Math.max(...waits);
   const slowest = checks[waits.indexOf(longest)];
   if (longest > 0) return { rule: slowest?.name ?? '', remaining: 0, resetMs: longest };
-  const left = first.instants.map((instant) => instant + first.perMs - now).filter((ms) => ms > 0);
-  return { rule: first.name, remaining: first.max - left.length, resetMs: left.length > 0 ? Math.min(...left) : 0 };
+  const { rule, remaining, resetMs } = roomOf(first, now);
+  return { rule, remaining, resetMs };
+}
+
+/** What one limit has left. */
+export function roomOf({ name, instants, max, perMs }: Check, now: number): RuleStanding {
+  const counted = instants
+    .filter((instant) => instant > now - perMs)
+    .sort((a, b) => b - a)
+    .slice(0, max);
+  const oldest = counted.at(-1) ?? now - perMs;
+  return { rule: name, max, perMs, remaining: max - counted.length, resetMs: oldest + perMs - now };
 }

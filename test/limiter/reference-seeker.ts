@@ -191,3 +191,7 @@ export function checksOf(scopes: readonly Scope[], slots: readonly Taken[]): rea
 export function present(scopes: readonly [Scope, Scope?]): readonly Scope[] {
   return scopes.filter((scope) => scope !== undefined);
 }
+
+export function without(missed: ReadonlyMap<string, number>, name: string | undefined): ReadonlyMap<string, number> {
+  return new Map([...missed].filter(([each]) => each !== name));
+}

@@ -1,6 +1,6 @@
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Admission, Ask, Inspection, Moved, SlotView } from '../../src/limiter/limiter.ts';
-import { roomAfter, soonest } from './reference-rules.ts';
+import { roomAfter, roomOf, soonest } from './reference-rules.ts';
 import {
   checksOf,
   countsIn,
@@ -11,6 +11,7 @@ import {
   scopeOf,
   Seeker,
   slotsInLine,
+  without,
   type Scope,
   type Taken,
 } from './reference-seeker.ts';
@@ -130,7 +131,7 @@ export class Reference {
   }
 
   #decide(ask: Ask, now: number): Decision {
-    const { id, category, maxWaitMs = Infinity, maxPending = Infinity, renew = false } = ask;
+    const { id, category, maxWaitMs = Infinity, maxPending = Infinity, renew = false, everyRule = false } = ask;
     const scopes = present(this.scopes(ask, now));
     const holdMs = this.holdMs(ask, now);
     const common = { toleranceMs: holdMs, gapMs: Math.max(...scopes.map(({ gapMs }) => gapMs)) };
@@ -141,19 +142,21 @@ export class Reference {
     const rest = kept.filter((sent) => sent.id !== id);
     const until = this.#blockAt(now)?.until;
 
-    const wait = (at: number, rule: string, because?: Answer['because']): Answer => {
-      const told = { waitMs: at - now, rule, remaining: 0, resetMs: at - now, ...common };
+    const rules = (slots: readonly Taken[]) =>
+      everyRule ? { rules: checksOf(scopes, slots).map((check) => roomOf(check, now)) } : {};
+    const wait = (at: number, rule: string, among: readonly Taken[], because?: Answer['because']): Answer => {
+      const told = { waitMs: at - now, rule, remaining: 0, resetMs: at - now, ...common, ...rules(among) };
       return because === undefined ? { kind: 'reserved', at, ...told } : { kind: 'refused', because, ...told };
     };
     const go = (at: number, repeated: boolean): Answer => {
-      const after = checksOf(scopes, [...rest, { id, category, at }]);
-      return { kind: 'admitted', at, repeated, ...roomAfter(after, now), ...common };
+      const after = [...rest, { id, category, at }];
+      return { kind: 'admitted', at, repeated, ...roomAfter(checksOf(scopes, after), now), ...common, ...rules(after) };
     };
 
     if (sentAt !== undefined && !renew) return { answer: go(sentAt, true) };
     if (slot !== undefined && slot > now + holdMs) {
       const { rule } = soonest(checksOf(scopes, rest), now, until);
-      return { answer: wait(slot, rule, slot - now > maxWaitMs ? 'max-wait' : undefined) };
+      return { answer: wait(slot, rule, rest, slot - now > maxWaitMs ? 'max-wait' : undefined) };
     }
 
     const due = slot ?? sentAt;
@@ -190,7 +193,7 @@ export class Reference {
     const place = seek(keptAfter).waiting();
     const isFull = due === undefined && scopes.some((scope) => this.#pending(scope, now) >= maxPending);
     const because = place.at - now > maxWaitMs ? 'max-wait' : isFull ? 'max-pending' : undefined;
-    const answer = wait(place.at, place.rule, because);
+    const answer = wait(place.at, place.rule, rest, because);
     if (because !== undefined) return { answer, sent: this.#trimmed(all, scopes) };
     const placed = { id, category, at: place.at, isHeld: place.isHeld };
     const to = place.isHeld ? (category ?? '') : '';
@@ -342,10 +345,6 @@ export class Reference {
   #blockAt(now: number): Reference['block'] {
     return this.block && now < this.block.until ? this.block : undefined;
   }
-}
-
-function without(missed: ReadonlyMap<string, number>, name: string | undefined): ReadonlyMap<string, number> {
-  return new Map([...missed].filter(([each]) => each !== name));
 }
 
 /** Slots of one instant in the order of their ids: which of them is told first says nothing. */

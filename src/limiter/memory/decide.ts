@@ -5,7 +5,7 @@ import { Places, type Comer, type Place } from './place.ts';
 import { earliestInstant, queued, type Instant } from './plan.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';
 import { including, marked, timeOf, withoutId, withoutOldMarks, type Slot, type Slots } from './slots.ts';
-import { standingOf } from './standing.ts';
+import { everyRule, standingOf } from './standing.ts';
 
 /** The answer to an ask, and the scopes after it where they change. */
 export interface Decision {
@@ -19,20 +19,21 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
   const { now } = moment;
   const common = commonOf(scopes);
   const { toleranceMs } = common;
+  const told = (among: Scopes): Common => (ask.everyRule ? { ...common, rules: everyRule(among, now) } : common);
   const [overall, category] = scopes;
   const sentAt = timeOf(overall.slots.sent, id);
   const inLine = timeOf(overall.slots.reserved, id);
   const heldAt = category && timeOf(category.slots.held, id);
   const slot = inLine ?? heldAt;
   if (sentAt !== undefined && !renew) {
-    return { admission: admitted(sentAt, { ...standingOf(scopes, now), ...common }, now, true) };
+    return { admission: admitted(sentAt, { ...standingOf(scopes, now), ...told(scopes) }, now, true) };
   }
 
   const others = each(scopes, (slots) => withoutId(slots, id));
   if (slot !== undefined && slot > now + toleranceMs) {
     const isTooLong = slot - now > (ask.maxWaitMs ?? Infinity);
     const instant = { ...earliestInstant(others, moment), at: slot };
-    return { admission: waiting(instant, isTooLong ? 'max-wait' : undefined, common, now) };
+    return { admission: waiting(instant, isTooLong ? 'max-wait' : undefined, told(others), now) };
   }
 
   const isHeld = inLine === undefined && heldAt !== undefined;
@@ -46,13 +47,13 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
       isInTime && inLine !== undefined ? noneMissed(line) : line,
       ...(isInTime && isHeld ? inCategory.map(noneMissed) : inCategory),
     ];
-    return { admission: admitted(at, { ...standingOf(after, now), ...common }, now, false), after };
+    return { admission: admitted(at, { ...standingOf(after, now), ...told(after) }, now, false), after };
   }
 
   const before = countBlocked ? each(others, (slots) => marked(slots, id, now)) : others;
   const place = new Places(comer, before, toleranceMs, moment).waiting();
   const because = refusal(ask, place.at - now, due === undefined ? longestQueue(scopes, now) : undefined);
-  const admission = waiting(place, because, common, now);
+  const admission = waiting(place, because, told(others), now);
   if (because !== undefined && !countBlocked) return { admission };
   const after =
     because === undefined
@@ -105,7 +106,7 @@ function noneMissed(scope: Scope): Scope {
 }
 
 /** What every answer under these policies tells. */
-type Common = Pick<Standing, 'toleranceMs' | 'gapMs'>;
+type Common = Pick<Standing, 'toleranceMs' | 'gapMs' | 'rules'>;
 
 function commonOf(scopes: Scopes): Common {
   const [holdsMs, gapsMs] = [scopes.map(({ holdMs }) => holdMs), scopes.map(({ gapMs }) => gapMs)];

@@ -1,5 +1,7 @@
-import type { Standing } from '../limiter.ts';
+import type { RuleStanding, Standing } from '../limiter.ts';
+import type { Limit } from '../pace.ts';
 import type { Scope } from './scope.ts';
+import type { Slot } from './slots.ts';
 
 /**
  * What an admission tells about the next one: the limit that makes it wait longest, or, where none does, how much room
@@ -13,7 +15,17 @@ export function standingOf(scopes: readonly Scope[], now: number): Pick<Standing
   if (first === undefined) return { rule: 'none', remaining: Infinity, resetMs: 0 };
   const slowest = counted.reduce((slower, other) => (other.end > slower.end ? other : slower));
   if (slowest.end > now) return { rule: slowest.name, remaining: 0, resetMs: slowest.end - now };
-  const inWindow = first.sent.filter(({ at }) => at > now - first.perMs);
-  const oldest = inWindow[0]?.at ?? now - first.perMs;
-  return { rule: first.name, remaining: first.max - inWindow.length, resetMs: oldest + first.perMs - now };
+  const { rule, remaining, resetMs } = roomOf(first, first.sent, now);
+  return { rule, remaining, resetMs };
+}
+
+/** What every limit has left. */
+export function everyRule(scopes: readonly Scope[], now: number): readonly RuleStanding[] {
+  return scopes.flatMap(({ limits, slots: { sent } }) => limits.map((limit) => roomOf(limit, sent, now)));
+}
+
+function roomOf({ name, max, perMs }: Limit, sent: readonly Slot[], now: number): RuleStanding {
+  const inWindow = sent.filter(({ at }) => at > now - perMs).slice(-max);
+  const oldest = inWindow[0]?.at ?? now - perMs;
+  return { rule: name, max, perMs, remaining: max - inWindow.length, resetMs: oldest + perMs - now };
 }

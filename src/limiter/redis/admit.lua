@@ -14,11 +14,13 @@
 -- ARGV[5] JSON {maxWait, maxPending, countBlocked}: refuse a longer wait (ms), or one behind so many, without a trace;
 --         1 to let asks that wait count as slots; '' for none of them
 -- ARGV[6] JSON, for each scope {how long slots are kept (ms), the hold (ms), the gap or 0, max, window (ms) of each rule}
+-- ARGV[7] 1 to tell what every limit has left; absent for the limit that decides alone
 --
 -- Answers {kind, at, now, hold, gap, scope, limit, max, window, remaining, reset}: kind is 1 admitted (send at `at`), 2 the same
 -- admission again, 3 reserved (come back at `at`), 4 refused by maxWait, 5 by maxPending (`at` is what it would have
 -- been). Hold and gap are the least and the greatest of the scopes'. Scope, limit, max and window tell the limit that decides; limit 0 is the gap, -1 the block, -2 none.
--- Remaining and reset (ms) are those of that limit; remaining is -1 for no bound. The most usual answer is told shortly, by
+-- Remaining and reset (ms) are those of that limit; remaining is -1 for no bound. With ARGV[7], {scope, limit, max, window,
+-- remaining, reset} of every limit follow. The most usual answer is told shortly, by
 -- `now` alone: admitted at once, and the gap of the first scope decides, nothing else being stored about the recipient.
 --
 -- Why it is exact: a slot t is taken only where no window that holds t holds more than max of all that was sent, those ahead of
@@ -38,7 +40,7 @@ end
 
 -- include take-now.lua
 
-local taken = mode == 'admit' and takeNow()
+local taken = mode == 'admit' and not ARGV[7] and takeNow()
 if taken then return taken end
 
 -- include scopes.lua
@@ -70,8 +72,32 @@ local due, isHeld = slot or sentAt, heldAt ~= nil
 
 -- include instants.lua
 
-local function reply(kind, at, why, remaining, reset)
-  return { kind, at, now, hold, gap, why.scope, why.limit, why.max, why.window, remaining, reset }
+-- What a limit has left now, with `extra` (nil for none) among what was sent, and until it has one more.
+local function roomOf(scope, limit)
+  local set, from = scope.sent, now - limit.window
+  local count = redis.call('ZCOUNT', set.key, beyond(from), '+inf') - set.skipped
+  if set.ownAt and set.ownAt > from then count = count - 1 end
+  if set.extra and set.extra > from then count = count + 1 end
+  count = math.min(count, limit.max)
+  return limit.max - count, count > 0 and newest(set, count) - from or 0
+end
+
+-- The same of every limit, where the ask wants it.
+local function everyRoom()
+  local told = {}
+  if not ARGV[7] then return told end
+  for _, scope in ipairs(scopes) do
+    for _, limit in ipairs(scope.limits) do
+      for _, part in ipairs({ scope.number, limit.number, limit.max, limit.window, roomOf(scope, limit) }) do
+        told[#told + 1] = part
+      end
+    end
+  end
+  return told
+end
+
+local function reply(kind, at, why, remaining, reset, rooms)
+  return { kind, at, now, hold, gap, why.scope, why.limit, why.max, why.window, remaining, reset, unpack(rooms) }
 end
 
 -- The answer of an admission, told with the limit that makes the next ask wait longest once `at` is among the sent, or
@@ -87,19 +113,15 @@ local function admitted(kind, at)
       if slotBefore and slotBefore + limit.window > latest.at then latest = because(scope, limit, slotBefore + limit.window) end
     end
   end
-  if latest.limit then return reply(kind, at, latest, 0, latest.at - now) end
+  if latest.limit then return reply(kind, at, latest, 0, latest.at - now, everyRoom()) end
 
   local scope, limit = firstLimit(scopes)
-  if limit == NONE then return reply(kind, at, because(scope, limit), -1, 0) end
-  local from = now - limit.window
-  local count = redis.call('ZCOUNT', scope.sent.key, beyond(from), '+inf') - scope.sent.skipped
-  if scope.sent.ownAt and sentAt > from then count = count - 1 end
-  if kind == 1 and at > from then count = count + 1 end
-  local reset = count > 0 and newest(scope.sent, count) - from or 0
-  return reply(kind, at, because(scope, limit), limit.max - count, reset)
+  if limit == NONE then return reply(kind, at, because(scope, limit), -1, 0, {}) end
+  local remaining, reset = roomOf(scope, limit)
+  return reply(kind, at, because(scope, limit), remaining, reset, everyRoom())
 end
 
-local function mustWait(why, at)
+local function mustWait(why, at, rooms)
   local kind, pending = 3, 0
   for _, scope in ipairs(scopes) do pending = math.max(pending, (scope.queued or 0) + (scope.queuedHeld or 0)) end
   if maxWait and at - now > maxWait then
@@ -107,11 +129,11 @@ local function mustWait(why, at)
   elseif options.maxPending and not due and pending >= options.maxPending then
     kind = 5
   end
-  return reply(kind, at, why, 0, at - now)
+  return reply(kind, at, why, 0, at - now, rooms)
 end
 
 if sentAt and not renew then return admitted(2, sentAt) end
-if slot and slot > now + hold then return mustWait(earliest(scopes), slot) end -- too early: the same slot again
+if slot and slot > now + hold then return mustWait(earliest(scopes), slot, everyRoom()) end -- too early: the same slot again
 
 -- include write.lua
 
@@ -163,6 +185,7 @@ if at then
 end
 
 -- An ask that counts although it has to wait is a slot of its own, now, and waits for itself too.
+local rooms = everyRoom()
 local mark = string.format('  %s@%.0f', member, now) -- one for an id and an instant: the client may send an ask twice
 if options.countBlocked then
   for _, scope in ipairs(scopes) do
@@ -176,7 +199,7 @@ else
   if options.countBlocked then line, own = tails(true) end
   why, inCategory = asNewcomer(line, own)
 end
-local answer = mustWait(why, why.at)
+local answer = mustWait(why, why.at, rooms)
 if peek then return answer end
 if answer[1] == 3 then
   for _, scope in ipairs(scopes) do

@@ -25,7 +25,12 @@ export interface Answered {
   /** Infinity for no bound. */
   readonly remaining: number;
   readonly resetMs: number;
+  /** Every limit; none where the ask does not want them. */
+  readonly rules: readonly LimitRoom[];
 }
+
+/** A limit as the scripts tell it, and what it has left. */
+export type LimitRoom = Pick<Answered, 'scope' | 'limit' | 'max' | 'windowMs' | 'remaining' | 'resetMs'>;
 
 const KINDS = ['admitted', 'repeated', 'reserved', 'max-wait', 'max-pending'] as const;
 
@@ -37,7 +42,7 @@ export function readAdmit(
   if (!Array.isArray(reply)) {
     const now = Number(reply);
     const gap = { limit: 0, max: 1, windowMs: firstGapMs, remaining: 0, resetMs: firstGapMs };
-    return { kind: 'admitted', at: now, now, holdMs, gapMs, scope: 1, ...gap };
+    return { kind: 'admitted', at: now, now, holdMs, gapMs, scope: 1, ...gap, rules: [] };
   }
   const parts = reply as readonly Numeric[];
   const part = (index: number) => Number(parts[index]);
@@ -47,12 +52,24 @@ export function readAdmit(
     now: part(2),
     holdMs: part(3),
     gapMs: part(4),
-    scope: part(5),
-    limit: part(6),
-    max: part(7),
-    windowMs: part(8),
-    remaining: part(9) === -1 ? Infinity : part(9),
-    resetMs: part(10),
+    ...roomFrom(parts, 5),
+    rules: Array.from({ length: Math.floor((parts.length - 5) / ROOM_PARTS) - 1 }, (_, index) =>
+      roomFrom(parts, 5 + ROOM_PARTS * (index + 1)),
+    ),
+  };
+}
+
+const ROOM_PARTS = 6;
+
+function roomFrom(parts: readonly Numeric[], first: number): LimitRoom {
+  const part = (index: number) => Number(parts[first + index]);
+  return {
+    scope: part(0),
+    limit: part(1),
+    max: part(2),
+    windowMs: part(3),
+    remaining: part(4) === -1 ? Infinity : part(4),
+    resetMs: part(5),
   };
 }
 

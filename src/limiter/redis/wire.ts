@@ -1,7 +1,7 @@
 import { ruleName } from '../../domain/limits.ts';
 import type { Clock } from './clock.ts';
-import type { Admission, Ask } from '../limiter.ts';
-import type { Answered } from './replies.ts';
+import type { Admission, Ask, RuleStanding, Standing } from '../limiter.ts';
+import type { Answered, LimitRoom } from './replies.ts';
 
 /** How asks are written for the scripts, and what is made of their answers (replies.ts); admit.lua tells what each part means. */
 
@@ -27,11 +27,15 @@ export interface ScopePolicies {
   readonly holdMs: number;
 }
 
-export function toAdmission(answered: Answered, category: string | undefined, clock: Clock): Admission {
-  const { kind, at, now, holdMs: toleranceMs, gapMs, scope, limit, max, windowMs, remaining, resetMs } = answered;
-  const name = nameOf(limit, max, windowMs);
-  const rule = scope === 2 && category !== undefined ? `${category}:${name}` : name;
-  const standing = { rule, remaining, resetMs, toleranceMs, gapMs };
+export function toAdmission(
+  answered: Answered,
+  { everyRule = false }: Pick<Ask, 'everyRule'>,
+  category: string | undefined,
+  clock: Clock,
+): Admission {
+  const { kind, at, now } = answered;
+  const one = standingOf(answered, category);
+  const standing = everyRule ? { ...one, rules: answered.rules.map((each) => ruleStanding(each, category)) } : one;
   switch (kind) {
     case 'admitted':
     case 'repeated':
@@ -42,6 +46,21 @@ export function toAdmission(answered: Answered, category: string | undefined, cl
     case 'max-pending':
       return { kind: 'refused', because: kind, waitMs: at - now, ...standing };
   }
+}
+
+function standingOf(answered: Answered, category: string | undefined): Standing {
+  const { remaining, resetMs, holdMs: toleranceMs, gapMs } = answered;
+  return { rule: ruleOf(answered, category), remaining, resetMs, toleranceMs, gapMs };
+}
+
+function ruleStanding(room: LimitRoom, category: string | undefined): RuleStanding {
+  const { max, windowMs: perMs, remaining, resetMs } = room;
+  return { rule: ruleOf(room, category), max, perMs, remaining, resetMs };
+}
+
+function ruleOf({ scope, limit, max, windowMs }: LimitRoom, category: string | undefined): string {
+  const name = nameOf(limit, max, windowMs);
+  return scope === 2 && category !== undefined ? `${category}:${name}` : name;
 }
 
 const RULE_NAMES = new Map<number, string>();
