@@ -5,22 +5,23 @@
  *   floor 3   delivery  http
  *   floor 2   config
  *   floor 1   limiter  providers  breaker  queue  observe  sandbox    (never each other)
- *   floor 0   domain  environment
+ *   floor 0   domain  redis  environment
  *
  * config stands above providers, because it has each of them read its own part of the environment.
  */
 const FLOORS = {
   domain: [],
   environment: ['domain'],
-  limiter: ['domain'],
+  redis: ['domain'],
+  limiter: ['domain', 'redis'],
   providers: ['domain', 'environment'],
-  queue: ['domain'],
+  queue: ['domain', 'redis'],
   observe: ['domain'],
-  breaker: ['domain'],
+  breaker: ['domain', 'redis'],
   config: ['domain', 'environment', 'providers'],
   sandbox: ['domain'],
-  http: ['domain', 'limiter'],
-  delivery: ['domain', 'limiter', 'providers', 'breaker', 'queue', 'observe'],
+  http: ['domain', 'redis', 'limiter'],
+  delivery: ['domain', 'redis', 'limiter', 'providers', 'breaker', 'queue', 'observe'],
 };
 
 /**
@@ -41,7 +42,7 @@ const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
 
 /** What is constructed only where a program is put together: workers, scripts, tests, benches; index.ts may re-export it. */
 const CONCRETE =
-  '^src/(limiter/(redis|memory)-(limiter|quota)|breaker/redis-breakers|queue/connection|' +
+  '^src/(limiter/(redis|memory)-(limiter|quota)|breaker/redis-breakers|redis/connection|' +
   'providers/(registry|(?!sender/)[^/]+/(?!device\\.)[^/]+))\\.ts$';
 
 export default {
@@ -78,15 +79,14 @@ export default {
         'The pipeline sees interfaces: a type may be imported, a class may not. config sees the registry of providers, to ' +
         'have each read its part of the environment; it creates none.',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(index\\.ts$|limiter/|providers/|queue/|config/)' },
+      from: { path: '^src/', pathNot: '^src/(index\\.ts$|redis/|limiter/|providers/|queue/|config/)' },
       to: { path: CONCRETE, dependencyTypesNot: ['type-only'] },
     },
     {
       name: 'one-home-for-each-client',
-      comment:
-        'What knows APNs and FCM is in providers; what connects to Redis is the limiter, the queue and the sandbox.',
+      comment: 'What knows APNs and FCM is in providers; what connects to Redis is in redis and the sandbox.',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(providers|limiter|queue|sandbox)/' },
+      from: { path: '^src/', pathNot: '^src/(providers|redis|sandbox)/' },
       to: {
         path: '(^|/)node_modules/(apn|@parse/node-apn|firebase-admin|ioredis)/',
         dependencyTypesNot: ['type-only'],

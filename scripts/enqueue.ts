@@ -2,7 +2,7 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { loadQueueConfig } from '../src/config/config.ts';
 import { formatFault, type Fault } from '../src/domain/faults.ts';
-import { RedisAwayError } from '../src/queue/connection.ts';
+import { RedisAwayError } from '../src/redis/connection.ts';
 import { checkInput, createProducer, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
 import { CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';
 import {

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { parseDuration } from '../src/domain/duration.ts';
+import { parseDuration } from '../src/domain/time.ts';
 import { DEFAULT_LATENCY, latencyFault, NO_LATENCY, type Latency } from '../src/sandbox/latency.ts';
 import type { Counts } from '../src/sandbox/loopback-server.ts';
 import type { JournalEntry } from '../src/sandbox/journal.ts';

@@ -14,7 +14,7 @@ export { expressLimit, type ExpressLimitOptions } from './http/express.ts';
 export { fastifyLimit, type FastifyLimitOptions } from './http/fastify.ts';
 export { httpLimit, type Decision, type HttpLimitOptions } from './http/limit.ts';
 export type { Problem, Refusal } from './http/problem.ts';
-export { LimiterUnavailableError } from './limiter/errors.ts';
+export { LimiterUnavailableError } from './redis/deadline.ts';
 export type { OnUnavailable } from './limiter/fallback.ts';
 export type {
   Admission,
@@ -37,7 +37,7 @@ export { createMemoryQuota, type MemoryQuotaOptions } from './limiter/memory-quo
 export type { Over, Quota, QuotaAnswer, QuotaTerms, QuotaUse, Taken } from './limiter/quota.ts';
 export { createRedisQuota, type RedisQuotaOptions } from './limiter/redis-quota.ts';
 export { createRedisLimiter, type RedisLimiterOptions } from './limiter/redis-limiter.ts';
-export { RedisAwayError } from './queue/connection.ts';
+export { RedisAwayError } from './redis/connection.ts';
 export {
   createProducer,
   type Enqueued,

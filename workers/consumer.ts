@@ -1,7 +1,7 @@
 import { Queue } from 'bullmq';
 import { assertBullMq } from '../src/queue/bullmq-internals.ts';
 import { measureClockOffset, type ClockChange, type ClockOffset } from '../src/queue/clock-offset.ts';
-import type { Connection } from '../src/queue/connection.ts';
+import type { Connection } from '../src/redis/connection.ts';
 import { createDeadLetters } from '../src/queue/dead-letters.ts';
 import { protect } from '../src/queue/foreign.ts';
 import { createLease } from '../src/queue/lease.ts';
@@ -12,7 +12,7 @@ import { workerOptions } from '../src/queue/worker-options.ts';
 import type { Processor } from '../src/delivery/processor.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createSparing } from '../src/observe/sparing.ts';
-import { within } from './within.ts';
+import { within } from '../src/domain/time.ts';
 
 /** One queue's worker, with what keeps it on time and buries what failed for good. */
 export interface Consumer {

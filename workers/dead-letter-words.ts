@@ -1,5 +1,5 @@
 import type { Config } from '../src/config/config.ts';
-import { formatDuration } from '../src/domain/duration.ts';
+import { formatDuration } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Removal, Warning } from '../src/queue/keeper/removal.ts';
 

@@ -2,7 +2,7 @@ import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { readProgress, type Progress } from '../../src/delivery/progress.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
-import { connectWorker } from '../../src/queue/connection.ts';
+import { connectWorker } from '../../src/redis/connection.ts';
 import { createDeadLetters, type StoredDeadLetter } from '../../src/queue/dead-letters.ts';
 import { DEAD_LETTERS, notificationIdOf, QUEUE } from '../../src/queue/names.ts';
 

@@ -1,4 +1,4 @@
-import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/duration.ts';
+import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/time.ts';
 import { notificationSchema } from '../../src/domain/notification.ts';
 import { UsageError } from '../support/command.ts';
 import { INSTANT_FORMAT, parseInstant } from '../support/instant.ts';

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/duration.ts';
+import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/time.ts';
 import { formatFault } from '../../src/domain/faults.ts';
 import { MAX_WINDOW_MS, parseRules, type Policy, type Rule } from '../../src/domain/limits.ts';
 import { printable } from '../../src/domain/printable.ts';

@@ -1,6 +1,6 @@
 import { loadLimiterConfig, type Config } from '../../src/config/config.ts';
 import { InputError } from '../../src/domain/faults.ts';
-import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
+import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import type { Oversight } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
 import {
@@ -9,7 +9,7 @@ import {
   PRODUCER_TIMEOUT_MS,
   RedisAwayError,
   whenReady,
-} from '../../src/queue/connection.ts';
+} from '../../src/redis/connection.ts';
 import { CommandError, UsageError } from '../support/command.ts';
 
 /** What a subcommand works with. */

@@ -7,7 +7,7 @@ import {
   PRODUCER_TIMEOUT_MS,
   RedisAwayError,
   whenReady,
-} from '../../src/queue/connection.ts';
+} from '../../src/redis/connection.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { shardOf, shardPrefixes } from '../../src/queue/shards.ts';
 import { CommandError } from '../support/command.ts';

@@ -1,4 +1,4 @@
-import { formatDuration } from '../../src/domain/duration.ts';
+import { formatDuration } from '../../src/domain/time.ts';
 import { ruleName, type Policy } from '../../src/domain/limits.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
 

@@ -7,7 +7,7 @@ import {
   RedisAwayError,
   whenReady,
   type Connection,
-} from '../../src/queue/connection.ts';
+} from '../../src/redis/connection.ts';
 import { createDeadLetters, type DeadLetters } from '../../src/queue/dead-letters.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { shardPrefixes } from '../../src/queue/shards.ts';

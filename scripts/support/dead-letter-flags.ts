@@ -1,5 +1,5 @@
 import { Option, type Command } from 'commander';
-import { parseDuration } from '../../src/domain/duration.ts';
+import { parseDuration } from '../../src/domain/time.ts';
 import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../../src/domain/outcome.ts';
 import type { DeadLetterFilter } from '../../src/queue/dead-letter-filter.ts';
 import { UsageError } from './command.ts';

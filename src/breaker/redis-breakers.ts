@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
+import { within } from '../domain/time.ts';
+import { readScript } from '../redis/scripts.ts';
 import type { Breakers } from './breaker.ts';
 import { createCircuit, type CircuitOptions } from './circuit.ts';
 
@@ -16,7 +16,7 @@ export interface BreakersOptions extends CircuitOptions {
   readonly prefix: string;
 }
 
-const SCRIPT = readFileSync(new URL('breaker.lua', import.meta.url), 'utf8');
+const SCRIPT = readScript('breaker.lua', import.meta.url);
 /** How long a worker may take to learn what another one found out, beside Redis's answer. */
 const SYNC_EVERY_MS = 1_000;
 const ANSWER_MS = 1_000;
@@ -30,10 +30,9 @@ export function breakerKeys(prefix: string, platform: Platform): [state: string,
 /** Breakers for auth, configuration and quota that all workers of a prefix share, and for outages that they do not. */
 export function createBreakers({ redis, prefix, ...options }: BreakersOptions): Breakers {
   const circuitOf = (platform: Platform) =>
-    createCircuit(platform, options, async (question) => {
-      const answered = redis.eval(SCRIPT, 2, ...breakerKeys(prefix, platform), ...question);
-      return Promise.race([answered, sleep(ANSWER_MS, undefined, { ref: false })]);
-    });
+    createCircuit(platform, options, async (question) =>
+      within(redis.eval(SCRIPT, 2, ...breakerKeys(prefix, platform), ...question), ANSWER_MS),
+    );
   const entries = PLATFORMS.map((platform) => [platform, circuitOf(platform)]);
   const circuits = Object.fromEntries(entries) as Record<Platform, ReturnType<typeof circuitOf>>;
 

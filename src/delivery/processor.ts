@@ -1,5 +1,5 @@
 import type { Job } from 'bullmq';
-import { doubledMs } from '../domain/doubled.ts';
+import { doubledMs } from '../domain/time.ts';
 import { errorChain } from '../domain/error-chain.ts';
 import type { Outcome } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DURATION_FORMAT, parseDuration } from '../domain/duration.ts';
+import { DURATION_FORMAT, parseDuration } from '../domain/time.ts';
 
 /** A process's environment. */
 export type Environment = Readonly<Record<string, string | undefined>>;

@@ -1,6 +1,6 @@
 import { InputError } from '../domain/faults.ts';
 import { policyFaults, type Policy } from '../domain/limits.ts';
-import { sleepUntil } from '../domain/sleep.ts';
+import { sleepUntil } from '../domain/time.ts';
 import type { Held, Limiter } from '../limiter/limiter.ts';
 import { rateLimitFields, type Fields } from './fields.ts';
 import { tooMany, unavailable, type Refusal } from './problem.ts';

@@ -1,4 +1,4 @@
-import { LimiterUnavailableError } from './errors.ts';
+import { LimiterUnavailableError } from '../redis/deadline.ts';
 
 export interface BreakerOptions {
   /** How long after a failure the next call is tried. */

@@ -1,4 +1,4 @@
-import { LimiterUnavailableError } from './errors.ts';
+import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { createQuotaBook } from './quota/book.ts';
 import { checkPromise, checkTerms } from './quota/tiers.ts';
 import type { Quota, QuotaAnswer, QuotaTerms } from './quota.ts';

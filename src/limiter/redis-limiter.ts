@@ -12,7 +12,7 @@ import {
   MAX_BLOCK_MS,
 } from './checks.ts';
 import { createClock } from './redis/clock.ts';
-import { createDeadline } from './errors.ts';
+import { createDeadline } from '../redis/deadline.ts';
 import { categoryKeys, entryOf, memberOf, recipientKeys, type CategoryKeys } from './redis/keys.ts';
 import type { Admission, Ask, Follow, Held, Limiter } from './limiter.ts';
 import { withFallback, type OnUnavailable } from './fallback.ts';

@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { createDeadline } from './errors.ts';
+import { createDeadline } from '../redis/deadline.ts';
 import { createLease, type LeaseAsk, type LeaseReply } from './quota/lease.ts';
 import { quotaKeys } from './quota/keys.ts';
 import { checkPromise, checkTerms, type Tier } from './quota/tiers.ts';
 import type { Over, Quota, QuotaTerms } from './quota.ts';
-import { readScript, type LimiterRedis } from './redis/scripts.ts';
+import { defineScript, readScript, type Call, type ScriptRedis } from '../redis/scripts.ts';
 
 export interface RedisQuotaOptions extends QuotaTerms {
   /** A client that the caller opens and closes. It must not be a subscriber. */
-  readonly redis: Pick<LimiterRedis, 'defineCommand'>;
+  readonly redis: ScriptRedis;
   /** The first part of every key; braces are left out. */
   readonly prefix?: string;
   /** How long an answer may take before LimiterUnavailableError. */
@@ -18,7 +18,6 @@ export interface RedisQuotaOptions extends QuotaTerms {
 }
 
 type TakeReply = [now: number, more: number, instantsAndTiers: number[], used: number[]];
-type Call = (...keysAndArgs: (string | number)[]) => Promise<TakeReply>;
 
 /** More than any lease: all of it. */
 const ALL = 1e12;
@@ -27,7 +26,7 @@ const ALL = 1e12;
 export function createRedisQuota(options: RedisQuotaOptions): Quota {
   const { redis, prefix = 'pushpacer', timeoutMs = 2_000, now } = options;
   const { name, tiers, leaseMs } = checkTerms(options);
-  const run = defineScript(redis, tiers.length);
+  const run = define(redis, tiers.length);
   const answered = createDeadline(timeoutMs);
   const keys = quotaKeys(prefix, name, randomUUID(), tiers);
   const limits = tiers.flatMap(({ max, widthMs, span, slack }) => [max, widthMs, span, slack]);
@@ -55,12 +54,9 @@ export function createRedisQuota(options: RedisQuotaOptions): Quota {
 }
 
 /** The number of keys is fixed with the definition, so there is a command for each number of tiers. */
-function defineScript(redis: RedisQuotaOptions['redis'], tiers: number): Call {
-  const command = `pushpacer:quota:${tiers}`;
-  redis.defineCommand(command, { lua: readScript('quota/quota.lua', import.meta.url), numberOfKeys: 2 + 2 * tiers });
-  const call = (redis as unknown as Record<string, Call>)[command];
-  if (call === undefined) throw new Error(`the client has no command ${command} after it was defined`);
-  return call.bind(redis);
+function define(redis: ScriptRedis, tiers: number): Call<TakeReply> {
+  const lua = readScript('quota/quota.lua', import.meta.url);
+  return defineScript(redis, `pushpacer:quota:${tiers}`, lua, 2 + 2 * tiers);
 }
 
 function toAnswers(pairs: readonly number[], now: number, tiers: readonly Tier[]): ('taken' | Over)[] {

@@ -2,7 +2,7 @@ import type { Queue } from 'bullmq';
 import type { DeadLetter } from '../domain/outcome.ts';
 import { readDeadLetter } from './dead-letter.ts';
 import { forgetJob, readJob } from './job-hash.ts';
-import { defineScript } from './scripts.ts';
+import { defineQueueScript } from '../redis/scripts.ts';
 
 /** A dead letter in its queue. */
 export interface StoredDeadLetter {
@@ -18,7 +18,10 @@ const PAGE = 100;
 /** So many of those that were left behind are remembered, to go on behind them. */
 const REMEMBERED = 2 * PAGE;
 
-const NEXT_IDS = defineScript<[left: number, found: number, ...ids: string[]]>('./page.lua', 1);
+const NEXT_IDS = defineQueueScript<[left: number, found: number, ...ids: string[]]>(
+  new URL('page.lua', import.meta.url),
+  1,
+);
 
 /** One dead letter, by the id of its job. */
 export async function findDeadLetter(deadQueue: Queue, id: string): Promise<StoredDeadLetter | undefined> {

@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import { defineScript } from './scripts.ts';
+import { defineQueueScript } from '../redis/scripts.ts';
 
 /** What a job's hash holds, as far as dead letters need it. */
 export interface JobHash {
@@ -39,7 +39,7 @@ const SHALLOW_LENGTH = 2_000;
 /** It becomes a part of a dead letter, and that is written from deeper within the program. */
 const MARGIN = Array.from({ length: 500 });
 
-const FORGET = defineScript<number>('./forget.lua', 2);
+const FORGET = defineQueueScript<number>(new URL('forget.lua', import.meta.url), 2);
 
 /**
  * Takes out an id whose job was deleted by hand: it would be met again and again, and a page of such ids would be all

@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import { JOB } from './names.ts';
 import { ID_KEPT_S } from './retention.ts';
-import { defineScript } from './scripts.ts';
+import { defineQueueScript } from '../redis/scripts.ts';
 
 /** `gone`: it is not where it was to be taken from; `taken`: the new id exists. Nothing is written in both. */
 export type Moved = 'moved' | 'gone' | 'taken';
@@ -35,9 +35,9 @@ export interface Moves {
 /** A job's keys beside its hash, as BullMQ's removeJobKeys has them. */
 const JOB_PARTS = ['logs', 'dependencies', 'processed', 'failed', 'unsuccessful'];
 
-const BURY = defineScript<Moved>('./bury.lua', 6 + JOB_PARTS.length);
-const REPLAY = defineScript<Moved>('./replay.lua', 7 + JOB_PARTS.length);
-const DISCARD = defineScript<Discarded>('./discard.lua', 3 + JOB_PARTS.length);
+const BURY = defineQueueScript<Moved>(new URL('bury.lua', import.meta.url), 6 + JOB_PARTS.length);
+const REPLAY = defineQueueScript<Moved>(new URL('replay.lua', import.meta.url), 7 + JOB_PARTS.length);
+const DISCARD = defineQueueScript<Discarded>(new URL('discard.lua', import.meta.url), 3 + JOB_PARTS.length);
 
 export function createMoves(queue: Queue, deadQueue: Queue): Moves {
   return {

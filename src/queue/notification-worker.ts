@@ -9,7 +9,7 @@ import {
   type WorkerOptions,
 } from 'bullmq';
 import { onRedisTime } from './bullmq-internals.ts';
-import { insist } from './insist.ts';
+import { insist } from '../redis/not-now.ts';
 
 /** What BullMQ passes along, and nobody here looks at. */
 type Rest = [token: string, fetchNextCallback?: () => boolean, span?: Span];

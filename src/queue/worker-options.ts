@@ -1,5 +1,5 @@
 import type { WorkerOptions } from 'bullmq';
-import type { Connection } from './connection.ts';
+import type { Connection } from '../redis/connection.ts';
 import { KEEP_ALL, KEEP_COMPLETED } from './retention.ts';
 
 export interface WorkerSettings {

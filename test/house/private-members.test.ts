@@ -35,8 +35,7 @@ const KNOWN: Readonly<Record<string, { readonly why: string; readonly found: rea
     why: 'BullMQ types a transaction of ioredis with a few of its commands only',
     found: ['transaction as unknown as'],
   },
-  'src/limiter/redis/scripts.ts': { why: SCRIPT, found: ['redis as unknown as'] },
-  'src/limiter/redis-quota.ts': { why: SCRIPT, found: ['redis as unknown as'] },
+  'src/redis/scripts.ts': { why: SCRIPT, found: ['redis as unknown as'] },
   'workers/dead-letters.ts': {
     why: 'ioredis overloads SET with a form that TypeScript does not pick',
     found: ['connection as unknown as'],

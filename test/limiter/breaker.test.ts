@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createBreaker } from '../../src/limiter/breaker.ts';
-import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
+import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 
 const fail = () => Promise.reject(new LimiterUnavailableError('away'));
 const instead = () => 'instead';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
+import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import type { FallbackOptions } from '../../src/limiter/fallback.ts';
 import type { Admission, Limiter } from '../../src/limiter/limiter.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';

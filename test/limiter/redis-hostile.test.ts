@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
-import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
+import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';

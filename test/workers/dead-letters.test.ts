@@ -4,7 +4,7 @@ import { Registry } from 'prom-client';
 import { expect, onTestFinished, test } from 'vitest';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { createLog } from '../../src/observe/log.ts';
-import { connectWorker } from '../../src/queue/connection.ts';
+import { connectWorker } from '../../src/redis/connection.ts';
 import { DEAD_LETTERS } from '../../src/queue/names.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
 import { keepDeadLetters } from '../../workers/dead-letters.ts';

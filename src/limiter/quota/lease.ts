@@ -1,4 +1,4 @@
-import { LimiterUnavailableError } from '../errors.ts';
+import { LimiterUnavailableError } from '../../redis/deadline.ts';
 import type { Taken } from '../quota.ts';
 
 /** What one call asks for. */

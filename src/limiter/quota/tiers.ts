@@ -1,4 +1,4 @@
-import { DURATION_FORMAT, formatDuration } from '../../domain/duration.ts';
+import { DURATION_FORMAT, formatDuration } from '../../domain/time.ts';
 import { InputError, type Fault } from '../../domain/faults.ts';
 import { MAX_RULES, MAX_WINDOW_MS, ruleName, type Rule } from '../../domain/limits.ts';
 import type { QuotaTerms } from '../quota.ts';

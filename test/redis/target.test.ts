@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
 import { createProducer } from '../../src/queue/producer.ts';
-import { addressOf, openConnection, type RedisTarget } from '../../src/queue/redis-target.ts';
+import { addressOf, openConnection, type RedisTarget } from '../../src/redis/target.ts';
 import { testPrefix, testRedisUrl } from '../support/redis.ts';
 
 /** Never connects. */

@@ -1,14 +1,8 @@
 import { withoutCredentials } from '../domain/redact.ts';
-import { isNotNow } from '../domain/not-now.ts';
-import {
-  addressOf,
-  openConnection,
-  type Connection,
-  type ConnectionOptions,
-  type RedisTarget,
-} from './redis-target.ts';
+import { isNotNow } from './not-now.ts';
+import { addressOf, openConnection, type Connection, type ConnectionOptions, type RedisTarget } from './target.ts';
 
-export type { Connection, RedisTarget } from './redis-target.ts';
+export type { Connection, RedisTarget } from './target.ts';
 
 /**
  * Redis did not answer, or says that it cannot now (`OOM`, `READONLY`): nothing is known about what was sent just before,

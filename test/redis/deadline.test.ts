@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
-import { createDeadline, LimiterUnavailableError } from '../../src/limiter/errors.ts';
+import { createDeadline, LimiterUnavailableError } from '../../src/redis/deadline.ts';
 
 describe('a deadline', () => {
   it.each([0, -1, NaN, Infinity, 2 ** 31])('of %d ms is refused', (timeoutMs) => {

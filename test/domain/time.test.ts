@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { formatDuration, parseDuration } from '../../src/domain/duration.ts';
+import { formatDuration, parseDuration } from '../../src/domain/time.ts';
 
 it.each([
   ['250ms', 250],

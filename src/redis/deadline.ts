@@ -1,18 +1,9 @@
 import { InputError } from '../domain/faults.ts';
-import { isNotNow } from '../domain/not-now.ts';
+import { isRefusal } from './not-now.ts';
 
 /** The limiter had no answer in time: neither a yes nor a no. Ask again later under the same id, which costs no second slot. */
 export class LimiterUnavailableError extends Error {
   override readonly name = 'LimiterUnavailableError';
-}
-
-/** Redis will not have us: an operator mends that, and then it answers the same ask. */
-const NOT_US = /\b(NOAUTH|NOPERM|WRONGPASS)\b/;
-
-/** A reply that refuses this one ask, such as that a key holds something else: an answer, and no outage. */
-function isRefusal(cause: unknown): cause is Error {
-  const isReply = cause instanceof Error && cause.name === 'ReplyError';
-  return isReply && !isNotNow(cause) && !NOT_US.test(cause.message);
 }
 
 interface Waiting {
