@@ -4,7 +4,7 @@
  *
  *   floor 3   delivery  http
  *   floor 2   config
- *   floor 1   limiter  providers  breaker  queue  observe  sandbox    (never each other)
+ *   floor 1   limiter  quota  providers  breaker  queue  observe  sandbox    (never each other)
  *   floor 0   domain  redis  environment
  *
  * config stands above providers, because it has each of them read its own part of the environment.
@@ -14,6 +14,7 @@ const FLOORS = {
   environment: ['domain'],
   redis: ['domain'],
   limiter: ['domain', 'redis'],
+  quota: ['domain', 'redis'],
   providers: ['domain', 'environment'],
   queue: ['domain', 'redis'],
   observe: ['domain'],
@@ -21,7 +22,7 @@ const FLOORS = {
   config: ['domain', 'environment', 'providers'],
   sandbox: ['domain'],
   http: ['domain', 'redis', 'limiter'],
-  delivery: ['domain', 'redis', 'limiter', 'providers', 'breaker', 'queue', 'observe'],
+  delivery: ['domain', 'redis', 'limiter', 'quota', 'providers', 'breaker', 'queue', 'observe'],
 };
 
 /**
@@ -42,7 +43,7 @@ const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
 
 /** What is constructed only where a program is put together: workers, scripts, tests, benches; index.ts may re-export it. */
 const CONCRETE =
-  '^src/(limiter/(redis|memory)-(limiter|quota)|breaker/redis-breakers|redis/connection|' +
+  '^src/((limiter|quota)/(redis|memory)-(limiter|quota)|breaker/redis-breakers|redis/connection|' +
   'providers/(registry|(?!sender/)[^/]+/(?!device\\.)[^/]+))\\.ts$';
 
 export default {
@@ -79,7 +80,7 @@ export default {
         'The pipeline sees interfaces: a type may be imported, a class may not. config sees the registry of providers, to ' +
         'have each read its part of the environment; it creates none.',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(index\\.ts$|redis/|limiter/|providers/|queue/|config/)' },
+      from: { path: '^src/', pathNot: '^src/(index\\.ts$|redis/|limiter/|quota/|providers/|queue/|config/)' },
       to: { path: CONCRETE, dependencyTypesNot: ['type-only'] },
     },
     {

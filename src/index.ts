@@ -33,9 +33,9 @@ export type {
   Standing,
 } from './limiter/limiter.ts';
 export { createMemoryLimiter, type MemoryLimiterOptions } from './limiter/memory-limiter.ts';
-export { createMemoryQuota, type MemoryQuotaOptions } from './limiter/memory-quota.ts';
-export type { Over, Quota, QuotaAnswer, QuotaTerms, QuotaUse, Taken } from './limiter/quota.ts';
-export { createRedisQuota, type RedisQuotaOptions } from './limiter/redis-quota.ts';
+export { createMemoryQuota, type MemoryQuotaOptions } from './quota/memory-quota.ts';
+export type { Over, Quota, QuotaAnswer, QuotaTerms, QuotaUse, Taken } from './quota/quota.ts';
+export { createRedisQuota, type RedisQuotaOptions } from './quota/redis-quota.ts';
 export { createRedisLimiter, type RedisLimiterOptions } from './limiter/redis-limiter.ts';
 export { RedisAwayError } from './redis/connection.ts';
 export {

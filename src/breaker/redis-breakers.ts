@@ -1,5 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
-import { within } from '../domain/time.ts';
 import { readScript } from '../redis/scripts.ts';
 import type { Breakers } from './breaker.ts';
 import { createCircuit, type CircuitOptions } from './circuit.ts';
@@ -30,9 +30,10 @@ export function breakerKeys(prefix: string, platform: Platform): [state: string,
 /** Breakers for auth, configuration and quota that all workers of a prefix share, and for outages that they do not. */
 export function createBreakers({ redis, prefix, ...options }: BreakersOptions): Breakers {
   const circuitOf = (platform: Platform) =>
-    createCircuit(platform, options, async (question) =>
-      within(redis.eval(SCRIPT, 2, ...breakerKeys(prefix, platform), ...question), ANSWER_MS),
-    );
+    createCircuit(platform, options, async (question) => {
+      const answered = redis.eval(SCRIPT, 2, ...breakerKeys(prefix, platform), ...question);
+      return Promise.race([answered, sleep(ANSWER_MS, undefined, { ref: false })]);
+    });
   const entries = PLATFORMS.map((platform) => [platform, circuitOf(platform)]);
   const circuits = Object.fromEntries(entries) as Record<Platform, ReturnType<typeof circuitOf>>;
 

@@ -1,5 +1,5 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
-import { type Fault, InputError } from '../domain/faults.ts';
+import { InputError, type Fault } from '../domain/faults.ts';
 
 /**
  * Writes what is asked within one turn of the event loop to the socket at once. ioredis itself makes a system call for each

@@ -1,5 +1,5 @@
-import { LimiterUnavailableError } from '../../redis/deadline.ts';
-import type { Taken } from '../quota.ts';
+import { LimiterUnavailableError } from '../redis/deadline.ts';
+import type { Taken } from './quota.ts';
 
 /** What one call asks for. */
 export interface LeaseAsk {

@@ -1,7 +1,7 @@
-import { DURATION_FORMAT, formatDuration } from '../../domain/time.ts';
-import { InputError, type Fault } from '../../domain/faults.ts';
-import { MAX_RULES, MAX_WINDOW_MS, ruleName, type Rule } from '../../domain/limits.ts';
-import type { QuotaTerms } from '../quota.ts';
+import { DURATION_FORMAT, formatDuration } from '../domain/time.ts';
+import { InputError, type Fault } from '../domain/faults.ts';
+import { MAX_RULES, MAX_WINDOW_MS, ruleName, type Rule } from '../domain/limits.ts';
+import type { QuotaTerms } from './quota.ts';
 
 /** A rule as the quota counts it: in buckets of `widthMs`, numbered from the epoch. */
 export interface Tier {

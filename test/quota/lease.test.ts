@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { createLease, type Lease, type LeaseAsk, type LeaseReply } from '../../src/limiter/quota/lease.ts';
+import { createLease, type Lease, type LeaseAsk, type LeaseReply } from '../../src/quota/lease.ts';
 
 type Over = 'over';
 

@@ -1,5 +1,5 @@
 import type { Rule } from '../../src/domain/limits.ts';
-import type { Quota } from '../../src/limiter/quota.ts';
+import type { Quota } from '../../src/quota/quota.ts';
 
 export interface Simulation {
   readonly clients: readonly [Quota, ...Quota[]];

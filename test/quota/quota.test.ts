@@ -1,8 +1,8 @@
-import { createMemoryQuota } from '../../src/limiter/memory-quota.ts';
-import { createRedisQuota } from '../../src/limiter/redis-quota.ts';
+import { createMemoryQuota } from '../../src/quota/memory-quota.ts';
+import { createRedisQuota } from '../../src/quota/redis-quota.ts';
 import { quotaContract } from '../contract/quota.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
-import { AHEAD_MS } from './stored.ts';
+import { AHEAD_MS } from '../limiter/stored.ts';
 
 quotaContract(
   'on Redis',

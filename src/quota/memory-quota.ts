@@ -1,6 +1,6 @@
 import { LimiterUnavailableError } from '../redis/deadline.ts';
-import { createQuotaBook } from './quota/book.ts';
-import { checkPromise, checkTerms } from './quota/tiers.ts';
+import { createQuotaBook } from './book.ts';
+import { checkPromise, checkTerms } from './tiers.ts';
 import type { Quota, QuotaAnswer, QuotaTerms } from './quota.ts';
 
 export interface MemoryQuotaOptions extends QuotaTerms {

@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { createDeadline } from '../redis/deadline.ts';
-import { createLease, type LeaseAsk, type LeaseReply } from './quota/lease.ts';
-import { quotaKeys } from './quota/keys.ts';
-import { checkPromise, checkTerms, type Tier } from './quota/tiers.ts';
-import type { Over, Quota, QuotaTerms } from './quota.ts';
 import { defineScript, readScript, type Call, type ScriptRedis } from '../redis/scripts.ts';
+import { createLease, type LeaseAsk, type LeaseReply } from './lease.ts';
+import type { Over, Quota, QuotaTerms } from './quota.ts';
+import { checkPromise, checkTerms, type Tier } from './tiers.ts';
 
 export interface RedisQuotaOptions extends QuotaTerms {
   /** A client that the caller opens and closes. It must not be a subscriber. */
@@ -55,7 +54,7 @@ export function createRedisQuota(options: RedisQuotaOptions): Quota {
 
 /** The number of keys is fixed with the definition, so there is a command for each number of tiers. */
 function define(redis: ScriptRedis, tiers: number): Call<TakeReply> {
-  const lua = readScript('quota/quota.lua', import.meta.url);
+  const lua = readScript('quota.lua', import.meta.url);
   return defineScript(redis, `pushpacer:quota:${tiers}`, lua, 2 + 2 * tiers);
 }
 
@@ -66,4 +65,15 @@ function toAnswers(pairs: readonly number[], now: number, tiers: readonly Tier[]
     const rule = tiers[(pairs[2 * index + 1] ?? 0) - 1]?.name ?? 'none';
     return { kind: 'over', at, waitMs: Math.max(1, at - now), rule };
   });
+}
+
+/**
+ * `('pushpacer', 'fcm', '7c5d…', [1m])` → `pushpacer:quota:{fcm}:lease:7c5d…`, `pushpacer:quota:{fcm}:tail`,
+ * `pushpacer:quota:{fcm}:60000:taken` and `pushpacer:quota:{fcm}:60000:promised`. The hash tag is the quota's name, so all
+ * of them lie on one node of a cluster; braces of the prefix are left out.
+ */
+export function quotaKeys(prefix: string, name: string, client: string, tiers: readonly Tier[]): string[] {
+  const stem = `${prefix.replaceAll(/[{}]/g, '')}:quota:{${name}}`;
+  const counters = tiers.flatMap(({ perMs }) => [`${stem}:${perMs}:taken`, `${stem}:${perMs}:promised`]);
+  return [`${stem}:lease:${client}`, `${stem}:tail`, ...counters];
 }

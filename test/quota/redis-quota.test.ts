@@ -2,19 +2,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
-import { GRACE_MS, NO_SHOW_MS } from '../../src/limiter/quota/book.ts';
-import { quotaKeys } from '../../src/limiter/quota/keys.ts';
-import { checkTerms } from '../../src/limiter/quota/tiers.ts';
-import type { Quota } from '../../src/limiter/quota.ts';
-import { createRedisQuota } from '../../src/limiter/redis-quota.ts';
+import { GRACE_MS, NO_SHOW_MS } from '../../src/quota/book.ts';
+import { createRedisQuota, quotaKeys } from '../../src/quota/redis-quota.ts';
+import { checkTerms } from '../../src/quota/tiers.ts';
+import type { Quota } from '../../src/quota/quota.ts';
 import { readScript } from '../../src/redis/scripts.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
-import { AHEAD_MS } from './stored.ts';
-import { expectWithin } from './windows.ts';
+import { AHEAD_MS } from '../limiter/stored.ts';
+import { expectWithin } from '../limiter/windows.ts';
 
 const MINUTELY = [{ max: 1_000, perMs: 60_000 }];
-const SCRIPT = readScript('quota.lua', new URL('../../src/limiter/quota/', import.meta.url));
+const SCRIPT = readScript('quota.lua', new URL('../../src/quota/', import.meta.url));
 
 describe('24 clients at once, on the real clock', () => {
   it('never use more in any rolling window, and each send is delayed once at the most or was late', async () => {
