@@ -2,9 +2,8 @@
  * The layout's rules: imports only go down. scripts/support/check-imports.ts runs them, and makes sure that they had
  * something to judge.
  *
- *   floor 3   delivery  http
- *   floor 2   config
- *   floor 1   limiter  quota  providers  breaker  queue  observe  sandbox    (never each other)
+ *   floor 2   delivery  http  config                                                     (never each other)
+ *   floor 1   limiter  quota  breaker  providers  queue  dead-letters  observe  sandbox    (never each other)
  *   floor 0   domain  redis  environment
  *
  * config stands above providers, because it has each of them read its own part of the environment.
@@ -17,12 +16,13 @@ const FLOORS = {
   quota: ['domain', 'redis'],
   providers: ['domain', 'environment'],
   queue: ['domain', 'redis'],
+  'dead-letters': ['domain', 'redis'],
   observe: ['domain'],
   breaker: ['domain', 'redis'],
   config: ['domain', 'environment', 'providers'],
   sandbox: ['domain'],
   http: ['domain', 'redis', 'limiter'],
-  delivery: ['domain', 'redis', 'limiter', 'quota', 'providers', 'breaker', 'queue', 'observe'],
+  delivery: ['domain', 'redis', 'limiter', 'quota', 'breaker', 'providers', 'queue', 'observe'],
 };
 
 /**
@@ -31,13 +31,22 @@ const FLOORS = {
  */
 const DEVICES = 'src/providers/(devices|device-kind|[^/]+/device)\\.ts$';
 
+/**
+ * A dead letter was a job of the queue and may become one again: names, keys and how long a job is kept are the queue's to
+ * say. Dead letters see these two files of it, which do nothing by themselves, and the queue sees nothing of dead letters.
+ */
+const QUEUE_FORMAT = 'src/queue/(names|retention)\\.ts$';
+
+/** What a folder may import beside the floors below it. */
+const EXCEPT = { domain: [`^${DEVICES}`], 'dead-letters': [`^${QUEUE_FORMAT}`] };
+
 const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
   name: `${folder}-only-imports-${below.join('-') || 'itself'}`,
   severity: 'error',
   from: { path: `^src/${folder}(/|\\.ts$)` },
   to: {
     path: '^(src|workers|scripts|test|bench)/',
-    pathNot: [`^src/(${[folder, ...below].join('|')})(/|\\.ts$)`, ...(folder === 'domain' ? [`^${DEVICES}`] : [])],
+    pathNot: [`^src/(${[folder, ...below].join('|')})(/|\\.ts$)`, ...(EXCEPT[folder] ?? [])],
   },
 }));
 

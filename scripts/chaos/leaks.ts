@@ -3,7 +3,7 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import type { StoredDeadLetter } from '../../src/queue/dead-letters.ts';
+import type { StoredDeadLetter } from '../../src/dead-letters/store.ts';
 import { findLeaks, secretsOf, type Leak } from './secrets.ts';
 
 export interface LeakSearch {

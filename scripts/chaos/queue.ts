@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { readProgress, type Progress } from '../../src/delivery/progress.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
 import { connectWorker } from '../../src/redis/connection.ts';
-import { createDeadLetters, type StoredDeadLetter } from '../../src/queue/dead-letters.ts';
+import { createDeadLetters, type StoredDeadLetter } from '../../src/dead-letters/store.ts';
 import { DEAD_LETTERS, notificationIdOf, QUEUE } from '../../src/queue/names.ts';
 
 /** How a job ended, as BullMQ keeps it. */

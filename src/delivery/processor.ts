@@ -5,7 +5,7 @@ import type { Outcome } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
-import { isUnprioritised } from '../queue/foreign.ts';
+import { isUnprioritised } from '../queue/retention.ts';
 import type { DeliverParts, Pass } from './context.ts';
 import { deliver, type Result } from './deliver.ts';
 import { readProgress, type Progress } from './progress.ts';

@@ -27,7 +27,7 @@ test(
         'dist/src/index.js',
         'dist/src/index.d.ts',
         'dist/src/limiter/redis/admit.lua',
-        'dist/src/queue/discard.lua',
+        'dist/src/dead-letters/discard.lua',
         'dist/scripts/pushpacer.js',
         'dist/workers/notifications.js',
         'dist/src/sandbox/redis-guardian.sh',

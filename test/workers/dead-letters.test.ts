@@ -8,7 +8,7 @@ import { connectWorker } from '../../src/redis/connection.ts';
 import { DEAD_LETTERS } from '../../src/queue/names.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
 import { keepDeadLetters } from '../../workers/dead-letters.ts';
-import { deadLetter } from '../queue/letters.ts';
+import { deadLetter } from '../dead-letters/letters.ts';
 import { startProcess } from '../support/process.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';

@@ -1,5 +1,5 @@
 import type { DeadLetter } from '../../src/domain/outcome.ts';
-import { notification } from './support.ts';
+import { notification } from '../queue/support.ts';
 
 /** The data of a dead letter; `fields` on top. */
 export function deadLetter(id: string, fields: Partial<DeadLetter> = {}): DeadLetter {

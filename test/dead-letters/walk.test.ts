@@ -1,10 +1,10 @@
 import type { Queue } from 'bullmq';
 import { expect, test } from 'vitest';
-import { createDeadLetters, type DeadLetters } from '../../src/queue/dead-letters.ts';
-import { takeAll } from '../../src/queue/take.ts';
+import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
+import { takeAll } from '../../src/dead-letters/take.ts';
 import { connectRedis } from '../support/redis.ts';
 import { deadLetter } from './letters.ts';
-import { openQueues } from './support.ts';
+import { openQueues } from '../queue/support.ts';
 
 const ids = (from: number, to: number) => Array.from({ length: to - from }, (_, n) => `n${from + n}`);
 

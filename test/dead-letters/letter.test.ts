@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { readProgress } from '../../src/delivery/progress.ts';
-import { deadLetterOf, readDeadLetter, replayProgress, type FailedJob } from '../../src/queue/dead-letter.ts';
-import { notification } from './support.ts';
+import { deadLetterOf, readDeadLetter, replayProgress, type FailedJob } from '../../src/dead-letters/letter.ts';
+import { notification } from '../queue/support.ts';
 
 const failed = (fields: Partial<FailedJob>): FailedJob => ({
   data: notification({ id: 'n0' }),

@@ -1,9 +1,9 @@
 import { Option, type Command } from 'commander';
 import { parseDuration } from '../../src/domain/time.ts';
 import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../../src/domain/outcome.ts';
-import type { DeadLetterFilter } from '../../src/queue/dead-letter-filter.ts';
-import { UsageError } from './command.ts';
-import { parseInstant } from './instant.ts';
+import type { DeadLetterFilter } from '../../src/dead-letters/take.ts';
+import { UsageError } from '../support/command.ts';
+import { parseInstant } from '../support/instant.ts';
 
 /** The flags that choose dead letters, the same for every command. */
 export interface FilterFlags {

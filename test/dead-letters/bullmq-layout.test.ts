@@ -3,9 +3,9 @@ import { createRequire } from 'node:module';
 import type { Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { createMoves } from '../../src/queue/moves.ts';
+import { createMoves } from '../../src/dead-letters/moves.ts';
 import { connectRedis } from '../support/redis.ts';
-import { openQueues } from './support.ts';
+import { openQueues } from '../queue/support.ts';
 
 // bury.lua and replay.lua write BullMQ's keys. Where one of these fails after an update of BullMQ, compare
 // addStandardJob, addPrioritizedJob and removeJobKeys with the scripts, mend those, and only then raise the pin.

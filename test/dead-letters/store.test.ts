@@ -1,11 +1,11 @@
 import type { Job } from 'bullmq';
 import { expect, test, vi } from 'vitest';
 import { readProgress } from '../../src/delivery/progress.ts';
-import { createDeadLetters, type DeadLetters } from '../../src/queue/dead-letters.ts';
-import { protect } from '../../src/queue/foreign.ts';
+import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
+import { protect } from '../../src/queue/retention.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { connectRedis } from '../support/redis.ts';
-import { ATTEMPTS, consume, die, notification, openQueues, present } from './support.ts';
+import { ATTEMPTS, consume, die, notification, openQueues, present } from '../queue/support.ts';
 
 interface Bench extends ReturnType<typeof openQueues> {
   readonly deadLetters: DeadLetters;

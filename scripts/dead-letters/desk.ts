@@ -1,5 +1,10 @@
 import { Queue } from 'bullmq';
 import { loadQueueConfig } from '../../src/config/config.ts';
+import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
+import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
+import { matches, type DeadLetterFilter } from '../../src/dead-letters/take.ts';
+import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
+import { shardPrefixes } from '../../src/queue/shards.ts';
 import {
   connectProducer,
   explained,
@@ -8,10 +13,7 @@ import {
   whenReady,
   type Connection,
 } from '../../src/redis/connection.ts';
-import { createDeadLetters, type DeadLetters } from '../../src/queue/dead-letters.ts';
-import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
-import { shardPrefixes } from '../../src/queue/shards.ts';
-import { CommandError } from './command.ts';
+import { CommandError } from '../support/command.ts';
 
 /** What the commands about dead letters work with. */
 export interface Desk {
@@ -51,4 +53,34 @@ async function openShard(connection: Connection, prefix: string): Promise<DeadLe
     return queue;
   };
   return createDeadLetters({ queue: await open(QUEUE), deadQueue: await open(DEAD_LETTERS) });
+}
+
+/** Those that the filter takes, of all shards, oldest first; a page of each shard is in memory at a time. */
+export async function* inOrder(
+  { shards, now }: Pick<Desk, 'shards' | 'now'>,
+  filter: DeadLetterFilter,
+): AsyncGenerator<StoredDeadLetter, void, undefined> {
+  const walks = shards.map((shard) => chosenOf(shard, filter, now));
+  const heads = await Promise.all(walks.map(headOf));
+  for (;;) {
+    const deaths = heads.map((head) => head?.letter.deadAt ?? Infinity);
+    const oldest = deaths.indexOf(Math.min(...deaths));
+    const [walk, head] = [walks[oldest], heads[oldest]];
+    if (walk === undefined || head === undefined) return;
+    yield head;
+    heads[oldest] = await headOf(walk);
+  }
+}
+
+type Walk = AsyncGenerator<StoredDeadLetter, undefined, undefined>;
+
+async function headOf(walk: Walk): Promise<StoredDeadLetter | undefined> {
+  return (await walk.next()).value;
+}
+
+async function* chosenOf(shard: DeadLetters, filter: DeadLetterFilter, now: number): Walk {
+  for await (const page of shard.walk()) {
+    for (const stored of page) if (stored.buriedAt <= now && matches(stored, filter)) yield stored;
+  }
+  return undefined;
 }

@@ -18,7 +18,7 @@
 -- nothing written.
 --
 -- Why one step: killed between an `add` and a `remove`, a replay that is started again would deliver twice. It writes
--- what BullMQ 6.7.0's addPrioritizedJob writes; test/queue/bullmq-layout.test.ts compares the two.
+-- what BullMQ 6.7.0's addPrioritizedJob writes; test/dead-letters/bullmq-layout.test.ts compares the two.
 
 if redis.call('EXISTS', KEYS[3]) == 1 then
   return 'taken'

@@ -1,7 +1,32 @@
 import type { DeadLetterReason } from '../domain/outcome.ts';
-import { matches, type DeadLetterFilter } from './dead-letter-filter.ts';
-import type { StoredDeadLetter } from './dead-letter-list.ts';
-import type { DeadLetters } from './dead-letters.ts';
+import type { StoredDeadLetter } from './list.ts';
+import type { DeadLetters } from './store.ts';
+
+/** Which dead letters; what is left out does not matter. */
+export interface DeadLetterFilter {
+  readonly reason?: DeadLetterReason;
+  readonly recipientId?: string;
+  /** The notification's id, or that of the dead letter's job. */
+  readonly id?: string;
+  /** The first and the last instant of death: epoch milliseconds. */
+  readonly sinceMs?: number;
+  readonly untilMs?: number;
+}
+
+export function matches({ id, letter }: StoredDeadLetter, filter: DeadLetterFilter): boolean {
+  const { reason, recipientId, sinceMs = -Infinity, untilMs = Infinity } = filter;
+  return (
+    (reason === undefined || letter.reason === reason) &&
+    (recipientId === undefined || field(letter.notification, 'recipientId') === recipientId) &&
+    (filter.id === undefined || id === filter.id || field(letter.notification, 'id') === filter.id) &&
+    letter.deadAt >= sinceMs &&
+    letter.deadAt <= untilMs
+  );
+}
+
+function field(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+}
 
 export interface TakeOptions {
   readonly filter?: DeadLetterFilter;

@@ -1,10 +1,15 @@
 import { expect, test } from 'vitest';
-import { createDeadLetters, type DeadLetters } from '../../src/queue/dead-letters.ts';
-import { createKeeper, type Keeper, type KeeperOptions, type KeeperRedis } from '../../src/queue/keeper/keeper.ts';
-import { takeAll } from '../../src/queue/take.ts';
+import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
+import {
+  createKeeper,
+  type Keeper,
+  type KeeperOptions,
+  type KeeperRedis,
+} from '../../src/dead-letters/keeper/keeper.ts';
+import { takeAll } from '../../src/dead-letters/take.ts';
 import { connectRedis } from '../support/redis.ts';
 import { deadLetter } from './letters.ts';
-import { openQueues } from './support.ts';
+import { openQueues } from '../queue/support.ts';
 
 const DAY = 86_400_000;
 const HOUR = 3_600_000;

@@ -18,7 +18,7 @@
 -- Why one step: with BullMQ's own calls it would be an `add` and then a `remove`. A process killed between the two
 -- leaves a failed job that has its dead letter already; once that was replayed, the next sweep would bury the job
 -- again. Here a job is in `failed` or it is a dead letter, and of two that bury the same one, one finds it gone. It
--- writes what BullMQ 6.7.0's addStandardJob writes; test/queue/bullmq-layout.test.ts compares the two.
+-- writes what BullMQ 6.7.0's addStandardJob writes; test/dead-letters/bullmq-layout.test.ts compares the two.
 
 if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   return 'gone'

@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import type { DeadLetter } from '../domain/outcome.ts';
-import { readDeadLetter } from './dead-letter.ts';
+import { readDeadLetter } from './letter.ts';
 import { forgetJob, readJob } from './job-hash.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
 

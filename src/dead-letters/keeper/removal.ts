@@ -1,6 +1,6 @@
 import type { DeadLetterReason } from '../../domain/outcome.ts';
-import type { StoredDeadLetter } from '../dead-letter-list.ts';
-import type { DeadLetters } from '../dead-letters.ts';
+import type { StoredDeadLetter } from '../list.ts';
+import type { DeadLetters } from '../store.ts';
 import type { Bound, Forewarning } from './forewarning.ts';
 
 /** What will be removed, unless somebody looks. */

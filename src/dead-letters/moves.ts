@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
-import { JOB } from './names.ts';
-import { ID_KEPT_S } from './retention.ts';
+import { JOB } from '../queue/names.ts';
+import { ID_KEPT_S } from '../queue/retention.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
 
 /** `gone`: it is not where it was to be taken from; `taken`: the new id exists. Nothing is written in both. */

@@ -1,10 +1,10 @@
 import type { DeadLetterReason } from '../../src/domain/outcome.ts';
-import type { StoredDeadLetter } from '../../src/queue/dead-letter-list.ts';
-import type { DeadLetters } from '../../src/queue/dead-letters.ts';
-import { takeAll } from '../../src/queue/take.ts';
-import type { Desk } from './dead-letter-desk.ts';
-import { filterOf, type FilterFlags } from './dead-letter-flags.ts';
-import { createProgress } from './progress.ts';
+import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
+import type { DeadLetters } from '../../src/dead-letters/store.ts';
+import { takeAll } from '../../src/dead-letters/take.ts';
+import type { Desk } from './desk.ts';
+import { filterOf, type FilterFlags } from './flags.ts';
+import { createProgress } from '../support/progress.ts';
 
 export interface Taking {
   /** Over the progress bar. */

@@ -1,12 +1,12 @@
 import type { Queue } from 'bullmq';
-import { deadLetterOf, replayProgress } from './dead-letter.ts';
-import { findDeadLetter, pageOfDeadLetters, walkDeadLetters, type StoredDeadLetter } from './dead-letter-list.ts';
+import { deadLetterOf, replayProgress } from './letter.ts';
+import { findDeadLetter, pageOfDeadLetters, walkDeadLetters, type StoredDeadLetter } from './list.ts';
 import { forgetJob, readJob, type JobHash } from './job-hash.ts';
 import { createMoves, type Discarded, type Moved } from './moves.ts';
-import { PRIORITY, replayIdOf } from './names.ts';
-import { KEEP_COMPLETED } from './retention.ts';
+import { PRIORITY, replayIdOf } from '../queue/names.ts';
+import { KEEP_COMPLETED } from '../queue/retention.ts';
 
-export type { StoredDeadLetter } from './dead-letter-list.ts';
+export type { StoredDeadLetter } from './list.ts';
 
 /** The dead letters of one queue. Whoever is killed at whatever instant: none is lost, none is there twice. */
 export interface DeadLetters {
