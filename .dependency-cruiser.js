@@ -1,5 +1,5 @@
 /**
- * The layout's rules: imports only go down. scripts/support/check-imports.ts runs them, and makes sure that they had
+ * The layout's rules: imports only go down. tools/check-imports.ts runs them, and makes sure that they had
  * something to judge.
  *
  *   floor 2   delivery  http  config                                                     (never each other)
@@ -45,7 +45,7 @@ const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
   severity: 'error',
   from: { path: `^src/${folder}(/|\\.ts$)` },
   to: {
-    path: '^(src|workers|scripts|test|bench)/',
+    path: '^(src|workers|scripts|tools|test|bench)/',
     pathNot: [`^src/(${[folder, ...below].join('|')})(/|\\.ts$)`, ...(EXCEPT[folder] ?? [])],
   },
 }));
@@ -75,13 +75,13 @@ export default {
       name: 'src-stands-alone',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^(workers|scripts|test|bench|examples)/' },
+      to: { path: '^(workers|scripts|tools|test|bench|examples)/' },
     },
     {
-      name: 'what-is-published-needs-no-test-or-bench',
+      name: 'what-is-published-needs-no-tool-test-or-bench',
       severity: 'error',
       from: { path: '^(workers|scripts)/' },
-      to: { path: '^(test|bench|examples)/' },
+      to: { path: '^(tools|test|bench|examples)/' },
     },
     {
       name: 'concrete-parts-only-in-composition-roots',
@@ -111,10 +111,7 @@ export default {
     {
       name: 'published-code-needs-no-dev-dependency',
       severity: 'error',
-      from: {
-        path: '^(src|workers|scripts)/',
-        pathNot: '^scripts/support/(build|check|check-imports|schema|summary)\\.ts$',
-      },
+      from: { path: '^(src|workers|scripts)/' },
       to: { dependencyTypes: ['npm-dev'], dependencyTypesNot: ['type-only'], pathNot: '(^|/)node_modules/@types/' },
     },
     {

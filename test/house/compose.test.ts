@@ -127,7 +127,7 @@ describe('the image', () => {
 
   test('runs a worker that gets ready, is healthy, and stops with 0', { timeout: 120_000 }, async () => {
     const image = await temporaryFolder();
-    await runProgram('node', ['scripts/support/build.ts', '--out', join(image, 'dist')], ROOT);
+    await runProgram('node', ['tools/build.ts', '--out', join(image, 'dist')], ROOT);
     await copyFile('package.json', join(image, 'package.json'));
     await symlink(join(ROOT, 'node_modules'), join(image, 'node_modules'));
     const env = {

@@ -18,7 +18,7 @@ async function projectOf(sources: Readonly<Record<string, string>>): Promise<str
 
 async function checkImports(root: string): Promise<{ code: number | null; lines: string[] }> {
   const { code, stdout } = await startProcess({
-    args: ['scripts/support/check-imports.ts', '--root', root],
+    args: ['tools/check-imports.ts', '--root', root],
   }).waitForExit();
   return { code, lines: stdout.trim().split('\n') };
 }
@@ -87,7 +87,7 @@ test('every rule of the layout finds what breaks it', async () => {
     /^no-cycles: src\/delivery\/[ab]\.ts imports src\/delivery\/[ab]\.ts$/,
     /^everything-resolves: src\/delivery\/lost\.ts imports \.\/nowhere\.ts$/,
     /^published-code-needs-no-dev-dependency: scripts\/published\.ts imports .*node_modules\/vitest\//,
-    /^what-is-published-needs-no-test-or-bench: scripts\/published\.ts imports test\/helper\.ts$/,
+    /^what-is-published-needs-no-tool-test-or-bench: scripts\/published\.ts imports test\/helper\.ts$/,
   ]) {
     expect(lines).toContainEqual(expect.stringMatching(fault));
   }

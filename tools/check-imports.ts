@@ -4,8 +4,8 @@ import { cruise, type ICruiseResult } from 'dependency-cruiser';
 import extractOptions from 'dependency-cruiser/config-utl/extract-depcruise-options';
 import extractTsConfig from 'dependency-cruiser/config-utl/extract-ts-config';
 
-const FOLDERS = ['src', 'workers', 'scripts', 'test', 'bench'];
-const REPOSITORY = `${import.meta.dirname}/../..`;
+const FOLDERS = ['src', 'workers', 'scripts', 'tools', 'test', 'bench'];
+const REPOSITORY = `${import.meta.dirname}/..`;
 
 /**
  * Judges the imports below `root` by the rules of .dependency-cruiser.js: one line for each fault, and the counts.

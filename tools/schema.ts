@@ -1,9 +1,9 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
-import { notificationSchema, RESERVED_DATA_KEYS } from '../../src/domain/notification.ts';
+import { notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification.ts';
 
-const FILE = new URL('../../docs/notification.schema.json', import.meta.url);
+const FILE = new URL('../docs/notification.schema.json', import.meta.url);
 
 /** No control characters or line breaks. In ranges, since not every language's patterns know `\p{Cc}`. */
 const PRINTABLE = '^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]+$';

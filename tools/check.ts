@@ -7,10 +7,10 @@ const STEPS: readonly (readonly [name: string, program: string, ...args: string[
   ['types', 'tsc', '-p', '.'],
   ['lint', 'eslint', '--max-warnings', '0', '.'],
   ['unused', 'knip'],
-  ['imports', 'node', 'scripts/support/check-imports.ts'],
-  ['schema', 'node', 'scripts/support/schema.ts', '--check'],
-  ['readme', 'node', 'scripts/support/config-table.ts', '--check'],
-  ['build', 'node', 'scripts/support/build.ts'],
+  ['imports', 'node', 'tools/check-imports.ts'],
+  ['schema', 'node', 'tools/schema.ts', '--check'],
+  ['readme', 'node', 'tools/config-table.ts', '--check'],
+  ['build', 'node', 'tools/build.ts'],
   ['package', 'publint', '--strict'],
 ];
 

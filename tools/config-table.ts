@@ -1,8 +1,8 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
-import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
+import { CONFIG_VARIABLES } from '../src/config/documentation.ts';
 
-const FILE = new URL('../../README.md', import.meta.url);
+const FILE = new URL('../README.md', import.meta.url);
 const BLOCK = /(<!-- config:start -->\n)[^]*(<!-- config:end -->)/;
 
 /** The README's table of variables, from the schema that reads them. */
