@@ -3,7 +3,7 @@ import { parseDuration } from '../../src/domain/time.ts';
 import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../../src/domain/outcome.ts';
 import type { DeadLetterFilter } from '../../src/dead-letters/take.ts';
 import { UsageError } from '../support/command.ts';
-import { parseInstant } from '../support/instant.ts';
+import { parseInstant } from '../support/flags.ts';
 
 /** The flags that choose dead letters, the same for every command. */
 export interface FilterFlags {

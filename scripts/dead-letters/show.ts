@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { printable } from '../../src/domain/printable.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
-import { instantFrom, table } from '../recipient/text.ts';
+import { instantFrom, table } from '../support/text.ts';
 import { CommandError, createCommand, printJson } from '../support/command.ts';
 import { atDeadLetters, inOrder, type Desk } from './desk.ts';
 import { factsOf, type Facts } from './facts.ts';

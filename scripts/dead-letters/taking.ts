@@ -1,10 +1,11 @@
-import type { DeadLetterReason } from '../../src/domain/outcome.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
 import type { DeadLetters } from '../../src/dead-letters/store.ts';
 import { takeAll } from '../../src/dead-letters/take.ts';
+import type { DeadLetterReason } from '../../src/domain/outcome.ts';
+import { createProgress } from '../support/progress.ts';
 import type { Desk } from './desk.ts';
 import { filterOf, type FilterFlags } from './flags.ts';
-import { createProgress } from '../support/progress.ts';
 
 export interface Taking {
   /** Over the progress bar. */
@@ -65,4 +66,23 @@ export function breakdown(byReason: TakenInAll['byReason']): string {
 /** `1 dead letter`, `12 dead letters` */
 export function deadLetters(count: number): string {
   return count === 1 ? '1 dead letter' : `${count} dead letters`;
+}
+
+/** Resolves one caller after the other, evenly, `perSecond` of them each second; the first at once. */
+export function createPace(perSecond: number, now: () => number = () => performance.now()): () => Promise<void> {
+  let next = -Infinity;
+  return async () => {
+    const at = Math.max(next, now());
+    next = at + 1_000 / perSecond;
+    const waitMs = at - now();
+    if (waitMs > 0) await sleep(waitMs);
+  };
+}
+
+/** `100/s`, `100` → 100; `30/m` → 0.5 (each a second); undefined where the text is no rate. */
+export function parseRate(text: string): number | undefined {
+  const match = /^(\d{1,9}(?:\.\d{1,3})?)(?:\/(s|m|h))?$/.exec(text);
+  if (!match) return undefined;
+  const perSecond = Number(match[1]) / { s: 1, m: 60, h: 3_600 }[(match[2] ?? 's') as 's' | 'm' | 'h'];
+  return perSecond > 0 ? perSecond : undefined;
 }

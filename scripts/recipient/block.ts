@@ -13,7 +13,7 @@ import {
 } from './flags.ts';
 import { followed } from './follow.ts';
 import { atLimiter } from './limiter.ts';
-import { instantFrom, waitingText } from './text.ts';
+import { instantFrom, waitingText } from '../support/text.ts';
 
 interface Flags extends EndFlags {
   readonly reason: string;

@@ -3,7 +3,7 @@ import { printable } from '../../src/domain/printable.ts';
 import type { Inspection, SlotView } from '../../src/limiter/limiter.ts';
 import type { DelayedJob, DelayedJobs, WaitingJob } from './jobs.ts';
 import { jobIdOfAsk } from './queue.ts';
-import { fromNow, instant, instantFrom, policyText, span, table } from './text.ts';
+import { fromNow, instant, instantFrom, policyText, span, table } from '../support/text.ts';
 import { renderTimeline } from './timeline.ts';
 
 /** A reserved slot, with the notification that waits for it where the queue still has it. */

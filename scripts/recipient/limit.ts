@@ -8,7 +8,7 @@ import { createCommand, printJson, UsageError } from '../support/command.ts';
 import { checkEnd, endOf, forDuration, recipientId, unfit, untilInstant, type EndFlags } from './flags.ts';
 import { followed } from './follow.ts';
 import { atLimiter, type Desk } from './limiter.ts';
-import { instantFrom, policyText, waitingText } from './text.ts';
+import { instantFrom, policyText, waitingText } from '../support/text.ts';
 
 interface Flags extends EndFlags {
   readonly rules?: readonly Rule[];

@@ -4,7 +4,7 @@ import { createCommand, printJson } from '../support/command.ts';
 import { recipientId } from './flags.ts';
 import { followed } from './follow.ts';
 import { atLimiter } from './limiter.ts';
-import { waitingText } from './text.ts';
+import { waitingText } from '../support/text.ts';
 
 const HELP = `
 What was sent counts no longer, so alerts may follow at once. Notifications that wait are moved to their earliest slots, in their

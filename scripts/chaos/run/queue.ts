@@ -1,10 +1,12 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
-import { readProgress, type Progress } from '../../src/delivery/progress.ts';
-import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
-import { connectWorker } from '../../src/redis/connection.ts';
-import { createDeadLetters, type StoredDeadLetter } from '../../src/dead-letters/store.ts';
-import { DEAD_LETTERS, notificationIdOf, QUEUE } from '../../src/queue/names.ts';
+import { createDeadLetters, type StoredDeadLetter } from '../../../src/dead-letters/store.ts';
+import { readProgress, type Progress } from '../../../src/delivery/progress.ts';
+import { lockKeyOf } from '../../../src/queue/bullmq-internals.ts';
+import { DEAD_LETTERS, notificationIdOf, QUEUE } from '../../../src/queue/names.ts';
+import { connectWorker } from '../../../src/redis/connection.ts';
+import type { Progress as Bar } from '../../support/progress.ts';
 
 /** How a job ended, as BullMQ keeps it. */
 export interface Completed {
@@ -102,5 +104,24 @@ async function everyPage<T>(page: (from: number, to: number) => Promise<T[]>): P
     const found = await page(all.length, all.length + PAGE - 1);
     all.push(...found);
     if (found.length < PAGE) return all;
+  }
+}
+
+const POLL_MS = 250;
+
+/** Waits until every job has ended, or for so long. Answers how long it took, milliseconds. */
+export async function drain(
+  queue: Pick<ChaosQueue, 'open' | 'settled'>,
+  timeoutMs: number,
+  progress: Pick<Bar, 'update'>,
+  signal: AbortSignal,
+): Promise<number> {
+  const startedAt = performance.now();
+  for (;;) {
+    const [open, settled] = await Promise.all([queue.open(), queue.settled()]);
+    progress.update(settled, open + settled);
+    const tookMs = performance.now() - startedAt;
+    if (open === 0 || tookMs > timeoutMs) return Math.round(tookMs);
+    await sleep(POLL_MS, undefined, { signal });
   }
 }

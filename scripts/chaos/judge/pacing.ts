@@ -1,10 +1,10 @@
-import { ruleName, type Policy } from '../../src/domain/limits.ts';
-import type { JournalEntry } from '../../src/sandbox/journal.ts';
-import { alertsByRecipient, judge, TOLERANCE_MS, type Arrival } from '../../src/sandbox/judge.ts';
-import type { Enqueued } from './enqueue.ts';
-import type { Stall } from '../support/providers-child.ts';
-import type { Thaw } from './freezes.ts';
-import { refOf } from './workload.ts';
+import { ruleName, type Policy } from '../../../src/domain/limits.ts';
+import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import { alertsByRecipient, judge, TOLERANCE_MS, type Arrival } from '../../../src/sandbox/judge.ts';
+import type { Enqueued } from '../run/enqueue.ts';
+import type { Stall } from '../../support/providers-child.ts';
+import type { Thaw } from '../run/freezes.ts';
+import { refOf } from '../plan/workload.ts';
 
 export interface Pacing {
   readonly gapViolations: number;

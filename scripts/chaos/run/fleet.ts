@@ -1,8 +1,12 @@
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { epochMs } from './clock.ts';
 import type { Freeze } from './freezes.ts';
 import { startWorker, type ChaosWorker } from './worker.ts';
+
+/** Epoch milliseconds with a fraction, made as the journal's stamps are: this clock never steps. */
+export function epochMs(): number {
+  return performance.timeOrigin + performance.now();
+}
 
 /** The workers, each at a place; whoever is struck is replaced there. */
 export interface Fleet {

@@ -1,5 +1,14 @@
-import type { Incident } from './incident.ts';
 import type { LogLine, Logs } from './logs.ts';
+
+/** A strike after which what was in hand may alert a second time. */
+export interface Incident {
+  readonly kind: 'kill' | 'stop' | 'redis';
+  /** When it struck, and until when what was in hand may still have gone out; epoch milliseconds. */
+  readonly at: number;
+  readonly until: number;
+  /** The notifications that workers had in hand. */
+  readonly ids: ReadonlySet<string>;
+}
 
 /** A worker that was frozen for a while (SIGSTOP). Instants are epoch milliseconds. */
 export interface Freeze {

@@ -1,4 +1,4 @@
-import { seededRandom } from '../../src/sandbox/random.ts';
+import { seededRandom } from '../../../src/sandbox/random.ts';
 
 /** Chance that a seed decides: the same seed, the same row of throws. */
 export interface Dice {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { fromNow, policyText, span } from '../../../scripts/recipient/text.ts';
+import { fromNow, policyText, span } from '../../scripts/support/text.ts';
 
 it.each([
   [0, '0ms'],

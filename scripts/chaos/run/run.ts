@@ -1,23 +1,20 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { JournalEntry } from '../../src/sandbox/journal.ts';
-import { createProgress } from '../support/progress.ts';
-import { startProviders, type ProvidersProcess } from '../support/providers-process.ts';
-import { drain } from './drain.ts';
+import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import { createProgress } from '../../support/progress.ts';
+import { startProviders, type ProvidersProcess } from '../../support/providers-process.ts';
+import { drain, openChaosQueue, type Ends } from './queue.ts';
 import { enqueue, type Enqueued } from './enqueue.ts';
-import { WORKERS, type Fault } from './faults.ts';
+import { WORKERS, type Fault } from '../plan/faults.ts';
 import { startFleet } from './fleet.ts';
 import { inject, type Struck } from './inject.ts';
-import { saveListing, searchForLeaks } from './leaks.ts';
-import { readLogs, type Logs } from './logs.ts';
-import { samplePages } from './pages.ts';
-import { openChaosQueue, type Ends } from './queue.ts';
+import { saveListing, searchForLeaks, type Leak } from './leaks.ts';
+import { readLogs, samplePages, type Logs } from './logs.ts';
 import { startMortalRedis } from './redis.ts';
-import type { Leak } from './secrets.ts';
-import { WORDS } from './troubles.ts';
-import { WORKER_ENVIRONMENT, LIMITS } from './environment.ts';
-import { lateDevices, type Workload } from './workload.ts';
+import { WORDS } from '../plan/troubles.ts';
+import { WORKER_ENVIRONMENT, LIMITS } from '../plan/environment.ts';
+import { lateDevices, type Workload } from '../plan/workload.ts';
 
 export interface RunOptions {
   readonly seed: number;

@@ -1,5 +1,5 @@
-import { formatDuration } from '../../src/domain/time.ts';
-import { ruleName, type Policy } from '../../src/domain/limits.ts';
+import { formatDuration } from '../../../src/domain/time.ts';
+import { ruleName, type Policy } from '../../../src/domain/limits.ts';
 import { LOCK_MS } from './faults.ts';
 import { NEWS_POLICY, POLICY } from './workload.ts';
 

@@ -1,5 +1,5 @@
 import type { Balance } from './balance.ts';
-import type { BreakerOpenings } from './breakers.ts';
+import type { BreakerOpenings } from '../run/logs.ts';
 import type { Duplicates } from './duplicates.ts';
 import type { Pacing } from './pacing.ts';
 

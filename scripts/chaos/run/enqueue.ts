@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { NotificationInput } from '../../src/domain/notification.ts';
-import { RedisAwayError } from '../../src/redis/connection.ts';
-import { JOB, PRIORITY } from '../../src/queue/names.ts';
-import { createProducer, type EnqueueInput, type Producer } from '../../src/queue/producer.ts';
+import type { NotificationInput } from '../../../src/domain/notification.ts';
+import { RedisAwayError } from '../../../src/redis/connection.ts';
+import { JOB, PRIORITY } from '../../../src/queue/names.ts';
+import { createProducer, type EnqueueInput, type Producer } from '../../../src/queue/producer.ts';
 import type { ChaosQueue } from './queue.ts';
-import type { Burst, Workload } from './workload.ts';
+import type { Burst, Workload } from '../plan/workload.ts';
 
 /** A notification that Redis has acknowledged. */
 export interface Enqueued {

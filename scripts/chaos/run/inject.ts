@@ -1,14 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Device, Platform } from '../../src/domain/notification.ts';
-import type { ProvidersProcess } from '../support/providers-process.ts';
-import { epochMs } from './clock.ts';
-import type { Fault } from './faults.ts';
-import { HARMLESS_STOP_MS, type Freeze } from './freezes.ts';
-import type { Incident } from './incident.ts';
-import type { Fleet } from './fleet.ts';
+import type { Device, Platform } from '../../../src/domain/notification.ts';
+import type { ProvidersProcess } from '../../support/providers-process.ts';
+import { epochMs, type Fleet } from './fleet.ts';
+import type { Fault } from '../plan/faults.ts';
+import { HARMLESS_STOP_MS, type Freeze, type Incident } from './freezes.ts';
 import type { ChaosQueue } from './queue.ts';
 import type { MortalRedis } from './redis.ts';
-import { ODDITIES } from './troubles.ts';
+import { ODDITIES } from '../plan/troubles.ts';
 
 /** A provider's connections were cut: answers under way may be lost. Epoch milliseconds. */
 export interface Cut {

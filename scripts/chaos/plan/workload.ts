@@ -1,4 +1,4 @@
-import type { Device, NotificationInput, Platform } from '../../src/domain/notification.ts';
+import type { Device, NotificationInput, Platform } from '../../../src/domain/notification.ts';
 import { createDice, type Dice } from './dice.ts';
 
 /** One notification as it is enqueued. */

@@ -1,12 +1,13 @@
-import { countBalance } from './balance.ts';
-import { countBreakers } from './breakers.ts';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { longestMs } from '../../support/providers-process.ts';
+import { POLICIES } from '../plan/environment.ts';
+import { countBreakers } from '../run/logs.ts';
+import type { Facts } from '../run/run.ts';
+import { countBalance, unknownRequests } from './balance.ts';
 import { countDuplicates } from './duplicates.ts';
-import { POLICIES } from './environment.ts';
-import { longestMs } from '../support/providers-process.ts';
-import { stopsWithoutRedis, thawsOf } from './freezes.ts';
+import { stopsWithoutRedis, thawsOf } from '../run/freezes.ts';
 import { judgePacing } from './pacing.ts';
-import { unknownRequests } from './requests.ts';
-import type { Facts } from './run.ts';
 import type { ChaosResult } from './verdict.ts';
 
 /** What a run came to, and where to look for what went wrong. */
@@ -72,4 +73,21 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     'still running': left.map((pid) => `process ${pid}`),
   };
   return { result, troubles };
+}
+
+/** What a run was judged by, one JSON object a line, for whoever looks into it. Holds tokens and texts (made-up ones). */
+export async function keepFacts(folder: string, { enqueued, entries, ends, struck, leaks }: Facts): Promise<void> {
+  const incidents = struck.incidents.map((incident) => ({ ...incident, ids: [...incident.ids] }));
+  const files: Readonly<Record<string, readonly unknown[]>> = {
+    enqueued: [...enqueued.values()],
+    journal: entries,
+    completed: ends.completed,
+    'dead-letters': ends.dead,
+    incidents: [...incidents, ...struck.cuts],
+    freezes: struck.freezes.map((freeze) => ({ ...freeze, holders: [...freeze.holders] })),
+    leaks,
+  };
+  for (const [name, lines] of Object.entries(files)) {
+    await writeFile(join(folder, `${name}.ndjson`), lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  }
 }

@@ -1,7 +1,7 @@
-import type { JournalEntry } from '../../src/sandbox/journal.ts';
-import type { Enqueued } from './enqueue.ts';
-import type { Completed, Ends } from './queue.ts';
-import { refOf } from './workload.ts';
+import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import { refOf } from '../plan/workload.ts';
+import type { Enqueued } from '../run/enqueue.ts';
+import type { Completed, Ends } from '../run/queue.ts';
 
 /** What became of the notifications; all but `lost` add up to `notifications`. */
 export interface Balance {
@@ -103,4 +103,23 @@ function countBy(names: readonly string[]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
   return counts;
+}
+
+/**
+ * Requests that nobody asked for: of no notification that was enqueued, or for a device that is not one of its own. Providers
+ * count such requests against a sender. Each as `fcm at 2026-03-01T07:30:00.123Z, notification n17`.
+ */
+export function unknownRequests(
+  enqueued: ReadonlyMap<string, Enqueued>,
+  entries: readonly JournalEntry[],
+): readonly string[] {
+  return entries
+    .filter(({ platform, token, data }) => {
+      const devices = enqueued.get(refOf(data))?.input?.devices ?? [];
+      return !devices.some((device) => device.platform === platform && device.token === token);
+    })
+    .map(({ platform, at, data }) => {
+      const whose = refOf(data) === '' ? 'no notification' : `notification ${refOf(data)}`;
+      return `${platform} at ${new Date(at).toISOString()}, ${whose}`;
+    });
 }

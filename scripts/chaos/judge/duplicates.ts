@@ -1,10 +1,9 @@
-import type { JournalEntry } from '../../src/sandbox/journal.ts';
-import type { Enqueued } from './enqueue.ts';
-import type { Thaw } from './freezes.ts';
-import type { Incident } from './incident.ts';
-import type { Cut, Struck } from './inject.ts';
-import type { Ends } from './queue.ts';
-import { refOf } from './workload.ts';
+import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import type { Enqueued } from '../run/enqueue.ts';
+import type { Incident, Thaw } from '../run/freezes.ts';
+import type { Cut, Struck } from '../run/inject.ts';
+import type { Ends } from '../run/queue.ts';
+import { refOf } from '../plan/workload.ts';
 
 /** Why a device may have got a notification a second time. */
 type Excuse = Incident['kind'] | 'answer' | 'cut';

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { open, readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isAlive, spawnWorker } from '../support/replicas.ts';
+import { isAlive, spawnWorker } from '../../support/replicas.ts';
 
 /** One worker process. All that it says goes to a file, which has every line also of one that is killed. */
 export interface ChaosWorker {
