@@ -52,7 +52,7 @@ const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
 
 /** What is constructed only where a program is put together: workers, scripts, tests, benches; index.ts may re-export it. */
 const CONCRETE =
-  '^src/((limiter|quota)/(redis|memory)-(limiter|quota)|breaker/redis-breakers|redis/connection|' +
+  '^src/(limiter/(redis/redis|memory/memory)-limiter|quota/(redis|memory)-quota|breaker/redis-breakers|redis/connection|' +
   'providers/(registry|(?!sender/)[^/]+/(?!device\\.)[^/]+))\\.ts$';
 
 export default {

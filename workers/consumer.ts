@@ -10,8 +10,7 @@ import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import { startWaker } from '../src/queue/wake.ts';
 import { workerOptions } from '../src/queue/worker-options.ts';
 import type { Processor } from '../src/delivery/processor.ts';
-import type { Logger } from '../src/observe/log.ts';
-import { createSparing } from '../src/observe/sparing.ts';
+import { createSparing, type Logger } from '../src/observe/log.ts';
 import { within } from '../src/domain/time.ts';
 
 /** One queue's worker, with what keeps it on time and buries what failed for good. */

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { printable } from '../../src/domain/printable.ts';
+import { printable } from '../../src/domain/faults.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
 import { instantFrom, table } from '../support/text.ts';
 import { CommandError, createCommand, printJson } from '../support/command.ts';

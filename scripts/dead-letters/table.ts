@@ -1,4 +1,4 @@
-import { printable } from '../../src/domain/printable.ts';
+import { printable } from '../../src/domain/faults.ts';
 import { span, table } from '../support/text.ts';
 import type { Facts } from './facts.ts';
 

@@ -1,5 +1,5 @@
 import type { Config } from '../../src/config/config.ts';
-import { printable } from '../../src/domain/printable.ts';
+import { printable } from '../../src/domain/faults.ts';
 import type { Inspection, SlotView } from '../../src/limiter/limiter.ts';
 import type { DelayedJob, DelayedJobs, WaitingJob } from './jobs.ts';
 import { jobIdOfAsk } from './queue.ts';

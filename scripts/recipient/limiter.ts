@@ -2,7 +2,7 @@ import { loadLimiterConfig, type Config } from '../../src/config/config.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import type { Oversight } from '../../src/limiter/limiter.ts';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import {
   connectProducer,
   explained,

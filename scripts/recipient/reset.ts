@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { printable } from '../../src/domain/printable.ts';
+import { printable } from '../../src/domain/faults.ts';
 import { createCommand, printJson } from '../support/command.ts';
 import { recipientId } from './flags.ts';
 import { followed } from './follow.ts';

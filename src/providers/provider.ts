@@ -1,5 +1,5 @@
 import type { Device, Notification, Platform } from '../domain/notification.ts';
-import type { Trouble } from '../domain/trouble.ts';
+import type { Trouble } from '../domain/outcome.ts';
 
 /** One alert for one device. */
 export interface Push {

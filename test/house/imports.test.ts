@@ -24,7 +24,7 @@ async function checkImports(root: string): Promise<{ code: number | null; lines:
 }
 
 const GOOD = {
-  'src/index.ts': "export { RedisLimiter } from './limiter/redis-limiter.ts';",
+  'src/index.ts': "export { RedisLimiter } from './limiter/redis/redis-limiter.ts';",
   'src/domain/word.ts': 'export type Word = string;',
   'src/domain/notification.ts': "import '../providers/devices.ts';",
   'src/providers/devices.ts': "import './apns/device.ts';",
@@ -32,12 +32,12 @@ const GOOD = {
   'src/limiter/limiter.ts':
     "import type { Word } from '../domain/word.ts';\nexport interface Limiter { admit(word: Word): void }",
   'src/redis/connection.ts': "import { Redis } from 'ioredis';\nexport const connect = () => new Redis();",
-  'src/limiter/redis-limiter.ts': "import '../redis/connection.ts';\nexport class RedisLimiter {}",
+  'src/limiter/redis/redis-limiter.ts': "import '../../redis/connection.ts';\nexport class RedisLimiter {}",
   'src/queue/names.ts': "export const QUEUE = 'notifications';",
   'src/dead-letters/store.ts': "import '../queue/names.ts';",
   'src/delivery/deliver.ts':
     "import type { Limiter } from '../limiter/limiter.ts';\nexport type Parts = { limiter: Limiter };",
-  'workers/worker.ts': "import { RedisLimiter } from '../src/limiter/redis-limiter.ts';\nnew RedisLimiter();",
+  'workers/worker.ts': "import { RedisLimiter } from '../src/limiter/redis/redis-limiter.ts';\nnew RedisLimiter();",
 };
 
 test('imports that go down are let pass, and are counted', async () => {
@@ -60,7 +60,8 @@ test('every rule of the layout finds what breaks it', async () => {
       'src/limiter/client.ts': "import { Redis } from 'ioredis';\nnew Redis();",
       'src/observe/root.ts': "import '../../workers/worker.ts';",
       'src/misc/homeless.ts': "import '../domain/word.ts';",
-      'src/delivery/concrete.ts': "import { RedisLimiter } from '../limiter/redis-limiter.ts';\nnew RedisLimiter();",
+      'src/delivery/concrete.ts':
+        "import { RedisLimiter } from '../limiter/redis/redis-limiter.ts';\nnew RedisLimiter();",
       'src/delivery/created.ts': "import '../providers/registry.ts';",
       'src/delivery/client.ts': "import { Redis } from 'ioredis';\nnew Redis();",
       'src/delivery/a.ts': "import './b.ts';",
@@ -80,7 +81,7 @@ test('every rule of the layout finds what breaks it', async () => {
     /^dead-letters-only-imports-domain-redis: src\/dead-letters\/sideways\.ts imports src\/queue\/sideways\.ts$/,
     /^src-stands-alone: src\/observe\/root\.ts imports workers\/worker\.ts$/,
     /^every-folder-of-src-has-a-floor: src\/misc\/homeless\.ts imports src\/domain\/word\.ts$/,
-    /^concrete-parts-only-in-composition-roots: src\/delivery\/concrete\.ts imports src\/limiter\/redis-limiter\.ts$/,
+    /^concrete-parts-only-in-composition-roots: src\/delivery\/concrete\.ts imports src\/limiter\/redis\/redis-limiter\.ts$/,
     /^concrete-parts-only-in-composition-roots: src\/delivery\/created\.ts imports src\/providers\/registry\.ts$/,
     /^one-home-for-each-client: src\/delivery\/client\.ts imports .*node_modules\/ioredis\//,
     /^one-home-for-each-client: src\/limiter\/client\.ts imports .*node_modules\/ioredis\//,

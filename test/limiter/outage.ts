@@ -3,7 +3,7 @@ import { expect, onTestFinished } from 'vitest';
 import type { Policy } from '../../src/domain/limits.ts';
 import { withFallback, type FallbackOptions } from '../../src/limiter/fallback.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { startEmbeddedRedis, type EmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { waitFor } from '../support/wait.ts';

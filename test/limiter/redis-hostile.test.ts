@@ -3,8 +3,8 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { createMemoryLimiter } from '../../src/limiter/memory-limiter.ts';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 import { AHEAD_MS, recipientId } from './stored.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createBreaker } from '../../src/limiter/breaker.ts';
+import { createOutageGate } from '../../src/limiter/outage.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 
 const fail = () => Promise.reject(new LimiterUnavailableError('away'));
@@ -12,69 +12,66 @@ function openCall() {
   return call;
 }
 
-describe('the breaker', () => {
+describe('the outage gate', () => {
   it('passes answers on, and tries every call, while all are answered', async () => {
-    const breaker = createBreaker({ pauseMs: 60_000 });
+    const gate = createOutageGate({ pauseMs: 60_000 });
     for (const answer of ['a', 'b']) {
-      expect(await breaker.run(() => Promise.resolve(answer), instead)).toBe(answer);
+      expect(await gate.run(() => Promise.resolve(answer), instead)).toBe(answer);
     }
   });
 
   it('answers otherwise where a call fails, and tries none during the pause', async () => {
-    const breaker = createBreaker({ pauseMs: 60_000 });
-    expect(await breaker.run(fail, instead)).toBe('instead');
+    const gate = createOutageGate({ pauseMs: 60_000 });
+    expect(await gate.run(fail, instead)).toBe('instead');
     const later = openCall();
-    expect(await breaker.run(later.run, instead)).toBe('instead');
+    expect(await gate.run(later.run, instead)).toBe('instead');
     expect(later.count).toBe(0);
   });
 
   it('tries one call at a time after the pause, and all of them once that is answered', async () => {
-    const breaker = createBreaker({ pauseMs: 0 });
-    await breaker.run(fail, instead);
+    const gate = createOutageGate({ pauseMs: 0 });
+    await gate.run(fail, instead);
     const probe = openCall();
-    const asked = breaker.run(probe.run, instead);
-    expect(await breaker.run(probe.run, instead)).toBe('instead');
+    const asked = gate.run(probe.run, instead);
+    expect(await gate.run(probe.run, instead)).toBe('instead');
     expect(probe.count).toBe(1);
     probe.resolve('back');
     expect(await asked).toBe('back');
-    expect(await Promise.all([breaker.run(probe.run, instead), breaker.run(probe.run, instead)])).toEqual([
-      'back',
-      'back',
-    ]);
+    expect(await Promise.all([gate.run(probe.run, instead), gate.run(probe.run, instead)])).toEqual(['back', 'back']);
     expect(probe.count).toBe(3);
   });
 
   it('tries again after a probe that failed', async () => {
-    const breaker = createBreaker({ pauseMs: 0 });
-    for (let tries = 0; tries < 3; tries += 1) expect(await breaker.run(fail, instead)).toBe('instead');
-    expect(await breaker.run(() => Promise.resolve('back'), instead)).toBe('back');
+    const gate = createOutageGate({ pauseMs: 0 });
+    for (let tries = 0; tries < 3; tries += 1) expect(await gate.run(fail, instead)).toBe('instead');
+    expect(await gate.run(() => Promise.resolve('back'), instead)).toBe('back');
   });
 
   it('does not take a failure for news where the call was made before the last answer', async () => {
-    const breaker = createBreaker({ pauseMs: 60_000 });
+    const gate = createOutageGate({ pauseMs: 60_000 });
     const slow = openCall();
-    const asked = breaker.run(slow.run, instead);
+    const asked = gate.run(slow.run, instead);
     await later();
-    await breaker.run(() => Promise.resolve('answered'), instead);
+    await gate.run(() => Promise.resolve('answered'), instead);
     slow.reject(new LimiterUnavailableError('away'));
     expect(await asked).toBe('instead');
-    expect(await breaker.run(() => Promise.resolve('answered'), instead)).toBe('answered');
+    expect(await gate.run(() => Promise.resolve('answered'), instead)).toBe('answered');
   });
 
   it('lets every other error through, also from a probe, which another may follow', async () => {
-    const breaker = createBreaker({ pauseMs: 0 });
+    const gate = createOutageGate({ pauseMs: 0 });
     const misuse = () => Promise.reject(new TypeError('misuse'));
-    await expect(breaker.run(misuse, instead)).rejects.toThrow(TypeError);
-    await breaker.run(fail, instead);
-    await expect(breaker.run(misuse, instead)).rejects.toThrow(TypeError);
-    expect(await breaker.run(() => Promise.resolve('back'), instead)).toBe('back');
+    await expect(gate.run(misuse, instead)).rejects.toThrow(TypeError);
+    await gate.run(fail, instead);
+    await expect(gate.run(misuse, instead)).rejects.toThrow(TypeError);
+    expect(await gate.run(() => Promise.resolve('back'), instead)).toBe('back');
   });
 
   it('tells once that calls are answered otherwise, and once that they no longer are', async () => {
     const told: boolean[] = [];
-    const breaker = createBreaker({ pauseMs: 0, onChange: (isAway) => told.push(isAway) });
+    const gate = createOutageGate({ pauseMs: 0, onChange: (isAway) => told.push(isAway) });
     for (const call of [fail, fail, () => Promise.resolve('back'), () => Promise.resolve('back')]) {
-      await breaker.run(call, instead);
+      await gate.run(call, instead);
     }
     expect(told).toEqual([true, false]);
   });

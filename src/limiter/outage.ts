@@ -1,6 +1,6 @@
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 
-export interface BreakerOptions {
+export interface OutageGateOptions {
   /** How long after a failure the next call is tried. */
   readonly pauseMs: number;
   /** Told when calls begin to be answered otherwise (true), and when they no longer are (false). */
@@ -8,7 +8,7 @@ export interface BreakerOptions {
 }
 
 /** Keeps calls from waiting one after the other for something that does not answer. */
-export interface Breaker {
+export interface OutageGate {
   /**
    * What `call` resolves to; what `otherwise` does where it rejects with LimiterUnavailableError, or need not be tried.
    * After a failure nothing is tried for `pauseMs`, then one call at a time, until one is answered. It rests on calls and
@@ -17,7 +17,7 @@ export interface Breaker {
   run<T>(call: () => Promise<T>, otherwise: () => T | Promise<T>): Promise<T>;
 }
 
-export function createBreaker({ pauseMs, onChange }: BreakerOptions): Breaker {
+export function createOutageGate({ pauseMs, onChange }: OutageGateOptions): OutageGate {
   let isAway = false;
   let isProbing = false;
   let triedAgainAt = 0;

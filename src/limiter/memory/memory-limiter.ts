@@ -1,14 +1,11 @@
-import type { Policy } from '../domain/limits.ts';
-import { checkAsk } from './ask.ts';
-import { blockAt, edited, policyAt, withoutSent, withScopes, type Book } from './memory/book.ts';
-import { Books } from './memory/books.ts';
-import { checkBlock, checkFollow, checkHeld, checkKeep, checkLimit, checkRecipient } from './checks.ts';
-import { decide, type Decision } from './memory/decide.ts';
-import { inspection } from './memory/inspection.ts';
-import type { Admission, Ask, Block, Follow, Held, Inspection, Limiter } from './limiter.ts';
-import { createOpener } from './memory/opened.ts';
-import { replanned } from './memory/oversee.ts';
-import { postponed, released, type Slots } from './memory/slots.ts';
+import type { Policy } from '../../domain/limits.ts';
+import { checkAsk, checkBlock, checkFollow, checkHeld, checkKeep, checkLimit, checkRecipient } from '../checks.ts';
+import { blockAt, Books, edited, policyAt, withoutSent, withScopes, type Book } from './book.ts';
+import { decide, type Decision } from './decide.ts';
+import { inspection, replanned } from './oversee.ts';
+import type { Admission, Ask, Block, Follow, Held, Inspection, Limiter } from '../limiter.ts';
+import { createOpener } from './opened.ts';
+import { postponed, released, type Slots } from './slots.ts';
 
 export interface MemoryLimiterOptions {
   /** What holds overall for an ask that brings no policy of its own. */

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import type { Policy } from '../domain/limits.ts';
-import { checkAsk } from './ask.ts';
+import type { Policy } from '../../domain/limits.ts';
 import {
+  checkAsk,
   checkBlock,
   checkCategories,
   checkFollow,
@@ -10,18 +10,18 @@ import {
   checkLimit,
   checkRecipient,
   MAX_BLOCK_MS,
-} from './checks.ts';
-import { createClock } from './redis/clock.ts';
-import { createDeadline } from '../redis/deadline.ts';
-import { categoryKeys, entryOf, memberOf, recipientKeys, type CategoryKeys } from './redis/keys.ts';
-import type { Admission, Ask, Follow, Held, Limiter } from './limiter.ts';
-import { withFallback, type OnUnavailable } from './fallback.ts';
-import { lookAt, toInspection, type LookedAt } from './redis/look.ts';
-import { misplaced, movedOf, toMoves, waitingIn } from './redis/oversee.ts';
-import { readAdmit, readInspect, readSettings } from './redis/replies.ts';
-import { createScopes } from './redis/scopes.ts';
-import { defineScripts, type LimiterRedis } from './redis/scripts.ts';
-import { toAdmission, toOptions } from './redis/wire.ts';
+} from '../checks.ts';
+import { createClock } from './clock.ts';
+import { createDeadline } from '../../redis/deadline.ts';
+import { categoryKeys, entryOf, memberOf, recipientKeys, type CategoryKeys } from './keys.ts';
+import type { Admission, Ask, Follow, Held, Limiter } from '../limiter.ts';
+import { withFallback, type OnUnavailable } from '../fallback.ts';
+import { lookAt, toInspection, type LookedAt } from './look.ts';
+import { misplaced, movedOf, toMoves, waitingIn } from './oversee.ts';
+import { readAdmit, readInspect, readSettings } from './replies.ts';
+import { createScopes } from './scopes.ts';
+import { defineScripts, type LimiterRedis } from './scripts.ts';
+import { toAdmission, toOptions } from './wire.ts';
 
 export interface RedisLimiterOptions {
   /** A client that the caller opens and closes. It must not be a subscriber; auto-pipelining makes it slower. */
