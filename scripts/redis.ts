@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
-import { startEmbeddedRedis } from '../src/sandbox/embedded-redis.ts';
+import { startEmbeddedRedis } from '../src/sandbox/redis/embedded-redis.ts';
 import { CommandError, createCommand, runCommand } from './support/command.ts';
 import { integer } from './support/flags.ts';
 

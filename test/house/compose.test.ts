@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { parse } from 'yaml';
 import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { runProgram, temporaryFolder } from '../support/program.ts';
 import { startProcess } from '../support/process.ts';
 import { testPrefix, testRedisUrl } from '../support/redis.ts';

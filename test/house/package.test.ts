@@ -30,7 +30,7 @@ test(
         'dist/src/dead-letters/discard.lua',
         'dist/scripts/pushpacer.js',
         'dist/workers/notifications.js',
-        'dist/src/sandbox/redis-guardian.sh',
+        'dist/src/sandbox/redis/redis-guardian.sh',
         'docs/notification.schema.json',
       ]),
     );

@@ -40,11 +40,11 @@ const KNOWN: Readonly<Record<string, { readonly why: string; readonly found: rea
     why: 'ioredis overloads SET with a form that TypeScript does not pick',
     found: ['connection as unknown as'],
   },
-  'src/sandbox/fcm-server.ts': {
+  'src/sandbox/fcm/server.ts': {
     why: 'Node serves HTTP/1.1 and HTTP/2 through one listener, and its types know the objects of one of them only',
     found: ['request as unknown as', 'response as unknown as'],
   },
-  'src/sandbox/connections.ts': {
+  'src/sandbox/loopback/connections.ts': {
     why: 'a frozen server stops reading below TLS and HTTP/2, and a socket has no public way to that',
     found: ['socket as unknown as', '._handle'],
   },

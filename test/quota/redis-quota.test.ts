@@ -7,7 +7,7 @@ import { createRedisQuota, quotaKeys } from '../../src/quota/redis-quota.ts';
 import { checkTerms } from '../../src/quota/tiers.ts';
 import type { Quota } from '../../src/quota/quota.ts';
 import { readScript } from '../../src/redis/scripts.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { AHEAD_MS } from '../limiter/stored.ts';
 import { expectWithin } from '../limiter/windows.ts';

@@ -1,5 +1,5 @@
 import type { Platform } from '../../../src/domain/notification.ts';
-import type { Rate } from '../../../src/sandbox/answers.ts';
+import type { Rate } from '../../../src/sandbox/loopback/answers.ts';
 import { createDice, type Dice } from './dice.ts';
 import { ODDITIES, troubles, type OddWord } from './troubles.ts';
 

@@ -1,5 +1,5 @@
 import type { Platform } from '../../../src/domain/notification.ts';
-import type { Answer, Rate, Refuse } from '../../../src/sandbox/answers.ts';
+import type { Answer, Rate, Refuse } from '../../../src/sandbox/loopback/answers.ts';
 import type { Dice } from './dice.ts';
 
 /** A time in which a provider answers a share of the requests in such a way. */

@@ -1,8 +1,8 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { startEmbeddedRedis, type EmbeddedRedis } from '../../../src/sandbox/embedded-redis.ts';
-import { freePort } from '../../../src/sandbox/free-port.ts';
+import { startEmbeddedRedis, type EmbeddedRedis } from '../../../src/sandbox/redis/embedded-redis.ts';
+import { freePort } from '../../../src/sandbox/redis/free-port.ts';
 
 /** A Redis that can be killed, and comes back on the same port with all that it had acknowledged. */
 export interface MortalRedis {

@@ -1,6 +1,6 @@
-import type { ApnsReason } from './apns-reasons.ts';
-import { isRecord } from './body.ts';
-import type { JournalEntry } from './journal.ts';
+import type { ApnsReason } from './reasons.ts';
+import { isRecord } from '../loopback/exchange.ts';
+import type { JournalEntry } from '../journal.ts';
 
 /** What a payload may have at most, in bytes. */
 const MAX_BYTES = 4_096;

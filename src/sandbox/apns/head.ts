@@ -1,5 +1,5 @@
-import type { ApnsReason } from './apns-reasons.ts';
-import type { JournalEntry } from './journal.ts';
+import type { ApnsReason } from './reasons.ts';
+import type { JournalEntry } from '../journal.ts';
 
 /** A request's head: names in lower case, as many values as a name was sent. */
 export interface ApnsHead {

@@ -1,15 +1,13 @@
 import type { Http2SecureServer, IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
-import type { Rule } from '../domain/limits.ts';
-import { AnswerBook, isAccepted, type Answer, type Rate, type Refuse } from './answers.ts';
-import type { Certificate } from './certificates.ts';
+import type { Rule } from '../../domain/limits.ts';
+import { AnswerBook, DeviceQuota, isAccepted, type Answer, type Rate, type Refuse } from './answers.ts';
+import type { Certificate } from '../keys/certificates.ts';
 import type { Peer } from './connections.ts';
-import { DeviceQuota } from './device-quota.ts';
 import type { Exchange } from './exchange.ts';
 import type { Http2Session } from './http2-session.ts';
-import { arrivalInstant, type Journal, type JournalEntry } from './journal.ts';
-import { LateAnswers } from './late-answers.ts';
-import { LoopbackListener } from './loopback-listener.ts';
-import type { Timing } from './timing.ts';
+import { arrivalInstant, type Journal, type JournalEntry } from '../journal.ts';
+import { LateAnswers, type Timing } from './timing.ts';
+import { LoopbackListener } from './listener.ts';
 
 /** What both loopback providers need. */
 export interface LoopbackOptions {

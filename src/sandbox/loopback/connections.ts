@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import type { Server, Socket } from 'node:net';
 
 /** The far end of a connection: the same seen from the TCP socket, from TLS above it, and from HTTP/2 above that. */
@@ -112,4 +113,22 @@ function keyOf({ remoteAddress, remotePort }: Peer): string {
 /** Of a socket that carries TLS, pausing does nothing: TLS reads below it. */
 function handleOf(socket: Socket): Handle | null | undefined {
   return (socket as unknown as { _handle?: Handle | null })._handle;
+}
+
+/** The connections of an HTTP/1.1 server between their requests. */
+export class Http1Connections {
+  readonly #idle = new Set<Socket>();
+
+  /** A request has come on the connection; it is idle again when the response has ended. */
+  begin(socket: Socket, response: ServerResponse): void {
+    const isKnown = this.#idle.delete(socket);
+    if (!isKnown) socket.once('close', () => this.#idle.delete(socket));
+    response.once('close', () => {
+      if (!socket.destroyed) this.#idle.add(socket);
+    });
+  }
+
+  closeIdle(): void {
+    for (const socket of this.#idle) socket.end();
+  }
 }

@@ -1,12 +1,12 @@
-import { errorChain } from '../domain/error-chain.ts';
-import type { Platform } from '../domain/notification.ts';
-import { redact } from '../domain/redact.ts';
-import type { Credential } from './credential.ts';
-import type { Encoded, Prepared, Provider, Push, Reply, Reserved, SendOptions } from './provider.ts';
-import { lostReply, transportReply } from './replies.ts';
-import { StreamPermit } from './sender/pool.ts';
-import type { Answered, SendResult, Unsent } from './sender/result.ts';
-import type { Sender, When } from './sender/sender.ts';
+import { errorChain } from '../../domain/error-chain.ts';
+import type { Platform } from '../../domain/notification.ts';
+import { redact } from '../../domain/redact.ts';
+import type { Credential } from '../credential.ts';
+import type { Encoded, Prepared, Provider, Push, Reply, Reserved, SendOptions } from '../provider.ts';
+import { lostReply, transportReply } from '../replies.ts';
+import { StreamPermit } from './pool.ts';
+import type { Answered, SendResult, Unsent } from './result.ts';
+import type { Sender, When } from './sender.ts';
 
 /** What makes one push service different from the next. */
 export interface PushService {

@@ -1,6 +1,6 @@
 import { isIPv6 } from 'node:net';
 import type { Server } from 'node:tls';
-import type { Certificate } from './certificates.ts';
+import type { Certificate } from '../keys/certificates.ts';
 import { Connections } from './connections.ts';
 
 export interface ListenerOptions {

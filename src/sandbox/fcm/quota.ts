@@ -1,4 +1,4 @@
-import type { Refuse } from './answers.ts';
+import type { Refuse } from '../loopback/answers.ts';
 
 /** What the body of a refusal says of the quota that was exceeded. */
 export interface QuotaWords {

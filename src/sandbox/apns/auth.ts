@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import { jwtVerify } from 'jose';
-import type { ApnsReason } from './apns-reasons.ts';
+import type { ApnsReason } from './reasons.ts';
 
 /** Whose tokens are taken. */
 export interface ApnsSigner {

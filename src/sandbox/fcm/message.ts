@@ -1,7 +1,8 @@
 import { z } from 'zod';
-import type { FieldViolation, Refuse } from './answers.ts';
-import { isRecord } from './body.ts';
-import { invalidArgument, malformed } from './fcm-errors.ts';
+import type { JournalEntry } from '../journal.ts';
+import type { FieldViolation, Refuse } from '../loopback/answers.ts';
+import { isRecord } from '../loopback/exchange.ts';
+import { invalidArgument, malformed } from './errors.ts';
 
 /** Maps whose keys belong to the sender; every other key is a field of the API, in either of its spellings. */
 const OWN_KEYS = new Set(['data', 'headers', 'payload']);
@@ -130,4 +131,24 @@ function fieldName(path: readonly PropertyKey[], input: unknown): string {
   if (path.at(-2) !== 'data' || key === undefined) return path.join('.');
   const map = path.slice(0, -1).reduce<unknown>((value, name) => (value as Record<PropertyKey, unknown>)[name], input);
   return `${path.slice(0, -1).join('.')}[${Object.keys(map as object).indexOf(String(key))}].value`;
+}
+
+type Told = Pick<JournalEntry, 'token' | 'collapseId' | 'priority' | 'expiration' | 'title' | 'body' | 'data'>;
+
+/** What the journal tells of a body that is no message. */
+export const UNREADABLE: Told = { token: '', data: {} };
+
+/** What the journal tells of a message that arrived at `at`, epoch milliseconds. */
+export function readMessage({ message }: FcmRequest, at: number): Told {
+  const { android = {}, notification = {} } = message;
+  const ttl = ttlSeconds(android.ttl);
+  return {
+    token: message.token ?? '',
+    collapseId: android.collapseKey,
+    priority: android.priority?.toLowerCase(),
+    expiration: typeof ttl === 'number' ? at / 1_000 + ttl : undefined,
+    title: android.notification?.title ?? notification.title,
+    body: android.notification?.body ?? notification.body,
+    data: { ...message.data, ...android.data },
+  };
 }

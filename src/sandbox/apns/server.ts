@@ -1,13 +1,11 @@
 import { createSecureServer, type ServerHttp2Session } from 'node:http2';
-import { TokenJudge, type ApnsSigner } from './apns-auth.ts';
-import { header, headerFault, messageId, readHead, readHeaders, routeFault, type ApnsHead } from './apns-head.ts';
-import { MAX_READ_BYTES, payloadFault, readAlert } from './apns-payload.ts';
-import { apnsRefusal, type ApnsReason } from './apns-reasons.ts';
-import { ApnsSession, type ApnsSessionOptions } from './apns-session.ts';
-import { apnsWording } from './apns-wording.ts';
-import { parseJsonObject, readBody } from './body.ts';
-import { http2Exchange } from './exchange.ts';
-import { LoopbackServer, type Http2Request, type LoopbackOptions } from './loopback-server.ts';
+import { TokenJudge, type ApnsSigner } from './auth.ts';
+import { header, headerFault, messageId, readHead, readHeaders, routeFault, type ApnsHead } from './head.ts';
+import { MAX_READ_BYTES, payloadFault, readAlert } from './payload.ts';
+import { apnsRefusal, apnsWording, type ApnsReason } from './reasons.ts';
+import { ApnsSession, type ApnsSessionOptions } from './session.ts';
+import { http2Exchange, parseJsonObject, readBody } from '../loopback/exchange.ts';
+import { LoopbackServer, type Http2Request, type LoopbackOptions } from '../loopback/server.ts';
 
 export interface ApnsServerOptions extends LoopbackOptions {
   readonly signer: ApnsSigner;

@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis';
-import { InputError } from '../domain/faults.ts';
+import { InputError } from '../../domain/faults.ts';
 import { startEmbeddedRedis } from './embedded-redis.ts';
 
 const ANSWER_TIMEOUT_MS = 5_000;

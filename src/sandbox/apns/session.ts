@@ -1,6 +1,6 @@
 import type { ServerHttp2Session } from 'node:http2';
-import type { ApnsReason } from './apns-reasons.ts';
-import { Http2Session, type IdleLimit } from './http2-session.ts';
+import type { ApnsReason } from './reasons.ts';
+import { Http2Session, type IdleLimit } from '../loopback/http2-session.ts';
 
 export interface ApnsSessionOptions {
   readonly maxStreams: number;

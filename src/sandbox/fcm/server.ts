@@ -1,17 +1,21 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createSecureServer, type Http2SecureServer, type ServerHttp2Session } from 'node:http2';
 import type { Readable } from 'node:stream';
-import type { Refuse } from './answers.ts';
-import { parseJsonObject, readBody } from './body.ts';
-import type { Peer } from './connections.ts';
-import { http1Exchange, http2Exchange, type Exchange, type Wording } from './exchange.ts';
-import { readMessage, UNREADABLE } from './fcm-entry.ts';
-import { messageFault, readFcmRequest } from './fcm-message.ts';
-import { fcmWording } from './fcm-wording.ts';
-import { Http1Connections } from './http1-connections.ts';
-import { Http2Session } from './http2-session.ts';
-import { arrivalInstant } from './journal.ts';
-import { LoopbackServer, type Http2Request, type LoopbackOptions, type Received } from './loopback-server.ts';
+import type { Refuse } from '../loopback/answers.ts';
+import {
+  http1Exchange,
+  http2Exchange,
+  parseJsonObject,
+  readBody,
+  type Exchange,
+  type Wording,
+} from '../loopback/exchange.ts';
+import { Http1Connections, type Peer } from '../loopback/connections.ts';
+import { messageFault, readFcmRequest, readMessage, UNREADABLE } from './message.ts';
+import { fcmWording } from './errors.ts';
+import { Http2Session } from '../loopback/http2-session.ts';
+import { arrivalInstant } from '../journal.ts';
+import { LoopbackServer, type Http2Request, type LoopbackOptions, type Received } from '../loopback/server.ts';
 
 export interface FcmServerOptions extends LoopbackOptions {
   readonly projectId: string;

@@ -1,4 +1,5 @@
-import type { Refuse } from './answers.ts';
+import type { Refuse } from '../loopback/answers.ts';
+import type { Wording } from '../loopback/exchange.ts';
 
 /**
  * APNs' words for a refusal, and the status of each
@@ -41,4 +42,22 @@ export type ApnsReason = keyof typeof APNS_REASONS;
 /** The answer that goes with a reason. */
 export function apnsRefusal(reason: ApnsReason): Refuse {
   return { kind: 'refuse', status: APNS_REASONS[reason], reason };
+}
+
+/** Answers as APNs words them: `apns-id` on each, and `{reason, timestamp?}` in the body of a refusal. */
+export function apnsWording(apnsId: string): Wording {
+  return {
+    accepted: ({ body = '' }) => ({ headers: { 'apns-id': apnsId }, text: body }),
+    refused: (answer) => ({
+      headers: {
+        'apns-id': apnsId,
+        ...(answer.retryAfter === undefined ? {} : { 'retry-after': answer.retryAfter }),
+      },
+      text: refusalBody(answer),
+    }),
+  };
+}
+
+function refusalBody({ reason, timestamp, emptyBody, body }: Refuse): string {
+  return body ?? (emptyBody === true ? '' : JSON.stringify({ reason, timestamp }));
 }

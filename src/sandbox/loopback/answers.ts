@@ -1,3 +1,5 @@
+import type { Rule } from '../../domain/limits.ts';
+
 /** The provider takes the alert. */
 export interface Accept {
   readonly kind: 'accept';
@@ -117,5 +119,24 @@ export class AnswerBook {
     if (this.#rates.length === 0) return undefined;
     let left = this.#random();
     return this.#rates.find(({ rate }) => (left -= rate) < 0)?.answer;
+  }
+}
+
+/** A provider's own limit of alerts per device; rolling windows. */
+export class DeviceQuota {
+  readonly #rule: Rule;
+  readonly #taken = new Map<string, number[]>();
+
+  constructor(rule: Rule) {
+    this.#rule = rule;
+  }
+
+  /** Counts one alert at `at` (milliseconds) where there is room for it. */
+  take(token: string, at: number): boolean {
+    const recent = (this.#taken.get(token) ?? []).filter((instant) => instant > at - this.#rule.perMs);
+    const hasRoom = recent.length < this.#rule.max;
+    if (hasRoom) recent.push(at);
+    this.#taken.set(token, recent);
+    return hasRoom;
   }
 }

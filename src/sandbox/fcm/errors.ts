@@ -1,5 +1,6 @@
-import type { FieldViolation, Refuse } from './answers.ts';
-import { quotaWords } from './fcm-quota.ts';
+import type { FieldViolation, Refuse } from '../loopback/answers.ts';
+import type { Wording } from '../loopback/exchange.ts';
+import { quotaWords } from './quota.ts';
 
 /** What goes with an HTTP status: Google's own word for it, and a sentence (google.rpc.Code). */
 const STATUS: Readonly<Record<number, readonly [status: string, message: string]>> = {
@@ -41,4 +42,26 @@ export function malformed(violations: readonly FieldViolation[]): Refuse {
 export function invalidArgument(message: string, field: string): Refuse {
   const violations = [{ field, description: message }];
   return { kind: 'refuse', status: 400, reason: 'INVALID_ARGUMENT', message, violations };
+}
+
+/** Answers as FCM words them: JSON, the message's name where it was accepted. */
+export function fcmWording(messageName: string, projectId: string): Wording {
+  return {
+    accepted: ({ body = JSON.stringify({ name: messageName }, null, 2) }) => content(body, {}),
+    refused: (answer) => {
+      const text = answer.body ?? (answer.emptyBody === true ? '' : fcmErrorBody(answer, projectId));
+      return content(text, answer.retryAfter === undefined ? {} : { 'retry-after': answer.retryAfter });
+    },
+  };
+}
+
+function content(text: string, more: Readonly<Record<string, string>>) {
+  return {
+    headers: {
+      'content-type': 'application/json; charset=UTF-8',
+      'content-length': String(Buffer.byteLength(text)),
+      ...more,
+    },
+    text,
+  };
 }
