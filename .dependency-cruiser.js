@@ -2,7 +2,7 @@
  * The layout's rules: imports only go down. tools/check-imports.ts runs them, and makes sure that they had
  * something to judge.
  *
- *   floor 2   delivery  http  config                                                        (never each other)
+ *   floor 2   delivery  http  config                                                       (never each other)
  *   floor 1   limiter  quota  breaker  providers  queue  dead-letters  observe  sandbox    (never each other)
  *   floor 0   domain  redis  environment
  *

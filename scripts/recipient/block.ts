@@ -12,7 +12,7 @@ import {
   type EndFlags,
 } from './flags.ts';
 import { followed } from './follow.ts';
-import { atLimiter } from './limiter.ts';
+import { atLimiter } from './open.ts';
 import { instantFrom, waitingText } from '../support/text.ts';
 
 interface Flags extends EndFlags {

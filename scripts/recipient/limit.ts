@@ -6,7 +6,7 @@ import type { Follow } from '../../src/limiter/limiter.ts';
 import { createCommand, printJson, UsageError } from '../support/command.ts';
 import { checkEnd, endOf, forDuration, recipientId, unfit, untilInstant, type EndFlags } from './flags.ts';
 import { followed } from './follow.ts';
-import { atLimiter, type Desk } from './limiter.ts';
+import { atLimiter, type Desk } from './open.ts';
 import { instantFrom, policyText, waitingText } from '../support/text.ts';
 
 interface Flags extends EndFlags {

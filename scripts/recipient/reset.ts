@@ -3,7 +3,7 @@ import { printable } from '../../src/domain/faults.ts';
 import { createCommand, printJson } from '../support/command.ts';
 import { recipientId } from './flags.ts';
 import { followed } from './follow.ts';
-import { atLimiter } from './limiter.ts';
+import { atLimiter } from './open.ts';
 import { waitingText } from '../support/text.ts';
 
 const HELP = `

@@ -1,8 +1,7 @@
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
 import { faultyCertificate, signCertificate, type CertificateFault } from './keys/certificates.ts';
 import { Journal } from './journal.ts';
-import { keyFilesIn, openKeyDirectory, readKeys, writeKeys } from './keys/key-files.ts';
-import { isUsable, makeKeys } from './keys/keys.ts';
+import { isUsable, keyFilesIn, makeKeys, openKeyDirectory, readKeys, writeKeys } from './keys/keys.ts';
 import { seededRandom } from './random.ts';
 import { PROJECT_ID, SERVER_KINDS, type ServerOptions, type Servers } from './servers.ts';
 import { timingOf, type TimingOptions } from './loopback/timing.ts';
