@@ -1,26 +1,28 @@
 /**
- * The layout's rules: imports only go down. scripts/support/check-imports.ts runs them, and makes sure that they had
+ * The layout's rules: imports only go down. tools/check-imports.ts runs them, and makes sure that they had
  * something to judge.
  *
- *   floor 3   delivery  http
- *   floor 2   config
- *   floor 1   limiter  providers  breaker  queue  observe  sandbox    (never each other)
- *   floor 0   domain  environment
+ *   floor 2   delivery  http  config                                                       (never each other)
+ *   floor 1   limiter  quota  breaker  providers  queue  dead-letters  observe  sandbox    (never each other)
+ *   floor 0   domain  redis  environment
  *
  * config stands above providers, because it has each of them read its own part of the environment.
  */
 const FLOORS = {
   domain: [],
   environment: ['domain'],
-  limiter: ['domain'],
+  redis: ['domain'],
+  limiter: ['domain', 'redis'],
+  quota: ['domain', 'redis'],
   providers: ['domain', 'environment'],
-  queue: ['domain'],
+  queue: ['domain', 'redis'],
+  'dead-letters': ['domain', 'redis'],
   observe: ['domain'],
-  breaker: ['domain'],
+  breaker: ['domain', 'redis'],
   config: ['domain', 'environment', 'providers'],
   sandbox: ['domain'],
-  http: ['domain', 'limiter'],
-  delivery: ['domain', 'limiter', 'providers', 'breaker', 'queue', 'observe'],
+  http: ['domain', 'redis', 'limiter'],
+  delivery: ['domain', 'redis', 'limiter', 'quota', 'breaker', 'providers', 'queue', 'observe'],
 };
 
 /**
@@ -29,19 +31,28 @@ const FLOORS = {
  */
 const DEVICES = 'src/providers/(devices|device-kind|[^/]+/device)\\.ts$';
 
+/**
+ * A dead letter was a job of the queue and may become one again: names, keys and how long a job is kept are the queue's to
+ * say. Dead letters see these two files of it, which do nothing by themselves, and the queue sees nothing of dead letters.
+ */
+const QUEUE_FORMAT = 'src/queue/(names|retention)\\.ts$';
+
+/** What a folder may import beside the floors below it. */
+const EXCEPT = { domain: [`^${DEVICES}`], 'dead-letters': [`^${QUEUE_FORMAT}`] };
+
 const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
   name: `${folder}-only-imports-${below.join('-') || 'itself'}`,
   severity: 'error',
   from: { path: `^src/${folder}(/|\\.ts$)` },
   to: {
-    path: '^(src|workers|scripts|test|bench)/',
-    pathNot: [`^src/(${[folder, ...below].join('|')})(/|\\.ts$)`, ...(folder === 'domain' ? [`^${DEVICES}`] : [])],
+    path: '^(src|workers|scripts|tools|test|bench)/',
+    pathNot: [`^src/(${[folder, ...below].join('|')})(/|\\.ts$)`, ...(EXCEPT[folder] ?? [])],
   },
 }));
 
 /** What is constructed only where a program is put together: workers, scripts, tests, benches; index.ts may re-export it. */
 const CONCRETE =
-  '^src/(limiter/(redis|memory)-(limiter|quota)|breaker/redis-breakers|queue/connection|' +
+  '^src/(limiter/(redis/redis|memory/memory)-limiter|quota/(redis|memory)-quota|breaker/redis-breakers|redis/connection|' +
   'providers/(registry|(?!sender/)[^/]+/(?!device\\.)[^/]+))\\.ts$';
 
 export default {
@@ -64,13 +75,13 @@ export default {
       name: 'src-stands-alone',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^(workers|scripts|test|bench|examples)/' },
+      to: { path: '^(workers|scripts|tools|test|bench|examples)/' },
     },
     {
-      name: 'what-is-published-needs-no-test-or-bench',
+      name: 'what-is-published-needs-no-tool-test-or-bench',
       severity: 'error',
       from: { path: '^(workers|scripts)/' },
-      to: { path: '^(test|bench|examples)/' },
+      to: { path: '^(tools|test|bench|examples)/' },
     },
     {
       name: 'concrete-parts-only-in-composition-roots',
@@ -78,15 +89,14 @@ export default {
         'The pipeline sees interfaces: a type may be imported, a class may not. config sees the registry of providers, to ' +
         'have each read its part of the environment; it creates none.',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(index\\.ts$|limiter/|providers/|queue/|config/)' },
+      from: { path: '^src/', pathNot: '^src/(index\\.ts$|redis/|limiter/|quota/|providers/|queue/|config/)' },
       to: { path: CONCRETE, dependencyTypesNot: ['type-only'] },
     },
     {
       name: 'one-home-for-each-client',
-      comment:
-        'What knows APNs and FCM is in providers; what connects to Redis is the limiter, the queue and the sandbox.',
+      comment: 'What knows APNs and FCM is in providers; what connects to Redis is in redis and the sandbox.',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(providers|limiter|queue|sandbox)/' },
+      from: { path: '^src/', pathNot: '^src/(providers|redis|sandbox)/' },
       to: {
         path: '(^|/)node_modules/(apn|@parse/node-apn|firebase-admin|ioredis)/',
         dependencyTypesNot: ['type-only'],
@@ -101,10 +111,7 @@ export default {
     {
       name: 'published-code-needs-no-dev-dependency',
       severity: 'error',
-      from: {
-        path: '^(src|workers|scripts)/',
-        pathNot: '^scripts/support/(build|check|check-imports|schema|summary)\\.ts$',
-      },
+      from: { path: '^(src|workers|scripts)/' },
       to: { dependencyTypes: ['npm-dev'], dependencyTypesNot: ['type-only'], pathNot: '(^|/)node_modules/@types/' },
     },
     {

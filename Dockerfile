@@ -7,6 +7,7 @@ COPY tsconfig.json tsconfig.build.json ./
 COPY src src
 COPY workers workers
 COPY scripts scripts
+COPY tools tools
 COPY examples examples
 RUN npm run build && npm prune --omit=dev
 

@@ -1,13 +1,12 @@
 import { once } from 'node:events';
-import { describeFault } from './chaos/describe.ts';
-import { planFaults } from './chaos/faults.ts';
-import { keepFacts } from './chaos/keep.ts';
-import { renderReport, renderTroubles } from './chaos/report.ts';
-import { judgeRun } from './chaos/result.ts';
-import { run } from './chaos/run.ts';
-import { checks } from './chaos/verdict.ts';
-import { planWorkload } from './chaos/workload.ts';
-import { CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';
+import { describeFault, renderReport, renderTroubles } from './chaos/judge/report.ts';
+import { planFaults } from './chaos/plan/faults.ts';
+import { judgeRun, keepFacts } from './chaos/judge/result.ts';
+import { run } from './chaos/run/run.ts';
+import { checks } from './chaos/judge/verdict.ts';
+import { planWorkload } from './chaos/plan/workload.ts';
+import { CommandError, createCommand, EXIT, printJson, runCommand } from './support/command.ts';
+import { integer } from './support/flags.ts';
 
 interface Flags {
   readonly seconds: number;
@@ -84,14 +83,6 @@ async function chaos({ seed, seconds, keep, json, ...flags }: Flags): Promise<nu
   }
   if (json === true) printJson(result);
   return ok ? EXIT.ok : EXIT.failure;
-}
-
-function integer(flag: string, least: number, most: number): (text: string) => number {
-  return (text) => {
-    const value = /^\d{1,10}$/.test(text) ? Number(text) : NaN;
-    if (value >= least && value <= most) return value;
-    throw new UsageError(`${flag}: expected an integer from ${least} to ${most}, found ${JSON.stringify(text)}`);
-  };
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

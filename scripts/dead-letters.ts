@@ -1,8 +1,8 @@
 import { listDeadLetters, type ListFlags } from './dead-letters/list.ts';
 import { showCommand } from './dead-letters/show.ts';
 import { createCommand, runCommand } from './support/command.ts';
-import { addFilterFlags, QUEUE_HELP, TIME_HELP } from './support/dead-letter-flags.ts';
-import { atDeadLetters } from './support/dead-letter-desk.ts';
+import { addFilterFlags, QUEUE_HELP, TIME_HELP } from './dead-letters/flags.ts';
+import { atDeadLetters } from './dead-letters/desk.ts';
 
 const HELP = `
 The newest are last, as in a log: --limit takes the newest (replay and discard begin with the oldest). Without --limit, 50

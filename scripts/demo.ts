@@ -1,6 +1,6 @@
 import { idealMakespan } from '../src/sandbox/judge.ts';
 import type { Policy } from '../src/domain/limits.ts';
-import { openRedis } from '../src/sandbox/open-redis.ts';
+import { openRedis } from '../src/sandbox/redis/open-redis.ts';
 import { cure, readMorning, scriptTroubles } from './demo/morning.ts';
 import { openDemoQueue } from './demo/queue.ts';
 import { renderTimeline } from './demo/timeline.ts';

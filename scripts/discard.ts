@@ -1,8 +1,8 @@
 import { CommandError, createCommand, printJson, runCommand, UsageError } from './support/command.ts';
 import { canAsk, confirm } from './support/confirm.ts';
-import { atDeadLetters, type Desk } from './support/dead-letter-desk.ts';
-import { addFilterFlags, filterOf, QUEUE_HELP, TIME_HELP, type FilterFlags } from './support/dead-letter-flags.ts';
-import { breakdown, deadLetters, takeFromAll } from './support/dead-letter-taking.ts';
+import { atDeadLetters, type Desk } from './dead-letters/desk.ts';
+import { addFilterFlags, filterOf, QUEUE_HELP, TIME_HELP, type FilterFlags } from './dead-letters/flags.ts';
+import { breakdown, deadLetters, takeFromAll } from './dead-letters/taking.ts';
 
 interface Flags extends FilterFlags {
   readonly all?: boolean;

@@ -2,16 +2,10 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { loadQueueConfig } from '../src/config/config.ts';
 import { formatFault, type Fault } from '../src/domain/faults.ts';
-import { RedisAwayError } from '../src/queue/connection.ts';
+import { RedisAwayError } from '../src/redis/connection.ts';
 import { checkInput, createProducer, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
 import { CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';
-import {
-  addNotificationFlags,
-  itemOfFlags,
-  itemsOfLines,
-  type Item,
-  type NotificationFlags,
-} from './support/enqueue-items.ts';
+import { addNotificationFlags, itemOfFlags, itemsOfLines, type Item, type NotificationFlags } from './enqueue/items.ts';
 import { createProgress, type Progress } from './support/progress.ts';
 
 interface Flags extends NotificationFlags {

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
-import { startEmbeddedRedis } from '../src/sandbox/embedded-redis.ts';
-import { CommandError, createCommand, runCommand, UsageError } from './support/command.ts';
+import { startEmbeddedRedis } from '../src/sandbox/redis/embedded-redis.ts';
+import { CommandError, createCommand, runCommand } from './support/command.ts';
+import { integer } from './support/flags.ts';
 
 interface Flags {
   readonly port?: number;
@@ -36,15 +37,6 @@ async function serve({ port, hz, dir }: Flags): Promise<void> {
   ]);
   await redis.close();
   if (!wasAsked) throw new CommandError('the Redis server ended by itself');
-}
-
-/** A flag's parser: a whole number from `least` to `most`. */
-function integer(flag: string, least: number, most: number): (text: string) => number {
-  return (text) => {
-    const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
-    if (value >= least && value <= most) return value;
-    throw new UsageError(`${flag}: expected an integer from ${least} to ${most}, found ${JSON.stringify(text)}`);
-  };
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

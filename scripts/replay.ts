@@ -1,8 +1,7 @@
 import { createCommand, printJson, runCommand, UsageError } from './support/command.ts';
-import { atDeadLetters, type Desk } from './support/dead-letter-desk.ts';
-import { addFilterFlags, QUEUE_HELP, TIME_HELP, type FilterFlags } from './support/dead-letter-flags.ts';
-import { breakdown, deadLetters, takeFromAll } from './support/dead-letter-taking.ts';
-import { createPace, parseRate } from './support/rate.ts';
+import { atDeadLetters, type Desk } from './dead-letters/desk.ts';
+import { addFilterFlags, QUEUE_HELP, TIME_HELP, type FilterFlags } from './dead-letters/flags.ts';
+import { breakdown, createPace, deadLetters, parseRate, takeFromAll } from './dead-letters/taking.ts';
 
 interface Flags extends FilterFlags {
   readonly rate?: number;

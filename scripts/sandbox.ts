@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { parseDuration } from '../src/domain/duration.ts';
-import { DEFAULT_LATENCY, latencyFault, NO_LATENCY, type Latency } from '../src/sandbox/latency.ts';
-import type { Counts } from '../src/sandbox/loopback-server.ts';
+import { parseDuration } from '../src/domain/time.ts';
+import { DEFAULT_LATENCY, latencyFault, NO_LATENCY, type Latency } from '../src/sandbox/loopback/timing.ts';
+import type { Counts } from '../src/sandbox/loopback/server.ts';
 import type { JournalEntry } from '../src/sandbox/journal.ts';
-import { writePrivateFile } from '../src/sandbox/key-files.ts';
+import { writePrivateFile } from '../src/sandbox/keys/keys.ts';
 import { startSandbox, type Sandbox } from '../src/sandbox/sandbox.ts';
 import { CommandError, createCommand, printJson, runCommand, UsageError } from './support/command.ts';
 

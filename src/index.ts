@@ -14,7 +14,7 @@ export { expressLimit, type ExpressLimitOptions } from './http/express.ts';
 export { fastifyLimit, type FastifyLimitOptions } from './http/fastify.ts';
 export { httpLimit, type Decision, type HttpLimitOptions } from './http/limit.ts';
 export type { Problem, Refusal } from './http/problem.ts';
-export { LimiterUnavailableError } from './limiter/errors.ts';
+export { LimiterUnavailableError } from './redis/deadline.ts';
 export type { OnUnavailable } from './limiter/fallback.ts';
 export type {
   Admission,
@@ -32,12 +32,12 @@ export type {
   SlotView,
   Standing,
 } from './limiter/limiter.ts';
-export { createMemoryLimiter, type MemoryLimiterOptions } from './limiter/memory-limiter.ts';
-export { createMemoryQuota, type MemoryQuotaOptions } from './limiter/memory-quota.ts';
-export type { Over, Quota, QuotaAnswer, QuotaTerms, QuotaUse, Taken } from './limiter/quota.ts';
-export { createRedisQuota, type RedisQuotaOptions } from './limiter/redis-quota.ts';
-export { createRedisLimiter, type RedisLimiterOptions } from './limiter/redis-limiter.ts';
-export { RedisAwayError } from './queue/connection.ts';
+export { createMemoryLimiter, type MemoryLimiterOptions } from './limiter/memory/memory-limiter.ts';
+export { createMemoryQuota, type MemoryQuotaOptions } from './quota/memory-quota.ts';
+export type { Over, Quota, QuotaAnswer, QuotaTerms, QuotaUse, Taken } from './quota/quota.ts';
+export { createRedisQuota, type RedisQuotaOptions } from './quota/redis-quota.ts';
+export { createRedisLimiter, type RedisLimiterOptions } from './limiter/redis/redis-limiter.ts';
+export { RedisAwayError } from './redis/connection.ts';
 export {
   createProducer,
   type Enqueued,

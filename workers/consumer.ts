@@ -1,18 +1,16 @@
 import { Queue } from 'bullmq';
 import { assertBullMq } from '../src/queue/bullmq-internals.ts';
 import { measureClockOffset, type ClockChange, type ClockOffset } from '../src/queue/clock-offset.ts';
-import type { Connection } from '../src/queue/connection.ts';
-import { createDeadLetters } from '../src/queue/dead-letters.ts';
-import { protect } from '../src/queue/foreign.ts';
+import type { Connection } from '../src/redis/connection.ts';
+import { createDeadLetters } from '../src/dead-letters/store.ts';
+import { protect } from '../src/queue/retention.ts';
 import { createLease } from '../src/queue/lease.ts';
-import { NotificationWorker } from '../src/queue/notification-worker.ts';
+import { NotificationWorker, workerOptions } from '../src/queue/notification-worker.ts';
 import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import { startWaker } from '../src/queue/wake.ts';
-import { workerOptions } from '../src/queue/worker-options.ts';
 import type { Processor } from '../src/delivery/processor.ts';
-import type { Logger } from '../src/observe/log.ts';
-import { createSparing } from '../src/observe/sparing.ts';
-import { within } from './within.ts';
+import { createSparing, type Logger } from '../src/observe/log.ts';
+import { within } from '../src/domain/time.ts';
 
 /** One queue's worker, with what keeps it on time and buries what failed for good. */
 export interface Consumer {

@@ -1,7 +1,7 @@
 import type { Config } from '../src/config/config.ts';
-import { formatDuration } from '../src/domain/duration.ts';
+import { formatDuration } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
-import type { Removal, Warning } from '../src/queue/keeper/removal.ts';
+import type { Removal, Warning } from '../src/dead-letters/keeper/removal.ts';
 
 /** Tells what will be removed unless somebody looks, and how to look. */
 export function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): void {

@@ -4,14 +4,14 @@ import type { Registry } from 'prom-client';
 import type { Config } from '../src/config/config.ts';
 import { createDeadLetterMetrics, type DeadLetterFigures } from '../src/observe/dead-letter-metrics.ts';
 import type { Logger } from '../src/observe/log.ts';
-import type { Connection } from '../src/queue/connection.ts';
-import { createDeadLetters } from '../src/queue/dead-letters.ts';
-import { createKeeper, type KeeperRedis } from '../src/queue/keeper/keeper.ts';
-import { diedAt, type Shard } from '../src/queue/keeper/removal.ts';
+import type { Connection } from '../src/redis/connection.ts';
+import { createDeadLetters } from '../src/dead-letters/store.ts';
+import { createKeeper, type KeeperRedis } from '../src/dead-letters/keeper/keeper.ts';
+import { diedAt, type Shard } from '../src/dead-letters/keeper/removal.ts';
 import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import { shardPrefixes } from '../src/queue/shards.ts';
 import { tellRemoval, warnOfRemoval } from './dead-letter-words.ts';
-import { within } from './within.ts';
+import { within } from '../src/domain/time.ts';
 
 export interface DeadLetterKeeperParts {
   readonly connection: Connection;

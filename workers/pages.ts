@@ -3,10 +3,10 @@ import { PLATFORMS } from '../src/domain/notification.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 import { serveMetrics, type MetricsServer } from '../src/observe/server.ts';
-import type { Connection } from '../src/queue/connection.ts';
+import type { Connection } from '../src/redis/connection.ts';
 import type { Consumer } from './consumer.ts';
 import { describeBreaker } from './breakers.ts';
-import { within } from './within.ts';
+import { within } from '../src/domain/time.ts';
 
 export interface PagesParts {
   /** The queue's and the limiter's. */

@@ -1,7 +1,7 @@
 import type { Config } from '../src/config/config.ts';
 import { PLATFORMS, type Platform } from '../src/domain/notification.ts';
-import type { Quota } from '../src/limiter/quota.ts';
-import { createRedisQuota } from '../src/limiter/redis-quota.ts';
+import type { Quota } from '../src/quota/quota.ts';
+import { createRedisQuota } from '../src/quota/redis-quota.ts';
 import type { LimiterRedis } from '../src/limiter/redis/scripts.ts';
 
 /** The quotas that all replicas share, for the platforms that have one. */

@@ -1,6 +1,6 @@
 import { mock } from 'node:test';
 import type { Redis } from 'ioredis';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Rivals } from '../install.ts';
 import { asksUntilAllPassed } from './blocked.ts';
 import { newRecipient } from './case.ts';

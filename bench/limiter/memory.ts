@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { newRecipient } from './case.ts';
 import { copyRecipients } from './copies.ts';
 import { pump } from './pump.ts';

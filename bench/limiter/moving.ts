@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { newRecipient } from './case.ts';
 import { pump } from './pump.ts';
 

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { Policy } from '../../src/domain/limits.ts';
-import { createRedisLimiter, type RedisLimiterOptions } from '../../src/limiter/redis-limiter.ts';
+import { createRedisLimiter, type RedisLimiterOptions } from '../../src/limiter/redis/redis-limiter.ts';
 import { createCase, expectAnswer, type Case } from './case.ts';
 
 const TEN_A_MINUTE = { max: 10, perMs: 60_000 };

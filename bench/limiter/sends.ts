@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Rivals } from '../install.ts';
 import { expectSame, type CopiedPair } from './copies.ts';
 import { createFlexible } from './flexible.ts';

@@ -1,5 +1,5 @@
 import type { Platform } from '../../src/domain/notification.ts';
-import { DEFAULT_LATENCY, NO_LATENCY, type Latency } from '../../src/sandbox/latency.ts';
+import { DEFAULT_LATENCY, NO_LATENCY, type Latency } from '../../src/sandbox/loopback/timing.ts';
 
 /** Which provider, and how long it takes to answer. */
 export interface Case {

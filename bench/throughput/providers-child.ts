@@ -1,4 +1,4 @@
-import type { Latency } from '../../src/sandbox/latency.ts';
+import type { Latency } from '../../src/sandbox/loopback/timing.ts';
 import { startSandbox } from '../../src/sandbox/sandbox.ts';
 
 /** `reset` begins to count anew; both are answered with the count. */

@@ -1,5 +1,5 @@
 import type { DeadLetterReason, FailedAttempt } from '../../src/domain/outcome.ts';
-import type { StoredDeadLetter } from '../../src/queue/dead-letter-list.ts';
+import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
 import { notificationIdOf } from '../../src/queue/names.ts';
 
 /** What may be told of a dead letter: no token, no text that was written to the recipient, no data. */

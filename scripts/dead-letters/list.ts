@@ -1,10 +1,9 @@
 import { once } from 'node:events';
 import type { DeadLetterReason } from '../../src/domain/outcome.ts';
-import { breakdown, deadLetters } from '../support/dead-letter-taking.ts';
-import type { Desk } from '../support/dead-letter-desk.ts';
-import { filterOf, type FilterFlags } from '../support/dead-letter-flags.ts';
+import { breakdown, deadLetters } from './taking.ts';
+import { inOrder, type Desk } from './desk.ts';
+import { filterOf, type FilterFlags } from './flags.ts';
 import { factsOf, type Facts } from './facts.ts';
-import { inOrder } from './order.ts';
 import { renderTable } from './table.ts';
 
 export interface ListFlags extends FilterFlags {

@@ -1,11 +1,10 @@
 import type { Command } from 'commander';
-import { printable } from '../../src/domain/printable.ts';
-import type { StoredDeadLetter } from '../../src/queue/dead-letter-list.ts';
-import { instantFrom, table } from '../recipient/text.ts';
+import { printable } from '../../src/domain/faults.ts';
+import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
+import { instantFrom, table } from '../support/text.ts';
 import { CommandError, createCommand, printJson } from '../support/command.ts';
-import { atDeadLetters, type Desk } from '../support/dead-letter-desk.ts';
+import { atDeadLetters, inOrder, type Desk } from './desk.ts';
 import { factsOf, type Facts } from './facts.ts';
-import { inOrder } from './order.ts';
 
 const HELP = `
 ID is that of a dead letter, or of a notification: one that died several times has a dead letter for each time. Tokens, texts

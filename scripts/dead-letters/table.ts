@@ -1,5 +1,5 @@
-import { printable } from '../../src/domain/printable.ts';
-import { span, table } from '../recipient/text.ts';
+import { printable } from '../../src/domain/faults.ts';
+import { span, table } from '../support/text.ts';
 import type { Facts } from './facts.ts';
 
 const HEAD = ['id', 'reason', 'died (UTC)', '', 'gen', 'tries', 'recipient', 'message'];

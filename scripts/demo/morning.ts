@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { parseNotification, type NotificationInput, type Platform } from '../../src/domain/notification.ts';
-import type { Answer } from '../../src/sandbox/answers.ts';
+import type { Answer } from '../../src/sandbox/loopback/answers.ts';
 import type { ProvidersProcess } from '../support/providers-process.ts';
 
 const EXAMPLES = new URL('../../examples/', import.meta.url);

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { Queue } from 'bullmq';
 import { readProgress } from '../../src/delivery/progress.ts';
-import { connectWorker } from '../../src/queue/connection.ts';
-import { createDeadLetters, type StoredDeadLetter } from '../../src/queue/dead-letters.ts';
+import { connectWorker } from '../../src/redis/connection.ts';
+import { createDeadLetters, type StoredDeadLetter } from '../../src/dead-letters/store.ts';
 import { invalidTokensKey } from '../../src/queue/invalid-tokens.ts';
 import { DEAD_LETTERS, JOB, PRIORITY, QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';

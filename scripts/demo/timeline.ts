@@ -1,6 +1,5 @@
-import type { Policy } from '../../src/domain/limits.ts';
-import { ruleName } from '../../src/domain/limits.ts';
-import { formatDuration } from '../../src/domain/duration.ts';
+import { type Policy, ruleName } from '../../src/domain/limits.ts';
+import { formatDuration } from '../../src/domain/time.ts';
 import { alertsByRecipient, type Arrival } from '../../src/sandbox/judge.ts';
 
 const COLUMNS = 64;

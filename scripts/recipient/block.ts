@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { printable } from '../../src/domain/printable.ts';
+import { printable } from '../../src/domain/faults.ts';
 import { createCommand, printJson, UsageError } from '../support/command.ts';
 import {
   checkEnd,
@@ -12,8 +12,8 @@ import {
   type EndFlags,
 } from './flags.ts';
 import { followed } from './follow.ts';
-import { atLimiter } from './limiter.ts';
-import { instantFrom, waitingText } from './text.ts';
+import { atLimiter } from './open.ts';
+import { instantFrom, waitingText } from '../support/text.ts';
 
 interface Flags extends EndFlags {
   readonly reason: string;

@@ -1,9 +1,9 @@
 import type { Config } from '../../src/config/config.ts';
-import { printable } from '../../src/domain/printable.ts';
+import { printable } from '../../src/domain/faults.ts';
 import type { Inspection, SlotView } from '../../src/limiter/limiter.ts';
 import type { DelayedJob, DelayedJobs, WaitingJob } from './jobs.ts';
-import { jobIdOfAsk } from './queue.ts';
-import { fromNow, instant, instantFrom, policyText, span, table } from './text.ts';
+import { jobIdOfAsk } from './open.ts';
+import { fromNow, instant, instantFrom, policyText, span, table } from '../support/text.ts';
 import { renderTimeline } from './timeline.ts';
 
 /** A reserved slot, with the notification that waits for it where the queue still has it. */

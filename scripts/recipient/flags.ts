@@ -1,7 +1,7 @@
-import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/duration.ts';
+import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/time.ts';
 import { notificationSchema } from '../../src/domain/notification.ts';
 import { UsageError } from '../support/command.ts';
-import { INSTANT_FORMAT, parseInstant } from '../support/instant.ts';
+import { INSTANT_FORMAT, parseInstant } from '../support/flags.ts';
 
 /** The flags that tell an end: one of the two, or none. */
 export interface EndFlags {

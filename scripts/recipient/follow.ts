@@ -4,7 +4,7 @@ import type { Follow, Moved } from '../../src/limiter/limiter.ts';
 import { paceOf } from '../../src/limiter/pace.ts';
 import { redelay } from '../../src/queue/redelay.ts';
 import { createProgress } from '../support/progress.ts';
-import { atQueue, jobIdOfAsk } from './queue.ts';
+import { atQueue, jobIdOfAsk } from './open.ts';
 
 /** What came of an operator's act, and how many notifications that wait it gave another slot. */
 export interface Followed<T> {

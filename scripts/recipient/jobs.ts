@@ -2,7 +2,7 @@ import type { Job, Queue } from 'bullmq';
 import { parseNotification, type Notification } from '../../src/domain/notification.ts';
 import { readProgress } from '../../src/delivery/progress.ts';
 import { dueAtOfScore } from '../../src/queue/bullmq-internals.ts';
-import type { Connection } from '../../src/queue/connection.ts';
+import type { Connection } from '../../src/redis/connection.ts';
 import { notificationIdOf } from '../../src/queue/names.ts';
 
 /** What the queue knows of a notification that waits; neither its texts nor its tokens. */

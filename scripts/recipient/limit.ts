@@ -1,14 +1,13 @@
 import type { Command } from 'commander';
-import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/duration.ts';
-import { formatFault } from '../../src/domain/faults.ts';
+import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/time.ts';
+import { formatFault, printable } from '../../src/domain/faults.ts';
 import { MAX_WINDOW_MS, parseRules, type Policy, type Rule } from '../../src/domain/limits.ts';
-import { printable } from '../../src/domain/printable.ts';
 import type { Follow } from '../../src/limiter/limiter.ts';
 import { createCommand, printJson, UsageError } from '../support/command.ts';
 import { checkEnd, endOf, forDuration, recipientId, unfit, untilInstant, type EndFlags } from './flags.ts';
 import { followed } from './follow.ts';
-import { atLimiter, type Desk } from './limiter.ts';
-import { instantFrom, policyText, waitingText } from './text.ts';
+import { atLimiter, type Desk } from './open.ts';
+import { instantFrom, policyText, waitingText } from '../support/text.ts';
 
 interface Flags extends EndFlags {
   readonly rules?: readonly Rule[];

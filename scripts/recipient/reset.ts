@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
-import { printable } from '../../src/domain/printable.ts';
+import { printable } from '../../src/domain/faults.ts';
 import { createCommand, printJson } from '../support/command.ts';
 import { recipientId } from './flags.ts';
 import { followed } from './follow.ts';
-import { atLimiter } from './limiter.ts';
-import { waitingText } from './text.ts';
+import { atLimiter } from './open.ts';
+import { waitingText } from '../support/text.ts';
 
 const HELP = `
 What was sent counts no longer, so alerts may follow at once. Notifications that wait are moved to their earliest slots, in their

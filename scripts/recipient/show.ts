@@ -5,8 +5,7 @@ import { createCommand, printJson } from '../support/command.ts';
 import { describe, type WaitingSlot } from './describe.ts';
 import { recipientId } from './flags.ts';
 import { findDelayed, findJobs } from './jobs.ts';
-import { atLimiter } from './limiter.ts';
-import { atQueue, jobIdOfAsk } from './queue.ts';
+import { atLimiter, atQueue, jobIdOfAsk } from './open.ts';
 
 interface Flags {
   readonly all?: true;

@@ -1,5 +1,5 @@
 import type { Inspection } from '../../src/limiter/limiter.ts';
-import { span } from './text.ts';
+import { span } from '../support/text.ts';
 
 /** What is drawn: instants in epoch milliseconds, in order. */
 export type Drawn = Pick<Inspection, 'now' | 'sent' | 'reserved' | 'block'>;

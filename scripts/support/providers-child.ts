@@ -1,7 +1,7 @@
 import { constants, setPriority } from 'node:os';
 import type { Platform } from '../../src/domain/notification.ts';
-import type { Answer, Rate } from '../../src/sandbox/answers.ts';
-import { DEFAULT_LATENCY, type Latency } from '../../src/sandbox/latency.ts';
+import type { Answer, Rate } from '../../src/sandbox/loopback/answers.ts';
+import { DEFAULT_LATENCY, type Latency } from '../../src/sandbox/loopback/timing.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
 

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Platform } from '../../src/domain/notification.ts';
-import type { Answer } from '../../src/sandbox/answers.ts';
+import type { Answer } from '../../src/sandbox/loopback/answers.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import type { ProvidersMessage, ProvidersOptions, ProvidersOrder, Stall } from './providers-child.ts';
 

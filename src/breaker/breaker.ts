@@ -1,5 +1,5 @@
 import type { Platform } from '../domain/notification.ts';
-import type { Trouble } from '../domain/trouble.ts';
+import type { Trouble } from '../domain/outcome.ts';
 
 /** A provider that nothing is sent to for now. All times are epoch milliseconds. */
 export interface OpenBreaker {

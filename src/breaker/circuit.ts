@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import { doubledMs } from '../domain/doubled.ts';
+import { doubledMs } from '../domain/time.ts';
 import type { Platform } from '../domain/notification.ts';
-import { TROUBLES, type Trouble } from '../domain/trouble.ts';
+import { TROUBLES, type Trouble } from '../domain/outcome.ts';
 import type { BreakerChange, Entry, Evidence, OpenBreaker, Trial, TrialEnd } from './breaker.ts';
 import { createSuspicion } from './suspicion.ts';
 

@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
+import { readScript } from '../redis/scripts.ts';
 import type { Breakers } from './breaker.ts';
 import { createCircuit, type CircuitOptions } from './circuit.ts';
 
@@ -16,7 +16,7 @@ export interface BreakersOptions extends CircuitOptions {
   readonly prefix: string;
 }
 
-const SCRIPT = readFileSync(new URL('breaker.lua', import.meta.url), 'utf8');
+const SCRIPT = readScript('breaker.lua', import.meta.url);
 /** How long a worker may take to learn what another one found out, beside Redis's answer. */
 const SYNC_EVERY_MS = 1_000;
 const ANSWER_MS = 1_000;

@@ -1,4 +1,4 @@
-import type { Trouble } from '../domain/trouble.ts';
+import type { Trouble } from '../domain/outcome.ts';
 import type { Evidence } from './breaker.ts';
 
 /** Half of a hundred failing by chance are 80 of them practically never. What is older says nothing about now. */

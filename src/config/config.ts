@@ -1,6 +1,5 @@
-import { InputError, type Fault } from '../domain/faults.ts';
+import { InputError, zodFaults, type Fault } from '../domain/faults.ts';
 import type { Policy } from '../domain/limits.ts';
-import { zodFaults } from '../domain/zod-faults.ts';
 import type { Environment } from '../environment/values.ts';
 import { contradictions } from './contradictions.ts';
 import { readLimitsFile } from './limits-file.ts';

@@ -1,4 +1,4 @@
-import { formatDuration } from '../domain/duration.ts';
+import { formatDuration } from '../domain/time.ts';
 import type { Fault } from '../domain/faults.ts';
 import type { Variables } from './variables.ts';
 

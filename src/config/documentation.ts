@@ -1,4 +1,4 @@
-import { formatDuration } from '../domain/duration.ts';
+import { formatDuration } from '../domain/time.ts';
 import { ruleName, type Rule } from '../domain/limits.ts';
 import { environmentSchema } from './variables.ts';
 

@@ -1,4 +1,4 @@
-import { DURATION_FORMAT, formatDuration, parseDuration } from '../domain/duration.ts';
+import { DURATION_FORMAT, formatDuration, parseDuration } from '../domain/time.ts';
 import type { Fault } from '../domain/faults.ts';
 import { MAX_WINDOW_MS, parseRules, type Policy, type Rule } from '../domain/limits.ts';
 import { notificationSchema } from '../domain/notification.ts';

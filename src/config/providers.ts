@@ -3,9 +3,8 @@ import type { Fault } from '../domain/faults.ts';
 import type { Rule } from '../domain/limits.ts';
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
 import { reporter } from '../environment/files.ts';
-import type { Environment } from '../environment/values.ts';
+import { rules, type Environment } from '../environment/values.ts';
 import { PROVIDERS, type OptionsOf } from '../providers/registry.ts';
-import { rules } from './rules.ts';
 
 /** What each provider is created with; a platform that is absent is off. */
 export type ProviderConfigs = { readonly [P in Platform]?: OptionsOf<P> };

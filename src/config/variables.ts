@@ -1,7 +1,6 @@
 import { z } from 'zod';
-import { anyText, duration, flag, integer, parsed, text } from '../environment/values.ts';
+import { anyText, duration, flag, integer, parsed, rules, text } from '../environment/values.ts';
 import { PROVIDER_SECRETS, providerVariables } from './providers.ts';
-import { rules } from './rules.ts';
 
 /** What each variable may hold, what it becomes, and what the README says of it; those before the providers' own. */
 const queueAndDelivery = {

@@ -1,4 +1,4 @@
-import { doubledMs } from '../domain/doubled.ts';
+import { doubledMs } from '../domain/time.ts';
 
 /** What a retry waits for. */
 export interface Backoff {

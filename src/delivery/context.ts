@@ -1,7 +1,7 @@
 import type { Device, Notification, Platform } from '../domain/notification.ts';
 import type { Breakers, Entry } from '../breaker/breaker.ts';
 import type { Limiter } from '../limiter/limiter.ts';
-import type { Quota } from '../limiter/quota.ts';
+import type { Quota } from '../quota/quota.ts';
 import type { Lease } from '../queue/lease.ts';
 import type { Provider, Reply } from '../providers/provider.ts';
 import type { RetryPolicy } from './backoff.ts';

@@ -1,9 +1,8 @@
 import { errorChain } from '../domain/error-chain.ts';
 import { formatFault, type Fault } from '../domain/faults.ts';
 import type { Platform } from '../domain/notification.ts';
-import type { DeadLetterReason, FailedAttempt, Outcome } from '../domain/outcome.ts';
+import type { DeadLetterReason, FailedAttempt, Outcome, Trouble } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
-import type { Trouble } from '../domain/trouble.ts';
 import type { Admission } from '../limiter/limiter.ts';
 import type { Meaning, Reply } from '../providers/provider.ts';
 import { backoffMs, type Backoff } from './backoff.ts';

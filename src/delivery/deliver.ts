@@ -1,7 +1,7 @@
 import { parseNotification, PLATFORMS, type Platform } from '../domain/notification.ts';
 import type { Entry } from '../breaker/breaker.ts';
 import type { Outcome } from '../domain/outcome.ts';
-import { LimiterUnavailableError } from '../limiter/errors.ts';
+import { LimiterUnavailableError } from '../redis/deadline.ts';
 import type { Permit } from '../providers/provider.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import { announce, resume } from './at-most-once.ts';

@@ -1,7 +1,6 @@
 import type { Device } from '../domain/notification.ts';
 import type { FailedAttempt } from '../domain/outcome.ts';
-import { pushId } from '../providers/push-id.ts';
-import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
+import { pushId, type Encoded, type Permit, type Provider, type Reply } from '../providers/provider.ts';
 import type { Context, DeliverParts } from './context.ts';
 import { labelledDevices } from './labels.ts';
 import { withAttempts, type DeviceState } from './progress.ts';

@@ -1,11 +1,11 @@
 import type { Job } from 'bullmq';
-import { doubledMs } from '../domain/doubled.ts';
+import { doubledMs } from '../domain/time.ts';
 import { errorChain } from '../domain/error-chain.ts';
 import type { Outcome } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
-import { isUnprioritised } from '../queue/foreign.ts';
+import { isUnprioritised } from '../queue/retention.ts';
 import type { DeliverParts, Pass } from './context.ts';
 import { deliver, type Result } from './deliver.ts';
 import { readProgress, type Progress } from './progress.ts';

@@ -1,5 +1,5 @@
 import type { Platform } from '../domain/notification.ts';
-import type { Over, Quota } from '../limiter/quota.ts';
+import type { Over, Quota } from '../quota/quota.ts';
 import type { DeliverParts } from './context.ts';
 import type { Ready } from './devices.ts';
 import type { Progress } from './progress.ts';

@@ -2,7 +2,7 @@ import { DelayedError, UnrecoverableError, type Job } from 'bullmq';
 import type { OutcomeName } from '../domain/outcome.ts';
 import { requeue } from '../queue/delay.ts';
 import type { Lease } from '../queue/lease.ts';
-import { insist } from '../queue/insist.ts';
+import { insist } from '../redis/not-now.ts';
 import type { Result } from './deliver.ts';
 
 /** What a completed job answers; kept with it as BullMQ's return value. */

@@ -1,4 +1,4 @@
-import { sleepUntil } from '../domain/sleep.ts';
+import { sleepUntil } from '../domain/time.ts';
 import type { Admission, Ask, Held, Limiter, Standing } from '../limiter/limiter.ts';
 
 /** A slot that may be used now. */

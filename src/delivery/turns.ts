@@ -1,4 +1,4 @@
-import { sleepUntil } from '../domain/sleep.ts';
+import { sleepUntil } from '../domain/time.ts';
 
 /**
  * Lets the passes of one recipient ask for their slots in the order in which this worker took up the jobs, whichever of

@@ -1,3 +1,5 @@
+import type { z } from 'zod';
+
 /** One thing that is wrong with an input: where, what was expected, what was found (never a secret's value). */
 export interface Fault {
   /** `devices[0].token`, `LIMIT_RULES[1]`; empty for the input as a whole. */
@@ -22,4 +24,91 @@ export class InputError extends Error {
     super(lines.length === 1 ? `${what}: ${lines.join()}` : [`${what}:`, ...lines].join('\n  '));
     this.faults = faults;
   }
+}
+
+/** Control characters, halves of characters, line separators, and what turns the direction of writing. */
+const UNPRINTABLE = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+
+/** What others have written, as a terminal may show it: `\u{1b}` for an escape. */
+export function printable(text: string): string {
+  return text.replace(UNPRINTABLE, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
+}
+
+type Path = readonly PropertyKey[];
+
+/** zod's issues as faults: where, what was expected, what was found; private values are only described. */
+export function zodFaults(
+  error: z.ZodError,
+  input: unknown,
+  isPrivate: (path: Path, value: unknown) => boolean = () => false,
+): Fault[] {
+  return error.issues.flatMap((issue) => {
+    if (issue.code === 'unrecognized_keys') {
+      return issue.keys.map((key) => ({
+        path: formatPath([...issue.path, key]),
+        expected: 'no such field',
+        found: 'one',
+      }));
+    }
+    const value = valueAt(input, issue.path);
+    const found = describe(value, isPrivate(issue.path, value));
+    return [{ path: formatPath(issue.path), expected: expectation(issue), found }];
+  });
+}
+
+/** Names that may be repeated: a producer may have put a token where a name belongs, or what a terminal obeys. */
+const PLAIN_NAME = /^[A-Za-z0-9_.-]{1,40}$/;
+
+/** `['devices', 0, 'token']` → `devices[0].token` */
+export function formatPath(path: Path): string {
+  return path
+    .map((part, index) => {
+      if (typeof part === 'number') return `[${part}]`;
+      const name = String(part);
+      return `${index === 0 ? '' : '.'}${PLAIN_NAME.test(name) ? name : `(a name of ${name.length} characters)`}`;
+    })
+    .join('');
+}
+
+function expectation(issue: z.core.$ZodIssue): string {
+  switch (issue.code) {
+    case 'invalid_type':
+      return article(issue.expected === 'int' ? 'integer' : issue.expected);
+    case 'invalid_value':
+      return issue.values.map((value) => JSON.stringify(value)).join(' or ');
+    case 'too_small':
+      return `at least ${issue.minimum} ${unit(issue.origin, issue.minimum)}`.trim();
+    case 'too_big':
+      return `at most ${issue.maximum} ${unit(issue.origin, issue.maximum)}`.trim();
+    case 'invalid_union':
+      return issue.message;
+    case 'invalid_key':
+      return issue.issues[0]?.message ?? issue.message;
+    default:
+      return issue.message;
+  }
+}
+
+function unit(origin: string, count: number | bigint): string {
+  const [one, many] = { string: ['character', 'characters'], array: ['entry', 'entries'] }[origin] ?? ['', ''];
+  return (count === 1 ? one : many) ?? '';
+}
+
+function article(type: string): string {
+  return `${/^[aeio]/.test(type) ? 'an' : 'a'} ${type}`;
+}
+
+function valueAt(input: unknown, path: Path): unknown {
+  return path.reduce<unknown>((value, key) => (value as Record<PropertyKey, unknown> | undefined)?.[key], input);
+}
+
+function describe(value: unknown, isPrivate: boolean): string {
+  if (value === undefined) return 'nothing';
+  if (value === null || typeof value === 'boolean' || typeof value === 'number') return String(value);
+  if (Array.isArray(value)) return `an array of ${value.length}`;
+  if (typeof value === 'string') {
+    if (isPrivate || value.length > 80) return `a string of ${value.length} characters`;
+    return printable(JSON.stringify(value));
+  }
+  return article(typeof value);
 }

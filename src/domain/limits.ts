@@ -1,4 +1,4 @@
-import { DURATION_FORMAT, formatDuration, parseDuration } from './duration.ts';
+import { DURATION_FORMAT, formatDuration, parseDuration } from './time.ts';
 import type { Fault } from './faults.ts';
 
 /** At most `max` alerts in any rolling window of `perMs` milliseconds. */

@@ -1,9 +1,8 @@
 import { z } from 'zod';
 import type { DeviceKind } from '../providers/device-kind.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
-import type { Fault } from './faults.ts';
+import { formatPath, zodFaults, type Fault } from './faults.ts';
 import { isOversized, MAX_CHARACTERS, MAX_VALUES } from './size.ts';
-import { formatPath, zodFaults } from './zod-faults.ts';
 
 /** Text without control characters, line breaks or halves of characters. */
 const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]*$/u;

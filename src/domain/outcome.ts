@@ -1,3 +1,10 @@
+/**
+ * What is wrong with a provider as a whole, worst first: it refuses our credentials, refuses the app or its tokens, asks
+ * everybody to slow down, or is not there.
+ */
+export const TROUBLES = ['auth', 'configuration', 'quota', 'outage'] as const;
+export type Trouble = (typeof TROUBLES)[number];
+
 /** Why a notification cannot be delivered as it is. */
 export const DEAD_LETTER_REASONS = [
   'invalid',

@@ -1,5 +1,7 @@
 import { z } from 'zod';
-import { DURATION_FORMAT, parseDuration } from '../domain/duration.ts';
+import { formatFault } from '../domain/faults.ts';
+import { parseRules, type Rule } from '../domain/limits.ts';
+import { DURATION_FORMAT, parseDuration } from '../domain/time.ts';
 
 /** A process's environment. */
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -52,5 +54,16 @@ export function httpsUrl() {
     const url = new URL(value);
     const isBare = url.pathname === '/' && url.search === '' && url.username === '' && url.password === '';
     return url.protocol === 'https:' && isBare ? url.origin : undefined;
+  });
+}
+
+/** A variable that holds rules: `10/1m,200/1h`. */
+export function rules(name: string, largest?: Rule) {
+  return z.string().transform((value, context): readonly Rule[] => {
+    const result = parseRules(value, name, largest);
+    if (result.ok) return result.rules;
+    const message = `rules as max/per, such as 10/1m,200/1h (${result.faults.map(formatFault).join('; ')})`;
+    context.addIssue({ code: 'custom', message });
+    return z.NEVER;
   });
 }

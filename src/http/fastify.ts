@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { httpLimit, type HttpLimitOptions } from './limit.ts';
-import { whilePresent, type Closable } from './presence.ts';
+import { httpLimit, whilePresent, type Closable, type HttpLimitOptions } from './limit.ts';
 import { PROBLEM_TYPE, type Refusal } from './problem.ts';
 
 /** What a key is mostly made of; a function that takes Fastify's own `FastifyRequest` is as good. */

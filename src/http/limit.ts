@@ -1,6 +1,6 @@
 import { InputError } from '../domain/faults.ts';
 import { policyFaults, type Policy } from '../domain/limits.ts';
-import { sleepUntil } from '../domain/sleep.ts';
+import { sleepUntil } from '../domain/time.ts';
 import type { Held, Limiter } from '../limiter/limiter.ts';
 import { rateLimitFields, type Fields } from './fields.ts';
 import { tooMany, unavailable, type Refusal } from './problem.ts';
@@ -75,4 +75,26 @@ export function httpLimit<Request>(
 /** By name: a type is all that this folder takes from the limiter's. */
 function isUnavailable(error: unknown): boolean {
   return error instanceof Error && error.name === 'LimiterUnavailableError';
+}
+
+/** What is used of a response to see that its client has left: node:http's and HTTP/2's both have it. */
+export interface Closable {
+  readonly destroyed?: boolean;
+  once(event: 'close', listener: () => void): unknown;
+  removeListener(event: 'close', listener: () => void): unknown;
+}
+
+/** Runs with a signal that comes when the client of this response has left. */
+export async function whilePresent<T>(response: Closable, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const presence = new AbortController();
+  const leave = (): void => {
+    presence.abort();
+  };
+  if (response.destroyed === true) leave();
+  response.once('close', leave);
+  try {
+    return await run(presence.signal);
+  } finally {
+    response.removeListener('close', leave);
+  }
 }

@@ -1,6 +1,6 @@
 import { InputError, type Fault } from '../domain/faults.ts';
 import { MAX_WINDOW_MS, policyFaults, type Policy } from '../domain/limits.ts';
-import type { Block, Follow, Held } from './limiter.ts';
+import type { Ask, Block, Follow, Held } from './limiter.ts';
 
 /** A block reaches no further ahead: 366 days. */
 export const MAX_BLOCK_MS = 366 * 86_400_000;
@@ -95,4 +95,16 @@ function describeText(text: unknown): string {
 
 function throwAll(what: string, faults: readonly Fault[]): void {
   if (faults.length > 0) throw new InputError(what, faults);
+}
+
+/** Throws InputError where an ask names nobody or nothing, or a bound that is none. Any text will do for an id. */
+export function checkAsk({ maxWaitMs, maxPending, ...held }: Ask): void {
+  const faults: Fault[] = heldFaults(held);
+  if (maxWaitMs !== undefined && (typeof maxWaitMs !== 'number' || Number.isNaN(maxWaitMs))) {
+    faults.push({ path: 'maxWaitMs', expected: 'a number of milliseconds', found: String(maxWaitMs) });
+  }
+  if (maxPending !== undefined && !(Number.isSafeInteger(maxPending) && maxPending >= 0)) {
+    faults.push({ path: 'maxPending', expected: 'an integer of 0 or more', found: String(maxPending) });
+  }
+  if (faults.length > 0) throw new InputError('unusable ask', faults);
 }

@@ -1,6 +1,6 @@
-import { createBreaker } from './breaker.ts';
+import { createOutageGate } from './outage.ts';
 import type { Admission, Ask, Limiter } from './limiter.ts';
-import type { MemoryLimiterOptions } from './memory-limiter.ts';
+import type { MemoryLimiterOptions } from './memory/memory-limiter.ts';
 import { memoryStandIn, openStandIn } from './stand-in.ts';
 
 /**
@@ -31,12 +31,12 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
   const { onUnavailable, pauseMs = PAUSE_MS, onOutage, ...own } = options;
   if (onUnavailable === 'closed') return limiter;
   const standIn = onUnavailable === 'open' ? openStandIn(own) : memoryStandIn(own);
-  const breaker = createBreaker({ pauseMs, onChange: onOutage });
+  const gate = createOutageGate({ pauseMs, onChange: onOutage });
 
   async function admit(ask: Ask): Promise<Admission> {
     const told = await standIn.told(ask);
     if (told !== undefined) return told;
-    return breaker.run(
+    return gate.run(
       async () => {
         const answer = await limiter.admit(ask);
         await standIn.handOver(ask);
@@ -50,7 +50,7 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
     const told = await standIn.told(ask);
     return (
       told ??
-      breaker.run(
+      gate.run(
         () => limiter.peek(ask),
         () => standIn.peek(ask),
       )
@@ -62,7 +62,7 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
     change: (holder: Pick<Limiter, 'refund' | 'postpone' | 'cancel'>) => Promise<boolean>,
   ): Promise<boolean> {
     const wasHere = await change(standIn);
-    const wasThere = await breaker.run(
+    const wasThere = await gate.run(
       () => change(limiter),
       () => false,
     );

@@ -1,6 +1,6 @@
-import { checkAsk } from './ask.ts';
+import { checkAsk } from './checks.ts';
 import type { Admission, Admitted, Ask, Limiter } from './limiter.ts';
-import { createMemoryLimiter, type MemoryLimiter, type MemoryLimiterOptions } from './memory-limiter.ts';
+import { createMemoryLimiter, type MemoryLimiter, type MemoryLimiterOptions } from './memory/memory-limiter.ts';
 import { NO_SHOW_MS, paceOf } from './pace.ts';
 
 /** What answers in place of a limiter that has no answer (fallback.ts). */

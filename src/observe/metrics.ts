@@ -1,7 +1,6 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
-import type { Outcome } from '../domain/outcome.ts';
-import type { Trouble } from '../domain/trouble.ts';
+import type { Outcome, Trouble } from '../domain/outcome.ts';
 
 /** What one replica counts. Labels are few and bounded: never a recipient, never a token. */
 export interface Metrics {
@@ -131,4 +130,17 @@ export function createMetrics(sources: MetricsSources): Metrics {
     breakerOpened: (platform, trouble) => breakersOpened.inc({ platform, trouble }),
     breakerTrial: (platform, result) => breakerTrials.inc({ platform, result }),
   };
+}
+
+/** `offsetsMs` is asked when somebody looks: Redis's clock minus this worker's in milliseconds, one number for each queue. */
+export function createClockMetrics(registry: Registry, offsetsMs: () => readonly number[]): void {
+  new Gauge({
+    name: 'pushpacer_clock_offset_seconds',
+    help: "Redis's clock minus this worker's; of several queues, the one that is furthest from 0.",
+    registers: [registry],
+    collect() {
+      const furthestMs = offsetsMs().reduce((most, next) => (Math.abs(next) > Math.abs(most) ? next : most), 0);
+      this.set(furthestMs / 1_000);
+    },
+  });
 }

@@ -1,4 +1,4 @@
-import { doubledMs } from '../domain/doubled.ts';
+import { doubledMs, within } from '../domain/time.ts';
 import type { Reply } from './provider.ts';
 
 /** What a sign-in gave. */
@@ -56,7 +56,9 @@ export function createCredential(options: CredentialOptions): Credential {
 
   async function renew(): Promise<string | Reply> {
     try {
-      const { authorization, lifetimeMs } = await within(signIn(), timeoutMs);
+      const { authorization, lifetimeMs } = await within(signIn(), timeoutMs, () => {
+        throw Object.assign(new Error(`no sign-in within ${timeoutMs} ms`), { code: 'ETIMEDOUT' });
+      });
       held = { authorization, expiresAt: now() + lifetimeMs, since: now() };
       failed = undefined;
       failures = 0;
@@ -100,14 +102,4 @@ export function createCredential(options: CredentialOptions): Credential {
 /** An instant that lies ahead is none: the clock was set back. */
 function isWithin(agoMs: number, limitMs: number): boolean {
   return agoMs >= 0 && agoMs < limitMs;
-}
-
-async function within<T>(work: Promise<T>, timeoutMs: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => {
-      reject(Object.assign(new Error(`no sign-in within ${timeoutMs} ms`), { code: 'ETIMEDOUT' }));
-    }, timeoutMs);
-  });
-  return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }

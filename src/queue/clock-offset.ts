@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import { defineScript } from './scripts.ts';
+import { defineQueueScript } from '../redis/scripts.ts';
 
 export interface ClockOffsetOptions {
   /** Its connection is used. */
@@ -31,7 +31,7 @@ const APART_MS = 1_000;
 /** `Date.now()` leaves out what has passed of the current millisecond. */
 const RESOLUTION_MS = 1;
 
-const TIME = defineScript<[seconds: string, microseconds: string]>('./time.lua', 1);
+const TIME = defineQueueScript<[seconds: string, microseconds: string]>(new URL('time.lua', import.meta.url), 1);
 
 /** Measures how far this machine's clock is from Redis's, now and again until it is closed. Without an answer, the last one stands. */
 export function measureClockOffset({ queue, everyMs = EVERY_MS, onChange }: ClockOffsetOptions): ClockOffset {

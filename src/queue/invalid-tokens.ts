@@ -1,5 +1,5 @@
 import type { Platform } from '../domain/notification.ts';
-import { insist } from './insist.ts';
+import { insist } from '../redis/not-now.ts';
 
 /** A token that a provider called gone: the producer should stop using it. */
 export interface InvalidToken {

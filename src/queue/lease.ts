@@ -1,6 +1,6 @@
 import type { Job, Queue } from 'bullmq';
 import { lockKeyOf } from './bullmq-internals.ts';
-import { defineScript } from './scripts.ts';
+import { defineQueueScript } from '../redis/scripts.ts';
 
 /** A worker's hold on a job: BullMQ's lock, which others take over where it was not renewed in time. */
 export interface Lease {
@@ -25,7 +25,7 @@ export interface LeaseOptions {
 
 /** Beyond this share of its length, a lock is looked at before it is relied on. */
 const SURE = 0.5;
-const SAVE = defineScript<number>('./save-progress.lua', 2);
+const SAVE = defineQueueScript<number>(new URL('save-progress.lua', import.meta.url), 2);
 
 /**
  * The lease that came with a job. NotificationWorker notes when it asked for the job (`processedOn`, this machine's clock),

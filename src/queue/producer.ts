@@ -9,7 +9,7 @@ import {
   whenReady,
   type Connection,
   type RedisTarget,
-} from './connection.ts';
+} from '../redis/connection.ts';
 import { DEFAULT_PREFIX, PRIORITY, QUEUE } from './names.ts';
 import { shardOf, shardPrefixes } from './shards.ts';
 

@@ -1,11 +1,10 @@
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
-import { faultyCertificate, signCertificate, type CertificateFault } from './certificates.ts';
+import { faultyCertificate, signCertificate, type CertificateFault } from './keys/certificates.ts';
 import { Journal } from './journal.ts';
-import { keyFilesIn, openKeyDirectory, readKeys, writeKeys } from './key-files.ts';
-import { isUsable, makeKeys } from './keys.ts';
+import { isUsable, keyFilesIn, makeKeys, openKeyDirectory, readKeys, writeKeys } from './keys/keys.ts';
 import { seededRandom } from './random.ts';
 import { PROJECT_ID, SERVER_KINDS, type ServerOptions, type Servers } from './servers.ts';
-import { timingOf, type TimingOptions } from './timing.ts';
+import { timingOf, type TimingOptions } from './loopback/timing.ts';
 
 /** `apnsPort` and so on: 0, the default, takes any free port. */
 type Ports = { readonly [P in Platform as `${P}Port`]?: number };

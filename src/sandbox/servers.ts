@@ -1,10 +1,9 @@
 import { createPublicKey } from 'node:crypto';
 import type { Platform } from '../domain/notification.ts';
-import { ApnsServer } from './apns-server.ts';
-import { FcmServer } from './fcm-server.ts';
-import type { KeyFiles } from './key-files.ts';
-import type { SandboxKeys } from './keys.ts';
-import type { LoopbackOptions, LoopbackServer } from './loopback-server.ts';
+import { ApnsServer } from './apns/server.ts';
+import { FcmServer } from './fcm/server.ts';
+import type { KeyFiles, SandboxKeys } from './keys/keys.ts';
+import type { LoopbackOptions, LoopbackServer } from './loopback/server.ts';
 
 /** What can be set for one of the servers. */
 export interface ServerOptions {

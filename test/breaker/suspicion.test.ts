@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createSuspicion } from '../../src/breaker/suspicion.ts';
-import type { Trouble } from '../../src/domain/trouble.ts';
+import type { Trouble } from '../../src/domain/outcome.ts';
 
 type Answer = readonly [suspect: Trouble | undefined, recipientId: string, at: number];
 

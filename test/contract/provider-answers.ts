@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Reply } from '../../src/providers/provider.ts';
-import type { Answer, Refuse } from '../../src/sandbox/answers.ts';
+import type { Answer, Refuse } from '../../src/sandbox/loopback/answers.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
 import type { ProviderSubject } from './provider-subject.ts';

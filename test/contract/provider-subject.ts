@@ -1,7 +1,7 @@
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Provider, Reply } from '../../src/providers/provider.ts';
 import type { SenderOptions } from '../../src/providers/sender/sender.ts';
-import type { Refuse } from '../../src/sandbox/answers.ts';
+import type { Refuse } from '../../src/sandbox/loopback/answers.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 
 type Row = Omit<Reply, 'code'>;

@@ -1,8 +1,7 @@
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import { createServer, type AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Provider, Reply, SendOptions } from '../../src/providers/provider.ts';
-import type { Answer } from '../../src/sandbox/answers.ts';
+import type { Answer } from '../../src/sandbox/loopback/answers.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';

@@ -2,10 +2,10 @@ import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
 import type { Rule } from '../../src/domain/limits.ts';
-import { checkTerms } from '../../src/limiter/quota/tiers.ts';
-import type { Over, Quota, QuotaAnswer } from '../../src/limiter/quota.ts';
+import { checkTerms } from '../../src/quota/tiers.ts';
+import type { Over, Quota, QuotaAnswer } from '../../src/quota/quota.ts';
 import { seededRandom } from '../../src/sandbox/random.ts';
-import { play, type Simulation } from '../limiter/quota-simulation.ts';
+import { play, type Simulation } from '../quota/simulation.ts';
 import { expectWithin } from '../limiter/windows.ts';
 
 export interface QuotaUnderTest {

@@ -3,7 +3,7 @@ import { Queue, Worker, type Job } from 'bullmq';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { createProcessor, type ProcessorParts } from '../../src/delivery/processor.ts';
 import type { DeliverParts } from '../../src/delivery/context.ts';
-import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
+import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { createLease } from '../../src/queue/lease.ts';
 import { QUEUE } from '../../src/queue/names.ts';

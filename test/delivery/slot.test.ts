@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { isLate, leadMs, maxLateMs, takeSlot, tellLate, type Go } from '../../src/delivery/slot.ts';
-import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
+import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import type { Ask, Limiter } from '../../src/limiter/limiter.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { lostAfter, none, openBench, POLICY, RECIPIENT, takeDown } from './support.ts';

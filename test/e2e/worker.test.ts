@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import { invalidTokensKey } from '../../src/queue/invalid-tokens.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { startProcess } from '../support/process.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, testRedisUrl } from '../support/redis.ts';

@@ -1,5 +1,5 @@
 import { expect, it, onTestFinished } from 'vitest';
-import { RedisAwayError } from '../../src/queue/connection.ts';
+import { RedisAwayError } from '../../src/redis/connection.ts';
 import { createProducer, type Producer } from '../../src/queue/producer.ts';
 import { ownRedis } from '../support/fault-bench.ts';
 import { startProcess } from '../support/process.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { parse } from 'yaml';
 import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { runProgram, temporaryFolder } from '../support/program.ts';
 import { startProcess } from '../support/process.ts';
 import { testPrefix, testRedisUrl } from '../support/redis.ts';
@@ -127,7 +127,7 @@ describe('the image', () => {
 
   test('runs a worker that gets ready, is healthy, and stops with 0', { timeout: 120_000 }, async () => {
     const image = await temporaryFolder();
-    await runProgram('node', ['scripts/support/build.ts', '--out', join(image, 'dist')], ROOT);
+    await runProgram('node', ['tools/build.ts', '--out', join(image, 'dist')], ROOT);
     await copyFile('package.json', join(image, 'package.json'));
     await symlink(join(ROOT, 'node_modules'), join(image, 'node_modules'));
     const env = {

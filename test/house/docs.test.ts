@@ -2,7 +2,7 @@ import { globSync } from 'node:fs';
 import { access, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { runSnippet } from '../support/snippet.ts';
 
 const PAGES = globSync('{docs/*,CONTRIBUTING}.md');

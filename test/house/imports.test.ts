@@ -18,29 +18,31 @@ async function projectOf(sources: Readonly<Record<string, string>>): Promise<str
 
 async function checkImports(root: string): Promise<{ code: number | null; lines: string[] }> {
   const { code, stdout } = await startProcess({
-    args: ['scripts/support/check-imports.ts', '--root', root],
+    args: ['tools/check-imports.ts', '--root', root],
   }).waitForExit();
   return { code, lines: stdout.trim().split('\n') };
 }
 
 const GOOD = {
-  'src/index.ts': "export { RedisLimiter } from './limiter/redis-limiter.ts';",
+  'src/index.ts': "export { RedisLimiter } from './limiter/redis/redis-limiter.ts';",
   'src/domain/word.ts': 'export type Word = string;',
   'src/domain/notification.ts': "import '../providers/devices.ts';",
   'src/providers/devices.ts': "import './apns/device.ts';",
   'src/providers/apns/device.ts': "import 'zod';",
   'src/limiter/limiter.ts':
     "import type { Word } from '../domain/word.ts';\nexport interface Limiter { admit(word: Word): void }",
-  'src/limiter/redis-limiter.ts':
-    "import { Redis } from 'ioredis';\nexport class RedisLimiter { redis = new Redis(); }",
+  'src/redis/connection.ts': "import { Redis } from 'ioredis';\nexport const connect = () => new Redis();",
+  'src/limiter/redis/redis-limiter.ts': "import '../../redis/connection.ts';\nexport class RedisLimiter {}",
+  'src/queue/names.ts': "export const QUEUE = 'notifications';",
+  'src/dead-letters/store.ts': "import '../queue/names.ts';",
   'src/delivery/deliver.ts':
     "import type { Limiter } from '../limiter/limiter.ts';\nexport type Parts = { limiter: Limiter };",
-  'workers/worker.ts': "import { RedisLimiter } from '../src/limiter/redis-limiter.ts';\nnew RedisLimiter();",
+  'workers/worker.ts': "import { RedisLimiter } from '../src/limiter/redis/redis-limiter.ts';\nnew RedisLimiter();",
 };
 
 test('imports that go down are let pass, and are counted', async () => {
   const { code, lines } = await checkImports(await projectOf(GOOD));
-  expect(lines).toEqual(['9 modules, 8 imports, 0 faults']);
+  expect(lines).toEqual(['12 modules, 10 imports, 0 faults']);
   expect(code).toBe(0);
 });
 
@@ -53,9 +55,13 @@ test('every rule of the layout finds what breaks it', async () => {
       'src/providers/registry.ts': 'export {};',
       'src/providers/sms/device.ts': "import '../registry.ts';",
       'src/queue/sideways.ts': "import type { Limiter } from '../limiter/limiter.ts';\nexport type L = Limiter;",
+      'src/queue/producer.ts': "import '../dead-letters/store.ts';",
+      'src/dead-letters/sideways.ts': "import '../queue/sideways.ts';",
+      'src/limiter/client.ts': "import { Redis } from 'ioredis';\nnew Redis();",
       'src/observe/root.ts': "import '../../workers/worker.ts';",
       'src/misc/homeless.ts': "import '../domain/word.ts';",
-      'src/delivery/concrete.ts': "import { RedisLimiter } from '../limiter/redis-limiter.ts';\nnew RedisLimiter();",
+      'src/delivery/concrete.ts':
+        "import { RedisLimiter } from '../limiter/redis/redis-limiter.ts';\nnew RedisLimiter();",
       'src/delivery/created.ts': "import '../providers/registry.ts';",
       'src/delivery/client.ts': "import { Redis } from 'ioredis';\nnew Redis();",
       'src/delivery/a.ts': "import './b.ts';",
@@ -70,16 +76,19 @@ test('every rule of the layout finds what breaks it', async () => {
     /^domain-only-imports-itself: src\/domain\/up\.ts imports src\/delivery\/deliver\.ts$/,
     /^domain-only-imports-itself: src\/domain\/providers\.ts imports src\/providers\/registry\.ts$/,
     /^devices-only-import-zod: src\/providers\/sms\/device\.ts imports src\/providers\/registry\.ts$/,
-    /^queue-only-imports-domain: src\/queue\/sideways\.ts imports src\/limiter\/limiter\.ts$/,
+    /^queue-only-imports-domain-redis: src\/queue\/sideways\.ts imports src\/limiter\/limiter\.ts$/,
+    /^queue-only-imports-domain-redis: src\/queue\/producer\.ts imports src\/dead-letters\/store\.ts$/,
+    /^dead-letters-only-imports-domain-redis: src\/dead-letters\/sideways\.ts imports src\/queue\/sideways\.ts$/,
     /^src-stands-alone: src\/observe\/root\.ts imports workers\/worker\.ts$/,
     /^every-folder-of-src-has-a-floor: src\/misc\/homeless\.ts imports src\/domain\/word\.ts$/,
-    /^concrete-parts-only-in-composition-roots: src\/delivery\/concrete\.ts imports src\/limiter\/redis-limiter\.ts$/,
+    /^concrete-parts-only-in-composition-roots: src\/delivery\/concrete\.ts imports src\/limiter\/redis\/redis-limiter\.ts$/,
     /^concrete-parts-only-in-composition-roots: src\/delivery\/created\.ts imports src\/providers\/registry\.ts$/,
     /^one-home-for-each-client: src\/delivery\/client\.ts imports .*node_modules\/ioredis\//,
+    /^one-home-for-each-client: src\/limiter\/client\.ts imports .*node_modules\/ioredis\//,
     /^no-cycles: src\/delivery\/[ab]\.ts imports src\/delivery\/[ab]\.ts$/,
     /^everything-resolves: src\/delivery\/lost\.ts imports \.\/nowhere\.ts$/,
     /^published-code-needs-no-dev-dependency: scripts\/published\.ts imports .*node_modules\/vitest\//,
-    /^what-is-published-needs-no-test-or-bench: scripts\/published\.ts imports test\/helper\.ts$/,
+    /^what-is-published-needs-no-tool-test-or-bench: scripts\/published\.ts imports test\/helper\.ts$/,
   ]) {
     expect(lines).toContainEqual(expect.stringMatching(fault));
   }

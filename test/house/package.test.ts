@@ -27,17 +27,15 @@ test(
         'dist/src/index.js',
         'dist/src/index.d.ts',
         'dist/src/limiter/redis/admit.lua',
-        'dist/src/queue/discard.lua',
+        'dist/src/dead-letters/discard.lua',
         'dist/scripts/pushpacer.js',
         'dist/workers/notifications.js',
-        'dist/src/sandbox/redis-guardian.sh',
+        'dist/src/sandbox/redis/redis-guardian.sh',
         'docs/notification.schema.json',
       ]),
     );
-    expect(paths.filter((path) => /^(src|test|scripts|bench|workers|node_modules)\//.test(path))).toEqual([]);
-    expect(paths.filter((path) => /scripts\/support\/(build|check|config-table|schema|summary)/.test(path))).toEqual(
-      [],
-    );
+    expect(paths.filter((path) => /^(src|test|scripts|tools|bench|workers|node_modules)\//.test(path))).toEqual([]);
+    expect(paths.filter((path) => /^dist\/(tools|test|bench)\//.test(path))).toEqual([]);
 
     await writeFile(join(consumer, 'package.json'), '{ "type": "module", "private": true }');
     await runProgram(

@@ -35,17 +35,16 @@ const KNOWN: Readonly<Record<string, { readonly why: string; readonly found: rea
     why: 'BullMQ types a transaction of ioredis with a few of its commands only',
     found: ['transaction as unknown as'],
   },
-  'src/limiter/redis/scripts.ts': { why: SCRIPT, found: ['redis as unknown as'] },
-  'src/limiter/redis-quota.ts': { why: SCRIPT, found: ['redis as unknown as'] },
+  'src/redis/scripts.ts': { why: SCRIPT, found: ['redis as unknown as'] },
   'workers/dead-letters.ts': {
     why: 'ioredis overloads SET with a form that TypeScript does not pick',
     found: ['connection as unknown as'],
   },
-  'src/sandbox/fcm-server.ts': {
+  'src/sandbox/fcm/server.ts': {
     why: 'Node serves HTTP/1.1 and HTTP/2 through one listener, and its types know the objects of one of them only',
     found: ['request as unknown as', 'response as unknown as'],
   },
-  'src/sandbox/connections.ts': {
+  'src/sandbox/loopback/connections.ts': {
     why: 'a frozen server stops reading below TLS and HTTP/2, and a socket has no public way to that',
     found: ['socket as unknown as', '._handle'],
   },

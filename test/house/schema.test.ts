@@ -72,7 +72,7 @@ async function published() {
 }
 
 test('the published JSON Schema is the one that the code makes', async () => {
-  const { code, stderr } = await startProcess({ args: ['scripts/support/schema.ts', '--check'] }).waitForExit();
+  const { code, stderr } = await startProcess({ args: ['tools/schema.ts', '--check'] }).waitForExit();
   expect(stderr).toBe('');
   expect(code).toBe(0);
 });

@@ -22,7 +22,7 @@ test.each([
 ])('the last line of CI when %s', async (_, text, testCode, checkCode, line) => {
   const file = join(await temporaryFolder(), 'tests.json');
   await writeFile(file, text);
-  const args = ['scripts/support/summary.ts', file, String(testCode), String(checkCode)];
+  const args = ['tools/summary.ts', file, String(testCode), String(checkCode)];
   const { code, stdout } = await startProcess({ args }).waitForExit();
   expect(stdout).toBe(`${line}\n`);
   expect(code).toBe(line.endsWith(' 0 failed') ? 0 : 1);

@@ -4,7 +4,7 @@ import type { Policy } from '../../src/domain/limits.ts';
 import type { HttpLimitOptions } from '../../src/http/limit.ts';
 import type { Refusal } from '../../src/http/problem.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
-import { createRedisLimiter, type RedisLimiterOptions } from '../../src/limiter/redis-limiter.ts';
+import { createRedisLimiter, type RedisLimiterOptions } from '../../src/limiter/redis/redis-limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import express from 'express';
 import { expect, it, onTestFinished } from 'vitest';
 import { expressLimit } from '../../src/http/express.ts';
-import { createMemoryLimiter } from '../../src/limiter/memory-limiter.ts';
+import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { httpContract } from './contract.ts';
 import { runExample } from './example.ts';
 

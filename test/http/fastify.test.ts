@@ -1,7 +1,7 @@
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { expect, it, onTestFinished } from 'vitest';
 import { fastifyLimit } from '../../src/http/fastify.ts';
-import { createMemoryLimiter } from '../../src/limiter/memory-limiter.ts';
+import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { httpContract } from './contract.ts';
 import { runExample } from './example.ts';
 

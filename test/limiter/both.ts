@@ -1,5 +1,5 @@
-import { createMemoryLimiter } from '../../src/limiter/memory-limiter.ts';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { LimiterFactory } from '../contract/trial.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { AHEAD_MS } from './stored.ts';

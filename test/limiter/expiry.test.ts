@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { recipientId } from './stored.ts';

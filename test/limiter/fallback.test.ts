@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
+import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import type { FallbackOptions } from '../../src/limiter/fallback.ts';
 import type { Admission, Limiter } from '../../src/limiter/limiter.ts';
-import { freePort } from '../../src/sandbox/free-port.ts';
+import { freePort } from '../../src/sandbox/redis/free-port.ts';
 import { startProcess } from '../support/process.ts';
 import { waitFor } from '../support/wait.ts';
 import { CLIENTS, outage, POLICY, TIMEOUT_MS } from './outage.ts';
@@ -215,7 +215,7 @@ describe('an outage', () => {
     const code = `
       import { Redis } from 'ioredis';
       import { withFallback } from './src/limiter/fallback.ts';
-      import { createRedisLimiter } from './src/limiter/redis-limiter.ts';
+      import { createRedisLimiter } from './src/limiter/redis/redis-limiter.ts';
       const redis = new Redis(${port}, '127.0.0.1', { maxRetriesPerRequest: null });
       redis.on('error', () => undefined);
       const policy = { rules: [{ max: 1, perMs: 3_600_000 }], minGapMs: 0 };

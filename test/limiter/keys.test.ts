@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { memberOf, recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
 const HOSTILE = {

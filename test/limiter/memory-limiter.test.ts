@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { createMemoryLimiter } from '../../src/limiter/memory-limiter.ts';
+import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { limiterContract } from '../contract/limiter.ts';
 import { inMemory } from './both.ts';
 

@@ -3,9 +3,9 @@ import { expect, onTestFinished } from 'vitest';
 import type { Policy } from '../../src/domain/limits.ts';
 import { withFallback, type FallbackOptions } from '../../src/limiter/fallback.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
-import { startEmbeddedRedis, type EmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
-import { freePort } from '../../src/sandbox/free-port.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { startEmbeddedRedis, type EmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { freePort } from '../../src/sandbox/redis/free-port.ts';
 import { waitFor } from '../support/wait.ts';
 
 /** 5 in a minute with 20 s between: nothing of it passes by itself while a test runs. */

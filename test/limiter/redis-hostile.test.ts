@@ -1,10 +1,10 @@
 import { Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
-import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
+import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { createMemoryLimiter } from '../../src/limiter/memory-limiter.ts';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 import { AHEAD_MS, recipientId } from './stored.ts';
 

@@ -1,10 +1,10 @@
 import { createServer, type AddressInfo } from 'node:net';
 import { Cluster, Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
-import { LimiterUnavailableError } from '../../src/limiter/errors.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { limiterContract } from '../contract/limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onRedis } from './both.ts';

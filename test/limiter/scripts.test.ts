@@ -1,14 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import { CLOCK_STEP_MS, GRACE_MS, MOST_LOOKED_AT, MOST_MISSED, NO_SHOW_MS } from '../../src/limiter/pace.ts';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
-import { readScript } from '../../src/limiter/redis/scripts.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { readScript } from '../../src/redis/scripts.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
+const FOLDER = new URL('../../src/limiter/redis/', import.meta.url);
 const SCRIPTS = ['admit.lua', 'release.lua', 'postpone.lua', 'settings.lua', 'inspect.lua', 'move.lua'];
 
 /** The highest number by which the script's code (not its comments) names an entry of KEYS or ARGV. */
 function highestIndex(name: string, array: 'KEYS' | 'ARGV'): number {
-  const code = readScript(name).replaceAll(/--.*$/gm, '');
+  const code = readScript(name, FOLDER).replaceAll(/--.*$/gm, '');
   return Math.max(0, ...[...code.matchAll(new RegExp(`${array}\\[(\\d+)\\]`, 'g'))].map((match) => Number(match[1])));
 }
 
@@ -31,7 +32,7 @@ async function sentCommands(): Promise<readonly Sent[]> {
   const client = {
     unlink: () => Promise.resolve(0),
     defineCommand(name: string, { lua, numberOfKeys }: { lua: string; numberOfKeys: number }) {
-      const script = SCRIPTS.find((file) => readScript(file) === lua) ?? '';
+      const script = SCRIPTS.find((file) => readScript(file, FOLDER) === lua) ?? '';
       Object.assign(this, {
         [name]: (...all: unknown[]) => {
           sent.push({ script, keys: all.slice(0, numberOfKeys), args: all.slice(numberOfKeys) });
@@ -89,19 +90,19 @@ describe('the scripts', () => {
     const redis = connectRedis();
     const keys = ['settings', 'sent', 'reserved'].map((name) => `${testPrefix()}:${name}`);
     const args = ['a', '1', 'admit', '', '', '[[60000,150,3000],[60000,150,3000]]'];
-    await expect(redis.eval(readScript('admit.lua'), 3, ...keys, ...args)).rejects.toThrow('2 policies');
+    await expect(redis.eval(readScript('admit.lua', FOLDER), 3, ...keys, ...args)).rejects.toThrow('2 policies');
     expect(await redis.exists(...keys)).toBe(0);
   });
 
   it('hold the same times as the limiter in memory', () => {
-    const script = readScript('admit.lua');
+    const script = readScript('admit.lua', FOLDER);
     for (const [name, value] of Object.entries({ CLOCK_STEP_MS, GRACE_MS, MOST_LOOKED_AT, MOST_MISSED, NO_SHOW_MS })) {
       expect(script).toMatch(new RegExp(`^local ${name} = ${value}\\b`, 'm'));
     }
   });
 
   it('use no command beyond those of Redis 6', () => {
-    const code = SCRIPTS.map((script) => readScript(script)).join('\n');
+    const code = SCRIPTS.map((script) => readScript(script, FOLDER)).join('\n');
     const commands = new Set([...code.matchAll(/\bcall\('([A-Z]+)'/g)].map((match) => match[1]));
     expect([...commands].sort()).toEqual([
       ...['EXISTS', 'HDEL', 'HGET', 'HMGET', 'HSET', 'PERSIST', 'PEXPIRE', 'PEXPIREAT', 'PTTL', 'TIME'],

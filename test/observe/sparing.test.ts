@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { createSparing } from '../../src/observe/sparing.ts';
+import { createSparing } from '../../src/observe/log.ts';
 
 it('tells each trouble once in a while, and then how often it was met since', () => {
   let time = 0;

@@ -4,7 +4,7 @@ import { FCM_ACCEPTED, FCM_REPLIES, FCM_STATUS_REPLIES } from '../../src/provide
 import { SIGN_IN_REPLIES } from '../../src/providers/fcm/sign-in.ts';
 import { parseRetryAfter, TRANSPORT_REPLIES, transportReply, type ReplyTable } from '../../src/providers/replies.ts';
 import { connectFailure } from '../../src/providers/sender/result.ts';
-import { APNS_REASONS } from '../../src/sandbox/apns-reasons.ts';
+import { APNS_REASONS } from '../../src/sandbox/apns/reasons.ts';
 import { describeRow, readAnswers } from './answers-table.ts';
 
 const byStatus = (table: ReplyTable): ReplyTable =>

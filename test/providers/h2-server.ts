@@ -1,10 +1,11 @@
-import { constants, createSecureServer } from 'node:http2';
-import type {
-  Http2SecureServer,
-  IncomingHttpHeaders,
-  ServerHttp2Session,
-  ServerHttp2Stream,
-  Settings,
+import {
+  constants,
+  createSecureServer,
+  type Http2SecureServer,
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+  type Settings,
 } from 'node:http2';
 import type { AddressInfo, Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
@@ -12,7 +13,7 @@ import { onTestFinished } from 'vitest';
 import type { Endpoint } from '../../src/providers/sender/endpoint.ts';
 import type { SendResult } from '../../src/providers/sender/result.ts';
 import { createSender, type Sender, type SenderOptions, type When } from '../../src/providers/sender/sender.ts';
-import { makeAuthority, signCertificate } from '../../src/sandbox/certificates.ts';
+import { makeAuthority, signCertificate } from '../../src/sandbox/keys/certificates.ts';
 
 /** What a server does with a request whose headers have arrived. */
 export type Handler = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;

@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { createCredential, type SignedIn } from '../../src/providers/credential.ts';
 import { readFcmAnswer } from '../../src/providers/fcm/answers.ts';
 import { encodeFcm } from '../../src/providers/fcm/encode.ts';
-import { createHttp2Provider } from '../../src/providers/http2-provider.ts';
+import { createHttp2Provider } from '../../src/providers/sender/http2-provider.ts';
 import type { Prepared, Push, Reply } from '../../src/providers/provider.ts';
 import { parseEndpoint, trustBeside } from '../../src/providers/sender/endpoint.ts';
 import { createSender } from '../../src/providers/sender/sender.ts';

@@ -1,6 +1,6 @@
 import type { Reply } from '../../src/providers/provider.ts';
-import { apnsRefusal, type ApnsReason } from '../../src/sandbox/apns-reasons.ts';
-import type { Refuse } from '../../src/sandbox/answers.ts';
+import { apnsRefusal, type ApnsReason } from '../../src/sandbox/apns/reasons.ts';
+import type { Refuse } from '../../src/sandbox/loopback/answers.ts';
 
 /** What is expected of each answer, written down a second time by hand: the tables in src/ are what is tested. */
 export type Row = Omit<Reply, 'code'>;

@@ -3,9 +3,8 @@ import { DelayedError, Queue, UnrecoverableError, type Job, type Processor } fro
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { QUEUE } from '../../src/queue/names.ts';
-import { NotificationWorker } from '../../src/queue/notification-worker.ts';
-import { workerOptions } from '../../src/queue/worker-options.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { NotificationWorker, workerOptions } from '../../src/queue/notification-worker.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 import { notification } from './support.ts';
 

@@ -1,10 +1,10 @@
 import { createServer } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
-import { RedisAwayError } from '../../src/queue/connection.ts';
+import { RedisAwayError } from '../../src/redis/connection.ts';
 import { createProducer, type EnqueueInput, type Producer, type ProducerOptions } from '../../src/queue/producer.ts';
 import { shardOf, shardPrefixes } from '../../src/queue/shards.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { connectRedis, testRedisUrl } from '../support/redis.ts';
 import { consume, notification, openQueues, present } from './support.ts';
 

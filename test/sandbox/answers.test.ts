@@ -1,6 +1,6 @@
 import { constants } from 'node:http2';
 import { describe, expect, it, vi } from 'vitest';
-import { AnswerBook, type Answer, type Refuse } from '../../src/sandbox/answers.ts';
+import { AnswerBook, type Answer, type Refuse } from '../../src/sandbox/loopback/answers.ts';
 import { seededRandom } from '../../src/sandbox/random.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';

@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { readFile } from 'node:fs/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { CERTIFICATE_FAULTS } from '../../src/sandbox/certificates.ts';
+import { CERTIFICATE_FAULTS } from '../../src/sandbox/keys/certificates.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { DEFAULT_LATENCY, latencyDraw, NO_LATENCY } from '../../src/sandbox/latency.ts';
+import { DEFAULT_LATENCY, latencyDraw, NO_LATENCY } from '../../src/sandbox/loopback/timing.ts';
 import { seededRandom } from '../../src/sandbox/random.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';

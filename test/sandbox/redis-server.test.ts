@@ -1,8 +1,13 @@
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { installRedis } from '../../src/sandbox/redis-install.ts';
-import { findOnPath, redisServer, thisMachine, type Machine } from '../../src/sandbox/redis-server.ts';
+import {
+  findOnPath,
+  installRedis,
+  redisServer,
+  thisMachine,
+  type Machine,
+} from '../../src/sandbox/redis/redis-server.ts';
 import { temporaryFolder } from '../support/program.ts';
 
 const silent = () => undefined;

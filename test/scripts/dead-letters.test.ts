@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { DEAD_LETTERS } from '../../src/queue/names.ts';
 import { shardPrefixes } from '../../src/queue/shards.ts';
-import { deadLetter } from '../queue/letters.ts';
+import { deadLetter } from '../dead-letters/letters.ts';
 import { notification, openQueues } from '../queue/support.ts';
 import { startProcess, type Exit } from '../support/process.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';

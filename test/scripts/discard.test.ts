@@ -1,9 +1,9 @@
 import type { Queue } from 'bullmq';
 import { expect, test, vi } from 'vitest';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
-import { createDeadLetters } from '../../src/queue/dead-letters.ts';
+import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { shardPrefixes } from '../../src/queue/shards.ts';
-import { deadLetter } from '../queue/letters.ts';
+import { deadLetter } from '../dead-letters/letters.ts';
 import { openQueues } from '../queue/support.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Inspection, Limiter } from '../../src/limiter/limiter.ts';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { startProcess, type Exit } from '../support/process.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 

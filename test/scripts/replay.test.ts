@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import { expect, test, vi } from 'vitest';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
-import { createDeadLetters } from '../../src/queue/dead-letters.ts';
+import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { shardPrefixes } from '../../src/queue/shards.ts';
 import { consume, die, notification, openQueues } from '../queue/support.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';

@@ -5,7 +5,7 @@ import { request } from 'node:https';
 import { expect, onTestFinished, test } from 'vitest';
 import { startProcess } from '../support/process.ts';
 import { runProgram, temporaryFolder } from '../support/program.ts';
-import { freePort } from '../../src/sandbox/free-port.ts';
+import { freePort } from '../../src/sandbox/redis/free-port.ts';
 
 const TOKEN = 'dGVzdA:APA91bSecretToken';
 

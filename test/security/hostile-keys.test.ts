@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
-import { createRedisLimiter } from '../../src/limiter/redis-limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { categoryKeys, recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { crc16, SLOTS } from '../../src/queue/crc16.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import { crc16, SLOTS } from '../../src/queue/shards.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { hostileText } from './hostile.ts';
 
 const POLICY = { rules: [{ max: 1, perMs: 60_000 }], minGapMs: 1_000 };

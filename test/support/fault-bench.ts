@@ -2,7 +2,11 @@ import { Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { expect, onTestFinished, vi } from 'vitest';
 import { DEAD_LETTERS, PRIORITY, QUEUE } from '../../src/queue/names.ts';
-import { type EmbeddedRedis, type EmbeddedRedisOptions, startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
+import {
+  type EmbeddedRedis,
+  type EmbeddedRedisOptions,
+  startEmbeddedRedis,
+} from '../../src/sandbox/redis/embedded-redis.ts';
 import { judge, type Arrival, type Verdict } from '../../src/sandbox/judge.ts';
 import { longestMs, startProviders, type ProvidersProcess } from '../../scripts/support/providers-process.ts';
 import { startProcess, type TestProcess } from './process.ts';

@@ -1,7 +1,10 @@
-import { notificationSchema } from '../../src/domain/notification.ts';
-import type { Device, Notification, NotificationInput } from '../../src/domain/notification.ts';
-import { pushId } from '../../src/providers/push-id.ts';
-import type { Push } from '../../src/providers/provider.ts';
+import {
+  notificationSchema,
+  type Device,
+  type Notification,
+  type NotificationInput,
+} from '../../src/domain/notification.ts';
+import { pushId, type Push } from '../../src/providers/provider.ts';
 
 let made = 0;
 

@@ -3,7 +3,7 @@ import { expect, onTestFinished, vi } from 'vitest';
 import { startProviders, type ProvidersProcess } from '../../scripts/support/providers-process.ts';
 import type { Notification } from '../../src/domain/notification.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
-import type { Latency } from '../../src/sandbox/latency.ts';
+import type { Latency } from '../../src/sandbox/loopback/timing.ts';
 import { openWorkerQueues, type WorkerQueues } from './worker.ts';
 
 /** Worker processes at providers that are as slow as real ones, seen from outside: by a plain BullMQ producer and by what arrives. */

@@ -1,5 +1,5 @@
 import { onTestFinished } from 'vitest';
-import { NO_LATENCY } from '../../src/sandbox/latency.ts';
+import { NO_LATENCY } from '../../src/sandbox/loopback/timing.ts';
 import { startSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.ts';
 
 /**

@@ -1,7 +1,7 @@
 import { Queue } from 'bullmq';
 import { onTestFinished } from 'vitest';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
-import { DEFAULT_LATENCY } from '../../src/sandbox/latency.ts';
+import { DEFAULT_LATENCY } from '../../src/sandbox/loopback/timing.ts';
 import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import { startProcess, type TestProcess } from './process.ts';
 import { openSandbox } from './providers.ts';

@@ -1,6 +1,5 @@
 import type { Admission, Admitted, Ask, Refused, Standing } from '../limiter.ts';
-import { keptInOrder } from './order.ts';
-import { isLate } from './late.ts';
+import { isLate, keptInOrder } from './order.ts';
 import { Places, type Comer, type Place } from './place.ts';
 import { earliestInstant, queued, type Instant } from './plan.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';

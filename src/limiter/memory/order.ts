@@ -1,7 +1,24 @@
-import { MOST_LOOKED_AT } from '../pace.ts';
+import { MOST_LOOKED_AT, MOST_MISSED } from '../pace.ts';
 import { firstInstant } from './plan.ts';
-import type { Moment, Scope } from './scope.ts';
+import type { Moment, Scope, Scopes } from './scope.ts';
 import type { Slot } from './slots.ts';
+
+/**
+ * Whether an id comes too late to keep its place. Where several others have come late one after the other, it does not: all would
+ * send each other to the tail for ever. `scopes` are without the id itself.
+ */
+export function isLate(
+  due: number | undefined,
+  isHeld: boolean,
+  [line, category = line]: Scopes,
+  holdMs: number,
+  now: number,
+): boolean {
+  if (due === undefined || now <= due + holdMs) return false;
+  const { missed = 0, reserved, held } = (isHeld ? category : line).slots;
+  const isAlone = (isHeld ? held : reserved).length === 0;
+  return isAlone || missed < MOST_MISSED;
+}
 
 /**
  * The line after one that was due at `due` has been put off to `at`: those behind it that would now come before it are put

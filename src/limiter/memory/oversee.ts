@@ -1,6 +1,8 @@
-import type { Moved } from '../limiter.ts';
+import type { Inspection, Moved, SlotView } from '../limiter.ts';
+import { paceOf } from '../pace.ts';
 import { replan, type Replanned } from '../replan.ts';
-import { withScopes, type Book } from './book.ts';
+import { blockAt, policyAt, withScopes, type Book } from './book.ts';
+import { decide } from './decide.ts';
 import type { Opened } from './opened.ts';
 import { reservations, type Scope } from './scope.ts';
 import { including, type Slot } from './slots.ts';
@@ -46,4 +48,32 @@ function placed(scope: Scope, places: readonly Replanned[]): Scope {
 
 function movedOf({ waiting: { entry, slot, category }, at }: Replanned): Moved[] {
   return at === slot ? [] : [{ id: entry, ...(category !== undefined && { category }), from: slot, at }];
+}
+
+/** No ask may have this id, so nobody holds a slot under it. */
+const NOBODY = '';
+
+/** Tells what a book says overall, and what a newcomer would be told. */
+export function inspection(book: Book, opened: Opened, countBlocked: boolean, keepIds: boolean): Inspection {
+  const { now, policy, scopes } = opened;
+  const stored = policyAt(book, now);
+  const block = blockAt(book, now);
+  const [overall] = scopes;
+  const { admission } = decide({ recipientId: NOBODY, id: NOBODY }, [overall], opened, countBlocked);
+  const since = now - paceOf(policy).longestMs;
+  return {
+    now,
+    policy,
+    source: stored === undefined ? 'limiter' : 'stored',
+    ...(stored !== undefined && stored.until !== Infinity && { policyUntil: stored.until }),
+    ...(block !== undefined && { block }),
+    sent: overall.slots.sent.filter(({ at }) => at >= since).map((slot) => view(slot, keepIds)),
+    reserved: reservations(scopes).map((slot) => view(slot, true)),
+    nextAt: admission.kind === 'refused' ? now + admission.waitMs : admission.at,
+    rule: admission.rule,
+  };
+}
+
+function view({ at, id }: Slot, withId: boolean): SlotView {
+  return withId && id !== undefined ? { at, id } : { at };
 }

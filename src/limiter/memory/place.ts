@@ -1,6 +1,5 @@
 import { MOST_LOOKED_AT } from '../pace.ts';
-import { firstFit } from './fit.ts';
-import { queued, tailInstant, type Instant } from './plan.ts';
+import { firstFit, queued, tailInstant, type Instant } from './plan.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';
 import type { Slot } from './slots.ts';
 

@@ -1,5 +1,5 @@
 import type { Policy } from '../../domain/limits.ts';
-import { toPolicy, type PolicyNumbers } from './numbers.ts';
+import { toPolicy, type PolicyNumbers } from './scopes.ts';
 
 /** What the scripts answer, read in one place: positions come in, names go out. */
 

@@ -1,7 +1,17 @@
 import type { Policy } from '../../domain/limits.ts';
 import { paceOf } from '../pace.ts';
-import { toNumbers } from './numbers.ts';
-import type { ScopePolicies } from './wire.ts';
+
+/** The policies of an ask's scopes. */
+export interface ScopePolicies {
+  /** As the scripts take them. */
+  readonly text: string;
+  /** The gap of the first scope. */
+  readonly firstGapMs: number;
+  /** The widest of the gaps. */
+  readonly gapMs: number;
+  /** The least of the holds. */
+  readonly holdMs: number;
+}
 
 /** The policies of a limiter, and how they are told to its scripts. */
 export interface Scopes {
@@ -60,4 +70,21 @@ export function createScopes({ policy, categories, keepMs }: ScopesOptions): Sco
 
 function textOf(policy: Policy, keepMs: number): string {
   return JSON.stringify(toNumbers(policy, keepMs));
+}
+
+/** The hold, the gap or 0, then max and window of each rule: as a policy is stored for a recipient. */
+export type PolicyNumbers = readonly [keepMs: number, holdMs: number, gapMs: number, ...maxAndWindow: number[]];
+
+export function toNumbers(policy: Policy, keepMs: number): PolicyNumbers {
+  const { holdMs, longestMs } = paceOf(policy);
+  const pairs = policy.rules.flatMap(({ max, perMs }) => [max, perMs]);
+  return [Math.max(keepMs, longestMs), holdMs, policy.minGapMs, ...pairs];
+}
+
+export function toPolicy([, , minGapMs, ...pairs]: PolicyNumbers): Policy {
+  const rules = Array.from({ length: pairs.length / 2 }, (_, index) => {
+    const [max = NaN, perMs = NaN] = pairs.slice(2 * index);
+    return { max, perMs };
+  });
+  return { rules, minGapMs };
 }

@@ -1,13 +1,10 @@
-import { readFileSync } from 'node:fs';
+import { defineScript, readScript, type Call, type ScriptRedis } from '../../redis/scripts.ts';
 import type { AdmitReply, InspectReply, Numeric, SettingsReply } from './replies.ts';
 
 /** What the limiter needs of ioredis: both `Redis` and `Cluster` have it. */
-export interface LimiterRedis {
-  defineCommand(name: string, definition: { lua: string; numberOfKeys: number }): void;
+export interface LimiterRedis extends ScriptRedis {
   unlink(...keys: string[]): Promise<number>;
 }
-
-type Call<R> = (...keysAndArgs: (string | number)[]) => Promise<R>;
 
 /** The scripts as commands of the client; those that work on scopes are there for each number of them. */
 export interface Scripts {
@@ -35,17 +32,6 @@ export function defineScripts(redis: LimiterRedis, scopes: number): Scripts {
 }
 
 function define<R>(redis: LimiterRedis, script: string, numberOfKeys: number): Call<R> {
-  const name = `pushpacer:${script}:${numberOfKeys}`;
-  redis.defineCommand(name, { lua: readScript(`${script}.lua`), numberOfKeys });
-  const commands = redis as unknown as Record<string, Call<R>>;
-  const command = commands[name];
-  if (command === undefined) throw new Error(`the client has no command ${name} after it was defined`);
-  return command.bind(redis);
-}
-
-/** A script with what it includes; the path is relative to the module `from`. */
-export function readScript(path: string, from: string | URL = import.meta.url): string {
-  const file = new URL(path, from);
-  const text = readFileSync(file, 'utf8');
-  return text.replaceAll(/^-- include (\S+)$/gm, (_, included: string) => readScript(included, file));
+  const lua = readScript(`${script}.lua`, import.meta.url);
+  return defineScript(redis, `pushpacer:${script}:${numberOfKeys}`, lua, numberOfKeys);
 }

@@ -15,18 +15,6 @@ export function toOptions({ maxWaitMs = Infinity, maxPending }: Ask, countBlocke
   });
 }
 
-/** The policies of an ask's scopes. */
-export interface ScopePolicies {
-  /** As the scripts take them. */
-  readonly text: string;
-  /** The gap of the first scope. */
-  readonly firstGapMs: number;
-  /** The widest of the gaps. */
-  readonly gapMs: number;
-  /** The least of the holds. */
-  readonly holdMs: number;
-}
-
 export function toAdmission(
   answered: Answered,
   { everyRule = false }: Pick<Ask, 'everyRule'>,

@@ -1,4 +1,4 @@
-import { createHttp2Provider } from '../http2-provider.ts';
+import { createHttp2Provider } from '../sender/http2-provider.ts';
 import type { Provider } from '../provider.ts';
 import { parseEndpoint, trustBeside } from '../sender/endpoint.ts';
 import { createSender, type SenderOptions } from '../sender/sender.ts';

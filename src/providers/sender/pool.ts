@@ -1,4 +1,4 @@
-import { doubledMs } from '../../domain/doubled.ts';
+import { doubledMs } from '../../domain/time.ts';
 import { Connection, type ConnectionOptions } from './connection.ts';
 import { unsent, type Unsent } from './result.ts';
 

@@ -1,9 +1,9 @@
-import type { Enqueued } from '../../../scripts/chaos/enqueue.ts';
-import type { Completed } from '../../../scripts/chaos/queue.ts';
+import type { Enqueued } from '../../../scripts/chaos/run/enqueue.ts';
+import type { Completed } from '../../../scripts/chaos/run/queue.ts';
 import { readProgress } from '../../../src/delivery/progress.ts';
 import type { NotificationInput } from '../../../src/domain/notification.ts';
 import type { DeadLetter } from '../../../src/domain/outcome.ts';
-import type { StoredDeadLetter } from '../../../src/queue/dead-letters.ts';
+import type { StoredDeadLetter } from '../../../src/dead-letters/store.ts';
 import type { JournalEntry } from '../../../src/sandbox/journal.ts';
 
 /** The facts of a run, written down by hand. */

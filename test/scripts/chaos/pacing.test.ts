@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { Thaw } from '../../../scripts/chaos/freezes.ts';
-import { judgePacing } from '../../../scripts/chaos/pacing.ts';
+import type { Thaw } from '../../../scripts/chaos/run/freezes.ts';
+import { judgePacing } from '../../../scripts/chaos/judge/pacing.ts';
 import { judge } from '../../../src/sandbox/judge.ts';
 import { enqueuedOf, entryOf, OTHER_TOKEN } from './facts.ts';
 

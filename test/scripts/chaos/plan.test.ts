@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { describeFault } from '../../../scripts/chaos/describe.ts';
-import { planFaults, WORKERS, type Fault } from '../../../scripts/chaos/faults.ts';
+import { describeFault } from '../../../scripts/chaos/judge/report.ts';
+import { planFaults, WORKERS, type Fault } from '../../../scripts/chaos/plan/faults.ts';
 import { startProcess } from '../../support/process.ts';
 
 const KINDS: readonly Fault['kind'][] = [

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { lateDevices, planWorkload, refOf } from '../../../scripts/chaos/workload.ts';
+import { lateDevices, planWorkload, refOf } from '../../../scripts/chaos/plan/workload.ts';
 import { parseNotification } from '../../../src/domain/notification.ts';
 
 const options = { seed: 4, seconds: 20, notifications: 2_000, marker: '0123456789ab' };

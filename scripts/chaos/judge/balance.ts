@@ -1,0 +1,125 @@
+import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import { refOf } from '../plan/workload.ts';
+import type { Enqueued } from '../run/enqueue.ts';
+import type { Completed, Ends } from '../run/queue.ts';
+
+/** What became of the notifications; all but `lost` add up to `notifications`. */
+export interface Balance {
+  /** Whose enqueuing Redis acknowledged. */
+  readonly notifications: number;
+  /** Completed as delivered, and received by a provider. */
+  readonly delivered: number;
+  readonly deadLettered: number;
+  readonly deadLetters: Readonly<Record<string, number>>;
+  readonly expired: number;
+  readonly dropped: number;
+  readonly stillQueued: number;
+  /** No end, two of them, or one that it cannot have. */
+  readonly unaccounted: number;
+  /** Without a trace, or delivered as the queue has it and without one at a provider, for one of its devices. */
+  readonly lost: number;
+  /** The notifications of the two, for whoever looks into it. */
+  readonly suspects: readonly string[];
+}
+
+type Fate = 'delivered' | 'deadLettered' | 'expired' | 'dropped' | 'stillQueued' | 'unaccounted';
+
+/** Counts from what the queue and the providers tell; nothing is taken from what was meant to happen. */
+export function countBalance(
+  enqueued: ReadonlyMap<string, Enqueued>,
+  entries: readonly JournalEntry[],
+  ends: Ends,
+): Balance {
+  const received = new Map<string, Set<string>>();
+  for (const { accepted, data, token } of entries) {
+    if (accepted) received.set(refOf(data), (received.get(refOf(data)) ?? new Set()).add(token));
+  }
+  const completed = Map.groupBy(ends.completed, ({ id }) => id);
+  const dead = Map.groupBy(ends.dead, ({ letter }) => (letter.notification as { id: string }).id);
+  const queued = Map.groupBy(ends.queued, (id) => id);
+
+  const fates: Record<Fate, number> = {
+    delivered: 0,
+    deadLettered: 0,
+    expired: 0,
+    dropped: 0,
+    stillQueued: 0,
+    unaccounted: 0,
+  };
+  const suspects: string[] = [];
+  let lost = 0;
+  for (const one of enqueued.values()) {
+    const tokens = received.get(one.id);
+    const completions = completed.get(one.id) ?? [];
+    const all = [...completions, ...(dead.get(one.id) ?? []), ...(queued.get(one.id) ?? [])];
+    const [completion] = completions;
+    const isLost =
+      all.length === 0 ? tokens === undefined : completion !== undefined && hasLost(one, completion, tokens);
+    let fate: Fate = 'unaccounted';
+    if (all.length === 1)
+      fate = completion ? fateOf(one, completion, tokens) : dead.has(one.id) ? 'deadLettered' : 'stillQueued';
+    fates[fate] += 1;
+    lost += isLost ? 1 : 0;
+    if (isLost || fate === 'unaccounted') suspects.push(one.id);
+  }
+  const known = [...received.keys(), ...completed.keys(), ...dead.keys(), ...queued.keys()];
+  const strangers = known.filter((id) => !enqueued.has(id));
+  return {
+    notifications: enqueued.size,
+    ...fates,
+    unaccounted: fates.unaccounted + strangers.length,
+    deadLetters: countBy(ends.dead.map(({ letter }) => letter.reason)),
+    lost,
+    suspects: [...suspects, ...strangers],
+  };
+}
+
+/**
+ * Whether a completed job says of a device that it was alerted, and no provider has seen it. Of one that has expired, only
+ * those that were alerted by then are told.
+ */
+function hasLost(
+  { input }: Enqueued,
+  { outcome, progress }: Completed,
+  tokens: ReadonlySet<string> | undefined,
+): boolean {
+  if (outcome !== 'delivered') return false;
+  if (tokens === undefined || input === undefined) return true;
+  const untold = input.expiresAt === undefined && input.onThrottle !== 'drop' ? 'delivered' : 'given up';
+  return input.devices.some(({ platform, token }, index) => {
+    const state = progress.devices[`${platform}#${index}`] ?? untold;
+    return state === 'delivered' && !tokens.has(token);
+  });
+}
+
+function fateOf({ input }: Enqueued, { outcome }: Completed, tokens: ReadonlySet<string> | undefined): Fate {
+  if (outcome === 'delivered' && tokens !== undefined) return 'delivered';
+  if (outcome === 'expired' && input?.expiresAt !== undefined) return 'expired';
+  if (outcome === 'dropped' && input?.onThrottle === 'drop') return 'dropped';
+  return 'unaccounted';
+}
+
+function countBy(names: readonly string[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
+  return counts;
+}
+
+/**
+ * Requests that nobody asked for: of no notification that was enqueued, or for a device that is not one of its own. Providers
+ * count such requests against a sender. Each as `fcm at 2026-03-01T07:30:00.123Z, notification n17`.
+ */
+export function unknownRequests(
+  enqueued: ReadonlyMap<string, Enqueued>,
+  entries: readonly JournalEntry[],
+): readonly string[] {
+  return entries
+    .filter(({ platform, token, data }) => {
+      const devices = enqueued.get(refOf(data))?.input?.devices ?? [];
+      return !devices.some((device) => device.platform === platform && device.token === token);
+    })
+    .map(({ platform, at, data }) => {
+      const whose = refOf(data) === '' ? 'no notification' : `notification ${refOf(data)}`;
+      return `${platform} at ${new Date(at).toISOString()}, ${whose}`;
+    });
+}

@@ -1,0 +1,146 @@
+import { ruleName, type Policy } from '../../../src/domain/limits.ts';
+import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import { alertsByRecipient, judge, TOLERANCE_MS, type Arrival } from '../../../src/sandbox/judge.ts';
+import type { Enqueued } from '../run/enqueue.ts';
+import type { Stall } from '../../support/providers-child.ts';
+import type { Thaw } from '../run/freezes.ts';
+import { refOf } from '../plan/workload.ts';
+
+export interface Pacing {
+  readonly gapViolations: number;
+  readonly windowViolations: number;
+  /** Gaps and windows that were broken too, but hold an alert that a frozen worker sent when it went on. */
+  readonly lateAfterFreeze: number;
+  /** Of what frozen workers had in hand, so many alerts may have left late. */
+  readonly lateAfterFreezeBound: number;
+  /** Gaps and windows that were broken too, but whose first alert arrived late because the machine stood still. */
+  readonly lateAfterStall: number;
+  /** The least time between two alerts of one recipient; null where nobody had two. */
+  readonly minGapMs: number | null;
+  /** Whom it burst upon: `recipient-7: 5/4s, 3812 ms at 2026-03-01T07:30:00.123Z`. */
+  readonly bursts: readonly string[];
+  /** The same of those that a freeze explains. */
+  readonly burstsAfterFreeze: readonly string[];
+  /** Of those that a stall of the machine explains. */
+  readonly burstsAfterStall: readonly string[];
+}
+
+/** What made alerts arrive late that left in time. */
+export interface Excuses {
+  readonly thaws: readonly Thaw[];
+  readonly stalls: readonly Stall[];
+}
+
+export interface Policies {
+  readonly policy: Policy;
+  /** By category, beside the other one. */
+  readonly categories: Readonly<Record<string, Policy>>;
+}
+
+/** Alerts that came too close: one more than `max`. */
+interface Violation {
+  readonly recipientId: string;
+  /** Of the rule; `gap`. */
+  readonly name: string;
+  /** First to last, epoch milliseconds. */
+  readonly times: readonly number[];
+  /** How much they were too close, in milliseconds, from the instants at which they should have arrived. */
+  readonly shortMs: number;
+}
+
+/** What the product itself may be late by without telling anybody: ON_TIME_MS of src/delivery/slot.ts. */
+const OWN_LATENESS_MS = 15;
+/** What was written to a socket when the machine stopped has arrived by then, after it went on. */
+const AFTER_STALL_MS = 50;
+
+/** Judges the gaps and windows of what arrived, over all and in each category that has limits of its own. */
+export function judgePacing(
+  enqueued: ReadonlyMap<string, Enqueued>,
+  entries: readonly JournalEntry[],
+  { policy, categories }: Policies,
+  { thaws, stalls }: Excuses,
+): Pacing {
+  const arrivals = arrivalsOf(enqueued, entries);
+  const categoryOf = ({ notificationId }: Arrival) => enqueued.get(notificationId)?.input?.category;
+  const own = Object.entries(categories).map(([category, itsPolicy]) => ({
+    policy: itsPolicy,
+    arrivals: arrivals.filter((arrival) => categoryOf(arrival) === category),
+  }));
+  const violations = [{ policy, arrivals }, ...own].flatMap((one) => violationsOf(one.arrivals, one.policy));
+  const late = lateArrivals(arrivals, thaws);
+  const isLate = ({ recipientId, times }: Violation) => times.some((at) => late.has(`${recipientId} ${at}`));
+  const afterFreeze = violations.filter(isLate);
+  const inTime = violations.filter((violation) => !isLate(violation));
+  const afterStall = inTime.filter((violation) => stalls.some((stall) => explains(stall, violation)));
+  const unexcused = inTime.filter((violation) => !afterStall.includes(violation));
+  const gaps = unexcused.filter(({ name }) => name === GAP);
+  const inHand = thaws.flatMap(({ ids }) => [...ids]);
+  return {
+    gapViolations: gaps.length,
+    windowViolations: unexcused.length - gaps.length,
+    lateAfterFreeze: afterFreeze.length,
+    lateAfterFreezeBound: inHand.reduce((sum, id) => sum + (enqueued.get(id)?.input?.devices.length ?? 0), 0),
+    lateAfterStall: afterStall.length,
+    minGapMs: judge(arrivals, policy).minGapMs,
+    bursts: unexcused.map(textOf),
+    burstsAfterFreeze: afterFreeze.map(textOf),
+    burstsAfterStall: afterStall.map(textOf),
+  };
+}
+
+const GAP = 'gap';
+
+/** What the judge counts, one by one: an alert that came too early after the one `max` places before it. */
+function violationsOf(arrivals: readonly Arrival[], { rules, minGapMs }: Policy): Violation[] {
+  const all = [...rules.map((rule) => ({ ...rule, name: ruleName(rule) })), { max: 1, perMs: minGapMs, name: GAP }];
+  return [...alertsByRecipient(arrivals, minGapMs)].flatMap(([recipientId, alerts]) =>
+    all.flatMap(({ max, perMs, name }) =>
+      alerts.flatMap((at, index) => {
+        const tookMs = at - (alerts[index - max] ?? -Infinity);
+        if (tookMs >= perMs - TOLERANCE_MS) return [];
+        return [{ recipientId, name, times: alerts.slice(index - max, index + 1), shortMs: perMs - tookMs }];
+      }),
+    ),
+  );
+}
+
+/** The first alert arrived just after the machine had stood still, for long enough to make it late by what is missing. */
+function explains({ at, ms }: Stall, { times: [first = NaN], shortMs }: Violation): boolean {
+  return first >= at - ms && first <= at + AFTER_STALL_MS && ms >= shortMs - OWN_LATENESS_MS;
+}
+
+/** Arrivals that left a worker when it went on after a freeze, as `recipient instant`. */
+function lateArrivals(arrivals: readonly Arrival[], thaws: readonly Thaw[]): ReadonlySet<string> {
+  const late = arrivals.filter(({ notificationId, at }) =>
+    thaws.some(({ ids, from, until }) => ids.has(notificationId) && at >= from && at <= until),
+  );
+  return new Set(late.map(({ recipientId, at }) => `${recipientId} ${at}`));
+}
+
+function textOf({ recipientId, name, times }: Violation): string {
+  const first = times[0] ?? NaN;
+  const last = times.at(-1) ?? NaN;
+  return `${recipientId}: ${name}, ${Math.round(last - first)} ms at ${new Date(last).toISOString()}`;
+}
+
+/** What alerted somebody. A silent one takes no slot of the limiter, and is none. */
+function arrivalsOf(enqueued: ReadonlyMap<string, Enqueued>, entries: readonly JournalEntry[]): Arrival[] {
+  return entries
+    .filter((entry) => entry.accepted && !isSilent(entry))
+    .map(({ data, token, at }) => ({
+      recipientId: enqueued.get(refOf(data))?.input?.recipientId ?? 'of nobody who was enqueued for',
+      notificationId: refOf(data),
+      device: token,
+      at,
+    }));
+}
+
+/** Shown without sound, vibration and banner, as what arrived says: APNs' level `passive`, FCM's low priority. */
+function isSilent({ platform, payload }: JournalEntry): boolean {
+  if (platform === 'apns') return field(field(payload, 'aps'), 'interruption-level') === 'passive';
+  return field(field(field(payload, 'android'), 'notification'), 'notification_priority') === 'PRIORITY_LOW';
+}
+
+function field(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+}

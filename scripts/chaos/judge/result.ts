@@ -1,0 +1,93 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { longestMs } from '../../support/providers-process.ts';
+import { POLICIES } from '../plan/environment.ts';
+import { countBreakers } from '../run/logs.ts';
+import type { Facts } from '../run/run.ts';
+import { countBalance, unknownRequests } from './balance.ts';
+import { countDuplicates } from './duplicates.ts';
+import { stopsWithoutRedis, thawsOf } from '../run/freezes.ts';
+import { judgePacing } from './pacing.ts';
+import type { ChaosResult } from './verdict.ts';
+
+/** What a run came to, and where to look for what went wrong. */
+export interface Judged {
+  readonly result: ChaosResult;
+  readonly troubles: Readonly<Record<string, readonly string[]>>;
+}
+
+/** Counts it all, from the facts alone. */
+export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: number; readonly seconds: number }): Judged {
+  const { enqueued, entries, ends, struck, leaks, logs, left } = facts;
+  const thaws = thawsOf(struck.freezes, logs);
+  const { suspects, ...balance } = countBalance(enqueued, entries, ends);
+  const { bursts, burstsAfterFreeze, burstsAfterStall, ...pacing } = judgePacing(enqueued, entries, POLICIES, {
+    thaws,
+    stalls: facts.stalls,
+  });
+  const { unexplained, explainedBy, ...duplicates } = countDuplicates({
+    ...{ enqueued, entries, ends, thaws, cuts: struck.cuts },
+    incidents: [...struck.incidents, ...stopsWithoutRedis(struck.freezes, logs)],
+  });
+  const unknown = unknownRequests(enqueued, entries);
+  const { breakersOpened, breakersByOneDevice } = countBreakers(logs);
+  const { counts, oddDevices } = struck;
+  const result: ChaosResult = {
+    ...balance,
+    ...pacing,
+    ...duplicates,
+    duplicatesBy: explainedBy,
+    unknownRequests: unknown.length,
+    breakersOpened,
+    breakersByOneDevice: breakersByOneDevice.length,
+    secretsLeaked: leaks.length,
+    processesLeft: left.length,
+    crashes: facts.crashes.length,
+    requeues: ends.completed.reduce((sum, { progress }) => sum + progress.requeues, 0),
+    kills: counts['kill-worker'],
+    stops: counts['stop-worker'],
+    restarts: counts['restart-worker'],
+    redisRestarts: counts['kill-redis'],
+    redisPauses: counts['pause-redis'],
+    redisCuts: counts['cut-clients'],
+    oddDevices: oddDevices.filter(({ token, word }) =>
+      entries.some((entry) => entry.token === token && entry.reason === word),
+    ).length,
+    refusals: entries.filter(({ status }) => status !== 200).length,
+    drainMs: facts.drainMs,
+    longestStallMs: longestMs(facts.stalls),
+    seed,
+    seconds,
+  };
+  const troubles = {
+    'neither ended nor queued as it should': suspects,
+    'still queued': ends.queued,
+    'a burst': bursts,
+    'late after a freeze': burstsAfterFreeze,
+    'late after the machine stood still': burstsAfterStall,
+    'a request that nobody asked for': unknown,
+    'a breaker that one device opened': breakersByOneDevice,
+    'a duplicate without a reason': unexplained,
+    'a secret': leaks.map(({ where, name, times }) => `${name} in ${where}, ${times} times`),
+    'a worker that crashed': facts.crashes.map((pid) => `process ${pid}`),
+    'still running': left.map((pid) => `process ${pid}`),
+  };
+  return { result, troubles };
+}
+
+/** What a run was judged by, one JSON object a line, for whoever looks into it. Holds tokens and texts (made-up ones). */
+export async function keepFacts(folder: string, { enqueued, entries, ends, struck, leaks }: Facts): Promise<void> {
+  const incidents = struck.incidents.map((incident) => ({ ...incident, ids: [...incident.ids] }));
+  const files: Readonly<Record<string, readonly unknown[]>> = {
+    enqueued: [...enqueued.values()],
+    journal: entries,
+    completed: ends.completed,
+    'dead-letters': ends.dead,
+    incidents: [...incidents, ...struck.cuts],
+    freezes: struck.freezes.map((freeze) => ({ ...freeze, holders: [...freeze.holders] })),
+    leaks,
+  };
+  for (const [name, lines] of Object.entries(files)) {
+    await writeFile(join(folder, `${name}.ndjson`), lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  }
+}

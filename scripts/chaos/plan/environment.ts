@@ -1,0 +1,30 @@
+import { formatDuration } from '../../../src/domain/time.ts';
+import { ruleName, type Policy } from '../../../src/domain/limits.ts';
+import { LOCK_MS } from './faults.ts';
+import { NEWS_POLICY, POLICY } from './workload.ts';
+
+/** What is judged by. */
+export const POLICIES = { policy: POLICY, categories: { news: NEWS_POLICY } };
+
+/** The workers' settings: everything that waits waits shortly, so that a minute has room for all of it. */
+export const WORKER_ENVIRONMENT = {
+  LIMIT_RULES: rulesText(POLICY),
+  LIMIT_MIN_GAP: formatDuration(POLICY.minGapMs),
+  // Three hundred sends a second take about 20 streams in all at the usual latency; the rest is room for slow answers.
+  WORKER_CONCURRENCY: '15',
+  LOCK_DURATION: formatDuration(LOCK_MS),
+  BACKOFF_BASE: '250ms',
+  BACKOFF_MAX: '5s',
+  PROVIDER_PAUSE_BASE: '500ms',
+  PROVIDER_PAUSE_MAX: '2s',
+  LOG_LEVEL: 'info',
+};
+
+/** The content of their LIMITS_FILE. */
+export const LIMITS = {
+  categories: { news: { rules: rulesText(NEWS_POLICY), minGap: formatDuration(NEWS_POLICY.minGapMs) } },
+};
+
+function rulesText({ rules }: Policy): string {
+  return rules.map(ruleName).join(',');
+}

@@ -1,0 +1,127 @@
+import type { Platform } from '../../../src/domain/notification.ts';
+import type { Rate } from '../../../src/sandbox/loopback/answers.ts';
+import { createDice, type Dice } from './dice.ts';
+import { ODDITIES, troubles, type OddWord } from './troubles.ts';
+
+/** What is done to the parts; `worker` is the place of one, whichever process has it by then. */
+export type Fault = { readonly atMs: number } & (
+  | { readonly kind: 'kill-worker' | 'restart-worker'; readonly worker: number }
+  | { readonly kind: 'stop-worker'; readonly worker: number; readonly forMs: number }
+  | { readonly kind: 'kill-redis' | 'pause-redis'; readonly forMs: number }
+  | { readonly kind: 'cut-clients' }
+  | {
+      readonly kind: 'answers';
+      readonly platform: Platform;
+      readonly forMs: number;
+      readonly name: string;
+      readonly rates: readonly Rate[];
+    }
+  | { readonly kind: 'go-away'; readonly platform: Platform; readonly forMs: number; readonly every: number }
+  | { readonly kind: 'drop-connections' | 'close-idle'; readonly platform: Platform }
+  /** One device of all: the one at `pick` places, counted round and round, among those that are asked later. */
+  | { readonly kind: 'odd-device'; readonly platform: Platform; readonly word: OddWord; readonly pick: number }
+  | { readonly kind: 'revoke-key' | 'provider-down'; readonly platform: Platform; readonly forMs: number }
+);
+
+export const WORKERS = 6;
+/** The workers' LOCK_DURATION. */
+export const LOCK_MS = 5_000;
+
+/** The first faults come a little after the workers have begun, the last ones end a little before the end. */
+const BEGIN = 0.05;
+const END = 0.97;
+
+/** Every fault of a run of `seconds`, in order: a pure function, so that a seed can be tried again. */
+export function planFaults(seed: number, seconds: number): Fault[] {
+  const ms = seconds * 1_000;
+  const lanes = [
+    workerFaults(createDice(seed, 1), ms),
+    redisFaults(createDice(seed, 2), ms),
+    answerFaults(createDice(seed, 3), ms, 'apns'),
+    answerFaults(createDice(seed, 4), ms, 'fcm'),
+    providerFaults(createDice(seed, 5), ms, 'apns'),
+    providerFaults(createDice(seed, 6), ms, 'fcm'),
+    oddDevices(createDice(seed, 8), ms),
+  ];
+  return lanes.flat().toSorted((a, b) => a.atMs - b.atMs);
+}
+
+/** Instants in equal shares of the time, each somewhere in the first half of its own. */
+function instants(dice: Dice, ms: number, count: number): { readonly atMs: number; readonly shareMs: number }[] {
+  const shareMs = Math.floor((ms * (END - BEGIN)) / count);
+  return Array.from({ length: count }, (_, index) => ({
+    atMs: Math.round(ms * BEGIN + index * shareMs + dice.between(0, shareMs / 2)),
+    shareMs,
+  }));
+}
+
+/** Two dozen a minute. Each place in turn, so that a new process has time to come up before it is struck. */
+function workerFaults(dice: Dice, ms: number): Fault[] {
+  const places = dice.shuffled(Array.from({ length: WORKERS }, (_, place) => place));
+  const count = Math.max(6, Math.round(ms / 2_500));
+  let round: string[] = [];
+  return instants(dice, ms, count).map(({ atMs }, index): Fault => {
+    // The long stop goes first: later there may be no time left for it.
+    if (round.length === 0) round = ['long', ...dice.shuffled(['kill', 'restart', 'short'])];
+    const worker = places[index % WORKERS] ?? 0;
+    const strike = round.shift();
+    const long = LOCK_MS + dice.between(1_000, 4_000);
+    const short = dice.between(200, 1_500);
+    if (strike === 'kill') return { atMs, kind: 'kill-worker', worker };
+    if (strike === 'restart') return { atMs, kind: 'restart-worker', worker };
+    const leftMs = Math.floor(ms * END) - atMs;
+    const forMs = strike === 'long' && long < leftMs ? long : Math.min(short, leftMs);
+    return { atMs, kind: 'stop-worker', worker, forMs };
+  });
+}
+
+/** Nine a minute; none begins before the one before it is over. */
+function redisFaults(dice: Dice, ms: number): Fault[] {
+  let round: Fault['kind'][] = [];
+  return instants(dice, ms, Math.max(3, Math.round(ms / 6_500))).map(({ atMs, shareMs }): Fault => {
+    if (round.length === 0) round = dice.shuffled(['kill-redis', 'pause-redis', 'cut-clients']);
+    const forMs = Math.min(dice.between(500, 2_000), Math.floor(shareMs / 2));
+    const kind = round.shift();
+    return kind === 'cut-clients'
+      ? { atMs, kind }
+      : { atMs, kind: kind === 'kill-redis' ? kind : 'pause-redis', forMs };
+  });
+}
+
+/** Every kind of trouble once in a minute, one after the other. */
+function answerFaults(dice: Dice, ms: number, platform: Platform): Fault[] {
+  const { early, middle, late } = troubles(dice, platform, ms);
+  const round = [...dice.shuffled(early), ...dice.shuffled(middle), ...late];
+  const rounds = Math.max(1, Math.round(ms / 60_000));
+  const all = Array.from({ length: rounds }, () => round).flat();
+  return instants(dice, ms, all.length).map(({ atMs, shareMs }, index): Fault => {
+    const { name, rates } = all[index] ?? { name: 'well', rates: [] };
+    const forMs = Math.round(shareMs * (0.35 + dice.between(0, 15) / 100));
+    return { atMs, kind: 'answers', platform, forMs, name, rates };
+  });
+}
+
+/** What befalls a provider as a whole. */
+function providerFaults(dice: Dice, ms: number, platform: Platform): Fault[] {
+  const kinds = ['drop-connections', 'revoke-key', 'provider-down', 'go-away', 'close-idle'] as const;
+  const rounds = Math.max(1, Math.round(ms / 30_000));
+  const all = Array.from({ length: rounds }, () => dice.shuffled(kinds)).flat();
+  return instants(dice, ms, all.length).map(({ atMs, shareMs }, index): Fault => {
+    const forMs = Math.min(dice.between(1_000, 3_000), Math.floor(shareMs / 2));
+    const kind = all[index];
+    if (kind === 'go-away') return { atMs, kind, platform, forMs, every: dice.between(20, 60) };
+    if (kind === 'drop-connections' || kind === 'close-idle') return { atMs, kind, platform };
+    return { atMs, kind: kind === 'revoke-key' ? kind : 'provider-down', platform, forMs };
+  });
+}
+
+/** Each oddity befalls one device of thousands, early, so that the device is asked for after it. */
+function oddDevices(dice: Dice, ms: number): Fault[] {
+  return ODDITIES.map(({ platform, word }) => ({
+    atMs: Math.round(ms * BEGIN) + dice.between(0, ms * 0.2),
+    kind: 'odd-device' as const,
+    platform,
+    word,
+    pick: dice.between(0, 1_000_000),
+  }));
+}

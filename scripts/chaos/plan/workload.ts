@@ -1,0 +1,138 @@
+import type { Device, NotificationInput, Platform } from '../../../src/domain/notification.ts';
+import { createDice, type Dice } from './dice.ts';
+
+/** One notification as it is enqueued. */
+export interface Item {
+  readonly input: NotificationInput;
+  /** It expires so long after it was planned to be enqueued. */
+  readonly expiresInMs?: number;
+}
+
+/** What is enqueued at one instant. */
+export interface Burst {
+  readonly atMs: number;
+  readonly items: readonly Item[];
+}
+
+export interface Workload {
+  /** In order. A few notifications are enqueued a second time. */
+  readonly bursts: readonly Burst[];
+  /** What our producer would refuse; one in another language might not. */
+  readonly malformed: readonly { readonly id: string }[];
+  /** Tokens that are gone or bad for good. */
+  readonly spoilt: readonly { readonly device: Device; readonly how: 'gone' | 'badToken' }[];
+}
+
+export interface WorkloadOptions {
+  readonly seed: number;
+  readonly seconds: number;
+  /** How many in all, the malformed ones too. */
+  readonly notifications: number;
+  /** Twelve hexadecimal digits that stand in every token and every text, so that they are found where they must not be. */
+  readonly marker: string;
+}
+
+/** The recipients' limits, and those of the category `news` beside them. */
+export const POLICY = {
+  rules: [
+    { max: 5, perMs: 4_000 },
+    { max: 12, perMs: 12_000 },
+  ],
+  minGapMs: 500,
+};
+export const NEWS_POLICY = { rules: [{ max: 3, perMs: 5_000 }], minGapMs: 800 };
+
+/** Enqueued over the first part of a run, so that the last faults still meet work. */
+const ENQUEUED_OVER = 0.7;
+const PER_RECIPIENT = 10;
+const MALFORMED_SHARE = 0.002;
+const AGAIN_MS = 1_500;
+
+/** Every notification of a run and when it is enqueued: a pure function of the seed, but for the marker. */
+export function planWorkload({ seed, seconds, notifications, marker }: WorkloadOptions): Workload {
+  const dice = createDice(seed, 7);
+  const malformedCount = Math.round(notifications * MALFORMED_SHARE);
+  const count = notifications - malformedCount;
+  const lastMs = seconds * 1_000 * ENQUEUED_OVER;
+  const recipients = Array.from({ length: Math.max(1, Math.round(count / PER_RECIPIENT)) }, (_, index) => ({
+    recipientId: `recipient-${index}`,
+    devices: devicesOf(dice, index, marker),
+  }));
+
+  const bursts: Burst[] = [];
+  for (let made = 0, turn = 0; made < count; turn++) {
+    // Each has one burst, the rest goes to whom chance favours.
+    const recipient = recipients[turn] ?? dice.pick(recipients);
+    const size = Math.min(count - made, dice.between(1, 8));
+    const first = made;
+    const items = Array.from({ length: size }, (_, index) => itemOf(dice, `n${first + index}`, recipient, marker));
+    const atMs = dice.between(0, lastMs);
+    bursts.push({ atMs, items });
+    if (dice.chance(0.02)) bursts.push({ atMs: Math.min(lastMs, atMs + AGAIN_MS), items });
+    made += size;
+  }
+  return {
+    bursts: bursts.toSorted((a, b) => a.atMs - b.atMs),
+    malformed: Array.from({ length: malformedCount }, (_, index) => malformed(dice, `m${index}`, marker)),
+    spoilt: recipients
+      .flatMap(({ devices }) => devices)
+      .filter(() => dice.chance(0.02))
+      .map((device, index) => ({ device, how: index % 2 === 0 ? 'gone' : 'badToken' })),
+  };
+}
+
+/** The devices of what is enqueued in the last third: whatever befalls one of them before that, it is still asked for. */
+export function lateDevices({ bursts }: Pick<Workload, 'bursts'>): Device[] {
+  const devices = bursts
+    .slice(Math.floor((bursts.length * 2) / 3))
+    .flatMap(({ items }) => items.flatMap(({ input }) => input.devices));
+  return [...new Map(devices.map((device) => [device.token, device])).values()];
+}
+
+/** The notification's id in what an app gets beside the alert. */
+export function refOf(data: Readonly<Record<string, string>>): string {
+  return data['ref']?.split('.')[1] ?? '';
+}
+
+interface Recipient {
+  readonly recipientId: string;
+  readonly devices: Device[];
+}
+
+function devicesOf(dice: Dice, recipient: number, marker: string): Device[] {
+  const count = dice.chance(0.7) ? 1 : dice.chance(0.75) ? 2 : 3;
+  return Array.from({ length: count }, (_, index) => {
+    const number = (recipient * 4 + index).toString(16).padStart(8, '0');
+    const platform: Platform = dice.pick(['apns', 'fcm']);
+    const token = platform === 'apns' ? `${number}${marker.repeat(4)}${number}` : `${number}:${marker}_${marker}`;
+    return { platform, token };
+  });
+}
+
+function itemOf(dice: Dice, id: string, { recipientId, devices }: Recipient, marker: string): Item {
+  const input: NotificationInput = {
+    id,
+    recipientId,
+    devices,
+    alert: { title: `Title ${marker}`, body: `Body of ${id} ${marker}` },
+    data: { ref: `${marker}.${id}` },
+    ...(dice.chance(0.4) && { category: dice.pick(['news', 'chat', 'alarm']) }),
+    ...(dice.chance(0.2) && { priority: 'high' as const }),
+    ...(dice.chance(0.1) && { collapseId: `topic-${dice.between(1, 9)}-${id}` }),
+    ...(dice.chance(0.04) && { onThrottle: dice.pick(['drop', 'silence'] as const) }),
+  };
+  return dice.chance(0.03) ? { input, expiresInMs: dice.between(500, 15_000) } : { input };
+}
+
+function malformed(dice: Dice, id: string, marker: string): { readonly id: string } {
+  const device = { platform: 'apns', token: marker.repeat(4) };
+  const alert = { body: `Body ${marker}` };
+  const good = { id, recipientId: `recipient-${id}`, devices: [device], alert };
+  return dice.pick([
+    { ...good, devices: [{ ...device, token: `${marker}-not-hexadecimal` }] },
+    { ...good, devices: [] },
+    { ...good, alert: { body: 7, note: marker } },
+    { ...good, [`unknown-${id}`]: marker },
+    { ...good, data: { 'google.note': marker } },
+  ]);
+}

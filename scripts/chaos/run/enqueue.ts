@@ -1,0 +1,80 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { NotificationInput } from '../../../src/domain/notification.ts';
+import { RedisAwayError } from '../../../src/redis/connection.ts';
+import { JOB, PRIORITY } from '../../../src/queue/names.ts';
+import { createProducer, type EnqueueInput, type Producer } from '../../../src/queue/producer.ts';
+import type { ChaosQueue } from './queue.ts';
+import type { Burst, Workload } from '../plan/workload.ts';
+
+/** A notification that Redis has acknowledged. */
+export interface Enqueued {
+  readonly id: string;
+  /** What our producer took; none of a malformed one. */
+  readonly input?: NotificationInput;
+}
+
+export interface EnqueueOptions {
+  readonly redisUrl: string;
+  readonly queue: ChaosQueue;
+  readonly signal: AbortSignal;
+  readonly onEnqueued: (total: number) => void;
+}
+
+/** So much of the plan is enqueued at once. */
+const TICK_MS = 50;
+const RETRY_MS = 200;
+
+/** Enqueues what is planned when it is planned, however often Redis is away; all of it is acknowledged in the end. */
+export async function enqueue(workload: Workload, options: EnqueueOptions): Promise<Map<string, Enqueued>> {
+  const { redisUrl, queue, signal, onEnqueued } = options;
+  const enqueued = new Map<string, Enqueued>();
+  const producer = createProducer({ redisUrl, prefix: queue.prefix });
+  try {
+    await addMalformed(workload.malformed, queue);
+    for (const { id } of workload.malformed) enqueued.set(id, { id });
+    const startedAt = performance.now();
+    const left = [...workload.bursts];
+    while (left.length > 0) {
+      const now = performance.now() - startedAt;
+      const due = left.splice(0, countDue(left, now));
+      const inputs = due.flatMap(({ items }) => items).map((item) => withExpiry(item, Date.now()));
+      await insist(producer, inputs, signal);
+      for (const input of inputs) enqueued.set(input.id, { id: input.id, input });
+      onEnqueued(enqueued.size);
+      await sleep(TICK_MS, undefined, { signal });
+    }
+  } finally {
+    await producer.close();
+  }
+  return enqueued;
+}
+
+function countDue(bursts: readonly Burst[], nowMs: number): number {
+  const next = bursts.findIndex(({ atMs }) => atMs > nowMs);
+  return next < 0 ? bursts.length : next;
+}
+
+function withExpiry({ input, expiresInMs }: Burst['items'][number], now: number): NotificationInput {
+  return expiresInMs === undefined ? input : { ...input, expiresAt: now + expiresInMs };
+}
+
+/** Whoever was not answered asks again: the ids make it safe. */
+async function insist(producer: Producer, inputs: readonly EnqueueInput[], signal: AbortSignal): Promise<void> {
+  for (;;) {
+    try {
+      const answers = await producer.enqueueMany(inputs);
+      const refused = answers.find(({ kind }) => kind === 'invalid');
+      if (refused !== undefined) throw new TypeError(`the workload has a bad notification: ${JSON.stringify(refused)}`);
+      return;
+    } catch (error) {
+      if (!(error instanceof RedisAwayError)) throw error;
+      await sleep(RETRY_MS, undefined, { signal });
+    }
+  }
+}
+
+/** As a plain BullMQ client in another language does. */
+async function addMalformed(malformed: Workload['malformed'], { queue }: Pick<ChaosQueue, 'queue'>): Promise<void> {
+  const opts = { priority: PRIORITY.normal };
+  await queue.addBulk(malformed.map((data) => ({ name: JOB, data, opts: { ...opts, jobId: data.id } })));
+}

@@ -1,0 +1,127 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import { createProgress } from '../../support/progress.ts';
+import { startProviders, type ProvidersProcess } from '../../support/providers-process.ts';
+import { drain, openChaosQueue, type Ends } from './queue.ts';
+import { enqueue, type Enqueued } from './enqueue.ts';
+import { WORKERS, type Fault } from '../plan/faults.ts';
+import { startFleet } from './fleet.ts';
+import { inject, type Struck } from './inject.ts';
+import { saveListing, searchForLeaks, type Leak } from './leaks.ts';
+import { readLogs, samplePages, type Logs } from './logs.ts';
+import { startMortalRedis } from './redis.ts';
+import { WORDS } from '../plan/troubles.ts';
+import { WORKER_ENVIRONMENT, LIMITS } from '../plan/environment.ts';
+import { lateDevices, type Workload } from '../plan/workload.ts';
+
+export interface RunOptions {
+  readonly seed: number;
+  readonly plan: readonly Fault[];
+  readonly workload: Workload;
+  readonly marker: string;
+  readonly drainTimeoutMs: number;
+  /** Keep the workers' output there; a temporary folder, removed at the end, where it is left out. */
+  readonly keep?: string | undefined;
+  readonly say: (line: string) => void;
+  readonly signal: AbortSignal;
+}
+
+/** What is known when all is over: the facts that the judgement is made from. */
+export interface Facts {
+  readonly enqueued: ReadonlyMap<string, Enqueued>;
+  readonly entries: readonly JournalEntry[];
+  readonly ends: Ends;
+  readonly struck: Struck;
+  readonly leaks: readonly Leak[];
+  readonly logs: Logs;
+  /** Processes of workers that ended by themselves, or not in order. */
+  readonly crashes: readonly number[];
+  readonly drainMs: number;
+  readonly stalls: ProvidersProcess['stalls'];
+  /** Processes that have not ended. */
+  readonly left: readonly number[];
+}
+
+/** Starts everything, has it struck, heals it, waits for the queue to empty, and ends everything. */
+export async function run(options: RunOptions): Promise<Facts> {
+  const pids: number[] = [];
+  const facts = await withParts(options, pids);
+  return { ...facts, left: pids.filter(isRunning) };
+}
+
+async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Facts, 'left'>> {
+  const { seed, plan, workload, marker, say } = options;
+  await using cleanup = new AsyncDisposableStack();
+  const over = new AbortController();
+  const signal = AbortSignal.any([options.signal, over.signal]);
+  const folder = await openFolder(options.keep, cleanup);
+  const redis = cleanup.adopt(await startMortalRedis(say), (it) => it.close());
+  const providers = cleanup.adopt(await startProviders({ seed }), (it) => it.close());
+  await spoil(providers, workload);
+  const queue = cleanup.adopt(openChaosQueue(redis.url), (it) => it.close());
+  const limitsFile = join(folder, 'limits.json');
+  await writeFile(limitsFile, JSON.stringify(LIMITS));
+
+  say(`starting ${WORKERS} worker processes`);
+  const places = { REDIS_URL: redis.url, QUEUE_PREFIX: queue.prefix, LIMITS_FILE: limitsFile };
+  const env = { ...providers.env, ...WORKER_ENVIRONMENT, ...places };
+  const fleet = cleanup.adopt(await startFleet({ count: WORKERS, env, logFolder: folder }), (it) => it.stop());
+  await fleet.ready();
+
+  const sampled = samplePages(() => fleet.urls(), join(folder, 'pages.txt'), signal);
+  cleanup.defer(() => {
+    over.abort(); // first of all: nothing is struck any more while the parts end
+    return sampled;
+  });
+
+  const total = workload.bursts.length;
+  say(`enqueuing ${total} bursts under ${plan.length} faults`);
+  const progress = createProgress('settled', 1);
+  cleanup.defer(() => progress.stop());
+  const [enqueued, struck] = await Promise.all([
+    enqueue(workload, { redisUrl: redis.url, queue, signal, onEnqueued: (count) => progress.update(0, count) }),
+    inject(plan, { fleet, redis, queue, providers, devices: lateDevices(workload) }, signal),
+  ]);
+  say('every fault is healed; waiting for the queue to empty');
+  await fleet.ready();
+  const drainMs = await drain(queue, options.drainTimeoutMs, progress, signal);
+  progress.stop();
+
+  const ends = await queue.ends();
+  over.abort();
+  await Promise.all([fleet.stop(), sampled, providers.order({ do: 'flush' })]);
+  await saveListing(env, join(folder, 'dead-letters.txt'));
+  const leaks = await searchForLeaks({ folder, marker, env, dead: ends.dead });
+  const logs = await readLogs(folder);
+  pids.push(providers.pid, ...fleet.pids, ...redis.pids);
+  const { entries, stalls } = providers;
+  return { enqueued, entries, ends, struck, leaks, logs, crashes: fleet.crashes, drainMs, stalls };
+}
+
+async function openFolder(keep: string | undefined, cleanup: AsyncDisposableStack): Promise<string> {
+  if (keep !== undefined) {
+    await mkdir(keep, { recursive: true });
+    return keep;
+  }
+  return cleanup.adopt(await mkdtemp(join(tmpdir(), 'pushpacer-chaos-')), (path) =>
+    rm(path, { recursive: true, force: true }),
+  );
+}
+
+/** Tokens that are gone or bad for good: more answers than a token is ever asked for. */
+async function spoil(providers: Pick<ProvidersProcess, 'script'>, { spoilt }: Pick<Workload, 'spoilt'>): Promise<void> {
+  for (const { device, how } of spoilt) {
+    const answers = Array.from({ length: 200 }, () => WORDS[device.platform][how]);
+    await providers.script(device.platform, device.token, answers);
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,86 @@
+import { Queue } from 'bullmq';
+import { loadQueueConfig } from '../../src/config/config.ts';
+import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
+import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
+import { matches, type DeadLetterFilter } from '../../src/dead-letters/take.ts';
+import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
+import { shardPrefixes } from '../../src/queue/shards.ts';
+import {
+  connectProducer,
+  explained,
+  PRODUCER_TIMEOUT_MS,
+  RedisAwayError,
+  whenReady,
+  type Connection,
+} from '../../src/redis/connection.ts';
+import { CommandError } from '../support/command.ts';
+
+/** What the commands about dead letters work with. */
+export interface Desk {
+  /** Of each shard. */
+  readonly shards: readonly DeadLetters[];
+  /** Epoch milliseconds on Redis's clock, when the command began. */
+  readonly now: number;
+  /** Over all shards. */
+  count(): Promise<number>;
+}
+
+/** Does the work at the dead letters of the workers' environment. `advice` is told where Redis goes away. */
+export async function atDeadLetters(advice: string, work: (desk: Desk) => Promise<void>): Promise<void> {
+  const { redis, queue } = loadQueueConfig(process.env);
+  const connection = connectProducer(redis);
+  connection.on('error', () => undefined); // the call that fails tells it
+  try {
+    await whenReady(connection, PRODUCER_TIMEOUT_MS);
+    const prefixes = shardPrefixes(queue.prefix, queue.shards);
+    const shards = await Promise.all(prefixes.map((prefix) => openShard(connection, prefix)));
+    const [seconds, microseconds] = await connection.time();
+    const now = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
+    const count = async () => (await Promise.all(shards.map((shard) => shard.count()))).reduce((a, b) => a + b, 0);
+    await work({ shards, now, count });
+  } catch (error) {
+    const known = explained(connection, error);
+    throw known instanceof RedisAwayError ? new CommandError(`${known.message}${advice}`) : known;
+  } finally {
+    connection.disconnect();
+  }
+}
+
+async function openShard(connection: Connection, prefix: string): Promise<DeadLetters> {
+  const open = async (name: string): Promise<Queue> => {
+    const queue = new Queue(name, { connection, prefix, skipMetasUpdate: true });
+    await queue.on('error', () => undefined).waitUntilReady();
+    return queue;
+  };
+  return createDeadLetters({ queue: await open(QUEUE), deadQueue: await open(DEAD_LETTERS) });
+}
+
+/** Those that the filter takes, of all shards, oldest first; a page of each shard is in memory at a time. */
+export async function* inOrder(
+  { shards, now }: Pick<Desk, 'shards' | 'now'>,
+  filter: DeadLetterFilter,
+): AsyncGenerator<StoredDeadLetter, void, undefined> {
+  const walks = shards.map((shard) => chosenOf(shard, filter, now));
+  const heads = await Promise.all(walks.map(headOf));
+  for (;;) {
+    const deaths = heads.map((head) => head?.letter.deadAt ?? Infinity);
+    const oldest = deaths.indexOf(Math.min(...deaths));
+    const [walk, head] = [walks[oldest], heads[oldest]];
+    if (walk === undefined || head === undefined) return;
+    yield head;
+    heads[oldest] = await headOf(walk);
+  }
+}
+
+type Walk = AsyncGenerator<StoredDeadLetter, undefined, undefined>;
+
+async function headOf(walk: Walk): Promise<StoredDeadLetter | undefined> {
+  return (await walk.next()).value;
+}
+
+async function* chosenOf(shard: DeadLetters, filter: DeadLetterFilter, now: number): Walk {
+  for await (const page of shard.walk()) {
+    for (const stored of page) if (stored.buriedAt <= now && matches(stored, filter)) yield stored;
+  }
+  return undefined;
+}

@@ -1,0 +1,79 @@
+import { Queue } from 'bullmq';
+import { loadLimiterConfig, type Config, type RedisConfig } from '../../src/config/config.ts';
+import { InputError } from '../../src/domain/faults.ts';
+import type { Oversight } from '../../src/limiter/limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { QUEUE } from '../../src/queue/names.ts';
+import { shardOf, shardPrefixes } from '../../src/queue/shards.ts';
+import {
+  connectProducer,
+  explained,
+  PRODUCER_TIMEOUT_MS,
+  RedisAwayError,
+  whenReady,
+  type Connection,
+} from '../../src/redis/connection.ts';
+import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
+import { CommandError, UsageError } from '../support/command.ts';
+
+export interface QueueOfRecipient {
+  readonly redis: RedisConfig;
+  readonly queue: { readonly prefix: string; readonly shards: number };
+  readonly recipientId: string;
+}
+
+/** Does the work at the queue that has the recipient's notifications, and closes it. */
+export async function atQueue<T>(
+  { redis, queue, recipientId }: QueueOfRecipient,
+  work: (shard: Queue<unknown>, connection: Connection) => Promise<T>,
+): Promise<T> {
+  const connection = connectProducer(redis);
+  connection.on('error', () => undefined); // the call that fails tells it
+  try {
+    await whenReady(connection, PRODUCER_TIMEOUT_MS);
+    const prefix = shardPrefixes(queue.prefix, queue.shards)[shardOf(recipientId, queue.shards)];
+    const shard = new Queue<unknown>(QUEUE, {
+      connection,
+      skipMetasUpdate: true,
+      ...(prefix !== undefined && { prefix }),
+    });
+    await shard.on('error', () => undefined).waitUntilReady();
+    return await work(shard, connection);
+  } catch (error) {
+    const known = explained(connection, error);
+    throw known instanceof RedisAwayError ? new CommandError(known.message) : known;
+  } finally {
+    connection.disconnect();
+  }
+}
+
+/** `msg-8841/0` → `msg-8841`: the job that asked for a slot under this id; undefined where it was no job of a worker. */
+export function jobIdOfAsk(askId: string): string | undefined {
+  return /^(.+)\/\d+$/s.exec(askId)?.[1];
+}
+
+/** What a subcommand works with. */
+export interface Desk {
+  readonly limiter: Oversight;
+  readonly config: Pick<Config, 'redis' | 'queue' | 'policy' | 'categories'>;
+}
+
+/** Does the work at the limiter that the workers use, told by the same environment, and closes it. */
+export async function atLimiter(work: (desk: Desk) => Promise<void>): Promise<void> {
+  const config = loadLimiterConfig(process.env);
+  const { limiterRedis, policy, categories, queue } = config;
+  const redis = connectProducer(limiterRedis);
+  redis.on('error', () => undefined); // the call that fails tells it
+  try {
+    await whenReady(redis, PRODUCER_TIMEOUT_MS);
+    const limiter = createRedisLimiter({ redis, policy, categories, prefix: queue.prefix });
+    await work({ limiter, config });
+  } catch (error) {
+    if (error instanceof InputError) throw new UsageError(error.message); // what the limiter was told came from flags
+    if (error instanceof RedisAwayError) throw new CommandError(error.message);
+    if (error instanceof LimiterUnavailableError) throw new CommandError((explained(redis, error) as Error).message);
+    throw error;
+  } finally {
+    redis.disconnect();
+  }
+}

@@ -1,0 +1,110 @@
+import type { Queue } from 'bullmq';
+import { deadLetterOf, replayProgress } from './letter.ts';
+import { findDeadLetter, pageOfDeadLetters, walkDeadLetters, type StoredDeadLetter } from './list.ts';
+import { forgetJob, readJob, type JobHash } from './job-hash.ts';
+import { createMoves, type Discarded, type Moved } from './moves.ts';
+import { PRIORITY, replayIdOf } from '../queue/names.ts';
+import { KEEP_COMPLETED } from '../queue/retention.ts';
+
+export type { StoredDeadLetter } from './list.ts';
+
+/** The dead letters of one queue. Whoever is killed at whatever instant: none is lost, none is there twice. */
+export interface DeadLetters {
+  /** Makes a failed job a dead letter. False where it is not among the failed ones (any more). */
+  bury(jobId: string): Promise<boolean>;
+  /** Buries every job that has failed, also those whose worker was killed before it could; answers how many. */
+  sweep(): Promise<number>;
+  /** Puts one back into the queue, and answers its new id; undefined where it is not there (any more). */
+  replay(stored: StoredDeadLetter): Promise<string | undefined>;
+  /** Removes one for good, where there are more than `keep` (0). `gone` where it is not there any more. */
+  discard(id: string, keep?: number): Promise<Discarded>;
+  count(): Promise<number>;
+  find(id: string): Promise<StoredDeadLetter | undefined>;
+  /** So many after the first `offset`, oldest first. */
+  page(offset: number, limit: number): Promise<StoredDeadLetter[]>;
+  /** All of them, oldest first, page by page, also while some of them are taken away. */
+  walk(): AsyncIterable<StoredDeadLetter[]>;
+}
+
+export interface DeadLettersOptions {
+  /** The queue `notifications`. */
+  readonly queue: Queue;
+  /** The queue `dead-letters`, under the same prefix: in a cluster both must lie in one slot. */
+  readonly deadQueue: Queue;
+  /** For a job that failed without a time. */
+  readonly now?: () => number;
+}
+
+const PAGE = 100;
+
+export function createDeadLetters({ queue, deadQueue, now = Date.now }: DeadLettersOptions): DeadLetters {
+  const moves = createMoves(queue, deadQueue);
+
+  async function buryJob(jobId: string, job: JobHash): Promise<boolean> {
+    const data = deadLetterOf(job, now());
+    // The id is taken where a producer has used it anew, an hour or more after its first dead letter.
+    const ids = (attempt: number) => (attempt === 0 ? jobId : `${jobId}#d${attempt}`);
+    const id = await underFreeId(ids, (id) => moves.bury(jobId, { id, data, options: { attempts: 0 } }));
+    return id !== undefined;
+  }
+
+  async function bury(jobId: string): Promise<boolean> {
+    const job = await readJob(queue, jobId);
+    return job !== undefined && buryJob(jobId, job);
+  }
+
+  async function buryOrForget(jobId: string): Promise<boolean> {
+    const isBuried = await bury(jobId);
+    if (!isBuried) await forgetJob(queue, 'failed', jobId);
+    return isBuried;
+  }
+
+  async function oldestFailed(): Promise<string[]> {
+    const client = await queue.getBackend().client;
+    return client.zrange(queue.toKey('failed'), 0, PAGE - 1);
+  }
+
+  return {
+    bury,
+    async sweep() {
+      let buried = 0;
+      // From the start each time: what is buried leaves the set.
+      for (let ids = await oldestFailed(); ids.length > 0; ids = await oldestFailed()) {
+        const done = await Promise.all(ids.map(buryOrForget));
+        buried += done.filter(Boolean).length;
+      }
+      return buried;
+    },
+    replay({ id: deadLetterId, letter }) {
+      const { notification: data } = letter;
+      const generation = letter.generation + 1;
+      const options = { attempts: 0, removeOnComplete: KEEP_COMPLETED, removeOnFail: false, generation };
+      const [priority, progress] = [priorityOf(data), replayProgress(letter)];
+      const ids = (attempt: number) => replayIdOf(deadLetterId, generation + attempt);
+      return underFreeId(ids, (id) => moves.replay(deadLetterId, { id, data, options, priority, progress }));
+    },
+    discard: (id, keep = 0) => moves.discard(id, keep),
+    count: () => deadQueue.getJobCountByTypes('wait'),
+    find: (id) => findDeadLetter(deadQueue, id),
+    page: (offset, limit) => pageOfDeadLetters(deadQueue, offset, limit),
+    walk: () => walkDeadLetters(deadQueue),
+  };
+}
+
+/** Moves under the first id that is free; undefined where there is nothing to move. */
+async function underFreeId(
+  ids: (attempt: number) => string,
+  move: (id: string) => Promise<Moved>,
+): Promise<string | undefined> {
+  for (let attempt = 0; ; attempt++) {
+    const id = ids(attempt);
+    const moved = await move(id);
+    if (moved === 'moved') return id;
+    if (moved === 'gone') return undefined;
+  }
+}
+
+function priorityOf(notification: unknown): number {
+  const isHigh = (notification as { readonly priority?: unknown } | null | undefined)?.priority === 'high';
+  return isHigh ? PRIORITY.high : PRIORITY.normal;
+}

@@ -1,0 +1,80 @@
+import type { DeadLetterReason } from '../domain/outcome.ts';
+import type { StoredDeadLetter } from './list.ts';
+import type { DeadLetters } from './store.ts';
+
+/** Which dead letters; what is left out does not matter. */
+export interface DeadLetterFilter {
+  readonly reason?: DeadLetterReason;
+  readonly recipientId?: string;
+  /** The notification's id, or that of the dead letter's job. */
+  readonly id?: string;
+  /** The first and the last instant of death: epoch milliseconds. */
+  readonly sinceMs?: number;
+  readonly untilMs?: number;
+}
+
+export function matches({ id, letter }: StoredDeadLetter, filter: DeadLetterFilter): boolean {
+  const { reason, recipientId, sinceMs = -Infinity, untilMs = Infinity } = filter;
+  return (
+    (reason === undefined || letter.reason === reason) &&
+    (recipientId === undefined || field(letter.notification, 'recipientId') === recipientId) &&
+    (filter.id === undefined || id === filter.id || field(letter.notification, 'id') === filter.id) &&
+    letter.deadAt >= sinceMs &&
+    letter.deadAt <= untilMs
+  );
+}
+
+function field(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+}
+
+export interface TakeOptions {
+  readonly filter?: DeadLetterFilter;
+  /** Dead letters that came later are left, so that those which die again are not taken forever. Redis's clock. */
+  readonly buriedUntilMs: number;
+  /** At most so many. */
+  readonly limit?: number;
+  /** Takes one, or finds it gone (false). Absent: they are only counted. */
+  readonly take?: (stored: StoredDeadLetter) => Promise<boolean>;
+  /** Awaited before each: bounds the rate. */
+  readonly pace?: () => Promise<void>;
+  /** Called for each dead letter that was looked at. */
+  readonly onSeen?: () => void;
+}
+
+export interface Taken {
+  /** Dead letters looked at. */
+  readonly seen: number;
+  /** Those that the filter takes, by reason. */
+  readonly matched: ReadonlyMap<DeadLetterReason, number>;
+  /** Fewer than matched where somebody else was faster, and 0 where they were only counted. */
+  readonly taken: number;
+}
+
+/**
+ * Does something to dead letters that takes them away (a replay, a removal), oldest first. Ended half-way, it is started
+ * again and goes on.
+ */
+export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: TakeOptions): Promise<Taken> {
+  const { filter = {}, buriedUntilMs, limit = Infinity, take, pace, onSeen } = options;
+  const matched = new Map<DeadLetterReason, number>();
+  let [seen, chosen, taken] = [0, 0, 0];
+
+  async function takeOne(stored: StoredDeadLetter): Promise<void> {
+    await pace?.();
+    if (await take?.(stored)) taken++;
+    onSeen?.();
+  }
+
+  for await (const all of deadLetters.walk()) {
+    const page = all.filter(({ buriedAt }) => buriedAt <= buriedUntilMs);
+    const batch = page.filter((stored) => matches(stored, filter)).slice(0, limit - chosen);
+    for (const { letter } of batch) matched.set(letter.reason, (matched.get(letter.reason) ?? 0) + 1);
+    chosen += batch.length;
+    await Promise.all(batch.map(takeOne));
+    for (let told = batch.length; told < page.length; told++) onSeen?.();
+    seen += page.length;
+    if (page.length < all.length || chosen >= limit) break;
+  }
+  return { seen, matched, taken };
+}

@@ -1,0 +1,51 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
+const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+type Unit = keyof typeof UNIT_MS;
+
+/** What a duration looks like, for error messages. */
+export const DURATION_FORMAT = 'a duration such as 250ms, 3s, 1m, 2h or 1d';
+
+/** `"3s"` → `3000` (milliseconds), `"0"` → `0`; `undefined` where the text is no duration. */
+export function parseDuration(text: string): number | undefined {
+  if (text === '0') return 0;
+  const match = /^(\d{1,9})(ms|s|m|h|d)$/.exec(text);
+  if (!match) return undefined;
+  return Number(match[1]) * UNIT_MS[match[2] as Unit];
+}
+
+/** `3000` → `"3s"`: the largest unit that divides the milliseconds without a rest. */
+export function formatDuration(ms: number): string {
+  if (ms === 0) return '0';
+  const units = Object.entries(UNIT_MS).reverse();
+  const [unit, size] = units.find(([, unitMs]) => ms % unitMs === 0) ?? ['ms', 1];
+  return `${ms / size}${unit}`;
+}
+
+/** `firstMs`, doubled so many times, at most `mostMs`. Milliseconds. */
+export function doubledMs(firstMs: number, mostMs: number, times: number): number {
+  return Math.min(firstMs * 2 ** Math.min(times, 30), mostMs); // 2^30 ms are twelve days
+}
+
+/**
+ * Sleeps until an instant of `performance.now()`; false where the signal came first. Timers may fire a fraction of a
+ * millisecond early; this does not.
+ */
+export async function sleepUntil(instant: number, signal: AbortSignal): Promise<boolean> {
+  for (let leftMs = instant - performance.now(); leftMs > 0; leftMs = instant - performance.now()) {
+    if (signal.aborted) break;
+    await sleep(Math.ceil(leftMs), undefined, { signal }).catch(() => undefined); // rejects where the signal comes
+  }
+  return !signal.aborted;
+}
+
+/** What the work answers, or what `late` does where it takes longer than this; where it fails in time, so does this. */
+export async function within<T, Late = undefined>(work: Promise<T>, ms: number, late?: () => Late): Promise<T | Late> {
+  const timer = new AbortController();
+  const tooLate = sleep(ms, undefined, { signal: timer.signal }).then(() => late?.() as Late);
+  try {
+    return await Promise.race([work, tooLate]);
+  } finally {
+    timer.abort();
+  }
+}

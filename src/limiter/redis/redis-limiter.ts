@@ -1,0 +1,223 @@
+import { randomUUID } from 'node:crypto';
+import type { Policy } from '../../domain/limits.ts';
+import {
+  checkAsk,
+  checkBlock,
+  checkCategories,
+  checkFollow,
+  checkHeld,
+  checkKeep,
+  checkLimit,
+  checkRecipient,
+  MAX_BLOCK_MS,
+} from '../checks.ts';
+import { createClock } from './clock.ts';
+import { createDeadline } from '../../redis/deadline.ts';
+import { categoryKeys, entryOf, memberOf, recipientKeys, type CategoryKeys } from './keys.ts';
+import type { Admission, Ask, Follow, Held, Limiter } from '../limiter.ts';
+import { withFallback, type OnUnavailable } from '../fallback.ts';
+import { lookAt, toInspection, type LookedAt } from './look.ts';
+import { misplaced, movedOf, toMoves, waitingIn } from './oversee.ts';
+import { readAdmit, readInspect, readSettings } from './replies.ts';
+import { createScopes } from './scopes.ts';
+import { defineScripts, type LimiterRedis } from './scripts.ts';
+import { toAdmission, toOptions } from './wire.ts';
+
+export interface RedisLimiterOptions {
+  /** A client that the caller opens and closes. It must not be a subscriber; auto-pipelining makes it slower. */
+  readonly redis: LimiterRedis;
+  /** What holds overall for an ask that brings no policy of its own. */
+  readonly policy: Policy;
+  /** What holds beside it for the asks of a category. */
+  readonly categories?: Readonly<Record<string, Policy>>;
+  /** The first part of every key; braces are left out. */
+  readonly prefix?: string;
+  /** How long an answer may take before LimiterUnavailableError. */
+  readonly timeoutMs?: number;
+  /**
+   * What was sent is remembered for the longest window of `policy` and of the ask's own. Where asks of one recipient
+   * bring different policies, give the longest of all their windows.
+   */
+  readonly keepMs?: number;
+  /** Asks that have to wait, or are refused, count as slots too: whoever keeps asking is kept waiting. */
+  readonly countBlocked?: boolean;
+  /** Keeps the ids of what was sent, so that `inspect` tells them; about twice the memory. */
+  readonly keepIds?: boolean;
+  /** What happens while Redis does not answer (fallback.ts); `closed` where it is left out. */
+  readonly onUnavailable?: OnUnavailable;
+  /** Told when answers begin to come from elsewhere (true), and when they no longer do (false). */
+  readonly onOutage?: ((isAway: boolean) => void) | undefined;
+  /** Epoch milliseconds in place of Redis's clock, for tests. */
+  readonly now?: () => number;
+}
+
+/** The limiter that all workers share. The promise is in limiter.ts, the algorithm in admit.lua and docs/limiter.md. */
+export function createRedisLimiter(options: RedisLimiterOptions): Limiter {
+  const { onUnavailable = 'closed', ...own } = options;
+  return withFallback(createStrictLimiter(own), { ...own, onUnavailable });
+}
+
+function createStrictLimiter(options: RedisLimiterOptions): Limiter {
+  const { redis, policy, categories = {}, prefix = 'pushpacer', timeoutMs = 2_000, keepMs = 0, now } = options;
+  const { countBlocked = false, keepIds = false } = options;
+  checkCategories(categories);
+  checkKeep(keepMs);
+  const scopes = createScopes({ policy, categories, keepMs });
+  const scripts = defineScripts(redis, 1 + scopes.categories.length);
+  const answered = createDeadline(timeoutMs);
+  const clock = createClock();
+  const sentEntry = keepIds ? (entry: string) => entry : memberOf;
+
+  async function ask(mode: 'admit' | 'peek', asked: Ask): Promise<Admission> {
+    checkAsk(asked);
+    const { recipientId, id, renew, everyRule } = asked;
+    const category = scopes.categoryOf(asked);
+    const keys = recipientKeys(prefix, recipientId);
+    const how = renew === true ? RENEWING[mode] : mode;
+    const policies = scopes.policiesOf(asked.policy, category);
+    const entry = entryOf(id);
+    const args = [entry, sentEntry(entry), how, now?.() ?? '', toOptions(asked, countBlocked), policies.text];
+    if (everyRule === true) args.push(1);
+    const askedAt = performance.now();
+    const reply = await answered(
+      category === undefined
+        ? scripts.admit[0](keys.settings, keys.sent, keys.reserved, ...args)
+        : scripts.admit[1](keys.settings, keys.sent, keys.reserved, ...inOrder(categoryKeys(keys, category)), ...args),
+    );
+    const answer = readAdmit(reply, policies);
+    clock.observe(askedAt, performance.now(), answer.now);
+    return toAdmission(answer, asked, category, clock);
+  }
+
+  /** The sets of what was sent in every scope of what is held. */
+  function sentSets(held: Held): [string, ...string[]] {
+    const category = scopes.categoryOf(held);
+    const keys = recipientKeys(prefix, held.recipientId);
+    return category === undefined ? [keys.sent] : [keys.sent, categoryKeys(keys, category).sent];
+  }
+
+  /** The sets of what waits. */
+  function waitingSets(held: Held): [string, ...string[]] {
+    const category = scopes.categoryOf(held);
+    const keys = recipientKeys(prefix, held.recipientId);
+    if (category === undefined) return [keys.reserved];
+    const ofCategory = categoryKeys(keys, category);
+    return [keys.reserved, ofCategory.reserved, ofCategory.held];
+  }
+
+  async function release(sets: readonly [string, ...string[]], entry: string): Promise<boolean> {
+    const script = scripts.release[sets.length - 1] ?? scripts.release[0];
+    return Number(await answered(script(...sets, entry))) === 1;
+  }
+
+  /** Settings and the sets of every scope there is. */
+  function allKeys(recipientId: string): string[] {
+    const keys = recipientKeys(prefix, recipientId);
+    const ofCategories = scopes.categories.flatMap(([category]) => inOrder(categoryKeys(keys, category)));
+    return [keys.settings, keys.sent, keys.reserved, ...ofCategories];
+  }
+
+  function look(recipientId: string): Promise<LookedAt> {
+    const keys = allKeys(recipientId);
+    return lookAt(1 + scopes.categories.length, async (leaveOut, most) => {
+      const args = [now?.() ?? '', scopes.allPolicies, leaveOut, most];
+      return readInspect(await answered(scripts.inspect(...keys, ...args)));
+    });
+  }
+
+  async function set(what: string, recipientId: string, until: number | '', value: string, mostMs: number | '') {
+    const { settings } = recipientKeys(prefix, recipientId);
+    return readSettings(await answered(scripts.settings(settings, what, now?.() ?? '', until, value, mostMs)));
+  }
+
+  /** Once more where others have asked meanwhile: they may stand far behind those that have moved. */
+  async function moveAll(recipientId: string, { onMoved, leadMs = 0 }: Follow): Promise<void> {
+    const keys = allKeys(recipientId);
+    const seen = new Set<string>();
+    for (let round = 0; round < MOST_ROUNDS; round += 1) {
+      const looked = await look(recipientId);
+      const waiting = waitingIn(looked, scopes);
+      if (waiting.every(({ entry }) => seen.has(entry))) return;
+      for (const { entry } of waiting) seen.add(entry);
+      const places = misplaced(waiting, looked, scopes, leadMs);
+      for (let from = 0; from < places.length; from += MOVES_A_STEP) {
+        const step = places.slice(from, from + MOVES_A_STEP);
+        const done = new Set((await answered(scripts.move(...keys, toMoves(step, scopes), now?.() ?? ''))).map(Number));
+        const moved = movedOf(step.filter((_, index) => done.has(index + 1)));
+        if (moved.length > 0) await onMoved?.(moved);
+      }
+    }
+  }
+
+  return {
+    admit: (asked) => ask('admit', asked),
+    peek: (asked) => ask('peek', asked),
+    async refund(held) {
+      checkHeld(held);
+      return release(sentSets(held), sentEntry(entryOf(held.id)));
+    },
+    async cancel(held) {
+      checkHeld(held);
+      return release(waitingSets(held), entryOf(held.id));
+    },
+    async postpone(held, at) {
+      checkHeld(held, at);
+      const sets = sentSets(held);
+      const args = [sentEntry(entryOf(held.id)), Math.round(at), now?.() ?? ''];
+      return Number(await answered(scripts.postpone[sets.length === 1 ? 0 : 1](...sets, ...args))) === 1;
+    },
+    async limit(recipientId, stored, { until, ...follow } = {}) {
+      checkLimit(recipientId, stored, until, undefined);
+      checkFollow(follow);
+      const { done, now: heard } = await set('limit', recipientId, until ?? '', scopes.textOf(stored), '');
+      if (!done) checkLimit(recipientId, stored, until, heard);
+      await moveAll(recipientId, follow);
+    },
+    async unlimit(recipientId, follow = {}) {
+      checkRecipient(recipientId);
+      checkFollow(follow);
+      const { done } = await set('unlimit', recipientId, '', '', '');
+      await moveAll(recipientId, follow);
+      return done;
+    },
+    async block(recipientId, block, follow = {}) {
+      checkBlock(recipientId, block, undefined);
+      checkFollow(follow);
+      const { done, now: heard } = await set('block', recipientId, block.until, block.reason, MAX_BLOCK_MS);
+      if (!done) checkBlock(recipientId, block, heard);
+      await moveAll(recipientId, follow);
+    },
+    async unblock(recipientId, follow = {}) {
+      checkRecipient(recipientId);
+      checkFollow(follow);
+      const { done } = await set('unblock', recipientId, '', '', '');
+      await moveAll(recipientId, follow);
+      return done;
+    },
+    async reset(recipientId, follow = {}) {
+      checkRecipient(recipientId);
+      checkFollow(follow);
+      const keys = recipientKeys(prefix, recipientId);
+      const sent = scopes.categories.map(([category]) => categoryKeys(keys, category).sent);
+      const wasSent = (await answered(redis.unlink(keys.sent, ...sent))) > 0;
+      await moveAll(recipientId, follow);
+      return wasSent;
+    },
+    async inspect(recipientId) {
+      checkRecipient(recipientId);
+      const [looked, next] = await Promise.all([look(recipientId), ask('peek', { recipientId, id: randomUUID() })]);
+      return toInspection(looked, next, { policy, keepIds });
+    },
+  };
+}
+
+const RENEWING = { admit: 'renew', peek: 'peek-renew' } as const;
+
+/** How many of those that wait are moved in one step of Redis. */
+const MOVES_A_STEP = 500;
+/** How often all are looked at again, since others have asked meanwhile. */
+const MOST_ROUNDS = 5;
+
+function inOrder({ sent, reserved, held }: CategoryKeys): [string, string, string] {
+  return [sent, reserved, held];
+}

@@ -1,0 +1,153 @@
+import { LimiterUnavailableError } from '../redis/deadline.ts';
+import type { Taken } from './quota.ts';
+
+/** What one call asks for. */
+export interface LeaseAsk {
+  /** Tokens of the call before that went unused; Infinity where its answer never came. */
+  readonly unused: number;
+  /** The instants promised to those who come back. */
+  readonly promises: readonly number[];
+  readonly newcomers: number;
+  /** How many tokens more to lease, where there is plenty. */
+  readonly extra: number;
+}
+
+/** What it was given: an answer for each, those who come back first; `taken` for a token. */
+export interface LeaseReply<Over> {
+  readonly answers: readonly ('taken' | Over)[];
+  /** How many tokens more were leased. */
+  readonly extra: number;
+}
+
+export interface LeaseOptions<Over> {
+  /** One call at a time is made. */
+  readonly ask: (ask: LeaseAsk) => Promise<LeaseReply<Over>>;
+  /** How long leased tokens may be used. */
+  readonly leaseMs: number;
+  /** Milliseconds on a steady clock. */
+  readonly now: () => number;
+}
+
+/** One process's part of a quota: it asks for many tokens in one call, and hands them out. */
+export interface Lease<Over> {
+  take(promisedAt?: number): Promise<Taken | Over>;
+  /** Gives back what is unused; never rejects. */
+  close(): Promise<void>;
+}
+
+interface Waiting<Over> {
+  readonly promisedAt: number | undefined;
+  readonly resolve: (answer: Taken | Over) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** The most that one call asks for: each may need a search of its own, and Redis does nothing else meanwhile. */
+const MAX_ASKS = 200;
+
+/**
+ * Whoever finds no token at hand waits for the next call; all that ask meanwhile share it. Besides what is asked for, a
+ * call leases as much as was used in the last `leaseMs`. Tokens at hand are for newcomers: what was set aside for one who
+ * comes back is to be used up by it.
+ */
+export function createLease<Over>({ ask, leaseMs, now }: LeaseOptions<Over>): Lease<Over> {
+  const demand = createDemand(leaseMs);
+  const waiting: Waiting<Over>[] = [];
+  let atHand = 0;
+  let useBy = -Infinity;
+  let unused = 0;
+  let asking: Promise<void> | undefined;
+  let idle: NodeJS.Timeout | undefined;
+  let isClosed = false;
+
+  /** Counted from before the call, so that it ends before it would by the clock of who granted it. */
+  async function askFor(batch: readonly Waiting<Over>[]): Promise<void> {
+    const askedAt = now();
+    const returning = batch.filter(({ promisedAt }) => promisedAt !== undefined);
+    const fresh = batch.filter(({ promisedAt }) => promisedAt === undefined);
+    const wanted = {
+      unused: unused + atHand,
+      promises: returning.map(({ promisedAt }) => Number(promisedAt)),
+      newcomers: fresh.length,
+      extra: isClosed || fresh.length === 0 ? 0 : demand.at(askedAt),
+    };
+    atHand = 0;
+    unused = Infinity;
+    const { answers, extra } = await ask(wanted);
+    unused = 0;
+    atHand = extra;
+    useBy = askedAt + leaseMs;
+    for (const [index, { resolve, promisedAt }] of [...returning, ...fresh].entries()) {
+      const answer = answers[index];
+      if (answer === undefined) throw new Error(`expected ${batch.length} answers, found ${answers.length}`);
+      if (answer === 'taken' && promisedAt === undefined) demand.add(askedAt);
+      resolve(answer === 'taken' ? { kind: 'taken', useBy } : answer);
+    }
+  }
+
+  /** Asks until nobody waits. Where one call fails, nobody is left to wait for the next. */
+  async function askOn(): Promise<void> {
+    await Promise.resolve(); // those who ask in this turn share the first call
+    clearTimeout(idle);
+    do {
+      const batch = waiting.splice(0, MAX_ASKS);
+      try {
+        await askFor(batch);
+      } catch (error) {
+        for (const { reject } of [...batch, ...waiting.splice(0)]) reject(error);
+      }
+    } while (waiting.length > 0);
+    asking = undefined;
+    if (atHand > 0) idle = setTimeout(giveBack, 2 * leaseMs).unref();
+  }
+
+  function giveBack(): void {
+    if (atHand > 0) asking ??= askOn();
+  }
+
+  return {
+    take(promisedAt) {
+      if (isClosed) return Promise.reject(new LimiterUnavailableError('the quota is closed'));
+      const at = now();
+      if (promisedAt === undefined && atHand > 0 && at < useBy) {
+        atHand -= 1;
+        demand.add(at);
+        return Promise.resolve({ kind: 'taken', useBy });
+      }
+      return new Promise((resolve, reject) => {
+        waiting.push({ promisedAt, resolve, reject });
+        asking ??= askOn();
+      });
+    },
+    async close() {
+      isClosed = true;
+      await asking;
+      giveBack();
+      await asking;
+      clearTimeout(idle);
+    },
+  };
+}
+
+/** How many tokens were used in the last whole period, or so far in this one, whichever is more. */
+function createDemand(periodMs: number) {
+  let since = -Infinity;
+  let current = 0;
+  let previous = 0;
+  function turn(at: number): void {
+    const ageMs = at - since;
+    if (ageMs < periodMs) return;
+    previous = ageMs < 2 * periodMs ? current : 0;
+    current = 0;
+    since = at;
+  }
+  return {
+    add(at: number): void {
+      turn(at);
+      current += 1;
+    },
+    at(at: number): number {
+      turn(at);
+      return Math.max(previous, current);
+    },
+  };
+}

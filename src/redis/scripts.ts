@@ -1,0 +1,44 @@
+import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Queue } from 'bullmq';
+
+/** What a script needs of ioredis: both `Redis` and `Cluster` have it. */
+export interface ScriptRedis {
+  defineCommand(name: string, definition: { lua: string; numberOfKeys: number }): void;
+}
+
+/** Runs a script on its client: keys first, then arguments. */
+export type Call<Reply> = (...keysAndArgs: (string | number)[]) => Promise<Reply>;
+
+/** A script with what it includes; the path is relative to `from`, the URL of a module or a folder. */
+export function readScript(path: string, from: string | URL): string {
+  const file = new URL(path, from);
+  const text = readFileSync(file, 'utf8');
+  return text.replaceAll(/^-- include (\S+)$/gm, (_, included: string) => readScript(included, file));
+}
+
+/** Puts a script on the client as a command of this name. The number of keys is fixed with the definition. */
+export function defineScript<Reply>(redis: ScriptRedis, name: string, lua: string, numberOfKeys: number): Call<Reply> {
+  redis.defineCommand(name, { lua, numberOfKeys });
+  const commands = redis as unknown as Record<string, Call<Reply>>;
+  const command = commands[name];
+  if (command === undefined) throw new Error(`the client has no command ${name} after it was defined`);
+  return command.bind(redis);
+}
+
+/** Runs a script on a queue's connection: keys first, then arguments. */
+export type QueueScript<Reply> = (queue: Queue, args: readonly (string | number)[]) => Promise<Reply>;
+
+/** The script in this file, made known to each queue's connection once. */
+export function defineQueueScript<Reply>(file: URL, numberOfKeys: number): QueueScript<Reply> {
+  const lua = readScript('', file);
+  const name = `pushpacer:${basename(fileURLToPath(file), '.lua')}`;
+  const defined = new WeakSet();
+  return async (queue, args) => {
+    const client = await queue.getBackend().client;
+    if (!defined.has(client)) client.defineCommand(name, { numberOfKeys, lua });
+    defined.add(client);
+    return (await client.runCommand(name, [...args])) as Reply;
+  };
+}

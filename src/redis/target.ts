@@ -1,0 +1,140 @@
+import { Cluster, Redis, type RedisOptions } from 'ioredis';
+import { InputError, type Fault } from '../domain/faults.ts';
+
+/**
+ * Writes what is asked within one turn of the event loop to the socket at once. ioredis itself makes a system call for each
+ * command: a tenth of a busy worker's time.
+ */
+class BatchingRedis extends Redis {
+  #isBatching = false;
+
+  override sendCommand(...args: Parameters<Redis['sendCommand']>): unknown {
+    if (!this.#isBatching) this.#batchUntilTurnEnds();
+    return super.sendCommand(...args);
+  }
+
+  #batchUntilTurnEnds(): void {
+    const socket = this.stream as Redis['stream'] | undefined; // there is none before the first try to connect
+    if (socket === undefined) return;
+    this.#isBatching = true;
+    socket.cork();
+    setImmediate(() => {
+      this.#isBatching = false;
+      socket.uncork();
+    });
+  }
+}
+
+/** Set, `replyMapping` would change the shape of replies, and with it their types. */
+export type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>;
+
+/** A connection to one Redis, to the master that Sentinels name, or to a cluster. */
+export type Connection = Redis | Cluster;
+
+/** Where Redis is. */
+export interface RedisTarget {
+  /** `redis://` or `rediss://`; several, comma-separated, with `cluster` (its nodes) or `sentinel` (the Sentinels). */
+  readonly redisUrl: string;
+  readonly cluster?: boolean;
+  /** The URLs lead to Sentinels; user, password and database of the first are Redis's own, as they are without Sentinels. */
+  readonly sentinel?: SentinelTarget;
+}
+
+export interface SentinelTarget {
+  /** What the Sentinels call the group: `mymaster`. */
+  readonly name: string;
+  /** What the Sentinels themselves ask for. */
+  readonly password?: string;
+}
+
+const REDIS_PORT = 6379;
+const SENTINEL_PORT = 26_379;
+/** A Sentinel that is silent for longer is passed over for the next one. */
+const SENTINEL_TIMEOUT_MS = 2_000;
+
+/** Connects at once. Throws InputError where the target contradicts itself. */
+export function openConnection(target: RedisTarget, options: ConnectionOptions): Connection {
+  check(target);
+  const { redisUrl, cluster, sentinel } = target;
+  if (cluster === true) return connectCluster(redisUrl, options);
+  if (sentinel !== undefined) return connectSentinel(redisUrl, sentinel, options);
+  return new BatchingRedis(redisUrl, options);
+}
+
+/** `127.0.0.1:6379`: without user, password and database. */
+export function addressOf(connection: Connection): string {
+  if (!(connection instanceof Cluster)) return endpoint(connection.options);
+  const nodes: Redis[] = connection.nodes('all');
+  if (nodes.length === 0) return 'no node of the cluster answers';
+  return nodes.map((node) => endpoint(node.options)).join(', ');
+}
+
+function endpoint({ host = 'localhost', port = REDIS_PORT, path, sentinels, name = '' }: ConnectionOptions): string {
+  if (!sentinels) return path ?? `${host}:${port}`;
+  return `${name} by Sentinel ${sentinels.map(({ host = '', port = '' }) => `${host}:${port}`).join(', ')}`;
+}
+
+function check({ redisUrl, cluster, sentinel }: RedisTarget): void {
+  const faults: Fault[] = [];
+  const count = redisUrl.split(',').length;
+  if (cluster === true && sentinel !== undefined) {
+    faults.push({ path: 'sentinel', expected: 'none, since cluster is true', found: JSON.stringify(sentinel.name) });
+  }
+  if (cluster !== true && sentinel === undefined && count > 1) {
+    faults.push({ path: 'redisUrl', expected: 'one URL, or cluster, or sentinel', found: `${count} URLs` });
+  }
+  if (faults.length > 0) throw new InputError('no Redis', faults);
+}
+
+function connectCluster(redisUrl: string, options: ConnectionOptions): Cluster {
+  // The nodes that the cluster names itself come without credentials: those of the first URL hold for all.
+  const shared = sharedBy(redisUrl);
+  return new Cluster(nodesOf(redisUrl, REDIS_PORT), {
+    redisOptions: { ...options, ...shared },
+    enableOfflineQueue: options.enableOfflineQueue ?? true,
+    clusterRetryStrategy: (times) => Math.min(times * 200, 2_000),
+    // A certificate names hosts: looking them up would have it compared with an address.
+    ...(shared.tls && { dnsLookup: (address, found) => found(null, address) }),
+  });
+}
+
+function connectSentinel(redisUrl: string, { name, password }: SentinelTarget, options: ConnectionOptions): Redis {
+  const shared = sharedBy(redisUrl);
+  return new BatchingRedis({
+    ...options,
+    ...shared,
+    db: databaseOf(redisUrl),
+    sentinels: nodesOf(redisUrl, SENTINEL_PORT),
+    name,
+    role: 'master',
+    ...(password !== undefined && { sentinelPassword: password }),
+    ...(shared.tls && { sentinelTLS: shared.tls, enableTLSForSentinelMode: true }),
+    sentinelCommandTimeout: SENTINEL_TIMEOUT_MS,
+    sentinelRetryStrategy: (times) => Math.min(times * 200, 2_000),
+  });
+}
+
+function nodesOf(redisUrl: string, defaultPort: number): { host: string; port: number }[] {
+  return urlsOf(redisUrl).map(({ hostname, port }) => ({
+    host: hostname.replaceAll(/[[\]]/g, ''), // an IPv6 address
+    port: Number(port || defaultPort),
+  }));
+}
+
+/** What the first URL says for all nodes. */
+function sharedBy(redisUrl: string): Pick<ConnectionOptions, 'username' | 'password' | 'tls'> {
+  const [first] = urlsOf(redisUrl);
+  return {
+    ...(first?.username && { username: decodeURIComponent(first.username) }),
+    ...(first?.password && { password: decodeURIComponent(first.password) }),
+    ...(first?.protocol === 'rediss:' && { tls: {} }),
+  };
+}
+
+function databaseOf(redisUrl: string): number {
+  return Number(urlsOf(redisUrl)[0]?.pathname.slice(1) ?? 0);
+}
+
+function urlsOf(redisUrl: string): URL[] {
+  return redisUrl.split(',').map((url) => new URL(url.trim()));
+}

@@ -1,0 +1,81 @@
+import type { KeyObject } from 'node:crypto';
+import { jwtVerify } from 'jose';
+import type { ApnsReason } from './reasons.ts';
+
+/** Whose tokens are taken. */
+export interface ApnsSigner {
+  readonly publicKey: KeyObject;
+  readonly keyId: string;
+  readonly teamId: string;
+}
+
+export type TokenVerdict =
+  { readonly ok: true; readonly jwt: string } | { readonly ok: false; readonly reason: ApnsReason };
+
+/** APNs refuses a token from this age on. */
+const MAX_AGE_MS = 3_600_000;
+/** How far the clock that made a token may be ahead of ours. */
+const MAX_SKEW_MS = 60_000;
+/** How many checked tokens to remember; a provider needs one at a time. */
+const MAX_REMEMBERED = 1_000;
+
+/** A token whose signature, kid and iss were found right. */
+interface CheckedToken {
+  readonly issuedAt: number;
+  isExpired: boolean;
+}
+
+/** Judges provider tokens: ES256 JWTs as APNs wants them (`kid` in the header, `iss` and `iat` claimed). */
+export class TokenJudge {
+  readonly #signer: ApnsSigner;
+  readonly #now: () => number;
+  /** Verifying a signature costs more than the rest of a request: done once a token. */
+  readonly #checked = new Map<string, Promise<CheckedToken | undefined>>();
+  #isRevoked = false;
+
+  constructor(signer: ApnsSigner, now: () => number) {
+    this.#signer = signer;
+    this.#now = now;
+  }
+
+  /** From now on the key is revoked, or good again. */
+  setRevoked(isRevoked: boolean): void {
+    this.#isRevoked = isRevoked;
+  }
+
+  /** Every token that was seen so far counts as older than an hour. */
+  async expireSeen(): Promise<void> {
+    for (const token of await Promise.all(this.#checked.values())) if (token) token.isExpired = true;
+  }
+
+  async judge(authorization: string | undefined): Promise<TokenVerdict> {
+    const [scheme, jwt] = (authorization ?? '').split(/ +/);
+    if (!scheme || !jwt) return { ok: false, reason: 'MissingProviderToken' };
+    if (scheme.toLowerCase() !== 'bearer' || this.#isRevoked) return { ok: false, reason: 'InvalidProviderToken' };
+    const token = await this.#check(jwt);
+    if (!token || token.issuedAt > this.#now() + MAX_SKEW_MS) return { ok: false, reason: 'InvalidProviderToken' };
+    const isExpired = token.isExpired || this.#now() - token.issuedAt >= MAX_AGE_MS;
+    return isExpired ? { ok: false, reason: 'ExpiredProviderToken' } : { ok: true, jwt };
+  }
+
+  #check(jwt: string): Promise<CheckedToken | undefined> {
+    const known = this.#checked.get(jwt);
+    if (known) return known;
+    const [oldest] = this.#checked.keys();
+    if (oldest !== undefined && this.#checked.size >= MAX_REMEMBERED) this.#checked.delete(oldest);
+    const checking = this.#verify(jwt);
+    this.#checked.set(jwt, checking);
+    return checking;
+  }
+
+  async #verify(jwt: string): Promise<CheckedToken | undefined> {
+    const { publicKey, keyId, teamId } = this.#signer;
+    try {
+      const { payload, protectedHeader } = await jwtVerify(jwt, publicKey, { algorithms: ['ES256'], issuer: teamId });
+      if (protectedHeader.kid !== keyId || payload.iat === undefined) return undefined;
+      return { issuedAt: payload.iat * 1_000, isExpired: false };
+    } catch {
+      return undefined;
+    }
+  }
+}

@@ -1,0 +1,99 @@
+import type { ApnsReason } from './reasons.ts';
+import type { JournalEntry } from '../journal.ts';
+
+/** A request's head: names in lower case, as many values as a name was sent. */
+export interface ApnsHead {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: ReadonlyMap<string, readonly string[]>;
+}
+
+/** Reads the pairs that node:http2 hands over as `rawHeaders`, which keep what a client sent twice. */
+export function readHead(rawHeaders: readonly string[]): ApnsHead {
+  const headers = new Map<string, string[]>();
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] ?? '';
+    headers.set(name, [...(headers.get(name) ?? []), rawHeaders[index + 1] ?? '']);
+  }
+  return { method: headers.get(':method')?.[0] ?? '', path: headers.get(':path')?.[0] ?? '', headers };
+}
+
+export function header(head: ApnsHead, name: string): string | undefined {
+  return head.headers.get(name)?.[0];
+}
+
+/** The token in the path, in lower case; empty where there is none. */
+export function deviceToken({ path }: ApnsHead): string {
+  return DEVICE_PATH.exec(path)?.[1]?.toLowerCase() ?? '';
+}
+
+/** The `apns-id` where one was sent that is a UUID. */
+export function messageId(head: ApnsHead): string | undefined {
+  const id = header(head, 'apns-id');
+  return id !== undefined && UUID.test(id) ? id : undefined;
+}
+
+/** What the journal tells of the headers, whether or not they are in order. */
+export function readHeaders(
+  head: ApnsHead,
+): Pick<JournalEntry, 'token' | 'collapseId' | 'priority' | 'expiration' | 'pushType'> {
+  const collapseId = header(head, 'apns-collapse-id');
+  const expiration = header(head, 'apns-expiration');
+  return {
+    token: deviceToken(head),
+    collapseId: collapseId && Buffer.from(collapseId, 'latin1').toString('utf8'),
+    priority: header(head, 'apns-priority'),
+    expiration: expiration === undefined ? undefined : Number(expiration),
+    pushType: header(head, 'apns-push-type'),
+  };
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const DEVICE_PATH = /^\/3\/device(?:\/([^/?]*))?$/;
+const PUSH_TYPE =
+  /^(alert|background|complication|controls|fileprovider|liveactivity|location|mdm|pushtotalk|voip|widgets)$/;
+const TOPIC_SUFFIX =
+  /\.(voip|voip-ptt|complication|pushkit\.fileprovider|location-query|push-type\.(liveactivity|widgets|controls))$/;
+/** What the collapse id may have at most, in bytes. */
+const MAX_COLLAPSE_ID_BYTES = 64;
+
+type Rule = readonly [ApnsReason, (head: ApnsHead) => boolean];
+
+/** What is judged before the credentials; the first rule that a request breaks is its answer. */
+const ROUTE_RULES: readonly Rule[] = [
+  ['BadPath', ({ path }) => !DEVICE_PATH.test(path)],
+  ['MethodNotAllowed', ({ method }) => method !== 'POST'],
+  ['MissingDeviceToken', (head) => deviceToken(head) === ''],
+  ['DuplicateHeaders', ({ headers }) => [...headers.values()].some(({ length }) => length > 1)],
+];
+
+/** What is judged once the credentials hold. */
+const headerRules = (topic: string): readonly Rule[] => [
+  ['BadDeviceToken', (head) => !/^([0-9a-f]{2}){1,256}$/.test(deviceToken(head))],
+  ['MissingTopic', (head) => !header(head, 'apns-topic')],
+  ['BadTopic', (head) => !matches(/^[A-Za-z0-9.-]+$/, header(head, 'apns-topic'))],
+  ['TopicDisallowed', (head) => header(head, 'apns-topic')?.replace(TOPIC_SUFFIX, '') !== topic],
+  ['InvalidPushType', (head) => !PUSH_TYPE.test(header(head, 'apns-push-type') ?? '')],
+  ['BadMessageId', (head) => !matches(UUID, header(head, 'apns-id'))],
+  ['BadExpirationDate', (head) => !matches(/^\d{1,15}$/, header(head, 'apns-expiration'))],
+  ['BadPriority', (head) => !matches(/^(10|5|1)$/, header(head, 'apns-priority'))],
+  // A background notification at priority 10 is an error of its own in APNs' documentation.
+  ['BadPriority', (head) => header(head, 'apns-push-type') === 'background' && header(head, 'apns-priority') === '10'],
+  // A header's value comes with one character for each byte.
+  ['BadCollapseId', (head) => (header(head, 'apns-collapse-id')?.length ?? 0) > MAX_COLLAPSE_ID_BYTES],
+];
+
+export function routeFault(head: ApnsHead): ApnsReason | undefined {
+  return ROUTE_RULES.find(([, isBroken]) => isBroken(head))?.[0];
+}
+
+/** What is wrong with the headers, for an app whose topic is `topic`. */
+export function headerFault(topic: string): (head: ApnsHead) => ApnsReason | undefined {
+  const rules = headerRules(topic);
+  return (head) => rules.find(([, isBroken]) => isBroken(head))?.[0];
+}
+
+/** An absent header matches: it is optional. */
+function matches(pattern: RegExp, value: string | undefined): boolean {
+  return value === undefined || pattern.test(value);
+}

@@ -1,0 +1,39 @@
+import type { ApnsReason } from './reasons.ts';
+import { isRecord } from '../loopback/exchange.ts';
+import type { JournalEntry } from '../journal.ts';
+
+/** What a payload may have at most, in bytes. */
+const MAX_BYTES = 4_096;
+const MAX_VOIP_BYTES = 5_120;
+/** More than this of a body need not be read to judge it. */
+export const MAX_READ_BYTES = MAX_VOIP_BYTES;
+
+/** What is wrong with a payload; APNs has no reason of its own for JSON that does not parse. */
+export function payloadFault(
+  body: Buffer,
+  payload: Readonly<Record<string, unknown>> | undefined,
+  pushType: string | undefined,
+): ApnsReason | undefined {
+  if (body.length > (pushType === 'voip' ? MAX_VOIP_BYTES : MAX_BYTES)) return 'PayloadTooLarge';
+  return payload === undefined || Object.keys(payload).length === 0 ? 'PayloadEmpty' : undefined;
+}
+
+/** The alert and the app's own data in a payload. */
+export function readAlert(
+  payload: Readonly<Record<string, unknown>> | undefined,
+): Pick<JournalEntry, 'title' | 'body' | 'data' | 'payload'> {
+  const { aps, ...rest } = payload ?? {};
+  const alert = isRecord(aps) ? aps['alert'] : undefined;
+  const { title, body } = isRecord(alert) ? alert : { title: undefined, body: alert };
+  const data = Object.entries(rest).map(([key, value]) => [key, textOf(value)]);
+  return {
+    title: typeof title === 'string' ? title : undefined,
+    body: typeof body === 'string' ? body : undefined,
+    data: Object.fromEntries(data) as Record<string, string>,
+    payload,
+  };
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}

@@ -1,0 +1,67 @@
+import type { FieldViolation, Refuse } from '../loopback/answers.ts';
+import type { Wording } from '../loopback/exchange.ts';
+import { quotaWords } from './quota.ts';
+
+/** What goes with an HTTP status: Google's own word for it, and a sentence (google.rpc.Code). */
+const STATUS: Readonly<Record<number, readonly [status: string, message: string]>> = {
+  400: ['INVALID_ARGUMENT', 'Request contains an invalid argument.'],
+  401: ['UNAUTHENTICATED', 'Request had invalid authentication credentials. Expected OAuth 2 access token.'],
+  403: ['PERMISSION_DENIED', 'The caller does not have permission'],
+  404: ['NOT_FOUND', 'Requested entity was not found.'],
+  429: ['RESOURCE_EXHAUSTED', 'Quota exceeded.'],
+  500: ['INTERNAL', 'Internal error encountered.'],
+  503: ['UNAVAILABLE', 'The service is currently unavailable.'],
+};
+
+/** The body of a refusal: a `google.rpc.Status`, with an `FcmError` where FCM itself is who refuses. */
+export function fcmErrorBody(answer: Refuse, projectId: string): string {
+  const { status, reason, message, violations } = answer;
+  const quota = quotaWords(answer, projectId);
+  const [word, sentence] = STATUS[status] ?? ['UNKNOWN', 'Unknown error.'];
+  const details = [
+    ...(reason === undefined
+      ? []
+      : [{ '@type': 'type.googleapis.com/google.firebase.fcm.v1.FcmError', errorCode: reason }]),
+    ...(violations === undefined
+      ? []
+      : [{ '@type': 'type.googleapis.com/google.rpc.BadRequest', fieldViolations: violations }]),
+    ...quota.details,
+  ];
+  const error = { code: status, message: message ?? quota.message ?? sentence, status: word };
+  return JSON.stringify({ error: details.length === 0 ? error : { ...error, details } }, null, 2);
+}
+
+/** The request is no message at all: the API's door refuses it, before FCM sees it, and so without an `FcmError`. */
+export function malformed(violations: readonly FieldViolation[]): Refuse {
+  const [first] = violations;
+  if (!first) return { kind: 'refuse', status: 400, message: 'Invalid JSON payload received.' };
+  return { kind: 'refuse', status: 400, message: first.description, violations };
+}
+
+/** FCM refuses what the message says. */
+export function invalidArgument(message: string, field: string): Refuse {
+  const violations = [{ field, description: message }];
+  return { kind: 'refuse', status: 400, reason: 'INVALID_ARGUMENT', message, violations };
+}
+
+/** Answers as FCM words them: JSON, the message's name where it was accepted. */
+export function fcmWording(messageName: string, projectId: string): Wording {
+  return {
+    accepted: ({ body = JSON.stringify({ name: messageName }, null, 2) }) => content(body, {}),
+    refused: (answer) => {
+      const text = answer.body ?? (answer.emptyBody === true ? '' : fcmErrorBody(answer, projectId));
+      return content(text, answer.retryAfter === undefined ? {} : { 'retry-after': answer.retryAfter });
+    },
+  };
+}
+
+function content(text: string, more: Readonly<Record<string, string>>) {
+  return {
+    headers: {
+      'content-type': 'application/json; charset=UTF-8',
+      'content-length': String(Buffer.byteLength(text)),
+      ...more,
+    },
+    text,
+  };
+}

@@ -1,0 +1,156 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { createSecureServer, type Http2SecureServer, type ServerHttp2Session } from 'node:http2';
+import type { Readable } from 'node:stream';
+import type { Refuse } from '../loopback/answers.ts';
+import {
+  http1Exchange,
+  http2Exchange,
+  parseJsonObject,
+  readBody,
+  type Exchange,
+  type Wording,
+} from '../loopback/exchange.ts';
+import { Http1Connections, type Peer } from '../loopback/connections.ts';
+import { messageFault, readFcmRequest, readMessage, UNREADABLE } from './message.ts';
+import { fcmWording } from './errors.ts';
+import { Http2Session } from '../loopback/http2-session.ts';
+import { arrivalInstant } from '../journal.ts';
+import { LoopbackServer, type Http2Request, type LoopbackOptions, type Received } from '../loopback/server.ts';
+
+export interface FcmServerOptions extends LoopbackOptions {
+  readonly projectId: string;
+  /** Streams an HTTP/2 connection may have at once. */
+  readonly maxStreams?: number | undefined;
+}
+
+/**
+ * The bearer token that stands in for Google's sign-in, the one that Google's own emulators take. A client that is
+ * pointed at a loopback server sends exactly `Authorization: Bearer owner`.
+ */
+export const SANDBOX_FCM_TOKEN = 'owner';
+
+const MAX_BODY_BYTES = 65_536;
+/** What Google's front end allows. */
+const MAX_STREAMS = 100;
+/** Like Google's front end: an HTTP/1.1 connection that is idle for four minutes is closed. */
+const KEEP_ALIVE_MS = 240_000;
+
+/** What is judged before the message is. */
+interface FcmHead {
+  readonly method: string | undefined;
+  readonly path: string | undefined;
+  readonly authorization: string | undefined;
+}
+
+/** FCM for the loopback: HTTP/2 and HTTP/1.1 on one port, `POST /v1/projects/<id>/messages:send`. */
+export class FcmServer extends LoopbackServer {
+  override readonly platform = 'fcm';
+  protected override readonly overQuota: Refuse = {
+    kind: 'refuse',
+    status: 429,
+    reason: 'QUOTA_EXCEEDED',
+    quota: 'device',
+  };
+  /** In the words of Google's front end, as users of its gRPC services report them. */
+  protected override readonly idleGoodbye = 'session_timed_out';
+  protected override readonly goodbye = 'server_shutting_down';
+  readonly #projectId: string;
+  readonly #http1 = new Http1Connections();
+  #isSignedOut = false;
+  #messages = 0;
+
+  constructor(options: FcmServerOptions) {
+    const { idleMs } = options.timing;
+    const server = createSecureServer({
+      ...options.certificate,
+      minVersion: 'TLSv1.2',
+      allowHTTP1: true,
+      http1Options: { keepAliveTimeout: Math.min(idleMs, KEEP_ALIVE_MS) },
+      settings: { maxConcurrentStreams: options.maxStreams ?? MAX_STREAMS },
+    });
+    super(server, options);
+    this.#projectId = options.projectId;
+    this.#serveHttp1(server);
+  }
+
+  /** Every bearer token is refused, as when a service account was disabled. */
+  revokeKey(): void {
+    this.#isSignedOut = true;
+  }
+
+  restoreKey(): void {
+    this.#isSignedOut = false;
+  }
+
+  override closeIdle(): void {
+    super.closeIdle();
+    this.#http1.closeIdle();
+  }
+
+  protected override openSession(session: ServerHttp2Session): Http2Session {
+    return new Http2Session(session, { idleMs: this.timing.drawIdleMs(), goodbye: this.idleGoodbye });
+  }
+
+  protected override handleHttp2({ peer }: Http2Session, { stream, headers, at }: Http2Request): void {
+    const head = { method: headers[':method'], path: headers[':path'], authorization: headers.authorization };
+    void this.#handle(head, stream, at, (wording) =>
+      http2Exchange(stream, peer, wording, (cut) => this.connections.reset(cut)),
+    );
+  }
+
+  #serveHttp1(server: Http2SecureServer): void {
+    server.on('request', (request, response) => {
+      this.#handleHttp1(request as unknown as IncomingMessage, response as unknown as ServerResponse);
+    });
+    // A listener for requests makes node:http2 wrap each stream in its slower compatibility API. Streams are served by
+    // their sessions, so that only requests of HTTP/1.1 are left for the listener.
+    server.removeAllListeners('stream');
+  }
+
+  #handleHttp1(request: IncomingMessage, response: ServerResponse): void {
+    const at = arrivalInstant();
+    const { remoteAddress, remotePort } = request.socket;
+    const peer: Peer = { remoteAddress, remotePort };
+    this.#http1.begin(request.socket, response);
+    response.on('error', () => undefined); // the client went away; what was decided stands
+    if (this.countRequest(peer) === undefined) return;
+    const head = { method: request.method, path: request.url, authorization: request.headers.authorization };
+    void this.#handle(head, request, at, (wording) =>
+      http1Exchange(response, peer, wording, (cut) => this.connections.reset(cut)),
+    );
+  }
+
+  async #handle(
+    head: FcmHead,
+    stream: Readable,
+    at: number,
+    exchangeOf: (wording: Wording) => Exchange,
+  ): Promise<void> {
+    const body = await readBody(stream, MAX_BODY_BYTES);
+    if (!body) return;
+    const messageName = `projects/${this.#projectId}/messages/${++this.#messages}`;
+    const exchange = exchangeOf(fcmWording(messageName, this.#projectId));
+    const fault = this.#routeFault(head) ?? this.#authFault(head);
+    const json = parseJsonObject(body);
+    const read = readFcmRequest(json);
+    const known = read.ok ? readMessage(read.request, at) : UNREADABLE;
+    const received: Received = { at, messageName, ...known, payload: json?.['message'] };
+    const refusal = fault ?? (read.ok ? messageFault(read.request) : read.refusal);
+    const isDryRun = read.ok && read.request.validateOnly === true;
+    if (refusal) this.refuse(received, exchange, refusal);
+    else if (isDryRun) this.acceptUnseen(exchange);
+    else this.answer(received, exchange);
+  }
+
+  #routeFault({ method, path = '' }: FcmHead): Refuse | undefined {
+    const projectId = /^\/v1\/projects\/([^/]+)\/messages:send$/.exec(path)?.[1];
+    if (method !== 'POST' || projectId === undefined) return { kind: 'refuse', status: 404 };
+    if (projectId === this.#projectId) return undefined;
+    return { kind: 'refuse', status: 403, message: 'Permission denied on the project (or it may not exist).' };
+  }
+
+  #authFault({ authorization }: FcmHead): Refuse | undefined {
+    const isSignedIn = authorization === `Bearer ${SANDBOX_FCM_TOKEN}` && !this.#isSignedOut;
+    return isSignedIn ? undefined : { kind: 'refuse', status: 401 };
+  }
+}

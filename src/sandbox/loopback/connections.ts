@@ -1,0 +1,134 @@
+import type { ServerResponse } from 'node:http';
+import type { Server, Socket } from 'node:net';
+
+/** The far end of a connection: the same seen from the TCP socket, from TLS above it, and from HTTP/2 above that. */
+export type Peer = Pick<Socket, 'remoteAddress' | 'remotePort'>;
+
+/** What reads from the network for a socket: whatever runs on the socket has no say in it. */
+interface Handle {
+  readStop(): void;
+  readStart(): void;
+}
+
+/** Below TLS: the TCP connections of a server, so that they can be counted, held, reset, and closed whatever is under way. */
+export class Connections {
+  readonly #sockets = new Map<string, Socket>();
+  readonly #frozen = new Map<Socket, PromiseWithResolvers<void>>();
+  #opened = 0;
+  #handshakeDelayMs = 0;
+
+  constructor(server: Server) {
+    // TLS begins where these are told of a connection.
+    const serve = server.listeners('connection');
+    server.removeAllListeners('connection');
+    const begin = (socket: Socket): void => {
+      for (const listener of serve) listener.call(server, socket);
+    };
+    server.on('connection', (socket: Socket) => {
+      this.#opened += 1;
+      const peer = keyOf(socket);
+      this.#sockets.set(peer, socket);
+      socket.once('close', () => {
+        if (this.#sockets.get(peer) === socket) this.#sockets.delete(peer);
+        this.#release(socket);
+      });
+      if (this.#handshakeDelayMs === 0) begin(socket);
+      else this.#beginLater(socket, begin);
+    });
+  }
+
+  /** How many were ever accepted. */
+  get opened(): number {
+    return this.#opened;
+  }
+
+  /** How many are open. */
+  get open(): number {
+    return this.#sockets.size;
+  }
+
+  /** How long a new connection waits until its handshake is answered; milliseconds. */
+  set handshakeDelayMs(waitMs: number) {
+    this.#handshakeDelayMs = waitMs;
+  }
+
+  /** Nothing more is read from the connections that stand, and `thawed` waits for them. */
+  freezeAll(): void {
+    for (const socket of this.#sockets.values()) {
+      if (this.#frozen.has(socket)) continue;
+      this.#frozen.set(socket, Promise.withResolvers());
+      handleOf(socket)?.readStop();
+    }
+  }
+
+  thawAll(): void {
+    for (const socket of [...this.#frozen.keys()]) {
+      handleOf(socket)?.readStart();
+      this.#release(socket);
+    }
+  }
+
+  /** Resolves when something may be said to that peer; `undefined` where that is now. */
+  thawed(peer: Peer): Promise<void> | undefined {
+    if (this.#frozen.size === 0) return undefined;
+    const socket = this.#sockets.get(keyOf(peer));
+    return socket && this.#frozen.get(socket)?.promise;
+  }
+
+  /** Resets the connection from that peer: whatever it waits for, it gets no answer. */
+  reset(peer: Peer): void {
+    this.#sockets.get(keyOf(peer))?.resetAndDestroy();
+  }
+
+  closeAll(): void {
+    for (const socket of this.#sockets.values()) socket.destroy();
+  }
+
+  resetAll(): void {
+    for (const socket of this.#sockets.values()) socket.resetAndDestroy();
+  }
+
+  #beginLater(socket: Socket, begin: (socket: Socket) => void): void {
+    const onError = (): void => undefined;
+    socket.on('error', onError);
+    const timer = setTimeout(() => {
+      socket.off('error', onError);
+      begin(socket);
+    }, this.#handshakeDelayMs);
+    socket.once('close', () => {
+      clearTimeout(timer);
+    });
+  }
+
+  #release(socket: Socket): void {
+    this.#frozen.get(socket)?.resolve();
+    this.#frozen.delete(socket);
+  }
+}
+
+function keyOf({ remoteAddress, remotePort }: Peer): string {
+  return `${remoteAddress ?? ''}:${remotePort ?? ''}`;
+}
+
+/** Of a socket that carries TLS, pausing does nothing: TLS reads below it. */
+function handleOf(socket: Socket): Handle | null | undefined {
+  return (socket as unknown as { _handle?: Handle | null })._handle;
+}
+
+/** The connections of an HTTP/1.1 server between their requests. */
+export class Http1Connections {
+  readonly #idle = new Set<Socket>();
+
+  /** A request has come on the connection; it is idle again when the response has ended. */
+  begin(socket: Socket, response: ServerResponse): void {
+    const isKnown = this.#idle.delete(socket);
+    if (!isKnown) socket.once('close', () => this.#idle.delete(socket));
+    response.once('close', () => {
+      if (!socket.destroyed) this.#idle.add(socket);
+    });
+  }
+
+  closeIdle(): void {
+    for (const socket of this.#idle) socket.end();
+  }
+}

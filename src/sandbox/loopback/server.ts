@@ -1,0 +1,211 @@
+import type { Http2SecureServer, IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
+import type { Rule } from '../../domain/limits.ts';
+import { AnswerBook, DeviceQuota, isAccepted, type Answer, type Rate, type Refuse } from './answers.ts';
+import type { Certificate } from '../keys/certificates.ts';
+import type { Peer } from './connections.ts';
+import type { Exchange } from './exchange.ts';
+import type { Http2Session } from './http2-session.ts';
+import { arrivalInstant, type Journal, type JournalEntry } from '../journal.ts';
+import { LateAnswers, type Timing } from './timing.ts';
+import { LoopbackListener } from './listener.ts';
+
+/** What both loopback providers need. */
+export interface LoopbackOptions {
+  readonly certificate: Certificate;
+  readonly journal: Journal;
+  /** Numbers from 0 up to 1, for the rates. */
+  readonly random: () => number;
+  /** Epoch milliseconds; judges the age of credentials. */
+  readonly now: () => number;
+  /** What it takes its time for. */
+  readonly timing: Timing;
+}
+
+/** How many of what a server has seen since it started. */
+export interface Counts {
+  /** Requests whose headers arrived, whatever became of them. */
+  readonly requests: number;
+  /** Alerts that devices got. */
+  readonly accepted: number;
+  /** TCP connections, the refused handshakes too. */
+  readonly connections: number;
+}
+
+/** What is known of a request before an answer is chosen. */
+export type Received = Omit<JournalEntry, 'platform' | 'accepted' | 'status' | 'reason'>;
+
+/** A request's stream, its headers in both of node:http2's forms, and when they arrived (the journal's `at`). */
+export interface Http2Request {
+  readonly stream: ServerHttp2Stream;
+  readonly headers: IncomingHttpHeaders;
+  readonly rawHeaders: readonly string[];
+  readonly at: number;
+}
+
+/** What both loopback providers are: a TLS server whose answers can be scripted and whose alerts are journalled. */
+export abstract class LoopbackServer<Session extends Http2Session = Http2Session> extends LoopbackListener {
+  /** The service's name in the journal. */
+  abstract readonly platform: JournalEntry['platform'];
+  /** What it answers to a device over its quota. */
+  protected abstract readonly overQuota: Refuse;
+  /** GOAWAY's debug data to an idle connection. */
+  protected abstract readonly idleGoodbye: string;
+  /** GOAWAY's debug data where no reason is given. */
+  protected abstract readonly goodbye: string;
+
+  protected readonly now: () => number;
+  protected readonly timing: Timing;
+  readonly #journal: Journal;
+  readonly #answers: AnswerBook;
+  readonly #sessions = new Set<Session>();
+  readonly #late = new LateAnswers();
+  #quota: DeviceQuota | undefined;
+  #goAwayEvery: number | undefined;
+  #requests = 0;
+  #accepted = 0;
+  #cuts = 0;
+
+  protected constructor(server: Http2SecureServer, options: LoopbackOptions) {
+    super(server, { certificate: options.certificate, handshakeMs: options.timing.handshakeMs });
+    this.#journal = options.journal;
+    this.#answers = new AnswerBook(options.random);
+    this.now = options.now;
+    this.timing = options.timing;
+    server.on('session', (session) => {
+      this.#serve(session);
+    });
+  }
+
+  get counts(): Counts {
+    return { requests: this.#requests, accepted: this.#accepted, connections: this.connections.opened };
+  }
+
+  /** The answers to the next requests for this token, one each; then the rates and the default hold again. */
+  script(token: string, answers: readonly Answer[]): void {
+    this.#answers.script(this.tokenKey(token), answers);
+  }
+
+  /** The answer to requests that neither a script nor the rates decide; undefined accepts them. */
+  setDefault(answer: Answer | undefined): void {
+    this.#answers.setDefault(answer);
+  }
+
+  /** Answers for shares of the requests that no script decides; an empty list ends it. Rejects a sum over 1. */
+  setRates(rates: readonly Rate[]): void {
+    this.#answers.setRates(rates);
+  }
+
+  /** At most this many alerts a device in any such window, the rest is refused; undefined ends it. */
+  limitDevices(rule: Rule | undefined): void {
+    this.#quota = rule && new DeviceQuota(rule);
+  }
+
+  /** The next requests are cut off with their connection when their headers have arrived, before anything else has. */
+  cutRequests(count: number): void {
+    this.#cuts = count;
+  }
+
+  /** Every n-th request makes its HTTP/2 connection go away; undefined ends it. */
+  goAwayEvery(requests: number | undefined): void {
+    this.#goAwayEvery = requests;
+  }
+
+  /** All HTTP/2 connections go away: what has begun is finished, what comes later is not looked at. */
+  goAway(debugData: string = this.goodbye): void {
+    for (const session of this.#sessions) session.goAway(debugData);
+  }
+
+  /** Closes the connections that carry no request now, in the way in which idle ones are closed. */
+  closeIdle(): void {
+    for (const session of this.#sessions) if (session.isIdle) session.goAway(this.idleGoodbye);
+  }
+
+  /** Stops at once: requests that are under way get no answer. */
+  async close(): Promise<void> {
+    this.#late.close();
+    await this.down();
+  }
+
+  /** What is kept for an HTTP/2 connection. */
+  protected abstract openSession(session: ServerHttp2Session): Session;
+
+  /** Takes a request whose headers have arrived over HTTP/2. */
+  protected abstract handleHttp2(session: Session, request: Http2Request): void;
+
+  /** How a token is written in scripts and in the journal. */
+  protected tokenKey(token: string): string {
+    return token;
+  }
+
+  /** Counts a request; to be called as soon as its headers are there. Its number from 1; undefined where it was cut off. */
+  protected countRequest(peer: Peer): number | undefined {
+    this.#requests += 1;
+    if (this.#cuts === 0) return this.#requests;
+    this.#cuts -= 1;
+    this.connections.reset(peer);
+    return undefined;
+  }
+
+  /** Refuses a request that is not in order; no script is consumed. */
+  protected refuse(received: Received, exchange: Exchange, answer: Refuse): void {
+    this.#record(received, answer);
+    this.#sendLater(exchange, answer);
+  }
+
+  /** Accepts without an alert, and without a word in the journal. */
+  protected acceptUnseen(exchange: Exchange): void {
+    this.#sendLater(exchange, { kind: 'accept' });
+  }
+
+  /** Chooses the answer to a request that is in order, by the quota, the token's script, the rates or the default. */
+  protected answer(received: Received, exchange: Exchange): Answer {
+    const hasRoom = this.#quota?.take(received.token, received.at) ?? true;
+    const answer = hasRoom ? this.#answers.next(received.token) : this.overQuota;
+    this.#record(received, answer);
+    this.#sendLater(exchange, answer);
+    return answer;
+  }
+
+  #serve(http2Session: ServerHttp2Session): void {
+    const session = this.openSession(http2Session);
+    this.#sessions.add(session);
+    http2Session.once('close', () => this.#sessions.delete(session));
+    http2Session.on('stream', (stream, headers, _flags, rawHeaders) => {
+      const at = arrivalInstant();
+      stream.on('error', () => undefined); // the client went away; what was decided stands
+      if (!session.begin(stream)) return;
+      const count = this.countRequest(session.peer);
+      if (count === undefined) return;
+      if (this.#goAwayEvery !== undefined && count % this.#goAwayEvery === 0) session.goAway(this.goodbye);
+      this.handleHttp2(session, { stream, headers, rawHeaders, at });
+    });
+  }
+
+  #record(received: Received, answer: Answer): void {
+    const accepted = isAccepted(answer);
+    if (accepted) this.#accepted += 1;
+    this.#journal.record({ ...received, platform: this.platform, accepted, ...said(answer) });
+  }
+
+  /** Sends when the latency is over: at once where there is none, and then without a timer. */
+  #sendLater(exchange: Exchange, answer: Answer): void {
+    if (answer.kind === 'hang') return;
+    const waitMs = answer.delayMs ?? this.timing.drawLatencyMs?.() ?? 0;
+    if (waitMs === 0) this.#send(exchange, answer);
+    else this.#late.after(waitMs, () => this.#send(exchange, answer));
+  }
+
+  #send(exchange: Exchange, answer: Exclude<Answer, { kind: 'hang' }>): void {
+    const thawed = this.connections.thawed(exchange.peer);
+    if (thawed) void thawed.then(() => this.#send(exchange, answer));
+    else if (answer.kind === 'accept') exchange.accept(answer);
+    else if (answer.kind === 'refuse') exchange.refuse(answer);
+    else exchange.reset(answer.scope ?? 'connection');
+  }
+}
+
+function said(answer: Answer): Pick<JournalEntry, 'status' | 'reason'> {
+  if (answer.kind === 'accept') return { status: 200 };
+  if (answer.kind === 'refuse') return { status: answer.status, reason: answer.reason };
+  return { reason: answer.kind };
+}

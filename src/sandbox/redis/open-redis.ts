@@ -1,0 +1,56 @@
+import { Redis } from 'ioredis';
+import { InputError } from '../../domain/faults.ts';
+import { startEmbeddedRedis } from './embedded-redis.ts';
+
+const ANSWER_TIMEOUT_MS = 5_000;
+
+/** A Redis to work on, whoever it belongs to. */
+export interface OpenRedis {
+  readonly url: string;
+  /** True for one of our own, which is empty and ends with `close`; false for one that was given and is left as it is. */
+  readonly isEmbedded: boolean;
+  close(): Promise<void>;
+}
+
+export interface OpenRedisOptions {
+  /** `REDIS_URL`, of one node; one of our own is started where it is left out or empty. */
+  readonly url?: string | undefined;
+  readonly say: (line: string) => void;
+}
+
+/** The Redis that was given, once it has answered, or else an embedded one. Rejects with an InputError where neither can be. */
+export async function openRedis({ url, say }: OpenRedisOptions): Promise<OpenRedis> {
+  if (url === undefined || url === '') {
+    const redis = await startEmbeddedRedis({ say });
+    return { url: redis.url, isEmbedded: true, close: () => redis.close() };
+  }
+  const refusal = await refusalOf(url);
+  if (refusal !== undefined) {
+    const fault = { path: 'REDIS_URL', expected: 'the URL of a Redis that answers', found: refusal };
+    throw new InputError('no Redis', [fault]);
+  }
+  return { url, isEmbedded: false, close: () => Promise.resolve() };
+}
+
+/** Why a Redis does not answer, without its URL, which may hold a password; `undefined` where it does. */
+async function refusalOf(url: string): Promise<string | undefined> {
+  if (!/^rediss?:\/\//.test(url)) return 'something that does not begin with redis:// or rediss://';
+  const redis = new Redis(url, {
+    lazyConnect: true,
+    connectTimeout: ANSWER_TIMEOUT_MS,
+    commandTimeout: ANSWER_TIMEOUT_MS,
+    maxRetriesPerRequest: 0,
+    retryStrategy: null,
+  });
+  let lastError: Error | undefined;
+  redis.on('error', (error: Error) => (lastError = error));
+  try {
+    await redis.connect();
+    await redis.ping();
+    return undefined;
+  } catch (error) {
+    return (lastError ?? (error as Error)).message;
+  } finally {
+    redis.disconnect();
+  }
+}

@@ -1,0 +1,224 @@
+import { expect, test } from 'vitest';
+import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
+import {
+  createKeeper,
+  type Keeper,
+  type KeeperOptions,
+  type KeeperRedis,
+} from '../../src/dead-letters/keeper/keeper.ts';
+import { takeAll } from '../../src/dead-letters/take.ts';
+import { connectRedis } from '../support/redis.ts';
+import { deadLetter } from './letters.ts';
+import { openQueues } from '../queue/support.ts';
+
+const DAY = 86_400_000;
+const HOUR = 3_600_000;
+
+/** Redis, with a clock that the test moves, and no lease to wait for. */
+interface Bench {
+  readonly deadLetters: DeadLetters;
+  readonly keeper: (options?: Partial<KeeperOptions>) => Keeper;
+  readonly pass: (ms: number) => void;
+  readonly look: (options?: Partial<KeeperOptions>) => ReturnType<Keeper['look']>;
+  /** Adds dead letters that died so long ago, the oldest first. */
+  readonly add: (ages: readonly number[], name?: string) => Promise<void>;
+  readonly ids: () => Promise<string[]>;
+}
+
+const never = new AbortController().signal;
+
+function open(): Bench {
+  const { prefix, queue, deadQueue } = openQueues();
+  const deadLetters = createDeadLetters({ queue, deadQueue });
+  const redis = connectRedis();
+  let passedMs = 0;
+  const clocked: KeeperRedis = {
+    time: () => Promise.resolve([0, (Date.now() + passedMs) * 1_000]),
+    get: (key) => redis.get(key),
+    set: (key, value, unit, ms, condition) => redis.set(key, value, unit, ms, condition),
+    pexpire: (key, ms) => redis.pexpire(key, ms),
+    del: (key) => redis.del(key),
+  };
+  const keeper = (options: Partial<KeeperOptions> = {}) =>
+    createKeeper({
+      deadLetters: [deadLetters],
+      redis: clocked,
+      prefix,
+      maxAgeMs: 0,
+      maxCount: 0,
+      everyMs: 1,
+      ...options,
+    });
+  return {
+    deadLetters,
+    keeper,
+    pass: (ms) => (passedMs += ms),
+    look: async (options) => {
+      await redis.del(`${prefix}:dead-letter-keeper:look`);
+      return keeper(options).look(never);
+    },
+    add: async (ages, name = 'n') => {
+      const now = Date.now() + passedMs;
+      const jobs = ages.map((age, n) => ({
+        name: 'push',
+        data: deadLetter(`${name}${n}`, { deadAt: now - age, reason: n % 2 === 0 ? 'rejected' : 'stalled' }),
+        opts: { jobId: `${name}${n}` },
+      }));
+      await deadQueue.addBulk(jobs);
+    },
+    ids: async () => (await deadLetters.page(0, 1_000)).map(({ id }) => id),
+  };
+}
+
+test('far from its bounds it says nothing and removes nothing', async () => {
+  const { look, add, ids } = open();
+  await add([2 * DAY, DAY]);
+  expect(await look({ maxAgeMs: 10 * DAY, maxCount: 10 })).toEqual({ warnings: [], removals: [] });
+  expect(await look()).toEqual({ warnings: [], removals: [] });
+  expect(await ids()).toHaveLength(2);
+});
+
+test('what grows old is warned of in good time, and removed when its time has come', async () => {
+  const { look, add, ids, pass } = open();
+  const bounds = { maxAgeMs: 10 * DAY };
+  await add([9 * DAY, 8.5 * DAY, 1 * DAY]);
+  const now = Date.now();
+  const warned = await look(bounds);
+  expect(warned?.removals).toEqual([]);
+  expect(warned?.warnings).toEqual([
+    {
+      bound: 'age',
+      going: 2,
+      firstAt: expect.closeTo(now + DAY, -4) as number,
+      lastAt: expect.closeTo(now + 2 * DAY, -4) as number,
+      diedUntil: expect.closeTo(now - 8 * DAY, -4) as number,
+    },
+  ]);
+  expect((await look(bounds))?.warnings).toEqual([]); // once an hour at most
+  pass(DAY + HOUR);
+  expect((await look(bounds))?.removals).toEqual([{ bound: 'age', byReason: new Map([['rejected', 1]]) }]);
+  pass(DAY);
+  expect((await look(bounds))?.removals).toEqual([{ bound: 'age', byReason: new Map([['stalled', 1]]) }]);
+  expect(await ids()).toEqual(['n2']);
+});
+
+test('what is too old already when the bound is set is warned of an hour before it goes', async () => {
+  const { look, add, ids, pass } = open();
+  await add([40 * DAY, 39 * DAY, DAY]);
+  const first = await look({ maxAgeMs: 30 * DAY });
+  expect(first).toMatchObject({ warnings: [{ bound: 'age', going: 2 }], removals: [] });
+  pass(HOUR - 60_000);
+  expect((await look({ maxAgeMs: 30 * DAY }))?.removals).toEqual([]);
+  pass(2 * 60_000);
+  expect((await look({ maxAgeMs: 30 * DAY }))?.removals).toHaveLength(1);
+  expect(await ids()).toEqual(['n2']);
+});
+
+test('a bound that is lowered is a new one, and warned of anew', async () => {
+  const { look, add, ids, pass } = open();
+  await add([9 * DAY, 5 * DAY]);
+  await look({ maxAgeMs: 10 * DAY });
+  pass(2 * HOUR);
+  expect(await look({ maxAgeMs: 2 * DAY })).toMatchObject({ warnings: [{ going: 2 }], removals: [] });
+  expect(await ids()).toHaveLength(2);
+});
+
+test('where nobody comes near the bound any more, the next time is warned of anew', async () => {
+  const { look, add, deadLetters, pass } = open();
+  await add([9 * DAY]);
+  await look({ maxAgeMs: 10 * DAY });
+  await deadLetters.discard('n0');
+  await look({ maxAgeMs: 10 * DAY });
+  pass(3 * DAY);
+  await add([11 * DAY], 'late');
+  expect((await look({ maxAgeMs: 10 * DAY }))?.removals).toEqual([]);
+});
+
+test('too many: the oldest go, one look after the warning', async () => {
+  const { look, add, ids, pass } = open();
+  await add(Array.from({ length: 8 }, () => HOUR));
+  expect(await look({ maxCount: 10 })).toEqual({ warnings: [{ bound: 'count', count: 8, going: 0 }], removals: [] });
+  await add(
+    Array.from({ length: 6 }, () => 0),
+    'm',
+  );
+  pass(30_000);
+  expect(await look({ maxCount: 10 })).toEqual({
+    warnings: [],
+    removals: [
+      {
+        bound: 'count',
+        byReason: new Map([
+          ['rejected', 2],
+          ['stalled', 2],
+        ]),
+      },
+    ],
+  });
+  expect(await ids()).toEqual(['n4', 'n5', 'n6', 'n7', 'm0', 'm1', 'm2', 'm3', 'm4', 'm5']);
+});
+
+test('far too many go in batches, and never more than are too many', async () => {
+  const { look, add, ids, pass } = open();
+  await add(Array.from({ length: 450 }, (_, n) => HOUR - n));
+  const warned = await look({ maxCount: 100 });
+  expect(warned).toEqual({ warnings: [{ bound: 'count', count: 450, going: 350 }], removals: [] });
+  pass(30_000);
+  await look({ maxCount: 100 });
+  expect(await ids()).toEqual(Array.from({ length: 100 }, (_, n) => `n${350 + n}`));
+});
+
+test('the bound on their number is over all shards, and the oldest of all go', async () => {
+  const [one, two] = [open(), open()];
+  await one.add([10 * HOUR, 8 * HOUR, HOUR], 'a');
+  await two.add([9 * HOUR, 7 * HOUR, 6 * HOUR], 'b');
+  const options = { maxCount: 3, deadLetters: [one.deadLetters, two.deadLetters] };
+  await one.look(options);
+  one.pass(30_000);
+  await one.look(options);
+  expect([await one.ids(), await two.ids()]).toEqual([['a2'], ['b1', 'b2']]);
+});
+
+test('what is replayed while it grows too old is either replayed or removed', async () => {
+  const { look, add, deadLetters, pass } = open();
+  await add(Array.from({ length: 400 }, () => 11 * DAY));
+  await look({ maxAgeMs: 10 * DAY });
+  pass(2 * HOUR);
+  const take = async (stored: Parameters<DeadLetters['replay']>[0]) => (await deadLetters.replay(stored)) !== undefined;
+  const [looked, replayed] = await Promise.all([
+    look({ maxAgeMs: 10 * DAY }),
+    takeAll(deadLetters, { buriedUntilMs: Date.now() + HOUR, take }),
+  ]);
+  const counts = looked?.removals.flatMap(({ byReason }) => [...byReason.values()]) ?? [];
+  expect(counts.reduce((sum, count) => sum + count, 0) + replayed.taken).toBe(400);
+  expect(await deadLetters.count()).toBe(0);
+});
+
+test('what a replay takes meanwhile is not one too many any more', async () => {
+  const { look, add, deadLetters, pass } = open();
+  await add(Array.from({ length: 300 }, (_, n) => HOUR - n));
+  await look({ maxCount: 200 });
+  pass(30_000);
+  const newest = (await deadLetters.page(0, 300)).slice(-60);
+  await Promise.all([look({ maxCount: 200 }), ...newest.map((stored) => deadLetters.replay(stored))]);
+  await look({ maxCount: 200 });
+  expect(await deadLetters.count()).toBe(200);
+});
+
+test('of many workers one looks, and another one when its time is over', async () => {
+  const { keeper, add } = open();
+  await add([9 * DAY]);
+  const options = { maxAgeMs: 10 * DAY, everyMs: 200 };
+  const looks = await Promise.all(Array.from({ length: 8 }, () => keeper(options).look(never)));
+  expect(looks.filter((look) => look !== undefined)).toHaveLength(1);
+  await expect.poll(() => keeper(options).look(never)).toEqual({ warnings: [], removals: [] });
+});
+
+test('a worker that stops ends between two batches', async () => {
+  const { keeper, look, add, ids, pass } = open();
+  await add(Array.from({ length: 300 }, () => 11 * DAY));
+  await look({ maxAgeMs: 10 * DAY });
+  pass(2 * HOUR);
+  await expect.poll(() => keeper({ maxAgeMs: 10 * DAY }).look(AbortSignal.abort())).toBeUndefined();
+  expect(await ids()).toHaveLength(300);
+});

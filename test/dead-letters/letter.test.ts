@@ -1,0 +1,111 @@
+import { expect, test } from 'vitest';
+import { readProgress } from '../../src/delivery/progress.ts';
+import { deadLetterOf, readDeadLetter, replayProgress, type FailedJob } from '../../src/dead-letters/letter.ts';
+import { notification } from '../queue/support.ts';
+
+const failed = (fields: Partial<FailedJob>): FailedJob => ({
+  data: notification({ id: 'n0' }),
+  progress: 0,
+  failedReason: '',
+  finishedOn: 1_000,
+  opts: {},
+  ...fields,
+});
+
+test('a job that BullMQ gave up is told as stalled, with the attempts that were saved', () => {
+  const attempts = [{ at: 1, error: 'timeout' }];
+  for (const failedReason of ['job stalled more than allowable limit', 'job started more than allowable limit']) {
+    expect(deadLetterOf(failed({ failedReason, progress: { attempts } }), 0)).toMatchObject({
+      reason: 'stalled',
+      message: failedReason,
+      attempts,
+    });
+  }
+});
+
+test('a job that BullMQ gave up while it was being sent, under AT_MOST_ONCE, may have been alerted', () => {
+  const failedReason = 'job stalled more than allowable limit';
+  const reasonOf = (progress: object) => deadLetterOf(failed({ failedReason, progress }), 0).reason;
+  expect(reasonOf({ devices: { 'apns#0': 'delivered' }, trying: ['apns#0', 'fcm#1'] })).toBe('ambiguous');
+  expect(reasonOf({ devices: { 'apns#0': 'delivered' }, trying: ['apns#0'] })).toBe('stalled');
+});
+
+test('a failure that no outcome foresaw', () => {
+  const token = 'ab'.repeat(32);
+  expect(deadLetterOf(failed({ failedReason: `cannot send to ${token}` }), 0)).toMatchObject({
+    reason: 'attempts-exhausted',
+    message: 'cannot send to [redacted]',
+    attempts: [],
+  });
+  expect(deadLetterOf(failed({ failedReason: 'boom', data: { id: 1 } }), 0).reason).toBe('invalid');
+});
+
+test('a progress of somebody else’s is none', () => {
+  for (const progress of [
+    'half',
+    true,
+    50,
+    { dead: 'x' },
+    { dead: { reason: 'nonsense', message: '' } },
+    { attempts: [1, {}] },
+  ]) {
+    expect(deadLetterOf(failed({ progress, failedReason: 'boom' }), 0)).toMatchObject({
+      reason: 'attempts-exhausted',
+      message: 'boom',
+      attempts: [],
+    });
+  }
+});
+
+test('the time is that of the failure, else that of the burial', () => {
+  expect(deadLetterOf(failed({}), 2_000).deadAt).toBe(1_000);
+  expect(deadLetterOf({ data: {}, progress: 0, failedReason: 'boom', opts: {} }, 2_000).deadAt).toBe(2_000);
+});
+
+test('poison that kills its workers after some devices were alerted keeps which', () => {
+  const progress = {
+    devices: { 'apns#0': 'delivered', 'fcm#1': 'unregistered', 'apns#3': 'delivered' },
+    attempts: [{ at: 1, device: 'fcm#1', error: 'UNREGISTERED' }],
+    tries: 1,
+  };
+  const letter = deadLetterOf(failed({ failedReason: 'job stalled more than allowable limit', progress }), 0);
+  expect(letter).toMatchObject({
+    reason: 'stalled',
+    attempts: progress.attempts,
+    delivered: ['apns#0', 'apns#3'],
+  });
+  expect(readProgress(replayProgress(letter))).toMatchObject({
+    devices: { 'apns#0': 'delivered', 'apns#3': 'delivered' },
+    attempts: [],
+    tries: 0,
+  });
+  expect(readDeadLetter(JSON.parse(JSON.stringify(letter)))).toEqual(letter);
+});
+
+test('where no device was alerted, the format is as it always was', () => {
+  const letter = deadLetterOf(failed({ failedReason: 'boom', progress: { devices: { 'apns#0': 'rejected' } } }), 0);
+  expect(Object.keys(letter)).toEqual(['notification', 'reason', 'message', 'attempts', 'deadAt', 'generation']);
+  expect(replayProgress(letter)).toBeUndefined();
+});
+
+test('what is no dead letter of a worker is told as one that is invalid', () => {
+  for (const data of [undefined, null, 'text', 42, [], {}, { reason: 'bored', notification: {} }]) {
+    expect(readDeadLetter(data)).toMatchObject({ notification: data, reason: 'invalid', attempts: [], generation: 0 });
+  }
+  const partly = {
+    notification: 1,
+    reason: 'stalled',
+    deadAt: 1e300,
+    attempts: [{ at: 'x' }],
+    delivered: [1, 'apns#0'],
+  };
+  expect(readDeadLetter(partly)).toEqual({
+    notification: 1,
+    reason: 'stalled',
+    message: 'stalled',
+    attempts: [],
+    deadAt: 0,
+    generation: 0,
+    delivered: ['apns#0'],
+  });
+});

@@ -1,0 +1,239 @@
+import type { Job } from 'bullmq';
+import { expect, test, vi } from 'vitest';
+import { readProgress } from '../../src/delivery/progress.ts';
+import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
+import { protect } from '../../src/queue/retention.ts';
+import { createProducer } from '../../src/queue/producer.ts';
+import { connectRedis } from '../support/redis.ts';
+import { ATTEMPTS, consume, die, notification, openQueues, present } from '../queue/support.ts';
+
+interface Bench extends ReturnType<typeof openQueues> {
+  readonly deadLetters: DeadLetters;
+}
+
+function open(): Bench {
+  const queues = openQueues();
+  return { ...queues, deadLetters: createDeadLetters(queues) };
+}
+
+/** Adds jobs and has them all fail, as workers that were killed before they could bury them. */
+async function failAll({ queue, prefix }: Bench, data: object[], options: object = {}): Promise<void> {
+  const jobs = data.map((each, n) => ({
+    name: 'push',
+    data: each,
+    opts: { jobId: (each as { id?: string }).id ?? `job-${n}`, priority: 10, ...options },
+  }));
+  await queue.addBulk(jobs);
+  const worker = consume(prefix, (job) => die(job), { concurrency: 50 });
+  worker.on('active', protect);
+  await vi.waitFor(async () => expect(await queue.getFailedCount()).toBe(data.length), { timeout: 10_000 });
+  await worker.close();
+}
+
+const numbered = (count: number) => Array.from({ length: count }, (_, n) => notification({ id: `n${n}` }));
+
+test('a failed job becomes a dead letter, with all that interface.md promises', async () => {
+  const bench = open();
+  const { queue, deadQueue, deadLetters } = bench;
+  const data = { ...notification({ id: 'n0' }), unknownField: [1, { a: null }] }; // as handed over, also what is wrong
+  await failAll(bench, [data]);
+  const failed = await queue.getJob('n0');
+
+  expect(await deadLetters.bury('n0')).toBe(true);
+  const [dead, ...rest] = await deadQueue.getJobs();
+  expect(rest).toEqual([]);
+  expect(dead).toMatchObject({ id: 'n0', name: 'push' });
+  expect(present(dead).data).toEqual({
+    notification: data,
+    reason: 'rejected',
+    message: 'rejected by the provider',
+    attempts: ATTEMPTS,
+    deadAt: present(failed).finishedOn,
+    generation: 0,
+  });
+  expect(await queue.getFailedCount()).toBe(0);
+  expect(await deadLetters.bury('n0')).toBe(false);
+  expect(await deadLetters.bury('never there')).toBe(false);
+  expect(await deadLetters.count()).toBe(1);
+});
+
+test('the id stays taken for an hour', async () => {
+  const bench = open();
+  await failAll(bench, numbered(1));
+  await bench.deadLetters.bury('n0');
+  const producer = createProducer({ connection: connectRedis(), prefix: bench.prefix });
+  expect(await producer.enqueue(notification({ id: 'n0' }))).toEqual({ id: 'n0', added: false });
+  await producer.close();
+  const ttl = await connectRedis().ttl(bench.queue.toKey('n0'));
+  expect(ttl).toBeGreaterThan(3_590);
+  expect(ttl).toBeLessThanOrEqual(3_600);
+});
+
+test('an id that died twice has two dead letters', async () => {
+  const bench = open();
+  for (let death = 0; death < 3; death++) {
+    await connectRedis().del(bench.queue.toKey('n0')); // an hour has passed
+    await failAll(bench, numbered(1));
+    expect(await bench.deadLetters.bury('n0')).toBe(true);
+  }
+  const page = await bench.deadLetters.page(0, 10);
+  expect(page.map(({ id }) => id)).toEqual(['n0', 'n0#d1', 'n0#d2']);
+  const replayed = await Promise.all(page.map((stored) => bench.deadLetters.replay(stored)));
+  expect(replayed).toEqual(['n0#r1', 'n0#r2', 'n0#r3']);
+});
+
+test('a sweep takes all pages, and many sweeps at once bury each job once', async () => {
+  const bench = open();
+  await failAll(bench, numbered(250));
+  const others = Array.from({ length: 3 }, () => {
+    const { queue, deadQueue } = openQueues(bench.prefix);
+    return createDeadLetters({ queue, deadQueue });
+  });
+  const swept = await Promise.all([bench.deadLetters, ...others].map((each) => each.sweep()));
+  expect(swept.reduce((sum, each) => sum + each)).toBe(250);
+  const ids = (await bench.deadQueue.getJobs()).map((job) => present(job.id));
+  expect(ids).toHaveLength(250);
+  expect(new Set(ids).size).toBe(250);
+});
+
+test('a replay is the notification again, one generation on, until it dies again', async () => {
+  const bench = open();
+  const { queue, deadLetters } = bench;
+  await failAll(bench, [notification({ id: 'n0', priority: 'high' })]);
+  for (let generation = 0; generation < 3; generation++) {
+    await deadLetters.sweep();
+    const [stored] = await deadLetters.page(0, 10);
+    expect(present(stored).letter.generation).toBe(generation);
+    const id = `n0#r${generation + 1}`;
+    expect(await deadLetters.replay(present(stored))).toBe(id);
+    expect(await deadLetters.replay(present(stored))).toBeUndefined();
+
+    const job = present(await queue.getJob(id));
+    expect(job.data).toEqual(notification({ id: 'n0', priority: 'high' }));
+    expect(job.priority).toBe(5);
+    expect(await job.getState()).toBe('prioritized');
+    expect(await deadLetters.count()).toBe(0);
+    const worker = consume(bench.prefix, (each) => die(each));
+    await vi.waitFor(async () => expect(await queue.getFailedCount()).toBe(1));
+    await worker.close();
+  }
+});
+
+test('sweeps that race with replays leave each notification in one place', async () => {
+  const bench = open();
+  const { queue, deadQueue, deadLetters } = bench;
+  await failAll(bench, numbered(200));
+  let isOver = false;
+  const sweeping = Promise.all(
+    [1, 2, 3].map(async () => {
+      const { queue: ownQueue, deadQueue: ownDeadQueue } = openQueues(bench.prefix);
+      const own = createDeadLetters({ queue: ownQueue, deadQueue: ownDeadQueue });
+      while (!isOver) await own.sweep();
+    }),
+  );
+  let replayed = 0;
+  while (replayed < 200) {
+    const page = await deadLetters.page(0, 20);
+    const twice = [...page, ...page].map((stored) => deadLetters.replay(stored));
+    replayed += (await Promise.all(twice)).filter((id) => id !== undefined).length;
+  }
+  isOver = true;
+  await sweeping;
+  expect(replayed).toBe(200);
+  const ids = (await queue.getPrioritized(0, -1)).map((job) => (job.data as { id: string }).id);
+  expect(ids).toHaveLength(200);
+  expect(new Set(ids).size).toBe(200);
+  expect([await queue.getFailedCount(), (await deadQueue.getJobs()).length]).toEqual([0, 0]);
+});
+
+test('a blocked worker wakes up for a replay', async () => {
+  const bench = open();
+  await failAll(bench, numbered(1));
+  await bench.deadLetters.sweep();
+  const done = vi.fn<(job: Job) => Promise<void>>().mockResolvedValue();
+  const worker = consume(bench.prefix, done, { drainDelay: 60 });
+  await worker.waitUntilReady();
+  await new Promise((resolve) => setTimeout(resolve, 100)); // until it blocks; earlier would only test less
+  await bench.deadLetters.replay(present((await bench.deadLetters.page(0, 1))[0]));
+  await vi.waitFor(() => expect(done).toHaveBeenCalledOnce(), { timeout: 5_000 });
+});
+
+test('what cannot be a notification can be replayed too', async () => {
+  const bench = open();
+  for (const data of [null, 'text', 42, [], {}]) {
+    await bench.queue.add('push', data, { priority: 10 });
+  }
+  consume(bench.prefix, (job) => die(job, 'invalid'));
+  await vi.waitFor(async () => expect(await bench.queue.getFailedCount()).toBe(5));
+  await bench.deadLetters.sweep();
+  const page = await bench.deadLetters.page(0, 10);
+  expect(page.map(({ letter }) => letter.notification)).toEqual([null, 'text', 42, [], {}]);
+  expect(await Promise.all(page.map((each) => bench.deadLetters.replay(each)))).toEqual([
+    '1#r1',
+    '2#r1',
+    '3#r1',
+    '4#r1',
+    '5#r1',
+  ]);
+});
+
+test('pages go from the oldest to the newest', async () => {
+  const bench = open();
+  await failAll(bench, numbered(5));
+  for (const id of ['n3', 'n1', 'n4', 'n0', 'n2']) await bench.deadLetters.bury(id);
+  const idsOf = async (offset: number, limit: number) =>
+    (await bench.deadLetters.page(offset, limit)).map(({ id }) => id);
+  expect(await idsOf(0, 3)).toEqual(['n3', 'n1', 'n4']);
+  expect(await idsOf(3, 3)).toEqual(['n0', 'n2']);
+  expect(await idsOf(5, 3)).toEqual([]);
+});
+
+test('a replay goes only to the devices that were not alerted before it died', async () => {
+  const bench = open();
+  const { queue, deadLetters } = bench;
+  const [token, other] = ['ab'.repeat(32), 'cd'.repeat(32)];
+  const devices = [token, other].map((each) => ({ platform: 'apns' as const, token: each }));
+  await queue.add('push', notification({ devices }), { jobId: 'n0', priority: 10 });
+  const dying = consume(bench.prefix, async (job) => {
+    await job.updateProgress({ devices: { 'apns#0': 'delivered' }, attempts: ATTEMPTS });
+    throw Object.assign(new Error('job stalled more than allowable limit'), { name: 'UnrecoverableError' });
+  });
+  await vi.waitFor(async () => expect(await queue.getFailedCount()).toBe(1), { timeout: 10_000 });
+  await dying.close();
+  await deadLetters.sweep();
+  const [stored] = await deadLetters.page(0, 1);
+  expect(stored?.letter).toMatchObject({ reason: 'stalled', delivered: ['apns#0'], attempts: ATTEMPTS });
+
+  await deadLetters.replay(present(stored));
+  const planned = vi.fn<(open: string[]) => void>();
+  consume(bench.prefix, (job) => {
+    const done = readProgress(job.progress).devices;
+    planned(['apns#0', 'apns#1'].filter((label) => !(label in done)));
+    return Promise.resolve();
+  });
+  await vi.waitFor(() => expect(planned).toHaveBeenCalledWith(['apns#1']), { timeout: 10_000 });
+});
+
+test('ids whose jobs were deleted by hand hold up no sweep, and are forgotten', async () => {
+  const bench = open();
+  const redis = connectRedis();
+  await failAll(bench, numbered(1));
+  const ghosts = Array.from({ length: 150 }, (_, n) => [n, `ghost-${n}`]).flat(); // more than a page, and the oldest
+  await redis.zadd(bench.queue.toKey('failed'), ...ghosts);
+  expect(await bench.deadLetters.sweep()).toBe(1);
+  expect(await redis.zcard(bench.queue.toKey('failed'))).toBe(0);
+});
+
+test('a job that cannot be read holds up no sweep: it is buried as it is', async () => {
+  const bench = open();
+  const redis = connectRedis();
+  await failAll(bench, numbered(2));
+  await redis.hset(bench.queue.toKey('n0'), { data: '{"id":', opts: 'not JSON', progress: '{' });
+  expect(await bench.deadLetters.sweep()).toBe(2);
+  const page = await bench.deadLetters.page(0, 10);
+  expect(page.find(({ id }) => id === 'n0')?.letter).toMatchObject({
+    notification: '{"id":',
+    reason: 'invalid',
+    generation: 0,
+  });
+});

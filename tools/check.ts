@@ -1,0 +1,33 @@
+import { spawnSync } from 'node:child_process';
+import { delimiter } from 'node:path';
+
+/** The gate, the quickest first. Each step is a program that ends with 0 where all is well. */
+const STEPS: readonly (readonly [name: string, program: string, ...args: string[]])[] = [
+  ['format', 'prettier', '--check', '--log-level', 'warn', '.'],
+  ['types', 'tsc', '-p', '.'],
+  ['lint', 'eslint', '--max-warnings', '0', '.'],
+  ['unused', 'knip'],
+  ['imports', 'node', 'tools/check-imports.ts'],
+  ['schema', 'node', 'tools/schema.ts', '--check'],
+  ['readme', 'node', 'tools/config-table.ts', '--check'],
+  ['build', 'node', 'tools/build.ts'],
+  ['package', 'publint', '--strict'],
+];
+
+const env = { ...process.env, PATH: `node_modules/.bin${delimiter}${process.env['PATH'] ?? ''}` };
+
+/** One line a step; stops at the first that fails, with its output. */
+function check(): boolean {
+  for (const [name, program, ...args] of STEPS) {
+    const start = performance.now();
+    const { status, error, stdout, stderr } = spawnSync(program, args, { encoding: 'utf8', env, stdio: 'pipe' });
+    const seconds = ((performance.now() - start) / 1_000).toFixed(1);
+    process.stdout.write(`${status === 0 ? 'ok    ' : 'failed'}  ${name.padEnd(8)} ${seconds.padStart(5)} s\n`);
+    if (status === 0) continue;
+    process.stdout.write(`${[program, ...args].join(' ')}\n${error ? String(error) : stdout + stderr}`);
+    return false;
+  }
+  return true;
+}
+
+if (!check()) process.exitCode = 1;
