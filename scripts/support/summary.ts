@@ -10,26 +10,26 @@ interface Report {
   }[];
 }
 
+interface Counts {
+  readonly passed: number;
+  readonly failed: number;
+}
+
 /**
- * The last line of a CI run: `N passed, N failed`.
+ * The last line of a CI run: `N passed, N failed`, over all of its suites.
  *
- *   node summary.ts REPORT TEST-EXIT-CODE CHECK-EXIT-CODE
+ *   node summary.ts CHECK-EXIT-CODE REPORT TEST-EXIT-CODE [REPORT TEST-EXIT-CODE]...
  *
- * What failed without being a test counts as one failure each: a file that could not be loaded, a run that ended with an
- * error though every test passed, a run without a single passed test, the gate.
+ * What failed without being a test counts as one failure each: a file that could not be loaded, a suite that ended with an
+ * error though every test passed, a suite without a single passed test, the gate.
  */
-function summarize(
-  report: Report | undefined,
-  testCode: number,
-  checkCode: number,
-): { passed: number; failed: number } {
+function countSuite(report: Report | undefined, testCode: number): Counts {
   const passed = report?.numPassedTests ?? 0;
   const brokenFiles = report?.testResults.filter(
     ({ status, assertionResults }) => status === 'failed' && !assertionResults.some((test) => test.status === 'failed'),
   );
-  let failed = (report?.numFailedTests ?? 0) + (brokenFiles?.length ?? 0);
-  if (failed === 0 && (testCode !== 0 || passed === 0)) failed = 1;
-  return { passed, failed: failed + (checkCode === 0 ? 0 : 1) };
+  const failed = (report?.numFailedTests ?? 0) + (brokenFiles?.length ?? 0);
+  return { passed, failed: failed === 0 && (testCode !== 0 || passed === 0) ? 1 : failed };
 }
 
 function readReport(file: string): Report | undefined {
@@ -40,7 +40,12 @@ function readReport(file: string): Report | undefined {
   }
 }
 
-const [file = '', testCode = '1', checkCode = '1'] = process.argv.slice(2);
-const { passed, failed } = summarize(readReport(file), Number(testCode), Number(checkCode));
-process.stdout.write(`${passed} passed, ${failed} failed\n`);
-if (failed > 0) process.exitCode = 1;
+const [checkCode = '1', ...suites] = process.argv.slice(2);
+const total = { passed: 0, failed: checkCode === '0' ? 0 : 1 };
+for (let index = 0; index < Math.max(suites.length, 2); index += 2) {
+  const { passed, failed } = countSuite(readReport(suites[index] ?? ''), Number(suites[index + 1] ?? '1'));
+  total.passed += passed;
+  total.failed += failed;
+}
+process.stdout.write(`${total.passed} passed, ${total.failed} failed\n`);
+if (total.failed > 0) process.exitCode = 1;
