@@ -5,7 +5,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { startEmbeddedRedis } from '../../src/sandbox/embedded-redis.ts';
 import { runSnippet } from '../support/snippet.ts';
 
-const PAGES = globSync('{docs/*,CONTRIBUTING}.md');
+const PAGES = globSync('{docs/*,CONTRIBUTING,README}.md');
 
 it('every page links to files that are there', async () => {
   expect(PAGES.length).toBeGreaterThan(8);

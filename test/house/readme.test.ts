@@ -32,12 +32,6 @@ describe('the README', () => {
     expect(named.filter((name) => !(name in scripts))).toEqual([]);
   });
 
-  it('links to files that are there', async () => {
-    const links = [...readme.matchAll(/\]\(([^)#:]+)\)/g)].map(([, path]) => path ?? '');
-    expect(links.length).toBeGreaterThan(3);
-    await Promise.all(links.map((path) => readFile(path)));
-  });
-
   it('paces with the limiter as it says', async () => {
     const { code, stdout } = await runSnippet('README.md', 'limiter', await ownRedis());
     expect({ code, stdout }).toEqual({ code: 0, stdout: 'admitted reserved gap\n' });
