@@ -16,12 +16,8 @@ interface Counts {
 }
 
 /**
- * The last line of a CI run: `N passed, N failed`, over all of its suites.
- *
- *   node summary.ts CHECK-EXIT-CODE REPORT TEST-EXIT-CODE [REPORT TEST-EXIT-CODE]...
- *
  * What failed without being a test counts as one failure each: a file that could not be loaded, a suite that ended with an
- * error though every test passed, a suite without a single passed test, the gate.
+ * error though every test passed, a suite without a single passed test.
  */
 function countSuite(report: Report | undefined, testCode: number): Counts {
   const passed = report?.numPassedTests ?? 0;
@@ -40,12 +36,23 @@ function readReport(file: string): Report | undefined {
   }
 }
 
-const [checkCode = '1', ...suites] = process.argv.slice(2);
-const total = { passed: 0, failed: checkCode === '0' ? 0 : 1 };
-for (let index = 0; index < Math.max(suites.length, 2); index += 2) {
-  const { passed, failed } = countSuite(readReport(suites[index] ?? ''), Number(suites[index + 1] ?? '1'));
-  total.passed += passed;
-  total.failed += failed;
+/**
+ * The last line of a CI run: `N passed, N failed`, over all of its suites and the gate, which counts as one failure.
+ *
+ *   node summary.ts CHECK-EXIT-CODE REPORT TEST-EXIT-CODE [REPORT TEST-EXIT-CODE]...
+ */
+function summarize([checkCode = '1', ...suites]: readonly string[]): Counts {
+  let passed = 0;
+  let failed = checkCode === '0' ? 0 : 1;
+  if (suites.length === 0) failed += 1; // nothing was tested
+  for (let index = 0; index < suites.length; index += 2) {
+    const suite = countSuite(readReport(suites[index] ?? ''), Number(suites[index + 1] ?? '1'));
+    passed += suite.passed;
+    failed += suite.failed;
+  }
+  return { passed, failed };
 }
-process.stdout.write(`${total.passed} passed, ${total.failed} failed\n`);
-if (total.failed > 0) process.exitCode = 1;
+
+const { passed, failed } = summarize(process.argv.slice(2));
+process.stdout.write(`${passed} passed, ${failed} failed\n`);
+if (failed > 0) process.exitCode = 1;
