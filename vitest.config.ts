@@ -1,7 +1,15 @@
 import { defineConfig } from 'vitest/config';
 
+/** `npm run test:slow`: what strikes, waits or counts at length. All else is `npm test`. */
+const SLOW = 'test/slow/**/*.test.ts';
 /** Tests that start many worker processes, judged by what arrived when: alone on the machine, after all others. */
-const PACED = ['test/e2e/**/*.test.ts', 'test/faults/**/*.test.ts'];
+const PACED = ['test/e2e/**/*.test.ts'];
+const SLOW_PACED = ['test/slow/{e2e,faults}/**/*.test.ts'];
+/** Property tests run in both: a fifth of their cases in the fast suite, all in the slow one (test/support/cases.ts). */
+const PROPERTIES = ['test/limiter/{chain,model,quota}.test.ts'];
+
+const alone = { fileParallelism: false, sequence: { groupOrder: 1 } };
+const together = { sequence: { groupOrder: 0 } };
 
 export default defineConfig({
   test: {
@@ -13,12 +21,20 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: 'parts', include: ['test/**/*.test.ts'], exclude: PACED, sequence: { groupOrder: 0 } },
+        test: { name: 'parts', include: ['test/**/*.test.ts'], exclude: [SLOW, ...PACED], ...together },
       },
+      { extends: true, test: { name: 'whole', include: PACED, ...alone } },
       {
         extends: true,
-        test: { name: 'whole', include: PACED, fileParallelism: false, sequence: { groupOrder: 1 } },
+        test: {
+          name: 'slow-parts',
+          include: [SLOW, ...PROPERTIES],
+          exclude: SLOW_PACED,
+          env: { ALL_CASES: '1' },
+          ...together,
+        },
       },
+      { extends: true, test: { name: 'slow-whole', include: SLOW_PACED, ...alone } },
     ],
   },
 });

@@ -10,26 +10,22 @@ interface Report {
   }[];
 }
 
+interface Counts {
+  readonly passed: number;
+  readonly failed: number;
+}
+
 /**
- * The last line of a CI run: `N passed, N failed`.
- *
- *   node summary.ts REPORT TEST-EXIT-CODE CHECK-EXIT-CODE
- *
- * What failed without being a test counts as one failure each: a file that could not be loaded, a run that ended with an
- * error though every test passed, a run without a single passed test, the gate.
+ * What failed without being a test counts as one failure each: a file that could not be loaded, a suite that ended with an
+ * error though every test passed, a suite without a single passed test.
  */
-function summarize(
-  report: Report | undefined,
-  testCode: number,
-  checkCode: number,
-): { passed: number; failed: number } {
+function countSuite(report: Report | undefined, testCode: number): Counts {
   const passed = report?.numPassedTests ?? 0;
   const brokenFiles = report?.testResults.filter(
     ({ status, assertionResults }) => status === 'failed' && !assertionResults.some((test) => test.status === 'failed'),
   );
-  let failed = (report?.numFailedTests ?? 0) + (brokenFiles?.length ?? 0);
-  if (failed === 0 && (testCode !== 0 || passed === 0)) failed = 1;
-  return { passed, failed: failed + (checkCode === 0 ? 0 : 1) };
+  const failed = (report?.numFailedTests ?? 0) + (brokenFiles?.length ?? 0);
+  return { passed, failed: failed === 0 && (testCode !== 0 || passed === 0) ? 1 : failed };
 }
 
 function readReport(file: string): Report | undefined {
@@ -40,7 +36,23 @@ function readReport(file: string): Report | undefined {
   }
 }
 
-const [file = '', testCode = '1', checkCode = '1'] = process.argv.slice(2);
-const { passed, failed } = summarize(readReport(file), Number(testCode), Number(checkCode));
+/**
+ * The last line of a CI run: `N passed, N failed`, over all of its suites and the gate, which counts as one failure.
+ *
+ *   node summary.ts CHECK-EXIT-CODE REPORT TEST-EXIT-CODE [REPORT TEST-EXIT-CODE]...
+ */
+function summarize([checkCode = '1', ...suites]: readonly string[]): Counts {
+  let passed = 0;
+  let failed = checkCode === '0' ? 0 : 1;
+  if (suites.length === 0) failed += 1; // nothing was tested
+  for (let index = 0; index < suites.length; index += 2) {
+    const suite = countSuite(readReport(suites[index] ?? ''), Number(suites[index + 1] ?? '1'));
+    passed += suite.passed;
+    failed += suite.failed;
+  }
+  return { passed, failed };
+}
+
+const { passed, failed } = summarize(process.argv.slice(2));
 process.stdout.write(`${passed} passed, ${failed} failed\n`);
 if (failed > 0) process.exitCode = 1;

@@ -7,6 +7,7 @@ import type { Over, Quota, QuotaAnswer } from '../../src/quota/quota.ts';
 import { seededRandom } from '../../src/sandbox/random.ts';
 import { play, type Simulation } from '../quota/simulation.ts';
 import { expectWithin } from '../limiter/windows.ts';
+import { cases } from '../support/cases.ts';
 
 export interface QuotaUnderTest {
   /** Clients of one quota; where it is one process's, all the same. */
@@ -201,7 +202,7 @@ export function quotaContract(name: string, startMs: () => number, create: Quota
         expectWithin(rules, result.taken);
         expect(result.mostAsks).toBeLessThanOrEqual(2);
       });
-      await fc.assert(runs, { numRuns: 60 });
+      await fc.assert(runs, { numRuns: cases(60) });
     });
 
     it('pays for each that comes back later than the lease with one ask more, its own or another’s', async () => {
@@ -257,7 +258,7 @@ export function quotaContract(name: string, startMs: () => number, create: Quota
           expectWithin(rules, taken);
           await Promise.all(clients.map((client) => client.close()));
         }),
-        { numRuns: 150 },
+        { numRuns: cases(150) },
       );
     });
 

@@ -1,50 +1,19 @@
-import { access, copyFile, readFile, symlink } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { access, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, test, vi } from 'vitest';
-import { parse } from 'yaml';
+import { describe, expect, test } from 'vitest';
 import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
-import { runProgram, temporaryFolder } from '../support/program.ts';
 import { startProcess } from '../support/process.ts';
-import { testPrefix, testRedisUrl } from '../support/redis.ts';
-
-interface Service {
-  readonly command?: readonly string[];
-  readonly environment?: Readonly<Record<string, string | null>>;
-  readonly volumes?: readonly string[];
-  readonly expose?: readonly string[];
-  readonly ports?: unknown;
-  readonly container_name?: unknown;
-  readonly depends_on?: Readonly<Record<string, { readonly condition: string; readonly required?: boolean }>>;
-  readonly healthcheck?: { readonly test: readonly string[] };
-  readonly stop_grace_period?: string;
-}
+import { temporaryFolder } from '../support/program.ts';
+import { dockerfile, services, volumes, workerEnv, type Service } from './compose.ts';
 
 const ROOT = process.cwd();
-const dockerfile = await readFile('Dockerfile', 'utf8');
-const { services, volumes } = parse(await readFile('docker-compose.yml', 'utf8')) as {
-  services: { redis: Service; worker: Service; sandbox: Service };
-  volumes: Readonly<Record<string, unknown>>;
-};
 const sandboxEnv = new Map(
   (await readFile('examples/sandbox.env', 'utf8')).split('\n').flatMap((line): [string, string][] => {
     const [, name, value] = /^([A-Z_]+)=(.*)$/.exec(line) ?? [];
     return name === undefined || value === undefined ? [] : [[name, value]];
   }),
 );
-
-/** What a line of the Dockerfile runs: `["node", "dist/…"]`. */
-const commandAt = (line: RegExp) => JSON.parse(line.exec(dockerfile)?.[1] ?? '[]') as string[];
-
-/** The environment of a worker as compose makes it, where nobody has set a variable. */
-const workerEnv = () =>
-  Object.fromEntries(
-    Object.entries(services.worker.environment ?? {}).map(([name, value]) => [
-      name,
-      value === null ? undefined : value.replace(/^\$\{[A-Z_]+:-(.*)\}$/, '$1'),
-    ]),
-  );
 
 describe('the compose file', () => {
   test('hands a worker every variable that there is, with its default, and no other', () => {
@@ -124,42 +93,4 @@ describe('the image', () => {
     for (const file of copied) await access(join(ROOT, file));
     expect(dockerfile).toMatch(/^USER node$/m);
   });
-
-  test('runs a worker that gets ready, is healthy, and stops with 0', { timeout: 120_000 }, async () => {
-    const image = await temporaryFolder();
-    await runProgram('node', ['tools/build.ts', '--out', join(image, 'dist')], ROOT);
-    await copyFile('package.json', join(image, 'package.json'));
-    await symlink(join(ROOT, 'node_modules'), join(image, 'node_modules'));
-    const env = {
-      ...workerEnv(),
-      REDIS_URL: testRedisUrl(),
-      QUEUE_PREFIX: testPrefix(),
-      METRICS_PORT: String(await freePort()),
-    };
-    const [node, ...args] = commandAt(/^CMD (.*)$/m);
-    expect(node).toBe('node');
-    const worker = startProcess({ args, cwd: image, env });
-    await vi.waitFor(
-      async () => {
-        const answer = await fetch(`http://127.0.0.1:${env.METRICS_PORT}/readyz`);
-        expect(await answer.json()).toMatchObject({ ok: true });
-      },
-      { timeout: 20_000, interval: 50 },
-    );
-    const [, ...check] = commandAt(/^HEALTHCHECK .*CMD (.*)$/m);
-    expect(await startProcess({ args: check, env }).waitForExit()).toMatchObject({ code: 0, stderr: '' });
-    expect(await startProcess({ args: check, env: { METRICS_PORT: '1' } }).waitForExit()).toMatchObject({ code: 1 });
-    worker.kill('SIGTERM');
-    expect(await worker.waitForExit()).toMatchObject({ code: 0 });
-  });
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await vi.waitFor(() => {
-    expect(server.listening).toBe(true);
-  });
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}

@@ -5,7 +5,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { runSnippet } from '../support/snippet.ts';
 
-const PAGES = globSync('{docs/*,CONTRIBUTING}.md');
+const PAGES = globSync('{docs/*,CONTRIBUTING,README}.md');
 
 it('every page links to files that are there', async () => {
   expect(PAGES.length).toBeGreaterThan(8);
@@ -25,4 +25,12 @@ it.each([
   onTestFinished(() => redis.close());
   const { code, stdout } = await runSnippet(page, name, redis.url);
   expect({ code, stdout }).toEqual({ code: 0, stdout: answer });
+});
+
+it('every snippet of docs/http.md is part of an example, and so is run', async () => {
+  const docs = await readFile('docs/http.md', 'utf8');
+  const examples = await Promise.all(['express', 'fastify'].map((name) => readFile(`examples/${name}.ts`, 'utf8')));
+  const snippets = [...docs.matchAll(/```ts\n([^]*?)```/g)].map(([, code]) => code ?? '');
+  expect(snippets).toHaveLength(2);
+  for (const [index, snippet] of snippets.entries()) expect(examples[index]).toContain(snippet);
 });

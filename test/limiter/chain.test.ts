@@ -5,6 +5,7 @@ import type { Policy, Rule } from '../../src/domain/limits.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { paceOf } from '../../src/limiter/pace.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { cases } from '../support/cases.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { expectKept } from './kept.ts';
 import { Reference } from './reference.ts';
@@ -49,7 +50,7 @@ describe.each(['in memory', 'on Redis'])(
         expectKept(policy, run.admitted);
         check(run);
       });
-      await fc.assert(property, { numRuns: redis ? 100 : 400 });
+      await fc.assert(property, { numRuns: cases(redis ? 100 : 400) });
     }
 
     it('ask twice at most, go in the order of asking, and the last is only as late as the latest', async () => {
@@ -80,7 +81,7 @@ describe.each(['in memory', 'on Redis'])(
         expect(run.sentAway).toEqual([]);
         expectKept(policy, run.admitted);
       });
-      await fc.assert(property, { numRuns: redis ? 150 : 600 });
+      await fc.assert(property, { numRuns: cases(redis ? 150 : 600) });
     });
   },
 );

@@ -31,12 +31,6 @@ describe('recipientKeys', () => {
     expect(recipientKeys('{pushpacer}', 'teacher-42')).toEqual(recipientKeys('pushpacer', 'teacher-42'));
   });
 
-  it.each(Object.entries(HOSTILE))('lets %s not break out', (_, recipientId) => {
-    const { sent, reserved } = recipientKeys('pushpacer', recipientId);
-    expect(sent).toMatch(/^pushpacer:\{[!-z|~]{1,128}\}$/);
-    expect(reserved).toBe(`${sent}:reserved`);
-  });
-
   it('gives every recipient keys of its own', () => {
     const ids = [...Object.values(HOSTILE), '', 'teacher-42', 'Teacher-42', 'teacher-42 ', '\u00e9', 'e\u0301'];
     expect(new Set(ids.map((id) => recipientKeys('p', id).sent)).size).toBe(ids.length);

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { Admission, Ask, Follow, Held, Limiter, Moved } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { cases } from '../support/cases.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { given } from './given.ts';
 import { expectKeptAround } from './kept.ts';
@@ -28,7 +29,7 @@ describe.each(['in memory', 'on Redis'])(
       );
       // A failure is told within the test's time, however long the shortest example would take to find.
       const ends = { interruptAfterTimeLimit: 20_000, markInterruptAsFailure: true };
-      await fc.assert(run, { ...ends, numRuns: redis === undefined ? 1_500 : 250 });
+      await fc.assert(run, { ...ends, numRuns: cases(redis === undefined ? 1_500 : 250) });
     });
   },
 );

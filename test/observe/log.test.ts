@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
 import { fileURLToPath } from 'node:url';
-import { createLog } from '../../src/observe/log.ts';
+import { createLog, createSparing } from '../../src/observe/log.ts';
 import { runProgram } from '../support/program.ts';
 import { testRedisUrl } from '../support/redis.ts';
 
@@ -46,4 +46,18 @@ it('writes every line to standard output, in order, also those just before the p
     .split('\n')
     .map((line) => (JSON.parse(line) as { n: number }).n);
   expect(numbers).toEqual(Array.from({ length: 3_001 }, (_, n) => n));
+});
+
+it('tells each trouble once in a while, and then how often it was met since', () => {
+  let time = 0;
+  const sparing = createSparing(1_000, () => time);
+  expect(sparing('OOM')).toBe(0);
+  for (let round = 0; round < 5; round++) expect(sparing('OOM')).toBeUndefined();
+  expect(sparing('READONLY')).toBe(0);
+  time = 999;
+  expect(sparing('OOM')).toBeUndefined();
+  time = 1_000;
+  expect(sparing('OOM')).toBe(6);
+  time = 5_000;
+  expect([sparing('READONLY'), sparing('OOM')]).toEqual([0, 0]);
 });

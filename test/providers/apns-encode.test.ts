@@ -59,21 +59,3 @@ test('a collapse id goes as it is, or as a hash where a header cannot carry it',
   expect(again.entry?.collapseId).toBe(first.entry?.collapseId);
   expect(other.entry?.collapseId).not.toBe(first.entry?.collapseId);
 });
-
-test('a payload of 4096 bytes goes; one more is refused here, with both sizes', async () => {
-  const sandbox = await openSandbox();
-  const provider = await openApns(sandbox);
-  const fixed = Buffer.byteLength(JSON.stringify({ aps: { alert: { title: 'Ü', body: '' } } }));
-  const sized = (bytes: number) => makePush({ alert: { title: 'Ü', body: 'x'.repeat(bytes - fixed) } });
-  expect((await sendPush(provider, sized(4_096))).meaning).toBe('accepted');
-  expect(provider.prepare(sized(4_097))).toEqual({
-    kind: 'refused',
-    reply: {
-      meaning: 'rejected',
-      code: 'PayloadTooLarge',
-      alerted: 'no',
-      detail: 'payload: expected at most 4096 bytes, found 4097',
-    },
-  });
-  expect(sandbox.apns.counts.requests).toBe(1);
-});

@@ -19,16 +19,6 @@ import {
   tally,
 } from './h2-server.ts';
 
-test('connecting opens two connections, sends nothing, and a second call opens no more', async () => {
-  const server = await openServer();
-  const sender = openSender(server);
-  await Promise.all([sender.connect(), sender.connect()]);
-  await sender.connect();
-  await waitFor(() => expect(server.sessions.size).toBe(2));
-  expect(server.connectedAt).toHaveLength(2);
-  expect(server.paths).toEqual([]);
-});
-
 test('a cold burst of 200 keeps to the one stream that APNs allows at first, and then to its thousand', async () => {
   const raised = new Set<unknown>();
   const early: string[] = [];

@@ -99,16 +99,6 @@ test('a permit that outlives its connection is as good as none: the send takes a
   expect(tally(await postMany(sender, 20))).toEqual({ 'answered 200': 20 });
 });
 
-test('a permit is worth nothing once the sender was closed', async () => {
-  const server = await openServer();
-  const sender = openSender(server);
-  const permit = await permitOf(sender);
-  const closed = sender.close();
-  expect(brief(await post(sender, '/', { permit }))).toBe('unsent closed');
-  await closed;
-  expect(server.paths).toEqual([]);
-});
-
 test('what was not handed over by sendBy is not sent: with a permit, without one, and where nobody is connected', async () => {
   const server = await openServer();
   const sender = openSender(server);

@@ -44,8 +44,8 @@ describe.each(['apns', 'fcm'] as const)('%s over HTTP/2', (platform) => {
   });
 
   it('keeps a connection while a request is under way, and counts from its end', async () => {
-    const sandbox = await openSandbox({ idleMs: 1_000 }); // with the jitter 1.5 s at most
-    sandbox[platform].setDefault({ kind: 'accept', delayMs: 2_000 });
+    const sandbox = await openSandbox({ idleMs: 400 }); // with the jitter 600 ms at most
+    sandbox[platform].setDefault({ kind: 'accept', delayMs: 800 });
     const client = await connect(sandbox);
     const seen: unknown[] = [];
     const told = goodbyeTo(client).then((data) => seen.push(data));

@@ -1,11 +1,13 @@
 import { Queue } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
+import { main } from '../../scripts/dead-letters.ts';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { DEAD_LETTERS } from '../../src/queue/names.ts';
 import { shardPrefixes } from '../../src/queue/shards.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { notification, openQueues } from '../queue/support.ts';
-import { startProcess, type Exit } from '../support/process.ts';
+import { runMain, type CommandExit } from '../support/command.ts';
+import { startProcess } from '../support/process.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 
 const MINUTE = 60_000;
@@ -17,9 +19,19 @@ interface Listed {
   readonly deadLetters: readonly { readonly id: string }[];
 }
 
-function run(prefix: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Exit> {
-  const base = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, QUEUE_SHARDS: undefined, REDIS_CLUSTER: undefined };
-  return startProcess({ args: ['scripts/dead-letters.ts', ...args], env: { ...base, ...env } }).waitForExit();
+const envOf = (prefix: string) => ({
+  REDIS_URL: testRedisUrl(),
+  QUEUE_PREFIX: prefix,
+  QUEUE_SHARDS: undefined,
+  REDIS_CLUSTER: undefined,
+});
+
+function run(
+  prefix: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<CommandExit> {
+  return runMain(main, args, { ...envOf(prefix), ...env });
 }
 
 async function list(prefix: string, args: readonly string[] = [], env = {}): Promise<Listed> {
@@ -57,7 +69,8 @@ async function addThree(deadQueue: Queue): Promise<void> {
 test('a table, the newest last, and how many died of what', async () => {
   const { prefix, deadQueue } = openQueues();
   await addThree(deadQueue);
-  const { code, stdout, stderr } = await run(prefix, []);
+  const command = startProcess({ args: ['scripts/dead-letters.ts'], env: envOf(prefix) });
+  const { code, stdout, stderr } = await command.waitForExit();
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   const [head, first, second, third, ...rest] = stdout.split('\n');
   expect(head).toMatch(/^id +reason +died \(UTC\) +gen +tries +recipient +message$/);

@@ -1,20 +1,32 @@
 import type { Queue } from 'bullmq';
 import { expect, test, vi } from 'vitest';
+import { main } from '../../scripts/discard.ts';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { shardPrefixes } from '../../src/queue/shards.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { openQueues } from '../queue/support.ts';
-import { startProcess, type TestProcess } from '../support/process.ts';
+import { runMain, type CommandExit } from '../support/command.ts';
+import { startProcess } from '../support/process.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 
-function start(prefix: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): TestProcess {
-  const base = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, QUEUE_SHARDS: undefined, REDIS_CLUSTER: undefined };
-  return startProcess({ args: ['scripts/discard.ts', ...args], env: { ...base, ...env } });
+const envOf = (prefix: string) => ({
+  REDIS_URL: testRedisUrl(),
+  QUEUE_PREFIX: prefix,
+  QUEUE_SHARDS: undefined,
+  REDIS_CLUSTER: undefined,
+});
+
+function run(
+  prefix: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<CommandExit> {
+  return runMain(main, args, { ...envOf(prefix), ...env });
 }
 
 async function discard(prefix: string, args: readonly string[], env = {}): Promise<Record<string, unknown>> {
-  const exit = await start(prefix, [...args, '--yes', '--json'], env).waitForExit();
+  const exit = await run(prefix, [...args, '--yes', '--json'], env);
   expect(exit).toMatchObject({ code: 0, stderr: '' });
   return JSON.parse(exit.stdout.trimEnd().split('\n').at(-1) ?? '') as Record<string, unknown>;
 }
@@ -61,7 +73,8 @@ test('of many, the oldest go first', async () => {
 test('killed half-way and started again, it takes the rest, and nothing that came meanwhile', async () => {
   const { prefix, deadQueue } = openQueues();
   await addDead(deadQueue, named(4_000));
-  const command = start(prefix, ['--reason', 'rejected', '--yes']);
+  const args = ['scripts/discard.ts', '--reason', 'rejected', '--yes'];
+  const command = startProcess({ args, env: envOf(prefix) });
   await vi.waitFor(async () => expect(await deadQueue.getJobCountByTypes('wait')).toBeLessThan(3_900), {
     timeout: 15_000,
     interval: 5,
@@ -88,11 +101,11 @@ test('is over all shards', async () => {
 test('says what it did', async () => {
   const { prefix, deadQueue } = openQueues();
   await addDead(deadQueue, [...named(2), ['s', deadLetter('s', { reason: 'stalled' })]]);
-  expect(await start(prefix, ['--all', '--dry-run']).waitForExit()).toMatchObject({
+  expect(await run(prefix, ['--all', '--dry-run'])).toMatchObject({
     code: 0,
     stdout: 'would discard 3 of 3 dead letters (2 rejected, 1 stalled)\n',
   });
-  expect(await start(prefix, ['--reason', 'stalled', '-y']).waitForExit()).toMatchObject({
+  expect(await run(prefix, ['--reason', 'stalled', '-y'])).toMatchObject({
     stdout: 'discarded 1 of 3 dead letters (1 stalled); 2 there now\n',
   });
 });
@@ -106,14 +119,14 @@ test.each([
 ])('%j is bad usage, and removes nothing', async (args, message) => {
   const { prefix, deadQueue } = openQueues();
   await addDead(deadQueue, named(1));
-  const { code, stderr } = await start(prefix, args).waitForExit();
+  const { code, stderr } = await run(prefix, args);
   expect(stderr).toContain(message);
   expect(code).toBe(2);
   expect(await idsIn(deadQueue)).toEqual(['n0']);
 });
 
 test('Redis away is told at once', async () => {
-  const exit = await start('{unused}', ['--all', '--yes'], { REDIS_URL: 'redis://127.0.0.1:1' }).waitForExit();
+  const exit = await run('{unused}', ['--all', '--yes'], { REDIS_URL: 'redis://127.0.0.1:1' });
   expect(exit.code).toBe(1);
   expect(exit.stderr).toMatch(/^error: Redis is away: 127\.0\.0\.1:1 \(.+\); start again to go on\n$/);
 });

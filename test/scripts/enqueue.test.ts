@@ -1,7 +1,9 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { main } from '../../scripts/enqueue.ts';
 import { notification, openQueues } from '../queue/support.ts';
+import { runMain, type CommandExit } from '../support/command.ts';
 import { startProcess, type Exit } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { testRedisUrl } from '../support/redis.ts';
@@ -13,12 +15,14 @@ interface Run {
   readonly redisUrl?: string;
 }
 
-function enqueue({ args, prefix = '{unused}', input = '', redisUrl = testRedisUrl() }: Run): Promise<Exit> {
+/** In a process of its own only where it reads standard input. */
+function enqueue({ args, prefix = '{unused}', input, redisUrl = testRedisUrl() }: Run): Promise<CommandExit | Exit> {
   const env = { REDIS_URL: redisUrl, QUEUE_PREFIX: prefix, QUEUE_SHARDS: undefined, REDIS_CLUSTER: undefined };
+  if (input === undefined) return runMain(main, args, env);
   return startProcess({ args: ['scripts/enqueue.ts', ...args], env, input }).waitForExit();
 }
 
-const lastJson = ({ stdout }: Exit): unknown => JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '');
+const lastJson = ({ stdout }: CommandExit | Exit): unknown => JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '');
 
 test('a file goes in, but for its bad lines, which are told with every fault', async () => {
   const { prefix, queue } = openQueues();

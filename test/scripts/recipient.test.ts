@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { main } from '../../scripts/recipient.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Inspection, Limiter } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { startProcess, type Exit } from '../support/process.ts';
+import { runMain, type CommandExit } from '../support/command.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -18,7 +19,7 @@ const POLICY: Policy = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 };
 const HOUR = 3_600_000;
 
 /** A limiter as the workers have it, and the command at the same keys. */
-function openBench(policy = POLICY): { limiter: Limiter; run: (...args: string[]) => Promise<Exit>; env: Env } {
+function openBench(policy = POLICY): { limiter: Limiter; run: (...args: string[]) => Promise<CommandExit>; env: Env } {
   const prefix = testPrefix();
   const env = { ...UNSET, REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix };
   return {
@@ -28,18 +29,18 @@ function openBench(policy = POLICY): { limiter: Limiter; run: (...args: string[]
   };
 }
 
-function recipient(env: Env, ...args: string[]): Promise<Exit> {
-  return startProcess({ args: ['scripts/recipient.ts', ...args], env }).waitForExit();
+function recipient(env: Env, ...args: string[]): Promise<CommandExit> {
+  return runMain(main, args, env);
 }
 
 /** What is said where all is well. */
-async function said(exit: Promise<Exit>): Promise<string> {
+async function said(exit: Promise<CommandExit>): Promise<string> {
   const { code, stdout, stderr } = await exit;
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   return stdout;
 }
 
-async function told<T = Record<string, unknown>>(exit: Promise<Exit>): Promise<T> {
+async function told<T = Record<string, unknown>>(exit: Promise<CommandExit>): Promise<T> {
   return JSON.parse((await said(exit)).trimEnd().split('\n').at(-1) ?? '') as T;
 }
 

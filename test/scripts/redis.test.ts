@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest';
+import { main } from '../../scripts/redis.ts';
+import { runMain } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
 import { connectRedis } from '../support/redis.ts';
 
@@ -23,7 +25,7 @@ test.each([
   [['--hz', 'many'], '--hz: expected an integer from 1 to 500, found "many"'],
   [['--nope'], "unknown option '--nope'"],
 ])('%j is bad usage', async (flags, message) => {
-  const { code, stderr } = await startProcess({ args: ['scripts/redis.ts', ...flags] }).waitForExit();
+  const { code, stderr } = await runMain(main, flags);
   expect(stderr).toContain(message);
   expect(code).toBe(2);
 });

@@ -1,19 +1,27 @@
 import type { Queue } from 'bullmq';
 import { expect, test, vi } from 'vitest';
+import { main } from '../../scripts/replay.ts';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { shardPrefixes } from '../../src/queue/shards.ts';
 import { consume, die, notification, openQueues } from '../queue/support.ts';
-import { startProcess, type TestProcess } from '../support/process.ts';
+import { runMain, type CommandExit } from '../support/command.ts';
+import { startProcess } from '../support/process.ts';
 import { testPrefix, testRedisUrl } from '../support/redis.ts';
 
-function start(prefix: string, args: readonly string[], redisUrl = testRedisUrl(), shards?: string): TestProcess {
-  const env = { REDIS_URL: redisUrl, QUEUE_PREFIX: prefix, QUEUE_SHARDS: shards, REDIS_CLUSTER: undefined };
-  return startProcess({ args: ['scripts/replay.ts', ...args], env });
+const envOf = (prefix: string, redisUrl = testRedisUrl(), shards?: string) => ({
+  REDIS_URL: redisUrl,
+  QUEUE_PREFIX: prefix,
+  QUEUE_SHARDS: shards,
+  REDIS_CLUSTER: undefined,
+});
+
+function run(prefix: string, args: readonly string[], redisUrl?: string, shards?: string): Promise<CommandExit> {
+  return runMain(main, args, envOf(prefix, redisUrl, shards));
 }
 
 async function replay(prefix: string, ...args: string[]): Promise<Record<string, unknown>> {
-  const exit = await start(prefix, [...args, '--json']).waitForExit();
+  const exit = await run(prefix, [...args, '--json']);
   expect(exit).toMatchObject({ code: 0, stderr: '' });
   return JSON.parse(exit.stdout.trimEnd().split('\n').at(-1) ?? '') as Record<string, unknown>;
 }
@@ -74,7 +82,7 @@ test('killed half-way and started again, it neither loses nor doubles', async ()
   await addDead(deadQueue, Object.fromEntries(letters));
   let kills = 0;
   for (const replayed of [40, 130, 260]) {
-    const command = start(prefix, ['--rate', '400/s']);
+    const command = startProcess({ args: ['scripts/replay.ts', '--rate', '400/s'], env: envOf(prefix) });
     await vi.waitFor(async () => expect(await queue.getPrioritizedCount()).toBeGreaterThan(replayed), {
       timeout: 15_000,
     });
@@ -106,7 +114,7 @@ test('is over all shards, and --limit too', async () => {
     await addDead(deadQueue, { a: letter('a'), b: letter('b'), c: letter('c', { reason: 'stalled' }) });
   }
   const args = ['--reason', 'rejected', '--limit', '3'];
-  expect(await start(prefix, args, testRedisUrl(), '2').waitForExit()).toMatchObject({
+  expect(await run(prefix, args, testRedisUrl(), '2')).toMatchObject({
     code: 0,
     stdout: expect.stringMatching(/^replayed 3 of \d dead letters \(3 rejected\); 3 there now\n$/) as string,
   });
@@ -116,17 +124,17 @@ test('is over all shards, and --limit too', async () => {
 test('says what it did', async () => {
   const { prefix, deadQueue } = openQueues();
   await addDead(deadQueue, { a: letter('a'), b: letter('b', { reason: 'stalled' }) });
-  expect(await start(prefix, ['--dry-run']).waitForExit()).toMatchObject({
+  expect(await run(prefix, ['--dry-run'])).toMatchObject({
     code: 0,
     stdout: 'would replay 2 of 2 dead letters (1 rejected, 1 stalled)\n',
   });
-  expect(await start(prefix, ['--limit', '1']).waitForExit()).toMatchObject({
+  expect(await run(prefix, ['--limit', '1'])).toMatchObject({
     stdout: 'replayed 1 of 2 dead letters (1 rejected); 1 there now\n',
   });
 });
 
 test('Redis away is told at once, without the password', async () => {
-  const exit = await start('{unused}', [], 'redis://:s3cret@127.0.0.1:1').waitForExit();
+  const exit = await run('{unused}', [], 'redis://:s3cret@127.0.0.1:1');
   expect(exit.code).toBe(1);
   expect(exit.stderr).toMatch(/^error: Redis is away: 127\.0\.0\.1:1 \(.+\); start again to go on\n$/);
 });
@@ -138,7 +146,7 @@ test.each([
   [['--limit', '0'], '--limit: expected an integer of 1 or more, found "0"'],
   [['--rate', 'fast'], '--rate: expected so many a second'],
 ])('%j is bad usage', async (args, message) => {
-  const { code, stderr } = await start('{unused}', args).waitForExit();
+  const { code, stderr } = await run('{unused}', args);
   expect(stderr).toContain(message);
   expect(code).toBe(2);
 });

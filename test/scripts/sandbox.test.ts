@@ -3,6 +3,8 @@ import { once } from 'node:events';
 import { connect } from 'node:http2';
 import { request } from 'node:https';
 import { expect, onTestFinished, test } from 'vitest';
+import { main } from '../../scripts/sandbox.ts';
+import { runMain } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
 import { runProgram, temporaryFolder } from '../support/program.ts';
 import { freePort } from '../../src/sandbox/redis/free-port.ts';
@@ -109,7 +111,7 @@ test('--latency 0 is taken, and --help tells the default', async () => {
   await command.waitForLine(/^FCM_ENDPOINT=/);
   command.kill();
   expect(await command.waitForExit()).toMatchObject({ code: 0 });
-  const help = await startProcess({ args: ['scripts/sandbox.ts', '--help'] }).waitForExit();
+  const help = await runMain(main, ['--help']);
   expect(help.stdout.replace(/\s+/g, ' ')).toMatch(/--latency <median,p99> .*\(default: 40ms,250ms\)/);
 });
 
@@ -125,7 +127,7 @@ test.each([
   [['--fcm-port', 'any'], '--fcm-port: expected a port from 0 to 65535, found "any"'],
   [['--nope'], "unknown option '--nope'"],
 ])('%j is bad usage', async (flags, message) => {
-  const { code, stderr } = await startProcess({ args: ['scripts/sandbox.ts', ...flags] }).waitForExit();
+  const { code, stderr } = await runMain(main, flags);
   expect(stderr).toContain(message);
   expect(code).toBe(2);
 });

@@ -22,11 +22,12 @@ const fcmFrame = (tag: string): number => Buffer.byteLength(`bodytag${tag}`);
 interface Case {
   readonly platform: 'apns' | 'fcm';
   readonly frame: (push: Push) => number;
+  readonly code: string;
 }
 
 const CASES: readonly Case[] = [
-  { platform: 'apns', frame: () => APNS_FRAME },
-  { platform: 'fcm', frame: ({ pushId }) => fcmFrame(pushId) },
+  { platform: 'apns', frame: () => APNS_FRAME, code: 'PayloadTooLarge' },
+  { platform: 'fcm', frame: ({ pushId }) => fcmFrame(pushId), code: 'payload-too-large' },
 ];
 
 async function open(platform: Case['platform']) {
@@ -61,6 +62,7 @@ test.each(CASES)(
       expect(refusal(provider, sized(given, LIMIT + 1, filling))).toMatchObject({
         meaning: 'rejected',
         alerted: 'no',
+        code: given.code,
         detail: `payload: expected at most ${LIMIT} bytes, found ${LIMIT + 1}`,
       });
     }

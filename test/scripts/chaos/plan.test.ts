@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
+import { main } from '../../../scripts/chaos.ts';
 import { describeFault } from '../../../scripts/chaos/judge/report.ts';
 import { planFaults, WORKERS, type Fault } from '../../../scripts/chaos/plan/faults.ts';
-import { startProcess } from '../../support/process.ts';
+import { runMain } from '../../support/command.ts';
 
 const KINDS: readonly Fault['kind'][] = [
   'kill-worker',
@@ -92,9 +93,7 @@ describe('the plan of faults', () => {
   });
 
   it('is told by the command without a run', async () => {
-    const told = await startProcess({
-      args: ['scripts/chaos.ts', '--plan', '--seconds', '12', '--seed', '3'],
-    }).waitForExit();
+    const told = await runMain(main, ['--plan', '--seconds', '12', '--seed', '3']);
     expect(told).toMatchObject({
       code: 0,
       stdout: planFaults(3, 12)
@@ -110,7 +109,7 @@ it.each([
   [['--seed', '-1'], '--seed: expected an integer from 0 to'],
   [['--notifications', 'many'], '--notifications: expected an integer'],
 ])('refuses %j as bad usage', async (flags, fault) => {
-  const { code, stderr } = await startProcess({ args: ['scripts/chaos.ts', ...flags] }).waitForExit();
+  const { code, stderr } = await runMain(main, flags);
   expect(stderr).toContain(fault);
   expect(code).toBe(2);
 });

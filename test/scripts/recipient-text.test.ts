@@ -1,0 +1,224 @@
+import { describe, expect, it } from 'vitest';
+import type { Inspection, SlotView } from '../../src/limiter/limiter.ts';
+import { describe as describeRecipient } from '../../scripts/recipient/describe.ts';
+import type { DelayedJobs, WaitingJob } from '../../scripts/recipient/jobs.ts';
+import { fromNow, policyText, span } from '../../scripts/support/text.ts';
+
+const NOW = Date.parse('2026-11-21T12:00:03.300Z');
+const QUIET: Inspection = {
+  now: NOW,
+  policy: { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 },
+  source: 'limiter',
+  sent: [],
+  reserved: [],
+  nextAt: NOW,
+  rule: 'gap',
+};
+const JOB: WaitingJob = {
+  id: 'msg-1',
+  priority: 'high',
+  enqueuedAt: NOW - 4_000,
+  attempts: 2,
+  requeues: 1,
+  waitsFor: 'gap',
+};
+const NONE: DelayedJobs = { found: [], lookedAt: 0, of: 0 };
+
+/** `count` slots, the first `fromMs` after now and each `stepMs` after the one before. */
+function slots(count: number, fromMs: number, stepMs: number): SlotView[] {
+  return Array.from({ length: count }, (_, n) => ({ at: NOW + fromMs + n * stepMs, id: `msg-${n}/0` }));
+}
+
+interface Options {
+  readonly told?: number;
+  readonly job?: WaitingJob;
+  readonly recipientId?: string;
+  readonly delayed?: DelayedJobs;
+}
+
+function lines(change: Partial<Inspection>, options: Options = {}) {
+  const inspection = { ...QUIET, ...change };
+  const { told = 20, job = JOB, recipientId = 'teacher-42', delayed = NONE } = options;
+  const waiting = inspection.reserved.map((slot) => ({ ...slot, notification: job }));
+  const categories = { messages: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 10_000 } };
+  return describeRecipient({ recipientId, inspection, waiting, delayed, categories, told });
+}
+
+describe('a recipient', () => {
+  it('who was never seen is said to be that, with the limits that would hold', () => {
+    expect(lines({})).toEqual([
+      'teacher-42 at 2026-11-21 12:00:03Z',
+      'Nothing is known: no alert lately, none waits, no limits or block of its own.',
+      '',
+      'policy     10/1m, gap 3s; from LIMIT_RULES and LIMIT_MIN_GAP',
+      '           messages: 5/1m, gap 10s; from LIMITS_FILE',
+      'block      none',
+      'sent       0 within 1m',
+      'reserved   none',
+      'delayed    none without a slot',
+      'next free  now',
+    ]);
+  });
+
+  it('who waits is told with limits, block, slots and notifications', () => {
+    const told = lines({
+      source: 'stored',
+      policyUntil: NOW + 7_200_000,
+      block: { until: NOW + 31_000, reason: "parents' evening" },
+      sent: slots(3, -9_000, 3_000),
+      reserved: slots(2, 31_000, 3_000),
+      nextAt: NOW + 37_000,
+    });
+    expect(told).toEqual([
+      'teacher-42 at 2026-11-21 12:00:03Z',
+      '',
+      'policy     10/1m, gap 3s; stored until 2026-11-21 14:00:03Z (in 2h)',
+      '           messages: 5/1m, gap 10s; from LIMITS_FILE',
+      "block      until 2026-11-21 12:00:34Z (in 31s): parents' evening",
+      'sent       3 within 1m, the last 3s ago',
+      'reserved   2, the next in 31s, the last in 34s',
+      'delayed    none without a slot',
+      'next free  2026-11-21 12:00:40Z (in 37s), by gap',
+      '',
+      '           -9s         now                                            +34s',
+      'sent       1···1···1····│·················································',
+      'reserved   ·············│············································1···1',
+      'block      ·············│============================================·····',
+      'A column is 694ms; a digit counts its slots, + is more than nine.',
+      '',
+      'due     at         why  enqueued  attempts  priority  category  notification',
+      'in 31s  12:00:34Z  gap  4s ago    2         high      -         msg-0',
+      'in 34s  12:00:37Z  gap  4s ago    2         high      -         msg-1',
+    ]);
+  });
+
+  it('who has no limits is told so', () => {
+    const told = lines({ policy: { rules: [], minGapMs: 0 }, source: 'stored', rule: 'none' });
+    expect(told).toContain('policy     no limits; stored, without an end');
+    expect(told).toContain('sent       not counted');
+    expect(told.join()).not.toContain('Nothing is known');
+  });
+
+  it('has no character in its name, its reason or its ids that a terminal would obey', () => {
+    const reserved = [{ at: NOW + 1_000, id: 'a\u009b31m\u202eb' }];
+    const block = { until: NOW + 1_000, reason: 'x\u001b[2Jy' };
+    const inspection = { ...QUIET, reserved, block };
+    const text = describeRecipient({
+      recipientId: 'a\r\nb',
+      inspection,
+      waiting: reserved,
+      delayed: NONE,
+      categories: {},
+      told: 20,
+    }).join('\n');
+    expect(text.replaceAll('\n', '')).not.toMatch(/\p{Cc}|\u202e/u);
+    for (const shown of ['a\\u{d}\\u{a}b', 'x\\u{1b}[2Jy', 'a\\u{9b}31m\\u{202e}b', 'no job']) {
+      expect(text).toContain(shown);
+    }
+  });
+});
+
+describe('the notifications that wait', () => {
+  it('are told up to a number, and the rest is counted', () => {
+    const reserved = slots(200, 1_000, 3_000);
+    const told = lines({ reserved });
+    expect(told.filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(20);
+    expect(told.at(-1)).toBe('and 180 more; --all tells them');
+    expect(lines({ reserved }, { told: Infinity }).filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(200);
+  });
+});
+
+describe('notifications that are delayed without a slot', () => {
+  const retried = { ...JOB, id: 'msg-9', waitsFor: 'retry', dueAt: NOW + 2_000 };
+
+  it('are told among the others, by when they are due', () => {
+    const delayed = { found: [retried], lookedAt: 3, of: 3 };
+    const told = lines({ reserved: slots(2, 1_000, 3_000) }, { delayed });
+    expect(told).toContain('delayed    1 without a slot, the next in 2s');
+    expect(told.slice(-3).map((line) => line.replace(/ .* /, ' '))).toEqual(['in msg-0', 'in msg-9', 'in msg-1']);
+    expect(told.at(-2)).toContain('  retry  ');
+  });
+
+  it('make a recipient known', () => {
+    expect(lines({}, { delayed: { found: [retried], lookedAt: 1, of: 1 } }).join()).not.toContain('Nothing is known');
+  });
+
+  it('may be more than were looked for', () => {
+    const delayed = { found: [], lookedAt: 20_000, of: 90_000 };
+    expect(lines({}, { delayed })).toContain(
+      'delayed    none without a slot among the first 20000 of 90000 delayed jobs',
+    );
+  });
+});
+
+describe('the timeline', () => {
+  /** The three lines of it, without their names. */
+  function drawn(change: Partial<Inspection>) {
+    const all = lines(change);
+    const at = all.findIndex((line) => line.startsWith('sent   ') && line.includes('│'));
+    const [labels = '', sent = '', reserved = ''] = all.slice(at - 1, at + 2).map((line) => line.slice(11));
+    return { labels, sent, reserved };
+  }
+  const counted = (row: string) => Array.from(row).reduce((sum, cell) => sum + (Number(cell) || 0), 0);
+
+  it.each([
+    ['one sent a while ago', slots(1, -50_000, 0), []],
+    ['one sent this millisecond', slots(1, 0, 0), []],
+    ['one sent a moment ahead', slots(1, 40, 0), []],
+    ['one that waits', [], slots(1, 900, 0)],
+    ['ten and five', slots(10, -29_000, 3_000), slots(5, 31_000, 3_000)],
+    ['two hundred of each', slots(200, -59_900, 299), slots(200, 300, 299)],
+    ['a day ago and in a moment', slots(9, -86_399_000, 1_000), slots(2, 900, 1_000)],
+    ['overdue', slots(2, -5_000, 3_000), slots(3, -700, 3_000)],
+    ['a millisecond apart', slots(3, -1, 1), slots(2, 1, 1)],
+  ])('fits 80 columns and counts every slot: %s', (_, sent, reserved) => {
+    const all = lines({ sent, reserved });
+    expect(all.filter((line) => line.length > 80)).toEqual([]);
+    const timeline = drawn({ sent, reserved });
+    expect(timeline.sent.length).toBe(timeline.reserved.length);
+    expect(timeline.sent.indexOf('│')).toBe(timeline.reserved.indexOf('│'));
+    expect(timeline.labels).toContain('now');
+    expect(counted(timeline.sent)).toBe(sent.length);
+    expect(counted(timeline.reserved)).toBe(reserved.length);
+    const mark = timeline.sent.indexOf('│');
+    const past = [...sent, ...reserved].filter(({ at }) => at < NOW).length;
+    expect(counted(timeline.sent.slice(0, mark)) + counted(timeline.reserved.slice(0, mark))).toBe(past);
+  });
+
+  it('says + for more than nine in one column', () => {
+    expect(drawn({ reserved: [...slots(50, 100, 1), ...slots(1, 100_000, 0)] }).reserved).toMatch(/^│\+·+1$/);
+  });
+
+  it('is not drawn where there are no slots', () => {
+    expect(lines({ block: { until: NOW + 1_000, reason: 'x' } }).join()).not.toContain('│');
+  });
+});
+
+it.each([
+  [0, '0ms'],
+  [950, '950ms'],
+  [999.6, '1s'],
+  [1_000, '1s'],
+  [12_340, '12.3s'],
+  [59_940, '59.9s'],
+  [59_960, '1m'],
+  [60_000, '1m'],
+  [61_400, '1m 1s'],
+  [3_599_600, '1h'],
+  [7_200_000, '2h'],
+  [7_260_000, '2h 1m'],
+  [86_399_999, '1d'],
+  [90_000_000, '1d 1h'],
+  [31_622_400_000, '366d'],
+])('%d ms are %s', (ms, text) => expect(span(ms)).toBe(text));
+
+it('tells both ways from now', () => {
+  expect([fromNow(5, 5), fromNow(0, 2_000), fromNow(2_000, 0)]).toEqual(['now', 'in 2s', '2s ago']);
+});
+
+it.each([
+  [[{ max: 10, perMs: 60_000 }], 3_000, '10/1m, gap 3s'],
+  [[{ max: 10, perMs: 60_000 }], 0, '10/1m, no gap'],
+  [[], 3_000, 'gap 3s'],
+  [[], 0, 'no limits'],
+])('writes limits as they are given', (rules, minGapMs, text) => expect(policyText({ rules, minGapMs })).toBe(text));

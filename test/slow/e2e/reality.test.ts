@@ -1,0 +1,191 @@
+import { describe, expect, it } from 'vitest';
+import type { Notification } from '../../../src/domain/notification.ts';
+import { judge, type Arrival } from '../../../src/sandbox/judge.ts';
+import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import { measured } from '../../support/measured.ts';
+import { makeDevice, makeNotification } from '../../support/push.ts';
+import { openRealBench, overtakings, passesPerJob } from '../../support/real-bench.ts';
+
+/** Notifications to one recipient with one phone, numbered by their titles. */
+function toOne(count: number): Notification[] {
+  const devices = [makeDevice('apns')];
+  return Array.from({ length: count }, (_, index) => makeNotification({ devices, alert: { title: String(index) } }));
+}
+
+/** Each to a recipient of its own. */
+function toMany(count: number, devicesOf: () => Notification['devices']): Notification[] {
+  return Array.from({ length: count }, (_, index) =>
+    makeNotification({ recipientId: `recipient-${index}`, devices: devicesOf() }),
+  );
+}
+
+const arrivalOf = ({ title, token, at }: JournalEntry): Arrival => ({
+  recipientId: 'one',
+  notificationId: title ?? '',
+  device: token,
+  at,
+});
+/** The slot of each job that was put back once, as the workers' logs tell it: epoch milliseconds. */
+function slotsOf(logs: readonly string[]): Map<string, number> {
+  const lines = logs.join('\n').split('\n');
+  const told = lines.flatMap((line) => {
+    if (!line.includes('"outcome":"requeued"')) return [];
+    const { id, time, waitMs } = JSON.parse(line) as { id: string; time: string; waitMs: number };
+    return [[id, Date.parse(time) + waitMs] as const];
+  });
+  return new Map(told);
+}
+
+const spanMs = (entries: readonly JournalEntry[]): number => (entries.at(-1)?.at ?? 0) - (entries[0]?.at ?? 0);
+
+describe('80 alerts to one recipient, answered as slowly as by real providers', () => {
+  const POLICY = { rules: [{ max: 10, perMs: 5_000 }], minGapMs: 300 };
+  const ENV = { LIMIT_RULES: '10/5s', LIMIT_MIN_GAP: '300ms' };
+
+  it.each([
+    ['one worker, 30 to 70 ms', 1, { medianMs: 46, p99Ms: 70 }],
+    ['one worker, 30 to 120 ms', 1, { medianMs: 60, p99Ms: 120 }],
+    ['three workers, 30 to 120 ms', 3, { medianMs: 60, p99Ms: 120 }],
+  ])(
+    '%s: exact, in order, each blocked once',
+    async (_, workers, latency) => {
+      const run = async () => {
+        const bench = await openRealBench({ latency });
+        const processes = await Promise.all(Array.from({ length: workers }, () => bench.startWorker(ENV)));
+        const notifications = toOne(80);
+        await bench.enqueue(notifications);
+        await bench.completed(80, 90_000);
+        const verdict = judge(bench.accepted().map(arrivalOf), POLICY);
+        const titles = bench.accepted().map(({ title }) => title ?? '');
+        const order = overtakings(titles.map(Number));
+        const slots = slotsOf(processes.map((worker) => worker.stdout()));
+        const slotOf = new Map(notifications.map(({ id, alert }) => [alert.title, slots.get(id)]));
+        const afterSlot = overtakings(titles.flatMap((title) => slotOf.get(title) ?? []));
+        const passes = passesPerJob(await bench.queue.getJobs(['completed']));
+        const isClean = verdict.gapViolations + verdict.windowViolations === 0 && passes < 2.05;
+        return { verdict, order, afterSlot, passes, stalls: bench.stallsMs(), isClean };
+      };
+      const { verdict, order, afterSlot, passes } = await measured(run);
+      expect(verdict).toMatchObject({ gapViolations: 0, windowViolations: 0, duplicates: 0 });
+      expect(order).toHaveLength(80);
+      // One worker asks for slots in the order of enqueuing; several take jobs up at once, and ask as they come.
+      if (workers === 1) expect(Math.max(...order)).toBe(0);
+      // Who has a slot is overtaken by nobody.
+      expect(afterSlot.length).toBeGreaterThan(60);
+      expect(Math.max(...afterSlot)).toBe(0);
+      expect(passes).toBeGreaterThan(1.5);
+      expect(passes).toBeLessThanOrEqual(2.03);
+      expect(verdict.makespanRatio).toBeLessThanOrEqual(1.03);
+    },
+    300_000,
+  );
+});
+
+describe('an answer about one device', () => {
+  it.each([
+    ['THIRD_PARTY_AUTH_ERROR', { kind: 'refuse', status: 401, reason: 'THIRD_PARTY_AUTH_ERROR' }],
+    ['QUOTA_EXCEEDED', { kind: 'refuse', status: 429, reason: 'QUOTA_EXCEEDED', retryAfter: '30', quota: 'device' }],
+  ] as const)('%s holds up nobody else', async (_, answer) => {
+    const bench = await openRealBench();
+    await bench.startWorker();
+    const odd = makeDevice('fcm');
+    await bench.providers.script('fcm', odd.token, [answer]);
+    await bench.enqueue([makeNotification({ devices: [odd] })]);
+    await expect.poll(() => bench.providers.entries.length, { timeout: 15_000 }).toBe(1);
+    await bench.enqueue(toMany(200, () => [makeDevice('fcm')]));
+    await bench.completed(200, 10_000);
+    expect(spanMs(bench.accepted())).toBeLessThan(5_000);
+  });
+});
+
+describe('a healthy provider that takes 250 ms', () => {
+  const latency = { medianMs: 250, p99Ms: 260 };
+
+  it('gets 200 notifications to two devices each with WORKER_CONCURRENCY=50, both phones at once', async () => {
+    const bench = await openRealBench({ latency });
+    const worker = await bench.startWorker({ WORKER_CONCURRENCY: '50' });
+    await bench.enqueue(toMany(200, () => [makeDevice('fcm'), makeDevice('fcm')]));
+    await bench.completed(200, 20_000);
+    expect(bench.accepted()).toHaveLength(400);
+    expect(spanMs(bench.accepted())).toBeLessThan(2_500);
+    expect(worker.stdout()).not.toMatch(/outage/);
+  });
+
+  it('gets 400 notifications on both platforms with WORKER_CONCURRENCY=200', async () => {
+    const bench = await openRealBench({ latency });
+    await bench.startWorker({ WORKER_CONCURRENCY: '200' });
+    await bench.enqueue(toMany(400, () => [makeDevice('apns'), makeDevice('fcm')]));
+    await bench.completed(400, 20_000);
+    expect(bench.accepted()).toHaveLength(800);
+    expect(spanMs(bench.accepted())).toBeLessThan(1_500);
+  });
+});
+
+it('keeps what waits where APNs says that our own configuration is wrong', async () => {
+  const bench = await openRealBench();
+  const env = { APNS_TOPIC: 'dev.pushpacer.another', PROVIDER_PAUSE_BASE: '1s', PROVIDER_PAUSE_MAX: '2s' };
+  const worker = await bench.startWorker(env);
+  await bench.enqueue(toMany(100, () => [makeDevice('apns')]));
+  const line = await worker.waitForLine(/"trouble":"configuration"/);
+  expect(JSON.parse(line)).toMatchObject({ level: 'error', platform: 'apns', code: 'TopicDisallowed' });
+  await expect.poll(() => bench.queue.getDelayedCount(), { timeout: 15_000 }).toBe(100);
+  expect(await bench.deadQueue.count()).toBe(0);
+  expect(bench.accepted()).toEqual([]);
+});
+
+it('a lone worker is on time, also while another job is delayed for hours', async () => {
+  const run = async () => {
+    const bench = await openRealBench();
+    await bench.startWorker({ LIMIT_RULES: '100/1m', LIMIT_MIN_GAP: '500ms' });
+    await bench.queue.add('push', makeNotification(), { delay: 7_200_000, priority: 10 });
+    const people = Array.from({ length: 20 }, (_, index) => ({
+      recipientId: `teacher-${index}`,
+      devices: [makeDevice('apns')],
+    }));
+    await bench.enqueue(
+      [0, 1, 2].flatMap((title) =>
+        people.map((person) => makeNotification({ ...person, alert: { title: String(title) } })),
+      ),
+    );
+    await bench.completed(60, 20_000);
+    const byToken = Map.groupBy(bench.accepted(), ({ token }) => token);
+    const lateMs = [...byToken.values()].flatMap((own) =>
+      own.map(({ at }, index) => at - (own[0]?.at ?? 0) - 500 * index),
+    );
+    const titles = [...byToken.values()].map((own) => own.map(({ title }) => title).join(''));
+    return { lateMs, titles, stalls: bench.stallsMs(), isClean: Math.max(...lateMs) < 100 };
+  };
+  const { lateMs, titles } = await measured(run);
+  expect(lateMs).toHaveLength(60);
+  expect(titles).toEqual(Array(20).fill('012'));
+  expect(Math.max(...lateMs)).toBeLessThan(150);
+}, 120_000);
+
+it('a provider that has just recovered stays open, on a handful of connections', async () => {
+  const bench = await openRealBench();
+  const env = { PROVIDER_PAUSE_BASE: '500ms', PROVIDER_PAUSE_MAX: '1s', BACKOFF_BASE: '100ms' };
+  const worker = await bench.startWorker(env);
+  await bench.providers.order({ do: 'down', platform: 'fcm' });
+  await bench.enqueue(toMany(300, () => [makeDevice('fcm')]));
+  await worker.waitForLine(/"trouble":"outage"/);
+  await bench.providers.order({ do: 'up', platform: 'fcm' });
+  await bench.completed(300, 30_000);
+  const closedAt = worker.stdout().indexOf('the provider is back');
+  expect(closedAt).toBeGreaterThan(0);
+  expect(worker.stdout().slice(closedAt)).not.toContain('"trouble":"outage","code":"connection');
+  expect(new Set(bench.accepted().map(({ token }) => token)).size).toBe(300);
+});
+
+it('sends nothing that no producer enqueued', async () => {
+  const bench = await openRealBench();
+  const worker = await bench.startWorker();
+  await bench.providers.order({ do: 'drop', platform: 'apns' });
+  await bench.providers.order({ do: 'drop', platform: 'fcm' });
+  const notifications = toMany(3, () => [makeDevice('apns'), makeDevice('fcm')]);
+  await bench.enqueue(notifications);
+  await bench.completed(3);
+  worker.kill('SIGTERM');
+  await worker.waitForExit(15_000);
+  const tokens = notifications.flatMap(({ devices }) => devices.map(({ token }) => token));
+  expect(bench.providers.entries.map(({ token }) => token).sort()).toEqual(tokens.sort());
+});

@@ -1,0 +1,82 @@
+import { copyFile, readFile, symlink, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { runProgram, temporaryFolder } from '../../support/program.ts';
+import { startProcess } from '../../support/process.ts';
+import { connectRedis, testPrefix, testRedisUrl } from '../../support/redis.ts';
+
+interface Packed {
+  readonly filename: string;
+  readonly files: readonly { readonly path: string; readonly mode: number }[];
+}
+
+const ROOT = process.cwd();
+
+test(
+  'the packed package has what it needs, types included, and works where it is installed',
+  { timeout: 300_000 },
+  async () => {
+    const consumer = await temporaryFolder();
+    const answer = await runProgram('npm', ['pack', '--json', '--silent', '--pack-destination', consumer], ROOT);
+    const [packed] = Object.values(JSON.parse(answer.slice(answer.search(/^[[{]/m))) as Record<string, Packed>);
+    const paths = packed?.files.map(({ path }) => path) ?? [];
+    expect(paths).toEqual(
+      expect.arrayContaining([
+        'LICENSE',
+        'README.md',
+        'dist/src/index.js',
+        'dist/src/index.d.ts',
+        'dist/src/limiter/redis/admit.lua',
+        'dist/src/dead-letters/discard.lua',
+        'dist/scripts/pushpacer.js',
+        'dist/workers/notifications.js',
+        'dist/src/sandbox/redis/redis-guardian.sh',
+        'docs/notification.schema.json',
+      ]),
+    );
+    expect(paths.filter((path) => /^(src|test|scripts|tools|bench|workers|node_modules)\//.test(path))).toEqual([]);
+    expect(paths.filter((path) => /^dist\/(tools|test|bench)\//.test(path))).toEqual([]);
+
+    await writeFile(join(consumer, 'package.json'), '{ "type": "module", "private": true }');
+    await runProgram(
+      'npm',
+      ['install', '--prefer-offline', '--no-audit', '--no-fund', packed?.filename ?? ''],
+      consumer,
+    );
+    await copyFile(join(ROOT, 'test/house/fixtures/consumer.ts.txt'), join(consumer, 'consumer.ts'));
+
+    await typeCheck(consumer);
+
+    const prefix = testPrefix();
+    const args = ['consumer.ts', testRedisUrl(), prefix];
+    const { stdout, stderr, code } = await startProcess({ args, cwd: consumer }).waitForExit();
+    expect(stderr).toBe('');
+    expect(JSON.parse(stdout)).toEqual({ kinds: ['admitted', 'reserved'], id: 'msg-8841', added: true });
+    expect(code).toBe(0);
+    expect(await connectRedis().exists(`${prefix}:notifications:msg-8841`)).toBe(1);
+
+    const { version } = JSON.parse(await readFile('package.json', 'utf8')) as { version: string };
+    const pushpacer = join(consumer, 'node_modules/.bin/pushpacer');
+    expect(await runProgram(pushpacer, ['--version'], consumer)).toBe(`${version}\n`);
+    const help = await runProgram(pushpacer, ['--help'], consumer);
+    const commands = [...help.matchAll(/^ {2}([a-z-]+) {2,}/gm)].map(([, command]) => command ?? '');
+    expect(commands).toEqual([
+      ...['demo', 'chaos', 'worker', 'enqueue', 'dead-letters', 'replay', 'discard', 'recipient', 'sandbox', 'redis'],
+    ]);
+    for (const command of commands) {
+      expect(await runProgram(pushpacer, [command, '--help'], consumer)).toContain(`Usage: ${command}`);
+    }
+  },
+);
+
+/** As strictly as a user may: the packed types are checked too. */
+async function typeCheck(consumer: string): Promise<void> {
+  await mkdir(join(consumer, 'node_modules/@types'), { recursive: true });
+  await symlink(join(ROOT, 'node_modules/@types/node'), join(consumer, 'node_modules/@types/node')).catch(
+    (error: unknown) => {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error; // it came with a dependency
+    },
+  );
+  const flags = ['--module', 'nodenext', '--target', 'es2024', '--types', 'node', '--strict', '--noEmit'];
+  await runProgram('tsc', [...flags, 'consumer.ts'], consumer);
+}

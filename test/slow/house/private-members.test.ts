@@ -1,0 +1,196 @@
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
+import { join, relative, sep } from 'node:path';
+import ts from 'typescript';
+import { expect, test } from 'vitest';
+import { temporaryFolder } from '../../support/program.ts';
+
+/** `defineCommand` puts a script on the connection under its name, which the types of ioredis cannot know. */
+const SCRIPT = 'a script that defineCommand made known is called by its name';
+
+/**
+ * Where published code reaches past the types of a package. A new place fails the test, and so does one that is listed
+ * and no longer there.
+ */
+const KNOWN: Readonly<Record<string, { readonly why: string; readonly found: readonly string[] }>> = {
+  'src/queue/bullmq-internals.ts': {
+    why: 'the one place for what BullMQ does not promise to keep',
+    found: ['Worker.prototype as unknown as', 'worker as unknown as', 'job as unknown as'],
+  },
+  'src/queue/notification-worker.ts': {
+    why: 'a subclass, as BullMQ lets one be made; assertBullMq looks at each at the start',
+    found: [
+      'getBlockTimeout overrides a protected member',
+      'moveToActive overrides a protected member',
+      'this.lockManager is protected',
+      'handleCompleted overrides a protected member',
+      'handleFailed overrides a protected member',
+      'super.getBlockTimeout is protected',
+      'super.moveToActive is protected',
+      'super.handleCompleted is protected',
+      'super.handleFailed is protected',
+      'super.handleFailed is protected',
+    ],
+  },
+  'src/queue/add-jobs.ts': {
+    why: 'BullMQ types a transaction of ioredis with a few of its commands only',
+    found: ['transaction as unknown as'],
+  },
+  'src/redis/scripts.ts': { why: SCRIPT, found: ['redis as unknown as'] },
+  'workers/dead-letters.ts': {
+    why: 'ioredis overloads SET with a form that TypeScript does not pick',
+    found: ['connection as unknown as'],
+  },
+  'src/sandbox/fcm/server.ts': {
+    why: 'Node serves HTTP/1.1 and HTTP/2 through one listener, and its types know the objects of one of them only',
+    found: ['request as unknown as', 'response as unknown as'],
+  },
+  'src/sandbox/loopback/connections.ts': {
+    why: 'a frozen server stops reading below TLS and HTTP/2, and a socket has no public way to that',
+    found: ['socket as unknown as', '._handle'],
+  },
+};
+
+test('no published code reaches into the private members of a package, but for what is listed', () => {
+  const { options, fileNames } = projectOf(process.cwd());
+  const own = fileNames.filter((file) => /^(src|workers|scripts)[\\/]/.test(relative(process.cwd(), file)));
+  expect(own.length).toBeGreaterThan(100);
+  const found = reachesOf(process.cwd(), own, options);
+  const known = Object.entries(KNOWN).map(([file, { found }]) => [file, [...found].sort()] as const);
+  expect(Object.fromEntries(found)).toEqual(Object.fromEntries(known));
+});
+
+test('each way to reach into a package is found, and what is public is let pass', async () => {
+  const root = await temporaryFolder();
+  await symlink(join(process.cwd(), 'node_modules'), join(root, 'node_modules'));
+  await mkdir(join(root, 'src'));
+  const file = join(root, 'src', 'reaches.ts');
+  await writeFile(
+    file,
+    `import { Job, Worker } from 'bullmq';
+    import type { Socket } from 'node:net';
+    import { Worker as Deep } from 'bullmq/dist/esm/classes/worker.js';
+    export class Mine extends Worker {
+      #own = 1;
+      protected own(): number { return this.#own; }
+      mine(): number { return this.own(); }
+      protected override getBlockTimeout(until: number): number { return super.getBlockTimeout(until); }
+      override async close(): Promise<void> { await super.close(); }
+      tracked(): unknown { const { lockManager } = this; return lockManager; }
+    }
+    export const backend = (job: Job): unknown => job['backend'];
+    export const cast = (job: Job): unknown => (job as unknown as { backend: unknown }).backend;
+    export const any = (job: Job): unknown => (<any>job).backend;
+    export const handle = (socket: Socket & { _handle?: unknown }): unknown => [socket._handle, socket['_handle']];
+    export const named = (socket: Socket & { _handle?: unknown }): unknown => { const { _handle } = socket; return _handle; };
+    export const open = (job: Job, deep: Deep): unknown => [job.id, job.data as string, deep.id];`,
+  );
+  const { options } = projectOf(process.cwd());
+  expect(Object.fromEntries(reachesOf(root, [file], options))).toEqual({
+    'src/reaches.ts': [
+      '._handle',
+      '._handle',
+      '._handle',
+      'bullmq/dist/esm/classes/worker.js',
+      'getBlockTimeout overrides a protected member',
+      'job as any',
+      'job as unknown as',
+      'job.backend is protected',
+      'super.getBlockTimeout is protected',
+      'this.lockManager is protected',
+    ],
+  });
+});
+
+function projectOf(root: string): ts.ParsedCommandLine {
+  const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), (path) => ts.sys.readFile(path)) as {
+    readonly config: unknown;
+  };
+  return ts.parseJsonConfigFileContent(config, ts.sys, root);
+}
+
+/** Each file with what it reaches for, sorted; those that reach for nothing are left out. */
+function reachesOf(root: string, files: readonly string[], options: ts.CompilerOptions): Map<string, string[]> {
+  const program = ts.createProgram(files, options);
+  const reaches = new Map<string, string[]>();
+  for (const file of files) {
+    const source = program.getSourceFile(file);
+    if (source === undefined) throw new Error(`${file} was not read`);
+    const found = reachesIn(source, program.getTypeChecker()).sort();
+    if (found.length > 0) reaches.set(relative(root, file).split(sep).join('/'), found);
+  }
+  return reaches;
+}
+
+function reachesIn(source: ts.SourceFile, checker: ts.TypeChecker): string[] {
+  const found: string[] = [];
+
+  function visit(node: ts.Node): void {
+    if (ts.isImportDeclaration(node) && ts.isStringLiteral(node.moduleSpecifier)) deepImport(node.moduleSpecifier.text);
+    else if (isCast(node)) cast(node);
+    else if (ts.isPropertyAccessExpression(node)) member(node.expression, node.name.text, node.name);
+    else if (ts.isElementAccessExpression(node) && ts.isStringLiteral(node.argumentExpression))
+      member(node.expression, node.argumentExpression.text, node.argumentExpression);
+    else if (ts.isBindingElement(node)) taken(node);
+    else if (ts.isClassElement(node)) overriding(node);
+    ts.forEachChild(node, visit);
+  }
+
+  function deepImport(name: string): void {
+    if (!name.startsWith('.') && /\/(dist|lib|build|src|cjs|esm)\//.test(name)) found.push(name);
+  }
+
+  /** `x as unknown as T`, and `x as any`: past both, nothing is checked. */
+  function cast(node: ts.AsExpression | ts.TypeAssertion): void {
+    const { expression: inner } = node;
+    if (node.type.kind === ts.SyntaxKind.AnyKeyword) found.push(`${inner.getText(source)} as any`);
+    if (isCast(inner) && inner.type.kind === ts.SyntaxKind.UnknownKeyword)
+      found.push(`${inner.expression.getText(source)} as unknown as`);
+  }
+
+  function member(object: ts.Expression, name: string, place: ts.Node): void {
+    if (name.startsWith('_')) found.push(`.${name}`);
+    else told(checker.getSymbolAtLocation(place), `${object.getText(source)}.${name} is`);
+  }
+
+  /** `const { lockManager } = this` */
+  function taken(node: ts.BindingElement): void {
+    if (!ts.isObjectBindingPattern(node.parent)) return;
+    const name = (node.propertyName ?? node.name).getText(source);
+    const object = node.parent.parent;
+    const from = ts.isVariableDeclaration(object) ? (object.initializer?.getText(source) ?? '') : '';
+    if (name.startsWith('_')) found.push(`.${name}`);
+    else told(checker.getTypeAtLocation(node.parent).getProperty(name), `${from}.${name} is`);
+  }
+
+  function overriding(node: ts.ClassElement): void {
+    const clauses = ts.isClassLike(node.parent) ? node.parent.heritageClauses : undefined;
+    const base = clauses?.find(({ token }) => token === ts.SyntaxKind.ExtendsKeyword)?.types[0];
+    const name = node.name?.getText(source);
+    if (base === undefined || name === undefined) return;
+    told(checker.getTypeAtLocation(base).getProperty(name), `${name} overrides a`, ' member');
+  }
+
+  function told(symbol: ts.Symbol | undefined, before: string, after = ''): void {
+    if (!isOfPackage(symbol)) return;
+    const flags = (symbol?.declarations ?? []).map((each) => ts.getCombinedModifierFlags(each));
+    for (const [flag, word] of [
+      [ts.ModifierFlags.Protected, 'protected'],
+      [ts.ModifierFlags.Private, 'private'],
+    ] as const) {
+      if (flags.some((each) => (each & flag) !== 0)) found.push(`${before} ${word}${after}`);
+    }
+  }
+
+  visit(source);
+  return found;
+}
+
+function isCast(node: ts.Node): node is ts.AsExpression | ts.TypeAssertion {
+  return ts.isAsExpression(node) || ts.isTypeAssertionExpression(node);
+}
+
+/** Whether it is declared by a package, or by Node; what the language itself has does not count. */
+function isOfPackage(symbol: ts.Symbol | undefined): boolean {
+  const files = (symbol?.declarations ?? []).map((each) => each.getSourceFile().fileName);
+  return files.some((file) => file.includes('/node_modules/') && !file.includes('/node_modules/typescript/'));
+}

@@ -1,0 +1,74 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { TRANSPORT_REPLIES } from '../../../src/providers/replies.ts';
+import { openSandbox } from '../../support/providers.ts';
+import { waitFor } from '../../support/wait.ts';
+import { startSendingProcess } from '../../providers/sending-process.ts';
+
+const TOO_LATE = { ...TRANSPORT_REPLIES['too-late'], code: 'too-late' };
+
+describe.each(['apns', 'fcm'] as const)('%s: a process that stands still', (platform) => {
+  test(
+    'for 12 s, longer than any answer may take, reads the answers that came meanwhile',
+    { timeout: 60_000 },
+    async () => {
+      const sandbox = await openSandbox();
+      const sending = await startSendingProcess(sandbox, platform);
+      expect((await sending.send()).meaning).toBe('accepted');
+      sandbox[platform].setDefault({ kind: 'accept', delayMs: 500 });
+      const replies = Array.from({ length: 20 }, () => sending.send());
+      await waitFor(() => expect(sandbox.journal.all).toHaveLength(21));
+      sending.stop();
+      await sleep(12_000);
+      sending.resume();
+      for (const reply of await Promise.all(replies)) expect(reply.meaning).toBe('accepted');
+      expect((await sending.send()).meaning).toBe('accepted');
+      expect(sandbox.journal.accepted).toHaveLength(22);
+    },
+  );
+
+  test('because its event loop is blocked reads them as well', async () => {
+    const sandbox = await openSandbox();
+    const sending = await startSendingProcess(sandbox, platform, { REQUEST_TIMEOUT_MS: '500' });
+    expect((await sending.send()).meaning).toBe('accepted');
+    sandbox[platform].setDefault({ kind: 'accept', delayMs: 200 });
+    for (let round = 0; round < 3; round += 1) {
+      expect((await sending.send({ blockMs: 1_500 })).meaning).toBe('accepted');
+    }
+    expect(sandbox.journal.accepted).toHaveLength(4);
+  });
+
+  test('gives up what was not answered meanwhile', async () => {
+    const sandbox = await openSandbox();
+    const sending = await startSendingProcess(sandbox, platform, { REQUEST_TIMEOUT_MS: '500' });
+    sandbox[platform].setDefault({ kind: 'hang' });
+    expect(await sending.send({ blockMs: 1_500 })).toMatchObject({ code: 'timeout', ambiguous: true });
+  });
+
+  test('between the slot and the send does not send when it goes on', async () => {
+    const sandbox = await openSandbox();
+    const sending = await startSendingProcess(sandbox, platform);
+    expect((await sending.send()).meaning).toBe('accepted');
+    sending.stop();
+    const late = sending.send({ sendInMs: 300, since: Date.now() });
+    await sleep(600);
+    sending.resume();
+    expect(await late).toEqual(TOO_LATE);
+    expect((await sending.send()).meaning).toBe('accepted');
+    expect(sandbox.journal.all).toHaveLength(2);
+  });
+
+  test('during the handshake does not send what is too late when it goes on', async () => {
+    const sandbox = await openSandbox();
+    const sending = await startSendingProcess(sandbox, platform);
+    sandbox[platform].slowHandshakes(400);
+    const late = sending.send({ sendInMs: 1_000 });
+    await waitFor(() => expect(sandbox[platform].openConnections).toBeGreaterThan(0));
+    sending.stop();
+    await sleep(1_500); // the handshake's answer is there, and the time to send is over
+    sending.resume();
+    expect(['too-late', 'no-stream']).toContain((await late).code);
+    expect((await sending.send()).meaning).toBe('accepted');
+    expect(sandbox.journal.all).toHaveLength(1);
+  });
+});

@@ -1,0 +1,171 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Queue } from 'bullmq';
+import { Registry } from 'prom-client';
+import { expect, onTestFinished, test } from 'vitest';
+import type { DeadLetter } from '../../../src/domain/outcome.ts';
+import { createLog } from '../../../src/observe/log.ts';
+import { connectWorker } from '../../../src/redis/connection.ts';
+import { DEAD_LETTERS } from '../../../src/queue/names.ts';
+import { startEmbeddedRedis } from '../../../src/sandbox/redis/embedded-redis.ts';
+import { keepDeadLetters } from '../../../workers/dead-letters.ts';
+import { deadLetter } from '../../dead-letters/letters.ts';
+import { startProcess } from '../../support/process.ts';
+import { makeDevice, makeNotification } from '../../support/push.ts';
+import { connectRedis, testPrefix, testRedisUrl } from '../../support/redis.ts';
+import { waitFor } from '../../support/wait.ts';
+import { openWorkerBench } from '../../support/worker.ts';
+
+interface Line {
+  readonly level: string;
+  readonly msg: string;
+  readonly bound?: string;
+  readonly removed?: number;
+  readonly deadLetters?: number;
+  readonly byReason?: Readonly<Record<string, number>>;
+}
+
+interface Replica {
+  readonly lines: Line[];
+  readonly metrics: () => Promise<string>;
+  readonly stop: () => Promise<void>;
+}
+
+/** One worker's keeper; its log and its metrics. */
+function start(prefix: string, bounds: { maxAgeMs?: number; maxCount?: number }, redisUrl = testRedisUrl()): Replica {
+  const connection = connectWorker({ redisUrl });
+  connection.on('error', () => undefined);
+  const registry = new Registry();
+  const lines: Line[] = [];
+  const log = createLog('info', { write: (line) => void lines.push(JSON.parse(line) as Line) });
+  const keeper = keepDeadLetters({
+    connection,
+    queue: { prefix, shards: 1 },
+    bounds: { maxAgeMs: 0, maxCount: 0, ...bounds },
+    registry,
+    log,
+  });
+  onTestFinished(async () => {
+    await keeper.stop();
+    connection.disconnect();
+  });
+  return { lines, metrics: () => registry.metrics(), stop: () => keeper.stop() };
+}
+
+async function addDead(prefix: string, letters: readonly DeadLetter[], redisUrl = testRedisUrl()): Promise<Queue> {
+  const queue = new Queue(DEAD_LETTERS, { connection: connectRedis(redisUrl), prefix });
+  queue.on('error', () => undefined);
+  onTestFinished(() => queue.close());
+  await queue.addBulk(letters.map((data, n) => ({ name: 'push', data, opts: { jobId: `n${n}` } })));
+  return queue;
+}
+
+const ago = (ms: number) => ({ deadAt: Date.now() - ms });
+
+test('warns, removes and counts: what will go and when, how to look, and what went', async () => {
+  const prefix = testPrefix();
+  const letters = [deadLetter('a', ago(60_000)), deadLetter('b', { ...ago(50_000), reason: 'stalled' })];
+  const queue = await addDead(prefix, [...letters, deadLetter('c')]);
+  const { lines, metrics } = start(prefix, { maxAgeMs: 20_000, maxCount: 1_000 });
+  await waitFor(() => expect(lines.map(({ removed }) => removed)).toContain(2));
+
+  expect(lines.map(({ level }) => level)).toEqual(['warn', 'warn']);
+  const [warned, removed] = lines;
+  expect(warned).toMatchObject({ bound: 'age', deadLetters: 2 });
+  expect(warned?.msg).toMatch(
+    /^2 dead letters will be removed from \S+Z to \S+Z, since DEAD_LETTER_MAX_AGE is 20s; look: npm run dead-letters -- --until \S+Z, keep: npm run replay -- --until \S+Z$/,
+  );
+  expect(removed).toMatchObject({ bound: 'age', byReason: { rejected: 1, stalled: 1 } });
+  expect(removed?.msg).toBe('removed 2 dead letters for good: older than DEAD_LETTER_MAX_AGE, 20s');
+  expect((await queue.getJobs(['wait'])).map(({ id }) => id)).toEqual(['n2']);
+
+  const page = await metrics();
+  expect(page).toMatch(/^pushpacer_dead_letters 1$/m);
+  expect(page).toMatch(/^pushpacer_dead_letters_oldest_age_seconds \d+(\.\d+)?$/m);
+  expect(page).toContain('pushpacer_dead_letters_removed_total{why="age"} 2');
+  expect(page).toContain('pushpacer_dead_letters_removed_total{why="count"} 0');
+});
+
+test('of several workers one tells, and one removes', async () => {
+  const prefix = testPrefix();
+  const letters = Array.from({ length: 150 }, (_, n) => deadLetter(`n${n}`, ago(60_000 - n)));
+  const queue = await addDead(prefix, letters);
+  const replicas = Array.from({ length: 4 }, () => start(prefix, { maxAgeMs: 10_000 }));
+  await waitFor(async () => expect(await queue.getJobCountByTypes('wait')).toBe(0));
+  const linesOf = () => replicas.flatMap(({ lines }) => lines);
+  await waitFor(() => expect(linesOf().reduce((sum, { removed = 0 }) => sum + removed, 0)).toBe(150));
+  expect(linesOf().filter(({ deadLetters }) => deadLetters !== undefined)).toHaveLength(1);
+});
+
+test('a bound on their number is warned of with the room that is left', async () => {
+  const prefix = testPrefix();
+  await addDead(
+    prefix,
+    Array.from({ length: 9 }, (_, n) => deadLetter(`n${n}`)),
+  );
+  const { lines } = start(prefix, { maxCount: 10 });
+  await waitFor(() => expect(lines).toHaveLength(1));
+  expect(lines[0]).toMatchObject({ level: 'warn', bound: 'count', deadLetters: 9 });
+  expect(lines[0]?.msg).toBe(
+    '9 dead letters: room is left for 1 more, then the oldest will be removed, since DEAD_LETTER_MAX_COUNT is 10; look: npm run dead-letters, keep: npm run replay',
+  );
+});
+
+test('without bounds nothing goes, and the numbers are told all the same', async () => {
+  const prefix = testPrefix();
+  await addDead(prefix, [deadLetter('a', ago(3_600_000))]);
+  const { lines, metrics } = start(prefix, {});
+  expect(await metrics()).toMatch(/^pushpacer_dead_letters_oldest_age_seconds 36\d\d(\.\d+)?$/m);
+  expect(lines).toEqual([]);
+});
+
+test('while Redis is away it says nothing and tells no numbers, and goes on when it is back', async () => {
+  const prefix = testPrefix();
+  const redis = await startEmbeddedRedis();
+  const { lines, metrics } = start(prefix, { maxAgeMs: 5_000 }, redis.url);
+  await waitFor(async () => expect(await metrics()).toMatch(/^pushpacer_dead_letters 0$/m));
+  await redis.close();
+  await sleep(1_500); // three looks
+  expect(await metrics()).not.toMatch(/^pushpacer_dead_letters /m);
+  expect(lines.length).toBeLessThanOrEqual(1);
+
+  const back = await startEmbeddedRedis({ port: Number(new URL(redis.url).port) });
+  onTestFinished(() => back.close());
+  await addDead(prefix, [deadLetter('a', ago(60_000))], redis.url);
+  await waitFor(() => expect(lines.map(({ removed }) => removed)).toContain(1));
+});
+
+test('stops in time while Redis is away', async () => {
+  const redis = await startEmbeddedRedis();
+  const { metrics, stop } = start(testPrefix(), { maxAgeMs: 5_000 }, redis.url);
+  await waitFor(async () => expect(await metrics()).toMatch(/^pushpacer_dead_letters 0$/m));
+  await redis.close();
+  const began = performance.now();
+  await stop();
+  expect(performance.now() - began).toBeLessThan(10_000);
+});
+
+test('a worker looks after its dead letters', async () => {
+  const { prefix, startWorker } = await openWorkerBench();
+  await addDead(prefix, [deadLetter('a', ago(60_000)), deadLetter('b', { deadAt: Date.now() + 3_600_000 })]);
+  const worker = await startWorker({ DEAD_LETTER_MAX_AGE: '10s' });
+  await worker.waitForLine(/1 dead letter will be removed/);
+  await worker.waitForLine(/removed 1 dead letter for good/);
+  const page = await (await fetch(`${worker.url}/metrics`)).text();
+  expect(page).toMatch(/^pushpacer_dead_letters 1$/m);
+  expect(page).toContain('pushpacer_dead_letters_removed_total{why="age"} 1');
+  worker.kill('SIGTERM');
+  expect((await worker.waitForExit()).code).toBe(0);
+});
+
+test('a replay alerts only the devices that were not alerted before the job was given up', async () => {
+  const { prefix, sandbox, startWorker } = await openWorkerBench();
+  const devices = [makeDevice('apns'), makeDevice('fcm')];
+  const notification = makeNotification({ devices });
+  const letter = { notification, reason: 'stalled', delivered: ['apns#0'] } as const;
+  await addDead(prefix, [deadLetter(notification.id, letter)]);
+  const env = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix };
+  expect((await startProcess({ args: ['scripts/replay.ts'], env }).waitForExit()).code).toBe(0);
+  const worker = await startWorker();
+  await worker.waitForLine(/"outcome":"delivered"/);
+  expect(sandbox.journal.accepted.map(({ token }) => token)).toEqual([devices[1]?.token]);
+});
