@@ -4,7 +4,7 @@ type Unit = keyof typeof UNIT_MS;
 /** What a duration looks like, for error messages. */
 export const DURATION_FORMAT = 'a duration such as 250ms, 3s, 1m, 2h or 1d';
 
-/** `"3s"` → `3000` (milliseconds), `"0"` → `0`; `undefined` where the text is no duration. */
+/** `"3s"` → `3000` (milliseconds), `"0"` → `0`; `undefined` if the text is no duration. */
 export function parseDuration(text: string): number | undefined {
   if (text === '0') return 0;
   const match = /^(\d{1,9})(ms|s|m|h|d)$/.exec(text);
@@ -12,7 +12,7 @@ export function parseDuration(text: string): number | undefined {
   return Number(match[1]) * UNIT_MS[match[2] as Unit];
 }
 
-/** `3000` → `"3s"`: the largest unit that divides the milliseconds without a rest. */
+/** `3000` → `"3s"`: in the largest unit that gives a whole number. */
 export function formatDuration(ms: number): string {
   if (ms === 0) return '0';
   const units = Object.entries(UNIT_MS).reverse();

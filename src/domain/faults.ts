@@ -12,7 +12,7 @@ export function formatFault({ path, expected, found }: Fault): string {
   return `${where}expected ${expected}, found ${found}`;
 }
 
-/** Input that a person can mend: carries every fault, and says all of them in its message. */
+/** Bad input that a person can correct. Holds every fault, and its message lists them all. */
 export class InputError extends Error {
   override readonly name = 'InputError';
   readonly faults: readonly Fault[];

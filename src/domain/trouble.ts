@@ -1,6 +1,7 @@
 /**
- * What is wrong with a provider as a whole, worst first: it refuses our credentials, refuses the app or its tokens, asks
- * everybody to slow down, or is not there.
+ * What is wrong with a provider as a whole, worst first:
+ * `auth`: it refuses the credentials; `configuration`: it refuses the app, or all of the app's tokens;
+ * `quota`: it asks all workers to slow down; `outage`: it cannot be reached, or only answers with errors.
  */
 export const TROUBLES = ['auth', 'configuration', 'quota', 'outage'] as const;
 export type Trouble = (typeof TROUBLES)[number];

@@ -4,7 +4,7 @@ import { printable } from './printable.ts';
 
 type Path = readonly PropertyKey[];
 
-/** zod's issues as faults: where, what was expected, what was found; private values are only described. */
+/** zod's issues as faults: where, what was expected, what was found. Of a private value only its kind and size are shown. */
 export function zodFaults(
   error: z.ZodError,
   input: unknown,
@@ -24,7 +24,7 @@ export function zodFaults(
   });
 }
 
-/** Names that may be repeated: a producer may have put a token where a name belongs, or what a terminal obeys. */
+/** Field names that are safe to repeat. Other names may be a token in the wrong place, or hold terminal control codes. */
 const PLAIN_NAME = /^[A-Za-z0-9_.-]{1,40}$/;
 
 /** `['devices', 0, 'token']` → `devices[0].token` */

@@ -1,11 +1,11 @@
-/** What is used of a response to see that its client has left: node:http's and HTTP/2's both have it. */
+/** The part of a response that shows that its client has disconnected; node:http's and HTTP/2's both have it. */
 export interface Closable {
   readonly destroyed?: boolean;
   once(event: 'close', listener: () => void): unknown;
   removeListener(event: 'close', listener: () => void): unknown;
 }
 
-/** Runs with a signal that comes when the client of this response has left. */
+/** Calls `run` with a signal that aborts when the client of this response disconnects. */
 export async function whilePresent<T>(response: Closable, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const presence = new AbortController();
   const leave = (): void => {

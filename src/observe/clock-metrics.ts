@@ -1,6 +1,6 @@
 import { Gauge, type Registry } from 'prom-client';
 
-/** `offsetsMs` is asked when somebody looks: Redis's clock minus this worker's in milliseconds, one number for each queue. */
+/** `offsetsMs` is read at each scrape: Redis's clock minus this worker's, in milliseconds, one number for each queue. */
 export function createClockMetrics(registry: Registry, offsetsMs: () => readonly number[]): void {
   new Gauge({
     name: 'pushpacer_clock_offset_seconds',

@@ -1,7 +1,7 @@
-/** Answers how often a trouble was met since it was last told, and undefined where that was only lately: then nothing is told. */
+/** Whether to log a trouble now: how often it occurred unlogged since the last line, or undefined to log nothing. */
 export type Sparing = (trouble: string) => number | undefined;
 
-/** Keeps a log readable through an outage: each trouble once in so many milliseconds, with how often it went untold. */
+/** Keeps a log short during an outage: each trouble is logged at most once in `everyMs` milliseconds. */
 export function createSparing(everyMs: number, now: () => number = () => performance.now()): Sparing {
   const told = new Map<string, { readonly at: number; untold: number }>();
   return (trouble) => {

@@ -1,11 +1,11 @@
 import { hash } from 'node:crypto';
 
-/** The namespace of push ids: any UUID will do, as long as it never changes. */
+/** The namespace of push ids: an arbitrary UUID that must never change. */
 const NAMESPACE = Buffer.from('5f1c7a0e9b5d4e0c8d3a6c2f7be41d90', 'hex');
 
 /**
- * The same UUID for every try at one device of a notification, also after a crash: `pushId('msg-8841', 0)`.
- * Version 5 of RFC 9562, section 5.5. A notification's id holds no `#`, so two pairs never share a name.
+ * The same UUID for every attempt at one device of a notification, even after a crash: `pushId('msg-8841', 0)`.
+ * A UUID of version 5 (RFC 9562, section 5.5). A notification's id contains no `#`, so two pairs never hash the same name.
  *
  * @param deviceIndex the device's place in the notification's `devices`, from 0
  */
