@@ -63,7 +63,9 @@ export function expressLimit<Request = ExpressRequestLike, Response extends Conn
 
 /** `next` does not take every value as an error: with undefined or 'route' the request would go on. */
 function asError(reason: unknown): Error {
-  return reason instanceof Error ? reason : new Error('the limiter failed; the request was not let through', { cause: reason });
+  return reason instanceof Error
+    ? reason
+    : new Error('the limiter failed; the request was not let through', { cause: reason });
 }
 
 function sendProblem(_request: unknown, response: ConnectResponse, { problem }: Refusal): void {

@@ -2,7 +2,7 @@ import { InputError, type Fault } from '../domain/faults.ts';
 import { heldFaults } from './checks.ts';
 import type { Ask } from './limiter.ts';
 
-/** Throws InputError where an ask names nobody or nothing, or a bound that is none. Any text will do for an id. */
+/** Throws InputError if a recipient or an id is missing, or a bound is not usable. Every text is a valid id. */
 export function checkAsk({ maxWaitMs, maxPending, ...held }: Ask): void {
   const faults: Fault[] = heldFaults(held);
   if (maxWaitMs !== undefined && (typeof maxWaitMs !== 'number' || Number.isNaN(maxWaitMs))) {

@@ -1,15 +1,15 @@
 import { InputError } from '../domain/faults.ts';
 import { isNotNow } from '../domain/not-now.ts';
 
-/** The limiter had no answer in time: neither a yes nor a no. Ask again later under the same id, which costs no second slot. */
+/** The limiter did not answer in time: neither yes nor no. Ask again later under the same id, which takes no second slot. */
 export class LimiterUnavailableError extends Error {
   override readonly name = 'LimiterUnavailableError';
 }
 
-/** Redis will not have us: an operator mends that, and then it answers the same ask. */
+/** Redis refuses our credentials. An operator can correct that; then the same ask is answered, so it counts as an outage. */
 const NOT_US = /\b(NOAUTH|NOPERM|WRONGPASS)\b/;
 
-/** A reply that refuses this one ask, such as that a key holds something else: an answer, and no outage. */
+/** An error about this one ask, such as a key of the wrong type. That is an answer, and no outage. */
 function isRefusal(cause: unknown): cause is Error {
   const isReply = cause instanceof Error && cause.name === 'ReplyError';
   return isReply && !isNotNow(cause) && !NOT_US.test(cause.message);
@@ -20,15 +20,15 @@ interface Waiting {
   readonly giveUp: () => void;
 }
 
-/** What `answer` resolves to, or LimiterUnavailableError when there is none within the deadline. What Redis refuses is rejected as it is. */
+/** Resolves like `answer`, or rejects with LimiterUnavailableError after the deadline. An error about the ask itself stays as it is. */
 export type Deadline = <T>(answer: Promise<T>) => Promise<T>;
 
-/** Node's timers hold no more: a longer one would fire at once, again and again. */
+/** The longest timer of Node; a longer one would fire at once. */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 /**
- * One timer for all that are waited for, since all are waited for as long; none while there is nobody. Throws InputError
- * where `timeoutMs` is no time to wait.
+ * One timer serves all calls, since all have the same timeout; there is none while no call waits. Throws InputError if
+ * `timeoutMs` is not usable.
  */
 export function createDeadline(timeoutMs: number): Deadline {
   if (!(timeoutMs >= 1 && timeoutMs <= MAX_TIMEOUT_MS)) {
@@ -38,7 +38,7 @@ export function createDeadline(timeoutMs: number): Deadline {
   const waiting = new Set<Waiting>();
   let timer: NodeJS.Timeout | undefined;
 
-  /** A process that stood still finds its answers in the socket: they are read before anybody is given up. */
+  /** If this process was stalled, answers may already lie in the socket: `setImmediate` lets them be read first. */
   function look(): void {
     setImmediate(giveUpOverdue, performance.now());
   }

@@ -9,7 +9,7 @@ import { readScript, type LimiterRedis } from './redis/scripts.ts';
 export interface RedisQuotaOptions extends QuotaTerms {
   /** A client that the caller opens and closes. It must not be a subscriber. */
   readonly redis: Pick<LimiterRedis, 'defineCommand'>;
-  /** The first part of every key; braces are left out. */
+  /** The first part of every key; braces are removed. */
   readonly prefix?: string;
   /** How long an answer may take before LimiterUnavailableError. */
   readonly timeoutMs?: number;
@@ -20,10 +20,10 @@ export interface RedisQuotaOptions extends QuotaTerms {
 type TakeReply = [now: number, more: number, instantsAndTiers: number[], used: number[]];
 type Call = (...keysAndArgs: (string | number)[]) => Promise<TakeReply>;
 
-/** More than any lease: all of it. */
+/** Stands for Infinity in ARGV: more tokens than any batch has. */
 const ALL = 1e12;
 
-/** The quota that all workers share. The promise is in quota.ts, the algorithm in quota.lua and docs/quota.md. */
+/** The quota that all workers share. quota.ts has its promise, quota.lua and docs/quota.md its algorithm. */
 export function createRedisQuota(options: RedisQuotaOptions): Quota {
   const { redis, prefix = 'pushpacer', timeoutMs = 2_000, now } = options;
   const { name, tiers, leaseMs } = checkTerms(options);
@@ -54,7 +54,7 @@ export function createRedisQuota(options: RedisQuotaOptions): Quota {
   };
 }
 
-/** The number of keys is fixed with the definition, so there is a command for each number of tiers. */
+/** A command's number of keys is fixed when it is defined, so there is one command for each number of tiers. */
 function defineScript(redis: RedisQuotaOptions['redis'], tiers: number): Call {
   const command = `pushpacer:quota:${tiers}`;
   redis.defineCommand(command, { lua: readScript('quota/quota.lua', import.meta.url), numberOfKeys: 2 + 2 * tiers });
