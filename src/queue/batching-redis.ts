@@ -1,8 +1,8 @@
 import { Redis } from 'ioredis';
 
 /**
- * Writes what is asked within one turn of the event loop to the socket at once. ioredis itself makes a system call for each
- * command: a tenth of a busy worker's time.
+ * Writes all commands of one turn of the event loop to the socket together. ioredis makes a system call for each command, which was
+ * a tenth of a busy worker's time.
  */
 export class BatchingRedis extends Redis {
   #isBatching = false;

@@ -1,4 +1,4 @@
-/** Slots of a Redis Cluster. */
+/** How many hash slots a Redis Cluster has. */
 export const SLOTS = 16_384;
 
 /** CRC16/XMODEM over the UTF-8 bytes, as Redis Cluster hashes keys (redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec). */

@@ -1,13 +1,13 @@
 import type { DeadLetterReason } from '../domain/outcome.ts';
 import type { StoredDeadLetter } from './dead-letter-list.ts';
 
-/** Which dead letters; what is left out does not matter. */
+/** Selects dead letters; a field that is left out matches all. */
 export interface DeadLetterFilter {
   readonly reason?: DeadLetterReason;
   readonly recipientId?: string;
   /** The notification's id, or that of the dead letter's job. */
   readonly id?: string;
-  /** The first and the last instant of death: epoch milliseconds. */
+  /** The earliest and the latest time of death: epoch milliseconds. */
   readonly sinceMs?: number;
   readonly untilMs?: number;
 }

@@ -1,15 +1,15 @@
 import type { Job, JobsOptions } from 'bullmq';
 import { KEEP_COMPLETED } from './retention.ts';
 
-/** True for a job added without a priority: BullMQ puts those before every other one, the due ones too. */
+/** True for a job that was added without a priority: BullMQ takes such jobs before all others, even before due ones. */
 export function isUnprioritised(job: Pick<Job, 'opts'>): boolean {
   return (job.opts.priority ?? 0) === 0;
 }
 
 /**
- * Makes a job outlive its end, whatever its producer asked for: with `removeOnFail: true` there would be no dead
- * letter, with `removeOnComplete: true` the same id could alert twice. Call it on the worker's `active` event, which
- * comes before the processor, and also before BullMQ fails a job that stalled too often without asking the processor.
+ * Keeps a job in Redis after its end, even if its producer asked for removal: with `removeOnFail: true` there would be no dead
+ * letter, and with `removeOnComplete: true` the same id could alert twice. Call it on the worker's `active` event: that comes
+ * before the processor runs, and also before BullMQ itself fails a job that stalled too often.
  */
 export function protect(job: Pick<Job, 'opts'>): void {
   job.opts.removeOnFail = false;

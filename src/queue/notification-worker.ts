@@ -11,19 +11,19 @@ import {
 import { onRedisTime } from './bullmq-internals.ts';
 import { insist } from './insist.ts';
 
-/** What BullMQ passes along, and nobody here looks at. */
+/** Further arguments, which are passed on to BullMQ. */
 type Rest = [token: string, fetchNextCallback?: () => boolean, span?: Span];
 
-/** How long after a refused one the next job is asked for: BullMQ itself would ask hundreds of times a second. */
+/** The wait before the next job is asked for after Redis refused: BullMQ itself would ask hundreds of times a second. */
 const REFUSED_MS = 500;
 
 /**
- * BullMQ takes every error for the job's: where Redis refuses to note that a job is done (it is out of memory, a replica
- * has become the master, the lock has run out), the job would be failed, and an alert that went out would become a dead
- * letter. Here only what the processor itself calls a failure is one. A Redis that cannot now is asked again as long as
- * the lock lasts; after that the job is let go, and comes back by its lock.
+ * BullMQ treats every error as a failure of the job. If Redis refuses to write that a job is done (it is out of memory, a failover
+ * is under way, the job lock has expired), BullMQ would fail the job, and a delivered alert would become a dead letter. Here a job
+ * fails only if the processor says so. While Redis cannot write, it is asked again as long as the job lock lasts. After that the
+ * worker gives the job up; another worker takes it when its lock has expired.
  *
- * Due times are on Redis's clock, in Redis and in what BullMQ asks it; `processedOn` of a job is on this machine's.
+ * Due times are on Redis's clock, in Redis and in BullMQ's commands; `processedOn` of a job is on this machine's clock.
  */
 export class NotificationWorker extends Worker<unknown, unknown> {
   readonly #lockMs: number;
@@ -33,7 +33,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   readonly #onLetGo: (job: Job, error: Error) => void;
 
   /**
-   * @param onLetGo told of each job whose end could not be noted
+   * @param onLetGo called with each job that is given up because Redis did not accept its end
    * @param offsetMs Redis's clock minus this machine's, in whole milliseconds
    */
   constructor(
@@ -49,7 +49,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     this.#offsetMs = offsetMs;
   }
 
-  /** How many seconds to wait for the next job; `blockUntil` is when the next delayed one is due on Redis's clock, 0 where none is. */
+  /** How many seconds to wait for the next job. `blockUntil`: when the next delayed job is due on Redis's clock; 0 for none. */
   protected override getBlockTimeout(blockUntil: number): number {
     return super.getBlockTimeout(blockUntil === 0 ? 0 : blockUntil - this.#offsetMs());
   }
@@ -75,8 +75,8 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   }
 
   /**
-   * BullMQ knows whose locks it renews by the job's id alone, and forgets the id when a pass ends. A worker that was stopped
-   * for longer than the lock may have taken the job once more by then: that pass is still under way.
+   * BullMQ's list of locks to renew has only job ids, and an id leaves it when a pass ends. But a worker that was stopped for longer
+   * than the lock may have taken the same job again: then the newer pass is still under way and needs its lock.
    */
   #keepRenewing({ id = '', token }: Job): void {
     const latest = this.#latest.get(id);
@@ -98,8 +98,8 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   }
 
   /**
-   * What a job's lock is judged by must be no later than the lock itself, and on this machine's clock: the instant before
-   * the job was asked for. BullMQ's own `processedOn` is on Redis's clock, where that is another one.
+   * Sets `processedOn` to the instant before the job was asked for, on this machine's clock. The age of a lock is counted from it, so
+   * it must not be later than the lock. BullMQ's own value is on Redis's clock.
    */
   #taken<T extends Job | undefined>(take: () => Promise<T>): Promise<T> {
     if (this.#offsetMs() === 0) return take();

@@ -4,7 +4,7 @@ import type { Queue } from 'bullmq';
 /** Runs a script on a queue's connection: keys first, then arguments. */
 export type Script<Reply> = (queue: Queue, args: readonly (string | number)[]) => Promise<Reply>;
 
-/** The script in a file beside this one, made known to each connection once. */
+/** The script in a file of this folder; defined once on each connection. */
 export function defineScript<Reply>(file: `./${string}.lua`, numberOfKeys: number): Script<Reply> {
   const lua = readFileSync(new URL(file, import.meta.url), 'utf8');
   const name = `pushpacer:${file.slice('./'.length, -'.lua'.length)}`;

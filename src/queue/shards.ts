@@ -1,9 +1,9 @@
 import { crc16, SLOTS } from './crc16.ts';
 
 /**
- * The prefix of each shard. One shard is the prefix itself; of several, each gets a hash tag of its own, chosen so
- * that their slots lie evenly over the cluster: `{pushpacer-0-SALT}` is in the first half of the slots, `{pushpacer-1-SALT}`
- * in the second. Drain the queues before changing the number: another number has other tags.
+ * The prefix of each shard. A single shard has the prefix itself. With several, each gets a hash tag of its own, so that their
+ * hash slots are spread evenly over the cluster: `{pushpacer-0-SALT}` in the first half, `{pushpacer-1-SALT}` in the second.
+ * Before you change the number, let the queues run empty: another number has other tags.
  */
 export function shardPrefixes(prefix: string, shards: number): string[] {
   if (shards === 1) return [prefix];
@@ -16,7 +16,7 @@ export function shardPrefixes(prefix: string, shards: number): string[] {
   });
 }
 
-/** The shard of a recipient: all that one person is sent waits in one queue. From 0; stable over processes and releases. */
+/** The shard of a recipient, from 0. It never changes, so all notifications of one recipient are in one queue. */
 export function shardOf(recipientId: string, shards: number): number {
   return shards === 1 ? 0 : crc16(recipientId) % shards;
 }

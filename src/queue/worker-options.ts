@@ -6,16 +6,16 @@ export interface WorkerSettings {
   readonly connection: Connection;
   readonly prefix: string;
   readonly concurrency: number;
-  /** How long a silent worker keeps its jobs. An outage of Redis longer than this runs the jobs in flight twice. */
+  /** How long a job lock lasts without renewal. If Redis is away for longer than this, the jobs in flight run twice. */
   readonly lockMs: number;
-  /** How often a job may come back from a worker that went silent: beyond it, it is held to be what ended them. */
+  /** How often a job may stall, that is lose its lock with its worker. After that the job itself is taken for the cause. */
   readonly maxStalls: number;
 }
 
-/** How often the jobs of dead workers are looked for, at least. They come back after the lock and one or two of these. */
+/** Stalled jobs are looked for at least this often. They come back after their lock's end and one or two of these. */
 const MAX_STALLED_INTERVAL_MS = 5_000;
 
-/** BullMQ's settings for a consumer of `notifications`. `maxStartedAttempts` stays unset: every requeue is a start. */
+/** BullMQ's settings for a worker. `maxStartedAttempts` stays unset, because every requeue counts as a start. */
 export function workerOptions(settings: WorkerSettings): WorkerOptions {
   return {
     connection: settings.connection,
@@ -24,11 +24,11 @@ export function workerOptions(settings: WorkerSettings): WorkerOptions {
     autorun: false,
     lockDuration: settings.lockMs,
     stalledInterval: Math.min(MAX_STALLED_INTERVAL_MS, Math.ceil(settings.lockMs / 2)),
-    // Counted over the whole life of a job, which may meet several restarts of workers before its slot comes.
+    // Counted over the whole life of a job; while it waits for its slot, workers may be restarted several times.
     maxStalledCount: settings.maxStalls,
-    // The worker that blocks for the next due job may be killed; the others look after this many seconds.
+    // If the worker that waits for the next due job is killed, the others notice after this many seconds.
     drainDelay: 1,
-    // Redis may come back before the worker's next try; BullMQ waits 15 s otherwise.
+    // After an outage of Redis try again soon; BullMQ's default is 15 s.
     runRetryDelay: 1_000,
     removeOnComplete: KEEP_COMPLETED,
     removeOnFail: KEEP_ALL,

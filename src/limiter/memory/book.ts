@@ -4,15 +4,15 @@ import { NO_SHOW_MS } from '../pace.ts';
 import type { Scope } from './scope.ts';
 import { newest, type KeptSlots, type Slots } from './slots.ts';
 
-/** A policy that was stored for a recipient, in force before `until`; Infinity where it has no end. */
+/** A policy that is stored for a recipient, in force before `until`; Infinity if it has no end. */
 export interface StoredPolicy {
   readonly policy: Policy;
   readonly until: number;
 }
 
-/** All that is remembered of one recipient. */
+/** Everything that is stored about one recipient. */
 export interface Book {
-  /** By category; the overall ones under `undefined`. None is empty. */
+  /** By category; the overall scope's under `undefined`. None is empty. */
   readonly slots: ReadonlyMap<string | undefined, KeptSlots>;
   readonly stored?: StoredPolicy | undefined;
   readonly block?: Block | undefined;
@@ -41,7 +41,7 @@ function withSlots(book: Book, category: string | undefined, kept: KeptSlots): B
   return { ...book, slots };
 }
 
-/** The book with the slots of these categories edited, and of the overall scope; the same book where no edit changed any. */
+/** The book with edited slots in the overall scope and in these categories; the same object if nothing changed. */
 export function edited(book: Book, categories: readonly string[], edit: (slots: Slots) => Slots): Book {
   let result = book;
   for (const category of [undefined, ...categories]) {
@@ -53,13 +53,13 @@ export function edited(book: Book, categories: readonly string[], edit: (slots: 
   return result;
 }
 
-/** The book without what was sent: who waits still does. */
+/** The book without sent slots. Reservations stay. */
 export function withoutSent(book: Book): Book {
   const slots = [...book.slots].map(([category, kept]) => [category, { ...kept, sent: [] }] as const);
   return { ...book, slots: new Map(slots) };
 }
 
-/** From when on nothing of it matters any more, in epoch milliseconds; -Infinity for an empty one. */
+/** When the whole book may be forgotten, in epoch milliseconds; -Infinity for an empty one. */
 export function expiryOf({ slots, stored, block }: Book): number {
   const ends = [...slots.values()].flatMap(({ sent, reserved, held, keptMs }) => [
     (newest(sent) ?? -Infinity) + keptMs,

@@ -1,9 +1,9 @@
 import { EMPTY_BOOK, expiryOf, type Book } from './book.ts';
 
-/** Books looked at for expiry with each write: more than the one that a write may add, so that none is left behind. */
+/** How many books each write checks for expiry. It is more than the one that a write adds, so every book is checked in time. */
 const SWEPT_PER_WRITE = 2;
 
-/** The books of all recipients. What has expired is forgotten while others are written, without a timer. */
+/** The books of all recipients. Expired books are removed by the writes of others, so no timer is needed. */
 export class Books {
   readonly #books = new Map<string, Book & { readonly expiry: number }>();
   readonly #now: () => number;
@@ -27,7 +27,7 @@ export class Books {
     this.#sweep();
   }
 
-  /** Drops what has expired among the books that were looked at longest ago, and puts the others last. */
+  /** Checks the books that were checked longest ago: removes the expired ones and moves the others to the end. */
   #sweep(): void {
     for (let swept = 0; swept < SWEPT_PER_WRITE; swept += 1) {
       const [oldest] = this.#books;

@@ -8,8 +8,8 @@ export interface Filled {
 }
 
 /**
- * The first instant from `from` that may be added to the instants of all scopes: no window that holds it then holds more
- * than its limit allows, those that lie behind it counted too. And the limit that allows none a moment before.
+ * The first instant, `from` or later, that may be added in all scopes: no window around it then has more than its limit allows,
+ * with the later instants counted too. And the limit that forbids an earlier instant.
  */
 export function firstFit(scopes: readonly Filled[], from: number, blockedUntil = -Infinity): Instant {
   const checks = scopes.flatMap(({ limits, instants }) => limits.map((limit) => ({ limit, instants })));
@@ -23,13 +23,13 @@ export function firstFit(scopes: readonly Filled[], from: number, blockedUntil =
   return { at, rule: deciding?.limit.name ?? 'none' };
 }
 
-/** The same instant where this limit allows it, else a later one, before which it allows none. */
+/** `at` if this limit allows one more there, else a later instant; the limit allows none between the two. */
 function nextFit({ max, perMs }: Limit, instants: readonly number[], at: number): number {
   const behind = instants.findLastIndex((instant) => instant <= at) + 1;
   const ahead = instants.length - behind;
   const oldest = instants[behind - max];
   if (oldest !== undefined && oldest + perMs > at) return oldest + perMs;
-  // A window that is full already, with `at` inside of it.
+  // A window that is full already and has `at` inside.
   for (let count = Math.min(max - 1, ahead); count > 0; count -= 1) {
     const last = instants[behind + count - 1] ?? Infinity;
     const first = instants[behind + count - max];

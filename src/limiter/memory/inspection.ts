@@ -6,10 +6,10 @@ import { paceOf } from '../pace.ts';
 import { reservations } from './scope.ts';
 import type { Slot } from './slots.ts';
 
-/** No ask may have this id, so nobody holds a slot under it. */
+/** An ask with this id is refused, so no slot has it. */
 const NOBODY = '';
 
-/** Tells what a book says overall, and what a newcomer would be told. */
+/** The overall part of a book, and the answer that a newcomer would get. */
 export function inspection(book: Book, opened: Opened, countBlocked: boolean, keepIds: boolean): Inspection {
   const { now, policy, scopes } = opened;
   const stored = policyAt(book, now);

@@ -2,8 +2,8 @@ import { MOST_MISSED } from '../pace.ts';
 import type { Scopes } from './scope.ts';
 
 /**
- * Whether an id comes too late to keep its place. Where several others have come late one after the other, it does not: all would
- * send each other to the tail for ever. `scopes` are without the id itself.
+ * Whether an id is so late that it loses its place. It keeps it if several others in a row were late too: otherwise each late id
+ * would be put behind all others, again and again, and nobody would ever be sent. The scopes are without the id itself.
  */
 export function isLate(
   due: number | undefined,

@@ -4,8 +4,8 @@ import type { Moment, Scope } from './scope.ts';
 import type { Slot } from './slots.ts';
 
 /**
- * The line after one that was due at `due` has been put off to `at`: those behind it that would now come before it are put
- * off as well, in their order. So whoever asked earlier stays before. At most MOST_LOOKED_AT are moved.
+ * The line after an id was moved from `due` to `at`: those behind it that would now come before it are moved too, so the order of
+ * asking stays. At most MOST_LOOKED_AT are moved.
  */
 export function keptInOrder(line: Scope, due: number, at: number, holdMs: number, { now }: Moment): readonly Slot[] {
   const { sent, reserved } = line.slots;

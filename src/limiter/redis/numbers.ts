@@ -1,7 +1,7 @@
 import type { Policy } from '../../domain/limits.ts';
 import { paceOf } from '../pace.ts';
 
-/** The hold, the gap or 0, then max and window of each rule: as a policy is stored for a recipient. */
+/** A policy as it is stored for a recipient: how long slots are kept, the hold (tolerance), the gap or 0, max and window of each rule. */
 export type PolicyNumbers = readonly [keepMs: number, holdMs: number, gapMs: number, ...maxAndWindow: number[]];
 
 export function toNumbers(policy: Policy, keepMs: number): PolicyNumbers {

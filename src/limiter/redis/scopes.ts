@@ -3,17 +3,17 @@ import { paceOf } from '../pace.ts';
 import { toNumbers } from './numbers.ts';
 import type { ScopePolicies } from './wire.ts';
 
-/** The policies of a limiter, and how they are told to its scripts. */
+/** The policies of a limiter, in the form in which its scripts take them. */
 export interface Scopes {
   readonly policy: Policy;
   readonly categories: readonly (readonly [name: string, policy: Policy])[];
-  /** The category where it has a policy of its own. */
+  /** The category, if it has a policy of its own. */
   categoryOf(held: { readonly category?: string }): string | undefined;
-  /** The policies of an ask's scopes, worked out once for each. */
+  /** The policies of an ask's scopes; computed once and remembered. */
   policiesOf(overall: Policy | undefined, category: string | undefined): ScopePolicies;
-  /** Those of every scope there is. */
+  /** The policies of the overall scope and of every category. */
   readonly allPolicies: string;
-  /** One policy as it is stored for a recipient. */
+  /** A policy as it is stored for a recipient. */
   textOf(policy: Policy): string;
 }
 
@@ -23,10 +23,10 @@ export interface ScopesOptions {
   readonly keepMs: number;
 }
 
-/** Throws InputError where a policy is unusable. */
+/** Throws InputError if a policy is not usable. */
 export function createScopes({ policy, categories, keepMs }: ScopesOptions): Scopes {
   const ofCategories = new Map(Object.entries(categories));
-  // The first scope knows the ids, for as long as any scope counts them.
+  // The overall scope decides whether an id was admitted before, so it must keep ids as long as any category counts them.
   const ownKeepMs = Math.max(keepMs, ...[policy, ...ofCategories.values()].map((each) => paceOf(each).longestMs));
   const known = new WeakMap<Policy, Map<string | undefined, ScopePolicies>>();
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { AdmitReply, InspectReply, Numeric, SettingsReply } from './replies.ts';
 
-/** What the limiter needs of ioredis: both `Redis` and `Cluster` have it. */
+/** The part of ioredis that the limiter uses; `Redis` and `Cluster` both have it. */
 export interface LimiterRedis {
   defineCommand(name: string, definition: { lua: string; numberOfKeys: number }): void;
   unlink(...keys: string[]): Promise<number>;
@@ -9,7 +9,7 @@ export interface LimiterRedis {
 
 type Call<R> = (...keysAndArgs: (string | number)[]) => Promise<R>;
 
-/** The scripts as commands of the client; those that work on scopes are there for each number of them. */
+/** The scripts as commands of the client; some exist once for each number of scopes. */
 export interface Scripts {
   /** For one scope, and for two. */
   readonly admit: readonly [Call<AdmitReply>, Call<AdmitReply>];
@@ -22,7 +22,7 @@ export interface Scripts {
   readonly settings: Call<SettingsReply>;
 }
 
-/** Puts the scripts on the client. `scopes`: how many a recipient has, that is one and the categories. */
+/** Defines the scripts on the client. `scopes`: one, plus one for each category. */
 export function defineScripts(redis: LimiterRedis, scopes: number): Scripts {
   return {
     admit: [define(redis, 'admit', 3), define(redis, 'admit', 6)],
@@ -43,7 +43,7 @@ function define<R>(redis: LimiterRedis, script: string, numberOfKeys: number): C
   return command.bind(redis);
 }
 
-/** A script with what it includes; the path is relative to the module `from`. */
+/** The text of a script with its included files; the path is relative to the module `from`. */
 export function readScript(path: string, from: string | URL = import.meta.url): string {
   const file = new URL(path, from);
   const text = readFileSync(file, 'utf8');
