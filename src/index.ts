@@ -1,4 +1,4 @@
-/** pushpacer's npm surface: enqueue notifications, pace anything per recipient. */
+/** What the npm package exports: enqueue notifications, limit anything per recipient. */
 export { InputError, formatFault, type Fault } from './domain/faults.ts';
 export { ruleName, type Policy, type Rule } from './domain/limits.ts';
 export {

@@ -1,10 +1,10 @@
 -- Reads or changes the circuit breaker that all workers share, in one step, so that exactly one of them has the trial.
--- KEYS[1] the state as JSON. It lives KEPT_MS longer than the breaker is open, so no clocks are compared: where no more
---         than that is left the breaker is half open. Gone: closed.
+-- KEYS[1] the state as JSON. It expires KEPT_MS after the end of the open time, so no clocks are compared: with KEPT_MS or
+--         less left the breaker is half open. No such key: closed.
 -- KEYS[2] the id of the trial that is under way
--- ARGV    'open', id of the trial that failed or '', state, for how many ms, the same for a quota or else 0
+-- ARGV    'open', id of the trial that failed or '', state, for how many ms, the same number for a quota or else 0
 --         'claim', id, for how many ms | 'close', id | 'release', id | 'read', ''
--- Answers {state, for how many ms more it is open, trial} as they are afterwards, nil for what is gone.
+-- Answers {state, for how many ms more it is open, trial} after the change; nil for a key that does not exist.
 local KEPT_MS = 600000
 local state, trial, verb, id = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local exists = redis.call('EXISTS', state) == 1

@@ -1,7 +1,7 @@
 import type { Platform } from '../domain/notification.ts';
 import type { Trouble } from '../domain/outcome.ts';
 
-/** A provider that nothing is sent to for now. All times are epoch milliseconds. */
+/** An open circuit breaker: nothing is sent to this provider. All times are epoch milliseconds. */
 export interface OpenBreaker {
   readonly platform: Platform;
   readonly trouble: Trouble;
@@ -13,13 +13,13 @@ export interface OpenBreaker {
   readonly until: number;
 }
 
-/** The right of one notification to find out whether the provider is back. Ends by `report`, `release`, or after 20 s. */
+/** Lets one notification through a half open breaker, to try the provider. Ends by `report`, `release`, or after 20 s. */
 export interface Trial {
   readonly platform: Platform;
   readonly id: string;
 }
 
-/** Whether a notification may be sent: the breaker is closed, this one may find out, or it has to wait. */
+/** Whether a notification may be sent: the breaker is closed, this one is the trial, or it has to wait. */
 export type Entry =
   | { readonly kind: 'closed' }
   | { readonly kind: 'trial'; readonly trial: Trial }
@@ -31,31 +31,31 @@ export interface Evidence {
   readonly notificationId: string;
   readonly recipientId: string;
   readonly code: string;
-  /** Certain, and about all of us: `auth`, `configuration`, `quota` (of the project). */
+  /** Certain, and the same for all workers: `auth`, `configuration`, `quota` (of the project). */
   readonly trouble?: Trouble | undefined;
-  /** What many such answers would tell: `outage`, `quota` (a device's), `configuration` (a bad token). */
+  /** What many such answers together would show: `outage`, `quota` (a device's), `configuration` (a bad token). */
   readonly suspect?: Trouble | undefined;
-  /** The provider named a time (Retry-After). */
+  /** The provider's Retry-After. */
   readonly retryAfterMs?: number | undefined;
 }
 
-/** The circuit breakers of a worker, one for each provider. Nothing here throws, or waits for long, without Redis. */
+/** The circuit breakers of a worker, one for each provider. Without Redis nothing here throws or waits for long. */
 export interface Breakers {
-  /** What keeps the provider from being sent to; undefined where it is closed. Asks nobody. */
+  /** The provider's open breaker, or undefined if it is closed. Does not ask Redis. */
   current(platform: Platform): OpenBreaker | undefined;
-  /** To be asked where `current` is not undefined. Takes a second at the most. */
+  /** Call it if `current` is not undefined. Takes a second at most. */
   enter(platform: Platform, notificationId: string): Promise<Entry>;
-  /** To be told of every answer, also of good ones; with the trial where it was sent as one. Returns at once. */
+  /** Call it with every answer, good ones too, and with the trial if the send was one. Returns at once. */
   report(evidence: Evidence, trial?: Trial): void;
   /** Nothing was sent on the trial: another notification may have it. */
   release(trial: Trial): void;
-  /** When one that waits comes back: roughly in the order of enqueuing, and one first, to be the trial. Epoch ms. */
+  /** When a deferred notification comes back: one first, to be the trial, then roughly in the order of enqueuing. Epoch ms. */
   deferUntil(platform: Platform, enqueuedAt: number): number;
-  /** Asks Redis nothing more, once it knows of the trials that were released. The connection stays open. */
+  /** Tells Redis of released trials and then stops asking it. The connection stays open. */
   close(): Promise<void>;
 }
 
-/** A breaker opened, stays open after a trial, or closed, as far as this worker has learned; undefined where it is closed. */
+/** A breaker opened, stays open after a failed trial, or closed, as this worker learned it. undefined means closed. */
 export interface BreakerChange {
   readonly platform: Platform;
   readonly open: OpenBreaker | undefined;

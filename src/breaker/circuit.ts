@@ -6,7 +6,7 @@ import { TROUBLES, type Trouble } from '../domain/outcome.ts';
 import type { BreakerChange, Entry, Evidence, OpenBreaker, Trial, TrialEnd } from './breaker.ts';
 import { createSuspicion } from './suspicion.ts';
 
-/** How long breakers stay open at first, and where doubling ends, in milliseconds; who is told of what happens. */
+/** How long a breaker stays open: `baseMs` at first, doubled after each failed trial up to `maxMs`, in milliseconds. */
 export interface CircuitOptions {
   readonly baseMs: number;
   readonly maxMs: number;
@@ -16,33 +16,33 @@ export interface CircuitOptions {
   readonly onTrial?: (end: TrialEnd) => void;
 }
 
-/** What breaker.lua is to do, an id or '', and further arguments. */
+/** The arguments of breaker.lua: a verb, the id of a trial or '', and what the verb needs. */
 export type Question = ['open' | 'claim' | 'close' | 'release' | 'read', string, ...(string | number)[]];
 
-/** `step`: how many trials have failed. `failedId`: the notification whose trial was the last of them, or ''. */
+/** `step`: how many trials have failed. `failedId`: the notification whose trial failed last, or ''. */
 const OWN = { step: z.number(), failedId: z.string() };
 const STATE = z.object({ trouble: z.enum(TROUBLES), code: z.string(), since: z.number(), ...OWN });
 const TEXT = z.string().transform((text): unknown => JSON.parse(text));
 const ANSWER = z.tuple([TEXT.pipe(STATE).nullable(), z.coerce.number(), z.string().nullable()]);
 type State = OpenBreaker & z.infer<typeof STATE>;
 
-/** Longer than any send takes. Whoever was killed with the trial keeps it no longer than this. */
+/** Longer than any send takes. A worker that is killed during its trial blocks other trials for this long at most. */
 const TRIAL_MS = 20_000;
-/** Who is not the trial comes back after this: then it has most likely been answered. */
+/** A worker that did not get the trial tries to claim it again after this: by then it has most likely been answered. */
 const AGAIN_MS = 1_000;
-/** The first comes a little after the breaker is half open here: Redis began to count a round trip later. */
+/** The first one comes this much after the breaker is half open here: Redis began to count one round trip later. */
 const FIRST_AFTER_MS = 100;
-/** So long others go before the notification whose trial failed last. */
+/** For this long other notifications may be the trial before the one whose trial failed last. */
 const STAND_BACK_MS = 2_000;
-/** A quota that lasts longer by less is the same one, told by another answer. */
+/** A quota that ends less than this later is the same one, seen in another answer. */
 const SLACK_MS = 1_000;
-/** Those that wait come back in the order of enqueuing: an hour of notifications takes three minutes. */
+/** Deferred notifications come back in the order of enqueuing, 20 times as fast: an hour's worth in three minutes. */
 const ENQUEUED_PER_MS = 20;
 const MAX_PLACE_MS = 600_000;
-/** Where a provider asks for less and names no time. FCM's documentation asks for a minute. */
+/** If a provider asks for fewer sends and names no time. FCM's documentation asks for a minute. */
 const QUOTA_MS = 60_000;
 
-/** The breaker of one provider. @param ask resolves to Redis's answer, or undefined where there is none in time */
+/** The breaker of one provider. @param ask resolves to Redis's answer, or to undefined if none came in time */
 export function createCircuit(
   platform: Platform,
   { baseMs, maxMs, now = Date.now, onChange, onTrial }: CircuitOptions,
@@ -50,7 +50,7 @@ export function createCircuit(
 ) {
   const suspicion = createSuspicion();
   let known: State | undefined;
-  /** What this worker found and Redis does not know yet: until then, other answers of Redis are behind. */
+  /** What this worker found and Redis has not confirmed yet. Until it has, Redis's other answers are out of date. */
   let untold: Question | undefined;
   let claimAgainAt = 0;
   let firsts = 0;
@@ -59,12 +59,12 @@ export function createCircuit(
     const before = known;
     known = next;
     if (before?.trouble === next?.trouble && before?.step === next?.step) return;
-    if (next === undefined) suspicion.clear(); // what was answered before says nothing about the time after it
-    firsts = next?.failedId ? 2 : 1; // one of them is most likely the notification that is not to be the trial again
+    if (next === undefined) suspicion.clear(); // answers from before it closed say nothing about the provider now
+    firsts = next?.failedId ? 2 : 1; // one of two may be the failed notification itself, which stands back
     onChange({ platform, open: next, before });
   }
 
-  /** The id of the trial that is under way. Without an answer that this version knows, what was known last stands. */
+  /** Asks Redis; answers the id of the trial under way. Without a readable answer the last known state stays. */
   async function tell(question: Question): Promise<string | null> {
     const answer = await ask(question)
       .then((raw) => ANSWER.parse(raw))
@@ -72,7 +72,7 @@ export function createCircuit(
     if (answer === undefined) return null;
     const [state, forMs, trialId] = answer;
     if (question === untold) untold = undefined;
-    const isOwn = known?.trouble === 'outage' && state === null; // Redis knows nothing of outages
+    const isOwn = known?.trouble === 'outage' && state === null; // an outage is this worker's own finding: Redis does not know of it
     if (!untold && !isOwn) become(state ? { ...state, platform, until: now() + forMs } : undefined);
     return trialId;
   }
@@ -95,7 +95,7 @@ export function createCircuit(
     change(next, ['open', trialId, JSON.stringify(state), forMs, trouble === 'quota' ? forMs : 0]);
   }
 
-  /** No trial met it. Sends that were under way when the breaker opened make it longer only by the time of a quota. */
+  /** For trouble that no trial found. Sends that were under way when the breaker opened can only prolong a quota. */
   function find(evidence: Evidence, trouble: Trouble): void {
     const until = trouble === 'quota' ? now() + openMs(evidence, trouble, 0) : 0;
     if (known === undefined || (known.trouble === 'outage' && trouble !== 'outage')) open(evidence, trouble, 0, '');
@@ -104,9 +104,9 @@ export function createCircuit(
 
   function settle(evidence: Evidence, trialId: string): void {
     claimAgainAt = 0;
-    // While the trial was under way another answer may have opened the breaker for longer: that one counts.
+    // During the trial another answer may have opened the breaker for longer: that one counts.
     if (known === undefined || now() < known.until) return;
-    // Who refuses us is there, so an outage is over. Who cannot be reached has not taken back what was said of us.
+    // A provider that refuses can be reached, so an outage is over. One that cannot be reached has not withdrawn its refusal.
     const refusal = known.trouble === 'outage' ? undefined : evidence.trouble;
     const isStill = evidence.suspect === known.trouble || evidence.suspect === 'outage';
     const trouble = refusal ?? (isStill ? known.trouble : undefined);
@@ -122,9 +122,9 @@ export function createCircuit(
       if (now() >= claimAgainAt && isNext()) {
         claimAgainAt = now() + AGAIN_MS;
         const id = randomUUID();
-        const isOurs = known?.trouble === 'outage' || (await tell(['claim', id, TRIAL_MS])) === id;
-        // What Redis just told may be that this very notification has failed on another worker.
-        if (isOurs && isNext()) {
+        const isClaimed = known?.trouble === 'outage' || (await tell(['claim', id, TRIAL_MS])) === id;
+        // Redis's answer may have told that the trial of this very notification failed on another worker.
+        if (isClaimed && isNext()) {
           claimAgainAt = now() + TRIAL_MS;
           return { kind: 'trial', trial: { platform, id } };
         }
@@ -149,7 +149,7 @@ export function createCircuit(
       const place = Math.floor((enqueuedAt - (known?.since ?? 0)) / ENQUEUED_PER_MS);
       return halfOpenAt + AGAIN_MS + Math.min(Math.max(0, place), MAX_PLACE_MS);
     },
-    /** Learns what Redis has, or tells it what it could not be told. */
+    /** Reads the state from Redis, or repeats what could not be written. */
     sync: () => tell(untold ?? ['read', '']),
   };
 }

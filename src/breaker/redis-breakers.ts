@@ -4,7 +4,7 @@ import { readScript } from '../redis/scripts.ts';
 import type { Breakers } from './breaker.ts';
 import { createCircuit, type CircuitOptions } from './circuit.ts';
 
-/** What the breakers need of ioredis: both `Redis` and `Cluster` have it. */
+/** The part of ioredis that the breakers use; `Redis` and `Cluster` both have it. */
 export interface BreakerRedis {
   eval(script: string, numberOfKeys: number, ...keysAndArgs: (string | number)[]): Promise<unknown>;
 }
@@ -12,22 +12,22 @@ export interface BreakerRedis {
 export interface BreakersOptions extends CircuitOptions {
   /** A client that the caller opens and closes. It must not be a subscriber. */
   readonly redis: BreakerRedis;
-  /** The first part of all keys, with a hash tag; one that has none becomes one. */
+  /** The first part of all keys. A prefix without a hash tag is put into braces. */
   readonly prefix: string;
 }
 
 const SCRIPT = readScript('breaker.lua', import.meta.url);
-/** How long a worker may take to learn what another one found out, beside Redis's answer. */
+/** How often a worker reads what other workers found. */
 const SYNC_EVERY_MS = 1_000;
 const ANSWER_MS = 1_000;
 
-/** `{pushpacer}`, `apns` → `{pushpacer}:breaker:apns`, `{pushpacer}:breaker:apns:trial`. A prefix without a hash tag becomes one. */
+/** `{pushpacer}`, `apns` → `{pushpacer}:breaker:apns`, `{pushpacer}:breaker:apns:trial`. */
 export function breakerKeys(prefix: string, platform: Platform): [state: string, trial: string] {
   const state = `${/\{.+?\}/.test(prefix) ? prefix : `{${prefix}}`}:breaker:${platform}`;
   return [state, `${state}:trial`];
 }
 
-/** Breakers for auth, configuration and quota that all workers of a prefix share, and for outages that they do not. */
+/** The breakers of a worker. All workers of a prefix share auth, configuration and quota; each finds outages itself. */
 export function createBreakers({ redis, prefix, ...options }: BreakersOptions): Breakers {
   const circuitOf = (platform: Platform) =>
     createCircuit(platform, options, async (question) => {
@@ -49,7 +49,7 @@ export function createBreakers({ redis, prefix, ...options }: BreakersOptions): 
     deferUntil: (platform, enqueuedAt) => circuits[platform].deferUntil(enqueuedAt),
     async close() {
       clearInterval(timer);
-      await sync(); // then Redis has also answered what it was told before
+      await sync(); // Redis answers in order, so it has then handled all earlier calls too
     },
   };
 }

@@ -14,22 +14,22 @@ export interface RedisConfig {
   readonly sentinel?: { readonly name: string; readonly password?: string };
 }
 
-/** Everything that a replica can be told; see the README's table for each variable. */
+/** The whole configuration of a replica. The README's table explains each variable. */
 export interface Config {
   readonly redis: RedisConfig;
   readonly limiterRedis: RedisConfig;
   readonly queue: { readonly prefix: string; readonly shards: number };
   readonly policy: Policy;
-  /** On top of `policy`, for notifications of these categories. */
+  /** Holds in addition to `policy`, for notifications of these categories. */
   readonly categories: Readonly<Record<string, Policy>>;
   readonly maxWaitMs: number;
-  /** Absent: any number may wait for one recipient. */
+  /** How many notifications may wait for one recipient. */
   readonly maxPending: number;
   readonly concurrency: number;
   readonly retry: RetryPolicy;
-  /** What may have alerted is never sent again. */
+  /** A notification that may have alerted is never sent again. */
   readonly atMostOnce: boolean;
-  /** How long a silent worker keeps its jobs, and how often a job may come back from such a one. */
+  /** How long a worker that does not answer keeps its job locks, and how often a job may stall like this. */
   readonly lockMs: number;
   readonly maxStalls: number;
   readonly providerPause: { readonly baseMs: number; readonly maxMs: number };
@@ -48,7 +48,7 @@ export interface RetryPolicy {
   readonly backoffMaxMs: number;
 }
 
-/** Environment → Config. Throws one InputError that lists every fault, and none of a secret's value. */
+/** Environment → Config. Throws one InputError that lists every fault, without the value of a secret. */
 export function loadConfig(env: Environment): Config {
   const faults: Fault[] = [];
   const { variables, given } = readVariables(env, faults);
@@ -82,7 +82,7 @@ export function loadConfig(env: Environment): Config {
   });
 }
 
-/** What the commands that only touch the queue need: where it is. */
+/** For commands that only use the queue: where it is. */
 export function loadQueueConfig(env: Environment): Pick<Config, 'redis' | 'queue'> {
   const faults: Fault[] = [];
   const { variables } = readVariables(pick(env, QUEUE_VARIABLES), faults);
@@ -92,7 +92,7 @@ export function loadQueueConfig(env: Environment): Pick<Config, 'redis' | 'queue
 
 type LimiterConfig = Pick<Config, 'redis' | 'queue' | 'limiterRedis' | 'policy' | 'categories'>;
 
-/** What the commands that act on recipients need: where the limiter and the queue are, and what the limits are. */
+/** For commands that act on recipients: where the limiter and the queue are, and the limits. */
 export function loadLimiterConfig(env: Environment): LimiterConfig {
   const faults: Fault[] = [];
   const { variables } = readVariables(pick(env, LIMITER_VARIABLES), faults);
@@ -143,8 +143,8 @@ interface Given {
 }
 
 /**
- * Reads what is well-formed and notes the rest as faults, so that all of them are told at once.
- * An empty variable is an absent one: that is how compose files pass what is not set.
+ * Reads the variables that are well-formed and reports the rest as faults, so that a person sees all of them at once.
+ * An empty variable counts as absent, because compose files pass an unset variable as an empty one.
  */
 function readVariables(env: Environment, faults: Fault[]): Given {
   const present = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
@@ -158,7 +158,7 @@ function readVariables(env: Environment, faults: Fault[]): Given {
   return { variables, given };
 }
 
-/** Node then takes any server for Redis or a provider, and says so in a line that is easily missed (nodejs.org/api/cli.html). */
+/** With `0` Node accepts any certificate, and prints only a warning that is easily missed (nodejs.org/api/cli.html). */
 function tlsFaults({ NODE_TLS_REJECT_UNAUTHORIZED: found }: Environment): Fault[] {
   if (found !== '0') return [];
   const expected = 'nothing or 1, since 0 turns off the check of every certificate';

@@ -2,7 +2,7 @@ import { formatDuration } from '../domain/time.ts';
 import type { Fault } from '../domain/faults.ts';
 import type { Variables } from './variables.ts';
 
-/** Variables that are well-formed each, and do not go together. `given`: what the environment has, without defaults. */
+/** Faults of variables that are well-formed but contradict each other. `given`: the environment without defaults. */
 export function contradictions(variables: Variables, given: Readonly<Record<string, unknown>>): Fault[] {
   return [...redisFaults(variables, 'REDIS_URL' in given), ...sentinelFaults(variables), ...pauseFaults(variables)];
 }

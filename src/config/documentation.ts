@@ -4,7 +4,7 @@ import { environmentSchema } from './variables.ts';
 
 export interface VariableDoc {
   readonly name: string;
-  /** As it is written in an environment; undefined where there is none. */
+  /** As one writes it into the environment; undefined if there is no default. */
   readonly default: string | undefined;
   readonly meaning: string;
 }
@@ -12,7 +12,7 @@ export interface VariableDoc {
 const DURATIONS =
   /^(LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|LOCK_DURATION|PROVIDER_PAUSE_|DEAD_LETTER_MAX_AGE|SHUTDOWN_GRACE)/;
 
-/** Every variable that a worker reads, in the order of the README's table, which is made from it. */
+/** Every variable that a worker reads, in the order of the README's table, which is generated from this. */
 export const CONFIG_VARIABLES: readonly VariableDoc[] = Object.entries(environmentSchema.shape).map(
   ([name, schema]) => ({
     name,
@@ -21,7 +21,7 @@ export const CONFIG_VARIABLES: readonly VariableDoc[] = Object.entries(environme
   }),
 );
 
-/** A default as one would write it into an environment. */
+/** A default as one writes it into the environment. */
 function written(name: string, value: unknown): string | undefined {
   if (value === undefined) return undefined;
   if (name === 'LIMIT_RULES') return (value as readonly Rule[]).map(ruleName).join(',');

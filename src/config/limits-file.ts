@@ -11,7 +11,7 @@ const NO_CATEGORIES: Readonly<Record<string, Policy>> = Object.freeze(Object.cre
 
 /**
  * Category → policy, from the file at `path`: `{ "categories": { "messages": { "rules": "5/1m", "minGap": "10s" } } }`,
- * where a rule or a gap that is left out is none. The record has no prototype, since `constructor` is a fine category.
+ * where rules or a gap that are left out do not exist. The record has no prototype, since `constructor` is a valid category.
  */
 export function readLimitsFile(path: string | undefined, faults: Fault[]): Readonly<Record<string, Policy>> {
   const toldAbove = reporter(faults);
@@ -40,7 +40,7 @@ function categoriesOf(value: unknown, report: Report): Readonly<Record<string, P
   return Object.freeze(policies);
 }
 
-/** What is at fault is reported, and counts as left out. */
+/** A bad field is reported and then counts as left out. */
 function policyOf(value: unknown, path: string, report: Report): Policy {
   const fields = fieldsOf(value, path, ['rules', 'minGap'], report);
   if (fields === undefined) return { rules: [], minGapMs: 0 };
@@ -70,7 +70,7 @@ function gapOf(value: unknown, path: string, report: Report): number {
   return 0;
 }
 
-/** An object's fields, those that are not `known` reported; undefined, and reported, where it is no object. */
+/** An object's fields; those that are not `known` are reported. Undefined, and reported, if it is no object. */
 function fieldsOf(value: unknown, path: string, known: readonly string[] | undefined, report: Report) {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     report(path, 'an object', kindOf(value));
@@ -85,17 +85,17 @@ function fieldsOf(value: unknown, path: string, known: readonly string[] | undef
 
 type Json = { readonly value: unknown } | { readonly fault: string };
 
-/** The parser's own message would repeat what is in the file, which may be another one than was meant. */
+/** The parser's own message would quote the file's content, and somebody may have given the path of a secret file. */
 function parseJson(text: string): Json {
   try {
     return { value: JSON.parse(text) as unknown };
   } catch (error) {
     const where = /line \d+ column \d+/.exec((error as Error).message)?.[0];
-    return { fault: where === undefined ? 'text that is none' : `text that is none at ${where}` };
+    return { fault: where === undefined ? 'text that is not JSON' : `text that is not JSON at ${where}` };
   }
 }
 
-/** Of a value that JSON can hold. */
+/** A short description of a JSON value, for a fault. */
 function kindOf(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (Array.isArray(value)) return `an array of ${value.length}`;

@@ -6,18 +6,18 @@ import { reporter } from '../environment/files.ts';
 import { rules, type Environment } from '../environment/values.ts';
 import { PROVIDERS, type OptionsOf } from '../providers/registry.ts';
 
-/** What each provider is created with; a platform that is absent is off. */
+/** The options of each provider; an absent platform is off. */
 export type ProviderConfigs = { readonly [P in Platform]?: OptionsOf<P> };
-/** The most sends to each provider, by all workers together; absent: no bound. */
+/** The quota of each provider, which all workers share; absent: no bound. */
 export type QuotaConfigs = { readonly [P in Platform]?: readonly Rule[] };
 
 /**
- * A quota keeps a number for each bucket of time, not an entry for each send, and so may be larger than a recipient's rule.
- * An hour at most: what is sent away waits for as long.
+ * A quota stores a number for each bucket of time, not an entry for each send, so it may be larger than a recipient's rule.
+ * At most an hour, since a notification that finds no room may have to wait for that long.
  */
 const LARGEST_QUOTA: Rule = { max: 1_000_000_000, perMs: 3_600_000 };
 
-/** The variables of all providers, in the README's order: each one's own, and then its quota. */
+/** The variables of all providers, in the README's order: those of each provider, then its quota. */
 export function providerVariables(): Readonly<Record<string, z.ZodType>> {
   const variables: Record<string, z.ZodType> = {};
   for (const platform of PLATFORMS) {
@@ -28,12 +28,12 @@ export function providerVariables(): Readonly<Record<string, z.ZodType>> {
   return variables;
 }
 
-/** Their variables whose value an error must not repeat. */
+/** Variables of the providers whose value an error must not repeat. */
 export const PROVIDER_SECRETS: readonly string[] = PLATFORMS.flatMap(
   (platform) => PROVIDERS[platform].settings.secrets,
 );
 
-/** What each provider is to be created with, from variables that are well-formed. */
+/** The options of each provider, from variables that are well-formed. */
 export function readProviders(given: Environment, faults: Fault[]): ProviderConfigs {
   const report = reporter(faults);
   const read = PLATFORMS.map((platform) => [platform, PROVIDERS[platform].settings.read(given, report)] as const);

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { anyText, duration, flag, integer, parsed, rules, text } from '../environment/values.ts';
 import { PROVIDER_SECRETS, providerVariables } from './providers.ts';
 
-/** What each variable may hold, what it becomes, and what the README says of it; those before the providers' own. */
+/** The variables before the providers' own: the values that are allowed, what they become, and the README's text. */
 const queueAndDelivery = {
   REDIS_URL: redisUrls()
     .default(['redis://127.0.0.1:6379'])
@@ -61,7 +61,7 @@ const queueAndDelivery = {
   SHUTDOWN_GRACE: duration('1d').default(10_000).describe('how long a stopping worker waits for what is in flight'),
 };
 
-/** Those after the providers' own. */
+/** The variables after the providers' own. */
 const observation = {
   METRICS_HOST: anyText().default('127.0.0.1').describe('where `/metrics`, `/healthz` and `/readyz` are served'),
   METRICS_PORT: port()
@@ -73,7 +73,7 @@ const observation = {
     .describe('pino levels; JSON lines on standard output'),
 };
 
-/** The environment of a worker without the providers' part, which each provider reads itself. */
+/** A worker's environment without the variables that each provider reads itself. */
 export const variablesSchema = z.object({ ...queueAndDelivery, ...observation });
 export type Variables = z.output<typeof variablesSchema>;
 
@@ -88,7 +88,7 @@ export const SECRET_VARIABLES: ReadonlySet<string> = new Set([
   ...PROVIDER_SECRETS,
 ]);
 
-/** As Sentinel's own configuration allows them. */
+/** The characters that Sentinel's own configuration allows in a master's name. */
 function groupName() {
   return text(/^[A-Za-z0-9._-]{1,255}$/, "a master's name such as mymaster");
 }

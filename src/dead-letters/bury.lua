@@ -6,19 +6,19 @@
 -- KEYS[4] dead letters: the new job's hash
 -- KEYS[5] dead letters: `marker`
 -- KEYS[6] dead letters: `events`
--- KEYS[7...] notifications: what else the job may have (`:logs` and the like), to be deleted
+-- KEYS[7...] notifications: the job's other keys (`:logs`, …), to be deleted
 -- ARGV[1] the job's id
 -- ARGV[2] the dead letter's id
 -- ARGV[3] its name, ARGV[4] its data and ARGV[5] its options, as JSON
 -- ARGV[6] how long the job's id stays taken, in seconds
 --
--- Answers 'moved'; 'gone' where the job is not in `failed` any more, and 'taken' where the dead letter's id exists,
--- with nothing written.
+-- Answers 'moved'; 'gone' if the job is not in `failed` any more; 'taken' if the dead letter's id exists already. Nothing is
+-- written for the last two.
 --
--- Why one step: with BullMQ's own calls it would be an `add` and then a `remove`. A process killed between the two
--- leaves a failed job that has its dead letter already; once that was replayed, the next sweep would bury the job
--- again. Here a job is in `failed` or it is a dead letter, and of two that bury the same one, one finds it gone. It
--- writes what BullMQ 6.7.0's addStandardJob writes; test/dead-letters/bullmq-layout.test.ts compares the two.
+-- Why one step: BullMQ's own calls would be `add` and then `remove`. If the process is killed between them, the job is both
+-- failed and a dead letter; after a replay the next sweep would make it a dead letter again. Here a job is either in `failed` or
+-- a dead letter, and of two processes that move the same job one gets 'gone'. The script writes what BullMQ 6.7.0's
+-- addStandardJob writes; test/dead-letters/bullmq-layout.test.ts compares the two.
 
 if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   return 'gone'
@@ -28,7 +28,7 @@ if redis.call('EXISTS', KEYS[4]) == 1 then
 end
 
 redis.call('ZREM', KEYS[1], ARGV[1])
--- In no state, but there: `add` takes the id for one that exists, as it does with completed jobs.
+-- The hash stays without being in any state, so that `add` finds the id taken, as with completed jobs.
 redis.call('EXPIRE', KEYS[2], ARGV[6])
 for key = 7, #KEYS do
   redis.call('DEL', KEYS[key])

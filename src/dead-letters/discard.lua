@@ -3,15 +3,15 @@
 -- KEYS[1] dead letters: the list `wait`
 -- KEYS[2] dead letters: the job's hash
 -- KEYS[3] dead letters: `events`
--- KEYS[4...] dead letters: what else the job may have (`:logs` and the like)
+-- KEYS[4...] dead letters: the job's other keys (`:logs`, …)
 -- ARGV[1] the dead letter's id
--- ARGV[2] so many are kept: where there are no more than these, none is removed
+-- ARGV[2] how many to keep: with no more than this many, none is removed
 --
--- Answers 'discarded'; 'gone' where the dead letter is not there any more, 'kept' where there are so few, with nothing
--- written.
+-- Answers 'discarded'; 'gone' if the dead letter does not exist any more; 'kept' if there are no more than ARGV[2]. Nothing is
+-- written for the last two.
 --
--- Why one step: of a replay and a removal at the same time, one finds it gone. And a count that was looked up before says
--- nothing of how many are left: a replay may have taken some since.
+-- Why one step: if a replay and a removal come at the same time, one of them gets 'gone'. And the count must be read here, since
+-- a replay may take some away after an earlier look.
 
 if redis.call('LLEN', KEYS[1]) <= tonumber(ARGV[2]) then
   return 'kept'

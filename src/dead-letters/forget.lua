@@ -1,12 +1,12 @@
--- Takes an id out of where the jobs of its state are, if there is no such job any more.
+-- Removes an id from the set or list of its state, if its job does not exist any more.
 --
 -- KEYS[1] the failed jobs of the notifications (a sorted set), or the dead letters (a list)
 -- KEYS[2] the job's hash
 -- ARGV[1] the job's id
 --
--- Answers how often it was taken out: 0 where the job is there, or its id is not.
+-- Answers how many entries were removed: 0 if the job exists, or the id is not there.
 --
--- Why one step: between a look and a removal a producer may add the id anew, and that job may fail.
+-- Why one step: between a check and a removal a producer may add the id again, and that job may fail.
 
 if redis.call('EXISTS', KEYS[2]) == 1 then
   return 0

@@ -1,9 +1,9 @@
 import type { Queue } from 'bullmq';
 import { defineQueueScript } from '../redis/scripts.ts';
 
-/** What a job's hash holds, as far as dead letters need it. */
+/** The fields of a job's hash that dead letters need. */
 export interface JobHash {
-  /** The text itself where it is no JSON, or nested so deeply that it could not be written as JSON again. */
+  /** The plain text if it is not JSON, or is nested too deeply to be written as JSON again. */
   readonly data: unknown;
   readonly progress: unknown;
   readonly opts: unknown;
@@ -16,8 +16,8 @@ export interface JobHash {
 const FIELDS = ['data', 'progress', 'opts', 'failedReason', 'finishedOn', 'timestamp'];
 
 /**
- * Reads a job; undefined where it is not there. BullMQ's `getJob` throws at a hash that is no JSON: one such job, by
- * whomever it was written, would hold up all that are looked at with it.
+ * Reads a job; undefined if it does not exist. Not by BullMQ's `getJob`, which throws if a field is not JSON: one such job would
+ * stop the whole page that is read with it.
  */
 export async function readJob(queue: Queue, jobId: string): Promise<JobHash | undefined> {
   const client = await queue.getBackend().client;
@@ -34,16 +34,16 @@ export async function readJob(queue: Queue, jobId: string): Promise<JobHash | un
   };
 }
 
-/** A shorter text cannot be nested so deep that it could not be written again. */
+/** A shorter text cannot be nested too deeply to be written again. */
 const SHALLOW_LENGTH = 2_000;
-/** It becomes a part of a dead letter, and that is written from deeper within the program. */
+/** Some extra depth: the value becomes a part of a dead letter, and is written with a deeper call stack than here. */
 const MARGIN = Array.from({ length: 500 });
 
 const FORGET = defineQueueScript<number>(new URL('forget.lua', import.meta.url), 2);
 
 /**
- * Takes out an id whose job was deleted by hand: it would be met again and again, and a page of such ids would be all
- * that is ever seen.
+ * Removes the id of a job that was deleted by hand. Otherwise a whole page of such ids would be read again and again, and nothing
+ * behind it.
  */
 export async function forgetJob(queue: Queue, state: 'failed' | 'wait', jobId: string): Promise<void> {
   await FORGET(queue, [queue.toKey(state), queue.toKey(jobId), jobId]);
@@ -53,7 +53,7 @@ function parsed(text: string | null | undefined): unknown {
   if (text === null || text === undefined) return undefined;
   try {
     const value: unknown = JSON.parse(text); // reads any depth
-    if (text.length > SHALLOW_LENGTH) JSON.stringify(MARGIN.reduce((inner) => [inner], value)); // throws where it is too deep
+    if (text.length > SHALLOW_LENGTH) JSON.stringify(MARGIN.reduce((inner) => [inner], value)); // throws if it is too deep
     return value;
   } catch {
     return text;

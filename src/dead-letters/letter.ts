@@ -3,12 +3,12 @@ import { redact } from '../domain/redact.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason, type FailedAttempt } from '../domain/outcome.ts';
 import type { JobHash } from './job-hash.ts';
 
-/** What is read of a job that failed for good. */
+/** The fields that are read of a failed job. */
 export type FailedJob = Omit<JobHash, 'timestamp'>;
 
 /**
- * The dead letter of a failed job. The processor has left reason and attempts in the job's progress, as
- * `{ dead: { reason, message }, attempts, devices }`; where it never came to that, BullMQ's own words have to do.
+ * The dead letter of a failed job. The processor stores reason and attempts in the job's progress, as
+ * `{ dead: { reason, message }, attempts, devices }`. Without these, BullMQ's own failure message is used.
  */
 export function deadLetterOf(job: FailedJob, now: number): DeadLetter {
   const delivered = deliveredOf(job.progress);
@@ -22,22 +22,22 @@ export function deadLetterOf(job: FailedJob, now: number): DeadLetter {
   };
 }
 
-/** A replayed job carries its generation in its options, since its data is the producer's alone. */
+/** A replayed job has its generation in its options, because its data stays exactly the producer's. */
 export function generationOf(options: unknown): number {
   const generation = field(options, 'generation');
   return typeof generation === 'number' ? generation : 0;
 }
 
 /**
- * The progress that a replayed job begins with: the devices that were alerted before are done with. What a worker reads
- * of it is in delivery/progress.ts.
+ * The first progress of a replayed job: devices that were alerted before are marked as delivered, so they are skipped.
+ * delivery/progress.ts reads it.
  */
 export function replayProgress({ delivered = [] }: DeadLetter): object | undefined {
   if (delivered.length === 0) return undefined;
   return { devices: Object.fromEntries(delivered.map((label) => [label, 'delivered'])) };
 }
 
-/** The data of a job of `dead-letters`; what anybody else has put there is told as `invalid`, and can be replayed too. */
+/** Reads a job of `dead-letters`. A job that no worker of this project wrote gets the reason `invalid`; it can be replayed too. */
 export function readDeadLetter(data: unknown): DeadLetter {
   const [reason, message] = [field(data, 'reason'), field(data, 'message')];
   const [deadAt, delivered] = [field(data, 'deadAt'), field(data, 'delivered')];
@@ -56,7 +56,7 @@ export function readDeadLetter(data: unknown): DeadLetter {
 
 const FOREIGN = {
   reason: 'invalid',
-  message: 'no dead letter of a worker',
+  message: 'this job in the dead-letter queue was not written by a worker',
   attempts: [],
   deadAt: 0,
   generation: 0,
@@ -76,13 +76,13 @@ function reasonOf({
   progress,
   failedReason,
 }: Pick<FailedJob, 'data' | 'progress' | 'failedReason'>): DeadLetterReason {
-  // BullMQ's words for a job that took its workers down with it, or was held by ones that were killed.
+  // BullMQ's message for a job that lost its worker too often.
   const hasStalled = /^job (stalled|started) more than allowable limit$/.test(failedReason);
   if (hasStalled) return wasBeingSent(progress) ? 'ambiguous' : 'stalled';
   return parseNotification(data).ok ? 'attempts-exhausted' : 'invalid';
 }
 
-/** Under AT_MOST_ONCE: whether its last worker ended while it sent to a device, which may have been alerted. */
+/** Under AT_MOST_ONCE: whether the last worker died while it sent to a device, so that the device may have been alerted. */
 function wasBeingSent(progress: unknown): boolean {
   const [trying, devices] = [field(progress, 'trying'), field(progress, 'devices')];
   return Array.isArray(trying) && trying.some((label) => field(devices, String(label)) === undefined);
@@ -106,7 +106,7 @@ function isAttempt(value: unknown): value is FailedAttempt {
   return isInstant(field(value, 'at')) && typeof field(value, 'error') === 'string' && isDevice;
 }
 
-/** One that `Date` can tell. */
+/** Within the range of `Date`. */
 function isInstant(value: unknown): value is number {
   return typeof value === 'number' && Math.abs(value) <= 8.64e15;
 }

@@ -8,14 +8,14 @@ import { defineQueueScript } from '../redis/scripts.ts';
 export interface StoredDeadLetter {
   /** The id of its job in `dead-letters`. */
   readonly id: string;
-  /** When it came there: epoch milliseconds on Redis's clock. */
+  /** When it came into that queue: epoch milliseconds on Redis's clock. */
   readonly buriedAt: number;
   readonly letter: DeadLetter;
 }
 
-/** So many are read at once. */
+/** How many are read at once. */
 const PAGE = 100;
-/** So many of those that were left behind are remembered, to go on behind them. */
+/** How many ids a walk remembers to find its position again. */
 const REMEMBERED = 2 * PAGE;
 
 const NEXT_IDS = defineQueueScript<[left: number, found: number, ...ids: string[]]>(
@@ -29,7 +29,7 @@ export async function findDeadLetter(deadQueue: Queue, id: string): Promise<Stor
   return job && { id, buriedAt: job.timestamp, letter: readDeadLetter(job.data) };
 }
 
-/** So many after the first `offset`, oldest first; fewer where jobs were deleted by hand. */
+/** At most `limit` after the first `offset`, oldest first; fewer if jobs were deleted by hand. */
 export async function pageOfDeadLetters(deadQueue: Queue, offset: number, limit: number): Promise<StoredDeadLetter[]> {
   const client = await deadQueue.getBackend().client;
   const ids = await client.lrange(deadQueue.toKey('wait'), -(offset + limit), -(offset + 1));
@@ -37,8 +37,8 @@ export async function pageOfDeadLetters(deadQueue: Queue, offset: number, limit:
 }
 
 /**
- * All of them, oldest first, page by page; a page may be empty where others follow. Others may take dead letters away
- * meanwhile, and so may whoever walks: what is there all the time is seen, and seen once.
+ * All of them, oldest first, page by page; a page may be empty although others follow. Dead letters may be taken away during the
+ * walk, by others or by the caller. One that exists all the time is seen exactly once.
  */
 export async function* walkDeadLetters(deadQueue: Queue): AsyncGenerator<StoredDeadLetter[], void, undefined> {
   let [seen, seenCount]: [readonly string[], number] = [[], 0];
@@ -47,7 +47,7 @@ export async function* walkDeadLetters(deadQueue: Queue): AsyncGenerator<StoredD
     const [left, found, ...ids] = await NEXT_IDS(deadQueue, [deadQueue.toKey('wait'), ...options]);
     if (ids.length === 0) return;
     yield await readAll(deadQueue, ids);
-    // What came before the one that was found is gone.
+    // The ids before the one that was found do not exist any more.
     const stillThere = found === 0 ? [] : seen.slice(found - 1);
     seen = [...ids.toReversed(), ...stillThere].slice(0, REMEMBERED);
     seenCount = left + ids.length;

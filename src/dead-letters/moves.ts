@@ -3,36 +3,36 @@ import { JOB } from '../queue/names.ts';
 import { ID_KEPT_S } from '../queue/retention.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
 
-/** `gone`: it is not where it was to be taken from; `taken`: the new id exists. Nothing is written in both. */
+/** `gone`: the job is not there any more. `taken`: the new id exists already. Nothing is written in these two cases. */
 export type Moved = 'moved' | 'gone' | 'taken';
 
-/** `kept`: there are no more than were to be kept. Nothing is written unless it was discarded. */
+/** `kept`: there are no more than are to be kept. Nothing is written unless it was discarded. */
 export type Discarded = 'discarded' | 'gone' | 'kept';
 
-/** A job to be written into the other queue. */
+/** A job to write into the other queue. */
 export interface NewJob {
   readonly id: string;
   readonly data: unknown;
   readonly options: Readonly<Record<string, unknown>>;
 }
 
-/** A job that is to be done with, as if it had come this far already. */
+/** A job to write into the notifications' queue. `progress`: what was delivered before, so that it is not sent again. */
 export interface ReplayedJob extends NewJob {
   readonly priority: number;
   readonly progress?: object | undefined;
 }
 
-/** The scripts that write BullMQ's keys: each takes a job away from where it is in one step. */
+/** The scripts that write BullMQ's keys. Each one moves or removes a job in one step. */
 export interface Moves {
   /** bury.lua: from the failed jobs of `queue` into `deadQueue`. */
   bury(jobId: string, deadLetter: NewJob): Promise<Moved>;
   /** replay.lua: from `deadQueue` into `queue`. */
   replay(deadLetterId: string, job: ReplayedJob): Promise<Moved>;
-  /** discard.lua: out of `deadQueue` for good, where there are more than `keep`. */
+  /** discard.lua: removes it from `deadQueue` for good, if there are more than `keep`. */
   discard(deadLetterId: string, keep: number): Promise<Discarded>;
 }
 
-/** A job's keys beside its hash, as BullMQ's removeJobKeys has them. */
+/** A job's other keys besides its hash: the list is from BullMQ's removeJobKeys. */
 const JOB_PARTS = ['logs', 'dependencies', 'processed', 'failed', 'unsuccessful'];
 
 const BURY = defineQueueScript<Moved>(new URL('bury.lua', import.meta.url), 6 + JOB_PARTS.length);
@@ -65,7 +65,7 @@ export function createMoves(queue: Queue, deadQueue: Queue): Moves {
   };
 }
 
-/** A job without data is one with `null`: `undefined` is no JSON. */
+/** Missing data is stored as `null`, since JSON has no `undefined`. */
 function json(data: unknown): string {
   return JSON.stringify(data ?? null);
 }

@@ -1,16 +1,17 @@
--- The ids of the dead letters behind those that a walk has seen, oldest first.
+-- The next page of a walk over the dead letters: ids that it has not seen, oldest first.
 --
 -- KEYS[1] dead letters: the list `wait`, the newest at its head
--- ARGV[1] at most so many
--- ARGV[2] how the keys of the jobs' hashes begin
--- ARGV[3] so many were seen and left, unless others have taken some of them
+-- ARGV[1] how many ids at most
+-- ARGV[2] the beginning of the jobs' hash keys
+-- ARGV[3] how many the walk has seen that were still in the list at its last step
 -- ARGV[4...] the ids that the walk has seen last, newest first
 --
--- Answers how many are seen and left; which of the ids that was told by (counted from 1; 0 for none); and then the ids.
+-- Answers how many seen ones are still in the list; which of the ids in ARGV was used to find that (from 1; 0 for none); then the
+-- ids of the page.
 --
--- Why one step: dead letters leave at any place while somebody walks, so a place counted from either end may be another
--- one a moment later. What the walk saw last and is still there tells where to go on. Mostly it is where it was. Else LPOS
--- searches the list, which takes long where the id is not in it: so the hash is looked for first.
+-- Why one step: dead letters are taken away at any place during a walk, so a position changes from one moment to the next. The walk
+-- goes on behind the last id that it saw and that still exists. Mostly that id is at the expected position. Else LPOS searches the
+-- list, which takes long if the id is not in it; so the job's hash is looked for first.
 
 local left, found = 0, 0
 if ARGV[4] and redis.call('LINDEX', KEYS[1], -ARGV[3]) == ARGV[4] then

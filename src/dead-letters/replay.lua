@@ -7,18 +7,18 @@
 -- KEYS[5] notifications: `pc`, the counter that keeps jobs of one priority in order
 -- KEYS[6] notifications: `marker`
 -- KEYS[7] notifications: `events`
--- KEYS[8...] dead letters: what else the job may have (`:logs` and the like), to be deleted
+-- KEYS[8...] dead letters: the job's other keys (`:logs`, …), to be deleted
 -- ARGV[1] the dead letter's id
 -- ARGV[2] the new job's id
 -- ARGV[3] its name, ARGV[4] its data and ARGV[5] its options, as JSON
 -- ARGV[6] its priority
 -- ARGV[7] its progress as JSON, empty for none
 --
--- Answers 'moved'; 'gone' where the dead letter is not there any more, and 'taken' where the new job's id exists, with
--- nothing written.
+-- Answers 'moved'; 'gone' if the dead letter does not exist any more; 'taken' if the new job's id exists already. Nothing is
+-- written for the last two.
 --
--- Why one step: killed between an `add` and a `remove`, a replay that is started again would deliver twice. It writes
--- what BullMQ 6.7.0's addPrioritizedJob writes; test/dead-letters/bullmq-layout.test.ts compares the two.
+-- Why one step: if a replay were killed between an `add` and a `remove` and then started again, it would deliver twice. The script
+-- writes what BullMQ 6.7.0's addPrioritizedJob writes; test/dead-letters/bullmq-layout.test.ts compares the two.
 
 if redis.call('EXISTS', KEYS[3]) == 1 then
   return 'taken'

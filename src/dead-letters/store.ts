@@ -8,21 +8,21 @@ import { KEEP_COMPLETED } from '../queue/retention.ts';
 
 export type { StoredDeadLetter } from './list.ts';
 
-/** The dead letters of one queue. Whoever is killed at whatever instant: none is lost, none is there twice. */
+/** The dead letters of one queue. None is lost and none exists twice, even if a process is killed at any instant. */
 export interface DeadLetters {
-  /** Makes a failed job a dead letter. False where it is not among the failed ones (any more). */
+  /** Makes a failed job a dead letter. False if it is not among the failed jobs (any more). */
   bury(jobId: string): Promise<boolean>;
-  /** Buries every job that has failed, also those whose worker was killed before it could; answers how many. */
+  /** Makes every failed job a dead letter, also those of workers that were killed before they could. Answers how many. */
   sweep(): Promise<number>;
-  /** Puts one back into the queue, and answers its new id; undefined where it is not there (any more). */
+  /** Puts one back into the queue and answers its new job id; undefined if it does not exist (any more). */
   replay(stored: StoredDeadLetter): Promise<string | undefined>;
-  /** Removes one for good, where there are more than `keep` (0). `gone` where it is not there any more. */
+  /** Removes one for good, if there are more than `keep` (default 0). `gone` if it does not exist any more. */
   discard(id: string, keep?: number): Promise<Discarded>;
   count(): Promise<number>;
   find(id: string): Promise<StoredDeadLetter | undefined>;
-  /** So many after the first `offset`, oldest first. */
+  /** At most `limit` after the first `offset`, oldest first. */
   page(offset: number, limit: number): Promise<StoredDeadLetter[]>;
-  /** All of them, oldest first, page by page, also while some of them are taken away. */
+  /** All of them, oldest first, page by page; works while others are replayed or removed. */
   walk(): AsyncIterable<StoredDeadLetter[]>;
 }
 
@@ -31,7 +31,7 @@ export interface DeadLettersOptions {
   readonly queue: Queue;
   /** The queue `dead-letters`, under the same prefix: in a cluster both must lie in one slot. */
   readonly deadQueue: Queue;
-  /** For a job that failed without a time. */
+  /** The time of death for a job that failed without one. */
   readonly now?: () => number;
 }
 
@@ -42,7 +42,7 @@ export function createDeadLetters({ queue, deadQueue, now = Date.now }: DeadLett
 
   async function buryJob(jobId: string, job: JobHash): Promise<boolean> {
     const data = deadLetterOf(job, now());
-    // The id is taken where a producer has used it anew, an hour or more after its first dead letter.
+    // The id is taken if a producer has used it again, an hour or more after its first dead letter.
     const ids = (attempt: number) => (attempt === 0 ? jobId : `${jobId}#d${attempt}`);
     const id = await underFreeId(ids, (id) => moves.bury(jobId, { id, data, options: { attempts: 0 } }));
     return id !== undefined;
@@ -68,7 +68,7 @@ export function createDeadLetters({ queue, deadQueue, now = Date.now }: DeadLett
     bury,
     async sweep() {
       let buried = 0;
-      // From the start each time: what is buried leaves the set.
+      // From the start each time, since each job leaves the set when it becomes a dead letter.
       for (let ids = await oldestFailed(); ids.length > 0; ids = await oldestFailed()) {
         const done = await Promise.all(ids.map(buryOrForget));
         buried += done.filter(Boolean).length;
@@ -91,7 +91,7 @@ export function createDeadLetters({ queue, deadQueue, now = Date.now }: DeadLett
   };
 }
 
-/** Moves under the first id that is free; undefined where there is nothing to move. */
+/** Moves the job under the first free id; undefined if there is nothing to move. */
 async function underFreeId(
   ids: (attempt: number) => string,
   move: (id: string) => Promise<Moved>,

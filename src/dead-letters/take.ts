@@ -2,13 +2,13 @@ import type { DeadLetterReason } from '../domain/outcome.ts';
 import type { StoredDeadLetter } from './list.ts';
 import type { DeadLetters } from './store.ts';
 
-/** Which dead letters; what is left out does not matter. */
+/** Selects dead letters; a field that is left out matches all. */
 export interface DeadLetterFilter {
   readonly reason?: DeadLetterReason;
   readonly recipientId?: string;
   /** The notification's id, or that of the dead letter's job. */
   readonly id?: string;
-  /** The first and the last instant of death: epoch milliseconds. */
+  /** The earliest and the latest time of death: epoch milliseconds. */
   readonly sinceMs?: number;
   readonly untilMs?: number;
 }
@@ -30,11 +30,11 @@ function field(value: unknown, name: string): unknown {
 
 export interface TakeOptions {
   readonly filter?: DeadLetterFilter;
-  /** Dead letters that came later are left, so that those which die again are not taken forever. Redis's clock. */
+  /** Later dead letters are skipped, so that replayed ones that die again do not make an endless loop. Redis's clock. */
   readonly buriedUntilMs: number;
-  /** At most so many. */
+  /** How many to take at most. */
   readonly limit?: number;
-  /** Takes one, or finds it gone (false). Absent: they are only counted. */
+  /** Takes one; false if it was gone. Absent: they are only counted. */
   readonly take?: (stored: StoredDeadLetter) => Promise<boolean>;
   /** Awaited before each: bounds the rate. */
   readonly pace?: () => Promise<void>;
@@ -43,17 +43,16 @@ export interface TakeOptions {
 }
 
 export interface Taken {
-  /** Dead letters looked at. */
+  /** How many dead letters were looked at. */
   readonly seen: number;
-  /** Those that the filter takes, by reason. */
+  /** How many of them match the filter, by reason. */
   readonly matched: ReadonlyMap<DeadLetterReason, number>;
-  /** Fewer than matched where somebody else was faster, and 0 where they were only counted. */
+  /** How many were taken: fewer than matched if another process was faster, and 0 if they were only counted. */
   readonly taken: number;
 }
 
 /**
- * Does something to dead letters that takes them away (a replay, a removal), oldest first. Ended half-way, it is started
- * again and goes on.
+ * Replays or removes dead letters, oldest first. If it is ended half-way, start it again and it goes on.
  */
 export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: TakeOptions): Promise<Taken> {
   const { filter = {}, buriedUntilMs, limit = Infinity, take, pace, onSeen } = options;

@@ -1,4 +1,4 @@
-/** Deeper than this nobody reads, and a chain may lead back to itself. */
+/** The depth is bounded because an error may be its own cause, through others. */
 const MAX_DEPTH = 10;
 
 interface ErrorLike {
@@ -10,9 +10,9 @@ interface ErrorLike {
 }
 
 /**
- * An error's words and those of what caused it, outermost first: `write failed < socket hang up < read ECONNRESET`. Of several
- * errors at once (`AggregateError`) all are told: `(connect ECONNREFUSED ::1:443; connect ETIMEDOUT 17.188.143.34:443)`. An
- * error that says nothing but what its cause says is left out. Not redacted: that is for whoever knows the notification.
+ * The messages of an error and of its causes, outermost first: `write failed < socket hang up < read ECONNRESET`. An
+ * `AggregateError` shows all its errors: `(connect ECONNREFUSED ::1:443; connect ETIMEDOUT 17.188.143.34:443)`. A message
+ * that an outer one already contains is left out. Nothing is redacted here: the caller knows the notification, and redacts.
  */
 export function errorChain(error: unknown): string {
   return linksOf(error, MAX_DEPTH)
@@ -36,7 +36,7 @@ function causeOf(like: ErrorLike, depth: number): string[] {
   return cause === undefined || cause === null ? [] : linksOf(cause, depth - 1);
 }
 
-/** The message, with the code where it does not tell it; the name where there is neither. */
+/** The message, with the code if the message does not contain it. The name if there is neither. */
 function wordsOf({ name, message, code }: ErrorLike): string {
   const [words, short] = [textOf(message).trim(), textOf(code)];
   if (words !== '') return short === '' || words.includes(short) ? words : `${words} (${short})`;

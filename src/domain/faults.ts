@@ -14,7 +14,7 @@ export function formatFault({ path, expected, found }: Fault): string {
   return `${where}expected ${expected}, found ${found}`;
 }
 
-/** Input that a person can mend: carries every fault, and says all of them in its message. */
+/** Bad input that a person can correct. Holds every fault, and its message lists them all. */
 export class InputError extends Error {
   override readonly name = 'InputError';
   readonly faults: readonly Fault[];
@@ -26,17 +26,17 @@ export class InputError extends Error {
   }
 }
 
-/** Control characters, halves of characters, line separators, and what turns the direction of writing. */
+/** Control characters, lone surrogates, line separators, and marks that change the direction of the text. */
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 
-/** What others have written, as a terminal may show it: `\u{1b}` for an escape. */
+/** Makes text of an unknown author safe for a terminal: an escape character becomes the text `\u{1b}`. */
 export function printable(text: string): string {
   return text.replace(UNPRINTABLE, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
 type Path = readonly PropertyKey[];
 
-/** zod's issues as faults: where, what was expected, what was found; private values are only described. */
+/** zod's issues as faults: where, what was expected, what was found. Of a private value only its kind and size are shown. */
 export function zodFaults(
   error: z.ZodError,
   input: unknown,
@@ -56,7 +56,7 @@ export function zodFaults(
   });
 }
 
-/** Names that may be repeated: a producer may have put a token where a name belongs, or what a terminal obeys. */
+/** Field names that are safe to repeat. Other names may be a token in the wrong place, or hold terminal control codes. */
 const PLAIN_NAME = /^[A-Za-z0-9_.-]{1,40}$/;
 
 /** `['devices', 0, 'token']` → `devices[0].token` */

@@ -20,19 +20,19 @@ export const MAX_PER_WINDOW = 100_000;
 /** The most rules in one policy. */
 export const MAX_RULES = 16;
 
-/** The name under which answers, logs and metrics speak of a rule: `10/1m`, or `gap`. */
+/** The name of a rule in answers, logs and metrics: `10/1m`. The gap's name is `gap`. */
 export function ruleName(rule: Rule): string {
   return `${rule.max}/${formatDuration(rule.perMs)}`;
 }
 
 export type ParsedRules = { ok: true; rules: Rule[] } | { ok: false; faults: Fault[] };
 
-/** The largest rule that a recipient's policy may have: the most that it counts, over the longest window. */
+/** The largest rule that a recipient's policy may have. */
 const LARGEST_RULE: Rule = { max: MAX_PER_WINDOW, perMs: MAX_WINDOW_MS };
 
 /**
- * `"1/1s,20/1m"` → rules, or every fault at once; `path` names the variable or flag that the text came from, `largest`
- * the most that a rule may count and the longest window that it may count over.
+ * `"1/1s,20/1m"` → rules, or every fault at once. `path` names the variable or flag that the text came from; `largest`
+ * bounds both the max and the window of each rule.
  */
 export function parseRules(text: string, path: string, largest: Rule = LARGEST_RULE): ParsedRules {
   const faults: Fault[] = [];
@@ -42,7 +42,7 @@ export function parseRules(text: string, path: string, largest: Rule = LARGEST_R
     const perMs = per === undefined || rest.length > 0 ? undefined : parseDuration(per);
     if (!/^\d{1,10}$/.test(max ?? '') || perMs === undefined) {
       faults.push({ path: `${path}[${index}]`, expected: 'max/per, such as 10/1m', found: JSON.stringify(part) });
-      return { max: 1, perMs: 1 }; // in bounds: told once
+      return { max: 1, perMs: 1 }; // within the bounds, so that no second fault is reported for it
     }
     return { max: Number(max), perMs };
   });

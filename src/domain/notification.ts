@@ -4,9 +4,9 @@ import { DEVICE_KINDS } from '../providers/devices.ts';
 import { formatPath, zodFaults, type Fault } from './faults.ts';
 import { isOversized, MAX_CHARACTERS, MAX_VALUES } from './size.ts';
 
-/** Text without control characters, line breaks or halves of characters. */
+/** Text without control characters, line breaks or lone surrogates (halves of characters). */
 const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]*$/u;
-/** Keys of `data` that the providers keep for themselves; with a `*` at the end, all that begin so. */
+/** Keys of `data` that the providers reserve. A `*` at the end stands for every key that begins like this. */
 export const RESERVED_DATA_KEYS: readonly string[] = DEVICE_KINDS.flatMap((kind) => kind.reservedDataKeys);
 
 const printable = (most: number) =>
@@ -17,7 +17,7 @@ const printable = (most: number) =>
     })
     .meta({ minLength: 1, maxLength: most });
 
-/** Counts code points, which is what a person counts, but for combined emoji; there are no more of them than of units. */
+/** Counts code points. There are never more of them than UTF-16 units (`length`), so a short text needs no count. */
 const isAtMost = (most: number, text: string): boolean => text.length <= most || Array.from(text).length <= most;
 
 /** The platforms that a device may be on, one for each provider. */
@@ -93,10 +93,10 @@ export type ParsedNotification =
   | { readonly ok: true; readonly notification: Notification }
   | { readonly ok: false; readonly faults: readonly Fault[] };
 
-/** More faults than this are only counted. */
+/** A list of faults is cut after this many; the rest is only counted. */
 const MAX_FAULTS = 20;
 
-/** Checks anything against the schema; every fault at once, and none of them shows a token or a text. */
+/** Checks any value against the schema. Reports every fault at once; no fault shows a token or a text of the alert. */
 export function parseNotification(raw: unknown): ParsedNotification {
   const oversize = oversizeFaults(raw);
   if (oversize.length > 0) return { ok: false, faults: oversize };
@@ -126,7 +126,7 @@ const PROTO_FAULT: Fault = {
   found: 'one',
 };
 
-/** zod leaves such a key out without a word. */
+/** zod drops such a key and reports nothing. */
 function hasProto(raw: unknown): boolean {
   const data = fieldOf(raw, 'data');
   return typeof data === 'object' && data !== null && Object.hasOwn(data, '__proto__');
@@ -137,8 +137,8 @@ function fieldOf(raw: unknown, field: string): unknown {
 }
 
 /**
- * What a fault, a log line or an error must not repeat: tokens, and what was written to the recipient. Nor what stands in
- * the place of either: a job whose data is text, a token that is listed as a device, or as its platform.
+ * Values that no fault, log line or error may repeat: tokens and the texts of the alert. A malformed job may have them in
+ * the wrong place, so also: data that is plain text, a token in place of a device, a token in place of its platform.
  */
 function isPrivate(path: readonly PropertyKey[], value: unknown): boolean {
   if (path[0] === 'devices' && path.at(-1) === 'platform') return !(typeof value === 'string' && value.length <= 16);

@@ -1,6 +1,7 @@
 /**
- * What is wrong with a provider as a whole, worst first: it refuses our credentials, refuses the app or its tokens, asks
- * everybody to slow down, or is not there.
+ * What is wrong with a provider as a whole, worst first:
+ * `auth`: it refuses the credentials; `configuration`: it refuses the app, or all of the app's tokens;
+ * `quota`: it asks all workers to slow down; `outage`: it cannot be reached, or only answers with errors.
  */
 export const TROUBLES = ['auth', 'configuration', 'quota', 'outage'] as const;
 export type Trouble = (typeof TROUBLES)[number];
@@ -20,7 +21,7 @@ export const DEAD_LETTER_REASONS = [
 ] as const;
 export type DeadLetterReason = (typeof DEAD_LETTER_REASONS)[number];
 
-/** How a notification ended, for good. */
+/** How a notification ended. Final: a pass that only defers or retries has no outcome. */
 export const OUTCOMES = ['delivered', 'expired', 'dropped', 'dead-lettered'] as const;
 export type OutcomeName = (typeof OUTCOMES)[number];
 
@@ -33,42 +34,42 @@ export type OutcomeName = (typeof OUTCOMES)[number];
  * | expired     | completed                      | —        |
  * | dropped     | completed                      | —        |
  * | requeued    | delayed until its slot         | +0       |
- * | held        | delayed until the provider may be back | +0 |
+ * | held        | deferred until the provider may be back | +0 |
  * | retried     | delayed by the backoff         | +1       |
- * | yielded     | left alone: another worker has it by now | +0 |
+ * | yielded     | not touched: another worker has its job lock by now | +0 |
  * | dead-letter | failed, then moved to the dead letters | — |
  */
 export type Outcome =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'expired' }
   | { readonly kind: 'dropped'; readonly rule: string }
-  /** `waitMs` until its slot, `delayMs` until a worker takes it up again, a little before. */
+  /** `waitMs`: until its slot. `delayMs`: until a worker takes the job again, which is a little before the slot. */
   | { readonly kind: 'requeued'; readonly waitMs: number; readonly delayMs: number; readonly rule: string }
   | { readonly kind: 'held'; readonly waitMs: number; readonly code: string }
   | { readonly kind: 'yielded' }
   | { readonly kind: 'retried'; readonly waitMs: number; readonly code: string }
   | { readonly kind: 'dead-letter'; readonly reason: DeadLetterReason; readonly message: string };
 
-/** One failed try at delivering, as a dead letter tells it. Never holds a token in the clear. */
+/** One failed attempt, as it is kept in a dead letter. Never holds a token. */
 export interface FailedAttempt {
   /** Epoch milliseconds. */
   readonly at: number;
-  /** Which device: `apns#0` is the first of `devices`, and on APNs. Absent where no device was tried. */
+  /** `apns#0` is the first of `devices`, on APNs. Absent if no device was tried. */
   readonly device?: string;
   readonly error: string;
 }
 
 /** The data of a job of the dead-letter queue. */
 export interface DeadLetter {
-  /** Exactly as it was handed over, also when it was invalid. */
+  /** Exactly as the producer enqueued it, even if it was invalid. */
   readonly notification: unknown;
   readonly reason: DeadLetterReason;
   readonly message: string;
   readonly attempts: readonly FailedAttempt[];
   /** Epoch milliseconds. */
   readonly deadAt: number;
-  /** 0, and one more with each replay. */
+  /** How often it was replayed before. */
   readonly generation: number;
-  /** The devices that were alerted all the same (`apns#0`): a replay leaves them out. Absent where none was. */
+  /** The devices that were alerted before the rest failed (`apns#0`): a replay skips them. Absent if none was. */
   readonly delivered?: readonly string[];
 }

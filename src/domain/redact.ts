@@ -2,23 +2,23 @@ import { PLATFORMS } from './notification.ts';
 import { isOversized } from './size.ts';
 
 const MAX_LENGTH = 300;
-/** More than this of somebody's words is not read. */
+/** Only this many characters of a text are looked at; the rest is cut off. */
 const MAX_READ = 2_000;
-/** Shorter values are left alone: they tell nothing, and taking them out would make a message unreadable. */
+/** Shorter values are not redacted: they reveal little, and taking out every "a" would make a message unreadable. */
 const MIN_SECRET_LENGTH = 4;
-/** So many neighbouring characters of a private text are taken out wherever they stand: an echo may be cut short. */
+/** This many successive characters of a private text are enough to be taken out: a server may quote only a part. */
 const RUN = 8;
-/** Long runs that look like a token, a key or a JWT, whoever they belong to. */
+/** Long runs of characters that look like a token, a key or a JWT. */
 const TOKEN_LIKE = /[A-Za-z0-9_.~+/:=-]{60,}|[0-9a-fA-F]{32,}/g;
 const REDACTED = '[redacted]';
 
 /**
- * Somebody's words about a notification (a client's, a server's, an unforeseen error's) without its tokens and without
- * anything that was written to the recipient: whole or in part, in any case, and escaped or encoded as JSON, URLs, base64
- * and hexadecimal digits do it. The notification may be malformed: whatever text lies in the private fields is taken out.
+ * A message about a notification (from a provider, from Redis, of an unexpected error) without its tokens and without the
+ * texts of its alert and data. Finds them whole or in part, in upper or lower case, and encoded as JSON, URL, base64 or
+ * hexadecimal digits. The notification may be malformed: every text in the private fields is taken out.
  */
 export function redact(text: string, notification: unknown): string {
-  if (isOversized(notification)) return REDACTED; // too much to look for in it
+  if (isOversized(notification)) return REDACTED; // it holds too many texts to look for
   const words = text.slice(0, MAX_READ);
   const isPrivate = marksOf(lowerCase(words), privateTexts(notification).flatMap(formsOf));
   if (!isPrivate.includes(true)) return withoutTokens(words);
@@ -40,21 +40,21 @@ const CREDENTIALS: readonly (readonly [pattern: RegExp, rest: string])[] = [
   // A JWT, or its beginning.
   [/\beyJ[\w-]{8,}(\.[\w-]*)*/gi, REDACTED],
   [/(\bBearer )[\w.~+/=-]+/gi, `$1${REDACTED}`],
-  // What Redis repeats of a command that it does not know; up to the end of the line, in JSON too.
+  // Redis repeats the arguments of a command that it does not know; up to the end of the line, in JSON too.
   [/(with args beginning with: )([^"\\\n]|\\[^n])*/g, `$1${REDACTED}`],
 ];
 
-/** Only a text that this finds something in may hold any of them: most log lines do not. */
+/** A quick check, since it runs on every log line: a text without a match holds no credentials. */
 const MAY_HOLD = /PRIVATE KEY|:\/\/|eyJ|bearer |with args beginning/i;
 
-/** Any text without what gives access: private keys, passwords in URLs, bearer tokens, and the arguments that Redis repeats. */
+/** Any text without credentials: private keys, passwords in URLs, bearer tokens, and command arguments that Redis repeats. */
 export function withoutCredentials(text: string): string {
   if (!MAY_HOLD.test(text)) return text;
   return CREDENTIALS.reduce((rest, [pattern, instead]) => rest.replace(pattern, instead), text);
 }
 
 const PRIVATE_FIELDS = ['devices', 'alert', 'data'];
-/** Words of the schema that stand in private fields too. */
+/** Words of the schema that private fields contain too, such as `apns`: they are not secret. */
 const PUBLIC_WORDS: ReadonlySet<string> = new Set(PLATFORMS);
 
 /** Every text in the private fields, however deep. */
@@ -70,7 +70,7 @@ function privateTexts(notification: unknown): string[] {
   return [...texts].filter((text) => text.length >= MIN_SECRET_LENGTH && !PUBLIC_WORDS.has(text));
 }
 
-/** A text as it may come back: as it is, and in the encodings of URLs, JSON, base64 and hexadecimal digits. */
+/** The forms in which a server may quote a text: as it is, and encoded as URL, JSON, base64 or hexadecimal digits. */
 function formsOf(text: string): string[] {
   const bytes = Buffer.from(text);
   const json = JSON.stringify(text).slice(1, -1);
@@ -80,7 +80,7 @@ function formsOf(text: string): string[] {
   return [...new Set([text, json, ascii, url, url.replaceAll('%20', '+'), ...encoded].map(lowerCase))];
 }
 
-/** Which characters of `words` belong to one of the forms: all of a short one, any run of a longer one. */
+/** Marks the characters of `words` that belong to a form: the whole of a short form, any `RUN` characters of a longer one. */
 function marksOf(words: string, forms: readonly string[]): boolean[] {
   const marks = Array.from({ length: words.length }, () => false);
   const placesOf = new Map<string, number[]>();
@@ -100,7 +100,7 @@ function marksOf(words: string, forms: readonly string[]): boolean[] {
   return marks;
 }
 
-/** In lower case, with each character where it was: `İ` would become two. */
+/** In lower case, with each character at the same index. `İ` would become two characters, so it stays. */
 function lowerCase(text: string): string {
   const lower = text.toLowerCase();
   if (lower.length === text.length) return lower;

@@ -1,11 +1,11 @@
-/** More than the largest notification has: 20 devices, and as many pairs of data as the providers' 4,096 bytes can hold. */
+/** More values than the largest notification has: 20 devices, and as many data fields as fit into 4,096 bytes. */
 export const MAX_VALUES = 2_500;
-/** 20 tokens of 4,096 characters, and as much again. */
+/** 20 tokens of 4,096 characters, and about as much again for the rest. */
 export const MAX_CHARACTERS = 200_000;
 
 /**
- * Whether a value holds more than any notification could, told in a time that does not grow with it: checking each of a
- * million fields would keep a worker from everything else for seconds. Never recurses, whatever the depth.
+ * Whether a value is larger than any notification can be. Stops as soon as that is certain, since checking a million fields
+ * against the schema would block the worker's event loop for seconds. Does not recurse, so no depth overflows the stack.
  */
 export function isOversized(value: unknown): boolean {
   const rest: unknown[] = [value];

@@ -6,7 +6,7 @@ type Unit = keyof typeof UNIT_MS;
 /** What a duration looks like, for error messages. */
 export const DURATION_FORMAT = 'a duration such as 250ms, 3s, 1m, 2h or 1d';
 
-/** `"3s"` → `3000` (milliseconds), `"0"` → `0`; `undefined` where the text is no duration. */
+/** `"3s"` → `3000` (milliseconds), `"0"` → `0`; `undefined` if the text is no duration. */
 export function parseDuration(text: string): number | undefined {
   if (text === '0') return 0;
   const match = /^(\d{1,9})(ms|s|m|h|d)$/.exec(text);
@@ -14,7 +14,7 @@ export function parseDuration(text: string): number | undefined {
   return Number(match[1]) * UNIT_MS[match[2] as Unit];
 }
 
-/** `3000` → `"3s"`: the largest unit that divides the milliseconds without a rest. */
+/** `3000` → `"3s"`: in the largest unit that gives a whole number. */
 export function formatDuration(ms: number): string {
   if (ms === 0) return '0';
   const units = Object.entries(UNIT_MS).reverse();
@@ -22,19 +22,19 @@ export function formatDuration(ms: number): string {
   return `${ms / size}${unit}`;
 }
 
-/** `firstMs`, doubled so many times, at most `mostMs`. Milliseconds. */
+/** `firstMs` doubled `times` times, but at most `mostMs`. Milliseconds. */
 export function doubledMs(firstMs: number, mostMs: number, times: number): number {
-  return Math.min(firstMs * 2 ** Math.min(times, 30), mostMs); // 2^30 ms are twelve days
+  return Math.min(firstMs * 2 ** Math.min(times, 30), mostMs); // 2^30 ms are twelve days; keeps the number finite
 }
 
 /**
- * Sleeps until an instant of `performance.now()`; false where the signal came first. Timers may fire a fraction of a
- * millisecond early; this does not.
+ * Sleeps until an instant of `performance.now()`; false if the signal aborted first. Node's timers may fire a fraction of a
+ * millisecond early; this never returns early.
  */
 export async function sleepUntil(instant: number, signal: AbortSignal): Promise<boolean> {
   for (let leftMs = instant - performance.now(); leftMs > 0; leftMs = instant - performance.now()) {
     if (signal.aborted) break;
-    await sleep(Math.ceil(leftMs), undefined, { signal }).catch(() => undefined); // rejects where the signal comes
+    await sleep(Math.ceil(leftMs), undefined, { signal }).catch(() => undefined); // it rejects when the signal aborts
   }
   return !signal.aborted;
 }

@@ -7,7 +7,7 @@ export function reporter(faults: Fault[]): Report {
   return (path, expected, found) => faults.push({ path, expected, found });
 }
 
-/** The text of the file that the variable `name` tells; undefined where it tells none, or one that cannot be read. */
+/** The text of the file at `path`, the value of the variable `name`. Undefined if there is none or it cannot be read. */
 export function readFile(name: string, path: string | undefined, report: Report): string | undefined {
   if (path === undefined) return undefined;
   try {
@@ -18,7 +18,7 @@ export function readFile(name: string, path: string | undefined, report: Report)
   }
 }
 
-/** A key in place of a path must not be told, whether as PEM, as JSON or as bare base64, nor an address with a password. */
+/** Shows only what looks like a path: somebody may have set the variable to the key itself, or to a URL with a password. */
 function pathText(path: string): string {
   const isPath = path.length <= 200 && !/[\n{]|-----BEGIN|:\/\/|^[A-Za-z0-9+/=_-]{60,}$/.test(path);
   return isPath ? JSON.stringify(path) : `a string of ${path.length} characters`;

@@ -15,7 +15,7 @@ export function text(pattern: RegExp, expected: string) {
   return z.string().regex(pattern, { error: expected });
 }
 
-/** A variable's text → a value, or what was expected instead. */
+/** Turns a variable's text into a value; `parse` returns undefined for a bad one, and the fault then names `expected`. */
 export function parsed<T>(expected: string, parse: (text: string) => T | undefined) {
   return z.string().transform((value, context): T => {
     const result = parse(value.trim());

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { httpLimit, whilePresent, type Closable, type HttpLimitOptions } from './limit.ts';
 import { PROBLEM_TYPE, type Refusal } from './problem.ts';
 
-/** What a key is mostly made of, where nothing tells more; a function that takes Express's own `Request` is as good. */
+/** The fields of a request that a `key` mostly uses. A function that takes Express's own `Request` fits too. */
 export interface ExpressRequestLike {
   readonly headers: IncomingHttpHeaders;
   readonly ip?: string | undefined;
@@ -11,7 +11,7 @@ export interface ExpressRequestLike {
   get(name: string): string | undefined;
 }
 
-/** What is used of a response: Express's, connect's and node:http's have it. */
+/** The part of a response that is used; those of Express, connect and node:http have it. */
 export interface ConnectResponse extends Closable {
   statusCode: number;
   setHeader(name: string, value: string): unknown;
@@ -48,7 +48,7 @@ export function expressLimit<Request = ExpressRequestLike, Response extends Conn
   }
 
   return (request, response, next) => {
-    // What the rest of the chain throws is not ours to hand to `next`: only a failure of `limit` is.
+    // `next` gets only the errors of `limit`. An error thrown inside `next()` belongs to the next middleware.
     void limit(request, response).then(
       (goesOn) => {
         if (goesOn) next();
@@ -60,9 +60,11 @@ export function expressLimit<Request = ExpressRequestLike, Response extends Conn
   };
 }
 
-/** To `next`, nothing and the word `route` are no failures: the request would go on. */
+/** `next` does not take every value as an error: with undefined or 'route' the request would go on. */
 function asError(reason: unknown): Error {
-  return reason instanceof Error ? reason : new Error('a request could not be limited', { cause: reason });
+  return reason instanceof Error
+    ? reason
+    : new Error('the limiter failed; the request was not let through', { cause: reason });
 }
 
 function sendProblem(_request: unknown, response: ConnectResponse, { problem }: Refusal): void {

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { httpLimit, whilePresent, type Closable, type HttpLimitOptions } from './limit.ts';
 import { PROBLEM_TYPE, type Refusal } from './problem.ts';
 
-/** What a key is mostly made of; a function that takes Fastify's own `FastifyRequest` is as good. */
+/** The fields of a request that a `key` mostly uses. A function that takes Fastify's own `FastifyRequest` fits too. */
 export interface FastifyRequestLike {
   readonly headers: IncomingHttpHeaders;
   readonly ip: string;
@@ -10,7 +10,7 @@ export interface FastifyRequestLike {
   readonly url: string;
 }
 
-/** What is used of Fastify's reply. */
+/** The part of Fastify's reply that is used. */
 export interface FastifyReplyLike {
   readonly raw: Closable;
   code(status: number): unknown;
@@ -21,15 +21,15 @@ export interface FastifyReplyLike {
 
 export interface FastifyLimitOptions<Request, Reply> extends HttpLimitOptions<Request> {
   /**
-   * Answers a refused request in place of the problem document; status and header fields are set already. It sends, or
-   * throws what Fastify's error handler is to send.
+   * Answers a refused request in place of the problem document; status and header fields are set already. It must send a
+   * reply, or throw an error for Fastify's error handler.
    */
   readonly refuse?: (request: Request, reply: Reply, refusal: Refusal) => unknown;
 }
 
 /**
- * A hook for `onRequest` (of the application, a plugin or one route), or a later one where the key needs the body. The
- * types are what `key` and `refuse` say: Fastify's hooks have too many for TypeScript to find them out.
+ * A hook for `onRequest` (of the application, a plugin or one route), or for a later hook if the key needs the body. The
+ * types come from `key` and `refuse`: Fastify's hooks have too many type parameters for TypeScript to infer them.
  */
 export function fastifyLimit<Request = FastifyRequestLike, Reply extends FastifyReplyLike = FastifyReplyLike>(
   options: FastifyLimitOptions<Request, Reply>,
@@ -38,7 +38,7 @@ export function fastifyLimit<Request = FastifyRequestLike, Reply extends Fastify
   const { refuse = sendProblem } = options;
   return async (request, reply) => {
     const decision = await whilePresent(reply.raw, (signal) => decide(request, signal));
-    if (decision.kind === 'gone') return reply.hijack(); // there is nobody to answer, and no handler may run
+    if (decision.kind === 'gone') return reply.hijack(); // the client has left: no answer, and no handler may run
     for (const [name, value] of Object.entries(decision.headers)) reply.header(name, value);
     if (decision.kind === 'allowed') return undefined;
     reply.code(decision.status);

@@ -1,16 +1,16 @@
 import type { RuleStanding, Standing } from '../limiter/limiter.ts';
 
-/** Names and values of header fields, as they go out. */
+/** Header fields of a response: name → value. */
 export type Fields = Readonly<Record<string, string>>;
 
-/** A rule as it is told; a block has no window. */
+/** A rule as the header fields show it; a block has no window. */
 type Told = Omit<RuleStanding, 'perMs'> & { readonly perMs?: number };
 
 /**
  * `RateLimit-Policy: "10/1m";q=10;w=60, "gap";q=1;w=3` and `RateLimit: "10/1m";r=9;t=53, "gap";r=0;t=3`, as revision 11 of
- * draft-ietf-httpapi-ratelimit-headers has them: every rule in force and what it has left, gaps last. Of a refusal, the
- * rule that makes the request wait goes before all others. None where nothing is counted. Seconds are rounded up, so a
- * client that keeps to them keeps the limit.
+ * draft-ietf-httpapi-ratelimit-headers defines them: every rule in force and what it has left, gaps last. In a refusal the
+ * rule that makes the request wait comes first. No fields if no rule is in force. Seconds are rounded up, so a client that
+ * waits as long as they say stays within the limit.
  */
 export function rateLimitFields(standing: Omit<Standing, 'toleranceMs' | 'gapMs'>, isRefused: boolean): Fields {
   const all = isRefused ? decidingFirst(standing) : gapsLast(standing.rules);
@@ -23,7 +23,7 @@ function gapsLast(rules: readonly RuleStanding[] = []): readonly RuleStanding[] 
   return [...rules.filter((each) => !isGap(each)), ...rules.filter(isGap)];
 }
 
-/** What is not among the rules is a block: nothing goes through it. */
+/** A deciding rule that is not in the list is a block: its max is 0. */
 function decidingFirst({
   rule,
   remaining,
@@ -40,8 +40,8 @@ export function toSeconds(ms: number): number {
 }
 
 /**
- * A string of RFC 9651 (structured fields), which has room for printable ASCII only: quotes and backslashes are escaped
- * by a backslash, all else is written as its UTF-8 in percents, so that no name ends the field or begins another.
+ * A string of RFC 9651 (structured fields), which allows printable ASCII only: quotes and backslashes are escaped by a
+ * backslash, other characters are percent-encoded, so that no rule name can end the field or begin another one.
  */
 function sfString(text: string): string {
   const printable = text.toWellFormed().replaceAll(/[^ -~]+/g, encodeURIComponent);

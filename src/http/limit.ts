@@ -6,21 +6,21 @@ import { rateLimitFields, type Fields } from './fields.ts';
 import { tooMany, unavailable, type Refusal } from './problem.ts';
 
 export interface HttpLimitOptions<Request> {
-  /** While it rejects with LimiterUnavailableError, requests are answered with 503; its own `onUnavailable` may answer instead. */
+  /** If it rejects with LimiterUnavailableError, the answer is 503. Its option `onUnavailable` can decide otherwise. */
   readonly limiter: Pick<Limiter, 'admit' | 'refund'>;
   /**
-   * Whom a request counts for: the limiter's recipient, a string of one character or more. Take what the server has
-   * checked (the user or API client that signed in), else the address: a header that the client writes as it likes limits
-   * nobody. A request of `undefined` is not limited. What it throws, or rejects with, goes to the framework's error handling.
+   * The client that a request counts for (the limiter's recipient): a string of one character or more. Take what the server
+   * has verified (the user or API client that signed in), else the address. Do not take a header that the client can choose:
+   * it would escape every limit. `undefined`: this request is not limited. An error goes to the framework's error handling.
    */
   readonly key: (request: Request) => string | undefined | Promise<string | undefined>;
-  /** The category of a request: where the limiter has a policy for it, both hold. */
+  /** The category of a request. If the limiter has a policy for it, that one holds too. */
   readonly category?: (request: Request) => string | undefined;
-  /** What holds for these requests in place of the limiter's own policy. */
+  /** The policy for these requests, in place of the limiter's own. */
   readonly policy?: Policy;
 }
 
-/** What becomes of a request. */
+/** Whether a request may go on. */
 export type Decision =
   | {
       /** Let it through, with these header fields. */
@@ -29,13 +29,13 @@ export type Decision =
     }
   | Refusal
   | {
-      /** The client left while it waited; its slot was given back, and nobody is there to answer. */
+      /** The client disconnected while it waited. Its slot was given back; do not answer. */
       readonly kind: 'gone';
     };
 
 /**
- * Decides about a request for any framework. Resolves at the request's instant, which is at most the tolerance (150 ms or
- * less) ahead; `signal` ends that wait. Throws InputError where the policy is unusable.
+ * Decides about a request, for any framework. An allowed request resolves at its slot, which is at most the tolerance
+ * (150 ms or less) ahead; `signal` ends that wait. Throws InputError if the policy cannot be used.
  */
 export function httpLimit<Request>(
   options: HttpLimitOptions<Request>,
@@ -72,19 +72,19 @@ export function httpLimit<Request>(
   };
 }
 
-/** By name: a type is all that this folder takes from the limiter's. */
+/** Compares the name because this folder may import only types from the limiter's. */
 function isUnavailable(error: unknown): boolean {
   return error instanceof Error && error.name === 'LimiterUnavailableError';
 }
 
-/** What is used of a response to see that its client has left: node:http's and HTTP/2's both have it. */
+/** The part of a response that shows that its client has disconnected; node:http's and HTTP/2's both have it. */
 export interface Closable {
   readonly destroyed?: boolean;
   once(event: 'close', listener: () => void): unknown;
   removeListener(event: 'close', listener: () => void): unknown;
 }
 
-/** Runs with a signal that comes when the client of this response has left. */
+/** Calls `run` with a signal that aborts when the client of this response disconnects. */
 export async function whilePresent<T>(response: Closable, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const presence = new AbortController();
   const leave = (): void => {

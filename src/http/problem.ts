@@ -2,7 +2,7 @@ import { toSeconds, type Fields } from './fields.ts';
 
 /** A problem document (RFC 9457), sent as `application/problem+json`. */
 export interface Problem {
-  /** Left out where the status says it all. */
+  /** Absent if the status says enough (503). */
   readonly type?: string;
   readonly title: string;
   readonly status: number;
@@ -13,21 +13,21 @@ export interface Problem {
 /** A request that is not let through. */
 export interface Refusal {
   readonly kind: 'refused';
-  /** 429 by the limiter's answer, 503 where it had none. */
+  /** 429: the limiter refused. 503: the limiter could not be asked. */
   readonly status: 429 | 503;
-  /** In whole seconds, rounded up, at least 1; the same as the field says. */
+  /** Whole seconds, rounded up, at least 1; the same as in `Retry-After`. */
   readonly retryAfterSeconds: number;
-  /** `Retry-After` and the RateLimit fields, but not the body's type. */
+  /** `Retry-After` and the RateLimit fields, without `Content-Type`. */
   readonly headers: Fields;
-  /** What to send where the application has nothing better. */
+  /** The body to send unless the application makes its own. */
   readonly problem: Problem;
 }
 
 export const PROBLEM_TYPE = 'application/problem+json';
 
-/** The draft's problem type for a quota that is used up. */
+/** The problem type that draft-ietf-httpapi-ratelimit-headers registers for a used-up quota. */
 const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded';
-/** Most outages are a restart or a failover: seconds. */
+/** `Retry-After` while Redis is away: most outages are a restart or a failover, which take seconds. */
 const AWAY_SECONDS = 5;
 
 export function tooMany(rule: string, waitMs: number, fields: Fields): Refusal {

@@ -2,33 +2,33 @@ import { InputError, type Fault } from '../domain/faults.ts';
 import { MAX_WINDOW_MS, policyFaults, type Policy } from '../domain/limits.ts';
 import type { Ask, Block, Follow, Held } from './limiter.ts';
 
-/** A block reaches no further ahead: 366 days. */
+/** The longest block: 366 days. */
 export const MAX_BLOCK_MS = 366 * 86_400_000;
 const MAX_REASON = 500;
 
-/** The clock that `until` is held against, in epoch milliseconds; absent where only the limiter's Redis can tell it. */
+/** The time that `until` is compared with, in epoch milliseconds; absent if only Redis knows it, which then checks it. */
 type Now = number | undefined;
 
-/** Throws InputError where a recipient is not named. Any text will do. */
+/** Throws InputError if the recipient id is missing or empty. Every other text is valid. */
 export function checkRecipient(recipientId: string): void {
   throwAll('unusable recipient', textFaults({ recipientId }));
 }
 
-/** Throws InputError where a slot is not named, or the instant `at` is none. */
+/** Throws InputError if the recipient id or the id is missing, or `at` is no instant. */
 export function checkHeld(held: Held, at = 0): void {
   const faults = heldFaults(held);
   if (!Number.isFinite(at)) faults.push({ path: 'at', expected: 'epoch milliseconds', found: String(at) });
   throwAll('unusable slot', faults);
 }
 
-/** Throws InputError with every fault of what is to be stored with `limit`. */
+/** Throws InputError with every fault of the arguments of `limit`. */
 export function checkLimit(recipientId: string, policy: Policy, until: number | undefined, now: Now): void {
   const faults = [...textFaults({ recipientId }), ...policyFaults(policy, 'policy')];
   if (until !== undefined) faults.push(...untilFaults(until, now, Infinity));
   throwAll('unusable limit', faults);
 }
 
-/** Throws InputError with every fault of what is to be stored with `block`. */
+/** Throws InputError with every fault of the arguments of `block`. */
 export function checkBlock(recipientId: string, { until, reason }: Block, now: Now): void {
   const faults = [...textFaults({ recipientId }), ...untilFaults(until, now, MAX_BLOCK_MS)];
   if (!isReadable(reason)) {
@@ -44,14 +44,14 @@ export function checkCategories(categories: Readonly<Record<string, Policy>>): v
   throwAll('unusable categories', faults);
 }
 
-/** Throws InputError where `keepMs` is no time to keep what was sent. */
+/** Throws InputError if `keepMs` is not usable. */
 export function checkKeep(keepMs: number): void {
   if (Number.isSafeInteger(keepMs) && keepMs >= 0 && keepMs <= MAX_WINDOW_MS) return;
   const expected = `an integer of milliseconds from 0 to ${MAX_WINDOW_MS}`;
   throwAll('unusable options', [{ path: 'keepMs', expected, found: String(keepMs) }]);
 }
 
-/** Throws InputError where `leadMs` is no time to give. */
+/** Throws InputError if `leadMs` is not usable. */
 export function checkFollow({ leadMs = 0 }: Follow): void {
   if (Number.isSafeInteger(leadMs) && leadMs >= 0) return;
   const expected = 'an integer of milliseconds, 0 or more';
@@ -79,7 +79,7 @@ function untilFaults(until: number, now: Now, mostMs: number): Fault[] {
   return [{ path: 'until', expected: `epoch milliseconds ahead of now${bound}`, found: String(until) }];
 }
 
-/** Printable: no control characters, line breaks or halves of characters. Counted in code points, as a person would. */
+/** No control characters, line breaks or lone surrogates; the length is counted in code points. */
 function isReadable(reason: unknown): boolean {
   if (typeof reason !== 'string' || /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(reason)) return false;
   const length = Array.from(reason).length;
@@ -89,7 +89,7 @@ function isReadable(reason: unknown): boolean {
 function describeText(text: unknown): string {
   if (typeof text !== 'string') return typeof text;
   const length = Array.from(text).length;
-  if (length >= 1 && length <= MAX_REASON) return 'one that is not printable';
+  if (length >= 1 && length <= MAX_REASON) return 'characters that are not printable';
   return `${length} characters`;
 }
 
@@ -97,7 +97,7 @@ function throwAll(what: string, faults: readonly Fault[]): void {
   if (faults.length > 0) throw new InputError(what, faults);
 }
 
-/** Throws InputError where an ask names nobody or nothing, or a bound that is none. Any text will do for an id. */
+/** Throws InputError if a recipient or an id is missing, or a bound is not usable. Every text is a valid id. */
 export function checkAsk({ maxWaitMs, maxPending, ...held }: Ask): void {
   const faults: Fault[] = heldFaults(held);
   if (maxWaitMs !== undefined && (typeof maxWaitMs !== 'number' || Number.isNaN(maxWaitMs))) {

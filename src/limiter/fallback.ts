@@ -4,28 +4,27 @@ import type { MemoryLimiterOptions } from './memory/memory-limiter.ts';
 import { memoryStandIn, openStandIn } from './stand-in.ts';
 
 /**
- * What happens while the limiter has no answer.
- * - `closed`: nothing is admitted. Every call rejects with LimiterUnavailableError, as the limiter itself does.
+ * What happens while the limiter's Redis does not answer.
+ * - `closed`: nothing is admitted. Every call rejects with LimiterUnavailableError.
  * - `open`: everything is admitted, by the rule `unavailable`.
- * - `memory`: this process paces alone, by the same policies, and forgets none of the ids that it admitted.
+ * - `memory`: this process limits alone, by the same policies, and remembers the ids that it admits.
  */
 export type OnUnavailable = 'closed' | 'open' | 'memory';
 
 export interface FallbackOptions extends MemoryLimiterOptions {
   readonly onUnavailable: OnUnavailable;
-  /** After a failure nothing waits for the limiter for so long; then one ask at a time tries it again. 1,000. */
+  /** After a failure the limiter is not asked for this long; then one ask at a time tries it. Default: 1,000. */
   readonly pauseMs?: number | undefined;
-  /** Told when answers begin to come from the fallback (true), and when they no longer do (false). */
+  /** Called with true when answers begin to come from the fallback, and with false when they no longer do. */
   readonly onOutage?: ((isAway: boolean) => void) | undefined;
 }
 
 const PAUSE_MS = 1_000;
 
 /**
- * The limiter with an answer of its own while the other one has none. Closed is the limiter itself: each ask waits for
- * it, at most its `timeoutMs`, and the first after its return is answered. In the others only the asks that meet the
- * outage first, and then one in `pauseMs`, wait at all. What an operator does (`limit`, `block`, `inspect` and the like)
- * is never answered by a fallback.
+ * Wraps a limiter so that asks are answered while it does not answer. `closed` changes nothing: each ask waits for the
+ * limiter, at most its `timeoutMs`. With `open` and `memory` only the asks under way when the outage begins, and then one
+ * ask in `pauseMs`, wait at all. An operator's commands (`limit`, `block`, `inspect`, …) never get a fallback's answer.
  */
 export function withFallback(limiter: Limiter, options: FallbackOptions): Limiter {
   const { onUnavailable, pauseMs = PAUSE_MS, onOutage, ...own } = options;
@@ -57,7 +56,7 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
     );
   }
 
-  /** Both may hold the id: a call that was given up may have been carried out. */
+  /** Both may hold the id: Redis may have carried out a call whose answer came too late. */
   async function giveBack(
     change: (holder: Pick<Limiter, 'refund' | 'postpone' | 'cancel'>) => Promise<boolean>,
   ): Promise<boolean> {

@@ -1,68 +1,68 @@
 import type { Policy } from '../domain/limits.ts';
 
-/** What a slot is held for, and under which id. */
+/** Names a slot: whose it is, and the id that holds it. */
 export interface Held {
-  /** The recipient whose slots are asked for. */
+  /** The recipient who owns the slots. */
   readonly recipientId: string;
-  /** What asks; one id never holds two slots. A retry after a failed attempt is a new ask, under a new id. */
+  /** Names the ask. One id never holds two slots. A retry after a failed attempt is a new ask, under a new id. */
   readonly id: string;
-  /** The category that was asked with: where it has a policy of its own, the slot is taken, and given back, in both. */
+  /** The category of the ask. If it has a policy of its own, the slot is taken and given back in both scopes. */
   readonly category?: string;
 }
 
-/** Who asks, for whom, and how long it would wait. */
+/** An ask for a slot: for whom, under which id and which conditions. */
 export interface Ask extends Held {
   /**
-   * What holds for this ask overall; the limiter's own policy where it is left out. A policy that is stored for the
-   * recipient (`limit`) goes before both.
+   * The overall policy for this ask; default: the limiter's own. A policy that is stored for the recipient (`limit`)
+   * overrides both.
    */
   readonly policy?: Policy;
   /**
-   * A wait longer than this is refused without a trace, and what the id held before stays; no bound where it is left
-   * out. Being admitted a few milliseconds ahead is no wait: 0 still allows it.
+   * A longer wait is refused: nothing is written, and the id keeps what it held before. Default: no bound. With 0 an ask may
+   * still be admitted a few milliseconds ahead of its slot, since that is not a wait.
    */
   readonly maxWaitMs?: number;
-  /** Where so many reservations wait already, one more is refused without a trace. Who holds a slot keeps it. */
+  /** If this many reservations wait already, a new id is refused and nothing is written. An id that has a slot keeps it. */
   readonly maxPending?: number;
   /**
-   * The admission that this id was given went unused, its instant has passed: forget it, and answer as for a
+   * The id was admitted, but nothing was sent and the instant has passed: forget that admission, and answer as for a
    * reservation that is due now. Only for a caller that knows that nothing was sent.
    */
   readonly renew?: boolean;
-  /** The answer is to tell what every rule has left (`rules`), not only the one that decides. Takes Redis a little longer. */
+  /** Adds `rules` to the answer: what every rule has left. Takes Redis a little longer. */
   readonly everyRule?: boolean;
 }
 
-/** What one rule has left now. */
+/** How much room one rule has left now. */
 export interface RuleStanding {
   /** `10/1m`, `gap`, `messages:10/1m`. */
   readonly rule: string;
-  /** At most so many slots in any `perMs`. */
+  /** The rule allows at most this many slots in any window of `perMs`. */
   readonly max: number;
   readonly perMs: number;
-  /** How many more it has room for. An admission counts; an ask that waits or is refused does not, even with `countBlocked`. */
+  /** How many more slots fit now. An admission is counted; an ask that waits or is refused is not, even with `countBlocked`. */
   readonly remaining: number;
-  /** Until it has room for one more than `remaining`; 0 where nothing is counted. */
+  /** Milliseconds until it has room for one more than `remaining`; 0 if nothing is counted. */
   readonly resetMs: number;
 }
 
 /** Part of every answer. */
 export interface Standing {
   /**
-   * The rule that decides: `10/1m`, `gap` or `block`; `messages:10/1m` for one of a category's; `none` where there are
-   * no rules, `unavailable` where the limiter is away and open. Of a wait, the rule that makes it. Of an admission, the rule that makes the next one wait longest, or the
-   * first rule where none would.
+   * The rule that decides: `10/1m`, `gap` or `block`; `messages:10/1m` for a rule of a category; `none` if there are no
+   * rules; `unavailable` if Redis does not answer and `onUnavailable` is `open`. For a wait: the rule that makes it. For an
+   * admission: the rule that would make the next ask wait longest, or the first rule if none would.
    */
   readonly rule: string;
-  /** How many more slots that rule has room for now, those sent and this answer's counted; 0 for a wait, Infinity for `none`. */
+  /** How many more slots that rule has room for now, after this answer's slot; 0 for a wait, Infinity for `none`. */
   readonly remaining: number;
-  /** Until that rule has room for one more than `remaining`: of a wait, the wait; 0 where nothing is counted. */
+  /** Milliseconds until that rule has room for one more than `remaining`; for a wait, the wait; 0 if nothing is counted. */
   readonly resetMs: number;
-  /** How far from its slot an id may come back and still go, under the policies in force (docs/limiter.md). */
+  /** How long before or after its slot an id may come back and still be sent, under the policies in force (docs/limiter.md). */
   readonly toleranceMs: number;
-  /** The least time between two slots that the policies in force ask for; 0 for none. */
+  /** The gap of the policies in force, the larger one of two; 0 for none. */
   readonly gapMs: number;
-  /** Every rule in force, the overall ones first, each gap before the windows; present where the ask wants it (`everyRule`). */
+  /** Every rule in force, the overall ones first, each gap before the windows. Present if the ask has `everyRule`. */
   readonly rules?: readonly RuleStanding[];
 }
 
@@ -71,9 +71,9 @@ export interface Admitted extends Standing {
   readonly kind: 'admitted';
   /** The slot: epoch milliseconds on the limiter's clock (Redis's). */
   readonly at: number;
-  /** The same instant on this process's `performance.now()`; sleep until then, and ask anew when it is long past. */
+  /** The same instant on this process's `performance.now()`: sleep until then. Ask again if it is long past. */
   readonly sendAt: number;
-  /** True where this id had been admitted before and is told the same again. */
+  /** True if this id was admitted before. The earlier answer may have been used to send; to send again, ask under a new id. */
   readonly repeated: boolean;
 }
 
@@ -85,17 +85,17 @@ export interface Reserved extends Standing {
   readonly waitMs: number;
 }
 
-/** The wait is longer than `maxWaitMs`, or `maxPending` wait already; nothing was written. */
+/** The wait would be longer than `maxWaitMs`, or `maxPending` reservations wait already. Nothing was written. */
 export interface Refused extends Standing {
   readonly kind: 'refused';
   readonly because: 'max-wait' | 'max-pending';
-  /** The wait that would have been. */
+  /** The wait that a reservation would have had. */
   readonly waitMs: number;
 }
 
 export type Admission = Admitted | Reserved | Refused;
 
-/** Nobody alerts the recipient before `until`. */
+/** No ask for this recipient is admitted before `until`. */
 export interface Block {
   /** Epoch milliseconds on the limiter's clock; at most 366 days ahead. */
   readonly until: number;
@@ -103,11 +103,11 @@ export interface Block {
   readonly reason: string;
 }
 
-/** A slot as `inspect` tells it. */
+/** A slot as `inspect` shows it. */
 export interface SlotView {
   /** Epoch milliseconds on the limiter's clock. */
   readonly at: number;
-  /** The id that holds it; absent for a sent one unless the limiter keeps ids. */
+  /** The id that holds it; absent for a sent slot unless the limiter keeps ids (`keepIds`). */
   readonly id?: string;
 }
 
@@ -118,82 +118,83 @@ export interface Inspection {
   readonly policy: Policy;
   /** Where it comes from: this limiter's options, or stored for the recipient with `limit`. */
   readonly source: 'limiter' | 'stored';
-  /** When a stored policy ends; absent where it has no end. */
+  /** When the stored policy ends; absent if it has no end. */
   readonly policyUntil?: number;
-  /** Absent where the recipient is not blocked. */
+  /** Absent if the recipient is not blocked. */
   readonly block?: Block;
   /** Slots sent within the longest window, oldest first. */
   readonly sent: readonly SlotView[];
-  /** Slots reserved and still waited for, the next first. */
+  /** Reserved slots that are not no-shows yet, the next one first. */
   readonly reserved: readonly SlotView[];
-  /** When a newcomer could go, and the rule that decides it. */
+  /** The slot that a new id would get now, and the rule that decides it. */
   readonly nextAt: number;
   readonly rule: string;
 }
 
 /**
- * The limiter of recipients. Its promise (docs/limiter.md tells it in full, test/contract/limiter.ts asserts it):
- * exact over rolling windows, one requeue a blocked id, in order, tight, idempotent, no trace of a refusal, no residue.
- * Every call rejects with LimiterUnavailableError when there was no answer, with InputError where it makes no sense.
+ * Limits alerts per recipient. Its promise, which docs/limiter.md explains and test/contract/limiter.ts asserts: exact over
+ * rolling windows, one requeue for a blocked id, in order of asking, no slot later than needed, one slot for one id, a refusal
+ * writes nothing, every key expires.
+ * Every call rejects with LimiterUnavailableError if there was no answer, and with InputError if an argument is not usable.
  */
 export interface Limiter extends Oversight {
-  /** Asks for a slot. Never a silent yes. */
+  /** Asks for a slot. */
   admit(ask: Ask): Promise<Admission>;
   /** The answer that `admit` would give, without writing anything. */
   peek(ask: Ask): Promise<Admission>;
-  /** Gives back the slot of a send that certainly did not alert. True where there was one. */
+  /** Gives back the slot of a send that certainly did not alert. True if there was one. */
   refund(held: Held): Promise<boolean>;
   /**
-   * The alert of a used slot went out later than its slot, at `at` (epoch milliseconds on the limiter's clock, `now` at
-   * the latest): from there the next ones keep their distance. True where the slot moved; it never moves to earlier.
+   * Moves a used slot to `at`, the later instant at which its alert really left (epoch milliseconds on the limiter's clock,
+   * at most now), so that the next slots keep their distance from that. True if it moved; it never moves to earlier.
    */
   postpone(held: Held, at: number): Promise<boolean>;
-  /** Gives back a reservation that will not be used. True where there was one. */
+  /** Gives back a reservation that will not be used. True if there was one. */
   cancel(held: Held): Promise<boolean>;
 }
 
-/** One that waits, and that an operator's act has moved. */
+/** A reservation that an operator's command has moved to another slot. */
 export interface Moved {
-  /** Absent where the limiter keeps only a digest: ids of more than 160 characters, or of others than visible ASCII. */
+  /** Absent if the limiter stores only a digest of it: for an id of more than 160 characters, or with other than visible ASCII. */
   readonly id?: string;
-  /** Its category, where that has a policy of its own. */
+  /** Its category, if that has a policy of its own. */
   readonly category?: string;
-  /** The slot that it was told: epoch milliseconds on the limiter's clock. */
+  /** Its slot before: epoch milliseconds on the limiter's clock. */
   readonly from: number;
-  /** The slot that it has now. */
+  /** Its slot now. */
   readonly at: number;
 }
 
-/** How the caller of an operator's act hears of those that it moves. */
+/** How an operator's command reports the reservations that it moves. */
 export interface Follow {
   /**
-   * Told who has moved, part by part: each part when it is done, and the next one waits until the promise settles. Who
-   * is moved to earlier and is told by nobody comes late. One that moves twice is told twice.
+   * Called with the reservations that have moved, part by part: each part when it is done. The next part waits until the
+   * returned promise settles. Wake those that moved to earlier, or they come late. One that moves twice is reported twice.
    */
   readonly onMoved?: ((moved: readonly Moved[]) => void | Promise<void>) | undefined;
-  /** Nobody is moved to earlier than this from now (ms), so that those who are told can still be on time; 0. */
+  /** No slot is moved to earlier than now plus this (ms), so that there is time to wake its holder. Default: 0. */
   readonly leadMs?: number | undefined;
 }
 
 /**
- * What an operator does to one recipient; in force at once for every process that shares the limiter. Then all that wait are given
- * their earliest places under what is in force now, later or earlier, in their order. Who comes back at its old slot meanwhile,
- * or later, is told where it stands.
+ * An operator's commands on one recipient. They hold at once for every process that shares the limiter. Then all reservations
+ * are planned anew, in their order: each gets its earliest slot under the new policies, later or earlier than before. An id that
+ * comes back at its old slot is simply told its new one.
  */
 export interface Oversight {
-  /** Stores an overall policy for this recipient, until `until` where it is given (epoch milliseconds, ahead of now). */
+  /** Stores an overall policy for this recipient, for ever or until `until` (epoch milliseconds, ahead of now). */
   limit(recipientId: string, policy: Policy, options?: Follow & { readonly until?: number }): Promise<void>;
-  /** Forgets the stored policy. True where there was one. */
+  /** Removes the stored policy. True if there was one. */
   unlimit(recipientId: string, follow?: Follow): Promise<boolean>;
-  /** Blocks the recipient: nobody goes before the end of the block. */
+  /** Blocks the recipient: no ask is admitted before the end of the block. */
   block(recipientId: string, block: Block, follow?: Follow): Promise<void>;
-  /** Ends the block. True where there was one. */
+  /** Ends the block. True if there was one. */
   unblock(recipientId: string, follow?: Follow): Promise<boolean>;
   /**
-   * Forgets what was sent to a recipient: it counts no longer. A stored policy and a block stay, and so do those that wait.
-   * True where anything was sent.
+   * Forgets all sent slots of a recipient: they no longer count. A stored policy, a block and the reservations stay.
+   * True if there were any.
    */
   reset(recipientId: string, follow?: Follow): Promise<boolean>;
-  /** What is known about the recipient, without writing anything. */
+  /** Everything that is stored about the recipient; writes nothing. */
   inspect(recipientId: string): Promise<Inspection>;
 }

@@ -1,18 +1,17 @@
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 
 export interface OutageGateOptions {
-  /** How long after a failure the next call is tried. */
+  /** How long after a failure no call is tried. */
   readonly pauseMs: number;
-  /** Told when calls begin to be answered otherwise (true), and when they no longer are (false). */
+  /** Called with true when calls begin to be answered by `otherwise`, and with false when they no longer are. */
   readonly onChange?: ((isAway: boolean) => void) | undefined;
 }
 
-/** Keeps calls from waiting one after the other for something that does not answer. */
+/** A circuit breaker for the limiter's Redis: while it does not answer, calls do not all wait for their timeout. */
 export interface OutageGate {
   /**
-   * What `call` resolves to; what `otherwise` does where it rejects with LimiterUnavailableError, or need not be tried.
-   * After a failure nothing is tried for `pauseMs`, then one call at a time, until one is answered. It rests on calls and
-   * has no timer: nobody asks, nothing runs.
+   * Answers with `call`, or with `otherwise` if `call` rejects with LimiterUnavailableError or is not tried. After a failure no
+   * call is tried for `pauseMs`, then one at a time until one is answered. There is no timer: the next call is the trial.
    */
   run<T>(call: () => Promise<T>, otherwise: () => T | Promise<T>): Promise<T>;
 }
@@ -29,7 +28,7 @@ export function createOutageGate({ pauseMs, onChange }: OutageGateOptions): Outa
     onChange?.(away);
   }
 
-  /** A call that was made before the last answer came says nothing about now. */
+  /** A call that was made before the last answer came says nothing about the state now. */
   function failed(calledAt: number): void {
     if (calledAt < answeredAt) return;
     triedAgainAt = performance.now() + pauseMs;

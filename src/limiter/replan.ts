@@ -1,25 +1,25 @@
 import type { Limit } from './pace.ts';
 
-/** One that waits. */
+/** A reservation. */
 export interface Waiting {
-  /** What stands for its id. */
+  /** The id as it is stored. */
   readonly entry: string;
   /** Epoch milliseconds. */
   readonly slot: number;
-  /** Its category, where that has a policy. */
+  /** Its category, if that has a policy. */
   readonly category: string | undefined;
-  /** Its category holds it back: it stands in no line yet. */
+  /** It is held back by its category: reserved there, but not in the overall line yet. */
   readonly isHeld: boolean;
 }
 
-/** Where it waits from now on. */
+/** A reservation with its new slot. */
 export interface Replanned {
   readonly waiting: Waiting;
   readonly at: number;
   readonly isHeld: boolean;
 }
 
-/** The limits of a scope, and the instants that were sent, oldest first. */
+/** The limits of a scope, and its sent slots, oldest first. */
 export interface Room {
   readonly limits: readonly Limit[];
   readonly sent: readonly number[];
@@ -28,14 +28,14 @@ export interface Room {
 export interface ReplanAt {
   readonly now: number;
   readonly blockedUntil: number | undefined;
-  /** Nobody is moved to earlier than this from now. */
+  /** No slot is moved to earlier than now plus this. */
   readonly leadMs: number;
 }
 
 /**
- * Gives all that wait their earliest places, in their order, as if they asked one after the other now: later where the limits
- * have become stricter, earlier where they have become looser. An overdue one keeps its slot where the limits allow it.
- * `rooms` has the overall scope under `undefined`. O(n) for n that wait, times the number of limits.
+ * Gives every reservation its earliest slot, in their order, as if all asked now one after the other: later if the limits have
+ * become stricter, earlier if looser. An overdue reservation keeps its slot if the limits allow it.
+ * `rooms` has the overall scope under `undefined`. Takes O(n) for n reservations, times the number of limits.
  */
 export function replan(
   waiting: readonly Waiting[],
@@ -57,7 +57,7 @@ export function replan(
   });
 }
 
-/** The instants that are taken in one scope. */
+/** The slots that are taken in one scope. */
 class List {
   readonly #limits: readonly Limit[];
   readonly #instants: number[];
@@ -69,14 +69,14 @@ class List {
     this.#instants = [...sent];
   }
 
-  /** The first instant from `from` behind all that were placed. */
+  /** The first instant, `from` or later, that the limits allow behind all placed slots. */
   free(from: number): number {
     const ends = this.#limits.map(({ max, perMs }) => (this.#instants.at(-max) ?? -Infinity) + perMs);
     return Math.max(from, this.#last, ...ends);
   }
 
   take(at: number, isHeld: boolean): void {
-    // The last ones are the likeliest place: all but the overdue are placed behind what was sent.
+    // Search from the end: only overdue reservations are placed before a sent slot.
     this.#instants.splice(this.#instants.findLastIndex((instant) => instant <= at) + 1, 0, at);
     this.#last = at;
     this.hasHeld ||= isHeld;

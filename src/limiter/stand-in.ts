@@ -3,15 +3,15 @@ import type { Admission, Admitted, Ask, Limiter } from './limiter.ts';
 import { createMemoryLimiter, type MemoryLimiter, type MemoryLimiterOptions } from './memory/memory-limiter.ts';
 import { NO_SHOW_MS, paceOf } from './pace.ts';
 
-/** What answers in place of a limiter that has no answer (fallback.ts). */
+/** Answers in place of a limiter that does not answer (fallback.ts). */
 export interface StandIn extends Pick<Limiter, 'admit' | 'peek' | 'refund' | 'postpone' | 'cancel' | 'reset'> {
-  /** The admission that this id was given here, and has not said to be unused. */
+  /** The admission that this stand-in gave to this id, unless the ask says that it went unused (`renew`). */
   told(ask: Ask): Promise<Admission | undefined>;
-  /** The limiter has answered this ask: what the id held here is no longer needed. */
+  /** The limiter has answered this ask: gives back what the id holds here. */
   handOver(ask: Ask): Promise<void>;
 }
 
-/** Admits everybody, and remembers nobody. */
+/** Admits every ask and stores nothing. */
 export function openStandIn({ policy, categories = {}, now = Date.now }: MemoryLimiterOptions): StandIn {
   const ofCategories = new Map(Object.entries(categories));
   const nothing = (): Promise<false> => Promise.resolve(false);
@@ -37,8 +37,8 @@ export function openStandIn({ policy, categories = {}, now = Date.now }: MemoryL
 }
 
 /**
- * Paces in this process. It is made with the first ask of an outage and dropped when nothing that it admitted counts any
- * more: until then an id that it admitted is told that again, and its slot is given back here.
+ * Limits in this process alone. The memory limiter is created with the first ask of an outage, and dropped when none of its
+ * slots counts any more. Until then an id that it admitted is answered from it, and gives its slot back to it.
  */
 export function memoryStandIn(options: MemoryLimiterOptions): StandIn {
   const { policy, categories = {}, keepMs = 0, now = Date.now } = options;

@@ -1,18 +1,18 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 
-/** What there is of dead letters now. */
+/** How many dead letters there are now, and how old. */
 export interface DeadLetterFigures {
   readonly count: number;
-  /** How long ago the oldest one died; 0 where there is none. */
+  /** Milliseconds since the oldest one became a dead letter; 0 if there is none. */
   readonly oldestAgeMs: number;
 }
 
 export interface DeadLetterMetrics {
-  /** So many were removed for good, since they were too old or too many. */
+  /** Counts dead letters that were removed for good because they were too old or too many. */
   removed(why: 'age' | 'count', dead: number): void;
 }
 
-/** `figures` is asked when somebody looks; undefined where Redis does not answer. Every replica tells the same numbers. */
+/** `figures` is read at each scrape; undefined if Redis does not answer. Every replica reports the same numbers. */
 export function createDeadLetterMetrics(
   registry: Registry,
   figures: () => Promise<DeadLetterFigures | undefined>,
@@ -24,10 +24,10 @@ export function createDeadLetterMetrics(
     labelNames: ['why'],
     registers,
   });
-  for (const why of ['age', 'count']) removed.inc({ why }, 0); // a rate needs a number to begin with
+  for (const why of ['age', 'count']) removed.inc({ why }, 0); // Prometheus can only see the first removal as a rise if there was a 0 before
 
   let looking: Promise<DeadLetterFigures | undefined> | undefined;
-  /** One look for both gauges. */
+  /** Both gauges of one scrape share one read. */
   const look = (): Promise<DeadLetterFigures | undefined> => {
     looking ??= figures().finally(() => (looking = undefined));
     return looking;
@@ -40,15 +40,15 @@ export function createDeadLetterMetrics(
       async collect() {
         const found = await look();
         if (found === undefined)
-          this.remove(); // no number is better than the last one
+          this.remove(); // no number is better than an old one
         else this.set(valueOf(found));
       },
     });
   };
-  gauge('pushpacer_dead_letters', 'Dead letters that wait for a replay.', ({ count }) => count);
+  gauge('pushpacer_dead_letters', 'Dead letters that wait to be replayed or discarded.', ({ count }) => count);
   gauge(
     'pushpacer_dead_letters_oldest_age_seconds',
-    'How long ago the oldest dead letter died; 0 where there is none.',
+    'Age of the oldest dead letter; 0 if there is none.',
     ({ oldestAgeMs }) => oldestAgeMs / 1_000,
   );
   return { removed: (why, dead) => removed.inc({ why }, dead) };

@@ -3,12 +3,13 @@ import { withoutCredentials } from '../domain/redact.ts';
 
 export type { Logger };
 
-/** Lines are written together: handing each to pino's destination by itself would cost a busy worker a twentieth of its throughput. */
+/** Lines are written in batches: one write for each line was measured to cost a busy worker 5% of its throughput. */
 const BATCH = { characters: 16_384, everyMs: 100 };
 
 /**
- * JSON lines on standard output, one a line, written within 100 ms and at the end of the process; one that is killed may lose that much. Tokens, keys and message texts are not handed to it in the first place;
- * redaction is the second lock, of fields by their names and of the whole line by what credentials look like.
+ * JSON lines on standard output, written within 100 ms and at the end of the process; a killed process may lose the last
+ * 100 ms. Callers never log tokens, keys or texts of an alert. As a second safeguard fields are redacted by their names, and
+ * the whole line by patterns of credentials.
  */
 export function createLog(level: string, destination?: DestinationStream): Logger {
   const options = {
@@ -16,7 +17,7 @@ export function createLog(level: string, destination?: DestinationStream): Logge
     base: { pid: process.pid },
     timestamp: () => `,"time":"${new Date().toISOString()}"`,
     formatters: { level: (label: string) => ({ level: label }) },
-    // Redis's errors carry the command that failed, and with it passwords, tokens and whole notifications.
+    // ioredis attaches the failed command to its errors, and with it passwords, tokens and whole notifications.
     serializers: { err: plainError },
     redact: {
       paths: ['token', '*.token', 'devices[*].token', 'alert', '*.alert', 'key', '*.key'],
@@ -27,7 +28,7 @@ export function createLog(level: string, destination?: DestinationStream): Logge
   return pino(options, destination ?? batchedOutput());
 }
 
-/** What is told of an error: its kind, words, code and place, and no field that a client hung on it. */
+/** An error's type, message, stack and code, without any field that a client library attached to it. */
 function plainError(error: unknown): unknown {
   if (!(error instanceof Error)) return String(error);
   const { name, message, stack } = error;
@@ -35,7 +36,7 @@ function plainError(error: unknown): unknown {
   return { type: name, message, stack, ...(typeof code === 'string' && { code }) };
 }
 
-/** Standard output; a line waits in the process for others, and `fatal` for none. */
+/** Standard output in batches. pino calls `flushSync` for a `fatal` line, so that one is written at once. */
 function batchedOutput(): DestinationStream & { flushSync(): void } {
   const output = pino.destination({ dest: 1, sync: false });
   let lines = '';
@@ -46,7 +47,7 @@ function batchedOutput(): DestinationStream & { flushSync(): void } {
     if (lines !== '') output.write(lines);
     lines = '';
   };
-  process.prependListener('exit', flush); // before the output's own, which writes what it has
+  process.prependListener('exit', flush); // before pino's own listener, which then writes these lines too
   return {
     write(line) {
       lines += line;
@@ -60,10 +61,10 @@ function batchedOutput(): DestinationStream & { flushSync(): void } {
   };
 }
 
-/** Answers how often a trouble was met since it was last told, and undefined where that was only lately: then nothing is told. */
+/** Whether to log a trouble now: how often it occurred unlogged since the last line, or undefined to log nothing. */
 export type Sparing = (trouble: string) => number | undefined;
 
-/** Keeps a log readable through an outage: each trouble once in so many milliseconds, with how often it went untold. */
+/** Keeps a log short during an outage: each trouble is logged at most once in `everyMs` milliseconds. */
 export function createSparing(everyMs: number, now: () => number = () => performance.now()): Sparing {
   const told = new Map<string, { readonly at: number; untold: number }>();
   return (trouble) => {

@@ -2,16 +2,16 @@ import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
 import type { Outcome, Trouble } from '../domain/outcome.ts';
 
-/** What one replica counts. Labels are few and bounded: never a recipient, never a token. */
+/** What one replica counts. Labels have few possible values: never a recipient, never a token. */
 export interface Metrics {
   readonly registry: Registry;
   /** A pass ended. */
   outcome(outcome: Outcome): void;
   /** A provider answered. */
   reply(platform: Platform, meaning: string, tookMs: number): void;
-  /** A job that was due came back this much late. */
+  /** A deferred job reached a worker this long after it was due. */
   woken(lateMs: number): void;
-  /** A job without a priority came in: it outranks every due one. */
+  /** A job without a priority was taken. BullMQ takes such jobs before all jobs that are due. */
   unprioritised(): void;
   /** This replica learned that a circuit breaker opened. */
   breakerOpened(platform: Platform, trouble: Trouble): void;
@@ -19,11 +19,11 @@ export interface Metrics {
   breakerTrial(platform: Platform, result: string): void;
 }
 
-/** Parts that are read when somebody looks. */
+/** Values that are read at each scrape. */
 export interface MetricsSources {
   /** Jobs by state: `waiting`, `delayed`, `active`, … */
   readonly queueDepth: () => Promise<Readonly<Record<string, number>>>;
-  /** How much longer a provider's circuit breaker stays open; 0 where it is closed or half open. */
+  /** How much longer a provider's circuit breaker stays open; 0 if it is closed or half open. */
   readonly breakerOpenMs: (platform: Platform) => number;
 }
 
@@ -49,7 +49,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
   });
   const retries = new Counter({
     name: 'pushpacer_retries_total',
-    help: 'Attempts that failed and will be repeated, by kind: retried (counts as an attempt) or held (does not).',
+    help: 'Passes that will be repeated, by kind: retried (counts as an attempt) or held (deferred, does not count).',
     labelNames: ['kind'],
     registers,
   });
@@ -74,7 +74,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
   });
   const unprioritised = new Counter({
     name: 'pushpacer_unprioritised_jobs_total',
-    help: 'Jobs added without a priority: BullMQ puts them before every due one.',
+    help: 'Jobs added without a priority: BullMQ takes them before all jobs that are due.',
     registers,
   });
   new Gauge({
@@ -84,7 +84,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
     registers,
     async collect() {
       const depth = await sources.queueDepth();
-      this.reset(); // where Redis does not answer, no number is better than the last one
+      this.reset(); // if Redis does not answer, no number is better than an old one
       for (const [state, count] of Object.entries(depth)) this.set({ state }, count);
     },
   });
@@ -132,7 +132,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
   };
 }
 
-/** `offsetsMs` is asked when somebody looks: Redis's clock minus this worker's in milliseconds, one number for each queue. */
+/** `offsetsMs` is read at each scrape: Redis's clock minus this worker's, in milliseconds, one number for each queue. */
 export function createClockMetrics(registry: Registry, offsetsMs: () => readonly number[]): void {
   new Gauge({
     name: 'pushpacer_clock_offset_seconds',

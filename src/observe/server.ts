@@ -1,10 +1,10 @@
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** What the pages of a replica show. */
+/** The content of a replica's pages. */
 export interface Pages {
   readonly metrics: () => Promise<{ readonly contentType: string; readonly body: string }>;
-  /** Whether it can do its work, and what stands in the way where it cannot. */
+  /** Whether the replica can work, and if not, what is missing. */
   readonly ready: () => Promise<{ readonly ok: boolean; readonly detail: Readonly<Record<string, unknown>> }>;
 }
 
@@ -14,8 +14,8 @@ export interface MetricsServer {
 }
 
 /**
- * Serves `/metrics`, `/healthz` (the process is up) and `/readyz` (200 or 503, with the detail). A port in use is no
- * reason not to start: replicas share a host, so `onPortTaken` is told and any free port is taken.
+ * Serves `/metrics`, `/healthz` (the process is up) and `/readyz` (200 or 503, with the detail). If the port is in use, it
+ * calls `onPortTaken` and takes any free port: several replicas may run on one host.
  */
 export async function serveMetrics(
   { host, port }: { readonly host: string; readonly port: number },

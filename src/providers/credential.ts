@@ -1,40 +1,40 @@
 import { doubledMs, within } from '../domain/time.ts';
 import type { Reply } from './provider.ts';
 
-/** What a sign-in gave. */
+/** The result of a sign-in. */
 export interface SignedIn {
   /** The value of the `authorization` header. */
   readonly authorization: string;
-  /** How long it is valid from now on, milliseconds; Infinity where it does not expire. */
+  /** How long it is valid from now on, in milliseconds; Infinity if it does not expire. */
   readonly lifetimeMs: number;
 }
 
 export interface CredentialOptions {
-  /** One sign-in. Rejects where there is none. */
+  /** Signs in once. Rejects if that fails. */
   readonly signIn: () => Promise<SignedIn>;
-  /** What a failed sign-in means for a send that needed it. Nothing was sent. */
+  /** The reply to a send that needed a sign-in which failed. Nothing was sent. */
   readonly failureReply: (error: unknown) => Reply;
-  /** With less than this left a new sign-in begins, while the old one is still used; milliseconds. */
+  /** A new sign-in begins when less than this is left; the old one is used until then. Milliseconds. */
   readonly renewBelowMs: number;
-  /** Credentials that the provider calls expired are renewed early, but not more often than this; milliseconds. */
+  /** The least time between two renewals, even if the provider says that the credentials have expired. Milliseconds. */
   readonly leastRenewalMs: number;
-  /** A sign-in that takes longer has failed. 10,000 ms. */
+  /** A sign-in that takes longer has failed. Default: 10,000 ms. */
   readonly timeoutMs?: number;
   /** Epoch milliseconds. */
   readonly now: () => number;
 }
 
-/** The `authorization` header of a provider: signed in once for all sends, renewed ahead of its end. */
+/** The `authorization` header of a provider. All sends share one sign-in, which is renewed before it ends. */
 export interface Credential {
-  /** The header, where one is valid now. Begins a renewal where its end is near. */
+  /** The header if one is valid now. Starts a renewal if its end is near. */
   current(): string | undefined;
-  /** The header, or the reply to the send that needed it. One sign-in at a time; after a failure the next one waits. */
+  /** The header, or the reply for the send that needed it. One sign-in at a time; after a failure the next one waits. */
   obtain(): Promise<string | Reply>;
-  /** The provider called this header expired. True where another one took its place: the send is worth repeating. */
+  /** Call it if the provider says that this header has expired. True if there is a new one: repeat the send. */
   replace(expired: string): Promise<boolean>;
 }
 
-/** With less than this left a send waits for the new sign-in. */
+/** If less than this is left, a send waits for the new sign-in. */
 const USE_ABOVE_MS = 30_000;
 /** After a failed sign-in: the wait before the next, doubled each time. */
 const BACKOFF = { firstMs: 1_000, lastMs: 60_000 };
@@ -49,7 +49,7 @@ export function createCredential(options: CredentialOptions): Credential {
   const leftMs = (): number => (held === undefined ? -Infinity : held.expiresAt - now());
   const isYoung = (): boolean => held !== undefined && isWithin(now() - held.since, leastRenewalMs);
 
-  /** The failure that keeps the next sign-in waiting. */
+  /** The last failure, while the next sign-in has to wait because of it. */
   function recentFailure(): Reply | undefined {
     return failed !== undefined && isWithin(now() - failed.at, failed.waitMs) ? failed.reply : undefined;
   }
@@ -81,7 +81,7 @@ export function createCredential(options: CredentialOptions): Credential {
   return {
     current() {
       const left = leftMs();
-      // One with a short life from the start is not renewed with every send.
+      // Without isYoung, a header that is short-lived from the start would be renewed with every send.
       if (left < renewBelowMs && !isYoung()) void renewOnce();
       return left > USE_ABOVE_MS ? held?.authorization : undefined;
     },
@@ -90,7 +90,7 @@ export function createCredential(options: CredentialOptions): Credential {
     },
     async replace(expired) {
       if (held !== undefined && held.authorization !== expired) return true;
-      // Where a clock is wrong, every new one is called expired as well.
+      // If a clock is wrong, the provider calls every new header expired too: do not renew again and again.
       if (isYoung()) return false;
       held = undefined;
       const fresh = await renewOnce();
@@ -99,7 +99,7 @@ export function createCredential(options: CredentialOptions): Credential {
   };
 }
 
-/** An instant that lies ahead is none: the clock was set back. */
+/** A negative `agoMs` counts as not within: the clock was set back. */
 function isWithin(agoMs: number, limitMs: number): boolean {
   return agoMs >= 0 && agoMs < limitMs;
 }

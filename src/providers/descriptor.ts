@@ -5,7 +5,7 @@ import type { DeviceKind } from './device-kind.ts';
 import type { Provider, Reply } from './provider.ts';
 import type { ReplyRow, ReplyTable } from './replies.ts';
 
-/** Everything that the rest has to know of a provider (docs/providers.md). `Options` is what it is created with. */
+/** Everything that other folders have to know of a provider (docs/providers.md). `Options`: what `create` takes. */
 export interface ProviderDescriptor<P extends string, Options> {
   /** In notifications, labels, metrics and Redis keys: lower case letters and digits. */
   readonly platform: P;
@@ -13,35 +13,35 @@ export interface ProviderDescriptor<P extends string, Options> {
   readonly name: string;
   readonly device: DeviceKind<P>;
   readonly settings: ProviderSettings<Options>;
-  /** Opens no connection yet. Throws an InputError where an option does not fit; it tells no secret. */
+  /** Opens no connection yet. Throws an InputError if an option is not usable; the error shows no secret. */
   readonly create: (options: Options) => Provider;
   readonly answers: AnswerTables;
 }
 
 /** A provider's part of a worker's environment. */
 export interface ProviderSettings<Options> {
-  /** What each variable may hold, what it becomes, and what the README says of it, in the README's order. */
+  /** The variables in the README's order: the values that are allowed, what they become, and the README's text. */
   readonly variables: z.ZodObject;
-  /** Those whose value an error must not repeat. */
+  /** Variables whose value an error must not repeat. */
   readonly secrets: readonly string[];
-  /** The variable of the quota that all workers share, and what the README says of it; config reads it. */
+  /** The variable of the quota that all workers share, and the README's text for it; src/config reads it. */
   readonly quota: { readonly variable: string; readonly meaning: string };
   /**
-   * What `create` takes; undefined where the provider is off. `given` holds the variables that are well-formed. What is
-   * missing, contradicts another or cannot be read is reported, every fault of it; nothing is created then.
+   * The options for `create`; undefined if the provider is off. `given` holds the variables that are well-formed. Every
+   * variable that is missing, contradicts another or cannot be read is reported; the provider is not created then.
    */
   readonly read: (given: Environment, report: Report) => Options | undefined;
 }
 
-/** What each answer means; docs/provider-faults.md shows the same, and the contract suite brings about each row of `words`. */
+/** What each answer means. docs/provider-faults.md shows the same, and the contract suite provokes each row of `words`. */
 export interface AnswerTables {
   readonly accepted: Reply;
-  /** By the provider's word. */
+  /** By the provider's code. */
   readonly words: ReplyTable;
-  /** By HTTP status, for words that are new and answers without one. */
+  /** By HTTP status, for codes that are not in `words`, and for answers without a code. */
   readonly statuses: ReplyTable;
   /** For a status that is in no table. */
   readonly unknown: ReplyRow;
-  /** What it means where the sign-in fails, by our own words. */
+  /** What a failed sign-in means, by the codes of this project. */
   readonly signIn: ReplyTable;
 }

@@ -2,8 +2,7 @@ import { apnsDevice } from './apns/device.ts';
 import { fcmDevice } from './fcm/device.ts';
 
 /**
- * The devices that a notification may name, one kind for each provider: the first line of a new provider; the second one is
- * in registry.ts, which does not compile without it. Apart from there, because producers read notifications and should not
- * load the clients of every provider.
+ * The kinds of device, one for each provider. A new provider adds a line here and one in registry.ts, which does not compile
+ * without it. The two lists are apart because producers check notifications and should not load every provider's client.
  */
 export const DEVICE_KINDS = [apnsDevice, fcmDevice] as const;

@@ -6,7 +6,7 @@ import type { Trouble } from '../domain/outcome.ts';
 export interface Push {
   readonly notification: Notification;
   readonly device: Device;
-  /** The same for every try at this device, so that a provider or an app can tell a repetition: a UUID, see pushId. */
+  /** A UUID, the same for every attempt at this device, so that a provider or an app can see a repetition. */
   readonly pushId: string;
   /** Deliver without sound, vibration or banner. */
   readonly silent: boolean;
@@ -16,7 +16,7 @@ export interface Push {
 export type Meaning =
   /** The provider took it. */
   | 'accepted'
-  /** The token is no longer valid: report it to the producer, never try it again. */
+  /** The token is no longer valid: it is reported to the producer and never tried again. */
   | 'gone'
   /** The token was never valid for this app. */
   | 'bad-token'
@@ -25,30 +25,30 @@ export type Meaning =
   /** Not now; a later try may succeed. */
   | 'later';
 
-/** The answer to one try at one device. */
+/** The answer to one send to one device. */
 export interface Reply {
   readonly meaning: Meaning;
-  /** The provider's own word, or ours for what has none: `Unregistered`, `QUOTA_EXCEEDED`, `timeout`, `connection-refused`. */
+  /** The provider's own code (`Unregistered`, `QUOTA_EXCEEDED`), or one of replies.ts (`timeout`, `connection-refused`). */
   readonly code: string;
-  /** Whether the recipient may have been alerted; only `no` lets the slot be given back. */
+  /** Whether the recipient may have been alerted. The slot is given back only for `no`. */
   readonly alerted: 'yes' | 'no' | 'maybe';
-  /** Do not try again sooner, milliseconds: Retry-After, or the least wait that the reply's kind asks for. */
+  /** Do not try again sooner than this, in milliseconds: Retry-After, or the least wait for this kind of reply. */
   readonly retryAfterMs?: number;
-  /** Nothing tells whether it was processed (a timeout, a reset): worth one or two more tries, no more. */
+  /** Nobody knows whether it was processed (a timeout, a reset): worth one or two more attempts, no more. */
   readonly ambiguous?: boolean;
-  /** The provider certainly did not process it, because the request did not get there. It costs no attempt. */
+  /** The request certainly did not reach the provider. It costs no attempt. */
   readonly unsent?: boolean;
-  /** What it says for certain about all that we send to this provider. Absent where it is about this device alone. */
+  /** What the answer proves about the provider as a whole. Absent if it is about this device alone. */
   readonly trouble?: Trouble;
-  /** What many answers like this one, to different recipients, would say about the provider. */
+  /** What many answers like this one, for different recipients, would prove about the provider. */
   readonly suspect?: Trouble;
-  /** Epoch milliseconds since when the token has been gone (APNs tells it). */
+  /** When the token became invalid, in epoch milliseconds (only APNs says it). */
   readonly goneSince?: number;
-  /** More about it for a person; tokens are redacted. */
+  /** More text for a person to read; tokens are redacted. */
   readonly detail?: string;
 }
 
-/** A push as its provider takes it, ready to be sent. */
+/** A push as a request to its provider, ready to be sent. */
 export interface Encoded {
   readonly push: Push;
   readonly path: string;
@@ -67,43 +67,43 @@ export interface Permit {
   release(): void;
 }
 
-/** What came of asking for a permit. Of the reply, nothing was sent. */
+/** A permit, or the reply that says why there is none; nothing was sent then. */
 export type Reserved =
   { readonly kind: 'permit'; readonly permit: Permit } | { readonly kind: 'none'; readonly reply: Reply };
 
 /** How a push is sent. */
 export interface SendOptions {
-  /** Used up by the send. Without one the send waits for a stream. */
+  /** The send uses it up. Without one the send waits for a stream. */
   readonly permit?: Permit | undefined;
-  /** What was not handed to the connection by then (`performance.now()`) is not sent at all. */
+  /** A push that no connection has taken by then (`performance.now()`) is not sent at all. */
   readonly sendBy?: number | undefined;
-  /** Told when it has left (`performance.now()`), before any answer. */
+  /** Called when the request was written (`performance.now()`), before any answer. */
   readonly onSent?: ((at: number) => void) | undefined;
 }
 
-/** One push service. Nothing of it throws: every failure is a Reply. */
+/** One push service. Its methods never throw: every failure is a Reply. */
 export interface Provider {
   readonly platform: Platform;
-  /** Checks the size and encodes. All that takes time is done here, before the limiter is asked. */
+  /** Checks the size and encodes. All slow work is done here, before the limiter is asked. */
   prepare(push: Push): Prepared;
-  /** Waits for a free stream and for valid credentials. Waiting is no failure; it ends where no connection can be had. */
+  /** Waits for a free stream and valid credentials. The wait has no bound, but ends if no connection can be made. */
   reserve(): Reserved | Promise<Reserved>;
-  /** One request; never repeated, but once where the provider calls our credentials expired. */
+  /** Sends one request. It is repeated only once, and only if the provider says that the credentials have expired. */
   send(encoded: Encoded, options?: SendOptions): Promise<Reply>;
   /** Connects and signs in ahead of the first send, and keeps connected until `close`. Sends nothing. */
   connect(): Promise<void>;
-  /** Gives up what waits or is under way: it is answered with `cancelled` or `aborted`. */
+  /** Ends all sends that wait or are under way, with the code `cancelled` or `aborted`. */
   abort(): void;
   /** Waits for the sends under way; later ones are answered with the code `closed`. */
   close(): Promise<void>;
 }
 
-/** The namespace of push ids: any UUID will do, as long as it never changes. */
+/** The namespace of push ids: an arbitrary UUID that must never change. */
 const NAMESPACE = Buffer.from('5f1c7a0e9b5d4e0c8d3a6c2f7be41d90', 'hex');
 
 /**
- * The same UUID for every try at one device of a notification, also after a crash: `pushId('msg-8841', 0)`.
- * Version 5 of RFC 9562, section 5.5. A notification's id holds no `#`, so two pairs never share a name.
+ * The same UUID for every attempt at one device of a notification, even after a crash: `pushId('msg-8841', 0)`.
+ * A UUID of version 5 (RFC 9562, section 5.5). A notification's id contains no `#`, so two pairs never hash the same name.
  *
  * @param deviceIndex the device's place in the notification's `devices`, from 0
  */

@@ -3,13 +3,13 @@ import { APNS } from './apns/index.ts';
 import type { ProviderDescriptor } from './descriptor.ts';
 import { FCM } from './fcm/index.ts';
 
-/** Every provider, by its platform: one line each. Whatever else concerns all of them goes through this list. */
+/** Every provider, by its platform. All code that goes through all providers uses this list. */
 const DESCRIPTORS = {
   apns: APNS,
   fcm: FCM,
 } satisfies Readonly<Record<Platform, object>>;
 
-/** What the provider of a platform is created with. */
+/** The options of a platform's provider. */
 export type OptionsOf<P extends Platform> = Parameters<(typeof DESCRIPTORS)[P]['create']>[0];
 
 export const PROVIDERS: { readonly [P in Platform]: ProviderDescriptor<P, OptionsOf<P>> } = DESCRIPTORS;

@@ -2,22 +2,22 @@ import { redact } from '../domain/redact.ts';
 import type { Push, Reply } from './provider.ts';
 import type { Answered, Unknown, Unsent } from './sender/result.ts';
 
-/** What an answer means, wherever it came from: a Reply without the words of the one answer. */
+/** What a kind of answer means: a Reply without the texts of one particular answer. */
 export type ReplyRow = Pick<
   Reply,
   'meaning' | 'alerted' | 'retryAfterMs' | 'ambiguous' | 'unsent' | 'trouble' | 'suspect'
 >;
 
-/** Rows by the provider's word or the HTTP status. */
+/** Rows by the provider's code or the HTTP status. */
 export type ReplyTable = Readonly<Record<string, ReplyRow>>;
 
-/** The row of the first key that the table has; tables never inherit a row from Object.prototype. */
+/** The row of the first key that the table has. `hasOwn`, so that a code `constructor` finds no row. */
 export function findRow(table: ReplyTable, keys: readonly (string | number | undefined)[]): ReplyRow | undefined {
   const key = keys.find((candidate) => candidate !== undefined && Object.hasOwn(table, candidate));
   return key === undefined ? undefined : table[key];
 }
 
-/** A provider's word: as it is where the table knows it, since an alert may read the same, else without what is private. */
+/** A provider's code. A known code is not redacted, because an alert may happen to contain the same word. */
 function wordOf(table: ReplyTable, word: string, notification: unknown): string {
   return Object.hasOwn(table, word) ? word : redact(word, notification);
 }
@@ -27,7 +27,7 @@ const NO_CONNECTION: ReplyRow = { ...UNSENT, suspect: 'outage' };
 const UNKNOWN: ReplyRow = { meaning: 'later', alerted: 'maybe', ambiguous: true };
 const NO_ANSWER: ReplyRow = { ...UNKNOWN, suspect: 'outage' };
 
-/** What it means when there is no answer; the words are ours (sender/result.ts tells each). */
+/** What it means if there is no answer; sender/result.ts explains most of these codes. */
 export const TRANSPORT_REPLIES = {
   'connection-refused': NO_CONNECTION,
   'host-not-found': NO_CONNECTION,
@@ -42,9 +42,9 @@ export const TRANSPORT_REPLIES = {
   timeout: NO_ANSWER,
   reset: NO_ANSWER,
   aborted: UNKNOWN,
-  /** An answer that says taken, but not as the provider says it. */
+  /** A status of success, with a body that the provider does not send. */
   unreadable: NO_ANSWER,
-  /** An error in our own code. */
+  /** A bug here. */
   'unexpected-error': UNKNOWN,
 } as const satisfies ReplyTable;
 export type TransportCode = keyof typeof TRANSPORT_REPLIES;
@@ -58,7 +58,7 @@ export function lostReply({ code, detail }: Unsent | Unknown, push: Pick<Push, '
   return transportReply(code, detail === undefined ? undefined : redact(detail, push?.notification));
 }
 
-/** An answer with the row that its word or status has: that row, what it is called, and when to try again. */
+/** The row of an answer as a Reply, with the answer's code and its Retry-After. */
 export function rowReply(
   row: ReplyRow,
   { status, headers }: Answered,
@@ -77,12 +77,12 @@ export function rowReply(
   };
 }
 
-/** Longer than this nobody is asked to wait; what says so is broken. */
+/** A longer Retry-After is taken for an error of the server and cut to this. */
 const MAX_RETRY_AFTER_MS = 86_400_000;
 
 /**
- * `Retry-After` (RFC 9110, section 10.2.3), seconds or a date, in milliseconds from `nowMs`: a day at the most; none where it
- * lies behind.
+ * `Retry-After` (RFC 9110, section 10.2.3), seconds or a date, in milliseconds from `nowMs`: a day at most; undefined if it
+ * lies in the past.
  */
 export function parseRetryAfter(header: unknown, nowMs: number): number | undefined {
   if (typeof header !== 'string') return undefined;
@@ -90,7 +90,7 @@ export function parseRetryAfter(header: unknown, nowMs: number): number | undefi
   return waitMs > 0 ? Math.min(waitMs, MAX_RETRY_AFTER_MS) : undefined;
 }
 
-/** The JSON object in a body; an empty one where it is none. */
+/** The JSON object in a body; an empty object if the body is not JSON. */
 export function jsonObject(body: string): Readonly<Record<string, unknown>> {
   try {
     return asRecord(JSON.parse(body));

@@ -3,21 +3,21 @@ import type { ChainableCommander } from 'ioredis';
 import { JOB, jobIdOf } from './names.ts';
 import { KEEP_COMPLETED } from './retention.ts';
 
-/** A notification on its way into the queue. */
+/** A checked notification that is to be added. */
 export interface Entry {
   readonly id: string;
   readonly recipientId: string;
   readonly priority: number;
-  /** The job's data: the notification as it was handed over, and the id. */
+  /** The job's data: the notification as the producer gave it, with its id. */
   readonly data: unknown;
 }
 
 type Reply = readonly [Error | null, unknown];
-const NO_REPLY: Reply = [new Error('Redis answered less than it was asked'), undefined];
+const NO_REPLY: Reply = [new Error('Redis sent fewer answers than it got commands'), undefined];
 
 /**
- * Adds jobs, and answers those that were not there before. BullMQ's `add` says nothing of that, so each id is looked
- * for in the transaction that adds it: of two producers with the same id exactly one has added it.
+ * Adds jobs, and answers those whose id was not taken. BullMQ's `add` does not tell that, so the same transaction checks each id
+ * before it adds it: of two producers with the same id exactly one has added it.
  */
 export async function addJobs(queue: Queue, entries: readonly Entry[]): Promise<Entry[]> {
   const client = await queue.getBackend().client;
@@ -32,7 +32,7 @@ export async function addJobs(queue: Queue, entries: readonly Entry[]): Promise<
   for (const [position, { job, entry }] of jobs.entries()) {
     const [existsError, existed] = replies[2 * position] ?? NO_REPLY;
     const [addError] = replies[2 * position + 1] ?? NO_REPLY;
-    // Within a transaction nobody sends a script again that SCRIPT FLUSH took away; a plain call does.
+    // After SCRIPT FLUSH, ioredis sends a script again for a plain call, but not within a transaction.
     if (addError?.message.startsWith('NOSCRIPT')) await job.addJob(client);
     else if (addError) throw addError;
     if (existsError) throw existsError;
@@ -47,7 +47,7 @@ function jobOf(queue: Queue, entry: Entry): { readonly entry: Entry; readonly jo
   return { entry, job: new Job(queue, JOB, entry.data, options, jobId), key: queue.toKey(jobId) };
 }
 
-/** BullMQ's type of a transaction leaves out most of what the transaction of ioredis behind it can do. */
+/** BullMQ's type of a transaction lacks most methods of the ioredis transaction that it is. */
 function exists(transaction: IRedisTransaction, key: string): void {
   (transaction as unknown as ChainableCommander).exists(key);
 }

@@ -1,7 +1,7 @@
 /**
- * Everything of BullMQ that this project uses and that BullMQ does not promise to keep: members that its types call
- * protected or private, and the places of values in its keys and commands. Written for the version below, which
- * package.json pins. When that changes: look at each of these again, then raise both.
+ * Everything of BullMQ that this project uses although BullMQ may change it at any time: members that are protected or private,
+ * and the positions of values in its keys and commands. Written for the version below, which package.json pins. Before raising
+ * that version, check each item here.
  *
  * NotificationWorker (notification-worker.ts) also overrides protected methods, as a subclass; `assertBullMq` covers those.
  */
@@ -21,7 +21,7 @@ const EXPECTED_VERSION = '6.7.0';
 /** What NotificationWorker overrides. */
 const OVERRIDDEN = ['moveToActive', 'processJob', 'handleCompleted', 'handleFailed', 'getBlockTimeout'] as const;
 
-/** Throws an Error that names what is missing, where the BullMQ that was found lacks something that this project uses. */
+/** Throws an Error that names what is missing if the installed BullMQ lacks something that this project uses. */
 export function assertBullMq(queue: Queue, worker: Worker): void {
   const methods = Worker.prototype as unknown as Partial<Record<string, unknown>>;
   const { lockManager } = worker as unknown as { readonly lockManager?: { readonly trackJob?: unknown } };
@@ -43,7 +43,7 @@ function foundVersion(): string {
   return (createRequire(import.meta.url)('bullmq/package.json') as { version: string }).version;
 }
 
-/** What the job's own methods write through. `job.moveToDelayed` passes no fields on to it; BullMQ's types keep it protected. */
+/** The protected backend of a job. Needed because the public `job.moveToDelayed` does not pass on fields to update. */
 export function backendOf(job: Pick<Job, 'id'>): Pick<IQueueBackend, 'moveToDelayed'> {
   return (job as unknown as { readonly backend: IQueueBackend }).backend;
 }
@@ -51,7 +51,7 @@ export function backendOf(job: Pick<Job, 'id'>): Pick<IQueueBackend, 'moveToDela
 /** BullMQ's score of a delayed job: its due time in epoch milliseconds, times this, plus a counter. */
 const SCORES_PER_MS = 0x1000;
 
-/** The due time of a score in `delayed`: epoch milliseconds on the clock of whoever wrote it. */
+/** The due time of a score in `delayed`: epoch milliseconds, on the clock of the process that wrote it. */
 export function dueAtOfScore(score: number): number {
   return Math.floor(score / SCORES_PER_MS);
 }
@@ -61,14 +61,13 @@ export function lockKeyOf(queue: Pick<Queue, 'toKey'>, jobId: string): string {
   return queue.toKey(`${jobId}:lock`);
 }
 
-/** Where the caller's time stands in these commands, counted from 0 over keys and arguments. */
+/** The position of the caller's time in these commands, counted from 0 over keys and arguments. */
 const TIME_AT: Readonly<Record<string, number>> = { moveToActive: 12, moveToDelayed: 12, moveToFinished: 15 };
 
 /**
- * BullMQ's own connection to Redis, whose commands tell Redis's time instead of this machine's. BullMQ writes a due time
- * as the caller's `Date.now()` plus the delay, and takes the jobs that are due by the caller's `Date.now()`. Both have to
- * be on one clock for all workers: otherwise one whose clock is ahead takes every job too early, and the others take its
- * jobs too late.
+ * BullMQ's backend, but with Redis's time in its commands instead of this machine's. BullMQ writes a due time as `Date.now()` plus
+ * the delay, and takes the jobs that are due at its `Date.now()`. All workers must use one clock for that: a worker whose clock is
+ * ahead would take every job too early, and others would take its jobs too late.
  *
  * @param offsetMs Redis's clock minus this machine's, in whole milliseconds
  */

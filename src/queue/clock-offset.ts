@@ -2,10 +2,10 @@ import type { Queue } from 'bullmq';
 import { defineQueueScript } from '../redis/scripts.ts';
 
 export interface ClockOffsetOptions {
-  /** Its connection is used. */
+  /** Only its connection is used. */
   readonly queue: Queue;
   readonly everyMs?: number;
-  /** Hears when the clocks come to differ by more than a second, and when they no longer do. */
+  /** Called when the clocks begin to differ by more than a second, and when they no longer do. */
   readonly onChange?: (change: ClockChange) => void;
 }
 
@@ -24,16 +24,16 @@ export interface ClockOffset {
 }
 
 const EVERY_MS = 30_000;
-/** Of so many answers the quickest is believed. */
+/** How many answers are measured; the fastest one is used. */
 const SAMPLES = 5;
-/** From here on it is told: expiry and the age of credentials are judged by this machine's clock. */
+/** A larger difference is reported, because expiry and the age of credentials use this machine's clock. */
 const APART_MS = 1_000;
-/** `Date.now()` leaves out what has passed of the current millisecond. */
+/** `Date.now()` is rounded down to a whole millisecond. */
 const RESOLUTION_MS = 1;
 
 const TIME = defineQueueScript<[seconds: string, microseconds: string]>(new URL('time.lua', import.meta.url), 1);
 
-/** Measures how far this machine's clock is from Redis's, now and again until it is closed. Without an answer, the last one stands. */
+/** Measures the difference of the two clocks, at regular times until it is closed. Without an answer the last value stays. */
 export function measureClockOffset({ queue, everyMs = EVERY_MS, onChange }: ClockOffsetOptions): ClockOffset {
   let offsetMs = 0;
   let isApart = false;
@@ -44,7 +44,7 @@ export function measureClockOffset({ queue, everyMs = EVERY_MS, onChange }: Cloc
     const sample = await bestOf(queue, SAMPLES).catch(() => undefined);
     if (isClosed) return;
     timer = setTimeout(() => void measure(), everyMs);
-    // A difference that may come from the way to Redis alone is none: on one machine the offset stays 0.
+    // Ignore a difference that the round trip alone can explain: so on one machine the offset stays 0.
     if (sample === undefined || Math.abs(sample.offsetMs - offsetMs) <= sample.errorMs) return;
     offsetMs = Math.round(sample.offsetMs);
     if (isApart === Math.abs(offsetMs) > APART_MS) return;
@@ -79,7 +79,7 @@ async function bestOf(queue: Queue, count: number): Promise<Sample> {
   return best;
 }
 
-/** Redis read its clock at some instant of the round trip: halfway is wrong by half of the trip at most. */
+/** Redis read its clock during the round trip. Taking the middle of the trip is wrong by half of the trip at most. */
 async function sampleOf(queue: Queue): Promise<Sample> {
   const askedAt = performance.now();
   const [seconds, microseconds] = await TIME(queue, [queue.toKey('delayed')]);

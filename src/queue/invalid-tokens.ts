@@ -1,14 +1,14 @@
 import type { Platform } from '../domain/notification.ts';
 import { insist } from '../redis/not-now.ts';
 
-/** A token that a provider called gone: the producer should stop using it. */
+/** A token that the provider says is no longer valid: the producer should stop using it. */
 export interface InvalidToken {
   readonly recipientId: string;
   readonly platform: Platform;
   readonly token: string;
-  /** The provider's word: `Unregistered`, `UNREGISTERED`. */
+  /** The provider's code: `Unregistered`, `UNREGISTERED`. */
   readonly reason: string;
-  /** Epoch milliseconds: since when it is gone, where the provider tells it (APNs does), else when it was said. */
+  /** Epoch milliseconds: since when the token is invalid if the provider says it (APNs does), else when the answer came. */
   readonly timestamp: number;
 }
 
@@ -19,9 +19,9 @@ export interface StreamRedis {
   ): Promise<unknown>;
 }
 
-/** About this many are kept; a consumer that is further behind misses the oldest. */
+/** About this many entries are kept; a consumer that is further behind misses the oldest. */
 const MAX_LENGTH = 100_000;
-/** How long a Redis that cannot write is asked again: nobody else will tell of this token. */
+/** How long to try again if Redis cannot write: no other worker will report this token. */
 const INSIST_MS = 60_000;
 
 /** `{pushpacer}:invalid-tokens` */
@@ -30,8 +30,8 @@ export function invalidTokensKey(prefix: string): string {
 }
 
 /**
- * Adds one entry to the stream: fields `recipientId`, `platform`, `token`, `reason`, `timestamp`; of about `keep` entries (100,000) the
- * latest stay. Rejects where Redis has refused it for a minute.
+ * Adds one entry to the stream, with the fields `recipientId`, `platform`, `token`, `reason`, `timestamp`. About the latest `keep`
+ * entries (100,000) stay. Rejects if Redis has refused for a minute.
  */
 export async function reportInvalidToken(
   redis: StreamRedis,

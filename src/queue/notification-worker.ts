@@ -17,16 +17,16 @@ export interface WorkerSettings {
   readonly connection: Connection;
   readonly prefix: string;
   readonly concurrency: number;
-  /** How long a silent worker keeps its jobs. An outage of Redis longer than this runs the jobs in flight twice. */
+  /** How long a job lock lasts without renewal. If Redis is away for longer than this, the jobs in flight run twice. */
   readonly lockMs: number;
-  /** How often a job may come back from a worker that went silent: beyond it, it is held to be what ended them. */
+  /** How often a job may stall, that is lose its lock with its worker. After that the job itself is taken for the cause. */
   readonly maxStalls: number;
 }
 
-/** How often the jobs of dead workers are looked for, at least. They come back after the lock and one or two of these. */
+/** Stalled jobs are looked for at least this often. They come back after their lock's end and one or two of these. */
 const MAX_STALLED_INTERVAL_MS = 5_000;
 
-/** BullMQ's settings for a consumer of `notifications`. `maxStartedAttempts` stays unset: every requeue is a start. */
+/** BullMQ's settings for a worker. `maxStartedAttempts` stays unset, because every requeue counts as a start. */
 export function workerOptions(settings: WorkerSettings): WorkerOptions {
   return {
     connection: settings.connection,
@@ -35,30 +35,30 @@ export function workerOptions(settings: WorkerSettings): WorkerOptions {
     autorun: false,
     lockDuration: settings.lockMs,
     stalledInterval: Math.min(MAX_STALLED_INTERVAL_MS, Math.ceil(settings.lockMs / 2)),
-    // Counted over the whole life of a job, which may meet several restarts of workers before its slot comes.
+    // Counted over the whole life of a job; while it waits for its slot, workers may be restarted several times.
     maxStalledCount: settings.maxStalls,
-    // The worker that blocks for the next due job may be killed; the others look after this many seconds.
+    // If the worker that waits for the next due job is killed, the others notice after this many seconds.
     drainDelay: 1,
-    // Redis may come back before the worker's next try; BullMQ waits 15 s otherwise.
+    // After an outage of Redis try again soon; BullMQ's default is 15 s.
     runRetryDelay: 1_000,
     removeOnComplete: KEEP_COMPLETED,
     removeOnFail: KEEP_ALL,
   };
 }
 
-/** What BullMQ passes along, and nobody here looks at. */
+/** Further arguments, which are passed on to BullMQ. */
 type Rest = [token: string, fetchNextCallback?: () => boolean, span?: Span];
 
-/** How long after a refused one the next job is asked for: BullMQ itself would ask hundreds of times a second. */
+/** The wait before the next job is asked for after Redis refused: BullMQ itself would ask hundreds of times a second. */
 const REFUSED_MS = 500;
 
 /**
- * BullMQ takes every error for the job's: where Redis refuses to note that a job is done (it is out of memory, a replica
- * has become the master, the lock has run out), the job would be failed, and an alert that went out would become a dead
- * letter. Here only what the processor itself calls a failure is one. A Redis that cannot now is asked again as long as
- * the lock lasts; after that the job is let go, and comes back by its lock.
+ * BullMQ treats every error as a failure of the job. If Redis refuses to write that a job is done (it is out of memory, a failover
+ * is under way, the job lock has expired), BullMQ would fail the job, and a delivered alert would become a dead letter. Here a job
+ * fails only if the processor says so. While Redis cannot write, it is asked again as long as the job lock lasts. After that the
+ * worker gives the job up; another worker takes it when its lock has expired.
  *
- * Due times are on Redis's clock, in Redis and in what BullMQ asks it; `processedOn` of a job is on this machine's.
+ * Due times are on Redis's clock, in Redis and in BullMQ's commands; `processedOn` of a job is on this machine's clock.
  */
 export class NotificationWorker extends Worker<unknown, unknown> {
   readonly #lockMs: number;
@@ -68,7 +68,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   readonly #onLetGo: (job: Job, error: Error) => void;
 
   /**
-   * @param onLetGo told of each job whose end could not be noted
+   * @param onLetGo called with each job that is given up because Redis did not accept its end
    * @param offsetMs Redis's clock minus this machine's, in whole milliseconds
    */
   constructor(
@@ -84,7 +84,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     this.#offsetMs = offsetMs;
   }
 
-  /** How many seconds to wait for the next job; `blockUntil` is when the next delayed one is due on Redis's clock, 0 where none is. */
+  /** How many seconds to wait for the next job. `blockUntil`: when the next delayed job is due on Redis's clock; 0 for none. */
   protected override getBlockTimeout(blockUntil: number): number {
     return super.getBlockTimeout(blockUntil === 0 ? 0 : blockUntil - this.#offsetMs());
   }
@@ -110,8 +110,8 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   }
 
   /**
-   * BullMQ knows whose locks it renews by the job's id alone, and forgets the id when a pass ends. A worker that was stopped
-   * for longer than the lock may have taken the job once more by then: that pass is still under way.
+   * BullMQ's list of locks to renew has only job ids, and an id leaves it when a pass ends. But a worker that was stopped for longer
+   * than the lock may have taken the same job again: then the newer pass is still under way and needs its lock.
    */
   #keepRenewing({ id = '', token }: Job): void {
     const latest = this.#latest.get(id);
@@ -133,8 +133,8 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   }
 
   /**
-   * What a job's lock is judged by must be no later than the lock itself, and on this machine's clock: the instant before
-   * the job was asked for. BullMQ's own `processedOn` is on Redis's clock, where that is another one.
+   * Sets `processedOn` to the instant before the job was asked for, on this machine's clock. The age of a lock is counted from it, so
+   * it must not be later than the lock. BullMQ's own value is on Redis's clock.
    */
   #taken<T extends Job | undefined>(take: () => Promise<T>): Promise<T> {
     if (this.#offsetMs() === 0) return take();

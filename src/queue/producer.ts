@@ -13,42 +13,42 @@ import {
 import { DEFAULT_PREFIX, PRIORITY, QUEUE } from './names.ts';
 import { shardOf, shardPrefixes } from './shards.ts';
 
-/** A notification to enqueue; a UUID is made where `id` is left out. */
+/** A notification to enqueue; without `id` it gets a UUID. */
 export type EnqueueInput = Omit<NotificationInput, 'id'> & { id?: string };
 
-/** What became of one notification. */
+/** The result for one notification. */
 export type Enqueued =
   | { readonly kind: 'added'; readonly id: string }
-  /** The id is taken: it was enqueued before, and is waiting, or was done with within the last hour. */
+  /** The id is taken: it was enqueued before, and waits, or ended within the last hour. */
   | { readonly kind: 'duplicate'; readonly id: string }
   | { readonly kind: 'invalid'; readonly faults: readonly Fault[] };
 
 export interface Producer {
-  /** Adds one notification. Rejects with InputError (every fault, by path) or RedisAwayError; nothing is added then. */
+  /** Adds one notification. Rejects with InputError (lists every fault) or RedisAwayError; nothing is added then. */
   enqueue(input: EnqueueInput): Promise<{ readonly id: string; readonly added: boolean }>;
   /**
-   * Adds many, several times as fast as one by one, and answers for each at its index: the good ones go in, the bad
-   * ones are told. Rejects with RedisAwayError; some may have gone in by then, and their ids make a second try safe.
+   * Adds many, several times as fast as one by one, with a result for each at its index. Valid ones are added even if others are
+   * invalid. Rejects with RedisAwayError; some may have been added by then, and their ids make a second try safe.
    */
   enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
-  /** Closes the connection, unless it was handed in. */
+  /** Closes the connection, unless the caller gave it. */
   close(): Promise<void>;
 }
 
 export type ProducerOptions = {
-  /** `{pushpacer}`; the worker's `QUEUE_PREFIX`. */
+  /** The worker's `QUEUE_PREFIX`. Default: `{pushpacer}`. */
   readonly prefix?: string;
-  /** 1; the worker's `QUEUE_SHARDS`. */
+  /** The worker's `QUEUE_SHARDS`. Default: 1. */
   readonly shards?: number;
-  /** The longest wait for Redis before RedisAwayError; 5,000 ms. */
+  /** The longest wait for Redis before RedisAwayError. Default: 5,000 ms. */
   readonly timeoutMs?: number;
 } & (RedisTarget | { readonly connection: Connection });
 
-/** So many go to Redis in one transaction, which keeps everybody else waiting for some 20 ms. */
+/** How many are added in one transaction, which blocks Redis for some 20 ms. */
 const CHUNK = 500;
 
 /**
- * Adds notifications from any Node process. Connects at once, and fails fast when Redis is away. Throws InputError where
+ * Adds notifications from any Node process. Connects at once, and fails fast if Redis is away. Throws InputError if
  * `redisUrl`, `cluster` and `sentinel` contradict each other.
  */
 export function createProducer(options: ProducerOptions): Producer {
@@ -59,7 +59,7 @@ export function createProducer(options: ProducerOptions): Producer {
   const prefixes = shardPrefixes(prefix, shards);
   let queues: Promise<Queue[]> | undefined;
 
-  // BullMQ never recovers from a connection that breaks while it asks for Redis's version: then it is opened anew.
+  // BullMQ never recovers if the connection breaks while it asks for Redis's version, so the queues are opened again then.
   function open(): Promise<Queue[]> {
     queues ??= openQueues(connection, prefixes).catch((error: unknown) => {
       queues = undefined;
@@ -68,7 +68,7 @@ export function createProducer(options: ProducerOptions): Producer {
     return queues;
   }
 
-  /** Those that were not there before. */
+  /** Adds them; answers those whose id was not taken. */
   async function addAll(entries: readonly Entry[]): Promise<Set<Entry>> {
     await whenReady(connection, timeoutMs);
     const added = new Set<Entry>();
@@ -88,7 +88,7 @@ export function createProducer(options: ProducerOptions): Producer {
   return {
     async enqueue(input) {
       const { entry, faults } = check(input);
-      if (entry === undefined) throw new InputError('the notification does not fit', faults);
+      if (entry === undefined) throw new InputError('invalid notification', faults);
       const added = await addAll([entry]);
       return { id: entry.id, added: added.has(entry) };
     },
@@ -139,13 +139,13 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** What `enqueue` would answer were Redis empty: validates, and adds nothing. */
+/** Validates without adding anything: the answer of `enqueue` with an empty Redis. */
 export function checkInput(input: EnqueueInput): Enqueued {
   const { entry, faults } = check(input);
   return entry === undefined ? { kind: 'invalid', faults } : { kind: 'added', id: entry.id };
 }
 
-/** For `error` events, which are thrown where nobody listens: the call that failed tells its caller. */
+/** A listener for `error` events, which Node would throw without one. The failed call itself reports the error. */
 function toldElsewhere(): void {
   return;
 }

@@ -1,18 +1,18 @@
 import { Job, type Queue } from 'bullmq';
 
-/** When a job that waits is to come back. */
+/** A delayed job and its new due time. */
 export interface Due {
   readonly jobId: string;
   /** Epoch milliseconds on Redis's clock. */
   readonly at: number;
 }
 
-/** Commands under way at once: each is a script of its own, and workers are to get a word in between. */
+/** How many commands are under way at once, so that workers' commands get through in between. */
 const AT_ONCE = 100;
 
 /**
- * Has delayed jobs come back at other instants, and answers how many of them were delayed. Those that a worker has by now, or that
- * are done, are left alone: a worker asks the limiter anyway.
+ * Changes the due times of delayed jobs, and answers how many were delayed. Jobs that a worker has by now or that have ended are
+ * left as they are: a worker asks the limiter anyway.
  */
 export async function redelay(queue: Queue, jobs: readonly Due[]): Promise<number> {
   let done = 0;
@@ -23,7 +23,7 @@ export async function redelay(queue: Queue, jobs: readonly Due[]): Promise<numbe
   return done;
 }
 
-/** BullMQ adds the delay to this machine's clock, so it is counted from there: what it writes is `at`. */
+/** BullMQ adds the delay to this machine's `Date.now()`, so subtracting that here makes it write exactly `at`. */
 async function changeDelay(queue: Queue, { jobId, at }: Due): Promise<boolean> {
   const job = new Job(queue, '', {}, {}, jobId); // not added: only its id is used
   return job.changeDelay(Math.max(0, Math.ceil(at - Date.now()))).then(
@@ -35,7 +35,7 @@ async function changeDelay(queue: Queue, { jobId, at }: Due): Promise<boolean> {
   );
 }
 
-/** BullMQ's codes of `changeDelay`: no such job, and a job that is not delayed. */
+/** BullMQ's codes of `changeDelay`: -1 no such job, -3 the job is not delayed. */
 function isGone(error: unknown): boolean {
   const code = (error as { readonly code?: unknown } | undefined)?.code;
   return code === -1 || code === -3;

@@ -1,12 +1,12 @@
--- Keeps a job's progress, where the job is still in the hands of who says so.
+-- Stores a job's progress, if the worker still has the job lock.
 --
 -- KEYS[1] the job's lock
 -- KEYS[2] the job's hash
 -- ARGV[1] the token that took the lock
 -- ARGV[2] the progress, as JSON
 --
--- Answers 1, or 0 where the lock has run out or is somebody else's, with nothing written. BullMQ's own updateProgress
--- asks for no lock: a worker that was stopped would write over what the job's new owner has reached.
+-- Answers 1, or 0 if the lock has expired or belongs to another worker; nothing is written then. BullMQ's own updateProgress does
+-- not check the lock: a worker that was stopped for long would overwrite the progress of the worker that has the job now.
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0

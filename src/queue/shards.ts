@@ -1,4 +1,4 @@
-/** Slots of a Redis Cluster. */
+/** How many hash slots a Redis Cluster has. */
 export const SLOTS = 16_384;
 
 /** CRC16/XMODEM over the UTF-8 bytes, as Redis Cluster hashes keys (redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec). */
@@ -13,9 +13,9 @@ export function crc16(text: string): number {
 }
 
 /**
- * The prefix of each shard. One shard is the prefix itself; of several, each gets a hash tag of its own, chosen so
- * that their slots lie evenly over the cluster: `{pushpacer-0-SALT}` is in the first half of the slots, `{pushpacer-1-SALT}`
- * in the second. Drain the queues before changing the number: another number has other tags.
+ * The prefix of each shard. A single shard has the prefix itself. With several, each gets a hash tag of its own, so that their
+ * hash slots are spread evenly over the cluster: `{pushpacer-0-SALT}` in the first half, `{pushpacer-1-SALT}` in the second.
+ * Before you change the number, let the queues run empty: another number has other tags.
  */
 export function shardPrefixes(prefix: string, shards: number): string[] {
   if (shards === 1) return [prefix];
@@ -28,7 +28,7 @@ export function shardPrefixes(prefix: string, shards: number): string[] {
   });
 }
 
-/** The shard of a recipient: all that one person is sent waits in one queue. From 0; stable over processes and releases. */
+/** The shard of a recipient, from 0. It never changes, so all notifications of one recipient are in one queue. */
 export function shardOf(recipientId: string, shards: number): number {
   return shards === 1 ? 0 : crc16(recipientId) % shards;
 }

@@ -1,7 +1,7 @@
--- Redis's clock, read on the node that has the queue: of a cluster, a plain TIME asks any node.
+-- Redis's clock, read on the node that has the queue: in a cluster a plain TIME goes to any node.
 --
--- KEYS[1] any key of the queue; it is neither read nor written
+-- KEYS[1] any key of the queue, only to choose the node
 --
--- Answers what TIME does: seconds since the epoch, and microseconds of the current second, both as text.
+-- Answers like TIME: seconds since the epoch, and microseconds of the current second, both as text.
 
 return redis.call('TIME')

@@ -1,49 +1,49 @@
 import TinyQueue from 'tinyqueue';
 import { dueAtOfScore } from './bullmq-internals.ts';
 
-/** What the waker asks of Redis. */
+/** The part of ioredis that the waker uses. */
 export interface DelayedSet {
-  /** `ZRANGE key 0 0 WITHSCORES` on BullMQ's `delayed`: the job that is due next, `[]` where none is. */
+  /** `ZRANGE key 0 0 WITHSCORES` on BullMQ's `delayed`: the job that is due next, `[]` if there is none. */
   zrange(key: string, start: number, stop: number, withScores: 'WITHSCORES'): Promise<string[]>;
 }
 
 export interface WakerOptions {
-  /** A connection on which nobody waits in a blocking command. */
+  /** A connection that is not used for blocking commands. */
   readonly redis: DelayedSet;
   /** `queue.toKey('delayed')`. */
   readonly delayedKey: string;
-  /** Redis's clock minus this machine's, in milliseconds: due times in Redis are on Redis's clock. 0 where it is left out. */
+  /** Redis's clock minus this machine's, in milliseconds: due times in Redis are on Redis's clock. Default: 0. */
   readonly offsetMs?: () => number;
 }
 
 export interface Waker {
-  /** This worker put a job back until `dueAt` (epoch milliseconds on this machine's clock): be there. */
+  /** This worker requeued a job until `dueAt` (epoch milliseconds on this machine's clock): wake a worker then. */
   note(dueAt: number): void;
-  /** Stops; resolves when nothing of it is under way. */
+  /** Stops; resolves when none of its commands is under way. */
   close(): Promise<void>;
 }
 
-/** The worker's block ends a round trip after the due instant; earlier than this there is nobody to wake. */
+/** A worker's blocking command ends a round trip after the due instant; before that there is no worker to wake. */
 const AFTER_DUE_MS = 1;
 /** Jobs due within the same few milliseconds are woken by one command. */
 const BUCKET_MS = 2;
-/** Still there so soon after: the look came too early, or everybody is busy. Doubled each time, up to the last. */
+/** If the job is still not taken, look again after this: the first look came too early, or all workers are busy. Doubles. */
 const FIRST_RETRY_MS = 2;
 const LAST_RETRY_MS = 64;
-/** A worker that is told of a job further ahead than this will not be the one that wakes it. */
+/** Jobs further ahead than this are not noted: this worker will most likely be restarted before. */
 const MAX_AHEAD_MS = 86_400_000;
 
 /**
- * Wakes workers when a delayed job is due. A worker blocks in Redis until then, but Redis ends an overdue block only
- * when its event loop turns: without other traffic every 100 ms, at the default `hz 10`. Any command turns it, so the
- * worker that put a job back sends one just after the due instant: a look at the head of the delayed set, which also tells
- * whether that was enough. Only that worker: two dozen that all look at each job keep each other, and the one that has to
- * take it, from the processor. The jobs of a worker that was killed wait for Redis's own turn.
+ * Wakes workers when a delayed job is due. A worker waits for it in a blocking command, but Redis ends an overdue blocking command
+ * only in the next turn of its event loop: without other traffic every 100 ms, at the default `hz 10`. Any command makes it turn,
+ * so the worker that requeued a job sends one just after the due instant: it reads the head of the delayed set, which also tells
+ * whether the job was taken. Only that worker does so: if two dozen did it for each job, they would use up the CPU that the one
+ * who takes the job needs. Jobs of a killed worker wait for Redis's own turn.
  *
- * There is one timer, for the next instant; a timer for each of a million waiting jobs takes 450 MB.
+ * One timer serves all jobs, since a timer for each of a million jobs would take 450 MB.
  */
 export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptions): Waker {
-  /** The instants to look at, each rounded up to its bucket; every bucket is in both once. */
+  /** The instants at which to look, rounded up to buckets. `upcoming` and `retries` contain the same buckets, each once. */
   const upcoming = new TinyQueue<number>();
   const retries = new Map<number, number>();
   const looks = new Set<Promise<void>>();
@@ -68,7 +68,7 @@ export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptio
     const retryMs = takeDue();
     setTimer();
     if (retryMs === undefined) return;
-    // Away: BullMQ's own connections say so, and look themselves when they are back.
+    // An error is ignored: BullMQ's own connections report it, and look for due jobs themselves when they are back.
     const look = isOverdue().then(
       (still) => {
         if (still && retryMs <= LAST_RETRY_MS) lookAt(Date.now() + retryMs, 2 * retryMs);
@@ -79,7 +79,7 @@ export function startWaker({ redis, delayedKey, offsetMs = () => 0 }: WakerOptio
     void look.finally(() => looks.delete(look));
   }
 
-  /** Takes out every bucket whose instant has come, and answers their shortest retry: after a busy moment one look serves all. */
+  /** Removes every bucket that is due, and answers their shortest retry, so that one look serves all of them. */
   function takeDue(): number | undefined {
     let shortest: number | undefined;
     for (let bucket = upcoming.peek(); bucket !== undefined && bucket <= Date.now(); bucket = upcoming.peek()) {

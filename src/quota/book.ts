@@ -1,23 +1,23 @@
 import type { Tier } from './tiers.ts';
 
-/** What a quota counts in one tier, by bucket. */
+/** The counts of a quota in one tier: bucket → tokens. */
 interface Counts {
   readonly tier: Tier;
   readonly taken: Map<number, number>;
   readonly promised: Map<number, number>;
 }
 
-/** An instant set aside, and the rule that makes the wait. */
+/** A promised instant, and the rule that makes the wait. */
 export interface Promised {
   readonly at: number;
   readonly rule: string;
 }
 
-/** A quota's counts in memory. What is done with them is quota.lua's algorithm, for one ask at a time; the reasons are there. */
+/** A quota's counts in memory. The algorithm is quota.lua's, for one ask at a time; the reasons are explained there. */
 export interface QuotaBook {
-  /** Takes a token, or sets an instant aside. Instants in whole epoch milliseconds. */
+  /** Takes a token, or promises an instant. Instants are whole epoch milliseconds. */
   take(now: number, promisedAt?: number): 'taken' | Promised;
-  /** How many tokens count in each tier. */
+  /** How many tokens count now in each tier. */
   used(now: number): number[];
 }
 
@@ -55,7 +55,7 @@ export function createQuotaBook(tiers: readonly Tier[]): QuotaBook {
     return { at: Math.floor(tail), rule: tailRule };
   }
 
-  /** Takes that lie further ahead than they would ever count are of a clock that has stepped back since. */
+  /** A taken token that lies further ahead than a token counts is damage: the clock was set back since. Forgets all then. */
   function forgetDamage(now: number): void {
     const isGone = ({ tier, taken }: Counts) => [...taken.keys()].some((key) => key > bucketOf(tier, now) + tier.span);
     if (!counts.some(isGone)) return;
@@ -99,7 +99,7 @@ function bucketOf({ widthMs }: Tier, at: number): number {
   return Math.floor(at / widthMs);
 }
 
-/** What counts at an instant: of the taken the last `span` buckets, of the promised `slack` more, the overdue as if they came now. */
+/** What counts at an instant: taken tokens of the last `span` buckets, promised ones of `slack` more; overdue ones as of now. */
 function* counting({ tier, taken, promised }: Counts, at: number, now: number) {
   const bucket = bucketOf(tier, at);
   const current = bucketOf(tier, now);

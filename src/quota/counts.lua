@@ -1,7 +1,7 @@
--- Counts by bucket of time: a sorted set of entries `bucket:count` (score: the bucket). They are read in ranges, changed in
--- memory, and stored once all is decided. To be included.
+-- Included by quota.lua. Counts by bucket of time, in a sorted set of entries `bucket:count` (score: the bucket). They are read
+-- in ranges, changed in memory, and stored at the end.
 
--- Never by `..` or tostring: Lua would print 14 digits.
+-- Not by `..` or tostring: Lua would print only 14 digits.
 local function digits(value)
   return string.format('%.0f', value)
 end

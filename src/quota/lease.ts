@@ -1,37 +1,37 @@
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import type { Taken } from './quota.ts';
 
-/** What one call asks for. */
+/** What one call to Redis asks for. */
 export interface LeaseAsk {
-  /** Tokens of the call before that went unused; Infinity where its answer never came. */
+  /** Tokens of the call before that were not used; Infinity if its answer never came. */
   readonly unused: number;
-  /** The instants promised to those who come back. */
+  /** The promised instants of the asks that come back. */
   readonly promises: readonly number[];
   readonly newcomers: number;
-  /** How many tokens more to lease, where there is plenty. */
+  /** How many extra tokens to take for later, if there are plenty. */
   readonly extra: number;
 }
 
-/** What it was given: an answer for each, those who come back first; `taken` for a token. */
+/** The answers, those for the asks that come back first. */
 export interface LeaseReply<Over> {
   readonly answers: readonly ('taken' | Over)[];
-  /** How many tokens more were leased. */
+  /** How many extra tokens were taken. */
   readonly extra: number;
 }
 
 export interface LeaseOptions<Over> {
-  /** One call at a time is made. */
+  /** Calls Redis; one call at a time. */
   readonly ask: (ask: LeaseAsk) => Promise<LeaseReply<Over>>;
-  /** How long leased tokens may be used. */
+  /** How long the tokens of a batch may be used. */
   readonly leaseMs: number;
-  /** Milliseconds on a steady clock. */
+  /** Milliseconds on a monotonic clock. */
   readonly now: () => number;
 }
 
-/** One process's part of a quota: it asks for many tokens in one call, and hands them out. */
+/** One process's token batch: it takes many tokens of a quota in one call, and hands them out. */
 export interface Lease<Over> {
   take(promisedAt?: number): Promise<Taken | Over>;
-  /** Gives back what is unused; never rejects. */
+  /** Gives unused tokens back; never rejects. */
   close(): Promise<void>;
 }
 
@@ -41,13 +41,13 @@ interface Waiting<Over> {
   readonly reject: (error: unknown) => void;
 }
 
-/** The most that one call asks for: each may need a search of its own, and Redis does nothing else meanwhile. */
+/** The most asks in one call: each may need a search, and Redis does nothing else meanwhile. */
 const MAX_ASKS = 200;
 
 /**
- * Whoever finds no token at hand waits for the next call; all that ask meanwhile share it. Besides what is asked for, a
- * call leases as much as was used in the last `leaseMs`. Tokens at hand are for newcomers: what was set aside for one who
- * comes back is to be used up by it.
+ * An ask that finds no token at hand waits for the next call; all asks that come meanwhile share that call. In addition a call
+ * takes as many extra tokens as were used in the last `leaseMs`. Tokens at hand are for newcomers: an ask that comes back claims
+ * the room that was promised to it.
  */
 export function createLease<Over>({ ask, leaseMs, now }: LeaseOptions<Over>): Lease<Over> {
   const demand = createDemand(leaseMs);
@@ -59,7 +59,7 @@ export function createLease<Over>({ ask, leaseMs, now }: LeaseOptions<Over>): Le
   let idle: NodeJS.Timeout | undefined;
   let isClosed = false;
 
-  /** Counted from before the call, so that it ends before it would by the clock of who granted it. */
+  /** `useBy` counts from before the call, so the batch ends here before it ends by Redis's clock. */
   async function askFor(batch: readonly Waiting<Over>[]): Promise<void> {
     const askedAt = now();
     const returning = batch.filter(({ promisedAt }) => promisedAt !== undefined);
@@ -84,9 +84,9 @@ export function createLease<Over>({ ask, leaseMs, now }: LeaseOptions<Over>): Le
     }
   }
 
-  /** Asks until nobody waits. Where one call fails, nobody is left to wait for the next. */
+  /** Calls until no ask waits. If a call fails, all asks that wait are rejected. */
   async function askOn(): Promise<void> {
-    await Promise.resolve(); // those who ask in this turn share the first call
+    await Promise.resolve(); // all asks of this turn of the event loop share the first call
     clearTimeout(idle);
     do {
       const batch = waiting.splice(0, MAX_ASKS);
@@ -128,7 +128,7 @@ export function createLease<Over>({ ask, leaseMs, now }: LeaseOptions<Over>): Le
   };
 }
 
-/** How many tokens were used in the last whole period, or so far in this one, whichever is more. */
+/** How many tokens were used in the last whole period or so far in this one, whichever is more. */
 function createDemand(periodMs: number) {
   let since = -Infinity;
   let current = 0;

@@ -8,7 +8,7 @@ export interface MemoryQuotaOptions extends QuotaTerms {
   readonly now?: () => number;
 }
 
-/** The promise of the Redis quota for a single process. */
+/** The same promise as the Redis quota, for a single process. */
 export function createMemoryQuota(options: MemoryQuotaOptions): Quota {
   const { now = Date.now } = options;
   const { tiers, leaseMs } = checkTerms(options);

@@ -1,30 +1,30 @@
--- Takes tokens of a quota within every tier at once, and sets instants aside for those for whom there is no room.
+-- Takes tokens of a quota, in every tier at once, and promises an instant to each ask for which there is no room.
 --
--- A tier counts in buckets of time. Each of its two sorted sets holds an entry `bucket:count` for every bucket that is
--- not empty (score: the bucket, numbered from the epoch): what was taken, and what is promised to those sent away.
+-- A tier counts in buckets of time. It has two sorted sets, of taken and of promised tokens, with an entry `bucket:count` for
+-- every bucket that is not empty (score: the bucket, numbered from the epoch).
 --
--- KEYS[1] the last lease of this client    KEYS[2] the tail: the last promise, `instant tier`
+-- KEYS[1] the last token batch of this client    KEYS[2] the tail: the last promise, `instant tier`
 -- then for each tier: the taken, the promised; one hash tag
--- ARGV[1] the number of this client's call, one more with each; '0' only looks
--- ARGV[2] how many tokens of the call before went unused
+-- ARGV[1] the number of this client's call, one more with each call; '0' only reads
+-- ARGV[2] how many tokens of the call before were not used
 -- ARGV[3] how many newcomers ask
--- ARGV[4] how many tokens more to lease, where there is plenty
--- ARGV[5] the time in epoch ms, in tests only; '' for that of Redis
--- then for each tier: max, the width of a bucket (ms), its span and its slack (buckets, see quota-tiers.ts)
--- then the instants that were promised to those who come back
+-- ARGV[4] how many extra tokens to take for later, if there are plenty
+-- ARGV[5] the time in epoch ms, in tests only; '' for Redis's clock
+-- then for each tier: max, the width of a bucket (ms), its span and its slack (buckets, see tiers.ts)
+-- then the promised instants of the asks that come back
 --
--- Answers {now, more, {at, tier, at, tier, ...}, {used, ...}}: how many more tokens were leased; for each who asks, those
--- who come back first, the instant set aside and the number of the tier that makes the wait, or 0 and 0 where a token was
--- taken; and how many tokens count in each tier.
+-- Answers {now, more, {at, tier, at, tier, ...}, {used, ...}}: how many extra tokens were taken; for each ask, those that come
+-- back first, the promised instant and the number of the tier that makes the wait, or 0 and 0 if a token was taken; and how
+-- many tokens count in each tier.
 --
--- Why it is exact: a token is taken in bucket j only where the taken of the buckets after j - span are fewer than max. One
--- of bucket j - span or before was used before (j - span + 1) * width + lease <= j * width - per: out of every window that
--- reaches into j. The promised are only plans: who comes back is measured by what was taken.
+-- Why it is exact: a token is taken in bucket j only if fewer than max were taken in the buckets after j - span. A token of
+-- bucket j - span or before was used before (j - span + 1) * width + lease <= j * width - per, so no window that reaches into
+-- bucket j contains it. Promises are only plans: an ask that comes back is checked against what was really taken.
 
-local GRACE_MS = 1000 -- newcomers stand behind a promise that is overdue by up to this
-local NO_SHOW_MS = 60000 -- who comes back later than this is a newcomer
-local LEASE_KEPT_MS = 60000 -- how long a lease can be given back
-local LEASED_PART = 4 -- of the room that nobody waits for, one client leases a quarter at the most
+local GRACE_MS = 1000 -- newcomers come after a promise that is overdue by up to this
+local NO_SHOW_MS = 60000 -- an ask that comes back later than this is a newcomer
+local LEASE_KEPT_MS = 60000 -- how long unused tokens of a batch can be given back
+local LEASED_PART = 4 -- one client takes at most a quarter of the free room for later
 
 local number, unused, newcomers, extra = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = tonumber(ARGV[5])
@@ -39,8 +39,8 @@ local function bucketOf(tier, at)
   return math.floor(at / tier.width)
 end
 
--- Redis's clock may step back. What it took ahead of now still counts, but for what lies further ahead than a token ever
--- counts: that is of a clock that is gone, as are all promises then.
+-- Redis's clock may be set back. Taken tokens ahead of now still count, unless they lie further ahead than a token ever counts:
+-- those are damage, and all promises are dropped with them.
 local tiers, isDamaged = {}, false
 for index = 1, (#KEYS - 2) / 2 do
   local arg = 2 + 4 * index
@@ -55,7 +55,7 @@ for index = 1, (#KEYS - 2) / 2 do
   tier.bucket = bucketOf(tier, now)
   tier.first = tier.bucket - tier.span + 1 -- the oldest bucket that counts
   tier.last = tier.bucket -- the newest one
-  tier.due = bucketOf(tier, now - GRACE_MS) -- the oldest with promises that are waited for
+  tier.due = bucketOf(tier, now - GRACE_MS) -- the oldest bucket whose promises still make newcomers wait
   load(tier.taken, tier.first)
   for bucket in pairs(tier.taken.counts) do
     if bucket > tier.bucket + tier.span then
@@ -82,8 +82,8 @@ if not isDamaged then
   end
 end
 
--- What the call before left unused goes back; all of it where this call is resent, as its first answer never arrived. A
--- call that was overtaken by the next one, after a reconnect, has nobody who waits for it.
+-- Gives back the tokens that the call before did not use. If this call is a resend, its first answer never arrived, so all its
+-- tokens go back. A call that arrives after a later one (after a reconnect) is refused, because no caller waits for it any more.
 local lease = redis.call('GET', KEYS[1])
 if lease and number > 0 then
   local numberThen, at, granted = string.match(lease, '^(%d+):(%d+):(%d+)$')
@@ -108,7 +108,7 @@ local function take(count)
   end
 end
 
--- The tier with the least room, when it holds usedIn(tier); and that room.
+-- The least room of all tiers, where usedIn(tier) tokens are used; and the number of that tier.
 local function tightest(usedIn)
   local room, number = math.huge, 0
   for index, tier in ipairs(tiers) do
@@ -126,8 +126,8 @@ local function answer(place, at, tier)
   answers[2 * place - 1], answers[2 * place] = math.floor(at), tier
 end
 
--- Who comes back stands before all newcomers: only what was taken is in its way. Early, in a bucket that has not begun,
--- it is told the same again. Late, with its room gone, it is a newcomer.
+-- An ask that comes back goes before all newcomers: it only needs room beside the taken tokens. If its bucket has not begun, it
+-- is promised the same instant again. If it is late and finds no room, it is treated as a newcomer.
 local function isPromised(at)
   for _, tier in ipairs(tiers) do
     if countAt(tier.promised, bucketOf(tier, at)) < 1 then return false end
@@ -169,7 +169,7 @@ for place, at in ipairs(promises) do
 end
 for index = 1, newcomers do places[#places + 1] = #promises + index end
 
--- The plan: what is taken, what is promised, and what is overdue as if it came now.
+-- The plan: taken tokens and promised ones; an overdue promise counts as if it were claimed now.
 local function planned(tier, bucket)
   return bucket == tier.bucket and tier.pending or countAt(tier.promised, bucket)
 end
@@ -183,7 +183,7 @@ local function plannedBy(tier, at)
   return total
 end
 
--- The next instant at which less counts in the plan.
+-- The next instant at which fewer tokens count in the plan.
 local function freeAt(tier, at)
   local bucket, free = bucketOf(tier, at), math.huge
   for takenIn = bucket - tier.span + 1, math.max(bucket, tier.last) do
@@ -198,7 +198,7 @@ local function freeAt(tier, at)
   return free
 end
 
--- Newcomers take what nobody was promised; nothing while promises lie ahead.
+-- Newcomers take tokens that are not promised, and none while a promise lies ahead.
 local room = math.floor(tail) <= now and tightest(function(tier) return plannedBy(tier, now) end) or 0
 local fresh = math.max(0, math.min(room, #places))
 local more = math.max(0, math.min(extra, math.floor((room - fresh) / LEASED_PART)))
@@ -206,8 +206,8 @@ for index = 1, fresh do answer(places[index], 0, 0) end
 take(fresh + more)
 granted = granted + fresh + more
 
--- The others get the next instants with room in every tier, behind the tail, spread evenly over what is left of the
--- bucket: none past its end, so that each is planned for the bucket in which it comes.
+-- The others are promised the next instants with room in every tier, behind the tail. They are spread evenly over the rest of
+-- the bucket and never past its end, so that each is counted in the bucket in which it comes back.
 local isMoved = false
 local function promise(from)
   local at = math.max(now, tail)
@@ -220,7 +220,7 @@ local function promise(from)
   local left = tightest(function(tier) return plannedBy(tier, at) end)
   local stop = math.huge
   for _, tier in ipairs(tiers) do stop = math.min(stop, (bucketOf(tier, at) + 1) * tier.width) end
-  local isBehindTail = at == tail -- which has its own part of the bucket
+  local isBehindTail = at == tail -- the tail itself already uses a part of the bucket
   local step = (stop - at) / (isBehindTail and left + 1 or left)
   if isBehindTail then at = at + step end
   local count = math.min(left, #places - from + 1)

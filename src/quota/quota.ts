@@ -1,21 +1,21 @@
 import type { Rule } from '../domain/limits.ts';
 
-/** There was room: send before `useBy`. */
+/** There was room: a token was taken. Send before `useBy`. */
 export interface Taken {
   readonly kind: 'taken';
   /**
-   * On this process's `performance.now()`. A send before it is within the promise; one that was put off for longer is
-   * better thrown away, and asked for anew.
+   * On this process's `performance.now()`. The quota is kept only if the send happens before it. Later, drop the token and
+   * take a new one.
    */
   readonly useBy: number;
 }
 
-/** No room now. Come back in `waitMs`, and hand `at` to that `take`: there is room set aside for it. */
+/** No room now. Come back in `waitMs` and pass `at` to `take`: room is promised for that instant. */
 export interface Over {
   readonly kind: 'over';
-  /** The instant that is set aside: epoch milliseconds on the quota's clock (Redis's). */
+  /** The promised instant: epoch milliseconds on the quota's clock (Redis's). */
   readonly at: number;
-  /** Until then; 1 or more. */
+  /** Milliseconds until then; 1 or more. */
   readonly waitMs: number;
   /** The rule that makes the wait: `600000/1m`. */
   readonly rule: string;
@@ -23,43 +23,43 @@ export interface Over {
 
 export type QuotaAnswer = Taken | Over;
 
-/** How far one rule is used up. */
+/** How much of one rule is used. */
 export interface QuotaUse {
   /** `600000/1m` */
   readonly rule: string;
   readonly max: number;
-  /** Tokens that count now, those leased and not yet used among them. */
+  /** Tokens that count now, including those that a worker took and has not used yet. */
   readonly used: number;
 }
 
 /**
- * A quota that everybody shares, such as that of a whole FCM project. Its promise (docs/quota.md tells and proves it):
- * never more than `max` tokens used in any rolling window of a rule, every rule at once; who is sent away is told an
- * instant at which there will be room, each its own, and is not sent away again when it comes back then.
+ * A quota that all workers share, such as that of a whole FCM project. Its promise (docs/quota.md explains and proves it): no
+ * rolling window of a rule ever has more than `max` used tokens, for all rules at once. An ask without room is promised an
+ * instant of its own, and gets its token when it comes back then.
  */
 export interface Quota {
   /**
-   * Takes one token. Who was sent away hands over the `at` that it was told: only so it is given the room that was set
-   * aside, and newcomers stand behind it. Rejects with LimiterUnavailableError when there was no answer, after twice
-   * `timeoutMs` at the most, and once more for every 200 that wait before it.
+   * Takes one token. An ask that comes back passes the `at` of its earlier answer: only then it gets the promised room, before
+   * all newcomers. Rejects with LimiterUnavailableError if there was no answer, after twice `timeoutMs` at most, plus
+   * `timeoutMs` for every 200 asks that wait before it.
    */
   take(promisedAt?: number): Promise<QuotaAnswer>;
-  /** How far each rule is used up, in the order of their windows. Rejects like `take`. */
+  /** How much of each rule is used, the shortest window first. Rejects like `take`. */
   used(): Promise<readonly QuotaUse[]>;
-  /** Gives back what is leased and unused. Nothing can be taken after it; never rejects. */
+  /** Gives unused tokens back. Nothing can be taken afterwards; never rejects. */
   close(): Promise<void>;
 }
 
-/** What all workers that share a quota have to agree on. */
+/** Must be the same for all workers that share a quota. */
 export interface QuotaTerms {
-  /** Any of `A-Z a-z 0-9 . _ ~ -`, 1 to 128: `fcm-my-project`. */
+  /** 1 to 128 characters of `A-Z a-z 0-9 . _ ~ -`: `fcm-my-project`. */
   readonly name: string;
-  /** All hold at once; `max` up to 1,000,000,000. */
+  /** All rules hold at once; `max` up to 1,000,000,000. */
   readonly rules: readonly Rule[];
   /**
-   * How long leased tokens may be used, and how late somebody who was sent away may come back; a twentieth of the
-   * shortest window, at most 500 ms, where it is left out. The longer, the fewer calls, and the less of the quota is
-   * used at the limit (docs/quota.md).
+   * How long the tokens of a batch may be used, and how late an ask may come back to its promised instant. Default: a twentieth
+   * of the shortest window, at most 500 ms. If it is longer, there are fewer calls, but less of the quota can be used at the
+   * limit (docs/quota.md).
    */
   readonly leaseMs?: number;
 }

@@ -8,7 +8,7 @@ import { checkPromise, checkTerms, type Tier } from './tiers.ts';
 export interface RedisQuotaOptions extends QuotaTerms {
   /** A client that the caller opens and closes. It must not be a subscriber. */
   readonly redis: ScriptRedis;
-  /** The first part of every key; braces are left out. */
+  /** The first part of every key; braces are removed. */
   readonly prefix?: string;
   /** How long an answer may take before LimiterUnavailableError. */
   readonly timeoutMs?: number;
@@ -18,10 +18,10 @@ export interface RedisQuotaOptions extends QuotaTerms {
 
 type TakeReply = [now: number, more: number, instantsAndTiers: number[], used: number[]];
 
-/** More than any lease: all of it. */
+/** Stands for Infinity in ARGV: more tokens than any batch has. */
 const ALL = 1e12;
 
-/** The quota that all workers share. The promise is in quota.ts, the algorithm in quota.lua and docs/quota.md. */
+/** The quota that all workers share. quota.ts has its promise, quota.lua and docs/quota.md its algorithm. */
 export function createRedisQuota(options: RedisQuotaOptions): Quota {
   const { redis, prefix = 'pushpacer', timeoutMs = 2_000, now } = options;
   const { name, tiers, leaseMs } = checkTerms(options);
@@ -52,7 +52,7 @@ export function createRedisQuota(options: RedisQuotaOptions): Quota {
   };
 }
 
-/** The number of keys is fixed with the definition, so there is a command for each number of tiers. */
+/** A command's number of keys is fixed when it is defined, so there is one command for each number of tiers. */
 function define(redis: ScriptRedis, tiers: number): Call<TakeReply> {
   const lua = readScript('quota.lua', import.meta.url);
   return defineScript(redis, `pushpacer:quota:${tiers}`, lua, 2 + 2 * tiers);
@@ -70,7 +70,7 @@ function toAnswers(pairs: readonly number[], now: number, tiers: readonly Tier[]
 /**
  * `('pushpacer', 'fcm', '7c5d…', [1m])` → `pushpacer:quota:{fcm}:lease:7c5d…`, `pushpacer:quota:{fcm}:tail`,
  * `pushpacer:quota:{fcm}:60000:taken` and `pushpacer:quota:{fcm}:60000:promised`. The hash tag is the quota's name, so all
- * of them lie on one node of a cluster; braces of the prefix are left out.
+ * its keys lie on one node of a cluster. Braces in the prefix are removed.
  */
 export function quotaKeys(prefix: string, name: string, client: string, tiers: readonly Tier[]): string[] {
   const stem = `${prefix.replaceAll(/[{}]/g, '')}:quota:{${name}}`;

@@ -3,32 +3,32 @@ import { InputError, type Fault } from '../domain/faults.ts';
 import { MAX_RULES, MAX_WINDOW_MS, ruleName, type Rule } from '../domain/limits.ts';
 import type { QuotaTerms } from './quota.ts';
 
-/** A rule as the quota counts it: in buckets of `widthMs`, numbered from the epoch. */
+/** A rule as the quota counts it: in buckets of `widthMs` milliseconds, numbered from the epoch. */
 export interface Tier {
   /** The rule's name: `600000/1m`. */
   readonly name: string;
   readonly max: number;
   readonly perMs: number;
   readonly widthMs: number;
-  /** For how many buckets a token counts, that in which it was leased among them. */
+  /** For how many buckets a token counts, including the one in which it was taken. */
   readonly span: number;
-  /** For how many more a promised one is planned to count: whoever comes back late by up to the lease is still in the plan. */
+  /** For how many buckets more a promised token is planned to count: it may be claimed late by up to `leaseMs`. */
   readonly slack: number;
 }
 
-/** Terms that were checked, with what follows from them. */
+/** Checked terms, with the values that are computed from them. */
 export interface CheckedTerms {
   readonly name: string;
-  /** One for each length of window, the shortest first. */
+  /** One for each window length, the shortest first. */
   readonly tiers: readonly Tier[];
   readonly leaseMs: number;
 }
 
 /** The most tokens that a rule may count: a count is one number, so this only keeps sums exact. */
 const MAX_TOKENS = 1_000_000_000;
-/** Buckets in a window: a hundredth of it is what counting by buckets costs, and Redis keeps 128 entries compactly. */
+/** Buckets in a window. Counting by buckets loses up to 1/100 of a window, and Redis stores 128 entries compactly. */
 const BUCKETS = 100;
-/** Not longer than newcomers wait for an overdue promise (GRACE_MS of quota.lua). */
+/** Not longer than the time for which newcomers wait for an overdue promise (GRACE_MS of quota.lua). */
 const MAX_LEASE_MS = 1_000;
 const NAME = /^[\w.~-]{1,128}$/;
 
@@ -50,14 +50,14 @@ export function checkTerms({ name, rules, leaseMs }: QuotaTerms): CheckedTerms {
   return { name, leaseMs: lease, tiers: tiersOf(rules, lease) };
 }
 
-/** Throws InputError where this is no instant that somebody was told. */
+/** Throws InputError if this cannot be the `at` of an earlier answer. */
 export function checkPromise(promisedAt: number | undefined): void {
   if (promisedAt === undefined || Number.isSafeInteger(promisedAt)) return;
-  const fault = { path: 'promisedAt', expected: 'the instant that was told, in epoch ms', found: String(promisedAt) };
+  const fault = { path: 'promisedAt', expected: '`at` of an earlier answer, in epoch ms', found: String(promisedAt) };
   throw new InputError('unusable promise', [fault]);
 }
 
-/** Every way in which these are no rules of a quota; paths are below `path`: `path[0].max`. */
+/** Every fault of the rules of a quota; paths are below `path`: `path[0].max`. */
 export function quotaFaults(rules: readonly Rule[], path: string): Fault[] {
   const faults: Fault[] = [];
   if (rules.length === 0 || rules.length > MAX_RULES) {
@@ -76,7 +76,7 @@ export function quotaFaults(rules: readonly Rule[], path: string): Fault[] {
   return faults;
 }
 
-/** Of two rules over windows of one length, only the stricter says anything. */
+/** Of two rules with the same window only the stricter one matters. */
 function tiersOf(rules: readonly Rule[], leaseMs: number): Tier[] {
   const strictest = new Map<number, number>();
   for (const { max, perMs } of rules) strictest.set(perMs, Math.min(max, strictest.get(perMs) ?? Infinity));

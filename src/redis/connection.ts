@@ -5,8 +5,8 @@ import { addressOf, openConnection, type Connection, type ConnectionOptions, typ
 export type { Connection, RedisTarget } from './target.ts';
 
 /**
- * Redis did not answer, or says that it cannot now (`OOM`, `READONLY`): nothing is known about what was sent just before,
- * and ids make it safe to send again.
+ * Redis did not answer, or says that it cannot work now (`OOM`, `READONLY`). The last command may or may not have been carried out;
+ * since notifications have ids, it is safe to send it again.
  */
 export class RedisAwayError extends Error {
   override readonly name = 'RedisAwayError';
@@ -18,20 +18,19 @@ export class RedisAwayError extends Error {
 }
 
 /**
- * A connection that answers nothing for this long while something was asked is dead, whatever TCP believes: without it, one
- * whose peer vanished holds its commands for a quarter of an hour. BullMQ's longest block is 10 s, and it breaks that
- * off itself a second later.
+ * If a connection gives no answer for this long, it is closed. Otherwise, if the server's machine disappears, TCP would keep the
+ * commands waiting for a quarter of an hour. It must be longer than BullMQ's longest blocking command, 10 s plus a second.
  */
 const SILENCE_MS = 12_000;
 const CONNECT_TIMEOUT_MS = 5_000;
-/** How long after Redis has read its data back it may take to be noticed. */
+/** While Redis loads its data, it is asked again after this. */
 const LOADING_LOOK_MS = 500;
 
-/** A connection that never gives up: commands wait, in order, until Redis is back. The caller closes it. */
+/** A connection that never gives up: during an outage commands wait, in order, until Redis is back. The caller closes it. */
 export function connectWorker(target: RedisTarget): Connection {
   const connection = openConnection(target, {
-    maxRetriesPerRequest: null, // BullMQ insists: a blocking command may wait for longer than any count of retries
-    retryStrategy: (times) => Math.min(times * 200, 2_000), // idle workers are back 0.3 s after Redis, not 13 s
+    maxRetriesPerRequest: null, // BullMQ requires null
+    retryStrategy: (times) => Math.min(times * 200, 2_000), // with this, idle workers were back 0.3 s after Redis instead of 13 s
     connectTimeout: CONNECT_TIMEOUT_MS,
     socketTimeout: SILENCE_MS,
     maxLoadingRetryTime: LOADING_LOOK_MS,
@@ -39,8 +38,9 @@ export function connectWorker(target: RedisTarget): Connection {
   });
 
   /**
-   * A script wrote nothing before it was refused: it is sent again, and on the new master runs for the first time. What is not
-   * a script may be a part of a transaction, which is lost as a whole. Nobody else hears of what is sent again: it is told here.
+   * For READONLY after a failover. A refused script has written nothing, so it is sent again to the new master (2). Another command
+   * may be a part of a transaction, which fails as a whole, so it is not sent again (1). A resend is reported nowhere else, so the
+   * error is emitted here.
    */
   function reconnectOnError(error: Error): 2 | 1 | false {
     if (!isReadOnly(error)) return false;
@@ -51,17 +51,17 @@ export function connectWorker(target: RedisTarget): Connection {
 }
 
 /**
- * A connection for the limiter: what cannot be done now fails now, since what was asked while Redis was away must not be
- * admitted when it is back. No command has a time limit of its own: the limiter has one for each ask.
+ * A connection for the limiter: a command that cannot be sent now fails now. An ask from an outage must not be admitted after it,
+ * when its caller has given up. Commands have no timeout of their own, because the limiter has one for each ask.
  */
 export function connectLimiter(target: RedisTarget, connectTimeoutMs: number): Connection {
   return openConnection(target, { ...failFast(target, connectTimeoutMs), commandTimeout: undefined });
 }
 
-/** The longest that a producer's command may take. */
+/** The timeout of a producer's command. */
 export const PRODUCER_TIMEOUT_MS = 5_000;
 
-/** A connection for a web request or a script: what cannot be done now fails now. The caller closes it. */
+/** A connection for a web request or a script: a command that cannot be sent now fails now. The caller closes it. */
 export function connectProducer(target: RedisTarget, timeoutMs: number = PRODUCER_TIMEOUT_MS): Connection {
   return openConnection(target, failFast(target, timeoutMs));
 }
@@ -70,10 +70,10 @@ function failFast(target: RedisTarget, timeoutMs: number): ConnectionOptions {
   return {
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
-    maxRetriesPerRequest: 0, // what was under way when the connection broke is told at once, and not at its timeout
+    maxRetriesPerRequest: 0, // commands that were under way when the connection broke fail at once, not at their timeout
     connectTimeout: timeoutMs,
     commandTimeout: timeoutMs,
-    socketTimeout: timeoutMs, // the next command should not meet the same silence
+    socketTimeout: timeoutMs, // close a silent connection, so that the next command does not use it
     maxLoadingRetryTime: LOADING_LOOK_MS,
     retryStrategy: (times) => Math.min(times * 100, 1_000),
     ...(target.cluster !== true && { reconnectOnError: isReadOnly }),
@@ -103,7 +103,7 @@ export async function whenReady(connection: Connection, timeoutMs: number): Prom
   }
 }
 
-/** What a failed call is told as: RedisAwayError where the connection was lost, gave no answer or a "not now", else the error itself. */
+/** The error to report: RedisAwayError if the connection was lost, silent, or Redis cannot work now; else the error itself. */
 export function explained(connection: Connection, error: unknown): unknown {
   if (error instanceof RedisAwayError) return error;
   const cause = causeOf(error);
@@ -112,13 +112,13 @@ export function explained(connection: Connection, error: unknown): unknown {
   return isAway ? new RedisAwayError(addressOf(connection), cause) : withoutCommand(error);
 }
 
-/** Of a transaction that was given up, the refusal of the command that made it so. */
+/** If a transaction failed, the error of the command that made it fail. */
 function causeOf(error: unknown): unknown {
   const [first] = (error as { readonly previousErrors?: readonly unknown[] } | undefined)?.previousErrors ?? [];
   return first ?? error;
 }
 
-/** The master has become a replica. Redis 6 tells of a script's error inside of another one. */
+/** The server has become a replica. Redis 6 wraps a script's error in another one, so it is looked for anywhere. */
 function isReadOnly(error: Error): boolean {
   return /\bREADONLY\b/.test(error.message);
 }
@@ -132,9 +132,9 @@ function isReady(connection: Connection): boolean {
   return connection.status === 'ready';
 }
 
-/** The client hangs the command on its errors, with passwords, tokens and whole notifications: a log would print them. */
+/** ioredis attaches the command to its errors, with passwords, tokens and whole notifications, and a log would print them. */
 function withoutCommand(error: unknown, seen = new Set<unknown>()): unknown {
-  if (!(error instanceof Error) || seen.has(error)) return error; // a lost connection fails a whole transaction with one
+  if (!(error instanceof Error) || seen.has(error)) return error; // `seen`: all commands of a transaction may share one error
   seen.add(error);
   Reflect.deleteProperty(error, 'command');
   for (const earlier of (error as { readonly previousErrors?: unknown[] }).previousErrors ?? []) {

@@ -1,7 +1,7 @@
 import { InputError } from '../domain/faults.ts';
 import { isRefusal } from './not-now.ts';
 
-/** The limiter had no answer in time: neither a yes nor a no. Ask again later under the same id, which costs no second slot. */
+/** The limiter did not answer in time: neither yes nor no. Ask again later under the same id, which takes no second slot. */
 export class LimiterUnavailableError extends Error {
   override readonly name = 'LimiterUnavailableError';
 }
@@ -11,15 +11,15 @@ interface Waiting {
   readonly giveUp: () => void;
 }
 
-/** What `answer` resolves to, or LimiterUnavailableError when there is none within the deadline. What Redis refuses is rejected as it is. */
+/** Resolves like `answer`, or rejects with LimiterUnavailableError after the deadline. An error about the ask itself stays as it is. */
 export type Deadline = <T>(answer: Promise<T>) => Promise<T>;
 
-/** Node's timers hold no more: a longer one would fire at once, again and again. */
+/** The longest timer of Node; a longer one would fire at once. */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 /**
- * One timer for all that are waited for, since all are waited for as long; none while there is nobody. Throws InputError
- * where `timeoutMs` is no time to wait.
+ * One timer serves all calls, since all have the same timeout; there is none while no call waits. Throws InputError if
+ * `timeoutMs` is not usable.
  */
 export function createDeadline(timeoutMs: number): Deadline {
   if (!(timeoutMs >= 1 && timeoutMs <= MAX_TIMEOUT_MS)) {
@@ -29,7 +29,7 @@ export function createDeadline(timeoutMs: number): Deadline {
   const waiting = new Set<Waiting>();
   let timer: NodeJS.Timeout | undefined;
 
-  /** A process that stood still finds its answers in the socket: they are read before anybody is given up. */
+  /** If this process was stalled, answers may already lie in the socket: `setImmediate` lets them be read first. */
   function look(): void {
     setImmediate(giveUpOverdue, performance.now());
   }

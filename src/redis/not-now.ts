@@ -1,22 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * What Redis says about itself, by the code of its reply: it will do the same later (redis.io/docs/latest/develop/reference/protocol-spec).
- * Redis 6 tells of a script's error inside of another one. That of a Redis with too many clients is ioredis's answer to
- * what waited for a new connection.
+ * Codes of Redis's errors that are about Redis itself: the same command may succeed later
+ * (redis.io/docs/latest/develop/reference/protocol-spec). They are looked for anywhere in the message, because Redis 6 wraps
+ * the error of a script in another one. "max number of clients" reaches the commands that waited for a new connection.
  */
 const NOT_NOW =
   /\b(OOM|READONLY|LOADING|MISCONF|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|NOREPLICAS|max number of clients)\b/;
 
-/** A Redis that is out of memory or clients, read-only, loading or in the midst of a failover: nothing was written. */
+/** True if Redis is out of memory or clients, read-only, loading, or in a failover. Nothing was written then. */
 export function isNotNow(error: unknown): boolean {
   return error instanceof Error && error.name === 'ReplyError' && NOT_NOW.test(error.message);
 }
 
-/** Redis will not have us: an operator mends that, and then it answers the same ask. */
+/** Redis refuses our credentials. An operator can correct that; then the same ask is answered, so it counts as an outage. */
 const NOT_US = /\b(NOAUTH|NOPERM|WRONGPASS)\b/;
 
-/** A reply that refuses this one ask, such as that a key holds something else: an answer, and no outage. */
+/** An error about this one ask, such as a key of the wrong type. That is an answer, and no outage. */
 export function isRefusal(cause: unknown): cause is Error {
   const isReply = cause instanceof Error && cause.name === 'ReplyError';
   return isReply && !isNotNow(cause) && !NOT_US.test(cause.message);

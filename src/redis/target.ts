@@ -2,8 +2,8 @@ import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { InputError, type Fault } from '../domain/faults.ts';
 
 /**
- * Writes what is asked within one turn of the event loop to the socket at once. ioredis itself makes a system call for each
- * command: a tenth of a busy worker's time.
+ * Writes all commands of one turn of the event loop to the socket together. ioredis makes a system call for each command, which was
+ * a tenth of a busy worker's time.
  */
 class BatchingRedis extends Redis {
   #isBatching = false;
@@ -25,10 +25,10 @@ class BatchingRedis extends Redis {
   }
 }
 
-/** Set, `replyMapping` would change the shape of replies, and with it their types. */
+/** Without `replyMapping`, which would change the shape of replies and so their types. */
 export type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>;
 
-/** A connection to one Redis, to the master that Sentinels name, or to a cluster. */
+/** A connection to one Redis, to the master that the Sentinels name, or to a cluster. */
 export type Connection = Redis | Cluster;
 
 /** Where Redis is. */
@@ -36,23 +36,23 @@ export interface RedisTarget {
   /** `redis://` or `rediss://`; several, comma-separated, with `cluster` (its nodes) or `sentinel` (the Sentinels). */
   readonly redisUrl: string;
   readonly cluster?: boolean;
-  /** The URLs lead to Sentinels; user, password and database of the first are Redis's own, as they are without Sentinels. */
+  /** The URLs are those of Sentinels. User, password and database in the first URL are Redis's, not the Sentinels'. */
   readonly sentinel?: SentinelTarget;
 }
 
 export interface SentinelTarget {
-  /** What the Sentinels call the group: `mymaster`. */
+  /** The Sentinels' name for the master: `mymaster`. */
   readonly name: string;
-  /** What the Sentinels themselves ask for. */
+  /** The password of the Sentinels themselves. */
   readonly password?: string;
 }
 
 const REDIS_PORT = 6379;
 const SENTINEL_PORT = 26_379;
-/** A Sentinel that is silent for longer is passed over for the next one. */
+/** If a Sentinel does not answer for this long, the next one is asked. */
 const SENTINEL_TIMEOUT_MS = 2_000;
 
-/** Connects at once. Throws InputError where the target contradicts itself. */
+/** Connects at once. Throws InputError if the target contradicts itself. */
 export function openConnection(target: RedisTarget, options: ConnectionOptions): Connection {
   check(target);
   const { redisUrl, cluster, sentinel } = target;
@@ -87,13 +87,13 @@ function check({ redisUrl, cluster, sentinel }: RedisTarget): void {
 }
 
 function connectCluster(redisUrl: string, options: ConnectionOptions): Cluster {
-  // The nodes that the cluster names itself come without credentials: those of the first URL hold for all.
+  // The cluster tells the addresses of further nodes without credentials, so those of the first URL are used for all.
   const shared = sharedBy(redisUrl);
   return new Cluster(nodesOf(redisUrl, REDIS_PORT), {
     redisOptions: { ...options, ...shared },
     enableOfflineQueue: options.enableOfflineQueue ?? true,
     clusterRetryStrategy: (times) => Math.min(times * 200, 2_000),
-    // A certificate names hosts: looking them up would have it compared with an address.
+    // No DNS look-up with TLS: the certificate would be compared with the address instead of the host name.
     ...(shared.tls && { dnsLookup: (address, found) => found(null, address) }),
   });
 }
@@ -121,7 +121,7 @@ function nodesOf(redisUrl: string, defaultPort: number): { host: string; port: n
   }));
 }
 
-/** What the first URL says for all nodes. */
+/** Credentials and TLS, which the first URL sets for all nodes. */
 function sharedBy(redisUrl: string): Pick<ConnectionOptions, 'username' | 'password' | 'tls'> {
   const [first] = urlsOf(redisUrl);
   return {

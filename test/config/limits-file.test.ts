@@ -93,8 +93,8 @@ describe('faults of a file of limits', () => {
     ['null', 'LIMITS_FILE: expected an object, found null'],
     ['{ "categories": null }', 'LIMITS_FILE: categories: expected an object, found null'],
     ['{ "categories": {}, "__proto__": {} }', 'LIMITS_FILE: __proto__: expected no such field, found one'],
-    ['', 'LIMITS_FILE: expected JSON, found text that is none'],
-    ['{\n  "categories" {}\n}', 'LIMITS_FILE: expected JSON, found text that is none at line 2 column 16'],
+    ['', 'LIMITS_FILE: expected JSON, found text that is not JSON'],
+    ['{\n  "categories" {}\n}', 'LIMITS_FILE: expected JSON, found text that is not JSON at line 2 column 16'],
   ])('of %s', (text, fault) => expect(faultsOf(text)).toEqual([fault]));
 
   it('do not repeat what is in a file that is another one', () => {

@@ -99,8 +99,8 @@ export function checksContract(create: LimiterFactory): void {
     it.each([
       ['', 'found 0 characters'],
       ['x'.repeat(501), 'found 501 characters'],
-      ['line\nbreak', 'found one that is not printable'],
-      ['\u0007', 'found one that is not printable'],
+      ['line\nbreak', 'found characters that are not printable'],
+      ['\u0007', 'found characters that are not printable'],
       [7 as unknown as string, 'found number'],
     ])('is to block for the reason %j', async (reason, found) => {
       const trial = new Trial(create);

@@ -47,7 +47,7 @@ it('a producer hears what is wrong with a notification without its token and its
   ];
   for (const input of bad) {
     const told = await failureOf(producer.enqueue(input as EnqueueInput));
-    expect(told).toContain('the notification does not fit');
+    expect(told).toContain('invalid notification');
     expect(leaksIn(told)).toEqual([]);
     expect(leaksIn(shown(await producer.enqueueMany([input as EnqueueInput])))).toEqual([]);
   }

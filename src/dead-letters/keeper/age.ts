@@ -10,10 +10,10 @@ import {
   type Shard,
 } from './removal.ts';
 
-/** The first removal comes at least so long after the warning, also where the bound was lowered or is new. */
+/** The least time between the warning and the first removal, also after the bound was lowered. */
 const FOREWARNING_MS = 3_600_000;
 
-/** Warns of those that are nearly too old, and removes those that are. */
+/** Warns of dead letters that are nearly too old, and removes those that are. */
 export async function boundAge(
   shards: readonly Shard[],
   { maxAgeMs, now, forewarning, signal }: LookParts & { readonly maxAgeMs: number },
@@ -38,7 +38,7 @@ export async function boundAge(
   return { warning: { bound: 'age', going, firstAt, lastAt, diedUntil: warnUntil }, removal };
 }
 
-/** From the oldest end, up to the first page on which none is old enough. */
+/** Removes from the oldest on, up to the first page without an old one. */
 async function removeOlder(
   shard: Shard,
   until: number,
@@ -54,7 +54,7 @@ async function removeOlder(
   }
 }
 
-/** How many died until then, found by halving: they lie in the order in which they came. */
+/** How many died until then. A binary search: they are in the order of arrival. */
 async function countUntil(shard: Shard, until: number): Promise<number> {
   let [low, high] = [0, await shard.count()];
   while (low < high) {

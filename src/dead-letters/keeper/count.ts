@@ -16,7 +16,7 @@ interface CountParts extends LookParts {
   readonly everyMs: number;
 }
 
-/** Warns where there are nearly too many, and removes the oldest where there are, one look after the warning or later. */
+/** Warns if there are nearly too many. If there are too many, removes the oldest, at the look after the warning or later. */
 export async function boundCount(
   shards: readonly Shard[],
   { maxCount, everyMs, now, forewarning, signal }: CountParts,
@@ -29,7 +29,7 @@ export async function boundCount(
   return { warning: isToBeTold ? warning : undefined, removal: { bound: 'count', byReason } };
 }
 
-/** The oldest of all shards, as long as there are more than so many. */
+/** Removes the oldest of all shards while there are more than `maxCount`. */
 async function removeOldest(
   shards: readonly Shard[],
   maxCount: number,
@@ -46,7 +46,7 @@ async function removeOldest(
   }
 }
 
-/** A shard keeps what it would have left now: what others take away meanwhile is no longer one too many. */
+/** `keep` is what each shard has after this removal: if others take some away meanwhile, fewer are removed. */
 async function oldestOf(shards: readonly Shard[], counts: readonly number[], most: number): Promise<ToDiscard[]> {
   const pages = await Promise.all(
     shards.map(async (shard) => (await shard.page(0, most)).map((stored) => ({ shard, stored }))),

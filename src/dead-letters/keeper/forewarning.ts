@@ -1,33 +1,33 @@
 /** Which bound: dead letters are too old, or too many. */
 export type Bound = 'age' | 'count';
 
-/** What all workers agree by. */
+/** The part of ioredis that is used to coordinate all workers. */
 export interface ForewarningRedis {
   get(key: string): Promise<string | null>;
-  /** `OK`, or null where the key is there. */
+  /** `OK`, or null if the key exists. */
   set(key: string, value: string, unit: 'PX', ms: number, condition: 'NX'): Promise<'OK' | null>;
   pexpire(key: string, ms: number): Promise<unknown>;
   del(key: string): Promise<unknown>;
 }
 
-/** What is known of a bound that is near. */
+/** Whether a bound is nearly reached, and whether to log it. */
 export interface Noted {
-  /** Since when it has been near without a break: epoch milliseconds on Redis's clock. Undefined where it is not. */
+  /** Since when it has been nearly reached, without a break: epoch milliseconds on Redis's clock. Undefined if it is not. */
   readonly since: number | undefined;
-  /** Nobody has told it within the last hour; whoever asked has to. */
+  /** No worker has logged the warning within the last hour, so this one must. */
   readonly isToBeTold: boolean;
 }
 
-/** Who looks, and what was warned of: over all workers, also those that come and go. */
+/** Decides, for all workers together, which one looks and whether a warning was given before. Stored in Redis. */
 export interface Forewarning {
-  /** True for one worker at a time, once in so long. */
+  /** True for one worker only, once in `everyMs`. */
   mayLook(everyMs: number): Promise<boolean>;
-  /** Notes whether a bound is near. Another bound is a new one: it is warned of anew before anything goes. */
+  /** Stores whether a bound is nearly reached. A changed `size` is a new bound: a new warning comes before any removal. */
   note(bound: Bound, size: number, isNear: boolean, now: number): Promise<Noted>;
 }
 
 const TOLD_EVERY_MS = 3_600_000;
-/** Where nobody has looked for so long, nobody has read a warning either. */
+/** If no worker has looked for this long, an old warning does not count any more. */
 const FORGOTTEN_AFTER_MS = 7 * 86_400_000;
 
 export function createForewarning(redis: ForewarningRedis, prefix: string): Forewarning {
@@ -47,7 +47,7 @@ export function createForewarning(redis: ForewarningRedis, prefix: string): Fore
   }
 
   return {
-    // A little shorter than the time between two looks, so that a worker's own lease is over when it looks again.
+    // A little shorter than `everyMs`, so that the key of a worker's own last look has expired when it looks again.
     mayLook: async (everyMs) => (await redis.set(key('look'), '1', 'PX', Math.ceil(everyMs * 0.9), 'NX')) !== null,
     async note(bound, size, isNear, now) {
       if (!isNear) {

@@ -3,7 +3,7 @@ import { boundCount } from './count.ts';
 import { createForewarning, type ForewarningRedis } from './forewarning.ts';
 import type { Removal, Shard, Warning } from './removal.ts';
 
-/** What a look at the dead letters came to. */
+/** The result of a look at the dead letters. */
 export interface Look {
   readonly warnings: readonly Warning[];
   readonly removals: readonly Removal[];
@@ -14,25 +14,25 @@ export interface KeeperRedis extends ForewarningRedis {
 }
 
 export interface KeeperOptions {
-  /** Of each shard. */
+  /** One for each shard. */
   readonly deadLetters: readonly Shard[];
   readonly redis: KeeperRedis;
   readonly prefix: string;
   /** 0: no bound. */
   readonly maxAgeMs: number;
   readonly maxCount: number;
-  /** How often all workers together look. */
+  /** How often one of all workers looks, in milliseconds. */
   readonly everyMs: number;
 }
 
 export interface Keeper {
-  /** Warns and removes, where it is time for a look and no other worker has had it; undefined otherwise. */
+  /** Warns and removes, if a look is due and no other worker has it; undefined otherwise. */
   look(signal: AbortSignal): Promise<Look | undefined>;
 }
 
 /**
- * Keeps the dead letters within their bounds. Nothing goes without a warning before. Each is removed in a step of its own,
- * so one that is being replayed meanwhile is either replayed or removed, never both and never neither.
+ * Keeps the dead letters within their bounds. Nothing is removed without a warning before. Each one is removed in a step of its own,
+ * so one that is replayed at the same time is either replayed or removed, never both.
  */
 export function createKeeper({ deadLetters, redis, prefix, maxAgeMs, maxCount, everyMs }: KeeperOptions): Keeper {
   const forewarning = createForewarning(redis, prefix);

@@ -3,21 +3,21 @@ import type { StoredDeadLetter } from '../list.ts';
 import type { DeadLetters } from '../store.ts';
 import type { Bound, Forewarning } from './forewarning.ts';
 
-/** What will be removed, unless somebody looks. */
+/** A warning of what will be removed soon. */
 export type Warning =
   | {
       readonly bound: 'age';
-      /** So many go until `lastAt`, the first one at `firstAt`; epoch milliseconds. */
+      /** How many will be removed, the first one at `firstAt`, the last one at `lastAt`; epoch milliseconds. */
       readonly going: number;
       readonly firstAt: number;
       readonly lastAt: number;
-      /** All of these died then or before. */
+      /** The latest time of death among them. */
       readonly diedUntil: number;
     }
   | {
       readonly bound: 'count';
       readonly count: number;
-      /** So many go at the next look: 0 where there is room left. */
+      /** How many will be removed at the next look; 0 if the bound is not reached yet. */
       readonly going: number;
     };
 
@@ -27,7 +27,7 @@ export interface Removal {
   readonly byReason: ReadonlyMap<DeadLetterReason, number>;
 }
 
-/** What keeping to one bound came to. */
+/** The result of a look at one bound. */
 export interface Bounded {
   readonly warning: Warning | undefined;
   readonly removal: Removal;
@@ -36,7 +36,7 @@ export interface Bounded {
 /** The dead letters of one shard. */
 export type Shard = Pick<DeadLetters, 'count' | 'page' | 'walk' | 'discard'>;
 
-/** What a look is made with. */
+/** What a look needs. */
 export interface LookParts {
   /** Epoch milliseconds on Redis's clock. */
   readonly now: number;
@@ -45,21 +45,21 @@ export interface LookParts {
   readonly signal: AbortSignal;
 }
 
-/** Warned of from this share of a bound on. */
+/** A warning is given from this share of a bound on. */
 export const WARN_FROM = 0.8;
-/** So many are removed at once, */
+/** How many are removed at once. */
 export const BATCH = 100;
-/** and so many in one look; what is left goes in the next ones. */
+/** How many are removed in one look; the rest follows in the next looks. */
 export const MOST_A_LOOK = 10_000;
 
 export interface ToDiscard {
   readonly shard: Shard;
   readonly stored: StoredDeadLetter;
-  /** So many are to stay in the shard. */
+  /** How many must stay in the shard. */
   readonly keep: number;
 }
 
-/** Removes them, and counts by reason those that were still there; answers how many. */
+/** Removes them. Adds those that still existed to `byReason`, and answers how many they were. */
 export async function discardAll(
   batch: readonly ToDiscard[],
   byReason: Map<DeadLetterReason, number>,
@@ -73,7 +73,7 @@ export async function discardAll(
   return gone.length;
 }
 
-/** A worker's clock may be ahead: no dead letter died after it came here. */
+/** The time of death. A worker's clock may be ahead, so it is at most the time of arrival in the queue. */
 export function diedAt({ letter, buriedAt }: StoredDeadLetter): number {
   return Math.min(letter.deadAt, buriedAt);
 }

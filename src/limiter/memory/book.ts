@@ -4,15 +4,15 @@ import { NO_SHOW_MS } from '../pace.ts';
 import type { Scope } from './scope.ts';
 import { newest, type KeptSlots, type Slots } from './slots.ts';
 
-/** A policy that was stored for a recipient, in force before `until`; Infinity where it has no end. */
+/** A policy that is stored for a recipient, in force before `until`; Infinity if it has no end. */
 export interface StoredPolicy {
   readonly policy: Policy;
   readonly until: number;
 }
 
-/** All that is remembered of one recipient. */
+/** Everything that is stored about one recipient. */
 export interface Book {
-  /** By category; the overall ones under `undefined`. None is empty. */
+  /** By category; the overall scope's under `undefined`. None is empty. */
   readonly slots: ReadonlyMap<string | undefined, KeptSlots>;
   readonly stored?: StoredPolicy | undefined;
   readonly block?: Block | undefined;
@@ -41,7 +41,7 @@ function withSlots(book: Book, category: string | undefined, kept: KeptSlots): B
   return { ...book, slots };
 }
 
-/** The book with the slots of these categories edited, and of the overall scope; the same book where no edit changed any. */
+/** The book with edited slots in the overall scope and in these categories; the same object if nothing changed. */
 export function edited(book: Book, categories: readonly string[], edit: (slots: Slots) => Slots): Book {
   let result = book;
   for (const category of [undefined, ...categories]) {
@@ -53,13 +53,13 @@ export function edited(book: Book, categories: readonly string[], edit: (slots: 
   return result;
 }
 
-/** The book without what was sent: who waits still does. */
+/** The book without sent slots. Reservations stay. */
 export function withoutSent(book: Book): Book {
   const slots = [...book.slots].map(([category, kept]) => [category, { ...kept, sent: [] }] as const);
   return { ...book, slots: new Map(slots) };
 }
 
-/** From when on nothing of it matters any more, in epoch milliseconds; -Infinity for an empty one. */
+/** When the whole book may be forgotten, in epoch milliseconds; -Infinity for an empty one. */
 export function expiryOf({ slots, stored, block }: Book): number {
   const ends = [...slots.values()].flatMap(({ sent, reserved, held, keptMs }) => [
     (newest(sent) ?? -Infinity) + keptMs,
@@ -69,10 +69,10 @@ export function expiryOf({ slots, stored, block }: Book): number {
   return Math.max(stored?.until ?? -Infinity, block?.until ?? -Infinity, ...ends);
 }
 
-/** Books looked at for expiry with each write: more than the one that a write may add, so that none is left behind. */
+/** How many books each write checks for expiry. It is more than the one that a write adds, so every book is checked in time. */
 const SWEPT_PER_WRITE = 2;
 
-/** The books of all recipients. What has expired is forgotten while others are written, without a timer. */
+/** The books of all recipients. Expired books are removed by the writes of others, so no timer is needed. */
 export class Books {
   readonly #books = new Map<string, Book & { readonly expiry: number }>();
   readonly #now: () => number;
@@ -96,7 +96,7 @@ export class Books {
     this.#sweep();
   }
 
-  /** Drops what has expired among the books that were looked at longest ago, and puts the others last. */
+  /** Checks the books that were checked longest ago: removes the expired ones and moves the others to the end. */
   #sweep(): void {
     for (let swept = 0; swept < SWEPT_PER_WRITE; swept += 1) {
       const [oldest] = this.#books;

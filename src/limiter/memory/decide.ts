@@ -6,13 +6,13 @@ import type { Moment, Scope, Scopes } from './scope.ts';
 import { including, marked, timeOf, withoutId, withoutOldMarks, type Slot, type Slots } from './slots.ts';
 import { everyRule, standingOf } from './standing.ts';
 
-/** The answer to an ask, and the scopes after it where they change. */
+/** The answer to an ask, and the scopes after it if they change. */
 export interface Decision {
   readonly admission: Admission;
   readonly after?: readonly Scope[];
 }
 
-/** The algorithm of docs/limiter.md, on slots in memory; admit.lua is the same on those in Redis. */
+/** The algorithm of docs/limiter.md on slots in memory; admit.lua is the same for slots in Redis. */
 export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: boolean): Decision {
   const { id, renew = false } = ask;
   const { now } = moment;
@@ -93,18 +93,18 @@ function reserved(
   return each([{ ...line, slots }, ...others], reserve);
 }
 
-/** How many have come late one after the other, with this id, which was put beside these `others`. */
+/** How many ids in a row came late, including this one. The count starts again from 0 if no `others` wait. */
 function missed(others: readonly Slot[], slots: Slots, comer: Comer, isHeld: boolean): Pick<Slots, 'missed'> {
   const before = others.length === 0 ? undefined : slots.missed;
   return { missed: comer.isLate && comer.isHeld === isHeld ? (before ?? 0) + 1 : before };
 }
 
-/** Somebody has come in time. */
+/** An id came on time, so the count of late ids ends. */
 function noneMissed(scope: Scope): Scope {
   return { ...scope, slots: { ...scope.slots, missed: undefined } };
 }
 
-/** What every answer under these policies tells. */
+/** The part of an answer that depends on the policies alone. */
 type Common = Pick<Standing, 'toleranceMs' | 'gapMs' | 'rules'>;
 
 function commonOf(scopes: Scopes): Common {
@@ -125,7 +125,7 @@ function longestQueue(scopes: Scopes, now: number): number {
   return Math.max(...scopes.map(({ slots }) => queued(slots.reserved, now).length + queued(slots.held, now).length));
 }
 
-/** `pending` is how many stand before an id that has no place of its own; absent for one that has. */
+/** `pending`: how many reservations wait before a new id; undefined for an id that has a slot. */
 function refusal(ask: Ask, waitMs: number, pending: number | undefined): Refused['because'] | undefined {
   const { maxWaitMs = Infinity, maxPending = Infinity } = ask;
   if (waitMs > maxWaitMs) return 'max-wait';

@@ -8,26 +8,26 @@ import { createOpener } from './opened.ts';
 import { postponed, released, type Slots } from './slots.ts';
 
 export interface MemoryLimiterOptions {
-  /** What holds overall for an ask that brings no policy of its own. */
+  /** The overall policy, for asks without a policy of their own. */
   readonly policy: Policy;
-  /** What holds for the asks of a category, beside what holds overall. */
+  /** Policies of categories; each holds in addition to the overall one. */
   readonly categories?: Readonly<Record<string, Policy>>;
-  /** A blocked ask counts like one that was sent, so whoever keeps asking keeps waiting. */
+  /** A blocked ask counts like a sent slot, so a caller that asks too often is kept waiting. */
   readonly countBlocked?: boolean;
-  /** `inspect` names the ids of the slots that were sent. */
+  /** `inspect` shows the ids of sent slots. */
   readonly keepIds?: boolean;
-  /** What was sent is remembered for at least this long; see the Redis limiter's option of this name. */
+  /** Sent slots are kept for at least this long; see the Redis limiter's option of the same name. */
   readonly keepMs?: number;
   /** Whole epoch milliseconds. */
   readonly now?: () => number;
 }
 
 export interface MemoryLimiter extends Limiter {
-  /** How many recipients are remembered. */
+  /** How many recipients are stored now. */
   readonly recipients: number;
 }
 
-/** The promise of the Redis limiter for a single process. Throws InputError where a policy is unusable. */
+/** The same promise as the Redis limiter, for a single process. Throws InputError if a policy is not usable. */
 export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter {
   const { policy, categories = {}, countBlocked = false, keepIds = false, keepMs = 0, now = Date.now } = options;
   checkKeep(keepMs);
@@ -46,7 +46,7 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
     return admission;
   }
 
-  /** The book before and after; the same one where there was nothing to edit. */
+  /** The book before and after; the same object twice if nothing changed. */
   function edit(held: Held, change: (slots: Slots) => Slots): readonly [Book, Book] {
     const before = books.get(held.recipientId);
     const after = edited(before, categoriesOf(held), change);
@@ -71,7 +71,7 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
     return after !== before;
   }
 
-  /** Changes a part of the book, and gives all that wait their earliest places; the book as it was. */
+  /** Changes the book and plans all its reservations anew. Answers the book before the change. */
   async function oversee(recipientId: string, change: (book: Book) => Book, follow: Follow): Promise<Book> {
     checkFollow(follow);
     const { onMoved, leadMs = 0 } = follow;
@@ -137,7 +137,7 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
   };
 }
 
-/** True where the overall scope had what was edited: it is the one that knows what was sent. */
+/** True if the overall scope changed: every slot is in it, so a change of a category alone means that nothing was found. */
 function changedOverall([before, after]: readonly [Book, Book]): boolean {
   return after.slots.get(undefined) !== before.slots.get(undefined);
 }
@@ -146,7 +146,7 @@ function categoriesOf({ category }: Held): readonly string[] {
   return category === undefined ? [] : [category];
 }
 
-/** The same function, answering and throwing by a promise. */
+/** The same function, but it answers with a promise and rejects instead of throwing. */
 function promised<A extends unknown[], R>(run: (...args: A) => R): (...args: A) => Promise<R> {
   return (...args) => new Promise((resolve) => resolve(run(...args)));
 }

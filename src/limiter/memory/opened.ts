@@ -4,14 +4,14 @@ import { checkCategories } from '../checks.ts';
 import { paceOf } from '../pace.ts';
 import { openScope, type Moment, type Scopes } from './scope.ts';
 
-/** What one call sees of a recipient's book. */
+/** A recipient's book as one call sees it. */
 export interface Opened extends Moment {
   /** The overall policy in force. */
   readonly policy: Policy;
   readonly scopes: Scopes;
 }
 
-/** What decides how a book is read. */
+/** The options of a limiter that decide how a book is read. */
 export interface OpenerOptions {
   readonly policy: Policy;
   readonly categories: Readonly<Record<string, Policy>>;
@@ -22,16 +22,16 @@ export interface OpenerOptions {
 export interface Opener {
   /** The categories that have a policy. */
   readonly categories: readonly string[];
-  /** The scopes overall and of those of `asked` that have a policy; `policy` is what the ask brought. */
+  /** The overall scope, and those of the categories in `asked` that have a policy. `policy`: the ask's own. */
   open(book: Book, asked: readonly string[], policy?: Policy): Opened;
 }
 
 /** Throws InputError with every fault of a policy. */
 export function createOpener({ policy: ownPolicy, categories, keepMs, now }: OpenerOptions): Opener {
   checkCategories(categories);
-  // A map, as a category may be called `constructor`.
+  // A Map, because a category may be called `constructor`.
   const policies = new Map(Object.entries(categories));
-  // The overall scope is the one that knows an id: it must forget none that a category still counts.
+  // The overall scope decides whether an id was admitted before, so it must keep ids as long as any category counts them.
   const windowsMs = [ownPolicy, ...policies.values()].map((policy) => paceOf(policy).longestMs);
   const leastKeptMs = Math.max(keepMs, ...windowsMs);
 

@@ -4,8 +4,8 @@ import type { Moment, Scope, Scopes } from './scope.ts';
 import type { Slot } from './slots.ts';
 
 /**
- * Whether an id comes too late to keep its place. Where several others have come late one after the other, it does not: all would
- * send each other to the tail for ever. `scopes` are without the id itself.
+ * Whether an id is so late that it loses its place. It keeps it if several others in a row were late too: otherwise each late id
+ * would be put behind all others, again and again, and nobody would ever be sent. The scopes are without the id itself.
  */
 export function isLate(
   due: number | undefined,
@@ -21,8 +21,8 @@ export function isLate(
 }
 
 /**
- * The line after one that was due at `due` has been put off to `at`: those behind it that would now come before it are put
- * off as well, in their order. So whoever asked earlier stays before. At most MOST_LOOKED_AT are moved.
+ * The line after an id was moved from `due` to `at`: those behind it that would now come before it are moved too, so the order of
+ * asking stays. At most MOST_LOOKED_AT are moved.
  */
 export function keptInOrder(line: Scope, due: number, at: number, holdMs: number, { now }: Moment): readonly Slot[] {
   const { sent, reserved } = line.slots;

@@ -7,7 +7,7 @@ import type { Opened } from './opened.ts';
 import { reservations, type Scope } from './scope.ts';
 import { including, type Slot } from './slots.ts';
 
-/** The book with all that wait at their earliest places, and who has moved. `opened` is the same book, every category in it. */
+/** The book with all reservations planned anew, and those that moved. `opened` is the same book, with every category. */
 export function replanned(book: Book, opened: Opened, leadMs: number): readonly [Book, readonly Moved[]] {
   const { scopes, now, blockedUntil } = opened;
   const categoryOf = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.reserved, category)));
@@ -35,7 +35,7 @@ function idsOf(slots: readonly Slot[], category: string | undefined): [string, s
   return slots.map(({ id = '' }) => [id, category]);
 }
 
-/** In line in the overall scope and in its category, or held back in its category alone. */
+/** A reservation in line is written to the overall scope and to its category; one that is held back to its category alone. */
 function placed(scope: Scope, places: readonly Replanned[]): Scope {
   const ofScope = ({ waiting }: Replanned) => scope.category === undefined || waiting.category === scope.category;
   const slotsOf = (held: boolean) =>
@@ -50,10 +50,10 @@ function movedOf({ waiting: { entry, slot, category }, at }: Replanned): Moved[]
   return at === slot ? [] : [{ id: entry, ...(category !== undefined && { category }), from: slot, at }];
 }
 
-/** No ask may have this id, so nobody holds a slot under it. */
+/** An ask with this id is refused, so no slot has it. */
 const NOBODY = '';
 
-/** Tells what a book says overall, and what a newcomer would be told. */
+/** The overall part of a book, and the answer that a newcomer would get. */
 export function inspection(book: Book, opened: Opened, countBlocked: boolean, keepIds: boolean): Inspection {
   const { now, policy, scopes } = opened;
   const stored = policyAt(book, now);

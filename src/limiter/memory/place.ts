@@ -3,25 +3,25 @@ import { firstFit, queued, tailInstant, type Instant } from './plan.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';
 import type { Slot } from './slots.ts';
 
-/** Whoever asks, as far as its place goes. */
+/** What the place of an id depends on. */
 export interface Comer {
-  /** Its slot, or the admission that it renews; absent for a newcomer. */
+  /** Its slot, or the admission that it renews; undefined for a newcomer. */
   readonly due: number | undefined;
-  /** Its category holds it back: it stands in no line yet. */
+  /** Its category holds it back: it is not in the overall line yet. */
   readonly isHeld: boolean;
-  /** It comes too late to keep its place. */
+  /** It is so late that it loses its place. */
   readonly isLate: boolean;
 }
 
-/** Where one that has to wait is reserved. */
+/** The slot of an id that must wait. */
 export interface Place extends Instant {
-  /** In its category alone: in the overall line nobody waits for it. */
+  /** Reserved in its category alone, so that nobody in the overall line has to wait for it. */
   readonly isHeld: boolean;
-  /** It came on time and was put off by what was sent: those behind it stay behind it. */
+  /** It came on time but must wait because of a sent slot: those behind it are kept behind it. */
   readonly isPutOff: boolean;
 }
 
-/** Finds the place of one id; `scopes` are those of the ask, without what the id itself has in them. */
+/** Finds the place of one id; `scopes` are those of the ask, without the id's own slots. */
 export class Places {
   readonly #comer: Comer;
   readonly #scopes: Scopes;
@@ -35,7 +35,7 @@ export class Places {
     this.#moment = moment;
   }
 
-  /** The instant that the id may be admitted to now; undefined where it has to wait. */
+  /** The instant at which the id may be sent, if that is now or within the tolerance; undefined if it must wait. */
   admission(): number | undefined {
     const { due, isHeld, isLate } = this.#comer;
     const { now } = this.#moment;
@@ -45,7 +45,7 @@ export class Places {
     return this.#within(isHeld ? Math.max(due, this.#tail(false).at) : this.#ownPlace(due, this.#holdMs).at, from);
   }
 
-  /** The place of one that cannot be admitted now. */
+  /** The place of an id that cannot be admitted now. */
   waiting(): Place {
     const { due, isHeld, isLate } = this.#comer;
     if (due === undefined) return this.#newcomer();
@@ -57,7 +57,7 @@ export class Places {
     return at <= from + this.#holdMs ? at : undefined;
   }
 
-  /** Behind the overall line, and behind those of its category; the later of the two. */
+  /** The instant behind the overall line or behind the category's line, whichever is later. */
   #tail(heldToo: boolean): Instant {
     const [line, category] = this.#tails(heldToo);
     return category !== undefined && category.at > line.at ? category : line;
@@ -69,7 +69,7 @@ export class Places {
     return [tail(line), category && tail(category)];
   }
 
-  /** Whom its category holds back for longer than the line would, or behind others that it holds back, waits in it alone. */
+  /** Held back if the category makes it wait longer than the overall line does, or holds back others already. */
   #newcomer(): Place {
     const [line, category] = this.#tails(true);
     const mates = queued(this.#scopes[1]?.slots.held ?? [], this.#moment.now);
@@ -78,8 +78,8 @@ export class Places {
   }
 
   /**
-   * It joins the line where its category lets it go no later than a gap behind it. Else it stays before those that are held back
-   * behind it, or goes behind them all where it would come after one of them.
+   * For an id that its category held back. It joins the line if its category allows it no later than one gap behind the line's
+   * end. Else it stays held back: before those that are held back behind it, or behind all of them if it would come after one.
    */
   #heldAgain(due: number): Place {
     const [line, category = line] = this.#tails(false);
@@ -96,7 +96,7 @@ export class Places {
     return own.at <= line.at + this.#scopes[0].gapMs;
   }
 
-  /** The first instant after what was sent and after those before it that may still come on time, each so late. */
+  /** The first instant behind the sent slots and the earlier reservations that may still come on time, each late by `lateMs`. */
   #ownPlace(due: number, lateMs: number, scopes: readonly Scope[] = this.#scopes): Instant {
     const filled = scopes.map(({ limits, slots }) => {
       const before = this.#pending(slots.reserved)
@@ -117,7 +117,7 @@ export class Places {
     return { ...own, isHeld, isPutOff: !isHeld };
   }
 
-  /** Now, where all that may still come on time could be admitted at their latest instants all the same. */
+  /** An instant within the tolerance, if all that may still come on time can then still be sent, even at their latest. */
   #lateAdmission(): number | undefined {
     const { now, blockedUntil } = this.#moment;
     const [line, ...others] = this.#scopes;
@@ -128,7 +128,7 @@ export class Places {
     return near.every(({ seenUntil }) => at < seenUntil) ? this.#within(at, now) : undefined;
   }
 
-  /** A hole among the reservations ahead; undefined where there is none before the last that is looked at. */
+  /** A free place between the reservations ahead; undefined if there is none before the last one that is looked at. */
   #hole(): Place | undefined {
     const near = this.#scopes.map((scope) => this.#near(scope, 0));
     const [line] = near;
@@ -138,7 +138,7 @@ export class Places {
     return isSeen ? { ...hole, isHeld: false, isPutOff: false } : undefined;
   }
 
-  /** What was sent, and the next reservations, each so late; further on than `seenUntil` there are more of them. */
+  /** The sent slots and the next reservations, each late by `lateMs`. Reservations after `seenUntil` were not looked at. */
   #near({ limits, slots }: Scope, lateMs: number) {
     const ahead = [...this.#pending(slots.reserved), ...this.#pending(slots.held)].sort((a, b) => a.at - b.at);
     const seen = later(ahead.slice(0, MOST_LOOKED_AT), lateMs);
@@ -147,7 +147,7 @@ export class Places {
     return { limits, instants: ascending([...slots.sent, ...seen]), last, seenUntil };
   }
 
-  /** Those that may still come on time. */
+  /** Reservations that may still come on time. */
   #pending(slots: readonly Slot[]): readonly Slot[] {
     return slots.filter(({ at }) => at >= this.#moment.now - this.#holdMs);
   }

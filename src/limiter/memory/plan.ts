@@ -2,7 +2,7 @@ import { GRACE_MS, type Limit } from '../pace.ts';
 import type { Moment, Scope } from './scope.ts';
 import { newest, type Slot } from './slots.ts';
 
-/** An instant, and the name of what decides it: a limit, `block`, or `none`. */
+/** An instant, and what decides it: the name of a limit, `block` or `none`. */
 export interface Instant {
   readonly at: number;
   readonly rule: string;
@@ -14,7 +14,7 @@ export interface Taken {
   readonly slots: readonly Pick<Slot, 'at'>[];
 }
 
-/** The first instant at which every limit has room and nothing blocks; of several that allow no earlier one, the first decides. */
+/** The first instant after a block at which every limit has room. If several limits forbid an earlier one, the first decides. */
 export function firstInstant(scopes: readonly Taken[], { now, blockedUntil }: Moment): Instant {
   const first = scopes.find(({ limits }) => limits.length > 0)?.limits[0];
   let deciding = { at: now - 1, rule: first?.name ?? 'none' };
@@ -28,7 +28,7 @@ export function firstInstant(scopes: readonly Taken[], { now, blockedUntil }: Mo
   return { ...deciding, at: Math.max(now, deciding.at) };
 }
 
-/** The first instant that what was sent allows. */
+/** The first instant that the sent slots allow. */
 export function earliestInstant(scopes: readonly Scope[], moment: Moment): Instant {
   return firstInstant(
     scopes.map(({ limits, slots }) => ({ limits, slots: slots.sent })),
@@ -37,10 +37,10 @@ export function earliestInstant(scopes: readonly Scope[], moment: Moment): Insta
 }
 
 /**
- * The first instant behind every reservation of a scope that is still waited for. A reservation counts at its slot, but no
- * earlier than the hold before the earliest instant that its scope allows, where it would no longer be on time, nor before
- * a slot that was sent; what a category holds back counts behind its last one in line. So all of them are the newest of
- * all, in this order.
+ * The first instant behind every reservation of a scope that still makes newcomers wait. A reservation counts at its slot, but no
+ * earlier than (the earliest instant of the scope - tolerance), since an id with an older slot would be late by then, and not
+ * before a sent slot. A held-back slot counts no earlier than the last slot in line. So, from the newest to the oldest: those
+ * held back, those in line, the sent ones.
  */
 export function tailInstant(scope: Scope, holdMs: number, moment: Moment, heldToo: boolean): Instant {
   const { sent, reserved, held } = scope.slots;
@@ -53,7 +53,7 @@ export function tailInstant(scope: Scope, holdMs: number, moment: Moment, heldTo
   return { ...free, at: Math.max(free.at, queue.at(-1)?.at ?? 0) };
 }
 
-/** The reservations that a newcomer stands behind. */
+/** The reservations that come before a newcomer. */
 export function queued(reserved: readonly Slot[], now: number): readonly Slot[] {
   return reserved.filter(({ at }) => at >= now - GRACE_MS);
 }
@@ -65,8 +65,8 @@ export interface Filled {
 }
 
 /**
- * The first instant from `from` that may be added to the instants of all scopes: no window that holds it then holds more
- * than its limit allows, those that lie behind it counted too. And the limit that allows none a moment before.
+ * The first instant, `from` or later, that may be added in all scopes: no window around it then has more than its limit allows,
+ * with the later instants counted too. And the limit that forbids an earlier instant.
  */
 export function firstFit(scopes: readonly Filled[], from: number, blockedUntil = -Infinity): Instant {
   const checks = scopes.flatMap(({ limits, instants }) => limits.map((limit) => ({ limit, instants })));
@@ -80,13 +80,13 @@ export function firstFit(scopes: readonly Filled[], from: number, blockedUntil =
   return { at, rule: deciding?.limit.name ?? 'none' };
 }
 
-/** The same instant where this limit allows it, else a later one, before which it allows none. */
+/** `at` if this limit allows one more there, else a later instant; the limit allows none between the two. */
 function nextFit({ max, perMs }: Limit, instants: readonly number[], at: number): number {
   const behind = instants.findLastIndex((instant) => instant <= at) + 1;
   const ahead = instants.length - behind;
   const oldest = instants[behind - max];
   if (oldest !== undefined && oldest + perMs > at) return oldest + perMs;
-  // A window that is full already, with `at` inside of it.
+  // A window that is full already and has `at` inside.
   for (let count = Math.min(max - 1, ahead); count > 0; count -= 1) {
     const last = instants[behind + count - 1] ?? Infinity;
     const first = instants[behind + count - max];

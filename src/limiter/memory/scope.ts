@@ -2,11 +2,11 @@ import { newest, NO_SLOTS, type KeptSlots, type Slot, type Slots } from './slots
 import type { Policy } from '../../domain/limits.ts';
 import { CLOCK_STEP_MS, NO_SHOW_MS, paceOf, type Limit } from '../pace.ts';
 
-/** A recipient's limits and slots: overall, or those of one category. A slot is taken in all scopes of an ask or in none. */
+/** A recipient's limits and slots, overall or of one category. A slot is taken in all scopes of an ask or in none. */
 export interface Scope {
-  /** Absent for the overall one. */
+  /** Absent for the overall scope. */
   readonly category?: string;
-  /** Their names as answers tell them. */
+  /** With names as in answers: `messages:10/1m`. */
   readonly limits: readonly Limit[];
   readonly gapMs: number;
   readonly holdMs: number;
@@ -14,17 +14,17 @@ export interface Scope {
   readonly slots: Slots;
 }
 
-/** The overall one, which is the one that knows what was sent, and those of the categories that have a policy. */
+/** The overall scope, which decides whether an id was admitted before, then those of the categories that have a policy. */
 export type Scopes = readonly [Scope, ...Scope[]];
 
-/** What a call finds beside the slots. */
+/** What a call needs to know besides the slots. */
 export interface Moment {
   readonly now: number;
   /** Absent where the recipient is not blocked now. */
   readonly blockedUntil: number | undefined;
 }
 
-/** The scope of a category, or the overall one, as it is now under a policy. */
+/** The scope of a category, or the overall one, with its limits and slots as they are now. */
 export function openScope(
   category: string | undefined,
   policy: Policy,
@@ -47,19 +47,19 @@ export function openScope(
   return { ...scope, category, limits: limits.map((limit) => ({ ...limit, name: `${category}:${limit.name}` })) };
 }
 
-/** What waits in any of them, by slot, each id once. What a category holds back follows the others of its instant. */
+/** The reservations of all scopes, by slot, each id once. At one slot those held back come last. */
 export function reservations([overall, ...others]: Scopes): readonly Slot[] {
   const held = others.flatMap(({ slots }) => slots.held);
   if (held.length === 0) return overall.slots.reserved;
   return [...overall.slots.reserved, ...held].sort((a, b) => a.at - b.at);
 }
 
-/** Whether a clock that is gone wrote them (the reasons are at CLOCK_STEP_MS). */
+/** Whether they were written before the clock was set back (see CLOCK_STEP_MS). */
 function isDamage({ sent }: Slots, longestMs: number, now: number): boolean {
   return (newest(sent) ?? -Infinity) > now + longestMs + CLOCK_STEP_MS;
 }
 
-/** The slots without those that are past, and without what a clock that is gone wrote. */
+/** The slots without those that are no longer kept, and without damage. */
 function live(slots: Slots, longestMs: number, keptMs: number, now: number): Slots {
   const { sent, reserved, held } = slots;
   if (sent.length + reserved.length + held.length === 0) return NO_SLOTS;

@@ -1,27 +1,27 @@
 /** An instant that is taken. */
 export interface Slot {
   readonly at: number;
-  /** Absent for a mark: what a blocked ask leaves where blocked asks count. */
+  /** Absent for a mark, which counts a blocked ask as sent (`countBlocked`). */
   readonly id?: string;
-  /** Of a mark, who left it. One id leaves no two at one instant. */
+  /** For a mark: the id of its ask. One id has at most one mark at one instant. */
   readonly markOf?: string;
 }
 
-/** The slots of one scope, each list oldest first. An id is in one of them at most. */
+/** The slots of one scope, each list oldest first. An id is in one list at most. */
 export interface Slots {
   readonly sent: readonly Slot[];
-  /** In line: of the overall scope all that stand in it, of a category those among them that are its own. */
+  /** In line. The overall scope has all of them, a category its own ones. */
   readonly reserved: readonly Slot[];
-  /** Of a category: those that it holds back, which stand in no line yet. */
+  /** Held back by this category: not in the overall line yet. Empty in the overall scope. */
   readonly held: readonly Slot[];
   /**
-   * How many came too late one after the other, of those in line or, in a category, of those that it holds back. Absent where the
-   * last one came in time.
+   * How many ids in a row came late: in the overall scope of those in line, in a category of those held back. Absent if the last
+   * one came on time.
    */
   readonly missed?: number | undefined;
 }
 
-/** Slots, and how long after it was sent each of them counts: the longest window that anybody asked under. */
+/** Slots, and for how long a sent one is kept: the longest window that any ask came with. */
 export interface KeptSlots extends Slots {
   readonly keptMs: number;
 }
@@ -36,7 +36,7 @@ export function newest(slots: readonly Slot[]): number | undefined {
   return slots.at(-1)?.at;
 }
 
-/** Behind those of the same instant. */
+/** Inserts the slot behind those of the same instant. */
 export function including(slots: readonly Slot[], slot: Slot): readonly Slot[] {
   const place = slots.findLastIndex(({ at }) => at <= slot.at) + 1;
   return slots.toSpliced(place, 0, slot);
@@ -51,25 +51,25 @@ export function withoutId(slots: Slots, id: string): Slots {
   return { ...slots, sent: without(sent, id), reserved: without(reserved, id), held: without(held, id) };
 }
 
-/** With a slot that counts as sent and belongs to no id, left by `id` at `at`. */
+/** With a mark: a slot that counts as sent but does not hold the id. */
 export function marked(slots: Slots, id: string, at: number): Slots {
   const isThere = slots.sent.some((slot) => slot.at === at && slot.markOf === id);
   return isThere ? slots : { ...slots, sent: including(slots.sent, { at, markOf: id }) };
 }
 
-/** Without the marks that no limit looks at any more, since `most` newer slots have come: the limits count no further back. */
+/** Without marks that no limit looks at any more: no limit counts more than the `most` newest slots. */
 export function withoutOldMarks(slots: Slots, most: number): Slots {
   const lastCounted = slots.sent.at(-most)?.at ?? -Infinity;
   return { ...slots, sent: slots.sent.filter((slot) => slot.id !== undefined || slot.at >= lastCounted) };
 }
 
-/** The same slots where the id has none in this list. */
+/** Without the id in this list; the same object if it is not there. */
 export function released(slots: Slots, from: 'sent' | 'reserved' | 'held', id: string): Slots {
   const rest = without(slots[from], id);
   return rest.length < slots[from].length ? { ...slots, [from]: rest } : slots;
 }
 
-/** With the id's sent slot moved to `at`; the same slots where it has none before that. */
+/** With the id's sent slot moved to `at`; the same object if it has none before `at`. */
 export function postponed(slots: Slots, id: string, at: number): Slots {
   const before = timeOf(slots.sent, id);
   if (before === undefined || before >= at) return slots;

@@ -4,8 +4,8 @@ import type { Scope } from './scope.ts';
 import type { Slot } from './slots.ts';
 
 /**
- * What an admission tells about the next one: the limit that makes it wait longest, or, where none does, how much room
- * the first limit has left. The slots are those after the admission.
+ * The deciding rule of an admission: the limit that makes the next ask wait longest, or the first limit if none does. `scopes`
+ * already contain the admitted slot.
  */
 export function standingOf(scopes: readonly Scope[], now: number): Pick<Standing, 'rule' | 'remaining' | 'resetMs'> {
   const counted = scopes.flatMap(({ limits, slots: { sent } }) =>
@@ -19,7 +19,7 @@ export function standingOf(scopes: readonly Scope[], now: number): Pick<Standing
   return { rule, remaining, resetMs };
 }
 
-/** What every limit has left. */
+/** How much room every limit has left. */
 export function everyRule(scopes: readonly Scope[], now: number): readonly RuleStanding[] {
   return scopes.flatMap(({ limits, slots: { sent } }) => limits.map((limit) => roomOf(limit, sent, now)));
 }

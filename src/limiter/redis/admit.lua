@@ -1,32 +1,32 @@
--- Asks for a slot that keeps the limits of every scope, all in one step.
+-- Takes or reserves a slot that keeps the limits of every scope, all in one step.
 --
--- A scope is two sorted sets (score: epoch milliseconds) with limits of their own: what was sent, and what is reserved, in
--- line. A category has a third: what it holds back, which stands in no line yet. The first scope is the one that knows what was
--- sent; a slot is taken in all of them or in none.
+-- A scope has limits of its own and two sorted sets of slots (score: epoch milliseconds): the sent ones, and the reserved ones,
+-- which are in line. A category has a third set: the slots that it holds back, which are not in the overall line yet. A slot is
+-- taken in all scopes or in none. The first scope is the overall one; it decides whether an id was admitted before.
 --
--- KEYS[1] the recipient's settings; then the slots sent and reserved overall; then, for a category, sent, reserved and held
---         back; one hash tag
+-- KEYS[1] the recipient's settings; then the sent and reserved slots of the overall scope; then, for a category, the sent,
+--         reserved and held-back ones; one hash tag
 -- ARGV[1] the id, as it is written among the reserved
 -- ARGV[2] the id, as it is written among the sent
--- ARGV[3] 'admit', 'peek' to write nothing, or 'renew' and 'peek-renew' where an admission of this id went unused and is
---         to be forgotten
--- ARGV[4] the time in epoch ms, in tests only; '' for that of Redis
--- ARGV[5] JSON {maxWait, maxPending, countBlocked}: refuse a longer wait (ms), or one behind so many, without a trace;
---         1 to let asks that wait count as slots; '' for none of them
--- ARGV[6] JSON, for each scope {how long slots are kept (ms), the hold (ms), the gap or 0, max, window (ms) of each rule}
--- ARGV[7] 1 to tell what every limit has left; absent for the limit that decides alone
+-- ARGV[3] 'admit', or 'peek' to write nothing; 'renew' and 'peek-renew' also forget an admission of this id that went unused
+-- ARGV[4] the time in epoch ms, in tests only; '' for Redis's clock
+-- ARGV[5] JSON {maxWait, maxPending, countBlocked}: refuse a longer wait (ms), or a new id if so many wait, and write nothing
+--         then; 1 to count asks that wait as sent slots; '' for none of them
+-- ARGV[6] JSON, for each scope {how long slots are kept (ms), the hold (ms), the gap or 0, max, window (ms) of each rule}; the
+--         hold is the tolerance
+-- ARGV[7] 1 to answer what every limit has left; absent for the deciding limit alone
 --
--- Answers {kind, at, now, hold, gap, scope, limit, max, window, remaining, reset}: kind is 1 admitted (send at `at`), 2 the same
--- admission again, 3 reserved (come back at `at`), 4 refused by maxWait, 5 by maxPending (`at` is what it would have
--- been). Hold and gap are the least and the greatest of the scopes'. Scope, limit, max and window tell the limit that decides; limit 0 is the gap, -1 the block, -2 none.
--- Remaining and reset (ms) are those of that limit; remaining is -1 for no bound. With ARGV[7], {scope, limit, max, window,
--- remaining, reset} of every limit follow. The most usual answer is told shortly, by
--- `now` alone: admitted at once, and the gap of the first scope decides, nothing else being stored about the recipient.
+-- Answers {kind, at, now, hold, gap, scope, limit, max, window, remaining, reset}. Kind: 1 admitted (send at `at`), 2 the same
+-- admission again, 3 reserved (come back at `at`), 4 refused by maxWait, 5 refused by maxPending (`at` is the slot that a
+-- reservation would have had). Hold: the smallest of the scopes'; gap: the largest. Scope, limit, max and window: the deciding
+-- limit; limit 0 is the gap, -1 the block, -2 none. Remaining and reset (ms) are those of that limit; remaining is -1 for no
+-- bound. With ARGV[7], {scope, limit, max, window, remaining, reset} of every limit follow. The most frequent answer is only the
+-- number `now`: admitted at once, decided by the gap of the first scope (takeNow).
 --
--- Why it is exact: a slot t is taken only where no window that holds t holds more than max of all that was sent, those ahead of
--- t counted too (fit.lua), or where t >= (the max-th newest of all that was sent) + window, which is the same or stricter.
--- Why it keeps places: `sent`, and each reservation at its slot plus the hold, keep the limits together, and every admission
--- leaves it so. So whoever comes on time finds an instant within the hold, in whatever order the others come.
+-- Why it is exact: a slot t is taken only if no window around t then has more than max sent slots, those after t included
+-- (fit.lua), or if t >= (the max-th newest sent slot) + window, which is the same or stricter.
+-- Why an id that comes on time is sent: the sent slots, together with every reservation at its slot plus the hold, always keep the
+-- limits, and every admission preserves that. So there is an instant within the hold, in whatever order the others come.
 
 local id, member, mode = ARGV[1], ARGV[2], ARGV[3]
 
@@ -48,7 +48,7 @@ if taken then return taken end
 local options = ARGV[5] == '' and {} or cjson.decode(ARGV[5])
 local maxWait, renew, peek = options.maxWait, mode == 'renew' or mode == 'peek-renew', mode == 'peek' or mode == 'peek-renew'
 
--- The id's score in a set; nil where it is not kept any more, or damage.
+-- The id's score in a set, or nil. keptIn: nil also if it is damage or has been kept for long enough.
 local function scoreIn(set)
   return scoreAt(set, 0) and tonumber(redis.call('ZSCORE', set.key, set.entry) or nil)
 end
@@ -58,7 +58,7 @@ local function keptIn(set)
   return (score >= now - set.keep or score >= now - keepOf(set)) and score or nil
 end
 
--- The first scope knows the id. In its category it may have an older score: see keepOrder.
+-- The first scope tells where the id stands. In its category it may have an older score, since keepOrder does not change that.
 local sentAt, inLine, heldAt = keptIn(scopes[1].sent), keptIn(scopes[1].reserved), nil
 scopes[1].sent.ownAt, scopes[1].reserved.ownAt = sentAt, inLine
 if scopes[2] then
@@ -72,7 +72,7 @@ local due, isHeld = slot or sentAt, heldAt ~= nil
 
 -- include instants.lua
 
--- What a limit has left now, with `extra` (nil for none) among what was sent, and until it has one more.
+-- How many slots a limit has left now (`set.extra` counts as sent), and how many ms until it has one more.
 local function roomOf(scope, limit)
   local set, from = scope.sent, now - limit.window
   local count = redis.call('ZCOUNT', set.key, beyond(from), '+inf') - set.skipped
@@ -82,7 +82,7 @@ local function roomOf(scope, limit)
   return limit.max - count, count > 0 and newest(set, count) - from or 0
 end
 
--- The same of every limit, where the ask wants it.
+-- The same for every limit, if the ask wants it.
 local function everyRoom()
   local told = {}
   if not ARGV[7] then return told end
@@ -100,8 +100,8 @@ local function reply(kind, at, why, remaining, reset, rooms)
   return { kind, at, now, hold, gap, why.scope, why.limit, why.max, why.window, remaining, reset, unpack(rooms) }
 end
 
--- The answer of an admission, told with the limit that makes the next ask wait longest once `at` is among the sent, or
--- with the first limit where none does. One that is told again is among them already.
+-- The answer for an admission. The deciding limit is the one that makes the next ask wait longest once `at` is sent, or the
+-- first limit if none does. With kind 2, `at` is among the sent slots already.
 local function admitted(kind, at)
   for _, scope in ipairs(scopes) do
     if kind == 2 then scope.sent.ownAt = nil else scope.sent.extra, scope.sent.ahead = at, nil end
@@ -133,12 +133,12 @@ local function mustWait(why, at, rooms)
 end
 
 if sentAt and not renew then return admitted(2, sentAt) end
-if slot and slot > now + hold then return mustWait(earliest(scopes), slot, everyRoom()) end -- too early: the same slot again
+if slot and slot > now + hold then return mustWait(earliest(scopes), slot, everyRoom()) end -- too early: it is told the same slot again
 
 -- include write.lua
 
--- The most usual of those that come back: in time, in line, with nothing sent after its slot, and none before it that may still
--- come in time. Then ranks tell its place, as a newcomer's. Nil where it is not as simple as that.
+-- The most frequent case of an id that comes back: on time, in line, nothing sent after its slot, and no earlier reservation that
+-- may still come on time. Then ranks are enough, as for a newcomer. Nil in all other cases.
 local function placeInTime()
   if not inLine or now > due + hold then return nil end
   local from = math.max(now, due)
@@ -156,7 +156,7 @@ local function placeInTime()
 end
 local at = due and placeInTime()
 
--- How others that come back are placed; closures are made for those alone, as each takes as long as a look-up.
+-- The other cases of an id that comes back. Their functions are only created if needed, as each takes as long as a look-up.
 local isLate, admission, waiting, keepOrder = false, nil, nil, nil
 if due and not at then
 -- include fit.lua
@@ -184,9 +184,9 @@ if at then
   return answer
 end
 
--- An ask that counts although it has to wait is a slot of its own, now, and waits for itself too.
+-- With countBlocked an ask that must wait also counts as a slot that is sent now (a mark), and so makes itself wait longer.
 local rooms = everyRoom()
-local mark = string.format('  %s@%.0f', member, now) -- one for an id and an instant: the client may send an ask twice
+local mark = string.format('  %s@%.0f', member, now) -- one for each id and instant, since the client may resend an ask
 if options.countBlocked then
   for _, scope in ipairs(scopes) do
     if not redis.call('ZSCORE', scope.sent.key, mark) then scope.sent.extra = now end

@@ -1,4 +1,4 @@
--- Included first. Needs nothing. Gives `clockNow(given)`: the time in epoch ms, `given` in tests, and Redis's own beside it.
+-- Included first. Needs nothing. Gives `clockNow(given)`: the time in epoch ms (`given` in tests), and Redis's own time.
 
 local function clockNow(given)
   local time = redis.call('TIME')

@@ -1,7 +1,7 @@
-/** The estimate rests on the last 33 to 64 replies, and on those of the last 30 to 60 s: clocks drift apart by some ms a minute. */
+/** The estimate uses the last 33 to 64 replies of the last 30 to 60 s, because clocks drift apart by some ms in a minute. */
 const GENERATION = { replies: 32, ageMs: 30_000 };
 
-/** Replies of one time: when it began, how many, and the least distance that they told. */
+/** Up to 32 successive replies: since when, how many, and the smallest distance of the clocks that they showed. */
 interface Generation {
   readonly since: number;
   replies: number;
@@ -9,15 +9,15 @@ interface Generation {
 }
 
 /**
- * The limiter's clock seen from this process. Every reply tells the limiter's `now`, read at some instant between the
- * call and the reply on `performance.now()`; the quickest reply of late tells the distance of the two clocks best.
- * So an instant is right to the shortest way back, and a reply that lay about in a stalled process does not shift it:
- * its caller sees `performance.now() - sendAt` grow.
+ * Estimates the distance between the limiter's clock and this process's `performance.now()`. Every reply contains the limiter's
+ * `now`, which it read between the call and the reply. The estimate takes that `now` as the instant of the reply, so it is wrong
+ * by the time that the reply travelled; of the recent replies the fastest one has the smallest error, and is used. A reply that
+ * this process read late because it was stalled does not change the estimate.
  */
 export interface Clock {
-  /** Takes a reply in: called at `askedAt`, here at `heardAt` (both `performance.now()`), saying `remoteNow` (whole epoch ms). */
+  /** Adds a reply: asked at `askedAt`, read at `heardAt` (both `performance.now()`), with `remoteNow` (whole epoch ms) in it. */
   observe(askedAt: number, heardAt: number, remoteNow: number): void;
-  /** An instant of the limiter's clock on this process's `performance.now()`. */
+  /** Converts an instant of the limiter's clock to this process's `performance.now()`. */
   toLocal(remoteAt: number): number;
 }
 
@@ -36,7 +36,7 @@ export function createClock(): Clock {
     observe(askedAt, heardAt, remoteNow) {
       turnOver(heardAt);
       latest.replies += 1;
-      // The limiter read its clock after the call was made. A lower estimate comes from before its clock stepped back.
+      // The limiter read its clock after `askedAt`, so a lower estimate is from before its clock was set back: drop it.
       const lowest = askedAt - (remoteNow + 1);
       if (offsetBefore < lowest) offsetBefore = Infinity;
       if (latest.offset < lowest) latest.offset = Infinity;

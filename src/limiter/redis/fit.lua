@@ -1,8 +1,8 @@
--- Included by admit.lua for whoever comes back. Needs all that instants.lua gives. Gives `slotsIn`, `near`, `fitAt`,
--- `firstFit`: where one more slot fits among those that are there, what lies behind it counted too.
+-- Included by admit.lua for an id that comes back. Needs all that instants.lua gives. Gives `slotsIn`, `near`, `fitAt`,
+-- `firstFit`: where one more slot fits between others, so that the limits hold for the later ones too.
 
--- The slots in a set from one bound to another, later by so much each, the id's own left out; oldest first. At most so many,
--- and whether there are more.
+-- The slots of a set between two bounds, without the id's own, each moved to later by `later` ms; oldest first. At most
+-- MOST_LOOKED_AT, and whether there are more.
 local function slotsIn(set, from, to, later)
   if not set or not scoreAt(set, 0) or set.lastGood == -math.huge then return {}, false end
   if to == '+inf' and set.skipped > 0 then to = string.format('%.0f', set.lastGood) end
@@ -16,8 +16,9 @@ local function slotsIn(set, from, to, later)
   return slots, more
 end
 
--- Makes the scope ready for firstFit: `others` are instants that count beside what was sent. Ranks of what was sent begin
--- where the list ends. Where too many were sent at about that time, it is not before the instant that is free after them all.
+-- Prepares the scope for firstFit. `others` are instants that count in addition to the sent slots. `scope.near` lists the
+-- instants around `from`; older sent slots are looked up by rank. If too many slots were sent around that time, the search
+-- begins behind all of them.
 local function near(scope, others, from)
   local cut = math.min(from, others[1] or from) - 1
   local list, last = others, newest(scope.sent, 1)
@@ -36,7 +37,7 @@ local function near(scope, others, from)
   return scope
 end
 
--- How many of a sorted list are no later than this.
+-- How many instants of a sorted list are no later than `at`.
 local function countUpTo(list, at)
   local low, high = 0, #list
   while low < high do
@@ -46,18 +47,18 @@ local function countUpTo(list, at)
   return low
 end
 
--- The same instant where this limit allows it, else a later one, before which it allows none.
+-- `at` if this limit allows one more slot there, else a later instant; the limit allows none between the two.
 local function nextFit(scope, limit, at)
   local list, max, window = scope.near, limit.max, limit.window
   local behind = countUpTo(list, at)
   local ahead = #list - behind
-  local function before(k) -- the k-th before this instant
+  local function before(k) -- the k-th instant before `at`
     if k <= behind then return list[behind - k + 1] end
     return newest(scope.sent, scope.inList + k - behind)
   end
   local oldest = before(max)
   if oldest and oldest + window > at then return oldest + window end
-  -- A window that is full already, with this instant inside of it.
+  -- A window that is full already and has `at` inside.
   for count = math.min(max - 1, ahead), 1, -1 do
     local from = before(max - count)
     if from and list[behind + count] - from < window then return list[behind + count] end
@@ -66,7 +67,7 @@ local function nextFit(scope, limit, at)
   return at
 end
 
--- The first instant that may be added in all these scopes: no window that holds it then holds more than its limit allows.
+-- The first instant that may be added in all these scopes: no window around it then has more slots than its limit allows.
 local function fitAt(among, from)
   local at, before = math.max(from, blockedUntil or from), nil
   for _, scope in ipairs(among) do at = math.max(at, scope.from) end
@@ -79,7 +80,7 @@ local function fitAt(among, from)
   return at
 end
 
--- The same, and the limit that allows none a moment before.
+-- The same instant, with the limit that forbids an earlier one.
 local function firstFit(among, from)
   local at = fitAt(among, from)
   if at <= (blockedUntil or 0) then return because(scopes[1], BLOCK, at) end

@@ -1,14 +1,13 @@
--- Tells what is known about one recipient, part by part, and writes nothing.
+-- Reads what is stored about one recipient, in parts. Writes nothing.
 --
 -- KEYS    as in admit.lua, with every category among the scopes
--- ARGV[1] the time in epoch ms, in tests only; '' for that of Redis
+-- ARGV[1] the time in epoch ms, in tests only; '' for Redis's clock
 -- ARGV[2] JSON, the policies of the scopes as in admit.lua
--- ARGV[3] how many entries of each set to leave out, from the oldest
--- ARGV[4] how many entries of each set to tell at most
+-- ARGV[3] how many entries of each set to skip, from the oldest
+-- ARGV[4] how many entries of each set to answer at most
 --
--- Answers {now, stored policy, its end, block's end, block's reason, sets}: what is not there, or has ended, is false; sets are
--- lists of entry and score, of each scope what was sent and is kept, what is reserved, and, but for the first, what is held
--- back.
+-- Answers {now, stored policy, its end, block's end, block's reason, sets}. What does not exist or has ended is false. Sets are
+-- lists of entry and score: for each scope the sent slots, the reserved ones, and (not for the first scope) the held-back ones.
 
 local id, member = '', ''
 

@@ -1,9 +1,10 @@
--- Included by admit.lua after scopes.lua. Needs all that it gives. Gives `because`, `firstLimit`, `earliest(among)`, `later(a, b)`,
--- `tail(scope, heldToo)`, `tails(heldToo)`, `asNewcomer(line, own)`: instants by rank look-ups, each with the limit that decides it.
+-- Included by admit.lua after scopes.lua. Needs all that scopes.lua gives. Gives `because`, `firstLimit`, `earliest(among)`,
+-- `later(a, b)`, `tail(scope, heldToo)`, `tails(heldToo)`, `asNewcomer(line, own)`: instants that are found by rank look-ups,
+-- each with the limit that decides it.
 
 local first, category = scopes[1], scopes[2]
 
--- A limit that decides, and the instant that it decides on.
+-- An instant, and the limit that decides it.
 local function because(scope, limit, at)
   return { scope = scope.number, limit = limit.number, max = limit.max, window = limit.window, at = at }
 end
@@ -16,8 +17,8 @@ local function firstLimit(among)
   return scopes[1], NONE
 end
 
--- The first instant at which every limit of these scopes has room, when the max-th newest slot of a limit is
--- nth(scope, max), and nobody is blocked any more; and the limit that decides it: the first one where none asks for a wait.
+-- The first instant after a block at which every limit of these scopes has room; nth(scope, k) is the k-th newest slot. With it
+-- the limit that decides, or the first limit if none makes a wait.
 local function firstInstant(among, nth)
   local scope, limit = firstLimit(among)
   local why = blockedUntil and because(scopes[1], BLOCK, blockedUntil) or because(scope, limit, now - 1)
@@ -31,7 +32,7 @@ local function firstInstant(among, nth)
   return why
 end
 
--- What was sent allows it from then on.
+-- The first instant that the sent slots allow.
 local function nthSent(scope, k)
   return newest(scope.sent, k)
 end
@@ -39,7 +40,7 @@ local function earliest(among)
   return firstInstant(among, nthSent)
 end
 
--- How many reservations stand before a newcomer: those that lie ahead, or are overdue by no more than the grace.
+-- How many reservations of a set come before a newcomer: those ahead of now, or overdue by at most GRACE_MS.
 local function queued(set)
   local last = stored(set, 1)
   if not last or last < now - GRACE_MS then return 0 end
@@ -48,10 +49,10 @@ local function queued(set)
   return count
 end
 
--- The first instant behind every reservation of the scope. A reservation counts at its slot, so that one which is late, but
--- still on time, puts off nobody else. It counts no earlier than the hold before the earliest instant of the scope, where it
--- would no longer be on time, nor before a slot that was sent; and what a category holds back no earlier than its last one in
--- line. So the newest of all are those held back, then those in line, then what was sent.
+-- The first instant behind every reservation of the scope. A reservation counts at its slot, so that one that comes late, but
+-- within the hold, moves nobody else. But it counts no earlier than (the earliest instant of the scope - hold), since an id with
+-- an older slot would be late by then, and not before a sent slot. A held-back slot counts no earlier than the last slot in line.
+-- So, from the newest to the oldest: those held back, those in line, the sent ones.
 local function tail(scope, heldToo)
   scope.queued = scope.queued or queued(scope.reserved)
   local why, line, held = earliest({ scope }), scope.queued, 0
@@ -76,13 +77,13 @@ local function later(a, b)
   return b and b.at > a.at and b or a
 end
 
--- Behind the overall line, and behind those of its category.
+-- The instants behind the overall line and behind the category's line.
 local function tails(heldToo)
   return tail(first), category and tail(category, heldToo)
 end
 
--- The place of a newcomer, and whether it is in its category alone. Whom its category holds back for longer than the line would,
--- or behind others that it holds back, waits in it alone: in the line nobody waits for it.
+-- The slot of a newcomer, and whether it is held back: if its category makes it wait longer than the overall line does, or holds
+-- back others already, it is reserved in the category alone, so that nobody in the overall line has to wait for it.
 local function asNewcomer(line, own)
   if own and (category.queuedHeld > 0 or own.at > line.at) then return own, true end
   return line, false

@@ -4,28 +4,28 @@ import { paceOf } from '../pace.ts';
 import { idOf } from './keys.ts';
 import type { Inspected } from './replies.ts';
 
-/** Entries and their slots. */
+/** Stored entry → slot. */
 type Entries = ReadonlyMap<string, number>;
 
-/** One scope of a recipient as it is stored. */
+/** What is stored of one scope of a recipient. */
 export interface LookedAtScope {
   readonly sent: Entries;
   readonly reserved: Entries;
-  /** Empty for the overall one. */
+  /** Empty for the overall scope. */
   readonly held: Entries;
 }
 
-/** All that is stored about a recipient, the overall scope first, then the categories in their order. */
+/** Everything that is stored about a recipient, the overall scope first, then the categories in their order. */
 export interface LookedAt extends Omit<Inspected, 'sets'> {
   readonly scopes: readonly LookedAtScope[];
 }
 
-/** How many entries are read in one step, from all sets together. */
+/** How many entries one script call reads, from all sets together. */
 const ENTRIES_A_PART = 1_000;
 
 /**
- * Reads what is known about a recipient part by part, so that no part takes Redis long. What changes meanwhile may be told as it
- * was before or after. `part` reads so many entries of each set, leaving out the first so many.
+ * Reads everything about a recipient in parts, so that no part blocks Redis for long. An entry that changes meanwhile may be seen
+ * as it was before or after. `part` skips `leaveOut` entries of each set and reads at most the next `most`.
  */
 export async function lookAt(
   scopes: number,
@@ -52,7 +52,7 @@ function inScopes(sets: readonly Entries[]): LookedAtScope[] {
   return [overall, ...categories];
 }
 
-/** What is stored, and a newcomer would be told, as an Inspection. */
+/** What is stored, and the answer that a newcomer would get, as an Inspection. */
 export function toInspection(
   looked: LookedAt,
   next: Admission,
@@ -73,7 +73,7 @@ export function toInspection(
   };
 }
 
-/** By slot, each entry once. */
+/** Sorted by slot, each entry once. */
 function views(slots: Iterable<readonly [entry: string, at: number]>, areIds: boolean): SlotView[] {
   const told = [...new Map(slots)].map(([entry, at]) => {
     const id = areIds ? idOf(entry) : undefined;

@@ -1,7 +1,7 @@
--- Included by admit.lua where blocked asks count, after write.lua. Needs all that it gives. Gives `putMark`.
+-- Included by admit.lua if blocked asks count, after write.lua. Needs all that write.lua gives. Gives `putMark`.
 
--- Writes the mark of an ask that counts although it waits, and forgets the marks that no limit looks at any more: there are
--- enough newer slots. `own` is what the id holds among the sent, and keeps.
+-- Adds a mark for an ask that waits, and removes marks that no limit looks at any more because enough newer slots exist. `own`
+-- is the slot that the id has among the sent ones and keeps, or 0.
 local function putMark(scope, mark, own)
   local set = scope.sent
   local last = math.max(stored(set, 1) or 0, now, own)

@@ -1,12 +1,12 @@
--- Moves some of those that wait to other slots, where they still are where they were seen.
+-- Moves reservations to other slots, if they still have the slot at which they were read.
 --
 -- KEYS    as in admit.lua, with every category among the scopes
--- ARGV[1] JSON, a list of {entry, scope of its category or 0, 1 where it is held back, its slot, 1 where it is to be held back,
+-- ARGV[1] JSON, a list of {entry, scope of its category or 0, 1 if it is held back, its slot, 1 if it is to be held back,
 --         its new slot}
--- ARGV[2] the time in epoch ms, in tests only; '' for that of Redis
+-- ARGV[2] the time in epoch ms, in tests only; '' for Redis's clock
 --
--- Answers the numbers, from 1, of those that it moved: not those that have gone, or were moved by somebody else, since they were
--- seen. In one step, so that a key's expiry always belongs to its newest entry.
+-- Answers the numbers, from 1, of those that were moved. Those that were sent, removed or moved since they were read are left as
+-- they are. In one step, so that a key's expiry always fits its newest entry.
 
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
 
@@ -18,7 +18,7 @@ local function setsOf(scope)
   return KEYS[3 * scope - 1], KEYS[3 * scope]
 end
 
--- Where nobody waits any more, nobody is late either: see place.lua.
+-- If no reservation waits any more, the count of late ids starts again from 0 (see write.lua).
 local moved, touched = {}, {}
 local function add(key, at, entry)
   local last = not touched[key] and tonumber(redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])

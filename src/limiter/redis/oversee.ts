@@ -9,7 +9,7 @@ import type { Scopes } from './scopes.ts';
 /** The policies of a limiter; its categories in the order of their keys. */
 type Policies = Pick<Scopes, 'policy' | 'categories'>;
 
-/** Those that do not stand where they should in every scope, in their order, with their new places. */
+/** The reservations whose slot or scope must change, in their order, with their new slots. */
 export function misplaced(
   waiting: readonly Waiting[],
   looked: LookedAt,
@@ -25,7 +25,7 @@ export function misplaced(
     ]),
   );
   const places = replan(waiting, rooms, { now, blockedUntil, leadMs });
-  // Where a line was put off, only the overall scope was told (write.lua): its category is now.
+  // When a line was put off, only the slot in the overall scope was changed (keepOrder in place.lua): correct its category too.
   const slotInCategory = new Map(scopes.slice(1).flatMap(({ reserved }) => [...reserved]));
   return places.filter(
     ({ waiting: { entry, slot, isHeld: wasHeld }, at, isHeld }) =>
@@ -33,7 +33,7 @@ export function misplaced(
   );
 }
 
-/** All that wait, by slot, and of one slot by what stands for the id, as Redis orders them; those held back after the others. */
+/** All reservations, by slot; at one slot those held back come last, and otherwise by the stored id, as Redis orders them. */
 export function waitingIn({ scopes: [overall, ...categories] }: LookedAt, policies: Policies): Waiting[] {
   const nameOf = (index: number) => policies.categories[index]?.[0];
   const categoryOf = new Map<string, string | undefined>();
@@ -64,7 +64,7 @@ export function toMoves(places: readonly Replanned[], { categories }: Policies):
   return JSON.stringify(items);
 }
 
-/** Nobody who keeps its slot is told: it only waits elsewhere. */
+/** What to report: a reservation that changed its scope but not its slot is left out. */
 export function movedOf(places: readonly Replanned[]): Moved[] {
   return places
     .filter(({ waiting, at }) => at !== waiting.slot)

@@ -1,9 +1,9 @@
--- Included by admit.lua for whoever comes back, after fit.lua. Needs all that instants.lua gives, `MISSED`, `isAwaited`, `due` (the
--- id's slot, or the admission that it renews), `isHeld` (its category holds it back). Sets `isLate`, `admission`,
+-- Included by admit.lua for an id that comes back, after fit.lua. Needs all that instants.lua gives, `MISSED`, `isAwaited`, `due`
+-- (the id's slot, or the admission that it renews), `isHeld` (its category holds it back). Sets `isLate`, `admission`,
 -- `waiting`, `keepOrder`.
 
--- Whether the id comes too late to keep its place. Where several others have come late one after the other, it does not: all would
--- send each other to the tail for ever.
+-- Whether the id is so late that it loses its place. It keeps it if several others in a row were late too: otherwise each late id
+-- would be put behind all others, again and again, and nobody would ever be sent.
 local function comesLate()
   if not due or now <= due + hold then return false end
   local set = isHeld and category.held or first.reserved
@@ -12,7 +12,8 @@ local function comesLate()
 end
 isLate = comesLate()
 
--- The first instant after what was sent and after those before it that may still come on time, each so late.
+-- The first instant behind the sent slots and behind the earlier reservations that may still come on time, if each of them comes
+-- `byMs` after its slot.
 local function ownPlace(among, byMs, fit)
   local from = math.max(now, due)
   for _, scope in ipairs(among) do
@@ -21,8 +22,8 @@ local function ownPlace(among, byMs, fit)
   return fit(among, from)
 end
 
--- Makes the scope ready with the next reservations, in line and held back, each so late. Gives the last of them that is looked
--- at, and whether there are more.
+-- Prepares the scope for firstFit with the next reservations, in line and held back, each `byMs` after its slot. Gives the last
+-- one that is looked at, and whether there are more.
 local function nearAhead(scope, byMs, from)
   local ahead, more = slotsIn(scope.reserved, text(now - hold), '+inf', byMs)
   local held, moreHeld = slotsIn(scope.held, text(now - hold), '+inf', byMs)
@@ -37,8 +38,8 @@ local function nearAhead(scope, byMs, from)
   return last, more
 end
 
--- The first instant that leaves all that may still come on time where they are, each so late; nil where it lies beyond what is
--- looked at. And the last one in line.
+-- The first instant at which the id changes no slot of those that may still come on time, if each comes `byMs` after its slot;
+-- nil if it lies beyond the reservations that are looked at. And the last slot in line.
 local function amongAhead(among, byMs, from)
   local ends, lastInLine = {}, nil
   for index, scope in ipairs(among) do
@@ -53,7 +54,7 @@ local function amongAhead(among, byMs, from)
   return why, lastInLine
 end
 
--- The instant that it may be admitted to now, or nil.
+-- The instant at which it may be sent, if that is now or within the hold; else nil.
 function admission()
   local from, at = now, nil
   if isLate then
@@ -70,8 +71,8 @@ function admission()
   return at and at <= from + hold and at or nil
 end
 
--- It joins the line where its category lets it go no later than a gap behind it. Else it stays before those held back behind it,
--- or goes behind them all where it would come after one of them.
+-- For an id that its category held back. It joins the line if its category allows it no later than one gap behind the line's end.
+-- Else it stays held back: before those that are held back behind it, or behind all of them if it would come after one of them.
 local function heldAgain()
   local line, own = tails(false)
   if own.at <= line.at + first.gap then return later(line, own), false end
@@ -79,7 +80,7 @@ local function heldAgain()
   return own, true
 end
 
--- It came on time, and what was sent puts it off: it keeps its place before those behind it.
+-- For an id that came on time but must wait because of a sent slot: it keeps its place before those behind it.
 local function putOff()
   local byMs, own = 0, ownPlace(scopes, 0, firstFit)
   if own.at <= now + hold then
@@ -90,8 +91,7 @@ local function putOff()
   return own, false, true
 end
 
--- The instant that it is reserved at, and the limit that decides; whether in its category alone; and whether those behind it
--- have to be kept behind it.
+-- Its new slot, and the limit that decides it; whether it is reserved in its category alone; and whether keepOrder must follow.
 function waiting()
   if isLate then
     if not isHeld then
@@ -104,8 +104,8 @@ function waiting()
   return putOff()
 end
 
--- The id has been put off from `due` to this instant, and is written there: those in line behind it that would now come before it are put off as
--- well, in their order. At most MOST_LOOKED_AT are moved.
+-- The id was moved from `due` to `at`. Moves those in line behind it that would now come before it, in their order; at most
+-- MOST_LOOKED_AT of them. Only their slots in the overall scope are changed.
 function keepOrder(at)
   local set, taken, last = first.reserved, slotsIn(first.reserved, text(now - hold), beyond(due), 0), at
   taken[#taken + 1] = at

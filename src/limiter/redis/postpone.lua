@@ -1,13 +1,12 @@
--- Moves a slot that was used to the instant at which its alert went out, later than the slot: the next one keeps its
--- distance from there.
+-- Moves a used slot to the later instant at which its alert really left, so that the next slots keep their distance from that.
 --
--- KEYS    for each scope: the slots sent; one hash tag
+-- KEYS    for each scope: the sent slots; one hash tag
 -- ARGV[1] the id
--- ARGV[2] the instant, epoch ms; no later than now is believed
--- ARGV[3] the time in epoch ms, in tests only; '' for that of Redis
+-- ARGV[2] the instant, epoch ms; a later one than now counts as now
+-- ARGV[3] the time in epoch ms, in tests only; '' for Redis's clock
 --
--- Answers 1 where it moved, else 0: it never moves to earlier, so telling it twice does nothing. In one step, so that the
--- set's expiry always belongs to the newest entry.
+-- Answers 1 if it moved, else 0. It never moves to earlier, so a resent call does nothing. In one step, so that the key's
+-- expiry always fits its newest entry.
 
 -- include clock.lua
 

@@ -26,32 +26,32 @@ import { toAdmission, toOptions } from './wire.ts';
 export interface RedisLimiterOptions {
   /** A client that the caller opens and closes. It must not be a subscriber; auto-pipelining makes it slower. */
   readonly redis: LimiterRedis;
-  /** What holds overall for an ask that brings no policy of its own. */
+  /** The overall policy, for asks without a policy of their own. */
   readonly policy: Policy;
-  /** What holds beside it for the asks of a category. */
+  /** Policies of categories; each holds in addition to the overall one. */
   readonly categories?: Readonly<Record<string, Policy>>;
-  /** The first part of every key; braces are left out. */
+  /** The first part of every key; braces are removed. */
   readonly prefix?: string;
   /** How long an answer may take before LimiterUnavailableError. */
   readonly timeoutMs?: number;
   /**
-   * What was sent is remembered for the longest window of `policy` and of the ask's own. Where asks of one recipient
-   * bring different policies, give the longest of all their windows.
+   * Sent slots are kept for the longest window of `policy` and of the ask's own policy. If asks for one recipient bring different
+   * policies, give the longest of all their windows here, in milliseconds.
    */
   readonly keepMs?: number;
-  /** Asks that have to wait, or are refused, count as slots too: whoever keeps asking is kept waiting. */
+  /** Asks that must wait or are refused count as sent slots too, so a caller that asks too often is kept waiting. */
   readonly countBlocked?: boolean;
-  /** Keeps the ids of what was sent, so that `inspect` tells them; about twice the memory. */
+  /** Stores the ids of sent slots, so that `inspect` shows them; takes about twice the memory. */
   readonly keepIds?: boolean;
-  /** What happens while Redis does not answer (fallback.ts); `closed` where it is left out. */
+  /** What happens while Redis does not answer (fallback.ts). Default: `closed`. */
   readonly onUnavailable?: OnUnavailable;
-  /** Told when answers begin to come from elsewhere (true), and when they no longer do (false). */
+  /** Called with true when answers begin to come from the fallback, and with false when they no longer do. */
   readonly onOutage?: ((isAway: boolean) => void) | undefined;
   /** Epoch milliseconds in place of Redis's clock, for tests. */
   readonly now?: () => number;
 }
 
-/** The limiter that all workers share. The promise is in limiter.ts, the algorithm in admit.lua and docs/limiter.md. */
+/** The limiter that all workers share. limiter.ts has its promise, admit.lua and docs/limiter.md its algorithm. */
 export function createRedisLimiter(options: RedisLimiterOptions): Limiter {
   const { onUnavailable = 'closed', ...own } = options;
   return withFallback(createStrictLimiter(own), { ...own, onUnavailable });
@@ -89,14 +89,14 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
     return toAdmission(answer, asked, category, clock);
   }
 
-  /** The sets of what was sent in every scope of what is held. */
+  /** The keys of the sent slots in every scope of this ask. */
   function sentSets(held: Held): [string, ...string[]] {
     const category = scopes.categoryOf(held);
     const keys = recipientKeys(prefix, held.recipientId);
     return category === undefined ? [keys.sent] : [keys.sent, categoryKeys(keys, category).sent];
   }
 
-  /** The sets of what waits. */
+  /** The keys of the reserved and held-back slots in every scope of this ask. */
   function waitingSets(held: Held): [string, ...string[]] {
     const category = scopes.categoryOf(held);
     const keys = recipientKeys(prefix, held.recipientId);
@@ -110,7 +110,7 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
     return Number(await answered(script(...sets, entry))) === 1;
   }
 
-  /** Settings and the sets of every scope there is. */
+  /** The settings, and all sets of the overall scope and of every category. */
   function allKeys(recipientId: string): string[] {
     const keys = recipientKeys(prefix, recipientId);
     const ofCategories = scopes.categories.flatMap(([category]) => inOrder(categoryKeys(keys, category)));
@@ -130,7 +130,7 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
     return readSettings(await answered(scripts.settings(settings, what, now?.() ?? '', until, value, mostMs)));
   }
 
-  /** Once more where others have asked meanwhile: they may stand far behind those that have moved. */
+  /** Repeats while new reservations appear: those that asked meanwhile were placed behind the old slots, so too late. */
   async function moveAll(recipientId: string, { onMoved, leadMs = 0 }: Follow): Promise<void> {
     const keys = allKeys(recipientId);
     const seen = new Set<string>();
@@ -213,9 +213,9 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
 
 const RENEWING = { admit: 'renew', peek: 'peek-renew' } as const;
 
-/** How many of those that wait are moved in one step of Redis. */
+/** How many reservations one script call moves. */
 const MOVES_A_STEP = 500;
-/** How often all are looked at again, since others have asked meanwhile. */
+/** How often reservations that came meanwhile are looked for, at most. */
 const MOST_ROUNDS = 5;
 
 function inOrder({ sent, reserved, held }: CategoryKeys): [string, string, string] {

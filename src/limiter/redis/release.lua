@@ -1,10 +1,10 @@
 -- Gives an id's slot back.
 --
--- KEYS    each set that may hold it: all sent (a refund), or all reserved and held back (a cancellation); one hash tag
+-- KEYS    each set that may hold it: the sent ones (refund), or the reserved and held-back ones (cancel); one hash tag
 -- ARGV[1] the id
 --
--- Answers 1 where there was one, else 0. In one step, so that the set's expiry always belongs to the newest entry: it is
--- brought forward by as much as the newest entry is older now.
+-- Answers 1 if there was one, else 0. In one step, so that the key's expiry always fits its newest entry: if the newest entry is
+-- removed, the expiry moves to earlier by the difference.
 
 local function newest(key)
   return tonumber(redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])

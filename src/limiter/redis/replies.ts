@@ -1,22 +1,22 @@
 import type { Policy } from '../../domain/limits.ts';
 import { toPolicy, type PolicyNumbers } from './scopes.ts';
 
-/** What the scripts answer, read in one place: positions come in, names go out. */
+/** Reads the answers of the scripts: lists become objects with names. */
 
 /** A number, or its text where the client has `stringNumbers`. */
 export type Numeric = number | string;
 
-/** admit.lua tells what each part means; the short answer is the time alone. */
+/** admit.lua explains each part; the short answer is the time alone. */
 export type AdmitReply = Numeric | readonly Numeric[];
 
-/** All that an ask is answered. Instants are epoch milliseconds on the limiter's clock. */
+/** The whole answer of admit.lua. Instants are epoch milliseconds on the limiter's clock. */
 export interface Answered {
   readonly kind: 'admitted' | 'repeated' | 'reserved' | 'max-wait' | 'max-pending';
   readonly at: number;
   readonly now: number;
   readonly holdMs: number;
   readonly gapMs: number;
-  /** 1 for the overall one. */
+  /** 1 for the overall scope, 2 for the category. */
   readonly scope: number;
   /** 0 the gap, -1 the block, -2 none, else the number of a rule. */
   readonly limit: number;
@@ -25,16 +25,16 @@ export interface Answered {
   /** Infinity for no bound. */
   readonly remaining: number;
   readonly resetMs: number;
-  /** Every limit; none where the ask does not want them. */
+  /** Every limit; empty unless the ask wants them. */
   readonly rules: readonly LimitRoom[];
 }
 
-/** A limit as the scripts tell it, and what it has left. */
+/** A limit, and what it has left. */
 export type LimitRoom = Pick<Answered, 'scope' | 'limit' | 'max' | 'windowMs' | 'remaining' | 'resetMs'>;
 
 const KINDS = ['admitted', 'repeated', 'reserved', 'max-wait', 'max-pending'] as const;
 
-/** `gapMs` and `holdMs` are those of the ask's policies, `firstGapMs` the gap of the overall one: the short answer tells none of them. */
+/** The short answer contains no gap and no tolerance: they are taken from the ask's policies (`firstGapMs`: the overall one's). */
 export function readAdmit(
   reply: AdmitReply,
   { firstGapMs, gapMs, holdMs }: { readonly firstGapMs: number; readonly gapMs: number; readonly holdMs: number },
@@ -88,15 +88,15 @@ export type InspectReply = readonly [
   sets: readonly (readonly string[])[],
 ];
 
-/** A part of what is known about a recipient. */
+/** A part of what is stored about a recipient. */
 export interface Inspected {
   readonly now: number;
-  /** Stored for the recipient, and in force. */
+  /** The stored policy, if it is in force. */
   readonly policy: Policy | undefined;
   readonly policyUntil: number | undefined;
   readonly blockedUntil: number | undefined;
   readonly blockReason: string | undefined;
-  /** For each set that was asked for, its entries and their slots. */
+  /** For each set, its entries and their slots. */
   readonly sets: readonly (readonly (readonly [entry: string, at: number])[])[];
 }
 

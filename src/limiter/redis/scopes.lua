@@ -1,28 +1,29 @@
--- Included by the scripts that look at slots. Needs KEYS (see admit.lua), `now`, `realNow`, `policies`, `id`, `member`. Gives
--- `scopes`, `hold`, `gap`, the settings in force (`policyUntil`, `blockedUntil`), and the look-ups in a set.
+-- Included by scripts that read slots. Needs KEYS (see admit.lua), `now`, `realNow`, `policies`, `id`, `member`. Gives `scopes`,
+-- `hold` (the tolerance, ms), `gap`, the settings in force (`policyUntil`, `blockedUntil`), and look-ups in a set.
 --
--- Opens what is stored for one recipient: the settings in force, and for each scope its limits and its sorted sets.
+-- Reads what is stored for one recipient: the settings in force, and for each scope its limits and its sorted sets.
 
-local GRACE_MS = 1000 -- newcomers stand behind an overdue reservation for this long
+local GRACE_MS = 1000 -- newcomers are placed behind an overdue reservation for this long
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
-local MOST_LOOKED_AT = 100 -- so many reservations are looked at for a place, or moved to keep the order
-local MOST_MISSED = 3 -- after so many that came late one after the other, those who come late go
--- Redis's clock may step back, at a failover for one. A slot is sent at most twice the hold ahead, so one further ahead
--- than the longest window and this was written under a clock that is gone, as were the reservations beside it: all are dropped.
+local MOST_LOOKED_AT = 100 -- the most reservations that are looked at to find a place, or moved to keep the order
+local MOST_MISSED = 3 -- after this many late ids in a row, a late id keeps its place
+-- Redis's clock may be set back, for example at a failover. A sent slot lies at most twice the hold ahead of now. So one that
+-- lies further ahead than the longest window plus this was written before that: it is damage, and so are the reservations in
+-- the same scope. All of them are dropped.
 local CLOCK_STEP_MS = 60000
 
--- A bound of a range of scores, itself left out. Never by `..`: Lua would print 14 digits.
+-- An exclusive bound of a range of scores. Not by `..`: Lua would print only 14 digits.
 local function beyond(score)
   return string.format('(%.0f', score)
 end
 
--- A sorted set: its key, how long entries are kept (ms), how the id is written in it, the scores that were looked up, by
--- rank from the newest; how many of the newest are damage; the score of the id's own entry (`ownAt`), where it has one.
+-- A sorted set. `keep`: how long entries are kept (ms). `entry`: the id as it is stored here. `scores`: those that were looked
+-- up, by rank from the newest. `skipped`: how many of the newest are damage. `ownAt`, set later: the score of the id's entry.
 local function open(key, keep, entry)
   return { key = key, keep = keep, entry = entry, scores = {}, skipped = 0, lastGood = math.huge }
 end
 
--- The score of the entry of this rank from the newest, false where there is none. Looked up once.
+-- The score of the entry with this rank from the newest, or false if there is none. Each one is looked up only once.
 local function scoreAt(set, rank)
   if set.scores[rank] == nil then
     set.scores[rank] = tonumber(redis.call('ZREVRANGE', set.key, rank, rank, 'WITHSCORES')[2]) or false
@@ -36,14 +37,14 @@ local function ownRank(set)
   return set.own
 end
 
--- The k-th newest entry that is no damage and not the id's own: what the id itself holds does not stand in its way.
+-- The score of the k-th newest entry, without damage and without the id's own entry, since an id never has to wait for itself.
 local function stored(set, k)
   local rank = set.skipped + k - 1
   if set.ownAt and rank >= ownRank(set) then rank = rank + 1 end
   return scoreAt(set, rank)
 end
 
--- The same, with an entry more at `set.extra` where that is set: one that is about to be written.
+-- The same, but as if there were one more entry at `set.extra`, which is about to be written.
 local function newest(set, k)
   if not set.extra then return stored(set, k) end
   if not set.ahead then
@@ -61,8 +62,8 @@ local function skipBeyond(set, score)
   if top and top > score then set.skipped = redis.call('ZCOUNT', set.key, beyond(score), '+inf') end
 end
 
--- How long entries are kept: what was sent, for the longest window that anybody asked under. It expires so long after its newest
--- entry.
+-- How long entries of the set are kept. Sent slots are kept for the longest window that any ask came with: the key's expiry
+-- tells it, since it is set to that time after the newest entry.
 local function keepOf(set)
   if set.isSent then
     set.isSent = nil
@@ -73,7 +74,7 @@ local function keepOf(set)
   return set.keep
 end
 
--- What is stored for this recipient goes before what came with the call, until its end.
+-- A policy that is stored for this recipient overrides the one of the call, until it ends.
 local storedPolicy, policyUntil, blockedUntil = unpack(redis.call('HMGET', KEYS[1], 'policy', 'policyUntil', 'blockedUntil'))
 policyUntil, blockedUntil = tonumber(policyUntil or nil), tonumber(blockedUntil or nil)
 if blockedUntil and blockedUntil <= now then blockedUntil = nil end
@@ -83,8 +84,8 @@ if storedPolicy and (policyUntil or math.huge) > now then
   policies[1] = storedPolicy
 end
 
--- A policy is {how long slots are kept, the hold, the gap or 0, max, window, max, window, ...}, all times in ms. The gap
--- is the limit of number 0: one slot in its window.
+-- A policy is {how long slots are kept, the hold, the gap or 0, max, window, max, window, ...}, all times in ms. The gap is
+-- limit number 0: max 1 in a window of the gap.
 local scopes, hold, gap = {}, math.huge, 0
 for number, policy in ipairs(policies) do
   local scope = { number = number, limits = {}, gap = policy[3], longest = policy[3], most = 1 }
@@ -99,7 +100,7 @@ for number, policy in ipairs(policies) do
   scope.sent.isSent = true
   scope.reserved = open(KEYS[key + 1], NO_SHOW_MS, id)
   scope.held = number > 1 and open(KEYS[key + 2], NO_SHOW_MS, id) or nil
-  -- Damage is skipped when reading and removed when writing: a peek and a refusal write nothing.
+  -- Reading skips damage and only writing removes it, because a peek and a refusal must not write.
   skipBeyond(scope.sent, now + scope.longest + CLOCK_STEP_MS)
   if scope.sent.skipped > 0 then
     skipBeyond(scope.reserved, -math.huge)

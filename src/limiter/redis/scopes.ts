@@ -1,29 +1,29 @@
 import type { Policy } from '../../domain/limits.ts';
 import { paceOf } from '../pace.ts';
 
-/** The policies of an ask's scopes. */
+/** The policies of an ask's scopes, and what follows from them. */
 export interface ScopePolicies {
-  /** As the scripts take them. */
+  /** ARGV[6] of admit.lua. */
   readonly text: string;
   /** The gap of the first scope. */
   readonly firstGapMs: number;
-  /** The widest of the gaps. */
+  /** The largest gap. */
   readonly gapMs: number;
-  /** The least of the holds. */
+  /** The smallest tolerance. */
   readonly holdMs: number;
 }
 
-/** The policies of a limiter, and how they are told to its scripts. */
+/** The policies of a limiter, in the form in which its scripts take them. */
 export interface Scopes {
   readonly policy: Policy;
   readonly categories: readonly (readonly [name: string, policy: Policy])[];
-  /** The category where it has a policy of its own. */
+  /** The category, if it has a policy of its own. */
   categoryOf(held: { readonly category?: string }): string | undefined;
-  /** The policies of an ask's scopes, worked out once for each. */
+  /** The policies of an ask's scopes; computed once and remembered. */
   policiesOf(overall: Policy | undefined, category: string | undefined): ScopePolicies;
-  /** Those of every scope there is. */
+  /** The policies of the overall scope and of every category. */
   readonly allPolicies: string;
-  /** One policy as it is stored for a recipient. */
+  /** A policy as it is stored for a recipient. */
   textOf(policy: Policy): string;
 }
 
@@ -33,10 +33,10 @@ export interface ScopesOptions {
   readonly keepMs: number;
 }
 
-/** Throws InputError where a policy is unusable. */
+/** Throws InputError if a policy is not usable. */
 export function createScopes({ policy, categories, keepMs }: ScopesOptions): Scopes {
   const ofCategories = new Map(Object.entries(categories));
-  // The first scope knows the ids, for as long as any scope counts them.
+  // The overall scope decides whether an id was admitted before, so it must keep ids as long as any category counts them.
   const ownKeepMs = Math.max(keepMs, ...[policy, ...ofCategories.values()].map((each) => paceOf(each).longestMs));
   const known = new WeakMap<Policy, Map<string | undefined, ScopePolicies>>();
 
@@ -72,7 +72,7 @@ function textOf(policy: Policy, keepMs: number): string {
   return JSON.stringify(toNumbers(policy, keepMs));
 }
 
-/** The hold, the gap or 0, then max and window of each rule: as a policy is stored for a recipient. */
+/** A policy as it is stored for a recipient: how long slots are kept, the hold (tolerance), the gap or 0, max and window of each rule. */
 export type PolicyNumbers = readonly [keepMs: number, holdMs: number, gapMs: number, ...maxAndWindow: number[]];
 
 export function toNumbers(policy: Policy, keepMs: number): PolicyNumbers {

@@ -1,12 +1,12 @@
 import { defineScript, readScript, type Call, type ScriptRedis } from '../../redis/scripts.ts';
 import type { AdmitReply, InspectReply, Numeric, SettingsReply } from './replies.ts';
 
-/** What the limiter needs of ioredis: both `Redis` and `Cluster` have it. */
+/** The part of ioredis that the limiter uses; `Redis` and `Cluster` both have it. */
 export interface LimiterRedis extends ScriptRedis {
   unlink(...keys: string[]): Promise<number>;
 }
 
-/** The scripts as commands of the client; those that work on scopes are there for each number of them. */
+/** The scripts as commands of the client; some exist once for each number of scopes. */
 export interface Scripts {
   /** For one scope, and for two. */
   readonly admit: readonly [Call<AdmitReply>, Call<AdmitReply>];
@@ -19,7 +19,7 @@ export interface Scripts {
   readonly settings: Call<SettingsReply>;
 }
 
-/** Puts the scripts on the client. `scopes`: how many a recipient has, that is one and the categories. */
+/** Defines the scripts on the client. `scopes`: one, plus one for each category. */
 export function defineScripts(redis: LimiterRedis, scopes: number): Scripts {
   return {
     admit: [define(redis, 'admit', 3), define(redis, 'admit', 6)],

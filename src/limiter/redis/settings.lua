@@ -1,16 +1,16 @@
--- Stores or removes what an operator sets for one recipient.
+-- Stores or removes a policy or a block that an operator sets for one recipient.
 --
 -- KEYS[1] the recipient's settings
 -- ARGV[1] 'limit', 'unlimit', 'block' or 'unblock'
--- ARGV[2] the time in epoch ms, in tests only; '' for that of Redis
--- ARGV[3] the end, epoch ms, of what is set; '' where it has none
+-- ARGV[2] the time in epoch ms, in tests only; '' for Redis's clock
+-- ARGV[3] when the policy or block ends, epoch ms; '' for no end
 -- ARGV[4] the policy as in admit.lua, or the reason of the block
 -- ARGV[5] the most that the end may lie ahead, ms; '' for no bound
 --
--- Answers {done, now}: done is 1, or 0 where there was nothing to remove or the end is not ahead (nothing is written).
+-- Answers {done, now}: done is 1, or 0 if there was nothing to remove, or the end is not ahead (nothing is written then).
 --
--- In one step, so that the key's expiry always belongs to what it holds: it expires with the last of its ends, and not at
--- all with a policy that has none: that is configuration.
+-- In one step, so that the key's expiry always fits its content: it expires with the later end of the two. With a policy
+-- without an end it never expires, since that is configuration.
 
 -- include clock.lua
 

@@ -1,17 +1,17 @@
 -- Included by admit.lua. Needs KEYS, `now`, `realNow`, `policies`, `member`. Gives `takeNow()`.
 --
--- The short way, for the most usual of asks: nothing is stored about the recipient, nobody waits, every limit has room.
--- It counts where the long way looks scores up, which is what takes time in Redis, and does not even count where fewer
--- are kept than the limit allows. Nil where it is not as simple as that; nothing has been written then.
+-- A fast path for the most frequent ask: no settings are stored, no reservation waits, every limit has room. It counts entries
+-- instead of looking up scores, which is what takes time in Redis, and does not even count if fewer entries are stored than the
+-- limit allows. Answers nil in all other cases; nothing is written then.
 
-local call = redis.call -- looked up once, as each look-up counts here
+local call = redis.call -- a local, because a table look-up for each call is measurable here
 
--- Redis writes a number handed to a command with 17 digits, which takes longer than a look-up.
+-- Redis would format a number argument with 17 digits, which takes longer than a look-up of a score.
 local function text(instant)
   return string.format('%d', instant)
 end
 
--- The score of the oldest of the newest so many; now where there are none.
+-- The score of the `count`-th newest entry; now if `count` is 0.
 local function oldestOf(sent, count)
   return count == 0 and now or tonumber(call('ZREVRANGE', sent, count - 1, count - 1, 'WITHSCORES')[2])
 end
@@ -27,9 +27,9 @@ local function takeNow()
     local kept, most = call('ZCARD', sent), 1
     hold, widest = math.min(hold, policy[2]), math.max(widest, gap)
     if kept > 0 then
-      -- Without a gap, this looks for a slot ahead of now.
+      -- A slot within the gap, or ahead of now.
       if call('ZCOUNT', sent, text(now - gap + 1), '+inf') > 0 then return nil end
-      -- Somebody has asked under a longer window: what was sent has to be kept for that.
+      -- An earlier ask came with a longer window, for which the sent slots must be kept: see keepOf in scopes.lua.
       if call('PTTL', sent) - now + realNow > policy[1] then return nil end
     end
     if gap > 0 and now + gap > last then

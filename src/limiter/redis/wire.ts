@@ -3,7 +3,7 @@ import type { Clock } from './clock.ts';
 import type { Admission, Ask, RuleStanding, Standing } from '../limiter.ts';
 import type { Answered, LimitRoom } from './replies.ts';
 
-/** How asks are written for the scripts, and what is made of their answers (replies.ts); admit.lua tells what each part means. */
+/** Writes an ask as arguments of admit.lua, and turns its answer (replies.ts) into an Admission. admit.lua explains each part. */
 
 /** ARGV[5] of admit.lua. */
 export function toOptions({ maxWaitMs = Infinity, maxPending }: Ask, countBlocked: boolean): string {
@@ -54,7 +54,7 @@ function ruleOf({ scope, limit, max, windowMs }: LimitRoom, category: string | u
 const RULE_NAMES = new Map<number, string>();
 const MAX_RULE_NAMES = 10_000;
 
-/** The names of rules are made once: writing a duration takes as long as all the rest of an answer. */
+/** Rule names are cached: formatting a duration was measured to take as long as all the rest of an answer. */
 function nameOf(limit: number, max: number, perMs: number): string {
   if (limit === 0) return 'gap';
   if (limit < 0) return limit === -1 ? 'block' : 'none';

@@ -1,24 +1,23 @@
 -- Included by admit.lua. Needs all that scopes.lua gives, `due`. Gives `MISSED`, `isAwaited`, `prune`, `put`, `putWaiting`, `drop`.
--- Ranks shift with a write, so all that is still to be looked up in a set is looked up before it.
+-- A write shifts ranks, so look up everything that is needed of a set before writing to it.
 
--- Forgets the damage, and what has been kept for long enough.
+-- Removes damage, and entries that were kept for long enough.
 local function prune(set)
   if not scoreAt(set, 0) then return end
   if set.skipped > 0 then redis.call('ZREMRANGEBYSCORE', set.key, beyond(set.lastGood), '+inf') end
   redis.call('ZREMRANGEBYSCORE', set.key, '0', beyond(now - keepOf(set)))
 end
 
--- Beside those that wait, how many came late one after the other is kept under this name. The score is the negative of it, so that
--- it comes before all others.
+-- The entry that counts how many ids in a row came late. Its score is the negative count, so it is always the oldest entry.
 local MISSED = '  missed'
 
--- Whether anybody else waits in a set.
+-- Whether another id waits in a set.
 local function isAwaited(set)
   local last = stored(set, 1)
   return last and last >= now - NO_SHOW_MS
 end
 
--- Puts the id into a set; the key expires `keep` after its last entry.
+-- Adds the id to a set; the key expires `keep` ms after its newest entry.
 local function put(set, at)
   local last = math.max(stored(set, 1) or 0, at)
   prune(set)
@@ -26,15 +25,15 @@ local function put(set, at)
   redis.call('PEXPIREAT', set.key, text(last + keepOf(set)))
 end
 
--- The same among those that wait; and counts one that came late.
+-- The same for a set of reservations. Adds one to the count of late ids if this one came late.
 local function putWaiting(set, at, cameLate)
   if scoreAt(set, 0) and not isAwaited(set) then redis.call('ZREM', set.key, MISSED) end
   put(set, at)
   if cameLate then redis.call('ZINCRBY', set.key, -1, MISSED) end
 end
 
--- Takes the id, and what is damage, out of a set; and the count of those that came late, where it came in time. The expiry changes
--- with the newest entry alone.
+-- Removes the id and damage from a set; also the count of late ids if this one came on time. The expiry changes only if the
+-- newest entry does.
 local function drop(set)
   if not set or not set.ownAt and set.skipped == 0 then return end
   local wasLast = set.skipped > 0 or set.ownAt >= scoreAt(set, 0)

@@ -2,19 +2,19 @@ import type { Push, Reply } from '../provider.ts';
 import { findRow, jsonObject, rowReply, transportReply, type ReplyRow, type ReplyTable } from '../replies.ts';
 import type { Answered } from '../sender/result.ts';
 
-/** About this device; a run of them over many recipients means the wrong topic, or development tokens in production. */
+/** About this device. Many in a row, for many recipients, mean the wrong topic, or development tokens in production. */
 const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspect: 'configuration' };
 const GONE: ReplyRow = { meaning: 'gone', alerted: 'no' };
 const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
 const AUTH: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'auth' };
 const CONFIGURATION: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'configuration' };
-/** One device has had too many. APNs names no time; a minute is the least that makes sense for a rate. */
+/** This device got too many. APNs names no time to wait; a minute is our choice. */
 const DEVICE_QUOTA: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000 };
 const UNAVAILABLE: ReplyRow = { meaning: 'later', alerted: 'no', suspect: 'outage' };
 const SERVER_ERROR: ReplyRow = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10_000, suspect: 'outage' };
 
 /**
- * What APNs' words mean for us
+ * What each of APNs' reasons means here
  * (developer.apple.com/documentation/usernotifications/handling-notification-responses-from-apns).
  */
 export const APNS_REPLIES = {
@@ -34,18 +34,18 @@ export const APNS_REPLIES = {
   MissingDeviceToken: REJECTED,
   PayloadEmpty: REJECTED,
   PayloadTooLarge: REJECTED,
-  /** About one connection: neither the notification nor the service. */
+  /** About one connection, not about the notification or the service. */
   IdleTimeout: { meaning: 'later', alerted: 'no' },
   BadCertificate: CONFIGURATION,
   BadCertificateEnvironment: CONFIGURATION,
   MissingTopic: CONFIGURATION,
   TopicDisallowed: CONFIGURATION,
-  /** Seen only when a renewed token was refused as well: a clock that is wrong, most likely. */
+  /** Reported only if the renewed token was refused too: most likely this machine's clock is wrong. */
   ExpiredProviderToken: AUTH,
   Forbidden: AUTH,
   InvalidProviderToken: AUTH,
   MissingProviderToken: AUTH,
-  /** About the connections of this worker; the token in use stays in use, another one would make it worse. */
+  /** About this worker's connections. The token stays in use: one more new token would make it worse. */
   TooManyProviderTokenUpdates: { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, suspect: 'outage' },
   TooManyRequests: DEVICE_QUOTA,
   InternalServerError: SERVER_ERROR,
@@ -53,7 +53,7 @@ export const APNS_REPLIES = {
   Shutdown: UNAVAILABLE,
 } as const satisfies ReplyTable;
 
-/** For words that are new, and for answers without one. */
+/** For reasons that are not in the table, and for answers without a reason. */
 export const APNS_STATUS_REPLIES: ReplyTable = {
   400: REJECTED,
   403: AUTH,
@@ -68,7 +68,7 @@ export const APNS_STATUS_REPLIES: ReplyTable = {
   504: SERVER_ERROR,
 };
 
-/** For an answer of which nothing is known: it may have alerted. */
+/** For an unknown status without a known reason: it may have alerted. */
 export const APNS_UNKNOWN: ReplyRow = SERVER_ERROR;
 
 export const APNS_ACCEPTED: Reply = { meaning: 'accepted', code: '200', alerted: 'yes' };
@@ -79,7 +79,7 @@ export function readApnsAnswer(answer: Answered, { notification }: Pick<Push, 'n
   if (status === 200 && body === '') return APNS_ACCEPTED;
   const { reason, timestamp } = jsonObject(body);
   const word = typeof reason === 'string' ? reason : undefined;
-  // Taken, it says, but not in APNs' way: a proxy may have answered.
+  // A success, but not in APNs' format: a proxy may have answered.
   if (word === undefined && status < 300) return transportReply('unreadable');
   const row = findRow(APNS_REPLIES, [word]) ?? findRow(APNS_STATUS_REPLIES, [status]) ?? APNS_UNKNOWN;
   return {

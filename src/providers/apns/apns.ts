@@ -11,9 +11,9 @@ type Tuning = Omit<SenderOptions, 'endpoint' | 'secureContext'>;
 export interface ApnsOptions extends ApnsKey, Tuning {
   /** The app's bundle id. */
   readonly topic: string;
-  /** `https://api.push.apple.com`, `https://api.sandbox.push.apple.com`, or a server of one's own. */
+  /** `https://api.push.apple.com`, `https://api.sandbox.push.apple.com`, or another server. */
   readonly endpoint: string;
-  /** PEM of a CA to trust beside the system's. */
+  /** PEM of one more CA to trust, in addition to the system's. */
   readonly ca?: string | undefined;
   /** Epoch milliseconds. */
   readonly now?: (() => number) | undefined;
@@ -22,7 +22,7 @@ export interface ApnsOptions extends ApnsKey, Tuning {
 /**
  * APNs: HTTP/2, a JWT, `POST /3/device/<token>`.
  *
- * @throws InputError where the key or the endpoint does not fit; it tells neither.
+ * @throws InputError if the key or the endpoint is not usable; the error shows neither.
  */
 export function createApnsProvider(options: ApnsOptions): Provider {
   const { key, keyId, teamId, topic, endpoint, ca, now = Date.now, ...tuning } = options;

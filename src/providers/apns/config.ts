@@ -34,7 +34,7 @@ export const apnsSettings: ProviderSettings<ApnsOptions> = {
   read,
 };
 
-/** Off where none of its own is given; half of them is a fault. */
+/** APNs is off if none of its variables is set. If only some are set, the missing ones are faults. */
 function read(env: Environment, report: Report): ApnsOptions | undefined {
   const given = variables.parse(env);
   const { APNS_KEY, APNS_KEY_FILE, APNS_KEY_ID, APNS_TEAM_ID, APNS_TOPIC, APNS_CA_FILE, APNS_ENDPOINT } = given;

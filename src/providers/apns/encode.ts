@@ -6,7 +6,7 @@ import { APNS_REPLIES } from './answers.ts';
 /** The largest payload of an alert (developer.apple.com/documentation/usernotifications/generating-a-remote-notification). */
 export const APNS_MAX_PAYLOAD_BYTES = 4_096;
 
-/** Two methods of the library's Notification that its type declarations leave out. */
+/** Two methods of the library's Notification that are missing in its type declarations. */
 interface Writable {
   headers(): Readonly<Record<string, string | number>>;
   /** The payload as JSON. */
@@ -29,13 +29,13 @@ export function encodeApns(push: Push, topic: string): Prepared {
 }
 
 /**
- * - `apns-priority`: 10 for every alert that is to be noticed. Apple may group those of priority 5 and hand them over in
- *   bursts, which would undo what the limiter spaced; 5 is for silent ones only. The notification's own priority orders
- *   the queue.
- * - `apns-expiration`: `expiresAt` in seconds. Absent where the notification has none, and then APNs keeps it for up to
- *   30 days. Never 0, which would mean one try and no storing.
- * - `apns-collapse-id`: the producer's, otherwise the push id, so that a second copy (a retry after a timeout) takes the
- *   place of the first on the device instead of standing beside it.
+ * - `apns-priority`: 10 for every alert that makes a sound or a banner. Apple may group alerts of priority 5 and deliver
+ *   them in bursts, against the limiter's spacing, so 5 is for silent ones only. The notification's own priority only
+ *   orders the queue.
+ * - `apns-expiration`: `expiresAt` in seconds. Absent if the notification has none: APNs then keeps it for up to 30 days.
+ *   Never 0, which would mean one try and no storing.
+ * - `apns-collapse-id`: the producer's, otherwise the push id, so that a second copy (a retry after a timeout) replaces the
+ *   first one on the device.
  * - Silent: level `passive`, no sound, no badge. It stays an `alert` push, because a `background` push may be dropped.
  */
 function apnsMessage({ notification, pushId, silent }: Push, topic: string): Notification {
@@ -51,7 +51,7 @@ function apnsMessage({ notification, pushId, silent }: Push, topic: string): Not
   });
 }
 
-/** A header cannot carry every character that a collapse id may have; its hash can, and is just as stable. */
+/** A header cannot carry every character of a collapse id. If needed its hash is sent, which is just as stable. */
 function headerSafe(collapseId: string): string {
   if (/^[\x21-\x7e]+$/.test(collapseId)) return collapseId;
   return createHash('sha256').update(collapseId).digest('base64url');

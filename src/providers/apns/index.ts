@@ -15,6 +15,6 @@ export const APNS: ProviderDescriptor<'apns', ApnsOptions> = {
     words: APNS_REPLIES,
     statuses: APNS_STATUS_REPLIES,
     unknown: APNS_UNKNOWN,
-    signIn: {}, // a token is made without asking anybody
+    signIn: {}, // the token is made locally, so there is no sign-in that could be refused
   },
 };

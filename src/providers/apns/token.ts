@@ -18,7 +18,7 @@ const LIFETIME_MS = 55 * 60_000;
 const RENEW_BELOW_MS = 15 * 60_000;
 const LEAST_RENEWAL_MS = 20 * 60_000;
 
-/** The JWT that signs us in at APNs, made here with the team's key. Throws an InputError where that does not fit. */
+/** The JWT for APNs, signed locally with the team's key. Throws an InputError if the key is not usable. */
 export function createApnsCredential({ key, keyId, teamId }: ApnsKey, now: () => number): Credential {
   const privateKey = readKey(key);
   return createCredential({
@@ -30,7 +30,7 @@ export function createApnsCredential({ key, keyId, teamId }: ApnsKey, now: () =>
       const signed = await jwt.setProtectedHeader({ alg: 'ES256', kid: keyId }).sign(privateKey);
       return { authorization: `bearer ${signed}`, lifetimeMs: LIFETIME_MS };
     },
-    // It is made without a network, so this is an error in our own code.
+    // No network is needed, so a failure is a bug here.
     failureReply: () => ({ meaning: 'later', alerted: 'no', unsent: true, trouble: 'auth', code: 'sign-in-failed' }),
   });
 }
@@ -42,7 +42,7 @@ function readKey(key: string): KeyObject {
     const read = createPrivateKey(key);
     if (read.asymmetricKeyDetails?.namedCurve === 'prime256v1') return read;
   } catch {
-    // told below
+    // reported below
   }
   throw new InputError('APNs', [fault]);
 }

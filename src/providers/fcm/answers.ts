@@ -3,16 +3,16 @@ import type { Push, Reply } from '../provider.ts';
 import { asRecord, findRow, jsonObject, rowReply, transportReply, type ReplyRow, type ReplyTable } from '../replies.ts';
 import type { Answered } from '../sender/result.ts';
 
-/** About this device; a run of them over many recipients means that the project or the app is the wrong one. */
+/** About this device. Many in a row, for many recipients, mean the wrong project or the wrong app. */
 const WRONG_SENDER: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspect: 'configuration' };
 const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspect: 'configuration' };
 const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
 const AUTH: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'auth' };
 const CONFIGURATION: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'configuration' };
-/** This device's; a minute is what FCM's documentation asks for where it names no time. */
+/** This device's quota. FCM's documentation asks to wait a minute if the answer names no time. */
 const DEVICE_QUOTA: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, suspect: 'quota' };
 const PROJECT_QUOTA: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, trouble: 'quota' };
-/** Ten seconds is the least that FCM's documentation asks for; messages have arrived that were answered with 503. */
+/** FCM's documentation asks to wait at least ten seconds. `maybe`: messages answered with 503 have been seen to arrive. */
 const SERVER_ERROR: ReplyRow = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10_000, suspect: 'outage' };
 
 /** INVALID_ARGUMENT whose details name the token, or whose message does. */
@@ -21,17 +21,17 @@ const INVALID_TOKEN = 'INVALID_ARGUMENT (message.token)';
 const QUOTA_OF_PROJECT = 'QUOTA_EXCEEDED (project)';
 
 /**
- * What FCM's words mean for us: `errorCode` of its FcmError (firebase.google.com/docs/reference/fcm/rest/v1/ErrorCode),
- * and google.rpc.Code where Google's front end answers in its place.
+ * What each of FCM's codes means here: `errorCode` of its FcmError (firebase.google.com/docs/reference/fcm/rest/v1/ErrorCode),
+ * or google.rpc.Code if Google's front end answers instead of FCM.
  */
 export const FCM_REPLIES: ReplyTable = {
   UNREGISTERED: { meaning: 'gone', alerted: 'no' },
   SENDER_ID_MISMATCH: WRONG_SENDER,
   [INVALID_TOKEN]: BAD_TOKEN,
   INVALID_ARGUMENT: REJECTED,
-  /** Without an FcmError, this is about the address: a project that does not exist. */
+  /** Without an FcmError this is about the URL: the project does not exist. */
   NOT_FOUND: CONFIGURATION,
-  /** Google lacks the APNs key or the web push key of this device's app: other devices are not concerned. */
+  /** Google lacks the APNs key or the web push key of this device's app. Other devices are not affected. */
   THIRD_PARTY_AUTH_ERROR: REJECTED,
   UNAUTHENTICATED: AUTH,
   PERMISSION_DENIED: AUTH,
@@ -44,7 +44,7 @@ export const FCM_REPLIES: ReplyTable = {
   UNSPECIFIED_ERROR: SERVER_ERROR,
 };
 
-/** For words that are new, and for answers that are not FCM's. */
+/** For codes that are not in the table, and for answers that are not FCM's. */
 export const FCM_STATUS_REPLIES: ReplyTable = {
   400: REJECTED,
   401: AUTH,
@@ -58,12 +58,12 @@ export const FCM_STATUS_REPLIES: ReplyTable = {
   504: SERVER_ERROR,
 };
 
-/** For an answer of which nothing is known: it may have alerted. */
+/** For an unknown status without a known code: it may have alerted. */
 export const FCM_UNKNOWN: ReplyRow = SERVER_ERROR;
 
 export const FCM_ACCEPTED: Reply = { meaning: 'accepted', code: '200', alerted: 'yes' };
 
-/** Google's error (google.rpc.Status), or an empty one where the body is somebody else's. */
+/** Google's error (google.rpc.Status); all fields undefined or empty if the body is not Google's. */
 interface RpcStatus {
   readonly status: unknown;
   readonly message: unknown;
@@ -105,8 +105,8 @@ function namesToken({ details, message }: RpcStatus): boolean {
 }
 
 /**
- * Whether the quota is the whole project's. FCM's documentation promises a google.rpc.QuotaFailure, whose subject is
- * `project:123` or `projects/123`; what it was seen to send is a google.rpc.ErrorInfo with a limit per project
+ * Whether it is the quota of the whole project. By its documentation FCM sends a google.rpc.QuotaFailure with the subject
+ * `project:123` or `projects/123`; it was seen to send a google.rpc.ErrorInfo with a limit per project
  * (github.com/firebase/firebase-admin-go/issues/719).
  */
 function namesProject({ details }: RpcStatus): boolean {

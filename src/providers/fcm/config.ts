@@ -38,9 +38,8 @@ const typeSchema = z.object({ type: z.string().regex(/^(?!service_account$)[a-z_
 type ServiceAccount = z.output<typeof serviceAccountSchema>;
 
 /**
- * Off where neither credentials nor a project are given. No credentials where another endpoint is used, since no Google
- * sign-in happens there, and where Google's application default credentials are to be used: workload identity, a metadata
- * server.
+ * FCM is off if neither credentials nor a project are set. The options hold no credentials if another endpoint is used, where
+ * no Google sign-in happens, or if Google's application default credentials are used (workload identity, metadata server).
  */
 function read(env: Environment, report: Report): FcmOptions | undefined {
   const { GOOGLE_APPLICATION_CREDENTIALS: file, FCM_PROJECT_ID, FCM_ENDPOINT, FCM_CA_FILE } = variables.parse(env);
@@ -57,7 +56,7 @@ function read(env: Environment, report: Report): FcmOptions | undefined {
   };
 }
 
-/** Undefined also for a file of another kind (`external_account`), which Google's library reads itself: it names no project. */
+/** Undefined also for another kind of file (`external_account`): Google's library reads it itself, and it names no project. */
 function readServiceAccount(path: string | undefined, hasProject: boolean, report: Report): ServiceAccount | undefined {
   const json = readFile('GOOGLE_APPLICATION_CREDENTIALS', path, report);
   if (json === undefined) return undefined;

@@ -5,8 +5,8 @@ import type { Prepared, Push } from '../provider.ts';
 const MAX_TTL_MS = 2_419_200_000;
 
 /**
- * The most that a message may carry to the device (firebase.google.com/docs/cloud-messaging/customize-messages/set-message-type). Google
- * does not tell how it counts, and some 40 bytes and 6 for each field come on top: in the last bytes, FCM itself decides.
+ * The largest payload (firebase.google.com/docs/cloud-messaging/customize-messages/set-message-type). Google does not say how
+ * it counts: about 40 bytes, and 6 for each field, come on top. So a payload just below the limit may still be refused by FCM.
  */
 export const FCM_MAX_PAYLOAD_BYTES = 4_096;
 
@@ -18,7 +18,7 @@ export interface FcmEncodeOptions {
   readonly nowMs: number;
 }
 
-/** A message to one registration token. firebase-admin's own type for it is deprecated, the tokens are not. */
+/** A message to one registration token. Not firebase-admin's own type, which is deprecated (tokens are not). */
 type FcmMessage = BaseMessage & { readonly token: string };
 
 /** A push as a request to FCM. */
@@ -43,15 +43,15 @@ export function encodeFcm(push: Push, { projectId, ...options }: FcmEncodeOption
 /**
  * A notification with data beside it, in the types of firebase-admin.
  *
- * - `android.priority`: the notification's own. `normal` may wait while the device sleeps, which is what Android means by
- *   it; FCM counts `high` messages that nobody looks at against the app, so it is not the default as it is on APNs.
- * - `android.ttl`: what is left until `expiresAt`. Absent without one, and then FCM keeps it for 28 days.
- * - `android.collapseKey`: only where the producer gave a collapse id. FCM limits collapsible messages to a burst of 20
- *   and then one in 3 minutes, and a device to 4 keys.
- * - `android.notification.tag`: the collapse id, otherwise the push id: a second copy takes the place of the first in the
- *   drawer. FCM has no limit on tags and no idempotency key.
- * - Silent: normal priority, the silent channel, low notification priority for Android before 8, no sound, no badge. An
- *   app without that channel shows it on its default channel: the sound of an Android alert is the channel's.
+ * - `android.priority`: the notification's own. Android may hold `normal` messages while the device sleeps. `high` is not
+ *   the default, because FCM lowers an app's `high` messages if users often ignore them.
+ * - `android.ttl`: the time left until `expiresAt`. Absent without `expiresAt`: FCM then keeps it for 28 days.
+ * - `android.collapseKey`: only if the producer gave a collapse id. FCM limits collapsible messages to a burst of 20 and
+ *   then one in 3 minutes, and a device to 4 keys.
+ * - `android.notification.tag`: the collapse id, otherwise the push id, so that a second copy replaces the first one in the
+ *   notification drawer. FCM has no idempotency key; it does not limit tags.
+ * - Silent: normal priority, the silent channel, low notification priority (for Android before 8), no sound, no badge. An
+ *   app without that channel uses its default channel, with that channel's sound.
  */
 function fcmMessage(push: Push, { silentChannelId, nowMs }: Omit<FcmEncodeOptions, 'projectId'>): FcmMessage {
   const { notification, device, pushId, silent } = push;
@@ -80,7 +80,7 @@ function fcmMessage(push: Push, { silentChannelId, nowMs }: Omit<FcmEncodeOption
   };
 }
 
-/** The names and forms of the HTTP API (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages). */
+/** The message with the field names of the HTTP API (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages). */
 function onTheWire({ android = {}, ...message }: FcmMessage): object {
   const {
     collapseKey,
@@ -104,7 +104,7 @@ function onTheWire({ android = {}, ...message }: FcmMessage): object {
   };
 }
 
-/** What a device is sent of a message, in bytes: names and values of the data, the alert, and how to show it. */
+/** The bytes that count for the payload limit: names and values of the data, the alert, and how to show it. */
 function payloadBytes({ data = {}, notification = {}, android = {} }: FcmMessage): number {
   let bytes = 0;
   for (const map of [data, notification, android.notification ?? {}]) {

@@ -10,13 +10,13 @@ type Tuning = Omit<SenderOptions, 'endpoint' | 'secureContext'>;
 
 export interface FcmOptions extends Tuning {
   readonly projectId: string;
-  /** A service account's JSON; Google's application default credentials where left out. Not used with an endpoint of one's own. */
+  /** A service account's JSON; without it Google's application default credentials. Not used with another endpoint. */
   readonly credentials?: unknown;
-  /** `https://fcm.googleapis.com`, or a server of one's own: no sign-in happens there. */
+  /** `https://fcm.googleapis.com`, or another server, where no sign-in happens. */
   readonly endpoint: string;
-  /** PEM of a CA to trust beside the system's. */
+  /** PEM of one more CA to trust, in addition to the system's. */
   readonly ca?: string | undefined;
-  /** The Android channel of silent alerts, which the app makes with low importance. `silent` unless told. */
+  /** The Android channel for silent alerts, which the app must create with low importance. Default: `silent`. */
   readonly silentChannelId?: string | undefined;
   /** Epoch milliseconds. */
   readonly now?: (() => number) | undefined;
@@ -27,7 +27,7 @@ const FCM_HOST = 'fcm.googleapis.com';
 /**
  * FCM: HTTP/2, an OAuth token, `POST /v1/projects/<id>/messages:send`.
  *
- * @throws InputError where the endpoint or the service account does not fit; it tells nothing that is in them.
+ * @throws InputError if the endpoint or the service account is not usable; the error shows nothing of their content.
  */
 export function createFcmProvider(options: FcmOptions): Provider {
   const { projectId, credentials, endpoint, ca, silentChannelId = 'silent', now = Date.now, ...tuning } = options;

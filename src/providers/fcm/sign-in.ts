@@ -10,26 +10,26 @@ import type { ReplyTable } from '../replies.ts';
 const RENEW_BELOW_MS = 10 * 60_000;
 const LEAST_RENEWAL_MS = 60_000;
 
-/** Before FCM is asked, Google is, for an access token. */
+/** What a failed sign-in means. Google must give an access token before FCM can be asked. */
 export const SIGN_IN_REPLIES = {
   'sign-in-refused': { meaning: 'later', alerted: 'no', unsent: true, trouble: 'auth' },
   'sign-in-unreachable': { meaning: 'later', alerted: 'no', retryAfterMs: 10_000, unsent: true, suspect: 'outage' },
 } as const satisfies ReplyTable;
 
 /**
- * Google's sign-in, by firebase-admin: with a service account's JSON, or with what the environment has (workload identity,
- * a metadata server) where there is none. Throws an InputError where the JSON does not fit.
+ * Google's sign-in, by firebase-admin: with a service account's JSON, or without one by application default credentials
+ * (workload identity, metadata server). Throws an InputError if the JSON is not usable.
  */
 export function createGoogleCredential(serviceAccount: unknown, now: () => number): Credential {
   const open = (): GoogleCredential =>
     serviceAccount === undefined ? applicationDefault(agent()) : read(serviceAccount);
-  open(); // a file that does not fit is told at the start
+  open(); // so that a bad file is reported at the start
   return createCredential({
     now,
     renewBelowMs: RENEW_BELOW_MS,
     leastRenewalMs: LEAST_RENEWAL_MS,
     async signIn() {
-      // A new one each time: it keeps its token, also one that was called expired.
+      // A new object each time, because it caches its token, even one that the provider calls expired.
       const { access_token: token, expires_in: seconds } = await open().getAccessToken();
       return { authorization: `Bearer ${token}`, lifetimeMs: seconds * 1_000 };
     },
@@ -37,7 +37,7 @@ export function createGoogleCredential(serviceAccount: unknown, now: () => numbe
   });
 }
 
-/** What the loopback server takes in place of a sign-in, like Google's own emulators: nothing secret reaches other hosts. */
+/** For other endpoints: the fixed token that Google's own emulators take, so that no secret reaches another host. */
 export function createStaticCredential(now: () => number): Credential {
   return createCredential({
     now,
@@ -48,19 +48,19 @@ export function createStaticCredential(now: () => number): Credential {
   });
 }
 
-/** Certificates are checked whatever the environment says. */
+/** Checks certificates even if the environment (NODE_TLS_REJECT_UNAUTHORIZED) turns that off. */
 function agent(): Agent {
   return new Agent({ rejectUnauthorized: true });
 }
 
 function read(serviceAccount: unknown): GoogleCredential {
   try {
-    // Text would be taken for a file's name, and the object is changed by its reader.
+    // `cert` would take a string for a file name, and it changes the object that it is given.
     if (typeof serviceAccount === 'object' && serviceAccount !== null)
       return cert(structuredClone(serviceAccount), agent());
     throw new TypeError(`a ${typeof serviceAccount}`);
   } catch (error) {
-    // firebase-admin names the missing field, and nothing that is in the file.
+    // firebase-admin's message names the missing field and shows nothing of the file's content.
     const found = error instanceof Error ? error.message : 'something else';
     throw new InputError('FCM', [{ path: 'fcm.credentials', expected: "a service account's JSON", found }]);
   }
@@ -72,7 +72,7 @@ interface ErrorLike {
   readonly response?: { readonly status?: unknown };
 }
 
-/** Google answered and said no, or it could not be asked. */
+/** `sign-in-refused` if Google refused, `sign-in-unreachable` if it could not be asked or is overloaded. */
 export function signInReply(error: unknown): Reply {
   const chain: ErrorLike[] = [];
   for (let link = error; isErrorLike(link) && chain.length < 10; link = link.cause) chain.push(link);

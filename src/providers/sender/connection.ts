@@ -7,11 +7,11 @@ import { connectFailure, type Unsent } from './result.ts';
 
 export interface ConnectionOptions {
   readonly endpoint: Endpoint;
-  /** Trusted certificates; the system's where left out. */
+  /** Trusted certificates; the system's by default. */
   readonly secureContext?: SecureContext | undefined;
   /** How long TCP, TLS and the server's first SETTINGS may take together. */
   readonly connectTimeoutMs: number;
-  /** How often a PING looks whether the server is still there, and how long its answer may take. */
+  /** How often a PING checks that the server still answers, and how long that answer may take. */
   readonly pingEveryMs: number;
   readonly pingTimeoutMs: number;
 }
@@ -19,9 +19,9 @@ export interface ConnectionOptions {
 export interface ConnectionEvents {
   /** It carries requests from now on. */
   onOpen(): void;
-  /** A stream was given back, or the server allows more of them. */
+  /** A stream was given back, or the server allows more streams. */
   onFree(): void;
-  /** It takes no more requests; those under way may still be answered. `failure`: it never opened. */
+  /** It takes no more requests; those under way may still be answered. `failure` is given if it never opened. */
   onEnd(failure?: Unsent): void;
 }
 
@@ -36,7 +36,7 @@ export class Connection {
   #inUse = 0;
   #maxStreams = 0;
   #hasAnswered = false;
-  /** The last stream that the server looked at, once it has said GOAWAY. */
+  /** The last stream that the server looks at, after its GOAWAY. */
   #lastStreamId = Infinity;
   #pinging: NodeJS.Timeout | undefined;
   #isPinging = false;
@@ -81,7 +81,7 @@ export class Connection {
     session.on('close', () => {
       this.#destroy();
     });
-    // The socket's end is certain; that of a session that is destroyed in its handshake was seen to stay away.
+    // A session that is destroyed during its handshake was seen to emit no `close`; its socket always does.
     socket.on('close', () => {
       clearTimeout(giveUp);
       clearInterval(this.#pinging);
@@ -93,7 +93,7 @@ export class Connection {
     return this.#state === 'connecting';
   }
 
-  /** Some request got an answer: the server has told how many streams it really allows (APNs begins with one). */
+  /** A request was answered, so `maxStreams` is what the server really allows (APNs begins with one stream). */
   get hasAnswered(): boolean {
     return this.#hasAnswered;
   }
@@ -111,7 +111,7 @@ export class Connection {
     return performance.now() - this.#openedAt;
   }
 
-  /** Sets a stream aside; `giveBack` follows. */
+  /** Sets a stream aside. The caller must call `giveBack` later. */
   take(): void {
     this.#inUse += 1;
   }
@@ -121,12 +121,12 @@ export class Connection {
     if (this.#state === 'open') this.#events.onFree();
   }
 
-  /** Undefined where it has ended; nothing was sent then. */
+  /** Undefined if the connection has ended: nothing was sent. */
   request(headers: OutgoingHttpHeaders): ClientHttp2Stream | undefined {
     return this.#isUsable ? this.#session.request(headers) : undefined;
   }
 
-  /** Whether the server certainly never looks at this stream: it got no number, was refused, or came after GOAWAY. */
+  /** Whether the server certainly did not process this stream: it got no number, was refused, or is above the GOAWAY. */
   isUnseen({ id, rstCode }: ClientHttp2Stream): boolean {
     return id === undefined || rstCode === constants.NGHTTP2_REFUSED_STREAM || id > this.#lastStreamId;
   }
@@ -140,12 +140,12 @@ export class Connection {
     if (this.#isPinging || this.#session.destroyed) return;
     this.#isPinging = true;
     const timer = setTimeout(() => {
-      // A process that stood still finds the answer in the socket first.
+      // If this process was stalled, the answer may already lie in the socket: `setImmediate` lets it be read first.
       setImmediate(() => {
         if (this.#isPinging) this.#destroy(new Error('the server does not answer a PING'));
       });
     }, this.#options.pingTimeoutMs);
-    // Called in any case: with an error where the session ends before.
+    // The callback always runs, with an error if the session ends first.
     this.#session.ping(() => {
       this.#isPinging = false;
       clearTimeout(timer);
@@ -159,7 +159,7 @@ export class Connection {
     if (!this.#socket.closed) await new Promise((resolve) => this.#socket.once('close', resolve));
   }
 
-  /** The session knows of its end before it tells. */
+  /** Also asks the session, since it ends before it emits `close`. */
   get #isUsable(): boolean {
     return this.#state === 'open' && !this.#session.destroyed && !this.#session.closed;
   }

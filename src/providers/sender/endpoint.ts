@@ -14,15 +14,15 @@ export function parseEndpoint(text: string, path: string): Endpoint {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== 'https:' || url.pathname !== '/' || url.search !== '' || url.username !== '') {
     const expected = 'an address such as https://api.push.apple.com, without a path';
-    // An address that does not fit may carry a password: only its kind is told.
+    // The bad address may contain a password, so the error shows only its length.
     throw new InputError('endpoint', [{ path, expected, found: `a string of ${text.length} characters` }]);
   }
   return { host: url.hostname.replace(/^\[(.*)\]$/, '$1'), port: url.port === '' ? 443 : Number(url.port) };
 }
 
 /**
- * TLS settings that trust a CA beside the usual ones; made once, because reading 150 certificates for each connection
- * takes longer than the handshake. `undefined` where there is no CA to add.
+ * TLS settings that trust one more CA. Made once, because reading 150 certificates for each connection takes longer than the
+ * handshake. `undefined` if there is no CA to add.
  */
 export function trustBeside(ca: string | undefined): SecureContext | undefined {
   if (ca === undefined) return undefined;

@@ -11,18 +11,18 @@ export interface SendRequest {
 /** One request that was handed to a connection. */
 export interface Exchange {
   readonly result: Promise<SendResult>;
-  /** Gives it up: the result is `aborted`, unless there is one already. */
+  /** Ends the request with the result `aborted`, unless it has a result already. */
   abort(): void;
 }
 
-/** Providers answer with some hundred bytes; more than this is not kept. */
+/** Providers answer with some hundred bytes; the rest of a longer body is dropped. */
 const MAX_BODY_BYTES = 65_536;
 
 /**
  * Sends one request on a stream that was set aside (`connection.take()`), and gives the stream back when it has ended.
- * Undefined where the connection has ended meanwhile: nothing was sent, and the stream is given back.
+ * Undefined if the connection has ended meanwhile: nothing was sent, and the stream is given back.
  *
- * @throws where the headers cannot be sent: an error in our own code. The stream is given back.
+ * @throws if the headers cannot be sent, which is a bug here. The stream is given back.
  */
 export function exchange(
   connection: Connection,
@@ -36,14 +36,14 @@ export function exchange(
   const giveUp = (code: 'timeout' | 'aborted'): void => {
     if (stream.closed) return;
     isGivenUp = true;
-    resolve({ kind: 'unknown', code }); // the stream itself may take long to end: the network may be silent
+    resolve({ kind: 'unknown', code }); // does not wait for the stream's `close`, which may take long on a silent network
     stream.close(constants.NGHTTP2_CANCEL);
   };
   const look = (): void => {
     giveUp('timeout');
     if (isGivenUp) connection.ping();
   };
-  // A process that stood still reads the answers that lie in its socket before it gives them up.
+  // If this process was stalled, an answer may already lie in the socket: `setImmediate` lets it be read first.
   const timer = setTimeout(setImmediate, timeoutMs, look);
 
   let head: IncomingHttpHeaders | undefined;
@@ -57,11 +57,11 @@ export function exchange(
     if (size < MAX_BODY_BYTES) chunks.push(chunk.subarray(0, MAX_BODY_BYTES - size));
     size += chunk.length;
   });
-  stream.on('error', ignored); // read at the end
+  stream.on('error', ignored); // `stream.errored` is read on `close`
   stream.on('close', () => {
     clearTimeout(timer);
     connection.giveBack();
-    // A body that was cut off ends as well, but with an error code.
+    // A body that was cut off also emits `end`, but has an error code.
     const isComplete = stream.readableEnded && stream.rstCode === constants.NGHTTP2_NO_ERROR;
     const failure = stream.errored ?? undefined;
     if (head !== undefined && isComplete) {
@@ -74,7 +74,7 @@ export function exchange(
 }
 
 function ignored(): void {
-  // Without a listener, Node would end the process.
+  // Without a listener Node would end the process.
 }
 
 function open(connection: Connection, headers: OutgoingHttpHeaders): ClientHttp2Stream | undefined {

@@ -8,7 +8,7 @@ import { StreamPermit } from './pool.ts';
 import type { Answered, SendResult, Unsent } from './result.ts';
 import type { Sender, When } from './sender.ts';
 
-/** What makes one push service different from the next. */
+/** What differs between push services. */
 export interface PushService {
   readonly platform: Platform;
   readonly sender: Sender;
@@ -16,7 +16,7 @@ export interface PushService {
   readonly prepare: (push: Push) => Prepared;
   /** The table of answers. */
   readonly readAnswer: (answer: Answered, push: Push) => Reply;
-  /** The answer that calls the credentials expired: nothing was processed, and renewed ones are worth a second try. */
+  /** Whether the provider says that the credentials have expired: nothing was processed, and new ones may succeed. */
   readonly isExpired: (reply: Reply) => boolean;
 }
 
@@ -24,14 +24,14 @@ export interface PushService {
 export function createHttp2Provider(service: PushService): Provider {
   const { platform, sender, credential, prepare, readAnswer, isExpired } = service;
   let underWay = 0;
-  /** Told by the last send that ends; `close` waits for it. */
+  /** Called when the last send under way has ended; `close` waits for it. */
   let onIdle: () => void = () => undefined;
-  /** What waits for credentials; `abort` answers each. */
+  /** The sends that wait for credentials; `abort` answers them. */
   const waiting = new Set<(reply: Reply) => void>();
   let isClosed = false;
   let closing: Promise<void> | undefined;
 
-  /** What comes of it, or `cancelled` where it is given up before. */
+  /** The result of `work`, or the reply `cancelled` if `abort` comes first. */
   function unlessAborted<T>(work: Promise<T>): Promise<T | Reply> {
     const { promise, resolve, reject } = Promise.withResolvers<T | Reply>();
     waiting.add(resolve);
@@ -41,21 +41,21 @@ export function createHttp2Provider(service: PushService): Provider {
 
   function sendOnce({ path, headers, body }: Encoded, authorization: string, when: SendOptions): Promise<SendResult> {
     const request = { headers: { ':method': 'POST', ':path': path, ...headers, authorization }, body };
-    return sender.send(request, when as When); // permits are made here, by `reserve`
+    return sender.send(request, when as When); // a safe cast: permits only come from `reserve` below
   }
 
   function replyOf(result: SendResult, push: Push): Reply {
     return result.kind === 'answered' ? readAnswer(result, push) : lostReply(result, push);
   }
 
-  /** Once more, where there are credentials other than those that were called expired. */
+  /** Sends once more if there are credentials other than the expired ones. */
   async function sendAgain(encoded: Encoded, options: SendOptions, expired: string, reply: Reply): Promise<Reply> {
     const renewed = await unlessAborted(renew(expired));
     if (typeof renewed !== 'string') return renewed ?? reply;
     return replyOf(await sendOnce(encoded, renewed, { ...options, permit: undefined }), encoded.push);
   }
 
-  /** Others in place of those that were called expired; undefined where there are none that are worth a second try. */
+  /** New credentials in place of the expired ones; undefined if there are none. */
   async function renew(expired: string): Promise<string | Reply | undefined> {
     return (await credential.replace(expired)) ? credential.obtain() : undefined;
   }

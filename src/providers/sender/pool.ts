@@ -16,7 +16,7 @@ export class StreamPermit {
     this.#connection = connection;
   }
 
-  /** The connection, for one request. Undefined where the permit was used or released before. */
+  /** The connection, for one request. Undefined if the permit was used or released before. */
   use(): Connection | undefined {
     const connection = this.#connection;
     this.#connection = undefined;
@@ -31,9 +31,9 @@ export class StreamPermit {
 
 /** The connections to one server. */
 export interface Pool {
-  /** A free stream; the first to ask is the first to get one. Unsent where no connection can be had, or none in time. */
+  /** A free stream, in the order of asking. Unsent if no connection can be made, or none is free in time. */
   reserve(until?: number): StreamPermit | Promise<StreamPermit | Unsent>;
-  /** Opens the least number of connections. Resolves when one is open, or could not be had. */
+  /** Opens `minConnections`. Resolves when one is open, or could not be made. */
   connect(): Promise<void>;
   giveUpWaiting(why: Unsent): void;
   /** No more streams, no more connections. */
@@ -42,18 +42,18 @@ export interface Pool {
   close(): Promise<void>;
 }
 
-/** The wait before the next try to connect: doubled with each failure, the upper half of it by chance. */
+/** The wait before the next try to connect: doubled with each failure, then multiplied by a random 0.5 to 1. */
 const BACKOFF = { firstMs: 250, lastMs: 15_000 };
-/** Who asks for a stream while there is no connection at all makes the next try come at once, but not more often than this. */
+/** Asking for a stream while there is no connection at all starts a new try at once, but not more often than this. */
 const RETRY_MS = 500;
-/** A connection that ends sooner, and without an answer, counts as a failure to connect. */
+/** A connection that ends sooner than this, without any answer, counts as a failure to connect. */
 const SHORT_LIVED_MS = 10_000;
 
 export function createPool(options: PoolOptions): Pool {
   const { minConnections, maxConnections, random } = options;
   const connections = new Set<Connection>();
   const waiting = new Set<(found: StreamPermit | Unsent) => void>();
-  /** Why the last try to connect failed; undefined after one that did not. */
+  /** Why the last try to connect failed; undefined after a success. */
   let failure: Unsent | undefined;
   let failures = 0;
   let failedAt = -Infinity;
@@ -62,7 +62,7 @@ export function createPool(options: PoolOptions): Pool {
   let isEnded = false;
 
   /**
-   * A connection without an answer goes first: its first answer tells how many streams it has. Else the oldest that has a
+   * Prefers a connection without an answer, since its first answer shows how many streams it has. Otherwise the oldest with a
    * free stream: requests that share a connection share system calls.
    */
   function take(): StreamPermit | undefined {
@@ -104,7 +104,7 @@ export function createPool(options: PoolOptions): Pool {
         serveWaiting();
       },
       onFree() {
-        // Only its first answer tells that connecting works again: older connections go on where new ones are refused.
+        // Only the first answer on a new connection proves that connecting works: old ones may go on while new ones fail.
         if (connection.hasAnswered && !isProven) failures = 0;
         isProven = connection.hasAnswered;
         serveWaiting();
@@ -113,7 +113,7 @@ export function createPool(options: PoolOptions): Pool {
         connections.delete(connection);
         const isFailure = why !== undefined || (!connection.hasAnswered && connection.ageMs < SHORT_LIVED_MS);
         if (!isFailure) failures = 0;
-        else if (openedAt > failedAt) failures += 1; // those that were tried together fail together: that is one failure
+        else if (openedAt > failedAt) failures += 1; // connections that were tried together count as one failure
         if (isFailure) failedAt = performance.now();
         failure = why ?? failure;
         if (why !== undefined && connections.size === 0) giveUpWaiting(why);
@@ -123,7 +123,7 @@ export function createPool(options: PoolOptions): Pool {
     connections.add(connection);
   }
 
-  /** Opens what is missing: the least number always, and more where streams are waited for. After a failure it waits. */
+  /** Opens missing connections: up to `minConnections` always, more if requests wait. After a failure it waits first. */
   function grow(): void {
     if (isEnded) return;
     const missing = minConnections - connections.size;
@@ -140,7 +140,7 @@ export function createPool(options: PoolOptions): Pool {
     else if (waiting.size > 0) openMore();
   }
 
-  /** Only where all that are open are full, and have shown with an answer how many streams the server really allows. */
+  /** Only if all connections are full and have shown, with an answer, how many streams the server really allows. */
   function openMore(): void {
     const all = [...connections];
     if (all.some(({ isConnecting, hasAnswered }) => isConnecting || !hasAnswered)) return;
@@ -191,7 +191,7 @@ export function createPool(options: PoolOptions): Pool {
   };
 }
 
-/** 250 ms after the first failure, doubled with each further one, at most 15 s; the upper half of it by chance. */
+/** 250 ms after the first failure, doubled with each further one, at most 15 s; times 0.5 to 1, by `random`. */
 export function backoffMs(failures: number, random: number): number {
   return doubledMs(BACKOFF.firstMs, BACKOFF.lastMs, failures - 1) * (0.5 + random / 2);
 }

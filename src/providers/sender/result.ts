@@ -5,7 +5,7 @@ export interface Answered {
   readonly kind: 'answered';
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** At most 64 KiB; what is longer is cut off. */
+  /** Cut off after 64 KiB. */
   readonly body: string;
 }
 
@@ -16,30 +16,30 @@ export type UnsentCode =
   | 'tls-failed'
   /** The handshake took too long. */
   | 'connect-timeout'
-  /** Anything else that kept us from connecting. */
+  /** Any other failure to connect. */
   | 'connection-failed'
-  /** The server says so: REFUSED_STREAM, or a stream above the last one of its GOAWAY (RFC 9113, 6.8 and 8.7). */
+  /** The server did not process it: REFUSED_STREAM, or a stream above the last one in its GOAWAY (RFC 9113, 6.8 and 8.7). */
   | 'refused-stream'
   /** No stream was free before `sendBy`. */
   | 'no-stream'
-  /** `sendBy` was over before it was handed to the connection. */
+  /** `sendBy` passed before it was handed to the connection. */
   | 'too-late'
-  /** Given up by `abort` before it was handed to the connection. */
+  /** `abort` was called before it was handed to the connection. */
   | 'cancelled'
-  /** The sender was closed before. */
+  /** The sender was already closed. */
   | 'closed';
 
 export interface Unsent {
   readonly kind: 'unsent';
   readonly code: UnsentCode;
-  /** The error's own words; they may hold what is private. */
+  /** The error's message. Not redacted: it may contain private data. */
   readonly detail?: string;
 }
 
 /** Nobody knows whether it was processed. */
 export interface Unknown {
   readonly kind: 'unknown';
-  /** `timeout`: no answer in time. `reset`: the connection or the stream was lost. `aborted`: given up by `abort`. */
+  /** `timeout`: no answer in time. `reset`: the connection or the stream was lost. `aborted`: `abort` was called. */
   readonly code: 'timeout' | 'reset' | 'aborted';
   readonly detail?: string;
 }
@@ -59,7 +59,7 @@ const CODE_OF_ERROR: Readonly<Record<string, UnsentCode>> = {
   EPROTO: 'tls-failed',
   ETIMEDOUT: 'connect-timeout',
 };
-/** OpenSSL's words for a certificate that is not trusted, and Node's for TLS that fails. */
+/** OpenSSL's error codes for a certificate that is not trusted, and Node's for a failed TLS handshake. */
 const TLS_ERROR =
   /^(ERR_(TLS|SSL|OSSL)_|CERT_|CRL_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|ERROR_IN_|HOSTNAME_|INVALID_(CA|PURPOSE)|PATH_LENGTH_)/;
 
@@ -71,7 +71,7 @@ export function connectFailure(error: unknown): Unsent {
   return unsent((known === undefined ? undefined : CODE_OF_ERROR[known]) ?? 'connection-failed', error);
 }
 
-/** The codes of an error and of those that it gathers (Node tries each address of a host, and tells all failures). */
+/** The codes of an error and of the errors inside it (Node tries each address of a host and reports all failures). */
 function codesOf(error: unknown): string[] {
   if (typeof error !== 'object' || error === null) return [];
   const { code, errors } = error as { readonly code?: unknown; readonly errors?: unknown };

@@ -6,55 +6,55 @@ import { unsent, type SendResult, type Unsent, type UnsentCode } from './result.
 
 export interface SenderOptions {
   readonly endpoint: Endpoint;
-  /** Trusted certificates; the system's where left out. */
+  /** Trusted certificates; the system's by default. */
   readonly secureContext?: SecureContext | undefined;
-  /** A request without an answer after this is given up. 10,000 ms. */
+  /** A request without an answer ends as `timeout` after this. Default: 10,000 ms. */
   readonly requestTimeoutMs?: number | undefined;
-  /** How long connecting may take. 5,000 ms. */
+  /** How long connecting may take. Default: 5,000 ms. */
   readonly connectTimeoutMs?: number | undefined;
-  /** Connections that are kept open while there is nothing to send: while one is replaced, the other carries on. 2. */
+  /** Connections that stay open without load, so that one carries on while another is replaced. Default: 2. */
   readonly minConnections?: number | undefined;
-  /** The most connections under load. 16. */
+  /** The most connections under load. Default: 16. */
   readonly maxConnections?: number | undefined;
-  /** How often a PING looks after each connection. 30,000 ms. */
+  /** How often each connection is checked with a PING. Default: 30,000 ms. */
   readonly pingEveryMs?: number | undefined;
-  /** From 0 to 1, for the waits between two tries to connect. */
+  /** A number from 0 to 1, for the waits between two tries to connect. */
   readonly random?: (() => number) | undefined;
 }
 
 /** When a request may be sent. */
 export interface When {
-  /** From `reserve`; used up. Without one, the request waits for a stream. */
+  /** From `reserve`; the send uses it up. Without one, the request waits for a stream. */
   readonly permit?: StreamPermit | undefined;
-  /** What was not handed to a connection by then (`performance.now()`) is not sent. Infinity. */
+  /** A request that no connection has taken by then (`performance.now()`) is not sent. Default: Infinity. */
   readonly sendBy?: number | undefined;
-  /** Told each time when it has left, with that instant (`performance.now()`). */
+  /** Called each time the request was written, with that instant (`performance.now()`). */
   readonly onSent?: ((at: number) => void) | undefined;
 }
 
 /**
- * Carries requests to one HTTP/2 server over as many sessions as the load and the server's SETTINGS ask for. It never
- * repeats what may have been processed, and never throws: what became of a request is a SendResult.
+ * Carries requests to one HTTP/2 server, over as many sessions as the load and the server's SETTINGS need. It never repeats a
+ * request that may have been processed, and never throws: every request ends in a SendResult.
  */
 export interface Sender {
-  /** Sets a stream aside: now, when one is free, or not at all where no connection can be had. */
+  /** Sets a stream aside: at once, or as soon as one is free. Unsent if no connection can be made. */
   reserve(): StreamPermit | Promise<StreamPermit | Unsent>;
   send(request: SendRequest, when?: When): Promise<SendResult>;
-  /** Resolves when the first connection is open, or could not be had. */
+  /** Resolves when the first connection is open, or could not be made. */
   connect(): Promise<void>;
-  /** Gives up what waits and what is under way. */
+  /** Ends all requests that wait or are under way: `cancelled` or `aborted`. */
   abort(): void;
-  /** Takes nothing more; resolves when what was under way has ended and the connections are closed. */
+  /** Takes no more requests; resolves when those under way have ended and the connections are closed. */
   close(): Promise<void>;
 }
 
 const PING_TIMEOUT_MS = 5_000;
-/** A request that the server refused unseen is sent again so often, on another stream. */
+/** How often a request that the server refused without looking at it is sent again, on another stream. */
 const MAX_REFUSALS = 3;
 
 /**
- * Node writes what was requested at the end of a turn of the event loop, just before this runs: in a busy process the turn
- * may take long. One for each request: what is requested while these run is written in the next turn.
+ * Node writes new requests at the end of a turn of the event loop, just before `setImmediate` callbacks run; in a busy process
+ * a turn may take long. So each request needs its own callback: one made while these run is written in the next turn.
  */
 function tellSent(onSent: (at: number) => void): void {
   onSent(performance.now());
@@ -87,7 +87,7 @@ export function createSender(options: SenderOptions): Sender {
       }
       const sent = connection && exchange(connection, request, requestTimeoutMs);
       if (sent === undefined) {
-        // No permit, or its connection has ended.
+        // There was no permit, or its connection has ended.
         const reserved = await pool.reserve(sendBy);
         if (!(reserved instanceof StreamPermit)) return reserved;
         held = reserved;
@@ -102,7 +102,7 @@ export function createSender(options: SenderOptions): Sender {
     }
   }
 
-  /** Why what has not been handed to a connection yet is not sent any more. */
+  /** Why a request that no connection has taken yet must not be sent any more. */
   function whyStop(sendBy: number): UnsentCode | undefined {
     if (isClosed) return 'closed';
     return performance.now() > sendBy ? 'too-late' : undefined;
