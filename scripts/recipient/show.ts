@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import type { Command } from 'commander';
-import type { SlotView } from '../../src/limiter/limiter.ts';
+import type { Inspection } from '../../src/limiter/limiter.ts';
 import { createCommand, printJson } from '../support/command.ts';
 import { describe, type WaitingSlot } from './describe.ts';
 import { recipientId } from './flags.ts';
@@ -38,7 +38,7 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
     const [waiting, delayed] = await atQueue({ redis, queue, recipientId: id }, async (shard, connection) => {
       const known = new Set(inspection.reserved.flatMap((slot) => (slot.id && jobIdOfAsk(slot.id)) ?? []));
       return Promise.all([
-        waitingOf(inspection.reserved, told, shard),
+        waitingOf(inspection, told, shard),
         findDelayed(shard, connection, { recipientId: id, known }),
       ]);
     });
@@ -50,7 +50,12 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
   });
 }
 
-async function waitingOf(reserved: readonly SlotView[], most: number, queue: Queue<unknown>): Promise<WaitingSlot[]> {
+/** What was put back by another rule, and moved behind a block since, waits for the block. */
+async function waitingOf(
+  { reserved, block }: Pick<Inspection, 'reserved' | 'block'>,
+  most: number,
+  queue: Queue<unknown>,
+): Promise<WaitingSlot[]> {
   const jobIds = reserved.slice(0, most).map(({ id }) => id && jobIdOfAsk(id));
   const jobs = await findJobs(
     queue,
@@ -58,6 +63,8 @@ async function waitingOf(reserved: readonly SlotView[], most: number, queue: Que
   );
   return reserved.map((slot, index) => {
     const notification = jobs.get(jobIds[index] ?? '');
-    return notification === undefined ? slot : { ...slot, notification };
+    if (notification === undefined) return slot;
+    const isBlocked = block !== undefined && slot.at >= block.until;
+    return { ...slot, notification: isBlocked ? { ...notification, waitsFor: 'block' } : notification };
   });
 }
