@@ -4,7 +4,7 @@ import { measureClockOffset, type ClockChange, type ClockOffset } from '../src/q
 import type { Connection } from '../src/queue/connection.ts';
 import { createDeadLetters } from '../src/queue/dead-letters.ts';
 import { protect } from '../src/queue/foreign.ts';
-import { createLease } from '../src/queue/lease.ts';
+import { createJobLock } from '../src/queue/job-lock.ts';
 import { NotificationWorker } from '../src/queue/notification-worker.ts';
 import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import { startWaker } from '../src/queue/wake.ts';
@@ -62,18 +62,19 @@ export async function startConsumer({
     delayedKey: queue.toKey('delayed'),
     offsetMs,
   });
-  const onDelayed = (dueAt: number): void => {
+  const onPutBack = (dueAt: number): void => {
     waker.note(dueAt);
   };
+  const lockOptions = { queue, lockMs, onPutBack };
   const worker = new NotificationWorker(
     QUEUE,
-    (job, token = '') => {
-      const lease = createLease({ queue, job, token, lockMs });
-      return process({ job, token, lease, lockMs, onDelayed });
-    },
+    (job, token = '') => process(job, createJobLock(job, token, lockOptions)),
     workerOptions({ connection, prefix, concurrency, lockMs, maxStalls }),
     (job, error) => {
-      log.warn({ jobId: job.id, err: error }, 'the end of a job could not be noted; it comes back by its lock');
+      log.warn(
+        { jobId: job.id, err: error },
+        'Redis did not take the result of this pass; the job runs again when its lock has run out, and may alert a second time',
+      );
     },
     offsetMs,
   );

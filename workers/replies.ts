@@ -1,4 +1,4 @@
-import type { ReplyEvent } from '../src/delivery/context.ts';
+import type { ReplyEvent } from '../src/delivery/parts.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 import { reportInvalidToken, type StreamRedis } from '../src/queue/invalid-tokens.ts';
