@@ -141,7 +141,7 @@ it('an error that nobody expected ends a worker with one log line, and without w
   await worker.waitForLine(/"msg":"ready"/);
   worker.kill('SIGUSR2');
   const { code, stdout, stderr } = await worker.waitForExit();
-  const line = stdout.split('\n').find((text) => text.includes('nobody expected')) ?? '{}';
+  const line = stdout.split('\n').find((text) => text.includes('unexpected error outside of any job')) ?? '{}';
   expect(JSON.parse(line)).toMatchObject({ level: 'fatal', err: { type: 'ReplyError' } });
   expect({ code, stderr, leaks: leaksIn(stdout) }).toEqual({ code: 1, stderr: '', leaks: [] });
 });
