@@ -10,7 +10,7 @@ interface Parts {
 
 /**
  * Asks the circuit breakers that are not closed whether this notification may be sent; a half open one may make it the
- * trial. Undefined where all are closed: then nobody is asked.
+ * trial. Undefined where all are closed: there is nothing to ask.
  */
 export function askBreakers(context: Context, { breakers }: Parts): Promise<unknown> | undefined {
   const isNotClosed = (platform: Platform): boolean => breakers.current(platform) !== undefined;

@@ -14,14 +14,20 @@ import { record } from './replies.ts';
 import { leadMs } from './slot.ts';
 
 /**
- * Every result of a pass is decided in this file. Where the job is put back, what it has to remember is written to
- * `context.progress`. In logs and metrics `held` is a job that was deferred, `yielded` one whose lock was lost.
+ * How a pass ends. Every result is decided in this file, and what the job has to remember is written to `context.progress`.
+ * The kinds are the names in logs and metrics:
+ *
+ * - completed: `delivered`, `expired`, `dropped`
+ * - deferred, at no attempt: `requeued` until a slot, or until a quota has room; `held` until the cause may be gone
+ * - `retried`: an attempt was spent
+ * - failed: `dead-letter`
+ * - `yielded`: the lock was lost, so another worker decides
  */
 export type { Result };
 
 /** More tries after a reply that leaves it open whether it alerted. */
 const MAX_AMBIGUOUS_RETRIES = 2;
-/** How long a notification is deferred for a provider that is down or refuses us, before it becomes a dead letter. */
+/** A notification that was deferred for longer, because its provider is down or refuses the credentials, is given up. */
 const MAX_DEFERRED_MS = 86_400_000;
 /** The provider could not be reached. */
 const UNREACHED: Backoff = { backoffBaseMs: 500, backoffMaxMs: 30_000 };
@@ -158,7 +164,7 @@ function overQuota(context: Context, wait: QuotaWait, parts: DeliverParts): Resu
   return untilDue(context, wait, Math.max(0, Math.ceil(wait.dueAt - performance.now())), parts);
 }
 
-/** While many bad tokens say that our own configuration is wrong, a bad token does not end its device. */
+/** While many bad tokens say that the configuration is wrong, a bad token does not end its device. */
 function openIfMisconfigured(tried: Tried, { breakers }: DeliverParts): Tried {
   const { platform, reply } = tried;
   const isSuspect = reply.suspect === 'configuration' && breakers.current(platform)?.trouble === 'configuration';
@@ -167,7 +173,7 @@ function openIfMisconfigured(tried: Tried, { breakers }: DeliverParts): Tried {
 
 /**
  * Whether a try that failed counts as an attempt. It does not where the notification has no part in the failure: the request
- * did not get there, the provider refuses everything of ours, or is known to be away. A try that may have alerted
+ * did not get there, the provider refuses whatever this app sends, or is known to be down. A try that may have alerted
  * always counts, since it may be repeated only a few times.
  */
 function isAttempt({ platform, reply }: Tried, { breakers }: DeliverParts): boolean {

@@ -40,7 +40,8 @@ const progressSchema = z.object({
 
 /**
  * What a job remembers between two passes; BullMQ's `progress`, so a crash does not lose it. Jobs wait for days, so
- * workers of the next version read what this one wrote: a field is never renamed.
+ * workers of the next version read what this one wrote: a field is never renamed. Two names are older than the words of
+ * the rest of the code: an entry of `attempts` is a try that failed, and `tries` counts the attempts.
  */
 export type Progress = Readonly<z.output<typeof progressSchema>>;
 export type DeviceState = z.output<typeof deviceStateSchema>;

@@ -33,7 +33,7 @@ interface TokensOfPlatform {
   readonly wait?: QuotaWait & { readonly platform: Platform; readonly at: Over['at'] };
 }
 
-/** One device after the other, up to the first that has to wait: each that is sent away is promised room of its own. */
+/** One device after the other, only up to the first that has to wait: a quota sets room aside for each that asks in vain. */
 async function takeFor(
   platform: Platform,
   devices: readonly ReadyDevice[],

@@ -68,7 +68,7 @@ async function sendOne(context: Context, device: ReadyDevice, onSent: OnSent, pa
   try {
     reply = await device.provider.send(device.encoded, { permit, sendBy: context.sendBy, onSent });
   } catch (error) {
-    // A bug: nobody knows whether it was sent. The replies of the other devices must not be lost for it.
+    // A bug, and it is unknown whether the alert was sent. The replies of the other devices must not be lost for it.
     reply = transportReply('unexpected-error', redact(errorChain(error), context.notification));
   }
   await noteReply(context, device, reply, performance.now() - startedAt, parts);
@@ -77,7 +77,7 @@ async function sendOne(context: Context, device: ReadyDevice, onSent: OnSent, pa
 /** A crash loses the replies of the last so many milliseconds, while other devices of the notification are under way. */
 const SAVE_AFTER_MS = 100;
 
-/** Saves replies a moment after they came. A save that fails is no reason to send again, so nobody hears of it. */
+/** Saves replies a moment after they came. A save that fails changes nothing: the end of the pass saves them again. */
 function createSaver(context: Context, { atMostOnce }: DeliverParts) {
   let timer: NodeJS.Timeout | undefined;
   let saving: Promise<unknown> | undefined;

@@ -9,7 +9,7 @@ export type SlotAnswer = Slot | Exclude<Admission, { kind: 'admitted' }> | { rea
 const MISSED: SlotAnswer = { kind: 'missed' };
 
 /**
- * A request that leaves this much after its slot is on time: nobody feels it on a phone, and even a quiet machine is late by
+ * A request that leaves this much after its slot is on time: a person does not notice it, and even a quiet machine is late by
  * a few milliseconds. With 25 ms, and what a busy machine adds to every time stamp, gaps were measured that were 60 ms short.
  */
 const ON_TIME_MS = 15;

@@ -35,7 +35,7 @@ export function createTurns(maxWaitMs: number = MAX_WAIT_MS): Turns {
 }
 
 interface Turn {
-  /** Made when somebody waits for it. */
+  /** Created when another pass waits for it. */
   ended: PromiseWithResolvers<void> | undefined;
 }
 

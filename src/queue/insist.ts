@@ -3,7 +3,7 @@ import { isNotNow } from '../domain/not-now.ts';
 
 const AGAIN_MS = 250;
 
-/** Does it again, four times a second, as long as Redis says that it cannot now; the last error where that takes too long. */
+/** Repeats the work four times a second while Redis refuses it for now (`isNotNow`); rejects with its error after `forMs`. */
 export async function insist<T>(work: () => Promise<T>, forMs: number): Promise<T> {
   const deadline = performance.now() + forMs;
   for (;;) {
