@@ -32,7 +32,7 @@ const NO_CREDENTIALS =
   'no platform has credentials: every notification becomes a dead letter, provider-not-configured, until the worker is ' +
   'restarted with credentials (see --help)';
 
-/** Node itself would print the error with all its fields, and Redis's client keeps the arguments of a refused command in one. */
+/** Node itself would print all fields of the error, and Redis's client keeps the arguments of a refused command in one. */
 function exitOnUncaught(log: Logger): void {
   process.on('uncaughtException', (error: unknown) => {
     log.fatal(

@@ -8,7 +8,10 @@ import type { JobLock } from '../queue/job-lock.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import { readProgress, type Progress } from './progress.ts';
 
-/** One pass: one run of a job through this worker. The steps of deliver.ts read here what they need, and write here what they found. */
+/**
+ * One pass: one run of a job through this worker. The steps of deliver.ts read here what they need, and write here what
+ * they found.
+ */
 export interface Context {
   readonly jobId: string;
   /** The job's data as somebody enqueued it. */
@@ -55,7 +58,7 @@ export interface ReadyDevice {
   readonly device: Device;
   readonly provider: Provider;
   readonly encoded: Encoded;
-  /** The stream that is set aside; the first device of each platform has one, the others wait for theirs when they are sent. */
+  /** The stream that is set aside. Only the first device of each platform has one; the others wait for theirs in the send. */
   permit?: Permit;
 }
 

@@ -119,7 +119,7 @@ export function notNoted({ random }: Pick<DeliverParts, 'random'>): Result {
   return deferred(Math.round(NOT_NOTED_MS * (1 + random())), 'not-noted');
 }
 
-/** The limiter, or a quota, did not answer. Nothing was sent. If a slot was given all the same, the next pass may use it. */
+/** The limiter, or a quota, did not answer. Nothing was sent; a slot that was given all the same is for the next pass. */
 export function limiterUnavailable(context: Context, { random }: Pick<DeliverParts, 'random'>): Result {
   context.progress = { ...context.progress, unsent: true };
   return deferred(Math.round(LIMITER_UNAVAILABLE_MS * (1 + random())), 'limiter-unavailable');
@@ -182,7 +182,7 @@ function isAttempt({ platform, reply }: Tried, { breakers }: DeliverParts): bool
   return !(reply.suspect === 'outage' && breakers.current(platform) !== undefined);
 }
 
-/** An attempt failed. After the last one the devices that failed are given up; one that waits for its provider stays open. */
+/** An attempt failed. After the last one, the devices that failed are given up; the others stay open. */
 function retryOrGiveUp(
   context: Context,
   open: readonly string[],
@@ -263,7 +263,10 @@ function deferred(waitMs: number, code: string): Result {
   return { kind: 'held', waitMs, code };
 }
 
-/** The notification ends with open devices. If a device was alerted it is delivered all the same; if one may have been, `ambiguous`. */
+/**
+ * The notification ends while devices are open. If one was alerted before, it is delivered all the same; if one may have
+ * been alerted, it is a dead letter, `ambiguous`.
+ */
 function endedEarly(context: Context, result: Result): Result {
   const states = Object.values(context.progress.devices);
   return states.includes('delivered') || states.includes('ambiguous') ? finished(context) : result;

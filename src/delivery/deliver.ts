@@ -32,15 +32,16 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
     if (context.ready.length === 0) return decide.afterSend(context, parts);
     if (isExpired(context, parts)) return await expire(context, parts); // the steps before may have waited
 
-    // To ask for an unused slot anew forgets it; if another worker has the job by now, that worker may be sending in it.
+    // To ask anew for an unused slot forgets it. If another worker has the job by now, it may be sending in that slot.
     if (context.isSlotUnused && !(await context.lock.isValid())) return decide.LOCK_LOST;
-    const answer = await takeSlot(context, parts, endTurn); // the turn ends with the ask: answers come in the order of asks
+    const answer = await takeSlot(context, parts, endTurn); // the turn ends with the ask
     if (answer.kind === 'missed') return decide.missedSlot(context, parts);
     if (answer.kind === 'reserved') return decide.requeued(context, answer, parts);
     if (answer.kind === 'refused') {
       if (context.notification.onThrottle !== 'silence') {
+        const result = decide.refused(context, answer, parts);
         await cancelReservation(context, parts);
-        return decide.refused(context, answer, parts);
+        return result;
       }
       encodeSilently(context, parts); // nobody is alerted, so it needs no slot
     }

@@ -18,7 +18,7 @@ const progressSchema = z.object({
   ambiguous: z.number().default(0),
   /** Passes in a row that were to send and certainly sent nothing: no connection, a missed slot. No attempts. */
   unreached: z.number().default(0),
-  /** Under AT_MOST_ONCE: the devices that are being sent to, by label. If the next pass finds them, they may have been alerted. */
+  /** Under AT_MOST_ONCE: the devices that are being sent to. Those that the next pass still finds here may have been alerted. */
   trying: z.array(z.string()).readonly().optional(),
   /** The stalls of the job (BullMQ's count) after which it has waited. */
   stalls: z.number().optional(),

@@ -5,8 +5,8 @@ import type { DeliverParts } from './parts.ts';
 import type { Progress } from './progress.ts';
 
 /**
- * Takes a token of its provider's quota for each device that is ready. A device for which there is no token is not ready any
- * more, stays open, and is tried when the quota has room: `context.quotaWait`.
+ * Takes a token of its provider's quota for each device that is ready. A device for which there is no token stays open and
+ * is tried when the quota has room: `context.quotaWait`.
  */
 export async function takeTokens(context: Context, { quotas }: Pick<DeliverParts, 'quotas'>): Promise<void> {
   const { ready, progress } = context;
@@ -33,7 +33,7 @@ interface TokensOfPlatform {
   readonly wait?: QuotaWait & { readonly platform: Platform; readonly at: Over['at'] };
 }
 
-/** One device after the other, only up to the first that has to wait: a quota sets room aside for each that asks in vain. */
+/** One device after the other, up to the first that has to wait: a quota sets room aside for each ask without a token. */
 async function takeFor(
   platform: Platform,
   devices: readonly ReadyDevice[],

@@ -5,7 +5,7 @@ import type { Context, ReadyDevice, Tried } from './context.ts';
 import type { DeliverParts } from './parts.ts';
 import { withAttempts, type DeviceState, type Progress } from './progress.ts';
 
-/** Adds a try to `context.tried`, and tells the breakers and the listener of its reply. Undefined where nothing is waited for. */
+/** Adds a try to `context.tried`; tells the breakers, and the listener, of its reply. Undefined where there is nothing to wait for. */
 export function noteReply(
   context: Context,
   { label, device }: ReadyDevice,

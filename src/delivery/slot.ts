@@ -9,8 +9,8 @@ export type SlotAnswer = Slot | Exclude<Admission, { kind: 'admitted' }> | { rea
 const MISSED: SlotAnswer = { kind: 'missed' };
 
 /**
- * A request that leaves this much after its slot is on time: a person does not notice it, and even a quiet machine is late by
- * a few milliseconds. With 25 ms, and what a busy machine adds to every time stamp, gaps were measured that were 60 ms short.
+ * A request that leaves this much after its slot is on time: a person does not notice it, and even a quiet machine is late
+ * by a few milliseconds. With 25 ms, gaps were measured on a busy machine that were 60 ms short.
  */
 const ON_TIME_MS = 15;
 /** A send that would be later than half the gap, or than this, is not sent; it asks anew. */
@@ -21,7 +21,7 @@ const MAX_RENEWALS = 5;
 
 /**
  * How long after its slot a request may be handed to the sender, in milliseconds: half the gap. Where a category's gap is
- * wider than the overall one, alerts of other categories may follow after the overall gap, so half of the shorter one counts.
+ * wider than the overall one, half of the overall gap: alerts of other categories may follow after that.
  */
 export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0): number {
   if (gapMs === 0) return MAX_LATE_WITHOUT_GAP_MS;
@@ -29,8 +29,8 @@ export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0):
 }
 
 /**
- * A blocked job comes back this much before its slot, and the worker sleeps until the slot. Most jobs come back later than they
- * are due by less than this (a few ms on a quiet machine, 20 with two dozen workers on two cores). It is at most half of
+ * A blocked job comes back this much before its slot, and the worker sleeps until the slot. Most jobs come back late by less
+ * than this (a few ms on a quiet machine, 20 with two dozen workers on two cores). It is at most half of
  * the limiter's tolerance, so that no job comes back too early.
  */
 export function leadMs({ toleranceMs }: Pick<Standing, 'toleranceMs'>): number {
@@ -116,7 +116,7 @@ export async function refundSlot({ slot }: Context, { limiter }: Pick<DeliverPar
 const POSTPONE_AGAIN_MS = 50;
 const POSTPONE_FOR_MS = 2_000;
 
-/** Whether a request that was handed to the sender at `sentAt` (`performance.now()`) left so late that the limiter has to know. */
+/** Whether a request that left at `sentAt` (`performance.now()`) was so late that the limiter has to know. */
 export function isLate({ sendAt }: Slot, sentAt: number): boolean {
   return sentAt - sendAt > ON_TIME_MS;
 }

@@ -7,7 +7,7 @@ import { noteReply } from './replies.ts';
  * Sets a stream aside at each platform, before the ask for a slot: a notification that waits for a connection then waits
  * without a slot, and is not late for it. The devices of a platform without a connection are tried and unsent.
  *
- * Every notification asks the platforms in the same order: so no two notifications ever wait for a stream that the other has.
+ * Every notification asks the platforms in the same order, so that no two wait for a stream that the other one has.
  */
 export async function reserveStreams(context: Context, parts: DeliverParts): Promise<void> {
   let unreachable: Set<Platform> | undefined;

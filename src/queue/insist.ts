@@ -3,7 +3,7 @@ import { isNotNow } from '../domain/not-now.ts';
 
 const AGAIN_MS = 250;
 
-/** Repeats the work four times a second while Redis refuses it for now (`isNotNow`); rejects with its error after `forMs`. */
+/** Repeats the work four times a second while Redis refuses it for now; after `forMs` it rejects with Redis's last error. */
 export async function insist<T>(work: () => Promise<T>, forMs: number): Promise<T> {
   const deadline = performance.now() + forMs;
   for (;;) {

@@ -12,11 +12,11 @@ export interface JobLock {
    * second one: another worker may have taken the job.
    */
   readonly until: number;
-  /** Whether this worker still has the lock. Asks Redis, and renews the lock, only after `until`; false also without an answer. */
+  /** Whether this worker still has the lock. After `until` it asks Redis, and renews the lock; false also without an answer. */
   isValid(): boolean | Promise<boolean>;
   /** Saves the job's progress; false where another worker has the job, and then nothing is written. */
   save(progress: object): Promise<boolean>;
-  /** Puts the job back for `delayMs` milliseconds and saves its progress, at no attempt. Rejects where another worker has the job. */
+  /** Puts the job back for `delayMs`, at no attempt, and saves its progress. Rejects where another worker has the job. */
   putBack(delayMs: number, progress: object): Promise<void>;
 }
 
