@@ -11,7 +11,7 @@ export interface BreakerParts {
   readonly log: Logger;
 }
 
-/** The circuit breakers of this replica's providers, told in the log and counted. */
+/** The circuit breakers of this replica, logged and counted. */
 export function startBreakers(
   { providerPause, queue }: Pick<Config, 'providerPause' | 'queue'>,
   { redis, metrics, log }: BreakerParts,
@@ -29,29 +29,38 @@ export function startBreakers(
 
 const OPENED: Readonly<Record<Trouble, string>> = {
   auth:
-    'the provider refuses our credentials: no worker sends to it until it takes them; check its key or service account ' +
-    'and restart the workers with a valid one',
+    'circuit breaker open: the provider refuses the credentials; all workers defer its notifications until a trial is ' +
+    'accepted; check the key or service account, and restart the workers with a valid one',
   configuration:
-    'the provider refuses our topic or the tokens of many recipients: no worker sends to it until it takes one; check ' +
-    'that endpoint, topic or project and tokens are of the same app and environment, and restart the workers',
-  quota: 'the provider asks for fewer requests: no worker sends to it for a while',
-  outage: 'the provider cannot be reached or answers with errors: this worker sends nothing to it for a while',
+    'circuit breaker open: the provider refuses the topic, or the tokens of many recipients; all workers defer its ' +
+    'notifications until a trial is accepted; check that endpoint, topic or project, and tokens are of the same app ' +
+    'and environment, and restart the workers',
+  quota:
+    'circuit breaker open: the provider asks for fewer requests; all workers defer its notifications, and try one after `forMs`',
+  outage:
+    'circuit breaker open: the provider cannot be reached, or answers with errors; this worker defers its notifications, ' +
+    'and tries one after `forMs`',
 };
 const STILL_OPEN: Readonly<Record<Trouble, string>> = {
-  auth: 'the provider still refuses our credentials; check its key or service account',
-  configuration: 'the provider still refuses our topic or tokens; check endpoint, topic or project, and tokens',
-  quota: 'the provider still asks for fewer requests',
-  outage: 'the provider still cannot be reached or answers with errors',
+  auth: 'circuit breaker stays open: the provider still refuses the credentials; check the key or service account',
+  configuration:
+    'circuit breaker stays open: the provider still refuses topic or tokens; check endpoint, topic or project, and tokens',
+  quota: 'circuit breaker stays open: the provider still asks for fewer requests; the next trial comes after `forMs`',
+  outage:
+    'circuit breaker stays open: the provider still cannot be reached, or answers with errors; the next trial comes after `forMs`',
 };
 
-/** Tells of breakers in the log, as errors where somebody has to do something, and counts openings. */
+/** Logs what happens to breakers, as an error where an operator has to act, and counts openings. */
 export function createBreakerListener({ metrics, log }: Omit<BreakerParts, 'redis'>): (change: BreakerChange) => void {
   return ({ platform, open, before }) => {
     const at = Date.now();
     if (open === undefined) {
       if (before === undefined) return;
       const { trouble, since } = before;
-      log.info({ platform, trouble, openMs: Math.max(0, at - since) }, 'the provider is back: it is sent to again');
+      log.info(
+        { platform, trouble, openMs: Math.max(0, at - since) },
+        'circuit breaker closed: the provider accepted a trial, and deferred notifications are sent',
+      );
       return;
     }
     const { trouble, code } = open;
@@ -62,7 +71,7 @@ export function createBreakerListener({ metrics, log }: Omit<BreakerParts, 'redi
   };
 }
 
-/** How much longer nothing is sent to the provider, in milliseconds; 0 where its breaker is closed or half open. */
+/** How much longer the breaker stays open, in milliseconds; 0 where it is closed or half open. */
 export function openMs(open: Pick<OpenBreaker, 'until'> | undefined, at: number = Date.now()): number {
   return open === undefined ? 0 : Math.max(0, Math.round(open.until - at));
 }

@@ -1,18 +1,22 @@
 import { Queue } from 'bullmq';
+import type { Processor } from '../src/delivery/processor.ts';
+import type { Logger } from '../src/observe/log.ts';
+import { createSparing } from '../src/observe/log.ts';
 import { assertBullMq } from '../src/queue/bullmq-internals.ts';
 import { measureClockOffset, type ClockChange, type ClockOffset } from '../src/queue/clock-offset.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import { createDeadLetters } from '../src/dead-letters/store.ts';
 import { protect } from '../src/queue/retention.ts';
-import { createLease } from '../src/queue/lease.ts';
-import { NotificationWorker, workerOptions } from '../src/queue/notification-worker.ts';
+import { createJobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
 import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
-import { startWaker } from '../src/queue/wake.ts';
-import type { Processor } from '../src/delivery/processor.ts';
-import { createSparing, type Logger } from '../src/observe/log.ts';
+import { NotificationWorker } from '../src/queue/notification-worker.ts';
+import { startWaker, type Waker } from '../src/queue/wake.ts';
+import { workerOptions } from '../src/queue/notification-worker.ts';
+import { createBurials } from './burials.ts';
+import { TROUBLE_EVERY_MS } from './redis.ts';
 import { within } from '../src/domain/time.ts';
 
-/** One queue's worker, with what keeps it on time and buries what failed for good. */
+/** Takes the jobs of one queue, is there when delayed ones are due, and moves those that failed to the dead letters. */
 export interface Consumer {
   readonly queue: Queue;
   readonly worker: Pick<NotificationWorker, 'concurrency'>;
@@ -34,75 +38,23 @@ export interface ConsumerOptions {
   readonly process: Processor;
 }
 
-/** How often the failed set is looked through for what a worker that died left there. */
-const SWEEP_EVERY_MS = 15_000;
-/** How often the same trouble is told: a Redis that is away or full makes it many times a second. */
-export const TROUBLE_EVERY_MS = 5_000;
 /** How long the start waits for the first look at Redis's clock. */
 const CLOCK_TIMEOUT_MS = 2_000;
 
-export async function startConsumer({
-  connection,
-  prefix,
-  concurrency,
-  lockMs,
-  maxStalls,
-  log,
-  process,
-}: ConsumerOptions): Promise<Consumer> {
+export async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
+  const { connection, prefix, lockMs, log } = options;
   const queue = new Queue(QUEUE, { connection, prefix });
   const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
-  const deadLetters = createDeadLetters({ queue, deadQueue });
-  const clock = measureClockOffset({ queue, onChange: (change) => tellClock(change, log) });
-  const offsetMs = (): number => clock.offsetMs;
-  const waker = startWaker({
-    redis: { zrange: (key, start, stop, scores) => connection.zrange(key, String(start), String(stop), scores) },
-    delayedKey: queue.toKey('delayed'),
-    offsetMs,
-  });
-  const onDelayed = (dueAt: number): void => {
-    waker.note(dueAt);
-  };
-  const worker = new NotificationWorker(
-    QUEUE,
-    (job, token = '') => {
-      const lease = createLease({ queue, job, token, lockMs });
-      return process({ job, token, lease, lockMs, onDelayed });
-    },
-    workerOptions({ connection, prefix, concurrency, lockMs, maxStalls }),
-    (job, error) => {
-      log.warn({ jobId: job.id, err: error }, 'the end of a job could not be noted; it comes back by its lock');
-    },
-    offsetMs,
-  );
-
-  const burials = new Set<Promise<unknown>>();
-  const bury = (work: Promise<unknown>): void => {
-    const tracked = work.catch((error: unknown) => {
-      log.warn({ err: error }, 'dead letters stay in the failed set until the next sweep');
-    });
-    burials.add(tracked);
-    void tracked.finally(() => burials.delete(tracked));
-  };
-  worker.on('active', protect);
-  worker.on('failed', (job) => {
-    if (job?.id !== undefined) bury(deadLetters.bury(job.id));
-  });
-  const sparing = createSparing(TROUBLE_EVERY_MS);
-  worker.on('error', (error) => {
-    const untold = sparing(error.message);
-    if (untold !== undefined) log.error({ err: error, untold }, 'the worker has trouble with Redis');
-  });
-  for (const side of [queue, deadQueue]) side.on('error', () => undefined); // the worker tells
-  const sweeping = setInterval(() => {
-    bury(deadLetters.sweep());
-  }, SWEEP_EVERY_MS);
+  for (const side of [queue, deadQueue]) side.on('error', () => undefined); // the worker logs it
+  const clock = measureClockOffset({ queue, onChange: (change) => logClock(change, log) });
+  const waker = createWaker(connection, queue, clock);
+  const worker = createWorker(options, clock, { queue, lockMs, onPutBack: (dueAt) => waker.note(dueAt) });
+  const burials = createBurials(worker, createDeadLetters({ queue, deadQueue }), log);
 
   const close = async (): Promise<void> => {
-    clearInterval(sweeping);
     clock.close();
     await worker.close();
-    await Promise.all(burials);
+    await burials.stop();
     await waker.close();
     await Promise.all([queue.close(), deadQueue.close()]);
   };
@@ -112,8 +64,7 @@ export async function startConsumer({
     await close();
     throw error;
   }
-
-  bury(deadLetters.sweep());
+  burials.start();
   await worker.waitUntilReady();
   await within(clock.measured, CLOCK_TIMEOUT_MS);
   void worker.run();
@@ -127,11 +78,42 @@ export async function startConsumer({
   };
 }
 
-function tellClock({ isApart, offsetMs }: ClockChange, log: Logger): void {
+function createWaker(connection: Connection, queue: Queue, clock: ClockOffset): Waker {
+  return startWaker({
+    redis: { zrange: (key, start, stop, scores) => connection.zrange(key, String(start), String(stop), scores) },
+    delayedKey: queue.toKey('delayed'),
+    offsetMs: () => clock.offsetMs,
+  });
+}
+
+function createWorker(options: ConsumerOptions, clock: ClockOffset, lockOptions: JobLockOptions): NotificationWorker {
+  const { log, process } = options;
+  const worker = new NotificationWorker(
+    QUEUE,
+    (job, token = '') => process(job, createJobLock(job, token, lockOptions)),
+    workerOptions(options),
+    (job, error) => log.warn({ jobId: job.id, err: error }, NOT_ACKED),
+    () => clock.offsetMs,
+  );
+  const sparing = createSparing(TROUBLE_EVERY_MS);
+  worker.on('active', protect);
+  worker.on('error', (error) => {
+    const repeats = sparing(error.message);
+    if (repeats !== undefined)
+      log.error({ err: error, repeats }, 'Redis failed a command of the queue; it is tried again');
+  });
+  return worker;
+}
+
+const NOT_ACKED =
+  'Redis did not take the result of this pass; the job runs again when its lock has run out, and may alert a second time';
+
+function logClock({ isApart, offsetMs }: ClockChange, log: Logger): void {
   if (!isApart) log.info({ offsetMs }, "this machine's clock agrees with Redis's again");
   else
     log.warn(
       { offsetMs },
-      "this machine's clock is not Redis's: due times are corrected, but expiry and the age of credentials are judged by it",
+      "this machine's clock is not Redis's: due times are corrected, but expiry and the age of credentials are judged by it; " +
+        'set the clock',
     );
 }

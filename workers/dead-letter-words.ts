@@ -3,7 +3,7 @@ import { formatDuration } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Removal, Warning } from '../src/dead-letters/keeper/removal.ts';
 
-/** Tells what will be removed unless somebody looks, and how to look. */
+/** Logs which dead letters will be removed, and the commands to look at them or keep them. */
 export function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): void {
   if (warning.bound === 'age') {
     if (warning.going === 0) return;
@@ -26,7 +26,7 @@ export function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['
   );
 }
 
-/** Tells what was removed; answers how many. */
+/** Logs what was removed; answers how many. */
 export function tellRemoval(removal: Removal, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): number {
   const removed = [...removal.byReason.values()].reduce((sum, count) => sum + count, 0);
   const why =

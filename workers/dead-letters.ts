@@ -21,15 +21,15 @@ export interface DeadLetterKeeperParts {
   readonly log: Logger;
 }
 
-/** All workers together look so often; more often where dead letters are kept for minutes only. */
+/** How often one of all the workers looks; more often where dead letters are kept for minutes only. */
 const LOOK_EVERY_MS = 30_000;
 const LEAST_LOOK_EVERY_MS = 500;
-/** A Redis that takes longer than this to answer is away, as far as a page is concerned. */
+/** A page does not wait longer for Redis. */
 const ANSWER_TIMEOUT_MS = 1_000;
 /** How long a look may take to end when the worker stops. */
 const STOP_MS = 2_000;
 
-/** Tells how many dead letters there are, and keeps them within their bounds, until it is stopped. */
+/** Counts the dead letters for the metrics, and removes those beyond their bounds, until it is stopped. */
 export function keepDeadLetters({ connection, queue, bounds, registry, log }: DeadLetterKeeperParts): {
   stop(): Promise<void>;
 } {
@@ -49,17 +49,16 @@ export function keepDeadLetters({ connection, queue, bounds, registry, log }: De
     }
   }
 
-  /** While Redis is away a look waits for it, or fails; the first that fails is told, and then the first that does not. */
+  /** Without Redis a look waits, or fails. The first look that fails is logged, and then the first that does not. */
   async function run({ signal }: AbortController): Promise<void> {
     let isFailing = false;
     while (!signal.aborted) {
       try {
         await look();
-        if (isFailing) log.info('dead letters are looked after again');
+        if (isFailing) log.info('the dead letters could be looked at again: those beyond their bounds are removed');
         isFailing = false;
       } catch (error) {
-        if (!isFailing && !isStopped(signal))
-          log.warn({ err: error }, 'dead letters are not looked after until Redis answers');
+        if (!isFailing && !isStopped(signal)) log.warn({ err: error }, LOOK_FAILED);
         isFailing = true;
       }
       await sleep(everyMs * (0.9 + Math.random() / 5), undefined, { signal }).catch(() => undefined);
@@ -78,14 +77,17 @@ export function keepDeadLetters({ connection, queue, bounds, registry, log }: De
   };
 }
 
-/** A connection that was closed under the last look is nothing to tell. */
+const LOOK_FAILED =
+  'the dead letters could not be looked at: none is removed until Redis answers; tried again at the next look';
+
+/** A look may fail because the worker stops and closes the connection: that is not logged. */
 function isStopped({ aborted }: AbortSignal): boolean {
   return aborted;
 }
 
 function openShard(connection: Connection, prefix: string): { queue: Queue; deadQueue: Queue } {
   const open = (name: string): Queue =>
-    new Queue(name, { connection, prefix, skipMetasUpdate: true }).on('error', () => undefined); // the worker tells
+    new Queue(name, { connection, prefix, skipMetasUpdate: true }).on('error', () => undefined); // the worker logs it
   return { queue: open(QUEUE), deadQueue: open(DEAD_LETTERS) };
 }
 

@@ -11,11 +11,10 @@ export async function main(argv: readonly string[]): Promise<void> {
   const config = isHelpOnly(argv) ? undefined : readConfig();
   if (config === undefined) return;
   const log = createLog(config.logLevel);
-  endOnSurprise(log);
+  exitOnUncaught(log);
   const { prefix, shards } = config.queue;
   const platforms = Object.fromEntries(PLATFORMS.map((platform) => [platform, platform in config.providers]));
-  if (Object.keys(config.providers).length === 0)
-    log.warn('no platform has credentials: every notification becomes a dead letter');
+  if (Object.keys(config.providers).length === 0) log.warn(NO_CREDENTIALS);
 
   const signal = onStop(log, async () => (await starting).stop());
   const starting = startReplica(config, log, { signal });
@@ -23,16 +22,23 @@ export async function main(argv: readonly string[]): Promise<void> {
     const { url } = await starting;
     log.info({ prefix, shards, policy: config.policy, platforms, metrics: url }, 'ready');
   } catch (error) {
-    if (signal.aborted) return; // told by whoever stopped it
-    log.fatal({ err: error }, 'the worker could not start');
+    if (signal.aborted) return; // onStop logs it
+    log.fatal({ err: error }, 'the worker could not start, and exits with code 1');
     process.exit(1);
   }
 }
 
-/** Node would print an error with all that hangs on it: of a refused command, Redis's client keeps every argument. */
-function endOnSurprise(log: Logger): void {
+const NO_CREDENTIALS =
+  'no platform has credentials: every notification becomes a dead letter, provider-not-configured, until the worker is ' +
+  'restarted with credentials (see --help)';
+
+/** Node itself would print all fields of the error, and Redis's client keeps the arguments of a refused command in one. */
+function exitOnUncaught(log: Logger): void {
   process.on('uncaughtException', (error: unknown) => {
-    log.fatal({ err: error }, 'the worker ends: an error that nobody expected');
+    log.fatal(
+      { err: error },
+      'unexpected error outside of any job: the worker exits with code 1; its jobs run again when their locks have run out',
+    );
     process.exit(1);
   });
 }
@@ -69,15 +75,15 @@ function readConfig(): Config | undefined {
 }
 
 /**
- * Stops in order on the first signal, at whatever stage, and exits: 0, or 1 where that failed. A second signal ends it at
- * once. The answer fires with the first.
+ * Stops the worker on the first signal, also while it is starting, and exits with 0, or 1 where that failed. A second
+ * signal exits at once. The answer fires with the first signal.
  */
 function onStop(log: Logger, stop: () => Promise<void>): AbortSignal {
   const stopping = new AbortController();
   const begin = (why: string): void => {
     if (stopping.signal.aborted) process.exit(1);
     stopping.abort();
-    log.info({ why }, 'stopping');
+    log.info({ why }, 'stopping: no more jobs are taken, those under way are finished within SHUTDOWN_GRACE');
     stop().then(
       () => {
         log.info('stopped');
@@ -86,7 +92,11 @@ function onStop(log: Logger, stop: () => Promise<void>): AbortSignal {
       (error: unknown) => {
         const wasStarting = error === stopping.signal.reason;
         if (wasStarting) log.info('stopped before it was ready');
-        else log.fatal({ err: error }, 'the worker did not stop in order');
+        else
+          log.fatal(
+            { err: error },
+            'the worker could not close all of its parts, and exits with code 1; its jobs run again when their locks have run out',
+          );
         process.exit(wasStarting ? 0 : 1);
       },
     );

@@ -17,7 +17,7 @@ export interface PagesParts {
   readonly log: Logger;
 }
 
-/** A Redis that takes longer than this to answer is away, as far as a page is concerned. */
+/** A page does not wait longer for Redis. */
 const ANSWER_TIMEOUT_MS = 1_000;
 
 /** `/metrics`, `/healthz` and `/readyz` of this replica. */
@@ -34,12 +34,15 @@ export function serveReplica(
       const providers = Object.fromEntries(
         PLATFORMS.map((platform) => [platform, describeBreaker(breakers.current(platform), at)]),
       );
-      // A worker that waits for a provider is ready all the same: another one in its place would have to wait as well.
+      // An open breaker does not make the replica unready: a new one in its place could not send either.
       return { ok: redis && consuming, detail: { redis, consuming, providers } };
     },
   };
   return serveMetrics(address, pages, (taken) => {
-    log.warn({ port: taken }, 'the metrics port is in use, taking a free one');
+    log.warn(
+      { port: taken },
+      'the metrics port is in use: a free one is taken; the line "ready" tells it as `metrics`',
+    );
   });
 }
 

@@ -1,6 +1,7 @@
-import type { ReplyEvent } from '../src/delivery/context.ts';
+import type { ReplyEvent } from '../src/delivery/parts.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
+import type { Reply } from '../src/providers/provider.ts';
 import { reportInvalidToken, type StreamRedis } from '../src/queue/invalid-tokens.ts';
 
 export interface ReplyListenerParts {
@@ -10,7 +11,7 @@ export interface ReplyListenerParts {
   readonly log: Logger;
 }
 
-/** Hears every provider's answer: counts it, tells a refusal in the log, and reports tokens that are gone to the producer. */
+/** Counts each reply, logs those that are no acceptance, and reports tokens that are gone to the producer. */
 export function createReplyListener({
   redis,
   prefix,
@@ -23,7 +24,7 @@ export function createReplyListener({
     const { code, detail } = reply;
     const names = { id: notification.id, recipientId: notification.recipientId, device: label };
     const line = { ...names, meaning: reply.meaning, code, ...(detail !== undefined && { detail }) };
-    log[isOurs(reply) ? 'error' : 'info'](line, 'the provider did not accept the alert');
+    log[levelOf(reply)](line, messageOf(reply));
 
     if (reply.meaning !== 'gone') return;
     const entry = {
@@ -34,12 +35,40 @@ export function createReplyListener({
       timestamp: reply.goneSince ?? Date.now(),
     };
     return reportInvalidToken(redis, prefix, entry).catch((error: unknown) => {
-      log.error({ ...names, err: error }, 'an invalid token could not be reported');
+      log.error({ ...names, err: error }, NOT_REPORTED);
     });
   };
 }
 
-/** Refused for our credentials or configuration: somebody has to mend them. */
-function isOurs({ trouble }: ReplyEvent['reply']): boolean {
+const NOT_REPORTED =
+  'an invalid token could not be reported to the stream of invalid tokens; the next alert to it reports it again';
+
+type Level = 'error' | 'warn' | 'info';
+
+/** An operator has to act on refused credentials, a producer on a refused alert; the rest is everyday. */
+function levelOf({ meaning, trouble }: Reply): Level {
+  if (needsOperator(trouble)) return 'error';
+  return meaning === 'bad-token' || meaning === 'rejected' ? 'warn' : 'info';
+}
+
+/** What comes next for the device. What comes next for the notification is in the line of the pass. */
+function messageOf({ meaning, trouble, unsent }: Reply): string {
+  if (needsOperator(trouble))
+    return 'the provider refuses the credentials or the app: deferred; the line of its circuit breaker tells what to do';
+  if (unsent === true) return 'not sent to the device: tried again at no attempt';
+  return MESSAGES[meaning];
+}
+
+const MESSAGES: Readonly<Record<Reply['meaning'], string>> = {
+  accepted: 'accepted',
+  gone: 'the token is no longer valid: the device is not tried again, and the token is reported to the producer',
+  'bad-token':
+    'the token is not valid for this app: the device is not tried again; check where the producer has it from',
+  rejected: 'the provider refuses the alert: the device is not tried again; `code` and `detail` tell why',
+  later:
+    'the provider did not confirm the alert: the line of this pass tells whether and when the device is tried again',
+};
+
+function needsOperator(trouble: Reply['trouble']): boolean {
   return trouble === 'auth' || trouble === 'configuration';
 }

@@ -1,81 +1,150 @@
-import type { Device, Notification, Platform } from '../domain/notification.ts';
-import type { Breakers, Entry } from '../breaker/breaker.ts';
-import type { Limiter } from '../limiter/limiter.ts';
-import type { Quota } from '../quota/quota.ts';
-import type { Lease } from '../queue/lease.ts';
-import type { Provider, Reply } from '../providers/provider.ts';
-import type { RetryPolicy } from './backoff.ts';
-import type { Progress } from './progress.ts';
-import type { Turns } from './turns.ts';
+import type { Job } from 'bullmq';
+import type { Entry as BreakerAnswer } from '../breaker/breaker.ts';
+import type { Fault } from '../domain/faults.ts';
+import { parseNotification, type Device, type Notification, type Platform } from '../domain/notification.ts';
+import type { Held } from '../limiter/limiter.ts';
+import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
+import type { JobLock } from '../queue/job-lock.ts';
+import { notificationIdOf } from '../queue/names.ts';
+import { readProgress, type Progress } from './progress.ts';
 
-/** One pass of a job through a worker. */
-export interface Pass {
+/**
+ * One pass: one run of a job through this worker. The steps of deliver.ts read here what they need, and write here what
+ * they found.
+ */
+export interface Context {
   readonly jobId: string;
-  /** The job's data, as somebody handed it over. */
+  /** The job's data as somebody enqueued it. */
   readonly data: unknown;
-  /** What the job remembers. */
-  readonly progress: Progress;
+  /** The job's data, checked; an empty notification where there are `faults`. */
+  readonly notification: Notification;
+  /** What is wrong with the data; empty where nothing is. */
+  readonly faults: readonly Fault[];
   /** When the job was added: epoch milliseconds. */
   readonly enqueuedAt: number;
-  /** The last pass asked for a slot and certainly sent nothing. */
-  readonly isUnsent: boolean;
-  /** Fires when the worker has to stop: what has not been sent is given back. */
+  /** How often the job came back because a worker did not renew its lock (BullMQ's count). */
+  readonly stalls: number;
+  readonly lock: JobLock;
+  /** Fires when the worker has to stop: nothing is sent after it. */
   readonly signal: AbortSignal;
-  /** The worker's claim to the job. */
-  readonly lease: Lease;
-}
-
-/** What the steps of a pass hand on. */
-export interface Context extends Omit<Pass, 'progress'> {
-  readonly notification: Notification;
-  /** What has been reached so far; each step replaces it. */
+  /** The last pass asked for a slot, got no answer, and certainly sent nothing: if a slot was given to it, it is unused. */
+  readonly isSlotUnused: boolean;
+  /** What the job remembers. A step replaces it; it is saved at the end of the pass. */
   progress: Progress;
-  /** What the breakers said, for the platforms whose breaker is not closed; absent where all are. */
-  entries?: Map<Platform, Entry>;
+
+  /** What the breakers that are not closed said about this notification. */
+  breakerAnswers: Map<Platform, BreakerAnswer> | undefined;
+  /** The devices that can be sent to now. */
+  ready: readonly ReadyDevice[];
+  /** Every stream that was set aside; those that are not used are released at the end of the pass. */
+  readonly permits: Permit[];
+  /** The slot to send in; undefined until there is one, and for a silent send. */
+  slot: Slot | undefined;
+  /** The tokens of the quotas are not used after this instant of `performance.now()`. */
+  tokensUntil: number;
+  /** A provider's quota has no room now, so some devices were not tried. */
+  quotaWait: QuotaWait | undefined;
+  /** Nothing is handed to a connection after this instant of `performance.now()`. */
+  sendBy: number;
+  /** The devices that were tried, with the replies. */
+  readonly tried: Tried[];
+  /** An error that no step foresaw; for the log. */
+  error: unknown;
 }
 
-/** One answer of a provider. */
-export interface ReplyEvent {
-  readonly notification: Notification;
-  readonly device: Device;
-  /** `apns#0`: the first of `devices`, which is on APNs. */
+/** A device that can be sent to now: its alert is encoded, and its provider is there. */
+export interface ReadyDevice {
   readonly label: string;
+  readonly device: Device;
+  readonly provider: Provider;
+  readonly encoded: Encoded;
+  /** The stream that is set aside. Only the first device of each platform has one; the others wait for theirs in the send. */
+  permit?: Permit;
+}
+
+/** A slot that may be used now. */
+export interface Slot {
+  readonly kind: 'slot';
+  /** The ask that was admitted: the limiter knows the slot by it. */
+  readonly ask: Held;
+  /** Epoch milliseconds on the limiter's clock. */
+  readonly at: number;
+  /** The same instant on `performance.now()`. */
+  readonly sendAt: number;
+  /** After this instant of `performance.now()` nothing may be sent in it: the next alert could follow too closely. */
+  readonly sendBy: number;
+}
+
+/** The wait until a quota has room. */
+export interface QuotaWait {
+  readonly waitMs: number;
+  /** `fcm:600000/1m` */
+  readonly rule: string;
+  /** The end of the wait on `performance.now()`. */
+  readonly dueAt: number;
+}
+
+/** One try at one device, and what came of it. */
+export interface Tried {
+  readonly label: string;
+  readonly platform: Platform;
   readonly reply: Reply;
-  readonly tookMs: number;
+  /** When the reply came, or the try was given up: epoch milliseconds. */
+  readonly at: number;
 }
 
-/** What the pipeline works with. */
-export interface DeliverParts {
-  readonly limiter: Pick<Limiter, 'admit' | 'refund' | 'cancel' | 'postpone'>;
-  /** The gap of the policy that holds overall, milliseconds; 0 for none. */
-  readonly overallGapMs: number;
-  /** The quotas of whole projects, for the providers that have one. */
-  readonly quotas: ReadonlyMap<Platform, Pick<Quota, 'take'>>;
-  readonly providers: ReadonlyMap<Platform, Provider>;
-  readonly breakers: Breakers;
-  /** This worker's own. */
-  readonly turns: Turns;
-  readonly retry: RetryPolicy;
-  /** A slot further ahead than this is not taken: the notification becomes a dead letter. Milliseconds. */
-  readonly maxWaitMs: number;
-  /** Nor one behind so many that wait for the same recipient already. */
-  readonly maxPending?: number;
-  /** What may have alerted is never sent again. */
-  readonly atMostOnce: boolean;
-  /** Epoch milliseconds. */
-  readonly now: () => number;
-  /** 0 to 1. */
-  readonly random: () => number;
-  /** Told of each answer. Awaited, so that what it tells somebody is told before the job can end; it must not reject. */
-  readonly onReply: (event: ReplyEvent) => void | Promise<void>;
+/** The context at the beginning of a pass. */
+export function createContext(
+  job: Pick<Job, 'id' | 'data' | 'progress' | 'timestamp' | 'stalledCounter'>,
+  lock: JobLock,
+  signal: AbortSignal,
+): Context {
+  const jobId = job.id ?? '';
+  const data = job.data as unknown;
+  const parsed = parseNotification(withId(data, jobId));
+  const progress = readProgress(job.progress);
+  return {
+    jobId,
+    data,
+    notification: parsed.ok ? parsed.notification : NONE,
+    faults: parsed.ok ? NO_FAULTS : parsed.faults,
+    enqueuedAt: job.timestamp,
+    stalls: job.stalledCounter,
+    lock,
+    signal,
+    // A worker that died after the ask may have sent.
+    isSlotUnused: progress.unsent === true && job.stalledCounter === 0,
+    progress,
+    breakerAnswers: undefined,
+    ready: NO_DEVICES,
+    permits: [],
+    slot: undefined,
+    tokensUntil: Infinity,
+    quotaWait: undefined,
+    sendBy: Infinity,
+    tried: [],
+    error: undefined,
+  };
 }
 
-/** Milliseconds until it expires; Infinity where it does not. */
+const NONE: Notification = {
+  id: '',
+  recipientId: '',
+  devices: [],
+  alert: { title: '' },
+  priority: 'normal',
+  onThrottle: 'delay',
+};
+const NO_FAULTS: readonly Fault[] = [];
+const NO_DEVICES: readonly ReadyDevice[] = [];
+
+/** The id may be left out of the data: it is the job's then. */
+function withId(data: unknown, jobId: string): unknown {
+  const isObject = typeof data === 'object' && data !== null && !Array.isArray(data);
+  return isObject && !('id' in data) ? { ...data, id: notificationIdOf(jobId) } : data;
+}
+
+/** Milliseconds until the notification expires; Infinity where it does not. */
 export function timeLeftMs({ notification }: Pick<Context, 'notification'>, { now }: { now: () => number }): number {
   return notification.expiresAt === undefined ? Infinity : notification.expiresAt - now();
-}
-
-/** Whose slots, and of which category. */
-export function scopeOf({ notification: { recipientId, category } }: Pick<Context, 'notification'>) {
-  return { recipientId, ...(category !== undefined && { category }) };
 }

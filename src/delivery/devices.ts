@@ -1,52 +1,38 @@
-import type { Device } from '../domain/notification.ts';
-import type { FailedAttempt } from '../domain/outcome.ts';
-import { pushId, type Encoded, type Permit, type Provider, type Reply } from '../providers/provider.ts';
-import type { Context, DeliverParts } from './context.ts';
-import { labelledDevices } from './labels.ts';
-import { withAttempts, type DeviceState } from './progress.ts';
+import type { Device, Notification, Platform } from '../domain/notification.ts';
+import type { Progress } from './progress.ts';
 
-/** One device that can be tried now: its alert is encoded, and its provider may be sent to. */
-export interface Ready {
+interface LabelledDevice {
+  /** `apns#0`: the first of `devices`, which is on APNs. Never the token. */
   readonly label: string;
   readonly device: Device;
-  readonly provider: Provider;
-  readonly encoded: Encoded;
-  /** A stream that is set aside for it; the first send to a platform has one. */
-  permit?: Permit;
+  readonly index: number;
 }
 
-/**
- * Encodes for every device that is still open and whose provider may be sent to, ahead of the ask for a slot. Settles
- * those that cannot be sent to at all: no credentials, a payload over the limit.
- */
-export function prepareDevices(context: Context, silent: boolean, parts: DeliverParts): Ready[] {
-  const { notification, progress } = context;
-  const ready: Ready[] = [];
-  let settled: Record<string, DeviceState> | undefined;
-  const failures: FailedAttempt[] = [];
-  const fail = (label: string, state: DeviceState, error: string): void => {
-    settled = { ...settled, [label]: state };
-    failures.push({ at: parts.now(), device: label, error });
-  };
-  for (const { label, device, index } of labelledDevices(notification)) {
-    if (label in progress.devices) continue;
-    const provider = parts.providers.get(device.platform);
-    if (provider === undefined) {
-      fail(label, 'provider-not-configured', `no credentials for ${device.platform}`);
-      continue;
-    }
-    if (context.entries?.get(device.platform)?.kind === 'open') continue;
-    const prepared = provider.prepare({ notification, device, pushId: pushId(notification.id, index), silent });
-    if (prepared.kind === 'ready') ready.push({ label, device, provider, encoded: prepared.encoded });
-    else fail(label, 'rejected', replyText(prepared.reply));
-  }
-  if (failures.length > 0) {
-    context.progress = withAttempts({ ...progress, devices: { ...progress.devices, ...settled } }, failures);
-  }
-  return ready;
+/** A notification, and how far it has come. */
+interface Standing {
+  readonly notification: Notification;
+  readonly progress: Pick<Progress, 'devices'>;
 }
 
-/** A reply as an attempt of a dead letter tells it. */
-export function replyText({ code, detail }: Reply): string {
-  return detail === undefined || detail === code ? code : `${code}: ${detail}`;
+/** The devices that have not ended: neither delivered nor failed. */
+export function openDevices({ notification, progress }: Standing): LabelledDevice[] {
+  return labelledDevices(notification).filter(({ label }) => !(label in progress.devices));
+}
+
+/** The labels of those devices. */
+export function openLabels(standing: Standing): string[] {
+  return openDevices(standing).map(({ label }) => label);
+}
+
+/** The platforms of those devices. */
+export function openPlatforms(standing: Standing): Platform[] {
+  return [...new Set(openDevices(standing).map(({ device }) => device.platform))];
+}
+
+/** A device that is listed twice counts once. */
+function labelledDevices({ devices }: Notification): LabelledDevice[] {
+  const labelled = devices.map((device, index) => ({ label: `${device.platform}#${index}`, device, index }));
+  if (labelled.length === 1) return labelled; // most notifications have one device
+  const isSame = (a: Device, b: Device) => a.platform === b.platform && a.token === b.token;
+  return labelled.filter(({ device, index }) => devices.findIndex((other) => isSame(other, device)) === index);
 }

@@ -1,76 +1,55 @@
 import type { Platform } from '../domain/notification.ts';
 import type { Over, Quota } from '../quota/quota.ts';
-import type { DeliverParts } from './context.ts';
-import type { Ready } from './devices.ts';
+import type { Context, QuotaWait, ReadyDevice } from './context.ts';
+import type { DeliverParts } from './parts.ts';
 import type { Progress } from './progress.ts';
 
-/** Until there is room in a quota. */
-export interface Wait extends Pick<Over, 'waitMs' | 'rule'> {
-  /** Its end on `performance.now()`. */
-  readonly dueAt: number;
-}
-
-/** What the quotas leave to be sent now. */
-export interface Covered {
-  readonly ready: readonly Ready[];
-  /** Of the providers that are over their quota, the one that has room first; its rule with the platform before it. */
-  readonly over: Wait | undefined;
-  /** The tokens of `ready` are to be used before this, on `performance.now()`. */
-  readonly useBy: number;
-  /** With the instants at which there is room for what was sent away. */
-  readonly progress: Progress;
-}
-
-/** Takes a token for each device. A device whose provider is over its quota stays open, and is tried when there is room. */
-export async function cover(
-  ready: readonly Ready[],
-  progress: Progress,
-  quotas: DeliverParts['quotas'],
-): Promise<Covered> {
+/**
+ * Takes a token of its provider's quota for each device that is ready. A device for which there is no token stays open and
+ * is tried when the quota has room: `context.quotaWait`.
+ */
+export async function takeTokens(context: Context, { quotas }: Pick<DeliverParts, 'quotas'>): Promise<void> {
+  const { ready, progress } = context;
   const platforms = [...new Set(ready.map(({ device }) => device.platform))];
-  const lots = await Promise.all(
+  const answers = await Promise.all(
     platforms.map((platform) => {
-      const ofPlatform = ready.filter(({ device }) => device.platform === platform);
-      return take(platform, ofPlatform, quotas.get(platform), progress.quotaAt?.[platform]);
+      const devices = ready.filter(({ device }) => device.platform === platform);
+      return takeFor(platform, devices, quotas.get(platform), progress.quotaAt?.[platform]);
     }),
   );
-  const overs = lots.flatMap(({ platform, over }) =>
-    over ? [{ ...over, rule: `${platform}:${over.rule}`, platform }] : [],
-  );
-  const soonest = overs.toSorted((a, b) => a.waitMs - b.waitMs)[0];
+  context.ready = answers.flatMap(({ withToken }) => withToken);
+  context.tokensUntil = Math.min(...answers.map(({ useBy }) => useBy));
+  const waits = answers.flatMap(({ wait }) => wait ?? []);
+  context.quotaWait = waits.toSorted((a, b) => a.waitMs - b.waitMs)[0];
   const quotaAt: Progress['quotaAt'] = {};
-  for (const { platform, at } of overs) quotaAt[platform] = at;
-  return {
-    ready: lots.flatMap(({ covered }) => covered),
-    over: soonest,
-    useBy: Math.min(...lots.map(({ useBy }) => useBy)),
-    progress: { ...progress, quotaAt: soonest && quotaAt },
-  };
+  for (const { platform, at } of waits) quotaAt[platform] = at;
+  context.progress = { ...progress, quotaAt: waits.length > 0 ? quotaAt : undefined };
 }
 
-interface Lot {
-  readonly platform: Platform;
-  readonly covered: readonly Ready[];
+/** What the quota of one platform answered. */
+interface TokensOfPlatform {
+  readonly withToken: readonly ReadyDevice[];
   readonly useBy: number;
-  readonly over?: Over & Wait;
+  readonly wait?: QuotaWait & { readonly platform: Platform; readonly at: Over['at'] };
 }
 
-/** One after the other, up to the first that has to wait: each that is sent away takes room that is set aside for it. */
-async function take(
+/** One device after the other, up to the first that has to wait: a quota sets room aside for each ask without a token. */
+async function takeFor(
   platform: Platform,
-  ready: readonly Ready[],
+  devices: readonly ReadyDevice[],
   quota: Pick<Quota, 'take'> | undefined,
   promisedAt: number | undefined,
-): Promise<Lot> {
+): Promise<TokensOfPlatform> {
   let useBy = Infinity;
-  if (quota === undefined) return { platform, covered: ready, useBy };
-  for (const index of ready.keys()) {
+  if (quota === undefined) return { withToken: devices, useBy };
+  for (const index of devices.keys()) {
     const answer = await quota.take(index === 0 ? promisedAt : undefined);
     if (answer.kind === 'over') {
-      const over = { ...answer, dueAt: performance.now() + answer.waitMs };
-      return { platform, covered: ready.slice(0, index), useBy, over };
+      const { waitMs, at } = answer;
+      const wait = { platform, at, waitMs, rule: `${platform}:${answer.rule}`, dueAt: performance.now() + waitMs };
+      return { withToken: devices.slice(0, index), useBy, wait };
     }
     useBy = Math.min(useBy, answer.useBy);
   }
-  return { platform, covered: ready, useBy };
+  return { withToken: devices, useBy };
 }

@@ -1,50 +1,27 @@
 import { sleepUntil } from '../domain/time.ts';
-import type { Admission, Ask, Held, Limiter, Standing } from '../limiter/limiter.ts';
+import type { Admission, Ask, Limiter, Standing } from '../limiter/limiter.ts';
+import { timeLeftMs, type Context, type Slot } from './context.ts';
+import type { DeliverParts } from './parts.ts';
 
-/** A slot that may be used now. */
-export interface Go {
-  readonly kind: 'go';
-  /** What the limiter knows it by. */
-  readonly held: Held;
-  /** The number of the ask that holds it. */
-  readonly asks: number;
-  /** Epoch milliseconds on the limiter's clock. */
-  readonly at: number;
-  /** The same instant on `performance.now()`. */
-  readonly sendAt: number;
-  /** Later than this, on the same clock, it must not be sent: the next alert could follow too closely. */
-  readonly sendBy: number;
-}
+/** What came of asking for a slot: one to send in now, the limiter's no, or slots that were missed again and again. */
+export type SlotAnswer = Slot | Exclude<Admission, { kind: 'admitted' }> | { readonly kind: 'missed' };
 
-/** What came of asking: go now, or the limiter's no (to the ask of this number), or a slot that was missed. */
-export type Slot =
-  | Go
-  | { readonly kind: 'no'; readonly asks: number; readonly admission: Exclude<Admission, { kind: 'admitted' }> }
-  | { readonly kind: 'missed'; readonly asks: number };
-
-/** Whose slot it is. */
-export interface SlotAsk extends Omit<Ask, 'id' | 'renew'> {
-  readonly jobId: string;
-  /** Asks under a new id so far. */
-  readonly asks: number;
-  /** The last pass asked under this number and certainly sent nothing: what it was granted is still unused. */
-  readonly isUnsent: boolean;
-}
+const MISSED: SlotAnswer = { kind: 'missed' };
 
 /**
- * A request that leaves this much after its slot is on time: a phone does not feel it, and a quiet machine is later by a few
- * milliseconds only. Where it was 25, the stamps of a busy machine came on top, and gaps were seen to be short by 60.
+ * A request that leaves this much after its slot is on time: a person does not notice it, and even a quiet machine is late
+ * by a few milliseconds. With 25 ms, gaps were measured on a busy machine that were 60 ms short.
  */
 const ON_TIME_MS = 15;
-/** A send that is later than half the gap, or than this, is not sent but asks anew. */
+/** A send that would be later than half the gap, or than this, is not sent; it asks anew. */
 const MAX_LATE_MS = 5_000;
 const MAX_LATE_WITHOUT_GAP_MS = 500;
-/** Asking anew helps against a hiccup, not against a machine that is always late. */
+/** Asking anew helps after a short standstill, not on a machine that is always late. */
 const MAX_RENEWALS = 5;
 
 /**
- * How much after its slot a request may be handed to the sender, in milliseconds: half the gap. Where a category has a wider
- * one than the recipient's overall policy, alerts of other categories follow after the overall gap.
+ * How long after its slot a request may be handed to the sender, in milliseconds: half the gap. Where a category's gap is
+ * wider than the overall one, half of the overall gap: alerts of other categories may follow after that.
  */
 export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0): number {
   if (gapMs === 0) return MAX_LATE_WITHOUT_GAP_MS;
@@ -52,86 +29,111 @@ export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0):
 }
 
 /**
- * A blocked job is called back this much before its slot, and sleeps the rest in the worker. It is more than most wake-ups
- * are late (a few ms on a quiet machine, 20 with two dozen workers on two cores), and at most half of how early the
- * limiter takes a job back.
+ * A blocked job comes back this much before its slot, and the worker sleeps until the slot. Most jobs come back late by less
+ * than this (a few ms on a quiet machine, 20 with two dozen workers on two cores). It is at most half of
+ * the limiter's tolerance, so that no job comes back too early.
  */
 export function leadMs({ toleranceMs }: Pick<Standing, 'toleranceMs'>): number {
   return Math.min(25, Math.floor(toleranceMs / 2));
 }
 
-/** `msg-8841/0`: a retry is a new ask, so that what a failed attempt may have shown stays counted. */
-export function askId(jobId: string, asks: number): string {
-  return `${jobId}/${asks}`;
-}
-
-export interface Asking {
-  /** Fires when the worker has to stop. */
-  readonly signal: AbortSignal;
-  /** The gap of the overall policy, milliseconds; 0 for none. */
-  readonly overallGapMs?: number;
-  /** Told when an ask is on its way to the limiter: what is asked after it is answered after it. */
-  readonly onAsked?: () => void;
-}
-
 /**
- * Asks for a slot and waits the few milliseconds until its instant. One that was missed is asked for anew (`renew`: nothing
- * was sent on it). `repeated` means that an earlier worker was given this admission and may have sent on it before it
- * died: it stays counted, and the next number asks.
+ * Asks the limiter for a slot, and sleeps the few milliseconds until it: `context.slot`. A slot that was missed while the
+ * process stood still is asked for again under the same id (`renew`: nothing was sent in it). `repeated` means that an
+ * earlier worker got this slot and may have sent in it before it died: that slot stays counted, and the next id asks.
+ *
+ * @param onAsked called when an ask is on its way: the limiter answers what is asked after it after it
  */
-export async function takeSlot(
-  ask: SlotAsk,
-  limiter: Pick<Limiter, 'admit' | 'refund'>,
-  { signal, overallGapMs, onAsked }: Asking,
-): Promise<Slot> {
-  const { jobId, isUnsent, asks: firstAsk, ...rest } = ask;
-  let asks = firstAsk;
-  let isOurs = isUnsent;
+export async function takeSlot(context: Context, parts: DeliverParts, onAsked?: () => void): Promise<SlotAnswer> {
+  const { signal } = context;
+  const { limiter } = parts;
+  let { asks } = context.progress;
+  let isUnused = context.isSlotUnused;
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
-    const held = { ...rest, id: askId(jobId, asks), renew: isOurs };
-    const asking = limiter.admit(held);
+    const ask = askOf(context, asks, isUnused, parts);
+    const asking = limiter.admit(ask);
     onAsked?.();
     const admission = await asking;
-    if (admission.kind === 'refused' && isOurs) await limiter.refund(held); // it was not used
-    if (admission.kind !== 'admitted') return { kind: 'no', asks, admission };
+    if (admission.kind === 'refused' && isUnused) await limiter.refund(ask);
+    if (admission.kind !== 'admitted') return answered(context, asks, admission);
     if (admission.repeated) {
       asks += 1;
-      isOurs = false;
+      isUnused = false;
       continue;
     }
-    isOurs = true;
+    isUnused = true;
     const { at, sendAt } = admission;
     if (sendAt > performance.now()) await sleepUntil(sendAt, signal);
     if (signal.aborted) break;
-    const sendBy = sendAt + maxLateMs(admission, overallGapMs);
-    if (performance.now() <= sendBy) return { kind: 'go', held, asks, at, sendAt, sendBy };
+    const sendBy = sendAt + maxLateMs(admission, parts.overallGapMs);
+    if (performance.now() <= sendBy) return answered(context, asks, { kind: 'slot', ask, at, sendAt, sendBy });
   }
-  if (isOurs) await limiter.refund({ ...rest, id: askId(jobId, asks) });
-  return { kind: 'missed', asks };
+  if (isUnused) await limiter.refund({ ...scopeOf(context), id: askId(context.jobId, asks) });
+  return answered(context, asks, MISSED);
+}
+
+function answered(context: Context, asks: number, answer: SlotAnswer): SlotAnswer {
+  context.progress = { ...context.progress, asks, unsent: undefined };
+  if (answer.kind === 'slot') context.slot = answer;
+  return answer;
+}
+
+function askOf(context: Context, asks: number, renew: boolean, parts: DeliverParts): Ask {
+  const { maxPending, maxWaitMs } = parts;
+  const mayWait = context.notification.onThrottle === 'delay';
+  return {
+    ...scopeOf(context),
+    id: askId(context.jobId, asks),
+    renew,
+    maxWaitMs: mayWait ? Math.min(maxWaitMs, timeLeftMs(context, parts)) : 0,
+    ...(maxPending !== undefined && { maxPending }),
+  };
+}
+
+/** `msg-8841/0`. A retry asks under the next number: the failed attempt may have alerted, so its slot stays counted. */
+function askId(jobId: string, asks: number): string {
+  return `${jobId}/${asks}`;
+}
+
+/** Whose slots, and of which category. */
+function scopeOf({ notification: { recipientId, category } }: Context) {
+  return { recipientId, ...(category !== undefined && { category }) };
+}
+
+/** Gives back the slot that is reserved ahead for a notification that ends without it. */
+export async function cancelReservation(context: Context, { limiter }: Pick<DeliverParts, 'limiter'>): Promise<void> {
+  const { jobId, progress, notification } = context;
+  if (progress.requeues === 0 || notification.onThrottle !== 'delay') return; // none was reserved
+  await limiter.cancel({ ...scopeOf(context), id: askId(jobId, progress.asks) });
+}
+
+/** Gives the slot back after a send that alerted nobody. Where the limiter does not answer, the slot stays counted. */
+export async function refundSlot({ slot }: Context, { limiter }: Pick<DeliverParts, 'limiter'>): Promise<void> {
+  if (slot !== undefined) await limiter.refund(slot.ask).catch(() => undefined);
 }
 
 /** A limiter that does not answer is told again, for about as long as the next alert may follow closely. */
-const AGAIN_MS = 50;
-const INSIST_MS = 2_000;
+const POSTPONE_AGAIN_MS = 50;
+const POSTPONE_FOR_MS = 2_000;
 
-/** Whether a request that was handed to the sender at `sentAt` (`performance.now()`) left late enough for the limiter to know. */
-export function isLate({ sendAt }: Go, sentAt: number): boolean {
+/** Whether a request that left at `sentAt` (`performance.now()`) was so late that the limiter has to know. */
+export function isLate({ sendAt }: Slot, sentAt: number): boolean {
   return sentAt - sendAt > ON_TIME_MS;
 }
 
 /**
- * Tells the limiter of a request that left late: the next alert keeps its distance from when it really left. Never
- * rejects, since the send has happened.
+ * Moves the slot to when the request really left, so that the next alert keeps its distance from there. Never rejects: the
+ * alert is out.
  */
-export async function tellLate(slot: Go, sentAt: number, limiter: Pick<Limiter, 'postpone'>): Promise<void> {
+export async function postponeSlot(slot: Slot, sentAt: number, limiter: Pick<Limiter, 'postpone'>): Promise<void> {
   const lateMs = sentAt - slot.sendAt;
-  const deadline = performance.now() + INSIST_MS;
+  const deadline = performance.now() + POSTPONE_FOR_MS;
   while (performance.now() < deadline) {
-    const isTold = await limiter.postpone(slot.held, slot.at + lateMs).then(
+    const isDone = await limiter.postpone(slot.ask, slot.at + lateMs).then(
       () => true,
       () => false,
     );
-    if (isTold || !(await sleepUntil(performance.now() + AGAIN_MS, NEVER))) return;
+    if (isDone || !(await sleepUntil(performance.now() + POSTPONE_AGAIN_MS, NEVER))) return;
   }
 }
 

@@ -1,18 +1,18 @@
 import { sleepUntil } from '../domain/time.ts';
 
 /**
- * Lets the passes of one recipient ask for their slots in the order in which this worker took up the jobs, whichever of
- * them gets a stream first: slots are handed out in the order of asking.
+ * The passes of one recipient ask for their slots in the order in which this worker took the jobs, whichever of them gets a
+ * stream first: the limiter gives slots in the order of asking.
  */
 export interface Turns {
-  /** The order of the calls counts. Resolves when all before have ended their turn; what it answers ends this one. */
+  /** Called in the order that is kept. Resolves when the turns before have ended; what it answers ends this turn. */
   take(recipientId: string): Promise<EndTurn> | EndTurn;
 }
 
 /** May be called more than once. */
 export type EndTurn = () => void;
 
-/** Nobody waits longer for those before: one whose provider cannot be connected to must not hold up all others for long. */
+/** Longer than this no pass waits for those before: one of them may wait for a provider that cannot be connected to. */
 const MAX_WAIT_MS = 1_000;
 
 export function createTurns(maxWaitMs: number = MAX_WAIT_MS): Turns {
@@ -35,7 +35,7 @@ export function createTurns(maxWaitMs: number = MAX_WAIT_MS): Turns {
 }
 
 interface Turn {
-  /** Made when somebody waits for it. */
+  /** Created when another pass waits for it. */
   ended: PromiseWithResolvers<void> | undefined;
 }
 

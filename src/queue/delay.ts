@@ -3,14 +3,14 @@ import { backendOf } from './bullmq-internals.ts';
 import { PRIORITY } from './names.ts';
 
 /**
- * Puts the job that is being processed back for `waitMs`, to go ahead of all that has not been looked at yet when it
- * is due; costs no attempt. With `progress`, that is saved with it. The caller then throws BullMQ's `DelayedError`, and
- * tells the waker the instant answered (epoch milliseconds on this machine's clock; in Redis it is written on Redis's
- * clock, where the job came from a NotificationWorker that knows the difference).
+ * Puts the job that is being processed back for `waitMs` milliseconds, at no attempt, and saves `progress` where it is
+ * given. When the job is due it goes ahead of all jobs that no worker has looked at yet. The caller then throws BullMQ's
+ * `DelayedError`, and tells the waker the instant that is answered: epoch milliseconds on this machine's clock. (Redis
+ * holds it on its own clock, where the job came from a NotificationWorker, which knows the difference.)
  *
- * One script writes priority, progress and delay, so nothing can fail between them; `job.changePriority` would also
- * search the whole list of jobs without a priority, on every requeue. Rejects where the job is no longer ours (its
- * lock ran out, it was removed): whoever has it now decides.
+ * One script writes priority, progress and delay, so that no failure can come between them; `job.changePriority` would also
+ * search the whole list of jobs without a priority, on every requeue. Rejects where the lock was lost (it ran out, or the
+ * job was removed), and then nothing is written.
  */
 export async function requeue(
   job: Pick<Job, 'id'>,

@@ -2,21 +2,21 @@ import { expect, it } from 'vitest';
 import { readProgress } from '../../src/delivery/progress.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { leaseOf, openBench } from './support.ts';
+import { lockOf, openBench } from './support.ts';
 
 /** Everything that a job's progress was, in turn, under AT_MOST_ONCE. */
 function recordSaves() {
   const saved: unknown[] = [];
-  return { saved, lease: leaseOf((progress) => Promise.resolve(saved.push(structuredClone(progress)) > 0)) };
+  return { saved, lock: lockOf((progress) => Promise.resolve(saved.push(structuredClone(progress)) > 0)) };
 }
 
 it('notes each device that is still being sent to, also when another one has been acknowledged', async () => {
   const { run, sandbox } = await openBench();
   const [phone, slow] = [makeDevice('apns'), makeDevice('fcm')];
   sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 500 }]);
-  const { saved, lease } = recordSaves();
+  const { saved, lock } = recordSaves();
   const notification = makeNotification({ devices: [phone, slow] });
-  const { outcome, progress } = await run(notification, readProgress(0), { lease, atMostOnce: true });
+  const { outcome, progress } = await run(notification, readProgress(0), { lock, atMostOnce: true });
   expect(outcome).toEqual({ kind: 'delivered' });
   expect(progress.trying).toBeUndefined();
   expect(saved).toMatchObject([
@@ -25,7 +25,7 @@ it('notes each device that is still being sent to, also when another one has bee
   ]);
 
   // Its worker ended just after that: the other device may have been alerted.
-  const next = await run(notification, readProgress(saved.at(-1)), { lease, atMostOnce: true });
+  const next = await run(notification, readProgress(saved.at(-1)), { lock, atMostOnce: true });
   expect(next.progress.devices).toEqual({ 'apns#0': 'delivered', 'fcm#1': 'ambiguous' });
   expect(sandbox.journal.accepted).toHaveLength(2);
 });
@@ -35,8 +35,8 @@ it('does not hold a device for lost that was certainly not alerted, while anothe
   const [busy, slow] = [makeDevice('apns'), makeDevice('fcm')];
   sandbox.apns.script(busy.token, [{ kind: 'refuse', status: 429, reason: 'TooManyRequests' }]);
   sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 500 }]);
-  const { saved, lease } = recordSaves();
-  await run(makeNotification({ devices: [busy, slow] }), readProgress(0), { lease, atMostOnce: true });
+  const { saved, lock } = recordSaves();
+  await run(makeNotification({ devices: [busy, slow] }), readProgress(0), { lock, atMostOnce: true });
   expect(saved.at(-1)).toMatchObject({ devices: {}, trying: ['fcm#1'] });
 });
 
@@ -66,9 +66,9 @@ it('tells what may have been alerted also where the rest has expired meanwhile',
 
 it('sends nothing that Redis would not note, gives the slot back, and tries again', async () => {
   const { run, sandbox, limiter } = await openBench({ platforms: ['apns'] });
-  const refused = leaseOf(() => Promise.reject(new Error('OOM command not allowed when used memory > maxmemory')));
+  const refused = lockOf(() => Promise.reject(new Error('OOM command not allowed when used memory > maxmemory')));
   const notification = makeNotification();
-  const first = await run(notification, readProgress(0), { lease: refused, atMostOnce: true });
+  const first = await run(notification, readProgress(0), { lock: refused, atMostOnce: true });
   expect(first.outcome).toMatchObject({ kind: 'held', code: 'not-noted', waitMs: 1_000 });
   expect(sandbox.journal.all).toEqual([]);
   expect((await limiter.inspect(notification.recipientId)).sent).toEqual([]);

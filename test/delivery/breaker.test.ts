@@ -56,7 +56,7 @@ describe('an open breaker', () => {
     const admit = () => Promise.reject(new LimiterUnavailableError('away'));
     const second = await run(both, first.progress, { limiter: { ...limiter, admit } });
     expect(second.outcome).toMatchObject({ kind: 'held', code: 'limiter-unavailable' });
-    const third = await run(both, second.progress, { isUnsent: second.progress.unsent === true });
+    const third = await run(both, second.progress, { isSlotUnused: second.progress.unsent === true });
     expect(third.outcome).toMatchObject({ kind: 'requeued', rule: 'gap' });
     expect((await limiter.inspect(RECIPIENT)).sent).toHaveLength(1);
   });
@@ -177,7 +177,7 @@ describe('a half open breaker', () => {
     ['requeued', undefined],
     ['dropped', undefined, { onThrottle: 'drop' }],
     ['too long throttled', { maxWaitMs: 1 }],
-    ['taken over', { lease: lostAfter(1) }, { recipientId: 'free' }],
+    ['taken over', { lock: lostAfter(1) }, { recipientId: 'free' }],
     ['stopped', { signal: AbortSignal.abort() }, { recipientId: 'free' }],
     ['kept for a limiter that is away', { limiter: { admit: away, refund: away, cancel: away, postpone: away } }],
   ])('gives the trial to another one where its notification is %s', async (_, overrides, fields) => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { afterSend, keepOrGiveUp, type Tried } from '../../src/delivery/decide.ts';
-import { openDevices } from '../../src/delivery/labels.ts';
+import type { Tried } from '../../src/delivery/context.ts';
+import { afterSend, deferOrGiveUp } from '../../src/delivery/decide.ts';
+import { openLabels } from '../../src/delivery/devices.ts';
 import type { Progress } from '../../src/delivery/progress.ts';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Outcome } from '../../src/domain/outcome.ts';
@@ -43,7 +44,8 @@ async function openDecisions() {
     });
     const retry = { ...parts.retry, attempts };
     const decided = { ...parts, retry, atMostOnce, now: () => NOW, random: () => 1 };
-    return { outcome: afterSend(context, tried, undefined, decided), progress: context.progress };
+    context.tried.push(...tried);
+    return { outcome: afterSend(context, decided), progress: context.progress };
   };
   return { decide, breakers, parts };
 }
@@ -164,7 +166,7 @@ it.each([
   const { parts, breakers } = await openDecisions();
   openBreaker(breakers, 'apns', trouble);
   const context = contextOf(makeNotification(), { ...none, heldSince: Date.now() - 86_400_001 });
-  expect(keepOrGiveUp(context, openDevices(context), [], parts)).toMatchObject({ kind: 'dead-letter', reason });
+  expect(deferOrGiveUp(context, openLabels(context), [], parts)).toMatchObject({ kind: 'dead-letter', reason });
 });
 
 describe('at most once', () => {

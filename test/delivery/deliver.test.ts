@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
-import { leaseOf, lostAfter, none, openBench, RECIPIENT } from './support.ts';
+import { lockOf, lostAfter, none, openBench, RECIPIENT } from './support.ts';
 
 describe('before anything is asked', () => {
   it('what does not fit becomes a dead letter, every fault named', async () => {
@@ -39,7 +39,7 @@ describe('before anything is asked', () => {
 
   it('a job that is another worker’s by now is left alone', async () => {
     const { run, sandbox, limiter } = await openBench();
-    expect((await run(makeNotification(), none, { lease: lostAfter(0) })).outcome).toEqual({ kind: 'yielded' });
+    expect((await run(makeNotification(), none, { lock: lostAfter(0) })).outcome).toEqual({ kind: 'yielded' });
     expect(sandbox.journal.all).toEqual([]);
     expect(await limiter.reset(RECIPIENT)).toBe(false);
   });
@@ -99,7 +99,7 @@ describe('what was acknowledged', () => {
     sandbox.fcm.script(slow.token, [{ kind: 'accept', delayMs: 600 }]);
     const saved: object[] = [];
     const save = (progress: object) => Promise.resolve(saved.push(progress) > 0);
-    const pass = run(makeNotification({ devices: [phone, slow] }), none, { lease: leaseOf(save) });
+    const pass = run(makeNotification({ devices: [phone, slow] }), none, { lock: lockOf(save) });
     await waitFor(() => expect(saved).toMatchObject([{ devices: { 'apns#0': 'delivered' } }]));
     expect((await pass).progress.devices).toEqual({ 'apns#0': 'delivered', 'fcm#1': 'delivered' });
     expect(saved).toHaveLength(1); // the end of the pass saves the rest
@@ -114,7 +114,7 @@ describe('what was acknowledged', () => {
       saves += 1;
       return Promise.reject(new Error('OOM command not allowed'));
     };
-    const { outcome } = await run(makeNotification({ devices: [phone, slow] }), none, { lease: leaseOf(save) });
+    const { outcome } = await run(makeNotification({ devices: [phone, slow] }), none, { lock: lockOf(save) });
     expect(outcome).toEqual({ kind: 'delivered' });
     expect(saves).toBe(1);
     expect(sandbox.journal.accepted).toHaveLength(2);

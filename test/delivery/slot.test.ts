@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { isLate, leadMs, maxLateMs, takeSlot, tellLate, type Go } from '../../src/delivery/slot.ts';
+import type { Slot } from '../../src/delivery/context.ts';
+import { isLate, leadMs, maxLateMs, postponeSlot, takeSlot } from '../../src/delivery/slot.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import type { Ask, Limiter } from '../../src/limiter/limiter.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { lostAfter, none, openBench, POLICY, RECIPIENT, takeDown } from './support.ts';
+import { contextOf, lostAfter, none, openBench, POLICY, RECIPIENT, takeDown } from './support.ts';
 
 /** A process that is stopped, or an event loop that is busy. */
 function standStill(ms: number): void {
@@ -128,7 +129,7 @@ describe('the slot', () => {
     const { run, limiter, sandbox } = await openBench();
     const notification = makeNotification();
     await limiter.admit({ recipientId: RECIPIENT, id: `${notification.id}/0` }); // the answer came too late
-    expect((await run(notification, none, { isUnsent: true })).outcome).toEqual({ kind: 'delivered' });
+    expect((await run(notification, none, { isSlotUnused: true })).outcome).toEqual({ kind: 'delivered' });
     expect(sandbox.journal.accepted).toHaveLength(1);
   });
 
@@ -138,12 +139,12 @@ describe('the slot', () => {
     const notification = makeNotification();
     await limiter.admit({ recipientId: RECIPIENT, id: `${notification.id}/0` });
     await takeDown(bench, 'apns');
-    const { progress } = await run(notification, { ...none, unsent: true }, { isUnsent: true });
+    const { progress } = await run(notification, { ...none, unsent: true }, { isSlotUnused: true });
     expect(progress.unsent).toBe(true);
 
     await sandbox.apns.up();
     await parts.providers.get('apns')?.connect();
-    const again = await run(notification, progress, { isUnsent: true });
+    const again = await run(notification, progress, { isSlotUnused: true });
     expect(again.outcome).toEqual({ kind: 'delivered' });
     expect(again.progress.unsent).toBeUndefined();
     expect((await limiter.inspect(RECIPIENT)).sent).toHaveLength(1);
@@ -155,7 +156,7 @@ describe('the slot', () => {
     // What the new owner does while this worker, which asked without an answer before, is stopped in its pass.
     await limiter.admit({ recipientId: RECIPIENT, id: `${notification.id}/0` });
     const before = (await limiter.inspect(RECIPIENT)).sent;
-    const { outcome } = await run(notification, none, { lease: lostAfter(1), isUnsent: true });
+    const { outcome } = await run(notification, none, { lock: lostAfter(1), isSlotUnused: true });
     expect(outcome).toEqual({ kind: 'yielded' });
     expect((await limiter.inspect(RECIPIENT)).sent).toEqual(before);
     expect(sandbox.journal.all).toEqual([]);
@@ -179,7 +180,7 @@ describe('the slot', () => {
 
   it('is not taken by a notification whose job was lost meanwhile, and stays counted', async () => {
     const { run, limiter, sandbox } = await openBench();
-    expect((await run(makeNotification(), none, { lease: lostAfter(1) })).outcome).toEqual({ kind: 'yielded' });
+    expect((await run(makeNotification(), none, { lock: lostAfter(1) })).outcome).toEqual({ kind: 'yielded' });
     expect(sandbox.journal.all).toEqual([]);
     expect((await limiter.inspect(RECIPIENT)).sent).toHaveLength(1);
   });
@@ -213,10 +214,9 @@ describe('after the send, the slot', () => {
 
 describe('the limiter', () => {
   const SEND_AT = 1_000;
-  const slot: Go = {
-    kind: 'go',
-    held: { recipientId: RECIPIENT, id: 'msg/0' },
-    asks: 0,
+  const slot: Slot = {
+    kind: 'slot',
+    ask: { recipientId: RECIPIENT, id: 'msg/0' },
     at: 1_795_284_000_000,
     sendAt: SEND_AT,
     sendBy: SEND_AT + 500,
@@ -238,20 +238,23 @@ describe('the limiter', () => {
       told.push(at);
       return told.length <= 3 ? Promise.reject(new LimiterUnavailableError('away')) : Promise.resolve(true);
     };
-    await tellLate(slot, SEND_AT + 80, { postpone });
+    await postponeSlot(slot, SEND_AT + 80, { postpone });
     expect(told).toEqual(Array(4).fill(slot.at + 80));
   });
 
   it('that is away keeps nobody for ever', async () => {
     const postpone = () => Promise.reject(new LimiterUnavailableError('away'));
-    await expect(tellLate(slot, SEND_AT + 80, { postpone })).resolves.toBeUndefined();
+    await expect(postponeSlot(slot, SEND_AT + 80, { postpone })).resolves.toBeUndefined();
   });
 
   it('is asked under the next number where an admission was given before, each time', async () => {
-    const { limiter } = await openBench();
-    const ask = { recipientId: RECIPIENT, jobId: 'msg', asks: 0, isUnsent: false, policy: { rules: [], minGapMs: 0 } };
-    for (const number of [0, 1]) await limiter.admit({ ...ask, id: `msg/${number}` });
-    const taken = await takeSlot(ask, limiter, { signal: new AbortController().signal });
-    expect(taken).toMatchObject({ kind: 'go', asks: 2, held: { id: 'msg/2' } });
+    const { limiter, parts } = await openBench();
+    const policy = { rules: [], minGapMs: 0 };
+    const admit = (ask: Ask) => limiter.admit({ ...ask, policy });
+    for (const number of [0, 1]) await admit({ recipientId: RECIPIENT, id: `msg/${number}` });
+    const context = contextOf(makeNotification({ id: 'msg' }));
+    const taken = await takeSlot(context, { ...parts, limiter: { ...limiter, admit } });
+    expect(taken).toMatchObject({ kind: 'slot', ask: { id: 'msg/2' } });
+    expect(context.progress.asks).toBe(2);
   });
 });

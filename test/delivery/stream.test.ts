@@ -3,7 +3,7 @@ import type { Platform } from '../../src/domain/notification.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
-import { leaseOf, lostAfter, none, openBench, RECIPIENT, takeDown, type Bench, type Overrides } from './support.ts';
+import { lockOf, lostAfter, none, openBench, RECIPIENT, takeDown, type Bench, type Overrides } from './support.ts';
 
 /** One connection with one stream to each provider: a stream that is not given back stops everything. */
 const ONE_STREAM = {
@@ -111,14 +111,14 @@ describe('streams', () => {
     ['requeued', undefined],
     ['dropped', undefined, { onThrottle: 'drop' }],
     ['too long throttled', { maxWaitMs: 1 }],
-    ['taken over before the ask', { isUnsent: true, lease: lostAfter(1) }],
-    ['taken over before the send', { lease: lostAfter(1) }, { recipientId: 'free' }],
+    ['taken over before the ask', { isSlotUnused: true, lock: lostAfter(1) }],
+    ['taken over before the send', { lock: lostAfter(1) }, { recipientId: 'free' }],
     ['stopped', { signal: AbortSignal.abort() }, { recipientId: 'free' }],
     ['over a quota', { quotas: quotaOf(() => Promise.resolve(over)) }, { recipientId: 'free' }],
     ['without an answer of the quota', { quotas: quotaOf(away) }, { recipientId: 'free' }],
     [
       'not noted under AT_MOST_ONCE',
-      { atMostOnce: true, lease: leaseOf(() => Promise.reject(new Error('OOM'))) },
+      { atMostOnce: true, lock: lockOf(() => Promise.reject(new Error('OOM'))) },
       { recipientId: 'free' },
     ],
   ])('are given back where the notification is %s', async (_, overrides, fields) => {

@@ -1,24 +1,32 @@
 import { onTestFinished } from 'vitest';
 import type { Breakers, TrialEnd } from '../../src/breaker/breaker.ts';
 import { createBreakers } from '../../src/breaker/redis-breakers.ts';
-import type { Context, DeliverParts, Pass, ReplyEvent } from '../../src/delivery/context.ts';
-import { deliver, type Result } from '../../src/delivery/deliver.ts';
+import { createContext, type Context } from '../../src/delivery/context.ts';
+import type { Result } from '../../src/delivery/decide.ts';
+import { deliver } from '../../src/delivery/deliver.ts';
+import type { DeliverParts, ReplyEvent } from '../../src/delivery/parts.ts';
 import { readProgress, type Progress } from '../../src/delivery/progress.ts';
 import { createTurns } from '../../src/delivery/turns.ts';
 import type { Policy } from '../../src/domain/limits.ts';
-import type { Notification, Platform } from '../../src/domain/notification.ts';
+import type { Platform } from '../../src/domain/notification.ts';
 import type { Trouble } from '../../src/domain/outcome.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import type { SenderOptions } from '../../src/providers/sender/sender.ts';
-import type { Lease } from '../../src/queue/lease.ts';
+import type { JobLock } from '../../src/queue/job-lock.ts';
 import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import { openApns, openFcm, openSandbox } from '../support/providers.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 
-export type Overrides = Partial<DeliverParts & Pass>;
+export type Overrides = Partial<DeliverParts & Context>;
+
+/** How a pass ended, and what the job is to remember. */
+export interface Passed {
+  readonly outcome: Result;
+  readonly progress: Progress;
+}
 
 export interface Bench {
   readonly sandbox: Sandbox;
@@ -28,7 +36,7 @@ export interface Bench {
   readonly replies: readonly ReplyEvent[];
   readonly parts: DeliverParts;
   /** One pass of a job through the pipeline, on real parts. */
-  readonly run: (data: unknown, progress?: Progress, overrides?: Overrides) => Promise<Result>;
+  readonly run: (data: unknown, progress?: Progress, overrides?: Overrides) => Promise<Passed>;
 }
 
 export interface BenchOptions {
@@ -47,15 +55,16 @@ export const RECIPIENT = 'teacher-42';
 /** What a job remembers that is new. */
 export const none = readProgress(0);
 
-/** A claim to a job that nobody else wants; what is saved goes to `save`. */
-export function leaseOf(save: Lease['save'] = () => Promise.resolve(true)): Lease {
-  return { until: Infinity, holds: () => Promise.resolve(true), save };
+/** The lock on a job that no other worker wants; what is saved goes to `save`. */
+export function lockOf(save: JobLock['save'] = () => Promise.resolve(true)): JobLock {
+  const putBack = () => Promise.resolve();
+  return { lockMs: 30_000, until: Infinity, isValid: () => Promise.resolve(true), save, putBack };
 }
 
-/** A claim that is lost after it was looked at so many times. */
-export function lostAfter(looks: number): Lease {
+/** A lock that is lost after it was looked at so many times. */
+export function lostAfter(looks: number): JobLock {
   let looked = 0;
-  return { ...leaseOf(), holds: () => Promise.resolve((looked += 1) <= looks) };
+  return { ...lockOf(), isValid: () => Promise.resolve((looked += 1) <= looks) };
 }
 
 /** The pipeline over a real limiter and real breakers on Redis, and real clients at loopback providers that answer at once. */
@@ -93,26 +102,19 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     random: () => 0,
     onReply: (event) => void replies.push(event),
   };
-  const run = (data: unknown, progress = none, overrides: Overrides = {}): Promise<Result> =>
-    deliver({ ...passOf(data, progress), ...overrides }, { ...parts, ...overrides });
+  const run = async (data: unknown, progress = none, overrides: Overrides = {}): Promise<Passed> => {
+    const context = { ...contextOf(data, progress), ...overrides };
+    const outcome = await deliver(context, { ...parts, ...overrides });
+    return { outcome, progress: context.progress };
+  };
   return { sandbox, limiter, breakers, trialEnds, replies, parts, run };
 }
 
-function passOf(data: unknown, progress: Progress): Pass {
-  return {
-    jobId: (data as { id?: string }).id ?? 'job-1',
-    data,
-    progress,
-    enqueuedAt: Date.now(),
-    signal: new AbortController().signal,
-    lease: leaseOf(),
-    isUnsent: false,
-  };
-}
-
-/** What the steps of a pass hand on, at its beginning. */
-export function contextOf(notification: Notification, progress: Progress = none): Context {
-  return { ...passOf(notification, progress), notification, progress };
+/** The context at the beginning of a pass. */
+export function contextOf(data: unknown, progress: Progress = none): Context {
+  const id = (data as { id?: string }).id ?? 'job-1';
+  const job = { id, data, progress, timestamp: Date.now(), stalledCounter: 0 };
+  return createContext(job, lockOf(), new AbortController().signal);
 }
 
 /** Opens a breaker as an answer to somebody else would. */

@@ -20,7 +20,7 @@ describe('jobs of a plain BullMQ client', () => {
       payload: { aps: { badge: 3, sound: 'default' } },
     });
     await worker.waitForLine(/"outcome":"delivered"/);
-    await worker.waitForLine(/a job without a priority/);
+    await worker.waitForLine(/a job was added without a priority/);
   });
 
   it('become dead letters where they do not fit, and the worker goes on', async () => {

@@ -109,7 +109,7 @@ it(
     const spoilt = notification({ devices: [APNS], recipientId: 'spoilt' });
     await redis.set(recipientKeys(PREFIX, 'spoilt').sent, 'no sorted set');
     await add(spoilt);
-    await worker.waitForLine(/in a way that no outcome foresaw/);
+    await worker.waitForLine(/unexpected error; attempt \d+ of \d+/);
     await vi.waitFor(async () => expect(await redis.xlen(invalidTokensKey(PREFIX))).toBe(1), { timeout: 20_000 });
     const dead = echoes.length + BAD_JOBS.length;
     await vi.waitFor(async () => expect(await deadQueue.getWaitingCount()).toBeGreaterThanOrEqual(dead), {
@@ -141,7 +141,7 @@ it('an error that nobody expected ends a worker with one log line, and without w
   await worker.waitForLine(/"msg":"ready"/);
   worker.kill('SIGUSR2');
   const { code, stdout, stderr } = await worker.waitForExit();
-  const line = stdout.split('\n').find((text) => text.includes('nobody expected')) ?? '{}';
+  const line = stdout.split('\n').find((text) => text.includes('unexpected error outside of any job')) ?? '{}';
   expect(JSON.parse(line)).toMatchObject({ level: 'fatal', err: { type: 'ReplyError' } });
   expect({ code, stderr, leaks: leaksIn(stdout) }).toEqual({ code: 1, stderr: '', leaks: [] });
 });

@@ -45,9 +45,9 @@ it('what somebody has to do something about is an error, other trouble a warning
   ]);
   const [, opened, longer, closed] = told();
   expect(opened).toMatchObject({ platform: 'apns', code: 'Forbidden' });
-  expect(opened?.['msg']).toContain('refuses our credentials');
+  expect(opened?.['msg']).toContain('circuit breaker open: the provider refuses the credentials');
   expect(opened?.['forMs']).toBeGreaterThan(50_000);
-  expect(longer?.['msg']).toContain('still refuses our credentials');
+  expect(longer?.['msg']).toContain('stays open: the provider still refuses the credentials');
   expect(closed?.['openMs']).toBeGreaterThanOrEqual(5_000);
 });
 

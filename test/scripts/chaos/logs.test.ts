@@ -23,7 +23,7 @@ const logs = (text: string) => new Map([['worker-0.log', parseLog(text)]]);
 it('tells the notification of each pass that ended, and when', () => {
   const time = '2026-03-01T07:30:00.123Z';
   const pass = { level: 'info', time, jobId: 'n7#r1', id: 'n7', outcome: 'delivered', msg: 'delivered' };
-  const other = { level: 'warn', time, jobId: 'n8', msg: 'a job was let go; it comes back by its lock' };
+  const other = { level: 'warn', time, jobId: 'n8', msg: 'Redis did not take the result of this pass' };
   const text = `${JSON.stringify(pass)}\n(node:1) Warning: no JSON\n${JSON.stringify(other)}\n{"half`;
   expect(parseLog(text)).toEqual([{ at: Date.parse(time), id: 'n7' }, { at: Date.parse(time) }]);
 });

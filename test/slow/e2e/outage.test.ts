@@ -126,7 +126,7 @@ it('refused credentials open the breaker of all workers, and a trial finds out t
   sandbox.apns.revokeKey();
   const kept = lessons('apns', 3);
   await enqueue(queue, kept);
-  for (const worker of workers) await worker.waitForLine(/refuses our credentials/);
+  for (const worker of workers) await worker.waitForLine(/the provider refuses the credentials/);
   await sleep(2_000);
   expect(sandbox.journal.all.length).toBeLessThan(kept.length);
   sandbox.apns.restoreKey();

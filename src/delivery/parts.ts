@@ -1,0 +1,43 @@
+import type { Breakers } from '../breaker/breaker.ts';
+import type { Device, Notification, Platform } from '../domain/notification.ts';
+import type { Limiter } from '../limiter/limiter.ts';
+import type { Quota } from '../quota/quota.ts';
+import type { Provider, Reply } from '../providers/provider.ts';
+import type { RetryPolicy } from './backoff.ts';
+import type { Turns } from './turns.ts';
+
+/** What the pipeline works with; the same for every pass. */
+export interface DeliverParts {
+  readonly limiter: Pick<Limiter, 'admit' | 'refund' | 'cancel' | 'postpone'>;
+  /** The gap of the policy that holds overall, milliseconds; 0 for none. */
+  readonly overallGapMs: number;
+  /** The quotas of whole projects, for the providers that have one. */
+  readonly quotas: ReadonlyMap<Platform, Pick<Quota, 'take'>>;
+  readonly providers: ReadonlyMap<Platform, Provider>;
+  readonly breakers: Breakers;
+  /** Of this worker; other workers have their own. */
+  readonly turns: Turns;
+  readonly retry: RetryPolicy;
+  /** A slot further ahead than this is not reserved: the notification becomes a dead letter. Milliseconds. */
+  readonly maxWaitMs: number;
+  /** No slot is reserved where so many notifications of the recipient already wait for theirs. */
+  readonly maxPending?: number;
+  /** What may have alerted is never sent again. */
+  readonly atMostOnce: boolean;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  /** 0 to 1. */
+  readonly random: () => number;
+  /** Called with each reply. The pass does not end before what this answers; it must not reject. */
+  readonly onReply: (event: ReplyEvent) => void | Promise<void>;
+}
+
+/** One reply of a provider. */
+export interface ReplyEvent {
+  readonly notification: Notification;
+  readonly device: Device;
+  /** `apns#0`: the first of `devices`, which is on APNs. */
+  readonly label: string;
+  readonly reply: Reply;
+  readonly tookMs: number;
+}

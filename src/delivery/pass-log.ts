@@ -1,0 +1,74 @@
+import type { Job } from 'bullmq';
+import type { Logger } from '../observe/log.ts';
+import type { RetryPolicy } from './backoff.ts';
+import type { Context } from './context.ts';
+import { redactedError, type Result } from './decide.ts';
+
+/** What is logged of passes. */
+export interface PassLog {
+  /** One line for each pass, and one more for an error that no step foresaw. */
+  result(context: Context, result: Result): void;
+  /** Redis did not take the result of the pass. */
+  notAcked(context: Context, error: unknown): void;
+  /** A job was added without a priority; told once. */
+  unprioritised(job: Pick<Job, 'id'>): void;
+}
+
+export function createPassLog({ log, retry }: { readonly log: Logger; readonly retry: RetryPolicy }): PassLog {
+  // The lines of passes have no secret fields; to look for some would be a third of the cost of a line.
+  const lines = log.child({}, { redact: [] });
+  let isToldUnprioritised = false;
+  return {
+    result(context, result) {
+      if (context.error !== undefined) tellUnexpectedError(context, result, retry, log);
+      const fields = fieldsOf(context, result);
+      if (result.kind === 'dead-letter') lines.warn(fields, 'dead-lettered');
+      else if (result.kind === 'yielded') lines.warn(fields, LOCK_LOST);
+      else lines.info(fields, result.kind);
+    },
+    notAcked({ jobId }, error) {
+      log.warn({ jobId, err: error }, NOT_ACKED);
+    },
+    unprioritised({ id: jobId }) {
+      if (isToldUnprioritised) return;
+      isToldUnprioritised = true;
+      log.warn({ jobId }, UNPRIORITISED);
+    },
+  };
+}
+
+const LOCK_LOST =
+  'nothing sent: this worker did not renew its lock on the job in time; the worker that takes the job goes on with it';
+const NOT_ACKED =
+  'Redis did not take the result of this pass; the job runs again when its lock has run out, and may alert a second time';
+const UNPRIORITISED =
+  'a job was added without a priority: BullMQ puts it before all jobs that are due; add jobs with priority 10';
+
+/** Tells where the error came from, without the texts of the notification. */
+function tellUnexpectedError(context: Context, result: Result, { attempts }: RetryPolicy, log: Logger): void {
+  const { jobId, error: thrown, progress } = context;
+  const where =
+    thrown instanceof Error ? thrown.stack?.split('\n').filter((line) => line.startsWith('    at ')) : undefined;
+  const next = result.kind === 'retried' ? `retry in ${(result.waitMs / 1000).toFixed(1)} s` : 'no more retries';
+  const error = redactedError(thrown, context);
+  log.error({ jobId, error, where }, `unexpected error; attempt ${progress.tries} of ${attempts}, ${next}`);
+}
+
+/** With the ids that a reader of the log looks for, where the data has them. */
+function fieldsOf({ jobId, data, progress }: Context, result: Result): Record<string, unknown> {
+  const { id, recipientId, category } = (data ?? {}) as Record<string, unknown>;
+  const { kind, ...rest } = result;
+  return {
+    jobId,
+    id: shortText(id), // pino leaves out what is undefined
+    recipientId: shortText(recipientId),
+    category: shortText(category),
+    outcome: kind === 'dead-letter' ? 'dead-lettered' : kind,
+    ...rest,
+    tries: progress.tries,
+  };
+}
+
+function shortText(value: unknown): string | undefined {
+  return typeof value === 'string' && value.length <= 256 ? value : undefined;
+}

@@ -1,0 +1,49 @@
+import type { FailedAttempt } from '../domain/outcome.ts';
+import type { Meaning, Reply } from '../providers/provider.ts';
+import { reportReply } from './breakers.ts';
+import type { Context, ReadyDevice, Tried } from './context.ts';
+import type { DeliverParts } from './parts.ts';
+import { withAttempts, type DeviceState, type Progress } from './progress.ts';
+
+/** Adds a try to `context.tried`; tells the breakers, and the listener, of its reply. Undefined where there is nothing to wait for. */
+export function noteReply(
+  context: Context,
+  { label, device }: ReadyDevice,
+  reply: Reply,
+  tookMs: number,
+  parts: DeliverParts,
+): Promise<void> | undefined {
+  const { platform } = device;
+  reportReply(context, platform, reply, parts);
+  const tried = { label, platform, reply, at: parts.now() };
+  const listening = parts.onReply({ notification: context.notification, device, label, reply, tookMs });
+  if (listening instanceof Promise) return listening.then(() => void context.tried.push(tried));
+  context.tried.push(tried);
+  return undefined;
+}
+
+/** The meanings that end a device, and how; `later` leaves it open. */
+const STATE_OF: Partial<Record<Meaning, DeviceState>> = {
+  accepted: 'delivered',
+  gone: 'unregistered',
+  'bad-token': 'bad-token',
+  rejected: 'rejected',
+};
+
+/** The progress after these tries: how devices ended, the failures, and no device that is being sent to. */
+export function record(progress: Progress, tried: readonly Tried[], atMostOnce: boolean): Progress {
+  const devices = { ...progress.devices };
+  const failures: FailedAttempt[] = [];
+  for (const { label, reply, at } of tried) {
+    const isAmbiguous = atMostOnce && reply.alerted === 'maybe';
+    const state = STATE_OF[reply.meaning] ?? (isAmbiguous ? 'ambiguous' : undefined);
+    if (state !== undefined) devices[label] = state;
+    if (reply.meaning !== 'accepted') failures.push({ at, device: label, error: replyText(reply) });
+  }
+  return withAttempts({ ...progress, devices, trying: undefined }, failures);
+}
+
+/** A reply as an attempt of a dead letter tells it: `BadTopic`, `timeout: no answer within 30 s`. */
+export function replyText({ code, detail }: Reply): string {
+  return detail === undefined || detail === code ? code : `${code}: ${detail}`;
+}

@@ -1,0 +1,37 @@
+import { expect, it, onTestFinished } from 'vitest';
+import { createLog } from '../../src/observe/log.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { connect } from '../../workers/redis.ts';
+import { waitFor } from '../support/wait.ts';
+
+type Line = Readonly<Record<string, unknown>>;
+
+function open(redisUrl: string, timeoutMs: number) {
+  const told: Line[] = [];
+  const log = createLog('info', { write: (line) => void told.push(JSON.parse(line) as Line) });
+  const closing = new AsyncDisposableStack();
+  onTestFinished(() => closing.disposeAsync());
+  const target = { redisUrl, cluster: false };
+  const { signal } = new AbortController();
+  const connecting = connect({ redis: target, limiterRedis: target }, log, { signal, timeoutMs }, closing);
+  return { told, connecting };
+}
+
+it('a Redis that cannot be reached ends the start with the reason of the last try', async () => {
+  const { told, connecting } = open('redis://127.0.0.1:1', 1_200);
+  await expect(connecting).rejects.toThrow(/^Redis is away: 127\.0\.0\.1:1 \(.*ECONNREFUSED/);
+  expect(told[0]).toMatchObject({ redis: '127.0.0.1:1', reason: expect.stringContaining('ECONNREFUSED') as string });
+});
+
+it('a Redis that is lost is told, and once when it is back', async () => {
+  const redis = await startEmbeddedRedis();
+  const { told, connecting } = open(redis.url, 5_000);
+  await connecting;
+  await redis.close();
+  await waitFor(() => expect(told[0]?.['msg']).toContain('no connection to Redis'));
+  const again = await startEmbeddedRedis({ port: Number(new URL(redis.url).port) });
+  onTestFinished(() => again.close());
+  const back = (): Line[] => told.filter(({ msg }) => String(msg).startsWith('connected to Redis again'));
+  await waitFor(() => expect(back()).toHaveLength(1));
+  expect(back()[0]).toMatchObject({ level: 'info', awayMs: expect.any(Number) as number });
+});

@@ -1,0 +1,103 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Config } from '../src/config/config.ts';
+import { errorChain } from '../src/domain/error-chain.ts';
+import type { Logger } from '../src/observe/log.ts';
+import { createSparing } from '../src/observe/log.ts';
+import { connectLimiter, connectWorker, RedisAwayError, whenReady, type Connection } from '../src/redis/connection.ts';
+import { addressOf } from '../src/redis/target.ts';
+
+/** How long the limiter and the quotas wait for an answer of Redis before the job is put back. */
+export const LIMITER_TIMEOUT_MS = 2_000;
+/** How often the same trouble is logged: a Redis that is away or full makes it many times a second. */
+export const TROUBLE_EVERY_MS = 5_000;
+const RETRY_MS = 500;
+
+export interface Connections {
+  /** For the queue, the breakers' listeners and the dead letters: commands wait until Redis is back. */
+  readonly queue: Connection;
+  /** For the limiter, the quotas and the breakers: a command that cannot be done now fails now. */
+  readonly limiter: Connection;
+}
+
+export interface ConnectOptions {
+  /** Fires when the start is no longer wanted. */
+  readonly signal: AbortSignal;
+  /** Redis may come up after its workers: so long it is tried again. */
+  readonly timeoutMs: number;
+}
+
+/**
+ * Opens the connections of a replica, and logs when one is lost and when it is back. `closing` closes them.
+ *
+ * @throws RedisAwayError with the last reason, where Redis could not be reached in time
+ */
+export async function connect(
+  config: Pick<Config, 'redis' | 'limiterRedis'>,
+  log: Logger,
+  { signal, timeoutMs }: ConnectOptions,
+  closing: AsyncDisposableStack,
+): Promise<Connections> {
+  const queue = connectWorker(config.redis);
+  const limiter = connectLimiter(config.limiterRedis, LIMITER_TIMEOUT_MS);
+  const both = [queue, limiter];
+  logLosses(both, log);
+  for (const connection of both) closing.defer(() => connection.disconnect());
+  await Promise.all(both.map((connection) => untilReady(connection, timeoutMs, signal)));
+  return { queue, limiter };
+}
+
+/** One line for each trouble, and one when all connections that were lost are back. */
+function logLosses(connections: readonly Connection[], log: Logger): void {
+  const sparing = createSparing(TROUBLE_EVERY_MS);
+  const lost = new Set<Connection>();
+  let isLogged = false;
+  let lostAt = 0;
+  for (const connection of connections) {
+    connection.on('error', (error: Error) => {
+      const reason = errorChain(error);
+      const repeats = sparing(reason);
+      if (repeats === undefined) return;
+      isLogged = true;
+      log.warn({ redis: addressOf(connection), reason, repeats }, NO_CONNECTION);
+    });
+    connection.on('close', () => {
+      if (lost.size === 0) lostAt = performance.now();
+      lost.add(connection);
+    });
+    connection.on('ready', () => {
+      if (!lost.delete(connection) || lost.size > 0 || !isLogged) return;
+      isLogged = false;
+      const awayMs = Math.round(performance.now() - lostAt);
+      log.info({ redis: addressOf(connection), awayMs }, 'connected to Redis again: the jobs that waited go on');
+    });
+  }
+}
+
+const NO_CONNECTION = 'no connection to Redis: jobs wait, and it is tried again until Redis answers';
+
+/** As `whenReady`, but a connection that failed is tried again. */
+async function untilReady(connection: Connection, timeoutMs: number, signal: AbortSignal): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  let lastError: Error | undefined;
+  connection.on('error', keepLast);
+  try {
+    for (;;) {
+      signal.throwIfAborted();
+      try {
+        await whenReady(connection, RETRY_MS);
+        return;
+      } catch (error) {
+        // "No answer within 500 ms" only says that no try fell into the last half second: the error before tells why.
+        if (performance.now() > deadline)
+          throw lastError === undefined ? error : new RedisAwayError(addressOf(connection), lastError);
+        await sleep(RETRY_MS);
+      }
+    }
+  } finally {
+    connection.off('error', keepLast);
+  }
+
+  function keepLast(error: Error): void {
+    lastError = error;
+  }
+}
