@@ -3,7 +3,7 @@ import type { StoredDeadLetter } from '../../src/queue/dead-letter-list.ts';
 import type { DeadLetters } from '../../src/queue/dead-letters.ts';
 import type { Desk } from '../support/dead-letter-desk.ts';
 
-/** Those that the filter takes, of all shards, oldest first; a page of each shard is in memory at a time. */
+/** Dead letters of all shards that match the filter, oldest first; one page of each shard is in memory at a time. */
 export async function* inOrder(
   { shards, now }: Pick<Desk, 'shards' | 'now'>,
   filter: DeadLetterFilter,

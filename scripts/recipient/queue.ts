@@ -18,13 +18,13 @@ export interface QueueOfRecipient {
   readonly recipientId: string;
 }
 
-/** Does the work at the queue that has the recipient's notifications, and closes it. */
+/** Opens the queue with the recipient's notifications, runs `work`, and closes it. */
 export async function atQueue<T>(
   { redis, queue, recipientId }: QueueOfRecipient,
   work: (shard: Queue<unknown>, connection: Connection) => Promise<T>,
 ): Promise<T> {
   const connection = connectProducer(redis);
-  connection.on('error', () => undefined); // the call that fails tells it
+  connection.on('error', () => undefined); // the call that fails reports it
   try {
     await whenReady(connection, PRODUCER_TIMEOUT_MS);
     const prefix = shardPrefixes(queue.prefix, queue.shards)[shardOf(recipientId, queue.shards)];
@@ -43,7 +43,7 @@ export async function atQueue<T>(
   }
 }
 
-/** `msg-8841/0` → `msg-8841`: the job that asked for a slot under this id; undefined where it was no job of a worker. */
+/** `msg-8841/0` → `msg-8841`: the job that asked for a slot under this id; undefined if no worker asked. */
 export function jobIdOfAsk(askId: string): string | undefined {
   return /^(.+)\/\d+$/s.exec(askId)?.[1];
 }

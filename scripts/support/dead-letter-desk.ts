@@ -13,9 +13,9 @@ import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { shardPrefixes } from '../../src/queue/shards.ts';
 import { CommandError } from './command.ts';
 
-/** What the commands about dead letters work with. */
+/** What the commands about dead letters need. */
 export interface Desk {
-  /** Of each shard. */
+  /** One for each shard. */
   readonly shards: readonly DeadLetters[];
   /** Epoch milliseconds on Redis's clock, when the command began. */
   readonly now: number;
@@ -23,11 +23,11 @@ export interface Desk {
   count(): Promise<number>;
 }
 
-/** Does the work at the dead letters of the workers' environment. `advice` is told where Redis goes away. */
+/** Opens the dead letters that the environment names, and runs `work`. `advice` is added to the error if Redis is lost. */
 export async function atDeadLetters(advice: string, work: (desk: Desk) => Promise<void>): Promise<void> {
   const { redis, queue } = loadQueueConfig(process.env);
   const connection = connectProducer(redis);
-  connection.on('error', () => undefined); // the call that fails tells it
+  connection.on('error', () => undefined); // the call that fails reports it
   try {
     await whenReady(connection, PRODUCER_TIMEOUT_MS);
     const prefixes = shardPrefixes(queue.prefix, queue.shards);

@@ -7,14 +7,14 @@ import { filterOf, type FilterFlags } from './dead-letter-flags.ts';
 import { createProgress } from './progress.ts';
 
 export interface Taking {
-  /** Over the progress bar. */
+  /** The label of the progress bar. */
   readonly label: string;
-  /** Takes one, or finds it gone (false). Absent: they are only counted. */
+  /** Takes one; false if it was gone. Absent: they are only counted. */
   readonly take?: (shard: DeadLetters, stored: StoredDeadLetter) => Promise<boolean>;
   readonly pace?: () => Promise<void>;
 }
 
-/** Dead letters that were there when the command began. */
+/** Counts of the dead letters that existed when the command began. */
 export interface TakenInAll {
   readonly seen: number;
   readonly matched: number;
@@ -22,7 +22,7 @@ export interface TakenInAll {
   readonly byReason: Readonly<Partial<Record<DeadLetterReason, number>>>;
 }
 
-/** Shard after shard, oldest first in each; a bar on a terminal tells how far it is. */
+/** Goes through one shard after the other, oldest first in each, with a progress bar on a terminal. */
 export async function takeFromAll(desk: Desk, flags: FilterFlags, taking: Taking): Promise<TakenInAll> {
   const { label, take, pace } = taking;
   const filter = filterOf(flags);

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Resolves one caller after the other, evenly, `perSecond` of them each second; the first at once. */
+/** Lets one caller after the other go on, evenly spaced, `perSecond` of them each second; the first at once. */
 export function createPace(perSecond: number, now: () => number = () => performance.now()): () => Promise<void> {
   let next = -Infinity;
   return async () => {
@@ -11,7 +11,7 @@ export function createPace(perSecond: number, now: () => number = () => performa
   };
 }
 
-/** `100/s`, `100` → 100; `30/m` → 0.5 (each a second); undefined where the text is no rate. */
+/** `100/s`, `100` → 100 a second; `30/m` → 0.5 a second; undefined if the text is no rate. */
 export function parseRate(text: string): number | undefined {
   const match = /^(\d{1,9}(?:\.\d{1,3})?)(?:\/(s|m|h))?$/.exec(text);
   if (!match) return undefined;

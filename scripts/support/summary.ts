@@ -15,8 +15,8 @@ interface Report {
  *
  *   node summary.ts REPORT TEST-EXIT-CODE CHECK-EXIT-CODE
  *
- * What failed without being a test counts as one failure each: a file that could not be loaded, a run that ended with an
- * error though every test passed, a run without a single passed test, the gate.
+ * These count as one failure each although they are no tests: a file that could not be loaded, a run that ended with an error
+ * although every test passed, a run without a single passed test, and a failed `npm run check`.
  */
 function summarize(
   report: Report | undefined,
@@ -36,7 +36,7 @@ function readReport(file: string): Report | undefined {
   try {
     return JSON.parse(readFileSync(file, 'utf8')) as Report;
   } catch {
-    return undefined; // the run ended before it wrote one, which its exit code tells
+    return undefined; // the run ended before it wrote one; its exit code shows that
   }
 }
 

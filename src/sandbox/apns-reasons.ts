@@ -1,7 +1,7 @@
 import type { Refuse } from './answers.ts';
 
 /**
- * APNs' words for a refusal, and the status of each
+ * APNs' reasons for a refusal, with the HTTP status of each
  * (developer.apple.com/documentation/usernotifications/handling-notification-responses-from-apns).
  */
 export const APNS_REASONS = {

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 
-/** The whole body, or its first `mostBytes` + 1 where it is longer; undefined where the client gave up before its end. */
+/** The body, cut after `mostBytes` + 1; undefined if the client gave up before its end. */
 export function readBody(stream: Readable, mostBytes: number): Promise<Buffer | undefined> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
@@ -15,7 +15,7 @@ export function readBody(stream: Readable, mostBytes: number): Promise<Buffer | 
   });
 }
 
-/** The JSON object in a body; undefined where it is none. */
+/** The JSON object in a body; undefined if it is not one. */
 export function parseJsonObject(body: Buffer): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(body.toString('utf8'));

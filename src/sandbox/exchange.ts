@@ -3,7 +3,7 @@ import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Accept, Refuse, Reset } from './answers.ts';
 import type { Peer } from './connections.ts';
 
-/** One request in the words of its protocol: the three ways to end it. */
+/** One request, and the three ways to end it. */
 export interface Exchange {
   readonly peer: Peer;
   accept(answer: Accept): void;
@@ -11,13 +11,13 @@ export interface Exchange {
   reset(scope: NonNullable<Reset['scope']>): void;
 }
 
-/** What is sent beside the status. */
+/** Headers and body of an answer. */
 export interface Content {
   readonly headers: Readonly<Record<string, string>>;
   readonly text: string;
 }
 
-/** How a provider words its answers to one request. */
+/** Makes the provider's answers to one request. */
 export interface Wording {
   accepted(answer: Accept): Content;
   refused(answer: Refuse): Content;
@@ -50,7 +50,7 @@ export function http2Exchange(stream: ServerHttp2Stream, peer: Peer, wording: Wo
     peer,
     ...answersBy(respond, wording),
     reset: (scope) => {
-      if (stream.destroyed) return; // its peer's port may belong to another connection by now
+      if (stream.destroyed) return; // the connection has ended, and its port may belong to another one by now
       if (scope === 'connection') cut(peer);
       else stream.close(scope === 'stream' ? constants.NGHTTP2_INTERNAL_ERROR : constants.NGHTTP2_REFUSED_STREAM);
     },

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { SandboxKeys } from './keys.ts';
 
-/** A directory for key files: the given one, which stays, or a new one that `remove` takes away. */
+/** A directory for key files: the given one, which stays, or a new one, which `remove` deletes. */
 export interface KeyDirectory {
   /** Absolute. */
   readonly path: string;
@@ -19,7 +19,7 @@ export async function openKeyDirectory(path: string | undefined): Promise<KeyDir
   return { path: made, remove: () => rm(made, { recursive: true, force: true }) };
 }
 
-/** Where each key lies; all paths absolute. */
+/** The path of each key file; all absolute. */
 export interface KeyFiles {
   readonly ca: string;
   readonly caKey: string;
@@ -36,7 +36,7 @@ export function keyFilesIn(dir: string): KeyFiles {
   };
 }
 
-/** The keys of an earlier sandbox; undefined where one of the files is missing. */
+/** The keys of an earlier sandbox; undefined if one of the files is missing. */
 export async function readKeys(files: KeyFiles): Promise<SandboxKeys | undefined> {
   const paths = [files.ca, files.caKey, files.apnsKey, files.serviceAccount];
   const texts = await Promise.all(paths.map((path) => readFile(path, 'utf8').catch(missing)));
@@ -46,7 +46,7 @@ export async function readKeys(files: KeyFiles): Promise<SandboxKeys | undefined
   return { authority: { cert, key }, apnsKey, serviceAccountKey };
 }
 
-/** Writes the keys, and the service account as Google hands it out: every file for its owner only. */
+/** Writes the keys, and a service account in Google's format. Only their owner can read the files. */
 export async function writeKeys(
   files: KeyFiles,
   keys: SandboxKeys,
@@ -68,7 +68,7 @@ export async function writeKeys(
   await writePrivateFile(files.serviceAccount, `${JSON.stringify(serviceAccount, null, 2)}\n`);
 }
 
-/** Writes a file that only its owner reads; a reader sees the old one or the new one, never half of it. */
+/** Writes a file that only its owner can read. Atomic: a reader sees the old file or the new one, never half of it. */
 export async function writePrivateFile(path: string, text: string): Promise<void> {
   const draft = `${path}.${crypto.randomUUID()}`;
   await writeFile(draft, text, { mode: 0o600, flag: 'wx' });

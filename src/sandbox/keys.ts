@@ -2,7 +2,7 @@ import { generateKeyPair, X509Certificate, type KeyObject } from 'node:crypto';
 import { promisify } from 'node:util';
 import { makeAuthority, type Certificate } from './certificates.ts';
 
-/** What outlives a sandbox where its files are kept, so that a worker goes on trusting the next one. */
+/** The keys that the next sandbox in the same folder uses again, so that a worker trusts it too. */
 export interface SandboxKeys {
   /** Signs both servers' certificates. */
   readonly authority: Certificate;
@@ -13,9 +13,9 @@ export interface SandboxKeys {
 }
 
 const makeKeyPair = promisify(generateKeyPair);
-/** One for all sandboxes of a process: it takes the longest to make, and nobody signs in with it. */
+/** All sandboxes of a process share it: it takes the longest to make, and no client signs in with it. */
 let accountKey: Promise<{ privateKey: KeyObject }> | undefined;
-/** An authority with less than this left is made anew. */
+/** An authority that is valid for less than this is replaced. */
 const LEAST_LEFT_MS = 86_400_000;
 
 export async function makeKeys(nowMs: number): Promise<SandboxKeys> {

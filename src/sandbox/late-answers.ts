@@ -1,4 +1,4 @@
-/** Answers that leave later: one timer each, and none of them once it is closed. */
+/** Sends answers after a delay, with one timer each. After `close` none is sent. */
 export class LateAnswers {
   readonly #timers = new Set<NodeJS.Timeout>();
   #isClosed = false;

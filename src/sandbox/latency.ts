@@ -6,7 +6,7 @@ export interface Latency {
   readonly p99Ms: number;
 }
 
-/** What APNs and FCM take as a rule, seen from a server on the same continent. */
+/** What APNs and FCM usually take, measured from a server on the same continent. */
 export const DEFAULT_LATENCY: Latency = { medianMs: 40, p99Ms: 250 };
 /** Every answer leaves at once. */
 export const NO_LATENCY: Latency = { medianMs: 0, p99Ms: 0 };
@@ -18,7 +18,7 @@ export function isLatencyOff({ p99Ms }: Latency): boolean {
   return p99Ms === 0;
 }
 
-/** What is wrong with a latency; undefined where it can be drawn from. */
+/** What is wrong with a latency; undefined if it is valid. */
 export function latencyFault({ medianMs, p99Ms }: Latency): string | undefined {
   const isOff = medianMs === 0 && p99Ms === 0;
   if (isOff || (medianMs > 0 && p99Ms >= medianMs && Number.isFinite(p99Ms))) return undefined;
@@ -26,10 +26,10 @@ export function latencyFault({ medianMs, p99Ms }: Latency): string | undefined {
 }
 
 /**
- * Gives one answer's latency a call, in milliseconds; `undefined` in place of the function where answers leave at once.
- * `random` gives numbers from 0 up to 1, and two are drawn for each latency (Box and Muller's method).
+ * A function that draws the latency of one answer, in milliseconds; `undefined` if answers leave at once. `random` gives numbers
+ * from 0 up to 1; two are drawn for each latency (Box and Muller's method).
  *
- * @throws RangeError where the latency has a fault.
+ * @throws RangeError if the latency is not valid.
  */
 export function latencyDraw(latency: Latency, random: () => number): (() => number) | undefined {
   const fault = latencyFault(latency);

@@ -1,12 +1,12 @@
 import { spawn } from 'node:child_process';
 import { rm, writeFile } from 'node:fs/promises';
 
-/** Asked by Debian's packages before they start a service; exit code 101 means: do not (invoke-rc.d(8)). */
+/** Debian's packages run this before they start a service; exit code 101 forbids it (invoke-rc.d(8)). */
 const SERVICE_POLICY = '/usr/sbin/policy-rc.d';
 
 /**
- * Installs Debian's `redis-server` with apt-get, for root. Says so first. The package would start and enable a
- * service on port 6379, which nobody asked for: it is kept from both.
+ * Installs Debian's `redis-server` with apt-get, as root, and says so first. The package would also start and enable a
+ * service on port 6379; both are prevented.
  */
 export async function installRedis(
   say: (line: string) => void,
@@ -14,15 +14,15 @@ export async function installRedis(
   policyFile = SERVICE_POLICY,
 ): Promise<void> {
   say('No redis-server on the PATH: installing the package redis-server with apt-get. REDIS_URL avoids this.');
-  const isPolicyOurs = await writeFile(policyFile, '#!/bin/sh\nexit 101\n', { mode: 0o755, flag: 'wx' }).then(
+  const wasPolicyWritten = await writeFile(policyFile, '#!/bin/sh\nexit 101\n', { mode: 0o755, flag: 'wx' }).then(
     () => true,
-    () => false, // there is one already: it is the machine's own policy
+    () => false, // the file exists: it is the machine's own policy
   );
   try {
     await run('apt-get', ['update', '-q'], path);
     await run('apt-get', ['install', '-q', '-y', '--no-install-recommends', 'redis-server'], path);
   } finally {
-    if (isPolicyOurs) await rm(policyFile, { force: true });
+    if (wasPolicyWritten) await rm(policyFile, { force: true });
   }
   await run('update-rc.d', ['redis-server', 'disable'], path).catch(() => undefined); // not every image has services
   say('Installed redis-server; its service is off.');

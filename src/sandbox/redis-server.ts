@@ -7,7 +7,7 @@ import { installRedis } from './redis-install.ts';
 /** Servers that speak the protocol and take the same options; the first that is found is used. */
 const SERVERS = ['redis-server', 'valkey-server'];
 
-/** What a machine offers; an argument, so that a test can describe another machine. */
+/** This machine's properties, as an argument so that a test can describe another machine. */
 export interface Machine {
   /** The PATH to look on. */
   readonly path: string;
@@ -20,8 +20,8 @@ export function thisMachine(): Machine {
 }
 
 /**
- * The path of a Redis server: one on the PATH, else Debian's, which is installed where apt-get and root allow it.
- * Rejects with an InputError that names the command of the platform where there is none.
+ * The path of a Redis server: one on the PATH, or else Debian's, which is installed if there is apt-get and the user is root.
+ * Rejects with an InputError that names the platform's install command if there is none.
  */
 export async function redisServer(say: (line: string) => void, machine = thisMachine()): Promise<string> {
   const there = await findServer(machine.path);

@@ -1,22 +1,22 @@
 import { DEFAULT_LATENCY, isLatencyOff, latencyDraw, type Latency } from './latency.ts';
 import { seededRandom } from './random.ts';
 
-/** What a loopback provider takes its time for. */
+/** How long a loopback provider takes for what it does. */
 export interface TimingOptions {
-  /** How long answers take; a median of 40 ms and a 99th percentile of 250 ms where left out. */
+  /** How long answers take. Default: a median of 40 ms and a 99th percentile of 250 ms. */
   readonly latency?: Latency;
-  /** How long a new connection waits until its TLS handshake is answered; 50 where answers take time, else 0. */
+  /** How long a new connection waits for the answer to its TLS handshake. Default: 50, or 0 without latency. */
   readonly handshakeMs?: number;
   /**
-   * A connection without a request for about so long is closed: after half to one and a half of it over HTTP/2, after
-   * it and the second that node:http grants over HTTP/1.1. A minute where answers take time, else never (`Infinity`).
+   * A connection without a request for about this long is closed: over HTTP/2 after a random 0.5 to 1.5 times as long, over
+   * HTTP/1.1 a second later (node:http adds it). Default: a minute, or never (`Infinity`) without latency.
    */
   readonly idleMs?: number;
 }
 
-/** The same, decided for one server. */
+/** The timing of one server. */
 export interface Timing {
-  /** The latency of the next answer in milliseconds; `undefined` where answers leave at once. */
+  /** The latency of the next answer in milliseconds; `undefined` if answers leave at once. */
   readonly drawLatencyMs: (() => number) | undefined;
   readonly handshakeMs: number;
   /** `Infinity` for never. */
@@ -27,14 +27,14 @@ export interface Timing {
 
 const HANDSHAKE_MS = 50;
 const IDLE_MS = 60_000;
-/** One and a half of it is still what a timer can wait. */
+/** 1.5 times this still fits into a timer. */
 const MAX_IDLE_MS = 86_400_000;
 
 /**
- * `seed` decides the draws. They have a generator of their own, so that what the rates draw for a seed does not depend
- * on the latency.
+ * `seed` decides the random numbers. The timing has a generator of its own, so that with one seed the rates draw the same
+ * numbers, with and without latency.
  *
- * @throws RangeError where a number does not fit.
+ * @throws RangeError if a number is out of range.
  */
 export function timingOf(options: TimingOptions, seed: number): Timing {
   const { latency = DEFAULT_LATENCY } = options;
