@@ -1,10 +1,10 @@
 import type { Logs } from './logs.ts';
 
-/** What the workers' logs tell of circuit breakers. */
+/** Openings of circuit breakers, from the workers' logs. */
 export interface BreakerOpenings {
-  /** Lines that tell of a breaker that opened or stayed open, by its trouble; each worker tells its own. */
+  /** Log lines of breakers that opened or stayed open, by trouble; each worker logs its own. */
   readonly breakersOpened: Readonly<Record<string, number>>;
-  /** Those that an answer about one device did: such an answer says nothing about the provider. */
+  /** Breakers that were opened by an answer about one device, which says nothing about the provider. */
   readonly breakersByOneDevice: readonly string[];
 }
 

@@ -1,4 +1,4 @@
-/** Epoch milliseconds with a fraction, made as the journal's stamps are: this clock never steps. */
+/** Epoch milliseconds with a fraction, computed like the journal's time stamps: this clock is never set. */
 export function epochMs(): number {
   return performance.timeOrigin + performance.now();
 }

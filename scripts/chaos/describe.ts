@@ -16,7 +16,7 @@ function what(fault: Fault): string {
     case 'kill-redis':
       return `Redis is killed, and comes back after ${seconds(fault.forMs)}`;
     case 'pause-redis':
-      return `Redis answers nobody for ${seconds(fault.forMs)}`;
+      return `Redis answers no client for ${seconds(fault.forMs)}`;
     case 'cut-clients':
       return 'Redis cuts every connection';
     case 'answers':
@@ -30,9 +30,9 @@ function what(fault: Fault): string {
     case 'odd-device':
       return `${fault.platform}: one device is answered ${fault.word}`;
     case 'revoke-key':
-      return `${fault.platform} for ${seconds(fault.forMs)}: our credentials are refused`;
+      return `${fault.platform} for ${seconds(fault.forMs)}: the workers' credentials are refused`;
     case 'provider-down':
-      return `${fault.platform} for ${seconds(fault.forMs)}: nobody listens`;
+      return `${fault.platform} for ${seconds(fault.forMs)}: the server is down`;
   }
 }
 

@@ -4,7 +4,7 @@ import type { ChaosQueue } from './queue.ts';
 
 const POLL_MS = 250;
 
-/** Waits until every job has ended, or for so long. Answers how long it took, milliseconds. */
+/** Waits until every job has ended, but no longer than `timeoutMs`. Answers how long it took, in milliseconds. */
 export async function drain(
   queue: Pick<ChaosQueue, 'open' | 'settled'>,
   timeoutMs: number,

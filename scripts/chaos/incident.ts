@@ -1,9 +1,9 @@
-/** A strike after which what was in hand may alert a second time. */
+/** A fault after which the notifications that workers had may alert a second time. */
 export interface Incident {
   readonly kind: 'kill' | 'stop' | 'redis';
-  /** When it struck, and until when what was in hand may still have gone out; epoch milliseconds. */
+  /** When the fault began, and until when these notifications may still have been sent; epoch milliseconds. */
   readonly at: number;
   readonly until: number;
-  /** The notifications that workers had in hand. */
+  /** The notifications that workers had at that time. */
   readonly ids: ReadonlySet<string>;
 }

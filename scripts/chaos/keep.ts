@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Facts } from './run.ts';
 
-/** What a run was judged by, one JSON object a line, for whoever looks into it. Holds tokens and texts (made-up ones). */
+/** Writes the facts of a run as NDJSON, to find the cause of a failure. Contains tokens and texts (generated ones). */
 export async function keepFacts(folder: string, { enqueued, entries, ends, struck, leaks }: Facts): Promise<void> {
   const incidents = struck.incidents.map((incident) => ({ ...incident, ids: [...incident.ids] }));
   const files: Readonly<Record<string, readonly unknown[]>> = {

@@ -14,7 +14,7 @@ export interface LeakSearch {
   readonly dead: readonly StoredDeadLetter[];
 }
 
-/** Looks for secrets in all that is shown: logs, pages, and what dead letters say beside the notification itself. */
+/** Searches everything that is shown for secrets: logs, pages, and dead letters without the notification itself. */
 export async function searchForLeaks({ folder, marker, env, dead }: LeakSearch): Promise<Leak[]> {
   const secrets = await secretsOf(marker, env);
   const files = (await readdir(folder)).filter((name) => /\.(log|txt)$/.test(name));
@@ -29,7 +29,7 @@ export async function searchForLeaks({ folder, marker, env, dead }: LeakSearch):
 
 const LISTING = fileURLToPath(new URL(`../dead-letters${extname(import.meta.url)}`, import.meta.url));
 
-/** Keeps what the command `dead-letters` says, for a person and for a program. */
+/** Writes the output of the command `dead-letters`, plain and as JSON, to a file. */
 export async function saveListing(env: Readonly<Record<string, string>>, file: string): Promise<void> {
   const said = await Promise.all(
     [[], ['--json']].map((flags) =>

@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { notificationIdOf } from '../../src/queue/names.ts';
 
-/** What one line of a worker's log tells, as far as it is judged. */
+/** The fields of a worker's log line that are used here. */
 export interface LogLine {
   /** Epoch milliseconds. */
   readonly at: number;
@@ -21,7 +21,7 @@ export async function readLogs(folder: string): Promise<Logs> {
   return new Map(await Promise.all(texts));
 }
 
-/** What is no JSON (a warning of Node's, the half line of a killed worker) tells nothing. */
+/** Lines that are not JSON are skipped: a warning of Node, or half a line of a killed worker. */
 export function parseLog(text: string): LogLine[] {
   return text.split('\n').flatMap((line) => {
     try {
@@ -34,7 +34,7 @@ export function parseLog(text: string): LogLine[] {
 
 function lineOf({ time, jobId, outcome, platform, trouble, code }: Record<string, unknown>): LogLine {
   const isPass = typeof jobId === 'string' && outcome !== undefined;
-  // A breaker that closed is told without a code.
+  // The line of a breaker that closed has no code.
   const isBreaker = typeof platform === 'string' && typeof trouble === 'string' && typeof code === 'string';
   return {
     at: Date.parse(String(time)),

@@ -5,7 +5,7 @@ const PAGES = ['/metrics', '/readyz', '/healthz'];
 const EVERY_MS = 3_000;
 const ANSWER_MS = 2_000;
 
-/** Keeps what the workers' pages say, every few seconds, until it is told to end; a frozen worker says nothing. */
+/** Appends the workers' pages to a file every few seconds, until the signal aborts. A frozen worker's page is left out. */
 export async function samplePages(urls: () => string[], file: string, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     const pages = urls().flatMap((url) => PAGES.map((page) => `${new URL(url).origin}${page}`));

@@ -1,11 +1,11 @@
 import type { ChaosResult, Check } from './verdict.ts';
 
-/** What a person reads at the end. */
+/** The report for a person at the end. */
 export function renderReport(result: ChaosResult, verdict: readonly Check[]): string {
   const { notifications, delivered, deadLettered, expired, dropped, requeues, minGapMs, drainMs } = result;
   return [
     `\n${notifications} notifications: ${delivered} delivered, ${deadLettered} dead letters, ${expired} expired, ${dropped} dropped.`,
-    `Dead letters: ${counted(result.deadLetters)}. Duplicates by what excuses them: ${counted(result.duplicatesBy)}.`,
+    `Dead letters: ${counted(result.deadLetters)}. Duplicates by their reason: ${counted(result.duplicatesBy)}.`,
     `Breakers opened: ${counted(result.breakersOpened)}.`,
     `${requeues} requeues; least gap ${minGapMs} ms; drained within ${(drainMs / 1_000).toFixed(1)} s.`,
     ...verdict.map(({ what, found, ok }) => `${ok ? 'ok  ' : 'FAIL'}  ${what}: ${found}`),
@@ -24,7 +24,7 @@ function counted(counts: Readonly<Record<string, number>>): string {
 
 const MOST_TOLD = 20;
 
-/** The first of each kind of trouble, a line each: `a burst: recipient-7: gap, 263 ms at …`. */
+/** The first 20 of each kind of trouble, one line each: `a burst: recipient-7: gap, 263 ms at …`. */
 export function renderTroubles(troubles: Readonly<Record<string, readonly string[]>>): string[] {
   return Object.entries(troubles).flatMap(([what, found]) => {
     const told = found.slice(0, MOST_TOLD).map((one) => `${what}: ${one}`);

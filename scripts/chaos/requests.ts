@@ -3,7 +3,7 @@ import type { Enqueued } from './enqueue.ts';
 import { refOf } from './workload.ts';
 
 /**
- * Requests that nobody asked for: of no notification that was enqueued, or for a device that is not one of its own. Providers
+ * Requests without a reason: for no notification that was enqueued, or for a device that is not one of its own. Providers
  * count such requests against a sender. Each as `fcm at 2026-03-01T07:30:00.123Z, notification n17`.
  */
 export function unknownRequests(

@@ -9,13 +9,13 @@ import { unknownRequests } from './requests.ts';
 import type { Facts } from './run.ts';
 import type { ChaosResult } from './verdict.ts';
 
-/** What a run came to, and where to look for what went wrong. */
+/** The result of a run, and details of everything that went wrong. */
 export interface Judged {
   readonly result: ChaosResult;
   readonly troubles: Readonly<Record<string, readonly string[]>>;
 }
 
-/** Counts it all, from the facts alone. */
+/** Computes the result from the facts alone. */
 export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: number; readonly seconds: number }): Judged {
   const { enqueued, entries, ends, struck, leaks, logs, left } = facts;
   const thaws = thawsOf(struck.freezes, logs);

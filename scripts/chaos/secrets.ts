@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 
-/** What must stand nowhere, and how it is called where it does. */
+/** A text that must not appear anywhere, and its name for the report. */
 export interface Secret {
   readonly name: string;
   readonly pattern: RegExp;
@@ -15,7 +15,7 @@ export interface Leak {
 /** A line of a key in PEM: 64 characters of base64. */
 const KEY_LINE = /[A-Za-z0-9+/=]{40,}/g;
 
-/** The marker of this run's tokens and texts, the lines of the keys, and whatever looks like a credential in use. */
+/** The marker in this run's tokens and texts, the lines of the keys, and patterns of credentials. */
 export async function secretsOf(marker: string, env: Readonly<Record<string, string>>): Promise<Secret[]> {
   const keys = await Promise.all(
     ['APNS_KEY_FILE', 'GOOGLE_APPLICATION_CREDENTIALS'].map(async (name) => {
@@ -32,14 +32,14 @@ export async function secretsOf(marker: string, env: Readonly<Record<string, str
   ];
 }
 
-/** Where secrets stand in a text, never which. */
+/** How often each secret appears in a text, without the secret itself. */
 export function findLeaks(where: string, text: string, secrets: readonly Secret[]): Leak[] {
   return secrets
     .map(({ name, pattern }) => ({ where, name, times: text.match(pattern)?.length ?? 0 }))
     .filter(({ times }) => times > 0);
 }
 
-/** Of the characters of base64, one means something in a pattern. */
+/** `+` is the only character of base64 with a meaning in a regular expression. */
 function escaped(base64: string): string {
   return base64.replaceAll('+', '\\+');
 }
