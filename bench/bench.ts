@@ -19,11 +19,11 @@ const HELP = `
 Suites:
 ${SUITES.map(({ name, description }) => `  ${name.padEnd(10)} ${description}`).join('\n')}
 
-Each suite starts a Redis of its own. docs/benchmarks.md tells how to read the numbers.`;
+Each suite starts a Redis of its own. docs/benchmarks.md explains the numbers.`;
 
-/** `npm run bench`: measures, and compares with what others made for the same purpose. */
+/** `npm run bench`: measures, and compares with other libraries. */
 export async function main(argv: readonly string[]): Promise<void> {
-  const command = createCommand('bench', 'Measures, beside its rivals.')
+  const command = createCommand('bench', 'Measures, and compares with other libraries.')
     .argument('[suite]', 'what to measure (default: every suite)')
     .option('--json', 'one JSON object as the last line')
     .option('--markdown', 'the tables as Markdown')

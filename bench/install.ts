@@ -7,13 +7,13 @@ import { CommandError } from '../scripts/support/command.ts';
 const FOLDER = fileURLToPath(new URL('.', import.meta.url));
 const OUTPUT_CHARACTERS = 1_000;
 
-/** The rivals as bench/package.json pins them. */
+/** The other libraries, in the versions of bench/package.json. */
 export interface Rivals {
   readonly load: NodeJS.Require;
   readonly versions: Readonly<Record<string, string>>;
 }
 
-/** Loads what is installed in bench/, and installs it first where it is not what bench/package.json asks for. */
+/** Loads the libraries in bench/, and installs them first if their versions are not those of bench/package.json. */
 export async function installRivals(say: (line: string) => void): Promise<Rivals> {
   const versions = await wanted();
   if (!(await areInstalled(versions))) {
@@ -25,7 +25,7 @@ export async function installRivals(say: (line: string) => void): Promise<Rivals
   return { load, versions };
 }
 
-/** A native part may be missing for this platform: better said before the measuring than in the midst of it. */
+/** Loads it once before measuring, because a native part may be missing for this platform. */
 function tryToLoad(load: NodeJS.Require, name: string): void {
   try {
     load(name);
@@ -50,7 +50,7 @@ async function areInstalled(versions: Record<string, string>): Promise<boolean> 
   return found.every(Boolean);
 }
 
-/** Without install scripts: the one native part, microtime, comes with what it needs for the usual platforms. */
+/** Without install scripts: the only native part, microtime, contains binaries for the usual platforms. */
 function install(): Promise<void> {
   // `npm run` sets the prefix to the repository's root: without this, npm would install there.
   const env = { ...process.env, npm_config_local_prefix: undefined };

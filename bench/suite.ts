@@ -6,7 +6,7 @@ export interface SuiteOptions {
   readonly sliceMs: number;
   /** Only what needs no rivals, on little data: a check that the bench works, not a measurement. */
   readonly quick: boolean;
-  /** Told what is going on. */
+  /** Called with a line of progress. */
   readonly say: (line: string) => void;
 }
 
@@ -21,9 +21,9 @@ export interface Report {
 export interface Suite {
   readonly name: string;
   readonly description: string;
-  /** Pairs where `--runs` is left out; 20 where this is. */
+  /** Pairs without `--runs`. Default: 20. */
   readonly defaultRuns?: (quick: boolean) => number;
-  /** Throws where a case did not do what it is about. */
+  /** Throws if a case got another answer than the one that it measures. */
   run(options: SuiteOptions): Promise<Report>;
   /** Writes processor profiles into a folder in place of measuring; a suite without it has none. */
   readonly profile?: (dir: string, options: Pick<SuiteOptions, 'quick' | 'say'>) => Promise<Report>;

@@ -20,11 +20,11 @@ interface Flags {
 /** In the default of a minute. */
 const NOTIFICATIONS_A_SECOND = 20_000 / 60;
 
-/** `npm run chaos`: faults on every side, and whether the guarantees hold, judged by what the providers received. */
+/** `npm run chaos`: injects faults, and checks the guarantees by what the providers received. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand(
     'chaos',
-    'Strikes workers, Redis and providers by a seeded plan while notifications are delivered, then balances the books.',
+    'Injects faults into workers, Redis and providers by a seeded plan during delivery, then checks every notification.',
   )
     .option(
       '--seconds <n>',
@@ -35,7 +35,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .option('--seed <n>', 'decides the faults and the notifications', integer('--seed', 0, 2 ** 31), 1)
     .option('--notifications <n>', 'how many (default: 20,000 a minute)', integer('--notifications', 100, 1_000_000))
     .option('--plan', 'print the faults, and do nothing')
-    .option('--keep <folder>', "keep the workers' output and all that is judged by there")
+    .option('--keep <folder>', "keep the workers' output and all results there")
     .option('--json', 'one JSON object as the last line of standard output')
     .action(async (flags: Flags) => {
       process.exitCode = flags.plan === true ? printPlan(flags) : await chaos(flags);
@@ -68,7 +68,7 @@ async function chaos({ seed, seconds, keep, json, ...flags }: Flags): Promise<nu
     say,
     signal: interrupted.signal,
   }).catch((error: unknown) => {
-    interrupted.signal.throwIfAborted(); // told in its own words
+    interrupted.signal.throwIfAborted(); // its own message is better
     throw error;
   });
   if (keep !== undefined) await keepFacts(keep, facts);

@@ -21,11 +21,11 @@ const POLICY: Policy = {
 };
 const ENVIRONMENT = { LIMIT_RULES: '10/3s,20/8s', LIMIT_MIN_GAP: '250ms', LOG_LEVEL: 'info' };
 
-/** `npm run demo`: the main job, whole, on real parts; judged by what the providers received. */
+/** `npm run demo`: the whole main job on real parts, checked by what the providers received. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand(
     'demo',
-    'A morning at a school: paces and delivers it with four worker processes, and judges by what the providers received.',
+    'A morning at a school: delivers it with four worker processes, and checks every promise by what the providers received.',
   )
     .option('--json', 'one JSON object as the last line of standard output')
     .action(async ({ json }: { json?: true }) => {

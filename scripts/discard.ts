@@ -12,17 +12,17 @@ interface Flags extends FilterFlags {
 }
 
 const HELP = `
-What is discarded cannot be brought back. On a terminal the command tells how many it would discard, and asks; without a
-terminal it wants --yes. Without a filter it wants --all; --limit is none, and takes the oldest.
-${TIME_HELP} Dead letters that come while the command runs are left.
-Ended half-way, the command can be started again. One that is replayed at the same time is either replayed or discarded.
+A discarded dead letter cannot be restored. On a terminal the command says how many it would discard, and asks; without a
+terminal --yes is required. Without a filter --all is required; --limit is not a filter, and takes the oldest.
+${TIME_HELP} Dead letters that come while the command runs are not discarded.
+If the command ends half-way, start it again. One that is replayed at the same time is either replayed or discarded.
 ${QUEUE_HELP}`;
 
 /** `npm run discard`: dead letters removed for good. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('discard', 'Removes dead letters for good, oldest first.');
-  addFilterFlags(command, 'at most so many')
-    .option('--all', 'whatever they are')
+  addFilterFlags(command, 'the most to discard')
+    .option('--all', 'all dead letters, without a filter')
     .option('--dry-run', 'only count')
     .option('-y, --yes', 'do not ask')
     .option('--json', 'one JSON object as the last line: seen, matched, discarded, byReason, left, dryRun')
@@ -34,7 +34,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   await runCommand(command, argv);
 }
 
-/** What cannot be undone is asked for in so many words. */
+/** Discarding cannot be undone, so the caller must choose a filter or --all, and confirm. */
 function checkUsage(flags: Flags): void {
   const isFiltered = Object.keys(filterOf(flags)).length > 0;
   if (!isFiltered && flags.all !== true) {
@@ -63,7 +63,7 @@ async function discard(desk: Desk, flags: Flags): Promise<void> {
   else process.stdout.write(`discarded ${taken} of ${deadLetters(seen)}${breakdown(byReason)}; ${left} there now\n`);
 }
 
-/** Those that come while somebody thinks are left: they are not what was asked about. */
+/** Dead letters that come while the operator decides are not discarded: the question was not about them. */
 async function isConfirmed(desk: Desk, flags: Flags): Promise<boolean> {
   const { matched, byReason } = await takeFromAll(desk, flags, { label: 'counted' });
   if (matched === 0) return true; // there is nothing to ask about, and the result will say so

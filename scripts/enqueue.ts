@@ -21,13 +21,13 @@ interface Counts {
   invalid: number;
 }
 
-/** So many lines are in memory at a time. */
+/** How many lines are in memory at a time. */
 const BATCH = 1_000;
 
 const HELP = `
-REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS tell where the queue is. A file that was
-enqueued in part can be enqueued again: ids that are in count as duplicates. Lines without an id are new notifications
-each time.`;
+REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS say where the queue is. If a file was
+enqueued only in part, enqueue it again: ids that are in the queue already count as duplicates. A line without an id is a
+new notification each time.`;
 
 /** `npm run enqueue`: validates notifications and adds them to the queue. */
 export async function main(argv: readonly string[]): Promise<void> {
@@ -64,7 +64,7 @@ async function enqueue(source: string | undefined, flags: Flags): Promise<void> 
     progress.stop();
     await producer?.close();
   }
-  // The flags of one notification: bad ones are bad usage, and its id is what one looks for in the log.
+  // For the flags of one notification: bad flags are bad usage, and its id is printed because one searches the log for it.
   const isOne = hasNotification(flags);
   if (isOne && counts.invalid > 0) process.exitCode = EXIT.usage;
   report(counts, flags, isOne ? lastId : undefined);

@@ -7,13 +7,13 @@ import { EXIT } from './support/command.ts';
 /** Each command's module, from here, and what it does. A module exports `main(argv)`. */
 const COMMANDS: Readonly<Record<string, readonly [module: string, does: string]>> = {
   demo: ['./demo', 'the main job on an embedded Redis and loopback providers, judged by what those received'],
-  chaos: ['./chaos', 'faults on every side while it delivers, and whether the guarantees hold'],
+  chaos: ['./chaos', 'faults of workers, Redis and providers during delivery, and whether the guarantees hold'],
   worker: ['../workers/notifications', 'one replica, from the environment'],
   enqueue: ['./enqueue', 'validate notifications and enqueue them'],
   'dead-letters': ['./dead-letters', 'what could not be delivered, and why'],
   replay: ['./replay', 'dead letters back into the queue'],
   discard: ['./discard', 'dead letters removed for good'],
-  recipient: ['./recipient', 'look into, and act on, one recipient'],
+  recipient: ['./recipient', 'show one recipient, or act on it'],
   sandbox: ['./sandbox', 'the loopback APNs and FCM servers'],
   redis: ['./redis', 'a Redis on the loopback, for development'],
 };
@@ -24,7 +24,7 @@ ${Object.entries(COMMANDS)
   .map(([name, [, does]]) => `  ${name.padEnd(13)} ${does}`)
   .join('\n')}
 
-  pushpacer <command> --help tells a command's options; --version this program's version.
+  pushpacer <command> --help shows a command's options; --version this program's version.
 `;
 
 interface CommandModule {
@@ -52,7 +52,7 @@ async function main([name = '--help', ...argv]: readonly string[]): Promise<void
   await module.main(argv);
 }
 
-/** From the package's own description, which is one folder higher where this is built. */
+/** From package.json, which is one folder higher if this file runs from `dist`. */
 function version(): string {
   const here = import.meta.url.endsWith('.ts') ? '../package.json' : '../../package.json';
   return (JSON.parse(readFileSync(new URL(here, import.meta.url), 'utf8')) as { version: string }).version;

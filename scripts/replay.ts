@@ -10,16 +10,16 @@ interface Flags extends FilterFlags {
 }
 
 const HELP = `
-${TIME_HELP} Dead letters that come while the command runs are left.
-Ended half-way, the command can be started again: nothing is lost, and nothing is replayed twice.
-Devices that were alerted before a notification died are left out.
+${TIME_HELP} Dead letters that come while the command runs are not replayed.
+If the command ends half-way, start it again: nothing is lost, and nothing is replayed twice.
+Devices that were alerted before are skipped.
 ${QUEUE_HELP}`;
 
 /** `npm run replay`: dead letters back into the queue. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('replay', 'Puts dead letters back into the queue, oldest first.');
-  addFilterFlags(command, 'at most so many')
-    .option('--rate <n/s>', 'at most so many a second; 30/m and 500/h do too', rate)
+  addFilterFlags(command, 'the most to replay')
+    .option('--rate <n/s>', 'the most to replay in a second; also 30/m or 500/h', rate)
     .option('--dry-run', 'only count')
     .option('--json', 'one JSON object as the last line: seen, matched, replayed, byReason, left, dryRun')
     .addHelpText('after', HELP)
@@ -43,7 +43,7 @@ async function replay(desk: Desk, flags: Flags): Promise<void> {
 function rate(text: string): number {
   const perSecond = parseRate(text);
   if (perSecond !== undefined) return perSecond;
-  throw new UsageError(`--rate: expected so many a second such as 50/s, found ${JSON.stringify(text)}`);
+  throw new UsageError(`--rate: expected a rate such as 50/s, found ${JSON.stringify(text)}`);
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

@@ -70,20 +70,20 @@ function tell({ accepted, requests, connections }: Counts): string {
   return `${accepted} alerts accepted, of ${requests} requests on ${connections} connections`;
 }
 
-/** `apns a1b2… priority 10`: enough to follow along, and neither a token nor what was written. */
+/** `apns a1b2… priority 10`: enough to follow, without the token and the alert's texts. */
 function tellAlert({ accepted, platform, token, priority = 'default' }: JournalEntry): void {
   if (!accepted) return;
   const start = token.slice(0, Math.min(4, token.length / 2));
   process.stderr.write(`${platform} ${start}… priority ${priority}\n`);
 }
 
-/** One `KEY='value'` a line, which a shell and an env file of compose read alike. */
+/** One `KEY='value'` a line, which both a shell and a compose env file can read. */
 function shellLines(variables: Readonly<Record<string, string>>): string {
   const lines = Object.entries(variables).map(([key, value]) => `${key}='${value.replaceAll("'", `'\\''`)}'\n`);
   return lines.join('');
 }
 
-/** Tells the failures that a person can act on: a port in use, an address that is not ours, a folder that cannot be written. */
+/** For failures that a person can correct: a port in use, an address of another machine, a folder without write permission. */
 function explain(error: unknown): never {
   if (error instanceof Error && 'code' in error) throw new CommandError(error.message);
   throw error;

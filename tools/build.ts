@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, globSync, rmSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 
-/** What Node runs at the user's: JavaScript and types from tsc, and beside them the files that these read at run time. */
+/** Builds the published package: JavaScript and types from tsc, and the files that the code reads at run time. */
 function build(out: string): boolean {
   rmSync(out, { recursive: true, force: true });
   const { status } = spawnSync('tsc', ['-p', 'tsconfig.build.json', '--outDir', out], { stdio: 'inherit' });

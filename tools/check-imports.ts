@@ -8,8 +8,8 @@ const FOLDERS = ['src', 'workers', 'scripts', 'tools', 'test', 'bench'];
 const REPOSITORY = `${import.meta.dirname}/..`;
 
 /**
- * Judges the imports below `root` by the rules of .dependency-cruiser.js: one line for each fault, and the counts.
- * A parser that does not know the syntax sees no modules and finds no fault; so every file must have been looked at.
+ * Checks the imports below `root` by the rules of .dependency-cruiser.js; prints one line for each fault, and the counts.
+ * A parser that does not know the syntax would see no modules and find no fault, so every file must have been looked at.
  */
 async function checkImports(root: string): Promise<boolean> {
   const files = globSync(`{${FOLDERS.join(',')}}/**/*.ts`, { cwd: root, exclude: ['**/node_modules/**'] });

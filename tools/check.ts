@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { delimiter } from 'node:path';
 
-/** The gate, the quickest first. Each step is a program that ends with 0 where all is well. */
+/** The steps of `npm run check`, the fastest first. Each is a program that ends with 0 if all is well. */
 const STEPS: readonly (readonly [name: string, program: string, ...args: string[]])[] = [
   ['format', 'prettier', '--check', '--log-level', 'warn', '.'],
   ['types', 'tsc', '-p', '.'],

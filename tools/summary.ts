@@ -32,7 +32,7 @@ function readReport(file: string): Report | undefined {
   try {
     return JSON.parse(readFileSync(file, 'utf8')) as Report;
   } catch {
-    return undefined; // the run ended before it wrote one, which its exit code tells
+    return undefined; // the run ended before it wrote one; its exit code shows that
   }
 }
 

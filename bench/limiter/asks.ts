@@ -14,7 +14,7 @@ export const BLOCKED_JOBS = [50, 200, 1_000] as const;
 /** Asks until all jobs have passed, by the number of jobs. */
 export type Asks = Readonly<Record<(typeof BLOCKED_JOBS)[number], number>>;
 
-/** Ours, on Redis with a clock of the bench's. */
+/** pushpacer's limiter, on Redis, with a clock that the bench sets. */
 export async function ourAsks(redis: Redis): Promise<Asks> {
   let clockMs = Date.now();
   const limiter = createRedisLimiter({ redis, policy: PACED, now: () => clockMs });

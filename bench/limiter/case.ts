@@ -5,13 +5,13 @@ export interface Case {
   readonly name: string;
   /** The commands that its client sends, as `INFO commandstats` names them; theirs include what they run inside. */
   readonly commands: readonly string[];
-  /** Makes so many asks ready, untimed, with recipients that no ask has seen. */
+  /** Prepares `asks` asks, untimed, with new recipients. */
   prepare(asks: number): Promise<void>;
-  /** The next ask. Rejects where the answer is not the one that the case is about. */
+  /** The next ask. Rejects if the answer is not the one that the case measures. */
   ask(): Promise<void>;
 }
 
-/** What a recipient goes through: `before` asks that are not measured, then `measured` ones. */
+/** The asks of one recipient: `before` asks that are not measured, then `measured` ones. */
 export interface Script {
   readonly name: string;
   readonly commands: readonly string[];
@@ -21,7 +21,7 @@ export interface Script {
   readonly ask: (recipientId: string, step: number) => Promise<void>;
 }
 
-/** Above what is in flight, so that a recipient's asks arrive one after the other, some milliseconds apart. */
+/** More than the asks in flight, so that a recipient's asks arrive one after the other, some milliseconds apart. */
 const LEAST_RECIPIENTS = 256;
 let recipients = 0;
 
@@ -56,7 +56,7 @@ export function createCase({ name, commands, before, measured, ask }: Script): C
   };
 }
 
-/** Throws where a case measured something else than it says. */
+/** Throws if a case measured another answer than it says. */
 export function expectAnswer(name: string, expected: string, found: string): void {
   if (found !== expected) throw new Error(`${name}: expected each ask to be ${expected}, found one ${found}`);
 }

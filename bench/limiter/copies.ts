@@ -2,14 +2,14 @@ import type { Redis } from 'ioredis';
 import { newRecipient } from './case.ts';
 import { pump } from './pump.ts';
 
-/** A key as Redis hands it over: the value as it is encoded, and what is left of its time. */
+/** A key by DUMP: its encoded value and its remaining time. */
 interface Dumped {
   readonly key: string;
   readonly value: Buffer;
   readonly ttlMs: number;
 }
 
-/** A recipient that a limiter has filled, and one that was made from it. */
+/** A recipient that a limiter has filled, and a copy of it. */
 export interface CopiedPair {
   readonly original: string;
   readonly copy: string;

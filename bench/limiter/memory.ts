@@ -6,16 +6,16 @@ import { copyRecipients } from './copies.ts';
 import { pump } from './pump.ts';
 import type { SendsOf } from './sends.ts';
 
-/** So many recipients are filled through the limiter, and each is copied until there are `copies` of it. */
+/** How many recipients are filled through the limiter, and how many copies of each there are in the end. */
 export interface Crowd {
   readonly originals: number;
   readonly copies: number;
 }
 
 /**
- * Bytes of Redis that a recipient with so many sends takes: keys, values, expiries and its share of the tables around them.
- * It is what FLUSHALL sets free of a Redis of its own, whose clients have gone. (Growth would count what Redis sets up on
- * the first use of a command as well.)
+ * Bytes in Redis of a recipient with `sends` sends: keys, values, expiries and its share of the hash tables. It is the memory that
+ * FLUSHALL frees in a Redis of its own, after all other clients have gone. (The growth before would also contain what Redis
+ * allocates at the first use of a command.)
  */
 export async function bytesPerRecipient(sendsOf: SendsOf, sends: number, crowd: Crowd): Promise<number> {
   const server = await startEmbeddedRedis();

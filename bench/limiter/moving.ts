@@ -3,17 +3,17 @@ import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { newRecipient } from './case.ts';
 import { pump } from './pump.ts';
 
-/** What it takes to move all that wait for one recipient. */
+/** The cost of moving all reservations of one recipient. */
 export interface Moving {
   readonly waiting: number;
-  /** The longest that one script held Redis, and all of them together, by SLOWLOG. */
+  /** The longest script, and all of them together, by SLOWLOG. */
   readonly longestMs: number;
   readonly togetherMs: number;
   /** From the call to the answer. */
   readonly seconds: number;
 }
 
-/** Blocks a recipient for whom so many wait, and ends the block: each of them moves twice. The longest of both is told. */
+/** Blocks a recipient with `waiting` reservations, and ends the block: each of them moves twice. */
 export async function measureMoving(redis: Redis, waiting: number): Promise<Moving> {
   const limiter = createRedisLimiter({ redis, policy: { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 2_000 } });
   const recipientId = newRecipient();

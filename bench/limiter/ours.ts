@@ -10,10 +10,10 @@ export const TURNS = { before: 1, measured: 9 };
 const SCRIPT = ['evalsha'];
 
 const ONE_RULE: Policy = { rules: [TEN_A_MINUTE], minGapMs: 0 };
-/** The gap is kept between any two asks of a recipient, so that each of them is admitted. */
+/** The gap is shorter than the time between two asks of a recipient, so each of them is admitted. */
 const TWO_RULES: Policy = { rules: [TEN_A_MINUTE], minGapMs: 1 };
 const TWO_WINDOWS: Policy = { rules: [TEN_A_MINUTE, HUNDRED_AN_HOUR], minGapMs: 0 };
-/** What recipients are paced by in earnest: all but the first must wait. */
+/** Limits as in real use: all asks but the first must wait. */
 export const PACED: Policy = { rules: [TEN_A_MINUTE], minGapMs: 2_000 };
 
 export interface OurCases {
@@ -101,7 +101,7 @@ function returning(redis: Redis): Case {
   });
 }
 
-/** The instant of a recipient's first ask: all that wait behind it are asked for at the same one. */
+/** The instant of a recipient's first ask: all its jobs ask at the same instant. */
 function startOf(slots: Map<string, number>, recipientId: string): number {
   const start = slots.get(recipientId) ?? Date.now();
   slots.set(recipientId, start);

@@ -26,7 +26,7 @@ export async function warmUp(measured: Case, sliceMs: number): Promise<Runner> {
   return { measured, asks };
 }
 
-/** One slice. What it needs beforehand is made before the clock runs. */
+/** Measures one slice. What it needs is prepared before the time starts. */
 export async function asksPerSecond({ measured, asks }: Runner): Promise<number> {
   await measured.prepare(asks);
   const start = performance.now();
@@ -35,8 +35,8 @@ export async function asksPerSecond({ measured, asks }: Runner): Promise<number>
 }
 
 /**
- * How many times as fast `one` is as `other`: slices in turn, ABBA, so that what the machine does beside, and whatever
- * drifts, hits both alike.
+ * How many times as fast `one` is as `other`. Slices are measured in turn, ABBA, so that other load and its changes affect both
+ * alike.
  */
 export async function compare(one: Runner, other: Runner, runs: number): Promise<Middle> {
   const rounds = await takeTurns([one, other], runs);
@@ -65,7 +65,7 @@ export function middleOf(values: readonly number[]): Middle {
   };
 }
 
-/** Between two values where the quantile falls between them. */
+/** Interpolates if the quantile is between two values. */
 function quantile(sorted: readonly number[], share: number): number {
   const position = (sorted.length - 1) * share;
   const below = sorted[Math.floor(position)] ?? NaN;

@@ -2,23 +2,23 @@ import type { Asks } from './asks.ts';
 import type { Moving } from './moving.ts';
 import type { Middle } from './paired.ts';
 
-/** Every case in turn with all others. */
+/** The result of one case in rounds with all others. */
 export interface CaseResult {
   readonly name: string;
   readonly asksPerSecond: number;
-  /** This case's rate over that of SET, and over that of our two rules: medians over the rounds. */
+  /** This case's rate over that of SET, and over that of pushpacer with two rules: medians over the rounds. */
   readonly vsSet: number;
   readonly vsOurs: number;
   readonly microsInRedis: number;
 }
 
-/** Ours, admitted with two rules (one of them the gap), over another case: above 1 where ours is faster. */
+/** The rate of pushpacer, admitted with two rules (one is the gap), over that of another case: above 1 if pushpacer is faster. */
 export interface Ratios {
   readonly set: Middle;
   readonly rolling?: Middle;
   readonly flexibleUnion?: Middle;
   readonly flexibleSingle?: Middle;
-  /** Ours with two rolling windows over the union of two fixed ones. */
+  /** pushpacer with two rolling windows over the union of two fixed ones. */
   readonly windowsFlexibleUnion?: Middle;
 }
 
@@ -44,7 +44,7 @@ export function megabytesFor100k({ with60 }: Bytes): number {
   return (with60 * 100_000) / 1_000_000;
 }
 
-/** The names that `--json` prints; null where a quick run left it out. */
+/** The names that `--json` prints; null for what a quick run leaves out. */
 export function jsonOf(results: Results): Record<string, unknown> {
   const { quick, seconds, versions, ratios, bytes, asks, moving, cases } = results;
   return {

@@ -34,7 +34,7 @@ export function rollingInMemory({ load }: Rivals, options: RollingOptions) {
   return { limiter: new InMemoryRateLimiter(options), clock };
 }
 
-/** One limiter has the rule and the gap in it: our two rules. */
+/** One of its limiters has both a rule and a gap, so it compares with pushpacer's two rules. */
 export function rollingCase(rivals: Rivals, redis: Redis): Case {
   const limiter = createRolling(rivals, redis, { interval: 60_000, maxInInterval: 10, minDifference: 1 });
   const name = `${PACKAGE}, rule and least difference`;

@@ -7,11 +7,11 @@ import { createRolling } from './rolling.ts';
 
 const WINDOW_MS = 3_600_000;
 
-/** Sends under a rule of `sends` an hour, which is just kept: how much of Redis do they take? */
+/** Fills a recipient with as many sends as a rule of `sends` an hour allows, to measure their memory. */
 export interface Sends {
   /** The sends of a recipient come in order; `step` counts them from 0. */
   readonly send: (recipientId: string, step: number) => Promise<void>;
-  /** Rejects where a copied recipient is not what the limiter would have made of it. */
+  /** Rejects if the limiter answers differently for a copied recipient. */
   readonly verify?: (pair: CopiedPair) => Promise<void>;
 }
 

@@ -6,7 +6,7 @@ import { microsInRedis } from './inside.ts';
 import { compare, middleOf, takeTurns, warmUp, type Middle, type Runner } from './paired.ts';
 import type { CaseResult, Ratios, Results } from './results.ts';
 
-/** Rounds of all cases are for the table; the ratios that are promised come from pairs of their own. */
+/** Rounds of all cases are only for the table; the ratios come from pairs of their own. */
 const RUNS_PER_ROUND = 2;
 
 export async function measureSpeed(

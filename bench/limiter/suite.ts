@@ -48,9 +48,9 @@ async function measure(redis: Redis, rivals: Rivals | undefined, options: SuiteO
   return { quick, seconds, versions, ...speed, bytes, asks, moving };
 }
 
-/** 100,000 recipients of ours with 60 sends; of all others fewer, as a recipient takes the same. */
+/** 100,000 recipients for pushpacer with 60 sends; fewer in all other cases, since a recipient takes the same memory. */
 async function measureBytes(rivals: Rivals | undefined, quick: boolean): Promise<Results['bytes']> {
-  // A power of two fills Redis's tables, whose share of a recipient is then the least, and the same for every limiter.
+  // A power of two fills Redis's hash tables, so that a recipient's share of them is the same for every limiter.
   const some: Crowd = quick ? { originals: 16, copies: 64 } : { originals: 256, copies: 64 };
   const hundredThousand: Crowd = quick ? some : { originals: 1_000, copies: 100 };
   const both = async (sendsOf: SendsOf, crowdWith60 = some): Promise<Bytes> => ({

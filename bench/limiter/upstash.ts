@@ -17,10 +17,10 @@ interface UpstashClient {
   eval(script: string, keys: string[], args: (string | number)[]): Promise<unknown>;
 }
 
-/** Names a flag that only Upstash's own server knows; any other Redis refuses the script for it. */
+/** The first line names a flag that only Upstash's server knows; any other Redis refuses such a script. */
 const FIRST_LINE = /^#!lua[^\n]*/;
 
-/** It is made for a client over HTTP: here its script goes over the same connection as all others. */
+/** The library is made for an HTTP client; here its script is sent over the same connection as all others. */
 export function upstashCase({ load }: Rivals, redis: Redis): Case {
   const { Ratelimit } = load('@upstash/ratelimit') as UpstashModule;
   const limiter = new Ratelimit({ redis: clientOver(redis), limiter: Ratelimit.slidingWindow(10, '60 s') });

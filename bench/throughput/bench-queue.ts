@@ -5,7 +5,7 @@ import type { NotificationInput } from '../../src/domain/notification.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 
-/** A queue as a producer of pushpacer's fills it, whichever worker empties it. */
+/** A queue that pushpacer's producer fills, for either worker. */
 export interface BenchQueue {
   readonly connection: Redis;
   /** Adds all of them; throws where one is refused. */

@@ -19,7 +19,7 @@ export const CASES: readonly Case[] = [
   { platform: 'fcm', latency: DEFAULT_LATENCY, suffix: '40ms', name: 'FCM, 40 ms' },
 ];
 
-/** Whose worker: BullMQ's own with one raw HTTP/2 session, or ours. */
+/** Which worker: BullMQ's own with one raw HTTP/2 session, or pushpacer's. */
 export type Side = 'plain' | 'pushpacer';
 
 /** Jobs that one worker process has under way at once. */

@@ -28,9 +28,9 @@ export function usedBetween(before: CommandStats, after: CommandStats): CommandS
 }
 
 /**
- * Counts the commands that clients send, until `stop`. No figure of INFO tells them: `total_commands_processed`, the calls
- * of `commandstats` and the `tot-cmds` of CLIENT LIST all count what a script runs as well. MONITOR shows every command
- * with where it came from, and `lua` is a script. It slows Redis down, so nothing is timed meanwhile.
+ * Counts the commands that clients send, until `stop`. INFO has no such number: `total_commands_processed`, the calls of
+ * `commandstats` and the `tot-cmds` of CLIENT LIST also count the commands inside scripts. MONITOR shows every command with its
+ * source, which is `lua` for a script. It slows Redis down, so nothing is timed meanwhile.
  *
  * @param isOwn whether an address is that of the caller's own connection, whose commands are left out
  */

@@ -10,7 +10,7 @@ const FCM_TOKEN_LENGTH = 152;
 /** Hexadecimal digits of an APNs token. */
 const APNS_TOKEN_LENGTH = 64;
 
-/** `count` alerts, each to another recipient with one device, so that no limit holds back any. `batch` makes the ids unique. */
+/** `count` alerts, each to another recipient with one device, so that no limit blocks any. `batch` makes the ids unique. */
 export function makeJobs(platform: Platform, batch: string, count: number): (NotificationInput & { id: string })[] {
   return Array.from({ length: count }, (_, index) => ({
     id: `${batch}-${index}`,

@@ -12,7 +12,7 @@ export interface MeasureOptions extends Load {
   /** Pairs of runs that a ratio is the median of. */
   readonly pairs: number;
   readonly say: (line: string) => void;
-  /** Told of each run that is over, of so many of one case. */
+  /** Called after each run of a case: how many are done, of how many. */
   readonly onRun?: (done: number, of: number) => void;
 }
 
@@ -31,7 +31,7 @@ export function measure(options: MeasureOptions): Promise<Results> {
   });
 }
 
-/** In turn, so that whatever drifts on the machine hits both alike. */
+/** Runs both sides in turn, so that changes of the machine's load affect both alike. */
 async function measureCase(measured: Case, surroundings: Surroundings, options: MeasureOptions): Promise<CaseResult> {
   const { pairs, jobs, warmUp, counted, say, onRun } = options;
   say(`${measured.name}: ${pairs} pairs of runs with ${jobs} jobs each`);

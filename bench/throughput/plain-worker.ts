@@ -8,8 +8,8 @@ import { KEEP_ALL, KEEP_COMPLETED } from '../../src/queue/retention.ts';
 import { need, plainTarget } from './plain-requests.ts';
 
 /**
- * What pushpacer is measured against: BullMQ's own Worker on the same queue, and one raw HTTP/2 session. No check, no
- * limiter, no log, no metrics, no retry. Told by pushpacer's variables; the platform is its argument.
+ * The worker that pushpacer is compared with: BullMQ's own Worker on the same queue, and one raw HTTP/2 session. No check, no
+ * limiter, no log, no metrics, no retry. It reads pushpacer's variables; the platform is its argument.
  */
 async function main(platform: Platform): Promise<void> {
   const { env } = process;

@@ -21,7 +21,7 @@ export function profile(dir: string, load: Load, say: (line: string) => void): P
       say(`${measured.name}: ${load.jobs} jobs under the profiler`);
       const counters = await startCounters(measured.latency);
       const run = await runOnce({ case: measured, side: 'pushpacer', counters, ...surroundings, ...load, nodeFlags })
-        // Only now: the profile is written when the worker ends.
+        // Only now, because the profile is written when the worker ends.
         .finally(() => counters.close());
       const { commands, perSecond, commandsPerJob } = run;
       const title = `${measured.name}: ${wholeOf(perSecond)} jobs/s under the profiler`;

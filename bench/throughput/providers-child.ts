@@ -1,7 +1,7 @@
 import type { Latency } from '../../src/sandbox/loopback/timing.ts';
 import { startSandbox } from '../../src/sandbox/sandbox.ts';
 
-/** `reset` begins to count anew; both are answered with the count. */
+/** `reset` starts counting from 0; both orders are answered with the count. */
 export type CounterOrder = 'reset' | 'report';
 
 /** What arrived since the last `reset`. */
@@ -20,8 +20,8 @@ export type CounterMessage =
   { readonly kind: 'ready'; readonly env: Record<string, string> } | { readonly kind: 'count'; readonly count: Count };
 
 /**
- * The loopback providers in a process of their own. They only count: a journal that is told entry by entry would take the
- * processor that the workers are measured on.
+ * The loopback providers in a process of their own. They only count: sending every journal entry to the parent would use
+ * processor time that the worker needs.
  */
 async function main(latency: Latency): Promise<void> {
   const tell = (message: CounterMessage): void => void process.send?.(message, undefined, {}, () => undefined);

@@ -16,7 +16,7 @@ export interface Counters {
 
 const CHILD = fileURLToPath(new URL('./providers-child.ts', import.meta.url));
 
-/** Rejects where the process ends instead of answering. */
+/** Rejects if the process ends instead of answering. */
 export async function startCounters(latency: Latency): Promise<Counters> {
   const args = [JSON.stringify(latency)];
   const child = fork(CHILD, args, { execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
@@ -31,7 +31,7 @@ export async function startCounters(latency: Latency): Promise<Counters> {
   };
   const ask = async (order: CounterOrder): Promise<Count> => {
     const answer = next();
-    child.send(order, () => undefined); // where it has ended, `next` tells
+    child.send(order, () => undefined); // if the child has ended, `next` rejects
     const message = await answer;
     if (message.kind !== 'count') throw new Error('the loopback providers answered something else than a count');
     return message.count;

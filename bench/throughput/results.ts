@@ -29,7 +29,7 @@ export interface Figures {
   /** Jobs a second: medians. */
   readonly plainPerSecond: number;
   readonly perSecond: number;
-  /** Processor time of the worker's process, milliseconds; medians. What else runs on the machine hardly touches it. */
+  /** Processor time of the worker's process, in milliseconds; medians. Other load on the machine hardly changes it. */
   readonly plainCpuMsPerJob: number;
   readonly cpuMsPerJob: number;
   /** Commands that the worker sends to Redis for each job. */

@@ -12,7 +12,7 @@ import { startWorker, type MeasuredWorker } from './worker.ts';
 export interface Load {
   /** Jobs that are measured. */
   readonly jobs: number;
-  /** Jobs before them, in the same process: until its code is warm and its concurrency is what was asked for. */
+  /** Jobs before them, in the same process, until its code is compiled and its concurrency is reached. */
   readonly warmUp: number;
   /** Jobs after them, to count commands by. */
   readonly counted: number;
@@ -32,17 +32,17 @@ export interface Run {
   /** Alerts a second, from the first accepted to the last. */
   readonly perSecond: number;
   readonly accepted: number;
-  /** Processor time of the providers' process over wall time: near 1, and it is what is measured. */
+  /** Processor time of the providers' process over wall time. Near 1 the providers are the limit, not the worker. */
   readonly providersBusy: number;
-  /** Processor time of the worker's process, milliseconds; NaN where the system does not tell. */
+  /** Processor time of the worker's process, in milliseconds; NaN if the system does not report it. */
   readonly cpuMsPerJob: number;
   readonly commands: CommandStats;
-  /** Commands that clients sent, for each job; undefined where none were to be counted. */
+  /** Commands that clients sent, for each job; undefined if they were not counted. */
   readonly commandsPerJob: number | undefined;
 }
 
 const POLL_MS = 20;
-/** Where nothing is accepted for so long, nothing will be. */
+/** If no alert is accepted for this long, the run fails. */
 const STUCK_MS = 20_000;
 
 interface Parts {
@@ -83,8 +83,8 @@ export async function runOnce(options: RunOptions): Promise<Run> {
 }
 
 /**
- * All jobs lie in the queue before the first is taken: what adding them costs the processor and Redis is not measured, and
- * the worker, which is running, has none of its start in it either.
+ * All jobs are in the queue before the first is taken, and the worker is running, so that neither adding jobs nor starting the
+ * worker is measured.
  */
 async function deliver(batch: string, jobs: number, { case: measured, counters }: RunOptions, parts: Parts) {
   const { queue } = parts;

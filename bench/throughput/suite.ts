@@ -16,8 +16,8 @@ export const throughputSuite: Suite = {
 };
 
 /**
- * A run takes a few seconds; with answers that take 40 ms, 100 jobs at once are 2,000 a second at most. A worker delivers
- * for hours: it is warm when the engine has compiled what runs for each job, after some 4,000 of them.
+ * A run takes a few seconds; with answers that take 40 ms, 100 jobs at once are 2,000 a second at most. The warm-up is long enough
+ * for V8 to compile the code of a job, which takes some 4,000 jobs.
  */
 function loadOf(quick: boolean): Load {
   return { jobs: quick ? 4_000 : 8_000, warmUp: 4_000, counted: quick ? 1_000 : 2_000 };

@@ -11,7 +11,7 @@ export interface WorkerOptions {
   readonly platform: Platform;
   /** Where Redis and the providers are, and the queue's prefix. */
   readonly env: Readonly<Record<string, string>>;
-  /** Takes both outputs, as a container's log would: a pipe to this process would slow the worker down. */
+  /** The file for both outputs: a pipe to this process would slow the worker down. */
   readonly logFile: string;
   /** Flags for node: those that write a processor profile. */
   readonly nodeFlags?: readonly string[];
@@ -19,17 +19,17 @@ export interface WorkerOptions {
 
 /** One worker process. It ends with this process. */
 export interface MeasuredWorker {
-  /** Throws, with its last output, where the process has ended. */
+  /** Throws, with its last output, if the process has ended. */
   expectAlive(): Promise<void>;
-  /** Processor time so far, of all its threads, in milliseconds; NaN where there is no /proc to tell it. */
+  /** Processor time so far, of all its threads, in milliseconds; NaN without /proc. */
   cpuMs(): Promise<number>;
-  /** SIGTERM. Rejects where it does not end in order. */
+  /** SIGTERM. Rejects if it does not end with exit code 0. */
   stop(): Promise<void>;
 }
 
 const PLAIN = fileURLToPath(new URL('./plain-worker.ts', import.meta.url));
 const LAST_CHARACTERS = 2_000;
-/** What does not end in this time after SIGTERM hangs. */
+/** A worker that has not ended this long after SIGTERM is killed. */
 const STOP_TIMEOUT_MS = 30_000;
 
 export async function startWorker(options: WorkerOptions): Promise<MeasuredWorker> {

@@ -15,9 +15,9 @@ import {
 } from '../../src/redis/connection.ts';
 import { CommandError } from '../support/command.ts';
 
-/** What the commands about dead letters work with. */
+/** What the commands about dead letters need. */
 export interface Desk {
-  /** Of each shard. */
+  /** One for each shard. */
   readonly shards: readonly DeadLetters[];
   /** Epoch milliseconds on Redis's clock, when the command began. */
   readonly now: number;
@@ -25,11 +25,11 @@ export interface Desk {
   count(): Promise<number>;
 }
 
-/** Does the work at the dead letters of the workers' environment. `advice` is told where Redis goes away. */
+/** Opens the dead letters that the environment names, and runs `work`. `advice` is added to the error if Redis is lost. */
 export async function atDeadLetters(advice: string, work: (desk: Desk) => Promise<void>): Promise<void> {
   const { redis, queue } = loadQueueConfig(process.env);
   const connection = connectProducer(redis);
-  connection.on('error', () => undefined); // the call that fails tells it
+  connection.on('error', () => undefined); // the call that fails reports it
   try {
     await whenReady(connection, PRODUCER_TIMEOUT_MS);
     const prefixes = shardPrefixes(queue.prefix, queue.shards);
@@ -55,7 +55,7 @@ async function openShard(connection: Connection, prefix: string): Promise<DeadLe
   return createDeadLetters({ queue: await open(QUEUE), deadQueue: await open(DEAD_LETTERS) });
 }
 
-/** Those that the filter takes, of all shards, oldest first; a page of each shard is in memory at a time. */
+/** Dead letters of all shards that match the filter, oldest first; one page of each shard is in memory at a time. */
 export async function* inOrder(
   { shards, now }: Pick<Desk, 'shards' | 'now'>,
   filter: DeadLetterFilter,

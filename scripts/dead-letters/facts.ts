@@ -2,9 +2,9 @@ import type { DeadLetterReason, FailedAttempt } from '../../src/domain/outcome.t
 import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
 import { notificationIdOf } from '../../src/queue/names.ts';
 
-/** What may be told of a dead letter: no token, no text that was written to the recipient, no data. */
+/** The part of a dead letter that may be shown: no token, no text of the alert, no data. */
 export interface Facts {
-  /** Of the dead letter; the notification's own, with a `#d1` or `#r1` behind it where it died more than once. */
+  /** The dead letter's id: the notification's, followed by `#d1` or `#r1` if it became a dead letter more than once. */
   readonly id: string;
   readonly reason: DeadLetterReason;
   readonly message: string;
@@ -16,7 +16,7 @@ export interface Facts {
   readonly notification: NotificationFacts;
 }
 
-/** What is not there, or does not fit, is left out: the notification may be anything. */
+/** Missing or invalid fields are left out, since the notification may be any value. */
 export interface NotificationFacts {
   readonly id?: string;
   readonly recipientId?: string;
@@ -30,7 +30,7 @@ export interface NotificationFacts {
   readonly sizes: { readonly alert?: number; readonly data?: number; readonly all: number };
 }
 
-/** Longer ones do not fit a notification, and may be anything. */
+/** A longer name is not valid in a notification, and may be a token or a text. */
 const MAX_NAME = 256;
 
 export function factsOf({ id, letter }: StoredDeadLetter): Facts {

@@ -16,10 +16,10 @@ export interface FilterFlags {
   readonly limit?: number;
 }
 
-/** `what` is told of `--limit`. */
+/** `what` is the help text of `--limit`. */
 export function addFilterFlags(command: Command, what: string): Command {
   return command
-    .addOption(new Option('--reason <reason>', 'only those that died of it').choices(DEAD_LETTER_REASONS))
+    .addOption(new Option('--reason <reason>', 'only those with this reason').choices(DEAD_LETTER_REASONS))
     .option('--recipient <id>', 'only those to this recipient')
     .option('--id <id>', 'only the notification, or the dead letter, with this id')
     .option('--since <time>', 'only those that died then or later', time('--since'))
@@ -27,9 +27,9 @@ export function addFilterFlags(command: Command, what: string): Command {
     .option('--limit <n>', what, limit);
 }
 
-export const TIME_HELP = 'Times are RFC 3339, epoch milliseconds, or so long ago: 2h.';
+export const TIME_HELP = 'Times are RFC 3339, epoch milliseconds, or a duration ago: 2h.';
 export const QUEUE_HELP =
-  'REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS tell where the queue is.';
+  'REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS say where the queue is.';
 
 export function filterOf({ reason, recipient, id, since, until }: FilterFlags): DeadLetterFilter {
   if (since !== undefined && until !== undefined && since > until) {

@@ -10,10 +10,10 @@ export interface ListFlags extends FilterFlags {
   readonly json?: true;
 }
 
-/** So many are told without `--limit`. */
+/** How many are listed without `--limit`. */
 const TOLD = 50;
 
-/** Tells those that the flags take, the newest last, and how many died of what. */
+/** Lists the dead letters that match the flags, the newest last, and counts them by reason. */
 export async function listDeadLetters(desk: Desk, flags: ListFlags): Promise<void> {
   const total = await desk.count();
   const byReason: Partial<Record<DeadLetterReason, number>> = {};
@@ -41,7 +41,7 @@ export async function listDeadLetters(desk: Desk, flags: ListFlags): Promise<voi
   const columns = process.stdout.isTTY ? process.stdout.columns : undefined;
   const more = matched - newest.length;
   const lines = [
-    ...(more > 0 ? [`… and ${more} more, older ones; --limit tells how many to tell`] : []),
+    ...(more > 0 ? [`… and ${more} more, older ones; --limit shows more`] : []),
     ...renderTable(newest, desk.now, columns),
     ...(newest.length > 0 ? [''] : []),
     summary(matched, total, byReason),
@@ -49,7 +49,7 @@ export async function listDeadLetters(desk: Desk, flags: ListFlags): Promise<voi
   process.stdout.write(`${lines.join('\n')}\n`);
 }
 
-/** As they come: there may be more than fit into memory. The object is left open. */
+/** Writes them one by one, since all of them may not fit into memory. The caller writes the rest of the object. */
 async function writeJsonArray(all: AsyncIterable<Facts>): Promise<void> {
   process.stdout.write('{"deadLetters":[');
   let isFirst = true;

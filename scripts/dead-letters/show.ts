@@ -7,12 +7,12 @@ import { atDeadLetters, inOrder, type Desk } from './desk.ts';
 import { factsOf, type Facts } from './facts.ts';
 
 const HELP = `
-ID is that of a dead letter, or of a notification: one that died several times has a dead letter for each time. Tokens, texts
-and data are never told, only how many bytes they are.`;
+ID is the id of a dead letter or of a notification; a notification may have several dead letters. Tokens, texts and data are
+never shown, only how many bytes they are.`;
 
 /** `dead-letters show ID` */
 export function showCommand(): Command {
-  return createCommand('show', 'Tells all that may be told of one dead letter: why it died, and of each attempt.')
+  return createCommand('show', 'Shows one dead letter: its reason and every attempt.')
     .argument('<id>', 'of the dead letter, or of the notification')
     .option('--json', 'one JSON object as the last line; instants are epoch milliseconds')
     .addHelpText('after', HELP)
@@ -29,7 +29,7 @@ async function show(desk: Desk, id: string, json: boolean): Promise<void> {
   else process.stdout.write(`${found.map((facts) => describe(facts, desk.now).join('\n')).join('\n\n\n')}\n`);
 }
 
-/** That of the dead letter is the exact one, and found at once; a notification's is looked for in all of them. */
+/** A dead letter's own id is found at once; for a notification's id all dead letters are searched. */
 async function find(desk: Desk, id: string): Promise<StoredDeadLetter[]> {
   const [exact] = (await Promise.all(desk.shards.map((shard) => shard.find(id)))).filter((each) => each !== undefined);
   const found: StoredDeadLetter[] = [];

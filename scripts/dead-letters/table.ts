@@ -3,14 +3,14 @@ import { span, table } from '../support/text.ts';
 import type { Facts } from './facts.ts';
 
 const HEAD = ['id', 'reason', 'died (UTC)', '', 'gen', 'tries', 'recipient', 'message'];
-/** The first words of a message, where there is no terminal to tell how much room there is. */
+/** How much of a message is shown if there is no terminal, whose width would decide. */
 const WORDS_WIDTH = 60;
-/** Less room than this for the message: it gets a line of its own. */
+/** With less room than this, the message gets a line of its own. */
 const LEAST_WORDS_WIDTH = 20;
 const RECIPIENT_WIDTH = 20;
 const INDENT = '    ';
 
-/** One line each; two where what is before the message leaves it no room in so many columns. */
+/** One line each, or two if the columns before the message leave it too little room. */
 export function renderTable(all: readonly Facts[], now: number, columns?: number): string[] {
   if (all.length === 0) return [];
   const rows = all.map((facts) => row(facts, now));
@@ -39,7 +39,7 @@ function row({ id, reason, deadAt, generation, attempts, notification, message }
   ];
 }
 
-/** `11-21 14:00:00`, with the year where it is another one. */
+/** `11-21 14:00:00`, with the year if it is not this one. */
 function died(at: number, now: number): string {
   const text = new Date(at).toISOString().slice(0, 19).replace('T', ' ');
   return text.startsWith(new Date(now).toISOString().slice(0, 5)) ? text.slice('2026-'.length) : text;

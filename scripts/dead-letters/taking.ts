@@ -8,14 +8,14 @@ import type { Desk } from './desk.ts';
 import { filterOf, type FilterFlags } from './flags.ts';
 
 export interface Taking {
-  /** Over the progress bar. */
+  /** The label of the progress bar. */
   readonly label: string;
-  /** Takes one, or finds it gone (false). Absent: they are only counted. */
+  /** Takes one; false if it was gone. Absent: they are only counted. */
   readonly take?: (shard: DeadLetters, stored: StoredDeadLetter) => Promise<boolean>;
   readonly pace?: () => Promise<void>;
 }
 
-/** Dead letters that were there when the command began. */
+/** Counts of the dead letters that existed when the command began. */
 export interface TakenInAll {
   readonly seen: number;
   readonly matched: number;
@@ -23,7 +23,7 @@ export interface TakenInAll {
   readonly byReason: Readonly<Partial<Record<DeadLetterReason, number>>>;
 }
 
-/** Shard after shard, oldest first in each; a bar on a terminal tells how far it is. */
+/** Goes through one shard after the other, oldest first in each, with a progress bar on a terminal. */
 export async function takeFromAll(desk: Desk, flags: FilterFlags, taking: Taking): Promise<TakenInAll> {
   const { label, take, pace } = taking;
   const filter = filterOf(flags);
@@ -68,7 +68,7 @@ export function deadLetters(count: number): string {
   return count === 1 ? '1 dead letter' : `${count} dead letters`;
 }
 
-/** Resolves one caller after the other, evenly, `perSecond` of them each second; the first at once. */
+/** Lets one caller after the other go on, evenly spaced, `perSecond` of them each second; the first at once. */
 export function createPace(perSecond: number, now: () => number = () => performance.now()): () => Promise<void> {
   let next = -Infinity;
   return async () => {
@@ -79,7 +79,7 @@ export function createPace(perSecond: number, now: () => number = () => performa
   };
 }
 
-/** `100/s`, `100` → 100; `30/m` → 0.5 (each a second); undefined where the text is no rate. */
+/** `100/s`, `100` → 100 a second; `30/m` → 0.5 a second; undefined if the text is no rate. */
 export function parseRate(text: string): number | undefined {
   const match = /^(\d{1,9}(?:\.\d{1,3})?)(?:\/(s|m|h))?$/.exec(text);
   if (!match) return undefined;

@@ -9,18 +9,18 @@ const EXAMPLES = new URL('../../examples/', import.meta.url);
 const tokensSchema = z.array(z.object({ platform: z.enum(['apns', 'fcm']), token: z.string() }));
 const troublesSchema = z.object({ gone: tokensSchema, busyOnce: tokensSchema, refusedUntilCured: tokensSchema });
 
-/** What is wrong at the providers on that morning: tokens that are gone, a hiccup, an app that is misconfigured. */
+/** What is wrong at the providers on that morning: tokens that are gone, a short overload, a wrong configuration of the app. */
 export type Troubles = z.output<typeof troublesSchema>;
 
 type Scripted = Pick<ProvidersProcess, 'script'>;
 
 export interface Morning {
-  /** What our producer takes. */
+  /** Those that `createProducer` accepts. */
   readonly valid: readonly (NotificationInput & { id: string })[];
-  /** What only a producer in another language would let through. */
+  /** Those that only a producer in another language would add. */
   readonly malformed: readonly { readonly id: string }[];
   readonly troubles: Troubles;
-  /** Whose device a token is. */
+  /** Token → recipient. */
   readonly recipientOf: ReadonlyMap<string, string>;
 }
 
@@ -40,7 +40,7 @@ export function readMorning(): Morning {
   };
 }
 
-/** Has the loopback providers misbehave as they do on that morning. */
+/** Sets the loopback providers' answers for the troubles of that morning. */
 export async function scriptTroubles(
   providers: Scripted,
   { gone, busyOnce, refusedUntilCured }: Troubles,
@@ -51,7 +51,7 @@ export async function scriptTroubles(
   for (const { platform, token } of refusedUntilCured) await providers.script(platform, token, always(MISCONFIGURED));
 }
 
-/** Cures the cause of the dead letters that can be cured: the app's sender is put right. */
+/** Corrects the app's configuration, the cause of some dead letters. */
 export async function cure(providers: Scripted, { refusedUntilCured }: Troubles): Promise<void> {
   for (const { platform, token } of refusedUntilCured) await providers.script(platform, token, []);
 }

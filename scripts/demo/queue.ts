@@ -9,14 +9,14 @@ import { createProducer } from '../../src/queue/producer.ts';
 import type { Morning } from './morning.ts';
 import type { Endings } from './verdict.ts';
 
-/** The demo's queue: under a prefix of its own, gone when it is closed. */
+/** The demo's queue, under a prefix of its own; `close` removes it. */
 export interface DemoQueue {
   readonly prefix: string;
   enqueue(morning: Morning): Promise<void>;
   /** Completed jobs and dead letters. */
   settled(): Promise<number>;
   endings(): Promise<Endings>;
-  /** Puts one dead letter of this reason back; its notification's id, undefined where there is none. */
+  /** Replays one dead letter with this reason; answers its notification's id, or undefined if there is none. */
   replayOne(reason: string): Promise<string | undefined>;
   close(): Promise<void>;
 }
@@ -34,7 +34,7 @@ export function openDemoQueue(redisUrl: string): DemoQueue {
     prefix,
     async enqueue({ valid, malformed }) {
       await producer.enqueueMany(valid);
-      // Our producer would refuse these; one in another language might not.
+      // Added without `createProducer`, which would refuse them; a producer in another language might not.
       const opts = { priority: PRIORITY.normal };
       await queue.addBulk(malformed.map((data) => ({ name: JOB, data, opts: { ...opts, jobId: data.id } })));
     },

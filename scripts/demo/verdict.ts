@@ -1,9 +1,9 @@
 import { judge, type Arrival, type Verdict } from '../../src/sandbox/judge.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 
-/** How the jobs ended, as the queue tells it. */
+/** How the jobs ended, read from the queue. */
 export interface Endings {
-  /** Completed jobs: the notification, the outcome that the worker returned, how often the limiter sent it back. */
+  /** Completed jobs: the notification, the outcome that the worker returned, and the number of requeues. */
   readonly completed: readonly { readonly id: string; readonly outcome: string; readonly requeues: number }[];
   readonly deadLettered: readonly string[];
 }
@@ -46,7 +46,7 @@ export function countResult(
   };
 }
 
-/** What the demo promises, each with what it found; it fails when one does not hold. */
+/** Each promise of the demo, with what was found. The demo fails if one does not hold. */
 export function checks(result: DemoResult): { readonly what: string; readonly found: string; readonly ok: boolean }[] {
   const exactly = (what: string, found: number, expected: number) => ({
     what,

@@ -6,12 +6,12 @@ import { createProgress } from '../support/progress.ts';
 import type { DemoQueue } from './queue.ts';
 
 const POLL_MS = 200;
-/** Far beyond the longest schedule: something hangs. */
+/** Far longer than the longest schedule: after this, something hangs. */
 const TIMEOUT_MS = 120_000;
 
-/** Shows progress until every notification has come to an end. */
+/** Shows progress until every notification has ended. */
 export async function watch(queue: Pick<DemoQueue, 'settled'>, total: number): Promise<void> {
-  const progress = createProgress('settled', total);
+  const progress = createProgress('ended', total);
   const deadline = performance.now() + TIMEOUT_MS;
   try {
     for (;;) {
@@ -19,7 +19,9 @@ export async function watch(queue: Pick<DemoQueue, 'settled'>, total: number): P
       progress.update(settled);
       if (settled >= total) return;
       if (performance.now() > deadline)
-        throw new CommandError(`only ${settled} of ${total} settled within two minutes`);
+        throw new CommandError(
+          `only ${settled} of ${total} notifications ended within two minutes; look at the workers' logs`,
+        );
       await sleep(POLL_MS);
     }
   } finally {
@@ -27,7 +29,7 @@ export async function watch(queue: Pick<DemoQueue, 'settled'>, total: number): P
   }
 }
 
-/** What the providers accepted, as it concerns recipients. */
+/** The alerts that the providers accepted, with their recipients. */
 export function arrivalsOf(entries: readonly JournalEntry[], recipientOf: ReadonlyMap<string, string>): Arrival[] {
   return accepted(entries).map(({ token, data, at }) => ({
     recipientId: recipientOf.get(token) ?? 'the owner of an unknown token',
@@ -37,7 +39,7 @@ export function arrivalsOf(entries: readonly JournalEntry[], recipientOf: Readon
   }));
 }
 
-/** Replays a dead letter whose cause was cured and waits for it at the provider; its id, undefined where it did not come. */
+/** Replays a dead letter whose cause was corrected, and waits for it at the provider. Its id, or undefined if it did not come. */
 export async function replayCured(
   queue: Pick<DemoQueue, 'replayOne'>,
   entries: readonly JournalEntry[],

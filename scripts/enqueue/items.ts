@@ -22,7 +22,7 @@ export async function* linesOf(
   if (rest !== '') yield { line: rest, bytes };
 }
 
-/** One line of the input, or what the flags describe; faults where it is not even JSON. */
+/** One line of the input, or the notification of the flags; `faults` if a line is not JSON. */
 export type Item = { readonly where: string } & (
   { readonly input: unknown; readonly faults?: never } | { readonly input?: never; readonly faults: readonly Fault[] }
 );
@@ -64,7 +64,7 @@ export function addNotificationFlags(command: Command): Command {
     .addOption(new Option('--on-throttle <what>', 'if it is blocked').choices(['delay', 'drop', 'silence']));
 }
 
-/** The lines of an NDJSON stream; empty ones are passed over. `onRead` hears of the bytes read so far. */
+/** The lines of an NDJSON stream, without empty ones. `onRead` is called with the bytes read so far. */
 export async function* itemsOfLines(
   chunks: AsyncIterable<Uint8Array>,
   onRead: (bytes: number) => void,
@@ -86,7 +86,7 @@ function itemOfLine(where: string, line: string): Item {
   }
 }
 
-/** What the flags describe. What does not fit is left for the validation to tell, but for what has no JSON form. */
+/** The notification of the flags. Bad values are left to the validation, except for those that cannot be written as JSON. */
 export function itemOfFlags(flags: NotificationFlags): Item {
   const { id, recipient, apns, fcm, title, body, data, sound, badge, category } = flags;
   const onApns = apns.map((token) => ({ platform: 'apns', token }));

@@ -23,12 +23,12 @@ interface Flags extends EndFlags {
 const MAX_REASON = 500;
 
 const HELP = `
-Notifications that wait are moved behind the end, in their order, and their delayed jobs with them. Those whose expiresAt comes
-first expire. A block that is there already is replaced.`;
+Waiting notifications are moved behind the end, in their order, and their delayed jobs with them. Those whose expiresAt comes
+first expire. An earlier block is replaced.`;
 
 /** `recipient block ID --for 2h --reason TEXT` */
 export function blockCommand(): Command {
-  return createCommand('block', 'Nobody alerts this recipient before the end.')
+  return createCommand('block', 'Stops all alerts to this recipient until the end.')
     .argument('<id>', 'the recipient', recipientId)
     .option('--for <duration>', 'from now, such as 2h', forDuration)
     .option('--until <time>', 'RFC 3339 or epoch milliseconds', untilInstant)

@@ -6,7 +6,7 @@ import { jobIdOfAsk } from './open.ts';
 import { fromNow, instant, instantFrom, policyText, span, table } from '../support/text.ts';
 import { renderTimeline } from './timeline.ts';
 
-/** A reserved slot, with the notification that waits for it where the queue still has it. */
+/** A reserved slot, with its notification if the queue still has it. */
 export interface WaitingSlot extends SlotView {
   readonly notification?: WaitingJob;
 }
@@ -19,11 +19,11 @@ export interface Described {
   /** Notifications that are delayed without a slot. */
   readonly delayed: DelayedJobs;
   readonly categories: Config['categories'];
-  /** At most so many of those that wait are told one by one. */
+  /** How many waiting notifications are listed at most. */
   readonly told: number;
 }
 
-/** What is known of a recipient, as lines: facts, timeline, and the notifications that wait. */
+/** The output of `recipient show`: facts, timeline, and the waiting notifications. */
 export function describe({ recipientId, inspection, waiting, delayed, categories, told }: Described): string[] {
   const known = table([
     ['policy', policyLine(inspection)],
@@ -41,7 +41,7 @@ export function describe({ recipientId, inspection, waiting, delayed, categories
 
 function strangerLines({ sent, reserved, block, source }: Inspection, { found }: DelayedJobs): string[] {
   const isKnown = sent.length + reserved.length + found.length > 0 || block !== undefined || source === 'stored';
-  return isKnown ? [] : ['Nothing is known: no alert lately, none waits, no limits or block of its own.'];
+  return isKnown ? [] : ['Nothing is stored: no alert lately, none waits, no limits or block of its own.'];
 }
 
 function policyLine({ now, policy, source, policyUntil }: Inspection): string {
@@ -68,7 +68,7 @@ function reservedLine({ now, reserved }: Inspection): string {
   return `${reserved.length}, the next ${fromNow(now, next.at)}, the last ${fromNow(now, last.at)}`;
 }
 
-/** Those without a slot: in line `reserved` are the others. */
+/** Delayed jobs without a slot; those with one are in the line `reserved`. */
 function delayedLine(now: number, { found, lookedAt, of }: DelayedJobs): string {
   const [next] = found;
   const bound = lookedAt < of ? ` among the first ${lookedAt} of ${of} delayed jobs` : '';
@@ -76,7 +76,7 @@ function delayedLine(now: number, { found, lookedAt, of }: DelayedJobs): string 
   return `${found.length} without a slot${bound}, the next ${fromNow(now, next.dueAt)}`;
 }
 
-/** The limiter may look for it a trip to Redis after `now`; a person cannot tell. */
+/** `nextAt` is computed one round trip after `now`; a difference this small still counts as now. */
 const MOMENT_MS = 20;
 
 function nextLine({ now, nextAt, rule }: Inspection): string {
@@ -98,7 +98,7 @@ function waitingLines(
   const head = ['due', 'at', 'why', 'enqueued', 'attempts', 'priority', 'category', 'notification'];
   const more = all.length - told;
   const rows = all.slice(0, told).map(({ row }) => row);
-  return [...table([head, ...rows]), ...(more > 0 ? [`and ${more} more; --all tells them`] : [])];
+  return [...table([head, ...rows]), ...(more > 0 ? [`and ${more} more; --all shows them`] : [])];
 }
 
 function waitingRow(now: number, { at, id = '-', notification }: WaitingSlot): string[] {

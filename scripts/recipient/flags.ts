@@ -3,7 +3,7 @@ import { notificationSchema } from '../../src/domain/notification.ts';
 import { UsageError } from '../support/command.ts';
 import { INSTANT_FORMAT, parseInstant } from '../support/flags.ts';
 
-/** The flags that tell an end: one of the two, or none. */
+/** The flags for an end; at most one of the two may be given. */
 export interface EndFlags {
   /** Epoch milliseconds. */
   readonly until?: number;
@@ -11,10 +11,10 @@ export interface EndFlags {
   readonly for?: number;
 }
 
-/** A block reaches no further ahead. */
+/** The longest block. */
 export const MOST_AHEAD_MS = 366 * 86_400_000;
 
-/** An argument of commander: whose limits it is about. */
+/** Parses the argument with the recipient's id. */
 export function recipientId(text: string): string {
   const checked = notificationSchema.shape.recipientId.safeParse(text);
   if (checked.success) return checked.data;
@@ -36,8 +36,8 @@ export function untilInstant(text: string): number {
 }
 
 /**
- * The end that the flags tell, in epoch milliseconds, where `now` is the limiter's clock; undefined where they tell none.
- * An instant is at most `mostMs` ahead.
+ * The end that the flags give, in epoch milliseconds; undefined if they give none. `now` is the limiter's clock; an instant may be
+ * at most `mostMs` ahead of it.
  */
 export function endOf({ until, for: forMs }: EndFlags, now: number, mostMs = Infinity): number | undefined {
   if (until === undefined) return forMs === undefined ? undefined : now + forMs;
@@ -47,7 +47,7 @@ export function endOf({ until, for: forMs }: EndFlags, now: number, mostMs = Inf
   throw unfit('--until', expected, new Date(until).toISOString());
 }
 
-/** Two ends are one too many, whatever they say. */
+/** Refuses both flags at once. */
 export function checkEnd({ until, for: forMs }: EndFlags): void {
   if (until !== undefined && forMs !== undefined)
     throw new UsageError('--until: expected --until or --for, found both');

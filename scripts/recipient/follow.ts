@@ -6,18 +6,18 @@ import { redelay } from '../../src/queue/redelay.ts';
 import { createProgress } from '../support/progress.ts';
 import { atQueue, jobIdOfAsk } from './open.ts';
 
-/** What came of an operator's act, and how many notifications that wait it gave another slot. */
+/** The result of an operator's command, and how many waiting notifications it moved to another slot. */
 export interface Followed<T> {
   readonly result: T;
   readonly moved: number;
 }
 
-/** Nobody is moved to earlier than this from now: by then the queue has the new instant, and a worker waits for it. */
+/** No slot is moved to earlier than now plus this, so that the queue has the new due time before it comes. */
 const LEAD_MS = 1_000;
 
 /**
- * Has the recipient's delayed jobs follow the slots that an operator's act moves: each comes back at its new one, and not at the
- * one that it was told. One that a worker has at that moment asks the limiter anyway.
+ * Runs an operator's command, and changes the due times of the recipient's delayed jobs to their new slots. A job that a worker has
+ * at that moment asks the limiter anyway.
  *
  * @param waiting about how many wait, for the progress bar
  */
@@ -47,7 +47,7 @@ export function followed<T>(
   });
 }
 
-/** As a worker puts a job back: a little before its slot. */
+/** A job's due time is a little before its slot, as when a worker requeues it. */
 function dueOf({ id, at }: Moved, earlyMs: number): { jobId: string; at: number }[] {
   const jobId = id === undefined ? undefined : jobIdOfAsk(id);
   return jobId === undefined ? [] : [{ jobId, at: at - earlyMs }];

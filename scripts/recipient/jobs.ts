@@ -5,7 +5,7 @@ import { dueAtOfScore } from '../../src/queue/bullmq-internals.ts';
 import type { Connection } from '../../src/redis/connection.ts';
 import { notificationIdOf } from '../../src/queue/names.ts';
 
-/** What the queue knows of a notification that waits; neither its texts nor its tokens. */
+/** Facts about a waiting notification from the queue, without texts and tokens. */
 export interface WaitingJob {
   readonly id: string;
   readonly category?: string;
@@ -14,13 +14,13 @@ export interface WaitingJob {
   readonly enqueuedAt: number;
   /** Delivery attempts so far. */
   readonly attempts: number;
-  /** How often the limiter put it back. */
+  /** How often it was requeued until its slot. */
   readonly requeues: number;
-  /** What it waits for: the rule of the limiter that put it back last, or `retry`, or `provider` (a breaker, a connection). */
+  /** What it waits for: the limiter's rule of its last requeue, or `retry`, or `provider` (a breaker, a connection). */
   readonly waitsFor: string;
 }
 
-/** A delayed notification that holds no slot: it waits for a retry, or for its provider. */
+/** A delayed notification without a slot: it waits for a retry, or for its provider. */
 export interface DelayedJob extends WaitingJob {
   /** When it comes back: epoch milliseconds on Redis's clock. */
   readonly dueAt: number;
@@ -29,9 +29,9 @@ export interface DelayedJob extends WaitingJob {
 /** Delayed jobs of one recipient, and whether all delayed jobs were looked at. */
 export interface DelayedJobs {
   readonly found: readonly DelayedJob[];
-  /** So many delayed jobs were looked at, those that are due first. */
+  /** How many delayed jobs were looked at, those that are due first. */
   readonly lookedAt: number;
-  /** So many there are. */
+  /** How many delayed jobs there are. */
   readonly of: number;
 }
 
@@ -53,7 +53,7 @@ export async function findJobs(queue: Queue<unknown>, jobIds: readonly string[])
   return found;
 }
 
-/** The recipient's delayed jobs but for those of `known`, the next one first. */
+/** The recipient's delayed jobs without those in `known`, the next one first. */
 export async function findDelayed(
   queue: Queue<unknown>,
   connection: Connection,

@@ -17,14 +17,14 @@ interface Flags extends EndFlags {
 }
 
 const HELP = `
-What is not given is as LIMIT_RULES and LIMIT_MIN_GAP have it. In force for all workers at once; notifications that wait
-are moved to their earliest slots, in their order, and their delayed jobs with them. Limits per category hold as well.`;
+What is not given comes from LIMIT_RULES and LIMIT_MIN_GAP. The limits hold for all workers at once. Waiting notifications
+are moved to their earliest slots, in their order, and their delayed jobs with them. Limits per category hold too.`;
 
 /** `recipient limit ID --rules 5/1m --min-gap 10s --for 7d`, `recipient limit ID --clear` */
 export function limitCommand(): Command {
   return createCommand('limit', 'Stores limits for this recipient, in place of the general ones.')
     .argument('<id>', 'the recipient', recipientId)
-    .option('--rules <rules>', 'as LIMIT_RULES: 5/1m,50/1h; none for none', rules)
+    .option('--rules <rules>', 'as LIMIT_RULES: 5/1m,50/1h; the word none for no rules', rules)
     .option('--min-gap <duration>', 'as LIMIT_MIN_GAP: 10s; 0 for none', minGap)
     .option('--for <duration>', 'from now, such as 7d (default: without an end)', forDuration)
     .option('--until <time>', 'RFC 3339 or epoch milliseconds', untilInstant)

@@ -22,13 +22,13 @@ export interface QueueOfRecipient {
   readonly recipientId: string;
 }
 
-/** Does the work at the queue that has the recipient's notifications, and closes it. */
+/** Opens the queue with the recipient's notifications, runs `work`, and closes it. */
 export async function atQueue<T>(
   { redis, queue, recipientId }: QueueOfRecipient,
   work: (shard: Queue<unknown>, connection: Connection) => Promise<T>,
 ): Promise<T> {
   const connection = connectProducer(redis);
-  connection.on('error', () => undefined); // the call that fails tells it
+  connection.on('error', () => undefined); // the call that fails reports it
   try {
     await whenReady(connection, PRODUCER_TIMEOUT_MS);
     const prefix = shardPrefixes(queue.prefix, queue.shards)[shardOf(recipientId, queue.shards)];
@@ -47,29 +47,29 @@ export async function atQueue<T>(
   }
 }
 
-/** `msg-8841/0` → `msg-8841`: the job that asked for a slot under this id; undefined where it was no job of a worker. */
+/** `msg-8841/0` → `msg-8841`: the job that asked for a slot under this id; undefined if no worker asked. */
 export function jobIdOfAsk(askId: string): string | undefined {
   return /^(.+)\/\d+$/s.exec(askId)?.[1];
 }
 
-/** What a subcommand works with. */
+/** What a subcommand needs. */
 export interface Desk {
   readonly limiter: Oversight;
   readonly config: Pick<Config, 'redis' | 'queue' | 'policy' | 'categories'>;
 }
 
-/** Does the work at the limiter that the workers use, told by the same environment, and closes it. */
+/** Opens the limiter that the environment names (the workers' own), runs `work`, and closes it. */
 export async function atLimiter(work: (desk: Desk) => Promise<void>): Promise<void> {
   const config = loadLimiterConfig(process.env);
   const { limiterRedis, policy, categories, queue } = config;
   const redis = connectProducer(limiterRedis);
-  redis.on('error', () => undefined); // the call that fails tells it
+  redis.on('error', () => undefined); // the call that fails reports it
   try {
     await whenReady(redis, PRODUCER_TIMEOUT_MS);
     const limiter = createRedisLimiter({ redis, policy, categories, prefix: queue.prefix });
     await work({ limiter, config });
   } catch (error) {
-    if (error instanceof InputError) throw new UsageError(error.message); // what the limiter was told came from flags
+    if (error instanceof InputError) throw new UsageError(error.message); // the limiter's arguments come from flags
     if (error instanceof RedisAwayError) throw new CommandError(error.message);
     if (error instanceof LimiterUnavailableError) throw new CommandError((explained(redis, error) as Error).message);
     throw error;

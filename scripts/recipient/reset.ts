@@ -7,7 +7,7 @@ import { atLimiter } from './open.ts';
 import { waitingText } from '../support/text.ts';
 
 const HELP = `
-What was sent counts no longer, so alerts may follow at once. Notifications that wait are moved to their earliest slots, in their
+Sent alerts no longer count, so more may follow at once. Waiting notifications are moved to their earliest slots, in their
 order, and their delayed jobs with them. Stored limits and a block stay.`;
 
 /** `recipient reset ID` */

@@ -12,17 +12,17 @@ interface Flags {
   readonly json?: true;
 }
 
-/** So many waiting notifications are told without `--all`. */
+/** How many waiting notifications are shown without `--all`. */
 const TOLD = 20;
 
 const HELP = `
-LIMIT_RULES, LIMIT_MIN_GAP and LIMITS_FILE are taken from this command's environment: give it the workers' own.
-Notifications that are delayed without a slot (for a retry, or for their provider) are told too; the queue keeps no index by
-recipient, so at most 20,000 delayed jobs are looked through. Those that no worker has looked at yet are not told.`;
+LIMIT_RULES, LIMIT_MIN_GAP and LIMITS_FILE must be the same as the workers'.
+Notifications that are delayed without a slot (for a retry, or because of their provider) are shown too. The queue has no index
+by recipient, so at most 20,000 delayed jobs are looked through. Jobs that no worker has looked at yet are not shown.`;
 
 /** `recipient show ID` */
 export function showCommand(): Command {
-  return createCommand('show', "Tells a recipient's limits, what was sent, what waits, and when the next could go.")
+  return createCommand('show', "Shows a recipient's limits, sent slots, waiting notifications, and the next free slot.")
     .argument('<id>', 'the recipient', recipientId)
     .option('--all', `every notification that waits, not just the first ${TOLD}`)
     .option('--json', 'one JSON object as the last line; instants are epoch milliseconds')

@@ -1,14 +1,14 @@
 import type { Inspection } from '../../src/limiter/limiter.ts';
 import { span } from '../support/text.ts';
 
-/** What is drawn: instants in epoch milliseconds, in order. */
+/** The instants to draw, in epoch milliseconds and in order. */
 export type Drawn = Pick<Inspection, 'now' | 'sent' | 'reserved' | 'block'>;
 
 /** With the names of the rows and the mark of now, no line is longer than 80 characters. */
 const COLUMNS = 64;
 const NAME_WIDTH = 11;
 
-/** Which column an instant falls into. The columns begin at now and go both ways, so that none straddles it. */
+/** Maps instants to columns. The columns begin at now and go in both directions, so that no column contains both past and future. */
 interface Axis {
   /** Columns before now; the next one is the mark of now itself. */
   readonly past: number;
@@ -53,7 +53,7 @@ function endsOf(now: number, sent: readonly number[], reserved: readonly number[
   return [Math.min(...ends), Math.max(...ends)];
 }
 
-/** `·` where there is no slot, else how many. */
+/** `·` for no slot, else the number of slots. */
 function row({ past, width, columnOf }: Axis, instants: readonly number[]): string {
   const counts = new Array<number>(width).fill(0);
   for (const at of instants) counts[columnOf(at)] = (counts[columnOf(at)] ?? 0) + 1;
@@ -66,7 +66,7 @@ function blockRow({ past, width, columnOf }: Axis, until: number): string {
   return `${'·'.repeat(past)}│${'='.repeat(blocked)}`.padEnd(width, '·');
 }
 
-/** `-58s`, `now` and `+31s` over their columns; where there is no room, what is nearest to now stays. */
+/** `-58s`, `now` and `+31s` above their columns; without room for all of them only `now` stays. */
 function labels({ past, width }: Axis, now: number, sent: readonly number[], reserved: readonly number[]): string {
   const [start, end] = endsOf(now, sent, reserved);
   const [left, right] = [start < now ? `-${span(now - start)}` : '', end > now ? `+${span(end - now)}` : ''];

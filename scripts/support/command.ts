@@ -4,19 +4,19 @@ import { InputError } from '../../src/domain/faults.ts';
 /** Exit codes of every command. */
 export const EXIT = { ok: 0, failure: 1, usage: 2 } as const;
 
-/** A failure that a person can act on: its message is shown without a stack. */
+/** A failure that a person can correct: its message is shown without a stack. */
 export class CommandError extends Error {
   override readonly name = 'CommandError';
 }
 
-/** A flag that does not fit: exit 2, like the flags that commander refuses itself. */
+/** A bad flag: exit code 2, as for the flags that commander itself refuses. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** A command with `--help`, errors on standard error, and no hidden exit: `runCommand` turns what it throws into exit codes. */
+/** A command with `--help` and errors on standard error. It does not exit by itself: `runCommand` sets the exit code. */
 export function createCommand(name: string, description: string): Command {
-  return new Command(name).description(description).exitOverride().showHelpAfterError('(--help tells the options)');
+  return new Command(name).description(description).exitOverride().showHelpAfterError('(--help shows the options)');
 }
 
 /** Runs a command's action and sets `process.exitCode`: 0, 1 on failure, 2 on bad usage. */
@@ -29,7 +29,7 @@ export async function runCommand(command: Command, argv: readonly string[] = pro
 }
 
 function exitCodeOf(error: unknown): number {
-  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage; // it has said so itself
+  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage; // commander has printed the message
   const isUsage = error instanceof UsageError;
   const isExpected = isUsage || error instanceof CommandError || error instanceof InputError;
   process.stderr.write(`error: ${isExpected ? error.message : describe(error)}\n`);

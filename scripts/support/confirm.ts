@@ -1,11 +1,11 @@
 import { createInterface } from 'node:readline/promises';
 
-/** Whether there is somebody to ask. */
+/** Whether there is a terminal to ask on. */
 export function canAsk(): boolean {
   return process.stdin.isTTY && process.stderr.isTTY;
 }
 
-/** Asks on standard error, since results go to standard output. Anything but a yes is a no: the end of input and Ctrl-C too. */
+/** Asks on standard error, because results go to standard output. Everything but yes counts as no, also end of input and Ctrl-C. */
 export async function confirm(
   question: string,
   input: NodeJS.ReadableStream = process.stdin,

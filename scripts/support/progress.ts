@@ -1,8 +1,8 @@
 import { MultiBar, Presets } from 'cli-progress';
 
-/** How far long work has come, on standard error: a bar on a terminal, nothing elsewhere. */
+/** A progress bar on standard error; nothing if that is not a terminal. */
 export interface Progress {
-  /** Moves to `done`, of a new total where more has come up. */
+  /** Moves the bar to `done`, and changes the total if one is given. */
   update(done: number, total?: number): void;
   /** One line, above the bar. */
   say(line: string): void;
@@ -21,7 +21,7 @@ export function createProgress(label: string, total: number, stream: NodeJS.Writ
   const format = `${label} {bar} {percentage}% | {value}/{total} | {eta_formatted} left`;
   const bars = new MultiBar({ stream, format, clearOnComplete: true, hideCursor: true }, Presets.shades_classic);
   const bar = bars.create(total, 0);
-  // Ctrl-C ends the program as it would without a bar, but not with the terminal's cursor hidden.
+  // On Ctrl-C show the terminal's cursor again, then end the program as without a bar.
   const restore = (): void => {
     bars.stop();
     if (process.listenerCount('SIGINT') === 0) process.kill(process.pid, 'SIGINT');

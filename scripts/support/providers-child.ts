@@ -5,27 +5,27 @@ import { DEFAULT_LATENCY, type Latency } from '../../src/sandbox/loopback/timing
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
 
-/** What the parent asks for; carried out in order, and each answered with `done`. */
+/** The parent's orders. They are carried out in turn, and each is answered with `done`. */
 export type ProvidersOrder =
   /** Answers to the next requests with this token. */
   | { readonly do: 'script'; readonly platform: Platform; readonly token: string; readonly answers: readonly Answer[] }
   | { readonly do: 'rates'; readonly platform: Platform; readonly rates: readonly Rate[] }
-  /** Every n-th request makes its HTTP/2 connection go away, at APNs where no platform is told; 0 ends it. */
+  /** Every n-th request makes its HTTP/2 connection send a GOAWAY; 0 ends this. Without a platform: APNs. */
   | { readonly do: 'go-away'; readonly platform?: Platform; readonly every: number }
   /** `close-idle` closes the connections that carry no request now. */
   | { readonly do: 'drop' | 'close-idle' | 'revoke' | 'restore' | 'down' | 'up'; readonly platform: Platform }
-  /** Nothing; what was told before it has been told. */
+  /** Does nothing: when it is answered, all earlier messages have arrived. */
   | { readonly do: 'flush' };
 
-/** What the child is started with, as JSON in its first argument. */
+/** The child's options, as JSON in its first argument. */
 export interface ProvidersOptions {
-  /** Decides what the rates, the latency and the jitter of idle connections draw; 1 where left out. */
+  /** Decides the random numbers for rates, latency and idle connections. Default: 1. */
   readonly seed?: number;
-  /** How long answers take; as the real providers do where left out. */
+  /** How long answers take. Default: as the real providers. */
   readonly latency?: Latency;
 }
 
-/** What it is told: the environment that points workers here, then each request. */
+/** The child's messages: the environment that points workers here, then each request. */
 export type ProvidersMessage =
   | { readonly kind: 'ready'; readonly env: Record<string, string> }
   | { readonly kind: 'done' }
@@ -38,9 +38,9 @@ export interface Stall {
   readonly ms: number;
 }
 
-/** The loopback providers in a process of their own, so that nothing else delays the stamp on an arrival. */
+/** The loopback providers in a process of their own, so that nothing else delays the time stamp of an arrival. */
 async function main({ seed = 1, latency = DEFAULT_LATENCY }: ProvidersOptions): Promise<void> {
-  // Where the parent is gone, `disconnect` tells; what could not be sent is no error.
+  // A message that cannot be sent is no error: if the parent is gone, `disconnect` ends this process.
   const tell = (message: ProvidersMessage): void => void process.send?.(message, undefined, {}, () => undefined);
   favourStamps();
   const sandbox = await startSandbox({ seed, latency, keep: 0 });
@@ -97,10 +97,10 @@ async function obey(sandbox: Sandbox, order: ProvidersOrder): Promise<void> {
 }
 
 const TICK_MS = 5;
-/** More than this between two ticks of an idle process that goes before all others: the machine itself stood still. */
+/** If two ticks of an idle process with high priority are this much too far apart, the machine itself stood still. */
 const STALL_MS = 20;
 
-/** While the machine stands still nothing is stamped when it arrived, and what was sent arrives late. */
+/** Reports when the machine stood still, because arrivals at that time are stamped late. */
 function watchForStalls(onStall: (ms: number) => void): void {
   let last = performance.now();
   setInterval(() => {
@@ -110,12 +110,12 @@ function watchForStalls(onStall: (ms: number) => void): void {
   }, TICK_MS).unref();
 }
 
-/** An arrival is stamped when this process gets a processor: it should not have to queue for one behind the workers. */
+/** Gives this process a high priority: an arrival is only stamped when it gets a processor, and it should not wait behind the workers. */
 function favourStamps(): void {
   try {
     setPriority(constants.priority.PRIORITY_HIGH);
   } catch {
-    // Only for the privileged; the tolerance of the judge has room for the rest.
+    // Only root may do this. Without it, judge.ts's tolerance covers the delay.
   }
 }
 

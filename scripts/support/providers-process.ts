@@ -14,23 +14,23 @@ export interface ProvidersProcess {
   readonly env: Readonly<Record<string, string>>;
   /** Every request so far, the refused ones too. */
   readonly entries: readonly JournalEntry[];
-  /** Each time that the machine stood still: what was measured meanwhile says little. */
+  /** Each time that the machine stood still: measurements from that time say little. */
   readonly stalls: readonly Stall[];
   /** Resolves when it has been carried out. */
   order(order: ProvidersOrder): Promise<void>;
-  /** Decides the answers to the next requests with this token; none: they are accepted again. */
+  /** Sets the answers to the next requests with this token; with an empty list they are accepted again. */
   script(platform: Platform, token: string, answers: readonly Answer[]): Promise<void>;
   close(): Promise<void>;
 }
 
 const CHILD = fileURLToPath(new URL(`providers-child${extname(import.meta.url)}`, import.meta.url));
 
-/** The longest, in whole milliseconds; 0 where the machine never stood still. */
+/** The longest stall, in whole milliseconds; 0 if there was none. */
 export function longestMs(stalls: readonly Stall[]): number {
   return Math.round(Math.max(0, ...stalls.map(({ ms }) => ms)));
 }
 
-/** They answer at the pace of the real ones unless `latency` says otherwise. */
+/** Starts them. They answer as fast as the real ones unless `latency` says otherwise. */
 export async function startProviders(options: ProvidersOptions = {}): Promise<ProvidersProcess> {
   const child = fork(CHILD, [JSON.stringify(options)], {
     execArgv: [],
@@ -57,7 +57,7 @@ export async function startProviders(options: ProvidersOptions = {}): Promise<Pr
   const ready = await next('ready');
   const order = async (asked: ProvidersOrder): Promise<void> => {
     const done = next('done');
-    child.send(asked, () => undefined); // where it has ended, `next` tells
+    child.send(asked, () => undefined); // if the child has ended, `next` rejects
     await done;
   };
   return {

@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
 
-/** Worker processes under one roof: started together, stopped together, none left behind. */
+/** Several worker processes that are started together and stopped together. */
 export interface Replicas {
   /** How many are running. */
   alive(): number;
@@ -37,7 +37,7 @@ export function spawnWorker(
   env: ReplicaOptions['env'],
   output: readonly ['pipe' | number, 'inherit' | number],
 ): ChildProcess {
-  // What the caller's shell says of some other worker is not meant for it.
+  // Variables in the caller's shell may be meant for another worker, so they are not passed on.
   const names = new Set(CONFIG_VARIABLES.map(({ name }) => name));
   const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !names.has(name)));
   return spawn(process.execPath, [WORKER], {
@@ -51,7 +51,7 @@ export function isAlive({ exitCode, signalCode }: ChildProcess): boolean {
 }
 
 function untilReady(child: ChildProcess): Promise<void> {
-  if (child.stdout === null) throw new TypeError('a worker without an output');
+  if (child.stdout === null) throw new TypeError('expected a worker with piped standard output, found one without');
   const lines = createInterface(child.stdout);
   return new Promise((resolve, reject) => {
     lines.on('line', (line) => {

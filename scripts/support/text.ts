@@ -12,7 +12,7 @@ const SPANS = [
   { unit: 'm', size: MINUTE, then: 's', step: SECOND },
 ] as const;
 
-/** A length of time for people, in two units at most: 950 → `950ms`, 12_340 → `12.3s`, 7_260_000 → `2h 1m`. */
+/** A duration in at most two units: 950 → `950ms`, 12_340 → `12.3s`, 7_260_000 → `2h 1m`. */
 export function span(ms: number): string {
   if (Math.round(ms) < SECOND) return `${Math.round(ms)}ms`;
   const tenths = Math.round(ms / 100) / 10;
@@ -60,7 +60,7 @@ export function waitingText({ now, reserved }: Inspection): string | undefined {
     : `${reserved.length} notifications wait, the last until ${until}`;
 }
 
-/** Rows as columns, two spaces apart; the last column is as wide as it is. */
+/** Aligns the cells of rows in columns, two spaces apart; the last column is not padded. */
 export function table(rows: readonly (readonly string[])[]): string[] {
   const widths = rows.reduce<number[]>(
     (most, row) => row.map((cell, column) => Math.max(most[column] ?? 0, cell.length)),

@@ -32,7 +32,7 @@ const queueAndDelivery = {
     .describe('a notification whose slot lies further ahead becomes a dead letter, `throttled-too-long`'),
   LIMIT_MAX_PENDING: integer(1, 1_000_000)
     .default(10_000)
-    .describe('where so many wait for a recipient already, one more becomes a dead letter, `throttled-too-long`'),
+    .describe('if this many wait for a recipient already, one more becomes a dead letter, `throttled-too-long`'),
   WORKER_CONCURRENCY: integer(1, 10_000).default(50).describe('jobs under way at once in one worker'),
   ATTEMPTS: integer(1, 1_000).default(8).describe('delivery attempts before a dead letter'),
   BACKOFF_BASE: duration().default(1_000).describe('wait after the first failed attempt; doubles with each'),
@@ -45,11 +45,13 @@ const queueAndDelivery = {
     .describe('how long a worker that went silent keeps its jobs before others take them'),
   MAX_STALLS: integer(1, 1_000)
     .default(10)
-    .describe('a job that took its workers down with it more often than this becomes a dead letter, `stalled`'),
+    .describe('a job that lost its worker more often than this becomes a dead letter, `stalled`'),
   PROVIDER_PAUSE_BASE: duration('1h', '100ms')
     .default(5_000)
-    .describe('how long nothing is sent to a provider that is down or refuses us; doubles as long as trials fail'),
-  PROVIDER_PAUSE_MAX: duration('1d', '100ms').default(120_000).describe('where that doubling ends'),
+    .describe(
+      'how long nothing is sent to a provider that is down, or refuses the credentials or the app; doubles with each failed trial',
+    ),
+  PROVIDER_PAUSE_MAX: duration('1d', '100ms').default(120_000).describe('the longest such pause'),
   DEAD_LETTER_MAX_AGE: duration('365d')
     .default(2_592_000_000)
     .describe('dead letters older than this are removed, with a warning ahead of time; `0`: never'),

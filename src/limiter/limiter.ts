@@ -179,7 +179,7 @@ export interface Follow {
 /**
  * An operator's commands on one recipient. They hold at once for every process that shares the limiter. Then all reservations
  * are planned anew, in their order: each gets its earliest slot under the new policies, later or earlier than before. An id that
- * comes back at its old slot is simply told its new one.
+ * comes back at its old slot gets its new one as the answer.
  */
 export interface Oversight {
   /** Stores an overall policy for this recipient, for ever or until `until` (epoch milliseconds, ahead of now). */

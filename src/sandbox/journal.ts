@@ -3,15 +3,15 @@ import type { Platform } from '../domain/notification.ts';
 /** One request as a provider saw it. */
 export interface JournalEntry {
   readonly platform: Platform;
-  /** Empty where the request named none. APNs tokens are in lower case. */
+  /** Empty if the request had none. APNs tokens are in lower case. */
   readonly token: string;
-  /** When the request's headers arrived: epoch milliseconds with a fraction, on a clock that never steps. */
+  /** When the request's headers arrived: epoch milliseconds with a fraction, on a clock that is never set. */
   readonly at: number;
-  /** Whether the device was alerted; not always what the client was told. */
+  /** Whether the device was alerted; the answer may have said otherwise. */
   readonly accepted: boolean;
   /** The HTTP status that was answered; absent where no answer was given. */
   readonly status?: number | undefined;
-  /** The provider's word for a refusal; `hang` or `reset` where no answer was given. */
+  /** The provider's code for a refusal; `hang` or `reset` if there was no answer. */
   readonly reason?: string | undefined;
   /** APNs: the `apns-id` that was sent or made. */
   readonly apnsId?: string | undefined;
@@ -36,7 +36,7 @@ export interface JournalOptions {
   readonly keep?: number | undefined;
 }
 
-/** Everything that the loopback providers received, in the order in which they decided. */
+/** Everything that the loopback providers received, in the order of their answers. */
 export class Journal {
   readonly #keep: number;
   readonly #listeners = new Set<(entry: JournalEntry) => void>();
@@ -47,7 +47,7 @@ export class Journal {
     this.#keep = keep;
   }
 
-  /** Every request for an alert, the refused ones too; FCM's dry runs are none. */
+  /** Every request for an alert, refused ones too; without FCM's dry runs. */
   get all(): readonly JournalEntry[] {
     return this.#all;
   }
@@ -63,7 +63,7 @@ export class Journal {
     for (const listener of this.#listeners) listener(entry);
   }
 
-  /** Calls the listener for every later entry; returns what ends it. */
+  /** Calls the listener for every later entry; the returned function removes it. */
   on(listener: (entry: JournalEntry) => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
@@ -80,7 +80,7 @@ export class Journal {
   }
 }
 
-/** Epoch milliseconds with a fraction; follows this process's start, so that a step of the system's clock moves no entry. */
+/** Epoch milliseconds with a fraction, counted from this process's start, so that setting the system's clock moves no entry. */
 export function arrivalInstant(): number {
   return performance.timeOrigin + performance.now();
 }

@@ -24,10 +24,10 @@ export interface Verdict {
   readonly makespanRatio: number;
 }
 
-/** What is granted between a slot and the stamp of the provider: a send may leave up to 25 ms late, and arrives a little later. */
+/** Allowed between a slot and the provider's time stamp: a send may leave up to 25 ms late, and arrives a little later. */
 export const TOLERANCE_MS = 50;
 
-/** Judges by what arrived at the providers alone: gaps, windows, duplicates, and how tight the longest schedule was. */
+/** Checks gaps, windows, duplicates and the longest schedule, only by what arrived at the providers. */
 export function judge(arrivals: readonly Arrival[], policy: Policy): Verdict {
   const alerts = alertsByRecipient(arrivals, policy.minGapMs);
   const gaps = [...alerts.values()].flatMap((times) => times.slice(1).map((at, index) => at - (times[index] ?? at)));
@@ -96,7 +96,7 @@ function longestSchedule(schedules: readonly (readonly number[])[], policy: Poli
   };
 }
 
-/** First alert to last where each goes at the earliest instant that the policy allows. */
+/** The time from the first alert to the last if each is sent at the earliest instant that the policy allows. */
 export function idealMakespan(count: number, { rules, minGapMs }: Policy): number {
   const times: number[] = [];
   for (let index = 0; index < count; index++) {

@@ -1,4 +1,4 @@
-/** Numbers from 0 up to 1, the same row for the same seed: mulberry32, 32 bits of state. */
+/** Random numbers from 0 up to 1, the same sequence for the same seed: mulberry32, 32 bits of state. */
 export function seededRandom(seed: number): () => number {
   let state = seed | 0;
   return () => {

@@ -10,17 +10,17 @@ import { timingOf, type TimingOptions } from './loopback/timing.ts';
 type Ports = { readonly [P in Platform as `${P}Port`]?: number };
 
 export interface SandboxOptions extends TimingOptions, ServerOptions, Ports {
-  /** Where key files stay, for the next sandbox too; a temporary directory, removed on close, where left out. */
+  /** Where key files stay, for the next sandbox too. Default: a temporary directory, which `close` removes. */
   readonly dir?: string;
-  /** The address to listen on; 127.0.0.1 where left out. */
+  /** The address to listen on. Default: 127.0.0.1. */
   readonly host?: string;
-  /** The host name that clients use and the certificates carry, such as a compose service's; the address where left out. */
+  /** The host name that clients use and the certificates have, such as a compose service's. Default: the address. */
   readonly name?: string;
   /** Decides what the rates, the latency and the jitter of idle connections draw. */
   readonly seed?: number;
   /** Epoch milliseconds: judges the age of credentials. The journal's instants do not come from it. */
   readonly now?: () => number;
-  /** How many journal entries to keep, the latest; all where left out. */
+  /** How many of the latest journal entries to keep. Default: all. */
   readonly keep?: number;
 }
 
@@ -46,7 +46,7 @@ const WILDCARDS = ['0.0.0.0', '::'];
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   const { host = '127.0.0.1', now = Date.now, seed = 1 } = options;
   const name = options.name ?? (WILDCARDS.includes(host) ? '127.0.0.1' : host);
-  // First, since a number that does not fit is told here: nothing has been opened yet.
+  // First, because this throws for a number that is out of range, and nothing has been opened yet.
   const plans = PLATFORMS.map((platform, index) => ({
     platform,
     random: seededRandom(seed + index),

@@ -7,17 +7,17 @@ import type { LoopbackOptions, LoopbackServer } from './loopback/server.ts';
 
 /** What can be set for one of the servers. */
 export interface ServerOptions {
-  /** Streams an APNs connection may have at once after its first accepted token; 1,000 where left out. */
+  /** Streams that an APNs connection may have at once after its first accepted token. Default: 1,000. */
   readonly apnsMaxStreams?: number;
-  /** Least time between two provider tokens of one APNs connection; 20 minutes where left out. */
+  /** Least time between two provider tokens of one APNs connection, in milliseconds. Default: 20 minutes. */
   readonly apnsTokenUpdateMs?: number;
-  /** Streams an FCM connection may have at once over HTTP/2; 100 where left out. */
+  /** Streams that an FCM connection may have at once over HTTP/2. Default: 100. */
   readonly fcmMaxStreams?: number;
 }
 
 /** How the sandbox runs the loopback server of one provider. */
 interface ServerKind<Server extends LoopbackServer> {
-  /** The provider's own host: its certificate carries that name too, for clients that are only sent to another address. */
+  /** The provider's real host name. The certificate has it too, for clients that only use another address. */
   readonly host: string;
   readonly create: (options: LoopbackOptions & ServerOptions, keys: SandboxKeys) => Server;
   /** The variables that point a worker at the server. */

@@ -48,7 +48,7 @@ describe('a recipient', () => {
   it('who was never seen is said to be that, with the limits that would hold', () => {
     expect(lines({})).toEqual([
       'teacher-42 at 2026-11-21 12:00:03Z',
-      'Nothing is known: no alert lately, none waits, no limits or block of its own.',
+      'Nothing is stored: no alert lately, none waits, no limits or block of its own.',
       '',
       'policy     10/1m, gap 3s; from LIMIT_RULES and LIMIT_MIN_GAP',
       '           messages: 5/1m, gap 10s; from LIMITS_FILE',
@@ -96,7 +96,7 @@ describe('a recipient', () => {
     const told = lines({ policy: { rules: [], minGapMs: 0 }, source: 'stored', rule: 'none' });
     expect(told).toContain('policy     no limits; stored, without an end');
     expect(told).toContain('sent       not counted');
-    expect(told.join()).not.toContain('Nothing is known');
+    expect(told.join()).not.toContain('Nothing is stored');
   });
 
   it('has no character in its name, its reason or its ids that a terminal would obey', () => {
@@ -123,7 +123,7 @@ describe('the notifications that wait', () => {
     const reserved = slots(200, 1_000, 3_000);
     const told = lines({ reserved });
     expect(told.filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(20);
-    expect(told.at(-1)).toBe('and 180 more; --all tells them');
+    expect(told.at(-1)).toBe('and 180 more; --all shows them');
     expect(lines({ reserved }, { told: Infinity }).filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(200);
   });
 });
@@ -140,7 +140,7 @@ describe('notifications that are delayed without a slot', () => {
   });
 
   it('make a recipient known', () => {
-    expect(lines({}, { delayed: { found: [retried], lookedAt: 1, of: 1 } }).join()).not.toContain('Nothing is known');
+    expect(lines({}, { delayed: { found: [retried], lookedAt: 1, of: 1 } }).join()).not.toContain('Nothing is stored');
   });
 
   it('may be more than were looked for', () => {

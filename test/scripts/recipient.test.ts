@@ -53,7 +53,7 @@ describe('show', () => {
   test('says plainly that a recipient is not known, and writes nothing', async () => {
     const { run, env } = openBench();
     const text = await said(run('show', 'teacher-42'));
-    expect(text).toContain('Nothing is known: no alert lately');
+    expect(text).toContain('Nothing is stored: no alert lately');
     expect(text).toContain('policy     10/1m, gap 3s; from LIMIT_RULES and LIMIT_MIN_GAP\n');
     expect(text).toContain('next free  now\n');
     const tag = env['QUEUE_PREFIX']?.replaceAll(/[{}]/g, '') ?? '';

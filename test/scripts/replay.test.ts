@@ -144,7 +144,7 @@ test.each([
   [['--since', 'yesterday'], '--since: expected an RFC 3339 date-time, epoch milliseconds or a duration ago'],
   [['--until', '2026-13-01T00:00:00Z'], '--until: expected'],
   [['--limit', '0'], '--limit: expected an integer of 1 or more, found "0"'],
-  [['--rate', 'fast'], '--rate: expected so many a second'],
+  [['--rate', 'fast'], '--rate: expected a rate such as 50/s'],
 ])('%j is bad usage', async (args, message) => {
   const { code, stderr } = await run('{unused}', args);
   expect(stderr).toContain(message);

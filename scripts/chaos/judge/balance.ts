@@ -3,9 +3,9 @@ import { refOf } from '../plan/workload.ts';
 import type { Enqueued } from '../run/enqueue.ts';
 import type { Completed, Ends } from '../run/queue.ts';
 
-/** What became of the notifications; all but `lost` add up to `notifications`. */
+/** How many notifications ended how; all numbers but `lost` add up to `notifications`. */
 export interface Balance {
-  /** Whose enqueuing Redis acknowledged. */
+  /** Those that Redis acknowledged when they were enqueued. */
   readonly notifications: number;
   /** Completed as delivered, and received by a provider. */
   readonly delivered: number;
@@ -14,17 +14,17 @@ export interface Balance {
   readonly expired: number;
   readonly dropped: number;
   readonly stillQueued: number;
-  /** No end, two of them, or one that it cannot have. */
+  /** Without an end, with two ends, or with one that this notification cannot have. */
   readonly unaccounted: number;
-  /** Without a trace, or delivered as the queue has it and without one at a provider, for one of its devices. */
+  /** Found nowhere, or delivered by the queue's record but not received by the provider, for one of its devices. */
   readonly lost: number;
-  /** The notifications of the two, for whoever looks into it. */
+  /** The ids of those that are unaccounted or lost. */
   readonly suspects: readonly string[];
 }
 
 type Fate = 'delivered' | 'deadLettered' | 'expired' | 'dropped' | 'stillQueued' | 'unaccounted';
 
-/** Counts from what the queue and the providers tell; nothing is taken from what was meant to happen. */
+/** Counts only what the queue and the providers have; what was planned is not used. */
 export function countBalance(
   enqueued: ReadonlyMap<string, Enqueued>,
   entries: readonly JournalEntry[],
@@ -75,8 +75,8 @@ export function countBalance(
 }
 
 /**
- * Whether a completed job says of a device that it was alerted, and no provider has seen it. Of one that has expired, only
- * those that were alerted by then are told.
+ * Whether a completed job has a device as alerted that no provider has received. If a notification may expire, its job only lists
+ * the devices that were alerted by then.
  */
 function hasLost(
   { input }: Enqueued,
@@ -106,7 +106,7 @@ function countBy(names: readonly string[]): Record<string, number> {
 }
 
 /**
- * Requests that nobody asked for: of no notification that was enqueued, or for a device that is not one of its own. Providers
+ * Requests without a reason: for no notification that was enqueued, or for a device that is not one of its own. Providers
  * count such requests against a sender. Each as `fcm at 2026-03-01T07:30:00.123Z, notification n17`.
  */
 export function unknownRequests(

@@ -9,9 +9,9 @@ import { refOf } from '../plan/workload.ts';
 type Excuse = Incident['kind'] | 'answer' | 'cut';
 
 export interface Duplicates {
-  /** A device accepted a notification once more than once. */
+  /** How often a device accepted a notification that it had accepted before. */
   readonly duplicates: number;
-  /** Of what was in hand when something was struck, and of what a provider took without saying so, so many may come. */
+  /** How many may come: from jobs that workers had at a fault, and from requests that a provider accepted without saying so. */
   readonly duplicateBound: number;
   readonly unexplainedDuplicates: number;
   /** Requests for a device of a notification whose apns-id, collapse id or tag is not that of the first one. */
@@ -28,12 +28,12 @@ export interface DuplicatesParts extends Pick<Struck, 'incidents' | 'cuts'> {
   readonly thaws: readonly Thaw[];
 }
 
-/** What was on its way when a process was struck may still arrive so much later. */
+/** A request that was on its way at a fault may arrive this much later. */
 const TRANSIT_MS = 500;
-/** A request that is cut off may have been taken so long before: the slowest answers take nearly a second. */
+/** A request whose answer was cut off may have been accepted this long before: the slowest answers take nearly a second. */
 const ANSWER_MS = 1_500;
 
-/** Every second acceptance must have a reason of its own notification's. */
+/** Counts second acceptances. Each must be explained by something that happened to the same notification. */
 export function countDuplicates(parts: DuplicatesParts): Duplicates {
   const { enqueued, entries, incidents } = parts;
   const explain = excuses(parts);
@@ -68,12 +68,12 @@ function excuses(parts: DuplicatesParts): (first: JournalEntry, second: JournalE
   return (first, second) => {
     if (isUntold(first)) return 'answer';
     const id = refOf(first.data);
-    // Only what was in hand before it was struck, and came again after it.
+    // Only a notification that a worker had at the fault, first accepted before it and again after it.
     const struck = parts.incidents.find(
       ({ at, until, ids }) => ids.has(id) && first.at <= until + TRANSIT_MS && second.at > at,
     );
     if (struck !== undefined) return struck.kind;
-    // One of the two left when its worker went on: the job was another worker's by then.
+    // One of the two was sent by a frozen worker when it went on: another worker had the job by then.
     const isLate = ({ at }: JournalEntry): boolean =>
       parts.thaws.some(({ ids, from, until }) => ids.has(id) && at >= from && at <= until);
     if (isLate(first) || isLate(second)) return 'stop';
@@ -81,7 +81,7 @@ function excuses(parts: DuplicatesParts): (first: JournalEntry, second: JournalE
   };
 }
 
-/** Taken, and answered as if not, or not at all. */
+/** Accepted, but the answer was an error, or there was none. */
 function isUntold({ accepted, status }: JournalEntry): boolean {
   return accepted && status !== 200;
 }
@@ -92,8 +92,8 @@ function mayRepeat(parts: DuplicatesParts): (entry: JournalEntry) => boolean {
 }
 
 /**
- * Whether the connection was cut while the answer was under way: a cut of that provider's connections just then, and a
- * failed try at that device that the job tells of.
+ * Whether the connection was cut while the answer was under way: that provider's connections were cut at that time, and the job
+ * has a failed attempt at that device.
  */
 function cutsOf({ cuts, entries, ends, enqueued }: DuplicatesParts): (entry: JournalEntry, before: number) => boolean {
   const resets = entries.filter(({ reason }) => reason === 'reset');
@@ -118,7 +118,7 @@ function cutsOf({ cuts, entries, ends, enqueued }: DuplicatesParts): (entry: Jou
   };
 }
 
-/** What tells a device that it has the notification already. */
+/** The ids by which a device sees that it has the notification already. */
 function idsOf({ apnsId, collapseId, payload }: JournalEntry): string {
   const { android } = (payload ?? {}) as { android?: { notification?: { tag?: string } } };
   return `${apnsId ?? ''} ${collapseId ?? ''} ${android?.notification?.tag ?? ''}`;

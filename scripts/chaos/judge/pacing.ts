@@ -9,23 +9,23 @@ import { refOf } from '../plan/workload.ts';
 export interface Pacing {
   readonly gapViolations: number;
   readonly windowViolations: number;
-  /** Gaps and windows that were broken too, but hold an alert that a frozen worker sent when it went on. */
+  /** Broken gaps and windows with an alert that a frozen worker sent when it went on. */
   readonly lateAfterFreeze: number;
-  /** Of what frozen workers had in hand, so many alerts may have left late. */
+  /** How many alerts may have left late: the devices of all jobs that frozen workers had. */
   readonly lateAfterFreezeBound: number;
-  /** Gaps and windows that were broken too, but whose first alert arrived late because the machine stood still. */
+  /** Broken gaps and windows whose first alert arrived late because the machine stood still. */
   readonly lateAfterStall: number;
-  /** The least time between two alerts of one recipient; null where nobody had two. */
+  /** The least time between two alerts of one recipient; null if no recipient had two. */
   readonly minGapMs: number | null;
-  /** Whom it burst upon: `recipient-7: 5/4s, 3812 ms at 2026-03-01T07:30:00.123Z`. */
+  /** Violations without an excuse: `recipient-7: 5/4s, 3812 ms at 2026-03-01T07:30:00.123Z`. */
   readonly bursts: readonly string[];
-  /** The same of those that a freeze explains. */
+  /** Those that a freeze explains. */
   readonly burstsAfterFreeze: readonly string[];
-  /** Of those that a stall of the machine explains. */
+  /** Those that a stall of the machine explains. */
   readonly burstsAfterStall: readonly string[];
 }
 
-/** What made alerts arrive late that left in time. */
+/** Reasons why alerts may leave or arrive late. */
 export interface Excuses {
   readonly thaws: readonly Thaw[];
   readonly stalls: readonly Stall[];
@@ -44,16 +44,16 @@ interface Violation {
   readonly name: string;
   /** First to last, epoch milliseconds. */
   readonly times: readonly number[];
-  /** How much they were too close, in milliseconds, from the instants at which they should have arrived. */
+  /** By how many milliseconds they came too close. */
   readonly shortMs: number;
 }
 
-/** What the product itself may be late by without telling anybody: ON_TIME_MS of src/delivery/slot.ts. */
+/** How late a worker may send without telling the limiter: ON_TIME_MS of src/delivery/slot.ts. */
 const OWN_LATENESS_MS = 15;
-/** What was written to a socket when the machine stopped has arrived by then, after it went on. */
+/** A request that was written to a socket when the machine stopped arrives within this time after it went on. */
 const AFTER_STALL_MS = 50;
 
-/** Judges the gaps and windows of what arrived, over all and in each category that has limits of its own. */
+/** Checks gaps and windows of the arrivals, overall and in each category with limits of its own. */
 export function judgePacing(
   enqueued: ReadonlyMap<string, Enqueued>,
   entries: readonly JournalEntry[],
@@ -90,7 +90,7 @@ export function judgePacing(
 
 const GAP = 'gap';
 
-/** What the judge counts, one by one: an alert that came too early after the one `max` places before it. */
+/** The single violations that judge.ts counts: an alert that came too early after the one `max` places before it. */
 function violationsOf(arrivals: readonly Arrival[], { rules, minGapMs }: Policy): Violation[] {
   const all = [...rules.map((rule) => ({ ...rule, name: ruleName(rule) })), { max: 1, perMs: minGapMs, name: GAP }];
   return [...alertsByRecipient(arrivals, minGapMs)].flatMap(([recipientId, alerts]) =>
@@ -123,7 +123,7 @@ function textOf({ recipientId, name, times }: Violation): string {
   return `${recipientId}: ${name}, ${Math.round(last - first)} ms at ${new Date(last).toISOString()}`;
 }
 
-/** What alerted somebody. A silent one takes no slot of the limiter, and is none. */
+/** Arrivals that count. A silent alert takes no slot of the limiter, so it is left out. */
 function arrivalsOf(enqueued: ReadonlyMap<string, Enqueued>, entries: readonly JournalEntry[]): Arrival[] {
   return entries
     .filter((entry) => entry.accepted && !isSilent(entry))

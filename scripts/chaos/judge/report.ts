@@ -1,12 +1,12 @@
 import type { Fault } from '../plan/faults.ts';
 import type { ChaosResult, Check } from './verdict.ts';
 
-/** What a person reads at the end. */
+/** The report for a person at the end. */
 export function renderReport(result: ChaosResult, verdict: readonly Check[]): string {
   const { notifications, delivered, deadLettered, expired, dropped, requeues, minGapMs, drainMs } = result;
   return [
     `\n${notifications} notifications: ${delivered} delivered, ${deadLettered} dead letters, ${expired} expired, ${dropped} dropped.`,
-    `Dead letters: ${counted(result.deadLetters)}. Duplicates by what excuses them: ${counted(result.duplicatesBy)}.`,
+    `Dead letters: ${counted(result.deadLetters)}. Duplicates by their reason: ${counted(result.duplicatesBy)}.`,
     `Breakers opened: ${counted(result.breakersOpened)}.`,
     `${requeues} requeues; least gap ${minGapMs} ms; drained within ${(drainMs / 1_000).toFixed(1)} s.`,
     ...verdict.map(({ what, found, ok }) => `${ok ? 'ok  ' : 'FAIL'}  ${what}: ${found}`),
@@ -25,7 +25,7 @@ function counted(counts: Readonly<Record<string, number>>): string {
 
 const MOST_TOLD = 20;
 
-/** The first of each kind of trouble, a line each: `a burst: recipient-7: gap, 263 ms at …`. */
+/** The first 20 of each kind of trouble, one line each: `a burst: recipient-7: gap, 263 ms at …`. */
 export function renderTroubles(troubles: Readonly<Record<string, readonly string[]>>): string[] {
   return Object.entries(troubles).flatMap(([what, found]) => {
     const told = found.slice(0, MOST_TOLD).map((one) => `${what}: ${one}`);
@@ -49,7 +49,7 @@ function what(fault: Fault): string {
     case 'kill-redis':
       return `Redis is killed, and comes back after ${seconds(fault.forMs)}`;
     case 'pause-redis':
-      return `Redis answers nobody for ${seconds(fault.forMs)}`;
+      return `Redis answers no client for ${seconds(fault.forMs)}`;
     case 'cut-clients':
       return 'Redis cuts every connection';
     case 'answers':
@@ -63,9 +63,9 @@ function what(fault: Fault): string {
     case 'odd-device':
       return `${fault.platform}: one device is answered ${fault.word}`;
     case 'revoke-key':
-      return `${fault.platform} for ${seconds(fault.forMs)}: our credentials are refused`;
+      return `${fault.platform} for ${seconds(fault.forMs)}: the workers' credentials are refused`;
     case 'provider-down':
-      return `${fault.platform} for ${seconds(fault.forMs)}: nobody listens`;
+      return `${fault.platform} for ${seconds(fault.forMs)}: the server is down`;
   }
 }
 

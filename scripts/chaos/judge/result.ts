@@ -10,13 +10,13 @@ import { stopsWithoutRedis, thawsOf } from '../run/freezes.ts';
 import { judgePacing } from './pacing.ts';
 import type { ChaosResult } from './verdict.ts';
 
-/** What a run came to, and where to look for what went wrong. */
+/** The result of a run, and details of everything that went wrong. */
 export interface Judged {
   readonly result: ChaosResult;
   readonly troubles: Readonly<Record<string, readonly string[]>>;
 }
 
-/** Counts it all, from the facts alone. */
+/** Computes the result from the facts alone. */
 export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: number; readonly seconds: number }): Judged {
   const { enqueued, entries, ends, struck, leaks, logs, left } = facts;
   const thaws = thawsOf(struck.freezes, logs);
@@ -75,7 +75,7 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
   return { result, troubles };
 }
 
-/** What a run was judged by, one JSON object a line, for whoever looks into it. Holds tokens and texts (made-up ones). */
+/** Writes the facts of a run as NDJSON, to find the cause of a failure. Contains tokens and texts (generated ones). */
 export async function keepFacts(folder: string, { enqueued, entries, ends, struck, leaks }: Facts): Promise<void> {
   const incidents = struck.incidents.map((incident) => ({ ...incident, ids: [...incident.ids] }));
   const files: Readonly<Record<string, readonly unknown[]>> = {

@@ -3,7 +3,7 @@ import type { BreakerOpenings } from '../run/logs.ts';
 import type { Duplicates } from './duplicates.ts';
 import type { Pacing } from './pacing.ts';
 
-/** The result of a run: all of it counted from what the providers received, and from the queue. */
+/** The result of a run, counted only from what the providers received and from the queue. */
 export interface ChaosResult
   extends
     Omit<Balance, 'suspects'>,
@@ -17,7 +17,7 @@ export interface ChaosResult
   readonly breakersByOneDevice: number;
   readonly secretsLeaked: number;
   readonly processesLeft: number;
-  /** Workers that ended by themselves, or not in order. */
+  /** Workers that ended by themselves, or with an error. */
   readonly crashes: number;
   readonly requeues: number;
   readonly kills: number;
@@ -27,7 +27,7 @@ export interface ChaosResult
   readonly redisRestarts: number;
   readonly redisPauses: number;
   readonly redisCuts: number;
-  /** Devices that were answered in a way of their own at least once, one of thousands each. */
+  /** Single devices, of thousands, that got their odd answer at least once. */
   readonly oddDevices: number;
   /** Requests that the providers refused, or left without an answer. */
   readonly refusals: number;
@@ -43,7 +43,7 @@ export interface Check {
   readonly ok: boolean;
 }
 
-/** What is promised whatever fails, each with what was found; a run fails when one does not hold. */
+/** Each promise, with what was found. A run fails if one does not hold. */
 export function checks(result: ChaosResult): Check[] {
   const none = (what: string, found: number): Check => ({ what, found: `${found} (expected 0)`, ok: found === 0 });
   const some = (what: string, found: number): Check => ({ what, found: String(found), ok: found > 0 });

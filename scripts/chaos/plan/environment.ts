@@ -3,10 +3,10 @@ import { ruleName, type Policy } from '../../../src/domain/limits.ts';
 import { LOCK_MS } from './faults.ts';
 import { NEWS_POLICY, POLICY } from './workload.ts';
 
-/** What is judged by. */
+/** The policies by which arrivals are checked. */
 export const POLICIES = { policy: POLICY, categories: { news: NEWS_POLICY } };
 
-/** The workers' settings: everything that waits waits shortly, so that a minute has room for all of it. */
+/** The workers' settings. All waits are short, so that they fit into a run of a minute. */
 export const WORKER_ENVIRONMENT = {
   LIMIT_RULES: rulesText(POLICY),
   LIMIT_MIN_GAP: formatDuration(POLICY.minGapMs),

@@ -3,7 +3,7 @@ import type { Rate } from '../../../src/sandbox/loopback/answers.ts';
 import { createDice, type Dice } from './dice.ts';
 import { ODDITIES, troubles, type OddWord } from './troubles.ts';
 
-/** What is done to the parts; `worker` is the place of one, whichever process has it by then. */
+/** A fault that is injected. `worker` is a place in the fleet, whatever process runs there at that time. */
 export type Fault = { readonly atMs: number } & (
   | { readonly kind: 'kill-worker' | 'restart-worker'; readonly worker: number }
   | { readonly kind: 'stop-worker'; readonly worker: number; readonly forMs: number }
@@ -18,7 +18,7 @@ export type Fault = { readonly atMs: number } & (
     }
   | { readonly kind: 'go-away'; readonly platform: Platform; readonly forMs: number; readonly every: number }
   | { readonly kind: 'drop-connections' | 'close-idle'; readonly platform: Platform }
-  /** One device of all: the one at `pick` places, counted round and round, among those that are asked later. */
+  /** One device of all: number `pick`, modulo their number, of those that are sent to later. */
   | { readonly kind: 'odd-device'; readonly platform: Platform; readonly word: OddWord; readonly pick: number }
   | { readonly kind: 'revoke-key' | 'provider-down'; readonly platform: Platform; readonly forMs: number }
 );
@@ -27,11 +27,11 @@ export const WORKERS = 6;
 /** The workers' LOCK_DURATION. */
 export const LOCK_MS = 5_000;
 
-/** The first faults come a little after the workers have begun, the last ones end a little before the end. */
+/** The first faults come a little after the start, and the last ones end a little before the end (shares of the run). */
 const BEGIN = 0.05;
 const END = 0.97;
 
-/** Every fault of a run of `seconds`, in order: a pure function, so that a seed can be tried again. */
+/** Every fault of a run of `seconds`, in order. A pure function, so that the same seed gives the same faults. */
 export function planFaults(seed: number, seconds: number): Fault[] {
   const ms = seconds * 1_000;
   const lanes = [
@@ -55,7 +55,7 @@ function instants(dice: Dice, ms: number, count: number): { readonly atMs: numbe
   }));
 }
 
-/** Two dozen a minute. Each place in turn, so that a new process has time to come up before it is struck. */
+/** Two dozen a minute, at each place in turn, so that a new process has time to start before the next fault. */
 function workerFaults(dice: Dice, ms: number): Fault[] {
   const places = dice.shuffled(Array.from({ length: WORKERS }, (_, place) => place));
   const count = Math.max(6, Math.round(ms / 2_500));
@@ -88,7 +88,7 @@ function redisFaults(dice: Dice, ms: number): Fault[] {
   });
 }
 
-/** Every kind of trouble once in a minute, one after the other. */
+/** Every kind of trouble once a minute, one after the other. */
 function answerFaults(dice: Dice, ms: number, platform: Platform): Fault[] {
   const { early, middle, late } = troubles(dice, platform, ms);
   const round = [...dice.shuffled(early), ...dice.shuffled(middle), ...late];
@@ -101,7 +101,7 @@ function answerFaults(dice: Dice, ms: number, platform: Platform): Fault[] {
   });
 }
 
-/** What befalls a provider as a whole. */
+/** Faults of a provider as a whole. */
 function providerFaults(dice: Dice, ms: number, platform: Platform): Fault[] {
   const kinds = ['drop-connections', 'revoke-key', 'provider-down', 'go-away', 'close-idle'] as const;
   const rounds = Math.max(1, Math.round(ms / 30_000));
@@ -115,7 +115,7 @@ function providerFaults(dice: Dice, ms: number, platform: Platform): Fault[] {
   });
 }
 
-/** Each oddity befalls one device of thousands, early, so that the device is asked for after it. */
+/** Each odd answer is set for one device of thousands, early, so that notifications are sent to it afterwards. */
 function oddDevices(dice: Dice, ms: number): Fault[] {
   return ODDITIES.map(({ platform, word }) => ({
     atMs: Math.round(ms * BEGIN) + dice.between(0, ms * 0.2),

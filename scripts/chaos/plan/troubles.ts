@@ -2,31 +2,31 @@ import type { Platform } from '../../../src/domain/notification.ts';
 import type { Answer, Rate, Refuse } from '../../../src/sandbox/loopback/answers.ts';
 import type { Dice } from './dice.ts';
 
-/** A time in which a provider answers a share of the requests in such a way. */
+/** Answers that a provider gives to shares of the requests for a time. */
 export interface Trouble {
   readonly name: string;
   readonly rates: readonly Rate[];
 }
 
-/** In which part of a run each trouble fits. */
+/** Troubles by the part of a run into which they fit. */
 export interface Troubles {
-  /** What takes long to get over: a request that is never answered is given up after ten seconds. */
+  /** Troubles with long effects: a request without an answer times out after ten seconds. */
   readonly early: readonly Trouble[];
   readonly middle: readonly Trouble[];
-  /** Refusals for a minute, so that most of the run still has both providers. */
+  /** Refusals that last for a minute: late, so that most of the run has both providers. */
   readonly late: readonly Trouble[];
 }
 
-/** A refusal for a minute has no place in a run that is shorter. */
+/** Shorter runs have no refusals that last for a minute. */
 const LONG_MS = 45_000;
 
-/** The troubles of one provider, at rates of the dice. */
+/** The troubles of one provider, with random rates. */
 export function troubles(dice: Dice, platform: Platform, ms: number): Troubles {
   const rate = (percent: number, answer: Answer): Rate => ({ rate: (percent * dice.between(5, 15)) / 1_000, answer });
   const words = WORDS[platform];
   const both = (percent: number, answer: Answer): Rate[] => [
     rate(percent, answer),
-    // The device was alerted, and nobody is told.
+    // The device was alerted, but the answer says otherwise.
     rate(percent, { ...answer, accepted: true } as Answer),
   ];
   const resets = [
@@ -35,7 +35,7 @@ export function troubles(dice: Dice, platform: Platform, ms: number): Troubles {
     rate(4, { kind: 'reset', scope: 'refused-stream' }),
   ];
   const everyMinute = [
-    // FCM is known to say so of messages that it delivers; APNs does not.
+    // FCM is known to send 503 for messages that it delivers; APNs is not.
     { name: 'unavailable', rates: platform === 'fcm' ? both(10, words.unavailable) : [rate(20, words.unavailable)] },
     { name: 'errors that alert or not', rates: both(4, words.broken) },
     { name: 'refusals', rates: [rate(2, words.gone), rate(2, words.badToken), rate(1, words.rejected)] },
@@ -59,14 +59,14 @@ export function troubles(dice: Dice, platform: Platform, ms: number): Troubles {
 
 type Word = 'unavailable' | 'broken' | 'gone' | 'badToken' | 'rejected' | 'quota';
 
-/** Answers about one device of thousands, which must not keep the others from theirs. */
+/** Answers about one device of thousands, which must not delay the others. */
 export type OddWord = 'BadDeviceToken' | 'THIRD_PARTY_AUTH_ERROR' | 'QUOTA_EXCEEDED';
 
 export interface Oddity {
   readonly platform: Platform;
   readonly word: OddWord;
   readonly answer: Refuse;
-  /** How many of the device's next requests are answered so: more than it gets, where it stays so for good. */
+  /** How many of the device's next requests get this answer; FOR_GOOD is more than will come. */
   readonly times: number;
 }
 
@@ -80,7 +80,7 @@ export const ODDITIES: readonly Oddity[] = [
     times: FOR_GOOD,
   },
   {
-    // 401, as where our own credentials are refused; it means the APNs key of that device's app.
+    // 401, the status for refused credentials too; but it is about the APNs key of that device's app.
     platform: 'fcm',
     word: 'THIRD_PARTY_AUTH_ERROR',
     answer: { kind: 'refuse', status: 401, reason: 'THIRD_PARTY_AUTH_ERROR' },
@@ -94,7 +94,7 @@ export const ODDITIES: readonly Oddity[] = [
   },
 ];
 
-/** How each provider says it. */
+/** Each provider's own answer for it. */
 export const WORDS: Readonly<Record<Platform, Readonly<Record<Word, Refuse>>>> = {
   apns: {
     unavailable: { kind: 'refuse', status: 503, reason: 'ServiceUnavailable' },

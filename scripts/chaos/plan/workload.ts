@@ -17,9 +17,9 @@ export interface Burst {
 export interface Workload {
   /** In order. A few notifications are enqueued a second time. */
   readonly bursts: readonly Burst[];
-  /** What our producer would refuse; one in another language might not. */
+  /** Notifications that `createProducer` would refuse; a producer in another language might not. */
   readonly malformed: readonly { readonly id: string }[];
-  /** Tokens that are gone or bad for good. */
+  /** Tokens that are gone or bad for the whole run. */
   readonly spoilt: readonly { readonly device: Device; readonly how: 'gone' | 'badToken' }[];
 }
 
@@ -28,11 +28,11 @@ export interface WorkloadOptions {
   readonly seconds: number;
   /** How many in all, the malformed ones too. */
   readonly notifications: number;
-  /** Twelve hexadecimal digits that stand in every token and every text, so that they are found where they must not be. */
+  /** Twelve hexadecimal digits in every token and every text, so that a leak can be found. */
   readonly marker: string;
 }
 
-/** The recipients' limits, and those of the category `news` beside them. */
+/** The recipients' limits, and those of the category `news`. */
 export const POLICY = {
   rules: [
     { max: 5, perMs: 4_000 },
@@ -61,7 +61,7 @@ export function planWorkload({ seed, seconds, notifications, marker }: WorkloadO
 
   const bursts: Burst[] = [];
   for (let made = 0, turn = 0; made < count; turn++) {
-    // Each has one burst, the rest goes to whom chance favours.
+    // Each recipient has one burst; the others go to random recipients.
     const recipient = recipients[turn] ?? dice.pick(recipients);
     const size = Math.min(count - made, dice.between(1, 8));
     const first = made;
@@ -81,7 +81,7 @@ export function planWorkload({ seed, seconds, notifications, marker }: WorkloadO
   };
 }
 
-/** The devices of what is enqueued in the last third: whatever befalls one of them before that, it is still asked for. */
+/** The devices of notifications in the last third: notifications are still sent to them after an early fault. */
 export function lateDevices({ bursts }: Pick<Workload, 'bursts'>): Device[] {
   const devices = bursts
     .slice(Math.floor((bursts.length * 2) / 3))

@@ -9,7 +9,7 @@ import type { Burst, Workload } from '../plan/workload.ts';
 /** A notification that Redis has acknowledged. */
 export interface Enqueued {
   readonly id: string;
-  /** What our producer took; none of a malformed one. */
+  /** The input of `createProducer`; absent for a malformed one. */
   readonly input?: NotificationInput;
 }
 
@@ -20,11 +20,11 @@ export interface EnqueueOptions {
   readonly onEnqueued: (total: number) => void;
 }
 
-/** So much of the plan is enqueued at once. */
+/** The part of the plan, in time, that is enqueued at once. */
 const TICK_MS = 50;
 const RETRY_MS = 200;
 
-/** Enqueues what is planned when it is planned, however often Redis is away; all of it is acknowledged in the end. */
+/** Enqueues every burst at its time. If Redis is away it tries again, until all are acknowledged. */
 export async function enqueue(workload: Workload, options: EnqueueOptions): Promise<Map<string, Enqueued>> {
   const { redisUrl, queue, signal, onEnqueued } = options;
   const enqueued = new Map<string, Enqueued>();
@@ -58,7 +58,7 @@ function withExpiry({ input, expiresInMs }: Burst['items'][number], now: number)
   return expiresInMs === undefined ? input : { ...input, expiresAt: now + expiresInMs };
 }
 
-/** Whoever was not answered asks again: the ids make it safe. */
+/** Enqueues again if there was no answer; the ids make that safe. */
 async function insist(producer: Producer, inputs: readonly EnqueueInput[], signal: AbortSignal): Promise<void> {
   for (;;) {
     try {

@@ -3,26 +3,26 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Freeze } from './freezes.ts';
 import { startWorker, type ChaosWorker } from './worker.ts';
 
-/** Epoch milliseconds with a fraction, made as the journal's stamps are: this clock never steps. */
+/** Epoch milliseconds with a fraction, computed like the journal's time stamps: this clock is never set. */
 export function epochMs(): number {
   return performance.timeOrigin + performance.now();
 }
 
-/** The workers, each at a place; whoever is struck is replaced there. */
+/** The workers, each at a numbered place. A worker that is killed or restarted is replaced at its place. */
 export interface Fleet {
-  /** Freezes the worker for good, lets `witness` look at what it held, kills it, and starts another one. */
+  /** Freezes the worker, calls `witness` (which reads the jobs that it has), kills it, and starts another one. */
   kill(place: number, witness: () => Promise<void>): Promise<void>;
-  /** Freezes it for a while, and lets `witness` look at what it holds meanwhile. */
+  /** Freezes it for a while, and calls `witness` meanwhile, which reads the jobs that it has. */
   freeze(place: number, ms: number, witness: () => Promise<void>): Promise<Omit<Freeze, 'holders'>>;
-  /** Starts another one, and tells this one to stop. */
+  /** Starts another one, and sends SIGTERM to this one. */
   restart(place: number): Promise<void>;
-  /** Where the pages of those that consume are. */
+  /** The addresses of the pages of all workers that take jobs. */
   urls(): string[];
-  /** Resolves when a worker consumes at every place; rejects where one does not. */
+  /** Resolves when the worker at every place takes jobs; rejects if one does not. */
   ready(): Promise<unknown>;
   /** Every process that was ever started. */
   readonly pids: readonly number[];
-  /** Workers that ended though nobody had told them to, or did not end in order when they were told. */
+  /** Workers that ended without being told to, or with an error when they were told to. */
   readonly crashes: readonly number[];
   stop(): Promise<void>;
 }
@@ -30,11 +30,11 @@ export interface Fleet {
 export interface FleetOptions {
   readonly count: number;
   readonly env: Readonly<Record<string, string>>;
-  /** One file a worker goes there. */
+  /** Each worker's output is a file in this folder. */
   readonly logFolder: string;
 }
 
-/** A worker that was told to stop may take its grace, and is killed after it. */
+/** A worker that was told to stop is killed after this. */
 const STOP_MS = 20_000;
 
 export async function startFleet({ count, env, logFolder }: FleetOptions): Promise<Fleet> {

@@ -1,12 +1,12 @@
 import type { LogLine, Logs } from './logs.ts';
 
-/** A strike after which what was in hand may alert a second time. */
+/** A fault after which the notifications that workers had may alert a second time. */
 export interface Incident {
   readonly kind: 'kill' | 'stop' | 'redis';
-  /** When it struck, and until when what was in hand may still have gone out; epoch milliseconds. */
+  /** When the fault began, and until when these notifications may still have been sent; epoch milliseconds. */
   readonly at: number;
   readonly until: number;
-  /** The notifications that workers had in hand. */
+  /** The notifications that workers had at that time. */
   readonly ids: ReadonlySet<string>;
 }
 
@@ -20,27 +20,27 @@ export interface Freeze {
   /** Just after SIGCONT. */
   readonly thawedAt: number;
   /**
-   * What all workers had in hand meanwhile: each notification, and the holder that its job's lock names. Empty where
-   * Redis did not tell before the thaw.
+   * Notification → holder of its job lock, for all jobs that workers had during the freeze. Empty if Redis did not answer before
+   * the thaw.
    */
   readonly holders: ReadonlyMap<string, string>;
 }
 
-/** What a frozen worker may have sent late: these notifications, arriving between these instants. */
+/** What a frozen worker may have sent late: these notifications, with an arrival between these instants. */
 export interface Thaw {
   readonly ids: ReadonlySet<string>;
   readonly from: number;
   readonly until: number;
 }
 
-/** A worker that is stopped for less keeps its jobs: their locks are renewed every half of that time. */
+/** A worker that is frozen for less keeps its job locks: they last 5 s and are renewed every half of that. */
 export const HARMLESS_STOP_MS = 2_000;
 /**
- * A request that was written when the freeze struck leaves as the first thing after the thaw, and then takes its way. What
- * arrives later was sent by a process that was running.
+ * A request that was being written when the freeze began leaves first after the thaw, and arrives within this time. A later
+ * arrival was sent by a process that was running.
  */
 const AFTER_THAW_MS = 250;
-/** A pass of a job that was in hand is told in the log within this time: a request is given up after 10 s. */
+/** A pass that a freeze interrupted is in the log within this time: a request times out after 10 s. */
 const TOLD_MS = 12_000;
 
 /** What may have been sent late after each freeze. */
@@ -54,8 +54,8 @@ export function thawsOf(freezes: readonly Freeze[], logs: Logs): Thaw[] {
 }
 
 /**
- * Freezes during which Redis did not tell what was in hand, since it was paused or away itself. The worker's own log tells it
- * then: after the thaw it tells of the passes that the freeze interrupted.
+ * Freezes during which Redis could not be asked for the jobs, because it was paused or away. Then the worker's own log is used:
+ * after the thaw it has the passes that the freeze interrupted.
  */
 export function stopsWithoutRedis(freezes: readonly Freeze[], logs: Logs): Incident[] {
   const untold = freezes.filter(({ holders, forMs }) => holders.size === 0 && forMs >= HARMLESS_STOP_MS);
@@ -66,9 +66,9 @@ export function stopsWithoutRedis(freezes: readonly Freeze[], logs: Logs): Incid
 }
 
 /**
- * What the frozen worker itself had in hand. A lock names its holder by an id that only BullMQ knows; the worker's log
- * tells which one it is: after the thaw it tells of nearly all of that holder's jobs, and of few of the others'. Where
- * this is not clear, nothing counts as in hand.
+ * The notifications that the frozen worker itself had. A job lock names its holder by an id that only BullMQ knows. The worker's log
+ * shows which holder it is: after the thaw it has nearly all of that holder's jobs, and few of the others'. If this is not clear,
+ * none counts.
  */
 function inHandOf({ holders, thawedAt, at, forMs }: Freeze, log: readonly LogLine[]): ReadonlySet<string> {
   const until = thawedAt + TOLD_MS;

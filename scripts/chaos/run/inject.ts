@@ -14,14 +14,14 @@ export interface Cut {
   readonly at: number;
 }
 
-/** One device of thousands that a provider answered in a way of its own. */
+/** One device of thousands that got an odd answer. */
 export interface OddDevice {
   readonly token: string;
-  /** The provider's word. */
+  /** The provider's code. */
   readonly word: string;
 }
 
-/** What was done. */
+/** The faults that were injected. */
 export interface Struck {
   readonly counts: Readonly<Record<Fault['kind'], number>>;
   readonly incidents: readonly Incident[];
@@ -35,11 +35,11 @@ export interface Victims {
   readonly redis: MortalRedis;
   readonly queue: ChaosQueue;
   readonly providers: Pick<ProvidersProcess, 'order' | 'script'>;
-  /** Those that get notifications until the end. */
+  /** Devices that get notifications until the end. */
   readonly devices: readonly Device[];
 }
 
-/** Does to the victims what the plan says, when it says so, and resolves when all of it is over and healed. */
+/** Injects every fault of the plan at its time. Resolves when all of them have ended. */
 export async function inject(plan: readonly Fault[], victims: Victims, signal: AbortSignal): Promise<Struck> {
   const counts: Record<string, number> = {};
   const incidents: Incident[] = [];
@@ -125,7 +125,7 @@ async function strike(fault: Fault, victims: Victims, notes: Notes): Promise<voi
   }
 }
 
-/** Freezes a worker for a while, and notes what was in hand meanwhile. */
+/** Freezes a worker for a while, and records the jobs that workers have meanwhile. */
 async function freeze(
   { worker, forMs }: Extract<Fault, { kind: 'stop-worker' }>,
   { fleet, queue }: Victims,
@@ -138,7 +138,7 @@ async function freeze(
     seenAt = epochMs();
   });
   const { at } = frozen;
-  // A Redis that was away told of another time.
+  // If Redis was away, its answer is from after the freeze.
   if (seenAt >= at + forMs) holders = new Map();
   if (forMs >= HARMLESS_STOP_MS) incidents.push({ kind: 'stop', at, until: at, ids: new Set(holders.keys()) });
   freezes.push({ ...frozen, holders });

@@ -13,7 +13,7 @@ export interface LeakSearch {
   readonly dead: readonly StoredDeadLetter[];
 }
 
-/** Looks for secrets in all that is shown: logs, pages, and what dead letters say beside the notification itself. */
+/** Searches everything that is shown for secrets: logs, pages, and dead letters without the notification itself. */
 export async function searchForLeaks({ folder, marker, env, dead }: LeakSearch): Promise<Leak[]> {
   const secrets = await secretsOf(marker, env);
   const files = (await readdir(folder)).filter((name) => /\.(log|txt)$/.test(name));
@@ -28,7 +28,7 @@ export async function searchForLeaks({ folder, marker, env, dead }: LeakSearch):
 
 const LISTING = fileURLToPath(new URL(`../../dead-letters${extname(import.meta.url)}`, import.meta.url));
 
-/** Keeps what the command `dead-letters` says, for a person and for a program. */
+/** Writes the output of the command `dead-letters`, plain and as JSON, to a file. */
 export async function saveListing(env: Readonly<Record<string, string>>, file: string): Promise<void> {
   const said = await Promise.all(
     [[], ['--json']].map((flags) =>
@@ -41,7 +41,7 @@ export async function saveListing(env: Readonly<Record<string, string>>, file: s
   await writeFile(file, said.flatMap(({ stdout, stderr }) => [stdout, stderr]).join('\n'));
 }
 
-/** What must stand nowhere, and how it is called where it does. */
+/** A text that must not appear anywhere, and its name for the report. */
 export interface Secret {
   readonly name: string;
   readonly pattern: RegExp;
@@ -56,7 +56,7 @@ export interface Leak {
 /** A line of a key in PEM: 64 characters of base64. */
 const KEY_LINE = /[A-Za-z0-9+/=]{40,}/g;
 
-/** The marker of this run's tokens and texts, the lines of the keys, and whatever looks like a credential in use. */
+/** The marker in this run's tokens and texts, the lines of the keys, and patterns of credentials. */
 export async function secretsOf(marker: string, env: Readonly<Record<string, string>>): Promise<Secret[]> {
   const keys = await Promise.all(
     ['APNS_KEY_FILE', 'GOOGLE_APPLICATION_CREDENTIALS'].map(async (name) => {
@@ -73,14 +73,14 @@ export async function secretsOf(marker: string, env: Readonly<Record<string, str
   ];
 }
 
-/** Where secrets stand in a text, never which. */
+/** How often each secret appears in a text, without the secret itself. */
 export function findLeaks(where: string, text: string, secrets: readonly Secret[]): Leak[] {
   return secrets
     .map(({ name, pattern }) => ({ where, name, times: text.match(pattern)?.length ?? 0 }))
     .filter(({ times }) => times > 0);
 }
 
-/** Of the characters of base64, one means something in a pattern. */
+/** `+` is the only character of base64 with a meaning in a regular expression. */
 function escaped(base64: string): string {
   return base64.replaceAll('+', '\\+');
 }

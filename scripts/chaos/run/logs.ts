@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { notificationIdOf } from '../../../src/queue/names.ts';
 
-/** What one line of a worker's log tells, as far as it is judged. */
+/** The fields of a worker's log line that are used here. */
 export interface LogLine {
   /** Epoch milliseconds. */
   readonly at: number;
@@ -22,7 +22,7 @@ export async function readLogs(folder: string): Promise<Logs> {
   return new Map(await Promise.all(texts));
 }
 
-/** What is no JSON (a warning of Node's, the half line of a killed worker) tells nothing. */
+/** Lines that are not JSON are skipped: a warning of Node, or half a line of a killed worker. */
 export function parseLog(text: string): LogLine[] {
   return text.split('\n').flatMap((line) => {
     try {
@@ -35,7 +35,7 @@ export function parseLog(text: string): LogLine[] {
 
 function lineOf({ time, jobId, outcome, platform, trouble, code }: Record<string, unknown>): LogLine {
   const isPass = typeof jobId === 'string' && outcome !== undefined;
-  // A breaker that closed is told without a code.
+  // The line of a breaker that closed has no code.
   const isBreaker = typeof platform === 'string' && typeof trouble === 'string' && typeof code === 'string';
   return {
     at: Date.parse(String(time)),
@@ -44,11 +44,11 @@ function lineOf({ time, jobId, outcome, platform, trouble, code }: Record<string
   };
 }
 
-/** What the workers' logs tell of circuit breakers. */
+/** Openings of circuit breakers, from the workers' logs. */
 export interface BreakerOpenings {
-  /** Lines that tell of a breaker that opened or stayed open, by its trouble; each worker tells its own. */
+  /** Log lines of breakers that opened or stayed open, by trouble; each worker logs its own. */
   readonly breakersOpened: Readonly<Record<string, number>>;
-  /** Those that an answer about one device did: such an answer says nothing about the provider. */
+  /** Breakers that were opened by an answer about one device, which says nothing about the provider. */
   readonly breakersByOneDevice: readonly string[];
 }
 
@@ -78,7 +78,7 @@ const PAGES = ['/metrics', '/readyz', '/healthz'];
 const EVERY_MS = 3_000;
 const ANSWER_MS = 2_000;
 
-/** Keeps what the workers' pages say, every few seconds, until it is told to end; a frozen worker says nothing. */
+/** Appends the workers' pages to a file every few seconds, until the signal aborts. A frozen worker's page is left out. */
 export async function samplePages(urls: () => string[], file: string, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     const pages = urls().flatMap((url) => PAGES.map((page) => `${new URL(url).origin}${page}`));

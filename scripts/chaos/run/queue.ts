@@ -16,7 +16,7 @@ export interface Completed {
   readonly progress: Progress;
 }
 
-/** What the queue tells at the end. */
+/** How the jobs ended, read from the queue. */
 export interface Ends {
   readonly completed: readonly Completed[];
   readonly dead: readonly StoredDeadLetter[];
@@ -24,13 +24,13 @@ export interface Ends {
   readonly queued: readonly string[];
 }
 
-/** The queue as somebody beside the workers sees it. */
+/** The queue, seen from outside of the workers. */
 export interface ChaosQueue {
   readonly prefix: string;
   readonly queue: Queue;
-  /** The notifications that workers have in hand, and the holder that the lock of each names; '' where it has none. */
+  /** Notification → holder of its job lock ('' for none), for all jobs that workers have now. */
   inHand(): Promise<Map<string, string>>;
-  /** The same, and from that instant on Redis answers nobody for a while: it is about to be killed. */
+  /** The same notifications; from that instant on Redis pauses all clients for a while, because it will be killed. */
   inHandAtTheEnd(): Promise<string[]>;
   /** Jobs that have not ended: `failed` ones are not dead letters yet. */
   open(): Promise<number>;
@@ -86,7 +86,7 @@ export function openChaosQueue(redisUrl: string): ChaosQueue {
       await control.call('CLIENT', 'PAUSE', ms, 'ALL');
     },
     async close() {
-      // First: without Redis, whoever waits for an answer would wait for ever.
+      // First, because without Redis a call that waits for an answer would wait for ever.
       for (const one of [connection, control]) one.disconnect();
       await Promise.all([queue.close(), deadQueue.close()]);
     },
@@ -109,7 +109,7 @@ async function everyPage<T>(page: (from: number, to: number) => Promise<T[]>): P
 
 const POLL_MS = 250;
 
-/** Waits until every job has ended, or for so long. Answers how long it took, milliseconds. */
+/** Waits until every job has ended, but no longer than `timeoutMs`. Answers how long it took, in milliseconds. */
 export async function drain(
   queue: Pick<ChaosQueue, 'open' | 'settled'>,
   timeoutMs: number,

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { startEmbeddedRedis, type EmbeddedRedis } from '../../../src/sandbox/redis/embedded-redis.ts';
 import { freePort } from '../../../src/sandbox/redis/free-port.ts';
 
-/** A Redis that can be killed, and comes back on the same port with all that it had acknowledged. */
+/** A Redis that can be killed and started again on the same port, with every write that it had acknowledged. */
 export interface MortalRedis {
   readonly url: string;
   /** The process of each time that it was started. */
@@ -16,11 +16,11 @@ export interface MortalRedis {
   close(): Promise<void>;
 }
 
-/** Reading a long file back takes its time. */
+/** Redis may take long to load a large file. */
 const START_TIMEOUT_MS = 60_000;
 /**
- * With `everysec` Redis acknowledges writes up to two seconds before they are in its file, and a kill between its two
- * writes loses them; what is to be judged here is the workers.
+ * With `everysec` Redis acknowledges writes up to two seconds before they are in its file, and a kill loses these; but this run
+ * checks the workers, not Redis.
  */
 const DURABLE = ['--appendfsync', 'always', '--auto-aof-rewrite-min-size', '256mb'];
 

@@ -22,13 +22,13 @@ export interface RunOptions {
   readonly workload: Workload;
   readonly marker: string;
   readonly drainTimeoutMs: number;
-  /** Keep the workers' output there; a temporary folder, removed at the end, where it is left out. */
+  /** The folder for the workers' output. Default: a temporary one, removed at the end. */
   readonly keep?: string | undefined;
   readonly say: (line: string) => void;
   readonly signal: AbortSignal;
 }
 
-/** What is known when all is over: the facts that the judgement is made from. */
+/** Everything that was recorded in a run; the result is computed from it. */
 export interface Facts {
   readonly enqueued: ReadonlyMap<string, Enqueued>;
   readonly entries: readonly JournalEntry[];
@@ -36,7 +36,7 @@ export interface Facts {
   readonly struck: Struck;
   readonly leaks: readonly Leak[];
   readonly logs: Logs;
-  /** Processes of workers that ended by themselves, or not in order. */
+  /** Processes of workers that ended by themselves, or with an error. */
   readonly crashes: readonly number[];
   readonly drainMs: number;
   readonly stalls: ProvidersProcess['stalls'];
@@ -44,7 +44,7 @@ export interface Facts {
   readonly left: readonly number[];
 }
 
-/** Starts everything, has it struck, heals it, waits for the queue to empty, and ends everything. */
+/** Starts all parts, injects the faults, ends the faults, waits until the queue is empty, and stops all parts. */
 export async function run(options: RunOptions): Promise<Facts> {
   const pids: number[] = [];
   const facts = await withParts(options, pids);
@@ -72,19 +72,19 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
 
   const sampled = samplePages(() => fleet.urls(), join(folder, 'pages.txt'), signal);
   cleanup.defer(() => {
-    over.abort(); // first of all: nothing is struck any more while the parts end
+    over.abort(); // first, so that no fault is injected while the parts stop
     return sampled;
   });
 
   const total = workload.bursts.length;
   say(`enqueuing ${total} bursts under ${plan.length} faults`);
-  const progress = createProgress('settled', 1);
+  const progress = createProgress('ended', 1);
   cleanup.defer(() => progress.stop());
   const [enqueued, struck] = await Promise.all([
     enqueue(workload, { redisUrl: redis.url, queue, signal, onEnqueued: (count) => progress.update(0, count) }),
     inject(plan, { fleet, redis, queue, providers, devices: lateDevices(workload) }, signal),
   ]);
-  say('every fault is healed; waiting for the queue to empty');
+  say('all faults have ended; waiting until the queue is empty');
   await fleet.ready();
   const drainMs = await drain(queue, options.drainTimeoutMs, progress, signal);
   progress.stop();
@@ -110,7 +110,7 @@ async function openFolder(keep: string | undefined, cleanup: AsyncDisposableStac
   );
 }
 
-/** Tokens that are gone or bad for good: more answers than a token is ever asked for. */
+/** Scripts the tokens that are gone or bad for the whole run, with more answers than requests will come. */
 async function spoil(providers: Pick<ProvidersProcess, 'script'>, { spoilt }: Pick<Workload, 'spoilt'>): Promise<void> {
   for (const { device, how } of spoilt) {
     const answers = Array.from({ length: 200 }, () => WORDS[device.platform][how]);

@@ -4,20 +4,20 @@ import { open, readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isAlive, spawnWorker } from '../../support/replicas.ts';
 
-/** One worker process. All that it says goes to a file, which has every line also of one that is killed. */
+/** One worker process. Its output goes to a file, so that no line is lost if it is killed. */
 export interface ChaosWorker {
   readonly pid: number;
   /** Where its output goes. */
   readonly logFile: string;
-  /** Resolves when it consumes; rejects where it ends before, or takes longer than a minute. */
+  /** Resolves when it takes jobs; rejects if it ends before, or takes longer than a minute. */
   readonly ready: Promise<unknown>;
-  /** Where its pages are, as long as it consumes. */
+  /** The address of its pages, while it takes jobs. */
   url(): string | undefined;
-  /** Its exit code; null where a signal ended it. */
+  /** Its exit code; null if a signal ended it. */
   readonly ended: Promise<number | null>;
   isAlive(): boolean;
   signal(name: NodeJS.Signals): void;
-  /** SIGSTOP now, SIGCONT after `ms`, also if this process is gone by then; resolves when it goes on. */
+  /** SIGSTOP now, SIGCONT after `ms`, even if this process has ended by then. Resolves when the worker goes on. */
   freeze(ms: number): Promise<void>;
 }
 
@@ -33,7 +33,7 @@ export async function startWorker(env: Readonly<Record<string, string>>, logFile
   const pid = child.pid ?? 0;
   let url: string | undefined;
   const ready = untilReady(logFile, () => isAlive(child)).then((its) => (url = its));
-  ready.catch(() => undefined); // told to whoever waits for it
+  ready.catch(() => undefined); // the caller of `ready` gets the error
   return {
     pid,
     logFile,

@@ -15,7 +15,7 @@ export interface Comer {
 
 /** The slot of an id that must wait. */
 export interface Place extends Instant {
-  /** Reserved in its category alone, so that nobody in the overall line has to wait for it. */
+  /** Reserved in its category alone, so that no id in the overall line has to wait for it. */
   readonly isHeld: boolean;
   /** It came on time but must wait because of a sent slot: those behind it are kept behind it. */
   readonly isPutOff: boolean;

@@ -133,7 +133,7 @@ local function mustWait(why, at, rooms)
 end
 
 if sentAt and not renew then return admitted(2, sentAt) end
-if slot and slot > now + hold then return mustWait(earliest(scopes), slot, everyRoom()) end -- too early: it is told the same slot again
+if slot and slot > now + hold then return mustWait(earliest(scopes), slot, everyRoom()) end -- too early: the answer is the same slot again
 
 -- include write.lua
 

@@ -83,7 +83,7 @@ local function tails(heldToo)
 end
 
 -- The slot of a newcomer, and whether it is held back: if its category makes it wait longer than the overall line does, or holds
--- back others already, it is reserved in the category alone, so that nobody in the overall line has to wait for it.
+-- back others already, it is reserved in the category alone, so that no id in the overall line has to wait for it.
 local function asNewcomer(line, own)
   if own and (category.queuedHeld > 0 or own.at > line.at) then return own, true end
   return line, false

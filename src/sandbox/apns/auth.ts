@@ -2,7 +2,7 @@ import type { KeyObject } from 'node:crypto';
 import { jwtVerify } from 'jose';
 import type { ApnsReason } from './reasons.ts';
 
-/** Whose tokens are taken. */
+/** The key whose tokens are accepted. */
 export interface ApnsSigner {
   readonly publicKey: KeyObject;
   readonly keyId: string;
@@ -14,7 +14,7 @@ export type TokenVerdict =
 
 /** APNs refuses a token from this age on. */
 const MAX_AGE_MS = 3_600_000;
-/** How far the clock that made a token may be ahead of ours. */
+/** How far the clock of a token's maker may be ahead of this machine's. */
 const MAX_SKEW_MS = 60_000;
 /** How many checked tokens to remember; a provider needs one at a time. */
 const MAX_REMEMBERED = 1_000;
@@ -25,11 +25,11 @@ interface CheckedToken {
   isExpired: boolean;
 }
 
-/** Judges provider tokens: ES256 JWTs as APNs wants them (`kid` in the header, `iss` and `iat` claimed). */
+/** Checks provider tokens: ES256 JWTs with `kid` in the header and the claims `iss` and `iat`. */
 export class TokenJudge {
   readonly #signer: ApnsSigner;
   readonly #now: () => number;
-  /** Verifying a signature costs more than the rest of a request: done once a token. */
+  /** Remembers the checks, because verifying a signature costs more than the rest of a request. */
   readonly #checked = new Map<string, Promise<CheckedToken | undefined>>();
   #isRevoked = false;
 

@@ -1,14 +1,14 @@
 import type { ApnsReason } from './reasons.ts';
 import type { JournalEntry } from '../journal.ts';
 
-/** A request's head: names in lower case, as many values as a name was sent. */
+/** A request's head. Header names are in lower case; a name has several values if the client sent it several times. */
 export interface ApnsHead {
   readonly method: string;
   readonly path: string;
   readonly headers: ReadonlyMap<string, readonly string[]>;
 }
 
-/** Reads the pairs that node:http2 hands over as `rawHeaders`, which keep what a client sent twice. */
+/** Reads node:http2's `rawHeaders`, because only they keep headers that a client sent twice. */
 export function readHead(rawHeaders: readonly string[]): ApnsHead {
   const headers = new Map<string, string[]>();
   for (let index = 0; index < rawHeaders.length; index += 2) {
@@ -33,7 +33,7 @@ export function messageId(head: ApnsHead): string | undefined {
   return id !== undefined && UUID.test(id) ? id : undefined;
 }
 
-/** What the journal tells of the headers, whether or not they are in order. */
+/** The journal's fields from the headers, valid or not. */
 export function readHeaders(
   head: ApnsHead,
 ): Pick<JournalEntry, 'token' | 'collapseId' | 'priority' | 'expiration' | 'pushType'> {
@@ -54,12 +54,12 @@ const PUSH_TYPE =
   /^(alert|background|complication|controls|fileprovider|liveactivity|location|mdm|pushtotalk|voip|widgets)$/;
 const TOPIC_SUFFIX =
   /\.(voip|voip-ptt|complication|pushkit\.fileprovider|location-query|push-type\.(liveactivity|widgets|controls))$/;
-/** What the collapse id may have at most, in bytes. */
+/** The largest collapse id, in bytes. */
 const MAX_COLLAPSE_ID_BYTES = 64;
 
 type Rule = readonly [ApnsReason, (head: ApnsHead) => boolean];
 
-/** What is judged before the credentials; the first rule that a request breaks is its answer. */
+/** Checked before the credentials; the first broken rule decides the answer. */
 const ROUTE_RULES: readonly Rule[] = [
   ['BadPath', ({ path }) => !DEVICE_PATH.test(path)],
   ['MethodNotAllowed', ({ method }) => method !== 'POST'],
@@ -67,7 +67,7 @@ const ROUTE_RULES: readonly Rule[] = [
   ['DuplicateHeaders', ({ headers }) => [...headers.values()].some(({ length }) => length > 1)],
 ];
 
-/** What is judged once the credentials hold. */
+/** Checked after the credentials. */
 const headerRules = (topic: string): readonly Rule[] => [
   ['BadDeviceToken', (head) => !/^([0-9a-f]{2}){1,256}$/.test(deviceToken(head))],
   ['MissingTopic', (head) => !header(head, 'apns-topic')],
@@ -77,9 +77,9 @@ const headerRules = (topic: string): readonly Rule[] => [
   ['BadMessageId', (head) => !matches(UUID, header(head, 'apns-id'))],
   ['BadExpirationDate', (head) => !matches(/^\d{1,15}$/, header(head, 'apns-expiration'))],
   ['BadPriority', (head) => !matches(/^(10|5|1)$/, header(head, 'apns-priority'))],
-  // A background notification at priority 10 is an error of its own in APNs' documentation.
+  // APNs' documentation forbids priority 10 for a background notification.
   ['BadPriority', (head) => header(head, 'apns-push-type') === 'background' && header(head, 'apns-priority') === '10'],
-  // A header's value comes with one character for each byte.
+  // Node gives a header's value with one character for each byte, so `length` is the number of bytes.
   ['BadCollapseId', (head) => (header(head, 'apns-collapse-id')?.length ?? 0) > MAX_COLLAPSE_ID_BYTES],
 ];
 

@@ -2,13 +2,13 @@ import type { ApnsReason } from './reasons.ts';
 import { isRecord } from '../loopback/exchange.ts';
 import type { JournalEntry } from '../journal.ts';
 
-/** What a payload may have at most, in bytes. */
+/** The largest payload, in bytes. */
 const MAX_BYTES = 4_096;
 const MAX_VOIP_BYTES = 5_120;
-/** More than this of a body need not be read to judge it. */
+/** It is enough to read this much of a body, and one byte more, to check its size. */
 export const MAX_READ_BYTES = MAX_VOIP_BYTES;
 
-/** What is wrong with a payload; APNs has no reason of its own for JSON that does not parse. */
+/** What is wrong with a payload. APNs has no reason for invalid JSON, so that counts as empty. */
 export function payloadFault(
   body: Buffer,
   payload: Readonly<Record<string, unknown>> | undefined,

@@ -2,7 +2,7 @@ import type { Refuse } from '../loopback/answers.ts';
 import type { Wording } from '../loopback/exchange.ts';
 
 /**
- * APNs' words for a refusal, and the status of each
+ * APNs' reasons for a refusal, with the HTTP status of each
  * (developer.apple.com/documentation/usernotifications/handling-notification-responses-from-apns).
  */
 export const APNS_REASONS = {

@@ -13,7 +13,7 @@ export interface ApnsServerOptions extends LoopbackOptions {
   readonly topic: string;
   /** Streams a connection may have at once, once a token was accepted on it. */
   readonly maxStreams?: number | undefined;
-  /** A connection whose token changes sooner is told `TooManyProviderTokenUpdates`. */
+  /** If a connection changes its token sooner, the answer is `TooManyProviderTokenUpdates`. Milliseconds. */
   readonly tokenUpdateMs?: number | undefined;
 }
 
@@ -45,12 +45,12 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
     this.#headerFault = headerFault(options.topic);
   }
 
-  /** All connections go away, in APNs' way: with the reason as JSON in GOAWAY's debug data. */
+  /** Closes all connections as APNs does: by GOAWAY with the reason as JSON in its debug data. */
   override goAway(reason: ApnsReason = 'Shutdown'): void {
     super.goAway(goodbyeOf(reason));
   }
 
-  /** Tokens of the key are told `InvalidProviderToken`, until it is restored. */
+  /** Every token of the key is answered with `InvalidProviderToken`, until `restoreKey`. */
   revokeKey(): void {
     this.#judge.setRevoked(true);
   }
@@ -59,7 +59,7 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
     this.#judge.setRevoked(false);
   }
 
-  /** Every token seen so far is told `ExpiredProviderToken`; one that is made anew is taken. */
+  /** Every token seen so far is answered with `ExpiredProviderToken`; a new token is accepted. */
   async expireTokens(): Promise<void> {
     await this.#judge.expireSeen();
   }

@@ -7,7 +7,7 @@ export interface ApnsSessionOptions {
   readonly tokenUpdateMs: number;
 }
 
-/** One connection as APNs treats it: what holds for every HTTP/2 session, and its provider token. */
+/** One connection to the APNs server, with the provider token that it uses. */
 export class ApnsSession extends Http2Session {
   readonly #options: ApnsSessionOptions;
   #token: { readonly jwt: string; readonly since: number; isExpired: boolean } | undefined;
@@ -18,7 +18,7 @@ export class ApnsSession extends Http2Session {
     this.#options = options;
   }
 
-  /** Takes a token that is in order, and opens the connection to more streams; the reason where it changed too soon. */
+  /** Accepts a valid token and allows more streams; answers a reason if the token changed too soon. */
   useToken(jwt: string, now: number): ApnsReason | undefined {
     const token = this.#token;
     const isUpdate = token !== undefined && token.jwt !== jwt;
@@ -33,7 +33,7 @@ export class ApnsSession extends Http2Session {
     return undefined;
   }
 
-  /** The client is told that its token has expired: the next one is no update that came too soon. */
+  /** The client was told that its token has expired, so its next token does not count as an update that came too soon. */
   expireToken(): void {
     if (this.#token) this.#token.isExpired = true;
   }

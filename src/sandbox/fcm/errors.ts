@@ -2,7 +2,7 @@ import type { FieldViolation, Refuse } from '../loopback/answers.ts';
 import type { Wording } from '../loopback/exchange.ts';
 import { quotaWords } from './quota.ts';
 
-/** What goes with an HTTP status: Google's own word for it, and a sentence (google.rpc.Code). */
+/** Google's code (google.rpc.Code) and message for each HTTP status. */
 const STATUS: Readonly<Record<number, readonly [status: string, message: string]>> = {
   400: ['INVALID_ARGUMENT', 'Request contains an invalid argument.'],
   401: ['UNAUTHENTICATED', 'Request had invalid authentication credentials. Expected OAuth 2 access token.'],
@@ -13,7 +13,7 @@ const STATUS: Readonly<Record<number, readonly [status: string, message: string]
   503: ['UNAVAILABLE', 'The service is currently unavailable.'],
 };
 
-/** The body of a refusal: a `google.rpc.Status`, with an `FcmError` where FCM itself is who refuses. */
+/** The body of a refusal: a `google.rpc.Status`, with an `FcmError` if FCM itself refuses. */
 export function fcmErrorBody(answer: Refuse, projectId: string): string {
   const { status, reason, message, violations } = answer;
   const quota = quotaWords(answer, projectId);
@@ -31,14 +31,14 @@ export function fcmErrorBody(answer: Refuse, projectId: string): string {
   return JSON.stringify({ error: details.length === 0 ? error : { ...error, details } }, null, 2);
 }
 
-/** The request is no message at all: the API's door refuses it, before FCM sees it, and so without an `FcmError`. */
+/** For a request that is no message: Google's front end refuses it before FCM sees it, so there is no `FcmError`. */
 export function malformed(violations: readonly FieldViolation[]): Refuse {
   const [first] = violations;
   if (!first) return { kind: 'refuse', status: 400, message: 'Invalid JSON payload received.' };
   return { kind: 'refuse', status: 400, message: first.description, violations };
 }
 
-/** FCM refuses what the message says. */
+/** FCM's refusal of a message with an invalid field. */
 export function invalidArgument(message: string, field: string): Refuse {
   const violations = [{ field, description: message }];
   return { kind: 'refuse', status: 400, reason: 'INVALID_ARGUMENT', message, violations };

@@ -4,7 +4,7 @@ import type { FieldViolation, Refuse } from '../loopback/answers.ts';
 import { isRecord } from '../loopback/exchange.ts';
 import { invalidArgument, malformed } from './errors.ts';
 
-/** Maps whose keys belong to the sender; every other key is a field of the API, in either of its spellings. */
+/** Maps whose keys the sender chooses. Every other key is a field of the API, in camel case or snake case. */
 const OWN_KEYS = new Set(['data', 'headers', 'payload']);
 const text = z.string();
 const textMap = z.record(z.string(), text);
@@ -43,7 +43,7 @@ export type FcmRequest = z.output<typeof requestSchema>;
 export type ReadFcmRequest =
   { readonly ok: true; readonly request: FcmRequest } | { readonly ok: false; readonly refusal: Refuse };
 
-/** The body of `messages:send`, or the refusal of one that is not of the API's shape. */
+/** The body of `messages:send`, or the refusal of a body with other fields than the API has. */
 export function readFcmRequest(json: Readonly<Record<string, unknown>> | undefined): ReadFcmRequest {
   if (!json) return { ok: false, refusal: malformed([]) };
   const input = inCamelCase(json);
@@ -58,7 +58,7 @@ const RESERVED_KEY = /^(from$|message_type$|google|gcm)/;
 
 type Rule = readonly [message: string, field: string, isBroken: (message: FcmRequest['message']) => boolean];
 
-/** What FCM refuses in a message of the right shape; the first rule that it breaks is the answer. */
+/** What FCM refuses in a message with valid fields; the first broken rule decides the answer. */
 const RULES: readonly Rule[] = [
   ['Recipient of the message is not set.', 'message.token', (message) => targets(message).length === 0],
   ['Only one recipient of the message can be set.', 'message', (message) => targets(message).length > 1],
@@ -76,13 +76,13 @@ const RULES: readonly Rule[] = [
   ['Message is too big', 'message', (message) => contentBytes(message) > MAX_CONTENT_BYTES],
 ];
 
-/** What FCM refuses in a message; undefined where it is in order. */
+/** FCM's refusal of a message; undefined if it is valid. */
 export function messageFault({ message }: FcmRequest): Refuse | undefined {
   const broken = RULES.find(([, , isBroken]) => isBroken(message));
   return broken && invalidArgument(broken[0], broken[1]);
 }
 
-/** `"3.5s"` → 3.5; undefined where none is set, which means four weeks. */
+/** `"3.5s"` → 3.5; undefined if none is set, which means four weeks. */
 export function ttlSeconds(ttl: string | undefined): number | 'invalid' | undefined {
   if (ttl === undefined) return undefined;
   const seconds = /^(\d{1,12}(?:\.\d{1,9})?)s$/.exec(ttl)?.[1];
@@ -112,7 +112,7 @@ function inCamelCase(value: unknown): unknown {
   return Object.fromEntries(entries);
 }
 
-/** In the words of the API's door; a value is not repeated, it may be what was written to somebody. */
+/** In the words of Google's front end. A value is not repeated, because it may be a text of the alert. */
 function violationsOf(issue: z.core.$ZodIssue, input: unknown): FieldViolation[] {
   const field = fieldName(issue.path, input);
   if (issue.code === 'unrecognized_keys') {

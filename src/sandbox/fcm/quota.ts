@@ -1,8 +1,8 @@
 import type { Refuse } from '../loopback/answers.ts';
 
-/** What the body of a refusal says of the quota that was exceeded. */
+/** The part of a refusal's body that is about the exceeded quota. */
 export interface QuotaWords {
-  /** The sentence for a person; FCM's general one where left out. */
+  /** The message for a person. Absent: FCM's general one. */
   readonly message?: string;
   /** Entries of the error's `details`. */
   readonly details: readonly object[];

@@ -24,8 +24,8 @@ export interface FcmServerOptions extends LoopbackOptions {
 }
 
 /**
- * The bearer token that stands in for Google's sign-in, the one that Google's own emulators take. A client that is
- * pointed at a loopback server sends exactly `Authorization: Bearer owner`.
+ * The bearer token in place of Google's sign-in; Google's own emulators take the same one. A client of a loopback server
+ * sends exactly `Authorization: Bearer owner`.
  */
 export const SANDBOX_FCM_TOKEN = 'owner';
 
@@ -35,7 +35,7 @@ const MAX_STREAMS = 100;
 /** Like Google's front end: an HTTP/1.1 connection that is idle for four minutes is closed. */
 const KEEP_ALIVE_MS = 240_000;
 
-/** What is judged before the message is. */
+/** The part of a request that is checked before its message. */
 interface FcmHead {
   readonly method: string | undefined;
   readonly path: string | undefined;
@@ -112,7 +112,7 @@ export class FcmServer extends LoopbackServer {
     const { remoteAddress, remotePort } = request.socket;
     const peer: Peer = { remoteAddress, remotePort };
     this.#http1.begin(request.socket, response);
-    response.on('error', () => undefined); // the client went away; what was decided stands
+    response.on('error', () => undefined); // the client went away; the journal keeps the answer that was decided
     if (this.countRequest(peer) === undefined) return;
     const head = { method: request.method, path: request.url, authorization: request.headers.authorization };
     void this.#handle(head, request, at, (wording) =>

@@ -10,7 +10,7 @@ export interface Certificate {
 const DAY_MS = 86_400_000;
 const P256 = { keyType: 'ec', curve: 'P-256', algorithm: 'sha256' } as const;
 
-/** A certificate authority of its own, good for a year, and for the clocks of containers that run a little behind. */
+/** A new certificate authority, valid for a year, and since yesterday, because a container's clock may be a little behind. */
 export async function makeAuthority(nowMs: number): Promise<Certificate> {
   const made = await generate([{ name: 'commonName', value: 'pushpacer sandbox CA' }], {
     ...P256,
@@ -23,7 +23,7 @@ export async function makeAuthority(nowMs: number): Promise<Certificate> {
   return { key: made.private, cert: made.cert };
 }
 
-/** A server certificate for host names and IP addresses, signed by the authority; by itself where there is none. */
+/** A server certificate for host names and IP addresses, signed by the authority; self-signed without one. */
 export async function signCertificate(
   authority: Certificate | undefined,
   names: readonly string[],
@@ -50,7 +50,7 @@ export async function signCertificate(
 export const CERTIFICATE_FAULTS = ['other-authority', 'self-signed', 'wrong-name', 'expired'] as const;
 export type CertificateFault = (typeof CERTIFICATE_FAULTS)[number];
 
-/** A certificate that no client of the names' server may trust. */
+/** A certificate with this fault, which a client of a server with these names must not accept. */
 export async function faultyCertificate(
   authority: Certificate,
   names: readonly string[],

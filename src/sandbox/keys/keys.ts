@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { makeAuthority, type Certificate } from './certificates.ts';
 
-/** What outlives a sandbox where its files are kept, so that a worker goes on trusting the next one. */
+/** The keys that the next sandbox in the same folder uses again, so that a worker trusts it too. */
 export interface SandboxKeys {
   /** Signs both servers' certificates. */
   readonly authority: Certificate;
@@ -16,9 +16,9 @@ export interface SandboxKeys {
 }
 
 const makeKeyPair = promisify(generateKeyPair);
-/** One for all sandboxes of a process: it takes the longest to make, and nobody signs in with it. */
+/** All sandboxes of a process share it: it takes the longest to make, and no client signs in with it. */
 let accountKey: Promise<{ privateKey: KeyObject }> | undefined;
-/** An authority with less than this left is made anew. */
+/** An authority that is valid for less than this is replaced. */
 const LEAST_LEFT_MS = 86_400_000;
 
 export async function makeKeys(nowMs: number): Promise<SandboxKeys> {
@@ -40,7 +40,7 @@ function toPem(key: KeyObject): string {
   return key.export({ type: 'pkcs8', format: 'pem' }) as string;
 }
 
-/** A directory for key files: the given one, which stays, or a new one that `remove` takes away. */
+/** A directory for key files: the given one, which stays, or a new one, which `remove` deletes. */
 export interface KeyDirectory {
   /** Absolute. */
   readonly path: string;
@@ -56,7 +56,7 @@ export async function openKeyDirectory(path: string | undefined): Promise<KeyDir
   return { path: made, remove: () => rm(made, { recursive: true, force: true }) };
 }
 
-/** Where each key lies; all paths absolute. */
+/** The path of each key file; all absolute. */
 export interface KeyFiles {
   readonly ca: string;
   readonly caKey: string;
@@ -73,7 +73,7 @@ export function keyFilesIn(dir: string): KeyFiles {
   };
 }
 
-/** The keys of an earlier sandbox; undefined where one of the files is missing. */
+/** The keys of an earlier sandbox; undefined if one of the files is missing. */
 export async function readKeys(files: KeyFiles): Promise<SandboxKeys | undefined> {
   const paths = [files.ca, files.caKey, files.apnsKey, files.serviceAccount];
   const texts = await Promise.all(paths.map((path) => readFile(path, 'utf8').catch(missing)));
@@ -83,7 +83,7 @@ export async function readKeys(files: KeyFiles): Promise<SandboxKeys | undefined
   return { authority: { cert, key }, apnsKey, serviceAccountKey };
 }
 
-/** Writes the keys, and the service account as Google hands it out: every file for its owner only. */
+/** Writes the keys, and a service account in Google's format. Only their owner can read the files. */
 export async function writeKeys(
   files: KeyFiles,
   keys: SandboxKeys,
@@ -105,7 +105,7 @@ export async function writeKeys(
   await writePrivateFile(files.serviceAccount, `${JSON.stringify(serviceAccount, null, 2)}\n`);
 }
 
-/** Writes a file that only its owner reads; a reader sees the old one or the new one, never half of it. */
+/** Writes a file that only its owner can read. Atomic: a reader sees the old file or the new one, never half of it. */
 export async function writePrivateFile(path: string, text: string): Promise<void> {
   const draft = `${path}.${crypto.randomUUID()}`;
   await writeFile(draft, text, { mode: 0o600, flag: 'wx' });

@@ -21,8 +21,8 @@ export interface Refuse {
   /** FCM only: the fields that the answer calls invalid. */
   readonly violations?: readonly FieldViolation[];
   /**
-   * FCM only: whose quota was exceeded, told in a `google.rpc.QuotaFailure`. `project` without a `reason` is told as
-   * Google's front end does: in an `ErrorInfo`.
+   * FCM only: whose quota was exceeded. The answer has a `google.rpc.QuotaFailure`; `project` without a `reason` has an
+   * `ErrorInfo`, as Google's front end sends it.
    */
   readonly quota?: 'device' | 'project';
   /** The `Retry-After` header: seconds or an HTTP date. */
@@ -33,7 +33,7 @@ export interface Refuse {
   readonly emptyBody?: boolean;
   /** The body in place of the provider's own: a load balancer's HTML, or half of an answer. */
   readonly body?: string;
-  /** The alert went out all the same: journalled as accepted, though the answer says otherwise. */
+  /** The device was alerted although the answer says otherwise; the journal has it as accepted. */
   readonly accepted?: boolean;
   /** How long the answer takes, in place of the server's latency; milliseconds. */
   readonly delayMs?: number;
@@ -55,7 +55,7 @@ export interface Reset {
   readonly delayMs?: number;
 }
 
-/** What a loopback provider does with one request that is in order. */
+/** What a loopback provider does with one valid request. */
 export type Answer = Accept | Refuse | Hang | Reset;
 
 /** One entry of a `google.rpc.BadRequest`. */
@@ -74,12 +74,12 @@ export interface Rate {
 
 export const ACCEPT: Accept = { kind: 'accept' };
 
-/** Whether the alert reaches the device, whatever the client is told. */
+/** Whether the alert reaches the device, whatever the answer says. */
 export function isAccepted(answer: Answer): boolean {
   return answer.kind === 'accept' || answer.accepted === true;
 }
 
-/** Which answer comes next: the token's script, then the rates, then the default. */
+/** Chooses the next answer: by the token's script, else by the rates, else the default. */
 export class AnswerBook {
   readonly #random: () => number;
   readonly #scripts = new Map<string, Answer[]>();

@@ -1,16 +1,16 @@
 import type { ServerResponse } from 'node:http';
 import type { Server, Socket } from 'node:net';
 
-/** The far end of a connection: the same seen from the TCP socket, from TLS above it, and from HTTP/2 above that. */
+/** The client's address and port, which TCP, TLS and HTTP/2 all know: they identify a connection on each level. */
 export type Peer = Pick<Socket, 'remoteAddress' | 'remotePort'>;
 
-/** What reads from the network for a socket: whatever runs on the socket has no say in it. */
+/** Node's internal handle of a socket. Stopping it stops reading even if TLS runs on the socket. */
 interface Handle {
   readStop(): void;
   readStart(): void;
 }
 
-/** Below TLS: the TCP connections of a server, so that they can be counted, held, reset, and closed whatever is under way. */
+/** The TCP connections of a server, below TLS: counts, freezes, resets and closes them at any time. */
 export class Connections {
   readonly #sockets = new Map<string, Socket>();
   readonly #frozen = new Map<Socket, PromiseWithResolvers<void>>();
@@ -18,7 +18,7 @@ export class Connections {
   #handshakeDelayMs = 0;
 
   constructor(server: Server) {
-    // TLS begins where these are told of a connection.
+    // These listeners start TLS on a connection; calling them later delays the handshake.
     const serve = server.listeners('connection');
     server.removeAllListeners('connection');
     const begin = (socket: Socket): void => {
@@ -52,7 +52,7 @@ export class Connections {
     this.#handshakeDelayMs = waitMs;
   }
 
-  /** Nothing more is read from the connections that stand, and `thawed` waits for them. */
+  /** Stops reading from all open connections; `thawed` waits for them. */
   freezeAll(): void {
     for (const socket of this.#sockets.values()) {
       if (this.#frozen.has(socket)) continue;
@@ -68,14 +68,14 @@ export class Connections {
     }
   }
 
-  /** Resolves when something may be said to that peer; `undefined` where that is now. */
+  /** Resolves when answers to that peer may be sent; `undefined` if they may be sent now. */
   thawed(peer: Peer): Promise<void> | undefined {
     if (this.#frozen.size === 0) return undefined;
     const socket = this.#sockets.get(keyOf(peer));
     return socket && this.#frozen.get(socket)?.promise;
   }
 
-  /** Resets the connection from that peer: whatever it waits for, it gets no answer. */
+  /** Resets the connection from that peer; its requests get no answer. */
   reset(peer: Peer): void {
     this.#sockets.get(keyOf(peer))?.resetAndDestroy();
   }
@@ -110,7 +110,7 @@ function keyOf({ remoteAddress, remotePort }: Peer): string {
   return `${remoteAddress ?? ''}:${remotePort ?? ''}`;
 }
 
-/** Of a socket that carries TLS, pausing does nothing: TLS reads below it. */
+/** Needed because `socket.pause()` does nothing for a socket with TLS: TLS reads from the handle. */
 function handleOf(socket: Socket): Handle | null | undefined {
   return (socket as unknown as { _handle?: Handle | null })._handle;
 }

@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 import type { Accept, Refuse, Reset } from './answers.ts';
 import type { Peer } from './connections.ts';
 
-/** The whole body, or its first `mostBytes` + 1 where it is longer; undefined where the client gave up before its end. */
+/** The body, cut after `mostBytes` + 1; undefined if the client gave up before its end. */
 export function readBody(stream: Readable, mostBytes: number): Promise<Buffer | undefined> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
@@ -19,7 +19,7 @@ export function readBody(stream: Readable, mostBytes: number): Promise<Buffer | 
   });
 }
 
-/** The JSON object in a body; undefined where it is none. */
+/** The JSON object in a body; undefined if it is not one. */
 export function parseJsonObject(body: Buffer): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(body.toString('utf8'));
@@ -33,7 +33,7 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** One request in the words of its protocol: the three ways to end it. */
+/** One request, and the three ways to end it. */
 export interface Exchange {
   readonly peer: Peer;
   accept(answer: Accept): void;
@@ -41,13 +41,13 @@ export interface Exchange {
   reset(scope: NonNullable<Reset['scope']>): void;
 }
 
-/** What is sent beside the status. */
+/** Headers and body of an answer. */
 export interface Content {
   readonly headers: Readonly<Record<string, string>>;
   readonly text: string;
 }
 
-/** How a provider words its answers to one request. */
+/** Makes the provider's answers to one request. */
 export interface Wording {
   accepted(answer: Accept): Content;
   refused(answer: Refuse): Content;
@@ -80,7 +80,7 @@ export function http2Exchange(stream: ServerHttp2Stream, peer: Peer, wording: Wo
     peer,
     ...answersBy(respond, wording),
     reset: (scope) => {
-      if (stream.destroyed) return; // its peer's port may belong to another connection by now
+      if (stream.destroyed) return; // the connection has ended, and its port may belong to another one by now
       if (scope === 'connection') cut(peer);
       else stream.close(scope === 'stream' ? constants.NGHTTP2_INTERNAL_ERROR : constants.NGHTTP2_REFUSED_STREAM);
     },

@@ -1,7 +1,7 @@
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import type { Peer } from './connections.ts';
 
-/** When a session counts as idle, and how it is told. */
+/** When a session counts as idle, and the GOAWAY that it then gets. */
 export interface IdleLimit {
   /** Milliseconds without a stream; `Infinity` for no limit. */
   readonly idleMs: number;
@@ -19,7 +19,7 @@ export class Http2Session {
   #isLeaving = false;
 
   constructor(session: ServerHttp2Session, { idleMs, goodbye }: IdleLimit) {
-    // Taken now: a session that has lost its socket no longer tells.
+    // Read now, because a session that has lost its socket no longer knows the address.
     this.peer = { remoteAddress: session.socket.remoteAddress, remotePort: session.socket.remotePort };
     this.session = session;
     if (idleMs === Infinity) return;
@@ -36,7 +36,7 @@ export class Http2Session {
     return this.#openStreams === 0;
   }
 
-  /** False where the stream came after GOAWAY: the client was told that it is not looked at, and may send it elsewhere. */
+  /** False if the stream came after the GOAWAY: it is refused, and the client may send it on another connection. */
   begin(stream: ServerHttp2Stream): boolean {
     if (this.#isLeaving) {
       stream.close(constants.NGHTTP2_REFUSED_STREAM);

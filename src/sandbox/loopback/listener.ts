@@ -9,7 +9,7 @@ export interface ListenerOptions {
   readonly handshakeMs: number;
 }
 
-/** Where a loopback provider listens, and what can happen to it below its requests: TCP and TLS. */
+/** The TCP and TLS part of a loopback provider: where it listens, and faults of its connections. */
 export class LoopbackListener {
   protected readonly connections: Connections;
   readonly #server: Server;
@@ -42,7 +42,7 @@ export class LoopbackListener {
     this.connections.resetAll();
   }
 
-  /** Takes no connections any more, so that they are refused, and cuts those that stand. */
+  /** Refuses new connections, and closes the open ones. */
   async down(): Promise<void> {
     if (!this.#server.listening) return;
     const closed = new Promise((resolve) => this.#server.once('close', resolve));
@@ -51,27 +51,27 @@ export class LoopbackListener {
     await closed;
   }
 
-  /** Listens again where it listened before. */
+  /** Listens again on the same port. */
   async up(): Promise<void> {
     if (!this.#server.listening) await this.#listen(this.#port, this.#host);
   }
 
-  /** The connections that stand go silent both ways, and nobody closes them; new ones are served. */
+  /** The open connections fall silent in both directions but stay open; new connections are served. */
   freeze(): void {
     this.connections.freezeAll();
   }
 
-  /** What was said meanwhile on frozen connections arrives. */
+  /** Ends `freeze`: what was sent meanwhile arrives now. */
   thaw(): void {
     this.connections.thawAll();
   }
 
-  /** New connections wait for so many milliseconds until their handshake is answered; the server's usual wait where left out. */
+  /** How long new connections wait for the answer to their handshake, in milliseconds. Default: the server's usual wait. */
   slowHandshakes(waitMs: number = this.#handshakeMs): void {
     this.connections.handshakeDelayMs = waitMs;
   }
 
-  /** What new connections are shown; undefined is the one that it started with. Those that stand are left alone. */
+  /** The certificate for new connections; undefined for the one that the server started with. Open connections stay. */
   useCertificate(certificate: Certificate = this.#certificate): void {
     this.#server.setSecureContext({ ...certificate, minVersion: 'TLSv1.2' });
   }

@@ -17,13 +17,13 @@ export interface LoopbackOptions {
   readonly random: () => number;
   /** Epoch milliseconds; judges the age of credentials. */
   readonly now: () => number;
-  /** What it takes its time for. */
+  /** How long answers, handshakes and idle connections take. */
   readonly timing: Timing;
 }
 
-/** How many of what a server has seen since it started. */
+/** What a server has counted since it started. */
 export interface Counts {
-  /** Requests whose headers arrived, whatever became of them. */
+  /** Requests whose headers arrived, with any answer or none. */
   readonly requests: number;
   /** Alerts that devices got. */
   readonly accepted: number;
@@ -42,7 +42,7 @@ export interface Http2Request {
   readonly at: number;
 }
 
-/** What both loopback providers are: a TLS server whose answers can be scripted and whose alerts are journalled. */
+/** The common part of both loopback providers: a TLS server with scripted answers, and a journal of the alerts. */
 export abstract class LoopbackServer<Session extends Http2Session = Http2Session> extends LoopbackListener {
   /** The service's name in the journal. */
   abstract readonly platform: JournalEntry['platform'];
@@ -100,17 +100,17 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     this.#quota = rule && new DeviceQuota(rule);
   }
 
-  /** The next requests are cut off with their connection when their headers have arrived, before anything else has. */
+  /** Resets the connections of the next `count` requests as soon as their headers have arrived. */
   cutRequests(count: number): void {
     this.#cuts = count;
   }
 
-  /** Every n-th request makes its HTTP/2 connection go away; undefined ends it. */
+  /** Every n-th request makes its HTTP/2 connection send a GOAWAY; undefined ends this. */
   goAwayEvery(requests: number | undefined): void {
     this.#goAwayEvery = requests;
   }
 
-  /** All HTTP/2 connections go away: what has begun is finished, what comes later is not looked at. */
+  /** Sends a GOAWAY on all HTTP/2 connections: streams that have begun are finished, later ones are refused. */
   goAway(debugData: string = this.goodbye): void {
     for (const session of this.#sessions) session.goAway(debugData);
   }
@@ -137,7 +137,7 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     return token;
   }
 
-  /** Counts a request; to be called as soon as its headers are there. Its number from 1; undefined where it was cut off. */
+  /** Counts a request; call it as soon as the headers have arrived. Its number, from 1; undefined if it was cut off. */
   protected countRequest(peer: Peer): number | undefined {
     this.#requests += 1;
     if (this.#cuts === 0) return this.#requests;
@@ -146,18 +146,18 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     return undefined;
   }
 
-  /** Refuses a request that is not in order; no script is consumed. */
+  /** Refuses an invalid request; uses up no scripted answer. */
   protected refuse(received: Received, exchange: Exchange, answer: Refuse): void {
     this.#record(received, answer);
     this.#sendLater(exchange, answer);
   }
 
-  /** Accepts without an alert, and without a word in the journal. */
+  /** Accepts without an alert and without a journal entry. */
   protected acceptUnseen(exchange: Exchange): void {
     this.#sendLater(exchange, { kind: 'accept' });
   }
 
-  /** Chooses the answer to a request that is in order, by the quota, the token's script, the rates or the default. */
+  /** Chooses the answer to a valid request, by the quota, the token's script, the rates or the default. */
   protected answer(received: Received, exchange: Exchange): Answer {
     const hasRoom = this.#quota?.take(received.token, received.at) ?? true;
     const answer = hasRoom ? this.#answers.next(received.token) : this.overQuota;
@@ -172,7 +172,7 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     http2Session.once('close', () => this.#sessions.delete(session));
     http2Session.on('stream', (stream, headers, _flags, rawHeaders) => {
       const at = arrivalInstant();
-      stream.on('error', () => undefined); // the client went away; what was decided stands
+      stream.on('error', () => undefined); // the client went away; the journal keeps the answer that was decided
       if (!session.begin(stream)) return;
       const count = this.countRequest(session.peer);
       if (count === undefined) return;
@@ -187,7 +187,7 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     this.#journal.record({ ...received, platform: this.platform, accepted, ...said(answer) });
   }
 
-  /** Sends when the latency is over: at once where there is none, and then without a timer. */
+  /** Sends after the latency; without latency at once and without a timer. */
   #sendLater(exchange: Exchange, answer: Answer): void {
     if (answer.kind === 'hang') return;
     const waitMs = answer.delayMs ?? this.timing.drawLatencyMs?.() ?? 0;

@@ -8,7 +8,7 @@ export interface Latency {
   readonly p99Ms: number;
 }
 
-/** What APNs and FCM take as a rule, seen from a server on the same continent. */
+/** What APNs and FCM usually take, measured from a server on the same continent. */
 export const DEFAULT_LATENCY: Latency = { medianMs: 40, p99Ms: 250 };
 /** Every answer leaves at once. */
 export const NO_LATENCY: Latency = { medianMs: 0, p99Ms: 0 };
@@ -20,7 +20,7 @@ export function isLatencyOff({ p99Ms }: Latency): boolean {
   return p99Ms === 0;
 }
 
-/** What is wrong with a latency; undefined where it can be drawn from. */
+/** What is wrong with a latency; undefined if it is valid. */
 export function latencyFault({ medianMs, p99Ms }: Latency): string | undefined {
   const isOff = medianMs === 0 && p99Ms === 0;
   if (isOff || (medianMs > 0 && p99Ms >= medianMs && Number.isFinite(p99Ms))) return undefined;
@@ -28,10 +28,10 @@ export function latencyFault({ medianMs, p99Ms }: Latency): string | undefined {
 }
 
 /**
- * Gives one answer's latency a call, in milliseconds; `undefined` in place of the function where answers leave at once.
- * `random` gives numbers from 0 up to 1, and two are drawn for each latency (Box and Muller's method).
+ * A function that draws the latency of one answer, in milliseconds; `undefined` if answers leave at once. `random` gives numbers
+ * from 0 up to 1; two are drawn for each latency (Box and Muller's method).
  *
- * @throws RangeError where the latency has a fault.
+ * @throws RangeError if the latency is not valid.
  */
 export function latencyDraw(latency: Latency, random: () => number): (() => number) | undefined {
   const fault = latencyFault(latency);
@@ -45,22 +45,22 @@ export function latencyDraw(latency: Latency, random: () => number): (() => numb
   };
 }
 
-/** What a loopback provider takes its time for. */
+/** How long a loopback provider takes for what it does. */
 export interface TimingOptions {
-  /** How long answers take; a median of 40 ms and a 99th percentile of 250 ms where left out. */
+  /** How long answers take. Default: a median of 40 ms and a 99th percentile of 250 ms. */
   readonly latency?: Latency;
-  /** How long a new connection waits until its TLS handshake is answered; 50 where answers take time, else 0. */
+  /** How long a new connection waits for the answer to its TLS handshake. Default: 50, or 0 without latency. */
   readonly handshakeMs?: number;
   /**
-   * A connection without a request for about so long is closed: after half to one and a half of it over HTTP/2, after
-   * it and the second that node:http grants over HTTP/1.1. A minute where answers take time, else never (`Infinity`).
+   * A connection without a request for about this long is closed: over HTTP/2 after a random 0.5 to 1.5 times as long, over
+   * HTTP/1.1 a second later (node:http adds it). Default: a minute, or never (`Infinity`) without latency.
    */
   readonly idleMs?: number;
 }
 
-/** The same, decided for one server. */
+/** The timing of one server. */
 export interface Timing {
-  /** The latency of the next answer in milliseconds; `undefined` where answers leave at once. */
+  /** The latency of the next answer in milliseconds; `undefined` if answers leave at once. */
   readonly drawLatencyMs: (() => number) | undefined;
   readonly handshakeMs: number;
   /** `Infinity` for never. */
@@ -71,14 +71,14 @@ export interface Timing {
 
 const HANDSHAKE_MS = 50;
 const IDLE_MS = 60_000;
-/** One and a half of it is still what a timer can wait. */
+/** 1.5 times this still fits into a timer. */
 const MAX_IDLE_MS = 86_400_000;
 
 /**
- * `seed` decides the draws. They have a generator of their own, so that what the rates draw for a seed does not depend
- * on the latency.
+ * `seed` decides the random numbers. The timing has a generator of its own, so that with one seed the rates draw the same
+ * numbers, with and without latency.
  *
- * @throws RangeError where a number does not fit.
+ * @throws RangeError if a number is out of range.
  */
 export function timingOf(options: TimingOptions, seed: number): Timing {
   const { latency = DEFAULT_LATENCY } = options;
@@ -97,7 +97,7 @@ export function timingOf(options: TimingOptions, seed: number): Timing {
   };
 }
 
-/** Answers that leave later: one timer each, and none of them once it is closed. */
+/** Sends answers after a delay, with one timer each. After `close` none is sent. */
 export class LateAnswers {
   readonly #timers = new Set<NodeJS.Timeout>();
   #isClosed = false;

@@ -11,15 +11,15 @@ import { redisServer } from './redis-server.ts';
 import { freePort } from './free-port.ts';
 
 const GUARDIAN = fileURLToPath(new URL('redis-guardian.sh', import.meta.url));
-/** How often another free port is tried where somebody was quicker; one is nearly always enough. */
+/** How many free ports are tried, in case another process takes the port first; one is nearly always enough. */
 const PORT_TRIES = 5;
 /** How long a server with a folder of its own may take to write its files before it is killed. */
 const CLOSE_GRACE_MS = 3_000;
-/** How long a server that failed may take to say why. */
+/** How long to wait for the last output of a server that failed to start. */
 const LAST_WORDS_MS = 500;
 const OUTPUT_LINES = 20;
 
-/** A Redis of our own on the loopback; it ends with `close`, and with this process, however that ends. */
+/** A Redis server on the loopback that this process started. It ends with `close`, or with this process, however that ends. */
 export interface EmbeddedRedis {
   /** `redis://127.0.0.1:41877` */
   readonly url: string;
@@ -32,23 +32,23 @@ export interface EmbeddedRedis {
 }
 
 export interface EmbeddedRedisOptions {
-  /** Told what takes long or changes the machine; nothing is said where it is left out. */
+  /** Called with a line for each step that takes long or changes the machine. */
   readonly say?: (line: string) => void;
-  /** Turns of the server's loop a second; 100, so that BullMQ's delayed jobs wake within 10 ms. Redis's own is 10. */
+  /** Redis's `hz`. Default: 100, so that BullMQ's delayed jobs wake within 10 ms (Redis's own default is 10). */
   readonly hz?: number;
   /** Keep an append-only file, so that a restart on the same `dir` has every write. */
   readonly appendonly?: boolean;
-  /** A free one where it is left out. */
+  /** Default: a free port. */
   readonly port?: number;
-  /** Kept on close. A temporary one, removed on close, where it is left out. */
+  /** A folder that stays after `close`. Default: a temporary one, which `close` removes. */
   readonly dir?: string;
   /** More options of redis-server: `['--cluster-enabled', 'yes']`. */
   readonly extraArgs?: readonly string[];
-  /** How long it may take until the server answers; 10,000. */
+  /** How long it may take until the server answers. Default: 10,000. */
   readonly startTimeoutMs?: number;
 }
 
-/** Starts a Redis and waits until it answers. Rejects with the server's last output where it does not. */
+/** Starts a Redis and waits until it answers. Rejects with the server's last output if it does not. */
 export async function startEmbeddedRedis(options: EmbeddedRedisOptions = {}): Promise<EmbeddedRedis> {
   const program = await redisServer(options.say ?? (() => undefined));
   for (let tries = 1; ; tries += 1) {
@@ -70,7 +70,7 @@ interface Failed {
 async function start(program: string, port: number, options: EmbeddedRedisOptions): Promise<EmbeddedRedis | Failed> {
   const ownDir = options.dir === undefined ? await mkdtemp(join(tmpdir(), 'pushpacer-redis-')) : '';
   const guardian = spawn('sh', [GUARDIAN, ownDir, program, ...serverArgs(port, ownDir, options)], {
-    detached: true, // Ctrl-C in the terminal is for us; the server is still needed while we drain
+    detached: true, // Ctrl-C in the terminal must not end the server: this process still needs it while it drains
     stdio: ['pipe', 'pipe', 'pipe'],
     env: { ...process.env, LC_ALL: 'C' }, // Redis refuses to start under a locale that is not installed
   });
@@ -95,7 +95,7 @@ async function start(program: string, port: number, options: EmbeddedRedisOption
   return { url: `redis://127.0.0.1:${port}`, port, pid: serverPid, ended, close };
 }
 
-/** SIGTERM lets a server write its append-only file to the end; a stopped or stuck one is left to the guardian. */
+/** SIGTERM lets a server finish writing its append-only file. If it hangs, the guardian kills it afterwards. */
 async function endGently(pid: number, ended: Promise<void>): Promise<void> {
   try {
     process.kill(pid, 'SIGTERM');
@@ -121,7 +121,7 @@ function serverArgs(port: number, ownDir: string, options: EmbeddedRedisOptions)
   ];
 }
 
-/** Collects the last lines of output, and resolves with the server's process id, which the guardian tells first. */
+/** Collects the last lines of output, and resolves with the server's process id, which the guardian prints first. */
 function firstPid(guardian: ChildProcess, output: string[]): Promise<number> {
   return new Promise((resolve) => {
     for (const stream of [guardian.stdout, guardian.stderr]) {
@@ -135,7 +135,7 @@ function firstPid(guardian: ChildProcess, output: string[]): Promise<number> {
   });
 }
 
-/** Waits for a PONG of our own server, not of one that was quicker on the port; what is wrong, where none came. */
+/** Waits for the answer of the server with this `pid`, not of another one on the same port. Undefined, or what is wrong. */
 async function untilItAnswers(
   port: number,
   pid: Promise<number>,

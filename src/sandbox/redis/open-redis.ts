@@ -4,21 +4,21 @@ import { startEmbeddedRedis } from './embedded-redis.ts';
 
 const ANSWER_TIMEOUT_MS = 5_000;
 
-/** A Redis to work on, whoever it belongs to. */
+/** A Redis to work on: the caller's own, or an embedded one. */
 export interface OpenRedis {
   readonly url: string;
-  /** True for one of our own, which is empty and ends with `close`; false for one that was given and is left as it is. */
+  /** True: it was started here, is empty, and ends with `close`. False: it was given, and `close` leaves it as it is. */
   readonly isEmbedded: boolean;
   close(): Promise<void>;
 }
 
 export interface OpenRedisOptions {
-  /** `REDIS_URL`, of one node; one of our own is started where it is left out or empty. */
+  /** `REDIS_URL` of one node. If it is left out or empty, an embedded Redis is started. */
   readonly url?: string | undefined;
   readonly say: (line: string) => void;
 }
 
-/** The Redis that was given, once it has answered, or else an embedded one. Rejects with an InputError where neither can be. */
+/** The given Redis, after it has answered, or an embedded one. Rejects with an InputError if neither is possible. */
 export async function openRedis({ url, say }: OpenRedisOptions): Promise<OpenRedis> {
   if (url === undefined || url === '') {
     const redis = await startEmbeddedRedis({ say });
@@ -32,7 +32,7 @@ export async function openRedis({ url, say }: OpenRedisOptions): Promise<OpenRed
   return { url, isEmbedded: false, close: () => Promise.resolve() };
 }
 
-/** Why a Redis does not answer, without its URL, which may hold a password; `undefined` where it does. */
+/** Why a Redis does not answer, without its URL, which may contain a password; `undefined` if it answers. */
 async function refusalOf(url: string): Promise<string | undefined> {
   if (!/^rediss?:\/\//.test(url)) return 'something that does not begin with redis:// or rediss://';
   const redis = new Redis(url, {

@@ -4,12 +4,12 @@ import { access, rm, writeFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { InputError } from '../../domain/faults.ts';
 
-/** Asked by Debian's packages before they start a service; exit code 101 means: do not (invoke-rc.d(8)). */
+/** Debian's packages run this before they start a service; exit code 101 forbids it (invoke-rc.d(8)). */
 const SERVICE_POLICY = '/usr/sbin/policy-rc.d';
 
 /**
- * Installs Debian's `redis-server` with apt-get, for root. Says so first. The package would start and enable a
- * service on port 6379, which nobody asked for: it is kept from both.
+ * Installs Debian's `redis-server` with apt-get, as root, and says so first. The package would also start and enable a
+ * service on port 6379; both are prevented.
  */
 export async function installRedis(
   say: (line: string) => void,
@@ -17,15 +17,15 @@ export async function installRedis(
   policyFile = SERVICE_POLICY,
 ): Promise<void> {
   say('No redis-server on the PATH: installing the package redis-server with apt-get. REDIS_URL avoids this.');
-  const isPolicyOurs = await writeFile(policyFile, '#!/bin/sh\nexit 101\n', { mode: 0o755, flag: 'wx' }).then(
+  const wasPolicyWritten = await writeFile(policyFile, '#!/bin/sh\nexit 101\n', { mode: 0o755, flag: 'wx' }).then(
     () => true,
-    () => false, // there is one already: it is the machine's own policy
+    () => false, // the file exists: it is the machine's own policy
   );
   try {
     await run('apt-get', ['update', '-q'], path);
     await run('apt-get', ['install', '-q', '-y', '--no-install-recommends', 'redis-server'], path);
   } finally {
-    if (isPolicyOurs) await rm(policyFile, { force: true });
+    if (wasPolicyWritten) await rm(policyFile, { force: true });
   }
   await run('update-rc.d', ['redis-server', 'disable'], path).catch(() => undefined); // not every image has services
   say('Installed redis-server; its service is off.');
@@ -53,7 +53,7 @@ function run(program: string, args: readonly string[], path: string): Promise<vo
 /** Servers that speak the protocol and take the same options; the first that is found is used. */
 const SERVERS = ['redis-server', 'valkey-server'];
 
-/** What a machine offers; an argument, so that a test can describe another machine. */
+/** This machine's properties, as an argument so that a test can describe another machine. */
 export interface Machine {
   /** The PATH to look on. */
   readonly path: string;
@@ -66,8 +66,8 @@ export function thisMachine(): Machine {
 }
 
 /**
- * The path of a Redis server: one on the PATH, else Debian's, which is installed where apt-get and root allow it.
- * Rejects with an InputError that names the command of the platform where there is none.
+ * The path of a Redis server: one on the PATH, or else Debian's, which is installed if there is apt-get and the user is root.
+ * Rejects with an InputError that names the platform's install command if there is none.
  */
 export async function redisServer(say: (line: string) => void, machine = thisMachine()): Promise<string> {
   const there = await findServer(machine.path);
