@@ -44,6 +44,8 @@ it(
     await bench.delivered(12);
 
     await connection.config('SET', 'maxmemory', '1');
+    // From now on no job can be taken. Those that were sent, and whose end cannot be saved, may be sent once more (docs/redis.md).
+    const inFlight = await bench.queue.getActiveCount();
     await Promise.any(workers.map((worker) => worker.waitForLine(/OOM/)));
     for (const worker of workers) expect((await page(worker, '/metrics')).status).toBe(200);
     await sleep(FULL_MS);
@@ -55,7 +57,9 @@ it(
     const jobs = await bench.queue.getJobs(['completed']);
     expect(jobs.every((job) => job.attemptsMade === 1)).toBe(true);
     expect(jobs.every((job) => job.stalledCounter <= 4)).toBe(true);
-    expect(bench.verdict()).toMatchObject(KEPT);
+    const verdict = bench.verdict();
+    expect(verdict).toMatchObject({ ...KEPT, duplicates: verdict.duplicates });
+    expect(verdict.duplicates).toBeLessThanOrEqual(inFlight);
   },
 );
 
