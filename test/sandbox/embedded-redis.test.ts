@@ -1,6 +1,5 @@
 import { readdir, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { type EmbeddedRedisOptions, startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { startProcess } from '../support/process.ts';
@@ -80,7 +79,9 @@ describe('an embedded Redis', () => {
   });
 
   test('tells why it did not start', async () => {
-    const folders = await redisFolders();
+    const folder = await temporaryFolder(); // others make theirs meanwhile
+    vi.stubEnv('TMPDIR', folder);
+    onTestFinished(() => void vi.unstubAllEnvs());
     await expect(startEmbeddedRedis({ extraArgs: ['--no-such-setting', '1'] })).rejects.toThrow(
       /ended before it answered; its last output:\n[^]*no-such-setting/,
     );
@@ -91,7 +92,7 @@ describe('an embedded Redis', () => {
     });
     const { port } = listener.address() as { port: number };
     await expect(startEmbeddedRedis({ port })).rejects.toThrow(/Address already in use/);
-    expect((await redisFolders()).filter((folder) => !folders.includes(folder))).toEqual([]);
+    expect(await readdir(folder)).toEqual([]);
   });
 
   test('does not take a server that was quicker on its port for its own', async () => {
@@ -135,8 +136,4 @@ describe('whatever ends the process that started it', () => {
 
 function pairs(flat: string[]): [string, string][] {
   return Array.from({ length: flat.length / 2 }, (_, index) => [flat[2 * index] ?? '', flat[2 * index + 1] ?? '']);
-}
-
-async function redisFolders(): Promise<string[]> {
-  return (await readdir(tmpdir())).filter((name) => name.startsWith('pushpacer-redis-'));
 }
