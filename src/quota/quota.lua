@@ -23,8 +23,8 @@
 
 local GRACE_MS = 1000 -- newcomers come after a promise that is overdue by up to this
 local NO_SHOW_MS = 60000 -- an ask that comes back later than this is a newcomer
-local LEASE_KEPT_MS = 60000 -- how long unused tokens of a batch can be given back
-local LEASED_PART = 4 -- one client takes at most a quarter of the free room for later
+local BATCH_KEPT_MS = 60000 -- how long unused tokens of a batch can be given back
+local BATCH_PART = 4 -- one client takes at most a quarter of the free room for later
 
 local number, unused, newcomers, extra = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = tonumber(ARGV[5])
@@ -84,9 +84,9 @@ end
 
 -- Gives back the tokens that the call before did not use. If this call is a resend, its first answer never arrived, so all its
 -- tokens go back. A call that arrives after a later one (after a reconnect) is refused, because no caller waits for it any more.
-local lease = redis.call('GET', KEYS[1])
-if lease and number > 0 then
-  local numberThen, at, granted = string.match(lease, '^(%d+):(%d+):(%d+)$')
+local lastCall = redis.call('GET', KEYS[1])
+if lastCall and number > 0 then
+  local numberThen, at, granted = string.match(lastCall, '^(%d+):(%d+):(%d+)$')
   numberThen, at, granted = tonumber(numberThen), tonumber(at), tonumber(granted)
   if numberThen > number then return redis.error_reply('ERR this call was overtaken by a later one') end
   local back = numberThen == number and granted or numberThen == number - 1 and math.min(unused, granted) or 0
@@ -201,7 +201,7 @@ end
 -- Newcomers take tokens that are not promised, and none while a promise lies ahead.
 local room = math.floor(tail) <= now and tightest(function(tier) return plannedBy(tier, now) end) or 0
 local fresh = math.max(0, math.min(room, #places))
-local more = math.max(0, math.min(extra, math.floor((room - fresh) / LEASED_PART)))
+local more = math.max(0, math.min(extra, math.floor((room - fresh) / BATCH_PART)))
 for index = 1, fresh do answer(places[index], 0, 0) end
 take(fresh + more)
 granted = granted + fresh + more
@@ -264,8 +264,8 @@ elseif isDamaged then
   redis.call('DEL', KEYS[2])
 end
 if granted > 0 then
-  redis.call('SET', KEYS[1], entry(number, now) .. ':' .. digits(granted), 'PX', LEASE_KEPT_MS)
-elseif lease then
+  redis.call('SET', KEYS[1], entry(number, now) .. ':' .. digits(granted), 'PX', BATCH_KEPT_MS)
+elseif lastCall then
   redis.call('DEL', KEYS[1])
 end
 return { now, more, answers, used }

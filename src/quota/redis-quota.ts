@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { createDeadline } from '../redis/deadline.ts';
 import { defineScript, readScript, type Call, type ScriptRedis } from '../redis/scripts.ts';
-import { createLease, type LeaseAsk, type LeaseReply } from './lease.ts';
+import { createTokenBatches, type BatchAsk, type BatchReply } from './token-batches.ts';
 import type { Over, Quota, QuotaTerms } from './quota.ts';
 import { checkPromise, checkTerms, type Tier } from './tiers.ts';
 
@@ -31,24 +31,24 @@ export function createRedisQuota(options: RedisQuotaOptions): Quota {
   const limits = tiers.flatMap(({ max, widthMs, span, slack }) => [max, widthMs, span, slack]);
   let calls = 0;
 
-  async function ask({ unused, promises, newcomers, extra }: LeaseAsk): Promise<LeaseReply<Over>> {
+  async function ask({ unused, promises, newcomers, extra }: BatchAsk): Promise<BatchReply<Over>> {
     calls += 1;
     const asked = [calls, Math.min(unused, ALL), newcomers, extra, now?.() ?? ''];
     const [at, more, pairs] = await answered(run(...keys, ...asked, ...limits, ...promises));
     return { extra: more, answers: toAnswers(pairs, at, tiers) };
   }
 
-  const lease = createLease({ ask, leaseMs, now: now ?? (() => performance.now()) });
+  const batches = createTokenBatches({ ask, leaseMs, now: now ?? (() => performance.now()) });
   return {
     async take(promisedAt) {
       checkPromise(promisedAt);
-      return lease.take(promisedAt);
+      return batches.take(promisedAt);
     },
     async used() {
       const [, , , used] = await answered(run(...keys, 0, 0, 0, 0, now?.() ?? '', ...limits));
       return tiers.map(({ name: rule, max }, index) => ({ rule, max, used: used[index] ?? 0 }));
     },
-    close: () => lease.close(),
+    close: () => batches.close(),
   };
 }
 

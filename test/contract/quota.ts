@@ -54,7 +54,7 @@ export function quotaContract(name: string, startMs: () => number, create: Quota
       expect(overOf(first).map(({ rule }) => rule)).toEqual(['4/1s', '4/1s', '6/1m', '6/1m', '6/1m']);
     });
 
-    it('gives who comes back at its instant, or late by up to the lease, the token set aside for it', async () => {
+    it('gives who comes back at its instant, or late by up to `leaseMs`, the token set aside for it', async () => {
       for (const lateMs of [0, 1, 250, 500]) {
         const [quota, other] = open([{ max: 5, perMs: MINUTE }]);
         const sentAway = overOf(await takeMany(quota, 10));
@@ -169,7 +169,7 @@ export function quotaContract(name: string, startMs: () => number, create: Quota
       await expect(quota.take(NaN)).rejects.toThrow('promisedAt: expected');
     });
 
-    it('sends each of 5,000 jobs away once at the most, when all come back by the lease after their instants', async () => {
+    it('sends each of 5,000 jobs away once at the most, when all come back within `leaseMs` after their instants', async () => {
       const rules = [
         { max: 200, perMs: SECOND },
         { max: 1_500, perMs: 10 * SECOND },
@@ -178,7 +178,7 @@ export function quotaContract(name: string, startMs: () => number, create: Quota
       expectWithin(rules, result.taken);
       expect(result.taken).toHaveLength(5_000);
       expect(result.mostAsks).toBeLessThanOrEqual(2);
-      // A window, the lease that it counts longer, the lateness that is planned for, and buckets: 111 hundredths of it.
+      // A window, `leaseMs` that it counts longer, the lateness that is planned for, and buckets: 111 hundredths of it.
       expect(result.makespanMs).toBeLessThan((5_000 / 1_500) * 10 * SECOND * 1.11);
     });
 
@@ -205,7 +205,7 @@ export function quotaContract(name: string, startMs: () => number, create: Quota
       await fc.assert(runs, { numRuns: cases(60) });
     });
 
-    it('pays for each that comes back later than the lease with one ask more, its own or another’s', async () => {
+    it('pays for each that comes back later than `leaseMs` with one ask more, its own or another’s', async () => {
       const rules = [
         { max: 50, perMs: SECOND },
         { max: 300, perMs: 10 * SECOND },

@@ -119,7 +119,7 @@ describe('what stays in Redis', () => {
   });
 });
 
-describe('what is leased', () => {
+describe('a token batch', () => {
   it('is given back on close, and by the next call', async () => {
     const [redis, prefix] = [connectRedis(), testPrefix()];
     let now = Date.now() + AHEAD_MS;
@@ -133,7 +133,7 @@ describe('what is leased', () => {
     await takeMany(5); // at hand
     expect(await used()).toBe(41);
     now += 600;
-    await takeMany(1); // the 15 left are given back, as many as were used in the last period are leased
+    await takeMany(1); // the 15 left are given back, as many as were used in the last period are taken
     expect(await used()).toBe(27 + 26);
     await quota.close();
     expect(await used()).toBe(27);
@@ -150,7 +150,7 @@ describe('what is leased', () => {
     expect(rest.every(({ kind }) => kind === 'taken')).toBe(true);
   });
 
-  it('is leased once where the client resends a call, and to nobody where a later call came first', async () => {
+  it('is taken once where the client resends a call, and to nobody where a later call came first', async () => {
     const [redis, prefix, now] = [connectRedis(), testPrefix(), Date.now() + AHEAD_MS];
     const { tiers } = checkTerms({ name: 'fcm', rules: MINUTELY });
     const keys = quotaKeys(prefix, 'fcm', 'me', tiers);

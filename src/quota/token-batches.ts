@@ -2,7 +2,7 @@ import { LimiterUnavailableError } from '../redis/deadline.ts';
 import type { Taken } from './quota.ts';
 
 /** What one call to Redis asks for. */
-export interface LeaseAsk {
+export interface BatchAsk {
   /** Tokens of the call before that were not used; Infinity if its answer never came. */
   readonly unused: number;
   /** The promised instants of the asks that come back. */
@@ -13,15 +13,15 @@ export interface LeaseAsk {
 }
 
 /** The answers, those for the asks that come back first. */
-export interface LeaseReply<Over> {
+export interface BatchReply<Over> {
   readonly answers: readonly ('taken' | Over)[];
   /** How many extra tokens were taken. */
   readonly extra: number;
 }
 
-export interface LeaseOptions<Over> {
+export interface TokenBatchesOptions<Over> {
   /** Calls Redis; one call at a time. */
-  readonly ask: (ask: LeaseAsk) => Promise<LeaseReply<Over>>;
+  readonly ask: (ask: BatchAsk) => Promise<BatchReply<Over>>;
   /** How long the tokens of a batch may be used. */
   readonly leaseMs: number;
   /** Milliseconds on a monotonic clock. */
@@ -29,7 +29,7 @@ export interface LeaseOptions<Over> {
 }
 
 /** One process's token batch: it takes many tokens of a quota in one call, and hands them out. */
-export interface Lease<Over> {
+export interface TokenBatches<Over> {
   take(promisedAt?: number): Promise<Taken | Over>;
   /** Gives unused tokens back; never rejects. */
   close(): Promise<void>;
@@ -49,7 +49,7 @@ const MAX_ASKS = 200;
  * takes as many extra tokens as were used in the last `leaseMs`. Tokens at hand are for newcomers: an ask that comes back claims
  * the room that was promised to it.
  */
-export function createLease<Over>({ ask, leaseMs, now }: LeaseOptions<Over>): Lease<Over> {
+export function createTokenBatches<Over>({ ask, leaseMs, now }: TokenBatchesOptions<Over>): TokenBatches<Over> {
   const demand = createDemand(leaseMs);
   const waiting: Waiting<Over>[] = [];
   let atHand = 0;

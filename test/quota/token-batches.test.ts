@@ -1,23 +1,28 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { createLease, type Lease, type LeaseAsk, type LeaseReply } from '../../src/quota/lease.ts';
+import {
+  createTokenBatches,
+  type TokenBatches,
+  type BatchAsk,
+  type BatchReply,
+} from '../../src/quota/token-batches.ts';
 
 type Over = 'over';
 
-describe('a lease', () => {
+describe('token batches', () => {
   let now: number;
-  let asked: LeaseAsk[];
-  let answer: (ask: LeaseAsk) => LeaseReply<Over> | Promise<LeaseReply<Over>>;
-  let lease: Lease<Over>;
+  let asked: BatchAsk[];
+  let answer: (ask: BatchAsk) => BatchReply<Over> | Promise<BatchReply<Over>>;
+  let batches: TokenBatches<Over>;
 
-  const generous = ({ promises, newcomers, extra }: LeaseAsk): LeaseReply<Over> => ({
+  const generous = ({ promises, newcomers, extra }: BatchAsk): BatchReply<Over> => ({
     answers: Array.from({ length: promises.length + newcomers }, () => 'taken'),
     extra,
   });
-  const takeMany = (count: number) => Promise.all(Array.from({ length: count }, () => lease.take()));
+  const takeMany = (count: number) => Promise.all(Array.from({ length: count }, () => batches.take()));
 
   beforeEach(() => {
     [now, asked, answer] = [1_000, [], generous];
-    lease = createLease({
+    batches = createTokenBatches({
       leaseMs: 100,
       now: () => now,
       ask: async (ask) => {
@@ -49,44 +54,44 @@ describe('a lease', () => {
     expect(asked.map(({ newcomers }) => newcomers)).toEqual([200, 200, 50]);
   });
 
-  it('leases what was used in the last period, and hands it out without a call', async () => {
+  it('hold what was used in the last period, and hand it out without a call', async () => {
     await takeMany(10);
     now += 100;
-    await lease.take();
+    await batches.take();
     expect(asked.at(-1)).toMatchObject({ newcomers: 1, extra: 10 });
     expect(await takeMany(10)).toEqual(Array.from({ length: 10 }, () => ({ kind: 'taken', useBy: 1_200 })));
     expect(asked).toHaveLength(2);
-    await lease.take();
+    await batches.take();
     expect(asked).toHaveLength(3);
   });
 
-  it('leases nothing for one that was idle', async () => {
+  it('hold nothing for one that was idle', async () => {
     await takeMany(10);
     now += 250;
-    await lease.take();
+    await batches.take();
     expect(asked.at(-1)).toMatchObject({ newcomers: 1, extra: 0 });
   });
 
   it('hands out no token past its time, which counts from before the call, and gives back what is left with the next', async () => {
     answer = (ask) => ({ ...generous(ask), extra: 4 });
-    expect(await lease.take()).toEqual({ kind: 'taken', useBy: 1_100 });
+    expect(await batches.take()).toEqual({ kind: 'taken', useBy: 1_100 });
     now += 99;
-    expect(await lease.take()).toEqual({ kind: 'taken', useBy: 1_100 });
+    expect(await batches.take()).toEqual({ kind: 'taken', useBy: 1_100 });
     now += 1;
-    expect(await lease.take()).toEqual({ kind: 'taken', useBy: 1_200 });
+    expect(await batches.take()).toEqual({ kind: 'taken', useBy: 1_200 });
     expect(asked.map(({ unused }) => unused)).toEqual([0, 3]);
   });
 
   it('never serves from it who comes back: what is set aside is to be used up', async () => {
     answer = (ask) => ({ ...generous(ask), extra: 4 });
     await takeMany(1);
-    await Promise.all([lease.take(), lease.take(5_000)]);
+    await Promise.all([batches.take(), batches.take(5_000)]);
     expect(asked.at(-1)).toMatchObject({ promises: [5_000], newcomers: 0, unused: 3 });
   });
 
   it('answers each with its own: those who come back stand first in a call', async () => {
     answer = () => ({ answers: ['taken', 'over', 'taken', 'over'], extra: 0 });
-    const takes = [lease.take(), lease.take(7), lease.take(), lease.take(8)];
+    const takes = [batches.take(), batches.take(7), batches.take(), batches.take(8)];
     const taken = { kind: 'taken', useBy: 1_100 };
     expect(await Promise.all(takes)).toEqual([taken, taken, 'over', 'over']);
   });
@@ -94,22 +99,22 @@ describe('a lease', () => {
   it('rejects all that wait where a call fails, and gives back all of that call with the next', async () => {
     const failing = Promise.withResolvers<never>();
     answer = () => failing.promise;
-    const waiting = [lease.take(), lease.take()];
+    const waiting = [batches.take(), batches.take()];
     await expect.poll(() => asked).toHaveLength(1);
-    waiting.push(lease.take());
+    waiting.push(batches.take());
     failing.reject(new Error('away'));
     const outcomes = await Promise.allSettled(waiting);
     expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected']);
     expect(asked).toHaveLength(1);
     answer = generous;
-    expect(await lease.take()).toMatchObject({ kind: 'taken' });
+    expect(await batches.take()).toMatchObject({ kind: 'taken' });
     expect(asked.map(({ unused }) => unused)).toEqual([0, Infinity]);
   });
 
   it('gives back what is left when nobody asks for two periods', async () => {
     vi.useFakeTimers();
     answer = (ask) => ({ ...generous(ask), extra: ask.newcomers > 0 ? 4 : 0 });
-    await lease.take();
+    await batches.take();
     await vi.advanceTimersByTimeAsync(199);
     expect(asked).toHaveLength(1);
     await vi.advanceTimersByTimeAsync(1_000);
@@ -123,12 +128,12 @@ describe('a lease', () => {
       await release.promise;
       return { ...generous(ask), extra: 4 };
     };
-    const taken = lease.take();
-    const closed = lease.close();
+    const taken = batches.take();
+    const closed = batches.close();
     release.resolve(undefined);
     expect(await taken).toMatchObject({ kind: 'taken' });
     await closed;
     expect(asked.map(({ unused }) => unused)).toEqual([0, 4]);
-    await expect(lease.take()).rejects.toThrow('closed');
+    await expect(batches.take()).rejects.toThrow('closed');
   });
 });
