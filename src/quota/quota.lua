@@ -18,7 +18,7 @@
 -- many tokens count in each tier.
 --
 -- Why it is exact: a token is taken in bucket j only if fewer than max were taken in the buckets after j - span. A token of
--- bucket j - span or before was used before (j - span + 1) * width + lease <= j * width - per, so no window that reaches into
+-- bucket j - span or before was used before (j - span + 1) * width + leaseMs <= j * width - per, so no window that reaches into
 -- bucket j contains it. Promises are only plans: an ask that comes back is checked against what was really taken.
 
 local GRACE_MS = 1000 -- newcomers come after a promise that is overdue by up to this
