@@ -65,7 +65,7 @@ export function withAttempts(progress: Progress, added: Progress['attempts']): P
 }
 
 /**
- * The progress of a job that fails for good: its dead letter is made of it (queue/dead-letters/letter.ts). `dead` is no part of
+ * The progress of a job that fails for good: its dead letter is made of it (dead-letters/letter.ts). `dead` is no part of
  * Progress: if the job runs once more because its end was not noted, the new pass decides anew.
  */
 export function withDeadLetter(
