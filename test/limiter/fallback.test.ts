@@ -214,8 +214,8 @@ describe('an outage', () => {
     const port = await freePort();
     const code = `
       import { Redis } from 'ioredis';
-      import { withFallback } from '../../src/limiter/fallback.ts';
-      import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+      import { withFallback } from './src/limiter/fallback.ts';
+      import { createRedisLimiter } from './src/limiter/redis/redis-limiter.ts';
       const redis = new Redis(${port}, '127.0.0.1', { maxRetriesPerRequest: null });
       redis.on('error', () => undefined);
       const policy = { rules: [{ max: 1, perMs: 3_600_000 }], minGapMs: 0 };
