@@ -20,7 +20,7 @@ export interface Trial {
 }
 
 /** Whether a notification may be sent: the breaker is closed, this one is the trial, or it has to wait. */
-export type Entry =
+export type BreakerAnswer =
   | { readonly kind: 'closed' }
   | { readonly kind: 'trial'; readonly trial: Trial }
   | { readonly kind: 'open'; readonly open: OpenBreaker };
@@ -44,7 +44,7 @@ export interface Breakers {
   /** The provider's open breaker, or undefined if it is closed. Does not ask Redis. */
   current(platform: Platform): OpenBreaker | undefined;
   /** Call it if `current` is not undefined. Takes a second at most. */
-  enter(platform: Platform, notificationId: string): Promise<Entry>;
+  enter(platform: Platform, notificationId: string): Promise<BreakerAnswer>;
   /** Call it with every answer, good ones too, and with the trial if the send was one. Returns at once. */
   report(evidence: Evidence, trial?: Trial): void;
   /** Nothing was sent on the trial: another notification may have it. */

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { doubledMs } from '../domain/time.ts';
 import type { Platform } from '../domain/notification.ts';
 import { TROUBLES, type Trouble } from '../domain/outcome.ts';
-import type { BreakerChange, Entry, Evidence, OpenBreaker, Trial, TrialEnd } from './breaker.ts';
+import type { BreakerChange, BreakerAnswer, Evidence, OpenBreaker, Trial, TrialEnd } from './breaker.ts';
 import { createSuspicion } from './suspicion.ts';
 
 /** How long a breaker stays open: `baseMs` at first, doubled after each failed trial up to `maxMs`, in milliseconds. */
@@ -117,7 +117,7 @@ export function createCircuit(
 
   return {
     current: () => known,
-    async enter(notificationId: string): Promise<Entry> {
+    async enter(notificationId: string): Promise<BreakerAnswer> {
       const isNext = () => known && now() >= known.until + (known.failedId === notificationId ? STAND_BACK_MS : 0);
       if (now() >= claimAgainAt && isNext()) {
         claimAgainAt = now() + AGAIN_MS;

@@ -1,4 +1,4 @@
-import type { Breakers, Entry as BreakerAnswer } from '../breaker/breaker.ts';
+import type { Breakers, BreakerAnswer } from '../breaker/breaker.ts';
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
 import type { Reply } from '../providers/provider.ts';
 import type { Context } from './context.ts';

@@ -1,5 +1,5 @@
 import type { Job } from 'bullmq';
-import type { Entry as BreakerAnswer } from '../breaker/breaker.ts';
+import type { BreakerAnswer } from '../breaker/breaker.ts';
 import type { Fault } from '../domain/faults.ts';
 import { parseNotification, type Device, type Notification, type Platform } from '../domain/notification.ts';
 import type { Held } from '../limiter/limiter.ts';

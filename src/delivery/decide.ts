@@ -1,7 +1,7 @@
 import { errorChain } from '../domain/error-chain.ts';
 import { formatFault } from '../domain/faults.ts';
 import type { Platform } from '../domain/notification.ts';
-import type { DeadLetterReason, Outcome as Result } from '../domain/outcome.ts';
+import type { DeadLetterReason, Result } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
 import type { Trouble } from '../domain/outcome.ts';
 import type { Refused, Reserved } from '../limiter/limiter.ts';

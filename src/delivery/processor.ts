@@ -12,7 +12,7 @@ import { createTurns } from './turns.ts';
 
 export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
   readonly log: Logger;
-  readonly metrics: Pick<Metrics, 'outcome' | 'woken' | 'unprioritised'>;
+  readonly metrics: Pick<Metrics, 'passEnded' | 'woken' | 'unprioritised'>;
   /** Fires when the grace of a stopping worker is over. */
   readonly signal: AbortSignal;
 }
@@ -37,7 +37,7 @@ export function createProcessor(given: ProcessorParts): Processor {
       context.progress = { ...context.progress, dueAt: undefined };
     }
     const result = await deliver(context, parts);
-    metrics.outcome(result);
+    metrics.passEnded(result);
     log.result(context, result);
     return ack(context, result, (error) => log.notAcked(context, error));
   };

@@ -39,7 +39,7 @@ export type OutcomeName = (typeof OUTCOMES)[number];
  * | yielded     | not touched: another worker has its job lock by now | +0 |
  * | dead-letter | failed, then moved to the dead letters | — |
  */
-export type Outcome =
+export type Result =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'expired' }
   | { readonly kind: 'dropped'; readonly rule: string }

@@ -1,12 +1,12 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
-import type { Outcome, Trouble } from '../domain/outcome.ts';
+import type { Result, Trouble } from '../domain/outcome.ts';
 
 /** What one replica counts. Labels have few possible values: never a recipient, never a token. */
 export interface Metrics {
   readonly registry: Registry;
   /** A pass ended. */
-  outcome(outcome: Outcome): void;
+  passEnded(result: Result): void;
   /** A provider answered. */
   reply(platform: Platform, meaning: string, tookMs: number): void;
   /** A deferred job reached a worker this long after it was due. */
@@ -112,16 +112,16 @@ export function createMetrics(sources: MetricsSources): Metrics {
 
   return {
     registry,
-    outcome(outcome) {
-      if (outcome.kind === 'requeued') {
-        requeues.inc({ rule: outcome.rule });
-        waits.observe(outcome.waitMs / 1000);
-      } else if (outcome.kind === 'retried' || outcome.kind === 'held') {
-        retries.inc({ kind: outcome.kind });
-      } else if (outcome.kind === 'dead-letter') {
-        outcomes.inc({ outcome: 'dead-lettered', reason: outcome.reason });
+    passEnded(result) {
+      if (result.kind === 'requeued') {
+        requeues.inc({ rule: result.rule });
+        waits.observe(result.waitMs / 1000);
+      } else if (result.kind === 'retried' || result.kind === 'held') {
+        retries.inc({ kind: result.kind });
+      } else if (result.kind === 'dead-letter') {
+        outcomes.inc({ outcome: 'dead-lettered', reason: result.reason });
       } else {
-        outcomes.inc({ outcome: outcome.kind, reason: '' });
+        outcomes.inc({ outcome: result.kind, reason: '' });
       }
     },
     reply: (platform, meaning, tookMs) => provider.observe({ platform, meaning }, tookMs / 1000),

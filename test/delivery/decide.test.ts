@@ -4,7 +4,7 @@ import { afterSend, deferOrGiveUp } from '../../src/delivery/decide.ts';
 import { openLabels } from '../../src/delivery/devices.ts';
 import type { Progress } from '../../src/delivery/progress.ts';
 import type { Platform } from '../../src/domain/notification.ts';
-import type { Outcome } from '../../src/domain/outcome.ts';
+import type { Result } from '../../src/domain/outcome.ts';
 import { APNS_ACCEPTED, APNS_REPLIES } from '../../src/providers/apns/answers.ts';
 import type { Reply } from '../../src/providers/provider.ts';
 import { transportReply } from '../../src/providers/replies.ts';
@@ -34,7 +34,7 @@ async function openDecisions() {
   const decide = (
     replies: readonly (Reply | undefined)[],
     round: Round = {},
-  ): { outcome: Outcome; progress: Progress } => {
+  ): { outcome: Result; progress: Progress } => {
     const { progress = none, platforms = [], attempts = 3, atMostOnce = false } = round;
     const devices = replies.map((_, index) => makeDevice(platforms[index]));
     const context = contextOf(makeNotification({ devices }), progress);
@@ -51,7 +51,7 @@ async function openDecisions() {
 }
 
 describe('nothing left to try', () => {
-  it.each<[string, Reply[], Outcome]>([
+  it.each<[string, Reply[], Result]>([
     ['one device alerted', [accepted], { kind: 'delivered' }],
     ['one of two alerted', [gone, accepted], { kind: 'delivered' }],
     ['gone', [gone], { kind: 'dead-letter', reason: 'unregistered', message: 'Unregistered' }],

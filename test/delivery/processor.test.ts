@@ -22,7 +22,7 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
     ...parts,
     ...overrides,
     log: createLog('info', { write: (line) => void lines.push(line) }),
-    metrics: { outcome: ignore, woken: ignore, unprioritised: ignore },
+    metrics: { passEnded: ignore, woken: ignore, unprioritised: ignore },
     signal: new AbortController().signal,
   };
   const process = createProcessor(processorParts);
