@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../src/config/config.ts';
 import { errorChain } from '../src/domain/error-chain.ts';
-import type { Logger } from '../src/observe/log.ts';
-import { createSparing } from '../src/observe/log.ts';
+import { createSparing, type Logger } from '../src/observe/log.ts';
 import { connectLimiter, connectWorker, RedisAwayError, whenReady, type Connection } from '../src/redis/connection.ts';
 import { addressOf } from '../src/redis/target.ts';
 

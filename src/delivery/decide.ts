@@ -1,9 +1,8 @@
 import { errorChain } from '../domain/error-chain.ts';
 import { formatFault } from '../domain/faults.ts';
 import type { Platform } from '../domain/notification.ts';
-import type { DeadLetterReason, Result } from '../domain/outcome.ts';
+import type { DeadLetterReason, Result, Trouble } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
-import type { Trouble } from '../domain/outcome.ts';
 import type { Refused, Reserved } from '../limiter/limiter.ts';
 import { backoffMs, stallSpreadMs, type Backoff } from './backoff.ts';
 import { timeLeftMs, type Context, type QuotaWait, type Tried } from './context.ts';

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import { openApns, openSandbox, sendPush } from '../support/providers.ts';
-import { makePush } from '../support/push.ts';
-import type { PushFields } from '../support/push.ts';
+import { makePush, type PushFields } from '../support/push.ts';
 
 /** What APNs received of a push. */
 async function received(fields: PushFields) {

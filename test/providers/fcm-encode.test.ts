@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
-import { makePush } from '../support/push.ts';
-import type { PushFields } from '../support/push.ts';
+import { makePush, type PushFields } from '../support/push.ts';
 
 const NOW_MS = Date.parse('2026-11-21T18:00:00Z');
 

@@ -1,6 +1,5 @@
 import type { ServerHttp2Stream } from 'node:http2';
-import { createServer } from 'node:net';
-import type { AddressInfo, Socket } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
 import { backoffMs } from '../../src/providers/sender/pool.ts';

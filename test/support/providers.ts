@@ -1,9 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { onTestFinished } from 'vitest';
-import { createApnsProvider } from '../../src/providers/apns/apns.ts';
-import type { ApnsOptions } from '../../src/providers/apns/apns.ts';
-import { createFcmProvider } from '../../src/providers/fcm/fcm.ts';
-import type { FcmOptions } from '../../src/providers/fcm/fcm.ts';
+import { type ApnsOptions, createApnsProvider } from '../../src/providers/apns/apns.ts';
+import { createFcmProvider, type FcmOptions } from '../../src/providers/fcm/fcm.ts';
 import type { Provider, Push, Reply, SendOptions } from '../../src/providers/provider.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 

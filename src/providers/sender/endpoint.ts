@@ -1,5 +1,4 @@
-import { createSecureContext, getCACertificates } from 'node:tls';
-import type { SecureContext } from 'node:tls';
+import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
 import { InputError } from '../../domain/faults.ts';
 
 /** Where a push service listens. */
