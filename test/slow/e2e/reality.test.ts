@@ -169,7 +169,7 @@ it('a provider that has just recovered stays open, on a handful of connections',
   await worker.waitForLine(/"trouble":"outage"/);
   await bench.providers.order({ do: 'up', platform: 'fcm' });
   await bench.completed(300, 30_000);
-  const closedAt = worker.stdout().indexOf('the provider is back');
+  const closedAt = worker.stdout().indexOf('circuit breaker closed');
   expect(closedAt).toBeGreaterThan(0);
   expect(worker.stdout().slice(closedAt)).not.toContain('"trouble":"outage","code":"connection');
   expect(new Set(bench.accepted().map(({ token }) => token)).size).toBe(300);
