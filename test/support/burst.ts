@@ -31,7 +31,9 @@ export async function expectPaced(options: BurstOptions): Promise<void> {
   expect(delivered).toBe(options.count);
   expect(verdict).toMatchObject({ gapViolations: 0, windowViolations: 0, duplicates: 0 });
   expect(activations).toBeGreaterThan(1.5); // else hardly anything was blocked, and nothing was shown
-  expect(activations).toBeLessThanOrEqual(2.2);
+  // Two passes each, and one more for each wake-up that is later than the tolerance: so many processes on few cores have some.
+  // The exact numbers are in test/limiter/reach.test.ts. Without slots it would be half the number of jobs.
+  expect(activations).toBeLessThanOrEqual(4);
   expect(exitCodes).toEqual(Array(options.workers).fill(0));
 }
 
