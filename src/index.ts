@@ -29,6 +29,7 @@ export type {
   Oversight,
   Refused,
   Reserved,
+  RuleStanding,
   SlotView,
   Standing,
 } from './limiter/limiter.ts';
