@@ -5,15 +5,8 @@ import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/stor
 import { matches, type DeadLetterFilter } from '../../src/dead-letters/take.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { shardPrefixes } from '../../src/queue/shards.ts';
-import {
-  connectProducer,
-  explained,
-  PRODUCER_TIMEOUT_MS,
-  RedisAwayError,
-  whenReady,
-  type Connection,
-} from '../../src/redis/connection.ts';
-import { CommandError } from '../support/command.ts';
+import type { Connection } from '../../src/redis/connection.ts';
+import { atQueueRedis } from '../support/queue-redis.ts';
 
 /** What the commands about dead letters need. */
 export interface Desk {
@@ -28,22 +21,15 @@ export interface Desk {
 /** Opens the dead letters that the environment names, and runs `work`. `advice` is added to the error if Redis is lost. */
 export async function atDeadLetters(advice: string, work: (desk: Desk) => Promise<void>): Promise<void> {
   const { redis, queue } = loadQueueConfig(process.env);
-  const connection = connectProducer(redis);
-  connection.on('error', () => undefined); // the call that fails reports it
-  try {
-    await whenReady(connection, PRODUCER_TIMEOUT_MS);
+  const open = async (connection: Connection): Promise<void> => {
     const prefixes = shardPrefixes(queue.prefix, queue.shards);
     const shards = await Promise.all(prefixes.map((prefix) => openShard(connection, prefix)));
     const [seconds, microseconds] = await connection.time();
     const now = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
     const count = async () => (await Promise.all(shards.map((shard) => shard.count()))).reduce((a, b) => a + b, 0);
     await work({ shards, now, count });
-  } catch (error) {
-    const known = explained(connection, error);
-    throw known instanceof RedisAwayError ? new CommandError(`${known.message}${advice}`) : known;
-  } finally {
-    connection.disconnect();
-  }
+  };
+  await atQueueRedis(redis, open, advice);
 }
 
 async function openShard(connection: Connection, prefix: string): Promise<DeadLetters> {

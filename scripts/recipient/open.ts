@@ -15,6 +15,7 @@ import {
 } from '../../src/redis/connection.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { CommandError, UsageError } from '../support/command.ts';
+import { atQueueRedis } from '../support/queue-redis.ts';
 
 export interface QueueOfRecipient {
   readonly redis: RedisConfig;
@@ -27,10 +28,7 @@ export async function atQueue<T>(
   { redis, queue, recipientId }: QueueOfRecipient,
   work: (shard: Queue<unknown>, connection: Connection) => Promise<T>,
 ): Promise<T> {
-  const connection = connectProducer(redis);
-  connection.on('error', () => undefined); // the call that fails reports it
-  try {
-    await whenReady(connection, PRODUCER_TIMEOUT_MS);
+  return atQueueRedis(redis, async (connection) => {
     const prefix = shardPrefixes(queue.prefix, queue.shards)[shardOf(recipientId, queue.shards)];
     const shard = new Queue<unknown>(QUEUE, {
       connection,
@@ -38,13 +36,8 @@ export async function atQueue<T>(
       ...(prefix !== undefined && { prefix }),
     });
     await shard.on('error', () => undefined).waitUntilReady();
-    return await work(shard, connection);
-  } catch (error) {
-    const known = explained(connection, error);
-    throw known instanceof RedisAwayError ? new CommandError(known.message) : known;
-  } finally {
-    connection.disconnect();
-  }
+    return work(shard, connection);
+  });
 }
 
 /** `msg-8841/0` → `msg-8841`: the job that asked for a slot under this id; undefined if no worker asked. */

@@ -1,0 +1,29 @@
+import type { RedisConfig } from '../../src/config/config.ts';
+import {
+  connectProducer,
+  explained,
+  PRODUCER_TIMEOUT_MS,
+  RedisAwayError,
+  whenReady,
+  type Connection,
+} from '../../src/redis/connection.ts';
+import { CommandError } from './command.ts';
+
+/** Connects to the queue's Redis, runs `work`, and disconnects. `advice` is added to the error if Redis is lost. */
+export async function atQueueRedis<T>(
+  redis: RedisConfig,
+  work: (connection: Connection) => Promise<T>,
+  advice = '',
+): Promise<T> {
+  const connection = connectProducer(redis);
+  connection.on('error', () => undefined); // the call that fails reports it
+  try {
+    await whenReady(connection, PRODUCER_TIMEOUT_MS);
+    return await work(connection);
+  } catch (error) {
+    const known = explained(connection, error);
+    throw known instanceof RedisAwayError ? new CommandError(`${known.message}${advice}`) : known;
+  } finally {
+    connection.disconnect();
+  }
+}
