@@ -8,7 +8,7 @@ import { deadLetter } from '../dead-letters/letters.ts';
 import { notification, openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
-import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+import { connectRedis, queueEnv, testPrefix } from '../support/redis.ts';
 
 const MINUTE = 60_000;
 
@@ -19,19 +19,12 @@ interface Listed {
   readonly deadLetters: readonly { readonly id: string }[];
 }
 
-const envOf = (prefix: string) => ({
-  REDIS_URL: testRedisUrl(),
-  QUEUE_PREFIX: prefix,
-  QUEUE_SHARDS: undefined,
-  REDIS_CLUSTER: undefined,
-});
-
 function run(
   prefix: string,
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<CommandExit> {
-  return runMain(main, args, { ...envOf(prefix), ...env });
+  return runMain(main, args, { ...queueEnv(prefix), ...env });
 }
 
 async function list(prefix: string, args: readonly string[] = [], env = {}): Promise<Listed> {
@@ -69,7 +62,7 @@ async function addThree(deadQueue: Queue): Promise<void> {
 test('a table, the newest last, and how many died of what', async () => {
   const { prefix, deadQueue } = openQueues();
   await addThree(deadQueue);
-  const command = startProcess({ args: ['scripts/dead-letters.ts'], env: envOf(prefix) });
+  const command = startProcess({ args: ['scripts/dead-letters.ts'], env: queueEnv(prefix) });
   const { code, stdout, stderr } = await command.waitForExit();
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   const [head, first, second, third, ...rest] = stdout.split('\n');

@@ -8,21 +8,14 @@ import { deadLetter } from '../dead-letters/letters.ts';
 import { openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
-import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
-
-const envOf = (prefix: string) => ({
-  REDIS_URL: testRedisUrl(),
-  QUEUE_PREFIX: prefix,
-  QUEUE_SHARDS: undefined,
-  REDIS_CLUSTER: undefined,
-});
+import { connectRedis, queueEnv, testPrefix } from '../support/redis.ts';
 
 function run(
   prefix: string,
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<CommandExit> {
-  return runMain(main, args, { ...envOf(prefix), ...env });
+  return runMain(main, args, { ...queueEnv(prefix), ...env });
 }
 
 async function discard(prefix: string, args: readonly string[], env = {}): Promise<Record<string, unknown>> {
@@ -74,7 +67,7 @@ test('killed half-way and started again, it takes the rest, and nothing that cam
   const { prefix, deadQueue } = openQueues();
   await addDead(deadQueue, named(4_000));
   const args = ['scripts/discard.ts', '--reason', 'rejected', '--yes'];
-  const command = startProcess({ args, env: envOf(prefix) });
+  const command = startProcess({ args, env: queueEnv(prefix) });
   await vi.waitFor(async () => expect(await deadQueue.getJobCountByTypes('wait')).toBeLessThan(3_900), {
     timeout: 15_000,
     interval: 5,

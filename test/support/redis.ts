@@ -25,3 +25,11 @@ export function connectRedis(url = testRedisUrl()): Redis {
 export function testPrefix(): string {
   return `{test-${crypto.randomUUID().slice(0, 8)}}`;
 }
+
+/** The environment of a command at the tests' Redis, whatever this process was started with. */
+export const queueEnv = (prefix: string) => ({
+  REDIS_URL: testRedisUrl(),
+  QUEUE_PREFIX: prefix,
+  QUEUE_SHARDS: undefined,
+  REDIS_CLUSTER: undefined,
+});
