@@ -19,8 +19,8 @@ export async function main(argv: readonly string[]): Promise<void> {
   const signal = onStop(log, async () => (await starting).stop());
   const starting = startReplica(config, log, { signal });
   try {
-    const { url } = await starting;
-    log.info({ prefix, shards, policy: config.policy, platforms, metrics: url }, 'ready');
+    const { url, workerIds } = await starting;
+    log.info({ prefix, shards, policy: config.policy, platforms, metrics: url, workerIds }, 'ready');
   } catch (error) {
     if (signal.aborted) return; // onStop logs it
     log.fatal({ err: error }, 'the worker could not start, and exits with code 1');
