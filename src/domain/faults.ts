@@ -51,7 +51,7 @@ export function zodFaults(
       }));
     }
     const value = valueAt(input, issue.path);
-    const found = describe(value, isPrivate(issue.path, value));
+    const found = describeFound(value, isPrivate(issue.path, value));
     return [{ path: formatPath(issue.path), expected: expectation(issue), found }];
   });
 }
@@ -102,7 +102,8 @@ function valueAt(input: unknown, path: Path): unknown {
   return path.reduce<unknown>((value, key) => (value as Record<PropertyKey, unknown> | undefined)?.[key], input);
 }
 
-function describe(value: unknown, isPrivate: boolean): string {
+/** A fault's `found`: the value if it is short, else its kind and size. Of a private text always only its size. */
+export function describeFound(value: unknown, isPrivate: boolean): string {
   if (value === undefined) return 'nothing';
   if (value === null || typeof value === 'boolean' || typeof value === 'number') return String(value);
   if (Array.isArray(value)) return `an array of ${value.length}`;

@@ -2,16 +2,12 @@ import { Queue } from 'bullmq';
 import { InputError, type Fault } from '../domain/faults.ts';
 import { parseNotification, type NotificationInput } from '../domain/notification.ts';
 import { addJobs, type Entry } from './add-jobs.ts';
-import {
-  connectProducer,
-  explained,
-  PRODUCER_TIMEOUT_MS,
-  whenReady,
-  type Connection,
-  type RedisTarget,
-} from '../redis/connection.ts';
-import { DEFAULT_PREFIX, PRIORITY, QUEUE } from './names.ts';
+import { connectProducer, explained, whenReady, type Connection } from '../redis/connection.ts';
+import { PRIORITY, QUEUE } from './names.ts';
+import { checkOptions, type ProducerOptions } from './producer-options.ts';
 import { shardOf, shardPrefixes } from './shards.ts';
+
+export type { ProducerOptions } from './producer-options.ts';
 
 /** A notification to enqueue; without `id` it gets a UUID. */
 export type EnqueueInput = Omit<NotificationInput, 'id'> & { id?: string };
@@ -35,26 +31,17 @@ export interface Producer {
   close(): Promise<void>;
 }
 
-export type ProducerOptions = {
-  /** The worker's `QUEUE_PREFIX`. Default: `{pushpacer}`. */
-  readonly prefix?: string;
-  /** The worker's `QUEUE_SHARDS`. Default: 1. */
-  readonly shards?: number;
-  /** The longest wait for Redis before RedisAwayError. Default: 5,000 ms. */
-  readonly timeoutMs?: number;
-} & (RedisTarget | { readonly connection: Connection });
-
 /** How many are added in one transaction, which blocks Redis for some 20 ms. */
 const CHUNK = 500;
 
 /**
- * Adds notifications from any Node process. Connects at once, and fails fast if Redis is away. Throws InputError if
- * `redisUrl`, `cluster` and `sentinel` contradict each other.
+ * Adds notifications from any Node process. Connects at once, without waiting for Redis; each call waits for it, at most
+ * `timeoutMs`. Throws InputError with every option that is not usable.
  */
-export function createProducer(options: ProducerOptions): Producer {
-  const { prefix = DEFAULT_PREFIX, shards = 1, timeoutMs = PRODUCER_TIMEOUT_MS } = options;
-  const isOwned = 'redisUrl' in options;
-  const connection = isOwned ? connectProducer(options, timeoutMs) : options.connection;
+export function createProducer(options: ProducerOptions = {}): Producer {
+  const { prefix, shards, timeoutMs } = checkOptions(options);
+  const isOwned = options.connection === undefined;
+  const connection = options.connection ?? connectProducer(options, timeoutMs);
   if (isOwned) connection.on('error', toldElsewhere);
   const prefixes = shardPrefixes(prefix, shards);
   let queues: Promise<Queue[]> | undefined;
