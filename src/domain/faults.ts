@@ -4,11 +4,13 @@ import type { z } from 'zod';
 export interface Fault {
   /** `devices[0].token`, `LIMIT_RULES[1]`; empty for the input as a whole. */
   readonly path: string;
+  /** What is allowed there, in words: `1 to 256 printable characters`. */
   readonly expected: string;
+  /** What was there: the value itself, or only its kind and size (`a string of 64 characters`) if it is long or private. */
   readonly found: string;
 }
 
-/** `devices[0].platform: expected "apns" or "fcm", found "sms"` */
+/** A fault as one line of text: `devices[0].platform: expected "apns" or "fcm", found "sms"`. */
 export function formatFault({ path, expected, found }: Fault): string {
   const where = path === '' ? '' : `${path}: `;
   return `${where}expected ${expected}, found ${found}`;
@@ -16,9 +18,12 @@ export function formatFault({ path, expected, found }: Fault): string {
 
 /** Bad input that a person can correct. Holds every fault, and its message lists them all. */
 export class InputError extends Error {
+  /** To recognise it without the class, such as across two copies of the package. */
   override readonly name = 'InputError';
+  /** Everything that is wrong, one or more. None of them holds a token, a password or a text of an alert. */
   readonly faults: readonly Fault[];
 
+  /** `what` is the beginning of the message: `invalid notification`. */
   constructor(what: string, faults: readonly Fault[]) {
     const lines = faults.map(formatFault);
     super(lines.length === 1 ? `${what}: ${lines.join()}` : [`${what}:`, ...lines].join('\n  '));

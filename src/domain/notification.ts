@@ -3,7 +3,7 @@ import { notificationSchema } from './notification-schema.ts';
 import type { Notification } from './notification-types.ts';
 import { isOversized, MAX_CHARACTERS, MAX_VALUES } from './size.ts';
 
-export { notificationSchema, PLATFORMS, RESERVED_DATA_KEYS } from './notification-schema.ts';
+export { notificationSchema, PLATFORMS } from './notification-schema.ts';
 export type {
   ApnsDevice,
   Alert,

@@ -5,7 +5,16 @@ import type { Queue } from 'bullmq';
 
 /** What a script needs of ioredis: both `Redis` and `Cluster` have it. */
 export interface ScriptRedis {
-  defineCommand(name: string, definition: { lua: string; numberOfKeys: number }): void;
+  /** Makes a script known to the client, as a command of this name. */
+  defineCommand(name: string, definition: ScriptDefinition): void;
+}
+
+/** A Lua script, and how many of its arguments are keys. */
+export interface ScriptDefinition {
+  /** The text of the script. */
+  lua: string;
+  /** The first so many arguments are keys. */
+  numberOfKeys: number;
 }
 
 /** Runs a script on its client: keys first, then arguments. */
