@@ -78,5 +78,7 @@ async function typeCheck(consumer: string): Promise<void> {
     },
   );
   const flags = ['--module', 'nodenext', '--target', 'es2024', '--types', 'node', '--strict', '--noEmit'];
-  await runProgram('tsc', [...flags, 'consumer.ts'], consumer);
+  for (const exact of ['true', 'false']) {
+    await runProgram('tsc', [...flags, '--exactOptionalPropertyTypes', exact, 'consumer.ts'], consumer);
+  }
 }
