@@ -22,7 +22,7 @@ describe('the producer in Python of docs/getting-started.md', async () => {
   const code = /```python\n([^]*?)```/.exec(await textOf('getting-started'))?.[1] ?? '';
 
   it('adds a notification that fits', () => {
-    const data = /notification = (\{[^]*?^\})/m.exec(code)?.[1] ?? '';
+    const data = /NOTIFICATION = (\{[^]*?^\})/m.exec(code)?.[1] ?? '';
     const notification: unknown = JSON.parse(data.replaceAll(/,(?=\s*[}\]])/g, '')); // the rest of it is JSON
     expect(parseNotification(notification)).toMatchObject({ ok: true });
   });
@@ -31,7 +31,7 @@ describe('the producer in Python of docs/getting-started.md', async () => {
     expect(code).toContain(`Queue("${QUEUE}", {`);
     expect(code).toContain(`"prefix": "${DEFAULT_PREFIX}"`);
     expect(code).toContain(
-      `queue.add("${JOB}", notification, {"jobId": notification["id"], "priority": ${PRIORITY.normal}})`,
+      `queue.add("${JOB}", NOTIFICATION, {"jobId": NOTIFICATION["id"], "priority": ${PRIORITY.normal}})`,
     );
   });
 });
