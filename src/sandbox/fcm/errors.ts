@@ -11,6 +11,7 @@ const STATUS: Readonly<Record<number, readonly [status: string, message: string]
   429: ['RESOURCE_EXHAUSTED', 'Quota exceeded.'],
   500: ['INTERNAL', 'Internal error encountered.'],
   503: ['UNAVAILABLE', 'The service is currently unavailable.'],
+  504: ['DEADLINE_EXCEEDED', 'Deadline expired before operation could complete.'],
 };
 
 /** The body of a refusal: a `google.rpc.Status`, with an `FcmError` if FCM itself refuses. */

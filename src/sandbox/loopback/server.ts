@@ -1,5 +1,6 @@
 import type { Http2SecureServer, IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { Rule } from '../../domain/limits.ts';
+import type { AnswerRules } from '../answers/rules.ts';
 import { AnswerBook, DeviceQuota, isAccepted, type Answer, type Rate, type Refuse } from './answers.ts';
 import type { Certificate } from '../keys/certificates.ts';
 import type { Peer } from './connections.ts';
@@ -13,6 +14,8 @@ import { LoopbackListener } from './listener.ts';
 export interface LoopbackOptions {
   readonly certificate: Certificate;
   readonly journal: Journal;
+  /** The sandbox's script, for both providers. */
+  readonly rules: AnswerRules;
   /** Numbers from 0 up to 1, for the rates. */
   readonly random: () => number;
   /** Epoch milliseconds; judges the age of credentials. */
@@ -68,7 +71,9 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
   protected constructor(server: Http2SecureServer, options: LoopbackOptions) {
     super(server, { certificate: options.certificate, handshakeMs: options.timing.handshakeMs });
     this.#journal = options.journal;
-    this.#answers = new AnswerBook(options.random);
+    this.#answers = new AnswerBook(options.random, (token) =>
+      options.rules.next(this.platform, (other) => this.tokenKey(other) === token),
+    );
     this.now = options.now;
     this.timing = options.timing;
     server.on('session', (session) => {
@@ -157,7 +162,7 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     this.#sendLater(exchange, { kind: 'accept' });
   }
 
-  /** Chooses the answer to a valid request, by the quota, the token's script, the rates or the default. */
+  /** Chooses the answer to a valid request, by the quota, the token's own list, the script, the rates or the default. */
   protected answer(received: Received, exchange: Exchange): Answer {
     const hasRoom = this.#quota?.take(received.token, received.at) ?? true;
     const answer = hasRoom ? this.#answers.next(received.token) : this.overQuota;
@@ -184,7 +189,7 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
   #record(received: Received, answer: Answer): void {
     const accepted = isAccepted(answer);
     if (accepted) this.#accepted += 1;
-    this.#journal.record({ ...received, platform: this.platform, accepted, ...said(answer) });
+    this.#journal.record({ platform: this.platform, ...received, accepted, ...said(answer) });
   }
 
   /** Sends after the latency; without latency at once and without a timer. */
