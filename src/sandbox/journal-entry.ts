@@ -13,7 +13,7 @@ export interface JournalEntry {
   readonly accepted: boolean;
   /** The HTTP status that was answered; absent where no answer was given. */
   readonly status?: number | undefined;
-  /** The provider's code for a refusal; `hang` or `reset` if there was no answer. */
+  /** The provider's word for a refusal, where its answer had one; `hang` or `reset` if there was no answer. */
   readonly reason?: string | undefined;
   /** APNs: the `apns-id` that was sent or made. */
   readonly apnsId?: string | undefined;

@@ -34,6 +34,7 @@ it.each(Object.entries(FCM_REASONS))('the reason %s of FCM is answered with %i',
   const reply = await (await connectFcm(sandbox)).send({ token: 'ab' });
   const { http, status: word, errorCode } = fcmVerdict(reply);
   expect([http, errorCode ?? word]).toEqual([status, reason]);
+  expect(sandbox.journal.all).toMatchObject([{ accepted: false, status, reason }]);
   expect(await statusesOf(sandbox, 'apns', ['ab'])).toEqual([200]);
 });
 

@@ -32,6 +32,12 @@ export function fcmErrorBody(answer: Refuse, projectId: string): string {
   return JSON.stringify({ error: details.length === 0 ? error : { ...error, details } }, null, 2);
 }
 
+/** The word of a refusal: FCM's own, else that of Google's front end; undefined where the answer has no body of Google's. */
+export function fcmReason({ status, reason, emptyBody, body }: Refuse): string | undefined {
+  if (emptyBody === true || body !== undefined) return undefined;
+  return reason ?? STATUS[status]?.[0];
+}
+
 /** For a request that is no message: Google's front end refuses it before FCM sees it, so there is no `FcmError`. */
 export function malformed(violations: readonly FieldViolation[]): Refuse {
   const [first] = violations;

@@ -142,6 +142,11 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     return token;
   }
 
+  /** The provider's word for a refusal, as the journal has it; undefined for an answer without one. */
+  protected reasonOf({ reason }: Refuse): string | undefined {
+    return reason;
+  }
+
   /** Counts a request; call it as soon as the headers have arrived. Its number, from 1; undefined if it was cut off. */
   protected countRequest(peer: Peer): number | undefined {
     this.#requests += 1;
@@ -186,10 +191,16 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     });
   }
 
+  #said(answer: Answer): Pick<JournalEntry, 'status' | 'reason'> {
+    if (answer.kind === 'accept') return { status: 200 };
+    if (answer.kind === 'refuse') return { status: answer.status, reason: this.reasonOf(answer) };
+    return { reason: answer.kind };
+  }
+
   #record(received: Received, answer: Answer): void {
     const accepted = isAccepted(answer);
     if (accepted) this.#accepted += 1;
-    this.#journal.record({ platform: this.platform, ...received, accepted, ...said(answer) });
+    this.#journal.record({ platform: this.platform, ...received, accepted, ...this.#said(answer) });
   }
 
   /** Sends after the latency; without latency at once and without a timer. */
@@ -207,10 +218,4 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     else if (answer.kind === 'refuse') exchange.refuse(answer);
     else exchange.reset(answer.scope ?? 'connection');
   }
-}
-
-function said(answer: Answer): Pick<JournalEntry, 'status' | 'reason'> {
-  if (answer.kind === 'accept') return { status: 200 };
-  if (answer.kind === 'refuse') return { status: answer.status, reason: answer.reason };
-  return { reason: answer.kind };
 }
