@@ -24,6 +24,7 @@ async function serve({ port, hz, dir }: Flags): Promise<void> {
   if (dir !== undefined) await mkdir(dir, { recursive: true });
   const redis = await startEmbeddedRedis({
     say: (line) => process.stderr.write(`${line}\n`),
+    install: true,
     hz,
     ...(port === undefined ? {} : { port }),
     ...(dir === undefined ? {} : { dir, appendonly: true }),

@@ -51,7 +51,12 @@ test(
     const args = ['consumer.ts', testRedisUrl(), prefix];
     const { stdout, stderr, code } = await startProcess({ args, cwd: consumer }).waitForExit();
     expect(stderr).toBe('');
-    expect(JSON.parse(stdout)).toEqual({ kinds: ['admitted', 'reserved'], id: 'msg-8841', added: true });
+    expect(JSON.parse(stdout)).toEqual({
+      kinds: ['admitted', 'reserved'],
+      id: 'msg-8841',
+      added: true,
+      topic: 'dev.pushpacer.sandbox',
+    });
     expect(code).toBe(0);
     expect(await connectRedis().exists(`${prefix}:notifications:msg-8841`)).toBe(1);
 
