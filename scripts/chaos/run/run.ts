@@ -78,7 +78,7 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
 
   const total = workload.bursts.length;
   say(`enqueuing ${total} bursts under ${plan.length} faults`);
-  const progress = createProgress('ended', 1);
+  const progress = createProgress('ended');
   cleanup.defer(() => progress.stop());
   const [enqueued, struck] = await Promise.all([
     enqueue(workload, { redisUrl: redis.url, queue, signal, onEnqueued: (count) => progress.update(0, count) }),
