@@ -46,7 +46,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 function printPlan({ seed, seconds, json }: Flags): number {
   const plan = planFaults(seed, seconds);
-  if (json === true) printJson(plan);
+  if (json === true) printJson({ seed, seconds, faults: plan });
   else process.stdout.write(`${plan.map(describeFault).join('\n')}\n`);
   return EXIT.ok;
 }
