@@ -5,6 +5,8 @@ import { span } from '../support/text.ts';
 import type { Facts } from './facts.ts';
 
 const HEAD = ['id', 'reason', 'died (UTC)', '', 'gen', 'tries', 'recipient', 'message'];
+/** On a narrow terminal: id, reason, ago, recipient. */
+const ESSENTIAL = [0, 1, 3, 6];
 /** With less room than this, the message gets a line of its own. */
 const LEAST_WORDS_WIDTH = 20;
 const INDENT = '    ';
@@ -24,7 +26,7 @@ export function renderTable(all: readonly Facts[], now: number, columns?: number
   }
   const [head = '', ...lines] = table(
     rows.map((cells) => cells.slice(0, -1)),
-    { columns },
+    { columns, essential: ESSENTIAL },
   );
   const messages = all.map(({ message }) => `${INDENT}${cut(printable(message), columns - INDENT.length)}`);
   return [heading(head), ...lines.flatMap((line, at) => [line, messages[at] ?? ''])];

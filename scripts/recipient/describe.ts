@@ -93,6 +93,9 @@ function nextLine({ now, nextAt, rule }: Inspection): string {
   return nextAt <= now + MOMENT_MS ? 'now' : `${instantFrom(now, nextAt)}, by ${printable(rule)}`;
 }
 
+/** On a narrow terminal: due, why, notification. */
+const ESSENTIAL = [0, 2, 7];
+
 /** One line each, the next one first. */
 function waitingLines({ inspection: { now }, waiting, delayed, told, columns }: Described): string[] {
   const all = [
@@ -103,7 +106,7 @@ function waitingLines({ inspection: { now }, waiting, delayed, told, columns }: 
   const head = ['due', 'at', 'why', 'enqueued', 'attempts', 'priority', 'category', 'notification'];
   const more = all.length - told;
   const rows = all.slice(0, told).map(({ row }) => row);
-  const [top = '', ...lines] = table([head, ...rows], { columns });
+  const [top = '', ...lines] = table([head, ...rows], { columns, essential: ESSENTIAL });
   return [heading(top), ...lines, ...(more > 0 ? [`and ${more} more; --all shows them`] : [])];
 }
 

@@ -30,6 +30,8 @@ export interface TableOptions {
   readonly columns?: number | undefined;
   /** Whether the last column is wrapped, where it would be cut otherwise. */
   readonly wrap?: boolean;
+  /** The columns that stay where not all have room; all where it is left out. */
+  readonly essential?: readonly number[];
 }
 
 const GAP = '  ';
@@ -39,7 +41,12 @@ const LEAST = 4;
 const LEAST_WRAPPED = 16;
 
 /** Aligns the cells of rows in columns, two spaces apart. What is too wide for the terminal is cut, the widest columns first. */
-export function table(rows: readonly Row[], { columns = Infinity, wrap = false }: TableOptions = {}): string[] {
+export function table(
+  all: readonly Row[],
+  { columns = Infinity, wrap = false, essential }: TableOptions = {},
+): string[] {
+  const isTooWide = sum(widthsOf(all)) + ((all[0]?.length ?? 1) - 1) * GAP.length > columns;
+  const rows = isTooWide && essential ? all.map((row) => essential.map((column) => row[column] ?? '')) : all;
   const widths = widthsOf(rows);
   const last = widths.length - 1;
   const before = sum(widths.slice(0, -1)) + last * GAP.length;

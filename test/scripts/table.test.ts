@@ -28,6 +28,15 @@ test('the widest column is cut first, and wide characters count twice', () => {
   expect(table(ROWS, { columns: 18 })).toEqual(['id    reas…  mess…', 'msg…  reje…  the …', 'msg…  stal…  字字…']);
 });
 
+test('of a table that is too wide, only essential columns stay', () => {
+  expect(table(ROWS, { columns: 40, essential: [0, 2] })).toEqual([
+    'id      message',
+    'msg-1   the provider refused the payloa…',
+    'msg-22  字字字字',
+  ]);
+  expect(table(ROWS, { columns: 200, essential: [0, 2] })).toEqual(table(ROWS));
+});
+
 test('a last column may be wrapped', () => {
   expect(
     table(
