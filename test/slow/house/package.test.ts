@@ -67,6 +67,7 @@ test(
     const commands = [...help.matchAll(/^ {2}([a-z-]+) {2,}/gm)].map(([, command]) => command ?? '');
     expect(commands).toEqual([
       ...['demo', 'chaos', 'worker', 'enqueue', 'dead-letters', 'replay', 'discard', 'recipient', 'sandbox', 'redis'],
+      'completion',
     ]);
     for (const command of commands) {
       expect(await runProgram(pushpacer, [command, '--help'], consumer)).toContain(`Usage: ${command}`);
