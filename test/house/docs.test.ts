@@ -39,7 +39,15 @@ describe('names in the documentation', () => {
     [...withoutFences(text).matchAll(/`([^`\n]+)`/g)].map(([, code = '']) => ({ page, code })),
   );
   /** Names that are not a variable of a worker, a word of a provider or an export of the package. */
-  const OTHERS = ['NODE_TLS_REJECT_UNAUTHORIZED', 'NO_COLOR', 'FORCE_COLOR', 'REFUSED_STREAM'];
+  const OTHERS = [
+    'NODE_TLS_REJECT_UNAUTHORIZED',
+    'NO_COLOR',
+    'FORCE_COLOR',
+    'REFUSED_STREAM',
+    'LIMIT_RULE',
+    'SANDBOX_URL',
+    'SANDBOX_PORT',
+  ];
 
   it('in capitals are variables that a worker reads, words of a provider, exports, or known others', () => {
     const words = Object.values(PROVIDERS).flatMap(({ answers }) => Object.keys(answers.words));
