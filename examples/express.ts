@@ -32,7 +32,9 @@ app.get('/', (_request, response) => {
 
 const server = app.listen(Number(PORT), '127.0.0.1', () => {
   const address = server.address();
-  console.log(`listening on http://127.0.0.1:${typeof address === 'object' ? address?.port : PORT}`);
+  console.log(
+    `listening on http://127.0.0.1:${typeof address === 'object' ? address?.port : PORT}`,
+  );
 });
 process.once('SIGTERM', () => {
   server.close();

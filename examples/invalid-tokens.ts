@@ -14,10 +14,18 @@ const CONSUMER = `${hostname()}-${process.pid}`;
 const takeOverAfterMs = Number(TAKE_OVER_AFTER_MS);
 
 /** Your database goes here. The same token may come twice, so let a second time do no harm. */
-function forget({ recipientId, platform, token, reason, timestamp }: Record<string, string>): Promise<void> {
+function forget({
+  recipientId,
+  platform,
+  token,
+  reason,
+  timestamp,
+}: Record<string, string>): Promise<void> {
   // DELETE FROM devices WHERE platform = $platform AND token = $token AND registered_at < $timestamp
   // (an app that was installed again may have registered the same token since).
-  console.log(JSON.stringify({ recipientId, platform, token, reason, timestamp: Number(timestamp) }));
+  console.log(
+    JSON.stringify({ recipientId, platform, token, reason, timestamp: Number(timestamp) }),
+  );
   return Promise.resolve();
 }
 
@@ -25,7 +33,8 @@ type Entry = [id: string, fields: string[]];
 
 const redis = new Redis(REDIS_URL, { maxRetriesPerRequest: null }); // waits while Redis is away, and goes on
 const reader = redis.duplicate(); // blocks, and would hold up what is acknowledged
-for (const connection of [redis, reader]) connection.on('error', (error) => console.error(error.message));
+for (const connection of [redis, reader])
+  connection.on('error', (error) => console.error(error.message));
 
 const stopping = new AbortController();
 const isStopping = (): boolean => stopping.signal.aborted;
@@ -60,18 +69,37 @@ async function createGroup(): Promise<void> {
 
 /** What a consumer took and did not acknowledge for a while: it died, or its database was away. */
 async function leftBehind(): Promise<Entry[]> {
-  const reply = await redis.xautoclaim(STREAM, GROUP, CONSUMER, takeOverAfterMs, '0-0', 'COUNT', 100);
+  const reply = await redis.xautoclaim(
+    STREAM,
+    GROUP,
+    CONSUMER,
+    takeOverAfterMs,
+    '0-0',
+    'COUNT',
+    100,
+  );
   return (reply[1] as (Entry | null)[]).filter((entry) => entry !== null); // Redis 6.2 tells trimmed ones as null
 }
 
 async function fresh(): Promise<Entry[]> {
   const blockMs = Math.min(5_000, takeOverAfterMs);
   const where = ['STREAMS', STREAM, '>'] as const;
-  const reply = await reader.xreadgroup('GROUP', GROUP, CONSUMER, 'COUNT', 100, 'BLOCK', blockMs, ...where);
+  const reply = await reader.xreadgroup(
+    'GROUP',
+    GROUP,
+    CONSUMER,
+    'COUNT',
+    100,
+    'BLOCK',
+    blockMs,
+    ...where,
+  );
   return ((reply as [string, Entry[]][] | null) ?? []).flatMap(([, entries]) => entries);
 }
 
 /** `['a', '1', 'b', '2']` → `[['a', '1'], ['b', '2']]` */
 function pairs(fields: readonly string[]): [string, string][] {
-  return fields.flatMap((name, index) => (index % 2 === 0 ? [[name, fields[index + 1] ?? '']] : []));
+  return fields.flatMap((name, index) =>
+    index % 2 === 0 ? [[name, fields[index + 1] ?? '']] : [],
+  );
 }

@@ -11,7 +11,9 @@ interface Message {
 }
 
 /** Your table of devices goes here. */
-const DEVICES = new Map<string, Device[]>([['teacher-42', [{ platform: 'fcm', token: 'a-registration-token' }]]]);
+const DEVICES = new Map<string, Device[]>([
+  ['teacher-42', [{ platform: 'fcm', token: 'a-registration-token' }]],
+]);
 
 export function createApp(producer: Producer): Express {
   const app = express();
@@ -50,7 +52,9 @@ if (import.meta.main) {
   const producer = createProducer({ redisUrl: REDIS_URL }); // one for the whole process
   const server = createApp(producer).listen(Number(PORT), '127.0.0.1', () => {
     const address = server.address();
-    console.log(`listening on http://127.0.0.1:${typeof address === 'object' ? address?.port : PORT}`);
+    console.log(
+      `listening on http://127.0.0.1:${typeof address === 'object' ? address?.port : PORT}`,
+    );
   });
   process.once('SIGTERM', () => {
     server.close(() => void producer.close()); // after the last request was answered

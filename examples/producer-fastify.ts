@@ -11,7 +11,9 @@ interface Message {
 }
 
 /** Your table of devices goes here. */
-const DEVICES = new Map<string, Device[]>([['teacher-42', [{ platform: 'fcm', token: 'a-registration-token' }]]]);
+const DEVICES = new Map<string, Device[]>([
+  ['teacher-42', [{ platform: 'fcm', token: 'a-registration-token' }]],
+]);
 
 export function createApp(producer: Producer): FastifyInstance {
   const app = fastify();

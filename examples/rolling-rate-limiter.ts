@@ -25,14 +25,21 @@ export function toPolicy({ interval, maxInInterval, minDifference = 0 }: Rolling
 
 /** `limitWithInfo`: resolves when the action may begin, or at once where it may not. */
 export async function limitWithInfo(limiter: Limiter, id: string): Promise<RollingInfo> {
-  const answer = await limiter.admit({ recipientId: id, id: randomUUID(), maxWaitMs: 0, everyRule: true });
+  const answer = await limiter.admit({
+    recipientId: id,
+    id: randomUUID(),
+    maxWaitMs: 0,
+    everyRule: true,
+  });
   if (answer.kind === 'admitted') await untilInstant(answer.sendAt);
   return toInfo(answer);
 }
 
 /** `wouldLimitWithInfo`. */
 export async function wouldLimitWithInfo(limiter: Limiter, id: string): Promise<RollingInfo> {
-  return toInfo(await limiter.peek({ recipientId: id, id: randomUUID(), maxWaitMs: 0, everyRule: true }));
+  return toInfo(
+    await limiter.peek({ recipientId: id, id: randomUUID(), maxWaitMs: 0, everyRule: true }),
+  );
 }
 
 /** Timers may fire a fraction of a millisecond early, so the clock is looked at again. */

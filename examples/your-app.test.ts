@@ -4,11 +4,23 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
-import { createProducer, NO_LATENCY, startEmbeddedRedis, startSandbox, type Device, type Producer } from 'pushpacer';
+import {
+  createProducer,
+  NO_LATENCY,
+  startEmbeddedRedis,
+  startSandbox,
+  type Device,
+  type Producer,
+} from 'pushpacer';
 import { afterAll, beforeEach, expect, test } from 'vitest';
 
 /** Your app: a parent wrote to a teacher. */
-async function tellTeacher(producer: Producer, teacher: string, device: Device, text: string): Promise<string> {
+async function tellTeacher(
+  producer: Producer,
+  teacher: string,
+  device: Device,
+  text: string,
+): Promise<string> {
   const alert = { title: 'Message from a parent', body: text };
   const { id } = await producer.enqueue({ recipientId: teacher, devices: [device], alert });
   return id;
@@ -44,7 +56,11 @@ test('the teacher gets the message', async () => {
   const device = { platform: 'apns', token: 'ab01' } as const;
   const id = await tellTeacher(producer, 'teacher-1', device, 'We are running ten minutes late');
   const [alert] = await sandbox.journal.waitFor(1);
-  expect(alert).toMatchObject({ ...device, title: 'Message from a parent', body: 'We are running ten minutes late' });
+  expect(alert).toMatchObject({
+    ...device,
+    title: 'Message from a parent',
+    body: 'We are running ten minutes late',
+  });
   expect(sandbox.journal.of(id)).toEqual([alert]);
 });
 
@@ -52,8 +68,12 @@ test('a device that is gone becomes a dead letter', async () => {
   const device = { platform: 'apns', token: 'ab02' } as const;
   sandbox.setAnswers([{ ...device, status: 410 }]);
   const id = await tellTeacher(producer, 'teacher-2', device, 'She has a cold');
-  await expect.poll(deadLetters, { timeout: 10_000 }).toMatchObject([{ id, reason: 'unregistered' }]);
-  expect(sandbox.journal.of(id)).toMatchObject([{ accepted: false, status: 410, reason: 'Unregistered' }]);
+  await expect
+    .poll(deadLetters, { timeout: 10_000 })
+    .toMatchObject([{ id, reason: 'unregistered' }]);
+  expect(sandbox.journal.of(id)).toMatchObject([
+    { accepted: false, status: 410, reason: 'Unregistered' },
+  ]);
 });
 
 test('a short overload only delays the message', async () => {
@@ -61,7 +81,10 @@ test('a short overload only delays the message', async () => {
   sandbox.setAnswers([{ ...device, status: 503, retryAfter: '1s', times: 1 }]);
   const id = await tellTeacher(producer, 'teacher-3', device, 'He forgot his bag');
   await sandbox.journal.waitFor(1);
-  expect(sandbox.journal.of(id)).toMatchObject([{ status: 503 }, { status: 200, body: 'He forgot his bag' }]);
+  expect(sandbox.journal.of(id)).toMatchObject([
+    { status: 503 },
+    { status: 200, body: 'He forgot his bag' },
+  ]);
 });
 
 /** A worker process that consumes. */

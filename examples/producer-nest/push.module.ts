@@ -14,7 +14,9 @@ export interface Message {
 export const PRODUCER = Symbol('pushpacer producer');
 
 /** Your table of devices goes here. */
-const DEVICES = new Map<string, Device[]>([['teacher-42', [{ platform: 'fcm', token: 'a-registration-token' }]]]);
+const DEVICES = new Map<string, Device[]>([
+  ['teacher-42', [{ platform: 'fcm', token: 'a-registration-token' }]],
+]);
 
 @Injectable()
 export class PushService implements OnApplicationShutdown {
@@ -42,7 +44,8 @@ export class PushService implements OnApplicationShutdown {
     PushService,
     {
       provide: PRODUCER,
-      useFactory: () => createProducer({ redisUrl: process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379' }),
+      useFactory: () =>
+        createProducer({ redisUrl: process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379' }),
     },
   ],
   exports: [PushService],

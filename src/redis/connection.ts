@@ -85,33 +85,49 @@ function failFast(target: RedisTarget, timeoutMs: number): ConnectionOptions {
 /** Resolves once commands can be sent; rejects with RedisAwayError, never later than `timeoutMs`. */
 export async function whenReady(connection: Connection, timeoutMs: number): Promise<void> {
   if (isReady(connection)) return;
-  let fail: (error: unknown) => void = () => undefined;
-  let succeed: () => void = () => undefined;
-  const settled = new Promise<void>((resolve, reject) => {
-    succeed = resolve;
-    fail = reject;
-  });
+  const { promise: late, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => {
-    fail(new Error(`no answer within ${Math.round(timeoutMs)} ms`));
+    reject(new Error(`no answer within ${Math.round(timeoutMs)} ms`));
   }, timeoutMs);
-  connection.once('ready', succeed).once('error', fail).once('end', fail);
   try {
-    await settled;
+    await Promise.race([nextState(connection), late]);
   } catch (error) {
     throw new RedisAwayError(addressOf(connection), error);
   } finally {
     clearTimeout(timer);
-    connection.off('ready', succeed).off('error', fail).off('end', fail);
   }
+}
+
+/** One wait for all callers of a connection: a web server may have hundreds of requests during an outage. */
+const waits = new WeakMap<Connection, Promise<unknown>>();
+
+/** Resolves when the connection becomes ready; rejects when a try to connect fails, or it is closed for good. */
+function nextState(connection: Connection): Promise<unknown> {
+  const known = waits.get(connection);
+  if (known !== undefined) return known;
+  const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+  connection.once('ready', resolve).once('error', reject).once('end', reject);
+  const forget = (): void => {
+    waits.delete(connection);
+    connection.off('ready', resolve).off('error', reject).off('end', reject);
+  };
+  promise.then(forget, forget);
+  waits.set(connection, promise);
+  return promise;
 }
 
 /** The error to report: RedisAwayError if the connection was lost, silent, or Redis cannot work now; else the error itself. */
 export function explained(connection: Connection, error: unknown): unknown {
   if (error instanceof RedisAwayError) return error;
   const cause = causeOf(error);
-  const isTimeout = cause instanceof Error && cause.message === 'Command timed out';
-  const isAway = isTimeout || isNotNow(cause) || !isReady(connection);
+  const isAway = wasNotCarried(cause) || isNotNow(cause) || !isReady(connection);
   return isAway ? new RedisAwayError(addressOf(connection), cause) : withoutCommand(error);
+}
+
+/** ioredis's words, which have no class or code: for no answer in time, and for a socket that is closed while the status is `ready`. */
+function wasNotCarried(cause: unknown): boolean {
+  if (!(cause instanceof Error)) return false;
+  return cause.message === 'Command timed out' || cause.message.startsWith("Stream isn't writeable");
 }
 
 /** If a transaction failed, the error of the command that made it fail. */

@@ -1,7 +1,8 @@
+import type { Redis } from 'ioredis';
 import { createServer } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
-import { RedisAwayError } from '../../src/redis/connection.ts';
+import { connectProducer, RedisAwayError } from '../../src/redis/connection.ts';
 import { createProducer, type EnqueueInput, type Producer, type ProducerOptions } from '../../src/queue/producer.ts';
 import { shardOf, shardPrefixes } from '../../src/queue/shards.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
@@ -113,6 +114,30 @@ test('fails fast where somebody listens and never answers', async () => {
   const { port } = mute.address() as { port: number };
   const producer = produce({ redisUrl: `redis://127.0.0.1:${port}`, timeoutMs: 200 });
   await expect(producer.enqueue(notification())).rejects.toThrow(/^Redis is away: 127\.0\.0\.1:\d+ /);
+});
+
+test('a request at the very instant at which Redis goes away rejects with RedisAwayError too', async () => {
+  const connection = connectProducer({ redisUrl: testRedisUrl() }) as Redis;
+  onTestFinished(() => connection.disconnect());
+  connection.on('error', () => undefined);
+  const { prefix } = openQueues();
+  const producer = createProducer({ connection, prefix });
+  await producer.enqueue(notification({ id: 'before' }));
+  connection.stream.destroy(); // ioredis learns of it in the next turn of the event loop
+  await expect(producer.enqueue(notification({ id: 'during' }))).rejects.toBeInstanceOf(RedisAwayError);
+});
+
+test('a crowd of requests during an outage waits without a warning of Node', async () => {
+  const warnings: Error[] = [];
+  const note = (warning: Error): void => void warnings.push(warning);
+  process.on('warning', note);
+  onTestFinished(() => void process.off('warning', note));
+  const producer = produce({ redisUrl: `redis://127.0.0.1:${await freePort()}` });
+  const crowd = Array.from({ length: 50 }, () => producer.enqueue(notification()));
+  const ends = await Promise.allSettled(crowd);
+  expect(ends.filter(({ status }) => status === 'rejected')).toHaveLength(50);
+  await new Promise(setImmediate); // Node emits warnings in a later turn
+  expect(warnings).toEqual([]);
 });
 
 test('works again once Redis is back', async () => {
