@@ -5,7 +5,9 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { createProducer, NO_LATENCY, startEmbeddedRedis, startSandbox, type Device, type Producer } from 'pushpacer';
-import { afterAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeEach, expect, test, vi } from 'vitest';
+
+vi.setConfig({ testTimeout: 30_000 }); // longer than what is waited for below, also on a busy machine
 
 /** Your app: a parent wrote to a teacher. */
 async function tellTeacher(producer: Producer, teacher: string, device: Device, text: string): Promise<string> {
@@ -52,7 +54,7 @@ test('a device that is gone becomes a dead letter', async () => {
   const device = { platform: 'apns', token: 'ab02' } as const;
   sandbox.setAnswers([{ ...device, status: 410 }]);
   const id = await tellTeacher(producer, 'teacher-2', device, 'She has a cold');
-  await expect.poll(deadLetters, { timeout: 10_000 }).toMatchObject([{ id, reason: 'unregistered' }]);
+  await expect.poll(deadLetters, { timeout: 20_000 }).toMatchObject([{ id, reason: 'unregistered' }]);
   expect(sandbox.journal.of(id)).toMatchObject([{ accepted: false, status: 410, reason: 'Unregistered' }]);
 });
 
