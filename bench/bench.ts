@@ -1,9 +1,10 @@
 import { createCommand, printJson, runCommand, UsageError } from '../scripts/support/command.ts';
+import { capacitySuite } from './capacity/suite.ts';
 import { limiterSuite } from './limiter/suite.ts';
 import type { Report, Suite, SuiteOptions } from './suite.ts';
 import { throughputSuite } from './throughput/suite.ts';
 
-const SUITES: readonly Suite[] = [limiterSuite, throughputSuite];
+const SUITES: readonly Suite[] = [limiterSuite, throughputSuite, capacitySuite];
 const DEFAULT_RUNS = 20;
 
 interface Flags {

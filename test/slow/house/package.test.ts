@@ -67,6 +67,7 @@ test(
     const commands = [...help.matchAll(/^ {2}([a-z-]+) {2,}/gm)].map(([, command]) => command ?? '');
     expect(commands).toEqual([
       ...['demo', 'chaos', 'worker', 'enqueue', 'dead-letters', 'replay', 'discard', 'recipient', 'sandbox', 'redis'],
+      'completion',
     ]);
     for (const command of commands) {
       expect(await runProgram(pushpacer, [command, '--help'], consumer)).toContain(`Usage: ${command}`);
@@ -83,5 +84,7 @@ async function typeCheck(consumer: string): Promise<void> {
     },
   );
   const flags = ['--module', 'nodenext', '--target', 'es2024', '--types', 'node', '--strict', '--noEmit'];
-  await runProgram('tsc', [...flags, 'consumer.ts'], consumer);
+  for (const exact of ['true', 'false']) {
+    await runProgram('tsc', [...flags, '--exactOptionalPropertyTypes', exact, 'consumer.ts'], consumer);
+  }
 }
