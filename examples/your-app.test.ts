@@ -12,7 +12,9 @@ import {
   type Device,
   type Producer,
 } from 'pushpacer';
-import { afterAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeEach, expect, test, vi } from 'vitest';
+
+vi.setConfig({ testTimeout: 30_000 }); // longer than what is waited for below, also on a busy machine
 
 /** Your app: a parent wrote to a teacher. */
 async function tellTeacher(
@@ -68,12 +70,10 @@ test('a device that is gone becomes a dead letter', async () => {
   const device = { platform: 'apns', token: 'ab02' } as const;
   sandbox.setAnswers([{ ...device, status: 410 }]);
   const id = await tellTeacher(producer, 'teacher-2', device, 'She has a cold');
-  await expect
-    .poll(deadLetters, { timeout: 10_000 })
-    .toMatchObject([{ id, reason: 'unregistered' }]);
-  expect(sandbox.journal.of(id)).toMatchObject([
-    { accepted: false, status: 410, reason: 'Unregistered' },
-  ]);
+  const letter = { id, reason: 'unregistered' };
+  await expect.poll(deadLetters, { timeout: 20_000 }).toMatchObject([letter]);
+  const [request] = sandbox.journal.of(id);
+  expect(request).toMatchObject({ accepted: false, status: 410, reason: 'Unregistered' });
 });
 
 test('a short overload only delays the message', async () => {
@@ -81,10 +81,9 @@ test('a short overload only delays the message', async () => {
   sandbox.setAnswers([{ ...device, status: 503, retryAfter: '1s', times: 1 }]);
   const id = await tellTeacher(producer, 'teacher-3', device, 'He forgot his bag');
   await sandbox.journal.waitFor(1);
-  expect(sandbox.journal.of(id)).toMatchObject([
-    { status: 503 },
-    { status: 200, body: 'He forgot his bag' },
-  ]);
+  const [first, second] = sandbox.journal.of(id);
+  expect(first).toMatchObject({ accepted: false, status: 503 });
+  expect(second).toMatchObject({ accepted: true, body: 'He forgot his bag' });
 });
 
 /** A worker process that consumes. */
