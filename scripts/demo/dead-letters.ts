@@ -1,0 +1,88 @@
+import type { DeadLetterReason } from '../../src/domain/outcome.ts';
+import { printable } from '../../src/domain/faults.ts';
+import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
+import { factsOf } from '../dead-letters/facts.ts';
+import { table } from '../support/text.ts';
+import type { Morning } from './morning.ts';
+import type { Check } from './verdict.ts';
+
+/** A dead letter as the demo shows it, on the terminal, in `--json` and in the report. Holds no token. */
+export interface DemoDeadLetter {
+  /** The dead letter's id. It is that of its notification. */
+  readonly id: string;
+  /** Null if the notification has none that is valid. */
+  readonly recipientId: string | null;
+  readonly reason: DeadLetterReason;
+  /** The cause, in the worker's words. */
+  readonly message: string;
+}
+
+/** Why a morning at a school has dead letters for each of these reasons. */
+const WHY: Partial<Record<DeadLetterReason, string>> = {
+  invalid: 'the data does not fit, on purpose: producers in other languages add such jobs',
+  'bad-token': 'the provider refuses the app for this token until its configuration is corrected',
+  unregistered: 'the app is gone from the only device of this teacher',
+};
+const MESSAGE_WIDTH = 100;
+const LEAST_MESSAGE_WIDTH = 20;
+
+export function demoDeadLetter(stored: StoredDeadLetter): DemoDeadLetter {
+  const { id, reason, message, notification } = factsOf(stored);
+  return { id, recipientId: notification.recipientId ?? null, reason, message };
+}
+
+/** Those of one reason together, the largest group first. */
+export function groupByReason(
+  letters: readonly DemoDeadLetter[],
+): { readonly reason: DeadLetterReason; readonly why: string | undefined; readonly letters: DemoDeadLetter[] }[] {
+  const groups = [...Map.groupBy(letters, ({ reason }) => reason)];
+  return groups
+    .map(([reason, own]) => ({ reason, why: WHY[reason], letters: own.toSorted((a, b) => a.id.localeCompare(b.id)) }))
+    .toSorted((a, b) => b.letters.length - a.letters.length || a.reason.localeCompare(b.reason));
+}
+
+/** One line each under its reason. `columns`: the terminal's width; without a terminal a message has 100 characters. */
+export function renderDeadLetters(letters: readonly DemoDeadLetter[], columns?: number): string {
+  const groups = groupByReason(letters).map(({ reason, why, letters: own }) => {
+    const names = own.map(({ id, recipientId }) => [`    ${printable(id)}`, printable(recipientId ?? '-'), '']);
+    const lines = table(names).map((line) => `${line}  `);
+    const used = Math.max(...lines.map(({ length }) => length));
+    const room = columns === undefined ? MESSAGE_WIDTH : Math.max(LEAST_MESSAGE_WIDTH, columns - used);
+    const rows = lines.map((line, at) => `${line.padEnd(used)}${cut(printable(own[at]?.message ?? ''), room)}`);
+    return [`  ${own.length} ${reason}${why === undefined ? '' : `: ${why}`}`, ...rows].join('\n');
+  });
+  return [`Dead letters: ${letters.length}, each with its reason`, ...groups].join('\n');
+}
+
+/** Whether the dead letters are those that the morning's troubles make, each for the reason that its trouble has. */
+export function checkDeadLetters(letters: readonly DemoDeadLetter[], morning: Morning): Check {
+  const expected = expectedReasons(morning);
+  const right = letters.filter(({ id, reason }) => expected.get(id) === reason).length;
+  const surplus = letters.length - right;
+  return {
+    what: 'dead letters, each for the reason that was to be expected',
+    found: `${right} of ${expected.size}${surplus === 0 ? '' : `, and ${surplus} others`}`,
+    ok: right === expected.size && surplus === 0,
+  };
+}
+
+/** Notification → reason, for those that no device can get. */
+function expectedReasons({ valid, malformed, troubles }: Morning): Map<string, DeadLetterReason> {
+  const gone = new Set(troubles.gone.map(({ token }) => token));
+  const refused = new Set(troubles.refusedUntilCured.map(({ token }) => token));
+  const reasonOf = (tokens: readonly string[]): DeadLetterReason | undefined => {
+    if (tokens.every((token) => gone.has(token))) return 'unregistered';
+    return tokens.every((token) => refused.has(token)) ? 'bad-token' : undefined;
+  };
+  const undeliverable = valid.flatMap(({ id, devices }) => {
+    const reason = reasonOf(devices.map(({ token }) => token));
+    return reason === undefined ? [] : [[id, reason] as const];
+  });
+  return new Map([...malformed.map(({ id }) => [id, 'invalid'] as const), ...undeliverable]);
+}
+
+/** `as far as i…` */
+function cut(text: string, width: number): string {
+  const characters = Array.from(text);
+  return characters.length <= width ? text : `${characters.slice(0, width - 1).join('')}…`;
+}
