@@ -1,3 +1,4 @@
+import { writeFile } from 'node:fs/promises';
 import type { Policy } from '../src/domain/limits.ts';
 import { arrivalInstant } from '../src/sandbox/journal.ts';
 import { idealMakespan } from '../src/sandbox/judge.ts';
@@ -5,11 +6,12 @@ import { openRedis } from '../src/sandbox/redis/open-redis.ts';
 import { checkDeadLetters, renderDeadLetters, type DemoDeadLetter } from './demo/dead-letters.ts';
 import { cure, readMorning, scriptTroubles } from './demo/morning.ts';
 import { openDemoQueue } from './demo/queue.ts';
-import { checkReportPath, writeReport } from './demo/report/file.ts';
+import { renderReport } from './demo/report/page.ts';
 import { renderTimeline } from './demo/timeline.ts';
 import { checks, countResult, type Check, type DemoResult } from './demo/verdict.ts';
 import { arrivalsOf, refusalsOf, replayCured, watch } from './demo/watch.ts';
 import { createCommand, EXIT, printJson, runCommand } from './support/command.ts';
+import { checkOutputFile } from './support/output-file.ts';
 import { longestMs, startProviders } from './support/providers-process.ts';
 import { startReplicas } from './support/replicas.ts';
 
@@ -39,7 +41,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     )
     .addHelpText('after', HELP)
     .action(async ({ json, report }: { json?: true; report?: string }) => {
-      if (report !== undefined) await checkReportPath(report);
+      if (report !== undefined) await checkOutputFile('--report', report);
       process.exitCode = await demo(json === true, report);
     });
   await runCommand(command, argv);
@@ -90,7 +92,7 @@ async function demo(json: boolean, report: string | undefined): Promise<number> 
     const expired = endings.completed.filter(({ outcome }) => outcome === 'expired').map(({ id }) => id);
     const seen = { arrivals, refusals, morning, letters, expired };
     const timing = { enqueuedAt, enqueuingMs, longestStallMs };
-    await writeReport(report, { policy: POLICY, result, verdict, ...seen, ...timing });
+    await writeFile(report, renderReport({ policy: POLICY, result, verdict, ...seen, ...timing }));
     say(`report: ${report}`);
   }
   if (json) {

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -6,7 +6,6 @@ import { main } from '../../scripts/demo.ts';
 import { checkDeadLetters, renderDeadLetters, type DemoDeadLetter } from '../../scripts/demo/dead-letters.ts';
 import { readMorning } from '../../scripts/demo/morning.ts';
 import { teachersOf, type Findings } from '../../scripts/demo/report/data.ts';
-import { writeReport } from '../../scripts/demo/report/file.ts';
 import { renderReport } from '../../scripts/demo/report/page.ts';
 import { checks, countResult } from '../../scripts/demo/verdict.ts';
 import type { Arrival } from '../../src/sandbox/judge.ts';
@@ -111,8 +110,7 @@ test('a path that cannot be written is refused before any work', async () => {
       stderr: `error: --report: expected a file that can be written, found ${JSON.stringify(path)}: ${found}\n`,
     });
   }
-  await writeReport(file, findings());
-  expect(await readFile(file, 'utf8')).toMatch(/^<!doctype html>/i);
+  await rm(folder, { recursive: true });
 });
 
 test('dead letters are shown under their reasons, the largest group first, and fit the terminal', () => {

@@ -1,18 +1,16 @@
 import { constants } from 'node:fs';
-import { access, stat, writeFile } from 'node:fs/promises';
+import { access, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { UsageError } from '../../support/command.ts';
-import { renderReport } from './page.ts';
-import type { Findings } from './data.ts';
+import { UsageError } from './command.ts';
 
 /**
- * Makes sure that the report can be written, before the demo's work begins.
+ * Makes sure that a file can be written, before the work whose result it will have.
  *
  * @throws UsageError if the path is a folder, its folder does not exist, or one of them may not be written
  */
-export async function checkReportPath(path: string): Promise<void> {
+export async function checkOutputFile(flag: string, path: string): Promise<void> {
   const fail = (found: string): never => {
-    throw new UsageError(`--report: expected a file that can be written, found ${JSON.stringify(path)}: ${found}`);
+    throw new UsageError(`${flag}: expected a file that can be written, found ${JSON.stringify(path)}: ${found}`);
   };
   const kind = path === '' ? undefined : await kindOf(path);
   if (path === '') fail('an empty name');
@@ -21,10 +19,6 @@ export async function checkReportPath(path: string): Promise<void> {
   if ((await kindOf(folder)) !== 'folder') fail(`the folder ${JSON.stringify(folder)} does not exist`);
   const target = kind === undefined ? folder : path;
   if (!(await mayBeWritten(target))) fail(`this user may not write to ${JSON.stringify(target)}`);
-}
-
-export async function writeReport(path: string, findings: Findings): Promise<void> {
-  await writeFile(path, renderReport(findings));
 }
 
 async function kindOf(path: string): Promise<'folder' | 'file' | undefined> {
