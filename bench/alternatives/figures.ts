@@ -4,7 +4,7 @@ import type { Run } from './run.ts';
 
 /** What one alternative's arrivals say. All of it is counted at the providers, but the passes, which are counted in the queue. */
 export interface Figures {
-  /** The most alerts to one recipient within any gap (1 is allowed), and within any window of the rule. */
+  /** The most alerts to one recipient within any gap less the judge's tolerance (1 is allowed), and within any window of the rule. */
   readonly mostInGap: number;
   readonly mostInWindow: number;
   readonly gapViolations: number;

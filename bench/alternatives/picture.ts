@@ -1,4 +1,7 @@
 import { markup, type Markup } from '../../scripts/demo/report/markup.ts';
+import type { Policy } from '../../src/domain/limits.ts';
+import { formatDuration } from '../../src/domain/time.ts';
+import { POLICY } from './burst.ts';
 import { axis, createScale, grid } from '../../scripts/demo/report/scale.ts';
 
 /** When the alerts of one recipient arrived, in milliseconds after the enqueuing; without pushpacer, and with it. */
@@ -50,9 +53,15 @@ export function renderPicture({ withoutMs, withMs }: Pictured, colours: Colours)
 ${panel(without, { y: 0, height: top, colour: colours.without, colours, name: 'Without pushpacer', says: 'a plain worker sends what comes, at once' })}
 <text x="${SIDE + 26}" y="${HEAD + top / 2}" font-size="30" font-weight="700" fill="${colours.without}">${withoutMs.length} alerts in ${burst.toFixed(1)} s</text>
 <text x="${SIDE + 27}" y="${HEAD + top / 2 + 24}" font-size="14" fill="${colours.quiet}">to one teacher. Each dot is one alert, when it arrived at the provider.</text>
-${panel(paced, { y: HEAD + top, height: bottom, colour: colours.with, colours, name: 'With pushpacer', says: `the same ${withMs.length} alerts: at most 10 in any 3 s, never two within 250 ms` })}
+${panel(paced, { y: HEAD + top, height: bottom, colour: colours.with, colours, name: 'With pushpacer', says: `the same ${withMs.length} alerts, limited to ${limitsText(POLICY)}` })}
 </svg>
 `.text;
+}
+
+/** `10 in any 3s, and 250ms between two` */
+function limitsText({ rules, minGapMs }: Policy): string {
+  const most = rules.map(({ max, perMs }) => `${max} in any ${formatDuration(perMs)}`);
+  return `${most.join(' and ')}, and ${formatDuration(minGapMs)} between two`;
 }
 
 interface Dot {
