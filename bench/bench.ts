@@ -1,11 +1,12 @@
 import { createCommand, printJson, runCommand, UsageError } from '../scripts/support/command.ts';
 import { checkOutputFile } from '../scripts/support/output-file.ts';
 import { alternativesSuite } from './alternatives/suite.ts';
+import { capacitySuite } from './capacity/suite.ts';
 import { limiterSuite } from './limiter/suite.ts';
 import type { Report, Suite, SuiteOptions } from './suite.ts';
 import { throughputSuite } from './throughput/suite.ts';
 
-const SUITES: readonly Suite[] = [limiterSuite, throughputSuite, alternativesSuite];
+const SUITES: readonly Suite[] = [limiterSuite, throughputSuite, capacitySuite, alternativesSuite];
 const DEFAULT_RUNS = 20;
 
 interface Flags {

@@ -18,7 +18,7 @@ const limiter = createRedisLimiter({
 /** The keys that this server gave out, and to whom. Your users table, your session or a verified token goes here. */
 const CLIENTS = new Map([['a-long-random-key', 'school-app']]);
 
-/** Whom a request counts for: the client that its key proves, else its address. A key that we never gave out proves nothing. */
+/** The client that the request's key proves, otherwise the address. An unknown key proves nothing. */
 function whoAsks(request: FastifyRequest): string {
   const client = CLIENTS.get(request.headers['x-api-key']?.toString() ?? '');
   return client === undefined ? `address:${request.ip}` : `client:${client}`;

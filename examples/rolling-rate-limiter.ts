@@ -40,7 +40,7 @@ async function untilInstant(sendAt: number): Promise<void> {
   while (performance.now() < sendAt) await sleep(Math.ceil(sendAt - performance.now()));
 }
 
-/** What an answer tells of its fields. Of a blocked action, `rules` are as it found them, and it counts there. */
+/** For a blocked action, `rules` do not count the action itself, but rolling-rate-limiter counts it: so one less is left. */
 function toInfo({ kind, remaining, resetMs, rules = [] }: Admission): RollingInfo {
   const blocked = kind !== 'admitted';
   const gap = rules.find(({ rule }) => rule === 'gap');

@@ -7,6 +7,7 @@ import { checks } from './chaos/judge/verdict.ts';
 import { planWorkload } from './chaos/plan/workload.ts';
 import { CommandError, createCommand, EXIT, printJson, runCommand } from './support/command.ts';
 import { integer } from './support/flags.ts';
+import { say } from './support/progress.ts';
 
 interface Flags {
   readonly seconds: number;
@@ -45,13 +46,12 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 function printPlan({ seed, seconds, json }: Flags): number {
   const plan = planFaults(seed, seconds);
-  if (json === true) printJson(plan);
+  if (json === true) printJson({ seed, seconds, faults: plan });
   else process.stdout.write(`${plan.map(describeFault).join('\n')}\n`);
   return EXIT.ok;
 }
 
 async function chaos({ seed, seconds, keep, json, ...flags }: Flags): Promise<number> {
-  const say = (line: string): void => void process.stderr.write(`${line}\n`);
   const { notifications = Math.round(seconds * NOTIFICATIONS_A_SECOND) } = flags;
   const marker = crypto.randomUUID().replaceAll('-', '').slice(-12);
   const interrupted = new AbortController();

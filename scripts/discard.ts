@@ -1,4 +1,4 @@
-import { CommandError, createCommand, printJson, runCommand, UsageError } from './support/command.ts';
+import { callOf, CommandError, createCommand, printJson, runCommand, UsageError } from './support/command.ts';
 import { canAsk, confirm } from './support/confirm.ts';
 import { atDeadLetters, type Desk } from './dead-letters/desk.ts';
 import { addFilterFlags, filterOf, QUEUE_HELP, TIME_HELP, type FilterFlags } from './dead-letters/flags.ts';
@@ -39,14 +39,17 @@ function checkUsage(flags: Flags): void {
   const isFiltered = Object.keys(filterOf(flags)).length > 0;
   if (!isFiltered && flags.all !== true) {
     throw new UsageError(
-      '--all: expected a filter (--reason, --recipient, --id, --since, --until) or --all, found none',
+      'say which dead letters to remove: with --reason, --recipient, --id, --since or --until, or all of them with --all.\n' +
+        `Example, which only counts: ${callOf('discard')} --reason unregistered --dry-run`,
     );
   }
   if (isFiltered && flags.all === true) {
-    throw new UsageError('--all: expected a filter or --all, found both');
+    throw new UsageError('--all: expected no filter beside it, since it means all dead letters; found one');
   }
   if (flags.dryRun !== true && flags.yes !== true && !canAsk()) {
-    throw new UsageError('--yes: expected it, since there is no terminal to ask on, found none');
+    throw new UsageError(
+      'there is no terminal to ask on: add --yes to remove them without a question, or --dry-run to count them',
+    );
   }
 }
 

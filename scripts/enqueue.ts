@@ -6,6 +6,7 @@ import { RedisAwayError } from '../src/redis/connection.ts';
 import { checkInput, createProducer, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
 import { CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';
 import { addNotificationFlags, itemOfFlags, itemsOfLines, type Item, type NotificationFlags } from './enqueue/items.ts';
+import { readEnvironment } from './support/environment.ts';
 import { createProgress, type Progress } from './support/progress.ts';
 
 interface Flags extends NotificationFlags {
@@ -42,7 +43,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 }
 
 async function enqueue(source: string | undefined, flags: Flags): Promise<void> {
-  const { redis, queue } = loadQueueConfig(process.env);
+  const { redis, queue } = loadQueueConfig(readEnvironment());
   const { items, progress } = await open(source, flags);
   const producer = flags.dryRun === true ? undefined : createProducer({ ...redis, ...queue });
   const counts: Counts = { read: 0, added: 0, duplicates: 0, invalid: 0 };
@@ -101,11 +102,11 @@ async function open(
     throw new UsageError(`expected one of --file, - and the flags of a notification, found ${inputs.length}`);
   }
   if (path === '') return { items: [itemOfFlags(flags)], progress: createProgress('added', 1) };
-  const total = path === '-' ? 0 : await sizeOf(path);
-  const progress = createProgress('bytes read', total);
+  const total = path === '-' ? undefined : await sizeOf(path);
+  const progress = createProgress('read', total, { unit: 'bytes' });
   const chunks = (path === '-' ? process.stdin : createReadStream(path)) as AsyncIterable<Uint8Array>;
   const onRead = (bytes: number) => {
-    progress.update(bytes, Math.max(total, bytes));
+    progress.update(bytes);
   };
   return { items: itemsOfLines(chunks, onRead), progress };
 }

@@ -1,13 +1,14 @@
 import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
 import { startEmbeddedRedis } from '../src/sandbox/redis/embedded-redis.ts';
-import { CommandError, createCommand, runCommand } from './support/command.ts';
+import { CommandError, createCommand, printJson, runCommand } from './support/command.ts';
 import { integer } from './support/flags.ts';
 
 interface Flags {
   readonly port?: number;
   readonly hz: number;
   readonly dir?: string;
+  readonly json?: true;
 }
 
 /** `npm run redis`: an embedded Redis in the foreground, for development. */
@@ -16,21 +17,24 @@ export async function main(argv: readonly string[]): Promise<void> {
     .option('--port <port>', 'the port to listen on (default: a free one)', integer('--port', 1, 65_535))
     .option('--hz <n>', "turns of the server's loop a second", integer('--hz', 1, 500), 100)
     .option('--dir <folder>', 'keep an append-only file there (default: keep nothing)')
+    .option('--json', 'the URL as one JSON object: url, port')
     .action((flags: Flags) => serve(flags));
   await runCommand(command, argv);
 }
 
-async function serve({ port, hz, dir }: Flags): Promise<void> {
+async function serve({ port, hz, dir, json }: Flags): Promise<void> {
   if (dir !== undefined) await mkdir(dir, { recursive: true });
   const redis = await startEmbeddedRedis({
     say: (line) => process.stderr.write(`${line}\n`),
+    install: true,
     hz,
     ...(port === undefined ? {} : { port }),
     ...(dir === undefined ? {} : { dir, appendonly: true }),
   }).catch((error: unknown): never => {
     throw new CommandError(error instanceof Error ? error.message : String(error));
   });
-  process.stdout.write(`REDIS_URL=${redis.url}\n`);
+  if (json) printJson({ url: redis.url, port: redis.port });
+  else process.stdout.write(`REDIS_URL=${redis.url}\n`);
   const wasAsked = await Promise.race([
     Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]).then(() => true),
     redis.ended.then(() => false),

@@ -1,18 +1,48 @@
-/** What the npm package exports: enqueue notifications, limit anything per recipient. */
+/**
+ * What the npm package exports. Begin with one of these:
+ *
+ * - {@link createProducer} enqueues notifications, and {@link NotificationInput} has every field of one.
+ * - {@link createRedisLimiter} limits anything per recipient, and {@link Limiter} has its promise.
+ * - {@link expressLimit}, {@link fastifyLimit} and {@link httpLimit} limit HTTP requests.
+ * - {@link createRedisQuota} shares one limit between all processes.
+ *
+ * @packageDocumentation
+ */
 export { InputError, formatFault, type Fault } from './domain/faults.ts';
 export { ruleName, type Policy, type Rule } from './domain/limits.ts';
 export {
   parseNotification,
+  type Alert,
+  type ApnsDevice,
   type Device,
+  type FcmDevice,
   type Notification,
   type NotificationInput,
   type ParsedNotification,
   type Platform,
 } from './domain/notification.ts';
-export { DEAD_LETTER_REASONS, OUTCOMES, type DeadLetter, type DeadLetterReason } from './domain/outcome.ts';
-export { expressLimit, type ExpressLimitOptions } from './http/express.ts';
-export { fastifyLimit, type FastifyLimitOptions } from './http/fastify.ts';
-export { httpLimit, type Decision, type HttpLimitOptions } from './http/limit.ts';
+export {
+  DEAD_LETTER_REASONS,
+  OUTCOMES,
+  type DeadLetter,
+  type DeadLetterReason,
+  type FailedAttempt,
+} from './domain/outcome.ts';
+export {
+  expressLimit,
+  type ConnectMiddleware,
+  type ConnectResponse,
+  type ExpressLimitOptions,
+  type ExpressRequestLike,
+} from './http/express.ts';
+export {
+  fastifyLimit,
+  type FastifyLimitOptions,
+  type FastifyReplyLike,
+  type FastifyRequestLike,
+} from './http/fastify.ts';
+export type { Fields } from './http/fields.ts';
+export { httpLimit, type Closable, type Decision, type HttpLimitOptions } from './http/limit.ts';
 export type { Problem, Refusal } from './http/problem.ts';
 export { LimiterUnavailableError } from './redis/deadline.ts';
 export type { OnUnavailable } from './limiter/fallback.ts';
@@ -33,16 +63,29 @@ export type {
   SlotView,
   Standing,
 } from './limiter/limiter.ts';
-export { createMemoryLimiter, type MemoryLimiterOptions } from './limiter/memory/memory-limiter.ts';
+export { createMemoryLimiter, type MemoryLimiter, type MemoryLimiterOptions } from './limiter/memory/memory-limiter.ts';
 export { createMemoryQuota, type MemoryQuotaOptions } from './quota/memory-quota.ts';
 export type { Over, Quota, QuotaAnswer, QuotaTerms, QuotaUse, Taken } from './quota/quota.ts';
 export { createRedisQuota, type RedisQuotaOptions } from './quota/redis-quota.ts';
 export { createRedisLimiter, type RedisLimiterOptions } from './limiter/redis/redis-limiter.ts';
+export type { LimiterRedis } from './limiter/redis/scripts.ts';
 export { RedisAwayError } from './redis/connection.ts';
+export type { ScriptDefinition, ScriptRedis } from './redis/scripts.ts';
+export type { Connection, RedisTarget, SentinelTarget } from './redis/target.ts';
 export {
+  checkInput,
   createProducer,
   type Enqueued,
+  type EnqueuedOne,
   type EnqueueInput,
   type Producer,
   type ProducerOptions,
 } from './queue/producer.ts';
+export type { ScriptedAnswer } from './sandbox/answers/scripted.ts';
+export type { ApnsReason } from './sandbox/apns/reasons.ts';
+export type { FcmReason } from './sandbox/fcm/reasons.ts';
+export type { Sandbox, SandboxOptions, SandboxPorts, SandboxServer } from './sandbox/interface.ts';
+export type { JournalEntry, SandboxJournal, WaitOptions } from './sandbox/journal.ts';
+export { NO_LATENCY, type Latency } from './sandbox/loopback/timing.ts';
+export { startEmbeddedRedis, type EmbeddedRedis, type EmbeddedRedisOptions } from './sandbox/redis/embedded-redis.ts';
+export { startSandbox } from './sandbox/start.ts';

@@ -1,9 +1,10 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
-import { notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification.ts';
-
-const FILE = new URL('../docs/notification.schema.json', import.meta.url);
+import { alertSchema, notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification-schema.ts';
+import { apnsDevice } from '../src/providers/apns/device.ts';
+import { fcmDevice } from '../src/providers/fcm/device.ts';
+import { withDocstrings } from './schema/docstrings.ts';
 
 /** No control characters or line breaks. In ranges, since not every language's patterns know `\p{Cc}`. */
 const PRINTABLE = '^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]+$';
@@ -15,27 +16,13 @@ const notEmpty = (field: string) => ({
   properties: { [field]: { type: 'string', minLength: 1 } },
 });
 
-/** What the checks that are code say, as far as JSON Schema can, and what each field is for. */
+/** What the checks that are code say, as far as JSON Schema can. */
 const FIELDS: Readonly<Record<string, object>> = {
   recipientId: { pattern: PRINTABLE },
-  devices: { description: 'Where it goes: the push tokens of the recipient.' },
-  alert: {
-    description: 'What is shown: a title, a body or both, and one of them not empty.',
-    anyOf: [notEmpty('title'), notEmpty('body')],
-  },
-  data: {
-    description: 'Handed to the app as it is. The providers reserve some keys.',
-    propertyNames: { type: 'string', pattern: `^(?!${RESERVED_DATA_KEYS.map(keyPattern).join('|')})` },
-  },
-  sound: { pattern: PRINTABLE, description: 'The name of a sound of the app, or default.' },
-  badge: { description: "The number on the app's icon." },
-  category: { description: 'What kind of notification it is. Limits can be set per category.' },
-  priority: { description: 'A high one is taken from the queue first, and wakes a sleeping device.' },
-  collapseId: { pattern: PRINTABLE, description: 'A newer one takes the place of an older one. At most 64 bytes.' },
-  expiresAt: { description: 'Not delivered after this instant: RFC 3339, or epoch milliseconds.' },
-  onThrottle: {
-    description: 'What becomes of it when the limits say not now: wait, be dropped, or be delivered without a sound.',
-  },
+  alert: { anyOf: [notEmpty('title'), notEmpty('body')] },
+  data: { propertyNames: { type: 'string', pattern: `^(?!${RESERVED_DATA_KEYS.map(keyPattern).join('|')})` } },
+  sound: { pattern: PRINTABLE },
+  collapseId: { pattern: PRINTABLE },
 };
 
 /** The JSON Schema of what a producer writes, as the text of its file. */
@@ -51,18 +38,41 @@ function schemaText(): string {
     $schema,
     title: 'Notification',
     description:
-      'The data of a job named push: one message to one recipient, for one or more devices. Made from src/domain/notification.ts by npm run schema.',
+      'The data of a job named push: one message to one recipient, for one or more devices. Made from src/domain/notification-schema.ts by npm run schema.',
     ...rest,
     properties: Object.fromEntries(described) as object,
   };
   return `${JSON.stringify(schema, null, 2)}\n`;
 }
 
+const descriptionsOf = ({ shape }: z.ZodObject) =>
+  Object.fromEntries(Object.entries(shape).map(([field, schema]) => [field, (schema as z.ZodType).description]));
+
+/** The interfaces with the schema's descriptions as docstrings, as the text of their file. */
+function typesText(text: string): string {
+  return withDocstrings(text, {
+    NotificationInput: descriptionsOf(notificationSchema),
+    Alert: descriptionsOf(alertSchema),
+    ApnsDevice: descriptionsOf(apnsDevice.schema),
+    FcmDevice: descriptionsOf(fcmDevice.schema),
+  });
+}
+
+const WRITTEN: readonly (readonly [file: string, textOf: (before: string) => string])[] = [
+  ['docs/notification.schema.json', schemaText],
+  ['src/domain/notification-types.ts', typesText],
+];
+
 const { values } = parseArgs({ options: { check: { type: 'boolean', default: false } } });
-const text = schemaText();
-if (!values.check) {
-  await writeFile(FILE, text);
-} else if ((await readFile(FILE, 'utf8').catch(() => '')) !== text) {
-  process.stderr.write('docs/notification.schema.json is not what npm run schema writes\n');
-  process.exitCode = 1;
+for (const [name, textOf] of WRITTEN) {
+  const file = new URL(`../${name}`, import.meta.url);
+  const before = await readFile(file, 'utf8').catch(() => '');
+  const text = textOf(before);
+  if (text === before) continue;
+  if (values.check) {
+    process.stderr.write(`${name} is not what npm run schema writes\n`);
+    process.exitCode = 1;
+  } else {
+    await writeFile(file, text);
+  }
 }

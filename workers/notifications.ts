@@ -1,17 +1,36 @@
-import { parseArgs } from 'node:util';
 import { loadConfig, type Config } from '../src/config/config.ts';
 import { CONFIG_VARIABLES } from '../src/config/documentation.ts';
-import { InputError } from '../src/domain/faults.ts';
+import { unknownText, unknownVariables } from '../src/config/unknown.ts';
+import { printable } from '../src/domain/faults.ts';
 import { PLATFORMS } from '../src/domain/notification.ts';
 import { createLog, type Logger } from '../src/observe/log.ts';
+import { createCommand, runCommand } from '../scripts/support/command.ts';
 import { startReplica } from './replica.ts';
 
 /** One replica, from the environment, until SIGTERM or SIGINT. Exit 1 where it cannot start, 2 on bad usage. */
 export async function main(argv: readonly string[]): Promise<void> {
-  const config = isHelpOnly(argv) ? undefined : readConfig();
-  if (config === undefined) return;
+  const command = createCommand(
+    'worker',
+    'Runs one replica until SIGTERM or SIGINT. Variables say all, so there are no flags.',
+  )
+    .addHelpText('after', variablesHelp)
+    .action(() => work(loadConfig(process.env)));
+  await runCommand(command, argv);
+}
+
+function variablesHelp(): string {
+  const rows = CONFIG_VARIABLES.map(
+    ({ name, default: value, meaning }) => `  ${name.padEnd(32)}${meaning}${value === undefined ? '' : ` (${value})`}`,
+  );
+  return `\nVariables (defaults in brackets):\n${rows.join('\n').replaceAll('`', '')}`;
+}
+
+async function work(config: Config): Promise<void> {
   const log = createLog(config.logLevel);
   exitOnUncaught(log);
+  for (const unknown of unknownVariables(process.env)) {
+    log.warn({ variable: printable(unknown.name), meant: unknown.meant }, printable(unknownText(unknown)));
+  }
   const { prefix, shards } = config.queue;
   const platforms = Object.fromEntries(PLATFORMS.map((platform) => [platform, platform in config.providers]));
   if (Object.keys(config.providers).length === 0) log.warn(NO_CREDENTIALS);
@@ -19,8 +38,8 @@ export async function main(argv: readonly string[]): Promise<void> {
   const signal = onStop(log, async () => (await starting).stop());
   const starting = startReplica(config, log, { signal });
   try {
-    const { url } = await starting;
-    log.info({ prefix, shards, policy: config.policy, platforms, metrics: url }, 'ready');
+    const { url, workerIds } = await starting;
+    log.info({ prefix, shards, policy: config.policy, platforms, metrics: url, workerIds }, 'ready');
   } catch (error) {
     if (signal.aborted) return; // onStop logs it
     log.fatal({ err: error }, 'the worker could not start, and exits with code 1');
@@ -41,37 +60,6 @@ function exitOnUncaught(log: Logger): void {
     );
     process.exit(1);
   });
-}
-
-function isHelpOnly(argv: readonly string[]): boolean {
-  try {
-    const { values } = parseArgs({ args: [...argv], options: { help: { type: 'boolean', short: 'h' } } });
-    if (values.help === true) process.stdout.write(usage());
-    return values.help === true;
-  } catch (error) {
-    process.stderr.write(`error: ${(error as Error).message}\n(--help tells the variables)\n`);
-    process.exitCode = 2;
-    return true;
-  }
-}
-
-function usage(): string {
-  const rows = CONFIG_VARIABLES.map(
-    ({ name, default: value, meaning }) => `  ${name.padEnd(32)}${meaning}${value === undefined ? '' : ` (${value})`}`,
-  );
-  const title = 'Usage: worker [--help]\n\nOne replica, told by its environment (defaults in brackets):\n\n';
-  return `${title}${rows.join('\n').replaceAll('`', '')}\n`;
-}
-
-function readConfig(): Config | undefined {
-  try {
-    return loadConfig(process.env);
-  } catch (error) {
-    if (!(error instanceof InputError)) throw error;
-    process.stderr.write(`error: ${error.message}\n`);
-    process.exitCode = 1;
-    return undefined;
-  }
 }
 
 /**

@@ -18,6 +18,8 @@ import { within } from '../src/domain/time.ts';
 export interface Replica {
   /** Where `/metrics`, `/healthz` and `/readyz` are; undefined where they are off. */
   readonly url: string | undefined;
+  /** BullMQ's id of its worker for each queue: the value of a job lock is `<id>:<number>`. */
+  readonly workerIds: readonly string[];
   /** Takes no more jobs, finishes those under way within the grace period, gives back the rest, closes everything. */
   stop(): Promise<void>;
 }
@@ -105,6 +107,7 @@ async function compose(
 
   return {
     url: pages?.url,
+    workerIds: consumers.map(({ worker }) => worker.id),
     stop: async () => {
       const drained = Promise.all(consumers.map((consumer) => consumer.drain()));
       await within(drained, config.shutdownGraceMs);

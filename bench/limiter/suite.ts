@@ -19,7 +19,7 @@ export const limiterSuite: Suite = {
 
 async function run(options: SuiteOptions): Promise<Report> {
   const rivals = options.quick ? undefined : await installRivals(options.say);
-  const server = await startEmbeddedRedis({ say: options.say });
+  const server = await startEmbeddedRedis({ say: options.say, install: true });
   const redis = new Redis(server.url);
   try {
     return reportOf(await measure(redis, rivals, options));

@@ -58,7 +58,7 @@ export async function withSurroundings<T>(
   say: (line: string) => void,
   use: (surroundings: Surroundings, redisVersion: string) => Promise<T>,
 ): Promise<T> {
-  const server = await startEmbeddedRedis({ say });
+  const server = await startEmbeddedRedis({ say, install: true });
   const dir = await mkdtemp(join(tmpdir(), 'pushpacer-bench-'));
   try {
     return await use({ redisUrl: server.url, dir }, await versionOf(server.url));

@@ -6,6 +6,7 @@ import { matches, type DeadLetterFilter } from '../../src/dead-letters/take.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { shardPrefixes } from '../../src/queue/shards.ts';
 import type { Connection } from '../../src/redis/connection.ts';
+import { readEnvironment } from '../support/environment.ts';
 import { atQueueRedis } from '../support/queue-redis.ts';
 
 /** What the commands about dead letters need. */
@@ -20,7 +21,7 @@ export interface Desk {
 
 /** Opens the dead letters that the environment names, and runs `work`. `advice` is added to the error if Redis is lost. */
 export async function atDeadLetters(advice: string, work: (desk: Desk) => Promise<void>): Promise<void> {
-  const { redis, queue } = loadQueueConfig(process.env);
+  const { redis, queue } = loadQueueConfig(readEnvironment());
   const open = async (connection: Connection): Promise<void> => {
     const prefixes = shardPrefixes(queue.prefix, queue.shards);
     const shards = await Promise.all(prefixes.map((prefix) => openShard(connection, prefix)));

@@ -4,6 +4,7 @@ import { breakdown, deadLetters } from './taking.ts';
 import { inOrder, type Desk } from './desk.ts';
 import { filterOf, type FilterFlags } from './flags.ts';
 import { factsOf, type Facts } from './facts.ts';
+import { columnsOf, dim } from '../support/terminal.ts';
 import { renderTable } from './table.ts';
 
 export interface ListFlags extends FilterFlags {
@@ -38,11 +39,10 @@ export async function listDeadLetters(desk: Desk, flags: ListFlags): Promise<voi
     process.stdout.write(`${JSON.stringify({ total, matched, byReason, deadLetters: newest })}\n`);
     return;
   }
-  const columns = process.stdout.isTTY ? process.stdout.columns : undefined;
   const more = matched - newest.length;
   const lines = [
-    ...(more > 0 ? [`… and ${more} more, older ones; --limit shows more`] : []),
-    ...renderTable(newest, desk.now, columns),
+    ...(more > 0 ? [dim(`… and ${more} more, older ones; --limit shows more`)] : []),
+    ...renderTable(newest, desk.now, columnsOf()),
     ...(newest.length > 0 ? [''] : []),
     summary(matched, total, byReason),
   ];

@@ -1,7 +1,9 @@
 import type { Command } from 'commander';
 import { printable } from '../../src/domain/faults.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
-import { instantFrom, table } from '../support/text.ts';
+import { table } from '../support/table.ts';
+import { columnsOf, heading } from '../support/terminal.ts';
+import { instantFrom } from '../support/text.ts';
 import { CommandError, createCommand, printJson } from '../support/command.ts';
 import { atDeadLetters, inOrder, type Desk } from './desk.ts';
 import { factsOf, type Facts } from './facts.ts';
@@ -48,8 +50,9 @@ function describe(facts: Facts, now: number): string[] {
     ...notificationLines(facts, now),
   ];
   const tries = attempts.map(({ at, device = '-', error }) => [instantFrom(now, at), device, printable(error)]);
-  const heading = attempts.length === 0 ? 'No attempt failed before.' : 'Failed attempts, the newest last';
-  return [printable(id), '', ...table(lines), '', heading, ...table(tries)];
+  const title = attempts.length === 0 ? 'No attempt failed before.' : 'Failed attempts, the newest last';
+  const width = { columns: columnsOf(), wrap: true };
+  return [heading(printable(id)), '', ...table(lines, width), '', heading(title), ...table(tries, width)];
 }
 
 function notificationLines({ notification, delivered = [] }: Facts, now: number): string[][] {

@@ -1,32 +1,38 @@
 import { printable } from '../../src/domain/faults.ts';
-import { span, table } from '../support/text.ts';
+import { cut, table, widthOf } from '../support/table.ts';
+import { heading } from '../support/terminal.ts';
+import { span } from '../support/text.ts';
 import type { Facts } from './facts.ts';
 
 const HEAD = ['id', 'reason', 'died (UTC)', '', 'gen', 'tries', 'recipient', 'message'];
-/** How much of a message is shown if there is no terminal, whose width would decide. */
-const WORDS_WIDTH = 60;
+/** On a narrow terminal: id, reason, ago, recipient. */
+const ESSENTIAL = [0, 1, 3, 6];
 /** With less room than this, the message gets a line of its own. */
 const LEAST_WORDS_WIDTH = 20;
-const RECIPIENT_WIDTH = 20;
 const INDENT = '    ';
 
-/** One line each, or two if the columns before the message leave it too little room. */
+/**
+ * One line each, or two if the columns before the message leave it too little room. Nothing is cut where there is no terminal.
+ */
 export function renderTable(all: readonly Facts[], now: number, columns?: number): string[] {
   if (all.length === 0) return [];
-  const rows = all.map((facts) => row(facts, now));
-  const facts = table([HEAD, ...rows].map((cells) => cells.slice(0, -1).concat('')));
-  const width = Math.max(...facts.map((line) => line.length)) + '  '.length;
-  const room = columns === undefined ? WORDS_WIDTH : columns - width;
-  if (room >= LEAST_WORDS_WIDTH) {
-    return table([HEAD, ...rows].map((cells) => cells.with(-1, cut(cells.at(-1) ?? '', room))));
+  const rows = [HEAD, ...all.map((facts) => row(facts, now))];
+  const facts = table(rows.map((cells) => cells.slice(0, -1)));
+  const width = Math.max(...facts.map(widthOf)) + '  '.length;
+  if (columns === undefined || columns - width >= LEAST_WORDS_WIDTH) {
+    const words = columns === undefined ? Infinity : columns - width;
+    const [head = '', ...lines] = table(rows.map((cells) => cells.with(-1, cut(cells.at(-1) ?? '', words))));
+    return [heading(head), ...lines];
   }
-  const wordsWidth = (columns ?? WORDS_WIDTH) - INDENT.length;
-  const [head = '', ...lines] = facts;
-  return [head, ...lines.flatMap((line, at) => [line, `${INDENT}${cut(rows[at]?.at(-1) ?? '', wordsWidth)}`])];
+  const [head = '', ...lines] = table(
+    rows.map((cells) => cells.slice(0, -1)),
+    { columns, essential: ESSENTIAL },
+  );
+  const messages = all.map(({ message }) => `${INDENT}${cut(printable(message), columns - INDENT.length)}`);
+  return [heading(head), ...lines.flatMap((line, at) => [line, messages[at] ?? ''])];
 }
 
 function row({ id, reason, deadAt, generation, attempts, notification, message }: Facts, now: number): string[] {
-  const recipient = cut(printable(notification.recipientId ?? '-'), RECIPIENT_WIDTH);
   return [
     printable(id),
     reason,
@@ -34,7 +40,7 @@ function row({ id, reason, deadAt, generation, attempts, notification, message }
     `${span(Math.max(0, now - deadAt)).replace(/ .*/, '')} ago`,
     String(generation),
     String(attempts.length),
-    recipient,
+    printable(notification.recipientId ?? '-'),
     printable(message),
   ];
 }
@@ -43,10 +49,4 @@ function row({ id, reason, deadAt, generation, attempts, notification, message }
 function died(at: number, now: number): string {
   const text = new Date(at).toISOString().slice(0, 19).replace('T', ' ');
   return text.startsWith(new Date(now).toISOString().slice(0, 5)) ? text.slice('2026-'.length) : text;
-}
-
-/** `as far as i…` */
-function cut(text: string, width: number): string {
-  const characters = Array.from(text);
-  return characters.length <= width ? text : `${characters.slice(0, width - 1).join('')}…`;
 }

@@ -3,7 +3,9 @@ import { printable } from '../../src/domain/faults.ts';
 import type { Inspection, SlotView } from '../../src/limiter/limiter.ts';
 import type { DelayedJob, DelayedJobs, WaitingJob } from './jobs.ts';
 import { jobIdOfAsk } from './open.ts';
-import { fromNow, instant, instantFrom, policyText, span, table } from '../support/text.ts';
+import { table } from '../support/table.ts';
+import { heading } from '../support/terminal.ts';
+import { fromNow, instant, instantFrom, policyText, span } from '../support/text.ts';
 import { renderTimeline } from './timeline.ts';
 
 /** A reserved slot, with its notification if the queue still has it. */
@@ -21,11 +23,14 @@ export interface Described {
   readonly categories: Config['categories'];
   /** How many waiting notifications are listed at most. */
   readonly told: number;
+  /** The terminal's width; undefined without one. */
+  readonly columns?: number | undefined;
 }
 
 /** The output of `recipient show`: facts, timeline, and the waiting notifications. */
-export function describe({ recipientId, inspection, waiting, delayed, categories, told }: Described): string[] {
-  const known = table([
+export function describe(described: Described): string[] {
+  const { recipientId, inspection, delayed, categories, columns } = described;
+  const facts = [
     ['policy', policyLine(inspection)],
     ...Object.entries(categories).map(([name, policy]) => ['', `${name}: ${policyText(policy)}; from LIMITS_FILE`]),
     ['block', blockLine(inspection)],
@@ -33,9 +38,14 @@ export function describe({ recipientId, inspection, waiting, delayed, categories
     ['reserved', reservedLine(inspection)],
     ['delayed', delayedLine(inspection.now, delayed)],
     ['next free', nextLine(inspection)],
-  ]);
-  const title = [`${printable(recipientId)} at ${instant(inspection.now)}`, ...strangerLines(inspection, delayed)];
-  const parts = [title, known, renderTimeline(inspection), waitingLines(inspection.now, waiting, delayed.found, told)];
+  ];
+  const name = heading(`${printable(recipientId)} at ${instant(inspection.now)}`);
+  const parts = [
+    [name, ...strangerLines(inspection, delayed)],
+    table(facts, { columns, wrap: true }),
+    renderTimeline(inspection, columns),
+    waitingLines(described),
+  ];
   return parts.filter((lines) => lines.length > 0).flatMap((lines, index) => (index === 0 ? lines : ['', ...lines]));
 }
 
@@ -83,22 +93,21 @@ function nextLine({ now, nextAt, rule }: Inspection): string {
   return nextAt <= now + MOMENT_MS ? 'now' : `${instantFrom(now, nextAt)}, by ${printable(rule)}`;
 }
 
+/** On a narrow terminal: due, why, notification. */
+const ESSENTIAL = [0, 2, 7];
+
 /** One line each, the next one first. */
-function waitingLines(
-  now: number,
-  waiting: readonly WaitingSlot[],
-  delayed: readonly DelayedJob[],
-  told: number,
-): string[] {
+function waitingLines({ inspection: { now }, waiting, delayed, told, columns }: Described): string[] {
   const all = [
     ...waiting.map((slot) => ({ at: slot.at, row: waitingRow(now, slot) })),
-    ...delayed.map((job) => ({ at: job.dueAt, row: delayedRow(now, job) })),
+    ...delayed.found.map((job) => ({ at: job.dueAt, row: delayedRow(now, job) })),
   ].toSorted((a, b) => a.at - b.at);
   if (all.length === 0) return [];
   const head = ['due', 'at', 'why', 'enqueued', 'attempts', 'priority', 'category', 'notification'];
   const more = all.length - told;
   const rows = all.slice(0, told).map(({ row }) => row);
-  return [...table([head, ...rows]), ...(more > 0 ? [`and ${more} more; --all shows them`] : [])];
+  const [top = '', ...lines] = table([head, ...rows], { columns, essential: ESSENTIAL });
+  return [heading(top), ...lines, ...(more > 0 ? [`and ${more} more; --all shows them`] : [])];
 }
 
 function waitingRow(now: number, { at, id = '-', notification }: WaitingSlot): string[] {

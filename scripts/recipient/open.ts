@@ -15,6 +15,7 @@ import {
 } from '../../src/redis/connection.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { CommandError, UsageError } from '../support/command.ts';
+import { readEnvironment } from '../support/environment.ts';
 import { atQueueRedis } from '../support/queue-redis.ts';
 
 export interface QueueOfRecipient {
@@ -53,7 +54,7 @@ export interface Desk {
 
 /** Opens the limiter that the environment names (the workers' own), runs `work`, and closes it. */
 export async function atLimiter(work: (desk: Desk) => Promise<void>): Promise<void> {
-  const config = loadLimiterConfig(process.env);
+  const config = loadLimiterConfig(readEnvironment());
   const { limiterRedis, policy, categories, queue } = config;
   const redis = connectProducer(limiterRedis);
   redis.on('error', () => undefined); // the call that fails reports it

@@ -2,6 +2,7 @@ import type { Queue } from 'bullmq';
 import type { Command } from 'commander';
 import type { Inspection } from '../../src/limiter/limiter.ts';
 import { createCommand, printJson } from '../support/command.ts';
+import { columnsOf } from '../support/terminal.ts';
 import { describe, type WaitingSlot } from './describe.ts';
 import { recipientId } from './flags.ts';
 import { findDelayed, findJobs } from './jobs.ts';
@@ -44,7 +45,8 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
     });
     if (json) printJson({ recipientId: id, ...inspection, categories, reserved: waiting, delayed: delayed.found });
     else {
-      const lines = describe({ recipientId: id, inspection, waiting, delayed, categories, told });
+      const columns = columnsOf();
+      const lines = describe({ recipientId: id, inspection, waiting, delayed, categories, told, columns });
       process.stdout.write(`${lines.join('\n')}\n`);
     }
   });

@@ -4,8 +4,8 @@ import { span } from '../support/text.ts';
 /** The instants to draw, in epoch milliseconds and in order. */
 export type Drawn = Pick<Inspection, 'now' | 'sent' | 'reserved' | 'block'>;
 
-/** With the names of the rows and the mark of now, no line is longer than 80 characters. */
-const COLUMNS = 64;
+/** The columns for instants, at least and at most; with at most, no line is longer than 80 characters. */
+const [LEAST_COLUMNS, MOST_COLUMNS] = [8, 64];
 const NAME_WIDTH = 11;
 
 /** Maps instants to columns. The columns begin at now and go in both directions, so that no column contains both past and future. */
@@ -23,12 +23,15 @@ interface Axis {
  *                 -58s          now           +31s
  *     sent        1··1··1··11··1│··············
  *     reserved    ··············│1··1··1··1··1·
+ *
+ * `columns` is the width of the terminal.
  */
-export function renderTimeline(drawn: Drawn): string[] {
+export function renderTimeline(drawn: Drawn, columns = 80): string[] {
   const { now, sent, reserved, block } = drawn;
   const instants = { sent: sent.map(({ at }) => at), reserved: reserved.map(({ at }) => at) };
   if (sent.length + reserved.length === 0) return [];
-  const axis = axisOf(now, instants.sent, instants.reserved);
+  const most = Math.min(MOST_COLUMNS, Math.max(LEAST_COLUMNS, columns - NAME_WIDTH - 1));
+  const axis = axisOf(now, instants.sent, instants.reserved, most);
   const rows = [
     named('', labels(axis, now, instants.sent, instants.reserved)),
     named('sent', row(axis, instants.sent)),
@@ -38,9 +41,9 @@ export function renderTimeline(drawn: Drawn): string[] {
   return [...rows, `A column is ${span(axis.columnMs)}; a digit counts its slots, + is more than nine.`];
 }
 
-function axisOf(now: number, sent: readonly number[], reserved: readonly number[]): Axis {
+function axisOf(now: number, sent: readonly number[], reserved: readonly number[], most: number): Axis {
   const [start, end] = endsOf(now, sent, reserved);
-  const columnMs = Math.max(1, Math.ceil((end - start) / (COLUMNS - 2)));
+  const columnMs = Math.max(1, Math.ceil((end - start) / (most - 2)));
   const past = Math.ceil((now - start) / columnMs);
   const columnOf = (at: number): number =>
     at < now ? past - Math.ceil((now - at) / columnMs) : past + 1 + Math.floor((at - now) / columnMs);

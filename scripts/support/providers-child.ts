@@ -1,5 +1,6 @@
 import { constants, setPriority } from 'node:os';
 import type { Platform } from '../../src/domain/notification.ts';
+import type { ScriptedAnswer } from '../../src/sandbox/answers/scripted.ts';
 import type { Answer, Rate } from '../../src/sandbox/loopback/answers.ts';
 import { DEFAULT_LATENCY, type Latency } from '../../src/sandbox/loopback/timing.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
@@ -9,6 +10,8 @@ import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
 export type ProvidersOrder =
   /** Answers to the next requests with this token. */
   | { readonly do: 'script'; readonly platform: Platform; readonly token: string; readonly answers: readonly Answer[] }
+  /** The script of both providers, in place of an earlier one. */
+  | { readonly do: 'answers'; readonly answers: readonly ScriptedAnswer[] }
   | { readonly do: 'rates'; readonly platform: Platform; readonly rates: readonly Rate[] }
   /** Every n-th request makes its HTTP/2 connection send a GOAWAY; 0 ends this. Without a platform: APNs. */
   | { readonly do: 'go-away'; readonly platform?: Platform; readonly every: number }
@@ -67,6 +70,9 @@ async function obey(sandbox: Sandbox, order: ProvidersOrder): Promise<void> {
   switch (order.do) {
     case 'script':
       sandbox[order.platform].script(order.token, order.answers);
+      return;
+    case 'answers':
+      sandbox.setAnswers(order.answers);
       return;
     case 'rates':
       sandbox[order.platform].setRates(order.rates);

@@ -59,17 +59,3 @@ export function waitingText({ now, reserved }: Inspection): string | undefined {
     ? `1 notification waits, until ${until}`
     : `${reserved.length} notifications wait, the last until ${until}`;
 }
-
-/** Aligns the cells of rows in columns, two spaces apart; the last column is not padded. */
-export function table(rows: readonly (readonly string[])[]): string[] {
-  const widths = rows.reduce<number[]>(
-    (most, row) => row.map((cell, column) => Math.max(most[column] ?? 0, cell.length)),
-    [],
-  );
-  return rows.map((row) =>
-    row
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-      .join('  ')
-      .trimEnd(),
-  );
-}

@@ -1,11 +1,20 @@
 import { z } from 'zod';
+import {
+  DEFAULT_PREFIX,
+  DEFAULT_REDIS_URL,
+  MAX_SHARDS,
+  parseRedisUrls,
+  PREFIX_FORMAT,
+  PREFIX_PATTERN,
+  REDIS_URLS_FORMAT,
+} from '../domain/queue-address.ts';
 import { anyText, duration, flag, integer, parsed, rules, text } from '../environment/values.ts';
 import { PROVIDER_SECRETS, providerVariables } from './providers.ts';
 
 /** The variables before the providers' own: the values that are allowed, what they become, and the README's text. */
 const queueAndDelivery = {
   REDIS_URL: redisUrls()
-    .default(['redis://127.0.0.1:6379'])
+    .default([DEFAULT_REDIS_URL])
     .describe(
       '`redis://` or `rediss://`; several, comma-separated, with `REDIS_CLUSTER=true` (nodes) or `REDIS_SENTINEL_NAME` (Sentinels)',
     ),
@@ -18,10 +27,10 @@ const queueAndDelivery = {
   LIMITER_REDIS_SENTINEL_NAME: groupName()
     .optional()
     .describe("the limiter's master, where the Sentinels know it by another name"),
-  QUEUE_PREFIX: text(/^[^\s:]{1,64}$/, 'up to 64 characters without spaces and colons, such as {pushpacer}')
-    .default('{pushpacer}')
+  QUEUE_PREFIX: text(PREFIX_PATTERN, PREFIX_FORMAT)
+    .default(DEFAULT_PREFIX)
     .describe('the prefix of every queue key; the braces keep a queue in one Cluster slot'),
-  QUEUE_SHARDS: integer(1, 64).default(1).describe('queues to spread over a cluster'),
+  QUEUE_SHARDS: integer(1, MAX_SHARDS).default(1).describe('queues to spread over a cluster'),
   LIMIT_RULES: rules('LIMIT_RULES')
     .default([{ max: 10, perMs: 60_000 }])
     .describe('comma-separated `max/per`: `1/1s,20/1m,200/1h,800/1d`'),
@@ -96,10 +105,7 @@ function groupName() {
 }
 
 function redisUrls() {
-  return parsed('redis:// or rediss:// URLs, comma-separated', (value) => {
-    const urls = value.split(',').map((url) => url.trim());
-    return urls.every((url) => /^rediss?:\/\//.test(url) && URL.canParse(url)) ? urls : undefined;
-  });
+  return parsed(REDIS_URLS_FORMAT, parseRedisUrls);
 }
 
 function port() {

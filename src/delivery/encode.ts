@@ -1,5 +1,5 @@
 import type { FailedAttempt } from '../domain/outcome.ts';
-import { pushId } from '../providers/provider.ts';
+import { pushId } from '../domain/push-id.ts';
 import type { Context, ReadyDevice } from './context.ts';
 import { openDevices } from './devices.ts';
 import type { DeliverParts } from './parts.ts';

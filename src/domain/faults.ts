@@ -4,11 +4,13 @@ import type { z } from 'zod';
 export interface Fault {
   /** `devices[0].token`, `LIMIT_RULES[1]`; empty for the input as a whole. */
   readonly path: string;
+  /** What is allowed there, in words: `1 to 256 printable characters`. */
   readonly expected: string;
+  /** What was there: the value itself, or only its kind and size (`a string of 64 characters`) if it is long or private. */
   readonly found: string;
 }
 
-/** `devices[0].platform: expected "apns" or "fcm", found "sms"` */
+/** A fault as one line of text: `devices[0].platform: expected "apns" or "fcm", found "sms"`. */
 export function formatFault({ path, expected, found }: Fault): string {
   const where = path === '' ? '' : `${path}: `;
   return `${where}expected ${expected}, found ${found}`;
@@ -16,9 +18,12 @@ export function formatFault({ path, expected, found }: Fault): string {
 
 /** Bad input that a person can correct. Holds every fault, and its message lists them all. */
 export class InputError extends Error {
+  /** To recognise it without the class, such as across two copies of the package. */
   override readonly name = 'InputError';
+  /** Everything that is wrong, one or more. None of them holds a token, a password or a text of an alert. */
   readonly faults: readonly Fault[];
 
+  /** `what` is the beginning of the message: `invalid notification`. */
   constructor(what: string, faults: readonly Fault[]) {
     const lines = faults.map(formatFault);
     super(lines.length === 1 ? `${what}: ${lines.join()}` : [`${what}:`, ...lines].join('\n  '));
@@ -51,7 +56,7 @@ export function zodFaults(
       }));
     }
     const value = valueAt(input, issue.path);
-    const found = describe(value, isPrivate(issue.path, value));
+    const found = describeFound(value, isPrivate(issue.path, value));
     return [{ path: formatPath(issue.path), expected: expectation(issue), found }];
   });
 }
@@ -102,7 +107,8 @@ function valueAt(input: unknown, path: Path): unknown {
   return path.reduce<unknown>((value, key) => (value as Record<PropertyKey, unknown> | undefined)?.[key], input);
 }
 
-function describe(value: unknown, isPrivate: boolean): string {
+/** A fault's `found`: the value if it is short, else its kind and size. Of a private text always only its size. */
+export function describeFound(value: unknown, isPrivate: boolean): string {
   if (value === undefined) return 'nothing';
   if (value === null || typeof value === 'boolean' || typeof value === 'number') return String(value);
   if (Array.isArray(value)) return `an array of ${value.length}`;

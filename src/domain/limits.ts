@@ -3,13 +3,17 @@ import type { Fault } from './faults.ts';
 
 /** At most `max` alerts in any rolling window of `perMs` milliseconds. */
 export interface Rule {
+  /** The most alerts: an integer from 1 to 100,000 (of a quota: to 1,000,000,000). */
   readonly max: number;
+  /** The length of the window in milliseconds: from 1 to 31 days. */
   readonly perMs: number;
 }
 
 /** What holds for one recipient: every rule, and the least time between two alerts (0 for none). */
 export interface Policy {
+  /** At most 16; all hold at once. None: only the gap holds. */
   readonly rules: readonly Rule[];
+  /** Milliseconds between two alerts: 0 to 31 days. */
   readonly minGapMs: number;
 }
 

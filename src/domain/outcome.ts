@@ -6,7 +6,7 @@
 export const TROUBLES = ['auth', 'configuration', 'quota', 'outage'] as const;
 export type Trouble = (typeof TROUBLES)[number];
 
-/** Why a notification cannot be delivered as it is. */
+/** Why a notification cannot be delivered as it is. docs/errors.md says of each what to do. */
 export const DEAD_LETTER_REASONS = [
   'invalid',
   'unregistered',
@@ -19,6 +19,7 @@ export const DEAD_LETTER_REASONS = [
   'stalled',
   'throttled-too-long',
 ] as const;
+/** Why a notification became a dead letter: one of `DEAD_LETTER_REASONS`. */
 export type DeadLetterReason = (typeof DEAD_LETTER_REASONS)[number];
 
 /** How a notification ended. Final: a pass that only defers or retries has no outcome. */
@@ -56,6 +57,7 @@ export interface FailedAttempt {
   readonly at: number;
   /** `apns#0` is the first of `devices`, on APNs. Absent if no device was tried. */
   readonly device?: string;
+  /** What went wrong: the provider's own name for it (`InternalServerError`), or a text. */
   readonly error: string;
 }
 
@@ -63,8 +65,11 @@ export interface FailedAttempt {
 export interface DeadLetter {
   /** Exactly as the producer enqueued it, even if it was invalid. */
   readonly notification: unknown;
+  /** Why it cannot be delivered. */
   readonly reason: DeadLetterReason;
+  /** What went wrong, for people to read; after each `<` what caused that. Never holds a token. */
   readonly message: string;
+  /** The newest 100 failed attempts, the newest last. */
   readonly attempts: readonly FailedAttempt[];
   /** Epoch milliseconds. */
   readonly deadAt: number;

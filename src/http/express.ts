@@ -4,25 +4,35 @@ import { PROBLEM_TYPE, type Refusal } from './problem.ts';
 
 /** The fields of a request that a `key` mostly uses. A function that takes Express's own `Request` fits too. */
 export interface ExpressRequestLike {
+  /** The header fields, by their names in lower case. */
   readonly headers: IncomingHttpHeaders;
+  /** The client's address; the setting `trust proxy` decides which one. */
   readonly ip?: string | undefined;
+  /** `GET` */
   readonly method: string;
+  /** The path with its query: `/messages?to=7`. */
   readonly url: string;
+  /** The value of one header field. */
   get(name: string): string | undefined;
 }
 
 /** The part of a response that is used; those of Express, connect and node:http have it. */
 export interface ConnectResponse extends Closable {
+  /** The status that is going to be sent. */
   statusCode: number;
+  /** Sets one header field. */
   setHeader(name: string, value: string): unknown;
+  /** Sends the body and ends the response. */
   end(body: string): unknown;
 }
 
+/** How Express limits requests: the options of `httpLimit`, and how to refuse. */
 export interface ExpressLimitOptions<Request, Response> extends HttpLimitOptions<Request> {
   /** Answers a refused request in place of the problem document; status and header fields are set already. */
   readonly refuse?: (request: Request, response: Response, refusal: Refusal) => unknown;
 }
 
+/** What `expressLimit` makes. It calls `next` without an error for a request that goes on, and with one if the limiter failed. */
 export type ConnectMiddleware<Request, Response> = (
   request: Request,
   response: Response,

@@ -4,21 +4,31 @@ import { PROBLEM_TYPE, type Refusal } from './problem.ts';
 
 /** The fields of a request that a `key` mostly uses. A function that takes Fastify's own `FastifyRequest` fits too. */
 export interface FastifyRequestLike {
+  /** The header fields, by their names in lower case. */
   readonly headers: IncomingHttpHeaders;
+  /** The client's address; the option `trustProxy` decides which one. */
   readonly ip: string;
+  /** `GET` */
   readonly method: string;
+  /** The path with its query: `/messages?to=7`. */
   readonly url: string;
 }
 
 /** The part of Fastify's reply that is used. */
 export interface FastifyReplyLike {
+  /** Node's own response. */
   readonly raw: Closable;
+  /** Sets the status. */
   code(status: number): unknown;
+  /** Sets one header field. */
   header(name: string, value: string): unknown;
+  /** Sends the body. */
   send(payload: unknown): unknown;
+  /** Tells Fastify that no reply will be sent. */
   hijack(): unknown;
 }
 
+/** How Fastify limits requests: the options of `httpLimit`, and how to refuse. */
 export interface FastifyLimitOptions<Request, Reply> extends HttpLimitOptions<Request> {
   /**
    * Answers a refused request in place of the problem document; status and header fields are set already. It must send a

@@ -5,6 +5,7 @@ import type { Held, Limiter } from '../limiter/limiter.ts';
 import { rateLimitFields, type Fields } from './fields.ts';
 import { tooMany, unavailable, type Refusal } from './problem.ts';
 
+/** How requests are limited: by which limiter, and for whom each one counts. */
 export interface HttpLimitOptions<Request> {
   /** If it rejects with LimiterUnavailableError, the answer is 503. Its option `onUnavailable` can decide otherwise. */
   readonly limiter: Pick<Limiter, 'admit' | 'refund'>;
@@ -14,17 +15,18 @@ export interface HttpLimitOptions<Request> {
    * it would escape every limit. `undefined`: this request is not limited. An error goes to the framework's error handling.
    */
   readonly key: (request: Request) => string | undefined | Promise<string | undefined>;
-  /** The category of a request. If the limiter has a policy for it, that one holds too. */
+  /** The category of a request. If the limiter has a policy for it, that one holds too. Default: none. */
   readonly category?: (request: Request) => string | undefined;
-  /** The policy for these requests, in place of the limiter's own. */
+  /** The policy for these requests, in place of the limiter's own. Default: the limiter's. */
   readonly policy?: Policy;
 }
 
 /** Whether a request may go on. */
 export type Decision =
   | {
-      /** Let it through, with these header fields. */
+      /** Let it through. */
       readonly kind: 'allowed';
+      /** The RateLimit fields to send with the response; none if nothing was counted. */
       readonly headers: Fields;
     }
   | Refusal
@@ -79,8 +81,11 @@ function isUnavailable(error: unknown): boolean {
 
 /** The part of a response that shows that its client has disconnected; node:http's and HTTP/2's both have it. */
 export interface Closable {
+  /** True if the connection is closed already. */
   readonly destroyed?: boolean;
+  /** Calls the listener when the connection closes. */
   once(event: 'close', listener: () => void): unknown;
+  /** Takes the listener away. */
   removeListener(event: 'close', listener: () => void): unknown;
 }
 

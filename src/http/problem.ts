@@ -4,7 +4,9 @@ import { toSeconds, type Fields } from './fields.ts';
 export interface Problem {
   /** Absent if the status says enough (503). */
   readonly type?: string;
+  /** The problem in a few words: `Quota Exceeded`, `Service Unavailable`. */
   readonly title: string;
+  /** The status of the response: 429 or 503. */
   readonly status: number;
   /** The rule that decided: `["10/1m"]`. */
   readonly 'violated-policies'?: readonly string[];
@@ -12,6 +14,7 @@ export interface Problem {
 
 /** A request that is not let through. */
 export interface Refusal {
+  /** Do not let it through: answer with `status`, `headers` and `problem`. */
   readonly kind: 'refused';
   /** 429: the limiter refused. 503: the limiter could not be asked. */
   readonly status: 429 | 503;

@@ -39,6 +39,7 @@ export interface RuleStanding {
   readonly rule: string;
   /** The rule allows at most this many slots in any window of `perMs`. */
   readonly max: number;
+  /** The length of the window, or of the gap, in milliseconds. */
   readonly perMs: number;
   /** How many more slots fit now. An admission is counted; an ask that waits or is refused is not, even with `countBlocked`. */
   readonly remaining: number;
@@ -68,6 +69,7 @@ export interface Standing {
 
 /** Yes: send at `at`, which is now or a few milliseconds ahead. */
 export interface Admitted extends Standing {
+  /** The id has a slot now. */
   readonly kind: 'admitted';
   /** The slot: epoch milliseconds on the limiter's clock (Redis's). */
   readonly at: number;
@@ -79,20 +81,25 @@ export interface Admitted extends Standing {
 
 /** Not yet: a slot is reserved `waitMs` ahead. Come back then, and not before. */
 export interface Reserved extends Standing {
+  /** The id has a slot that lies ahead. */
   readonly kind: 'reserved';
   /** The slot: epoch milliseconds on the limiter's clock. */
   readonly at: number;
+  /** Milliseconds until the slot. */
   readonly waitMs: number;
 }
 
 /** The wait would be longer than `maxWaitMs`, or `maxPending` reservations wait already. Nothing was written. */
 export interface Refused extends Standing {
+  /** The id got no slot. */
   readonly kind: 'refused';
+  /** Which bound of the ask was passed: `maxWaitMs` or `maxPending`. */
   readonly because: 'max-wait' | 'max-pending';
-  /** The wait that a reservation would have had. */
+  /** The wait that a reservation would have had, in milliseconds. */
   readonly waitMs: number;
 }
 
+/** The answer to an ask: a slot now, a slot ahead, or none. */
 export type Admission = Admitted | Reserved | Refused;
 
 /** No ask for this recipient is admitted before `until`. */
@@ -113,6 +120,7 @@ export interface SlotView {
 
 /** What the limiter knows about one recipient. Instants are epoch milliseconds on its clock. */
 export interface Inspection {
+  /** The time of the answer. */
   readonly now: number;
   /** The overall policy in force. */
   readonly policy: Policy;
@@ -126,8 +134,9 @@ export interface Inspection {
   readonly sent: readonly SlotView[];
   /** Reserved slots that are not no-shows yet, the next one first. */
   readonly reserved: readonly SlotView[];
-  /** The slot that a new id would get now, and the rule that decides it. */
+  /** The slot that a new id would get now. */
   readonly nextAt: number;
+  /** The rule that decides it: `10/1m`, `gap`, `block`, or `none`. */
   readonly rule: string;
 }
 

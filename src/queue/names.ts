@@ -4,8 +4,6 @@ import { QueueKeys } from 'bullmq';
 export const QUEUE = 'notifications';
 /** The queue of the dead letters. No worker consumes it. */
 export const DEAD_LETTERS = 'dead-letters';
-/** The braces (hash tag) put all keys of a queue and of its dead letters into one hash slot of a Redis Cluster. */
-export const DEFAULT_PREFIX = '{pushpacer}';
 /** The name of every job. */
 export const JOB = 'push';
 

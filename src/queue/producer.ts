@@ -2,30 +2,58 @@ import { Queue } from 'bullmq';
 import { InputError, type Fault } from '../domain/faults.ts';
 import { parseNotification, type NotificationInput } from '../domain/notification.ts';
 import { addJobs, type Entry } from './add-jobs.ts';
-import {
-  connectProducer,
-  explained,
-  PRODUCER_TIMEOUT_MS,
-  whenReady,
-  type Connection,
-  type RedisTarget,
-} from '../redis/connection.ts';
-import { DEFAULT_PREFIX, PRIORITY, QUEUE } from './names.ts';
+import { connectProducer, explained, whenReady, type Connection } from '../redis/connection.ts';
+import { PRIORITY, QUEUE } from './names.ts';
+import { checkOptions, type ProducerOptions } from './producer-options.ts';
 import { shardOf, shardPrefixes } from './shards.ts';
 
-/** A notification to enqueue; without `id` it gets a UUID. */
-export type EnqueueInput = Omit<NotificationInput, 'id'> & { id?: string };
+export type { ProducerOptions } from './producer-options.ts';
+
+/** A notification to enqueue: a `NotificationInput` whose id may be left out. */
+export interface EnqueueInput extends Omit<NotificationInput, 'id'> {
+  /**
+   * Idempotency key, and the job id: the same id twice is one notification. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`. Default: a new
+   * UUID. Example: `msg-8841`.
+   */
+  id?: string | undefined;
+}
 
 /** The result for one notification. */
 export type Enqueued =
-  | { readonly kind: 'added'; readonly id: string }
-  /** The id is taken: it was enqueued before, and waits, or ended within the last hour. */
-  | { readonly kind: 'duplicate'; readonly id: string }
-  | { readonly kind: 'invalid'; readonly faults: readonly Fault[] };
+  | {
+      /** It is in the queue now. */
+      readonly kind: 'added';
+      /** Its id: the given one, or the UUID that it got. */
+      readonly id: string;
+    }
+  | {
+      /** The id is taken: it was enqueued before, and waits, or ended within the last hour. Nothing was added. */
+      readonly kind: 'duplicate';
+      /** The id that is taken. */
+      readonly id: string;
+    }
+  | {
+      /** It does not fit. Nothing was added. */
+      readonly kind: 'invalid';
+      /** Everything that is wrong with it. */
+      readonly faults: readonly Fault[];
+    };
 
+/** The answer of `enqueue`. */
+export interface EnqueuedOne {
+  /** The notification's id: the given one, or the UUID that it got. */
+  readonly id: string;
+  /** False if the id is taken: it was enqueued before, and waits, or ended within the last hour. */
+  readonly added: boolean;
+}
+
+/** Adds notifications to the queue, over one connection. Keep one for the whole process, and close it at the end. */
 export interface Producer {
-  /** Adds one notification. Rejects with InputError (lists every fault) or RedisAwayError; nothing is added then. */
-  enqueue(input: EnqueueInput): Promise<{ readonly id: string; readonly added: boolean }>;
+  /**
+   * Adds one notification. Rejects with InputError, which lists every fault: nothing was added. Rejects with RedisAwayError: it
+   * may have been added, so try again with the same id.
+   */
+  enqueue(input: EnqueueInput): Promise<EnqueuedOne>;
   /**
    * Adds many, several times as fast as one by one, with a result for each at its index. Valid ones are added even if others are
    * invalid. Rejects with RedisAwayError; some may have been added by then, and their ids make a second try safe.
@@ -35,26 +63,17 @@ export interface Producer {
   close(): Promise<void>;
 }
 
-export type ProducerOptions = {
-  /** The worker's `QUEUE_PREFIX`. Default: `{pushpacer}`. */
-  readonly prefix?: string;
-  /** The worker's `QUEUE_SHARDS`. Default: 1. */
-  readonly shards?: number;
-  /** The longest wait for Redis before RedisAwayError. Default: 5,000 ms. */
-  readonly timeoutMs?: number;
-} & (RedisTarget | { readonly connection: Connection });
-
 /** How many are added in one transaction, which blocks Redis for some 20 ms. */
 const CHUNK = 500;
 
 /**
- * Adds notifications from any Node process. Connects at once, and fails fast if Redis is away. Throws InputError if
- * `redisUrl`, `cluster` and `sentinel` contradict each other.
+ * Adds notifications from any Node process. Connects at once, without waiting for Redis; each call waits for it, at most
+ * `timeoutMs`. Throws InputError with every option that is not usable.
  */
-export function createProducer(options: ProducerOptions): Producer {
-  const { prefix = DEFAULT_PREFIX, shards = 1, timeoutMs = PRODUCER_TIMEOUT_MS } = options;
-  const isOwned = 'redisUrl' in options;
-  const connection = isOwned ? connectProducer(options, timeoutMs) : options.connection;
+export function createProducer(options: ProducerOptions = {}): Producer {
+  const { prefix, shards, timeoutMs } = checkOptions(options);
+  const isOwned = options.connection === undefined;
+  const connection = options.connection ?? connectProducer(options, timeoutMs);
   if (isOwned) connection.on('error', toldElsewhere);
   const prefixes = shardPrefixes(prefix, shards);
   let queues: Promise<Queue[]> | undefined;
@@ -139,7 +158,10 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Validates without adding anything: the answer of `enqueue` with an empty Redis. */
+/**
+ * Checks a notification as a producer does, without Redis: `invalid` with every fault, or `added`, which means that it would
+ * be added if its id is free. For a form that says what is wrong before anything is sent.
+ */
 export function checkInput(input: EnqueueInput): Enqueued {
   const { entry, faults } = check(input);
   return entry === undefined ? { kind: 'invalid', faults } : { kind: 'added', id: entry.id };

@@ -3,12 +3,13 @@ import { createQuotaBook } from './book.ts';
 import { checkPromise, checkTerms } from './tiers.ts';
 import type { Quota, QuotaAnswer, QuotaTerms } from './quota.ts';
 
+/** The terms of a memory quota. */
 export interface MemoryQuotaOptions extends QuotaTerms {
-  /** Whole epoch milliseconds. */
+  /** Whole epoch milliseconds. Default: `Date.now`. */
   readonly now?: () => number;
 }
 
-/** The same promise as the Redis quota, for a single process. */
+/** The same promise as the Redis quota, for a single process. Throws InputError if a term is not usable. */
 export function createMemoryQuota(options: MemoryQuotaOptions): Quota {
   const { now = Date.now } = options;
   const { tiers, leaseMs } = checkTerms(options);

@@ -2,6 +2,7 @@ import type { Rule } from '../domain/limits.ts';
 
 /** There was room: a token was taken. Send before `useBy`. */
 export interface Taken {
+  /** Send now. */
   readonly kind: 'taken';
   /**
    * On this process's `performance.now()`. The quota is kept only if the send happens before it. Later, drop the token and
@@ -12,6 +13,7 @@ export interface Taken {
 
 /** No room now. Come back in `waitMs` and pass `at` to `take`: room is promised for that instant. */
 export interface Over {
+  /** Come back later. */
   readonly kind: 'over';
   /** The promised instant: epoch milliseconds on the quota's clock (Redis's). */
   readonly at: number;
@@ -21,12 +23,14 @@ export interface Over {
   readonly rule: string;
 }
 
+/** The answer of a quota: a token now, or room at a promised instant. */
 export type QuotaAnswer = Taken | Over;
 
 /** How much of one rule is used. */
 export interface QuotaUse {
-  /** `600000/1m` */
+  /** The rule's name: `600000/1m`. */
   readonly rule: string;
+  /** The most tokens in any window of the rule. */
   readonly max: number;
   /** Tokens that count now, including those that a worker took and has not used yet. */
   readonly used: number;
@@ -50,14 +54,14 @@ export interface Quota {
   close(): Promise<void>;
 }
 
-/** Must be the same for all workers that share a quota. */
+/** The name and the rules of a quota. They must be the same for all workers that share it. */
 export interface QuotaTerms {
   /** 1 to 128 characters of `A-Z a-z 0-9 . _ ~ -`: `fcm-my-project`. */
   readonly name: string;
-  /** All rules hold at once; `max` up to 1,000,000,000. */
+  /** 1 to 16 rules; all hold at once. `max` up to 1,000,000,000. */
   readonly rules: readonly Rule[];
   /**
-   * How long the tokens of a batch may be used, and how late an ask may come back to its promised instant. Default: a twentieth
+   * How many milliseconds the tokens of a batch may be used, and an ask may come back after its promised instant. Default: a twentieth
    * of the shortest window, at most 500 ms. If it is longer, there are fewer calls, but less of the quota can be used at the
    * limit (docs/quota.md).
    */

@@ -5,14 +5,15 @@ import { createTokenBatches, type BatchAsk, type BatchReply } from './token-batc
 import type { Over, Quota, QuotaTerms } from './quota.ts';
 import { checkPromise, checkTerms, type Tier } from './tiers.ts';
 
+/** The terms of a Redis quota, and its client. */
 export interface RedisQuotaOptions extends QuotaTerms {
   /** A client that the caller opens and closes. It must not be a subscriber. */
   readonly redis: ScriptRedis;
-  /** The first part of every key; braces are removed. */
+  /** The first part of every key; braces are removed. Default: `pushpacer`. */
   readonly prefix?: string;
-  /** How long an answer may take before LimiterUnavailableError. */
+  /** How long an answer may take before LimiterUnavailableError, in milliseconds. Default: 2,000. */
   readonly timeoutMs?: number;
-  /** Epoch milliseconds in place of Redis's clock and of this process's, for tests. */
+  /** Epoch milliseconds in place of Redis's clock and of this process's, for tests. Default: those clocks. */
   readonly now?: () => number;
 }
 
@@ -21,7 +22,10 @@ type TakeReply = [now: number, more: number, instantsAndTiers: number[], used: n
 /** Stands for Infinity in ARGV: more tokens than any batch has. */
 const ALL = 1e12;
 
-/** The quota that all workers share. quota.ts has its promise, quota.lua and docs/quota.md its algorithm. */
+/**
+ * The quota that all workers share. {@link Quota} has its promise, docs/quota.md and quota.lua its algorithm. Throws
+ * InputError if a term is not usable.
+ */
 export function createRedisQuota(options: RedisQuotaOptions): Quota {
   const { redis, prefix = 'pushpacer', timeoutMs = 2_000, now } = options;
   const { name, tiers, leaseMs } = checkTerms(options);

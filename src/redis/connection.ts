@@ -9,8 +9,10 @@ export type { Connection, RedisTarget } from './target.ts';
  * since notifications have ids, it is safe to send it again.
  */
 export class RedisAwayError extends Error {
+  /** To recognise it without the class, such as across two copies of the package. */
   override readonly name = 'RedisAwayError';
 
+  /** `where`: the address, without user and password. */
   constructor(where: string, cause: unknown) {
     const what = isNotNow(cause) ? 'Redis cannot now' : 'Redis is away';
     super(`${what}: ${where} (${withoutCredentials(reasonOf(cause))})`, { cause: withoutCommand(cause) });

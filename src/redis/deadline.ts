@@ -3,6 +3,7 @@ import { isRefusal } from './not-now.ts';
 
 /** The limiter did not answer in time: neither yes nor no. Ask again later under the same id, which takes no second slot. */
 export class LimiterUnavailableError extends Error {
+  /** To recognise it without the class, such as across two copies of the package. */
   override readonly name = 'LimiterUnavailableError';
 }
 

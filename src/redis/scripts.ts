@@ -2,10 +2,20 @@ import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Queue } from 'bullmq';
+import { describeFound, InputError } from '../domain/faults.ts';
 
 /** What a script needs of ioredis: both `Redis` and `Cluster` have it. */
 export interface ScriptRedis {
-  defineCommand(name: string, definition: { lua: string; numberOfKeys: number }): void;
+  /** Makes a script known to the client, as a command of this name. */
+  defineCommand(name: string, definition: ScriptDefinition): void;
+}
+
+/** A Lua script, and how many of its arguments are keys. */
+export interface ScriptDefinition {
+  /** The text of the script. */
+  lua: string;
+  /** The first so many arguments are keys. */
+  numberOfKeys: number;
 }
 
 /** Runs a script on its client: keys first, then arguments. */
@@ -18,8 +28,16 @@ export function readScript(path: string, from: string | URL): string {
   return text.replaceAll(/^-- include (\S+)$/gm, (_, included: string) => readScript(included, file));
 }
 
-/** Puts a script on the client as a command of this name. The number of keys is fixed with the definition. */
+/**
+ * Puts a script on the client as a command of this name. The number of keys is fixed with the definition. Throws InputError if
+ * it is no client of ioredis.
+ */
 export function defineScript<Reply>(redis: ScriptRedis, name: string, lua: string, numberOfKeys: number): Call<Reply> {
+  const client = redis as Partial<ScriptRedis> | null | undefined; // callers may be plain JavaScript
+  if (typeof client?.defineCommand !== 'function') {
+    const expected = 'a Redis or Cluster of ioredis';
+    throw new InputError('unusable options', [{ path: 'redis', expected, found: describeFound(client, true) }]);
+  }
   redis.defineCommand(name, { lua, numberOfKeys });
   const commands = redis as unknown as Record<string, Call<Reply>>;
   const command = commands[name];

@@ -1,5 +1,6 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
-import { InputError, type Fault } from '../domain/faults.ts';
+import { describeFound, InputError, type Fault } from '../domain/faults.ts';
+import { DEFAULT_REDIS_URL, parseRedisUrls, REDIS_URLS_FORMAT } from '../domain/queue-address.ts';
 
 /**
  * Writes all commands of one turn of the event loop to the socket together. ioredis makes a system call for each command, which was
@@ -28,23 +29,29 @@ class BatchingRedis extends Redis {
 /** Without `replyMapping`, which would change the shape of replies and so their types. */
 export type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>;
 
-/** A connection to one Redis, to the master that the Sentinels name, or to a cluster. */
+/** A client of ioredis: connected to one Redis, to the master that the Sentinels name, or to a cluster. */
 export type Connection = Redis | Cluster;
 
 /** Where Redis is. */
 export interface RedisTarget {
-  /** `redis://` or `rediss://`; several, comma-separated, with `cluster` (its nodes) or `sentinel` (the Sentinels). */
-  readonly redisUrl: string;
-  readonly cluster?: boolean;
+  /**
+   * `redis://` or `rediss://` (TLS); several, comma-separated, with `cluster` (its nodes) or `sentinel` (the Sentinels).
+   * Special characters of a password are percent-encoded. Default, also for an empty text: `redis://127.0.0.1:6379`, as for
+   * a worker without `REDIS_URL`.
+   */
+  readonly redisUrl?: string | undefined;
+  /** True: the URLs are those of nodes of a Redis Cluster; the others are found by themselves. Default: false. */
+  readonly cluster?: boolean | undefined;
   /** The URLs are those of Sentinels. User, password and database in the first URL are Redis's, not the Sentinels'. */
-  readonly sentinel?: SentinelTarget;
+  readonly sentinel?: SentinelTarget | undefined;
 }
 
+/** How Sentinels find the master, and how to sign in to them. */
 export interface SentinelTarget {
   /** The Sentinels' name for the master: `mymaster`. */
   readonly name: string;
-  /** The password of the Sentinels themselves. */
-  readonly password?: string;
+  /** The password of the Sentinels themselves. Default: none. */
+  readonly password?: string | undefined;
 }
 
 const REDIS_PORT = 6379;
@@ -52,10 +59,12 @@ const SENTINEL_PORT = 26_379;
 /** If a Sentinel does not answer for this long, the next one is asked. */
 const SENTINEL_TIMEOUT_MS = 2_000;
 
-/** Connects at once. Throws InputError if the target contradicts itself. */
+/** Connects at once. Throws InputError if the target is not usable. */
 export function openConnection(target: RedisTarget, options: ConnectionOptions): Connection {
-  check(target);
-  const { redisUrl, cluster, sentinel } = target;
+  const faults = targetFaults(target);
+  if (faults.length > 0) throw new InputError('unusable options', faults);
+  const { cluster, sentinel } = target;
+  const redisUrl = urlOf(target);
   if (cluster === true) return connectCluster(redisUrl, options);
   if (sentinel !== undefined) return connectSentinel(redisUrl, sentinel, options);
   return new BatchingRedis(redisUrl, options);
@@ -74,16 +83,31 @@ function endpoint({ host = 'localhost', port = REDIS_PORT, path, sentinels, name
   return `${name} by Sentinel ${sentinels.map(({ host = '', port = '' }) => `${host}:${port}`).join(', ')}`;
 }
 
-function check({ redisUrl, cluster, sentinel }: RedisTarget): void {
+/** An empty text counts as absent, as an empty `REDIS_URL` does. */
+function urlOf({ redisUrl = '' }: RedisTarget): string {
+  return redisUrl === '' ? DEFAULT_REDIS_URL : redisUrl;
+}
+
+/** Every fault of a target: a URL that a worker would refuse as `REDIS_URL`, and options that contradict each other. */
+export function targetFaults(target: RedisTarget): Fault[] {
+  const { cluster, sentinel } = target;
+  const redisUrl: unknown = urlOf(target); // callers may be plain JavaScript
+  const urls = typeof redisUrl === 'string' ? parseRedisUrls(redisUrl) : undefined;
   const faults: Fault[] = [];
-  const count = redisUrl.split(',').length;
+  if (urls === undefined) {
+    faults.push({ path: 'redisUrl', expected: REDIS_URLS_FORMAT, found: describeFound(redisUrl, true) });
+  }
+  if (sentinel !== undefined && (target.redisUrl ?? '') === '') {
+    faults.push({ path: 'redisUrl', expected: 'Sentinels, since sentinel is given', found: 'nothing' });
+  }
+  const count = urls?.length ?? 0;
   if (cluster === true && sentinel !== undefined) {
     faults.push({ path: 'sentinel', expected: 'none, since cluster is true', found: JSON.stringify(sentinel.name) });
   }
   if (cluster !== true && sentinel === undefined && count > 1) {
     faults.push({ path: 'redisUrl', expected: 'one URL, or cluster, or sentinel', found: `${count} URLs` });
   }
-  if (faults.length > 0) throw new InputError('no Redis', faults);
+  return faults;
 }
 
 function connectCluster(redisUrl: string, options: ConnectionOptions): Cluster {

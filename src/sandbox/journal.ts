@@ -1,34 +1,36 @@
-import type { Platform } from '../domain/notification.ts';
+import { pushId } from '../domain/push-id.ts';
+import { entryText, type JournalEntry } from './journal-entry.ts';
 
-/** One request as a provider saw it. */
-export interface JournalEntry {
-  readonly platform: Platform;
-  /** Empty if the request had none. APNs tokens are in lower case. */
-  readonly token: string;
-  /** When the request's headers arrived: epoch milliseconds with a fraction, on a clock that is never set. */
-  readonly at: number;
-  /** Whether the device was alerted; the answer may have said otherwise. */
-  readonly accepted: boolean;
-  /** The HTTP status that was answered; absent where no answer was given. */
-  readonly status?: number | undefined;
-  /** The provider's code for a refusal; `hang` or `reset` if there was no answer. */
-  readonly reason?: string | undefined;
-  /** APNs: the `apns-id` that was sent or made. */
-  readonly apnsId?: string | undefined;
-  /** FCM: the message's name; answered where the message was accepted. */
-  readonly messageName?: string | undefined;
-  readonly collapseId?: string | undefined;
-  /** As the client wrote it: `10` or `5` on APNs, `high` or `normal` on FCM. */
-  readonly priority?: string | undefined;
-  /** Epoch seconds after which the provider drops the alert; 0 for one try only. FCM's ttl is counted from `at`. */
-  readonly expiration?: number | undefined;
-  readonly pushType?: string | undefined;
-  readonly title?: string | undefined;
-  readonly body?: string | undefined;
-  /** What the app gets beside the alert. */
-  readonly data: Readonly<Record<string, string>>;
-  /** APNs' whole payload, FCM's whole message; undefined where it could not be read. */
-  readonly payload?: unknown;
+export type { JournalEntry } from './journal-entry.ts';
+
+/** What to wait for in a journal. */
+export interface WaitOptions {
+  /** Which entries count. Default: those of alerts that were accepted. */
+  readonly where?: ((entry: JournalEntry) => boolean) | undefined;
+  /** How long to wait, in milliseconds. Default: 10,000. */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** What the providers received, for reading. */
+export interface SandboxJournal {
+  /** Every request for an alert, the refused ones too, in the order of their answers. */
+  readonly all: readonly JournalEntry[];
+  /** Every alert that a device got, in the order of the answers. */
+  readonly accepted: readonly JournalEntry[];
+  /**
+   * The requests for one notification, by its id. An alert to FCM that has a collapse id is not found: such a request holds
+   * nothing that comes from the notification's id. Look for its token or its collapse id in `all`.
+   */
+  of(notificationId: string): readonly JournalEntry[];
+  /**
+   * Resolves with the entries that count as soon as there are `count` of them or more, counted from the start or the last
+   * `clear`. Rejects with an Error that says what came instead, if they have not come within the timeout.
+   */
+  waitFor(count: number, options?: WaitOptions): Promise<readonly JournalEntry[]>;
+  /** Calls the listener for every later entry; the returned function removes it. */
+  on(listener: (entry: JournalEntry) => void): () => void;
+  /** Forgets every entry. */
+  clear(): void;
 }
 
 export interface JournalOptions {
@@ -36,12 +38,15 @@ export interface JournalOptions {
   readonly keep?: number | undefined;
 }
 
+const WAIT_MS = 10_000;
+
 /** Everything that the loopback providers received, in the order of their answers. */
-export class Journal {
+export class Journal implements SandboxJournal {
   readonly #keep: number;
   readonly #listeners = new Set<(entry: JournalEntry) => void>();
   #all: JournalEntry[] = [];
   #accepted: JournalEntry[] = [];
+  #dropped = 0;
 
   constructor({ keep = Infinity }: JournalOptions = {}) {
     this.#keep = keep;
@@ -57,13 +62,37 @@ export class Journal {
     return this.#accepted;
   }
 
+  /** How many older entries were left out of `all`, because only the latest are kept. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
   record(entry: JournalEntry): void {
-    this.#append(this.#all, entry);
+    this.#dropped += this.#append(this.#all, entry);
     if (entry.accepted) this.#append(this.#accepted, entry);
     for (const listener of this.#listeners) listener(entry);
   }
 
-  /** Calls the listener for every later entry; the returned function removes it. */
+  of(notificationId: string): readonly JournalEntry[] {
+    return entriesOf(notificationId, this.#all);
+  }
+
+  async waitFor(count: number, { where = isAccepted, timeoutMs = WAIT_MS }: WaitOptions = {}) {
+    if (count > this.#keep) throw new RangeError(`count: expected at most ${this.#keep}, found ${count}`);
+    const { promise, resolve, reject } = Promise.withResolvers<readonly JournalEntry[]>();
+    const look = (): void => {
+      const found = this.#all.filter(where);
+      if (found.length >= count) resolve(found);
+    };
+    const stop = this.on(look);
+    const timer = setTimeout(() => reject(new Error(shortfall(count, where, timeoutMs, this.#all))), timeoutMs);
+    look();
+    return promise.finally(() => {
+      clearTimeout(timer);
+      stop();
+    });
+  }
+
   on(listener: (entry: JournalEntry) => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
@@ -72,12 +101,42 @@ export class Journal {
   clear(): void {
     this.#all = [];
     this.#accepted = [];
+    this.#dropped = 0;
   }
 
-  #append(entries: JournalEntry[], entry: JournalEntry): void {
+  /** How many entries it took away. */
+  #append(entries: JournalEntry[], entry: JournalEntry): number {
     entries.push(entry);
-    if (entries.length > this.#keep) entries.shift();
+    if (entries.length <= this.#keep) return 0;
+    entries.shift();
+    return 1;
   }
+}
+
+const isAccepted = ({ accepted }: JournalEntry): boolean => accepted;
+
+/** The requests for a notification: each of its devices has a push id that comes from the notification's id. */
+function entriesOf(notificationId: string, entries: readonly JournalEntry[]): JournalEntry[] {
+  const pushIds = new Set(Array.from({ length: MAX_DEVICES }, (_, index) => pushId(notificationId, index)));
+  return entries.filter(({ apnsId, tag }) =>
+    [apnsId?.toLowerCase(), tag].some((id) => id !== undefined && pushIds.has(id)),
+  );
+}
+
+const MAX_DEVICES = 20;
+const SHOWN = 5;
+
+/** `expected 2 within 10000 ms, found 1; the latest requests: …` */
+function shortfall(
+  count: number,
+  where: (entry: JournalEntry) => boolean,
+  timeoutMs: number,
+  entries: readonly JournalEntry[],
+): string {
+  const what = where === isAccepted ? 'accepted alerts' : 'such requests';
+  const found = `expected ${count} ${what} within ${timeoutMs} ms, found ${entries.filter(where).length}`;
+  if (entries.length === 0) return `${found}: no request came at all`;
+  return [`${found}; the latest of ${entries.length} requests:`, ...entries.slice(-SHOWN).map(entryText)].join('\n  ');
 }
 
 /** Epoch milliseconds with a fraction, counted from this process's start, so that setting the system's clock moves no entry. */

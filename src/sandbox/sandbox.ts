@@ -1,48 +1,32 @@
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
 import { faultyCertificate, signCertificate, type CertificateFault } from './keys/certificates.ts';
+import { AnswerRules } from './answers/rules.ts';
+import type { Sandbox as UserSandbox, SandboxOptions as UserOptions } from './interface.ts';
 import { Journal } from './journal.ts';
 import { isUsable, keyFilesIn, makeKeys, openKeyDirectory, readKeys, writeKeys } from './keys/keys.ts';
 import { seededRandom } from './random.ts';
 import { PROJECT_ID, SERVER_KINDS, type ServerOptions, type Servers } from './servers.ts';
 import { timingOf, type TimingOptions } from './loopback/timing.ts';
 
-/** `apnsPort` and so on: 0, the default, takes any free port. */
-type Ports = { readonly [P in Platform as `${P}Port`]?: number };
-
-export interface SandboxOptions extends TimingOptions, ServerOptions, Ports {
-  /** Where key files stay, for the next sandbox too. Default: a temporary directory, which `close` removes. */
-  readonly dir?: string;
-  /** The address to listen on. Default: 127.0.0.1. */
-  readonly host?: string;
-  /** The host name that clients use and the certificates have, such as a compose service's. Default: the address. */
-  readonly name?: string;
-  /** Decides what the rates, the latency and the jitter of idle connections draw. */
-  readonly seed?: number;
+/** What tests of this project set as well. */
+export interface SandboxOptions extends UserOptions, Omit<TimingOptions, 'latency'>, ServerOptions {
   /** Epoch milliseconds: judges the age of credentials. The journal's instants do not come from it. */
   readonly now?: () => number;
-  /** How many of the latest journal entries to keep. Default: all. */
-  readonly keep?: number;
 }
 
-/** Every provider on the loopback: its real protocol over TLS, at its real pace, scripted answers, one journal. */
-export interface Sandbox extends Servers {
+/** Every provider on the loopback, with all that tests of this project do to the servers. Users see interface.ts. */
+export interface Sandbox extends Servers, Omit<UserSandbox, Platform> {
   /** All of them write into it. */
   readonly journal: Journal;
-  /** The certificate of the authority that signed the servers' certificates: a PEM file. */
-  readonly caFile: string;
   /** New connections to that provider are shown a certificate with this fault; undefined ends it. */
   spoilCertificate(platform: Platform, fault: CertificateFault | undefined): Promise<void>;
-  /** The variables that point a worker at these servers. */
-  env(): Record<string, string>;
-  /** Stops all servers at once and removes a temporary directory. */
-  close(): Promise<void>;
 }
 
 const LOOPBACK = ['127.0.0.1', '::1', 'localhost'];
 /** Addresses that stand for every interface: to listen on, not to be reached at. */
 const WILDCARDS = ['0.0.0.0', '::'];
 
-/** @throws RangeError where one of the numbers for the timing does not fit. */
+/** @throws RangeError where one of the numbers for the timing does not fit, InputError where the script does not. */
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   const { host = '127.0.0.1', now = Date.now, seed = 1 } = options;
   const name = options.name ?? (WILDCARDS.includes(host) ? '127.0.0.1' : host);
@@ -52,6 +36,8 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
     random: seededRandom(seed + index),
     timing: timingOf(options, seed + PLATFORMS.length + index),
   }));
+  const rules = new AnswerRules(seededRandom(seed + 2 * PLATFORMS.length), now);
+  rules.set(options.answers ?? []);
   const directory = await openKeyDirectory(options.dir);
   const files = keyFilesIn(directory.path);
   const kept = await readKeys(files);
@@ -62,7 +48,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   const made = await Promise.all(
     plans.map(async ({ platform, ...plan }) => {
       const certificate = await signCertificate(keys.authority, namesOf(platform), now());
-      const server = SERVER_KINDS[platform].create({ ...options, ...plan, journal, now, certificate }, keys);
+      const server = SERVER_KINDS[platform].create({ ...options, ...plan, rules, journal, now, certificate }, keys);
       return [platform, server] as const;
     }),
   );
@@ -89,5 +75,15 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   }
   const variables = () => made.map(([platform, { url }]) => SERVER_KINDS[platform].env(url, files));
   const env = () => Object.assign({}, ...variables()) as Record<string, string>;
-  return { ...servers, journal, caFile: files.ca, spoilCertificate, env, close };
+  return {
+    ...servers,
+    journal,
+    caFile: files.ca,
+    spoilCertificate,
+    env,
+    setAnswers: (answers) => rules.set(answers),
+    answers: () => rules.left,
+    close,
+    [Symbol.asyncDispose]: close,
+  };
 }

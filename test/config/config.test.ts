@@ -172,6 +172,10 @@ describe('faults', () => {
   });
 
   it.each([
+    [
+      { REDIS_URL: 'redis://:100%@host' }, // a `%` has to be written `%25`
+      'REDIS_URL: expected redis:// or rediss:// URLs, comma-separated, found a string of 18 characters',
+    ],
     [{ LIMIT_MAX_PENDING: '0' }, 'LIMIT_MAX_PENDING: expected an integer from 1 to 1000000, found "0"'],
     [
       { APNS_QUOTA: '600000/2h' },

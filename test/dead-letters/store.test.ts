@@ -32,7 +32,7 @@ async function failAll({ queue, prefix }: Bench, data: object[], options: object
 
 const numbered = (count: number) => Array.from({ length: count }, (_, n) => notification({ id: `n${n}` }));
 
-test('a failed job becomes a dead letter, with all that interface.md promises', async () => {
+test('a failed job becomes a dead letter, with all that docs/dead-letters.md shows', async () => {
   const bench = open();
   const { queue, deadQueue, deadLetters } = bench;
   const data = { ...notification({ id: 'n0' }), unknownField: [1, { a: null }] }; // as handed over, also what is wrong

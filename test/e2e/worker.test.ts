@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
+import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
 import { invalidTokensKey } from '../../src/queue/invalid-tokens.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { startProcess } from '../support/process.ts';
@@ -126,6 +127,21 @@ describe('pages', () => {
     await second.waitForLine(/the metrics port is in use/);
     expect((await fetch(`${second.url}/readyz`)).status).toBe(200);
   });
+});
+
+it('logs the ids that its job locks have', async () => {
+  const { queue, startWorker, sandbox } = await openWorkerBench();
+  const worker = await startWorker();
+  const { workerIds } = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { workerIds: string[] };
+  sandbox.apns.setDefault({ kind: 'accept', delayMs: 800 });
+  const { id = '' } = await queue.add('push', makeNotification());
+  const redis = connectRedis();
+  const token = await vi.waitFor(async () => {
+    const found = await redis.get(lockKeyOf(queue, id));
+    expect(found).not.toBeNull();
+    return found;
+  });
+  expect(workerIds).toEqual([token?.split(':')[0]]);
 });
 
 describe('SIGTERM', () => {

@@ -1,19 +1,74 @@
 import { globSync } from 'node:fs';
-import { access, readFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
+import { readFile } from 'node:fs/promises';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
+import * as library from '../../src/index.ts';
+import { PROVIDERS } from '../../src/providers/registry.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { runSnippet } from '../support/snippet.ts';
 
-const PAGES = globSync('{docs/*,CONTRIBUTING,README}.md');
+const PAGES = await Promise.all(
+  globSync('{docs/*,CONTRIBUTING,README}.md')
+    .sort()
+    .map(async (page) => ({ page, text: await readFile(page, 'utf8') })),
+);
+const DOCS = PAGES.filter(({ page }) => page.startsWith('docs/'));
+/** A longer cell of a table is a paragraph: it belongs into a list. In characters; prettier wraps all other text at 100. */
+const LONGEST_CELL = 140;
 
-it('every page links to files that are there', async () => {
-  expect(PAGES.length).toBeGreaterThan(8);
-  for (const page of PAGES) {
-    const text = await readFile(page, 'utf8');
-    const links = [...text.matchAll(/\]\(([^)#:]+)\)/g)].map(([, path]) => join(dirname(page), path ?? ''));
-    await Promise.all(links.map((path) => access(path)));
-  }
+describe.each(DOCS)('$page', ({ text }) => {
+  const [title = '', opening = ''] = text.split(/\n{2,}/);
+
+  it('opens with a title and a sentence that says what it is for', () => {
+    expect(title).toMatch(/^# [^\n]+$/);
+    expect(opening).toMatch(/^[\p{L}\d*_`[][^]*[.:]$/u);
+    expect(opening).not.toMatch(/^([-*] |\d+\. )/);
+  });
+
+  it('has no paragraph in the cell of a table', () => {
+    const rows = withoutFences(text)
+      .split('\n')
+      .filter((line) => line.startsWith('|'));
+    const cells = rows.flatMap((row) => row.split(/(?<!\\)\|/).map((cell) => cell.trim()));
+    expect(cells.filter((cell) => cell.length > LONGEST_CELL && !/^-+$/.test(cell))).toEqual([]);
+  });
+});
+
+describe('names in the documentation', () => {
+  const spans = PAGES.flatMap(({ page, text }) =>
+    [...withoutFences(text).matchAll(/`([^`\n]+)`/g)].map(([, code = '']) => ({ page, code })),
+  );
+  /** Names that are not a variable of a worker, a word of a provider or an export of the package. */
+  const OTHERS = [
+    'NODE_TLS_REJECT_UNAUTHORIZED',
+    'NO_COLOR',
+    'FORCE_COLOR',
+    'REFUSED_STREAM',
+    'LIMIT_RULE',
+    'SANDBOX_URL',
+    'SANDBOX_PORT',
+  ];
+
+  it('in capitals are variables that a worker reads, words of a provider, exports, or known others', () => {
+    const words = Object.values(PROVIDERS).flatMap(({ answers }) => Object.keys(answers.words));
+    const known = new Set([...CONFIG_VARIABLES.map(({ name }) => name), ...words, ...Object.keys(library), ...OTHERS]);
+    const named = spans.flatMap(({ page, code }) =>
+      [...code.matchAll(/(?<![\w/])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?!\w)/g)].map(([name]) => ({ page, name })),
+    );
+    expect(named.length).toBeGreaterThan(50);
+    expect(named.filter(({ name }) => !known.has(name))).toEqual([]);
+  });
+
+  it('of files are those of files that are there', () => {
+    const exclude = ['**/node_modules/**', 'dist/**'];
+    const files = globSync(['*.md', '{docs,src,workers,scripts,tools,test,bench,examples}/**/*.*'], { exclude });
+    const named = spans.flatMap(({ page, code }) =>
+      [...code.matchAll(/(?<![\w./<>…*-])[\w-][\w./-]*\.(?:ts|md|lua)(?![\w./])/g)].map(([name]) => ({ page, name })),
+    );
+    expect(named.length).toBeGreaterThan(50);
+    const missing = named.filter(({ name }) => !files.some((file) => file === name || file.endsWith(`/${name}`)));
+    expect(missing).toEqual([]);
+  });
 });
 
 it.each([
@@ -34,3 +89,7 @@ it('every snippet of docs/http.md is part of an example, and so is run', async (
   expect(snippets).toHaveLength(2);
   for (const [index, snippet] of snippets.entries()) expect(examples[index]).toContain(snippet);
 });
+
+function withoutFences(text: string): string {
+  return text.replace(/^ *```[^\n]*\n[^]*?^ *```$/gm, '');
+}

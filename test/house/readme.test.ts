@@ -20,9 +20,8 @@ describe('the README', () => {
     expect([...readme.matchAll(/<!-- test: ([a-z-]+) -->\n```js/g)].map(([, name]) => name)).toEqual([
       'enqueue',
       'plain-bullmq',
-      'limiter',
     ]);
-    expect(readme.match(/```(js|ts)\n/g)).toHaveLength(3);
+    expect(readme.match(/```(js|ts)\n/g)).toHaveLength(2);
   });
 
   it('names no npm script that is missing', async () => {
@@ -30,11 +29,6 @@ describe('the README', () => {
     const named = [...readme.matchAll(/npm run (?:--silent )?([a-z:-]+)/g)].map(([, name]) => name ?? '');
     expect(named.length).toBeGreaterThan(5);
     expect(named.filter((name) => !(name in scripts))).toEqual([]);
-  });
-
-  it('paces with the limiter as it says', async () => {
-    const { code, stdout } = await runSnippet('README.md', 'limiter', await ownRedis());
-    expect({ code, stdout }).toEqual({ code: 0, stdout: 'admitted reserved gap\n' });
   });
 
   it('has a worker deliver what both producers of its quick start add', async () => {

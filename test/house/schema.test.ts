@@ -81,3 +81,25 @@ test.each(INVALID)('both refuse: %s', async (_, change) => {
   expect(parseNotification(document)).toMatchObject({ ok: false });
   expect((await published()).safeParse(document)).toMatchObject({ success: false });
 });
+
+test('every field is described, and its docstring says the same', async () => {
+  const document = JSON.parse(await readFile('docs/notification.schema.json', 'utf8')) as unknown;
+  const docstrings = (await readFile('src/domain/notification-types.ts', 'utf8')).replaceAll(
+    /\s*\n\s*(\*(?!\/))?\s*/g,
+    ' ',
+  );
+  const fields = fieldsOf(document);
+  expect(fields.map(([field]) => field)).toEqual(
+    expect.arrayContaining([...Object.keys(GOOD), 'title', 'platform', 'token']),
+  );
+  for (const [field, { description = 'nothing' }] of fields)
+    expect(docstrings).toContain(`/** ${description} */ ${field}`);
+});
+
+/** All `properties` of a JSON Schema, however deep; those in `anyOf` only repeat some with a stricter check. */
+function fieldsOf(schema: unknown): [field: string, schema: { readonly description?: string }][] {
+  if (typeof schema !== 'object' || schema === null) return [];
+  const { properties = {} } = schema as { readonly properties?: Readonly<Record<string, object>> };
+  const deeper = Object.entries(schema).filter(([key]) => key !== 'anyOf');
+  return [...Object.entries(properties), ...deeper.flatMap(([, value]) => fieldsOf(value))];
+}

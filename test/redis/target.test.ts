@@ -51,6 +51,8 @@ it.each([
     { redisUrl: 'redis://one', cluster: true, sentinel: { name: 'mymaster' } },
     /sentinel: expected none, since cluster is true, found "mymaster"/,
   ],
+  [{ sentinel: { name: 'mymaster' } }, /redisUrl: expected Sentinels, since sentinel is given, found nothing/],
+  [{ cluster: true, prefix: 'app' }, /prefix: expected a prefix with a {tag}, since cluster is true, found "app"/],
 ])('a producer with a target that contradicts itself is refused: %j', (target, fault) => {
   expect(() => createProducer(target)).toThrow(InputError);
   expect(() => createProducer(target)).toThrow(fault);

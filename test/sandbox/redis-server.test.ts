@@ -81,6 +81,13 @@ describe('installing, for root on a machine with apt-get', () => {
     expect(await redisServer(silent, machine(folder, { isRoot: true }))).toBe(join(folder, 'redis-server'));
   });
 
+  test('does not happen unless it was asked for', async () => {
+    const folder = await programs({ 'apt-get': apt });
+    const there = machine(folder, { isRoot: true });
+    await expect(redisServer(silent, there, false)).rejects.toThrow('(sudo apt-get install redis-server)');
+    await expect(stat(join(folder, 'calls'))).rejects.toThrow('ENOENT');
+  });
+
   test("leaves the machine's own policy as it is", async () => {
     const folder = await programs({ 'apt-get': apt, policy: 'exit 104', 'update-rc.d': '' });
     await installRedis(silent, tools(folder), join(folder, 'policy'));

@@ -104,10 +104,16 @@ test('says what it did', async () => {
 });
 
 test.each([
-  [[], '--all: expected a filter (--reason, --recipient, --id, --since, --until) or --all, found none'],
-  [['--limit', '5', '--yes'], '--all: expected a filter'],
-  [['--all', '--reason', 'stalled', '--yes'], '--all: expected a filter or --all, found both'],
-  [['--all'], '--yes: expected it, since there is no terminal to ask on'],
+  [
+    [],
+    'say which dead letters to remove: with --reason, --recipient, --id, --since or --until, or all of them with --all.',
+  ],
+  [['--limit', '5', '--yes'], 'Example, which only counts: pushpacer discard --reason unregistered --dry-run'],
+  [
+    ['--all', '--reason', 'stalled', '--yes'],
+    '--all: expected no filter beside it, since it means all dead letters; found one',
+  ],
+  [['--all'], 'there is no terminal to ask on: add --yes'],
   [['--reason', 'bored', '--yes'], "'bored' is invalid. Allowed choices are invalid"],
 ])('%j is bad usage, and removes nothing', async (args, message) => {
   const { prefix, deadQueue } = openQueues();

@@ -1,4 +1,4 @@
-import { readFile, readdir } from 'node:fs/promises';
+import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { connect } from 'node:http2';
 import { request } from 'node:https';
@@ -16,7 +16,7 @@ test.each(['SIGINT', 'SIGTERM'] as const)('npm run sandbox serves until %s, and 
   const url = valueOf(await command.waitForLine(/^FCM_ENDPOINT=/));
   const ca = valueOf(await command.waitForLine(/^FCM_CA_FILE=/));
   expect(await sendFcm(url, await readFile(ca))).toBe(200);
-  expect(await command.waitForLine(/^fcm /)).toBe('fcm dGVz… priority high');
+  expect(await command.waitForLine(/ fcm /)).toMatch(/^\d\d:\d\d:\d\d\.\d{3} fcm {2}dGVz… accepted "Room 12"$/);
   command.kill(signal);
   const { code, stdout, stderr } = await command.waitForExit();
   expect(code).toBe(0);
@@ -36,6 +36,7 @@ test.each(['SIGINT', 'SIGTERM'] as const)('npm run sandbox serves until %s, and 
     'FCM_CA_FILE',
     'FCM_PROJECT_ID',
     'GOOGLE_APPLICATION_CREDENTIALS',
+    'SANDBOX_URL',
   ]);
   expect(stderr).toContain('fcm: 1 alerts accepted, of 1 requests on 1 connections\n');
   expect(stderr).not.toMatch(/SecretToken|Forms are due/);
@@ -46,7 +47,7 @@ test('--dir keeps the keys, and an environment that a shell can read', async () 
   const parent = await temporaryFolder();
   const dir = `${parent}/it's here`;
   const command = startProcess({ args: ['scripts/sandbox.ts', '--dir', dir, '--quiet'] });
-  await command.waitForLine(/^GOOGLE_APPLICATION_CREDENTIALS=/);
+  await command.waitForLine(/^SANDBOX_URL=/);
   const shell = ['-c', 'set -eu; . "./it\'s here/sandbox.env"; cat "$APNS_KEY_FILE"; echo "$APNS_ENDPOINT"'];
   const output = await runProgram('sh', shell, parent);
   expect(output).toMatch(/BEGIN PRIVATE KEY[^]*https:\/\/127\.0\.0\.1:\d+\n$/);
@@ -61,7 +62,7 @@ test('--dir keeps the keys, and an environment that a shell can read', async () 
   ]);
 });
 
-test('--json tells the environment and the summary as objects, --quiet no alerts', async () => {
+test('--json tells the environment and the summary as objects, --quiet no requests', async () => {
   const command = startProcess({ args: ['scripts/sandbox.ts', '--json', '--quiet', '--name', 'sandbox'] });
   const env = JSON.parse(await command.waitForLine(/^\{/)) as Record<string, string>;
   expect(env['APNS_ENDPOINT']).toMatch(/^https:\/\/sandbox:\d+$/);
@@ -74,7 +75,100 @@ test('--json tells the environment and the summary as objects, --quiet no alerts
     apns: { requests: 0, accepted: 0, connections: 0 },
     fcm: { requests: 1, accepted: 1, connections: 1 },
   });
-  expect(stderr).not.toContain('priority');
+  expect(stderr).not.toContain('accepted "');
+  expect(stdout.trimEnd().split('\n')).toHaveLength(2);
+});
+
+test('--json tells each request as an object, without the whole token and the text', async () => {
+  const command = startProcess({ args: ['scripts/sandbox.ts', '--json'] });
+  const env = JSON.parse(await command.waitForLine(/^\{/)) as Record<string, string>;
+  expect(env['SANDBOX_URL']).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
+  const before = Date.now();
+  expect(await sendFcm(env['FCM_ENDPOINT'] ?? '', await readFile(env['FCM_CA_FILE'] ?? ''))).toBe(200);
+  const line = JSON.parse(await command.waitForLine(/"platform"/)) as Record<string, unknown>;
+  expect(line).toEqual({
+    at: expect.any(Number) as number,
+    platform: 'fcm',
+    token: 'dGVz…',
+    accepted: true,
+    status: 200,
+    title: 'Room 12',
+  });
+  expect(line['at']).toBeGreaterThan(before - 1_000);
+  command.kill();
+  expect((await command.waitForExit()).stderr).not.toContain('Room 12');
+});
+
+test('--dir keeps the ports, and says which one is taken; flags win', async () => {
+  const dir = await temporaryFolder();
+  const args = ['scripts/sandbox.ts', '--dir', dir, '--quiet'];
+  const run = async (more: readonly string[] = []) => {
+    const command = startProcess({ args: [...args, ...more] });
+    await command.waitForLine(/^ready/);
+    return { command, env: command.stdout() };
+  };
+  const first = await run();
+  const second = await startProcess({ args }).waitForExit();
+  const port = /APNS_ENDPOINT='https:\/\/127\.0\.0\.1:(\d+)'/.exec(first.env)?.[1] ?? '';
+  expect(second).toMatchObject({ code: 1, stdout: '' });
+  expect(second.stderr).toBe(
+    `error: port ${port} of APNs, kept in ${dir}/sandbox.env, is taken. Stop the other program, maybe another sandbox, ` +
+      'or choose with --apns-port (0: any free port)\n',
+  );
+  first.command.kill();
+  await first.command.waitForExit();
+
+  const again = await run();
+  expect(again.env).toBe(first.env);
+  again.command.kill();
+  await again.command.waitForExit();
+
+  const other = await run(['--control-port', '0']);
+  const lines = (text: string) => text.split('\n').filter((line) => !line.startsWith('SANDBOX_URL='));
+  expect(lines(other.env)).toEqual(lines(first.env));
+  expect(other.env).not.toBe(first.env);
+  expect(await readFile(`${dir}/sandbox.env`, 'utf8')).toBe(other.env);
+  other.command.kill();
+  expect(await other.command.waitForExit()).toMatchObject({ code: 0 });
+});
+
+test('--script says what requests are answered, and the control endpoint changes it', async () => {
+  const file = `${await temporaryFolder()}/script.json`;
+  await writeFile(file, JSON.stringify({ answers: [{ platform: 'fcm', status: 503, times: 1 }] }));
+  const command = startProcess({ args: ['scripts/sandbox.ts', '--script', file, '--latency', '0', '--keep', '2'] });
+  const url = valueOf(await command.waitForLine(/^FCM_ENDPOINT=/));
+  const ca = await readFile(valueOf(await command.waitForLine(/^FCM_CA_FILE=/)));
+  const control = valueOf(await command.waitForLine(/^SANDBOX_URL=/));
+  expect(await command.waitForLine(/^ready/)).toContain(control);
+  expect(await sendFcm(url, ca)).toBe(503);
+  expect(await command.waitForLine(/refused/)).toMatch(/ fcm {2}dGVz… refused 503 UNAVAILABLE "Room 12"$/);
+  expect(await sendFcm(url, ca)).toBe(200);
+  const body = JSON.stringify({ answers: [{ token: TOKEN, reason: 'UNREGISTERED' }] });
+  expect((await fetch(`${control}/answers`, { method: 'PUT', body })).status).toBe(200);
+  expect(await sendFcm(url, ca)).toBe(404);
+  expect(await (await fetch(`${control}/journal`)).json()).toMatchObject({
+    dropped: 1,
+    entries: [
+      { token: TOKEN, status: 200, title: 'Room 12', body: 'Forms are due' },
+      { token: TOKEN, status: 404, reason: 'UNREGISTERED' },
+    ],
+  });
+  command.kill();
+  expect(await command.waitForExit()).toMatchObject({ code: 0 });
+});
+
+test('a script that is missing or wrong starts nothing', async () => {
+  const file = `${await temporaryFolder()}/script.json`;
+  expect(await runMain(main, ['--script', file])).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: `error: --script: ENOENT: no such file or directory, open '${file}'\n`,
+  });
+  await writeFile(file, '{"answers":[{"platform":"fcm","status":410},{"times":0,"answer":"hang"}]}');
+  const { code, stdout, stderr } = await runMain(main, ['--script', file]);
+  expect([code, stdout]).toEqual([1, '']);
+  expect(stderr).toContain(`error: --script ${file}:\n  answers[0].status: expected a status that FCM answers: 400,`);
+  expect(stderr).toContain('  answers[1].times: expected at least 1, found 0\n');
 });
 
 test('serves at the ports that it is given, and says so where one is taken', async () => {
@@ -90,7 +184,9 @@ test('serves at the ports that it is given, and says so where one is taken', asy
 
   const second = await startProcess({ args }).waitForExit();
   expect(second).toMatchObject({ code: 1, stdout: '' });
-  expect(second.stderr).toBe(`error: listen EADDRINUSE: address already in use 127.0.0.1:${port}\n`);
+  expect(second.stderr).toBe(
+    `error: port ${port} of APNs is taken. Stop the other program, maybe another sandbox, or choose with --apns-port (0: any free port)\n`,
+  );
   first.kill();
   expect(await first.waitForExit()).toMatchObject({ code: 0 }); // with a client still connected
 });
@@ -125,6 +221,8 @@ test.each([
   ],
   [['--apns-port', '65536'], '--apns-port: expected a port from 0 to 65535, found "65536"'],
   [['--fcm-port', 'any'], '--fcm-port: expected a port from 0 to 65535, found "any"'],
+  [['--control-port', '-1'], '--control-port: expected a port from 0 to 65535, found "-1"'],
+  [['--keep', '0'], '--keep: expected an integer from 1 to 1000000, found "0"'],
   [['--nope'], "unknown option '--nope'"],
 ])('%j is bad usage', async (flags, message) => {
   const { code, stderr } = await runMain(main, flags);
@@ -139,7 +237,11 @@ function valueOf(line: string): string {
 
 /** Sends one alert, and gives the status of the answer. */
 async function sendFcm(url: string, ca: Buffer): Promise<number | undefined> {
-  const message = { token: TOKEN, notification: { body: 'Forms are due' }, android: { priority: 'high' } };
+  const message = {
+    token: TOKEN,
+    notification: { title: 'Room 12', body: 'Forms are due' },
+    android: { priority: 'high' },
+  };
   const headers = { authorization: 'Bearer owner' };
   const outgoing = request(`${url}/v1/projects/pushpacer-sandbox/messages:send`, { method: 'POST', ca, headers });
   outgoing.end(JSON.stringify({ message }));

@@ -24,7 +24,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
 
 function start(): Run {
   markRun();
-  return { users: 0, redis: startEmbeddedRedis({ say: (line) => process.stderr.write(`${line}\n`) }) };
+  return { users: 0, redis: startEmbeddedRedis({ say: (line) => process.stderr.write(`${line}\n`), install: true }) };
 }
 
 async function end(redis: EmbeddedRedis): Promise<void> {

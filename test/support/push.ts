@@ -4,7 +4,8 @@ import {
   type Notification,
   type NotificationInput,
 } from '../../src/domain/notification.ts';
-import { pushId, type Push } from '../../src/providers/provider.ts';
+import { pushId } from '../../src/domain/push-id.ts';
+import type { Push } from '../../src/providers/provider.ts';
 
 let made = 0;
 

@@ -65,18 +65,8 @@ export function stopsWithoutRedis(freezes: readonly Freeze[], logs: Logs): Incid
   });
 }
 
-/**
- * The notifications that the frozen worker itself had. A job lock names its holder by an id that only BullMQ knows. The worker's log
- * shows which holder it is: after the thaw it has nearly all of that holder's jobs, and few of the others'. If this is not clear,
- * none counts.
- */
-function inHandOf({ holders, thawedAt, at, forMs }: Freeze, log: readonly LogLine[]): ReadonlySet<string> {
-  const until = thawedAt + TOLD_MS;
-  const told = new Set(log.filter((line) => line.at >= at + forMs - 1 && line.at <= until).map(({ id }) => id));
-  const ranked = [...Map.groupBy(holders.keys(), (id) => holders.get(id) ?? '')]
-    .map(([, ids]) => ({ ids, share: ids.filter((id) => told.has(id)).length / ids.length }))
-    .toSorted((a, b) => b.share - a.share);
-  const [first, second] = ranked;
-  const isClear = first !== undefined && first.share > 0.5 && first.share > (second?.share ?? 0);
-  return new Set(isClear ? first.ids : []);
+/** The notifications that the frozen worker itself had: those whose job lock has one of its ids. */
+function inHandOf({ holders }: Freeze, log: readonly LogLine[]): ReadonlySet<string> {
+  const own = new Set(log.flatMap(({ workerIds }) => workerIds ?? []));
+  return new Set([...holders].filter(([, holder]) => own.has(holder)).map(([id]) => id));
 }

@@ -9,6 +9,8 @@ export interface LogLine {
   readonly at: number;
   /** The notification whose pass ended. */
   readonly id?: string;
+  /** Of the line `ready`: BullMQ's ids of this process, which are the holders of its job locks. */
+  readonly workerIds?: readonly string[];
   /** The trouble of a circuit breaker that opened or stayed open, and the answer that did it. */
   readonly breaker?: { readonly platform: string; readonly trouble: string; readonly code: string };
 }
@@ -33,13 +35,14 @@ export function parseLog(text: string): LogLine[] {
   });
 }
 
-function lineOf({ time, jobId, outcome, platform, trouble, code }: Record<string, unknown>): LogLine {
+function lineOf({ time, jobId, outcome, workerIds, platform, trouble, code }: Record<string, unknown>): LogLine {
   const isPass = typeof jobId === 'string' && outcome !== undefined;
   // The line of a breaker that closed has no code.
   const isBreaker = typeof platform === 'string' && typeof trouble === 'string' && typeof code === 'string';
   return {
     at: Date.parse(String(time)),
     ...(isPass && { id: notificationIdOf(jobId) }),
+    ...(Array.isArray(workerIds) && { workerIds: workerIds as string[] }),
     ...(isBreaker && { breaker: { platform, trouble, code } }),
   };
 }

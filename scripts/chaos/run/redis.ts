@@ -29,7 +29,15 @@ export async function startMortalRedis(say: (line: string) => void): Promise<Mor
   const port = await freePort();
   const pids: number[] = [];
   const open = async (): Promise<EmbeddedRedis> => {
-    const options = { dir, port, appendonly: true, extraArgs: DURABLE, startTimeoutMs: START_TIMEOUT_MS, say };
+    const options = {
+      dir,
+      port,
+      appendonly: true,
+      extraArgs: DURABLE,
+      startTimeoutMs: START_TIMEOUT_MS,
+      say,
+      install: true,
+    };
     const started = await startEmbeddedRedis(options);
     pids.push(started.pid);
     return started;

@@ -78,14 +78,18 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
 
   const total = workload.bursts.length;
   say(`enqueuing ${total} bursts under ${plan.length} faults`);
-  const progress = createProgress('ended', 1);
-  cleanup.defer(() => progress.stop());
+  const count = workload.malformed.length + workload.bursts.reduce((sum, { items }) => sum + items.length, 0);
+  const enqueuing = createProgress('enqueued', count);
+  cleanup.defer(() => enqueuing.stop());
   const [enqueued, struck] = await Promise.all([
-    enqueue(workload, { redisUrl: redis.url, queue, signal, onEnqueued: (count) => progress.update(0, count) }),
+    enqueue(workload, { redisUrl: redis.url, queue, signal, onEnqueued: (done) => enqueuing.update(done) }),
     inject(plan, { fleet, redis, queue, providers, devices: lateDevices(workload) }, signal),
   ]);
+  enqueuing.stop();
   say('all faults have ended; waiting until the queue is empty');
   await fleet.ready();
+  const progress = createProgress('ended', count);
+  cleanup.defer(() => progress.stop());
   const drainMs = await drain(queue, options.drainTimeoutMs, progress, signal);
   progress.stop();
 

@@ -7,21 +7,23 @@ import type { Admission, Ask, Block, Follow, Held, Inspection, Limiter } from '.
 import { createOpener } from './opened.ts';
 import { postponed, released, type Slots } from './slots.ts';
 
+/** The limits of a memory limiter, and what it keeps. */
 export interface MemoryLimiterOptions {
   /** The overall policy, for asks without a policy of their own. */
   readonly policy: Policy;
-  /** Policies of categories; each holds in addition to the overall one. */
+  /** Policies of categories, by their names; each holds in addition to the overall one. Default: none. */
   readonly categories?: Readonly<Record<string, Policy>>;
-  /** A blocked ask counts like a sent slot, so a caller that asks too often is kept waiting. */
+  /** A blocked ask counts like a sent slot, so a caller that asks too often is kept waiting. Default: false. */
   readonly countBlocked?: boolean;
-  /** `inspect` shows the ids of sent slots. */
+  /** `inspect` shows the ids of sent slots. Default: false. */
   readonly keepIds?: boolean;
-  /** Sent slots are kept for at least this long; see the Redis limiter's option of the same name. */
+  /** Sent slots are kept for at least this long, in milliseconds; see the Redis limiter's option of the same name. Default: 0. */
   readonly keepMs?: number;
-  /** Whole epoch milliseconds. */
+  /** Whole epoch milliseconds. Default: `Date.now`. */
   readonly now?: () => number;
 }
 
+/** A limiter for a single process; everything is forgotten when that ends. */
 export interface MemoryLimiter extends Limiter {
   /** How many recipients are stored now. */
   readonly recipients: number;

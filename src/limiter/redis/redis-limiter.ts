@@ -23,35 +23,39 @@ import { createScopes } from './scopes.ts';
 import { defineScripts, type LimiterRedis } from './scripts.ts';
 import { toAdmission, toOptions } from './wire.ts';
 
+/** The limits of a Redis limiter, its client, what it keeps, and what happens while Redis does not answer. */
 export interface RedisLimiterOptions {
   /** A client that the caller opens and closes. It must not be a subscriber; auto-pipelining makes it slower. */
   readonly redis: LimiterRedis;
   /** The overall policy, for asks without a policy of their own. */
   readonly policy: Policy;
-  /** Policies of categories; each holds in addition to the overall one. */
+  /** Policies of categories, by their names; each holds in addition to the overall one. Default: none. */
   readonly categories?: Readonly<Record<string, Policy>>;
-  /** The first part of every key; braces are removed. */
+  /** The first part of every key; braces are removed. Default: `pushpacer`. */
   readonly prefix?: string;
-  /** How long an answer may take before LimiterUnavailableError. */
+  /** How long an answer may take before LimiterUnavailableError, in milliseconds. Default: 2,000. */
   readonly timeoutMs?: number;
   /**
    * Sent slots are kept for the longest window of `policy` and of the ask's own policy. If asks for one recipient bring different
-   * policies, give the longest of all their windows here, in milliseconds.
+   * policies, give the longest of all their windows here, in milliseconds. Default: 0.
    */
   readonly keepMs?: number;
-  /** Asks that must wait or are refused count as sent slots too, so a caller that asks too often is kept waiting. */
+  /** Asks that must wait or are refused count as sent slots too, so a caller that asks too often is kept waiting. Default: false. */
   readonly countBlocked?: boolean;
-  /** Stores the ids of sent slots, so that `inspect` shows them; takes about twice the memory. */
+  /** Stores the ids of sent slots, so that `inspect` shows them; takes about twice the memory. Default: false. */
   readonly keepIds?: boolean;
-  /** What happens while Redis does not answer (fallback.ts). Default: `closed`. */
+  /** What happens while Redis does not answer. Default: `closed`. */
   readonly onUnavailable?: OnUnavailable;
   /** Called with true when answers begin to come from the fallback, and with false when they no longer do. */
   readonly onOutage?: ((isAway: boolean) => void) | undefined;
-  /** Epoch milliseconds in place of Redis's clock, for tests. */
+  /** Epoch milliseconds in place of Redis's clock, for tests. Default: Redis's clock. */
   readonly now?: () => number;
 }
 
-/** The limiter that all workers share. limiter.ts has its promise, admit.lua and docs/limiter.md its algorithm. */
+/**
+ * The limiter that all workers share. {@link Limiter} has its promise, docs/limiter.md and admit.lua its algorithm. Throws
+ * InputError if an option is not usable.
+ */
 export function createRedisLimiter(options: RedisLimiterOptions): Limiter {
   const { onUnavailable = 'closed', ...own } = options;
   return withFallback(createStrictLimiter(own), { ...own, onUnavailable });

@@ -3,6 +3,7 @@ import type { AdmitReply, InspectReply, Numeric, SettingsReply } from './replies
 
 /** The part of ioredis that the limiter uses; `Redis` and `Cluster` both have it. */
 export interface LimiterRedis extends ScriptRedis {
+  /** Removes keys. */
   unlink(...keys: string[]): Promise<number>;
 }
 

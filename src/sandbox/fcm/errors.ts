@@ -11,6 +11,7 @@ const STATUS: Readonly<Record<number, readonly [status: string, message: string]
   429: ['RESOURCE_EXHAUSTED', 'Quota exceeded.'],
   500: ['INTERNAL', 'Internal error encountered.'],
   503: ['UNAVAILABLE', 'The service is currently unavailable.'],
+  504: ['DEADLINE_EXCEEDED', 'Deadline expired before operation could complete.'],
 };
 
 /** The body of a refusal: a `google.rpc.Status`, with an `FcmError` if FCM itself refuses. */
@@ -29,6 +30,12 @@ export function fcmErrorBody(answer: Refuse, projectId: string): string {
   ];
   const error = { code: status, message: message ?? quota.message ?? sentence, status: word };
   return JSON.stringify({ error: details.length === 0 ? error : { ...error, details } }, null, 2);
+}
+
+/** The word of a refusal: FCM's own, else that of Google's front end; undefined where the answer has no body of Google's. */
+export function fcmReason({ status, reason, emptyBody, body }: Refuse): string | undefined {
+  if (emptyBody === true || body !== undefined) return undefined;
+  return reason ?? STATUS[status]?.[0];
 }
 
 /** For a request that is no message: Google's front end refuses it before FCM sees it, so there is no `FcmError`. */

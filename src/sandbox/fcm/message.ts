@@ -16,7 +16,7 @@ const android = z.strictObject({
   ttl: text.optional(),
   restrictedPackageName: text.optional(),
   data: textMap.optional(),
-  notification: z.looseObject({ title: text.optional(), body: text.optional() }).optional(),
+  notification: z.looseObject({ title: text.optional(), body: text.optional(), tag: text.optional() }).optional(),
   fcmOptions: fields.optional(),
   directBootOk: z.boolean().optional(),
   bandwidthConstrainedOk: z.boolean().optional(),
@@ -133,7 +133,7 @@ function fieldName(path: readonly PropertyKey[], input: unknown): string {
   return `${path.slice(0, -1).join('.')}[${Object.keys(map as object).indexOf(String(key))}].value`;
 }
 
-type Told = Pick<JournalEntry, 'token' | 'collapseId' | 'priority' | 'expiration' | 'title' | 'body' | 'data'>;
+type Told = Pick<JournalEntry, 'token' | 'tag' | 'collapseId' | 'priority' | 'expiration' | 'title' | 'body' | 'data'>;
 
 /** What the journal tells of a body that is no message. */
 export const UNREADABLE: Told = { token: '', data: {} };
@@ -144,6 +144,7 @@ export function readMessage({ message }: FcmRequest, at: number): Told {
   const ttl = ttlSeconds(android.ttl);
   return {
     token: message.token ?? '',
+    tag: android.notification?.tag,
     collapseId: android.collapseKey,
     priority: android.priority?.toLowerCase(),
     expiration: typeof ttl === 'number' ? at / 1_000 + ttl : undefined,

@@ -12,7 +12,7 @@ import {
 } from '../loopback/exchange.ts';
 import { Http1Connections, type Peer } from '../loopback/connections.ts';
 import { messageFault, readFcmRequest, readMessage, UNREADABLE } from './message.ts';
-import { fcmWording } from './errors.ts';
+import { fcmReason, fcmWording } from './errors.ts';
 import { Http2Session } from '../loopback/http2-session.ts';
 import { arrivalInstant } from '../journal.ts';
 import { LoopbackServer, type Http2Request, type LoopbackOptions, type Received } from '../loopback/server.ts';
@@ -85,6 +85,10 @@ export class FcmServer extends LoopbackServer {
   override closeIdle(): void {
     super.closeIdle();
     this.#http1.closeIdle();
+  }
+
+  protected override reasonOf(answer: Refuse): string | undefined {
+    return fcmReason(answer);
   }
 
   protected override openSession(session: ServerHttp2Session): Http2Session {

@@ -79,16 +79,21 @@ export function isAccepted(answer: Answer): boolean {
   return answer.kind === 'accept' || answer.accepted === true;
 }
 
-/** Chooses the next answer: by the token's script, else by the rates, else the default. */
+/** What the sandbox's script answers to a request with this token; undefined if it has no entry for it. */
+type Scripted = (token: string) => Answer | undefined;
+
+/** Chooses the next answer: by the token's own list, else by the sandbox's script, else by the rates, else the default. */
 export class AnswerBook {
   readonly #random: () => number;
+  readonly #scripted: Scripted;
   readonly #scripts = new Map<string, Answer[]>();
   #rates: readonly Rate[] = [];
   #default: Answer = ACCEPT;
 
   /** `random` gives numbers from 0 up to 1; one is drawn for each answer that the rates may decide. */
-  constructor(random: () => number) {
+  constructor(random: () => number, scripted: Scripted = () => undefined) {
     this.#random = random;
+    this.#scripted = scripted;
   }
 
   /** One answer for each request to the token; replaces what is left of an earlier script. */
@@ -110,9 +115,9 @@ export class AnswerBook {
 
   next(token: string): Answer {
     const script = this.#scripts.get(token);
-    const scripted = script?.shift();
+    const first = script?.shift();
     if (script?.length === 0) this.#scripts.delete(token);
-    return scripted ?? this.#drawn() ?? this.#default;
+    return first ?? this.#scripted(token) ?? this.#drawn() ?? this.#default;
   }
 
   #drawn(): Answer | undefined {

@@ -1,5 +1,6 @@
 import type { Http2SecureServer, IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from 'node:http2';
 import type { Rule } from '../../domain/limits.ts';
+import type { AnswerRules } from '../answers/rules.ts';
 import { AnswerBook, DeviceQuota, isAccepted, type Answer, type Rate, type Refuse } from './answers.ts';
 import type { Certificate } from '../keys/certificates.ts';
 import type { Peer } from './connections.ts';
@@ -13,6 +14,8 @@ import { LoopbackListener } from './listener.ts';
 export interface LoopbackOptions {
   readonly certificate: Certificate;
   readonly journal: Journal;
+  /** The sandbox's script, for both providers. */
+  readonly rules: AnswerRules;
   /** Numbers from 0 up to 1, for the rates. */
   readonly random: () => number;
   /** Epoch milliseconds; judges the age of credentials. */
@@ -68,7 +71,9 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
   protected constructor(server: Http2SecureServer, options: LoopbackOptions) {
     super(server, { certificate: options.certificate, handshakeMs: options.timing.handshakeMs });
     this.#journal = options.journal;
-    this.#answers = new AnswerBook(options.random);
+    this.#answers = new AnswerBook(options.random, (token) =>
+      options.rules.next(this.platform, (other) => this.tokenKey(other) === token),
+    );
     this.now = options.now;
     this.timing = options.timing;
     server.on('session', (session) => {
@@ -137,6 +142,11 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     return token;
   }
 
+  /** The provider's word for a refusal, as the journal has it; undefined for an answer without one. */
+  protected reasonOf({ reason }: Refuse): string | undefined {
+    return reason;
+  }
+
   /** Counts a request; call it as soon as the headers have arrived. Its number, from 1; undefined if it was cut off. */
   protected countRequest(peer: Peer): number | undefined {
     this.#requests += 1;
@@ -157,7 +167,7 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     this.#sendLater(exchange, { kind: 'accept' });
   }
 
-  /** Chooses the answer to a valid request, by the quota, the token's script, the rates or the default. */
+  /** Chooses the answer to a valid request, by the quota, the token's own list, the script, the rates or the default. */
   protected answer(received: Received, exchange: Exchange): Answer {
     const hasRoom = this.#quota?.take(received.token, received.at) ?? true;
     const answer = hasRoom ? this.#answers.next(received.token) : this.overQuota;
@@ -181,10 +191,16 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     });
   }
 
+  #said(answer: Answer): Pick<JournalEntry, 'status' | 'reason'> {
+    if (answer.kind === 'accept') return { status: 200 };
+    if (answer.kind === 'refuse') return { status: answer.status, reason: this.reasonOf(answer) };
+    return { reason: answer.kind };
+  }
+
   #record(received: Received, answer: Answer): void {
     const accepted = isAccepted(answer);
     if (accepted) this.#accepted += 1;
-    this.#journal.record({ ...received, platform: this.platform, accepted, ...said(answer) });
+    this.#journal.record({ platform: this.platform, ...received, accepted, ...this.#said(answer) });
   }
 
   /** Sends after the latency; without latency at once and without a timer. */
@@ -202,10 +218,4 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     else if (answer.kind === 'refuse') exchange.refuse(answer);
     else exchange.reset(answer.scope ?? 'connection');
   }
-}
-
-function said(answer: Answer): Pick<JournalEntry, 'status' | 'reason'> {
-  if (answer.kind === 'accept') return { status: 200 };
-  if (answer.kind === 'refuse') return { status: answer.status, reason: answer.reason };
-  return { reason: answer.kind };
 }

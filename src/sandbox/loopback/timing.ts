@@ -48,7 +48,7 @@ export function latencyDraw(latency: Latency, random: () => number): (() => numb
 /** How long a loopback provider takes for what it does. */
 export interface TimingOptions {
   /** How long answers take. Default: a median of 40 ms and a 99th percentile of 250 ms. */
-  readonly latency?: Latency;
+  readonly latency?: Latency | undefined;
   /** How long a new connection waits for the answer to its TLS handshake. Default: 50, or 0 without latency. */
   readonly handshakeMs?: number;
   /**

@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
-import { redisServer } from './redis-server.ts';
+import { redisServer, thisMachine } from './redis-server.ts';
 import { freePort } from './free-port.ts';
 
 const GUARDIAN = fileURLToPath(new URL('redis-guardian.sh', import.meta.url));
@@ -20,18 +20,26 @@ const LAST_WORDS_MS = 500;
 const OUTPUT_LINES = 20;
 
 /** A Redis server on the loopback that this process started. It ends with `close`, or with this process, however that ends. */
-export interface EmbeddedRedis {
+export interface EmbeddedRedis extends AsyncDisposable {
   /** `redis://127.0.0.1:41877` */
   readonly url: string;
+  /** `41877` */
   readonly port: number;
   /** The server's own process, for tests that stop or kill it. */
   readonly pid: number;
   /** Resolves when the server has ended, whatever ended it. */
   readonly ended: Promise<void>;
+  /** Stops the server and removes a temporary folder. `await using` calls it by itself. */
   close(): Promise<void>;
 }
 
+/** How a Redis is started. Every option may be left out. */
 export interface EmbeddedRedisOptions {
+  /**
+   * Whether Debian's package `redis-server` may be installed with apt-get, if the PATH has no server and this user is root.
+   * Default: false, and then there has to be a `redis-server` or `valkey-server` on the PATH.
+   */
+  readonly install?: boolean;
   /** Called with a line for each step that takes long or changes the machine. */
   readonly say?: (line: string) => void;
   /** Redis's `hz`. Default: 100, so that BullMQ's delayed jobs wake within 10 ms (Redis's own default is 10). */
@@ -48,9 +56,20 @@ export interface EmbeddedRedisOptions {
   readonly startTimeoutMs?: number;
 }
 
-/** Starts a Redis and waits until it answers. Rejects with the server's last output if it does not. */
+/**
+ * Starts a Redis of its own on the loopback, for tests and development, and waits until it answers. It needs a `redis-server`
+ * or `valkey-server` on the PATH.
+ *
+ * ```ts
+ * await using redis = await startEmbeddedRedis();
+ * ```
+ *
+ * Rejects with an InputError that says how to install one if there is no server, and with an Error that has the server's last
+ * output if it does not answer.
+ */
 export async function startEmbeddedRedis(options: EmbeddedRedisOptions = {}): Promise<EmbeddedRedis> {
-  const program = await redisServer(options.say ?? (() => undefined));
+  const { say = () => undefined, install = false } = options;
+  const program = await redisServer(say, thisMachine(), install);
   for (let tries = 1; ; tries += 1) {
     const port = options.port ?? (await freePort());
     const started = await start(program, port, options);
@@ -92,7 +111,7 @@ async function start(program: string, port: number, options: EmbeddedRedisOption
     if (ownDir === '' && guardian.exitCode === null) await endGently(serverPid, ended);
     await kill();
   };
-  return { url: `redis://127.0.0.1:${port}`, port, pid: serverPid, ended, close };
+  return { url: `redis://127.0.0.1:${port}`, port, pid: serverPid, ended, close, [Symbol.asyncDispose]: close };
 }
 
 /** SIGTERM lets a server finish writing its append-only file. If it hangs, the guardian kills it afterwards. */

@@ -21,7 +21,7 @@ export interface OpenRedisOptions {
 /** The given Redis, after it has answered, or an embedded one. Rejects with an InputError if neither is possible. */
 export async function openRedis({ url, say }: OpenRedisOptions): Promise<OpenRedis> {
   if (url === undefined || url === '') {
-    const redis = await startEmbeddedRedis({ say });
+    const redis = await startEmbeddedRedis({ say, install: true });
     return { url: redis.url, isEmbedded: true, close: () => redis.close() };
   }
   const refusal = await refusalOf(url);

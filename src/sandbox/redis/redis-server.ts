@@ -66,13 +66,19 @@ export function thisMachine(): Machine {
 }
 
 /**
- * The path of a Redis server: one on the PATH, or else Debian's, which is installed if there is apt-get and the user is root.
+ * The path of a Redis server: one on the PATH, or else Debian's, which is installed if that is allowed, there is apt-get and the
+ * user is root.
  * Rejects with an InputError that names the platform's install command if there is none.
  */
-export async function redisServer(say: (line: string) => void, machine = thisMachine()): Promise<string> {
+export async function redisServer(
+  say: (line: string) => void,
+  machine = thisMachine(),
+  mayInstall = true,
+): Promise<string> {
   const there = await findServer(machine.path);
   if (there !== undefined) return there;
-  if (machine.platform === 'linux' && machine.isRoot && (await findOnPath('apt-get', machine.path)) !== undefined) {
+  const isDebian = machine.platform === 'linux' && (await findOnPath('apt-get', machine.path)) !== undefined;
+  if (mayInstall && isDebian && machine.isRoot) {
     await installRedis(say, machine.path);
     const installed = await findServer(machine.path);
     if (installed !== undefined) return installed;

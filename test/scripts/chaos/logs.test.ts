@@ -20,12 +20,14 @@ function linesOf(open: NonNullable<BreakerChange['open']>): string {
 const open = { platform: 'fcm', trouble: 'auth', code: 'UNAUTHENTICATED', since: 0, until: 1 } as const;
 const logs = (text: string) => new Map([['worker-0.log', parseLog(text)]]);
 
-it('tells the notification of each pass that ended, and when', () => {
+it('tells the notification of each pass that ended, when, and the ids that hold the process’s locks', () => {
   const time = '2026-03-01T07:30:00.123Z';
   const pass = { level: 'info', time, jobId: 'n7#r1', id: 'n7', outcome: 'delivered', msg: 'delivered' };
   const other = { level: 'warn', time, jobId: 'n8', msg: 'Redis did not take the result of this pass' };
-  const text = `${JSON.stringify(pass)}\n(node:1) Warning: no JSON\n${JSON.stringify(other)}\n{"half`;
-  expect(parseLog(text)).toEqual([{ at: Date.parse(time), id: 'n7' }, { at: Date.parse(time) }]);
+  const ready = { level: 'info', time, workerIds: ['w1'], msg: 'ready' };
+  const lines = [JSON.stringify(pass), '(node:1) Warning: no JSON', JSON.stringify(other), JSON.stringify(ready)];
+  const at = Date.parse(time);
+  expect(parseLog(`${lines.join('\n')}\n{"half`)).toEqual([{ at, id: 'n7' }, { at }, { at, workerIds: ['w1'] }]);
 });
 
 it("counts the breakers that opened, in the words of the worker's log", () => {

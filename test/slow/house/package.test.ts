@@ -51,7 +51,12 @@ test(
     const args = ['consumer.ts', testRedisUrl(), prefix];
     const { stdout, stderr, code } = await startProcess({ args, cwd: consumer }).waitForExit();
     expect(stderr).toBe('');
-    expect(JSON.parse(stdout)).toEqual({ kinds: ['admitted', 'reserved'], id: 'msg-8841', added: true });
+    expect(JSON.parse(stdout)).toEqual({
+      kinds: ['admitted', 'reserved'],
+      id: 'msg-8841',
+      added: true,
+      topic: 'dev.pushpacer.sandbox',
+    });
     expect(code).toBe(0);
     expect(await connectRedis().exists(`${prefix}:notifications:msg-8841`)).toBe(1);
 
@@ -62,6 +67,7 @@ test(
     const commands = [...help.matchAll(/^ {2}([a-z-]+) {2,}/gm)].map(([, command]) => command ?? '');
     expect(commands).toEqual([
       ...['demo', 'chaos', 'worker', 'enqueue', 'dead-letters', 'replay', 'discard', 'recipient', 'sandbox', 'redis'],
+      'completion',
     ]);
     for (const command of commands) {
       expect(await runProgram(pushpacer, [command, '--help'], consumer)).toContain(`Usage: ${command}`);
@@ -78,5 +84,7 @@ async function typeCheck(consumer: string): Promise<void> {
     },
   );
   const flags = ['--module', 'nodenext', '--target', 'es2024', '--types', 'node', '--strict', '--noEmit'];
-  await runProgram('tsc', [...flags, 'consumer.ts'], consumer);
+  for (const exact of ['true', 'false']) {
+    await runProgram('tsc', [...flags, '--exactOptionalPropertyTypes', exact, 'consumer.ts'], consumer);
+  }
 }

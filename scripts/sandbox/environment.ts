@@ -1,0 +1,44 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { writePrivateFile } from '../../src/sandbox/keys/keys.ts';
+
+type Variables = Readonly<Record<string, string>>;
+
+/** The file in `--dir` that other processes read the environment from, and the next start its ports. */
+export const ENV_FILE = 'sandbox.env';
+/** Where the control endpoint is. The other variables are a worker's. */
+export const CONTROL_VARIABLE = 'SANDBOX_URL';
+
+/** Each server of the sandbox: the flag of its port, and the variable that has its URL. */
+export const SERVERS = {
+  apns: { flag: '--apns-port', variable: 'APNS_ENDPOINT', name: 'APNs' },
+  fcm: { flag: '--fcm-port', variable: 'FCM_ENDPOINT', name: 'FCM' },
+  control: { flag: '--control-port', variable: CONTROL_VARIABLE, name: 'the control endpoint' },
+} as const;
+type ServerName = keyof typeof SERVERS;
+export const SERVER_NAMES = Object.keys(SERVERS) as ServerName[];
+export type Ports = Readonly<Record<ServerName, number>>;
+
+/** The ports of the last start with this folder; 0, any free one, where it had none. */
+export async function keptPorts(dir: string): Promise<Ports> {
+  const text = await readFile(join(dir, ENV_FILE), 'utf8').catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return '';
+  });
+  const portOf = (name: ServerName): number => {
+    const port = new RegExp(`^${SERVERS[name].variable}='https?://[^']*:(\\d{1,5})'$`, 'm').exec(text)?.[1];
+    return port === undefined || Number(port) > 65_535 ? 0 : Number(port);
+  };
+  return { apns: portOf('apns'), fcm: portOf('fcm'), control: portOf('control') };
+}
+
+/** Writes the environment for other processes and for the next start. */
+export async function writeEnvironment(dir: string, variables: Variables): Promise<void> {
+  await writePrivateFile(join(dir, ENV_FILE), shellLines(variables));
+}
+
+/** One `KEY='value'` a line, which both a shell and a compose env file can read. */
+export function shellLines(variables: Variables): string {
+  const lines = Object.entries(variables).map(([key, value]) => `${key}='${value.replaceAll("'", `'\\''`)}'\n`);
+  return lines.join('');
+}

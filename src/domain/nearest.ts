@@ -1,0 +1,30 @@
+/**
+ * The known name that `name` was probably meant to be: the one with the fewest typing mistakes, two at most, and one at most in a
+ * name of up to five letters. Undefined if none is that near. Upper and lower case count as equal.
+ */
+export function nearest(name: string, known: Iterable<string>): string | undefined {
+  const given = name.toLowerCase();
+  let best: { readonly candidate: string; readonly mistakes: number } | undefined;
+  for (const candidate of known) {
+    const mistakes = typingMistakes(given, candidate.toLowerCase());
+    const most = Math.min(name.length, candidate.length) > 5 ? 2 : 1;
+    if (mistakes <= most && mistakes < (best?.mistakes ?? Infinity)) best = { candidate, mistakes };
+  }
+  return best?.candidate;
+}
+
+/** How many letters are missing, too many, wrong, or swapped with the next one (the optimal string alignment distance). */
+export function typingMistakes(a: string, b: string): number {
+  let [before, previous]: [number[], number[]] = [[], Array.from({ length: b.length + 1 }, (_, at) => at)];
+  for (let row = 1; row <= a.length; row++) {
+    const current = [row];
+    for (let at = 1; at <= b.length; at++) {
+      const changed = (previous[at - 1] ?? 0) + (a[row - 1] === b[at - 1] ? 0 : 1);
+      const isSwapped = row > 1 && at > 1 && a[row - 1] === b[at - 2] && a[row - 2] === b[at - 1];
+      const swapped = isSwapped ? (before[at - 2] ?? 0) + 1 : Infinity;
+      current.push(Math.min((previous[at] ?? 0) + 1, (current[at - 1] ?? 0) + 1, changed, swapped));
+    }
+    [before, previous] = [previous, current];
+  }
+  return previous[b.length] ?? 0;
+}

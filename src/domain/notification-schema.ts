@@ -1,0 +1,139 @@
+import { z } from 'zod';
+import type { DeviceKind } from '../providers/device-kind.ts';
+import { DEVICE_KINDS } from '../providers/devices.ts';
+
+/**
+ * Each field with its checks and, last, its description. `npm run schema` copies the descriptions into
+ * docs/notification.schema.json and into the docstrings of notification-types.ts.
+ */
+
+/** Text without control characters, line breaks or lone surrogates (halves of characters). */
+const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]*$/u;
+/** Keys of `data` that the providers reserve. A `*` at the end stands for every key that begins like this. */
+export const RESERVED_DATA_KEYS: readonly string[] = DEVICE_KINDS.flatMap((kind) => kind.reservedDataKeys);
+
+const printable = (most: number) =>
+  z
+    .string()
+    .refine((text) => text !== '' && isAtMost(most, text) && PRINTABLE.test(text), {
+      error: `1 to ${most} printable characters`,
+    })
+    .meta({ minLength: 1, maxLength: most });
+
+/** Counts code points. There are never more of them than UTF-16 units (`length`), so a short text needs no count. */
+const isAtMost = (most: number, text: string): boolean => text.length <= most || Array.from(text).length <= most;
+
+/** The platforms that a device may be on, one for each provider. */
+export const PLATFORMS = Object.freeze(DEVICE_KINDS.map(({ schema }) => schema.shape.platform.value));
+const deviceSchema = z.discriminatedUnion('platform', schemasOf(DEVICE_KINDS), {
+  error: PLATFORMS.map((platform) => `"${platform}"`).join(' or '),
+});
+
+export const alertSchema = z.strictObject({
+  title: z.string().max(4096).optional().describe('Up to 4,096 characters. Default: none. Example: `Room 12`.'),
+  body: z
+    .string()
+    .max(4096)
+    .optional()
+    .describe('Up to 4,096 characters. Default: none. Example: `Field trip forms are due`.'),
+});
+
+const EXPIRES_AT_FORMAT = 'an RFC 3339 date-time or epoch milliseconds';
+const expiresAtSchema = z
+  .union([z.iso.datetime({ offset: true, error: EXPIRES_AT_FORMAT }), z.int().nonnegative()], {
+    error: EXPIRES_AT_FORMAT,
+  })
+  .transform((at) => (typeof at === 'number' ? at : Date.parse(at)));
+
+/** The job's data: one message to one recipient, for one or more devices. */
+export const notificationSchema = z.strictObject({
+  id: z
+    .string()
+    .regex(/^[A-Za-z0-9._~-]{1,128}$/, { error: '1 to 128 of A-Z a-z 0-9 . _ ~ -' })
+    .describe(
+      'Idempotency key, and the job id: the same id twice is one notification. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`. Example: `msg-8841`.',
+    ),
+  recipientId: printable(256).describe(
+    'The person whom the limits protect, whatever the device. 1 to 256 printable characters. Example: `teacher-42`.',
+  ),
+  devices: z
+    .array(deviceSchema)
+    .min(1)
+    .max(20)
+    .describe(
+      "The recipient's devices, 1 to 20. The limits count the notification once, however many devices it goes to.",
+    ),
+  alert: alertSchema
+    .refine(({ title = '', body = '' }) => title + body !== '', { error: 'a title or a body that is not empty' })
+    .describe(
+      'What is shown: a title, a body or both; one of them must not be empty. Together with `data` at most 4,096 bytes, the limit of the providers.',
+    ),
+  data: z
+    .record(
+      z.string().refine((key) => !isReserved(key), {
+        error: `a key other than ${listed(RESERVED_DATA_KEYS)}, which the providers reserve`,
+      }),
+      z.string(),
+    )
+    .optional()
+    .describe(
+      `Texts for the app, each under a key. The providers reserve the keys ${listed(RESERVED_DATA_KEYS.map((key) => `\`${key}\``))}, where \`*\` stands for any characters. Default: none. Example: \`{ "threadId": "77" }\`.`,
+    ),
+  sound: printable(128)
+    .optional()
+    .describe(
+      "The name of a sound of the app, or `default`; since Android 8 the app's notification channel decides there. 1 to 128 printable characters. Default: no sound.",
+    ),
+  badge: z
+    .int()
+    .min(0)
+    .max(2_147_483_647)
+    .optional()
+    .describe(
+      "The number on the app's icon, from 0 to 2,147,483,647. 0 removes it from an iPhone; Android then counts by itself, as without a badge. Default: none. Example: `3`.",
+    ),
+  category: z
+    .string()
+    .regex(/^[A-Za-z0-9._-]{1,64}$/, { error: '1 to 64 of A-Z a-z 0-9 . _ -' })
+    .optional()
+    .describe(
+      'What kind of notification it is. Limits can be set per category; the device does not get it. 1 to 64 of `A-Z a-z 0-9 . _ -`. Default: none. Example: `messages`.',
+    ),
+  priority: z
+    .enum(['high', 'normal'])
+    .default('normal')
+    .describe(
+      '`high` is taken from the queue before `normal`, and wakes a sleeping Android device. The limits are the same for both. Default: `normal`.',
+    ),
+  collapseId: printable(64)
+    .refine((text) => Buffer.byteLength(text) <= 64, { error: 'at most 64 bytes' })
+    .optional()
+    .describe(
+      'On the device it replaces an earlier notification with the same collapse id. 1 to 64 printable characters, at most 64 bytes of UTF-8. Default: none. Example: `thread-77`.',
+    ),
+  expiresAt: expiresAtSchema
+    .optional()
+    .describe(
+      'Not delivered after this instant; its outcome is then `expired`. RFC 3339 with `Z` or an offset, or epoch milliseconds. Default: it does not expire. Example: `2026-11-21T18:00:00Z`.',
+    ),
+  onThrottle: z
+    .enum(['delay', 'drop', 'silence'])
+    .default('delay')
+    .describe(
+      'What happens if the limits block it: `delay` waits for its slot, `drop` ends it undelivered, `silence` delivers it now without sound, vibration or banner. Default: `delay`.',
+    ),
+});
+
+/** The schemas of some kinds of devices, each with its own type. */
+function schemasOf<const Kinds extends readonly DeviceKind[]>(kinds: Kinds) {
+  return kinds.map(({ schema }) => schema) as { [Index in keyof Kinds]: Kinds[Index]['schema'] };
+}
+
+function isReserved(key: string): boolean {
+  return RESERVED_DATA_KEYS.some((name) => (name.endsWith('*') ? key.startsWith(name.slice(0, -1)) : key === name));
+}
+
+/** `a, b and c` */
+function listed(names: readonly string[]): string {
+  return names.join(', ').replace(/, ([^,]*)$/, ' and $1');
+}

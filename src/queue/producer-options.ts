@@ -1,0 +1,70 @@
+import { describeFound, InputError, type Fault } from '../domain/faults.ts';
+import { DEFAULT_PREFIX, MAX_SHARDS, PREFIX_FORMAT, PREFIX_PATTERN } from '../domain/queue-address.ts';
+import { PRODUCER_TIMEOUT_MS, type Connection, type RedisTarget } from '../redis/connection.ts';
+import { targetFaults } from '../redis/target.ts';
+
+/** Where the queue is, and how long to wait for it. All options have the defaults of a worker's variables. */
+export interface ProducerOptions extends RedisTarget {
+  /**
+   * A connection that the caller opens and closes, in place of `redisUrl`, `cluster` and `sentinel`. Its own settings decide
+   * how long a command may wait.
+   */
+  readonly connection?: Connection | undefined;
+  /** The worker's `QUEUE_PREFIX`: up to 64 characters without spaces and colons. Default, also for an empty text: `{pushpacer}`. */
+  readonly prefix?: string | undefined;
+  /** The worker's `QUEUE_SHARDS`: 1 to 64. Default: 1. */
+  readonly shards?: number | undefined;
+  /** The longest wait for Redis before RedisAwayError, in milliseconds. Default: 5,000. */
+  readonly timeoutMs?: number | undefined;
+}
+
+interface Checked {
+  readonly prefix: string;
+  readonly shards: number;
+  readonly timeoutMs: number;
+}
+
+/** The longest timer of Node; a longer one would fire at once. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+
+/** The options with their defaults. Throws InputError with every fault. */
+export function checkOptions(options: ProducerOptions): Checked {
+  const { shards = 1, timeoutMs = PRODUCER_TIMEOUT_MS } = options;
+  const prefix = options.prefix === undefined || options.prefix === '' ? DEFAULT_PREFIX : options.prefix;
+  const faults = options.connection === undefined ? targetFaults(options) : connectionFaults(options);
+  if (typeof prefix !== 'string' || !PREFIX_PATTERN.test(prefix)) {
+    faults.push({ path: 'prefix', expected: PREFIX_FORMAT, found: describeFound(prefix, false) });
+  }
+  if (options.cluster === true && !/\{[^{}]+\}/.test(prefix)) {
+    const expected = 'a prefix with a {tag}, since cluster is true';
+    faults.push({ path: 'prefix', expected, found: describeFound(prefix, false) });
+  }
+  if (!(Number.isInteger(shards) && shards >= 1 && shards <= MAX_SHARDS)) {
+    faults.push({
+      path: 'shards',
+      expected: `an integer from 1 to ${MAX_SHARDS}`,
+      found: describeFound(shards, false),
+    });
+  }
+  if (!(Number.isFinite(timeoutMs) && timeoutMs >= 1 && timeoutMs <= MAX_TIMEOUT_MS)) {
+    const expected = `milliseconds, from 1 to ${MAX_TIMEOUT_MS}`;
+    faults.push({ path: 'timeoutMs', expected, found: describeFound(timeoutMs, false) });
+  }
+  if (faults.length > 0) throw new InputError('unusable options', faults);
+  return { prefix, shards, timeoutMs };
+}
+
+/** BullMQ's own `connection` may also be an object of options. Here it may not, since nothing would close that connection. */
+function connectionFaults({ connection, ...target }: ProducerOptions): Fault[] {
+  const client = connection as Partial<Connection> | null; // callers may be plain JavaScript
+  const faults: Fault[] = [];
+  if (typeof client?.once !== 'function') {
+    const expected = 'an open Redis or Cluster of ioredis';
+    faults.push({ path: 'connection', expected, found: describeFound(client, true) });
+  }
+  for (const path of ['redisUrl', 'cluster', 'sentinel'] as const) {
+    if (target[path] === undefined) continue;
+    faults.push({ path, expected: 'none, since connection is given', found: 'one' });
+  }
+  return faults;
+}

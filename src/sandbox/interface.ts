@@ -1,0 +1,66 @@
+import type { Platform } from '../domain/notification.ts';
+import type { ScriptedAnswer } from './answers/scripted.ts';
+import type { SandboxJournal } from './journal.ts';
+import type { Latency } from './loopback/timing.ts';
+
+/** `apnsPort` and `fcmPort`: where each provider listens. 0, the default, takes any free port. */
+export type SandboxPorts = { readonly [P in Platform as `${P}Port`]?: number | undefined };
+
+/** How a sandbox is started. Every option may be left out. */
+export interface SandboxOptions extends SandboxPorts {
+  /** What requests are answered, in order: `setAnswers` changes it. Default: every valid request is accepted. */
+  readonly answers?: readonly ScriptedAnswer[] | undefined;
+  /**
+   * How long answers take. Default: as at the real providers, a median of 40 ms and a 99th percentile of 250 ms. With
+   * `NO_LATENCY` answers leave at once, handshakes have no delay, and idle connections stay open.
+   */
+  readonly latency?: Latency | undefined;
+  /** Decides what latencies and shares draw: the same seed, the same numbers. Default: 1. */
+  readonly seed?: number | undefined;
+  /** How many of the latest journal entries are kept; `waitFor` cannot wait for more. Default: all. */
+  readonly keep?: number | undefined;
+  /** A folder for the key files, for the next sandbox too. Default: a temporary one, which `close` removes. */
+  readonly dir?: string | undefined;
+  /** The address to listen on. Default: 127.0.0.1. */
+  readonly host?: string | undefined;
+  /** The host name that workers use and the certificates have, such as a compose service's. Default: the address. */
+  readonly name?: string | undefined;
+}
+
+/** One of the sandbox's providers. */
+export interface SandboxServer {
+  /** `https://127.0.0.1:41873` */
+  readonly url: string;
+  /** Closes every connection and refuses new ones, until `up`. */
+  down(): Promise<void>;
+  /** Listens again, on the same port. */
+  up(): Promise<void>;
+}
+
+/**
+ * Apple's and Google's push services on this machine, for tests: over TLS, with their checks and their error answers. Nothing
+ * leaves the machine.
+ */
+export interface Sandbox extends AsyncDisposable {
+  /** APNs. */
+  readonly apns: SandboxServer;
+  /** FCM. */
+  readonly fcm: SandboxServer;
+  /** Every request that they got. */
+  readonly journal: SandboxJournal;
+  /** The certificate of the authority that signed the servers' certificates: the path of a PEM file. */
+  readonly caFile: string;
+  /** The environment variables that point a worker at this sandbox: `APNS_ENDPOINT`, `FCM_ENDPOINT`, keys and certificates. */
+  env(): Record<string, string>;
+  /**
+   * Replaces the script: what later requests are answered. The first entry that fits a request, and is not used up, decides;
+   * where none fits, the request is accepted. `[]` ends the script. On a fault the old script stays.
+   *
+   * @throws InputError that names every fault by its path: `answers[0].status`.
+   */
+  setAnswers(answers: readonly ScriptedAnswer[]): void;
+  /** What is left of the script: entries that are used up are gone, and `times` is what is still to come. */
+  answers(): readonly ScriptedAnswer[];
+  /** Stops both servers at once and removes a temporary folder. `await using` calls it by itself. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,39 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { nearest, typingMistakes } from '../../src/domain/nearest.ts';
+
+test.each([
+  ['recipientID', 'recipientId'],
+  ['recepientId', 'recipientId'],
+  ['devcies', 'devices'],
+  ['alrt', 'alert'],
+  ['sond', 'sound'],
+])('%s was meant to be %s', (name, meant) => {
+  expect(nearest(name, ['id', 'recipientId', 'devices', 'alert', 'sound'])).toBe(meant);
+});
+
+test.each(['', 'x', 'data', 'token', 'al', 'receiver'])('%j is near nothing', (name) => {
+  expect(nearest(name, ['id', 'recipientId', 'devices', 'alert', 'sound'])).toBeUndefined();
+});
+
+test('the nearest one is chosen, and the first of equals', () => {
+  expect(nearest('LIMIT_RULE', ['LIMIT_RULER_X', 'LIMIT_RULES'])).toBe('LIMIT_RULES');
+  expect(nearest('cat', ['bat', 'hat'])).toBe('bat');
+});
+
+test('typing mistakes are a distance', () => {
+  const word = fc.string({ maxLength: 12, unit: fc.constantFrom('a', 'b', 'c') });
+  fc.assert(
+    fc.property(word, word, (a, b) => {
+      const mistakes = typingMistakes(a, b);
+      expect(mistakes).toBe(typingMistakes(b, a));
+      expect(mistakes === 0).toBe(a === b);
+      expect(mistakes).toBeGreaterThanOrEqual(Math.abs(a.length - b.length));
+      expect(mistakes).toBeLessThanOrEqual(Math.max(a.length, b.length));
+    }),
+    { numRuns: 500 },
+  );
+  expect(['ab', 'ba', 'abc', 'acb', 'xbc', 'bc'].map((name) => typingMistakes('abc', name))).toEqual([
+    1, 2, 0, 1, 1, 1,
+  ]);
+});

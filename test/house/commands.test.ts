@@ -1,0 +1,251 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { judgeRun } from '../../scripts/chaos/judge/result.ts';
+import { countResult } from '../../scripts/demo/verdict.ts';
+import { COMMANDS, loadCommand, type CommandMain } from '../../scripts/pushpacer/commands.ts';
+import { definitionOf } from '../../scripts/support/command.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { deadLetter } from '../dead-letters/letters.ts';
+import { notification, openQueues } from '../queue/support.ts';
+import { runMain, type CommandExit } from '../support/command.ts';
+import { startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/program.ts';
+import { connectRedis, queueEnv } from '../support/redis.ts';
+
+const PAGE = 'docs/commands.md';
+
+interface Documented {
+  readonly field: string;
+  /** Whether an answer may lack it. */
+  readonly isOptional: boolean;
+}
+
+/** The fields of the JSON of a command, as the page has them. */
+async function documented(command: string): Promise<Documented[]> {
+  const text = await readFile(PAGE, 'utf8');
+  const [, section = ''] = text.split(`\n## \`${command}\`\n`);
+  const rows = [...(section.split('\n## ')[0] ?? '').matchAll(/^\| `([^`]+)` +\| ([^|]+)\| ([^|]+)\|$/gm)];
+  return rows.map(([, field = '', , meaning = '']) => ({
+    field,
+    isOptional: meaning.includes('absent') || /[A-Z]{2,}|\*/.test(field),
+  }));
+}
+
+/** `deadLetters[].attempts[].at`: the path of every value that is not an object. */
+function fieldsOf(value: unknown, path = ''): string[] {
+  if (Array.isArray(value)) return value.flatMap((each) => fieldsOf(each, `${path}[]`));
+  if (typeof value !== 'object' || value === null) return [path];
+  return Object.entries(value).flatMap(([name, each]) => fieldsOf(each, path === '' ? name : `${path}.${name}`));
+}
+
+/** Every field is on the page, and every field of the page is in one of the answers, but for those that may be absent. */
+async function expectDocumented(command: string, ...answers: readonly unknown[]): Promise<void> {
+  const rows = await documented(command);
+  expect(rows.length, `the fields of ${command} on ${PAGE}`).toBeGreaterThan(0);
+  const found = new Set(answers.flatMap((answer) => fieldsOf(answer)));
+  // A name in capitals stands for any: byReason.REASON.
+  const patterns = rows.map(({ field }) => {
+    const escaped = field.replaceAll(/[.[\]]/g, '\\$&');
+    return new RegExp(`^${escaped.replace(/[A-Z]{2,}/, '[^.]+').replace('*', '.+')}$`);
+  });
+  expect([...found].filter((field) => !patterns.some((pattern) => pattern.test(field)))).toEqual([]);
+  const missing = rows.filter(
+    ({ isOptional }, at) => !isOptional && ![...found].some((field) => patterns[at]?.test(field)),
+  );
+  expect(missing).toEqual([]);
+}
+
+async function answerOf(name: string, args: readonly string[], env: Env): Promise<unknown> {
+  const exit = await run(name, [...args, '--json'], env);
+  expect(exit).toMatchObject({ code: 0, stderr: '' });
+  return lastJson(exit.stdout);
+}
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+async function run(name: string, args: readonly string[], env: Env = {}): Promise<CommandExit> {
+  return runMain(await commandOf(name), args, env);
+}
+
+async function commandOf(name: string): Promise<CommandMain> {
+  const main = await loadCommand(name);
+  if (main === undefined) throw new TypeError(`no command ${name}`);
+  return main;
+}
+
+const lastJson = (stdout: string): unknown => JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '');
+
+describe('the JSON of each command is that of the page', () => {
+  test('enqueue', async () => {
+    const { prefix } = openQueues();
+    const file = join(await temporaryFolder(), 'f.ndjson');
+    await writeFile(file, JSON.stringify(notification()));
+    const one = ['--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'];
+    const answers = [
+      await answerOf('enqueue', ['--file', file], queueEnv(prefix)),
+      await answerOf('enqueue', one, queueEnv(prefix)),
+    ];
+    await expectDocumented('enqueue', ...answers);
+  });
+
+  test('dead-letters, replay and discard', async () => {
+    const { prefix, deadQueue } = openQueues();
+    const attempts = [{ at: 1, device: 'apns#0', error: 'Shutdown' }];
+    const full = notification({
+      id: 'full',
+      category: 'messages',
+      priority: 'high',
+      expiresAt: Date.now() + 60_000,
+      data: { a: 'b' },
+    });
+    const letters = {
+      full: deadLetter('full', { notification: full, attempts, delivered: ['apns#0'] }),
+      other: deadLetter('other'),
+    };
+    await deadQueue.addBulk(Object.entries(letters).map(([jobId, data]) => ({ name: 'push', data, opts: { jobId } })));
+    const env = queueEnv(prefix);
+    await expectDocumented(
+      'dead-letters',
+      await answerOf('dead-letters', [], env),
+      await answerOf('dead-letters', ['--limit', '1'], env),
+    );
+    await expectDocumented('dead-letters show', await answerOf('dead-letters', ['show', 'full'], env));
+    await expectDocumented('discard', await answerOf('discard', ['--all', '--dry-run'], env));
+    await expectDocumented('replay', await answerOf('replay', [], env));
+  });
+
+  test('recipient', async () => {
+    const { prefix, queue } = openQueues();
+    const limits = join(await temporaryFolder(), 'limits.json');
+    await writeFile(limits, JSON.stringify({ categories: { messages: { rules: '5/1m', minGap: '1s' } } }));
+    const env = { ...queueEnv(prefix), LIMIT_RULES: '10/1m', LIMIT_MIN_GAP: '3s', LIMITS_FILE: limits };
+    const policy = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 };
+    const limiter = createRedisLimiter({ redis: connectRedis(), policy, prefix });
+    const asked = ['one', 'two', 'three'].map((id) => ({ id, recipientId: 't', category: 'messages' }));
+    for (const { id } of asked) await limiter.admit({ recipientId: 't', id: `${id}/0` });
+    const jobs = [...asked, { id: 'retried', recipientId: 't', category: 'messages' }];
+    for (const data of jobs)
+      await queue.add('push', notification(data), { jobId: data.id, delay: 600_000, priority: 10 });
+    const answer = (...args: string[]) => answerOf('recipient', args, env);
+
+    const before = await answer('show', 't');
+    await expectDocumented('recipient limit', await answer('limit', 't', '--rules', '5/1m', '--for', '7d'));
+    await expectDocumented('recipient block', await answer('block', 't', '--for', '1h', '--reason', 'quiet'));
+    await expectDocumented('recipient show', before, await answer('show', 't'));
+    await expectDocumented('recipient unblock', await answer('unblock', 't'));
+    await expectDocumented('recipient reset', await answer('reset', 't'));
+  });
+
+  test('redis', async () => {
+    const redis = startProcess({ args: ['scripts/redis.ts', '--json'] });
+    await expectDocumented('redis', JSON.parse(await redis.waitForLine(/^\{/)));
+    redis.kill();
+    expect(await redis.waitForExit()).toMatchObject({ code: 0 });
+  });
+
+  test('sandbox', async () => {
+    const sandbox = startProcess({ args: ['scripts/sandbox.ts', '--json'] });
+    expect(JSON.parse(await sandbox.waitForLine(/^\{/))).toHaveProperty('APNS_ENDPOINT');
+    sandbox.kill();
+    await expectDocumented('sandbox', lastJson((await sandbox.waitForExit()).stdout));
+  });
+
+  test('demo', async () => {
+    const result = countResult(
+      [],
+      [],
+      { completed: [], deadLettered: [] },
+      { rules: [{ max: 1, perMs: 1 }], minGapMs: 0 },
+      4,
+    );
+    await expectDocumented('demo', { ...result, replayed: 1, longestStallMs: 0 });
+  });
+
+  test('chaos', async () => {
+    await expectDocumented('chaos --plan', await answerOf('chaos', ['--plan', '--seconds', '600'], {}));
+    const counts = {
+      'kill-worker': 0,
+      'stop-worker': 0,
+      'restart-worker': 0,
+      'kill-redis': 0,
+      'pause-redis': 0,
+      'cut-clients': 0,
+    };
+    const facts = {
+      ...{ enqueued: new Map(), entries: [], crashes: [], drainMs: 0, stalls: [], left: [], leaks: [] },
+      ends: { completed: [], dead: [], queued: [] },
+      struck: { counts, incidents: [], cuts: [], freezes: [], oddDevices: [] },
+      logs: new Map(),
+    };
+    const { result } = judgeRun(facts as never, { seed: 1, seconds: 10 });
+    await expectDocumented('chaos', result);
+  });
+});
+
+test('the page has every command, with its subcommands', async () => {
+  const text = await readFile(PAGE, 'utf8');
+  for (const name of Object.keys(COMMANDS)) {
+    const command = await definitionOf(await commandOf(name));
+    const names = command.commands.length > 0 && name !== 'dead-letters' ? [] : [name];
+    for (const each of [...names, ...command.commands.map((sub) => `${name} ${sub.name()}`)])
+      expect(text).toContain(`\`${each}`);
+  }
+});
+
+describe('exit codes', () => {
+  test.each(Object.keys(COMMANDS))('%s: 0 for --help, 2 for a flag that there is not', async (name) => {
+    const help = await run(name, ['--help']);
+    expect(help).toMatchObject({ code: 0, stderr: '' });
+    expect(help.stdout).toContain(`Usage: ${name} `);
+    const bad = await run(name, ['--nope']);
+    expect(bad).toMatchObject({ code: 2, stdout: '' });
+    expect(bad.stderr).toMatch(/^error: (unknown option '--nope'|missing required argument)/);
+  });
+
+  test.each([
+    ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
+    ['dead-letters'],
+    ['replay'],
+    ['discard', '--all', '--yes'],
+    ['recipient', 'show', 't'],
+  ])('%s: 1 where Redis is away', async (name, ...args) => {
+    const exit = await run(name, args, { ...queueEnv('{away}'), REDIS_URL: 'redis://127.0.0.1:1' });
+    expect(exit).toMatchObject({ code: 1, stdout: '' });
+    expect(exit.stderr).toMatch(/^error: Redis is away/);
+  });
+
+  test('worker, redis and sandbox: 1 where they cannot start', async () => {
+    const bad = await run('worker', [], { ATTEMPTS: 'x' });
+    expect(bad.stderr).toContain('ATTEMPTS: expected an integer');
+    expect(bad.code).toBe(1);
+    const { port } = new URL(connectRedis().options.path ?? `redis://x:${connectRedis().options.port ?? 0}`);
+    expect(await run('sandbox', ['--apns-port', port])).toMatchObject({ code: 1, stdout: '' });
+    expect(await run('redis', ['--port', port])).toMatchObject({ code: 1, stdout: '' });
+  });
+});
+
+test('each command that reads the environment names a mistyped variable, and the worker logs it', async () => {
+  const { prefix } = openQueues();
+  const env = { ...queueEnv(prefix), LIMIT_RULE: 's3cret' };
+  const warning = 'warning: LIMIT_RULE is not known; did you mean LIMIT_RULES?\n';
+  for (const [name = '', ...args] of [
+    ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
+    ['dead-letters'],
+    ['replay'],
+    ['discard', '--all', '--yes'],
+    ['recipient', 'show', 't'],
+  ]) {
+    expect(await run(name, args, env)).toMatchObject({ code: 0, stderr: warning });
+  }
+  const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, METRICS_PORT: 'off' } });
+  onTestFinished(() => {
+    worker.kill('SIGKILL');
+  });
+  const line = JSON.parse(await worker.waitForLine(/LIMIT_RULE is not known/)) as object;
+  expect(line).toMatchObject({ variable: 'LIMIT_RULE', meant: 'LIMIT_RULES' });
+  await worker.waitForLine(/"msg":"ready"/);
+  expect(worker.stdout()).not.toContain('s3cret');
+  worker.kill();
+  expect((await worker.waitForExit()).code).toBe(0);
+});

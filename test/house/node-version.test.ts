@@ -1,0 +1,69 @@
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { nodeFault } from '../../scripts/support/node-version.ts';
+import { COMMANDS } from '../../scripts/pushpacer/commands.ts';
+import { runProgram, temporaryFolder } from '../support/program.ts';
+
+test.each(['24.2.0', '24.21.0', '25.0.0', '26.1.0'])('Node %s will do', (version) => {
+  expect(nodeFault(version)).toBeUndefined();
+});
+
+test.each(['24.1.9', '24.0.0', '22.22.3', '20.20.2', '18.0.0', '0.12.0'])(
+  'Node %s is too old, and the message says what to do',
+  (version) => {
+    expect(nodeFault(version)).toBe(
+      `pushpacer needs Node 24.2 or later, and this is Node ${version}; install Node 24 (https://nodejs.org, or "nvm install 24"), ` +
+        'and start the command again',
+    );
+  },
+);
+
+test('package.json asks for the same version', () => {
+  expect(JSON.parse(readFileSync('package.json', 'utf8'))).toMatchObject({ engines: { node: '>=24.2' } });
+});
+
+const MAY_BE_OLD = ['/usr/bin/node', '/usr/local/bin/node'];
+
+test('every published program checks the version before it loads the rest', { timeout: 120_000 }, async () => {
+  // In the repository, for its node_modules; the folder is ignored by git.
+  const out = join(process.cwd(), `dist/test-${process.pid}`);
+  await runProgram('node', ['tools/build.ts', '--out', out], process.cwd());
+  try {
+    const programs = [...globSync('scripts/*.js', { cwd: out }), 'workers/notifications.js'].filter(
+      (file) => !file.endsWith('.command.js'),
+    );
+    expect(programs).toHaveLength(Object.keys(COMMANDS).length + 1); // and pushpacer itself
+    for (const program of programs) {
+      // Whatever is imported before the first line runs is the check alone, and that imports nothing.
+      const text = readFileSync(join(out, program), 'utf8');
+      const imports = [...text.matchAll(/^\s*(?:import|export)\b[^(]*?from ['"]([^'"]+)|^import ['"]([^'"]+)/gm)].map(
+        (match) => match[1] ?? match[2],
+      );
+      expect(imports, program).toEqual([expect.stringMatching(/\/support\/node-version\.js$/)]);
+    }
+    expect(readFileSync(join(out, 'scripts/support/node-version.js'), 'utf8')).not.toMatch(
+      /\bimport\b|\?\?=|#[a-z]|await/,
+    );
+    for (const node of MAY_BE_OLD.filter(existsSync)) {
+      const version = spawnSync(node, ['--version'], { encoding: 'utf8' }).stdout.trim().slice(1);
+      const fault = nodeFault(version);
+      if (fault === undefined) continue;
+      for (const program of programs) {
+        const { status, stdout, stderr } = spawnSync(node, [join(out, program), '--help'], { encoding: 'utf8' });
+        expect({ program, status, stdout, stderr }).toEqual({
+          program,
+          status: 1,
+          stdout: '',
+          stderr: `error: ${fault}\n`,
+        });
+      }
+    }
+    expect(await runProgram('node', [join(out, 'scripts/replay.js'), '--help'], await temporaryFolder())).toMatch(
+      /^Usage: replay/,
+    );
+  } finally {
+    await runProgram('rm', ['-rf', out], process.cwd());
+  }
+});

@@ -1,0 +1,42 @@
+import { readFile, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/program.ts';
+
+const ROOT = process.cwd();
+
+/** `'from' → 'to'`, which must be there once. */
+function replaced(text: string, from: string, to: string): string {
+  expect(text.split(from)).toHaveLength(2);
+  return text.replace(from, to);
+}
+
+test(
+  "the example of a user's tests passes, as a user runs it but against the sources",
+  { timeout: 60_000 },
+  async () => {
+    const folder = await temporaryFolder();
+    await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
+    const source = await readFile('examples/your-app.test.ts', 'utf8');
+    const withPackage = replaced(source, "'pushpacer';", `${JSON.stringify(join(ROOT, 'src/index.ts'))};`);
+    const script = join(ROOT, 'scripts/pushpacer.ts');
+    const code = replaced(withPackage, "'node_modules/.bin/pushpacer'", JSON.stringify(script));
+    await writeFile(join(folder, 'your-app.test.ts'), code);
+
+    const args = ['node_modules/vitest/vitest.mjs', 'run', '--root', folder];
+    const env = { NO_COLOR: '1', VITEST: undefined, VITEST_POOL_ID: undefined, VITEST_WORKER_ID: undefined };
+    const { code: exitCode, stdout, stderr } = await startProcess({ args, env }).waitForExit(50_000);
+    expect(stderr).toBe('');
+    expect(stdout).toMatch(/Tests\s+3 passed \(3\)/);
+    expect(exitCode).toBe(0);
+  },
+);
+
+test('docs/testing.md shows a part of that example', async () => {
+  const docs = await readFile('docs/testing.md', 'utf8');
+  const example = await readFile('examples/your-app.test.ts', 'utf8');
+  const snippets = [...docs.matchAll(/```ts\n([^]*?)```/g)].map(([, code]) => code ?? '');
+  expect(snippets.length).toBeGreaterThan(1);
+  for (const snippet of snippets) expect(example).toContain(snippet);
+});

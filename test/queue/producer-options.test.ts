@@ -1,0 +1,76 @@
+import { expect, it, onTestFinished } from 'vitest';
+import { InputError, type Fault } from '../../src/domain/faults.ts';
+import { createProducer, type ProducerOptions } from '../../src/queue/producer.ts';
+import { addressOf, openConnection } from '../../src/redis/target.ts';
+import { connectRedis } from '../support/redis.ts';
+
+const REDIS_URL = 'redis:// or rediss:// URLs, comma-separated';
+
+function faultsOf(options: unknown): readonly Fault[] {
+  try {
+    createProducer(options as ProducerOptions);
+  } catch (error) {
+    if (error instanceof InputError) return error.faults;
+    throw error;
+  }
+  return [];
+}
+
+it.each([{}, { redisUrl: undefined }, { redisUrl: '' }])(
+  '%j is the Redis that a worker takes without REDIS_URL',
+  (target) => {
+    const connection = openConnection(target, { lazyConnect: true });
+    onTestFinished(() => {
+      connection.disconnect();
+    });
+    expect(addressOf(connection)).toBe('127.0.0.1:6379');
+  },
+);
+
+it('needs no options at all', async () => {
+  await createProducer().close();
+});
+
+it.each([
+  ['localhost', 'a string of 9 characters'],
+  ['localhost:6379', 'a string of 14 characters'],
+  ['http://x', 'a string of 8 characters'],
+  ['/var/run/redis.sock', 'a string of 19 characters'],
+  ['redis://127.0.0.1:port', 'a string of 22 characters'],
+  ['redis://:100%@127.0.0.1', 'a string of 23 characters'],
+  ['redis://one,two', 'a string of 15 characters'],
+  [6379, '6379'],
+  [null, 'null'],
+  [{ url: 'redis://127.0.0.1' }, 'an object'],
+])('the URL %j is refused as a worker refuses it', (redisUrl, found) => {
+  expect(faultsOf({ redisUrl })).toEqual([{ path: 'redisUrl', expected: REDIS_URL, found }]);
+});
+
+it('a fault of the URL does not show its password', () => {
+  const redisUrl = 'http://app:s3cret@one';
+  expect(() => createProducer({ redisUrl })).toThrow(/^unusable options: redisUrl: expected/);
+  expect(JSON.stringify(faultsOf({ redisUrl }))).not.toContain('s3cret');
+});
+
+it('every other option is checked too, and all faults are reported at once', () => {
+  expect(faultsOf({ redisUrl: 'x', prefix: 'a:b', shards: Number('none'), timeoutMs: 0 })).toEqual([
+    { path: 'redisUrl', expected: REDIS_URL, found: 'a string of 1 characters' },
+    { path: 'prefix', expected: 'up to 64 characters without spaces and colons, such as {pushpacer}', found: '"a:b"' },
+    { path: 'shards', expected: 'an integer from 1 to 64', found: 'NaN' },
+    { path: 'timeoutMs', expected: 'milliseconds, from 1 to 2147483647', found: '0' },
+  ]);
+});
+
+it('a connection of the caller goes with no target', () => {
+  const connection = connectRedis();
+  const [fault] = faultsOf({ connection, redisUrl: 'redis://127.0.0.1' });
+  expect(fault).toEqual({ path: 'redisUrl', expected: 'none, since connection is given', found: 'one' });
+});
+
+it.each(['redis://127.0.0.1', {}, null])('%j is no connection', (connection) => {
+  expect(faultsOf({ connection })).toMatchObject([{ path: 'connection' }]);
+});
+
+it('an empty prefix is the default one, as for a worker', () => {
+  expect(faultsOf({ prefix: '', redisUrl: 'http://x' })).toMatchObject([{ path: 'redisUrl' }]);
+});

@@ -1,0 +1,90 @@
+import { PassThrough } from 'node:stream';
+import { expect, test, vi } from 'vitest';
+import { barText } from '../../scripts/support/progress-text.ts';
+import { createProgress, say } from '../../scripts/support/progress.ts';
+import { openTerminal, type TestTerminal } from '../support/terminal.ts';
+
+/** A stream to the emulator of a terminal, which has the emulator's width. */
+function streamTo(terminal: TestTerminal): NodeJS.WriteStream {
+  const stream = new PassThrough();
+  stream.on('data', (bytes: Buffer) => void terminal.write(bytes.toString()));
+  Object.defineProperty(stream, 'columns', { get: () => terminal.screen.cols });
+  return Object.assign(stream, { isTTY: true }) as unknown as NodeJS.WriteStream;
+}
+
+const shownIn = (terminal: TestTerminal, pattern: RegExp) =>
+  vi.waitFor(async () => expect((await terminal.lines()).join('\n')).toMatch(pattern));
+
+test('no line is lost above a bar, and the bar leaves nothing behind', async () => {
+  const terminal = openTerminal(60);
+  const stream = streamTo(terminal);
+  const progress = createProgress('replayed', 1_200, { stream });
+  const lines = Array.from({ length: 40 }, (_, n) => `line ${n}`);
+  for (const line of lines.slice(0, 20)) progress.say(line);
+  progress.update(600);
+  await shownIn(terminal, /^replayed .* 50% 600\/1,200 .*\/s/m);
+  for (const line of lines.slice(20)) say(line, stream); // as parts that do not know the bar write
+  await shownIn(terminal, /line 39\nreplayed/);
+  progress.stop();
+  expect(await terminal.lines()).toEqual(lines);
+});
+
+test.each([
+  [80, 30],
+  [30, 100],
+  [80, 5],
+])('a window of %i columns may become one of %i', async (before, after) => {
+  const terminal = openTerminal(before);
+  const stream = streamTo(terminal);
+  const progress = createProgress('moved', 10, { stream });
+  progress.say('one');
+  progress.update(5);
+  await shownIn(terminal, /^moved/m);
+  terminal.screen.resize(after, 24);
+  progress.update(10);
+  await shownIn(terminal, after < 10 ? /^mov…$/m : /100%/);
+  progress.say('two');
+  progress.stop();
+  expect(await terminal.lines()).toEqual(['one', 'two']);
+});
+
+test('without a terminal there are lines and no bar', () => {
+  const stream = new PassThrough();
+  const progress = createProgress('moved', 10, { stream: stream as unknown as NodeJS.WriteStream });
+  progress.say('one');
+  progress.update(10);
+  progress.stop();
+  expect(String(stream.read())).toBe('one\n');
+});
+
+const counted = { label: 'added', unit: undefined, done: 600, total: 1_200, perSecond: 200 } as const;
+
+test.each([
+  [counted, 'added ███████████████░░░░░░░░░░░░░░░ 50% 600/1,200 200/s, 3 s left'],
+  [{ ...counted, perSecond: undefined }, 'added ███████████████░░░░░░░░░░░░░░░ 50% 600/1,200'],
+  [{ ...counted, perSecond: 0 }, 'added ███████████████░░░░░░░░░░░░░░░ 50% 600/1,200 0/s'],
+  [{ ...counted, perSecond: 0.5 }, 'added ███████████████░░░░░░░░░░░░░░░ 50% 600/1,200 0.5/s, 20 min left'],
+  [{ ...counted, perSecond: 0.1 }, 'added ███████████████░░░░░░░░░░░░░░░ 50% 600/1,200 0.1/s, 1 h 40 min left'],
+  [{ ...counted, perSecond: 1e-9 }, 'added ███████████████░░░░░░░░░░░░░░░ 50% 600/1,200 0.0/s'],
+  [{ ...counted, done: 0, total: 0 }, 'added 0 200/s'],
+  [{ ...counted, done: 0, total: undefined, perSecond: undefined }, 'added 0'],
+  [{ ...counted, done: 2_000 }, 'added ██████████████████████████████ 100% 2,000/1,200 200/s, 0 s left'],
+  [
+    { ...counted, unit: 'bytes', done: 1_500_000, total: 3_000_000, perSecond: 950 } as const,
+    'added ███████████████░░░░░░░░░░░░░░░ 50% 1.5 MB/3.0 MB 950 B/s, 27 min left',
+  ],
+])('%j is shown as %s', (state, text) => {
+  expect(barText(state, 200)).toBe(text);
+});
+
+test('a bar is shorter than its terminal, at every width, and never says NaN or Infinity', () => {
+  for (let columns = 2; columns <= 200; columns++) {
+    for (const total of [undefined, 0, 1, 1e9]) {
+      for (const perSecond of [undefined, 0, 1e-12, 3, 1e12]) {
+        const text = barText({ ...counted, total, perSecond }, columns);
+        expect(text.length).toBeLessThan(columns);
+        expect(text).not.toMatch(/NaN|Inf|∞/);
+      }
+    }
+  }
+});

@@ -1,0 +1,140 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFile, cp, mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
+import { join, relative } from 'node:path';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { CONFIG_VARIABLES } from '../../../src/config/documentation.ts';
+import { freePort } from '../../../src/sandbox/redis/free-port.ts';
+import { temporaryFolder } from '../../support/program.ts';
+
+const ROOT = process.cwd();
+/** A fenced block and what the comment above it says of it: `<!-- test: run {"added":true} -->` */
+const BLOCK = /^(?:<!-- test: (\S+) ?(.*) -->\n\n)?```(sh|js|ini)\n([^]*?)^```$/gm;
+
+interface Block {
+  readonly verb: string;
+  readonly rest: string;
+  readonly code: string;
+}
+
+it(
+  'docs/getting-started.md works as typed, in a fresh folder from the packed package',
+  { timeout: 300_000 },
+  async () => {
+    const [redis, app, metrics] = [await freePort(), await freePort(), await freePort()];
+    const ports = { 6379: redis, 3000: app, 9464: metrics };
+    const [clone, folder] = await projects();
+    const terminals = createTerminals({
+      REDIS_URL: `redis://127.0.0.1:${redis}`,
+      METRICS_PORT: String(metrics),
+      npm_config_prefer_offline: 'true',
+    });
+    const left: string[] = [];
+    let worker: Terminal | undefined;
+    let sandbox: Terminal | undefined;
+    for (const { verb, rest, code: written } of await blocksOf('docs/getting-started.md')) {
+      const code = Object.entries(ports).reduce((text, [port, own]) => text.replaceAll(port, String(own)), written);
+      if (verb === 'clone') {
+        await terminals.run(clone, code.replace('npm ci\n', '')); // the packages are linked
+      } else if (verb === 'install' || verb === 'run') {
+        expect(await terminals.run(folder, code)).toContain(rest);
+      } else if (verb === 'background') {
+        const terminal = await terminals.start(folder, code, rest.replaceAll('"', '').replace('6379', String(redis)));
+        if (code.includes('pushpacer worker')) worker = terminal;
+        if (code.includes('pushpacer sandbox')) sandbox = terminal;
+      } else if (verb === 'app.js') {
+        await writeFile(join(folder, 'app.js'), code);
+      } else if (verb === 'env') {
+        expectVariables(code);
+      } else if (verb === 'after') {
+        await worker?.end();
+        await copyFile(join(folder, '.sandbox/sandbox.env'), join(folder, '.env')); // in place of real credentials
+        worker = await terminals.start(folder, code, 'ready');
+      } else left.push(verb);
+    }
+    expect(left).toEqual(['docker']);
+    // The alerts of the app, and the one that the command enqueued, by the beginning of their tokens.
+    await vi.waitFor(() => expect(sandbox?.output()).toMatch(/apns.* 00fc/), { timeout: 60_000 });
+    expect(sandbox?.output()).toMatch(/fcm.* a-re/);
+    for (const { verb, code } of await blocksOf('docs/upgrading.md')) {
+      expect(verb).toBe('run');
+      await terminals.run(folder, code);
+    }
+  },
+);
+
+async function blocksOf(page: string): Promise<Block[]> {
+  const found = [...(await readFile(page, 'utf8')).matchAll(BLOCK)];
+  expect(found.length).toBeGreaterThan(0);
+  return found.map(([, verb = 'untold', rest = '', , code = '']) => ({ verb, rest, code }));
+}
+
+/** A clone without its history, and an app beside it that has Express. */
+async function projects(): Promise<[clone: string, app: string]> {
+  const parent = await temporaryFolder();
+  const [clone, app] = [join(parent, 'pushpacer'), join(parent, 'app')];
+  const isLeftOut = (path: string) => /^(node_modules|dist|\.git)(\/|$)/.test(relative(ROOT, path));
+  await cp(ROOT, clone, { recursive: true, filter: (path) => !isLeftOut(path) });
+  await symlink(join(ROOT, 'node_modules'), join(clone, 'node_modules'));
+  await mkdir(app);
+  const { devDependencies } = JSON.parse(await readFile('package.json', 'utf8')) as { devDependencies: object };
+  const express = Object.fromEntries(Object.entries(devDependencies).filter(([name]) => name === 'express'));
+  await writeFile(join(app, 'package.json'), JSON.stringify({ type: 'module', private: true, dependencies: express }));
+  return [clone, app];
+}
+
+interface Terminal {
+  output(): string;
+  /** Ctrl-C. */
+  end(): Promise<void>;
+}
+
+function createTerminals(own: Readonly<Record<string, string>>) {
+  const known = new Set(CONFIG_VARIABLES.map(({ name }) => name));
+  const inherited = Object.entries(process.env).filter(([name]) => !known.has(name) && !name.startsWith('npm_'));
+  const env = { ...Object.fromEntries(inherited), ...own };
+
+  function open(cwd: string, code: string) {
+    const shell = spawn('bash', ['-ec', code], { cwd, env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
+    const output = { stdout: '', stderr: '' };
+    for (const name of ['stdout', 'stderr'] as const) shell[name].on('data', (text) => (output[name] += String(text)));
+    const closed = once(shell, 'close') as Promise<[code: number | null]>;
+    let hasEnded = false;
+    void closed.then(() => (hasEnded = true));
+    const signal = (name: NodeJS.Signals): void => {
+      if (shell.pid !== undefined && !hasEnded) process.kill(-shell.pid, name);
+    };
+    onTestFinished(async () => {
+      signal('SIGKILL');
+      await closed;
+    });
+    return { output, closed, signal };
+  }
+
+  return {
+    async run(cwd: string, code: string): Promise<string> {
+      const { output, closed } = open(cwd, code);
+      const [exit] = await closed;
+      if (exit !== 0) throw new Error(`${code} ended with ${exit}:\n${output.stdout}${output.stderr}`);
+      return output.stdout;
+    },
+    async start(cwd: string, code: string, line: string): Promise<Terminal> {
+      const { output, closed, signal } = open(cwd, code);
+      const isReady = () => expect(`${output.stdout}${output.stderr}`).toContain(line);
+      await vi.waitFor(isReady, { timeout: 30_000 });
+      const end = async (): Promise<void> => {
+        signal('SIGINT');
+        await closed;
+      };
+      return { output: () => output.stdout + output.stderr, end };
+    },
+  };
+}
+
+/** Variables of the page exist. Their values are a user's own. */
+function expectVariables(code: string): void {
+  const names = [...code.matchAll(/^([A-Z_]+)=\S+$/gm)].map(([, name]) => name ?? '');
+  expect(names.length).toBeGreaterThan(0);
+  const known = CONFIG_VARIABLES.map(({ name }) => name);
+  expect(known).toEqual(expect.arrayContaining(names));
+}

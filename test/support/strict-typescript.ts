@@ -1,0 +1,49 @@
+import { join } from 'node:path';
+import ts from 'typescript';
+
+/** The compiler options of a user with strict TypeScript; `pushpacer` is read from the sources. */
+const STRICT: ts.CompilerOptions = {
+  target: ts.ScriptTarget.ES2024,
+  lib: ['lib.es2024.d.ts'],
+  module: ts.ModuleKind.NodeNext,
+  types: ['node'],
+  strict: true,
+  noUncheckedIndexedAccess: true,
+  noEmit: true,
+  allowImportingTsExtensions: true,
+  paths: { pushpacer: [join(process.cwd(), 'src/index.ts')] },
+};
+
+/** The faults that TypeScript finds in this text of a user, with and without `exactOptionalPropertyTypes`; of each, its first line. */
+export function strictFaults(code: string): string[] {
+  const file = join(process.cwd(), 'snippet-of-a-user.ts');
+  return [true, false].flatMap((exactOptionalPropertyTypes) => {
+    const options = { ...STRICT, exactOptionalPropertyTypes };
+    const disk = ts.createCompilerHost(options);
+    const host: ts.CompilerHost = {
+      ...disk,
+      fileExists: (path) => path === file || disk.fileExists(path),
+      getSourceFile: (path, version) =>
+        path === file ? ts.createSourceFile(path, code, version) : known(path, () => disk.getSourceFile(path, version)),
+    };
+    const program = ts.createProgram([file], options, host);
+    const source = program.getSourceFile(file);
+    const found = [
+      ...program.getOptionsDiagnostics(),
+      ...program.getSyntacticDiagnostics(source),
+      ...program.getSemanticDiagnostics(source),
+    ];
+    return found.map(({ code, messageText }) => {
+      const [line = ''] = ts.flattenDiagnosticMessageText(messageText, '\n').split('\n');
+      return `TS${code} (exactOptionalPropertyTypes ${String(exactOptionalPropertyTypes)}): ${line}`;
+    });
+  });
+}
+
+const files = new Map<string, ts.SourceFile | undefined>();
+
+/** A file is read and parsed once for all programs. */
+function known(path: string, read: () => ts.SourceFile | undefined): ts.SourceFile | undefined {
+  if (!files.has(path)) files.set(path, read());
+  return files.get(path);
+}
