@@ -2,7 +2,6 @@ import type { DeadLetterReason } from '../../src/domain/outcome.ts';
 import { printable } from '../../src/domain/faults.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
 import { factsOf } from '../dead-letters/facts.ts';
-import { table } from '../support/text.ts';
 import type { Morning } from './morning.ts';
 import type { Check } from './verdict.ts';
 
@@ -19,9 +18,9 @@ export interface DemoDeadLetter {
 
 /** Why a morning at a school has dead letters for each of these reasons. */
 const WHY: Partial<Record<DeadLetterReason, string>> = {
-  invalid: 'the data does not fit, on purpose: producers in other languages add such jobs',
-  'bad-token': 'the provider refuses the app for this token until its configuration is corrected',
-  unregistered: 'the app is gone from the only device of this teacher',
+  invalid: 'do not fit on purpose, as from a producer in another language',
+  'bad-token': "refused until the app's configuration is corrected",
+  unregistered: 'the app is gone from the only device',
 };
 const MESSAGE_WIDTH = 100;
 const LEAST_MESSAGE_WIDTH = 20;
@@ -43,14 +42,16 @@ export function groupByReason(
 
 /** One line each under its reason. `columns`: the terminal's width; without a terminal a message has 100 characters. */
 export function renderDeadLetters(letters: readonly DemoDeadLetter[], columns?: number): string {
-  const groups = groupByReason(letters).map(({ reason, why, letters: own }) => {
-    const names = own.map(({ id, recipientId }) => [`    ${printable(id)}`, printable(recipientId ?? '-'), '']);
-    const lines = table(names).map((line) => `${line}  `);
-    const used = Math.max(...lines.map(({ length }) => length));
-    const room = columns === undefined ? MESSAGE_WIDTH : Math.max(LEAST_MESSAGE_WIDTH, columns - used);
-    const rows = lines.map((line, at) => `${line.padEnd(used)}${cut(printable(own[at]?.message ?? ''), room)}`);
-    return [`  ${own.length} ${reason}${why === undefined ? '' : `: ${why}`}`, ...rows].join('\n');
-  });
+  const names = letters.map(({ id, recipientId }) => [printable(id), printable(recipientId ?? '-')] as const);
+  const idWidth = Math.max(0, ...names.map(([id]) => id.length));
+  const nameWidth = Math.max(0, ...names.map(([, name]) => name.length));
+  const used = 8 + idWidth + nameWidth; // an indent of four, and two spaces behind each
+  const room = columns === undefined ? MESSAGE_WIDTH : Math.max(LEAST_MESSAGE_WIDTH, columns - used);
+  const row = ({ id, recipientId, message }: DemoDeadLetter): string =>
+    `    ${printable(id).padEnd(idWidth)}  ${printable(recipientId ?? '-').padEnd(nameWidth)}  ${cut(printable(message), room)}`;
+  const groups = groupByReason(letters).map(({ reason, why, letters: own }) =>
+    [`  ${own.length} ${reason}${why === undefined ? '' : `: ${why}`}`, ...own.map(row)].join('\n'),
+  );
   return [`Dead letters: ${letters.length}, each with its reason`, ...groups].join('\n');
 }
 
@@ -68,17 +69,21 @@ export function checkDeadLetters(letters: readonly DemoDeadLetter[], morning: Mo
 
 /** Notification → reason, for those that no device can get. */
 function expectedReasons({ valid, malformed, troubles }: Morning): Map<string, DeadLetterReason> {
-  const gone = new Set(troubles.gone.map(({ token }) => token));
-  const refused = new Set(troubles.refusedUntilCured.map(({ token }) => token));
-  const reasonOf = (tokens: readonly string[]): DeadLetterReason | undefined => {
-    if (tokens.every((token) => gone.has(token))) return 'unregistered';
-    return tokens.every((token) => refused.has(token)) ? 'bad-token' : undefined;
-  };
+  const ofToken = reasonsByToken(troubles);
   const undeliverable = valid.flatMap(({ id, devices }) => {
-    const reason = reasonOf(devices.map(({ token }) => token));
-    return reason === undefined ? [] : [[id, reason] as const];
+    const reasons = new Set(devices.map(({ token }) => ofToken.get(token)));
+    const [reason] = reasons;
+    return reason !== undefined && reasons.size === 1 ? [[id, reason] as const] : [];
   });
   return new Map([...malformed.map(({ id }) => [id, 'invalid'] as const), ...undeliverable]);
+}
+
+/** Device token → why it can get nothing. */
+function reasonsByToken({ gone, refusedUntilCured }: Morning['troubles']): Map<string, DeadLetterReason> {
+  return new Map([
+    ...gone.map(({ token }) => [token, 'unregistered'] as const),
+    ...refusedUntilCured.map(({ token }) => [token, 'bad-token'] as const),
+  ]);
 }
 
 /** `as far as i…` */
