@@ -14,6 +14,7 @@ import { createCommand, EXIT, printJson, runCommand } from './support/command.ts
 import { checkOutputFile } from './support/output-file.ts';
 import { longestMs, startProviders } from './support/providers-process.ts';
 import { startReplicas } from './support/replicas.ts';
+import { columnsOf } from './support/terminal.ts';
 
 const WORKERS = 4;
 /** Fast enough that 59 alerts to one teacher end within half a minute; the same kind of policy as a school's. */
@@ -25,7 +26,7 @@ const POLICY: Policy = {
   minGapMs: 250,
 };
 const HELP = `
-docs/demo.md explains what it shows, and the fields of --json.`;
+docs/demo.md explains what it shows, docs/commands.md the fields of --json.`;
 const ENVIRONMENT = { LIMIT_RULES: '10/3s,20/8s', LIMIT_MIN_GAP: '250ms', LOG_LEVEL: 'info' };
 
 /** `npm run demo`: the whole main job on real parts, checked by what the providers received. */
@@ -80,7 +81,7 @@ async function demo(json: boolean, report: string | undefined): Promise<number> 
   const endings = await queue.endings();
   const letters = await queue.deadLetters();
   const result = countResult(ids, arrivals, endings, POLICY, replicas.alive());
-  show(renderTimeline(arrivals, POLICY));
+  show(renderTimeline(arrivals, POLICY, columnsOf()));
   await cure(providers, morning.troubles);
   const replayed = await replayCured(queue, providers.entries);
   const verdict = [...checks(result), checkDeadLetters(letters, morning), checkReplayed(replayed)];
@@ -121,7 +122,7 @@ function showResult(
   show: (text: string) => void,
 ): void {
   const { notifications, delivered, deadLettered, expired, requeues } = result;
-  show(`\n${renderDeadLetters(letters, process.stdout.isTTY ? process.stdout.columns : undefined)}`);
+  show(`\n${renderDeadLetters(letters, columnsOf())}`);
   show(`\n${notifications} notifications: ${delivered} delivered, ${deadLettered} dead letters, ${expired} expired.`);
   show(`${requeues} requeues; least gap ${result.minGapMs} ms, most in a window ${result.maxInWindow}.`);
   for (const { what, found, ok } of verdict) show(`${ok ? 'ok  ' : 'FAIL'}  ${what}: ${found}`);

@@ -2,7 +2,8 @@ import type { DeadLetterReason } from '../../src/domain/outcome.ts';
 import { printable } from '../../src/domain/faults.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
 import { factsOf } from '../dead-letters/facts.ts';
-import type { Morning } from './morning.ts';
+import { cut, table } from '../support/table.ts';
+import { MISCONFIGURED, type Morning } from './morning.ts';
 import type { Check } from './verdict.ts';
 
 /** A dead letter as the demo shows it, on the terminal, in `--json` and in the report. Holds no token. */
@@ -23,7 +24,6 @@ const WHY: Partial<Record<DeadLetterReason, string>> = {
   unregistered: 'the app is gone from the only device',
 };
 const MESSAGE_WIDTH = 100;
-const LEAST_MESSAGE_WIDTH = 20;
 
 export function demoDeadLetter(stored: StoredDeadLetter): DemoDeadLetter {
   const { id, reason, message, notification } = factsOf(stored);
@@ -42,16 +42,14 @@ export function groupByReason(
 
 /** One line each under its reason. `columns`: the terminal's width; without a terminal a message has 100 characters. */
 export function renderDeadLetters(letters: readonly DemoDeadLetter[], columns?: number): string {
-  const names = letters.map(({ id, recipientId }) => [printable(id), printable(recipientId ?? '-')] as const);
-  const idWidth = Math.max(0, ...names.map(([id]) => id.length));
-  const nameWidth = Math.max(0, ...names.map(([, name]) => name.length));
-  const used = 8 + idWidth + nameWidth; // an indent of four, and two spaces behind each
-  const room = columns === undefined ? MESSAGE_WIDTH : Math.max(LEAST_MESSAGE_WIDTH, columns - used);
-  const row = ({ id, recipientId, message }: DemoDeadLetter): string =>
-    `    ${printable(id).padEnd(idWidth)}  ${printable(recipientId ?? '-').padEnd(nameWidth)}  ${cut(printable(message), room)}`;
-  const groups = groupByReason(letters).map(({ reason, why, letters: own }) =>
-    [`  ${own.length} ${reason}${why === undefined ? '' : `: ${why}`}`, ...own.map(row)].join('\n'),
-  );
+  const groups = groupByReason(letters).map(({ reason, why, letters: own }) => {
+    const rows = own.map(({ id, recipientId, message }) => [
+      `    ${printable(id)}`,
+      printable(recipientId ?? '-'),
+      columns === undefined ? cut(printable(message), MESSAGE_WIDTH) : printable(message),
+    ]);
+    return [`  ${own.length} ${reason}${why === undefined ? '' : `: ${why}`}`, ...table(rows, { columns })].join('\n');
+  });
   return [`Dead letters: ${letters.length}, each with its reason`, ...groups].join('\n');
 }
 
@@ -79,15 +77,8 @@ function expectedReasons({ valid, malformed, troubles }: Morning): Map<string, D
 }
 
 /** Device token → why it can get nothing. */
-function reasonsByToken({ gone, refusedUntilCured }: Morning['troubles']): Map<string, DeadLetterReason> {
-  return new Map([
-    ...gone.map(({ token }) => [token, 'unregistered'] as const),
-    ...refusedUntilCured.map(({ token }) => [token, 'bad-token'] as const),
-  ]);
-}
-
-/** `as far as i…` */
-function cut(text: string, width: number): string {
-  const characters = Array.from(text);
-  return characters.length <= width ? text : `${characters.slice(0, width - 1).join('')}…`;
+function reasonsByToken(troubles: Morning['troubles']): Map<string | undefined, DeadLetterReason> {
+  // What is answered only a few times is an overload, and is tried again.
+  const lasting = troubles.filter(({ times }) => times === undefined);
+  return new Map(lasting.map(({ token, reason }) => [token, reason === MISCONFIGURED ? 'bad-token' : 'unregistered']));
 }

@@ -7,6 +7,7 @@ import { checkDeadLetters, renderDeadLetters, type DemoDeadLetter } from '../../
 import { readMorning } from '../../scripts/demo/morning.ts';
 import { teachersOf, type Findings } from '../../scripts/demo/report/data.ts';
 import { renderReport } from '../../scripts/demo/report/page.ts';
+import { renderTimeline } from '../../scripts/demo/timeline.ts';
 import { checks, countResult } from '../../scripts/demo/verdict.ts';
 import type { Arrival } from '../../src/sandbox/judge.ts';
 import { runMain } from '../support/command.ts';
@@ -111,6 +112,25 @@ test('a path that cannot be written is refused before any work', async () => {
     });
   }
   await rm(folder, { recursive: true });
+});
+
+test('the timeline fits the terminal, and every alert is counted in it', () => {
+  const { arrivals, policy } = findings();
+  for (const [columns, widest] of [
+    [80, 80],
+    [60, 60],
+    [undefined, 100],
+  ] as const) {
+    const [, head = '', ...rows] = renderTimeline(
+      arrivals.filter(({ recipientId }) => recipientId !== HOSTILE),
+      policy,
+      columns,
+    ).split('\n');
+    expect(rows.map((row) => row.split(' ')[0])).toEqual(['busy', 'retried']);
+    for (const line of [head, ...rows]) expect(line.length).toBeLessThanOrEqual(widest);
+    const drawn = Array.from(rows[0]?.split(/ +/)[1] ?? '').filter((mark) => mark !== '·');
+    expect(drawn.reduce((sum, mark) => sum + Number(mark), 0)).toBe(4);
+  }
 });
 
 test('dead letters are shown under their reasons, the largest group first, and fit the terminal', () => {
