@@ -1,10 +1,12 @@
 import { createCommand, printJson, runCommand, UsageError } from '../scripts/support/command.ts';
+import { checkOutputFile } from '../scripts/support/output-file.ts';
+import { alternativesSuite } from './alternatives/suite.ts';
 import { capacitySuite } from './capacity/suite.ts';
 import { limiterSuite } from './limiter/suite.ts';
 import type { Report, Suite, SuiteOptions } from './suite.ts';
 import { throughputSuite } from './throughput/suite.ts';
 
-const SUITES: readonly Suite[] = [limiterSuite, throughputSuite, capacitySuite];
+const SUITES: readonly Suite[] = [limiterSuite, throughputSuite, capacitySuite, alternativesSuite];
 const DEFAULT_RUNS = 20;
 
 interface Flags {
@@ -14,11 +16,12 @@ interface Flags {
   readonly runs?: number;
   readonly seconds: number;
   readonly profile?: string;
+  readonly svg?: string;
 }
 
 const HELP = `
 Suites:
-${SUITES.map(({ name, description }) => `  ${name.padEnd(10)} ${description}`).join('\n')}
+${SUITES.map(({ name, description }) => `  ${name.padEnd(12)} ${description}`).join('\n')}
 
 Each suite starts a Redis of its own. docs/benchmarks.md explains the numbers.`;
 
@@ -36,23 +39,25 @@ export async function main(argv: readonly string[]): Promise<void> {
     )
     .option('--seconds <s>', 'limiter: length of a slice', number('--seconds', 0.02, 60, false), 0.2)
     .option('--profile <dir>', 'throughput: profiles of the worker into <dir>, and no comparison')
+    .option('--svg <file>', 'alternatives: a picture of the burst into <file>, and one for dark pages beside it')
     .addHelpText('after', HELP)
     .action((name: string | undefined, flags: Flags) => bench(name, flags));
   await runCommand(command, argv);
 }
 
-async function bench(name: string | undefined, { json, markdown, profile, ...flags }: Flags): Promise<void> {
+async function bench(name: string | undefined, { json, markdown, profile, svg, ...flags }: Flags): Promise<void> {
   const suites = name === undefined ? SUITES : SUITES.filter((suite) => suite.name === name);
   if (suites.length === 0) {
     const names = SUITES.map((suite) => suite.name).join(', ');
     throw new UsageError(`suite: expected one of ${names}, found ${JSON.stringify(name)}`);
   }
+  if (svg !== undefined) await checkPicture(svg, name, suites);
   const quick = flags.quick === true;
   const reports: [string, Report][] = [];
   for (const suite of suites) {
     const say = (line: string): boolean => process.stderr.write(`${suite.name}: ${line}\n`);
     const runs = flags.runs ?? suite.defaultRuns?.(quick) ?? DEFAULT_RUNS;
-    const options = { runs, sliceMs: flags.seconds * 1_000, quick, say };
+    const options = { runs, sliceMs: flags.seconds * 1_000, quick, svg, say };
     const report = await (profile === undefined ? suite.run(options) : profileOf(suite, profile, options));
     process.stdout.write(`${markdown === true ? report.markdown : report.text}\n`);
     reports.push([suite.name, report]);
@@ -66,6 +71,17 @@ function profileOf(suite: Suite, dir: string, options: SuiteOptions): Promise<Re
   if (suite.profile !== undefined) return suite.profile(dir, options);
   const names = SUITES.filter(({ profile }) => profile !== undefined).map((each) => each.name);
   throw new UsageError(`--profile: expected the suite ${names.join(' or ')}, found ${suite.name}`);
+}
+
+async function checkPicture(svg: string, name: string | undefined, suites: readonly Suite[]): Promise<void> {
+  if (name === undefined || !suites.every(({ draws }) => draws)) {
+    const names = SUITES.filter(({ draws }) => draws).map((each) => each.name);
+    throw new UsageError(`--svg: expected the suite ${names.join(' or ')}, found ${name ?? 'every suite'}`);
+  }
+  if (!svg.endsWith('.svg')) {
+    throw new UsageError(`--svg: expected a name that ends with .svg, found ${JSON.stringify(svg)}`);
+  }
+  await checkOutputFile('--svg', svg);
 }
 
 /** `20; throughput: 5` */

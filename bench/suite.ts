@@ -6,6 +6,8 @@ export interface SuiteOptions {
   readonly sliceMs: number;
   /** Only what needs no rivals, on little data: a check that the bench works, not a measurement. */
   readonly quick: boolean;
+  /** Where a picture of the result goes, for a suite that draws one. */
+  readonly svg?: string | undefined;
   /** Called with a line of progress. */
   readonly say: (line: string) => void;
 }
@@ -23,6 +25,8 @@ export interface Suite {
   readonly description: string;
   /** Pairs without `--runs`. Default: 20. */
   readonly defaultRuns?: (quick: boolean) => number;
+  /** Whether `run` draws a picture if `svg` is given. */
+  readonly draws?: boolean;
   /** Throws if a case got another answer than the one that it measures. */
   run(options: SuiteOptions): Promise<Report>;
   /** Writes processor profiles into a folder in place of measuring; a suite without it has none. */

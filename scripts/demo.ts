@@ -1,14 +1,20 @@
-import { idealMakespan } from '../src/sandbox/judge.ts';
+import { writeFile } from 'node:fs/promises';
 import type { Policy } from '../src/domain/limits.ts';
+import { arrivalInstant } from '../src/sandbox/journal.ts';
+import { idealMakespan } from '../src/sandbox/judge.ts';
 import { openRedis } from '../src/sandbox/redis/open-redis.ts';
+import { checkDeadLetters, renderDeadLetters, type DemoDeadLetter } from './demo/dead-letters.ts';
 import { cure, readMorning, scriptTroubles } from './demo/morning.ts';
 import { openDemoQueue } from './demo/queue.ts';
+import { renderReport } from './demo/report/page.ts';
 import { renderTimeline } from './demo/timeline.ts';
-import { checks, countResult, type DemoResult } from './demo/verdict.ts';
-import { arrivalsOf, replayCured, watch } from './demo/watch.ts';
+import { checks, countResult, type Check, type DemoResult } from './demo/verdict.ts';
+import { arrivalsOf, refusalsOf, replayCured, watch } from './demo/watch.ts';
 import { createCommand, EXIT, printJson, runCommand } from './support/command.ts';
+import { checkOutputFile } from './support/output-file.ts';
 import { longestMs, startProviders } from './support/providers-process.ts';
 import { startReplicas } from './support/replicas.ts';
+import { columnsOf } from './support/terminal.ts';
 
 const WORKERS = 4;
 /** Fast enough that 59 alerts to one teacher end within half a minute; the same kind of policy as a school's. */
@@ -19,6 +25,8 @@ const POLICY: Policy = {
   ],
   minGapMs: 250,
 };
+const HELP = `
+docs/demo.md explains what it shows, docs/commands.md the fields of --json.`;
 const ENVIRONMENT = { LIMIT_RULES: '10/3s,20/8s', LIMIT_MIN_GAP: '250ms', LOG_LEVEL: 'info' };
 
 /** `npm run demo`: the whole main job on real parts, checked by what the providers received. */
@@ -28,13 +36,19 @@ export async function main(argv: readonly string[]): Promise<void> {
     'A morning at a school: delivers it with four worker processes, and checks every promise by what the providers received.',
   )
     .option('--json', 'one JSON object as the last line of standard output')
-    .action(async ({ json }: { json?: true }) => {
-      process.exitCode = await demo(json === true);
+    .option(
+      '--report <file>',
+      'the timelines, the verdict and the dead letters as an HTML page, which needs nothing else',
+    )
+    .addHelpText('after', HELP)
+    .action(async ({ json, report }: { json?: true; report?: string }) => {
+      if (report !== undefined) await checkOutputFile('--report', report);
+      process.exitCode = await demo(json === true, report);
     });
   await runCommand(command, argv);
 }
 
-async function demo(json: boolean): Promise<number> {
+async function demo(json: boolean, report: string | undefined): Promise<number> {
   const say = (line: string): void => void process.stderr.write(`${line}\n`);
   const show = (text: string): void => {
     if (!json) process.stdout.write(`${text}\n`);
@@ -57,18 +71,34 @@ async function demo(json: boolean): Promise<number> {
   const ids = [...morning.valid, ...morning.malformed].map(({ id }) => id);
   const longest = longestSchedule(morning.valid.map(({ recipientId }) => recipientId));
   say(`enqueuing ${ids.length} notifications; the busiest teacher's take ${(longest / 1000).toFixed(1)} s at best`);
+  const enqueuedAt = arrivalInstant();
   await queue.enqueue(morning);
+  const enqueuingMs = arrivalInstant() - enqueuedAt;
   await watch(queue, ids.length);
 
   const arrivals = arrivalsOf(providers.entries, morning.recipientOf);
-  const result = countResult(ids, arrivals, await queue.endings(), POLICY, replicas.alive());
-  show(renderTimeline(arrivals, POLICY));
+  const refusals = refusalsOf(providers.entries, morning.recipientOf);
+  const endings = await queue.endings();
+  const letters = await queue.deadLetters();
+  const result = countResult(ids, arrivals, endings, POLICY, replicas.alive());
+  show(renderTimeline(arrivals, POLICY, columnsOf()));
   await cure(providers, morning.troubles);
   const replayed = await replayCured(queue, providers.entries);
-  const ok = tellVerdict(result, replayed, show);
+  const verdict = [...checks(result), checkDeadLetters(letters, morning), checkReplayed(replayed)];
+  showResult(result, verdict, letters, show);
+  const ok = verdict.every((check) => check.ok);
   const longestStallMs = longestMs(providers.stalls);
   if (!ok && longestStallMs > 0) say(`note: this machine stood still for up to ${longestStallMs} ms meanwhile`);
-  if (json) printJson({ ...result, replayed: replayed === undefined ? 0 : 1, longestStallMs });
+  if (report !== undefined) {
+    const expired = endings.completed.filter(({ outcome }) => outcome === 'expired').map(({ id }) => id);
+    const seen = { arrivals, refusals, morning, letters, expired };
+    const timing = { enqueuedAt, enqueuingMs, longestStallMs };
+    await writeFile(report, renderReport({ policy: POLICY, result, verdict, ...seen, ...timing }));
+    say(`report: ${report}`);
+  }
+  if (json) {
+    printJson({ ...result, replayed: replayed === undefined ? 0 : 1, longestStallMs, deadLetters: letters });
+  }
   return ok ? EXIT.ok : EXIT.failure;
 }
 
@@ -77,18 +107,25 @@ function longestSchedule(recipients: readonly string[]): number {
   return idealMakespan(Math.max(...counts), POLICY);
 }
 
-function tellVerdict(result: DemoResult, replayed: string | undefined, show: (text: string) => void): boolean {
-  const cured = {
+function checkReplayed(replayed: string | undefined): Check {
+  return {
     what: 'a dead letter whose cause was cured, replayed',
     found: replayed ?? 'not delivered',
     ok: replayed !== undefined,
   };
-  const verdict = [...checks(result), cured];
+}
+
+function showResult(
+  result: DemoResult,
+  verdict: readonly Check[],
+  letters: readonly DemoDeadLetter[],
+  show: (text: string) => void,
+): void {
   const { notifications, delivered, deadLettered, expired, requeues } = result;
+  show(`\n${renderDeadLetters(letters, columnsOf())}`);
   show(`\n${notifications} notifications: ${delivered} delivered, ${deadLettered} dead letters, ${expired} expired.`);
   show(`${requeues} requeues; least gap ${result.minGapMs} ms, most in a window ${result.maxInWindow}.`);
   for (const { what, found, ok } of verdict) show(`${ok ? 'ok  ' : 'FAIL'}  ${what}: ${found}`);
-  return verdict.every(({ ok }) => ok);
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

@@ -6,7 +6,14 @@ import { TURNS } from './ours.ts';
 
 /** What is used of rolling-rate-limiter. */
 export interface RollingLimiter {
-  limitWithInfo(id: string): Promise<{ blocked: boolean; millisecondsUntilAllowed: number }>;
+  limitWithInfo(id: string): Promise<RollingInfo>;
+  /** The same answer, but the action does not count. */
+  wouldLimitWithInfo(id: string): Promise<RollingInfo>;
+}
+
+interface RollingInfo {
+  readonly blocked: boolean;
+  readonly millisecondsUntilAllowed: number;
 }
 
 interface RollingOptions {

@@ -1,11 +1,10 @@
-import { once } from 'node:events';
-import { connect } from 'node:http2';
 import { Worker } from 'bullmq';
 import { Redis } from 'ioredis';
 import type { NotificationInput, Platform } from '../../src/domain/notification.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { KEEP_ALL, KEEP_COMPLETED } from '../../src/queue/retention.ts';
-import { need, plainTarget } from './plain-requests.ts';
+import { need } from './plain-requests.ts';
+import { openPlainSession } from './plain-session.ts';
 
 /**
  * The worker that pushpacer is compared with: BullMQ's own Worker on the same queue, and one raw HTTP/2 session. No check, no
@@ -13,22 +12,7 @@ import { need, plainTarget } from './plain-requests.ts';
  */
 async function main(platform: Platform): Promise<void> {
   const { env } = process;
-  const { endpoint, ca, requestOf } = await plainTarget(platform, env);
-  const session = connect(endpoint, { ca });
-  // Once Node knows how many streams the server allows, a request beyond them waits inside of it until one is free. Before
-  // that it sends up to 100 at once, and APNs allows one until it has accepted a token.
-  await once(session, 'remoteSettings');
-
-  async function send(notification: NotificationInput): Promise<void> {
-    const { headers, body } = requestOf(notification);
-    const stream = session.request(headers);
-    let status: number | undefined;
-    stream.once('response', (head) => (status = head[':status'])).resume();
-    stream.end(body);
-    await once(stream, 'end');
-    if (status !== 200) throw new Error(`expected status 200, found ${status}`);
-  }
-
+  const send = await openPlainSession(platform, env);
   const worker = new Worker(QUEUE, ({ data }) => send(data as NotificationInput), {
     connection: new Redis(need(env, 'REDIS_URL'), { maxRetriesPerRequest: null }),
     prefix: need(env, 'QUEUE_PREFIX'),

@@ -48,4 +48,4 @@ export async function cure(providers: Scripted, troubles: Morning['troubles']): 
 }
 
 /** FCM's word for a token that belongs to another Firebase project than the app's configuration names. */
-const MISCONFIGURED = 'SENDER_ID_MISMATCH';
+export const MISCONFIGURED = 'SENDER_ID_MISMATCH';

@@ -6,6 +6,7 @@ import { createDeadLetters, type StoredDeadLetter } from '../../src/dead-letters
 import { invalidTokensKey } from '../../src/queue/invalid-tokens.ts';
 import { DEAD_LETTERS, JOB, PRIORITY, QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
+import { demoDeadLetter, type DemoDeadLetter } from './dead-letters.ts';
 import type { Morning } from './morning.ts';
 import type { Endings } from './verdict.ts';
 
@@ -16,6 +17,7 @@ export interface DemoQueue {
   /** Completed jobs and dead letters. */
   settled(): Promise<number>;
   endings(): Promise<Endings>;
+  deadLetters(): Promise<DemoDeadLetter[]>;
   /** Replays one dead letter with this reason; answers its notification's id, or undefined if there is none. */
   replayOne(reason: string): Promise<string | undefined>;
   close(): Promise<void>;
@@ -48,6 +50,7 @@ export function openDemoQueue(redisUrl: string): DemoQueue {
       }));
       return { completed, deadLettered: (await letters()).map(({ id }) => id) };
     },
+    deadLetters: async () => (await letters()).map(demoDeadLetter),
     async replayOne(reason) {
       const stored = (await letters()).find(({ letter }) => letter.reason === reason);
       if (stored === undefined) return undefined;

@@ -46,8 +46,14 @@ export function countResult(
   };
 }
 
+export interface Check {
+  readonly what: string;
+  readonly found: string;
+  readonly ok: boolean;
+}
+
 /** Each promise of the demo, with what was found. The demo fails if one does not hold. */
-export function checks(result: DemoResult): { readonly what: string; readonly found: string; readonly ok: boolean }[] {
+export function checks(result: DemoResult): Check[] {
   const exactly = (what: string, found: number, expected: number) => ({
     what,
     found: `${found} (expected ${expected})`,

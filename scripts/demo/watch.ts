@@ -31,12 +31,30 @@ export async function watch(queue: Pick<DemoQueue, 'settled'>, total: number): P
 
 /** The alerts that the providers accepted, with their recipients. */
 export function arrivalsOf(entries: readonly JournalEntry[], recipientOf: ReadonlyMap<string, string>): Arrival[] {
-  return accepted(entries).map(({ token, data, at }) => ({
+  return accepted(entries).map((entry) => arrivalOf(entry, recipientOf));
+}
+
+/** A request that a provider refused. */
+export interface Refusal extends Arrival {
+  /** `503 ServiceUnavailable` */
+  readonly answer: string;
+}
+
+export function refusalsOf(entries: readonly JournalEntry[], recipientOf: ReadonlyMap<string, string>): Refusal[] {
+  const refused = entries.filter((entry) => !entry.accepted);
+  return refused.map((entry) => ({
+    ...arrivalOf(entry, recipientOf),
+    answer: `${entry.status ?? 'no answer'} ${entry.reason ?? ''}`.trim(),
+  }));
+}
+
+function arrivalOf({ token, data, at }: JournalEntry, recipientOf: ReadonlyMap<string, string>): Arrival {
+  return {
     recipientId: recipientOf.get(token) ?? 'the owner of an unknown token',
     notificationId: data['ref'] ?? '',
     device: token,
     at,
-  }));
+  };
 }
 
 /** Replays a dead letter whose cause was corrected, and waits for it at the provider. Its id, or undefined if it did not come. */

@@ -97,13 +97,18 @@ function longestSchedule(schedules: readonly (readonly number[])[], policy: Poli
 }
 
 /** The time from the first alert to the last if each is sent at the earliest instant that the policy allows. */
-export function idealMakespan(count: number, { rules, minGapMs }: Policy): number {
+export function idealMakespan(count: number, policy: Policy): number {
+  return idealSchedule(count, policy).at(-1) ?? 0;
+}
+
+/** The earliest instants that the policy allows for `count` alerts to one recipient, in milliseconds after the first. */
+export function idealSchedule(count: number, { rules, minGapMs }: Policy): number[] {
   const times: number[] = [];
   for (let index = 0; index < count; index++) {
     const bounds = rules.map(({ max, perMs }) => (times[index - max] ?? -perMs) + perMs);
     times.push(Math.max(0, (times.at(-1) ?? -minGapMs) + minGapMs, ...bounds));
   }
-  return times.at(-1) ?? 0;
+  return times;
 }
 
 function round(ms: number): number {

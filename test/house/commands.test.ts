@@ -2,6 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { judgeRun } from '../../scripts/chaos/judge/result.ts';
+import type { DemoDeadLetter } from '../../scripts/demo/dead-letters.ts';
 import { countResult } from '../../scripts/demo/verdict.ts';
 import { COMMANDS, loadCommand, type CommandMain } from '../../scripts/pushpacer/commands.ts';
 import { definitionOf } from '../../scripts/support/command.ts';
@@ -159,7 +160,8 @@ describe('the JSON of each command is that of the page', () => {
       { rules: [{ max: 1, perMs: 1 }], minGapMs: 0 },
       4,
     );
-    await expectDocumented('demo', { ...result, replayed: 1, longestStallMs: 0 });
+    const deadLetters: DemoDeadLetter[] = [{ id: 'm-1', recipientId: 't', reason: 'unregistered', message: 'gone' }];
+    await expectDocumented('demo', { ...result, replayed: 1, longestStallMs: 0, deadLetters });
   });
 
   test('chaos', async () => {

@@ -1,9 +1,19 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, it } from 'vitest';
+import { expectSelfContained, expectWellFormed } from '../../support/markup.ts';
 import { measured, type Measurement } from '../../support/measured.ts';
 import { startProcess } from '../../support/process.ts';
 
 interface Demo extends Measurement {
   readonly result: Record<string, number>;
+  readonly deadLetters: readonly {
+    readonly id: string;
+    readonly recipientId: string | null;
+    readonly reason: string;
+  }[];
+  readonly report: string;
   readonly code: number | null;
 }
 
@@ -11,17 +21,25 @@ const REQUEUES_PER_BLOCKED = 1.05;
 const MAKESPAN_RATIO = 1.03;
 
 async function runDemo(): Promise<Demo> {
-  const { code, stdout, stderr } = await startProcess({ args: ['scripts/demo.ts', '--json'] }).waitForExit(120_000);
+  const folder = await mkdtemp(join(tmpdir(), 'pushpacer-demo-'));
+  const file = join(folder, 'report.html');
+  const args = ['scripts/demo.ts', '--json', '--report', file];
+  const { code, stdout, stderr } = await startProcess({ args }).waitForExit(120_000);
   expect(stdout, stderr).toContain('"notifications"');
-  const result = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Record<string, number>;
+  const report = await readFile(file, 'utf8');
+  await rm(folder, { recursive: true });
+  const printed = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Record<string, number> &
+    Pick<Demo, 'deadLetters'>;
+  const { deadLetters, ...result } = printed;
   const { gapViolations = 0, windowViolations = 0, longestStallMs = 0 } = result;
   const { requeuesPerBlocked = Infinity, makespanRatio = Infinity } = result;
   const isInTime = requeuesPerBlocked <= REQUEUES_PER_BLOCKED && makespanRatio <= MAKESPAN_RATIO;
-  return { result, code, stalls: [longestStallMs], isClean: gapViolations + windowViolations === 0 && isInTime };
+  const isClean = gapViolations + windowViolations === 0 && isInTime;
+  return { result, deadLetters, report, code, stalls: [longestStallMs], isClean };
 }
 
 it('the demo keeps every promise, as counted at the providers', async () => {
-  const { result, code } = await measured(runDemo);
+  const { result, deadLetters, report, code } = await measured(runDemo);
   expect(result).toMatchObject({
     notifications: 420,
     delivered: 407,
@@ -36,5 +54,15 @@ it('the demo keeps every promise, as counted at the providers', async () => {
   });
   expect(result['requeuesPerBlocked']).toBeLessThanOrEqual(REQUEUES_PER_BLOCKED);
   expect(result['makespanRatio']).toBeLessThanOrEqual(MAKESPAN_RATIO);
+  expect(Object.groupBy(deadLetters, ({ reason }) => reason)).toMatchObject({
+    invalid: { length: 5 },
+    'bad-token': { length: 3 },
+    unregistered: { length: 2 },
+  });
+  for (const { recipientId } of deadLetters) expect(recipientId).toMatch(/^teacher-/);
+  expectWellFormed(report);
+  expectSelfContained(report);
+  expect(report.match(/<li class="lane">/g)).toHaveLength(16);
+  expect(report.match(/<line class="arrived" [^>]*><title>morning-/g)?.length).toBeGreaterThanOrEqual(407);
   expect(code).toBe(0);
 }, 300_000);

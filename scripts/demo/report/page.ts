@@ -1,0 +1,111 @@
+import { formatDuration } from '../../../src/domain/time.ts';
+import { instant } from '../../support/text.ts';
+import { teachersOf, type Findings, type Teacher } from './data.ts';
+import { lane, laneAxis } from './lane.ts';
+import { markup, type Markup } from './markup.ts';
+import { createScale, seconds } from './scale.ts';
+import { staircase } from './staircase.ts';
+import { STYLE } from './style.ts';
+import { deadLetterTables, numbersTable, teachersTable } from './tables.ts';
+
+/** The report as one HTML page that needs nothing else: no script, no font, no picture from elsewhere. */
+export function renderReport(findings: Findings): string {
+  const { result, verdict, letters, policy, enqueuedAt, enqueuingMs, longestStallMs } = findings;
+  const teachers = teachersOf(findings);
+  const lastMs = Math.max(
+    0,
+    ...teachers.flatMap(({ alerts, idealMs }) => [alerts.at(-1)?.atMs ?? 0, idealMs.at(-1) ?? 0]),
+  );
+  const scale = createScale(lastMs);
+  const broken = verdict.filter(({ ok }) => !ok).length;
+  const [busiest] = teachers;
+  const page = markup`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>pushpacer: a morning at a school</title>
+<style>${STYLE}</style>
+</head>
+<body>
+<main>
+<header>
+<h1>A morning at a school, delivered by pushpacer</h1>
+<p class="quiet">${result.notifications} notifications to ${teachers.length} teachers, enqueued within ${(enqueuingMs / 1_000).toFixed(2)} s, delivered by ${result.workers} worker processes
+through servers that answer as APNs and FCM do. Limits for each teacher: ${limitsText(policy)}.</p>
+<p class="answer ${broken === 0 ? 'good' : 'bad'}">${broken === 0 ? `All ${verdict.length} promises were kept.` : `${broken} of ${verdict.length} promises were broken.`}</p>
+</header>
+<section aria-label="Results">${tiles(findings)}</section>
+${busiest === undefined ? '' : burst(busiest, staircase(busiest, scale))}
+<section>
+<h2>Every teacher</h2>
+<p class="quiet">Each alert when it arrived at the provider, until all notifications had ended. Point at a mark for its notification and instant.</p>
+${legend()}
+<ol class="lanes">${teachers.map((teacher) => lane(teacher, scale))}</ol>
+${laneAxis(scale)}
+</section>
+<section>
+<h2>The promises</h2>
+<p class="quiet">Judged by what the providers received and by the queue, not by what was intended.</p>
+<ul class="checks">${verdict.map(({ what, found, ok }) => markup`<li><b class="${ok ? 'good' : 'bad'}">${ok ? 'ok' : 'FAIL'}</b><span>${what}: ${found}</span></li>`)}</ul>
+${longestStallMs === 0 ? '' : markup`<p class="quiet">The machine itself stood still for up to ${longestStallMs} ms meanwhile.</p>`}
+</section>
+<section>
+<h2>Dead letters</h2>
+<p class="quiet">What cannot be delivered as it is: ${letters.length} notifications, kept with their reasons. They can be replayed once the cause is corrected.</p>
+${deadLetterTables(letters)}
+</section>
+<section>
+<h2>The numbers</h2>
+${teachersTable(teachers)}
+${numbersTable(result)}
+</section>
+<footer>Made by <code>npm run demo -- --report FILE</code> on ${instant(enqueuedAt)}. A gap counts as kept from 50 ms less than the limit on, because requests take different times to arrive.</footer>
+</main>
+</body>
+</html>
+`;
+  return page.text;
+}
+
+/** `at most 10 alerts in 3s and 20 in 8s, and 250ms between two` */
+function limitsText({ rules, minGapMs }: Findings['policy']): string {
+  const most = rules.map(
+    ({ max, perMs }, index) => `${max}${index === 0 ? ' alerts' : ''} in ${formatDuration(perMs)}`,
+  );
+  return `at most ${most.join(' and ')}, and ${formatDuration(minGapMs)} between two`;
+}
+
+function tiles({ result }: Findings): Markup {
+  const all: readonly (readonly [string, string | number])[] = [
+    ['delivered', result.delivered],
+    ['dead letters', result.deadLettered],
+    ['expired', result.expired],
+    ['lost', result.lost],
+    ['sent twice', result.duplicates],
+    ['least gap', result.minGapMs === null ? '-' : `${Math.round(result.minGapMs)} ms`],
+    ['requeues each', result.requeuesPerBlocked.toFixed(2)],
+    ['time / ideal', result.makespanRatio.toFixed(3)],
+  ];
+  return markup`<dl class="tiles">${all.map(([name, value]) => markup`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+}
+
+function burst({ recipientId, enqueued, alerts, idealMs }: Teacher, drawing: Markup): Markup {
+  return markup`<section>
+<h2>The busiest teacher: ${recipientId}</h2>
+<p class="quiet">${enqueued} notifications came at once. Sent as they came, they would be one burst. The filled steps are the alerts that had arrived; the pale line behind them is the fastest schedule that the limits allow.
+The last alert came at ${seconds(alerts.at(-1)?.atMs ?? 0)}; at best it comes at ${seconds(idealMs.at(-1) ?? 0)}.</p>
+${drawing}
+</section>`;
+}
+
+function legend(): Markup {
+  return markup`<ul class="legend">
+<li><svg width="12" height="16" aria-hidden="true"><path class="enqueued" d="M1 3h9l-9 9z"/></svg>enqueued</li>
+<li><svg width="12" height="16" aria-hidden="true"><line class="arrived" x1="6" x2="6" y1="2" y2="14"/></svg>arrived at the provider</li>
+<li><svg width="12" height="16" aria-hidden="true"><line class="refused" x1="6" x2="6" y1="0" y2="16"/></svg>refused by the provider</li>
+<li><svg width="12" height="16" aria-hidden="true"><line class="ideal" x1="6" x2="6" y1="4" y2="12"/></svg>ideal schedule</li>
+<li><svg width="20" height="16" aria-hidden="true"><rect class="full" width="20" height="16"/></svg>a window is used up: the next alert waits</li>
+</ul>`;
+}
