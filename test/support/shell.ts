@@ -1,0 +1,55 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { onTestFinished, vi } from 'vitest';
+
+/** A command line that runs in a bash of its own, as a person types it into a terminal. */
+export interface Shell {
+  /** Both outputs so far. */
+  output(): string;
+  /** Resolves when the output matches; rejects if the command ends before, or it takes longer than a minute. */
+  until(pattern: RegExp): Promise<void>;
+  /** The exit code. */
+  readonly ended: Promise<number | null>;
+}
+
+export interface ShellOptions {
+  readonly cwd: string;
+  /** The whole environment. */
+  readonly env: NodeJS.ProcessEnv;
+}
+
+/** Starts it on a pseudo-terminal (`script` of util-linux). It and all of its children are killed when the test ends. */
+export function startShell(line: string, { cwd, env }: ShellOptions): Shell {
+  const child = spawn('script', ['-qefc', line, '/dev/null'], {
+    cwd,
+    env: { ...env, SHELL: '/bin/bash' },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text: string) => (output += text));
+  }
+  let isEnded = false;
+  const ended = once(child, 'close').then(([code]) => {
+    isEnded = true;
+    return code as number | null;
+  });
+  onTestFinished(async () => {
+    if (!isEnded) child.kill('SIGTERM'); // `script` hangs up the terminal, and with it everything that runs on it
+    await ended;
+  });
+  return {
+    output: () => output,
+    ended,
+    until: (pattern) =>
+      vi.waitUntil(
+        () => {
+          if (pattern.test(output)) return true;
+          if (isEnded) throw new Error(`${line} ended without ${String(pattern)}:\n${output}`);
+          return false;
+        },
+        { timeout: 60_000, interval: 50 },
+      ) as Promise<unknown> as Promise<void>,
+  };
+}
