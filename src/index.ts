@@ -84,7 +84,7 @@ export {
 export type { ScriptedAnswer } from './sandbox/answers/scripted.ts';
 export type { ApnsReason } from './sandbox/apns/reasons.ts';
 export type { FcmReason } from './sandbox/fcm/reasons.ts';
-export type { Sandbox, SandboxOptions, SandboxPorts, SandboxServer } from './sandbox/interface.ts';
+export type { Sandbox, SandboxOptions, SandboxServer } from './sandbox/interface.ts';
 export type { JournalEntry, SandboxJournal, WaitOptions } from './sandbox/journal.ts';
 export { NO_LATENCY, type Latency } from './sandbox/loopback/timing.ts';
 export { startEmbeddedRedis, type EmbeddedRedis, type EmbeddedRedisOptions } from './sandbox/redis/embedded-redis.ts';

@@ -65,7 +65,7 @@ export async function serve(flags: Flags): Promise<void> {
 
 function start(flags: Flags, ports: Ports, answers: readonly ScriptedAnswer[]): Promise<Sandbox> {
   const { host, name, dir, latency, keep } = flags;
-  return startSandbox({ host, name, dir, latency, keep, answers, apnsPort: ports.apns, fcmPort: ports.fcm });
+  return startSandbox({ host, name, dir, latency, keep, answers, ports });
 }
 
 /** By the flags, else those that the folder has kept, else any free ones. */

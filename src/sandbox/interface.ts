@@ -3,11 +3,10 @@ import type { ScriptedAnswer } from './answers/scripted.ts';
 import type { SandboxJournal } from './journal.ts';
 import type { Latency } from './loopback/timing.ts';
 
-/** `apnsPort` and `fcmPort`: where each provider listens. 0, the default, takes any free port. */
-export type SandboxPorts = { readonly [P in Platform as `${P}Port`]?: number | undefined };
-
 /** How a sandbox is started. Every option may be left out. */
-export interface SandboxOptions extends SandboxPorts {
+export interface SandboxOptions {
+  /** Where each provider listens. 0, the default, takes any free port. */
+  readonly ports?: Readonly<Partial<Record<Platform, number | undefined>>> | undefined;
   /** What requests are answered, in order: `setAnswers` changes it. Default: every valid request is accepted. */
   readonly answers?: readonly ScriptedAnswer[] | undefined;
   /**

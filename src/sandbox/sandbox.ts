@@ -66,7 +66,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   let stopped: Promise<void> | undefined;
   const close = () => (stopped ??= stop());
   try {
-    for (const [platform, server] of made) await server.listen(options[`${platform}Port`] ?? 0, host, name);
+    for (const [platform, server] of made) await server.listen(options.ports?.[platform] ?? 0, host, name);
     // Nothing answers at the token's URI: a client that signs in fails here, and not at Google.
     await writeKeys(files, keys, { projectId: PROJECT_ID, tokenUri: `${servers.fcm.url}/token` });
   } catch (error) {

@@ -135,7 +135,7 @@ describe('close', () => {
     await once(other, 'listening');
     const { port } = other.address() as AddressInfo;
     const servers = () => process.getActiveResourcesInfo().filter((name) => name === 'TCPServerWrap').length;
-    await expect(startSandbox({ fcmPort: port })).rejects.toThrow('EADDRINUSE');
+    await expect(startSandbox({ ports: { fcm: port } })).rejects.toThrow('EADDRINUSE');
     expect(servers()).toBe(1);
   });
 });

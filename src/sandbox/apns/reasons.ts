@@ -37,6 +37,7 @@ export const APNS_REASONS = {
   ServiceUnavailable: 503,
   Shutdown: 503,
 } as const;
+/** A word of APNs for a refusal: `Unregistered`, `BadDeviceToken`, … */
 export type ApnsReason = keyof typeof APNS_REASONS;
 
 /** The answer that goes with a reason. */

@@ -22,6 +22,7 @@ const FRONT_END_CODES = {
 } as const;
 
 export const FCM_REASONS = { ...FCM_ERROR_CODES, ...FRONT_END_CODES } as const;
+/** A word of FCM for a refusal: `UNREGISTERED`, `QUOTA_EXCEEDED`, … */
 export type FcmReason = keyof typeof FCM_REASONS;
 
 /** Whether it is in an FcmError; the other words are only the `status` of Google's error. */
