@@ -49,7 +49,8 @@ export interface OnTerminal {
 export async function runOnTerminal({ command, columns, env = {}, interruptAt }: OnTerminal) {
   const sized = `stty -echo cols ${columns} rows 24; exec ${command.replace(/^node /, `${process.execPath} `)}`;
   const child = spawn('script', ['-qec', sized, '/dev/null'], {
-    env: { ...process.env, FORCE_COLOR: undefined, NO_COLOR: undefined, TERM: 'xterm-256color', ...env },
+    // Node shows no colours where CI is set, whatever the terminal is.
+    env: { ...process.env, CI: undefined, FORCE_COLOR: undefined, NO_COLOR: undefined, TERM: 'xterm-256color', ...env },
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   onTestFinished(() => void child.kill('SIGKILL'));

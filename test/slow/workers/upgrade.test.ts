@@ -38,7 +38,7 @@ it('workers whose Lua scripts have different texts share one queue, and are pace
 /** The sources with a comment more in each script: Redis knows each of them by another SHA. */
 async function otherVersion(): Promise<string> {
   const folder = await temporaryFolder();
-  for (const name of ['src', 'workers', 'package.json']) {
+  for (const name of ['src', 'workers', 'scripts', 'package.json']) {
     await cp(name, join(folder, name), { recursive: true });
   }
   await symlink(join(process.cwd(), 'node_modules'), join(folder, 'node_modules'));
