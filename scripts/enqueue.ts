@@ -3,7 +3,9 @@ import { stat } from 'node:fs/promises';
 import { loadQueueConfig } from '../src/config/config.ts';
 import { formatFault, type Fault } from '../src/domain/faults.ts';
 import { RedisAwayError } from '../src/redis/connection.ts';
-import { checkInput, createProducer, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
+import { parseDuration } from '../src/domain/time.ts';
+import { BROADCAST_ID, BROADCAST_ID_FORMAT, MAX_SPREAD_MS } from '../src/queue/broadcast.ts';
+import { checkInput, createProducer, type Enqueued, type EnqueueInput } from '../src/queue/producer.ts';
 import { CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';
 import { addNotificationFlags, itemOfFlags, itemsOfLines, type Item, type NotificationFlags } from './enqueue/items.ts';
 import { readEnvironment } from './support/environment.ts';
@@ -11,6 +13,8 @@ import { createProgress, type Progress } from './support/progress.ts';
 
 interface Flags extends NotificationFlags {
   readonly file?: string;
+  readonly spread?: number;
+  readonly broadcast?: string;
   readonly dryRun?: boolean;
   readonly json?: boolean;
 }
@@ -20,23 +24,23 @@ interface Counts {
   added: number;
   duplicates: number;
   invalid: number;
+  skipped: number;
 }
-
-/** How many lines are in memory at a time. */
-const BATCH = 1_000;
 
 const HELP = `
 REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS say where the queue is. If a file was
 enqueued only in part, enqueue it again: ids that are in the queue already count as duplicates. A line without an id is a
-new notification each time.`;
+new notification each time. With --broadcast the second run goes on where the first one stopped, so give it the same file.`;
 
 /** `npm run enqueue`: validates notifications and adds them to the queue. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('enqueue', 'Validates notifications and adds them to the queue.')
     .argument('[-]', 'reads standard input, as --file - does')
     .option('--file <path>', 'notifications as NDJSON, one a line')
+    .option('--spread <duration>', 'spread the alerts of a file over this time, such as 30m; 7d at most', spreadFlag)
+    .option('--broadcast <name>', 'remember for 7 days how much of a file was enqueued, and go on there', broadcastFlag)
     .option('--dry-run', 'only validate; Redis is not asked')
-    .option('--json', 'one JSON object as the last line: read, added, duplicates, invalid, dryRun')
+    .option('--json', 'one JSON object as the last line: read, added, duplicates, invalid, skipped, dryRun')
     .addHelpText('after', HELP);
   addNotificationFlags(command).action((source: string | undefined, flags: Flags) => enqueue(source, flags));
   await runCommand(command, argv);
@@ -46,17 +50,43 @@ async function enqueue(source: string | undefined, flags: Flags): Promise<void> 
   const { redis, queue } = loadQueueConfig(readEnvironment());
   const { items, progress } = await open(source, flags);
   const producer = flags.dryRun === true ? undefined : createProducer({ ...redis, ...queue });
-  const counts: Counts = { read: 0, added: 0, duplicates: 0, invalid: 0 };
-  let lastId: string | undefined;
-  try {
-    for await (const batch of batchesOf(items, BATCH)) {
-      const results = await resultsOf(batch, producer);
-      counts.read += results.length;
-      for (const [index, result] of results.entries()) {
-        if (result.kind !== 'invalid') lastId = result.id;
-        if (result.kind === 'invalid') progress.say(complaint(batch[index], result.faults));
-        counts[COUNTED[result.kind]]++;
+  const counts: Counts = { read: 0, added: 0, duplicates: 0, invalid: 0, skipped: 0 };
+  const complain = ({ where }: Pick<Item, 'where'>, faults: readonly Fault[]): void => {
+    counts.invalid++;
+    progress.say(complaint(where, faults));
+  };
+  /** Those that are JSON, and where each one is; removed when its result has come. */
+  const places: Item[] = [];
+  async function* inputs(): AsyncGenerator<EnqueueInput> {
+    for await (const item of items) {
+      counts.read++;
+      if (item.faults !== undefined) {
+        complain(item, item.faults);
+        continue;
       }
+      places.push(item);
+      yield item.input as EnqueueInput;
+    }
+  }
+  let lastId: string | undefined;
+  const onResult = (result: Enqueued): void => {
+    const item = places.shift() ?? { where: '' };
+    if (result.kind === 'invalid') {
+      complain(item, result.faults);
+      return;
+    }
+    lastId = result.id;
+    counts[result.kind === 'added' ? 'added' : 'duplicates']++;
+  };
+  try {
+    if (producer === undefined) for await (const input of inputs()) onResult(checkInput(input));
+    else {
+      const { spread: spreadOverMs, broadcast: broadcastId } = flags;
+      const onSkipped = (): void => {
+        counts.skipped++;
+        places.shift();
+      };
+      await producer.enqueueMany(inputs(), { spreadOverMs, broadcastId, onResult, onSkipped });
     }
   } catch (error) {
     if (error instanceof RedisAwayError) throw new CommandError(`${error.message}; ${summary(counts, false)} before`);
@@ -71,8 +101,6 @@ async function enqueue(source: string | undefined, flags: Flags): Promise<void> 
   report(counts, flags, isOne ? lastId : undefined);
 }
 
-const COUNTED = { added: 'added', duplicate: 'duplicates', invalid: 'invalid' } as const;
-
 function report(counts: Counts, { json, dryRun = false }: Flags, id: string | undefined): void {
   if (counts.invalid > 0) process.exitCode ??= EXIT.failure;
   const named = id === undefined ? {} : { id };
@@ -80,14 +108,27 @@ function report(counts: Counts, { json, dryRun = false }: Flags, id: string | un
   else process.stdout.write(`${summary(counts, dryRun)}${id === undefined ? '' : `: ${id}`}\n`);
 }
 
-function summary({ added, duplicates, invalid }: Counts, dryRun: boolean): string {
-  return dryRun ? `${added} valid, ${invalid} invalid` : `${added} added, ${duplicates} duplicates, ${invalid} invalid`;
+function summary({ added, duplicates, invalid, skipped }: Counts, dryRun: boolean): string {
+  if (dryRun) return `${added} valid, ${invalid} invalid`;
+  const before = skipped === 0 ? '' : `, ${skipped} enqueued by an earlier run`;
+  return `${added} added, ${duplicates} duplicates, ${invalid} invalid${before}`;
+}
+
+/** `30m` in milliseconds. */
+function spreadFlag(text: string): number {
+  const ms = parseDuration(text);
+  if (ms !== undefined && ms <= MAX_SPREAD_MS) return ms;
+  throw new UsageError(`--spread: expected a duration of at most 7d, such as 30m, found ${JSON.stringify(text)}`);
+}
+
+function broadcastFlag(text: string): string {
+  if (BROADCAST_ID.test(text)) return text;
+  throw new UsageError(`--broadcast: expected ${BROADCAST_ID_FORMAT}, found ${JSON.stringify(text)}`);
 }
 
 /** `line 12: recipientId: expected …; devices: expected …` */
-function complaint(item: Item | undefined, faults: readonly Fault[]): string {
-  const where = item === undefined || item.where === '' ? '' : `${item.where}: `;
-  return `${where}${faults.map(formatFault).join('; ')}`;
+function complaint(where: string, faults: readonly Fault[]): string {
+  return `${where === '' ? '' : `${where}: `}${faults.map(formatFault).join('; ')}`;
 }
 
 async function open(
@@ -112,7 +153,7 @@ async function open(
 }
 
 function hasNotification(flags: Flags): boolean {
-  const others = ['file', 'dryRun', 'json'];
+  const others = ['file', 'spread', 'broadcast', 'dryRun', 'json'];
   return Object.entries(flags).some(([name, value]) => !others.includes(name) && String(value) !== '');
 }
 
@@ -125,26 +166,6 @@ async function sizeOf(path: string): Promise<number> {
     if (error instanceof CommandError) throw error;
     throw new CommandError(`--file: cannot be read: ${error instanceof Error ? error.message : String(error)}`);
   }
-}
-
-async function resultsOf(batch: readonly Item[], producer: Producer | undefined): Promise<Enqueued[]> {
-  const inputs = batch.flatMap(({ input, faults }) => (faults === undefined ? [input as EnqueueInput] : []));
-  const results = producer === undefined ? inputs.map(checkInput) : await producer.enqueueMany(inputs);
-  let position = 0;
-  return batch.flatMap(({ faults }) =>
-    faults === undefined ? (results[position++] ?? []) : { kind: 'invalid', faults },
-  );
-}
-
-async function* batchesOf<T>(items: AsyncIterable<T> | Iterable<T>, size: number): AsyncGenerator<T[]> {
-  let batch: T[] = [];
-  for await (const item of items) {
-    batch.push(item);
-    if (batch.length < size) continue;
-    yield batch;
-    batch = [];
-  }
-  if (batch.length > 0) yield batch;
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

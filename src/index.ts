@@ -76,8 +76,10 @@ export {
   checkInput,
   createProducer,
   type Enqueued,
+  type EnqueuedMany,
   type EnqueuedOne,
   type EnqueueInput,
+  type EnqueueManyOptions,
   type Producer,
   type ProducerOptions,
 } from './queue/producer.ts';

@@ -8,6 +8,8 @@ export interface Entry {
   readonly id: string;
   readonly recipientId: string;
   readonly priority: number;
+  /** No worker takes it before this has passed. Milliseconds; default 0. */
+  readonly delayMs?: number;
   /** The job's data: the notification as the producer gave it, with its id. */
   readonly data: unknown;
 }
@@ -43,7 +45,8 @@ export async function addJobs(queue: Queue, entries: readonly Entry[]): Promise<
 
 function jobOf(queue: Queue, entry: Entry): { readonly entry: Entry; readonly job: Job; readonly key: string } {
   const jobId = jobIdOf(entry.id);
-  const options = { jobId, priority: entry.priority, removeOnComplete: KEEP_COMPLETED, removeOnFail: false };
+  const { priority, delayMs: delay = 0 } = entry;
+  const options = { jobId, priority, delay, removeOnComplete: KEEP_COMPLETED, removeOnFail: false };
   return { entry, job: new Job(queue, JOB, entry.data, options, jobId), key: queue.toKey(jobId) };
 }
 

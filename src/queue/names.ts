@@ -34,3 +34,8 @@ export function replayIdOf(jobId: string, generation: number): string {
 export function notificationIdOf(jobId: string): string {
   return jobId.replace(/^#/, '').replace(/#[rd]\d+.*$/, '');
 }
+
+/** `{pushpacer}:broadcast:term-start`: how much of a broadcast was enqueued. */
+export function broadcastKey(prefix: string, broadcastId: string): string {
+  return `${prefix}:broadcast:${broadcastId}`;
+}

@@ -1,43 +1,18 @@
 import { Queue } from 'bullmq';
-import { InputError, type Fault } from '../domain/faults.ts';
-import { parseNotification, type NotificationInput } from '../domain/notification.ts';
+import { InputError } from '../domain/faults.ts';
 import { addJobs, type Entry } from './add-jobs.ts';
 import { connectProducer, explained, whenReady, type Connection } from '../redis/connection.ts';
-import { PRIORITY, QUEUE } from './names.ts';
+import { broadcast, checkBroadcast, type EnqueuedMany, type EnqueueManyOptions, type Positions } from './broadcast.ts';
+import { check, delayed, type Spread } from './check-input.ts';
+import type { Enqueued, EnqueueInput } from './enqueued.ts';
+import { broadcastKey, QUEUE } from './names.ts';
 import { checkOptions, type ProducerOptions } from './producer-options.ts';
 import { shardOf, shardPrefixes } from './shards.ts';
 
+export type { EnqueuedMany, EnqueueManyOptions } from './broadcast.ts';
+export { checkInput } from './check-input.ts';
+export type { Enqueued, EnqueueInput } from './enqueued.ts';
 export type { ProducerOptions } from './producer-options.ts';
-
-/** A notification to enqueue: a `NotificationInput` whose id may be left out. */
-export interface EnqueueInput extends Omit<NotificationInput, 'id'> {
-  /**
-   * Idempotency key, and the job id: the same id twice is one notification. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`. Default: a new
-   * UUID. Example: `msg-8841`.
-   */
-  id?: string | undefined;
-}
-
-/** The result for one notification. */
-export type Enqueued =
-  | {
-      /** It is in the queue now. */
-      readonly kind: 'added';
-      /** Its id: the given one, or the UUID that it got. */
-      readonly id: string;
-    }
-  | {
-      /** The id is taken: it was enqueued before, and waits, or ended within the last hour. Nothing was added. */
-      readonly kind: 'duplicate';
-      /** The id that is taken. */
-      readonly id: string;
-    }
-  | {
-      /** It does not fit. Nothing was added. */
-      readonly kind: 'invalid';
-      /** Everything that is wrong with it. */
-      readonly faults: readonly Fault[];
-    };
 
 /** The answer of `enqueue`. */
 export interface EnqueuedOne {
@@ -59,10 +34,23 @@ export interface Producer {
    * invalid. Rejects with RedisAwayError; some may have been added by then, and their ids make a second try safe.
    */
   enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
+  /**
+   * Adds a sequence of any length, such as a million recipients from a database, with 500 in memory at a time. Rejects with
+   * InputError for a bad option: nothing was added. Rejects with RedisAwayError, or with what the sequence threw; some were added
+   * by then. With a `broadcastId` a second call goes on where the first one stopped; otherwise their ids make it safe.
+   */
+  enqueueMany(
+    inputs: AsyncIterable<EnqueueInput> | Iterable<EnqueueInput>,
+    options: EnqueueManyOptions,
+  ): Promise<EnqueuedMany>;
   /** Closes the connection, unless the caller gave it. */
   close(): Promise<void>;
 }
 
+type Inputs = AsyncIterable<EnqueueInput> | Iterable<EnqueueInput>;
+
+/** How long the position of a broadcast is kept after its last batch: a week. */
+const POSITION_KEPT_S = 7 * 86_400;
 /** How many are added in one transaction, which blocks Redis for some 20 ms. */
 const CHUNK = 500;
 
@@ -104,6 +92,43 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return added;
   }
 
+  /** Adds those that fit. `spreadOver`: each begins to wait for its slot at a random instant within that time. */
+  async function addMany(inputs: readonly EnqueueInput[], spreadOver?: Spread): Promise<Enqueued[]> {
+    const checks = inputs.map((input) => delayed(check(input), spreadOver));
+    const added = await addAll(checks.flatMap(({ entry }) => entry ?? []));
+    return checks.map(({ entry, faults }) => {
+      if (entry === undefined) return { kind: 'invalid', faults };
+      return { kind: added.has(entry) ? 'added' : 'duplicate', id: entry.id };
+    });
+  }
+
+  function enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
+  function enqueueMany(inputs: Inputs, options: EnqueueManyOptions): Promise<EnqueuedMany>;
+  async function enqueueMany(inputs: Inputs, options?: EnqueueManyOptions): Promise<Enqueued[] | EnqueuedMany> {
+    if (options === undefined && Array.isArray(inputs)) return addMany(inputs as readonly EnqueueInput[]);
+    const { broadcastId, spreadOverMs = 0, ...others } = options ?? {};
+    checkBroadcast({ broadcastId, spreadOverMs });
+    const spreadOver = { from: Date.now(), ms: spreadOverMs };
+    const positions = broadcastId === undefined ? undefined : positionsOf(broadcastId);
+    return broadcast(inputs, (batch) => addMany(batch, spreadOver), positions, others);
+  }
+
+  function positionsOf(broadcastId: string): Positions {
+    const key = broadcastKey(prefix, broadcastId);
+    const ask = async <T>(command: () => Promise<T>): Promise<T> => {
+      await whenReady(connection, timeoutMs);
+      return command().catch((error: unknown) => {
+        throw explained(connection, error);
+      });
+    };
+    return {
+      read: async () => Number((await ask(() => connection.get(key))) ?? 0),
+      write: async (position) => {
+        await ask(() => connection.set(key, position, 'EX', POSITION_KEPT_S));
+      },
+    };
+  }
+
   return {
     async enqueue(input) {
       const { entry, faults } = check(input);
@@ -111,14 +136,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       const added = await addAll([entry]);
       return { id: entry.id, added: added.has(entry) };
     },
-    async enqueueMany(inputs) {
-      const checks = inputs.map(check);
-      const added = await addAll(checks.flatMap(({ entry }) => entry ?? []));
-      return checks.map(({ entry, faults }) => {
-        if (entry === undefined) return { kind: 'invalid', faults };
-        return { kind: added.has(entry) ? 'added' : 'duplicate', id: entry.id };
-      });
-    },
+    enqueueMany,
     async close() {
       const opened = await queues?.catch(() => undefined);
       await Promise.all((opened ?? []).map((queue) => queue.close()));
@@ -138,33 +156,8 @@ async function openQueues(connection: Connection, prefixes: readonly string[]): 
   }
 }
 
-type Check =
-  { readonly entry: Entry; readonly faults?: never } | { readonly entry?: never; readonly faults: readonly Fault[] };
-
-function check(input: EnqueueInput): Check {
-  const isWithoutId = (input as EnqueueInput | null | undefined)?.id === undefined; // callers may be plain JavaScript
-  const data: unknown = isWithoutId && isObject(input) ? { ...input, id: crypto.randomUUID() } : input;
-  const parsed = parseNotification(data);
-  if (!parsed.ok) return { faults: parsed.faults };
-  const { id, recipientId, priority } = parsed.notification;
-  return { entry: { id, recipientId, priority: PRIORITY[priority], data } };
-}
-
 function* chunksOf<T>(items: readonly T[], size: number): Generator<T[]> {
   for (let from = 0; from < items.length; from += size) yield items.slice(from, from + size);
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-/**
- * Checks a notification as a producer does, without Redis: `invalid` with every fault, or `added`, which means that it would
- * be added if its id is free. For a form that says what is wrong before anything is sent.
- */
-export function checkInput(input: EnqueueInput): Enqueued {
-  const { entry, faults } = check(input);
-  return entry === undefined ? { kind: 'invalid', faults } : { kind: 'added', id: entry.id };
 }
 
 /** A listener for `error` events, which Node would throw without one. The failed call itself reports the error. */

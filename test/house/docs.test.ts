@@ -75,6 +75,7 @@ it.each([
   ['docs/limiter.md', 'limiter-library', 'admitted newsletters:1/1d 0\n'],
   ['docs/limiter.md', 'limiter-moved', 'msg-1 24 hours earlier\n'],
   ['docs/quota.md', 'quota', 'taken 599999\n'],
+  ['docs/broadcasts.md', 'broadcast', '1200 0\n0 1200\n'],
 ])('what %s shows is answered as it says', async (page, name, answer) => {
   const redis = await startEmbeddedRedis();
   onTestFinished(() => redis.close());

@@ -38,7 +38,7 @@ test('a file goes in, but for its bad lines, which are told with every fault', a
   ];
   await writeFile(file, lines.join('\r\n'));
   const exit = await enqueue({ args: ['--file', file, '--json'], prefix });
-  expect(lastJson(exit)).toEqual({ read: 6, added: 2, duplicates: 1, invalid: 3, dryRun: false });
+  expect(lastJson(exit)).toEqual({ read: 6, added: 2, duplicates: 1, invalid: 3, skipped: 0, dryRun: false });
   expect(exit.code).toBe(1);
   expect(exit.stderr.trimEnd().split('\n')).toEqual([
     'line 2: expected JSON, found 8 characters that are none',
@@ -56,6 +56,28 @@ test('standard input goes in, a second time as duplicates', async () => {
   const second = await enqueue({ args: ['--file', '-', '--json'], prefix, input });
   expect(lastJson(second)).toMatchObject({ added: 0, duplicates: 2_500 });
   expect(await queue.getPrioritizedCount()).toBe(2_500);
+});
+
+test('a broadcast goes on behind what an earlier run enqueued, spread over a time', async () => {
+  const { prefix, queue } = openQueues();
+  const file = join(await temporaryFolder(), 'f.ndjson');
+  const lines = Array.from({ length: 3 }, (_, n) => JSON.stringify(notification({ id: `n${n}` })));
+  await writeFile(file, `${lines[0] ?? ''}\nno json\n${lines[1] ?? ''}\n`);
+  const flags = ['--file', file, '--broadcast', 'term-start', '--spread', '1h'];
+  expect(await enqueue({ args: flags, prefix })).toMatchObject({ stdout: '2 added, 0 duplicates, 1 invalid\n' });
+  expect(await queue.getDelayedCount()).toBe(2);
+  await writeFile(file, `${lines[0] ?? ''}\n${lines[1] ?? ''}\n${lines[2] ?? ''}\n`);
+  const again = await enqueue({ args: flags, prefix });
+  expect(again).toMatchObject({ code: 0, stdout: '1 added, 0 duplicates, 0 invalid, 2 enqueued by an earlier run\n' });
+});
+
+test.each([
+  [['--spread', '8d'], '--spread: expected a duration of at most 7d, such as 30m, found "8d"'],
+  [['--broadcast', 'a b'], '--broadcast: expected 1 to 128 of A-Z a-z 0-9 . _ ~ -, found "a b"'],
+])('%j is bad usage', async (args, message) => {
+  const { code, stderr } = await enqueue({ args: ['--file', 'f.ndjson', ...args] });
+  expect(stderr).toContain(message);
+  expect(code).toBe(2);
 });
 
 test('flags make one notification', async () => {
@@ -87,7 +109,7 @@ test('flags make one notification', async () => {
 test('a dry run needs no Redis, and adds nothing', async () => {
   const input = [JSON.stringify(notification()), '{}'].join('\n');
   const exit = await enqueue({ args: ['-', '--dry-run', '--json'], input, redisUrl: 'redis://127.0.0.1:1' });
-  expect(lastJson(exit)).toEqual({ read: 2, added: 0, duplicates: 0, invalid: 1, dryRun: true });
+  expect(lastJson(exit)).toEqual({ read: 2, added: 0, duplicates: 0, invalid: 1, skipped: 0, dryRun: true });
   expect(exit.code).toBe(1);
   expect(exit.stderr).toContain('line 2: ');
 });

@@ -1,0 +1,106 @@
+import { describeFound, InputError, type Fault } from '../domain/faults.ts';
+import type { Enqueued } from './enqueued.ts';
+
+/** How a long sequence of notifications is enqueued. Every option may be left out. */
+export interface EnqueueManyOptions {
+  /**
+   * The name of this broadcast, to go on where an earlier call stopped: a call with the same name skips as many inputs as the
+   * earlier ones have enqueued, so give it the same sequence. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`. It is known for 7 days after
+   * the last call. Default: none, and nothing is skipped.
+   */
+  readonly broadcastId?: string | undefined;
+  /**
+   * Spreads the alerts over this time from the call, each at a random instant, so that not all recipients open the app at once.
+   * Milliseconds, 0 to 604,800,000 (7 days). Default: 0, as soon as the limits allow.
+   */
+  readonly spreadOverMs?: number | undefined;
+  /** Called for each notification, in order, once its batch is in the queue. `index` counts from 0, the skipped ones too. */
+  readonly onResult?: ((result: Enqueued, index: number) => void) | undefined;
+  /** Called for each input that an earlier call has enqueued, in order, before any result. */
+  readonly onSkipped?: ((index: number) => void) | undefined;
+  /** Stops after the batch under way; the promise then rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** What came of a long sequence. */
+export interface EnqueuedMany {
+  /** How many inputs the sequence had, the skipped ones too. */
+  readonly read: number;
+  /** How many are new in the queue. */
+  readonly added: number;
+  /** How many were not added because their id is taken. */
+  readonly duplicates: number;
+  /** How many do not fit. */
+  readonly invalid: number;
+  /** How many an earlier call with the same `broadcastId` has enqueued. */
+  readonly skipped: number;
+}
+
+/** Where the position of a broadcast is kept, as a number: how many inputs were enqueued. */
+export interface Positions {
+  read(): Promise<number>;
+  write(position: number): Promise<void>;
+}
+
+/** How many are in memory, and are added together. */
+const BATCH = 500;
+/** The longest spread, in milliseconds: a week. */
+export const MAX_SPREAD_MS = 7 * 86_400_000;
+export const BROADCAST_ID_FORMAT = '1 to 128 of A-Z a-z 0-9 . _ ~ -';
+export const BROADCAST_ID = /^[A-Za-z0-9._~-]{1,128}$/;
+
+/** Throws InputError with every option that is not usable. */
+export function checkBroadcast({ broadcastId, spreadOverMs = 0 }: EnqueueManyOptions): void {
+  const faults: Fault[] = [];
+  if (broadcastId !== undefined && !(typeof broadcastId === 'string' && BROADCAST_ID.test(broadcastId))) {
+    faults.push({ path: 'broadcastId', expected: BROADCAST_ID_FORMAT, found: describeFound(broadcastId, false) });
+  }
+  if (!(Number.isInteger(spreadOverMs) && spreadOverMs >= 0 && spreadOverMs <= MAX_SPREAD_MS)) {
+    const expected = `an integer from 0 to ${MAX_SPREAD_MS}`;
+    faults.push({ path: 'spreadOverMs', expected, found: describeFound(spreadOverMs, false) });
+  }
+  if (faults.length > 0) throw new InputError('unusable options', faults);
+}
+
+/**
+ * Enqueues a sequence in batches, with one batch in memory at a time. The position is written after each batch: where the
+ * process dies in between, the batch is added again, and its ids make it duplicates.
+ */
+export async function broadcast<Input>(
+  inputs: AsyncIterable<Input> | Iterable<Input>,
+  addBatch: (batch: readonly Input[]) => Promise<readonly Enqueued[]>,
+  positions: Positions | undefined,
+  { onResult, onSkipped, signal }: Pick<EnqueueManyOptions, 'onResult' | 'onSkipped' | 'signal'>,
+): Promise<EnqueuedMany> {
+  signal?.throwIfAborted();
+  const start = (await positions?.read()) ?? 0;
+  const counts = { added: 0, duplicate: 0, invalid: 0 };
+  let read = 0;
+  let done = start;
+  const add = async (batch: readonly Input[]): Promise<void> => {
+    const results = await addBatch(batch);
+    for (const [at, result] of results.entries()) {
+      counts[result.kind] += 1;
+      onResult?.(result, done + at);
+    }
+    done += batch.length;
+    await positions?.write(done);
+    signal?.throwIfAborted();
+  };
+
+  let batch: Input[] = [];
+  for await (const input of inputs) {
+    read += 1;
+    if (read <= start) {
+      onSkipped?.(read - 1);
+      continue;
+    }
+    batch.push(input);
+    if (batch.length < BATCH) continue;
+    await add(batch);
+    batch = [];
+  }
+  if (batch.length > 0) await add(batch);
+  const { added, duplicate: duplicates, invalid } = counts;
+  return { read, added, duplicates, invalid, skipped: Math.min(start, read) };
+}
