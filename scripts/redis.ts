@@ -33,12 +33,11 @@ async function serve({ port, hz, dir, json }: Flags): Promise<void> {
   }).catch((error: unknown): never => {
     throw new CommandError(error instanceof Error ? error.message : String(error));
   });
+  // Listened for before the address is printed: who reads it may send the signal at once.
+  const asked = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]).then(() => true);
   if (json) printJson({ url: redis.url, port: redis.port });
   else process.stdout.write(`REDIS_URL=${redis.url}\n`);
-  const wasAsked = await Promise.race([
-    Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]).then(() => true),
-    redis.ended.then(() => false),
-  ]);
+  const wasAsked = await Promise.race([asked, redis.ended.then(() => false)]);
   await redis.close();
   if (!wasAsked) throw new CommandError('the Redis server ended by itself');
 }
