@@ -1,13 +1,14 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
-import { alertSchema, notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification-schema.ts';
+import { alertSchema } from '../src/domain/alert-schema.ts';
+import { notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification-schema.ts';
 import { apnsDevice } from '../src/providers/apns/device.ts';
+import { apnsFieldsSchema, apnsSoundSchema } from '../src/providers/apns/fields.ts';
 import { fcmDevice } from '../src/providers/fcm/device.ts';
+import { androidFieldsSchema, fcmFieldsSchema } from '../src/providers/fcm/fields.ts';
 import { withDocstrings } from './schema/docstrings.ts';
 
-/** No control characters or line breaks. In ranges, since not every language's patterns know `\p{Cc}`. */
-const PRINTABLE = '^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]+$';
 /** A key's pattern: `google*` stands for all that begin so. */
 const keyPattern = (key: string) => (key.endsWith('*') ? key.slice(0, -1) : `${key}$`);
 const notEmpty = (field: string) => ({
@@ -18,11 +19,8 @@ const notEmpty = (field: string) => ({
 
 /** What the checks that are code say, as far as JSON Schema can. */
 const FIELDS: Readonly<Record<string, object>> = {
-  recipientId: { pattern: PRINTABLE },
-  alert: { anyOf: [notEmpty('title'), notEmpty('body')] },
+  alert: { anyOf: ['title', 'body', 'titleLocKey', 'bodyLocKey'].map(notEmpty) },
   data: { propertyNames: { type: 'string', pattern: `^(?!${RESERVED_DATA_KEYS.map(keyPattern).join('|')})` } },
-  sound: { pattern: PRINTABLE },
-  collapseId: { pattern: PRINTABLE },
 };
 
 /** The JSON Schema of what a producer writes, as the text of its file. */
@@ -55,6 +53,10 @@ function typesText(text: string): string {
     Alert: descriptionsOf(alertSchema),
     ApnsDevice: descriptionsOf(apnsDevice.schema),
     FcmDevice: descriptionsOf(fcmDevice.schema),
+    ApnsFields: descriptionsOf(apnsFieldsSchema),
+    ApnsSound: descriptionsOf(apnsSoundSchema),
+    AndroidFields: descriptionsOf(androidFieldsSchema),
+    FcmFields: descriptionsOf(fcmFieldsSchema),
   });
 }
 

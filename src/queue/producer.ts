@@ -1,6 +1,7 @@
 import { Queue } from 'bullmq';
 import { InputError, type Fault } from '../domain/faults.ts';
 import { parseNotification, type NotificationInput } from '../domain/notification.ts';
+import { payloadFaults } from '../domain/notification-rules.ts';
 import { addJobs, type Entry } from './add-jobs.ts';
 import { connectProducer, explained, whenReady, type Connection } from '../redis/connection.ts';
 import { PRIORITY, QUEUE } from './names.ts';
@@ -146,6 +147,8 @@ function check(input: EnqueueInput): Check {
   const data: unknown = isWithoutId && isObject(input) ? { ...input, id: crypto.randomUUID() } : input;
   const parsed = parseNotification(data);
   if (!parsed.ok) return { faults: parsed.faults };
+  const tooLarge = payloadFaults(parsed.notification);
+  if (tooLarge.length > 0) return { faults: tooLarge };
   const { id, recipientId, priority } = parsed.notification;
   return { entry: { id, recipientId, priority: PRIORITY[priority], data } };
 }
