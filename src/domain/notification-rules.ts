@@ -18,7 +18,7 @@ export function togetherFaults(raw: unknown): Fault[] {
  * A background push may not alert (developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app):
  * its `aps` has only `content-available`, and its priority is 5.
  */
-const NOT_IN_BACKGROUND = [
+export const NOT_IN_BACKGROUND = [
   ...['alert', 'sound', 'badge', 'imageUrl', 'android'],
   ...[
     'threadId',
