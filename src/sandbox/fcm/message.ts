@@ -1,44 +1,15 @@
-import { z } from 'zod';
+import type { z } from 'zod';
+import { ignoredByDevice } from '../aps.ts';
 import type { JournalEntry } from '../journal.ts';
 import type { FieldViolation, Refuse } from '../loopback/answers.ts';
 import { isRecord } from '../loopback/exchange.ts';
 import { invalidArgument, malformed } from './errors.ts';
+import { requestSchema, type FcmRequest } from './schema.ts';
+
+export type { FcmRequest };
 
 /** Maps whose keys the sender chooses. Every other key is a field of the API, in camel case or snake case. */
 const OWN_KEYS = new Set(['data', 'headers', 'payload']);
-const text = z.string();
-const textMap = z.record(z.string(), text);
-const fields = z.looseObject({});
-const notification = z.strictObject({ title: text.optional(), body: text.optional(), image: text.optional() });
-const android = z.strictObject({
-  collapseKey: text.optional(),
-  priority: z.enum(['NORMAL', 'HIGH', 'normal', 'high']).optional(),
-  ttl: text.optional(),
-  restrictedPackageName: text.optional(),
-  data: textMap.optional(),
-  notification: z.looseObject({ title: text.optional(), body: text.optional(), tag: text.optional() }).optional(),
-  fcmOptions: fields.optional(),
-  directBootOk: z.boolean().optional(),
-  bandwidthConstrainedOk: z.boolean().optional(),
-  restrictedSatelliteOk: z.boolean().optional(),
-});
-/** firebase.google.com/docs/reference/fcm/rest/v1/projects.messages */
-const requestSchema = z.strictObject({
-  validateOnly: z.boolean().optional(),
-  message: z.strictObject({
-    name: text.optional(),
-    data: textMap.optional(),
-    notification: notification.optional(),
-    android: android.optional(),
-    webpush: fields.optional(),
-    apns: fields.optional(),
-    fcmOptions: fields.optional(),
-    token: text.optional(),
-    topic: text.optional(),
-    condition: text.optional(),
-  }),
-});
-export type FcmRequest = z.output<typeof requestSchema>;
 
 export type ReadFcmRequest =
   { readonly ok: true; readonly request: FcmRequest } | { readonly ok: false; readonly refusal: Refuse };
@@ -67,19 +38,55 @@ const RULES: readonly Rule[] = [
     'message.token',
     ({ token = 'x' }) => !/^[\x21-\x7e]{1,4096}$/.test(token),
   ],
+  ['Invalid data payload key', 'message.data', ({ data }) => hasReservedKey(data)],
+  ['Invalid data payload key', 'message.android.data', ({ android }) => hasReservedKey(android?.data)],
   [
-    'Invalid data payload key',
-    'message.data',
-    ({ data = {} }) => Object.keys(data).some((key) => RESERVED_KEY.test(key)),
+    'Invalid color',
+    'message.android.notification.color',
+    ({ android }) => !/^#[0-9a-f]{6}$/i.test(android?.notification?.color ?? '#000000'),
+  ],
+  [
+    'Invalid analytics label',
+    'message.fcm_options.analytics_label',
+    (message) => labels(message).some((label) => !LABEL.test(label)),
+  ],
+  // The reference, at `data`: "only normal priority is allowed" for iPhones, where there is nothing but data.
+  [
+    'Invalid apns-priority',
+    'message.apns.headers',
+    (message) => message.apns?.headers?.['apns-priority'] === '10' && !isShown(message),
   ],
   ['Invalid TTL', 'message.android.ttl', ({ android }) => ttlSeconds(android?.ttl) === 'invalid'],
   ['Message is too big', 'message', (message) => contentBytes(message) > MAX_CONTENT_BYTES],
+  ['Message is too big', 'message.apns.payload', ({ apns }) => bytesOf(apns?.payload) > MAX_CONTENT_BYTES],
 ];
 
 /** FCM's refusal of a message; undefined if it is valid. */
 export function messageFault({ message }: FcmRequest): Refuse | undefined {
   const broken = RULES.find(([, , isBroken]) => isBroken(message));
   return broken && invalidArgument(broken[0], broken[1]);
+}
+
+const LABEL = /^[A-Za-z0-9_.~%-]{1,50}$/;
+
+function hasReservedKey(data: Readonly<Record<string, string>> = {}): boolean {
+  return Object.keys(data).some((key) => RESERVED_KEY.test(key));
+}
+
+function labels({ fcmOptions, android, apns, webpush }: FcmRequest['message']): string[] {
+  return [fcmOptions, android?.fcmOptions, apns?.fcmOptions, webpush?.fcmOptions].flatMap(
+    (options) => options?.analyticsLabel ?? [],
+  );
+}
+
+/** Whether an iPhone shows or sounds something. */
+function isShown({ notification, apns }: FcmRequest['message']): boolean {
+  const aps = apns?.payload?.['aps'];
+  return notification !== undefined || (isRecord(aps) && ['alert', 'sound', 'badge'].some((key) => key in aps));
+}
+
+function bytesOf(value: unknown): number {
+  return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
 }
 
 /** `"3.5s"` → 3.5; undefined if none is set, which means four weeks. */
@@ -97,7 +104,7 @@ function targets({ token, topic, condition }: FcmRequest['message']): string[] {
 /** The alert and the data, keys and values: what counts towards FCM's limit. */
 function contentBytes({ data = {}, notification = {}, android = {} }: FcmRequest['message']): number {
   const maps = [data, android.data ?? {}, notification, android.notification ?? {}];
-  const texts = maps.flatMap((map) => Object.entries(map)).flatMap(([key, value]) => [key, value]);
+  const texts = maps.flatMap((map) => Object.entries(map)).flat(2);
   return texts.reduce<number>((sum, part) => sum + (typeof part === 'string' ? Buffer.byteLength(part) : 0), 0);
 }
 
@@ -133,7 +140,10 @@ function fieldName(path: readonly PropertyKey[], input: unknown): string {
   return `${path.slice(0, -1).join('.')}[${Object.keys(map as object).indexOf(String(key))}].value`;
 }
 
-type Told = Pick<JournalEntry, 'token' | 'tag' | 'collapseId' | 'priority' | 'expiration' | 'title' | 'body' | 'data'>;
+type Told = Pick<
+  JournalEntry,
+  'token' | 'tag' | 'collapseId' | 'priority' | 'expiration' | 'title' | 'body' | 'data' | 'ignored'
+>;
 
 /** What the journal tells of a body that is no message. */
 export const UNREADABLE: Told = { token: '', data: {} };
@@ -142,6 +152,7 @@ export const UNREADABLE: Told = { token: '', data: {} };
 export function readMessage({ message }: FcmRequest, at: number): Told {
   const { android = {}, notification = {} } = message;
   const ttl = ttlSeconds(android.ttl);
+  const ignored = message.apns?.payload === undefined ? [] : ignoredByDevice(message.apns.payload);
   return {
     token: message.token ?? '',
     tag: android.notification?.tag,
@@ -151,5 +162,6 @@ export function readMessage({ message }: FcmRequest, at: number): Told {
     title: android.notification?.title ?? notification.title,
     body: android.notification?.body ?? notification.body,
     data: { ...message.data, ...android.data },
+    ...(ignored.length > 0 && { ignored }),
   };
 }
