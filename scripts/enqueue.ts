@@ -5,7 +5,8 @@ import { formatFault, type Fault } from '../src/domain/faults.ts';
 import { RedisAwayError } from '../src/redis/connection.ts';
 import { checkInput, createProducer, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
 import { CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';
-import { addNotificationFlags, itemOfFlags, itemsOfLines, type Item, type NotificationFlags } from './enqueue/items.ts';
+import { addNotificationFlags, itemOfFlags, type NotificationFlags } from './enqueue/flags.ts';
+import { itemsOfLines, type Item } from './enqueue/items.ts';
 import { readEnvironment } from './support/environment.ts';
 import { createProgress, type Progress } from './support/progress.ts';
 

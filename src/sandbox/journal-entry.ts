@@ -29,6 +29,8 @@ export interface JournalEntry {
   readonly expiration?: number | undefined;
   /** APNs: the `apns-push-type`. */
   readonly pushType?: string | undefined;
+  /** APNs: the `apns-topic`, which names the app. */
+  readonly topic?: string | undefined;
   /** The alert's title. */
   readonly title?: string | undefined;
   /** The alert's text. */

@@ -5,8 +5,8 @@ import { apnsDelivery } from '../apns/headers.ts';
 import { apsOf } from '../apns/payload.ts';
 
 /**
- * The part of a message for an iPhone (`ApnsConfig`). FCM itself adds the title and the body of `notification`, and `data`;
- * so the alert is only written here if it has what FCM's `notification` has not: a subtitle, or keys of texts.
+ * The part of a message for an iPhone (`ApnsConfig`): what FCM cannot know. FCM itself adds the title and the body of
+ * `notification`, and `data`; the alert is written here only if it has a subtitle or keys of texts, and then it is the whole one.
  */
 export function apnsConfig(
   notification: Notification,
@@ -20,10 +20,12 @@ export function apnsConfig(
     'apns-collapse-id': collapseId,
   };
   if (expiration !== undefined) headers['apns-expiration'] = `${expiration}`;
-  const payload: JsonObject = { aps: withoutAlert(apsOf(notification), notification) };
+  const aps = withoutAlert(apsOf(notification), notification);
+  const payload: JsonObject = Object.keys(aps).length > 0 ? { aps } : {};
+  const merged = apns?.payload === undefined ? payload : mergePatch(payload, apns.payload);
   return {
     headers,
-    payload: apns?.payload === undefined ? payload : mergePatch(payload, apns.payload),
+    ...(Object.keys(merged).length > 0 && { payload: merged }),
     ...(imageUrl !== undefined && { fcm_options: { image: imageUrl } }),
   };
 }

@@ -36,7 +36,7 @@ export function messageId(head: ApnsHead): string | undefined {
 /** The journal's fields from the headers, valid or not. */
 export function readHeaders(
   head: ApnsHead,
-): Pick<JournalEntry, 'token' | 'collapseId' | 'priority' | 'expiration' | 'pushType'> {
+): Pick<JournalEntry, 'token' | 'collapseId' | 'priority' | 'expiration' | 'pushType' | 'topic'> {
   const collapseId = header(head, 'apns-collapse-id');
   const expiration = header(head, 'apns-expiration');
   return {
@@ -45,6 +45,7 @@ export function readHeaders(
     priority: header(head, 'apns-priority'),
     expiration: expiration === undefined ? undefined : Number(expiration),
     pushType: header(head, 'apns-push-type'),
+    topic: header(head, 'apns-topic'),
   };
 }
 
