@@ -145,7 +145,7 @@ describe('any JSON', () => {
     ['a date', new Date(), false],
     ['no number', NaN, false],
     ['nothing', undefined, false],
-    ['__proto__', JSON.parse('{"__proto__":{"a":1}}'), false],
+    ['__proto__', JSON.parse('{"__proto__":{"a":1}}') as unknown, false],
     ['a list of everything', [null, true, 1.5, 'a', { b: [] }], true],
   ])('in data: %s', (_what, value, isValid) => {
     expect(faultsOf({ ...good, data: { value } }).length === 0).toBe(isValid);
