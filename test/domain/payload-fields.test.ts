@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { formatFault } from '../../src/domain/faults.ts';
 import { parseNotification } from '../../src/domain/notification.ts';
+import { redact } from '../../src/domain/redact.ts';
 import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
 
 const APNS = { platform: 'apns', token: 'abcdef01' };
@@ -173,5 +174,31 @@ describe('the size is checked before the queue', () => {
     [[APNS, FCM], { data: { text: 'x'.repeat(4_000) } }, []],
   ])('%j %#', (devices, fields, faults) => {
     expect(refusals({ ...good, devices, ...fields })).toEqual(faults);
+  });
+});
+
+describe('what is private', () => {
+  const secret = 'a-secret-of-nobody';
+
+  it.each([
+    { imageUrl: `ftp://${secret}` },
+    { apns: secret },
+    { apns: { payload: secret } },
+    { apns: { payload: { aps: secret } } },
+    { fcm: { message: { data: { a: [secret] } } } },
+    { fcm: { message: { token: secret } } },
+    { android: [secret] },
+  ])('is not in a fault: %j', (fields) => {
+    const told = faultsOf({ ...good, ...fields });
+    expect(told.length).toBeGreaterThan(0);
+    expect(told.join()).not.toContain(secret);
+  });
+
+  it.each([
+    { imageUrl: `https://${secret}` },
+    { apns: { payload: { a: [secret] } } },
+    { fcm: { message: { a: secret } } },
+  ])("is not in a provider's words: %j", (fields) => {
+    expect(redact(`Invalid value: ${secret}`, { ...good, ...fields })).toBe('Invalid value: [redacted]');
   });
 });
