@@ -26,10 +26,13 @@ const FLOORS = {
 };
 
 /**
- * The kinds of devices are each provider's own, and a notification is checked by them: so they lie in providers, and domain
- * may import them. That stays an import that goes down, because they import nothing but zod and each other.
+ * What a device, the fields for it and its payload look like is each provider's own, and a notification is checked by them: so
+ * these files lie in providers, and domain may import them. That stays an import that goes down, because they import nothing but
+ * zod, each other, and the files of domain that know nothing of providers.
  */
-const DEVICES = 'src/providers/(devices|device-kind|[^/]+/device)\\.ts$';
+const PAYLOAD_FILES = 'device|fields|payload|headers|message|apns-config|silence|size';
+const DEVICES = `src/providers/(devices|device-kind|[^/]+/(${PAYLOAD_FILES}))\\.ts$`;
+const BELOW_DEVICES = '^src/domain/(json|json-schema|merge-patch|notification-types|text-schema)\\.ts$';
 
 /**
  * A dead letter was a job of the queue and may become one again: names, keys and how long a job is kept are the queue's to
@@ -53,7 +56,7 @@ const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
 /** What is constructed only where a program is put together: workers, scripts, tests, benches; index.ts may re-export it. */
 const CONCRETE =
   '^src/(limiter/(redis/redis|memory/memory)-limiter|quota/(redis|memory)-quota|breaker/redis-breakers|redis/connection|' +
-  'providers/(registry|(?!sender/)[^/]+/(?!device\\.)[^/]+))\\.ts$';
+  `providers/(registry|(?!sender/)[^/]+/(?!(${PAYLOAD_FILES})\\.)[^/]+))\\.ts$`;
 
 export default {
   forbidden: [
@@ -63,7 +66,7 @@ export default {
       comment: 'Producers check notifications: they must not load the client of any provider.',
       severity: 'error',
       from: { path: `^${DEVICES}` },
-      to: { pathNot: [`^${DEVICES}`, '(^|/)node_modules/zod/'] },
+      to: { pathNot: [`^${DEVICES}`, BELOW_DEVICES, '^node:', '^(crypto|buffer)$', '(^|/)node_modules/zod/'] },
     },
     {
       name: 'every-folder-of-src-has-a-floor',

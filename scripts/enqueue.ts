@@ -7,7 +7,8 @@ import { parseDuration } from '../src/domain/time.ts';
 import { BROADCAST_ID, BROADCAST_ID_FORMAT, MAX_SPREAD_MS } from '../src/queue/broadcast.ts';
 import { checkInput, createProducer, type Enqueued, type EnqueueInput } from '../src/queue/producer.ts';
 import { CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';
-import { addNotificationFlags, itemOfFlags, itemsOfLines, type Item, type NotificationFlags } from './enqueue/items.ts';
+import { addNotificationFlags, itemOfFlags, type NotificationFlags } from './enqueue/flags.ts';
+import { itemsOfLines, type Item } from './enqueue/items.ts';
 import { readEnvironment } from './support/environment.ts';
 import { createProgress, type Progress } from './support/progress.ts';
 

@@ -1,13 +1,15 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
-import { alertSchema, notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification-schema.ts';
+import { alertSchema } from '../src/domain/alert-schema.ts';
+import { NOT_IN_BACKGROUND } from '../src/domain/notification-rules.ts';
+import { notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification-schema.ts';
 import { apnsDevice } from '../src/providers/apns/device.ts';
+import { apnsFieldsSchema, apnsSoundSchema } from '../src/providers/apns/fields.ts';
 import { fcmDevice } from '../src/providers/fcm/device.ts';
+import { androidFieldsSchema, fcmFieldsSchema } from '../src/providers/fcm/fields.ts';
 import { withDocstrings } from './schema/docstrings.ts';
 
-/** No control characters or line breaks. In ranges, since not every language's patterns know `\p{Cc}`. */
-const PRINTABLE = '^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]+$';
 /** A key's pattern: `google*` stands for all that begin so. */
 const keyPattern = (key: string) => (key.endsWith('*') ? key.slice(0, -1) : `${key}$`);
 const notEmpty = (field: string) => ({
@@ -18,11 +20,36 @@ const notEmpty = (field: string) => ({
 
 /** What the checks that are code say, as far as JSON Schema can. */
 const FIELDS: Readonly<Record<string, object>> = {
-  recipientId: { pattern: PRINTABLE },
-  alert: { anyOf: [notEmpty('title'), notEmpty('body')] },
+  alert: {
+    dependentRequired: { titleLocArgs: ['titleLocKey'], bodyLocArgs: ['bodyLocKey'] },
+    anyOf: ['title', 'body', 'titleLocKey', 'bodyLocKey'].map(notEmpty),
+  },
   data: { propertyNames: { type: 'string', pattern: `^(?!${RESERVED_DATA_KEYS.map(keyPattern).join('|')})` } },
-  sound: { pattern: PRINTABLE },
-  collapseId: { pattern: PRINTABLE },
+};
+
+/** Nothing at any of these paths: `apns.sound` in the object `apns`. */
+function withoutAny(paths: readonly string[]): object {
+  const here = paths.filter((path) => !path.includes('.')).map((field) => [field, false] as const);
+  const deeper = Map.groupBy(
+    paths.filter((path) => path.includes('.')),
+    (path) => path.slice(0, path.indexOf('.')),
+  );
+  const inner = [...deeper].map(
+    ([field, all]) => [field, withoutAny(all.map((path) => path.slice(field.length + 1)))] as const,
+  );
+  return { properties: Object.fromEntries([...inner, ...here]) as object };
+}
+
+/** A background push shows nothing; everything else has an alert. */
+const BY_PUSH_TYPE = {
+  if: { properties: { pushType: { const: 'background' } }, required: ['pushType'] },
+  then: {
+    allOf: [
+      withoutAny(NOT_IN_BACKGROUND),
+      { properties: { onThrottle: { not: { const: 'silence' } }, apns: { properties: { priority: { const: 5 } } } } },
+    ],
+  },
+  else: { required: ['alert'] },
 };
 
 /** The JSON Schema of what a producer writes, as the text of its file. */
@@ -41,6 +68,7 @@ function schemaText(): string {
       'The data of a job named push: one message to one recipient, for one or more devices. Made from src/domain/notification-schema.ts by npm run schema.',
     ...rest,
     properties: Object.fromEntries(described) as object,
+    ...BY_PUSH_TYPE,
   };
   return `${JSON.stringify(schema, null, 2)}\n`;
 }
@@ -55,6 +83,10 @@ function typesText(text: string): string {
     Alert: descriptionsOf(alertSchema),
     ApnsDevice: descriptionsOf(apnsDevice.schema),
     FcmDevice: descriptionsOf(fcmDevice.schema),
+    ApnsFields: descriptionsOf(apnsFieldsSchema),
+    ApnsSound: descriptionsOf(apnsSoundSchema),
+    AndroidFields: descriptionsOf(androidFieldsSchema),
+    FcmFields: descriptionsOf(fcmFieldsSchema),
   });
 }
 

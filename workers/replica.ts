@@ -58,6 +58,12 @@ async function compose(
   for (const provider of providers.values()) closing.defer(() => within(provider.close(), ABORT_MS));
   const limiterOptions = { policy, categories, prefix: queue.prefix, timeoutMs: LIMITER_TIMEOUT_MS };
   const limiter = createRedisLimiter({ redis: limiterRedis, ...limiterOptions });
+  const backgroundLimiter = createRedisLimiter({
+    redis: limiterRedis,
+    policy: { rules: config.backgroundRules, minGapMs: 0 },
+    prefix: `${queue.prefix}:background`,
+    timeoutMs: LIMITER_TIMEOUT_MS,
+  });
   const quotas = createQuotas(config, limiterRedis, LIMITER_TIMEOUT_MS);
   for (const quota of quotas.values()) closing.defer(() => quota.close());
   // This only connects: nothing is sent that no producer enqueued.
@@ -78,6 +84,7 @@ async function compose(
   const graceOver = new AbortController();
   const process = createProcessor({
     limiter,
+    backgroundLimiter,
     overallGapMs: policy.minGapMs,
     quotas,
     providers,

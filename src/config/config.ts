@@ -1,5 +1,5 @@
 import { InputError, zodFaults, type Fault } from '../domain/faults.ts';
-import type { Policy } from '../domain/limits.ts';
+import type { Policy, Rule } from '../domain/limits.ts';
 import type { Environment } from '../environment/values.ts';
 import { contradictions } from './contradictions.ts';
 import { readLimitsFile } from './limits-file.ts';
@@ -22,6 +22,8 @@ export interface Config {
   readonly policy: Policy;
   /** Holds in addition to `policy`, for notifications of these categories. */
   readonly categories: Readonly<Record<string, Policy>>;
+  /** For the background pushes to one recipient, which are outside of `policy`. */
+  readonly backgroundRules: readonly Rule[];
   readonly maxWaitMs: number;
   /** How many notifications may wait for one recipient. */
   readonly maxPending: number;
@@ -59,6 +61,7 @@ export function loadConfig(env: Environment): Config {
 
   return Object.freeze({
     ...limiter,
+    backgroundRules: variables.LIMIT_BACKGROUND_RULES,
     maxWaitMs: variables.LIMIT_MAX_WAIT,
     maxPending: variables.LIMIT_MAX_PENDING,
     concurrency: variables.WORKER_CONCURRENCY,

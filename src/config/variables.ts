@@ -36,6 +36,9 @@ const queueAndDelivery = {
     .describe('comma-separated `max/per`: `1/1s,20/1m,200/1h,800/1d`'),
   LIMIT_MIN_GAP: duration().default(3_000).describe('least time between two alerts to one recipient; `0` for none'),
   LIMITS_FILE: anyText().optional().describe('path of a JSON file with limits per category (docs/limits.md)'),
+  LIMIT_BACKGROUND_RULES: rules('LIMIT_BACKGROUND_RULES')
+    .default([{ max: 3, perMs: 3_600_000 }])
+    .describe('as `LIMIT_RULES`, for background pushes to one recipient; Apple asks for no more than 2 or 3 an hour'),
   LIMIT_MAX_WAIT: duration()
     .default(86_400_000)
     .describe('a notification whose slot lies further ahead becomes a dead letter, `throttled-too-long`'),

@@ -131,7 +131,7 @@ const NONE: Notification = {
   id: '',
   recipientId: '',
   devices: [],
-  alert: { title: '' },
+  pushType: 'alert',
   priority: 'normal',
   onThrottle: 'delay',
 };

@@ -1,5 +1,5 @@
 import { errorChain } from '../domain/error-chain.ts';
-import { formatFault } from '../domain/faults.ts';
+import { formatFault, isUnknownField } from '../domain/faults.ts';
 import type { Platform } from '../domain/notification.ts';
 import type { DeadLetterReason, Result, Trouble } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
@@ -75,8 +75,12 @@ export function stalledAgain(context: Context, { random }: Pick<DeliverParts, 'r
 }
 
 export function invalid({ faults }: Context): Result {
-  return { kind: 'dead-letter', reason: 'invalid', message: faults.map(formatFault).join('; ') };
+  const hint = faults.some(isUnknownField) ? NEWER_PRODUCER : '';
+  return { kind: 'dead-letter', reason: 'invalid', message: `${faults.map(formatFault).join('; ')}${hint}` };
 }
+
+/** A worker delivers nothing of a notification with a field that it does not know. */
+const NEWER_PRODUCER = ' (if a newer producer knows the field: upgrade the workers, then replay)';
 
 /** Every device has ended. The notification is delivered if at least one was alerted. */
 export function finished({ progress }: Pick<Context, 'progress'>): Result {

@@ -9,6 +9,8 @@ import type { Turns } from './turns.ts';
 /** What the pipeline works with; the same for every pass. */
 export interface DeliverParts {
   readonly limiter: Pick<Limiter, 'admit' | 'refund' | 'cancel' | 'postpone'>;
+  /** Of background pushes, which show nothing: they take no slot of an alert, and are counted here instead. */
+  readonly backgroundLimiter: Pick<Limiter, 'admit' | 'refund' | 'cancel' | 'postpone'>;
   /** The gap of the policy that holds overall, milliseconds; 0 for none. */
   readonly overallGapMs: number;
   /** The quotas of whole projects, for the providers that have one. */

@@ -8,7 +8,7 @@ import type { DeliverParts } from './parts.ts';
 import type { Progress } from './progress.ts';
 import { takeTokens } from './quota.ts';
 import { noteReply, record } from './replies.ts';
-import { isLate, postponeSlot } from './slot.ts';
+import { isLate, limiterOf, postponeSlot } from './slot.ts';
 
 /**
  * - `sent`: every device that had a token was tried; `context.tried` has the replies
@@ -35,7 +35,8 @@ export async function send(context: Context, parts: DeliverParts): Promise<Sent>
 
   let postponing: Promise<void>[] | undefined;
   const onSent: OnSent = (at) => {
-    if (slot !== undefined && isLate(slot, at)) (postponing ??= []).push(postponeSlot(slot, at, parts.limiter));
+    if (slot !== undefined && isLate(slot, at))
+      (postponing ??= []).push(postponeSlot(slot, at, limiterOf(context, parts)));
   };
   if (ready.length === 1) await sendOne(context, first, onSent, parts);
   else await sendAll(context, onSent, parts);

@@ -46,7 +46,7 @@ export function leadMs({ toleranceMs }: Pick<Standing, 'toleranceMs'>): number {
  */
 export async function takeSlot(context: Context, parts: DeliverParts, onAsked?: () => void): Promise<SlotAnswer> {
   const { signal } = context;
-  const { limiter } = parts;
+  const limiter = limiterOf(context, parts);
   let { asks } = context.progress;
   let isUnused = context.isSlotUnused;
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
@@ -65,7 +65,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, onAsked?: 
     const { at, sendAt } = admission;
     if (sendAt > performance.now()) await sleepUntil(sendAt, signal);
     if (signal.aborted) break;
-    const sendBy = sendAt + maxLateMs(admission, parts.overallGapMs);
+    const sendBy = sendAt + maxLateMs(admission, isBackground(context) ? 0 : parts.overallGapMs);
     if (performance.now() <= sendBy) return answered(context, asks, { kind: 'slot', ask, at, sendAt, sendBy });
   }
   if (isUnused) await limiter.refund({ ...scopeOf(context), id: askId(context.jobId, asks) });
@@ -95,21 +95,36 @@ function askId(jobId: string, asks: number): string {
   return `${jobId}/${asks}`;
 }
 
+type Limiters = Pick<DeliverParts, 'limiter' | 'backgroundLimiter'>;
+
+/** A background push does not alert, so it is outside of the limits of alerts. */
+export function limiterOf(context: Context, { limiter, backgroundLimiter }: Limiters): Limiters['limiter'] {
+  return isBackground(context) ? backgroundLimiter : limiter;
+}
+
+function isBackground({ notification }: Context): boolean {
+  return notification.pushType === 'background';
+}
+
 /** Whose slots, and of which category. */
 function scopeOf({ notification: { recipientId, category } }: Context) {
   return { recipientId, ...(category !== undefined && { category }) };
 }
 
 /** Gives back the slot that is reserved ahead for a notification that ends without it. */
-export async function cancelReservation(context: Context, { limiter }: Pick<DeliverParts, 'limiter'>): Promise<void> {
+export async function cancelReservation(context: Context, parts: Limiters): Promise<void> {
   const { jobId, progress, notification } = context;
   if (progress.requeues === 0 || notification.onThrottle !== 'delay') return; // none was reserved
-  await limiter.cancel({ ...scopeOf(context), id: askId(jobId, progress.asks) });
+  await limiterOf(context, parts).cancel({ ...scopeOf(context), id: askId(jobId, progress.asks) });
 }
 
 /** Gives the slot back after a send that alerted nobody. Where the limiter does not answer, the slot stays counted. */
-export async function refundSlot({ slot }: Context, { limiter }: Pick<DeliverParts, 'limiter'>): Promise<void> {
-  if (slot !== undefined) await limiter.refund(slot.ask).catch(() => undefined);
+export async function refundSlot(context: Context, parts: Limiters): Promise<void> {
+  const { slot } = context;
+  if (slot !== undefined)
+    await limiterOf(context, parts)
+      .refund(slot.ask)
+      .catch(() => undefined);
 }
 
 /** A limiter that does not answer is told again, for about as long as the next alert may follow closely. */

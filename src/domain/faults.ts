@@ -41,19 +41,32 @@ export function printable(text: string): string {
 
 type Path = readonly PropertyKey[];
 
-/** zod's issues as faults: where, what was expected, what was found. Of a private value only its kind and size are shown. */
+/** The `expected` of a field that is not known, or its beginning. */
+const NO_SUCH_FIELD = 'no such field';
+
+/** Whether a fault is about a field that is not known. */
+export function isUnknownField({ expected }: Fault): boolean {
+  return expected.startsWith(NO_SUCH_FIELD);
+}
+
+/**
+ * zod's issues as faults: where, what was expected, what was found. Of a private value only its kind and size are shown.
+ *
+ * @param meant the known field that was probably meant by an unknown one
+ */
 export function zodFaults(
   error: z.ZodError,
   input: unknown,
   isPrivate: (path: Path, value: unknown) => boolean = () => false,
+  meant: (place: Path, name: string) => string | undefined = () => undefined,
 ): Fault[] {
   return error.issues.flatMap((issue) => {
     if (issue.code === 'unrecognized_keys') {
-      return issue.keys.map((key) => ({
-        path: formatPath([...issue.path, key]),
-        expected: 'no such field',
-        found: 'one',
-      }));
+      return issue.keys.map((key) => {
+        const known = meant(issue.path, key);
+        const expected = known === undefined ? NO_SUCH_FIELD : `${NO_SUCH_FIELD} (did you mean ${known}?)`;
+        return { path: formatPath([...issue.path, key]), expected, found: 'one' };
+      });
     }
     const value = valueAt(input, issue.path);
     const found = describeFound(value, isPrivate(issue.path, value));

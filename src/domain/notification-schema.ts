@@ -1,41 +1,24 @@
 import { z } from 'zod';
 import type { DeviceKind } from '../providers/device-kind.ts';
+import { apnsFieldsSchema } from '../providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
+import { analyticsLabelSchema, androidFieldsSchema, fcmFieldsSchema } from '../providers/fcm/fields.ts';
+import { alertSchema, isShown } from './alert-schema.ts';
+import { jsonValue } from './json-schema.ts';
+import { printable } from './text-schema.ts';
 
 /**
  * Each field with its checks and, last, its description. `npm run schema` copies the descriptions into
  * docs/notification.schema.json and into the docstrings of notification-types.ts.
  */
 
-/** Text without control characters, line breaks or lone surrogates (halves of characters). */
-const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]*$/u;
 /** Keys of `data` that the providers reserve. A `*` at the end stands for every key that begins like this. */
 export const RESERVED_DATA_KEYS: readonly string[] = DEVICE_KINDS.flatMap((kind) => kind.reservedDataKeys);
-
-const printable = (most: number) =>
-  z
-    .string()
-    .refine((text) => text !== '' && isAtMost(most, text) && PRINTABLE.test(text), {
-      error: `1 to ${most} printable characters`,
-    })
-    .meta({ minLength: 1, maxLength: most });
-
-/** Counts code points. There are never more of them than UTF-16 units (`length`), so a short text needs no count. */
-const isAtMost = (most: number, text: string): boolean => text.length <= most || Array.from(text).length <= most;
 
 /** The platforms that a device may be on, one for each provider. */
 export const PLATFORMS = Object.freeze(DEVICE_KINDS.map(({ schema }) => schema.shape.platform.value));
 const deviceSchema = z.discriminatedUnion('platform', schemasOf(DEVICE_KINDS), {
   error: PLATFORMS.map((platform) => `"${platform}"`).join(' or '),
-});
-
-export const alertSchema = z.strictObject({
-  title: z.string().max(4096).optional().describe('Up to 4,096 characters. Default: none. Example: `Room 12`.'),
-  body: z
-    .string()
-    .max(4096)
-    .optional()
-    .describe('Up to 4,096 characters. Default: none. Example: `Field trip forms are due`.'),
 });
 
 const EXPIRES_AT_FORMAT = 'an RFC 3339 date-time or epoch milliseconds';
@@ -44,6 +27,12 @@ const expiresAtSchema = z
     error: EXPIRES_AT_FORMAT,
   })
   .transform((at) => (typeof at === 'number' ? at : Date.parse(at)));
+
+const IMAGE_URL = /^https:\/\/[\x21-\x7e]{1,2040}$/;
+const imageUrlSchema = z
+  .string()
+  .refine((url) => IMAGE_URL.test(url) && URL.canParse(url), { error: 'an https URL of up to 2048 characters' })
+  .meta({ pattern: IMAGE_URL.source });
 
 /** The job's data: one message to one recipient, for one or more devices. */
 export const notificationSchema = z.strictObject({
@@ -63,26 +52,38 @@ export const notificationSchema = z.strictObject({
     .describe(
       "The recipient's devices, 1 to 20. The limits count the notification once, however many devices it goes to.",
     ),
-  alert: alertSchema
-    .refine(({ title = '', body = '' }) => title + body !== '', { error: 'a title or a body that is not empty' })
+  pushType: z
+    .enum(['alert', 'background'])
+    .default('alert')
     .describe(
-      'What is shown: a title, a body or both; one of them must not be empty. Together with `data` at most 4,096 bytes, the limit of the providers.',
+      '`alert` is shown. `background` shows nothing and wakes the app to fetch what is new: it has no `alert`, `sound`, `badge`, `imageUrl` and `android`, and limits of its own (`LIMIT_BACKGROUND_RULES`). Default: `alert`.',
+    ),
+  alert: alertSchema
+    .refine(isShown, { error: 'a title or a body that is not empty' })
+    .optional()
+    .describe(
+      'What is shown: a title, a body or both, or the keys of them; one must not be empty. With everything else that the device gets at most 4,096 bytes, the limit of the providers. Must be there unless `pushType` is `background`.',
     ),
   data: z
     .record(
       z.string().refine((key) => !isReserved(key), {
         error: `a key other than ${listed(RESERVED_DATA_KEYS)}, which the providers reserve`,
       }),
-      z.string(),
+      jsonValue(),
     )
     .optional()
     .describe(
-      `Texts for the app, each under a key. The providers reserve the keys ${listed(RESERVED_DATA_KEYS.map((key) => `\`${key}\``))}, where \`*\` stands for any characters. Default: none. Example: \`{ "threadId": "77" }\`.`,
+      `What the app gets beside the alert: any JSON values, each under a key. FCM carries only texts, so there a value that is no text becomes its JSON: \`{ "form": { "id": 7 } }\` arrives as the text \`{"id":7}\`. The providers reserve the keys ${listed(RESERVED_DATA_KEYS.map((key) => `\`${key}\``))}, where \`*\` stands for any characters. Default: none. Example: \`{ "threadId": "77" }\`.`,
     ),
   sound: printable(128)
     .optional()
     .describe(
       "The name of a sound of the app, or `default`; since Android 8 the app's notification channel decides there. 1 to 128 printable characters. Default: no sound.",
+    ),
+  imageUrl: imageUrlSchema
+    .optional()
+    .describe(
+      'An image to show. An iPhone shows it only if the app has a service extension (docs/notifications.md). An `https` URL of up to 2,048 characters. Default: none. Example: `https://example.com/trip.jpg`.',
     ),
   badge: z
     .int()
@@ -120,8 +121,18 @@ export const notificationSchema = z.strictObject({
     .enum(['delay', 'drop', 'silence'])
     .default('delay')
     .describe(
-      'What happens if the limits block it: `delay` waits for its slot, `drop` ends it undelivered, `silence` delivers it now without sound, vibration or banner. Default: `delay`.',
+      'What happens if the limits block it: `delay` waits for its slot, `drop` ends it undelivered, `silence` delivers it now without sound, vibration or banner (not of a background push). Default: `delay`.',
     ),
+  apns: apnsFieldsSchema
+    .optional()
+    .describe(
+      'For Apple\'s devices only, on APNs or through FCM. Default: none. Example: `{ "threadId": "class-7b" }`.',
+    ),
+  android: androidFieldsSchema
+    .optional()
+    .describe('For Android devices only. Default: none. Example: `{ "channelId": "homework" }`.'),
+  fcm: fcmFieldsSchema.optional().describe('For FCM devices only, whatever they are. Default: none.'),
+  analyticsLabel: analyticsLabelSchema,
 });
 
 /** The schemas of some kinds of devices, each with its own type. */

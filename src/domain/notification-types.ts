@@ -1,3 +1,5 @@
+import type { JsonObject, JsonValue } from './json.ts';
+
 /**
  * The types of a notification, beside the schema that checks it (notification-schema.ts). test/domain/notification.test-d.ts
  * compares the two. `npm run schema` writes the docstrings of the fields from the schema's descriptions.
@@ -11,7 +13,7 @@ export interface ApnsDevice {
   token: string;
 }
 
-/** A device that Firebase knows; it is taken for an Android device. For an iPhone give its APNs token. */
+/** A device that Firebase knows: Android, or an iPhone whose app uses Firebase. */
 export interface FcmDevice {
   /** Firebase Cloud Messaging. */
   platform: 'fcm';
@@ -25,12 +27,137 @@ export type Device = ApnsDevice | FcmDevice;
 /** The name of the provider that reaches a device: `apns` or `fcm`. */
 export type Platform = Device['platform'];
 
-/** The text that a device shows. */
+/** The texts that a device shows: as they are, or by the keys of the app's own texts. */
 export interface Alert {
   /** Up to 4,096 characters. Default: none. Example: `Room 12`. */
   title?: string | undefined;
+  /** The line between title and body, on iPhones only. Up to 4,096 characters. Default: none. Example: `Class 7b`. */
+  subtitle?: string | undefined;
   /** Up to 4,096 characters. Default: none. Example: `Field trip forms are due`. */
   body?: string | undefined;
+  /**
+   * The key of the title in the app's own texts, so that the device shows it in its language. It goes before `title`. 1
+   * to 256 printable characters. Default: none. Example: `FORMS_TITLE`.
+   */
+  titleLocKey?: string | undefined;
+  /**
+   * What stands in the places that the text of `titleLocKey` leaves open. Up to 100 texts of up to 4,096 characters;
+   * only with `titleLocKey`. Default: none. Example: `["Room 12"]`.
+   */
+  titleLocArgs?: string[] | undefined;
+  /**
+   * The key of the body in the app's own texts, so that the device shows it in its language. It goes before `body`. 1
+   * to 256 printable characters. Default: none. Example: `FORMS_BODY`.
+   */
+  bodyLocKey?: string | undefined;
+  /**
+   * What stands in the places that the text of `bodyLocKey` leaves open. Up to 100 texts of up to 4,096 characters;
+   * only with `bodyLocKey`. Default: none. Example: `["Room 12"]`.
+   */
+  bodyLocArgs?: string[] | undefined;
+}
+
+/** A sound of an iPhone with more than a name. */
+export interface ApnsSound {
+  /** The name of a sound of the app, or `default` for the system's. 1 to 128 printable characters. Example: `bell.caf`. */
+  name: string;
+  /** `true`: it sounds even if the device is muted; the app needs a permission from Apple for it. Default: `false`. */
+  critical?: boolean | undefined;
+  /** Of a critical alert, from 0 (silent) to 1 (full). Default: the device decides. Example: `0.8`. */
+  volume?: number | undefined;
+}
+
+/** The fields for Apple's devices. */
+export interface ApnsFields {
+  /**
+   * Notifications with the same one are shown as a group. 1 to 256 printable characters. Default: none. Example:
+   * `class-7b`.
+   */
+  threadId?: string | undefined;
+  /**
+   * The category of the app (`UNNotificationCategory`) whose actions are shown as buttons. Not the `category` of the
+   * limits. 1 to 256 printable characters. Default: none. Example: `FORM`.
+   */
+  actionCategory?: string | undefined;
+  /**
+   * `passive`: no light and no sound; `active`; `time-sensitive`: breaks through a Focus; `critical`: needs a
+   * permission from Apple. With `onThrottle: silence` it becomes `passive`. Default: `active`, by the device.
+   */
+  interruptionLevel?: 'passive' | 'active' | 'time-sensitive' | 'critical' | undefined;
+  /** What the system shows first in a summary: from 0 to 1, the highest. Default: none. Example: `0.7`. */
+  relevanceScore?: number | undefined;
+  /**
+   * `true`: a service extension of the app may change the notification before it is shown. Default: `true` with
+   * `imageUrl`, otherwise `false`.
+   */
+  mutableContent?: boolean | undefined;
+  /** Which window of the app is brought forward. 1 to 256 printable characters. Default: none. Example: `inbox`. */
+  targetContentId?: string | undefined;
+  /** For iPhones in place of the notification's `sound`: with a volume, or for a critical alert. Default: none. */
+  sound?: ApnsSound | undefined;
+  /**
+   * 10: delivered at once; 5: when it suits the power of the device, and then several may arrive together, closer than
+   * the limits say. Default: 10, and 5 for a background push or a silent one.
+   */
+  priority?: 5 | 10 | undefined;
+  /**
+   * The app, where it is another one of the same team than `APNS_TOPIC` names: its bundle id. For APNs devices only. 1
+   * to 255 of `A-Z a-z 0-9 . -`. Default: `APNS_TOPIC`. Example: `com.example.school.watchkitapp`.
+   */
+  topic?: string | undefined;
+  /**
+   * For all that has no field here: it is merged into the payload at the end, as a JSON Merge Patch (RFC 7396): objects
+   * name by name, `null` removes, everything else replaces. Default: none. Example:
+   * `{ "aps": { "filter-criteria": "7b" } }`.
+   */
+  payload?: JsonObject | undefined;
+}
+
+/** The fields for Android devices. */
+export interface AndroidFields {
+  /**
+   * The notification channel (since Android 8), which the app has created. With `onThrottle: silence` the silent
+   * channel takes its place. 1 to 256 printable characters. Default: the channel in the app's manifest. Example:
+   * `homework`.
+   */
+  channelId?: string | undefined;
+  /**
+   * The name of an icon (drawable) of the app. 1 to 256 printable characters. Default: the icon in the manifest.
+   * Example: `ic_form`.
+   */
+  icon?: string | undefined;
+  /** The color of the icon, as `#rrggbb`. Default: the color in the manifest. Example: `#1a73e8`. */
+  color?: string | undefined;
+  /**
+   * A touch starts the activity with this intent filter. 1 to 256 printable characters. Default: the app starts.
+   * Example: `OPEN_FORM`.
+   */
+  clickAction?: string | undefined;
+  /**
+   * In the drawer it replaces a notification with the same tag. 1 to 256 printable characters. Default: the
+   * `collapseId`, otherwise the push id. Example: `class-7b`.
+   */
+  tag?: string | undefined;
+  /**
+   * On the lock screen: `private` hides what is private, `public` shows everything, `secret` shows nothing. Default:
+   * `private`, by the device.
+   */
+  visibility?: 'private' | 'public' | 'secret' | undefined;
+  /**
+   * The number at the app's icon, in place of `badge`, from 0 to 2,147,483,647; 0: Android counts by itself. Default:
+   * `badge`. Example: `3`.
+   */
+  notificationCount?: number | undefined;
+}
+
+/** The fields for FCM, whatever the device. */
+export interface FcmFields {
+  /**
+   * For all that has no field here: it is merged into FCM's message at the end, as a JSON Merge Patch (RFC 7396):
+   * objects name by name, `null` removes, everything else replaces. Names as in Google's reference, `channel_id`; no
+   * `token`, `topic`, `condition` or `name`. Default: none. Example: `{ "android": { "direct_boot_ok": true } }`.
+   */
+  message?: JsonObject | undefined;
 }
 
 /** A notification as a producer writes it, and as the job keeps it: one message to one recipient, for one or more devices. */
@@ -45,20 +172,32 @@ export interface NotificationInput {
   /** The recipient's devices, 1 to 20. The limits count the notification once, however many devices it goes to. */
   devices: Device[];
   /**
-   * What is shown: a title, a body or both; one of them must not be empty. Together with `data` at most 4,096 bytes,
-   * the limit of the providers.
+   * `alert` is shown. `background` shows nothing and wakes the app to fetch what is new: it has no `alert`, `sound`,
+   * `badge`, `imageUrl` and `android`, and limits of its own (`LIMIT_BACKGROUND_RULES`). Default: `alert`.
    */
-  alert: Alert;
+  pushType?: 'alert' | 'background' | undefined;
   /**
-   * Texts for the app, each under a key. The providers reserve the keys `aps`, `from`, `message_type`, `google*` and
-   * `gcm*`, where `*` stands for any characters. Default: none. Example: `{ "threadId": "77" }`.
+   * What is shown: a title, a body or both, or the keys of them; one must not be empty. With everything else that the
+   * device gets at most 4,096 bytes, the limit of the providers. Must be there unless `pushType` is `background`.
    */
-  data?: Record<string, string> | undefined;
+  alert?: Alert | undefined;
+  /**
+   * What the app gets beside the alert: any JSON values, each under a key. FCM carries only texts, so there a value
+   * that is no text becomes its JSON: `{ "form": { "id": 7 } }` arrives as the text `{"id":7}`. The providers reserve
+   * the keys `aps`, `fcm_options`, `from`, `message_type`, `google*` and `gcm*`, where `*` stands for any characters.
+   * Default: none. Example: `{ "threadId": "77" }`.
+   */
+  data?: Record<string, JsonValue> | undefined;
   /**
    * The name of a sound of the app, or `default`; since Android 8 the app's notification channel decides there. 1 to
    * 128 printable characters. Default: no sound.
    */
   sound?: string | undefined;
+  /**
+   * An image to show. An iPhone shows it only if the app has a service extension (docs/notifications.md). An `https`
+   * URL of up to 2,048 characters. Default: none. Example: `https://example.com/trip.jpg`.
+   */
+  imageUrl?: string | undefined;
   /**
    * The number on the app's icon, from 0 to 2,147,483,647. 0 removes it from an iPhone; Android then counts by itself,
    * as without a badge. Default: none. Example: `3`.
@@ -86,13 +225,26 @@ export interface NotificationInput {
   expiresAt?: string | number | undefined;
   /**
    * What happens if the limits block it: `delay` waits for its slot, `drop` ends it undelivered, `silence` delivers it
-   * now without sound, vibration or banner. Default: `delay`.
+   * now without sound, vibration or banner (not of a background push). Default: `delay`.
    */
   onThrottle?: 'delay' | 'drop' | 'silence' | undefined;
+  /** For Apple's devices only, on APNs or through FCM. Default: none. Example: `{ "threadId": "class-7b" }`. */
+  apns?: ApnsFields | undefined;
+  /** For Android devices only. Default: none. Example: `{ "channelId": "homework" }`. */
+  android?: AndroidFields | undefined;
+  /** For FCM devices only, whatever they are. Default: none. */
+  fcm?: FcmFields | undefined;
+  /**
+   * A label for FCM's reports; Google takes at most 100 different ones a day. 1 to 50 of `A-Z a-z 0-9 - _ . ~ %`.
+   * Default: none. Example: `homework`.
+   */
+  analyticsLabel?: string | undefined;
 }
 
 /** A checked notification: defaults filled in, `expiresAt` in epoch milliseconds. */
-export interface Notification extends Omit<NotificationInput, 'priority' | 'expiresAt' | 'onThrottle'> {
+export interface Notification extends Omit<NotificationInput, 'pushType' | 'priority' | 'expiresAt' | 'onThrottle'> {
+  /** Whether it is shown, `alert` if nothing was given. */
+  pushType: 'alert' | 'background';
   /** The priority, `normal` if none was given. */
   priority: 'high' | 'normal';
   /** Not delivered after this instant: epoch milliseconds. Absent: it does not expire. */

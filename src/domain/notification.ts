@@ -1,14 +1,21 @@
 import { formatPath, zodFaults, type Fault } from './faults.ts';
+import { meantField } from './known-fields.ts';
+import { togetherFaults } from './notification-rules.ts';
 import { notificationSchema } from './notification-schema.ts';
 import type { Notification } from './notification-types.ts';
 import { isOversized, MAX_CHARACTERS, MAX_VALUES } from './size.ts';
 
 export { notificationSchema, PLATFORMS } from './notification-schema.ts';
+export type { JsonObject, JsonValue } from './json.ts';
 export type {
-  ApnsDevice,
   Alert,
+  AndroidFields,
+  ApnsDevice,
+  ApnsFields,
+  ApnsSound,
   Device,
   FcmDevice,
+  FcmFields,
   Notification,
   NotificationInput,
   Platform,
@@ -37,21 +44,28 @@ export function parseNotification(raw: unknown): ParsedNotification {
   const oversize = oversizeFaults(raw);
   if (oversize.length > 0) return { ok: false, faults: oversize };
   const result = notificationSchema.safeParse(raw);
-  const unnamed = hasProto(raw) ? [PROTO_FAULT] : [];
-  if (result.success && unnamed.length === 0) return { ok: true, notification: result.data };
-  const faults = [...unnamed, ...(result.success ? [] : zodFaults(result.error, raw, isPrivate))];
-  const more = faults.length - MAX_FAULTS;
-  if (more <= 0) return { ok: false, faults };
+  const more = [...(hasProto(raw) ? [PROTO_FAULT] : []), ...togetherFaults(raw)];
+  if (result.success && more.length === 0) return { ok: true, notification: result.data };
   return {
     ok: false,
-    faults: [...faults.slice(0, MAX_FAULTS), { path: '', expected: 'no more faults', found: `${more}` }],
+    faults: atMost(MAX_FAULTS, [
+      ...(result.success ? [] : zodFaults(result.error, raw, isPrivate, meantField)),
+      ...more,
+    ]),
   };
+}
+
+function atMost(most: number, faults: readonly Fault[]): readonly Fault[] {
+  if (faults.length <= most) return faults;
+  return [...faults.slice(0, most), { path: '', expected: 'no more faults', found: `${faults.length - most}` }];
 }
 
 /** The field that is too large, or the notification as a whole. */
 function oversizeFaults(raw: unknown): Fault[] {
   if (!isOversized(raw)) return [];
-  const large = ['devices', 'alert', 'data'].filter((field) => isOversized(fieldOf(raw, field)));
+  const large = ['devices', 'alert', 'data', 'apns', 'android', 'fcm'].filter((field) =>
+    isOversized(fieldOf(raw, field)),
+  );
   const expected = `at most ${MAX_VALUES} values and ${MAX_CHARACTERS} characters in all`;
   return (large.length === 0 ? [''] : large).map((path) => ({ path, expected, found: 'more' }));
 }
@@ -73,10 +87,21 @@ function fieldOf(raw: unknown, field: string): unknown {
 }
 
 /**
- * Values that no fault, log line or error may repeat: tokens and the texts of the alert. A malformed job may have them in
- * the wrong place, so also: data that is plain text, a token in place of a device, a token in place of its platform.
+ * Values that no fault, log line or error may repeat: tokens, the texts of the alert, and what the app gets beside them. A
+ * malformed job may have them in the wrong place, so also: data that is plain text, a token in place of a device, a token in
+ * place of its platform.
  */
-function isPrivate(path: readonly PropertyKey[], value: unknown): boolean {
-  if (path[0] === 'devices' && path.at(-1) === 'platform') return !(typeof value === 'string' && value.length <= 16);
-  return path.length === 0 || path[0] === 'devices' || path[0] === 'alert' || path[0] === 'data';
+function isPrivate([field, inner, ...rest]: readonly PropertyKey[], value: unknown): boolean {
+  switch (field) {
+    case 'devices':
+      return rest.at(-1) !== 'platform' || typeof value !== 'string' || value.length > 16;
+    case 'apns':
+    case 'android':
+    case 'fcm':
+      return inner === undefined || inner === 'payload' || inner === 'message';
+    default:
+      return field === undefined || PRIVATE_FIELDS.has(field);
+  }
 }
+
+const PRIVATE_FIELDS: ReadonlySet<PropertyKey> = new Set(['alert', 'data', 'imageUrl']);

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import type { Notification } from '../domain/notification-types.ts';
 
 /** How a notification names a device of one provider. Producers use it too and load no provider, so it may import only zod. */
 export interface DeviceKind<P extends string = string> {
@@ -6,4 +7,10 @@ export interface DeviceKind<P extends string = string> {
   readonly schema: z.ZodObject<{ platform: z.ZodLiteral<P>; token: z.ZodString }, z.core.$strict>;
   /** Keys of `data` that the provider reserves. A `*` at the end stands for every key that begins like this. */
   readonly reservedDataKeys: readonly string[];
+  /** How large a payload may be, so that a producer is told before it enqueues. Absent: only the worker looks. */
+  readonly payload?: {
+    readonly maxBytes: number;
+    /** The bytes that count, of a notification that is not silent. */
+    bytesOf(notification: Notification): number;
+  };
 }

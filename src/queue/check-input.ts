@@ -1,4 +1,5 @@
 import type { Fault } from '../domain/faults.ts';
+import { payloadFaults } from '../domain/notification-rules.ts';
 import { parseNotification } from '../domain/notification.ts';
 import type { Entry } from './add-jobs.ts';
 import type { Enqueued, EnqueueInput } from './enqueued.ts';
@@ -14,6 +15,8 @@ export function check(input: EnqueueInput): Check {
   const data: unknown = isWithoutId && isObject(input) ? { ...input, id: crypto.randomUUID() } : input;
   const parsed = parseNotification(data);
   if (!parsed.ok) return { faults: parsed.faults };
+  const tooLarge = payloadFaults(parsed.notification);
+  if (tooLarge.length > 0) return { faults: tooLarge };
   const { id, recipientId, priority, expiresAt } = parsed.notification;
   return { entry: { id, recipientId, priority: PRIORITY[priority], data }, expiresAt };
 }

@@ -29,12 +29,19 @@ export interface JournalEntry {
   readonly expiration?: number | undefined;
   /** APNs: the `apns-push-type`. */
   readonly pushType?: string | undefined;
+  /** APNs: the `apns-topic`, which names the app. */
+  readonly topic?: string | undefined;
   /** The alert's title. */
   readonly title?: string | undefined;
   /** The alert's text. */
   readonly body?: string | undefined;
   /** What the app gets beside the alert. */
   readonly data: Readonly<Record<string, string>>;
+  /**
+   * What an Apple device would ignore, because Apple does not know the key or its value has another type than documented:
+   * `aps.relevance-score: expected a number from 0 to 1`. APNs and FCM accept it all the same. Absent if there is nothing.
+   */
+  readonly ignored?: readonly string[] | undefined;
   /** APNs' whole payload, FCM's whole message; undefined where it could not be read. */
   readonly payload?: unknown;
 }

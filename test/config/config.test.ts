@@ -45,6 +45,7 @@ describe('defaults', () => {
       categories: {},
       providers: {},
       quotas: {},
+      backgroundRules: [{ max: 3, perMs: 3_600_000 }],
       maxWaitMs: 86_400_000,
       maxPending: 10_000,
       concurrency: 50,

@@ -50,6 +50,8 @@ export interface BenchOptions {
 
 /** One alert a second, so that the second of two is blocked for long enough to be seen. */
 export const POLICY: Policy = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 1_000 };
+/** Two background pushes an hour. */
+const BACKGROUND_POLICY: Policy = { rules: [{ max: 2, perMs: 3_600_000 }], minGapMs: 0 };
 /** The recipient of `makeNotification`, unless it names another one. */
 export const RECIPIENT = 'teacher-42';
 /** What a job remembers that is new. */
@@ -73,6 +75,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const sandbox = await openSandbox(options.sandbox);
   const redis = connectRedis();
   const limiter = createRedisLimiter({ redis, policy: POLICY, prefix: testPrefix() });
+  const backgroundLimiter = createRedisLimiter({ redis, policy: BACKGROUND_POLICY, prefix: testPrefix() });
   const providers = new Map<Platform, Provider>();
   if (platforms.includes('apns')) providers.set('apns', await openApns(sandbox, sender));
   if (platforms.includes('fcm')) providers.set('fcm', await openFcm(sandbox, sender));
@@ -90,6 +93,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const replies: ReplyEvent[] = [];
   const parts: DeliverParts = {
     limiter,
+    backgroundLimiter,
     overallGapMs: POLICY.minGapMs,
     providers,
     breakers,

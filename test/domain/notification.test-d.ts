@@ -1,9 +1,22 @@
 import { expectTypeOf } from 'vitest';
 import type { z } from 'zod';
-import type { alertSchema, notificationSchema } from '../../src/domain/notification-schema.ts';
-import type { Alert, ApnsDevice, FcmDevice, Notification, NotificationInput } from '../../src/domain/notification.ts';
+import type { alertSchema } from '../../src/domain/alert-schema.ts';
+import type { notificationSchema } from '../../src/domain/notification-schema.ts';
+import type {
+  Alert,
+  AndroidFields,
+  ApnsDevice,
+  ApnsFields,
+  ApnsSound,
+  FcmDevice,
+  FcmFields,
+  Notification,
+  NotificationInput,
+} from '../../src/domain/notification.ts';
 import type { apnsDevice } from '../../src/providers/apns/device.ts';
+import type { apnsFieldsSchema, apnsSoundSchema } from '../../src/providers/apns/fields.ts';
 import type { fcmDevice } from '../../src/providers/fcm/device.ts';
+import type { androidFieldsSchema, fcmFieldsSchema } from '../../src/providers/fcm/fields.ts';
 
 // The interfaces say exactly what the schema says, optional fields and `undefined` included. tsc is the test.
 expectTypeOf<NotificationInput>().toEqualTypeOf<z.input<typeof notificationSchema>>();
@@ -11,6 +24,10 @@ expectTypeOf<Plain<Notification>>().toEqualTypeOf<z.output<typeof notificationSc
 expectTypeOf<Alert>().toEqualTypeOf<z.input<typeof alertSchema>>();
 expectTypeOf<ApnsDevice>().toEqualTypeOf<z.input<typeof apnsDevice.schema>>();
 expectTypeOf<FcmDevice>().toEqualTypeOf<z.input<typeof fcmDevice.schema>>();
+expectTypeOf<ApnsFields>().toEqualTypeOf<z.input<typeof apnsFieldsSchema>>();
+expectTypeOf<ApnsSound>().toEqualTypeOf<z.input<typeof apnsSoundSchema>>();
+expectTypeOf<AndroidFields>().toEqualTypeOf<z.input<typeof androidFieldsSchema>>();
+expectTypeOf<FcmFields>().toEqualTypeOf<z.input<typeof fcmFieldsSchema>>();
 
 // The comparison above can fail: it sees an `undefined` more and a field less.
 type WithUndefined = Omit<NotificationInput, 'id'> & { id: string | undefined };

@@ -20,7 +20,7 @@ describe('what fits', () => {
   it('fills in the defaults', () => {
     expect(parseNotification(good)).toEqual({
       ok: true,
-      notification: { ...good, priority: 'normal', onThrottle: 'delay' },
+      notification: { ...good, pushType: 'alert', priority: 'normal', onThrottle: 'delay' },
     });
   });
 
@@ -62,8 +62,16 @@ describe('what does not fit', () => {
       { ...good, expiresAt: 'tomorrow' },
       'expiresAt: expected an RFC 3339 date-time or epoch milliseconds, found "tomorrow"',
     ],
-    ['data', { ...good, data: { n: 1 } }, 'data.n: expected a string, found 1'],
-    ['a field that is none', { ...good, expireAt: 1 }, 'expireAt: expected no such field, found one'],
+    [
+      'data',
+      { ...good, data: { n: NaN } },
+      'data.n: expected JSON of at most 20 levels, without the key __proto__, found NaN',
+    ],
+    [
+      'a field that is none',
+      { ...good, expireAt: 1 },
+      'expireAt: expected no such field (did you mean expiresAt?), found one',
+    ],
   ])('names %s by its path', (_, raw, fault) => expect(faultsOf(raw)).toEqual([fault]));
 
   it.each(['a\nb', 'a\0b', '\ud800', '', 'a'.repeat(257)])('refuses the recipient %j', (recipientId) => {

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { z } from 'zod';
 import { parseNotification } from '../../src/domain/notification.ts';
+import { publishedSchema } from '../support/json-schema.ts';
 
 const GOOD = {
   id: 'msg-8841',
@@ -21,6 +21,33 @@ const GOOD = {
   onThrottle: 'delay',
 };
 
+const APNS = {
+  threadId: 'class-7b',
+  actionCategory: 'FORM',
+  interruptionLevel: 'time-sensitive',
+  relevanceScore: 0.7,
+  mutableContent: true,
+  targetContentId: 'inbox',
+  sound: { name: 'bell.caf', critical: true, volume: 0.8 },
+  priority: 5,
+  topic: 'com.example.school.clip',
+  payload: { aps: {}, more: 1 },
+};
+const ANDROID = {
+  channelId: 'homework',
+  icon: 'ic_form',
+  color: '#1a73e8',
+  clickAction: 'OPEN_FORM',
+  tag: 'class-7b',
+  visibility: 'private',
+  notificationCount: 3,
+};
+const BACKGROUND = {
+  ...{ pushType: 'background', alert: undefined, sound: undefined, badge: undefined },
+  data: { sync: { since: 7 } },
+  apns: { priority: 5, payload: { sync: 'forms' } },
+};
+
 const VALID: readonly [what: string, change: object][] = [
   ['as documented', {}],
   ['the least', { data: undefined, sound: undefined, badge: undefined, category: undefined, priority: undefined }],
@@ -29,6 +56,14 @@ const VALID: readonly [what: string, change: object][] = [
   ['a title alone', { alert: { title: 'Room 12' } }],
   ['any script', { recipientId: 'Übung 学校 🏫' }],
   ['256 characters', { recipientId: 'r'.repeat(256) }],
+  ['any JSON in data', { data: { form: { id: 7, tags: ['a', null] }, urgent: true } }],
+  ['keys of texts', { alert: { titleLocKey: 'FORMS_TITLE', titleLocArgs: ['Room 12'], bodyLocKey: 'FORMS_BODY' } }],
+  ['a subtitle and an image', { alert: { title: 'a', subtitle: 'b' }, imageUrl: 'https://example.com/a.jpg?b=1' }],
+  ['every field for iPhones', { apns: APNS }],
+  ['every field for Android', { android: ANDROID }],
+  ['an escape hatch', { apns: { payload: { aps: { 'filter-criteria': 'x' } } }, fcm: { message: { android: {} } } }],
+  ['a background push', BACKGROUND],
+  ['a background push with data alone', { ...BACKGROUND, data: undefined, apns: undefined }],
 ];
 
 const INVALID: readonly [what: string, change: object][] = [
@@ -44,7 +79,6 @@ const INVALID: readonly [what: string, change: object][] = [
   ['a device with more', { devices: [{ platform: 'fcm', token: 'a', name: 'phone' }] }],
   ['an empty alert', { alert: {} }],
   ['an alert of empty texts', { alert: { title: '', body: '' } }],
-  ['a number in data', { data: { threadId: 77 } }],
   ['a reserved key', { data: { 'google.id': '1' } }],
   ['a key that begins with google', { data: { googleId: '1' } }],
   ['a key that begins with gcm', { data: { gcm: '1' } }],
@@ -59,27 +93,50 @@ const INVALID: readonly [what: string, change: object][] = [
   ['the 31st of November', { expiresAt: '2026-11-31T18:00:00Z' }],
   ['an onThrottle of its own', { onThrottle: 'wait' }],
   ['one field more', { subject: 'hello' }],
+  ['no alert', { alert: undefined }],
+  ['an alert with more', { alert: { title: 'a', image: 'b' } }],
+  ['a subtitle alone', { alert: { subtitle: 'b' } }],
+  ['arguments without a key', { alert: { title: 'a', titleLocArgs: ['b'] } }],
+  ['arguments that are no texts', { alert: { bodyLocKey: 'a', bodyLocArgs: [1] } }],
+  ['an image over http', { imageUrl: 'http://example.com/a.jpg' }],
+  ['another push type', { pushType: 'voip' }],
+  ['another level', { apns: { interruptionLevel: 'loud' } }],
+  ['a score above 1', { apns: { relevanceScore: 1.1 } }],
+  ['a volume below 0', { apns: { sound: { name: 'a', volume: -0.1 } } }],
+  ['a sound without a name', { apns: { sound: { critical: true } } }],
+  ['a priority of APNs that is none', { apns: { priority: 1 } }],
+  ['a topic with a space', { apns: { topic: 'a b' } }],
+  ['a group of no name', { apns: { threadId: '' } }],
+  ['a number in place of yes', { apns: { mutableContent: 1 } }],
+  ['an unknown field for iPhones', { apns: { treadId: 'a' } }],
+  ['a color by name', { android: { color: 'red' } }],
+  ['a visibility in capitals', { android: { visibility: 'PUBLIC' } }],
+  ['half a count', { android: { notificationCount: 0.5 } }],
+  ['a label of 51 characters', { analyticsLabel: 'a'.repeat(51) }],
+  ['a hatch that is no object', { apns: { payload: 'aps' } }],
+  ['a background push with an alert', { ...BACKGROUND, alert: { title: 'a' } }],
+  ['a background push with a sound', { ...BACKGROUND, sound: 'default' }],
+  ['a background push with a sound for iPhones', { ...BACKGROUND, apns: { sound: { name: 'a' } } }],
+  ['a background push with a channel', { ...BACKGROUND, android: { channelId: 'a' } }],
+  ['a background push of priority 10', { ...BACKGROUND, apns: { priority: 10 } }],
+  ['a silent background push', { ...BACKGROUND, onThrottle: 'silence' }],
+  ['a background push that alerts by the hatch', { ...BACKGROUND, apns: { payload: { aps: { alert: 'a' } } } }],
+  ['the same for Android', { ...BACKGROUND, fcm: { message: { android: { notification: { title: 'a' } } } } }],
 ];
 
 /** As JSON carries it: a field that is undefined is not there. */
 const documentOf = (change: object): unknown => JSON.parse(JSON.stringify({ ...GOOD, ...change }));
 
-async function published() {
-  return z.fromJSONSchema(
-    JSON.parse(await readFile('docs/notification.schema.json', 'utf8')) as z.core.JSONSchema.JSONSchema,
-  );
-}
-
 test.each(VALID)('both let pass: %s', async (_, change) => {
   const document = documentOf(change);
   expect(parseNotification(document)).toMatchObject({ ok: true });
-  expect((await published()).safeParse(document)).toMatchObject({ success: true });
+  expect((await publishedSchema())(document)).toEqual([]);
 });
 
 test.each(INVALID)('both refuse: %s', async (_, change) => {
   const document = documentOf(change);
   expect(parseNotification(document)).toMatchObject({ ok: false });
-  expect((await published()).safeParse(document)).toMatchObject({ success: false });
+  expect((await publishedSchema())(document)).not.toEqual([]);
 });
 
 test('every field is described, and its docstring says the same', async () => {
@@ -89,17 +146,18 @@ test('every field is described, and its docstring says the same', async () => {
     ' ',
   );
   const fields = fieldsOf(document);
+  const known = { ...GOOD, ...APNS, ...ANDROID, ...APNS.sound };
   expect(fields.map(([field]) => field)).toEqual(
-    expect.arrayContaining([...Object.keys(GOOD), 'title', 'platform', 'token']),
+    expect.arrayContaining([...Object.keys(known), 'title', 'platform', 'token']),
   );
   for (const [field, { description = 'nothing' }] of fields)
     expect(docstrings).toContain(`/** ${description} */ ${field}`);
 });
 
-/** All `properties` of a JSON Schema, however deep; those in `anyOf` only repeat some with a stricter check. */
+/** All `properties` of a JSON Schema, however deep; those of conditions only repeat some with a stricter check. */
 function fieldsOf(schema: unknown): [field: string, schema: { readonly description?: string }][] {
   if (typeof schema !== 'object' || schema === null) return [];
   const { properties = {} } = schema as { readonly properties?: Readonly<Record<string, object>> };
-  const deeper = Object.entries(schema).filter(([key]) => key !== 'anyOf');
+  const deeper = Object.entries(schema).filter(([key]) => !['anyOf', 'if', 'then'].includes(key));
   return [...Object.entries(properties), ...deeper.flatMap(([, value]) => fieldsOf(value))];
 }

@@ -22,6 +22,10 @@ test('an alert is a notification with data beside it, and the push id as its tag
     notification: push.notification.alert,
     data,
     android: { priority: 'high', notification: { tag: push.pushId, sound: 'default', notification_count: 3 } },
+    apns: {
+      headers: { 'apns-push-type': 'alert', 'apns-priority': '10', 'apns-collapse-id': push.pushId },
+      payload: { aps: { sound: 'default', badge: 3 } },
+    },
   });
 });
 

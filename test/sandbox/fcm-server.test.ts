@@ -6,6 +6,16 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { openSandbox } from '../support/sandbox.ts';
 import { connectFcm, rpcError, verdict, type FcmRequest } from './fcm-client.ts';
 
+/** Google's AndroidNotification, every field. */
+const LOOKS = {
+  ...{ title: 'a', body: 'b', icon: 'i', color: '#1a73e8', sound: 's', tag: 't', click_action: 'c', ticker: 't' },
+  ...{ body_loc_key: 'b', body_loc_args: ['1'], title_loc_key: 't', title_loc_args: ['2'], channel_id: 'c' },
+  ...{ sticky: true, local_only: false, event_time: '2026-11-21T18:00:00Z', notification_priority: 'PRIORITY_HIGH' },
+  ...{ default_sound: true, default_vibrate_timings: true, default_light_settings: true, vibrate_timings: ['0.5s'] },
+  ...{ visibility: 'SECRET', notification_count: 3, image: 'https://example.com/a.jpg', proxy: 'DENY' },
+  light_settings: { color: { red: 1, alpha: 0.5 }, light_on_duration: '1s', light_off_duration: '2.5s' },
+};
+
 describe('FCM takes a message', () => {
   it('answers its name, and journals what the device gets, stamped on arrival', async () => {
     const sandbox = await openSandbox();
@@ -48,6 +58,8 @@ describe('FCM takes a message', () => {
     ['with a ttl of part of a second', { android: { ttl: '1.5s' } }],
     ['with 4,096 bytes of data', { data: { key: 'x'.repeat(4_093) } }],
     ['with parts for other platforms', { apns: { headers: { 'apns-priority': '5' } }, webpush: { data: { a: 'b' } } }],
+    ['with every look of Android', { android: { notification: LOOKS } }],
+    ['with 4,096 bytes for iPhones', { apns: { payload: { a: 'x'.repeat(4_088) } } }],
     ['with data keys that look like fields', { data: { collapse_key: '1', snake_case: '2' } }],
   ])('also %s', async (_what, message) => {
     const sandbox = await openSandbox();
@@ -84,6 +96,8 @@ const REFUSED = { http: 400, status: 'INVALID_ARGUMENT', errorCode: 'INVALID_ARG
 /** The door of the API refuses what is no message: no FcmError. */
 const MALFORMED = { http: 400, status: 'INVALID_ARGUMENT', errorCode: undefined };
 const token = 'ab';
+const looks = (notification: object, expected: object) => [{ token, android: { notification } }, expected] as const;
+const malformedLooks = (field: string) => ({ ...MALFORMED, fields: [`message.android.notification.${field}`] });
 
 describe('FCM refuses', () => {
   it.each<[string, unknown, object]>([
@@ -108,6 +122,37 @@ describe('FCM refuses', () => {
       'an unknown priority',
       { token, android: { priority: 10 } },
       { ...MALFORMED, fields: ['message.android.priority'] },
+    ],
+    ['a color by name', ...looks({ color: 'red' }, { ...REFUSED, fields: ['message.android.notification.color'] })],
+    ['a visibility in small letters', ...looks({ visibility: 'public' }, malformedLooks('visibility'))],
+    ['half a count', ...looks({ notification_count: 0.5 }, malformedLooks('notificationCount'))],
+    ['a count beyond 32 bits', ...looks({ notification_count: 2 ** 31 }, malformedLooks('notificationCount'))],
+    ['arguments that are no list', ...looks({ body_loc_args: 'a' }, malformedLooks('bodyLocArgs'))],
+    ['an unknown look', ...looks({ chanel_id: 'a' }, { ...MALFORMED, fields: ['message.android.notification'] })],
+    [
+      'a reserved data key for Android',
+      { token, android: { data: { from: 'a' } } },
+      { ...REFUSED, fields: ['message.android.data'] },
+    ],
+    [
+      'a label with a space',
+      { token, fcm_options: { analytics_label: 'a b' } },
+      { ...REFUSED, fields: ['message.fcm_options.analytics_label'] },
+    ],
+    [
+      'a header for APNs that is no text',
+      { token, apns: { headers: { 'apns-priority': 5 } } },
+      { ...MALFORMED, fields: ['message.apns.headers.apns-priority'] },
+    ],
+    [
+      'data alone at priority 10 for iPhones',
+      { token, data: { a: '1' }, apns: { headers: { 'apns-priority': '10' } } },
+      { ...REFUSED, fields: ['message.apns.headers'] },
+    ],
+    [
+      '4,097 bytes for iPhones',
+      { token, apns: { payload: { a: 'x'.repeat(4_089) } } },
+      { ...REFUSED, fields: ['message.apns.payload'] },
     ],
   ])('%s', async (_what, message, expected) => {
     const sandbox = await openSandbox();

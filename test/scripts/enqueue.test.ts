@@ -106,6 +106,47 @@ test('flags make one notification', async () => {
   });
 });
 
+test('flags give the fields for each platform too', async () => {
+  const { prefix, queue } = openQueues();
+  const flags =
+    '--id f2 --recipient teacher-42 --apns abab --fcm tok:en --title Room --subtitle 7b --image-url https://example.com/a.jpg ' +
+    '--data a=1 --data-json {"form":{"id":7}} --thread-id class-7b --action-category FORM --interruption-level time-sensitive ' +
+    '--channel-id homework --analytics-label forms';
+  expect(await enqueue({ args: flags.split(' '), prefix })).toMatchObject({ code: 0, stderr: '' });
+  expect((await queue.getJob('f2'))?.data).toMatchObject({
+    alert: { title: 'Room', subtitle: '7b' },
+    imageUrl: 'https://example.com/a.jpg',
+    data: { a: '1', form: { id: 7 } },
+    apns: { threadId: 'class-7b', actionCategory: 'FORM', interruptionLevel: 'time-sensitive' },
+    android: { channelId: 'homework' },
+    analyticsLabel: 'forms',
+  });
+});
+
+test('flags make a background push', async () => {
+  const { prefix, queue } = openQueues();
+  const flags = '--id f3 --recipient teacher-42 --apns abab --push-type background --data sync=forms';
+  expect(await enqueue({ args: flags.split(' '), prefix })).toMatchObject({ code: 0, stderr: '' });
+  expect((await queue.getJob('f3'))?.data).toEqual({
+    id: 'f3',
+    recipientId: 'teacher-42',
+    devices: [{ platform: 'apns', token: 'abab' }],
+    pushType: 'background',
+    data: { sync: 'forms' },
+  });
+});
+
+test('a payload that is too large is told before it is enqueued', async () => {
+  const { prefix, queue } = openQueues();
+  const args = ['--recipient', 'r', '--apns', 'abab', '--title', 'a', '--data', `text=${'x'.repeat(4_096)}`];
+  const exit = await enqueue({ args, prefix });
+  expect(exit).toMatchObject({
+    code: 2,
+    stderr: 'expected a payload of at most 4096 bytes for apns, found 4137 bytes\n',
+  });
+  expect(await queue.getPrioritizedCount()).toBe(0);
+});
+
 test('a dry run needs no Redis, and adds nothing', async () => {
   const input = [JSON.stringify(notification()), '{}'].join('\n');
   const exit = await enqueue({ args: ['-', '--dry-run', '--json'], input, redisUrl: 'redis://127.0.0.1:1' });
@@ -132,6 +173,7 @@ test.each([
   [['--file', 'a', '--file'], 'argument missing'],
   [['list.ndjson'], 'expected - or --file, found "list.ndjson"'],
   [['--recipient', 'r', '--data', 'novalue'], '--data: expected key=value'],
+  [['--recipient', 'r', '--data-json', '[1]'], '--data-json: expected a JSON object, found 3 characters'],
 ])('%j is bad usage', async (args, message) => {
   const { code, stderr } = await enqueue({ args });
   expect(stderr).toContain(message);

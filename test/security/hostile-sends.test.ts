@@ -22,6 +22,8 @@ const input = fc
     ),
     sound: maybe(hostileText),
     collapseId: maybe(hostileText),
+    apns: maybe(fc.record({ threadId: hostileText })),
+    android: maybe(fc.record({ channelId: hostileText })),
   })
   .map((fields) => JSON.parse(JSON.stringify(fields)) as Omit<NotificationInput, 'devices'>);
 
@@ -32,9 +34,11 @@ async function sent(
   device: NotificationInput['devices'][number],
 ) {
   // What one field may not hold is left out, so that most of what is tried is sent.
-  const { sound, collapseId, data, ...rest } = fields;
+  const { sound, collapseId, data, apns, android, ...rest } = fields;
   const bare = { ...rest, recipientId: 'teacher-42', devices: [device] };
-  const optional = [{ sound }, { collapseId }, { data }].filter((field) => parseNotification({ ...bare, ...field }).ok);
+  const optional = [{ sound }, { collapseId }, { data }, { apns }, { android }].filter(
+    (field) => parseNotification({ ...bare, ...field }).ok,
+  );
   const parsed = parseNotification(Object.assign({}, bare, ...optional) as unknown);
   if (!parsed.ok) return undefined;
   const { notification } = parsed;
@@ -61,8 +65,8 @@ it('APNs gets the path, the headers and the payload that were meant, whatever th
         priority: '10',
         pushType: 'alert',
       });
-      const { alert, sound, data = {} } = notification;
-      const aps = JSON.parse(JSON.stringify({ alert, sound })) as unknown;
+      const { alert, sound, data = {}, apns } = notification;
+      const aps = JSON.parse(JSON.stringify({ alert, sound, 'thread-id': apns?.threadId })) as unknown;
       expect(entry?.payload).toEqual({ ...data, aps });
       const { collapseId } = notification;
       const isPlain = collapseId !== undefined && /^[!-~]+$/.test(collapseId);
@@ -88,7 +92,8 @@ it('FCM gets the message that was meant, at the address that was meant', async (
       expect(reply).toMatchObject({ meaning: 'accepted' });
       const [entry, ...more] = sandbox.journal.all;
       expect(more).toEqual([]);
-      const { alert, sound, data, collapseId } = notification;
+      const { alert, sound, data, collapseId, apns, android } = notification;
+      const aps = JSON.parse(JSON.stringify({ sound, 'thread-id': apns?.threadId })) as object;
       expect(entry?.payload).toEqual({
         token,
         notification: JSON.parse(JSON.stringify(alert)) as unknown,
@@ -96,7 +101,19 @@ it('FCM gets the message that was meant, at the address that was meant', async (
         android: {
           priority: 'normal',
           ...(collapseId !== undefined && { collapse_key: collapseId }),
-          notification: { tag: collapseId ?? push.pushId, ...(sound !== undefined && { sound }) },
+          notification: {
+            tag: collapseId ?? push.pushId,
+            ...(sound !== undefined && { sound }),
+            ...(android !== undefined && { channel_id: android.channelId }),
+          },
+        },
+        apns: {
+          headers: {
+            'apns-push-type': 'alert',
+            'apns-priority': '10',
+            'apns-collapse-id': expect.stringMatching(/^[!-~]+$/) as string,
+          },
+          ...(Object.keys(aps).length > 0 && { payload: { aps } }),
         },
       });
       accepted += 1;

@@ -53,6 +53,12 @@ export const APNS_REPLIES = {
   Shutdown: UNAVAILABLE,
 } as const satisfies ReplyTable;
 
+/** Where the notification named its own topic, a wrong one says nothing about the configuration. */
+const OWN_TOPIC_REPLIES: ReplyTable = {
+  DeviceTokenNotForTopic: { meaning: 'bad-token', alerted: 'no' },
+  TopicDisallowed: REJECTED,
+};
+
 /** For reasons that are not in the table, and for answers without a reason. */
 export const APNS_STATUS_REPLIES: ReplyTable = {
   400: REJECTED,
@@ -81,7 +87,8 @@ export function readApnsAnswer(answer: Answered, { notification }: Pick<Push, 'n
   const word = typeof reason === 'string' ? reason : undefined;
   // A success, but not in APNs' format: a proxy may have answered.
   if (word === undefined && status < 300) return transportReply('unreadable');
-  const row = findRow(APNS_REPLIES, [word]) ?? findRow(APNS_STATUS_REPLIES, [status]) ?? APNS_UNKNOWN;
+  const ownTopic = notification.apns?.topic === undefined ? undefined : findRow(OWN_TOPIC_REPLIES, [word]);
+  const row = ownTopic ?? findRow(APNS_REPLIES, [word]) ?? findRow(APNS_STATUS_REPLIES, [status]) ?? APNS_UNKNOWN;
   return {
     ...rowReply(row, answer, word, { table: APNS_REPLIES, notification, nowMs }),
     ...(row.meaning === 'gone' && typeof timestamp === 'number' ? { goneSince: timestamp } : {}),

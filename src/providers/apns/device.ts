@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { DeviceKind } from '../device-kind.ts';
+import { APNS_MAX_PAYLOAD_BYTES, apnsPayload } from './payload.ts';
 
 export const apnsDevice: DeviceKind<'apns'> = {
   schema: z.strictObject({
@@ -9,5 +10,10 @@ export const apnsDevice: DeviceKind<'apns'> = {
       .regex(/^[0-9a-fA-F]{2,512}$/, { error: 'an APNs device token: 2 to 512 hexadecimal digits' })
       .describe('The device token that the app got from Apple. 2 to 512 hexadecimal digits.'),
   }),
-  reservedDataKeys: ['aps'],
+  // `fcm_options` is where a service extension finds the image.
+  reservedDataKeys: ['aps', 'fcm_options'],
+  payload: {
+    maxBytes: APNS_MAX_PAYLOAD_BYTES,
+    bytesOf: (notification) => Buffer.byteLength(JSON.stringify(apnsPayload(notification, false))),
+  },
 };

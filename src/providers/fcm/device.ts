@@ -1,5 +1,8 @@
 import { z } from 'zod';
 import type { DeviceKind } from '../device-kind.ts';
+import { FCM_MAX_PAYLOAD_BYTES, fcmMessage } from './message.ts';
+import { FCM_RESERVED_DATA_KEYS } from './fields.ts';
+import { fcmPayloadBytes } from './size.ts';
 
 export const fcmDevice: DeviceKind<'fcm'> = {
   schema: z.strictObject({
@@ -9,6 +12,12 @@ export const fcmDevice: DeviceKind<'fcm'> = {
       .regex(/^[\x21-\x7e]{1,4096}$/, { error: 'an FCM registration token: 1 to 4096 visible ASCII characters' })
       .describe('The registration token that the app got from Firebase. 1 to 4,096 visible ASCII characters.'),
   }),
-  // firebase.google.com/docs/reference/fcm/rest/v1/projects.messages
-  reservedDataKeys: ['from', 'message_type', 'google*', 'gcm*'],
+  reservedDataKeys: FCM_RESERVED_DATA_KEYS,
+  payload: {
+    maxBytes: FCM_MAX_PAYLOAD_BYTES,
+    bytesOf: (notification) => fcmPayloadBytes(fcmMessage(notification, MEASURED)),
+  },
 };
+
+/** As long as a real push id. The token and the time that is left do not count. */
+const MEASURED = { token: '', pushId: '0'.repeat(36), silent: false, silentChannelId: '', nowMs: 0 };

@@ -36,7 +36,7 @@ export function messageId(head: ApnsHead): string | undefined {
 /** The journal's fields from the headers, valid or not. */
 export function readHeaders(
   head: ApnsHead,
-): Pick<JournalEntry, 'token' | 'collapseId' | 'priority' | 'expiration' | 'pushType'> {
+): Pick<JournalEntry, 'token' | 'collapseId' | 'priority' | 'expiration' | 'pushType' | 'topic'> {
   const collapseId = header(head, 'apns-collapse-id');
   const expiration = header(head, 'apns-expiration');
   return {
@@ -45,6 +45,7 @@ export function readHeaders(
     priority: header(head, 'apns-priority'),
     expiration: expiration === undefined ? undefined : Number(expiration),
     pushType: header(head, 'apns-push-type'),
+    topic: header(head, 'apns-topic'),
   };
 }
 
@@ -52,8 +53,6 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const DEVICE_PATH = /^\/3\/device(?:\/([^/?]*))?$/;
 const PUSH_TYPE =
   /^(alert|background|complication|controls|fileprovider|liveactivity|location|mdm|pushtotalk|voip|widgets)$/;
-const TOPIC_SUFFIX =
-  /\.(voip|voip-ptt|complication|pushkit\.fileprovider|location-query|push-type\.(liveactivity|widgets|controls))$/;
 /** The largest collapse id, in bytes. */
 const MAX_COLLAPSE_ID_BYTES = 64;
 
@@ -72,7 +71,7 @@ const headerRules = (topic: string): readonly Rule[] => [
   ['BadDeviceToken', (head) => !/^([0-9a-f]{2}){1,256}$/.test(deviceToken(head))],
   ['MissingTopic', (head) => !header(head, 'apns-topic')],
   ['BadTopic', (head) => !matches(/^[A-Za-z0-9.-]+$/, header(head, 'apns-topic'))],
-  ['TopicDisallowed', (head) => header(head, 'apns-topic')?.replace(TOPIC_SUFFIX, '') !== topic],
+  ['TopicDisallowed', (head) => !`${header(head, 'apns-topic') ?? ''}.`.startsWith(`${topic}.`)],
   ['InvalidPushType', (head) => !PUSH_TYPE.test(header(head, 'apns-push-type') ?? '')],
   ['BadMessageId', (head) => !matches(UUID, header(head, 'apns-id'))],
   ['BadExpirationDate', (head) => !matches(/^\d{1,15}$/, header(head, 'apns-expiration'))],
@@ -87,7 +86,7 @@ export function routeFault(head: ApnsHead): ApnsReason | undefined {
   return ROUTE_RULES.find(([, isBroken]) => isBroken(head))?.[0];
 }
 
-/** What is wrong with the headers, for an app whose topic is `topic`. */
+/** What is wrong with the headers, for an app whose topic is `topic`; its parts (`.voip`, `.watchkitapp`) have topics below it. */
 export function headerFault(topic: string): (head: ApnsHead) => ApnsReason | undefined {
   const rules = headerRules(topic);
   return (head) => rules.find(([, isBroken]) => isBroken(head))?.[0];

@@ -1,44 +1,14 @@
-import { z } from 'zod';
+import type { z } from 'zod';
+import { ignoredByDevice } from '../aps.ts';
 import type { JournalEntry } from '../journal.ts';
 import type { FieldViolation, Refuse } from '../loopback/answers.ts';
 import { isRecord } from '../loopback/exchange.ts';
-import { invalidArgument, malformed } from './errors.ts';
+import { malformed } from './errors.ts';
+import { ttlSeconds } from './rules.ts';
+import { requestSchema, type FcmRequest } from './schema.ts';
 
 /** Maps whose keys the sender chooses. Every other key is a field of the API, in camel case or snake case. */
 const OWN_KEYS = new Set(['data', 'headers', 'payload']);
-const text = z.string();
-const textMap = z.record(z.string(), text);
-const fields = z.looseObject({});
-const notification = z.strictObject({ title: text.optional(), body: text.optional(), image: text.optional() });
-const android = z.strictObject({
-  collapseKey: text.optional(),
-  priority: z.enum(['NORMAL', 'HIGH', 'normal', 'high']).optional(),
-  ttl: text.optional(),
-  restrictedPackageName: text.optional(),
-  data: textMap.optional(),
-  notification: z.looseObject({ title: text.optional(), body: text.optional(), tag: text.optional() }).optional(),
-  fcmOptions: fields.optional(),
-  directBootOk: z.boolean().optional(),
-  bandwidthConstrainedOk: z.boolean().optional(),
-  restrictedSatelliteOk: z.boolean().optional(),
-});
-/** firebase.google.com/docs/reference/fcm/rest/v1/projects.messages */
-const requestSchema = z.strictObject({
-  validateOnly: z.boolean().optional(),
-  message: z.strictObject({
-    name: text.optional(),
-    data: textMap.optional(),
-    notification: notification.optional(),
-    android: android.optional(),
-    webpush: fields.optional(),
-    apns: fields.optional(),
-    fcmOptions: fields.optional(),
-    token: text.optional(),
-    topic: text.optional(),
-    condition: text.optional(),
-  }),
-});
-export type FcmRequest = z.output<typeof requestSchema>;
 
 export type ReadFcmRequest =
   { readonly ok: true; readonly request: FcmRequest } | { readonly ok: false; readonly refusal: Refuse };
@@ -50,55 +20,6 @@ export function readFcmRequest(json: Readonly<Record<string, unknown>> | undefin
   const result = requestSchema.safeParse(input);
   if (result.success) return { ok: true, request: result.data };
   return { ok: false, refusal: malformed(result.error.issues.flatMap((issue) => violationsOf(issue, input))) };
-}
-
-const MAX_TTL_SECONDS = 2_419_200;
-const MAX_CONTENT_BYTES = 4_096;
-const RESERVED_KEY = /^(from$|message_type$|google|gcm)/;
-
-type Rule = readonly [message: string, field: string, isBroken: (message: FcmRequest['message']) => boolean];
-
-/** What FCM refuses in a message with valid fields; the first broken rule decides the answer. */
-const RULES: readonly Rule[] = [
-  ['Recipient of the message is not set.', 'message.token', (message) => targets(message).length === 0],
-  ['Only one recipient of the message can be set.', 'message', (message) => targets(message).length > 1],
-  [
-    'The registration token is not a valid FCM registration token',
-    'message.token',
-    ({ token = 'x' }) => !/^[\x21-\x7e]{1,4096}$/.test(token),
-  ],
-  [
-    'Invalid data payload key',
-    'message.data',
-    ({ data = {} }) => Object.keys(data).some((key) => RESERVED_KEY.test(key)),
-  ],
-  ['Invalid TTL', 'message.android.ttl', ({ android }) => ttlSeconds(android?.ttl) === 'invalid'],
-  ['Message is too big', 'message', (message) => contentBytes(message) > MAX_CONTENT_BYTES],
-];
-
-/** FCM's refusal of a message; undefined if it is valid. */
-export function messageFault({ message }: FcmRequest): Refuse | undefined {
-  const broken = RULES.find(([, , isBroken]) => isBroken(message));
-  return broken && invalidArgument(broken[0], broken[1]);
-}
-
-/** `"3.5s"` → 3.5; undefined if none is set, which means four weeks. */
-export function ttlSeconds(ttl: string | undefined): number | 'invalid' | undefined {
-  if (ttl === undefined) return undefined;
-  const seconds = /^(\d{1,12}(?:\.\d{1,9})?)s$/.exec(ttl)?.[1];
-  if (seconds === undefined || Number(seconds) > MAX_TTL_SECONDS) return 'invalid';
-  return Number(seconds);
-}
-
-function targets({ token, topic, condition }: FcmRequest['message']): string[] {
-  return [token, topic, condition].filter((target) => target !== undefined && target !== '') as string[];
-}
-
-/** The alert and the data, keys and values: what counts towards FCM's limit. */
-function contentBytes({ data = {}, notification = {}, android = {} }: FcmRequest['message']): number {
-  const maps = [data, android.data ?? {}, notification, android.notification ?? {}];
-  const texts = maps.flatMap((map) => Object.entries(map)).flatMap(([key, value]) => [key, value]);
-  return texts.reduce<number>((sum, part) => sum + (typeof part === 'string' ? Buffer.byteLength(part) : 0), 0);
 }
 
 /** `collapse_key` → `collapseKey`, at every depth where keys are the API's own. */
@@ -133,7 +54,10 @@ function fieldName(path: readonly PropertyKey[], input: unknown): string {
   return `${path.slice(0, -1).join('.')}[${Object.keys(map as object).indexOf(String(key))}].value`;
 }
 
-type Told = Pick<JournalEntry, 'token' | 'tag' | 'collapseId' | 'priority' | 'expiration' | 'title' | 'body' | 'data'>;
+type Told = Pick<
+  JournalEntry,
+  'token' | 'tag' | 'collapseId' | 'priority' | 'expiration' | 'title' | 'body' | 'data' | 'ignored'
+>;
 
 /** What the journal tells of a body that is no message. */
 export const UNREADABLE: Told = { token: '', data: {} };
@@ -142,6 +66,7 @@ export const UNREADABLE: Told = { token: '', data: {} };
 export function readMessage({ message }: FcmRequest, at: number): Told {
   const { android = {}, notification = {} } = message;
   const ttl = ttlSeconds(android.ttl);
+  const ignored = message.apns?.payload === undefined ? [] : ignoredByDevice(message.apns.payload);
   return {
     token: message.token ?? '',
     tag: android.notification?.tag,
@@ -151,5 +76,6 @@ export function readMessage({ message }: FcmRequest, at: number): Told {
     title: android.notification?.title ?? notification.title,
     body: android.notification?.body ?? notification.body,
     data: { ...message.data, ...android.data },
+    ...(ignored.length > 0 && { ignored }),
   };
 }

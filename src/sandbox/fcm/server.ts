@@ -11,7 +11,8 @@ import {
   type Wording,
 } from '../loopback/exchange.ts';
 import { Http1Connections, type Peer } from '../loopback/connections.ts';
-import { messageFault, readFcmRequest, readMessage, UNREADABLE } from './message.ts';
+import { readFcmRequest, readMessage, UNREADABLE } from './message.ts';
+import { messageFault } from './rules.ts';
 import { fcmReason, fcmWording } from './errors.ts';
 import { Http2Session } from '../loopback/http2-session.ts';
 import { arrivalInstant } from '../journal.ts';

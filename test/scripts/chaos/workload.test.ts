@@ -44,8 +44,9 @@ it('has malformed ones that are malformed', () => {
 });
 
 it('marks every token and every text, and tells a notification from what an app gets', () => {
-  for (const { id, devices, alert, data = {} } of inputs) {
-    const texts = [...devices.map(({ token }) => token), alert.title, alert.body, ...Object.values(data)];
+  for (const { id, devices, alert, data: given } of inputs) {
+    const data = given as Readonly<Record<string, string>>;
+    const texts = [...devices.map(({ token }) => token), alert?.title, alert?.body, ...Object.values(data)];
     expect(texts.filter((text) => text?.includes(options.marker) !== true)).toEqual([]);
     expect(refOf(data)).toBe(id);
   }

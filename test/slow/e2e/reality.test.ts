@@ -58,7 +58,7 @@ describe('80 alerts to one recipient, answered as slowly as by real providers', 
         const titles = bench.accepted().map(({ title }) => title ?? '');
         const order = overtakings(titles.map(Number));
         const slots = slotsOf(processes.map((worker) => worker.stdout()));
-        const slotOf = new Map(notifications.map(({ id, alert }) => [alert.title, slots.get(id)]));
+        const slotOf = new Map(notifications.map(({ id, alert }) => [alert?.title, slots.get(id)]));
         const afterSlot = overtakings(titles.flatMap((title) => slotOf.get(title) ?? []));
         const passes = passesPerJob(await bench.queue.getJobs(['completed']));
         const isClean = verdict.gapViolations + verdict.windowViolations === 0 && passes < 2.05;

@@ -1,0 +1,119 @@
+import { Option, type Command } from 'commander';
+import { UsageError } from '../support/command.ts';
+import type { Item } from './items.ts';
+
+const INTERRUPTION_LEVELS = ['passive', 'active', 'time-sensitive', 'critical'];
+
+/** The flags of one notification, as commander gives them. */
+export interface NotificationFlags {
+  readonly id?: string;
+  readonly recipient?: string;
+  readonly apns: readonly string[];
+  readonly fcm: readonly string[];
+  readonly pushType?: string;
+  readonly title?: string;
+  readonly subtitle?: string;
+  readonly body?: string;
+  readonly imageUrl?: string;
+  readonly data: readonly string[];
+  readonly dataJson?: string;
+  readonly sound?: string;
+  readonly badge?: string;
+  readonly category?: string;
+  readonly priority?: string;
+  readonly collapseId?: string;
+  readonly expiresAt?: string;
+  readonly onThrottle?: string;
+  readonly threadId?: string;
+  readonly actionCategory?: string;
+  readonly interruptionLevel?: string;
+  readonly channelId?: string;
+  readonly analyticsLabel?: string;
+}
+
+export function addNotificationFlags(command: Command): Command {
+  const repeated = (value: string, before: readonly string[]) => [...before, value];
+  return command
+    .option('--id <id>', 'idempotency key (default: a new UUID)')
+    .option('--recipient <id>', 'whom the limits protect')
+    .option('--apns <token>', 'a device on APNs; may be repeated', repeated, [])
+    .option('--fcm <token>', 'a device on FCM; may be repeated', repeated, [])
+    .addOption(
+      new Option('--push-type <name>', 'what the device does: show it, or wake the app').choices([
+        'alert',
+        'background',
+      ]),
+    )
+    .option('--title <text>', "the alert's title")
+    .option('--subtitle <text>', 'the line below the title, on iPhones')
+    .option('--body <text>', "the alert's text")
+    .option('--image-url <url>', 'an image to show: https')
+    .option('--data <key=value>', 'a text for the app under a key; may be repeated', repeated, [])
+    .option('--data-json <object>', 'data for the app that are more than texts, as a JSON object')
+    .option('--sound <name>', 'the sound to play')
+    .option('--badge <number>', "the number on the app's icon")
+    .option('--category <name>', 'what kind it is; limits can be set per category')
+    .addOption(new Option('--priority <name>', 'how urgent it is').choices(['high', 'normal']))
+    .option('--collapse-id <id>', 'replaces the alert shown under the same id')
+    .option('--expires-at <time>', 'RFC 3339 or epoch milliseconds')
+    .addOption(new Option('--on-throttle <what>', 'if it is blocked').choices(['delay', 'drop', 'silence']))
+    .option('--thread-id <id>', 'iPhones: which group it is shown in')
+    .option('--action-category <name>', "iPhones: the app's category that has the buttons")
+    .addOption(new Option('--interruption-level <name>', 'iPhones: how it interrupts').choices(INTERRUPTION_LEVELS))
+    .option('--channel-id <id>', 'Android: the notification channel')
+    .option('--analytics-label <label>', "FCM: a label for Google's reports");
+}
+
+/** The notification of the flags. Bad values are left to the validation, except for those that cannot be written as JSON. */
+export function itemOfFlags(flags: NotificationFlags): Item {
+  const { id, recipient, apns, fcm, title, subtitle, body, sound, badge, category } = flags;
+  const { threadId, actionCategory, interruptionLevel, channelId } = flags;
+  const onApns = apns.map((token) => ({ platform: 'apns', token }));
+  const onFcm = fcm.map((token) => ({ platform: 'fcm', token }));
+  const input = {
+    id,
+    recipientId: recipient,
+    devices: [...onApns, ...onFcm],
+    pushType: flags.pushType,
+    alert: objectOr({ title, subtitle, body }, flags.pushType === 'background' ? undefined : {}),
+    imageUrl: flags.imageUrl,
+    data: objectOr({ ...jsonObjectOf(flags.dataJson), ...Object.fromEntries(flags.data.map(pairOf)) }),
+    sound,
+    badge: numberOr(badge),
+    category,
+    priority: flags.priority,
+    collapseId: flags.collapseId,
+    expiresAt: numberOr(flags.expiresAt),
+    onThrottle: flags.onThrottle,
+    apns: objectOr({ threadId, actionCategory, interruptionLevel }),
+    android: objectOr({ channelId }),
+    analyticsLabel: flags.analyticsLabel,
+  };
+  return { where: '', input: JSON.parse(JSON.stringify(input)) as unknown }; // leaves out what is undefined
+}
+
+/** The object, or `empty` if it has no value. */
+function objectOr(object: Readonly<Record<string, unknown>>, empty?: object): object | undefined {
+  return Object.values(object).some((value) => value !== undefined) ? object : empty;
+}
+
+function jsonObjectOf(text: string | undefined): object {
+  if (text === undefined) return {};
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  } catch {
+    // told below: the text may be private
+  }
+  throw new UsageError(`--data-json: expected a JSON object, found ${text.length} characters that are none`);
+}
+
+function pairOf(text: string): [key: string, value: string] {
+  const at = text.indexOf('=');
+  if (at < 1) throw new UsageError('--data: expected key=value, found no key before a =');
+  return [text.slice(0, at), text.slice(at + 1)];
+}
+
+function numberOr(text: string | undefined): number | string | undefined {
+  return text !== undefined && /^-?\d+$/.test(text) ? Number(text) : text;
+}

@@ -1,0 +1,75 @@
+import { describeFound, type Fault } from './faults.ts';
+import { isObject } from './json.ts';
+import { DEVICE_KINDS } from '../providers/devices.ts';
+import type { Notification } from './notification-types.ts';
+
+/**
+ * What no field tells by itself: which fields need or exclude each other. They are read from the raw value, so that these
+ * faults are told together with those of single fields.
+ */
+export function togetherFaults(raw: unknown): Fault[] {
+  if (!isObject(raw)) return [];
+  if (raw['pushType'] === 'background') return backgroundFaults(raw);
+  if (raw['alert'] === undefined) return [{ path: 'alert', expected: 'an object', found: 'nothing' }];
+  return isObject(raw['alert']) ? locArgsFaults(raw['alert']) : [];
+}
+
+/**
+ * A background push may not alert (developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app):
+ * its `aps` has only `content-available`, and its priority is 5.
+ */
+export const NOT_IN_BACKGROUND = [
+  ...['alert', 'sound', 'badge', 'imageUrl', 'android'],
+  ...[
+    'threadId',
+    'actionCategory',
+    'interruptionLevel',
+    'relevanceScore',
+    'mutableContent',
+    'targetContentId',
+    'sound',
+  ].map((field) => `apns.${field}`),
+  ...['alert', 'sound', 'badge'].map((key) => `apns.payload.aps.${key}`),
+  ...['notification', 'android.notification', 'apns.payload.aps.alert'].map((name) => `fcm.message.${name}`),
+];
+
+function backgroundFaults(raw: Record<string, unknown>): Fault[] {
+  const faults = NOT_IN_BACKGROUND.filter((path) => valueAt(raw, path) !== undefined).map((path) => ({
+    path,
+    expected: 'none in a background push, which shows nothing',
+    found: 'one',
+  }));
+  if (valueAt(raw, 'apns.priority') === 10) {
+    faults.push({ path: 'apns.priority', expected: '5, which Apple asks of a background push', found: '10' });
+  }
+  if (raw['onThrottle'] === 'silence') {
+    const expected = '"delay" or "drop": a background push is silent already';
+    faults.push({ path: 'onThrottle', expected, found: describeFound('silence', false) });
+  }
+  return faults;
+}
+
+/** The devices fill in the arguments only where there is a key. */
+function locArgsFaults(alert: Record<string, unknown>): Fault[] {
+  return ['title', 'body'].flatMap((text) => {
+    const isAlone = alert[`${text}LocArgs`] !== undefined && alert[`${text}LocKey`] === undefined;
+    return isAlone ? [{ path: `alert.${text}LocKey`, expected: `a text beside ${text}LocArgs`, found: 'nothing' }] : [];
+  });
+}
+
+function valueAt(raw: unknown, path: string): unknown {
+  return path.split('.').reduce<unknown>((value, name) => (isObject(value) ? value[name] : undefined), raw);
+}
+
+/** A payload that is too large for a platform of its devices. The worker would find it too, but only after the queue. */
+export function payloadFaults(notification: Notification): Fault[] {
+  return DEVICE_KINDS.flatMap(({ schema, payload }) => {
+    const platform = schema.shape.platform.value;
+    if (payload === undefined || !notification.devices.some((device) => device.platform === platform)) return [];
+    const bytes = payload.bytesOf(notification);
+    if (bytes <= payload.maxBytes) return [];
+    return [
+      { path: '', expected: `a payload of at most ${payload.maxBytes} bytes for ${platform}`, found: `${bytes} bytes` },
+    ];
+  });
+}

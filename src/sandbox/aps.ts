@@ -1,0 +1,77 @@
+import { isRecord } from './loopback/exchange.ts';
+
+/**
+ * The keys of `aps` and of its `alert`, with what Apple documents as their values
+ * (developer.apple.com/documentation/usernotifications/generating-a-remote-notification). APNs itself does not look into `aps`:
+ * it accepts any JSON, and the device ignores what it does not know.
+ */
+
+type Check = readonly [expected: string, fits: (value: unknown) => boolean];
+
+const TEXT: Check = ['a string', (value) => typeof value === 'string'];
+const TEXTS: Check = [
+  'an array of strings',
+  (value) => Array.isArray(value) && value.every((each) => typeof each === 'string'),
+];
+const FLAG: Check = ['0 or 1', (value) => value === 0 || value === 1];
+const SHARE: Check = ['a number from 0 to 1', (value) => typeof value === 'number' && value >= 0 && value <= 1];
+const COUNT: Check = ['an integer of 0 or more', (value) => Number.isInteger(value) && Number(value) >= 0];
+const OBJECT: Check = ['an object', isRecord];
+const LEVELS = ['passive', 'active', 'time-sensitive', 'critical'];
+
+const APS: Readonly<Record<string, Check>> = {
+  alert: ['a string or an object', (value) => typeof value === 'string' || isRecord(value)],
+  badge: COUNT,
+  sound: ['a string or an object', (value) => typeof value === 'string' || isRecord(value)],
+  'thread-id': TEXT,
+  category: TEXT,
+  'content-available': FLAG,
+  'mutable-content': FLAG,
+  'target-content-id': TEXT,
+  'interruption-level': [LEVELS.join(', '), (value) => typeof value === 'string' && LEVELS.includes(value)],
+  'relevance-score': SHARE,
+  'filter-criteria': TEXT,
+  'stale-date': COUNT,
+  'dismissal-date': COUNT,
+  timestamp: COUNT,
+  event: TEXT,
+  'content-state': OBJECT,
+  'attributes-type': TEXT,
+  attributes: OBJECT,
+};
+const ALERT: Readonly<Record<string, Check>> = {
+  title: TEXT,
+  subtitle: TEXT,
+  body: TEXT,
+  'launch-image': TEXT,
+  'title-loc-key': TEXT,
+  'title-loc-args': TEXTS,
+  'subtitle-loc-key': TEXT,
+  'subtitle-loc-args': TEXTS,
+  'loc-key': TEXT,
+  'loc-args': TEXTS,
+};
+const SOUND: Readonly<Record<string, Check>> = { critical: FLAG, name: TEXT, volume: SHARE };
+
+/** What the device would ignore in a payload, in words: `aps.relevance-score: expected a number from 0 to 1`. */
+export function ignoredByDevice(payload: unknown): string[] {
+  const aps = isRecord(payload) ? payload['aps'] : undefined;
+  if (!isRecord(aps)) return ['aps: expected an object'];
+  return [
+    ...faultsIn('aps', aps, APS),
+    ...(isRecord(aps['alert']) ? faultsIn('aps.alert', aps['alert'], ALERT) : []),
+    ...(isRecord(aps['sound']) ? faultsIn('aps.sound', aps['sound'], SOUND) : []),
+  ];
+}
+
+function faultsIn(
+  place: string,
+  object: Readonly<Record<string, unknown>>,
+  checks: Readonly<Record<string, Check>>,
+): string[] {
+  return Object.entries(object).flatMap(([key, value]) => {
+    const check = Object.hasOwn(checks, key) ? checks[key] : undefined;
+    if (check === undefined) return [`${place}.${key}: expected no such key`];
+    return check[1](value) ? [] : [`${place}.${key}: expected ${check[0]}`];
+  });
+}

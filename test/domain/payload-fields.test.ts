@@ -1,0 +1,204 @@
+import { describe, expect, it } from 'vitest';
+import { formatFault } from '../../src/domain/faults.ts';
+import { parseNotification } from '../../src/domain/notification.ts';
+import { redact } from '../../src/domain/redact.ts';
+import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
+
+const APNS = { platform: 'apns', token: 'abcdef01' };
+const FCM = { platform: 'fcm', token: 'tok:en' };
+const good = { id: 'msg-1', recipientId: 'teacher-42', devices: [APNS], alert: { title: 'Room 12' } };
+const background = { ...good, pushType: 'background', alert: undefined };
+
+function faultsOf(raw: unknown): string[] {
+  const parsed = parseNotification(raw);
+  return parsed.ok ? [] : parsed.faults.map(formatFault);
+}
+
+/** What a producer is told before it enqueues. */
+function refusals(input: object): string[] {
+  const result = checkInput(input as EnqueueInput);
+  return result.kind === 'invalid' ? result.faults.map(formatFault) : [];
+}
+
+describe('an unknown field is named with the one that was meant', () => {
+  it.each([
+    [{ ...good, apns: { treadId: 'a' } }, 'apns.treadId: expected no such field (did you mean threadId?), found one'],
+    [{ ...good, threadId: 'a' }, 'threadId: expected no such field (did you mean apns.threadId?), found one'],
+    [{ ...good, channelID: 'a' }, 'channelID: expected no such field (did you mean android.channelId?), found one'],
+    [{ ...good, alert: { titel: 'a' } }, 'alert.titel: expected no such field (did you mean title?), found one'],
+    [{ ...good, android: { tagg: 'a' } }, 'android.tagg: expected no such field (did you mean tag?), found one'],
+    [{ ...good, fcm: { mesage: {} } }, 'fcm.mesage: expected no such field (did you mean message?), found one'],
+    [
+      { ...good, devices: [{ ...APNS, tokn: 'a' }] },
+      'devices[0].tokn: expected no such field (did you mean token?), found one',
+    ],
+    [
+      { ...good, apns: { sound: { name: 'a', volumme: 1 } } },
+      'apns.sound.volumme: expected no such field (did you mean volume?), found one',
+    ],
+    [{ ...good, subject: 'a' }, 'subject: expected no such field, found one'],
+  ])('%j', (raw, fault) => expect(faultsOf(raw)).toContain(fault));
+});
+
+it('tells all faults of all platforms at once', () => {
+  const raw = {
+    ...good,
+    alert: { titleLocArgs: [1] },
+    imageUrl: 'http://example.com',
+    apns: { interruptionLevel: 'loud', relevanceScore: 2, priority: 7, sound: {}, treadId: 'a' },
+    android: { color: 'red', notificationCount: -1 },
+    analyticsLabel: 'ä',
+  };
+  expect(faultsOf(raw).map((fault) => fault.split(':')[0])).toEqual([
+    'alert.titleLocArgs[0]',
+    'imageUrl',
+    'apns.interruptionLevel',
+    'apns.relevanceScore',
+    'apns.sound.name',
+    'apns.priority',
+    'apns.treadId',
+    'android.color',
+    'android.notificationCount',
+    'analyticsLabel',
+    'alert.titleLocKey',
+  ]);
+  expect(faultsOf(raw).join()).toContain('apns.interruptionLevel: expected "passive" or "active" or');
+  expect(faultsOf(raw).join()).toContain('apns.priority: expected 5 or 10, found 7');
+  expect(faultsOf(raw).join()).not.toContain('example.com');
+});
+
+describe('a background push', () => {
+  it('needs no alert, and has the outcome of one by default', () => {
+    expect(faultsOf(background)).toEqual([]);
+    expect(
+      faultsOf({ ...background, data: { a: 1 }, apns: { priority: 5, topic: 'a.b' }, onThrottle: 'drop' }),
+    ).toEqual([]);
+    expect(parseNotification(good)).toMatchObject({ notification: { pushType: 'alert' } });
+  });
+
+  it('has nothing that alerts, wherever it is written', () => {
+    const raw = {
+      ...background,
+      alert: { title: 'a' },
+      sound: 'default',
+      badge: 1,
+      imageUrl: 'https://example.com/a.jpg',
+      android: { channelId: 'a' },
+      apns: { interruptionLevel: 'active', priority: 10, payload: { aps: { alert: 'a' } } },
+      fcm: { message: { notification: { title: 'a' }, android: { notification: {} } } },
+      onThrottle: 'silence',
+    };
+    expect(faultsOf(raw).map((fault) => fault.split(':')[0])).toEqual([
+      'alert',
+      'sound',
+      'badge',
+      'imageUrl',
+      'android',
+      'apns.interruptionLevel',
+      'apns.payload.aps.alert',
+      'fcm.message.notification',
+      'fcm.message.android.notification',
+      'apns.priority',
+      'onThrottle',
+    ]);
+  });
+
+  it('is asked for: without it an alert must be there', () => {
+    expect(faultsOf({ ...good, alert: undefined })).toEqual(['alert: expected an object, found nothing']);
+  });
+});
+
+describe('what is merged at the end', () => {
+  it.each([
+    [{ apns: { payload: { aps: null } } }, "apns.payload.aps: expected an object, in which Apple's keys are"],
+    [{ apns: { payload: [1] } }, 'apns.payload: expected an object, JSON of at most 20 levels'],
+    [{ fcm: { message: { token: 'a' } } }, 'fcm.message.token: expected none: the device decides'],
+    [{ fcm: { message: { topic: 'a', condition: 'b' } } }, 'fcm.message.condition: expected none'],
+    [{ fcm: { message: { data: { from: 'a' } } } }, 'fcm.message.data.from: expected a key that FCM does not reserve'],
+    [{ fcm: { message: { data: { a: 1 } } } }, 'fcm.message.data.a: expected a text'],
+    [
+      { fcm: { message: { android: { data: { 'google.a': 'b' } } } } },
+      'fcm.message.android.data.google.a: expected a key',
+    ],
+    [
+      { fcm: { message: { android: { notification: { channelId: 'a' } } } } },
+      "fcm.message.android.notification.channelId: expected the name as in Google's reference, channel_id",
+    ],
+  ])('%j is refused', (fields, fault) => {
+    expect(faultsOf({ ...good, ...fields }).join()).toContain(fault);
+  });
+
+  it('may have names of the sender in its maps', () => {
+    const message = {
+      data: { camelCase: 'a' },
+      apns: { headers: { 'apns-priority': '5' }, payload: { camelCase: 1 } },
+    };
+    expect(faultsOf({ ...good, fcm: { message } })).toEqual([]);
+  });
+});
+
+describe('any JSON', () => {
+  const nested = (levels: number): unknown => (levels === 0 ? 'x' : { a: nested(levels - 1) });
+
+  it.each([
+    ['20 levels', nested(19), true],
+    ['21 levels', nested(21), false],
+    ['a date', new Date(), false],
+    ['no number', NaN, false],
+    ['nothing', undefined, false],
+    ['__proto__', JSON.parse('{"__proto__":{"a":1}}') as unknown, false],
+    ['a list of everything', [null, true, 1.5, 'a', { b: [] }], true],
+  ])('in data: %s', (_what, value, isValid) => {
+    expect(faultsOf({ ...good, data: { value } }).length === 0).toBe(isValid);
+  });
+
+  it('cannot exhaust the stack', () => {
+    expect(
+      faultsOf({ ...good, data: { value: JSON.parse('['.repeat(2_000) + ']'.repeat(2_000)) as unknown } }),
+    ).toHaveLength(1);
+  });
+});
+
+describe('the size is checked before the queue', () => {
+  const text = 'x'.repeat(4_050);
+
+  it.each([
+    [[APNS], { data: { text } }, ['expected a payload of at most 4096 bytes for apns, found 4097 bytes']],
+    [[FCM], { data: { text } }, ['expected a payload of at most 4096 bytes for fcm, found 4105 bytes']],
+    [
+      [FCM],
+      { apns: { payload: { text: `${text}${text}` } } },
+      ['expected a payload of at most 4096 bytes for fcm, found 8111 bytes'],
+    ],
+    [[APNS], { fcm: { message: { data: { text: `${text}${text}` } } } }, []],
+    [[APNS, FCM], { data: { text: 'x'.repeat(4_000) } }, []],
+  ])('%j %#', (devices, fields, faults) => {
+    expect(refusals({ ...good, devices, ...fields })).toEqual(faults);
+  });
+});
+
+describe('what is private', () => {
+  const secret = 'a-secret-of-nobody';
+
+  it.each([
+    { imageUrl: `ftp://${secret}` },
+    { apns: secret },
+    { apns: { payload: secret } },
+    { apns: { payload: { aps: secret } } },
+    { fcm: { message: { data: { a: [secret] } } } },
+    { fcm: { message: { token: secret } } },
+    { android: [secret] },
+  ])('is not in a fault: %j', (fields) => {
+    const told = faultsOf({ ...good, ...fields });
+    expect(told.length).toBeGreaterThan(0);
+    expect(told.join()).not.toContain(secret);
+  });
+
+  it.each([
+    { imageUrl: `https://${secret}` },
+    { apns: { payload: { a: [secret] } } },
+    { fcm: { message: { a: secret } } },
+  ])("is not in a provider's words: %j", (fields) => {
+    expect(redact(`Invalid value: ${secret}`, { ...good, ...fields })).toBe('Invalid value: [redacted]');
+  });
+});
