@@ -33,13 +33,15 @@ async function work(config: Config): Promise<void> {
   }
   const { prefix, shards } = config.queue;
   const platforms = Object.fromEntries(PLATFORMS.map((platform) => [platform, platform in config.providers]));
-  if (Object.keys(config.providers).length === 0) log.warn(NO_CREDENTIALS);
+  if (Object.keys(config.providers).length === 0 && config.apps.size === 0) log.warn(NO_CREDENTIALS);
 
   const signal = onStop(log, async () => (await starting).stop());
-  const starting = startReplica(config, log, { signal });
+  const starting = startReplica(config, log, { signal, env: process.env });
+  process.on('SIGHUP', () => void starting.then(({ reload }) => reload('SIGHUP')).catch(() => undefined)); // reported below
   try {
     const { url, workerIds } = await starting;
-    log.info({ prefix, shards, policy: config.policy, platforms, metrics: url, workerIds }, 'ready');
+    const names = { prefix, shards, platforms, ...(config.apps.size > 0 && { apps: config.apps.size }) };
+    log.info({ ...names, policy: config.policy, metrics: url, workerIds }, 'ready');
   } catch (error) {
     if (signal.aborted) return; // onStop logs it
     log.fatal({ err: error }, 'the worker could not start, and exits with code 1');

@@ -45,6 +45,8 @@ describe('defaults', () => {
       categories: {},
       providers: {},
       quotas: {},
+      apps: new Map(),
+      files: [],
       maxWaitMs: 86_400_000,
       maxPending: 10_000,
       concurrency: 50,

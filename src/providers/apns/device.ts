@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { DeviceKind } from '../device-kind.ts';
+import { deviceApp, type DeviceKind } from '../device-kind.ts';
 
 export const apnsDevice: DeviceKind<'apns'> = {
   schema: z.strictObject({
@@ -8,6 +8,7 @@ export const apnsDevice: DeviceKind<'apns'> = {
       .string()
       .regex(/^[0-9a-fA-F]{2,512}$/, { error: 'an APNs device token: 2 to 512 hexadecimal digits' })
       .describe('The device token that the app got from Apple. 2 to 512 hexadecimal digits.'),
+    app: deviceApp,
   }),
   reservedDataKeys: ['aps'],
 };

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { DeviceKind } from '../device-kind.ts';
+import { deviceApp, type DeviceKind } from '../device-kind.ts';
 
 export const fcmDevice: DeviceKind<'fcm'> = {
   schema: z.strictObject({
@@ -8,6 +8,7 @@ export const fcmDevice: DeviceKind<'fcm'> = {
       .string()
       .regex(/^[\x21-\x7e]{1,4096}$/, { error: 'an FCM registration token: 1 to 4096 visible ASCII characters' })
       .describe('The registration token that the app got from Firebase. 1 to 4,096 visible ASCII characters.'),
+    app: deviceApp,
   }),
   // firebase.google.com/docs/reference/fcm/rest/v1/projects.messages
   reservedDataKeys: ['from', 'message_type', 'google*', 'gcm*'],
