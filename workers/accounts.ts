@@ -167,9 +167,13 @@ function isOfEnvironment(account: Account): boolean {
 
 /** `key`, `keyId`, …, `quota`: the names only, never the values. */
 function changedFields(before: AccountConfig, after: AccountConfig): string[] {
-  const [old, next] = [before, after].map(({ options, quota }) => ({ ...options, quota }) as Record<string, unknown>);
-  const names = new Set([...Object.keys(old ?? {}), ...Object.keys(next ?? {})]);
-  return [...names].filter((name) => !isDeepStrictEqual(old?.[name], next?.[name]));
+  const [old, next] = [optionsOf(before), optionsOf(after)];
+  const names = new Set([...old.keys(), ...next.keys()]);
+  return [...names].filter((name) => !isDeepStrictEqual(old.get(name), next.get(name)));
+}
+
+function optionsOf({ options, quota }: AccountConfig): ReadonlyMap<string, unknown> {
+  return new Map(Object.entries({ ...options, quota }));
 }
 
 /** `fcm.credentials` of the account `fcm~teacher` → `apps.teacher.fcm.credentials` */

@@ -37,7 +37,9 @@ async function work(config: Config): Promise<void> {
 
   const signal = onStop(log, async () => (await starting).stop());
   const starting = startReplica(config, log, { signal, env: process.env });
-  process.on('SIGHUP', () => void starting.then(({ reload }) => reload('SIGHUP')).catch(() => undefined)); // reported below
+  process.on('SIGHUP', () => {
+    void starting.then((replica) => replica.reload('SIGHUP')).catch(() => undefined); // a start that fails is logged below
+  });
   try {
     const { url, workerIds } = await starting;
     const names = { prefix, shards, platforms, ...(config.apps.size > 0 && { apps: config.apps.size }) };

@@ -66,7 +66,8 @@ export function createBreakers({ redis, prefix, ...options }: BreakersOptions): 
       const keys = some.map(([account]) => breakerKeys(prefix, account)[0]);
       const states = await ask(READ_ALL, keys).catch(() => undefined);
       if (!Array.isArray(states)) return; // Redis did not answer: the next reading is a second away
-      await Promise.all(some.map(([, circuit], index) => (states[index] === null ? undefined : circuit.sync())));
+      const opened = some.filter((_, index) => states[index] !== null);
+      await Promise.all(opened.map(([, circuit]) => circuit.sync()));
     }
   }
 

@@ -9,6 +9,9 @@ import { APP_FIELDS, isFileField } from './app-fields.ts';
 import { shapeOf } from './json-file.ts';
 import { quotaSchema, type ProviderConfigs } from './providers.ts';
 
+/** A platform's block of an app, as the file has it. */
+type Block = Readonly<Record<string, unknown>>;
+
 /** What a platform's block in APPS_FILE says. */
 export interface AppBlock {
   readonly options: ProviderConfigs[Platform];
@@ -23,7 +26,7 @@ export interface AppBlock {
  *
  * @param folder relative paths are relative to it
  */
-export function readAppBlock(platform: Platform, block: object, folder: string, report: Report): AppBlock {
+export function readAppBlock(platform: Platform, block: Block, folder: string, report: Report): AppBlock {
   const { settings } = PROVIDERS[platform];
   const fields = APP_FIELDS[platform];
   const faulty = new Set<string>();
@@ -46,15 +49,15 @@ export function readAppBlock(platform: Platform, block: object, folder: string, 
   const wellFormed = Object.fromEntries(Object.entries(given).filter(([name]) => !bad.has(name)));
 
   const byField: Report = (name, expected, found) => reportOnce(inFields(name, fields), expected, found);
-  const options = settings.read(wellFormed, byField, 'apps-file') as ProviderConfigs[Platform];
+  const options = settings.read(wellFormed, byField, 'apps-file');
   if (options === undefined && faulty.size === 0) report('', 'credentials', 'none');
   return { options, quota: quotaSchema(variable).parse(wellFormed[variable]), files: filesOf(given, fields) };
 }
 
 /** The block's fields as variables; those that there are not, or that are no text, are reported. */
-function givenOf(block: object, fields: ReadonlyMap<string, string>, folder: string, report: Report): Environment {
+function givenOf(block: Block, fields: ReadonlyMap<string, string>, folder: string, report: Report): Environment {
   const given: Record<string, string> = {};
-  for (const [field, value] of Object.entries(block) as [string, unknown][]) {
+  for (const [field, value] of Object.entries(block)) {
     const variable = fields.get(field);
     if (variable === undefined) report(formatPath([field]), `one of ${[...fields.keys()].join(', ')}`, 'another field');
     else if (typeof value !== 'string') report(field, 'a string', shapeOf(value));

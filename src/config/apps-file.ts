@@ -31,66 +31,68 @@ const NAME = 'APPS_FILE';
  */
 export function readAppsFile(path: string | undefined, faults: Fault[]): AppsFile {
   const apps = new Map<string, AppConfig>();
-  const files: string[] = [];
-  if (path === undefined) return { apps, files, isFaulty: () => false };
-  files.push(resolve(path));
+  if (path === undefined) return { apps, files: [], isFaulty: () => false };
   const report = reporter(faults);
   const json = readJsonFile(NAME, path, report);
   const faulty = new Set<Account>();
   let isWhole = json === undefined;
 
   /** Reports faults below `where`, and notes whose they are; without accounts, that nothing of the file can be trusted. */
-  const reportBelow =
+  const below =
     (where: string, accounts?: readonly Account[]): Report =>
     (field, expected, found) => {
-      report(`${path}: ${[where, field].filter((part) => part !== '').join('.')}`, expected, found);
+      report([path, [where, field].filter(Boolean).join('.')].filter(Boolean).join(': '), expected, found);
       if (accounts === undefined) isWhole = true;
       for (const account of accounts ?? []) faulty.add(account);
     };
 
-  const root = json && objectAt(json.value, ['apps'], reportBelow(''));
-  const named = root && objectAt(root['apps'], undefined, reportBelow('apps'));
-  for (const [app, value] of Object.entries(named ?? {})) {
+  const root = json && objectAt(json.value, ['apps'], below(''));
+  const files = [resolve(path)];
+  for (const [app, value] of Object.entries((root && objectAt(root['apps'], undefined, below('apps'))) ?? {})) {
     if (!appNameSchema.safeParse(app).success) {
-      reportBelow('apps')(formatPath([app]), 'a name of 1 to 64 of A-Z a-z 0-9 . _ -', 'another one');
+      below('apps')(formatPath([app]), 'a name of 1 to 64 of A-Z a-z 0-9 . _ -', 'another one');
       continue;
     }
-    const where = `apps.${app}`;
-    const blocks = objectAt(
-      value,
-      PLATFORMS,
-      reportBelow(
-        where,
-        PLATFORMS.map((platform) => accountOf({ platform, app })),
-      ),
-    );
-    if (blocks === undefined) continue;
-    const read = PLATFORMS.flatMap((platform): [Platform, AppBlock][] => {
-      if (blocks[platform] === undefined) return [];
-      const reportIts = reportBelow(`${where}.${platform}`, [accountOf({ platform, app })]);
-      const block = objectAt(blocks[platform], undefined, reportIts);
-      return block === undefined ? [] : [[platform, readAppBlock(platform, block, dirname(resolve(path)), reportIts)]];
-    });
-    files.push(...read.flatMap(([, block]) => block.files));
+    const blocks = readApp(app, value, dirname(resolve(path)), below);
+    files.push(...blocks.flatMap(([, block]) => block.files));
     apps.set(app, {
-      providers: Object.fromEntries(read.map(([platform, { options }]) => [platform, options])),
-      quotas: Object.fromEntries(
-        read.flatMap(([platform, { quota }]) => (quota === undefined ? [] : [[platform, quota]])),
-      ),
+      providers: Object.fromEntries(blocks.map(([platform, { options }]) => [platform, options])),
+      quotas: Object.fromEntries(blocks.flatMap(([platform, { quota }]) => (quota ? [[platform, quota]] : []))),
     });
   }
   return { apps, files, isFaulty: (account) => isWhole || faulty.has(account) };
 }
 
-/** An object with one entry or more. Undefined, and reported, if it is something else; fields that are not `known` are reported. */
+/** The blocks of one app's platforms. */
+function readApp(
+  app: string,
+  value: unknown,
+  folder: string,
+  below: (where: string, accounts: readonly Account[]) => Report,
+): readonly (readonly [Platform, AppBlock])[] {
+  const where = `apps.${app}`;
+  const report = below(
+    where,
+    PLATFORMS.map((platform) => accountOf({ platform, app })),
+  );
+  const platforms = objectAt(value, PLATFORMS, report);
+  if (platforms === undefined) return [];
+  if (Object.keys(platforms).length === 0) report('', `an object with ${PLATFORMS.join(' or ')}`, 'an empty one');
+  return PLATFORMS.flatMap((platform) => {
+    if (platforms[platform] === undefined) return [];
+    const reportIts = below(`${where}.${platform}`, [accountOf({ platform, app })]);
+    const block = objectAt(platforms[platform], undefined, reportIts);
+    return block === undefined ? [] : [[platform, readAppBlock(platform, block, folder, reportIts)] as const];
+  });
+}
+
+/** The fields of an object; undefined, and reported, if it is none. Fields that are not `known` are reported. */
 function objectAt(value: unknown, known: readonly string[] | undefined, report: Report) {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     report('', 'an object', shapeOf(value));
     return undefined;
   }
-  const names = Object.keys(value);
-  if (names.length === 0 && known !== undefined) report('', `an object with ${known.join(' or ')}`, 'an empty one');
-  for (const name of names) {
+  for (const name of Object.keys(value)) {
     if (known?.includes(name) === false) report(formatPath([name]), `one of ${known.join(', ')}`, 'another field');
   }
   return value as Readonly<Record<string, unknown>>;
