@@ -33,6 +33,7 @@ export interface NotificationFlags {
   readonly recipient?: string;
   readonly apns: readonly string[];
   readonly fcm: readonly string[];
+  readonly app?: string;
   readonly title?: string;
   readonly body?: string;
   readonly data: readonly string[];
@@ -52,6 +53,7 @@ export function addNotificationFlags(command: Command): Command {
     .option('--recipient <id>', 'whom the limits protect')
     .option('--apns <token>', 'a device on APNs; may be repeated', repeated, [])
     .option('--fcm <token>', 'a device on FCM; may be repeated', repeated, [])
+    .option('--app <name>', 'the app of these devices, by its name in APPS_FILE (default: that of the environment)')
     .option('--title <text>', "the alert's title")
     .option('--body <text>', "the alert's text")
     .option('--data <key=value>', 'a pair for the app; may be repeated', repeated, [])
@@ -88,9 +90,9 @@ function itemOfLine(where: string, line: string): Item {
 
 /** The notification of the flags. Bad values are left to the validation, except for those that cannot be written as JSON. */
 export function itemOfFlags(flags: NotificationFlags): Item {
-  const { id, recipient, apns, fcm, title, body, data, sound, badge, category } = flags;
-  const onApns = apns.map((token) => ({ platform: 'apns', token }));
-  const onFcm = fcm.map((token) => ({ platform: 'fcm', token }));
+  const { id, recipient, apns, fcm, app, title, body, data, sound, badge, category } = flags;
+  const onApns = apns.map((token) => ({ platform: 'apns', token, app }));
+  const onFcm = fcm.map((token) => ({ platform: 'fcm', token, app }));
   const input = {
     id,
     recipientId: recipient,

@@ -1,4 +1,4 @@
-import type { Device, Platform } from './notification.ts';
+import type { Platform } from './notification.ts';
 
 /**
  * An app on a platform: what has credentials, a quota and a circuit breaker of its own. `apns` is the app of the environment,
@@ -7,7 +7,7 @@ import type { Device, Platform } from './notification.ts';
 export type Account = Platform | `${Platform}~${string}`;
 
 /** @param app undefined: the app of the environment */
-export function accountOf({ platform, app }: Pick<Device, 'platform' | 'app'>): Account {
+export function accountOf({ platform, app }: { platform: Platform; app?: string | undefined }): Account {
   return app === undefined ? platform : `${platform}~${app}`;
 }
 
