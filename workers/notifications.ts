@@ -1,3 +1,4 @@
+import { isatty } from 'node:tty';
 import { loadConfig, type Config } from '../src/config/config.ts';
 import { CONFIG_VARIABLES } from '../src/config/documentation.ts';
 import { unknownText, unknownVariables } from '../src/config/unknown.ts';
@@ -37,8 +38,9 @@ async function work(config: Config): Promise<void> {
 
   const signal = onStop(log, async () => (await starting).stop());
   const starting = startReplica(config, log, { signal, env: process.env });
-  process.on('SIGHUP', () => {
-    void starting.then((replica) => replica.reload('SIGHUP')).catch(() => undefined); // a start that fails is logged below
+  process.on('SIGHUP', (why) => {
+    if (isTerminalClosed()) return; // onStop stops the worker
+    starting.then((replica) => replica.reload(why)).catch(() => undefined); // a start that fails is logged below
   });
   try {
     const { url, workerIds } = await starting;
@@ -64,6 +66,13 @@ function exitOnUncaught(log: Logger): void {
     );
     process.exit(1);
   });
+}
+
+const HAS_TERMINAL = isatty(1);
+
+/** Whether the terminal that the worker was started in is gone. It sends SIGHUP, which otherwise asks for a new reading of files. */
+function isTerminalClosed(): boolean {
+  return HAS_TERMINAL && !isatty(1);
 }
 
 /**
@@ -94,6 +103,9 @@ function onStop(log: Logger, stop: () => Promise<void>): AbortSignal {
     );
   };
   process.on('SIGTERM', begin).on('SIGINT', begin);
+  process.on('SIGHUP', (why) => {
+    if (isTerminalClosed() && !stopping.signal.aborted) begin(why); // the shell may send it a second time
+  });
   // Started with an IPC channel (by the demo, say), it ends with its parent.
   process.once('disconnect', () => {
     if (!stopping.signal.aborted) begin('disconnect');

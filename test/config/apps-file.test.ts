@@ -1,5 +1,5 @@
 import { generateKeyPairSync } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -89,6 +89,15 @@ describe('a file of apps', () => {
     file('teacher.p8', key);
     const path = relative(process.cwd(), file('apps.json', withApns(apns)));
     expect(loadConfig({ APPS_FILE: path }).apps.get('teacher')?.providers.apns?.key).toBe(key);
+  });
+
+  it('is shown in docs/apps.md as the example has it, which has no faults', () => {
+    const example = readFileSync('examples/apps.json', 'utf8');
+    expect(readFileSync('docs/apps.md', 'utf8')).toContain(example);
+    mkdirSync(join(dir, 'keys'));
+    file('keys/teacher.p8', key);
+    for (const name of ['teacher', 'parent']) file(`keys/${name}.json`, account);
+    expect([...load(example).apps.keys()]).toEqual(['teacher', 'parent']);
   });
 
   it('has a field for every variable of every provider', () => {
