@@ -28,6 +28,7 @@ const VALID: readonly [what: string, change: object][] = [
   ['an offset', { expiresAt: '2026-11-21T19:00:00+01:00' }],
   ['a title alone', { alert: { title: 'Room 12' } }],
   ['any script', { recipientId: 'Übung 学校 🏫' }],
+  ['a device of an app', { devices: [{ platform: 'fcm', token: 'a', app: 'teacher-2.b_c' }] }],
   ['256 characters', { recipientId: 'r'.repeat(256) }],
 ];
 
@@ -41,6 +42,8 @@ const INVALID: readonly [what: string, change: object][] = [
   ['another platform', { devices: [{ platform: 'sms', token: 'a1' }] }],
   ['an APNs token that is no hex', { devices: [{ platform: 'apns', token: 'xyz' }] }],
   ['a token with a space', { devices: [{ platform: 'fcm', token: 'a b' }] }],
+  ['an app with a space', { devices: [{ platform: 'apns', token: 'a1', app: 'a b' }] }],
+  ['an app without a name', { devices: [{ platform: 'apns', token: 'a1', app: '' }] }],
   ['a device with more', { devices: [{ platform: 'fcm', token: 'a', name: 'phone' }] }],
   ['an empty alert', { alert: {} }],
   ['an alert of empty texts', { alert: { title: '', body: '' } }],
