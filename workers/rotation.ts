@@ -28,7 +28,16 @@ export function startRotation({ env, files, accounts, breakers, log }: RotationP
   const watch = watchFiles(() => reload('a file changed'));
   watch.use(files);
 
+  /** A bug in here must not end all workers at once. */
   function reload(why: string): void {
+    try {
+      readAnew(why);
+    } catch (error) {
+      log.error({ why, err: error }, FAILED);
+    }
+  }
+
+  function readAnew(why: string): void {
     const { credentials, isFaulty, faults: readFaults } = reloadCredentials(env);
     const { changes, faults: createFaults } = accounts.apply(credentials, isFaulty);
     breakers.use(accounts.names());
@@ -47,6 +56,7 @@ export function startRotation({ env, files, accounts, breakers, log }: RotationP
 }
 
 const CHANGED = 'credentials read anew: they hold from now on; notifications under way end with the old ones';
+const FAILED = 'unexpected error while new credentials were read: some may not hold before the worker is restarted';
 const KEPT =
   'new credentials have faults: what they belong to keeps the credentials that it has; put the files right, they are read ' +
   'again when they change';

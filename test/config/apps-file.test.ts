@@ -7,6 +7,7 @@ import { APP_FIELDS } from '../../src/config/app-fields.ts';
 import { loadConfig, reloadCredentials, type Config } from '../../src/config/config.ts';
 import { formatFault } from '../../src/domain/faults.ts';
 import { PLATFORMS } from '../../src/domain/notification.ts';
+import { makeAuthority } from '../../src/sandbox/keys/certificates.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'pushpacer-apps-'));
 afterAll(() => {
@@ -43,10 +44,11 @@ function faultsOf(content: unknown, env: Readonly<Record<string, string>> = {}):
 const withApns = (fields: object) => ({ apps: { teacher: { apns: fields } } });
 
 describe('a file of apps', () => {
-  it('has for each app the options and quotas that variables would have, and names its files', () => {
+  it('has for each app the options and quotas that variables would have, and names its files', async () => {
     file('teacher.p8', key);
     const credentialsFile = file('teacher.json', account);
-    const caFile = file('ca.pem', 'a CA');
+    const { cert: ca } = await makeAuthority(Date.now());
+    const caFile = file('ca.pem', ca);
     const fcm = { credentialsFile, caFile: 'ca.pem', quota: '600/1m', endpoint: 'https://localhost:9443' };
     const { apps, files, providers } = load({
       apps: { teacher: { apns, fcm }, 'parent-2.b': { fcm: { projectId: 'p-1' } } },
@@ -61,7 +63,7 @@ describe('a file of apps', () => {
             topic: 'dev.school.teacher',
             endpoint: 'https://api.push.apple.com',
           },
-          fcm: { projectId: 'teachers-1', endpoint: 'https://localhost:9443', ca: 'a CA' },
+          fcm: { projectId: 'teachers-1', endpoint: 'https://localhost:9443', ca },
         },
         quotas: { fcm: [{ max: 600, perMs: 60_000 }] },
       },
@@ -158,9 +160,11 @@ describe('faults of a file of apps', () => {
   it('are those of the files that it names, too', () => {
     file('teacher.p8', pem('secp384r1'));
     const fcm = { credentialsFile: file('other.json', { type: 'external_account' }), projectId: 'p-1' };
-    expect(faultsOf({ apps: { teacher: { apns, fcm } } })).toEqual([
+    const noCa = { ...fcm, caFile: file('no-ca.pem', key) };
+    expect(faultsOf({ apps: { teacher: { apns, fcm: noCa } } })).toEqual([
       'apps.json: apps.teacher.apns.keyFile: expected a PEM private key on the P-256 curve, found something else',
       'apps.json: apps.teacher.fcm.credentialsFile: expected a service account as JSON with project_id, client_email and private_key, found something else',
+      'apps.json: apps.teacher.fcm.caFile: expected a certificate as PEM, found something else',
     ]);
   });
 

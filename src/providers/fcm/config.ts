@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { readFile, type Report } from '../../environment/files.ts';
+import { readCertificate, readFile, type Report } from '../../environment/files.ts';
 import { anyText, httpsUrl, text, type Environment } from '../../environment/values.ts';
 import type { ProviderSettings } from '../descriptor.ts';
 import type { FcmOptions } from './fcm.ts';
@@ -50,7 +50,7 @@ function read(env: Environment, report: Report, source: 'environment' | 'apps-fi
   // Google's library finds another kind of file by the environment only, so an app of its own cannot have one.
   const mayBeOther = source === 'environment';
   const serviceAccount = readServiceAccount(file, FCM_PROJECT_ID !== undefined, mayBeOther, report);
-  const ca = readFile('FCM_CA_FILE', FCM_CA_FILE, report);
+  const ca = readCertificate('FCM_CA_FILE', FCM_CA_FILE, report);
   return {
     projectId: FCM_PROJECT_ID ?? serviceAccount?.project_id ?? '',
     endpoint: FCM_ENDPOINT,
