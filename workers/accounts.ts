@@ -129,7 +129,8 @@ export function createAccounts(options: AccountsOptions): Accounts {
       for (const [account, config] of wanted) {
         if (isFaulty(account)) continue;
         try {
-          changes.push(...[applyTo(account, config) ?? []].flat());
+          const change = applyTo(account, config);
+          if (change !== undefined) changes.push(change);
         } catch (error) {
           if (!(error instanceof InputError)) throw error;
           faults.push(...error.faults.map((fault) => ({ ...fault, path: faultPath(account, fault) })));

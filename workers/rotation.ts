@@ -27,11 +27,13 @@ export interface Rotation {
 export function startRotation({ env, files, accounts, breakers, log }: RotationParts): Rotation {
   const watch = watchFiles(() => reload('a file changed'));
   watch.use(files);
+  let isStopped = false;
+  let toldFaults = '';
 
   /** A bug in here must not end all workers at once. */
   function reload(why: string): void {
     try {
-      readAnew(why);
+      if (!isStopped) readAnew(why);
     } catch (error) {
       log.error({ why, err: error }, FAILED);
     }
@@ -42,19 +44,30 @@ export function startRotation({ env, files, accounts, breakers, log }: RotationP
     const { changes, faults: createFaults } = accounts.apply(credentials, isFaulty);
     breakers.use(accounts.names());
     watch.use(credentials.files);
-    const faults = [...readFaults, ...createFaults];
-    if (faults.length > 0) log.error({ why, faults: faults.map(formatFault) }, KEPT);
+    const faults = [...readFaults, ...createFaults].map(formatFault);
+    // The files are read once more soon after they changed: the same faults are told once.
+    const isTold = faults.join('\n') === toldFaults && why !== SIGHUP;
+    toldFaults = faults.join('\n');
+    if (faults.length > 0 && !isTold) log.error({ why, faults }, KEPT);
     if (changes.length > 0) {
       const told = changes.map(({ account, ...change }) => ({ ...namesOf(account), ...change }));
       log.info({ why, changes: told }, CHANGED);
-    } else if (faults.length === 0 && why === 'SIGHUP') {
+    } else if (faults.length === 0 && why === SIGHUP) {
       log.info({ why }, 'credentials read anew: nothing has changed');
     }
   }
 
-  return { reload, stop: () => watch.stop() };
+  return {
+    reload,
+    stop() {
+      isStopped = true;
+      watch.stop();
+    },
+  };
 }
 
+/** Who sends this signal wants an answer. */
+const SIGHUP = 'SIGHUP';
 const CHANGED = 'credentials read anew: they hold from now on; notifications under way end with the old ones';
 const FAILED = 'unexpected error while new credentials were read: some may not hold before the worker is restarted';
 const KEPT =

@@ -1,5 +1,5 @@
 import { dirname, resolve } from 'node:path';
-import { accountOf, type Account } from '../domain/account.ts';
+import { accountOf, namesOf, type Account } from '../domain/account.ts';
 import { formatPath, type Fault } from '../domain/faults.ts';
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
 import { reporter, type Report } from '../environment/files.ts';
@@ -19,7 +19,7 @@ export interface AppsFile {
   readonly apps: ReadonlyMap<string, AppConfig>;
   /** The file itself and those that it names, as absolute paths. */
   readonly files: readonly string[];
-  /** Whether the account's part of the file has faults: it may be missing above, or be wrong there. */
+  /** Whether the account is one of an app, and its part of the file has faults: it may be missing above, or be wrong there. */
   readonly isFaulty: (account: Account) => boolean;
 }
 
@@ -60,7 +60,7 @@ export function readAppsFile(path: string | undefined, faults: Fault[]): AppsFil
       quotas: Object.fromEntries(blocks.flatMap(([platform, { quota }]) => (quota ? [[platform, quota]] : []))),
     });
   }
-  return { apps, files, isFaulty: (account) => isWhole || faulty.has(account) };
+  return { apps, files, isFaulty: (account) => faulty.has(account) || (isWhole && namesOf(account).app !== undefined) };
 }
 
 /** The blocks of one app's platforms. */
