@@ -1,6 +1,7 @@
 import type { BreakerChange, Breakers, OpenBreaker } from '../src/breaker/breaker.ts';
 import { createBreakers, type BreakerRedis } from '../src/breaker/redis-breakers.ts';
 import type { Config } from '../src/config/config.ts';
+import { namesOf } from '../src/domain/account.ts';
 import type { Trouble } from '../src/domain/outcome.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
@@ -21,8 +22,8 @@ export function startBreakers(
     redis,
     prefix: queue.prefix,
     onChange: createBreakerListener({ metrics, log }),
-    onTrial: ({ platform, result }) => {
-      metrics.breakerTrial(platform, result);
+    onTrial: ({ account, result }) => {
+      metrics.breakerTrial(account, result);
     },
   });
 }
@@ -30,11 +31,11 @@ export function startBreakers(
 const OPENED: Readonly<Record<Trouble, string>> = {
   auth:
     'circuit breaker open: the provider refuses the credentials; all workers defer its notifications until a trial is ' +
-    'accepted; check the key or service account, and restart the workers with a valid one',
+    'accepted; replace the key or service account: a changed file is read without a restart',
   configuration:
     'circuit breaker open: the provider refuses the topic, or the tokens of many recipients; all workers defer its ' +
     'notifications until a trial is accepted; check that endpoint, topic or project, and tokens are of the same app ' +
-    'and environment, and restart the workers',
+    'and environment; a changed file is read without a restart',
   quota:
     'circuit breaker open: the provider asks for fewer requests; all workers defer its notifications, and try one after `forMs`',
   outage:
@@ -52,22 +53,23 @@ const STILL_OPEN: Readonly<Record<Trouble, string>> = {
 
 /** Logs what happens to breakers, as an error where an operator has to act, and counts openings. */
 export function createBreakerListener({ metrics, log }: Omit<BreakerParts, 'redis'>): (change: BreakerChange) => void {
-  return ({ platform, open, before }) => {
+  return ({ account, open, before }) => {
     const at = Date.now();
+    const names = namesOf(account);
     if (open === undefined) {
       if (before === undefined) return;
       const { trouble, since } = before;
       log.info(
-        { platform, trouble, openMs: Math.max(0, at - since) },
+        { ...names, trouble, openMs: Math.max(0, at - since) },
         'circuit breaker closed: the provider accepted a trial, and deferred notifications are sent',
       );
       return;
     }
     const { trouble, code } = open;
     const isNew = before?.trouble !== trouble;
-    if (isNew) metrics.breakerOpened(platform, trouble);
+    if (isNew) metrics.breakerOpened(account, trouble);
     const level = trouble === 'auth' || trouble === 'configuration' ? 'error' : 'warn';
-    log[level]({ platform, trouble, code, forMs: openMs(open, at) }, (isNew ? OPENED : STILL_OPEN)[trouble]);
+    log[level]({ ...names, trouble, code, forMs: openMs(open, at) }, (isNew ? OPENED : STILL_OPEN)[trouble]);
   };
 }
 
@@ -76,8 +78,19 @@ export function openMs(open: Pick<OpenBreaker, 'until'> | undefined, at: number 
   return open === undefined ? 0 : Math.max(0, Math.round(open.until - at));
 }
 
-/** A provider's part of `/readyz`. */
-export function describeBreaker(open: OpenBreaker | undefined, at: number): Readonly<Record<string, unknown>> {
+/** What `/readyz` says: every provider of the environment's app, and of the other apps those whose breaker is not closed. */
+export function describeBreakers(breakers: Pick<Breakers, 'all'>, at: number): Readonly<Record<string, unknown>> {
+  const providers: Record<string, unknown> = {};
+  const apps = new Map<string, Record<string, unknown>>();
+  for (const [account, open] of breakers.all()) {
+    const { platform, app } = namesOf(account);
+    if (app === undefined) providers[platform] = describeBreaker(open, at);
+    else if (open !== undefined) apps.set(app, { ...apps.get(app), [platform]: describeBreaker(open, at) });
+  }
+  return { providers, ...(apps.size > 0 && { apps: Object.fromEntries(apps) }) };
+}
+
+function describeBreaker(open: OpenBreaker | undefined, at: number): Readonly<Record<string, unknown>> {
   if (open === undefined) return { breaker: 'closed' };
   const { trouble, code, since } = open;
   return { breaker: 'open', trouble, code, since: new Date(since).toISOString(), forMs: openMs(open, at) };

@@ -1,3 +1,4 @@
+import { isatty } from 'node:tty';
 import { loadConfig, type Config } from '../src/config/config.ts';
 import { CONFIG_VARIABLES } from '../src/config/documentation.ts';
 import { unknownText, unknownVariables } from '../src/config/unknown.ts';
@@ -33,13 +34,18 @@ async function work(config: Config): Promise<void> {
   }
   const { prefix, shards } = config.queue;
   const platforms = Object.fromEntries(PLATFORMS.map((platform) => [platform, platform in config.providers]));
-  if (Object.keys(config.providers).length === 0) log.warn(NO_CREDENTIALS);
+  if (Object.keys(config.providers).length === 0 && config.apps.size === 0) log.warn(NO_CREDENTIALS);
 
   const signal = onStop(log, async () => (await starting).stop());
-  const starting = startReplica(config, log, { signal });
+  const starting = startReplica(config, log, { signal, env: process.env });
+  process.on('SIGHUP', (why) => {
+    if (isTerminalClosed()) return; // onStop stops the worker
+    starting.then((replica) => replica.reload(why)).catch(() => undefined); // a start that fails is logged below
+  });
   try {
     const { url, workerIds } = await starting;
-    log.info({ prefix, shards, policy: config.policy, platforms, metrics: url, workerIds }, 'ready');
+    const names = { prefix, shards, platforms, ...(config.apps.size > 0 && { apps: config.apps.size }) };
+    log.info({ ...names, policy: config.policy, metrics: url, workerIds }, 'ready');
   } catch (error) {
     if (signal.aborted) return; // onStop logs it
     log.fatal({ err: error }, 'the worker could not start, and exits with code 1');
@@ -60,6 +66,13 @@ function exitOnUncaught(log: Logger): void {
     );
     process.exit(1);
   });
+}
+
+const HAS_TERMINAL = isatty(1);
+
+/** Whether the terminal that the worker was started in is gone. It sends SIGHUP, which otherwise asks for a new reading of files. */
+function isTerminalClosed(): boolean {
+  return HAS_TERMINAL && !isatty(1);
 }
 
 /**
@@ -90,6 +103,9 @@ function onStop(log: Logger, stop: () => Promise<void>): AbortSignal {
     );
   };
   process.on('SIGTERM', begin).on('SIGINT', begin);
+  process.on('SIGHUP', (why) => {
+    if (isTerminalClosed() && !stopping.signal.aborted) begin(why); // the shell may send it a second time
+  });
   // Started with an IPC channel (by the demo, say), it ends with its parent.
   process.once('disconnect', () => {
     if (!stopping.signal.aborted) begin('disconnect');

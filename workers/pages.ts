@@ -1,11 +1,10 @@
 import type { Breakers } from '../src/breaker/breaker.ts';
-import { PLATFORMS } from '../src/domain/notification.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 import { serveMetrics, type MetricsServer } from '../src/observe/server.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import type { Consumer } from './consumer.ts';
-import { describeBreaker } from './breakers.ts';
+import { describeBreakers } from './breakers.ts';
 import { within } from '../src/domain/time.ts';
 
 export interface PagesParts {
@@ -13,7 +12,7 @@ export interface PagesParts {
   readonly connections: readonly Pick<Connection, 'ping'>[];
   readonly consumers: readonly Consumer[];
   readonly metrics: Metrics;
-  readonly breakers: Pick<Breakers, 'current'>;
+  readonly breakers: Pick<Breakers, 'all'>;
   readonly log: Logger;
 }
 
@@ -30,12 +29,8 @@ export function serveReplica(
     ready: async () => {
       const redis = (await Promise.all(connections.map(answers))).every(Boolean);
       const consuming = consumers.length > 0 && consumers.every((consumer) => consumer.isRunning());
-      const at = Date.now();
-      const providers = Object.fromEntries(
-        PLATFORMS.map((platform) => [platform, describeBreaker(breakers.current(platform), at)]),
-      );
       // An open breaker does not make the replica unready: a new one in its place could not send either.
-      return { ok: redis && consuming, detail: { redis, consuming, providers } };
+      return { ok: redis && consuming, detail: { redis, consuming, ...describeBreakers(breakers, Date.now()) } };
     },
   };
   return serveMetrics(address, pages, (taken) => {

@@ -1,18 +1,21 @@
 import type { Breakers } from '../src/breaker/breaker.ts';
 import type { Config } from '../src/config/config.ts';
+import { InputError } from '../src/domain/faults.ts';
+import { within } from '../src/domain/time.ts';
+import type { Environment } from '../src/environment/values.ts';
 import { createProcessor } from '../src/delivery/processor.ts';
 import { createRedisLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { createClockMetrics, createMetrics } from '../src/observe/metrics.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { shardPrefixes } from '../src/queue/shards.ts';
+import { createAccounts, type Accounts } from './accounts.ts';
 import { openMs, startBreakers } from './breakers.ts';
 import { startConsumer, type Consumer } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
 import { queueDepth, serveReplica } from './pages.ts';
-import { createProviders, createQuotas } from './providers.ts';
 import { connect, LIMITER_TIMEOUT_MS, type ConnectOptions } from './redis.ts';
 import { createReplyListener } from './replies.ts';
-import { within } from '../src/domain/time.ts';
+import { startRotation } from './rotation.ts';
 
 /** A running replica. */
 export interface Replica {
@@ -20,6 +23,8 @@ export interface Replica {
   readonly url: string | undefined;
   /** BullMQ's id of its worker for each queue: the value of a job lock is `<id>:<number>`. */
   readonly workerIds: readonly string[];
+  /** Reads the files of the credentials anew. @param why for the log */
+  reload(why: string): void;
   /** Takes no more jobs, finishes those under way within the grace period, gives back the rest, closes everything. */
   stop(): Promise<void>;
 }
@@ -31,6 +36,8 @@ const ABORT_MS = 2_000;
 
 export interface StartOptions extends Pick<ConnectOptions, 'signal'> {
   readonly timeoutMs?: number;
+  /** What `config` was read from. Its files are read again when they change. */
+  readonly env: Environment;
 }
 
 /** Config -> parts -> a replica that consumes. Rejects, with everything closed again, where a part cannot be had. */
@@ -48,34 +55,41 @@ export async function startReplica(config: Config, log: Logger, options: StartOp
 async function compose(
   config: Config,
   log: Logger,
-  connecting: ConnectOptions,
+  connecting: ConnectOptions & Pick<StartOptions, 'env'>,
   closing: AsyncDisposableStack,
 ): Promise<Replica> {
   const { queue: redis, limiter: limiterRedis } = await connect(config, log, connecting, closing);
   const { policy, categories, queue } = config;
 
-  const providers = createProviders(config);
-  for (const provider of providers.values()) closing.defer(() => within(provider.close(), ABORT_MS));
   const limiterOptions = { policy, categories, prefix: queue.prefix, timeoutMs: LIMITER_TIMEOUT_MS };
   const limiter = createRedisLimiter({ redis: limiterRedis, ...limiterOptions });
+  const accounts: Accounts = createAccounts({
+    redis: limiterRedis,
+    prefix: queue.prefix,
+    timeoutMs: LIMITER_TIMEOUT_MS,
+    isWaiting: (account) => breakers.current(account) !== undefined,
+  });
+  closing.defer(() => within(accounts.close(), ABORT_MS));
+  const { faults } = accounts.apply(config);
+  if (faults.length > 0) throw new InputError('bad credentials', faults);
+  await accounts.connect(); // this only connects: nothing is sent that no producer enqueued
   const backgroundLimiter = createRedisLimiter({
     redis: limiterRedis,
     policy: { rules: config.backgroundRules, minGapMs: 0 },
     prefix: `${queue.prefix}:background`,
     timeoutMs: LIMITER_TIMEOUT_MS,
   });
-  const quotas = createQuotas(config, limiterRedis, LIMITER_TIMEOUT_MS);
-  for (const quota of quotas.values()) closing.defer(() => quota.close());
-  // This only connects: nothing is sent that no producer enqueued.
-  await Promise.all([...providers.values()].map((provider) => provider.connect()));
 
   const consumers: Consumer[] = [];
   const metrics = createMetrics({
     queueDepth: () => queueDepth(consumers),
-    breakerOpenMs: (platform) => openMs(breakers.current(platform)),
+    breakersOpenMs: () => [...breakers.all()].map(([account, open]) => [account, openMs(open)] as const),
   });
   const breakers: Breakers = startBreakers(config, { redis: limiterRedis, metrics, log });
   closing.defer(() => breakers.close());
+  breakers.use(accounts.names());
+  const rotation = startRotation({ env: connecting.env, files: config.files, accounts, breakers, log });
+  closing.defer(() => rotation.stop());
   // Before the first job is taken: a replica whose pages cannot be served would consume unseen.
   const pageParts = { connections: [redis, limiterRedis], consumers, metrics, breakers, log };
   const pages = config.metrics && (await serveReplica(config.metrics, pageParts));
@@ -86,8 +100,8 @@ async function compose(
     limiter,
     backgroundLimiter,
     overallGapMs: policy.minGapMs,
-    quotas,
-    providers,
+    quotas: accounts.quotas,
+    providers: accounts.providers,
     breakers,
     maxWaitMs: config.maxWaitMs,
     maxPending: config.maxPending,
@@ -115,11 +129,12 @@ async function compose(
   return {
     url: pages?.url,
     workerIds: consumers.map(({ worker }) => worker.id),
+    reload: (why) => rotation.reload(why),
     stop: async () => {
       const drained = Promise.all(consumers.map((consumer) => consumer.drain()));
       await within(drained, config.shutdownGraceMs);
       graceOver.abort();
-      for (const provider of providers.values()) provider.abort();
+      accounts.abort();
       await within(drained, ABORT_MS);
       await closing.disposeAsync();
     },

@@ -1,3 +1,4 @@
+import { accountOf } from '../src/domain/account.ts';
 import type { ReplyEvent } from '../src/delivery/parts.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
@@ -19,10 +20,11 @@ export function createReplyListener({
   log,
 }: ReplyListenerParts): (event: ReplyEvent) => void | Promise<void> {
   return ({ notification, device, label, reply, tookMs }) => {
-    metrics.reply(device.platform, reply.meaning, tookMs);
+    metrics.reply(accountOf(device), reply.meaning, tookMs);
     if (reply.meaning === 'accepted') return;
     const { code, detail } = reply;
-    const names = { id: notification.id, recipientId: notification.recipientId, device: label };
+    const app = device.app !== undefined && { app: device.app };
+    const names = { id: notification.id, recipientId: notification.recipientId, device: label, ...app };
     const line = { ...names, meaning: reply.meaning, code, ...(detail !== undefined && { detail }) };
     log[levelOf(reply)](line, messageOf(reply));
 
@@ -31,6 +33,7 @@ export function createReplyListener({
       recipientId: notification.recipientId,
       platform: device.platform,
       token: device.token,
+      ...app,
       reason: code,
       timestamp: reply.goneSince ?? Date.now(),
     };

@@ -10,6 +10,7 @@ export interface NotificationFlags {
   readonly recipient?: string;
   readonly apns: readonly string[];
   readonly fcm: readonly string[];
+  readonly app?: string;
   readonly pushType?: string;
   readonly title?: string;
   readonly subtitle?: string;
@@ -38,6 +39,7 @@ export function addNotificationFlags(command: Command): Command {
     .option('--recipient <id>', 'whom the limits protect')
     .option('--apns <token>', 'a device on APNs; may be repeated', repeated, [])
     .option('--fcm <token>', 'a device on FCM; may be repeated', repeated, [])
+    .option('--app <name>', 'the app of these devices, by its name in APPS_FILE (default: that of the environment)')
     .addOption(
       new Option('--push-type <name>', 'what the device does: show it, or wake the app').choices([
         'alert',
@@ -66,10 +68,10 @@ export function addNotificationFlags(command: Command): Command {
 
 /** The notification of the flags. Bad values are left to the validation, except for those that cannot be written as JSON. */
 export function itemOfFlags(flags: NotificationFlags): Item {
-  const { id, recipient, apns, fcm, title, subtitle, body, sound, badge, category } = flags;
+  const { id, recipient, apns, fcm, app, title, subtitle, body, sound, badge, category } = flags;
   const { threadId, actionCategory, interruptionLevel, channelId } = flags;
-  const onApns = apns.map((token) => ({ platform: 'apns', token }));
-  const onFcm = fcm.map((token) => ({ platform: 'fcm', token }));
+  const onApns = apns.map((token) => ({ platform: 'apns', token, app }));
+  const onFcm = fcm.map((token) => ({ platform: 'fcm', token, app }));
   const input = {
     id,
     recipientId: recipient,

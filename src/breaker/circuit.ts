@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
+import type { Account } from '../domain/account.ts';
 import { doubledMs } from '../domain/time.ts';
-import type { Platform } from '../domain/notification.ts';
 import { TROUBLES, type Trouble } from '../domain/outcome.ts';
 import type { BreakerChange, BreakerAnswer, Evidence, OpenBreaker, Trial, TrialEnd } from './breaker.ts';
 import { createSuspicion } from './suspicion.ts';
@@ -42,9 +42,9 @@ const MAX_PLACE_MS = 600_000;
 /** If a provider asks for fewer sends and names no time. FCM's documentation asks for a minute. */
 const QUOTA_MS = 60_000;
 
-/** The breaker of one provider. @param ask resolves to Redis's answer, or to undefined if none came in time */
+/** The breaker of one account. @param ask resolves to Redis's answer, or to undefined if none came in time */
 export function createCircuit(
-  platform: Platform,
+  account: Account,
   { baseMs, maxMs, now = Date.now, onChange, onTrial }: CircuitOptions,
   ask: (question: Question) => Promise<unknown>,
 ) {
@@ -61,7 +61,7 @@ export function createCircuit(
     if (before?.trouble === next?.trouble && before?.step === next?.step) return;
     if (next === undefined) suspicion.clear(); // answers from before it closed say nothing about the provider now
     firsts = next?.failedId ? 2 : 1; // one of two may be the failed notification itself, which stands back
-    onChange({ platform, open: next, before });
+    onChange({ account, open: next, before });
   }
 
   /** Asks Redis; answers the id of the trial under way. Without a readable answer the last known state stays. */
@@ -73,7 +73,7 @@ export function createCircuit(
     const [state, forMs, trialId] = answer;
     if (question === untold) untold = undefined;
     const isOwn = known?.trouble === 'outage' && state === null; // an outage is this worker's own finding: Redis does not know of it
-    if (!untold && !isOwn) become(state ? { ...state, platform, until: now() + forMs } : undefined);
+    if (!untold && !isOwn) become(state ? { ...state, account, until: now() + forMs } : undefined);
     return trialId;
   }
 
@@ -91,7 +91,7 @@ export function createCircuit(
   function open(evidence: Evidence, trouble: Trouble, step: number, failedId: string, trialId = ''): void {
     const forMs = openMs(evidence, trouble, step);
     const state = { trouble, code: evidence.code, since: known?.since ?? now(), step, failedId };
-    const next = { ...state, platform, until: now() + forMs };
+    const next = { ...state, account, until: now() + forMs };
     change(next, ['open', trialId, JSON.stringify(state), forMs, trouble === 'quota' ? forMs : 0]);
   }
 
@@ -110,7 +110,7 @@ export function createCircuit(
     const refusal = known.trouble === 'outage' ? undefined : evidence.trouble;
     const isStill = evidence.suspect === known.trouble || evidence.suspect === 'outage';
     const trouble = refusal ?? (isStill ? known.trouble : undefined);
-    onTrial?.({ platform, result: trouble ? 'failure' : 'success' });
+    onTrial?.({ account, result: trouble ? 'failure' : 'success' });
     if (trouble) open(evidence, trouble, known.step + 1, evidence.notificationId, trialId);
     else change(undefined, ['close', trialId]);
   }
@@ -126,7 +126,7 @@ export function createCircuit(
         // Redis's answer may have told that the trial of this very notification failed on another worker.
         if (isClaimed && isNext()) {
           claimAgainAt = now() + TRIAL_MS;
-          return { kind: 'trial', trial: { platform, id } };
+          return { kind: 'trial', trial: { account, id } };
         }
         void tell(['release', id]);
       }
@@ -140,7 +140,7 @@ export function createCircuit(
     },
     release({ id }: Trial): void {
       claimAgainAt = 0;
-      onTrial?.({ platform, result: 'unused' });
+      onTrial?.({ account, result: 'unused' });
       void tell(['release', id]);
     },
     deferUntil(enqueuedAt: number): number {
@@ -149,6 +149,8 @@ export function createCircuit(
       const place = Math.floor((enqueuedAt - (known?.since ?? 0)) / ENQUEUED_PER_MS);
       return halfOpenAt + AGAIN_MS + Math.min(Math.max(0, place), MAX_PLACE_MS);
     },
+    /** Closed, and Redis was told so: a state in Redis is another worker's finding. */
+    isQuiet: () => known === undefined && untold === undefined,
     /** Reads the state from Redis, or repeats what could not be written. */
     sync: () => tell(untold ?? ['read', '']),
   };

@@ -2,8 +2,8 @@ import { InputError, zodFaults, type Fault } from '../domain/faults.ts';
 import type { Policy, Rule } from '../domain/limits.ts';
 import type { Environment } from '../environment/values.ts';
 import { contradictions } from './contradictions.ts';
+import { readCredentials, type Credentials, type CredentialsRead } from './credentials.ts';
 import { readLimitsFile } from './limits-file.ts';
-import { readProviders, readQuotas, type ProviderConfigs, type QuotaConfigs } from './providers.ts';
 import { environmentSchema, SECRET_VARIABLES, variablesSchema, type Variables } from './variables.ts';
 
 export interface RedisConfig {
@@ -15,7 +15,7 @@ export interface RedisConfig {
 }
 
 /** The whole configuration of a replica. The README's table explains each variable. */
-export interface Config {
+export interface Config extends Credentials {
   readonly redis: RedisConfig;
   readonly limiterRedis: RedisConfig;
   readonly queue: { readonly prefix: string; readonly shards: number };
@@ -38,8 +38,6 @@ export interface Config {
   /** 0: no bound. */
   readonly deadLetters: { readonly maxAgeMs: number; readonly maxCount: number };
   readonly shutdownGraceMs: number;
-  readonly providers: ProviderConfigs;
-  readonly quotas: QuotaConfigs;
   readonly metrics?: { readonly host: string; readonly port: number };
   readonly logLevel: Variables['LOG_LEVEL'];
 }
@@ -55,7 +53,7 @@ export function loadConfig(env: Environment): Config {
   const faults: Fault[] = [];
   const { variables, given } = readVariables(env, faults);
   const limiter = limiterConfig(variables, faults);
-  const providers = readProviders(given, faults);
+  const { credentials } = readCredentials(given, faults);
   faults.push(...tlsFaults(env));
   refuse(faults);
 
@@ -76,13 +74,22 @@ export function loadConfig(env: Environment): Config {
     providerPause: { baseMs: variables.PROVIDER_PAUSE_BASE, maxMs: variables.PROVIDER_PAUSE_MAX },
     deadLetters: { maxAgeMs: variables.DEAD_LETTER_MAX_AGE, maxCount: variables.DEAD_LETTER_MAX_COUNT },
     shutdownGraceMs: variables.SHUTDOWN_GRACE,
-    providers,
-    quotas: readQuotas(given),
+    ...credentials,
     ...(variables.METRICS_PORT !== 'off' && {
       metrics: { host: variables.METRICS_HOST, port: variables.METRICS_PORT },
     }),
     logLevel: variables.LOG_LEVEL,
   });
+}
+
+/**
+ * Reads the credentials of all apps anew, while the worker runs. Throws nothing: an account with faults keeps the credentials that
+ * it has.
+ */
+export function reloadCredentials(env: Environment): CredentialsRead & { readonly faults: readonly Fault[] } {
+  const { given } = readVariables(env, []); // the environment cannot have changed, so it still has no faults
+  const faults: Fault[] = [];
+  return { ...readCredentials(given, faults), faults };
 }
 
 /** For commands that only use the queue: where it is. */

@@ -2,7 +2,8 @@ import { DURATION_FORMAT, formatDuration, parseDuration } from '../domain/time.t
 import type { Fault } from '../domain/faults.ts';
 import { MAX_WINDOW_MS, parseRules, type Policy, type Rule } from '../domain/limits.ts';
 import { notificationSchema } from '../domain/notification.ts';
-import { readFile, reporter, type Report } from '../environment/files.ts';
+import { reporter, type Report } from '../environment/files.ts';
+import { readJsonFile } from './json-file.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -15,13 +16,8 @@ const NO_CATEGORIES: Readonly<Record<string, Policy>> = Object.freeze(Object.cre
  */
 export function readLimitsFile(path: string | undefined, faults: Fault[]): Readonly<Record<string, Policy>> {
   const toldAbove = reporter(faults);
-  const text = readFile(NAME, path, toldAbove);
-  if (text === undefined) return NO_CATEGORIES;
-  const json = parseJson(text);
-  if ('fault' in json) {
-    toldAbove(NAME, 'JSON', json.fault);
-    return NO_CATEGORIES;
-  }
+  const json = readJsonFile(NAME, path, toldAbove);
+  if (json === undefined) return NO_CATEGORIES;
   return categoriesOf(json.value, (where, expected, found) => {
     toldAbove(where === '' ? NAME : `${NAME}: ${where}`, expected, found);
   });
@@ -81,18 +77,6 @@ function fieldsOf(value: unknown, path: string, known: readonly string[] | undef
     if (known?.includes(name) === false) report(where, 'no such field', 'one');
   }
   return value as Fields;
-}
-
-type Json = { readonly value: unknown } | { readonly fault: string };
-
-/** The parser's own message would quote the file's content, and somebody may have given the path of a secret file. */
-function parseJson(text: string): Json {
-  try {
-    return { value: JSON.parse(text) as unknown };
-  } catch (error) {
-    const where = /line \d+ column \d+/.exec((error as Error).message)?.[0];
-    return { fault: where === undefined ? 'text that is not JSON' : `text that is not JSON at ${where}` };
-  }
 }
 
 /** A short description of a JSON value, for a fault. */

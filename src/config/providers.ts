@@ -33,11 +33,20 @@ export const PROVIDER_SECRETS: readonly string[] = PLATFORMS.flatMap(
   (platform) => PROVIDERS[platform].settings.secrets,
 );
 
-/** The options of each provider, from variables that are well-formed. */
-export function readProviders(given: Environment, faults: Fault[]): ProviderConfigs {
+/** The options of each provider, from variables that are well-formed, and the platforms whose variables have faults. */
+export function readProviders(
+  given: Environment,
+  faults: Fault[],
+): { readonly providers: ProviderConfigs; readonly faulty: ReadonlySet<string> } {
+  const faulty = new Set<string>();
   const report = reporter(faults);
-  const read = PLATFORMS.map((platform) => [platform, PROVIDERS[platform].settings.read(given, report)] as const);
-  return Object.fromEntries(read.filter(([, options]) => options !== undefined));
+  const read = PLATFORMS.map((platform) => {
+    const before = faults.length;
+    const options = PROVIDERS[platform].settings.read(given, report, 'environment');
+    if (faults.length > before) faulty.add(platform);
+    return [platform, options] as const;
+  });
+  return { providers: Object.fromEntries(read.filter(([, options]) => options !== undefined)), faulty };
 }
 
 /** The quotas that are given, from variables that are well-formed. */
@@ -51,6 +60,7 @@ export function readQuotas(given: Environment): QuotaConfigs {
   return quotas;
 }
 
-function quotaSchema(variable: string) {
+/** @param variable its name, for the faults */
+export function quotaSchema(variable: string) {
   return rules(variable, LARGEST_QUOTA).optional();
 }

@@ -75,6 +75,11 @@ const queueAndDelivery = {
   SHUTDOWN_GRACE: duration('1d').default(10_000).describe('how long a stopping worker waits for what is in flight'),
 };
 
+/** Beside the providers' own. */
+const otherApps = {
+  APPS_FILE: anyText().optional().describe('path of a JSON file with more apps and their credentials (docs/apps.md)'),
+};
+
 /** The variables after the providers' own. */
 const observation = {
   METRICS_HOST: anyText().default('127.0.0.1').describe('where `/metrics`, `/healthz` and `/readyz` are served'),
@@ -88,11 +93,16 @@ const observation = {
 };
 
 /** A worker's environment without the variables that each provider reads itself. */
-export const variablesSchema = z.object({ ...queueAndDelivery, ...observation });
+export const variablesSchema = z.object({ ...queueAndDelivery, ...otherApps, ...observation });
 export type Variables = z.output<typeof variablesSchema>;
 
 /** The whole environment of a worker, in the README's order. */
-export const environmentSchema = z.object({ ...queueAndDelivery, ...providerVariables(), ...observation });
+export const environmentSchema = z.object({
+  ...queueAndDelivery,
+  ...providerVariables(),
+  ...otherApps,
+  ...observation,
+});
 
 /** Variables whose value an error must not repeat: they hold keys, or may hold a password. */
 export const SECRET_VARIABLES: ReadonlySet<string> = new Set([

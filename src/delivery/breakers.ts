@@ -1,8 +1,8 @@
 import type { Breakers, BreakerAnswer } from '../breaker/breaker.ts';
-import { PLATFORMS, type Platform } from '../domain/notification.ts';
+import { accountOf, type Account } from '../domain/account.ts';
 import type { Reply } from '../providers/provider.ts';
 import type { Context } from './context.ts';
-import { openPlatforms } from './devices.ts';
+import { openAccounts } from './devices.ts';
 
 interface Parts {
   readonly breakers: Breakers;
@@ -13,25 +13,25 @@ interface Parts {
  * trial. Undefined where all are closed: there is nothing to ask.
  */
 export function askBreakers(context: Context, { breakers }: Parts): Promise<unknown> | undefined {
-  const isNotClosed = (platform: Platform): boolean => breakers.current(platform) !== undefined;
-  if (!PLATFORMS.some(isNotClosed)) return undefined;
-  const answers = (context.breakerAnswers = new Map<Platform, BreakerAnswer>());
-  const ask = async (platform: Platform): Promise<void> => {
-    answers.set(platform, await breakers.enter(platform, context.notification.id));
+  const isNotClosed = (account: Account): boolean => breakers.current(account) !== undefined;
+  if (!context.notification.devices.some((device) => isNotClosed(accountOf(device)))) return undefined;
+  const answers = (context.breakerAnswers = new Map<Account, BreakerAnswer>());
+  const ask = async (account: Account): Promise<void> => {
+    answers.set(account, await breakers.enter(account, context.notification.id));
   };
-  return Promise.all(openPlatforms(context).filter(isNotClosed).map(ask));
+  return Promise.all(openAccounts(context).filter(isNotClosed).map(ask));
 }
 
 /** Tells the breaker of a reply, if the reply says something about the provider; the first reply ends a trial. */
-export function reportReply(context: Context, platform: Platform, reply: Reply, { breakers }: Parts): void {
+export function reportReply(context: Context, account: Account, reply: Reply, { breakers }: Parts): void {
   if (!isAboutProvider(reply)) return;
   const { notification, breakerAnswers } = context;
   const { code, trouble, suspect, retryAfterMs } = reply;
   const { id: notificationId, recipientId } = notification;
-  const evidence = { platform, notificationId, recipientId, code, trouble, suspect, retryAfterMs };
-  const answer = breakerAnswers?.get(platform);
+  const evidence = { account, notificationId, recipientId, code, trouble, suspect, retryAfterMs };
+  const answer = breakerAnswers?.get(account);
   if (answer?.kind === 'trial') {
-    breakerAnswers?.delete(platform);
+    breakerAnswers?.delete(account);
     breakers.report(evidence, answer.trial);
   } else breakers.report(evidence);
 }

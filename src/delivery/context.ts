@@ -1,7 +1,8 @@
 import type { Job } from 'bullmq';
 import type { BreakerAnswer } from '../breaker/breaker.ts';
+import type { Account } from '../domain/account.ts';
 import type { Fault } from '../domain/faults.ts';
-import { parseNotification, type Device, type Notification, type Platform } from '../domain/notification.ts';
+import { parseNotification, type Device, type Notification } from '../domain/notification.ts';
 import type { Held } from '../limiter/limiter.ts';
 import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
 import type { JobLock } from '../queue/job-lock.ts';
@@ -33,7 +34,7 @@ export interface Context {
   progress: Progress;
 
   /** What the breakers that are not closed said about this notification. */
-  breakerAnswers: Map<Platform, BreakerAnswer> | undefined;
+  breakerAnswers: Map<Account, BreakerAnswer> | undefined;
   /** The devices that can be sent to now. */
   ready: readonly ReadyDevice[];
   /** Every stream that was set aside; those that are not used are released at the end of the pass. */
@@ -56,9 +57,11 @@ export interface Context {
 export interface ReadyDevice {
   readonly label: string;
   readonly device: Device;
+  /** Whose credentials, quota and breaker it takes. */
+  readonly account: Account;
   readonly provider: Provider;
   readonly encoded: Encoded;
-  /** The stream that is set aside. Only the first device of each platform has one; the others wait for theirs in the send. */
+  /** The stream that is set aside. Only the first device of each account has one; the others wait for theirs in the send. */
   permit?: Permit;
 }
 
@@ -78,7 +81,7 @@ export interface Slot {
 /** The wait until a quota has room. */
 export interface QuotaWait {
   readonly waitMs: number;
-  /** `fcm:600000/1m` */
+  /** `fcm:600000/1m`; of another app's quota `fcm~teacher:600000/1m`. */
   readonly rule: string;
   /** The end of the wait on `performance.now()`. */
   readonly dueAt: number;
@@ -87,7 +90,7 @@ export interface QuotaWait {
 /** One try at one device, and what came of it. */
 export interface Tried {
   readonly label: string;
-  readonly platform: Platform;
+  readonly account: Account;
   readonly reply: Reply;
   /** When the reply came, or the try was given up: epoch milliseconds. */
   readonly at: number;

@@ -1,12 +1,12 @@
+import type { Account } from '../domain/account.ts';
 import { errorChain } from '../domain/error-chain.ts';
 import { formatFault, isUnknownField } from '../domain/faults.ts';
-import type { Platform } from '../domain/notification.ts';
 import type { DeadLetterReason, Result, Trouble } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
 import type { Refused, Reserved } from '../limiter/limiter.ts';
 import { backoffMs, stallSpreadMs, type Backoff } from './backoff.ts';
 import { timeLeftMs, type Context, type QuotaWait, type Tried } from './context.ts';
-import { openLabels, openPlatforms } from './devices.ts';
+import { openAccounts, openLabels } from './devices.ts';
 import type { DeliverParts } from './parts.ts';
 import { withAttempts } from './progress.ts';
 import { record } from './replies.ts';
@@ -169,8 +169,8 @@ function overQuota(context: Context, wait: QuotaWait, parts: DeliverParts): Resu
 
 /** While many bad tokens say that the configuration is wrong, a bad token does not end its device. */
 function openIfMisconfigured(tried: Tried, { breakers }: DeliverParts): Tried {
-  const { platform, reply } = tried;
-  const isSuspect = reply.suspect === 'configuration' && breakers.current(platform)?.trouble === 'configuration';
+  const { account, reply } = tried;
+  const isSuspect = reply.suspect === 'configuration' && breakers.current(account)?.trouble === 'configuration';
   return isSuspect ? { ...tried, reply: { ...reply, meaning: 'later', trouble: 'configuration' } } : tried;
 }
 
@@ -179,10 +179,10 @@ function openIfMisconfigured(tried: Tried, { breakers }: DeliverParts): Tried {
  * did not get there, the provider refuses whatever this app sends, or is known to be down. A try that may have alerted
  * always counts, since it may be repeated only a few times.
  */
-function isAttempt({ platform, reply }: Tried, { breakers }: DeliverParts): boolean {
+function isAttempt({ account, reply }: Tried, { breakers }: DeliverParts): boolean {
   if (reply.alerted === 'maybe') return true;
   if (reply.unsent === true || reply.trouble !== undefined) return false;
-  return !(reply.suspect === 'outage' && breakers.current(platform) !== undefined);
+  return !(reply.suspect === 'outage' && breakers.current(account) !== undefined);
 }
 
 /** An attempt failed. After the last one, the devices that failed are given up; the others stay open. */
@@ -208,8 +208,8 @@ function retryOrGiveUp(
   const again = failed.filter(({ label }) => !lost.includes(label));
   if (again.length === 0) return deferOrGiveUp(context, stillOpen, [], parts);
   const backoff = backoffMs(tries, parts.retry, longestRetryAfterMs(again), parts.random());
-  const platforms = [...new Set(again.map(({ platform }) => platform))];
-  const breaker = platforms.every(isNotClosed(parts)) ? soonestBreaker(platforms, parts) : undefined;
+  const accounts = [...new Set(again.map(({ account }) => account))];
+  const breaker = accounts.every(isNotClosed(parts)) ? soonestBreaker(accounts, parts) : undefined;
   const afterTrialMs = breaker === undefined ? 0 : Math.max(0, breaker.until - parts.now()) + AFTER_TRIAL_MS;
   const code = again.map(({ reply }) => reply.code).join(',');
   return { kind: 'retried', waitMs: Math.max(backoff, afterTrialMs), code };
@@ -228,14 +228,14 @@ export function deferOrGiveUp(
   const wasSent = tried.some(({ reply }) => reply.unsent !== true);
   const unreached = tried.length > 0 && !wasSent ? progress.unreached + 1 : progress.unreached;
   context.progress = { ...progress, heldSince, unreached, rule: undefined };
-  const breaker = soonestBreaker(openPlatforms(context), parts);
+  const breaker = soonestBreaker(openAccounts(context), parts);
   if (now - heldSince > MAX_DEFERRED_MS) {
     giveUp(context, open, needsOperator(breaker?.trouble) ? 'provider-auth' : 'attempts-exhausted');
     return finished(context);
   }
   const code = tried[0]?.reply.code ?? breaker?.code ?? 'provider-open';
-  if (breaker !== undefined && tried.map(({ platform }) => platform).every(isNotClosed(parts))) {
-    const dueAt = parts.breakers.deferUntil(breaker.platform, context.enqueuedAt);
+  if (breaker !== undefined && tried.map(({ account }) => account).every(isNotClosed(parts))) {
+    const dueAt = parts.breakers.deferUntil(breaker.account, context.enqueuedAt);
     context.progress = { ...context.progress, dueAt }; // an instant, not a wait: the jobs that wait keep their order
     return deferred(Math.max(0, dueAt - now), code);
   }
@@ -286,13 +286,13 @@ function longestRetryAfterMs(tried: readonly Tried[]): number {
   return Math.max(0, ...tried.map(({ reply }) => reply.retryAfterMs ?? 0));
 }
 
-function isNotClosed({ breakers }: DeliverParts): (platform: Platform) => boolean {
-  return (platform) => breakers.current(platform) !== undefined;
+function isNotClosed({ breakers }: DeliverParts): (account: Account) => boolean {
+  return (account) => breakers.current(account) !== undefined;
 }
 
-/** Of the breakers of these platforms that are not closed, the one that may close first. */
-function soonestBreaker(platforms: readonly Platform[], { breakers }: DeliverParts) {
-  const notClosed = platforms.flatMap((platform) => breakers.current(platform) ?? []);
+/** Of the breakers of these accounts that are not closed, the one that may close first. */
+function soonestBreaker(accounts: readonly Account[], { breakers }: DeliverParts) {
+  const notClosed = accounts.flatMap((account) => breakers.current(account) ?? []);
   return notClosed.toSorted((a, b) => a.until - b.until)[0];
 }
 

@@ -1,4 +1,5 @@
-import type { Device, Notification, Platform } from '../domain/notification.ts';
+import { accountOf, type Account } from '../domain/account.ts';
+import type { Device, Notification } from '../domain/notification.ts';
 import type { Progress } from './progress.ts';
 
 interface LabelledDevice {
@@ -24,15 +25,15 @@ export function openLabels(standing: Standing): string[] {
   return openDevices(standing).map(({ label }) => label);
 }
 
-/** The platforms of those devices. */
-export function openPlatforms(standing: Standing): Platform[] {
-  return [...new Set(openDevices(standing).map(({ device }) => device.platform))];
+/** The accounts of those devices. */
+export function openAccounts(standing: Standing): Account[] {
+  return [...new Set(openDevices(standing).map(({ device }) => accountOf(device)))];
 }
 
 /** A device that is listed twice counts once. */
 function labelledDevices({ devices }: Notification): LabelledDevice[] {
   const labelled = devices.map((device, index) => ({ label: `${device.platform}#${index}`, device, index }));
   if (labelled.length === 1) return labelled; // most notifications have one device
-  const isSame = (a: Device, b: Device) => a.platform === b.platform && a.token === b.token;
+  const isSame = (a: Device, b: Device) => a.platform === b.platform && a.token === b.token && a.app === b.app;
   return labelled.filter(({ device, index }) => devices.findIndex((other) => isSame(other, device)) === index);
 }

@@ -1,3 +1,4 @@
+import { accountOf, namesOf, type Account } from '../domain/account.ts';
 import type { FailedAttempt } from '../domain/outcome.ts';
 import { pushId } from '../domain/push-id.ts';
 import type { Context, ReadyDevice } from './context.ts';
@@ -33,18 +34,24 @@ function encodeOpen(context: Context, silent: boolean, parts: DeliverParts): Rea
     failures.push({ at: parts.now(), device: label, error });
   };
   for (const { label, device, index } of openDevices(context)) {
-    const provider = parts.providers.get(device.platform);
+    const account = accountOf(device);
+    const provider = parts.providers.get(account);
     if (provider === undefined) {
-      fail(label, 'provider-not-configured', `no credentials for ${device.platform}`);
+      fail(label, 'provider-not-configured', noCredentials(account));
       continue;
     }
-    if (breakerAnswers?.get(device.platform)?.kind === 'open') continue;
+    if (breakerAnswers?.get(account)?.kind === 'open') continue;
     const prepared = provider.prepare({ notification, device, pushId: pushId(notification.id, index), silent });
-    if (prepared.kind === 'ready') ready.push({ label, device, provider, encoded: prepared.encoded });
+    if (prepared.kind === 'ready') ready.push({ label, device, account, provider, encoded: prepared.encoded });
     else fail(label, 'rejected', replyText(prepared.reply));
   }
   if (failures.length > 0) {
     context.progress = withAttempts({ ...progress, devices: { ...progress.devices, ...ended } }, failures);
   }
   return ready;
+}
+
+function noCredentials(account: Account): string {
+  const { platform, app } = namesOf(account);
+  return app === undefined ? `no credentials for ${platform}` : `no credentials for ${platform} of the app "${app}"`;
 }

@@ -1,5 +1,6 @@
 import type { Breakers } from '../breaker/breaker.ts';
-import type { Device, Notification, Platform } from '../domain/notification.ts';
+import type { Account } from '../domain/account.ts';
+import type { Device, Notification } from '../domain/notification.ts';
 import type { Limiter } from '../limiter/limiter.ts';
 import type { Quota } from '../quota/quota.ts';
 import type { Provider, Reply } from '../providers/provider.ts';
@@ -13,9 +14,10 @@ export interface DeliverParts {
   readonly backgroundLimiter: Pick<Limiter, 'admit' | 'refund' | 'cancel' | 'postpone'>;
   /** The gap of the policy that holds overall, milliseconds; 0 for none. */
   readonly overallGapMs: number;
-  /** The quotas of whole projects, for the providers that have one. */
-  readonly quotas: ReadonlyMap<Platform, Pick<Quota, 'take'>>;
-  readonly providers: ReadonlyMap<Platform, Provider>;
+  /** The quotas of whole projects, for the accounts that have one. They may change from one pass to the next. */
+  readonly quotas: { get(account: Account): Pick<Quota, 'take'> | undefined };
+  /** For the accounts that have credentials. They may change from one pass to the next. */
+  readonly providers: { get(account: Account): Provider | undefined };
   readonly breakers: Breakers;
   /** Of this worker; other workers have their own. */
   readonly turns: Turns;

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { PLATFORMS } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason } from '../domain/outcome.ts';
 
 const deviceStateSchema = z.enum(['delivered', ...DEAD_LETTER_REASONS]);
@@ -32,8 +31,8 @@ const progressSchema = z.object({
   rule: z.string().optional(),
   /** When it is due, epoch milliseconds. The lateness of wake-ups is measured against it. */
   dueAt: z.number().optional(),
-  /** When a quota that had no room has room for it, as promised; epoch milliseconds. */
-  quotaAt: z.partialRecord(z.enum(PLATFORMS), z.number()).optional(),
+  /** By account: when a quota that had no room has room for it, as promised; epoch milliseconds. */
+  quotaAt: z.record(z.string(), z.number()).optional(),
   /** Since when it has been deferred because a breaker is open or a provider cannot be reached; epoch milliseconds. */
   heldSince: z.number().optional(),
 });

@@ -21,7 +21,7 @@ type OnSent = NonNullable<SendOptions['onSent']>;
 
 /** Sends to the devices that are ready, as far as the quotas have room, while the job is this worker's. */
 export async function send(context: Context, parts: DeliverParts): Promise<Sent> {
-  if (parts.quotas.size > 0) await takeTokens(context, parts);
+  await takeTokens(context, parts);
   const { ready, lock, slot, tokensUntil } = context;
   const [first] = ready;
   if (first === undefined) return 'sent';

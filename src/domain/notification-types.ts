@@ -11,6 +11,11 @@ export interface ApnsDevice {
   platform: 'apns';
   /** The device token that the app got from Apple. 2 to 512 hexadecimal digits. */
   token: string;
+  /**
+   * The app whose credentials send to the device, by its name in the workers' `APPS_FILE`. 1 to 64 of
+   * `A-Z a-z 0-9 . _ -`. Default: the app of the workers' environment. Example: `teacher`.
+   */
+  app?: string | undefined;
 }
 
 /** A device that Firebase knows: Android, or an iPhone whose app uses Firebase. */
@@ -19,6 +24,11 @@ export interface FcmDevice {
   platform: 'fcm';
   /** The registration token that the app got from Firebase. 1 to 4,096 visible ASCII characters. */
   token: string;
+  /**
+   * The app whose credentials send to the device, by its name in the workers' `APPS_FILE`. 1 to 64 of
+   * `A-Z a-z 0-9 . _ -`. Default: the app of the workers' environment. Example: `teacher`.
+   */
+  app?: string | undefined;
 }
 
 /** Where a notification goes: the platform, and the token that the app got from it. */

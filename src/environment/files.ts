@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Fault } from '../domain/faults.ts';
 
@@ -14,6 +15,19 @@ export function readFile(name: string, path: string | undefined, report: Report)
     return readFileSync(path, 'utf8');
   } catch (error) {
     report(name, 'a file that can be read', `${pathText(path)} (${(error as NodeJS.ErrnoException).code})`);
+    return undefined;
+  }
+}
+
+/** The same for a certificate, as PEM. TLS would take any text, and then trust nothing more. */
+export function readCertificate(name: string, path: string | undefined, report: Report): string | undefined {
+  const pem = readFile(name, path, report);
+  if (pem === undefined) return undefined;
+  try {
+    new X509Certificate(pem);
+    return pem;
+  } catch {
+    report(name, 'a certificate as PEM', 'something else');
     return undefined;
   }
 }

@@ -1,30 +1,33 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
-import { PLATFORMS, type Platform } from '../domain/notification.ts';
+import { namesOf, type Account } from '../domain/account.ts';
 import type { Result, Trouble } from '../domain/outcome.ts';
 
-/** What one replica counts. Labels have few possible values: never a recipient, never a token. */
+/**
+ * What one replica counts. Labels have few possible values: never a recipient, never a token. What belongs to an account has the
+ * label `platform`, and `app` too if it is an app of APPS_FILE; series of the environment's app have no such label.
+ */
 export interface Metrics {
   readonly registry: Registry;
   /** A pass ended. */
   passEnded(result: Result): void;
   /** A provider answered. */
-  reply(platform: Platform, meaning: string, tookMs: number): void;
+  reply(account: Account, meaning: string, tookMs: number): void;
   /** A deferred job reached a worker this long after it was due. */
   woken(lateMs: number): void;
   /** A job without a priority was taken. BullMQ takes such jobs before all jobs that are due. */
   unprioritised(): void;
   /** This replica learned that a circuit breaker opened. */
-  breakerOpened(platform: Platform, trouble: Trouble): void;
+  breakerOpened(account: Account, trouble: Trouble): void;
   /** A trial of this replica ended: `success`, `failure` or `unused`. */
-  breakerTrial(platform: Platform, result: string): void;
+  breakerTrial(account: Account, result: string): void;
 }
 
 /** Values that are read at each scrape. */
 export interface MetricsSources {
   /** Jobs by state: `waiting`, `delayed`, `active`, … */
   readonly queueDepth: () => Promise<Readonly<Record<string, number>>>;
-  /** How much longer a provider's circuit breaker stays open; 0 if it is closed or half open. */
-  readonly breakerOpenMs: (platform: Platform) => number;
+  /** For each account, how much longer its circuit breaker stays open; 0 if it is closed or half open. */
+  readonly breakersOpenMs: () => Iterable<readonly [Account, number]>;
 }
 
 const SECONDS = { wait: [0.1, 0.5, 1, 3, 10, 30, 60, 300, 900, 3600, 14_400, 86_400] };
@@ -67,8 +70,8 @@ export function createMetrics(sources: MetricsSources): Metrics {
   });
   const provider = new Histogram({
     name: 'pushpacer_provider_seconds',
-    help: "Time to a provider's answer, by platform and meaning.",
-    labelNames: ['platform', 'meaning'],
+    help: "Time to a provider's answer, by platform, app (none: that of the environment) and meaning.",
+    labelNames: ['platform', 'app', 'meaning'],
     buckets: FAST_SECONDS,
     registers,
   });
@@ -91,22 +94,23 @@ export function createMetrics(sources: MetricsSources): Metrics {
   new Gauge({
     name: 'pushpacer_breaker_open_seconds',
     help: "How much longer a provider's circuit breaker stays open; 0 when it is closed or half open.",
-    labelNames: ['platform'],
+    labelNames: ['platform', 'app'],
     registers,
     collect() {
-      for (const platform of PLATFORMS) this.set({ platform }, sources.breakerOpenMs(platform) / 1000);
+      this.reset(); // an app may be gone
+      for (const [account, ms] of sources.breakersOpenMs()) this.set(namesOf(account), ms / 1000);
     },
   });
   const breakersOpened = new Counter({
     name: 'pushpacer_breaker_opened_total',
     help: 'Openings of circuit breakers that this replica learned of, by trouble. All replicas share all but outages.',
-    labelNames: ['platform', 'trouble'],
+    labelNames: ['platform', 'app', 'trouble'],
     registers,
   });
   const breakerTrials = new Counter({
     name: 'pushpacer_breaker_trials_total',
     help: 'Trials of a half open circuit breaker by this replica, by result: success (it closed), failure, or unused.',
-    labelNames: ['platform', 'result'],
+    labelNames: ['platform', 'app', 'result'],
     registers,
   });
 
@@ -124,11 +128,11 @@ export function createMetrics(sources: MetricsSources): Metrics {
         outcomes.inc({ outcome: result.kind, reason: '' });
       }
     },
-    reply: (platform, meaning, tookMs) => provider.observe({ platform, meaning }, tookMs / 1000),
+    reply: (account, meaning, tookMs) => provider.observe({ ...namesOf(account), meaning }, tookMs / 1000),
     woken: (lateMs) => lateness.observe(Math.max(0, lateMs) / 1000),
     unprioritised: () => unprioritised.inc(),
-    breakerOpened: (platform, trouble) => breakersOpened.inc({ platform, trouble }),
-    breakerTrial: (platform, result) => breakerTrials.inc({ platform, result }),
+    breakerOpened: (account, trouble) => breakersOpened.inc({ ...namesOf(account), trouble }),
+    breakerTrial: (account, result) => breakerTrials.inc({ ...namesOf(account), result }),
   };
 }
 

@@ -27,10 +27,16 @@ export interface ProviderSettings<Options> {
   /** The variable of the quota that all workers share, and the README's text for it; src/config reads it. */
   readonly quota: { readonly variable: string; readonly meaning: string };
   /**
-   * The options for `create`; undefined if the provider is off. `given` holds the variables that are well-formed. Every
-   * variable that is missing, contradicts another or cannot be read is reported; the provider is not created then.
+   * The names in APPS_FILE of variables that do not begin with the platform's name. The others follow from the variable:
+   * `APNS_KEY_FILE` is `keyFile`. The value of a field that ends in `File` is the path of a file, which is watched.
    */
-  readonly read: (given: Environment, report: Report) => Options | undefined;
+  readonly appFields?: Readonly<Record<string, string>>;
+  /**
+   * The options for `create`; undefined if the provider is off. `given` holds the variables that are well-formed. Every
+   * variable that is missing, contradicts another or cannot be read is reported; the provider is not created then. For an app
+   * of APPS_FILE, `given` holds its fields under the names of the variables.
+   */
+  readonly read: (given: Environment, report: Report, source: 'environment' | 'apps-file') => Options | undefined;
 }
 
 /** What each answer means. docs/provider-faults.md shows the same, and the contract suite provokes each row of `words`. */

@@ -1,10 +1,13 @@
-import type { z } from 'zod';
+import { z } from 'zod';
 import type { Notification } from '../domain/notification-types.ts';
 
 /** How a notification names a device of one provider. Producers use it too and load no provider, so it may import only zod. */
 export interface DeviceKind<P extends string = string> {
   /** Checks one entry of a notification's `devices`; its faults never repeat the token. */
-  readonly schema: z.ZodObject<{ platform: z.ZodLiteral<P>; token: z.ZodString }, z.core.$strict>;
+  readonly schema: z.ZodObject<
+    { platform: z.ZodLiteral<P>; token: z.ZodString; app: z.ZodOptional<z.ZodString> },
+    z.core.$strict
+  >;
   /** Keys of `data` that the provider reserves. A `*` at the end stands for every key that begins like this. */
   readonly reservedDataKeys: readonly string[];
   /** How large a payload may be, so that a producer is told before it enqueues. Absent: only the worker looks. */
@@ -14,3 +17,13 @@ export interface DeviceKind<P extends string = string> {
     bytesOf(notification: Notification): number;
   };
 }
+
+/** The name of an app of APPS_FILE. */
+export const appNameSchema = z.string().regex(/^[A-Za-z0-9._-]{1,64}$/, { error: '1 to 64 of A-Z a-z 0-9 . _ -' });
+
+/** The field `app` of every kind of device. */
+export const deviceApp = appNameSchema
+  .optional()
+  .describe(
+    "The app whose credentials send to the device, by its name in the workers' `APPS_FILE`. 1 to 64 of `A-Z a-z 0-9 . _ -`. Default: the app of the workers' environment. Example: `teacher`.",
+  );

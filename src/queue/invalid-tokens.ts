@@ -6,6 +6,8 @@ export interface InvalidToken {
   readonly recipientId: string;
   readonly platform: Platform;
   readonly token: string;
+  /** The app of APPS_FILE that the device has; absent for the app of the environment. */
+  readonly app?: string;
   /** The provider's code: `Unregistered`, `UNREGISTERED`. */
   readonly reason: string;
   /** Epoch milliseconds: since when the token is invalid if the provider says it (APNs does), else when the answer came. */
@@ -30,7 +32,7 @@ export function invalidTokensKey(prefix: string): string {
 }
 
 /**
- * Adds one entry to the stream, with the fields `recipientId`, `platform`, `token`, `reason`, `timestamp`. About the latest `keep`
+ * Adds one entry to the stream, with the fields `recipientId`, `platform`, `token`, `app` (if it has one), `reason`, `timestamp`. About the latest `keep`
  * entries (100,000) stay. Rejects if Redis has refused for a minute.
  */
 export async function reportInvalidToken(

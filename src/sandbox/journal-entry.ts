@@ -31,6 +31,12 @@ export interface JournalEntry {
   readonly pushType?: string | undefined;
   /** APNs: the `apns-topic`, which names the app. */
   readonly topic?: string | undefined;
+  /** APNs: the key that signed the request's provider token, where that was valid. */
+  readonly keyId?: string | undefined;
+  /** APNs: the team of that key. */
+  readonly teamId?: string | undefined;
+  /** FCM: the project that was asked. */
+  readonly projectId?: string | undefined;
   /** The alert's title. */
   readonly title?: string | undefined;
   /** The alert's text. */

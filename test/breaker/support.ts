@@ -60,7 +60,7 @@ let made = 0;
 function answer(fields: Partial<Evidence>): Evidence {
   made += 1;
   return {
-    platform: 'apns',
+    account: 'apns',
     notificationId: `msg-${made}`,
     recipientId: `person-${made}`,
     code: 'accepted',

@@ -52,7 +52,7 @@ describe('a half open breaker', () => {
       expect(changes.map(({ open }) => open?.trouble)).toEqual(['auth', undefined]);
       expect(changes[1]?.before).toMatchObject({ trouble: 'auth', code: 'InvalidProviderToken' });
     }
-    expect(other.trialEnds).toEqual([{ platform: 'apns', result: 'success' }]);
+    expect(other.trialEnds).toEqual([{ account: 'apns', result: 'success' }]);
   });
 
   it('is learned to be closed by who asks for the trial, before the next reading', async () => {
@@ -104,7 +104,7 @@ describe('a half open breaker', () => {
     expect(await redis.get(trialKey)).toBe(first.id);
     expect((await other.breakers.enter('apns', 'msg')).kind).toBe('open');
     worker.breakers.release(first);
-    expect(worker.trialEnds).toEqual([{ platform: 'apns', result: 'unused' }]);
+    expect(worker.trialEnds).toEqual([{ account: 'apns', result: 'unused' }]);
     const second = await trialOf(other);
     expect(await redis.pttl(trialKey)).toBeGreaterThan(15_000);
     expect(await redis.pttl(trialKey)).toBeLessThanOrEqual(20_000);

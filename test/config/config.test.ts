@@ -45,6 +45,8 @@ describe('defaults', () => {
       categories: {},
       providers: {},
       quotas: {},
+      apps: new Map(),
+      files: [],
       backgroundRules: [{ max: 3, perMs: 3_600_000 }],
       maxWaitMs: 86_400_000,
       maxPending: 10_000,

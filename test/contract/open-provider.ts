@@ -10,7 +10,7 @@ import type { ProviderTuning } from './provider-subject.ts';
 /** A provider of the registry, set up as a worker would be by the sandbox's environment; closed when the test ends. */
 export function openProvider(platform: Platform, sandbox: Sandbox, tuning: ProviderTuning = {}): Promise<Provider> {
   const faults: Fault[] = [];
-  const options = PROVIDERS[platform].settings.read(sandbox.env(), reporter(faults));
+  const options = PROVIDERS[platform].settings.read(sandbox.env(), reporter(faults), 'environment');
   if (options === undefined || faults.length > 0) {
     throw new Error(`the sandbox does not configure ${platform}: ${faults.map(formatFault).join('; ')}`);
   }

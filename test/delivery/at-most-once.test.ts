@@ -45,7 +45,10 @@ it('counts a client that throws as an answer that leaves it open, and loses none
   const real = parts.providers.get('fcm');
   if (real === undefined) throw new Error('expected a provider for fcm');
   const fcm: Provider = { ...real, send: () => Promise.reject(new TypeError('unforeseen')) };
-  const overrides = { providers: new Map(parts.providers).set('fcm', fcm), atMostOnce: true };
+  const providers: typeof parts.providers = {
+    get: (account) => (account === 'fcm' ? fcm : parts.providers.get(account)),
+  };
+  const overrides = { providers, atMostOnce: true };
   const { progress } = await run(
     makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] }),
     readProgress(0),

@@ -61,7 +61,7 @@ describe('a provider that is over its quota', () => {
     const both = makeNotification({ recipientId: 'b', devices: [makeDevice('fcm'), makeDevice('apns')] });
     const { outcome, progress } = await run(both, none, { quotas, random });
     const { delayMs } = outcome as { delayMs: number };
-    expect(Date.now() + delayMs).toBeLessThanOrEqual(Number(progress.quotaAt?.fcm) + 50);
+    expect(Date.now() + delayMs).toBeLessThanOrEqual(Number(progress.quotaAt?.['fcm']) + 50);
     await sleep(delayMs);
     expect((await run(both, progress, { quotas, random })).outcome).toEqual({ kind: 'delivered' });
     expect(sandbox.journal.accepted).toHaveLength(3);

@@ -39,6 +39,7 @@ describe('FCM takes a message', () => {
       accepted: true,
       status: 200,
       messageName: 'projects/pushpacer-sandbox/messages/1',
+      projectId: 'pushpacer-sandbox',
       collapseId: 'thread-77',
       priority: 'high',
       expiration: expect.any(Number) as number,

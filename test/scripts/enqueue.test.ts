@@ -106,6 +106,21 @@ test('flags make one notification', async () => {
   });
 });
 
+test('--app names the app of all devices of the flags', async () => {
+  const { prefix, queue } = openQueues();
+  const flags = '--id a1 --recipient teacher-42 --apns abab --fcm tok:en --app teacher --title Room';
+  expect(await enqueue({ args: flags.split(' '), prefix })).toMatchObject({ code: 0, stderr: '' });
+  expect((await queue.getJob('a1'))?.data).toMatchObject({
+    devices: [
+      { platform: 'apns', token: 'abab', app: 'teacher' },
+      { platform: 'fcm', token: 'tok:en', app: 'teacher' },
+    ],
+  });
+  const bad = await enqueue({ args: [...flags.split(' '), '--app', 'a b'], prefix });
+  expect(bad.code).toBe(2);
+  expect(bad.stderr).toContain('devices[0].app: expected 1 to 64 of A-Z a-z 0-9 . _ -, found a string of 3 characters');
+});
+
 test('flags give the fields for each platform too', async () => {
   const { prefix, queue } = openQueues();
   const flags =

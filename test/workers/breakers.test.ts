@@ -8,11 +8,11 @@ import { connectRedis, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 
 const since = Date.now() - 5_000;
-const refused: OpenBreaker = { platform: 'apns', trouble: 'auth', code: 'Forbidden', since, until: since + 65_000 };
+const refused: OpenBreaker = { account: 'apns', trouble: 'auth', code: 'Forbidden', since, until: since + 65_000 };
 const limited: OpenBreaker = { ...refused, trouble: 'quota', code: 'QUOTA_EXCEEDED' };
 const misconfigured: OpenBreaker = {
   ...refused,
-  platform: 'fcm',
+  account: 'fcm',
   trouble: 'configuration',
   code: 'SENDER_ID_MISMATCH',
 };
@@ -23,7 +23,10 @@ function listen() {
   const state: { open?: OpenBreaker } = {};
   const metrics = createMetrics({
     queueDepth: () => Promise.resolve({}),
-    breakerOpenMs: (platform) => openMs(platform === 'apns' ? state.open : undefined),
+    breakersOpenMs: () => [
+      ['apns', openMs(state.open)],
+      ['fcm', 0],
+    ],
   });
   const told = () => lines.map((line) => JSON.parse(line) as Record<string, unknown>);
   return { listener: createBreakerListener({ metrics, log }), metrics, log, told, state };
@@ -31,11 +34,11 @@ function listen() {
 
 it('what somebody has to do something about is an error, other trouble a warning, and the end tells how long it took', () => {
   const { listener, told } = listen();
-  listener({ platform: 'apns', open: limited, before: undefined });
-  listener({ platform: 'apns', open: refused, before: limited });
-  listener({ platform: 'apns', open: { ...refused, until: since + 125_000 }, before: refused });
-  listener({ platform: 'apns', open: undefined, before: refused });
-  listener({ platform: 'fcm', open: misconfigured, before: undefined });
+  listener({ account: 'apns', open: limited, before: undefined });
+  listener({ account: 'apns', open: refused, before: limited });
+  listener({ account: 'apns', open: { ...refused, until: since + 125_000 }, before: refused });
+  listener({ account: 'apns', open: undefined, before: refused });
+  listener({ account: 'fcm', open: misconfigured, before: undefined });
   expect(told().map(({ level, trouble }) => [level, trouble])).toEqual([
     ['warn', 'quota'],
     ['error', 'auth'],
@@ -54,8 +57,8 @@ it('what somebody has to do something about is an error, other trouble a warning
 it('an opening is counted once, and shown for as long as it lasts', async () => {
   const { listener, metrics, state } = listen();
   state.open = refused;
-  listener({ platform: 'apns', open: refused, before: undefined });
-  listener({ platform: 'apns', open: { ...refused, until: since + 125_000 }, before: refused });
+  listener({ account: 'apns', open: refused, before: undefined });
+  listener({ account: 'apns', open: { ...refused, until: since + 125_000 }, before: refused });
   metrics.breakerTrial('apns', 'failure');
   const page = await metrics.registry.metrics();
   expect(page.match(/^pushpacer_breaker_opened_total.*$/gm)).toEqual([
@@ -79,7 +82,7 @@ it('a replica has them under the prefix of its queue, with the times of its conf
   } as Parameters<typeof startBreakers>[0];
   const breakers = startBreakers(config, { redis, metrics, log });
   onTestFinished(() => breakers.close());
-  const evidence = { platform: 'apns', notificationId: 'msg', recipientId: 'person', code: 'Forbidden' } as const;
+  const evidence = { account: 'apns', notificationId: 'msg', recipientId: 'person', code: 'Forbidden' } as const;
   breakers.report({ ...evidence, trouble: 'auth' });
   expect(openMs(breakers.current('apns'))).toBeGreaterThan(50_000);
   expect(told()).toHaveLength(1);
@@ -94,7 +97,12 @@ it('a worker that waits for a provider is ready, and says what it waits for', as
     {
       connections: [connectRedis()],
       consumers: [consumer],
-      breakers: { current: (platform) => (platform === 'apns' ? refused : undefined) },
+      breakers: {
+        all: () => [
+          ['apns', refused],
+          ['fcm', undefined],
+        ],
+      },
       metrics,
       log,
     },

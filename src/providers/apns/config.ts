@@ -1,6 +1,6 @@
 import { createPrivateKey } from 'node:crypto';
 import { z } from 'zod';
-import { readFile, type Report } from '../../environment/files.ts';
+import { readCertificate, readFile, type Report } from '../../environment/files.ts';
 import { anyText, httpsUrl, text, type Environment } from '../../environment/values.ts';
 import type { ProviderSettings } from '../descriptor.ts';
 import type { ApnsOptions } from './apns.ts';
@@ -45,7 +45,7 @@ function read(env: Environment, report: Report): ApnsOptions | undefined {
   for (const [name, value] of Object.entries({ APNS_KEY_ID, APNS_TEAM_ID, APNS_TOPIC })) {
     if (value === undefined) report(name, 'a value, since APNs is configured', 'nothing');
   }
-  const ca = readFile('APNS_CA_FILE', APNS_CA_FILE, report);
+  const ca = readCertificate('APNS_CA_FILE', APNS_CA_FILE, report);
   return {
     key: key ?? '',
     keyId: APNS_KEY_ID ?? '',

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { DeviceKind } from '../device-kind.ts';
+import { deviceApp, type DeviceKind } from '../device-kind.ts';
 import { APNS_MAX_PAYLOAD_BYTES, apnsPayload } from './payload.ts';
 
 export const apnsDevice: DeviceKind<'apns'> = {
@@ -9,6 +9,7 @@ export const apnsDevice: DeviceKind<'apns'> = {
       .string()
       .regex(/^[0-9a-fA-F]{2,512}$/, { error: 'an APNs device token: 2 to 512 hexadecimal digits' })
       .describe('The device token that the app got from Apple. 2 to 512 hexadecimal digits.'),
+    app: deviceApp,
   }),
   // `fcm_options` is where a service extension finds the image.
   reservedDataKeys: ['aps', 'fcm_options'],

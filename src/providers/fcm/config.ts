@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { readFile, type Report } from '../../environment/files.ts';
+import { readCertificate, readFile, type Report } from '../../environment/files.ts';
 import { anyText, httpsUrl, text, type Environment } from '../../environment/values.ts';
 import type { ProviderSettings } from '../descriptor.ts';
 import type { FcmOptions } from './fcm.ts';
@@ -24,6 +24,7 @@ export const fcmSettings: ProviderSettings<FcmOptions> = {
   // An endpoint may hold a password.
   secrets: ['FCM_ENDPOINT'],
   quota: { variable: 'FCM_QUOTA', meaning: 'the same for FCM' },
+  appFields: { GOOGLE_APPLICATION_CREDENTIALS: 'credentialsFile' },
   read,
 };
 
@@ -41,13 +42,15 @@ type ServiceAccount = z.output<typeof serviceAccountSchema>;
  * FCM is off if neither credentials nor a project are set. The options hold no credentials if another endpoint is used, where
  * no Google sign-in happens, or if Google's application default credentials are used (workload identity, metadata server).
  */
-function read(env: Environment, report: Report): FcmOptions | undefined {
+function read(env: Environment, report: Report, source: 'environment' | 'apps-file'): FcmOptions | undefined {
   const { GOOGLE_APPLICATION_CREDENTIALS: file, FCM_PROJECT_ID, FCM_ENDPOINT, FCM_CA_FILE } = variables.parse(env);
   if (file === undefined && FCM_PROJECT_ID === undefined) return undefined;
 
   const needsSignIn = FCM_ENDPOINT === GOOGLE_FCM;
-  const serviceAccount = readServiceAccount(file, FCM_PROJECT_ID !== undefined, report);
-  const ca = readFile('FCM_CA_FILE', FCM_CA_FILE, report);
+  // Google's library finds another kind of file by the environment only, so an app of its own cannot have one.
+  const mayBeOther = source === 'environment';
+  const serviceAccount = readServiceAccount(file, FCM_PROJECT_ID !== undefined, mayBeOther, report);
+  const ca = readCertificate('FCM_CA_FILE', FCM_CA_FILE, report);
   return {
     projectId: FCM_PROJECT_ID ?? serviceAccount?.project_id ?? '',
     endpoint: FCM_ENDPOINT,
@@ -57,13 +60,18 @@ function read(env: Environment, report: Report): FcmOptions | undefined {
 }
 
 /** Undefined also for another kind of file (`external_account`): Google's library reads it itself, and it names no project. */
-function readServiceAccount(path: string | undefined, hasProject: boolean, report: Report): ServiceAccount | undefined {
+function readServiceAccount(
+  path: string | undefined,
+  hasProject: boolean,
+  mayBeOther: boolean,
+  report: Report,
+): ServiceAccount | undefined {
   const json = readFile('GOOGLE_APPLICATION_CREDENTIALS', path, report);
   if (json === undefined) return undefined;
   const value = parseJson(json);
   const account = serviceAccountSchema.safeParse(value);
   if (account.success) return account.data;
-  const isOtherKind = typeSchema.safeParse(value).data?.type !== undefined;
+  const isOtherKind = mayBeOther && typeSchema.safeParse(value).data?.type !== undefined;
   if (isOtherKind && hasProject) return undefined;
   if (isOtherKind) {
     report('FCM_PROJECT_ID', 'the project, since GOOGLE_APPLICATION_CREDENTIALS is no service account', 'nothing');

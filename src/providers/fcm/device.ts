@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { DeviceKind } from '../device-kind.ts';
+import { deviceApp, type DeviceKind } from '../device-kind.ts';
 import { FCM_MAX_PAYLOAD_BYTES, fcmMessage } from './message.ts';
 import { FCM_RESERVED_DATA_KEYS } from './fields.ts';
 import { fcmPayloadBytes } from './size.ts';
@@ -11,6 +11,7 @@ export const fcmDevice: DeviceKind<'fcm'> = {
       .string()
       .regex(/^[\x21-\x7e]{1,4096}$/, { error: 'an FCM registration token: 1 to 4096 visible ASCII characters' })
       .describe('The registration token that the app got from Firebase. 1 to 4,096 visible ASCII characters.'),
+    app: deviceApp,
   }),
   reservedDataKeys: FCM_RESERVED_DATA_KEYS,
   payload: {

@@ -25,5 +25,9 @@ export function parseEndpoint(text: string, path: string): Endpoint {
  */
 export function trustBeside(ca: string | undefined): SecureContext | undefined {
   if (ca === undefined) return undefined;
-  return createSecureContext({ ca: [...getCACertificates('default'), ca] });
+  if (latest?.ca !== ca) latest = { ca, context: createSecureContext({ ca: [...getCACertificates('default'), ca] }) };
+  return latest.context;
 }
+
+/** Many apps trust the same CA. */
+let latest: { readonly ca: string; readonly context: SecureContext } | undefined;

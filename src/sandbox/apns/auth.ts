@@ -1,8 +1,8 @@
 import type { KeyObject } from 'node:crypto';
-import { jwtVerify } from 'jose';
+import { decodeProtectedHeader, jwtVerify } from 'jose';
 import type { ApnsReason } from './reasons.ts';
 
-/** The key whose tokens are accepted. */
+/** A key whose tokens are accepted. */
 export interface ApnsSigner {
   readonly publicKey: KeyObject;
   readonly keyId: string;
@@ -10,7 +10,8 @@ export interface ApnsSigner {
 }
 
 export type TokenVerdict =
-  { readonly ok: true; readonly jwt: string } | { readonly ok: false; readonly reason: ApnsReason };
+  | { readonly ok: true; readonly jwt: string; readonly keyId: string }
+  | { readonly ok: false; readonly reason: ApnsReason };
 
 /** APNs refuses a token from this age on. */
 const MAX_AGE_MS = 3_600_000;
@@ -21,26 +22,35 @@ const MAX_REMEMBERED = 1_000;
 
 /** A token whose signature, kid and iss were found right. */
 interface CheckedToken {
+  readonly keyId: string;
   readonly issuedAt: number;
   isExpired: boolean;
 }
 
 /** Checks provider tokens: ES256 JWTs with `kid` in the header and the claims `iss` and `iat`. */
 export class TokenJudge {
-  readonly #signer: ApnsSigner;
+  /** By key id. */
+  readonly #signers = new Map<string, ApnsSigner>();
+  readonly #revoked = new Set<string>();
   readonly #now: () => number;
   /** Remembers the checks, because verifying a signature costs more than the rest of a request. */
   readonly #checked = new Map<string, Promise<CheckedToken | undefined>>();
-  #isRevoked = false;
 
-  constructor(signer: ApnsSigner, now: () => number) {
-    this.#signer = signer;
+  constructor(now: () => number) {
     this.#now = now;
   }
 
-  /** From now on the key is revoked, or good again. */
-  setRevoked(isRevoked: boolean): void {
-    this.#isRevoked = isRevoked;
+  /** Tokens of this key are accepted from now on, beside those of the keys before. */
+  add(signer: ApnsSigner): void {
+    this.#signers.set(signer.keyId, signer);
+  }
+
+  /** From now on the key is revoked, or good again; without an id, all keys. */
+  setRevoked(isRevoked: boolean, keyId?: string): void {
+    for (const id of keyId === undefined ? this.#signers.keys() : [keyId]) {
+      if (isRevoked) this.#revoked.add(id);
+      else this.#revoked.delete(id);
+    }
   }
 
   /** Every token that was seen so far counts as older than an hour. */
@@ -51,11 +61,12 @@ export class TokenJudge {
   async judge(authorization: string | undefined): Promise<TokenVerdict> {
     const [scheme, jwt] = (authorization ?? '').split(/ +/);
     if (!scheme || !jwt) return { ok: false, reason: 'MissingProviderToken' };
-    if (scheme.toLowerCase() !== 'bearer' || this.#isRevoked) return { ok: false, reason: 'InvalidProviderToken' };
+    if (scheme.toLowerCase() !== 'bearer') return { ok: false, reason: 'InvalidProviderToken' };
     const token = await this.#check(jwt);
-    if (!token || token.issuedAt > this.#now() + MAX_SKEW_MS) return { ok: false, reason: 'InvalidProviderToken' };
+    if (!token || this.#revoked.has(token.keyId)) return { ok: false, reason: 'InvalidProviderToken' };
+    if (token.issuedAt > this.#now() + MAX_SKEW_MS) return { ok: false, reason: 'InvalidProviderToken' };
     const isExpired = token.isExpired || this.#now() - token.issuedAt >= MAX_AGE_MS;
-    return isExpired ? { ok: false, reason: 'ExpiredProviderToken' } : { ok: true, jwt };
+    return isExpired ? { ok: false, reason: 'ExpiredProviderToken' } : { ok: true, jwt, keyId: token.keyId };
   }
 
   #check(jwt: string): Promise<CheckedToken | undefined> {
@@ -69,11 +80,13 @@ export class TokenJudge {
   }
 
   async #verify(jwt: string): Promise<CheckedToken | undefined> {
-    const { publicKey, keyId, teamId } = this.#signer;
     try {
-      const { payload, protectedHeader } = await jwtVerify(jwt, publicKey, { algorithms: ['ES256'], issuer: teamId });
-      if (protectedHeader.kid !== keyId || payload.iat === undefined) return undefined;
-      return { issuedAt: payload.iat * 1_000, isExpired: false };
+      const signer = this.#signers.get(decodeProtectedHeader(jwt).kid ?? '');
+      if (signer === undefined) return undefined;
+      const { publicKey, keyId, teamId } = signer;
+      const { payload } = await jwtVerify(jwt, publicKey, { algorithms: ['ES256'], issuer: teamId });
+      if (payload.iat === undefined) return undefined;
+      return { keyId, issuedAt: payload.iat * 1_000, isExpired: false };
     } catch {
       return undefined;
     }

@@ -36,16 +36,16 @@ export function messageId(head: ApnsHead): string | undefined {
 /** The journal's fields from the headers, valid or not. */
 export function readHeaders(
   head: ApnsHead,
-): Pick<JournalEntry, 'token' | 'collapseId' | 'priority' | 'expiration' | 'pushType' | 'topic'> {
+): Pick<JournalEntry, 'token' | 'topic' | 'collapseId' | 'priority' | 'expiration' | 'pushType'> {
   const collapseId = header(head, 'apns-collapse-id');
   const expiration = header(head, 'apns-expiration');
   return {
     token: deviceToken(head),
+    topic: header(head, 'apns-topic'),
     collapseId: collapseId && Buffer.from(collapseId, 'latin1').toString('utf8'),
     priority: header(head, 'apns-priority'),
     expiration: expiration === undefined ? undefined : Number(expiration),
     pushType: header(head, 'apns-push-type'),
-    topic: header(head, 'apns-topic'),
   };
 }
 
@@ -67,11 +67,11 @@ const ROUTE_RULES: readonly Rule[] = [
 ];
 
 /** Checked after the credentials. */
-const headerRules = (topic: string): readonly Rule[] => [
+const HEADER_RULES: readonly [ApnsReason, (head: ApnsHead, topic: string | undefined) => boolean][] = [
   ['BadDeviceToken', (head) => !/^([0-9a-f]{2}){1,256}$/.test(deviceToken(head))],
   ['MissingTopic', (head) => !header(head, 'apns-topic')],
   ['BadTopic', (head) => !matches(/^[A-Za-z0-9.-]+$/, header(head, 'apns-topic'))],
-  ['TopicDisallowed', (head) => !`${header(head, 'apns-topic') ?? ''}.`.startsWith(`${topic}.`)],
+  ['TopicDisallowed', (head, topic) => !`${header(head, 'apns-topic') ?? ''}.`.startsWith(`${topic ?? ''}.`)],
   ['InvalidPushType', (head) => !PUSH_TYPE.test(header(head, 'apns-push-type') ?? '')],
   ['BadMessageId', (head) => !matches(UUID, header(head, 'apns-id'))],
   ['BadExpirationDate', (head) => !matches(/^\d{1,15}$/, header(head, 'apns-expiration'))],
@@ -87,9 +87,8 @@ export function routeFault(head: ApnsHead): ApnsReason | undefined {
 }
 
 /** What is wrong with the headers, for an app whose topic is `topic`; its parts (`.voip`, `.watchkitapp`) have topics below it. */
-export function headerFault(topic: string): (head: ApnsHead) => ApnsReason | undefined {
-  const rules = headerRules(topic);
-  return (head) => rules.find(([, isBroken]) => isBroken(head))?.[0];
+export function headerFault(head: ApnsHead, topic: string | undefined): ApnsReason | undefined {
+  return HEADER_RULES.find(([, isBroken]) => isBroken(head, topic))?.[0];
 }
 
 /** An absent header matches: it is optional. */

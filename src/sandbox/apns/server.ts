@@ -1,16 +1,20 @@
 import { createSecureServer, type ServerHttp2Session } from 'node:http2';
-import { TokenJudge, type ApnsSigner } from './auth.ts';
-import { header, headerFault, messageId, readHead, readHeaders, routeFault, type ApnsHead } from './head.ts';
+import { TokenJudge, type ApnsSigner, type TokenVerdict } from './auth.ts';
+import { header, headerFault, messageId, readHead, readHeaders, routeFault } from './head.ts';
 import { MAX_READ_BYTES, payloadFault, readAlert } from './payload.ts';
 import { apnsRefusal, apnsWording, type ApnsReason } from './reasons.ts';
 import { ApnsSession, type ApnsSessionOptions } from './session.ts';
 import { http2Exchange, parseJsonObject, readBody } from '../loopback/exchange.ts';
 import { LoopbackServer, type Http2Request, type LoopbackOptions } from '../loopback/server.ts';
 
-export interface ApnsServerOptions extends LoopbackOptions {
+/** An app, and the key that signs its tokens. */
+export interface ApnsApp {
   readonly signer: ApnsSigner;
   /** The app's bundle id. */
   readonly topic: string;
+}
+
+export interface ApnsServerOptions extends LoopbackOptions, ApnsApp {
   /** Streams a connection may have at once, once a token was accepted on it. */
   readonly maxStreams?: number | undefined;
   /** If a connection changes its token sooner, the answer is `TooManyProviderTokenUpdates`. Milliseconds. */
@@ -28,7 +32,8 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
   protected override readonly idleGoodbye = goodbyeOf('IdleTimeout');
   protected override readonly goodbye = goodbyeOf('Shutdown');
   readonly #judge: TokenJudge;
-  readonly #headerFault: (head: ApnsHead) => ApnsReason | undefined;
+  /** By key id. */
+  readonly #apps = new Map<string, ApnsApp>();
   readonly #sessionOptions: ApnsSessionOptions;
 
   constructor(options: ApnsServerOptions) {
@@ -41,8 +46,14 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
     });
     super(server, options);
     this.#sessionOptions = { maxStreams, tokenUpdateMs };
-    this.#judge = new TokenJudge(options.signer, options.now);
-    this.#headerFault = headerFault(options.topic);
+    this.#judge = new TokenJudge(options.now);
+    this.addKey(options);
+  }
+
+  /** A key of another app, or one more of the same app: its tokens are accepted for this topic. */
+  addKey({ signer, topic }: ApnsApp): void {
+    this.#apps.set(signer.keyId, { signer, topic });
+    this.#judge.add(signer);
   }
 
   /** Closes all connections as APNs does: by GOAWAY with the reason as JSON in its debug data. */
@@ -50,13 +61,13 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
     super.goAway(goodbyeOf(reason));
   }
 
-  /** Every token of the key is answered with `InvalidProviderToken`, until `restoreKey`. */
-  revokeKey(): void {
-    this.#judge.setRevoked(true);
+  /** Every token of the key (of all keys without an id) is answered with `InvalidProviderToken`, until `restoreKey`. */
+  revokeKey(keyId?: string): void {
+    this.#judge.setRevoked(true, keyId);
   }
 
-  restoreKey(): void {
-    this.#judge.setRevoked(false);
+  restoreKey(keyId?: string): void {
+    this.#judge.setRevoked(false, keyId);
   }
 
   /** Every token seen so far is answered with `ExpiredProviderToken`; a new token is accepted. */
@@ -83,12 +94,15 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
     if (!body) return;
     const payload = parseJsonObject(body);
     const apnsId = messageId(head) ?? crypto.randomUUID().toUpperCase();
-    const received = { at, apnsId, ...readHeaders(head), ...readAlert(payload) };
+    const verdict = await this.#judge.judge(header(head, 'authorization'));
+    const app = verdict.ok ? this.#apps.get(verdict.keyId) : undefined;
+    const signedBy = app && { keyId: app.signer.keyId, teamId: app.signer.teamId };
+    const received = { at, apnsId, ...readHeaders(head), ...signedBy, ...readAlert(payload) };
     const exchange = http2Exchange(stream, session.peer, apnsWording(apnsId), (peer) => this.connections.reset(peer));
     const reason =
       routeFault(head) ??
-      (await this.#tokenFault(session, head)) ??
-      this.#headerFault(head) ??
+      this.#tokenFault(session, verdict) ??
+      headerFault(head, app?.topic) ??
       payloadFault(body, payload, received.pushType);
     if (reason) {
       this.refuse(received, exchange, apnsRefusal(reason));
@@ -98,8 +112,7 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
     if (answer.kind === 'refuse' && answer.reason === 'ExpiredProviderToken') session.expireToken();
   }
 
-  async #tokenFault(session: ApnsSession, head: ApnsHead): Promise<ApnsReason | undefined> {
-    const verdict = await this.#judge.judge(header(head, 'authorization'));
+  #tokenFault(session: ApnsSession, verdict: TokenVerdict): ApnsReason | undefined {
     if (verdict.ok) return session.useToken(verdict.jwt, this.now());
     if (verdict.reason === 'ExpiredProviderToken') session.expireToken();
     return verdict.reason;

@@ -30,6 +30,7 @@ export interface FcmServerOptions extends LoopbackOptions {
  */
 export const SANDBOX_FCM_TOKEN = 'owner';
 
+const PATH = /^\/v1\/projects\/([^/]+)\/messages:send$/;
 const MAX_BODY_BYTES = 65_536;
 /** What Google's front end allows. */
 const MAX_STREAMS = 100;
@@ -55,9 +56,9 @@ export class FcmServer extends LoopbackServer {
   /** In the words of Google's front end, as users of its gRPC services report them. */
   protected override readonly idleGoodbye = 'session_timed_out';
   protected override readonly goodbye = 'server_shutting_down';
-  readonly #projectId: string;
+  readonly #projectIds: Set<string>;
   readonly #http1 = new Http1Connections();
-  #isSignedOut = false;
+  readonly #signedOut = new Set<string>();
   #messages = 0;
 
   constructor(options: FcmServerOptions) {
@@ -70,17 +71,22 @@ export class FcmServer extends LoopbackServer {
       settings: { maxConcurrentStreams: options.maxStreams ?? MAX_STREAMS },
     });
     super(server, options);
-    this.#projectId = options.projectId;
+    this.#projectIds = new Set([options.projectId]);
     this.#serveHttp1(server);
   }
 
-  /** Every bearer token is refused, as when a service account was disabled. */
-  revokeKey(): void {
-    this.#isSignedOut = true;
+  /** Messages of another app are accepted too. */
+  addProject(projectId: string): void {
+    this.#projectIds.add(projectId);
   }
 
-  restoreKey(): void {
-    this.#isSignedOut = false;
+  /** Every bearer token is refused for this project (for all projects without one), as when a service account was disabled. */
+  revokeKey(projectId?: string): void {
+    for (const id of projectId === undefined ? this.#projectIds : [projectId]) this.#signedOut.add(id);
+  }
+
+  restoreKey(projectId?: string): void {
+    for (const id of projectId === undefined ? this.#projectIds : [projectId]) this.#signedOut.delete(id);
   }
 
   override closeIdle(): void {
@@ -133,13 +139,14 @@ export class FcmServer extends LoopbackServer {
   ): Promise<void> {
     const body = await readBody(stream, MAX_BODY_BYTES);
     if (!body) return;
-    const messageName = `projects/${this.#projectId}/messages/${++this.#messages}`;
-    const exchange = exchangeOf(fcmWording(messageName, this.#projectId));
-    const fault = this.#routeFault(head) ?? this.#authFault(head);
+    const projectId = PATH.exec(head.path ?? '')?.[1];
+    const messageName = `projects/${projectId}/messages/${++this.#messages}`;
+    const exchange = exchangeOf(fcmWording(messageName, projectId ?? ''));
+    const fault = this.#routeFault(head, projectId) ?? this.#authFault(head, projectId);
     const json = parseJsonObject(body);
     const read = readFcmRequest(json);
     const known = read.ok ? readMessage(read.request, at) : UNREADABLE;
-    const received: Received = { at, messageName, ...known, payload: json?.['message'] };
+    const received: Received = { at, messageName, projectId, ...known, payload: json?.['message'] };
     const refusal = fault ?? (read.ok ? messageFault(read.request) : read.refusal);
     const isDryRun = read.ok && read.request.validateOnly === true;
     if (refusal) this.refuse(received, exchange, refusal);
@@ -147,15 +154,14 @@ export class FcmServer extends LoopbackServer {
     else this.answer(received, exchange);
   }
 
-  #routeFault({ method, path = '' }: FcmHead): Refuse | undefined {
-    const projectId = /^\/v1\/projects\/([^/]+)\/messages:send$/.exec(path)?.[1];
+  #routeFault({ method }: FcmHead, projectId: string | undefined): Refuse | undefined {
     if (method !== 'POST' || projectId === undefined) return { kind: 'refuse', status: 404 };
-    if (projectId === this.#projectId) return undefined;
+    if (this.#projectIds.has(projectId)) return undefined;
     return { kind: 'refuse', status: 403, message: 'Permission denied on the project (or it may not exist).' };
   }
 
-  #authFault({ authorization }: FcmHead): Refuse | undefined {
-    const isSignedIn = authorization === `Bearer ${SANDBOX_FCM_TOKEN}` && !this.#isSignedOut;
+  #authFault({ authorization }: FcmHead, projectId = ''): Refuse | undefined {
+    const isSignedIn = authorization === `Bearer ${SANDBOX_FCM_TOKEN}` && !this.#signedOut.has(projectId);
     return isSignedIn ? undefined : { kind: 'refuse', status: 401 };
   }
 }

@@ -1,0 +1,209 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { APP_FIELDS } from '../../src/config/app-fields.ts';
+import { loadConfig, reloadCredentials, type Config } from '../../src/config/config.ts';
+import { formatFault } from '../../src/domain/faults.ts';
+import { PLATFORMS } from '../../src/domain/notification.ts';
+import { makeAuthority } from '../../src/sandbox/keys/certificates.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'pushpacer-apps-'));
+afterAll(() => {
+  rmSync(dir, { recursive: true });
+});
+
+const pem = (curve: string) =>
+  generateKeyPairSync('ec', { namedCurve: curve }).privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;
+const key = pem('prime256v1');
+const account = { type: 'service_account', project_id: 'teachers-1', client_email: 'a@b.example', private_key: key };
+const apns = { keyFile: 'teacher.p8', keyId: 'KEY1', teamId: 'TEAM1', topic: 'dev.school.teacher' };
+
+function file(name: string, content: unknown): string {
+  const path = join(dir, name);
+  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content));
+  return path;
+}
+
+function load(content: unknown, env: Readonly<Record<string, string>> = {}): Config {
+  return loadConfig({ APPS_FILE: file('apps.json', content), ...env });
+}
+
+/** The faults, without the folder of this test. */
+function faultsOf(content: unknown, env: Readonly<Record<string, string>> = {}): string[] {
+  try {
+    load(content, env);
+    return [];
+  } catch (error) {
+    const lines = (error as Error).message.replace(/^bad environment:\s*/, '').split('\n');
+    return lines.map((line) => line.trim().replaceAll(`${dir}/`, ''));
+  }
+}
+
+const withApns = (fields: object) => ({ apps: { teacher: { apns: fields } } });
+
+describe('a file of apps', () => {
+  it('has for each app the options and quotas that variables would have, and names its files', async () => {
+    file('teacher.p8', key);
+    const credentialsFile = file('teacher.json', account);
+    const { cert: ca } = await makeAuthority(Date.now());
+    const caFile = file('ca.pem', ca);
+    const fcm = { credentialsFile, caFile: 'ca.pem', quota: '600/1m', endpoint: 'https://localhost:9443' };
+    const { apps, files, providers } = load({
+      apps: { teacher: { apns, fcm }, 'parent-2.b': { fcm: { projectId: 'p-1' } } },
+    });
+    expect(Object.fromEntries(apps)).toEqual({
+      teacher: {
+        providers: {
+          apns: {
+            key,
+            keyId: 'KEY1',
+            teamId: 'TEAM1',
+            topic: 'dev.school.teacher',
+            endpoint: 'https://api.push.apple.com',
+          },
+          fcm: { projectId: 'teachers-1', endpoint: 'https://localhost:9443', ca },
+        },
+        quotas: { fcm: [{ max: 600, perMs: 60_000 }] },
+      },
+      'parent-2.b': { providers: { fcm: { projectId: 'p-1', endpoint: 'https://fcm.googleapis.com' } }, quotas: {} },
+    });
+    expect(files).toEqual([join(dir, 'apps.json'), join(dir, 'teacher.p8'), credentialsFile, caFile]);
+    expect(providers).toEqual({});
+  });
+
+  it('stands beside the app of the environment, which has its own', () => {
+    const { apps, providers, quotas } = load(withApns({ ...apns, quota: '5/1s' }), {
+      ...{ APNS_KEY: key, APNS_KEY_ID: 'K', APNS_TEAM_ID: 'T', APNS_TOPIC: 'dev.school', APNS_QUOTA: '1/1s' },
+    });
+    expect([providers.apns?.topic, apps.get('teacher')?.providers.apns?.topic]).toEqual(['dev.school', apns.topic]);
+    expect([quotas.apns, apps.get('teacher')?.quotas.apns].map((rules) => rules?.[0]?.max)).toEqual([1, 5]);
+  });
+
+  it('may have no app, and an app of any name', () => {
+    expect(load({ apps: {} }).apps.size).toBe(0);
+    const text = `{ "apps": { "__proto__": { "fcm": { "projectId": "p" } }, "constructor": { "fcm": { "projectId": "q" } } } }`;
+    expect([...load(text).apps.keys()]).toEqual(['__proto__', 'constructor']);
+  });
+
+  it('is found relative to the working directory, and its files relative to itself', () => {
+    file('teacher.p8', key);
+    const path = relative(process.cwd(), file('apps.json', withApns(apns)));
+    expect(loadConfig({ APPS_FILE: path }).apps.get('teacher')?.providers.apns?.key).toBe(key);
+  });
+
+  it('is shown in docs/apps.md as the example has it, which has no faults', () => {
+    const example = readFileSync('examples/apps.json', 'utf8');
+    expect(readFileSync('docs/apps.md', 'utf8')).toContain(example);
+    mkdirSync(join(dir, 'keys'));
+    file('keys/teacher.p8', key);
+    for (const name of ['teacher', 'parent']) file(`keys/${name}.json`, account);
+    expect([...load(example).apps.keys()]).toEqual(['teacher', 'parent']);
+  });
+
+  it('has a field for every variable of every provider', () => {
+    for (const platform of PLATFORMS) {
+      const fields = [...APP_FIELDS[platform].keys()];
+      expect(fields.length).toBeGreaterThan(3);
+      for (const field of fields) expect(field).toMatch(/^[a-z][A-Za-z]+$/);
+      expect(fields.at(-1)).toBe('quota');
+    }
+    expect([...APP_FIELDS.apns.keys()]).toEqual([
+      ...['keyFile', 'key', 'keyId', 'teamId', 'topic', 'endpoint', 'caFile', 'quota'],
+    ]);
+    expect([...APP_FIELDS.fcm.keys()]).toEqual(['credentialsFile', 'projectId', 'endpoint', 'caFile', 'quota']);
+  });
+});
+
+describe('faults of a file of apps', () => {
+  it('are all told at once, by file and path, with those of the environment', () => {
+    const content = {
+      apps: {
+        teacher: { apns: { ...apns, keyFile: 'none.p8', keyid: 'K', topic: 7 }, fcm: { projectId: 'Not A Project' } },
+        parent: { apns: { keyId: 'K', quota: '0/1m' }, sms: {} },
+        pupil: { fcm: {} },
+        guest: [],
+        'a b': {},
+      },
+    };
+    expect(faultsOf(content, { ATTEMPTS: '0' })).toEqual([
+      'ATTEMPTS: expected an integer from 1 to 1000, found "0"',
+      'apps.json: apps.teacher.apns.topic: expected a string, found a number',
+      'apps.json: apps.teacher.apns.keyid: expected one of keyFile, key, keyId, teamId, topic, endpoint, caFile, quota, found another field',
+      'apps.json: apps.teacher.apns.keyFile: expected a file that can be read, found "none.p8" (ENOENT)',
+      'apps.json: apps.teacher.fcm.projectId: expected a project id such as my-app-1234, found "Not A Project"',
+      `apps.json: apps.parent.sms: expected one of ${PLATFORMS.join(', ')}, found another field`,
+      expect.stringMatching(
+        /^apps.json: apps.parent.apns.quota: expected rules as max\/per, such as .*quota\[0\]\.max/,
+      ),
+      'apps.json: apps.parent.apns.keyFile: expected the .p8 key (or key), since APNs is configured, found nothing',
+      'apps.json: apps.parent.apns.teamId: expected a value, since APNs is configured, found nothing',
+      'apps.json: apps.parent.apns.topic: expected a value, since APNs is configured, found nothing',
+      'apps.json: apps.pupil.fcm: expected credentials, found none',
+      'apps.json: apps.guest: expected an object, found an array of 0',
+      'apps.json: apps.(a name of 3 characters): expected a name of 1 to 64 of A-Z a-z 0-9 . _ -, found another one',
+    ]);
+  });
+
+  it.each([
+    ['no JSON', '{ "apps": ', /^APPS_FILE: expected JSON, found text that is not JSON/],
+    ['no object', '[]', /^apps.json: expected an object, found an array of 0$/],
+    ['no apps', '{}', /^apps.json: apps: expected an object, found nothing$/],
+    ['another field', '{ "apps": {}, "app": 1 }', /^apps.json: app: expected one of apps, found another field$/],
+    ['an app without a platform', '{ "apps": { "a": {} } }', /^apps.json: apps.a: expected an object with apns or fcm/],
+    ['apps of the wrong kind', '{ "apps": "teacher" }', /^apps.json: apps: expected an object, found a string of 7/],
+  ])('a file with %s', (_, text, fault) => {
+    expect(faultsOf(text)).toEqual([expect.stringMatching(fault)]);
+  });
+
+  it('are those of the files that it names, too', () => {
+    file('teacher.p8', pem('secp384r1'));
+    const fcm = { credentialsFile: file('other.json', { type: 'external_account' }), projectId: 'p-1' };
+    const noCa = { ...fcm, caFile: file('no-ca.pem', key) };
+    expect(faultsOf({ apps: { teacher: { apns, fcm: noCa } } })).toEqual([
+      'apps.json: apps.teacher.apns.keyFile: expected a PEM private key on the P-256 curve, found something else',
+      'apps.json: apps.teacher.fcm.credentialsFile: expected a service account as JSON with project_id, client_email and private_key, found something else',
+      'apps.json: apps.teacher.fcm.caFile: expected a certificate as PEM, found something else',
+    ]);
+  });
+
+  it('never show a secret', () => {
+    const endpoint = 'http://user:sesame@localhost';
+    const secrets = { ...apns, key: 'sesame', endpoint, [`sesame ${key}`]: 'sesame' };
+    const texts = [
+      withApns(secrets),
+      withApns({ keyFile: key }),
+      { apps: { [key]: {} } },
+      { apps: key },
+      key,
+      { [key]: 1 },
+    ];
+    const faults = texts.flatMap((content) => faultsOf(content));
+    expect(faults.length).toBeGreaterThan(texts.length);
+    for (const line of key.split('\n').slice(0, 3)) expect(faults.join('\n')).not.toContain(line);
+    expect(faults.join('\n')).not.toContain('sesame');
+  });
+});
+
+describe('reading anew', () => {
+  it('says which accounts have faults, and reads the others', () => {
+    file('teacher.p8', 'no key');
+    const path = file('apps.json', {
+      apps: { teacher: { apns, fcm: { projectId: 'p' } }, parent: { fcm: { projectId: 'q' } } },
+    });
+    const { credentials, faults, isFaulty } = reloadCredentials({ APPS_FILE: path, FCM_PROJECT_ID: 'r' });
+    expect(faults.map(formatFault)).toHaveLength(1);
+    expect([isFaulty('apns~teacher'), isFaulty('fcm~teacher'), isFaulty('fcm~parent'), isFaulty('fcm')]).toEqual([
+      ...[true, false, false, false],
+    ]);
+    expect(credentials.apps.get('parent')?.providers.fcm?.projectId).toBe('q');
+    expect(credentials.providers.fcm?.projectId).toBe('r');
+  });
+
+  it('trusts nothing of a file that cannot be read, and reads the app of the environment', () => {
+    const { isFaulty, faults } = reloadCredentials({ APPS_FILE: join(dir, 'gone.json'), FCM_PROJECT_ID: 'r' });
+    expect(faults).toHaveLength(1);
+    expect([isFaulty('fcm~teacher'), isFaulty('fcm')]).toEqual([true, false]);
+  });
+});

@@ -1,0 +1,184 @@
+import { isDeepStrictEqual } from 'node:util';
+import { accountsOf, type AccountConfig, type Credentials } from '../src/config/credentials.ts';
+import { namesOf, type Account } from '../src/domain/account.ts';
+import { InputError, type Fault } from '../src/domain/faults.ts';
+import type { Platform } from '../src/domain/notification.ts';
+import type { Quota } from '../src/quota/quota.ts';
+import { createRedisQuota } from '../src/quota/redis-quota.ts';
+import type { ScriptRedis } from '../src/redis/scripts.ts';
+import type { Provider } from '../src/providers/provider.ts';
+import { PROVIDERS, type OptionsOf } from '../src/providers/registry.ts';
+
+export interface AccountsOptions {
+  /** The quotas' Redis, and how long they wait for its answer. */
+  readonly redis: ScriptRedis;
+  readonly prefix: string;
+  readonly timeoutMs: number;
+  /** Whether nothing is sent to the account for now: then it is not idle. */
+  readonly isWaiting: (account: Account) => boolean;
+  /** How often to look for idle accounts, milliseconds. */
+  readonly everyMs?: number;
+}
+
+/** What became of an account, and the names of the options that changed. */
+export interface AccountChange {
+  readonly account: Account;
+  readonly change: 'added' | 'replaced' | 'removed';
+  readonly fields?: readonly string[];
+}
+
+/** The provider and the quota of each account. A pass asks for them anew, and keeps what it got until its end. */
+export interface Accounts {
+  readonly providers: { get(account: Account): Provider | undefined };
+  readonly quotas: { get(account: Account): Quota | undefined };
+  names(): Account[];
+  /**
+   * Puts these credentials into force. What was replaced is closed a minute later, so that passes under way end with it.
+   * Accounts that `isFaulty` or cannot be created stay as they are. Sends nothing, and connects the environment's app only.
+   */
+  apply(
+    credentials: Omit<Credentials, 'files'>,
+    isFaulty?: (account: Account) => boolean,
+  ): { readonly changes: readonly AccountChange[]; readonly faults: readonly Fault[] };
+  /** Connects the environment's app. The others connect with their first notification. */
+  connect(): Promise<void>;
+  abort(): void;
+  close(): Promise<void>;
+}
+
+interface Open {
+  readonly config: AccountConfig;
+  readonly provider: Provider;
+  readonly quota: Quota | undefined;
+  /** How many checks found it unused since its last use; undefined if it was not used at all. */
+  unusedChecks: number | undefined;
+}
+
+/** Longer than a pass takes, unless it waits for a connection; such a pass is deferred at no attempt. */
+const RETIRED_FOR_MS = 60_000;
+/**
+ * The connections of an app that had no notification for half an hour are closed. Not sooner: APNs refuses a token that replaces
+ * another before 20 minutes have passed, and a new connection begins with a new one.
+ */
+const IDLE_CHECKS = 30;
+const CHECK_EVERY_MS = 60_000;
+
+export function createAccounts(options: AccountsOptions): Accounts {
+  const { redis, prefix, timeoutMs, isWaiting, everyMs = CHECK_EVERY_MS } = options;
+  const open = new Map<Account, Open>();
+  const retired = new Map<Open, NodeJS.Timeout>();
+  const timer = setInterval(closeIdle, everyMs).unref();
+
+  function create(account: Account, config: AccountConfig): Open {
+    const { platform } = namesOf(account);
+    const { quota: rules } = config;
+    const terms = rules && { redis, name: account, rules, prefix, timeoutMs };
+    const provider = createProvider(platform, config.options as OptionsOf<Platform>);
+    return { config, provider, quota: terms && createRedisQuota(terms), unusedChecks: undefined };
+  }
+
+  function use(account: Account): Open | undefined {
+    const found = open.get(account);
+    if (found !== undefined) found.unusedChecks = 0;
+    return found;
+  }
+
+  function retire(old: Open | undefined): void {
+    if (old === undefined) return;
+    retired.set(old, setTimeout(() => void closeNow(old), RETIRED_FOR_MS).unref());
+  }
+
+  async function closeNow(old: Open): Promise<void> {
+    clearTimeout(retired.get(old));
+    retired.delete(old);
+    await Promise.all([old.provider.close(), old.quota?.close()]);
+  }
+
+  /** An app that is used again later connects anew. */
+  function closeIdle(): void {
+    for (const [account, found] of open) {
+      if (found.unusedChecks === undefined || isOfEnvironment(account)) continue;
+      found.unusedChecks += 1;
+      if (found.unusedChecks <= IDLE_CHECKS || isWaiting(account)) continue;
+      open.set(account, create(account, found.config));
+      void closeNow(found);
+    }
+  }
+
+  /** The change, or undefined if there is none. Throws InputError if the new account cannot be created. */
+  function applyTo(account: Account, config: AccountConfig): AccountChange | undefined {
+    const old = open.get(account);
+    const fields = old === undefined ? [] : changedFields(old.config, config);
+    if (old !== undefined && fields.length === 0) return undefined;
+    const created = create(account, config);
+    open.set(account, created);
+    retire(old);
+    if (old === undefined) return { account, change: 'added' };
+    if (isOfEnvironment(account)) void created.provider.connect();
+    return { account, change: 'replaced', fields };
+  }
+
+  return {
+    providers: { get: (account) => use(account)?.provider },
+    quotas: { get: (account) => open.get(account)?.quota },
+    names: () => [...open.keys()],
+    apply(credentials, isFaulty = () => false) {
+      const changes: AccountChange[] = [];
+      const faults: Fault[] = [];
+      const wanted = accountsOf(credentials);
+      for (const [account, config] of wanted) {
+        if (isFaulty(account)) continue;
+        try {
+          const change = applyTo(account, config);
+          if (change !== undefined) changes.push(change);
+        } catch (error) {
+          if (!(error instanceof InputError)) throw error;
+          faults.push(...error.faults.map((fault) => ({ ...fault, path: faultPath(account, fault) })));
+        }
+      }
+      for (const [account, old] of open) {
+        if (wanted.has(account) || isFaulty(account)) continue;
+        open.delete(account);
+        retire(old);
+        changes.push({ account, change: 'removed' });
+      }
+      return { changes, faults };
+    },
+    async connect() {
+      const own = [...open].filter(([account]) => isOfEnvironment(account));
+      await Promise.all(own.map(([, { provider }]) => provider.connect()));
+    },
+    abort() {
+      for (const { provider } of [...open.values(), ...retired.keys()]) provider.abort();
+    },
+    async close() {
+      clearInterval(timer);
+      await Promise.all([...open.values(), ...retired.keys()].map(closeNow));
+    },
+  };
+}
+
+function createProvider<P extends Platform>(platform: P, options: OptionsOf<P>): Provider {
+  return PROVIDERS[platform].create(options);
+}
+
+function isOfEnvironment(account: Account): boolean {
+  return namesOf(account).app === undefined;
+}
+
+/** `key`, `keyId`, …, `quota`: the names only, never the values. */
+function changedFields(before: AccountConfig, after: AccountConfig): string[] {
+  const [old, next] = [optionsOf(before), optionsOf(after)];
+  const names = new Set([...old.keys(), ...next.keys()]);
+  return [...names].filter((name) => !isDeepStrictEqual(old.get(name), next.get(name)));
+}
+
+function optionsOf({ options, quota }: AccountConfig): ReadonlyMap<string, unknown> {
+  return new Map(Object.entries({ ...options, quota }));
+}
+
+/** `fcm.credentials` of the account `fcm~teacher` → `apps.teacher.fcm.credentials` */
+function faultPath(account: Account, { path }: Fault): string {
+  const { app } = namesOf(account);
+  return app === undefined ? path : `apps.${app}.${path}`;
+}
