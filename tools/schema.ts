@@ -2,8 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
 import { alertSchema, notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification-schema.ts';
-import { apnsDevice } from '../src/providers/apns/device.ts';
-import { fcmDevice } from '../src/providers/fcm/device.ts';
+import { DEVICE_KINDS } from '../src/providers/devices.ts';
 import { withDocstrings } from './schema/docstrings.ts';
 
 /** No control characters or line breaks. In ranges, since not every language's patterns know `\p{Cc}`. */
@@ -48,13 +47,16 @@ function schemaText(): string {
 const descriptionsOf = ({ shape }: z.ZodObject) =>
   Object.fromEntries(Object.entries(shape).map(([field, schema]) => [field, (schema as z.ZodType).description]));
 
+/** `apns` → `ApnsDevice` */
+const interfaceOf = ({ shape }: (typeof DEVICE_KINDS)[number]['schema']) =>
+  `${shape.platform.value.replace(/^./, (letter) => letter.toUpperCase())}Device`;
+
 /** The interfaces with the schema's descriptions as docstrings, as the text of their file. */
 function typesText(text: string): string {
   return withDocstrings(text, {
     NotificationInput: descriptionsOf(notificationSchema),
     Alert: descriptionsOf(alertSchema),
-    ApnsDevice: descriptionsOf(apnsDevice.schema),
-    FcmDevice: descriptionsOf(fcmDevice.schema),
+    ...Object.fromEntries(DEVICE_KINDS.map(({ schema }) => [interfaceOf(schema), descriptionsOf(schema)])),
   });
 }
 

@@ -1,3 +1,4 @@
+import { tokenOf } from '../src/domain/device.ts';
 import type { ReplyEvent } from '../src/delivery/parts.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
@@ -30,7 +31,7 @@ export function createReplyListener({
     const entry = {
       recipientId: notification.recipientId,
       platform: device.platform,
-      token: device.token,
+      token: tokenOf(device),
       reason: code,
       timestamp: reply.goneSince ?? Date.now(),
     };

@@ -58,7 +58,7 @@ export interface ReadyDevice {
   readonly device: Device;
   readonly provider: Provider;
   readonly encoded: Encoded;
-  /** The stream that is set aside. Only the first device of each platform has one; the others wait for theirs in the send. */
+  /** The stream that is set aside. Only the first device of each server has one; the others wait for theirs in the send. */
   permit?: Permit;
 }
 

@@ -1,3 +1,4 @@
+import { tokenOf } from '../domain/device.ts';
 import type { Device, Notification, Platform } from '../domain/notification.ts';
 import type { Progress } from './progress.ts';
 
@@ -33,6 +34,6 @@ export function openPlatforms(standing: Standing): Platform[] {
 function labelledDevices({ devices }: Notification): LabelledDevice[] {
   const labelled = devices.map((device, index) => ({ label: `${device.platform}#${index}`, device, index }));
   if (labelled.length === 1) return labelled; // most notifications have one device
-  const isSame = (a: Device, b: Device) => a.platform === b.platform && a.token === b.token;
+  const isSame = (a: Device, b: Device) => a.platform === b.platform && tokenOf(a) === tokenOf(b);
   return labelled.filter(({ device, index }) => devices.findIndex((other) => isSame(other, device)) === index);
 }

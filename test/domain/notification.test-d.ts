@@ -1,16 +1,14 @@
 import { expectTypeOf } from 'vitest';
 import type { z } from 'zod';
 import type { alertSchema, notificationSchema } from '../../src/domain/notification-schema.ts';
-import type { Alert, ApnsDevice, FcmDevice, Notification, NotificationInput } from '../../src/domain/notification.ts';
-import type { apnsDevice } from '../../src/providers/apns/device.ts';
-import type { fcmDevice } from '../../src/providers/fcm/device.ts';
+import type { Alert, Device, Notification, NotificationInput } from '../../src/domain/notification.ts';
+import type { DEVICE_KINDS } from '../../src/providers/devices.ts';
 
 // The interfaces say exactly what the schema says, optional fields and `undefined` included. tsc is the test.
 expectTypeOf<NotificationInput>().toEqualTypeOf<z.input<typeof notificationSchema>>();
 expectTypeOf<Plain<Notification>>().toEqualTypeOf<z.output<typeof notificationSchema>>();
 expectTypeOf<Alert>().toEqualTypeOf<z.input<typeof alertSchema>>();
-expectTypeOf<ApnsDevice>().toEqualTypeOf<z.input<typeof apnsDevice.schema>>();
-expectTypeOf<FcmDevice>().toEqualTypeOf<z.input<typeof fcmDevice.schema>>();
+expectTypeOf<Device>().toEqualTypeOf<z.input<(typeof DEVICE_KINDS)[number]['schema']>>();
 
 // The comparison above can fail: it sees an `undefined` more and a field less.
 type WithUndefined = Omit<NotificationInput, 'id'> & { id: string | undefined };

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { Notification } from 'apn';
+import { tokenOf } from '../../domain/device.ts';
 import type { Prepared, Push } from '../provider.ts';
 import { APNS_REPLIES } from './answers.ts';
 
@@ -24,7 +25,7 @@ export function encodeApns(push: Push, topic: string): Prepared {
   }
   return {
     kind: 'ready',
-    encoded: { push, path: `/3/device/${push.device.token}`, headers: message.headers(), body },
+    encoded: { push, path: `/3/device/${tokenOf(push.device)}`, headers: message.headers(), body },
   };
 }
 

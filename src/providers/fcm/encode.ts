@@ -1,4 +1,5 @@
 import type { BaseMessage } from 'firebase-admin/messaging';
+import { tokenOf } from '../../domain/device.ts';
 import type { Prepared, Push } from '../provider.ts';
 
 /** The longest time that FCM keeps a message: 28 days (firebase.google.com/docs/cloud-messaging/concept-options#ttl). */
@@ -57,7 +58,7 @@ function fcmMessage(push: Push, { silentChannelId, nowMs }: Omit<FcmEncodeOption
   const { notification, device, pushId, silent } = push;
   const { alert, badge = 0, collapseId, data, expiresAt, priority, sound } = notification;
   return {
-    token: device.token,
+    token: tokenOf(device),
     notification: {
       ...(alert.title === undefined ? {} : { title: alert.title }),
       ...(alert.body === undefined ? {} : { body: alert.body }),
