@@ -33,6 +33,7 @@ export interface NotificationFlags {
   readonly recipient?: string;
   readonly apns: readonly string[];
   readonly fcm: readonly string[];
+  readonly webpush: readonly string[];
   readonly title?: string;
   readonly body?: string;
   readonly data: readonly string[];
@@ -52,6 +53,7 @@ export function addNotificationFlags(command: Command): Command {
     .option('--recipient <id>', 'whom the limits protect')
     .option('--apns <token>', 'a device on APNs; may be repeated', repeated, [])
     .option('--fcm <token>', 'a device on FCM; may be repeated', repeated, [])
+    .option('--webpush <json>', "a browser's PushSubscription as JSON; may be repeated", repeated, [])
     .option('--title <text>', "the alert's title")
     .option('--body <text>', "the alert's text")
     .option('--data <key=value>', 'a pair for the app; may be repeated', repeated, [])
@@ -88,13 +90,13 @@ function itemOfLine(where: string, line: string): Item {
 
 /** The notification of the flags. Bad values are left to the validation, except for those that cannot be written as JSON. */
 export function itemOfFlags(flags: NotificationFlags): Item {
-  const { id, recipient, apns, fcm, title, body, data, sound, badge, category } = flags;
+  const { id, recipient, apns, fcm, webpush, title, body, data, sound, badge, category } = flags;
   const onApns = apns.map((token) => ({ platform: 'apns', token }));
   const onFcm = fcm.map((token) => ({ platform: 'fcm', token }));
   const input = {
     id,
     recipientId: recipient,
-    devices: [...onApns, ...onFcm],
+    devices: [...onApns, ...onFcm, ...webpush.map(subscriptionOf)],
     alert: { title, body },
     data: data.length === 0 ? undefined : Object.fromEntries(data.map(pairOf)),
     sound,
@@ -106,6 +108,21 @@ export function itemOfFlags(flags: NotificationFlags): Item {
     onThrottle: flags.onThrottle,
   };
   return { where: '', input: JSON.parse(JSON.stringify(input)) as unknown }; // leaves out what is undefined
+}
+
+function subscriptionOf(text: string): object {
+  const value = parsed(text);
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+  if (!isObject) throw new UsageError('--webpush: expected a PushSubscription as JSON, found something else');
+  return { platform: 'webpush', ...value };
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 function pairOf(text: string): [key: string, value: string] {

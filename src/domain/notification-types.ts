@@ -19,10 +19,30 @@ export interface FcmDevice {
   token: string;
 }
 
-/** Where a notification goes: the platform, and the token that the app got from it. */
-export type Device = ApnsDevice | FcmDevice;
+/** A browser, or a web app on the home screen: a PushSubscription as its `toJSON()` gives it, and the platform. */
+export interface WebpushDevice {
+  /** Web push: a browser, or a web app on the home screen. */
+  platform: 'webpush';
+  /**
+   * The URL of the subscription at its push service, 9 to 2,048 characters. It is secret: whoever knows it can try to
+   * send.
+   */
+  endpoint: string;
+  /** What the push is encrypted with, so that only this browser can read it. */
+  keys: {
+    /** The browser's public key: a point on P-256, uncompressed, as 87 characters of base64url. */
+    p256dh: string;
+    /** A secret of the browser: 16 bytes, as 22 characters of base64url. */
+    auth: string;
+  };
+  /** Browsers have this field in the subscription, mostly as `null`. It may stay, and nothing reads it. */
+  expirationTime?: number | null | undefined;
+}
 
-/** The name of the provider that reaches a device: `apns` or `fcm`. */
+/** Where a notification goes: the platform, and what the app got from it, a token or a subscription. */
+export type Device = ApnsDevice | FcmDevice | WebpushDevice;
+
+/** The name of the provider that reaches a device: `apns`, `fcm` or `webpush`. */
 export type Platform = Device['platform'];
 
 /** The text that a device shows. */

@@ -14,7 +14,10 @@ async function ownRedis(): Promise<string> {
 }
 
 describe('the README', () => {
-  it('is 250 lines or less', () => expect(readme.split('\n').length).toBeLessThanOrEqual(251));
+  it('is 205 lines or less, without the table of variables, which is generated', () => {
+    const written = readme.replace(/<!-- config:start -->[^]*<!-- config:end -->/, '');
+    expect(written.split('\n').length).toBeLessThanOrEqual(206);
+  });
 
   it('has no snippet in JavaScript that is not run here', () => {
     expect([...readme.matchAll(/<!-- test: ([a-z-]+) -->\n```js/g)].map(([, name]) => name)).toEqual([
