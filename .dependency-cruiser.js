@@ -97,11 +97,11 @@ export default {
     },
     {
       name: 'one-home-for-each-client',
-      comment: 'What knows APNs and FCM is in providers; what connects to Redis is in redis and the sandbox.',
+      comment: 'What knows APNs, FCM and web push is in providers; what connects to Redis is in redis and the sandbox.',
       severity: 'error',
       from: { path: '^src/', pathNot: '^src/(providers|redis|sandbox)/' },
       to: {
-        path: '(^|/)node_modules/(apn|@parse/node-apn|firebase-admin|ioredis)/',
+        path: '(^|/)node_modules/(apn|@parse/node-apn|firebase-admin|http_ece|ioredis)/',
         dependencyTypesNot: ['type-only'],
       },
     },

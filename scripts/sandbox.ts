@@ -8,11 +8,11 @@ import { integer } from './support/flags.ts';
 /** How many requests the journal keeps, where `--keep` is left out: with full payloads, some megabytes. */
 const KEEP = 1_000;
 
-/** `npm run sandbox`: APNs and FCM in the foreground, for development. */
+/** `npm run sandbox`: APNs, FCM and web push in the foreground, for development. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand(
     'sandbox',
-    'Runs APNs and FCM on the loopback until it is interrupted, and prints the environment that points a worker at them. ' +
+    'Runs APNs, FCM and a web push service on the loopback until it is interrupted, and prints the environment that points a worker at them. ' +
       'Then a line for each request: the time, the platform, the beginning of the token, the outcome and the title.',
   )
     .option(
@@ -23,12 +23,13 @@ export async function main(argv: readonly string[]): Promise<void> {
     .option('--latency <median,p99>', LATENCY_HELP, latency)
     .option('--apns-port <port>', portHelp('APNs'), port('--apns-port'))
     .option('--fcm-port <port>', portHelp('FCM'), port('--fcm-port'))
+    .option('--webpush-port <port>', portHelp('web push'), port('--webpush-port'))
     .option(
       '--control-port <port>',
       portHelp('the control endpoint: /answers, /journal, /healthz'),
       port('--control-port'),
     )
-    .option('--host <address>', 'the address that APNs and FCM listen on', '127.0.0.1')
+    .option('--host <address>', 'the address that the providers listen on', '127.0.0.1')
     .option('--control-host <address>', 'the address that the control endpoint listens on', '127.0.0.1')
     .option('--name <host>', 'the host name that workers reach it by, such as a compose service (default: the address)')
     .option('--keep <n>', 'how many of the latest requests the journal keeps', integer('--keep', 1, 1_000_000), KEEP)

@@ -26,6 +26,7 @@ export {
   type NotificationInput,
   type ParsedNotification,
   type Platform,
+  type WebpushDevice,
 } from './domain/notification.ts';
 export {
   DEAD_LETTER_REASONS,
@@ -92,8 +93,10 @@ export {
 export type { ScriptedAnswer } from './sandbox/answers/scripted.ts';
 export type { ApnsReason } from './sandbox/apns/reasons.ts';
 export type { FcmReason } from './sandbox/fcm/reasons.ts';
-export type { Sandbox, SandboxOptions, SandboxServer } from './sandbox/interface.ts';
+export type { Sandbox, SandboxOptions, SandboxServer, SandboxWebpush } from './sandbox/interface.ts';
 export type { JournalEntry, SandboxJournal, WaitOptions } from './sandbox/journal.ts';
 export { NO_LATENCY, type Latency } from './sandbox/loopback/timing.ts';
 export { startEmbeddedRedis, type EmbeddedRedis, type EmbeddedRedisOptions } from './sandbox/redis/embedded-redis.ts';
 export { startSandbox } from './sandbox/start.ts';
+export type { WebpushReason } from './sandbox/webpush/reasons.ts';
+export type { SandboxSubscription } from './sandbox/webpush/subscription.ts';

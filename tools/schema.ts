@@ -2,11 +2,10 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
 import { alertSchema } from '../src/domain/alert-schema.ts';
-import { NOT_IN_BACKGROUND } from '../src/domain/notification-rules.ts';
+import { MUST_SHOW, NOT_IN_BACKGROUND } from '../src/domain/notification-rules.ts';
 import { notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification-schema.ts';
-import { apnsDevice } from '../src/providers/apns/device.ts';
 import { apnsFieldsSchema, apnsSoundSchema } from '../src/providers/apns/fields.ts';
-import { fcmDevice } from '../src/providers/fcm/device.ts';
+import { DEVICE_KINDS } from '../src/providers/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../src/providers/fcm/fields.ts';
 import { withDocstrings } from './schema/docstrings.ts';
 
@@ -46,6 +45,7 @@ const BY_PUSH_TYPE = {
   then: {
     allOf: [
       withoutAny(NOT_IN_BACKGROUND),
+      { properties: { devices: { items: { properties: { platform: { not: { enum: MUST_SHOW } } } } } } },
       { properties: { onThrottle: { not: { const: 'silence' } }, apns: { properties: { priority: { const: 5 } } } } },
     ],
   },
@@ -76,17 +76,20 @@ function schemaText(): string {
 const descriptionsOf = ({ shape }: z.ZodObject) =>
   Object.fromEntries(Object.entries(shape).map(([field, schema]) => [field, (schema as z.ZodType).description]));
 
+/** `apns` → `ApnsDevice` */
+const interfaceOf = ({ shape }: (typeof DEVICE_KINDS)[number]['schema']) =>
+  `${shape.platform.value.replace(/^./, (letter) => letter.toUpperCase())}Device`;
+
 /** The interfaces with the schema's descriptions as docstrings, as the text of their file. */
 function typesText(text: string): string {
   return withDocstrings(text, {
     NotificationInput: descriptionsOf(notificationSchema),
     Alert: descriptionsOf(alertSchema),
-    ApnsDevice: descriptionsOf(apnsDevice.schema),
-    FcmDevice: descriptionsOf(fcmDevice.schema),
     ApnsFields: descriptionsOf(apnsFieldsSchema),
     ApnsSound: descriptionsOf(apnsSoundSchema),
     AndroidFields: descriptionsOf(androidFieldsSchema),
     FcmFields: descriptionsOf(fcmFieldsSchema),
+    ...Object.fromEntries(DEVICE_KINDS.map(({ schema }) => [interfaceOf(schema), descriptionsOf(schema)])),
   });
 }
 

@@ -1,4 +1,5 @@
 import { accountOf } from '../src/domain/account.ts';
+import { tokenOf } from '../src/domain/device.ts';
 import type { ReplyEvent } from '../src/delivery/parts.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
@@ -32,7 +33,7 @@ export function createReplyListener({
     const entry = {
       recipientId: notification.recipientId,
       platform: device.platform,
-      token: device.token,
+      token: tokenOf(device),
       ...app,
       reason: code,
       timestamp: reply.goneSince ?? Date.now(),

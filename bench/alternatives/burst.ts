@@ -1,3 +1,4 @@
+import { tokenOf } from '../../src/domain/device.ts';
 import { readMorning } from '../../scripts/demo/morning.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { NotificationInput } from '../../src/domain/notification.ts';
@@ -40,6 +41,8 @@ export function makeBurst(quick: boolean): Burst {
   return {
     busy,
     others,
-    recipientOf: new Map(all.flatMap(({ devices, recipientId }) => devices.map(({ token }) => [token, recipientId]))),
+    recipientOf: new Map(
+      all.flatMap(({ devices, recipientId }) => devices.map((device) => [tokenOf(device), recipientId])),
+    ),
   };
 }

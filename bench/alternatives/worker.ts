@@ -19,7 +19,8 @@ type Processor = (job: Job, token?: string) => Promise<void>;
 async function main(alternative: Alternative): Promise<void> {
   const { env } = process;
   const sessions = { apns: await openPlainSession('apns', env), fcm: await openPlainSession('fcm', env) };
-  const send: Send = (notification) => sessions[notification.devices[0]?.platform ?? 'apns'](notification);
+  const send: Send = (notification) =>
+    sessions[notification.devices[0]?.platform === 'fcm' ? 'fcm' : 'apns'](notification);
   const connection = new Redis(need(env, 'REDIS_URL'), { maxRetriesPerRequest: null });
   const process_: Processor = alternative === 'rolling' ? await rolling(send, connection) : plain(send);
   const worker = new Worker(QUEUE, process_, {

@@ -1,9 +1,11 @@
-import type { Platform } from '../../src/domain/notification.ts';
 import { DEFAULT_LATENCY, NO_LATENCY, type Latency } from '../../src/sandbox/loopback/timing.ts';
+
+/** The platforms that are measured. */
+export type BenchPlatform = 'apns' | 'fcm';
 
 /** Which provider, and how long it takes to answer. */
 export interface Case {
-  readonly platform: Platform;
+  readonly platform: BenchPlatform;
   readonly latency: Latency;
   /** What ends the names of its figures: `''`, or `40ms` where answers take time. */
   readonly suffix: '' | '40ms';

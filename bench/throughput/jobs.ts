@@ -1,4 +1,5 @@
-import type { Device, NotificationInput, Platform } from '../../src/domain/notification.ts';
+import type { Device, NotificationInput } from '../../src/domain/notification.ts';
+import type { BenchPlatform } from './case.ts';
 
 /** About 100 bytes of text, as a school writes it. */
 const ALERT = {
@@ -11,7 +12,11 @@ const FCM_TOKEN_LENGTH = 152;
 const APNS_TOKEN_LENGTH = 64;
 
 /** `count` alerts, each to another recipient with one device, so that no limit blocks any. `batch` makes the ids unique. */
-export function makeJobs(platform: Platform, batch: string, count: number): (NotificationInput & { id: string })[] {
+export function makeJobs(
+  platform: BenchPlatform,
+  batch: string,
+  count: number,
+): (NotificationInput & { id: string })[] {
   return Array.from({ length: count }, (_, index) => ({
     id: `${batch}-${index}`,
     recipientId: `teacher-${batch}-${index}`,
@@ -20,7 +25,7 @@ export function makeJobs(platform: Platform, batch: string, count: number): (Not
   }));
 }
 
-function deviceOf(platform: Platform, index: number): Device {
+function deviceOf(platform: BenchPlatform, index: number): Device {
   if (platform === 'apns') return { platform, token: index.toString(16).padStart(APNS_TOKEN_LENGTH, '0') };
   return { platform, token: `f${index}:`.padEnd(FCM_TOKEN_LENGTH, 'APA91b') };
 }

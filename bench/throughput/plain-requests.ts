@@ -2,7 +2,9 @@ import { createPrivateKey, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { OutgoingHttpHeaders } from 'node:http2';
 import { SignJWT } from 'jose';
-import type { NotificationInput, Platform } from '../../src/domain/notification.ts';
+import { tokenOf } from '../../src/domain/device.ts';
+import type { NotificationInput } from '../../src/domain/notification.ts';
+import type { BenchPlatform } from './case.ts';
 
 /** One request: what pushpacer sends for the same notification, without its checks. */
 export interface PlainRequest {
@@ -21,7 +23,7 @@ export interface PlainTarget {
   readonly requestOf: (notification: NotificationInput) => PlainRequest;
 }
 
-export function plainTarget(platform: Platform, env: Variables): Promise<PlainTarget> {
+export function plainTarget(platform: BenchPlatform, env: Variables): Promise<PlainTarget> {
   return platform === 'apns' ? apns(env) : Promise.resolve(fcm(env));
 }
 
@@ -41,7 +43,7 @@ async function apns(env: Variables): Promise<PlainTarget> {
       const id = randomUUID();
       const headers = {
         ':method': 'POST',
-        ':path': `/3/device/${devices[0]?.token ?? ''}`,
+        ':path': `/3/device/${devices.map(tokenOf).join()}`,
         authorization: `bearer ${jwt}`,
         'apns-topic': topic,
         'apns-push-type': 'alert',
@@ -68,7 +70,7 @@ function fcm(env: Variables): PlainTarget {
         'content-type': 'application/json',
       };
       const android = { priority: 'normal', notification: { tag: randomUUID() } };
-      const message = { token: devices[0]?.token ?? '', notification: alert, android };
+      const message = { token: devices.map(tokenOf).join(), notification: alert, android };
       return { headers, body: JSON.stringify({ message }) };
     },
   };

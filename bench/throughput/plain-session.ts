@@ -1,11 +1,12 @@
 import { once } from 'node:events';
 import { connect } from 'node:http2';
-import type { NotificationInput, Platform } from '../../src/domain/notification.ts';
+import type { NotificationInput } from '../../src/domain/notification.ts';
+import type { BenchPlatform } from './case.ts';
 import { plainTarget, type Variables } from './plain-requests.ts';
 
 /** Sends to the first device of a notification over one raw HTTP/2 session. Rejects where the answer is not 200. */
 export async function openPlainSession(
-  platform: Platform,
+  platform: BenchPlatform,
   env: Variables,
 ): Promise<(notification: NotificationInput) => Promise<void>> {
   const { endpoint, ca, requestOf } = await plainTarget(platform, env);

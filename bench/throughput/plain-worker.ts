@@ -1,8 +1,9 @@
 import { Worker } from 'bullmq';
 import { Redis } from 'ioredis';
-import type { NotificationInput, Platform } from '../../src/domain/notification.ts';
+import type { NotificationInput } from '../../src/domain/notification.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { KEEP_ALL, KEEP_COMPLETED } from '../../src/queue/retention.ts';
+import type { BenchPlatform } from './case.ts';
 import { need } from './plain-requests.ts';
 import { openPlainSession } from './plain-session.ts';
 
@@ -10,7 +11,7 @@ import { openPlainSession } from './plain-session.ts';
  * The worker that pushpacer is compared with: BullMQ's own Worker on the same queue, and one raw HTTP/2 session. No check, no
  * limiter, no log, no metrics, no retry. It reads pushpacer's variables; the platform is its argument.
  */
-async function main(platform: Platform): Promise<void> {
+async function main(platform: BenchPlatform): Promise<void> {
   const { env } = process;
   const send = await openPlainSession(platform, env);
   const worker = new Worker(QUEUE, ({ data }) => send(data as NotificationInput), {
@@ -26,4 +27,4 @@ async function main(platform: Platform): Promise<void> {
   process.once('SIGTERM', stop).once('disconnect', stop);
 }
 
-await main(process.argv[2] as Platform);
+await main(process.argv[2] as BenchPlatform);

@@ -1,3 +1,4 @@
+import { PLATFORMS } from '../../src/domain/notification.ts';
 import type { DeadLetterReason, FailedAttempt } from '../../src/domain/outcome.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
 import { notificationIdOf } from '../../src/queue/names.ts';
@@ -75,7 +76,7 @@ function labelsOf(devices: unknown): string[] | undefined {
   if (!Array.isArray(devices)) return undefined;
   return devices.map((device: unknown, index) => {
     const platform = (device as { readonly platform?: unknown } | null | undefined)?.platform;
-    return `${platform === 'apns' || platform === 'fcm' ? platform : '?'}#${index}`;
+    return `${PLATFORMS.find((known) => known === platform) ?? '?'}#${index}`;
   });
 }
 

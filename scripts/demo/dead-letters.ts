@@ -1,3 +1,4 @@
+import { tokenOf } from '../../src/domain/device.ts';
 import type { DeadLetterReason } from '../../src/domain/outcome.ts';
 import { printable } from '../../src/domain/faults.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
@@ -69,7 +70,7 @@ export function checkDeadLetters(letters: readonly DemoDeadLetter[], morning: Mo
 function expectedReasons({ valid, malformed, troubles }: Morning): Map<string, DeadLetterReason> {
   const ofToken = reasonsByToken(troubles);
   const undeliverable = valid.flatMap(({ id, devices }) => {
-    const reasons = new Set(devices.map(({ token }) => ofToken.get(token)));
+    const reasons = new Set(devices.map((device) => ofToken.get(tokenOf(device))));
     const [reason] = reasons;
     return reason !== undefined && reasons.size === 1 ? [[id, reason] as const] : [];
   });

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { tokenOf } from '../../src/domain/device.ts';
 import { parseNotification, type NotificationInput } from '../../src/domain/notification.ts';
 import { parseScriptText } from '../../src/sandbox/answers/schema.ts';
 import type { ScriptedAnswer } from '../../src/sandbox/answers/scripted.ts';
@@ -31,7 +32,7 @@ export function readMorning(): Morning {
     malformed: all.filter((line) => !valid.includes(line)),
     troubles: parseScriptText(troubles, TROUBLES),
     recipientOf: new Map(
-      valid.flatMap(({ devices, recipientId }) => devices.map(({ token }) => [token, recipientId] as const)),
+      valid.flatMap(({ devices, recipientId }) => devices.map((device) => [tokenOf(device), recipientId] as const)),
     ),
   };
 }

@@ -10,6 +10,7 @@ export interface NotificationFlags {
   readonly recipient?: string;
   readonly apns: readonly string[];
   readonly fcm: readonly string[];
+  readonly webpush: readonly string[];
   readonly app?: string;
   readonly pushType?: string;
   readonly title?: string;
@@ -39,6 +40,7 @@ export function addNotificationFlags(command: Command): Command {
     .option('--recipient <id>', 'whom the limits protect')
     .option('--apns <token>', 'a device on APNs; may be repeated', repeated, [])
     .option('--fcm <token>', 'a device on FCM; may be repeated', repeated, [])
+    .option('--webpush <json>', "a browser's PushSubscription as JSON; may be repeated", repeated, [])
     .option('--app <name>', 'the app of these devices, by its name in APPS_FILE (default: that of the environment)')
     .addOption(
       new Option('--push-type <name>', 'what the device does: show it, or wake the app').choices([
@@ -68,18 +70,22 @@ export function addNotificationFlags(command: Command): Command {
 
 /** The notification of the flags. Bad values are left to the validation, except for those that cannot be written as JSON. */
 export function itemOfFlags(flags: NotificationFlags): Item {
-  const { id, recipient, apns, fcm, app, title, subtitle, body, sound, badge, category } = flags;
+  const { id, recipient, apns, fcm, webpush, app, title, subtitle, body, sound, badge, category } = flags;
   const { threadId, actionCategory, interruptionLevel, channelId } = flags;
   const onApns = apns.map((token) => ({ platform: 'apns', token, app }));
   const onFcm = fcm.map((token) => ({ platform: 'fcm', token, app }));
+  const onWebpush = webpush.map((text) => ({ platform: 'webpush', ...jsonObjectOf('--webpush', text), app }));
   const input = {
     id,
     recipientId: recipient,
-    devices: [...onApns, ...onFcm],
+    devices: [...onApns, ...onFcm, ...onWebpush],
     pushType: flags.pushType,
     alert: objectOr({ title, subtitle, body }, flags.pushType === 'background' ? undefined : {}),
     imageUrl: flags.imageUrl,
-    data: objectOr({ ...jsonObjectOf(flags.dataJson), ...Object.fromEntries(flags.data.map(pairOf)) }),
+    data: objectOr({
+      ...(flags.dataJson !== undefined && jsonObjectOf('--data-json', flags.dataJson)),
+      ...Object.fromEntries(flags.data.map(pairOf)),
+    }),
     sound,
     badge: numberOr(badge),
     category,
@@ -99,15 +105,15 @@ function objectOr(object: Readonly<Record<string, unknown>>, empty?: object): ob
   return Object.values(object).some((value) => value !== undefined) ? object : empty;
 }
 
-function jsonObjectOf(text: string | undefined): object {
-  if (text === undefined) return {};
+/** A flag's JSON object. The error shows no part of it, because it may be private. */
+function jsonObjectOf(flag: string, text: string): object {
   try {
     const value: unknown = JSON.parse(text);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
   } catch {
-    // told below: the text may be private
+    // told below
   }
-  throw new UsageError(`--data-json: expected a JSON object, found ${text.length} characters that are none`);
+  throw new UsageError(`${flag}: expected a JSON object, found ${text.length} characters that are none`);
 }
 
 function pairOf(text: string): [key: string, value: string] {

@@ -11,7 +11,7 @@ export const COMMANDS: Readonly<Record<string, readonly [module: string, does: s
   replay: ['../replay', 'dead letters back into the queue'],
   discard: ['../discard', 'dead letters removed for good'],
   recipient: ['../recipient', 'show one recipient, or act on it'],
-  sandbox: ['../sandbox', 'the loopback APNs and FCM servers'],
+  sandbox: ['../sandbox', 'the loopback servers of APNs, FCM and web push'],
   redis: ['../redis', 'a Redis on the loopback, for development'],
   completion: ['../completion', 'completes commands and flags in bash, zsh or fish'],
 };

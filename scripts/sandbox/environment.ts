@@ -13,11 +13,17 @@ export const CONTROL_VARIABLE = 'SANDBOX_URL';
 export const SERVERS = {
   apns: { flag: '--apns-port', variable: 'APNS_ENDPOINT', name: 'APNs' },
   fcm: { flag: '--fcm-port', variable: 'FCM_ENDPOINT', name: 'FCM' },
+  webpush: { flag: '--webpush-port', variable: 'WEBPUSH_ORIGINS', name: 'web push' },
   control: { flag: '--control-port', variable: CONTROL_VARIABLE, name: 'the control endpoint' },
 } as const;
-type ServerName = keyof typeof SERVERS;
+export type ServerName = keyof typeof SERVERS;
 export const SERVER_NAMES = Object.keys(SERVERS) as ServerName[];
 export type Ports = Readonly<Record<ServerName, number>>;
+
+/** One port for each server. */
+export function portsBy(portOf: (name: ServerName) => number): Ports {
+  return Object.fromEntries(SERVER_NAMES.map((name) => [name, portOf(name)])) as Ports;
+}
 
 /** The ports of the last start with this folder; 0, any free one, where it had none. */
 export async function keptPorts(dir: string): Promise<Ports> {
@@ -29,7 +35,7 @@ export async function keptPorts(dir: string): Promise<Ports> {
     const port = new RegExp(`^${SERVERS[name].variable}='https?://[^']*:(\\d{1,5})'$`, 'm').exec(text)?.[1];
     return port === undefined || Number(port) > 65_535 ? 0 : Number(port);
   };
-  return { apns: portOf('apns'), fcm: portOf('fcm'), control: portOf('control') };
+  return portsBy(portOf);
 }
 
 /** Writes the environment for other processes and for the next start. */

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { PLATFORMS } from '../../src/domain/notification.ts';
 import { parseScriptText } from '../../src/sandbox/answers/schema.ts';
 import type { ScriptedAnswer } from '../../src/sandbox/answers/scripted.ts';
 import { serveControl, type ControlServer } from '../../src/sandbox/control/server.ts';
@@ -13,6 +14,7 @@ import {
   CONTROL_VARIABLE,
   ENV_FILE,
   keptPorts,
+  portsBy,
   SERVER_NAMES,
   SERVERS,
   shellLines,
@@ -24,6 +26,7 @@ import { requestJson, requestLine } from './lines.ts';
 export interface Flags {
   readonly apnsPort?: number;
   readonly fcmPort?: number;
+  readonly webpushPort?: number;
   readonly controlPort?: number;
   readonly controlHost: string;
   readonly host: string;
@@ -53,7 +56,7 @@ export async function serve(flags: Flags): Promise<void> {
     const url = controlUrl(flags, control.port);
     const variables = { ...sandbox.env(), [CONTROL_VARIABLE]: url };
     if (flags.dir !== undefined) await writeEnvironment(flags.dir, variables);
-    tellReady(flags, variables, url);
+    tellReady(flags, sandbox, variables, url);
     tellRequests(sandbox, flags);
     await asked;
   } finally {
@@ -69,9 +72,9 @@ function start(flags: Flags, ports: Ports, answers: readonly ScriptedAnswer[]): 
 }
 
 /** By the flags, else those that the folder has kept, else any free ones. */
-async function portsOf({ dir, apnsPort, fcmPort, controlPort }: Flags): Promise<Ports> {
-  const kept = dir === undefined ? { apns: 0, fcm: 0, control: 0 } : await keptPorts(dir);
-  return { apns: apnsPort ?? kept.apns, fcm: fcmPort ?? kept.fcm, control: controlPort ?? kept.control };
+async function portsOf(flags: Flags): Promise<Ports> {
+  const kept = flags.dir === undefined ? undefined : await keptPorts(flags.dir);
+  return portsBy((name) => flags[`${name}Port`] ?? kept?.[name] ?? 0);
 }
 
 async function readScript(path: string): Promise<readonly ScriptedAnswer[]> {
@@ -87,11 +90,17 @@ function controlUrl({ controlHost, name }: Flags, port: number): string {
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-/** The environment on standard output, for programs; then a line for a person on standard error. */
-function tellReady({ json }: Flags, variables: Readonly<Record<string, string>>, url: string): void {
+/** The environment on standard output, for programs; then lines for a person on standard error. */
+function tellReady(
+  { json }: Flags,
+  { webpush }: Pick<Sandbox, 'webpush'>,
+  variables: Readonly<Record<string, string>>,
+  url: string,
+): void {
   if (json === true) printJson(variables);
   else process.stdout.write(shellLines(variables));
   process.stderr.write(`ready. Script the answers and read the journal at ${url}; Ctrl-C stops the sandbox\n`);
+  process.stderr.write(`a subscription for web push: ${JSON.stringify(webpush.subscription('ana'))}\n`);
 }
 
 function tellRequests({ journal }: Pick<Sandbox, 'journal'>, { quiet, json }: Flags): void {
@@ -104,8 +113,8 @@ function tellRequests({ journal }: Pick<Sandbox, 'journal'>, { quiet, json }: Fl
   journal.on(show);
 }
 
-function summarise({ apns, fcm }: Pick<Sandbox, 'apns' | 'fcm'>, json: boolean): void {
-  const summary = { apns: apns.counts, fcm: fcm.counts };
+function summarise(sandbox: Sandbox, json: boolean): void {
+  const summary = Object.fromEntries(PLATFORMS.map((platform) => [platform, sandbox[platform].counts]));
   for (const [platform, counts] of Object.entries(summary)) process.stderr.write(`${platform}: ${tell(counts)}\n`);
   if (json) printJson(summary);
 }

@@ -61,7 +61,7 @@ export interface ReadyDevice {
   readonly account: Account;
   readonly provider: Provider;
   readonly encoded: Encoded;
-  /** The stream that is set aside. Only the first device of each account has one; the others wait for theirs in the send. */
+  /** The stream that is set aside. Only the first device of each server has one; the others wait for theirs in the send. */
   permit?: Permit;
 }
 

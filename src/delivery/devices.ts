@@ -1,4 +1,5 @@
 import { accountOf, type Account } from '../domain/account.ts';
+import { tokenOf } from '../domain/device.ts';
 import type { Device, Notification } from '../domain/notification.ts';
 import type { Progress } from './progress.ts';
 
@@ -34,6 +35,6 @@ export function openAccounts(standing: Standing): Account[] {
 function labelledDevices({ devices }: Notification): LabelledDevice[] {
   const labelled = devices.map((device, index) => ({ label: `${device.platform}#${index}`, device, index }));
   if (labelled.length === 1) return labelled; // most notifications have one device
-  const isSame = (a: Device, b: Device) => a.platform === b.platform && a.token === b.token && a.app === b.app;
+  const isSame = (a: Device, b: Device) => accountOf(a) === accountOf(b) && tokenOf(a) === tokenOf(b);
   return labelled.filter(({ device, index }) => devices.findIndex((other) => isSame(other, device)) === index);
 }

@@ -5,7 +5,7 @@ import type { Context, ReadyDevice } from './context.ts';
 import { openDevices } from './devices.ts';
 import type { DeliverParts } from './parts.ts';
 import { withAttempts, type DeviceState } from './progress.ts';
-import { replyText } from './replies.ts';
+import { replyText, STATE_OF } from './replies.ts';
 
 /**
  * Encodes the alert for each open device whose provider may be sent to: `context.ready`. It takes time, so it is done
@@ -43,7 +43,7 @@ function encodeOpen(context: Context, silent: boolean, parts: DeliverParts): Rea
     if (breakerAnswers?.get(account)?.kind === 'open') continue;
     const prepared = provider.prepare({ notification, device, pushId: pushId(notification.id, index), silent });
     if (prepared.kind === 'ready') ready.push({ label, device, account, provider, encoded: prepared.encoded });
-    else fail(label, 'rejected', replyText(prepared.reply));
+    else fail(label, STATE_OF[prepared.reply.meaning] ?? 'rejected', replyText(prepared.reply));
   }
   if (failures.length > 0) {
     context.progress = withAttempts({ ...progress, devices: { ...progress.devices, ...ended } }, failures);

@@ -22,7 +22,7 @@ export function noteReply(
 }
 
 /** The meanings that end a device, and how; `later` leaves it open. */
-const STATE_OF: Partial<Record<Meaning, DeviceState>> = {
+export const STATE_OF: Partial<Record<Meaning, DeviceState>> = {
   accepted: 'delivered',
   gone: 'unregistered',
   'bad-token': 'bad-token',

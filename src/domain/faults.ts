@@ -10,7 +10,7 @@ export interface Fault {
   readonly found: string;
 }
 
-/** A fault as one line of text: `devices[0].platform: expected "apns" or "fcm", found "sms"`. */
+/** A fault as one line of text: `devices[0].platform: expected "apns" or "fcm" or "webpush", found "sms"`. */
 export function formatFault({ path, expected, found }: Fault): string {
   const where = path === '' ? '' : `${path}: `;
   return `${where}expected ${expected}, found ${found}`;

@@ -1,5 +1,6 @@
 import { describeFound, type Fault } from './faults.ts';
 import { isObject } from './json.ts';
+import type { DeviceKind } from '../providers/device-kind.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import type { Notification } from './notification-types.ts';
 
@@ -33,12 +34,24 @@ export const NOT_IN_BACKGROUND = [
   ...['notification', 'android.notification', 'apns.payload.aps.alert'].map((name) => `fcm.message.${name}`),
 ];
 
+/** The platforms whose devices take no background pushes. */
+export const MUST_SHOW: readonly string[] = DEVICE_KINDS.filter(({ mustShow }: DeviceKind) => mustShow === true).map(
+  ({ schema }) => schema.shape.platform.value,
+);
+
 function backgroundFaults(raw: Record<string, unknown>): Fault[] {
   const faults = NOT_IN_BACKGROUND.filter((path) => valueAt(raw, path) !== undefined).map((path) => ({
     path,
     expected: 'none in a background push, which shows nothing',
     found: 'one',
   }));
+  const devices: readonly unknown[] = Array.isArray(raw['devices']) ? raw['devices'] : [];
+  for (const [index, device] of devices.entries()) {
+    const platform = MUST_SHOW.find((name) => isObject(device) && device['platform'] === name);
+    if (platform === undefined) continue;
+    const expected = 'another platform in a background push: a browser must show every push';
+    faults.push({ path: `devices[${index}].platform`, expected, found: describeFound(platform, false) });
+  }
   if (valueAt(raw, 'apns.priority') === 10) {
     faults.push({ path: 'apns.priority', expected: '5, which Apple asks of a background push', found: '10' });
   }

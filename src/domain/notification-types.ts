@@ -31,10 +31,35 @@ export interface FcmDevice {
   app?: string | undefined;
 }
 
-/** Where a notification goes: the platform, and the token that the app got from it. */
-export type Device = ApnsDevice | FcmDevice;
+/** A browser, or a web app on the home screen: a PushSubscription as its `toJSON()` gives it, and the platform. */
+export interface WebpushDevice {
+  /** Web push: a browser, or a web app on the home screen. */
+  platform: 'webpush';
+  /**
+   * The URL of the subscription at its push service, 9 to 2,048 characters. It is secret: whoever knows it can try to
+   * send.
+   */
+  endpoint: string;
+  /** What the push is encrypted with, so that only this browser can read it. */
+  keys: {
+    /** The browser's public key: a point on P-256, uncompressed, as 87 characters of base64url. */
+    p256dh: string;
+    /** A secret of the browser: 16 bytes, as 22 characters of base64url. */
+    auth: string;
+  };
+  /** Browsers have this field in the subscription, mostly as `null`. It may stay, and nothing reads it. */
+  expirationTime?: number | null | undefined;
+  /**
+   * The app whose credentials send to the device, by its name in the workers' `APPS_FILE`. 1 to 64 of
+   * `A-Z a-z 0-9 . _ -`. Default: the app of the workers' environment. Example: `teacher`.
+   */
+  app?: string | undefined;
+}
 
-/** The name of the provider that reaches a device: `apns` or `fcm`. */
+/** Where a notification goes: the platform, and what the app got from it, a token or a subscription. */
+export type Device = ApnsDevice | FcmDevice | WebpushDevice;
+
+/** The name of the provider that reaches a device: `apns`, `fcm` or `webpush`. */
 export type Platform = Device['platform'];
 
 /** The texts that a device shows: as they are, or by the keys of the app's own texts. */

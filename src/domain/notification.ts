@@ -19,6 +19,7 @@ export type {
   Notification,
   NotificationInput,
   Platform,
+  WebpushDevice,
 } from './notification-types.ts';
 
 /** The answer of `parseNotification`: the checked notification, or everything that is wrong with it. */

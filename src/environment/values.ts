@@ -49,12 +49,25 @@ export function duration(most = '31d', least = '0') {
 
 /** An address such as `https://api.push.apple.com`: scheme, host and port alone. */
 export function httpsUrl() {
-  return parsed('an https:// URL without a path and without a user', (value) => {
-    if (!URL.canParse(value)) return undefined;
-    const url = new URL(value);
-    const isBare = url.pathname === '/' && url.search === '' && url.username === '' && url.password === '';
-    return url.protocol === 'https:' && isBare ? url.origin : undefined;
-  });
+  return parsed('an https:// URL without a path and without a user', httpsOrigin);
+}
+
+/** Several of them, comma-separated. */
+export function httpsOrigins() {
+  return parsed(
+    'https:// URLs without a path and without a user, comma-separated',
+    (value): readonly string[] | undefined => {
+      const origins = value.split(',').map((part) => httpsOrigin(part.trim()));
+      return origins.every((origin) => origin !== undefined) ? origins : undefined;
+    },
+  );
+}
+
+function httpsOrigin(text: string): string | undefined {
+  if (!URL.canParse(text)) return undefined;
+  const url = new URL(text);
+  const isBare = url.pathname === '/' && url.search === '' && url.username === '' && url.password === '';
+  return url.protocol === 'https:' && isBare ? url.origin : undefined;
 }
 
 /** A variable that holds rules: `10/1m,200/1h`. */

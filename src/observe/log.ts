@@ -1,4 +1,5 @@
 import { pino, type DestinationStream, type Logger } from 'pino';
+import { SECRET_DEVICE_FIELDS } from '../domain/device.ts';
 import { withoutCredentials } from '../domain/redact.ts';
 
 export type { Logger };
@@ -20,12 +21,17 @@ export function createLog(level: string, destination?: DestinationStream): Logge
     // ioredis attaches the failed command to its errors, and with it passwords, tokens and whole notifications.
     serializers: { err: plainError },
     redact: {
-      paths: ['token', '*.token', 'devices[*].token', 'alert', '*.alert', 'key', '*.key'],
+      paths: [...SECRET_DEVICE_FIELDS.flatMap(everywhere), 'alert', '*.alert', 'key', '*.key'],
       censor: '[redacted]',
     },
     hooks: { streamWrite: withoutCredentials },
   };
   return pino(options, destination ?? batchedOutput());
+}
+
+/** The field at the top of a log line, one level below, and in a list of devices. */
+function everywhere(field: string): string[] {
+  return [field, `*.${field}`, `devices[*].${field}`];
 }
 
 /** An error's type, message, stack and code, without any field that a client library attached to it. */

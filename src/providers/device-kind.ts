@@ -2,14 +2,18 @@ import { z } from 'zod';
 import type { Notification } from '../domain/notification-types.ts';
 
 /** How a notification names a device of one provider. Producers use it too and load no provider, so it may import only zod. */
-export interface DeviceKind<P extends string = string> {
-  /** Checks one entry of a notification's `devices`; its faults never repeat the token. */
-  readonly schema: z.ZodObject<
-    { platform: z.ZodLiteral<P>; token: z.ZodString; app: z.ZodOptional<z.ZodString> },
-    z.core.$strict
-  >;
+export interface DeviceKind<P extends string = string, Fields extends z.ZodRawShape = z.ZodRawShape> {
+  /**
+   * Checks one entry of a notification's `devices`; its faults never repeat a secret. Every field but the platform and the app
+   * is secret.
+   */
+  readonly schema: z.ZodObject<{ platform: z.ZodLiteral<P>; app: z.ZodOptional<z.ZodString> } & Fields, z.core.$strict>;
+  /** What tells this device from all others of the platform: its token, or what the provider has in place of one. */
+  tokenOf(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
   /** Keys of `data` that the provider reserves. A `*` at the end stands for every key that begins like this. */
   readonly reservedDataKeys: readonly string[];
+  /** True where the device must show something for every push, so that it takes no background pushes. */
+  readonly mustShow?: boolean;
   /** How large a payload may be, so that a producer is told before it enqueues. Absent: only the worker looks. */
   readonly payload?: {
     readonly maxBytes: number;
@@ -27,3 +31,6 @@ export const deviceApp = appNameSchema
   .describe(
     "The app whose credentials send to the device, by its name in the workers' `APPS_FILE`. 1 to 64 of `A-Z a-z 0-9 . _ -`. Default: the app of the workers' environment. Example: `teacher`.",
   );
+
+/** The kind of a platform whose devices have a token. */
+export type TokenKind<P extends string> = DeviceKind<P, { token: z.ZodString }>;

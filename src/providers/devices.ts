@@ -1,8 +1,9 @@
 import { apnsDevice } from './apns/device.ts';
 import { fcmDevice } from './fcm/device.ts';
+import { webpushDevice } from './webpush/device.ts';
 
 /**
  * The kinds of device, one for each provider. A new provider adds a line here and one in registry.ts, which does not compile
  * without it. The two lists are apart because producers check notifications and should not load every provider's client.
  */
-export const DEVICE_KINDS = [apnsDevice, fcmDevice] as const;
+export const DEVICE_KINDS = [apnsDevice, fcmDevice, webpushDevice] as const;

@@ -50,10 +50,12 @@ export interface Reply {
 /** A push as a request to its provider, ready to be sent. */
 export interface Encoded {
   readonly push: Push;
+  /** The server that it goes to, for a provider with several: `https://fcm.googleapis.com`. */
+  readonly origin?: string;
   readonly path: string;
   readonly headers: Readonly<Record<string, string | number>>;
-  /** JSON. */
-  readonly body: string;
+  /** JSON, or encrypted bytes. */
+  readonly body: string | Buffer;
 }
 
 /** Encoded, or refused before the provider saw it (a payload over its limit). */
@@ -85,11 +87,17 @@ export interface Provider {
   readonly platform: Platform;
   /** Checks the size and encodes. All slow work is done here, before the limiter is asked. */
   prepare(push: Push): Prepared;
-  /** Waits for a free stream and valid credentials. The wait has no bound, but ends if no connection can be made. */
-  reserve(): Reserved | Promise<Reserved>;
+  /**
+   * Waits for a free stream to the request's server and valid credentials. The wait has no bound, but ends if no connection
+   * can be made.
+   */
+  reserve(encoded: Pick<Encoded, 'origin'>): Reserved | Promise<Reserved>;
   /** Sends one request. It is repeated only once, and only if the provider says that the credentials have expired. */
   send(encoded: Encoded, options?: SendOptions): Promise<Reply>;
-  /** Connects and signs in ahead of the first send, and keeps connected until `close`. Sends nothing. */
+  /**
+   * Connects and signs in ahead of the first send, and keeps connected until `close`. Sends nothing. A provider that learns
+   * its servers only from the devices connects with the first `reserve` or `send`.
+   */
   connect(): Promise<void>;
   /** Ends all sends that wait or are under way, with the code `cancelled` or `aborted`. */
   abort(): void;

@@ -2,11 +2,13 @@ import type { Platform } from '../domain/notification.ts';
 import { APNS } from './apns/index.ts';
 import type { ProviderDescriptor } from './descriptor.ts';
 import { FCM } from './fcm/index.ts';
+import { WEBPUSH } from './webpush/index.ts';
 
 /** Every provider, by its platform. All code that goes through all providers uses this list. */
 const DESCRIPTORS = {
   apns: APNS,
   fcm: FCM,
+  webpush: WEBPUSH,
 } satisfies Readonly<Record<Platform, object>>;
 
 /** The options of a platform's provider. */

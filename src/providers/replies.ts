@@ -34,6 +34,7 @@ export const TRANSPORT_REPLIES = {
   'tls-failed': NO_CONNECTION,
   'connect-timeout': NO_CONNECTION,
   'connection-failed': NO_CONNECTION,
+  'no-http2': NO_CONNECTION,
   'refused-stream': UNSENT,
   'no-stream': UNSENT,
   'too-late': UNSENT,

@@ -5,6 +5,7 @@ import { insist } from '../redis/not-now.ts';
 export interface InvalidToken {
   readonly recipientId: string;
   readonly platform: Platform;
+  /** What its provider knows the device by: the token; of a web push subscription the endpoint. */
   readonly token: string;
   /** The app of APPS_FILE that the device has; absent for the app of the environment. */
   readonly app?: string;

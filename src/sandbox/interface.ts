@@ -2,6 +2,7 @@ import type { Platform } from '../domain/notification.ts';
 import type { ScriptedAnswer } from './answers/scripted.ts';
 import type { SandboxJournal } from './journal.ts';
 import type { Latency } from './loopback/timing.ts';
+import type { SandboxSubscription } from './webpush/subscription.ts';
 
 /** How a sandbox is started. Every option may be left out. */
 export interface SandboxOptions {
@@ -36,20 +37,36 @@ export interface SandboxServer {
   up(): Promise<void>;
 }
 
+/** The sandbox's push service for browsers. */
+export interface SandboxWebpush extends SandboxServer {
+  /**
+   * The subscription of a pretended browser, whose pushes the sandbox decrypts: a device is
+   * `{ platform: 'webpush', ...sandbox.webpush.subscription('ana') }`. The same name has the same keys.
+   *
+   * @param name 1 to 256 of `A-Z a-z 0-9 _ -`
+   */
+  subscription(name: string): SandboxSubscription;
+}
+
 /**
- * Apple's and Google's push services on this machine, for tests: over TLS, with their checks and their error answers. Nothing
- * leaves the machine.
+ * Apple's and Google's push services, and one for browsers, on this machine, for tests: over TLS, with their checks and their
+ * error answers. Nothing leaves the machine.
  */
 export interface Sandbox extends AsyncDisposable {
   /** APNs. */
   readonly apns: SandboxServer;
   /** FCM. */
   readonly fcm: SandboxServer;
+  /** Web push. */
+  readonly webpush: SandboxWebpush;
   /** Every request that they got. */
   readonly journal: SandboxJournal;
   /** The certificate of the authority that signed the servers' certificates: the path of a PEM file. */
   readonly caFile: string;
-  /** The environment variables that point a worker at this sandbox: `APNS_ENDPOINT`, `FCM_ENDPOINT`, keys and certificates. */
+  /**
+   * The environment variables that point a worker at this sandbox: `APNS_ENDPOINT`, `FCM_ENDPOINT`, `WEBPUSH_ORIGINS`, keys
+   * and certificates.
+   */
   env(): Record<string, string>;
   /**
    * Replaces the script: what later requests are answered. The first entry that fits a request, and is not used up, decides;
@@ -60,6 +77,6 @@ export interface Sandbox extends AsyncDisposable {
   setAnswers(answers: readonly ScriptedAnswer[]): void;
   /** What is left of the script: entries that are used up are gone, and `times` is what is still to come. */
   answers(): readonly ScriptedAnswer[];
-  /** Stops both servers at once and removes a temporary folder. `await using` calls it by itself. */
+  /** Stops all servers at once and removes a temporary folder. `await using` calls it by itself. */
   close(): Promise<void>;
 }

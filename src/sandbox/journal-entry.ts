@@ -5,7 +5,7 @@ import type { Platform } from '../domain/notification.ts';
 export interface JournalEntry {
   /** The provider that was asked. */
   readonly platform: Platform;
-  /** The device. Empty if the request had no token. APNs tokens are in lower case. */
+  /** The device: its token, of web push the endpoint. Empty if the request had none. APNs tokens are in lower case. */
   readonly token: string;
   /** When the request's headers arrived: epoch milliseconds with a fraction, on a clock that is never set. */
   readonly at: number;
@@ -19,13 +19,13 @@ export interface JournalEntry {
   readonly apnsId?: string | undefined;
   /** FCM: the message's name; answered where the message was accepted. */
   readonly messageName?: string | undefined;
-  /** FCM: `android.notification.tag`. Alerts with the same one replace each other on the device. */
+  /** FCM: `android.notification.tag`; web push: `tag` of the message. Alerts with the same one replace each other on the device. */
   readonly tag?: string | undefined;
-  /** What the producer gave as `collapseId`; on APNs the `apns-id` where it gave none. */
+  /** What the producer gave as `collapseId`; on APNs the `apns-id` where it gave none. Web push: its hash, the `topic`. */
   readonly collapseId?: string | undefined;
-  /** As the client wrote it: `10` or `5` on APNs, `high` or `normal` on FCM. */
+  /** As the client wrote it: `10` or `5` on APNs, `high` or `normal` on FCM, `high`, `normal` or `low` for web push. */
   readonly priority?: string | undefined;
-  /** Epoch seconds after which the provider drops the alert; 0 for one try only. FCM's ttl is counted from `at`. */
+  /** Epoch seconds after which the provider drops the alert; 0 for one try only. The ttl of FCM and web push is counted from `at`. */
   readonly expiration?: number | undefined;
   /** APNs: the `apns-push-type`. */
   readonly pushType?: string | undefined;
@@ -48,7 +48,7 @@ export interface JournalEntry {
    * `aps.relevance-score: expected a number from 0 to 1`. APNs and FCM accept it all the same. Absent if there is nothing.
    */
   readonly ignored?: readonly string[] | undefined;
-  /** APNs' whole payload, FCM's whole message; undefined where it could not be read. */
+  /** APNs' whole payload, FCM's whole message, web push's decrypted message; undefined where it could not be read. */
   readonly payload?: unknown;
 }
 
@@ -73,14 +73,16 @@ export function entryText(entry: JournalEntry): string {
   return parts.join(' ');
 }
 
-/** The beginning of a token, never all of it: `dGVz…`. */
+/** The beginning of a token, never all of it: `dGVz…`. All endpoints begin alike, so of one that of its last part. */
 export function tokenStart(token: string): string {
-  return token === '' ? '(no token)' : `${printable(token.slice(0, Math.min(4, token.length / 2)))}…`;
+  if (token === '') return '(no token)';
+  const own = token.startsWith('https://') ? token.slice(token.lastIndexOf('/') + 1) : token;
+  return `${printable(own.slice(0, Math.min(4, own.length / 2)))}…`;
 }
 
 /** `accepted`, `refused 503 ServiceUnavailable`, `no answer (reset)`, `accepted, but answered 503 UNAVAILABLE`. */
 function outcomeText({ accepted, status, reason }: JournalEntry): string {
-  if (accepted && status === 200) return 'accepted';
+  if (accepted && status !== undefined && status < 300) return 'accepted';
   const words = [status, reason].filter((word) => word !== undefined).join(' ');
   if (status === undefined) return `${accepted ? 'accepted, but ' : ''}no answer (${reason ?? ''})`;
   return accepted ? `accepted, but answered ${words}` : `refused ${words}`;

@@ -2,6 +2,7 @@ import { createPublicKey } from 'node:crypto';
 import type { Platform } from '../domain/notification.ts';
 import { ApnsServer } from './apns/server.ts';
 import { FcmServer } from './fcm/server.ts';
+import { WebpushServer } from './webpush/server.ts';
 import type { KeyFiles, SandboxKeys } from './keys/keys.ts';
 import type { LoopbackOptions, LoopbackServer } from './loopback/server.ts';
 
@@ -13,6 +14,8 @@ export interface ServerOptions {
   readonly apnsTokenUpdateMs?: number;
   /** Streams that an FCM connection may have at once over HTTP/2. Default: 100. */
   readonly fcmMaxStreams?: number;
+  /** Streams that a web push connection may have at once. Default: 100. */
+  readonly webpushMaxStreams?: number;
 }
 
 /** How the sandbox runs the loopback server of one provider. */
@@ -59,8 +62,24 @@ const fcm: ServerKind<FcmServer> = {
   }),
 };
 
+const webpush: ServerKind<WebpushServer> = {
+  host: 'updates.push.services.mozilla.com',
+  create: ({ webpushMaxStreams: maxStreams, ...options }, { vapidKey }) => {
+    const publicKey = createPublicKey(vapidKey);
+    const { x = '', y = '' } = publicKey.export({ format: 'jwk' });
+    const point = Buffer.concat([Buffer.from([4]), Buffer.from(x, 'base64url'), Buffer.from(y, 'base64url')]);
+    return new WebpushServer({ ...options, signer: { publicKey, point: point.toString('base64url') }, maxStreams });
+  },
+  env: (url, files) => ({
+    WEBPUSH_ORIGINS: url,
+    WEBPUSH_VAPID_PRIVATE_KEY_FILE: files.vapidKey,
+    WEBPUSH_SUBJECT: 'mailto:sandbox@pushpacer.example',
+    WEBPUSH_CA_FILE: files.ca,
+  }),
+};
+
 /** One for every provider: a platform without a server does not compile. */
-export const SERVER_KINDS = { apns, fcm } satisfies Readonly<Record<Platform, unknown>>;
+export const SERVER_KINDS = { apns, fcm, webpush } satisfies Readonly<Record<Platform, unknown>>;
 
 /** The server of each platform. */
 export type Servers = { readonly [P in Platform]: ReturnType<(typeof SERVER_KINDS)[P]['create']> };

@@ -1,7 +1,7 @@
 import type { Sandbox, SandboxOptions } from './interface.ts';
 
 /**
- * Starts APNs and FCM on the loopback. Point a worker at them with `env()`.
+ * Starts APNs, FCM and a web push service on the loopback. Point a worker at them with `env()`.
  *
  * ```ts
  * await using sandbox = await startSandbox({ latency: NO_LATENCY });

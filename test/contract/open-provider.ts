@@ -14,9 +14,14 @@ export function openProvider(platform: Platform, sandbox: Sandbox, tuning: Provi
   if (options === undefined || faults.length > 0) {
     throw new Error(`the sandbox does not configure ${platform}: ${faults.map(formatFault).join('; ')}`);
   }
-  const provider = create(platform, { ...options, ...tuning });
+  const provider = create(platform, { ...options, ...tuning, ...allowed(options, tuning) });
   onTestFinished(() => provider.close());
   return Promise.resolve(provider);
+}
+
+/** A provider that learns its servers from the devices has to allow the one that the test takes. */
+function allowed(options: object, { endpoint }: ProviderTuning): { readonly origins?: readonly string[] } {
+  return 'origins' in options && endpoint !== undefined ? { origins: [endpoint] } : {};
 }
 
 function create<P extends Platform>(platform: P, options: OptionsOf<P>): Provider {

@@ -1,12 +1,11 @@
 import { describe, expect, test } from 'vitest';
+import { tokenOf } from '../../src/domain/device.ts';
 import type { Reply } from '../../src/providers/provider.ts';
 import type { Answer, Refuse } from '../../src/sandbox/loopback/answers.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
-import { makePush } from '../support/push.ts';
-import type { ProviderSubject } from './provider-subject.ts';
+import { pushTo, type ProviderSubject } from './provider-subject.ts';
 
 const HTML = '<html><head><title>Bad Gateway</title></head><body>upstream</body></html>';
-const ACCEPTED: Reply = { meaning: 'accepted', code: '200', alerted: 'yes' };
 const UNREADABLE: Reply = {
   meaning: 'later',
   alerted: 'maybe',
@@ -22,15 +21,15 @@ export function withoutDetail(reply: Reply): Reply {
 }
 
 /** Every answer means one thing, whatever stands around it. */
-export function answers({ platform, open, words, statuses, table }: ProviderSubject): void {
+export function answers({ platform, open, words, statuses, table, accepted }: ProviderSubject): void {
   /** What the provider makes of these answers, all over one provider; one request each. */
   async function repliesTo(all: readonly Answer[]): Promise<readonly Reply[]> {
     const sandbox = await openSandbox();
     const provider = await open(sandbox);
     const replies: Reply[] = [];
     for (const answer of all) {
-      const push = makePush({ platform });
-      sandbox[platform].script(push.device.token, [answer]);
+      const push = pushTo(sandbox, { platform });
+      sandbox[platform].script(tokenOf(push.device), [answer]);
       replies.push(withoutDetail(await sendPush(provider, push)));
     }
     expect(sandbox.journal.all).toHaveLength(all.length);
@@ -39,7 +38,7 @@ export function answers({ platform, open, words, statuses, table }: ProviderSubj
 
   describe('answers', () => {
     test('taken', async () => {
-      expect(await repliesTo([{ kind: 'accept' }])).toEqual([ACCEPTED]);
+      expect(await repliesTo([{ kind: 'accept' }])).toEqual([accepted]);
     });
 
     test('every word of the table, with one request', async () => {
@@ -97,8 +96,8 @@ export function answers({ platform, open, words, statuses, table }: ProviderSubj
     test('neither the token nor the words of the alert come back, whatever the answer repeats', async () => {
       const sandbox = await openSandbox();
       const provider = await open(sandbox);
-      const push = makePush({ platform, data: { note: 'allergic to nuts' } });
-      const { token } = push.device;
+      const push = pushTo(sandbox, { platform, data: { note: 'allergic to nuts' } });
+      const token = tokenOf(push.device);
       const said = `${token} Field trip forms are due allergic to nuts`;
       sandbox[platform].script(token, [
         { kind: 'refuse', status: 400, reason: said, message: said },

@@ -1,7 +1,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
+import type { Provider } from '../../src/providers/provider.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
-import { makePush } from '../support/push.ts';
-import type { ProviderSubject } from './provider-subject.ts';
+import { pushTo, type ProviderSubject } from './provider-subject.ts';
 
 const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
 
@@ -15,15 +16,25 @@ function watchWarnings(): string[] {
 }
 
 /** Connecting, giving up, closing; and what is left behind: nothing. */
-export function endings({ platform, open }: ProviderSubject): void {
-  const push = () => makePush({ platform });
+export function endings({ platform, open, connectsAhead }: ProviderSubject): void {
+  const pushOn = (sandbox: Sandbox) => pushTo(sandbox, { platform });
+  const toOf = (sandbox: Sandbox) => ({ origin: sandbox[platform].url });
+
+  /** Opens the connections, and sends nothing. */
+  async function connect(provider: Provider, sandbox: Sandbox): Promise<void> {
+    await provider.connect();
+    if (connectsAhead) return;
+    expect(sandbox[platform].counts.connections).toBe(0);
+    const reserved = await provider.reserve(toOf(sandbox));
+    if (reserved.kind === 'permit') reserved.permit.release();
+  }
 
   describe('connect', () => {
     test('opens connections and sends nothing', async () => {
       const sandbox = await openSandbox();
       const provider = await open(sandbox);
       await Promise.all([provider.connect(), provider.connect()]);
-      await provider.connect();
+      await connect(provider, sandbox);
       await expect.poll(() => sandbox[platform].openConnections).toBe(2);
       expect(sandbox[platform].counts).toEqual({ requests: 0, accepted: 0, connections: 2 });
       expect(sandbox.journal.all).toEqual([]);
@@ -33,7 +44,7 @@ export function endings({ platform, open }: ProviderSubject): void {
       const sandbox = await openSandbox();
       const provider = await open(sandbox);
       await sandbox[platform].down();
-      await provider.connect();
+      await connect(provider, sandbox);
       await sandbox[platform].up();
       await expect.poll(() => sandbox[platform].openConnections, { timeout: 15_000 }).toBe(2);
       expect(sandbox[platform].counts.requests).toBe(0);
@@ -42,7 +53,7 @@ export function endings({ platform, open }: ProviderSubject): void {
     test('connections that are lost come back without a send, and still nothing is sent', async () => {
       const sandbox = await openSandbox();
       const provider = await open(sandbox);
-      await provider.connect();
+      await connect(provider, sandbox);
       await expect.poll(() => sandbox[platform].openConnections).toBe(2);
       sandbox[platform].dropConnections();
       await expect.poll(() => sandbox[platform].counts.connections, { timeout: 15_000 }).toBeGreaterThanOrEqual(4);
@@ -53,12 +64,12 @@ export function endings({ platform, open }: ProviderSubject): void {
 
   describe('abort', () => {
     test('gives up what waits and what is under way, and later sends go through', async () => {
-      const sandbox = await openSandbox({ apnsMaxStreams: 2, fcmMaxStreams: 2 });
+      const sandbox = await openSandbox({ apnsMaxStreams: 2, fcmMaxStreams: 2, webpushMaxStreams: 2 });
       const provider = await open(sandbox, { minConnections: 1, maxConnections: 1 });
-      expect((await sendPush(provider, push())).meaning).toBe('accepted');
+      expect((await sendPush(provider, pushOn(sandbox))).meaning).toBe('accepted');
       sandbox[platform].setDefault({ kind: 'hang' });
-      const all = Promise.all(Array.from({ length: 6 }, () => sendPush(provider, push())));
-      const reserved = provider.reserve();
+      const all = Promise.all(Array.from({ length: 6 }, () => sendPush(provider, pushOn(sandbox))));
+      const reserved = provider.reserve(toOf(sandbox));
       await expect.poll(() => sandbox.journal.all.length).toBe(3);
       provider.abort();
       const replies = await all;
@@ -67,7 +78,8 @@ export function endings({ platform, open }: ProviderSubject): void {
       expect(replies).toEqual([given, given, unsent, unsent, unsent, unsent]);
       expect(await reserved).toEqual({ kind: 'none', reply: unsent });
       sandbox[platform].setDefault(undefined);
-      for (let sent = 0; sent < 4; sent += 1) expect((await sendPush(provider, push())).meaning).toBe('accepted');
+      for (let sent = 0; sent < 4; sent += 1)
+        expect((await sendPush(provider, pushOn(sandbox))).meaning).toBe('accepted');
       expect(sandbox.journal.all).toHaveLength(3 + 4);
     });
 
@@ -75,10 +87,10 @@ export function endings({ platform, open }: ProviderSubject): void {
       const sandbox = await openSandbox();
       const provider = await open(sandbox);
       sandbox[platform].slowHandshakes(300);
-      const all = Promise.all(Array.from({ length: 50 }, () => sendPush(provider, push())));
+      const all = Promise.all(Array.from({ length: 50 }, () => sendPush(provider, pushOn(sandbox))));
       provider.abort();
       expect((await all).map(({ code }) => code)).toEqual(Array.from({ length: 50 }, () => 'cancelled'));
-      expect((await sendPush(provider, push())).meaning).toBe('accepted');
+      expect((await sendPush(provider, pushOn(sandbox))).meaning).toBe('accepted');
       expect(sandbox.journal.all).toHaveLength(1);
     });
   });
@@ -88,10 +100,10 @@ export function endings({ platform, open }: ProviderSubject): void {
       const sandbox = await openSandbox();
       const provider = await open(sandbox);
       sandbox[platform].setDefault({ kind: 'accept', delayMs: 200 });
-      const all = Promise.all(Array.from({ length: 5 }, () => sendPush(provider, push())));
+      const all = Promise.all(Array.from({ length: 5 }, () => sendPush(provider, pushOn(sandbox))));
       await expect.poll(() => sandbox.journal.all.length).toBeGreaterThan(0);
       const closed = Promise.all([provider.close(), provider.close()]);
-      expect(await sendPush(provider, push())).toMatchObject({ code: 'closed', alerted: 'no', unsent: true });
+      expect(await sendPush(provider, pushOn(sandbox))).toMatchObject({ code: 'closed', alerted: 'no', unsent: true });
       for (const { meaning } of await all) expect(meaning).toBe('accepted');
       await closed;
       await provider.close();
@@ -106,16 +118,16 @@ export function endings({ platform, open }: ProviderSubject): void {
       const connected = provider.connect();
       await provider.close();
       await connected;
-      expect(await sendPush(provider, push())).toMatchObject({ code: 'closed' });
+      expect(await sendPush(provider, pushOn(sandbox))).toMatchObject({ code: 'closed' });
     });
 
     test('with a permit that nobody used ends as well, and the permit is worth nothing', async () => {
       const sandbox = await openSandbox();
       const provider = await open(sandbox);
-      const reserved = await provider.reserve();
+      const reserved = await provider.reserve(toOf(sandbox));
       if (reserved.kind === 'none') throw new Error('expected a permit');
       await provider.close();
-      expect(await sendPush(provider, push(), { permit: reserved.permit })).toMatchObject({ code: 'closed' });
+      expect(await sendPush(provider, pushOn(sandbox), { permit: reserved.permit })).toMatchObject({ code: 'closed' });
       expect(sandbox.journal.all).toEqual([]);
     });
   });
@@ -129,17 +141,19 @@ export function endings({ platform, open }: ProviderSubject): void {
     const sandbox = await openSandbox();
     const provider = await open(sandbox, { requestTimeoutMs: 300 });
     const server = sandbox[platform];
-    await provider.connect();
+    await connect(provider, sandbox);
     const before = timers();
     if (way === 'down') await server.down();
     else server.setDefault(way === 'reset' ? { kind: 'reset', delayMs: 1 } : { kind: 'hang' });
     for (let round = 0; round < 10; round += 1) {
-      const replies = await Promise.all(Array.from({ length: 100 }, () => sendPush(provider, push())));
+      const replies = await Promise.all(Array.from({ length: 100 }, () => sendPush(provider, pushOn(sandbox))));
       for (const { meaning } of replies) expect(meaning).toBe('later');
     }
     await server.up();
     server.setDefault(undefined);
-    await expect.poll(async () => (await sendPush(provider, push())).meaning, { timeout: 15_000 }).toBe('accepted');
+    await expect
+      .poll(async () => (await sendPush(provider, pushOn(sandbox))).meaning, { timeout: 15_000 })
+      .toBe('accepted');
     expect(sandbox.journal.accepted).toHaveLength(1);
     await expect.poll(timers, { timeout: 15_000 }).toBeLessThanOrEqual(before + 4);
     await provider.close();

@@ -1,56 +1,60 @@
 import { describe, expect, test } from 'vitest';
-import type { Permit, Provider } from '../../src/providers/provider.ts';
+import { tokenOf } from '../../src/domain/device.ts';
+import type { Encoded, Permit, Provider } from '../../src/providers/provider.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
-import { makePush } from '../support/push.ts';
-import type { ProviderSubject } from './provider-subject.ts';
+import { pushTo, type ProviderSubject } from './provider-subject.ts';
 
-async function permitOf(provider: Provider): Promise<Permit> {
-  const reserved = await provider.reserve();
+type To = Pick<Encoded, 'origin'>;
+
+async function permitOf(provider: Provider, to: To): Promise<Permit> {
+  const reserved = await provider.reserve(to);
   if (reserved.kind === 'none') throw new Error(`no permit: ${reserved.reply.code}`);
   return reserved.permit;
 }
 
 /** A permit is a stream: it is there when it is needed, and comes back once. */
 export function permits({ platform, open }: ProviderSubject): void {
-  const oneStream = { apnsMaxStreams: 1, fcmMaxStreams: 1 };
+  const oneStream = { apnsMaxStreams: 1, fcmMaxStreams: 1, webpushMaxStreams: 1 };
+  const toOf = (sandbox: Sandbox): To => ({ origin: sandbox[platform].url });
   const oneConnection = { minConnections: 1, maxConnections: 1 };
-  const push = () => makePush({ platform });
+  const pushOn = (sandbox: Sandbox) => pushTo(sandbox, { platform });
 
   describe('permits', () => {
     test('a send with one goes before those that wait for a stream', async () => {
       const sandbox = await openSandbox(oneStream);
       const provider = await open(sandbox, oneConnection);
-      const permit = await permitOf(provider);
-      const [waiting, first] = [push(), push()];
+      const permit = await permitOf(provider, toOf(sandbox));
+      const [waiting, first] = [pushOn(sandbox), pushOn(sandbox)];
       const replies = [sendPush(provider, waiting), sendPush(provider, first, { permit })];
       for (const reply of await Promise.all(replies)) expect(reply.meaning).toBe('accepted');
-      expect(sandbox.journal.all.map(({ token }) => token)).toEqual([first.device.token, waiting.device.token]);
+      expect(sandbox.journal.all.map(({ token }) => token)).toEqual([tokenOf(first.device), tokenOf(waiting.device)]);
     });
 
     test('one that is released makes room, also when it is released twice', async () => {
       const sandbox = await openSandbox(oneStream);
       const provider = await open(sandbox, oneConnection);
-      const permit = await permitOf(provider);
-      const next = provider.reserve();
+      const permit = await permitOf(provider, toOf(sandbox));
+      const next = provider.reserve(toOf(sandbox));
       permit.release();
       permit.release();
       const second = await next;
       expect(second.kind).toBe('permit');
-      expect(await sendPush(provider, push(), { sendBy: performance.now() + 100 })).toMatchObject({
+      expect(await sendPush(provider, pushOn(sandbox), { sendBy: performance.now() + 100 })).toMatchObject({
         code: 'no-stream',
       });
       if (second.kind === 'permit') second.permit.release();
-      expect((await sendPush(provider, push())).meaning).toBe('accepted');
+      expect((await sendPush(provider, pushOn(sandbox))).meaning).toBe('accepted');
     });
 
     test('one that was used is used up: releasing it does nothing, and a second send waits for its own stream', async () => {
       const sandbox = await openSandbox(oneStream);
       const provider = await open(sandbox, oneConnection);
       sandbox[platform].setDefault({ kind: 'accept', delayMs: 200 });
-      const permit = await permitOf(provider);
-      const first = sendPush(provider, push(), { permit });
+      const permit = await permitOf(provider, toOf(sandbox));
+      const first = sendPush(provider, pushOn(sandbox), { permit });
       permit.release();
-      const late = sendPush(provider, push(), { permit, sendBy: performance.now() + 50 });
+      const late = sendPush(provider, pushOn(sandbox), { permit, sendBy: performance.now() + 50 });
       expect(await late).toMatchObject({ code: 'no-stream', unsent: true });
       expect((await first).meaning).toBe('accepted');
     });
@@ -58,11 +62,16 @@ export function permits({ platform, open }: ProviderSubject): void {
     test('one that outlives its connection is as good as none', async () => {
       const sandbox = await openSandbox();
       const provider = await open(sandbox, oneConnection);
-      await sendPush(provider, push());
-      const held = [await permitOf(provider), await permitOf(provider), await permitOf(provider)];
+      await sendPush(provider, pushOn(sandbox));
+      const held = [
+        await permitOf(provider, toOf(sandbox)),
+        await permitOf(provider, toOf(sandbox)),
+        await permitOf(provider, toOf(sandbox)),
+      ];
       sandbox[platform].dropConnections();
       await expect.poll(() => sandbox[platform].counts.connections).toBe(2);
-      for (const permit of held) expect((await sendPush(provider, push(), { permit })).meaning).toBe('accepted');
+      for (const permit of held)
+        expect((await sendPush(provider, pushOn(sandbox), { permit })).meaning).toBe('accepted');
       expect(sandbox.journal.accepted).toHaveLength(4);
     });
 
@@ -70,22 +79,22 @@ export function permits({ platform, open }: ProviderSubject): void {
       const sandbox = await openSandbox(oneStream);
       const provider = await open(sandbox, oneConnection);
       for (let late = 0; late < 5; late += 1) {
-        const permit = await permitOf(provider);
-        expect(await sendPush(provider, push(), { permit, sendBy: performance.now() - 1 })).toMatchObject({
+        const permit = await permitOf(provider, toOf(sandbox));
+        expect(await sendPush(provider, pushOn(sandbox), { permit, sendBy: performance.now() - 1 })).toMatchObject({
           code: 'too-late',
           alerted: 'no',
           unsent: true,
         });
       }
       expect(sandbox[platform].counts.requests).toBe(0);
-      expect((await sendPush(provider, push())).meaning).toBe('accepted');
+      expect((await sendPush(provider, pushOn(sandbox))).meaning).toBe('accepted');
     });
 
     test('waiting for one ends where no connection can be had', async () => {
       const sandbox = await openSandbox();
       const provider = await open(sandbox);
       await sandbox[platform].down();
-      const all = await Promise.all(Array.from({ length: 10 }, async () => provider.reserve()));
+      const all = await Promise.all(Array.from({ length: 10 }, async () => provider.reserve(toOf(sandbox))));
       for (const reserved of all) {
         expect(reserved).toMatchObject({ kind: 'none', reply: { code: 'connection-refused', unsent: true } });
       }

@@ -1,12 +1,12 @@
 import { createServer, type AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { tokenOf } from '../../src/domain/device.ts';
 import type { Provider, Reply, SendOptions } from '../../src/providers/provider.ts';
 import type { Answer } from '../../src/sandbox/loopback/answers.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
-import { makePush } from '../support/push.ts';
 import { withoutDetail } from './provider-answers.ts';
-import type { ProviderSubject, ProviderTuning } from './provider-subject.ts';
+import { pushTo, type ProviderSubject, type ProviderTuning } from './provider-subject.ts';
 
 const UNSENT = { meaning: 'later', alerted: 'no', unsent: true } as const;
 const NO_CONNECTION = { ...UNSENT, suspect: 'outage' } as const;
@@ -132,8 +132,8 @@ export function transport({ platform, open }: ProviderSubject): void {
       const sandbox = await openSandbox();
       const provider = await open(sandbox, tuning);
       await before?.(sandbox, provider);
-      const push = makePush({ platform });
-      sandbox[platform].script(push.device.token, answers);
+      const push = pushTo(sandbox, { platform, endpoint: tuning?.endpoint });
+      sandbox[platform].script(tokenOf(push.device), answers);
       const options: SendOptions = sendInMs === undefined ? {} : { sendBy: performance.now() + sendInMs };
       expect(withoutDetail(await sendPush(provider, push, options))).toEqual({ ...expected, code });
       expect(sandbox[platform].counts.requests).toBe(requests);
@@ -144,20 +144,21 @@ export function transport({ platform, open }: ProviderSubject): void {
       await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
       onTestFinished(() => void server.close());
       const endpoint = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
-      const reply = await sendPush(await open(await openSandbox(), { endpoint }), makePush({ platform }));
+      const sandbox = await openSandbox();
+      const reply = await sendPush(await open(sandbox, { endpoint }), pushTo(sandbox, { platform, endpoint }));
       expect(reply).toMatchObject({ ...NO_CONNECTION, code: 'connection-failed' });
     });
 
     test('a certificate of another name is not the provider’s: tls-failed', async () => {
       const sandbox = await openSandbox();
       await sandbox.spoilCertificate(platform, 'wrong-name');
-      expect(await sendPush(await open(sandbox), makePush({ platform }))).toMatchObject({ code: 'tls-failed' });
+      expect(await sendPush(await open(sandbox), pushTo(sandbox, { platform }))).toMatchObject({ code: 'tls-failed' });
     });
 
     test('a stream that is refused once is sent again at once, and arrives once', async () => {
       const sandbox = await openSandbox();
-      const push = makePush({ platform });
-      sandbox[platform].script(push.device.token, [refused]);
+      const push = pushTo(sandbox, { platform });
+      sandbox[platform].script(tokenOf(push.device), [refused]);
       expect((await sendPush(await open(sandbox), push)).meaning).toBe('accepted');
       expect(sandbox.journal.accepted).toHaveLength(1);
     });
@@ -165,8 +166,8 @@ export function transport({ platform, open }: ProviderSubject): void {
     test('500 after the alert was taken: it may have alerted, and the connection stands', async () => {
       const sandbox = await openSandbox();
       const provider = await open(sandbox, { minConnections: 1 });
-      const push = makePush({ platform });
-      sandbox[platform].script(push.device.token, [{ kind: 'refuse', status: 500, accepted: true }]);
+      const push = pushTo(sandbox, { platform });
+      sandbox[platform].script(tokenOf(push.device), [{ kind: 'refuse', status: 500, accepted: true }]);
       expect(await sendPush(provider, push)).toMatchObject({ meaning: 'later', alerted: 'maybe', suspect: 'outage' });
       expect((await sendPush(provider, push)).meaning).toBe('accepted');
       expect(sandbox[platform].counts.connections).toBe(1);
@@ -177,10 +178,10 @@ export function transport({ platform, open }: ProviderSubject): void {
       const provider = await open(sandbox, { minConnections: 1 });
       await provider.connect();
       sandbox[platform].setDefault({ kind: 'accept', delayMs: 200 });
-      const reply = sendPush(provider, makePush({ platform }));
+      const reply = sendPush(provider, pushTo(sandbox, { platform }));
       await expect.poll(() => sandbox.journal.all.length).toBe(1);
       sandbox[platform].goAway();
-      expect((await sendPush(provider, makePush({ platform }))).meaning).toBe('accepted');
+      expect((await sendPush(provider, pushTo(sandbox, { platform }))).meaning).toBe('accepted');
       expect((await reply).meaning).toBe('accepted');
       expect(sandbox.journal.all).toHaveLength(2);
       expect(sandbox[platform].counts.connections).toBe(2);
@@ -191,13 +192,15 @@ export function transport({ platform, open }: ProviderSubject): void {
       const provider = await open(sandbox);
       await provider.connect();
       await sandbox[platform].down();
-      await expect.poll(async () => (await sendPush(provider, makePush({ platform }))).unsent).toBe(true);
-      const lost = await Promise.all(Array.from({ length: 20 }, () => sendPush(provider, makePush({ platform }))));
+      await expect.poll(async () => (await sendPush(provider, pushTo(sandbox, { platform }))).unsent).toBe(true);
+      const lost = await Promise.all(
+        Array.from({ length: 20 }, () => sendPush(provider, pushTo(sandbox, { platform }))),
+      );
       for (const reply of lost) expect(reply).toMatchObject(NO_CONNECTION);
       await sandbox[platform].up();
-      const next = makePush({ platform });
+      const next = pushTo(sandbox, { platform });
       await expect.poll(async () => (await sendPush(provider, next)).meaning, { timeout: 15_000 }).toBe('accepted');
-      expect(sandbox.journal.all.map(({ token }) => token)).toEqual([next.device.token]);
+      expect(sandbox.journal.all.map(({ token }) => token)).toEqual([tokenOf(next.device)]);
     });
   });
 }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue, Worker, type Job } from 'bullmq';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { tokenOf } from '../../src/domain/device.ts';
 import { createProcessor, type ProcessorParts } from '../../src/delivery/processor.ts';
 import type { DeliverParts } from '../../src/delivery/parts.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
@@ -68,7 +69,7 @@ it('keeps one slot, not two, where the quota does not answer after the slot was 
 
 it('retries after an error that nothing foresaw, and tells neither token nor text', async () => {
   const notification = makeNotification({ alert: { body: 'A private word' } });
-  const secret = notification.devices[0]?.token ?? '';
+  const secret = notification.devices.map(tokenOf).join();
   const error = new TypeError(`cannot read ${secret} of "A private word"`);
   const { queue, lines } = await openProcessor({ limiter: failingLimiter(error) });
   const job = await queue.add('push', notification);
@@ -122,7 +123,7 @@ it.for(['refund', 'postpone'] as const)(
     };
     const { queue, sandbox, lines } = await openProcessor({ limiter: { ...limiter, admit, [call]: fail } });
     const notification = makeNotification();
-    const token = notification.devices[0]?.token ?? '';
+    const token = notification.devices.map(tokenOf).join();
     if (call === 'refund') sandbox.apns.script(token, [{ kind: 'refuse', status: 410, reason: 'Unregistered' }]);
     const job = await queue.add('push', notification);
     const end = call === 'refund' ? 'failed' : 'completed';

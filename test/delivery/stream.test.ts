@@ -55,7 +55,7 @@ describe('a notification that waits for a connection', () => {
     await waitFor(() => expect(bench.sandbox.apns.openConnections).toBe(0));
     // The client has heard of it where it has no stream to give at once.
     await waitFor(() => {
-      const reserved = bench.parts.providers.get('apns')?.reserve();
+      const reserved = bench.parts.providers.get('apns')?.reserve({});
       if (reserved instanceof Promise) void reserved.then((late) => late.kind === 'permit' && late.permit.release());
       else if (reserved?.kind === 'permit') reserved.permit.release();
       expect(reserved).toBeInstanceOf(Promise);
@@ -98,7 +98,9 @@ describe('streams', () => {
       ['fcm', 'apns'],
     ];
     for (const [n, platforms] of crosswise.entries()) {
-      passes.push(run(makeNotification({ recipientId: `b${n}`, devices: platforms.map(makeDevice) })));
+      passes.push(
+        run(makeNotification({ recipientId: `b${n}`, devices: platforms.map((platform) => makeDevice(platform)) })),
+      );
     }
     const ends = await Promise.all(passes);
     expect(ends.map(({ outcome }) => outcome.kind)).toEqual(Array(4).fill('delivered'));
@@ -126,7 +128,7 @@ describe('streams', () => {
     await run(makeNotification()); // blocks the recipient
     await run(makeNotification(fields), none, overrides).catch(() => undefined);
     expect(sandbox.journal.all).toHaveLength(1);
-    const reserved = parts.providers.get('apns')?.reserve();
+    const reserved = parts.providers.get('apns')?.reserve({});
     expect(reserved).toMatchObject({ kind: 'permit' });
     if (reserved !== undefined && 'permit' in reserved) reserved.permit.release();
   });
@@ -135,6 +137,6 @@ describe('streams', () => {
     const { run, parts, limiter } = await openBench({ ...ONE_STREAM, platforms: ['apns'] });
     const result = await run(makeNotification(), none, { limiter: { ...limiter, admit: away } }).catch(() => undefined);
     expect(result?.outcome.kind ?? 'held').toBe('held');
-    expect(parts.providers.get('apns')?.reserve()).toMatchObject({ kind: 'permit' });
+    expect(parts.providers.get('apns')?.reserve({})).toMatchObject({ kind: 'permit' });
   });
 });

@@ -140,7 +140,7 @@ export async function untilHalfOpen({ breakers, trialEnds }: Bench, platform: Pl
 export async function takeDown({ sandbox, parts }: Bench, platform: Platform): Promise<void> {
   await sandbox[platform].down();
   await waitFor(async () => {
-    const reserved = await parts.providers.get(platform)?.reserve();
+    const reserved = await parts.providers.get(platform)?.reserve({});
     if (reserved?.kind !== 'permit') return;
     reserved.permit.release();
     throw new Error(`expected no connection to ${platform}`);

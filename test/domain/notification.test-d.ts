@@ -5,25 +5,22 @@ import type { notificationSchema } from '../../src/domain/notification-schema.ts
 import type {
   Alert,
   AndroidFields,
-  ApnsDevice,
   ApnsFields,
   ApnsSound,
-  FcmDevice,
+  Device,
   FcmFields,
   Notification,
   NotificationInput,
 } from '../../src/domain/notification.ts';
-import type { apnsDevice } from '../../src/providers/apns/device.ts';
+import type { DEVICE_KINDS } from '../../src/providers/devices.ts';
 import type { apnsFieldsSchema, apnsSoundSchema } from '../../src/providers/apns/fields.ts';
-import type { fcmDevice } from '../../src/providers/fcm/device.ts';
 import type { androidFieldsSchema, fcmFieldsSchema } from '../../src/providers/fcm/fields.ts';
 
 // The interfaces say exactly what the schema says, optional fields and `undefined` included. tsc is the test.
 expectTypeOf<NotificationInput>().toEqualTypeOf<z.input<typeof notificationSchema>>();
 expectTypeOf<Plain<Notification>>().toEqualTypeOf<z.output<typeof notificationSchema>>();
 expectTypeOf<Alert>().toEqualTypeOf<z.input<typeof alertSchema>>();
-expectTypeOf<ApnsDevice>().toEqualTypeOf<z.input<typeof apnsDevice.schema>>();
-expectTypeOf<FcmDevice>().toEqualTypeOf<z.input<typeof fcmDevice.schema>>();
+expectTypeOf<Device>().toEqualTypeOf<z.input<(typeof DEVICE_KINDS)[number]['schema']>>();
 expectTypeOf<ApnsFields>().toEqualTypeOf<z.input<typeof apnsFieldsSchema>>();
 expectTypeOf<ApnsSound>().toEqualTypeOf<z.input<typeof apnsSoundSchema>>();
 expectTypeOf<AndroidFields>().toEqualTypeOf<z.input<typeof androidFieldsSchema>>();

@@ -48,7 +48,7 @@ describe('what does not fit', () => {
     [
       'a platform',
       { ...good, devices: [{ platform: 'sms', token: 'x' }] },
-      'devices[0].platform: expected "apns" or "fcm", found "sms"',
+      'devices[0].platform: expected "apns" or "fcm" or "webpush", found "sms"',
     ],
     [
       'an empty alert',

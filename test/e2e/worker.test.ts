@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
+import { tokenOf } from '../../src/domain/device.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
 import { invalidTokensKey } from '../../src/queue/invalid-tokens.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
@@ -15,7 +16,7 @@ describe('jobs of a plain BullMQ client', () => {
     await queue.add('push', notification);
     await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), { timeout: 10_000 });
     expect(sandbox.journal.accepted[0]).toMatchObject({
-      token: notification.devices[0]?.token,
+      token: notification.devices.map(tokenOf).join(),
       title: 'Room 12',
       collapseId: 'thread-77',
       payload: { aps: { badge: 3, sound: 'default' } },

@@ -66,11 +66,16 @@ describe('the compose file', () => {
     const source = script.replace(/^dist\/(.*)\.js$/, '$1.ts');
     const sandbox = startProcess({ args: [source, ...args, '--json'] });
     const told = JSON.parse(await sandbox.waitForLine(/^\{/)) as Record<string, string>;
-    const [apns = '', fcm = '', control = ''] = services.sandbox.expose ?? [];
-    const ports = [`--apns-port=${apns}`, `--fcm-port=${fcm}`, `--control-port=${control}`];
+    const [apns = '', fcm = '', webpush = '', control = ''] = services.sandbox.expose ?? [];
+    const ports = [
+      `--apns-port=${apns}`,
+      `--fcm-port=${fcm}`,
+      `--webpush-port=${webpush}`,
+      `--control-port=${control}`,
+    ];
     expect(flags).toEqual(expect.arrayContaining([...ports, '--name=sandbox', '--control-host=0.0.0.0']));
     expect(services.sandbox.ports).toEqual([`127.0.0.1:\${SANDBOX_PORT:-${control}}:${control}`]); // this machine only
-    const portOf = (name: string) => ({ A: apns, F: fcm, S: control })[name.slice(0, 1)] ?? '';
+    const portOf = (name: string) => ({ A: apns, F: fcm, W: webpush, S: control })[name.slice(0, 1)] ?? '';
     expect(Object.fromEntries(sandboxEnv)).toEqual(
       Object.fromEntries(
         Object.entries(told).map(([name, value]) => [

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { REASONS, refusalOf, statusesOf } from '../../src/sandbox/answers/words.ts';
+import { refusalOf, statusesOf, WORDS } from '../../src/sandbox/answers/words.ts';
 import { parseScriptText } from '../../src/sandbox/answers/schema.ts';
 import { serveControl } from '../../src/sandbox/control/server.ts';
 import { openSandbox } from '../support/sandbox.ts';
@@ -44,7 +44,7 @@ test('the table of statuses has every one, with the word that is answered', () =
       const word = /^`(\w+)`$/.exec(words[platform])?.[1];
       expect(answer).toMatchObject(word === undefined ? { status, emptyBody: true } : { status });
       if (word === undefined) continue;
-      expect(REASONS[platform][word]).toBe(status);
+      expect(WORDS[platform].reasons[word]).toBe(status);
       expect(answer.reason ?? word).toBe(word); // words of Google's front end are in no FcmError
     }
   }

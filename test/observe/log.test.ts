@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { createLog, createSparing } from '../../src/observe/log.ts';
 import { runProgram } from '../support/program.ts';
 import { testRedisUrl } from '../support/redis.ts';
+import { makeDevice } from '../support/push.ts';
 
 it('tells an error without the command that a client hung on it', async () => {
   const lines: string[] = [];
@@ -27,6 +28,15 @@ it('redacts what should not have been handed to it', () => {
   const lines: string[] = [];
   createLog('info', { write: (line) => void lines.push(line) }).info({ device: { token: 'a-secret-token' } }, 'x');
   expect(lines[0]).toContain('[redacted]');
+});
+
+it('redacts every field of a device but its platform', () => {
+  const lines: string[] = [];
+  const log = createLog('info', { write: (line) => void lines.push(line) });
+  const device = makeDevice('webpush');
+  log.info({ ...device, device, devices: [device] }, 'x');
+  expect(lines[0]).toContain('webpush');
+  for (const secret of [device.endpoint, device.keys.auth, device.keys.p256dh]) expect(lines[0]).not.toContain(secret);
 });
 
 it('writes every line to standard output, in order, also those just before the process ends', async () => {

@@ -11,7 +11,7 @@ export interface DocumentedAnswer {
   readonly provider: string;
 }
 
-const DOCUMENT = new URL('../../docs/provider-faults.md', import.meta.url);
+const DOCUMENTS = ['provider-faults.md', 'webpush.md'].map((name) => new URL(`../../docs/${name}`, import.meta.url));
 
 /** What many answers of a kind say about the provider; how many, stands in src/breaker/suspicion.ts. */
 const SUSPECTED: Readonly<Record<Trouble, string>> = {
@@ -21,11 +21,13 @@ const SUSPECTED: Readonly<Record<Trouble, string>> = {
   outage: 'outage, if many',
 };
 
-/** The rows of the table under a heading of docs/provider-faults.md, one for each code. */
+/** The rows of the table under a heading of docs/provider-faults.md or of a provider's own page, one for each code. */
 export async function readAnswers(heading: string): Promise<readonly DocumentedAnswer[]> {
-  const text = await readFile(DOCUMENT, 'utf8');
-  const section = text.split(/^## /m).find((part) => part.startsWith(`${heading}\n`));
-  if (section === undefined) throw new Error(`docs/provider-faults.md has no section "${heading}"`);
+  const texts = await Promise.all(DOCUMENTS.map((document) => readFile(document, 'utf8')));
+  const sections = texts.flatMap((text) => text.split(/^## /m));
+  const section = sections.find((part) => part.startsWith(`${heading}\n`));
+  if (section === undefined)
+    throw new Error(`neither docs/provider-faults.md nor docs/webpush.md has a section "${heading}"`);
   const rows = section.split('\n').filter((line) => line.startsWith('| `'));
   return rows.flatMap((line) => {
     const [codes = '', outcome = '', attempt = '', slot = '', provider = ''] = line

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { tokenOf } from '../../src/domain/device.ts';
 import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush, type PushFields } from '../support/push.ts';
 
@@ -18,7 +19,7 @@ test('an alert is a notification with data beside it, and the push id as its tag
   const { push, reply, message } = await received({ data, sound: 'default', badge: 3, priority: 'high' });
   expect(reply).toEqual({ meaning: 'accepted', code: '200', alerted: 'yes' });
   expect(message).toEqual({
-    token: push.device.token,
+    token: tokenOf(push.device),
     notification: push.notification.alert,
     data,
     android: { priority: 'high', notification: { tag: push.pushId, sound: 'default', notification_count: 3 } },

@@ -1,4 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { tokenOf } from '../../src/domain/device.ts';
 import { createCredential, type SignedIn } from '../../src/providers/credential.ts';
 import { readFcmAnswer } from '../../src/providers/fcm/answers.ts';
 import { encodeFcm } from '../../src/providers/fcm/encode.ts';
@@ -88,18 +89,18 @@ describe('credentials', () => {
     let isRefused = false;
     const signIn = () => (isRefused ? Promise.reject(new Error('invalid_grant')) : Promise.resolve(GOOD));
     const { provider, clock } = await open(sandbox, signIn);
-    const first = await provider.reserve();
-    const second = await provider.reserve();
+    const first = await provider.reserve({});
+    const second = await provider.reserve({});
     if (first.kind !== 'permit' || second.kind !== 'permit') throw new Error('expected two permits');
     isRefused = true;
     clock.ms += 3_600_000; // they have run out meanwhile
     for (const { permit } of [first, second]) expect(await sendPush(provider, push(), { permit })).toBe(FAILED);
-    expect(await provider.reserve()).toEqual({ kind: 'none', reply: FAILED });
+    expect(await provider.reserve({})).toEqual({ kind: 'none', reply: FAILED });
     expect(sandbox.fcm.counts.requests).toBe(0);
     isRefused = false;
     clock.ms += 60_000;
     expect((await sendPush(provider, push())).meaning).toBe('accepted');
-    const again = [await provider.reserve(), await provider.reserve()];
+    const again = [await provider.reserve({}), await provider.reserve({})];
     expect(again.map(({ kind }) => kind)).toEqual(['permit', 'permit']);
   });
 
@@ -108,14 +109,14 @@ describe('credentials', () => {
     const slow = Promise.withResolvers<SignedIn>();
     const { provider } = await open(sandbox, () => slow.promise);
     const replies = [sendPush(provider, push()), sendPush(provider, push())];
-    const reserved = provider.reserve();
+    const reserved = provider.reserve({});
     provider.abort();
     for (const reply of await Promise.all(replies)) expect(reply).toMatchObject({ code: 'cancelled', unsent: true });
     expect(await reserved).toMatchObject({ kind: 'none', reply: { code: 'cancelled' } });
     slow.resolve(GOOD);
     const later = push();
     expect((await sendPush(provider, later)).meaning).toBe('accepted');
-    expect(sandbox.journal.all.map(({ token }) => token)).toEqual([later.device.token]);
+    expect(sandbox.journal.all.map(({ token }) => token)).toEqual([tokenOf(later.device)]);
   });
 });
 
@@ -129,14 +130,14 @@ test('a request that cannot be made is answered too, its stream is given back, a
     (one) => {
       const prepared = encodeFcm(one, { projectId, silentChannelId: 'silent', nowMs: 0 });
       if (!isBroken || prepared.kind === 'refused') return prepared;
-      return { kind: 'ready', encoded: { ...prepared.encoded, headers: { [`no name ${one.device.token}`]: '' } } };
+      return { kind: 'ready', encoded: { ...prepared.encoded, headers: { [`no name ${tokenOf(one.device)}`]: '' } } };
     },
   );
   for (let sent = 0; sent < 10; sent += 1) {
     const one = push();
     const reply = await sendPush(provider, one);
     expect(reply).toMatchObject({ code: 'unexpected-error', meaning: 'later' });
-    expect(JSON.stringify(reply)).not.toContain(one.device.token);
+    expect(JSON.stringify(reply)).not.toContain(tokenOf(one.device));
   }
   isBroken = false;
   expect((await sendPush(provider, push())).meaning).toBe('accepted');
@@ -154,7 +155,7 @@ test('close: what is under way ends first, the repetition for renewed credential
   await waitFor(() => expect(sandbox.journal.all).toHaveLength(1));
   const closed = provider.close();
   expect(await sendPush(provider, push())).toMatchObject({ code: 'closed', unsent: true });
-  expect(await provider.reserve()).toMatchObject({ kind: 'none', reply: { code: 'closed' } });
+  expect(await provider.reserve({})).toMatchObject({ kind: 'none', reply: { code: 'closed' } });
   renewal.resolve(GOOD);
   expect((await reply).meaning).toBe('accepted');
   await closed;

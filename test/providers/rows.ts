@@ -1,6 +1,7 @@
 import type { Reply } from '../../src/providers/provider.ts';
 import { apnsRefusal, type ApnsReason } from '../../src/sandbox/apns/reasons.ts';
 import type { Refuse } from '../../src/sandbox/loopback/answers.ts';
+import { webpushRefusal } from '../../src/sandbox/webpush/reasons.ts';
 
 /** What is expected of each answer, written down a second time by hand: the tables in src/ are what is tested. */
 export type Row = Omit<Reply, 'code'>;
@@ -117,6 +118,34 @@ export const FCM_ANSWERS: Answers = {
     413: REJECTED,
     418: SERVER_ERROR,
     429: QUOTA,
+    500: SERVER_ERROR,
+    502: SERVER_ERROR,
+    503: SERVER_ERROR,
+    504: SERVER_ERROR,
+    520: SERVER_ERROR,
+  },
+};
+
+const OTHER_KEY: Row = { meaning: 'bad-token', ...FINAL, suspect: 'configuration' };
+const VAPID: Row = { ...ONE_DEVICE, suspect: 'configuration' };
+
+export const WEBPUSH_ANSWERS: Answers = {
+  words: {
+    VapidPkHashMismatch: [webpushRefusal('VapidPkHashMismatch'), OTHER_KEY],
+    'other-key': [webpushRefusal('other-key'), OTHER_KEY],
+  },
+  statuses: {
+    302: SERVER_ERROR,
+    400: REJECTED,
+    401: VAPID,
+    403: VAPID,
+    404: GONE,
+    405: REJECTED,
+    406: ONE_DEVICE,
+    410: GONE,
+    413: REJECTED,
+    418: SERVER_ERROR,
+    429: ONE_DEVICE,
     500: SERVER_ERROR,
     502: SERVER_ERROR,
     503: SERVER_ERROR,

@@ -172,7 +172,7 @@ test.each([
   [
     'speaks HTTP/1.1',
     () => createTlsServer(certificate, (socket) => void socket.resume().end('HTTP/1.1 400 Bad Request\r\n\r\n')),
-    'connection-failed',
+    'no-http2',
   ],
   [
     'speaks no TLS',

@@ -1,6 +1,6 @@
 import type { ServerHttp2Stream } from 'node:http2';
 import { expect, test } from 'vitest';
-import { StreamPermit } from '../../src/providers/sender/pool.ts';
+import type { Permit } from '../../src/providers/provider.ts';
 import type { Sender } from '../../src/providers/sender/sender.ts';
 import { waitFor } from '../support/wait.ts';
 import { accept, brief, openSender, openServer, post, postMany, tally } from './h2-server.ts';
@@ -16,9 +16,9 @@ function heldServer(maxConcurrentStreams: number) {
   return opened.then((server) => ({ ...server, held, answerOne }));
 }
 
-async function permitOf(sender: Sender): Promise<StreamPermit> {
+async function permitOf(sender: Sender): Promise<Permit> {
   const permit = await sender.reserve();
-  if (!(permit instanceof StreamPermit)) throw new Error(`no permit: ${permit.code}`);
+  if (!('release' in permit)) throw new Error(`no permit: ${permit.code}`);
   return permit;
 }
 

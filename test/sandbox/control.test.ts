@@ -108,7 +108,7 @@ test.each([
     'the query: expected one of since, platform, token, id, accepted as a parameter, found "recipient"',
   ],
   ['since=yesterday', 'the query: since: expected epoch milliseconds or an RFC 3339 date-time, found "yesterday"'],
-  ['platform=sms', 'the query: platform: expected "apns" or "fcm", found "sms"'],
+  ['platform=sms', 'the query: platform: expected "apns" or "fcm" or "webpush", found "sms"'],
   ['accepted=yes', 'the query: accepted: expected "true" or "false", found "yes"'],
 ])('GET /journal?%s is refused', async (query, error) => {
   const { call } = await openControl();

@@ -63,7 +63,16 @@ it('a fault in the first script is an InputError', async () => {
 
 it('its type shows what users need, and nothing of the inside', () => {
   expectTypeOf<keyof Sandbox>().toEqualTypeOf<
-    'apns' | 'fcm' | 'journal' | 'caFile' | 'env' | 'setAnswers' | 'answers' | 'close' | typeof Symbol.asyncDispose
+    | 'apns'
+    | 'fcm'
+    | 'webpush'
+    | 'journal'
+    | 'caFile'
+    | 'env'
+    | 'setAnswers'
+    | 'answers'
+    | 'close'
+    | typeof Symbol.asyncDispose
   >();
   expectTypeOf<Sandbox['fcm']>().toEqualTypeOf<SandboxServer>();
   expectTypeOf<Sandbox['journal']['all']>().toEqualTypeOf<readonly JournalEntry[]>();

@@ -29,6 +29,10 @@ describe('the environment', () => {
       FCM_CA_FILE: sandbox.caFile,
       FCM_PROJECT_ID: 'pushpacer-sandbox',
       GOOGLE_APPLICATION_CREDENTIALS: expect.stringMatching(/\.json$/) as string,
+      WEBPUSH_ORIGINS: sandbox.webpush.url,
+      WEBPUSH_VAPID_PRIVATE_KEY_FILE: expect.stringMatching(/\.pem$/) as string,
+      WEBPUSH_SUBJECT: 'mailto:sandbox@pushpacer.example',
+      WEBPUSH_CA_FILE: sandbox.caFile,
     });
     expect(sandbox.apns.url).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/);
     const account = await readFile(env['GOOGLE_APPLICATION_CREDENTIALS'] ?? '', 'utf8');
@@ -44,7 +48,7 @@ describe('the environment', () => {
     const dir = await temporaryFolder();
     await openSandbox({ dir });
     const files = await readdir(dir);
-    expect(files.sort()).toEqual(['apns-key.p8', 'ca-key.pem', 'ca.pem', 'service-account.json']);
+    expect(files.sort()).toEqual(['apns-key.p8', 'ca-key.pem', 'ca.pem', 'service-account.json', 'vapid-key.pem']);
     for (const file of files) expect((await stat(`${dir}/${file}`)).mode & 0o777).toBe(0o600);
   });
 

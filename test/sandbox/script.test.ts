@@ -168,7 +168,7 @@ test.each([
   [
     'another platform',
     { answers: [{ platform: 'sms', status: 503 }] },
-    'answers[0].platform: expected "apns" or "fcm", found "sms"',
+    'answers[0].platform: expected "apns" or "fcm" or "webpush", found "sms"',
   ],
   [
     '410 of FCM',

@@ -138,6 +138,24 @@ test('flags give the fields for each platform too', async () => {
   });
 });
 
+test('--webpush takes the subscription of a browser as it is', async () => {
+  const { prefix, queue } = openQueues();
+  const subscription = {
+    endpoint: 'https://updates.push.services.mozilla.com/wpush/v2/abc',
+    expirationTime: null,
+    keys: { p256dh: `B${'A'.repeat(86)}`, auth: 'A'.repeat(22) },
+  };
+  const flags = ['--id', 'w1', '--recipient', 'parent-7', '--title', 'Room', '--app', 'web'];
+  const exit = await enqueue({ args: [...flags, '--webpush', JSON.stringify(subscription)], prefix });
+  expect(exit).toMatchObject({ code: 0, stderr: '' });
+  expect((await queue.getJob('w1'))?.data).toMatchObject({
+    devices: [{ platform: 'webpush', ...subscription, app: 'web' }],
+  });
+  const bad = await enqueue({ args: [...flags, '--webpush', 'no json'], prefix });
+  expect(bad.stderr).toContain('--webpush: expected a JSON object, found 7 characters that are none');
+  expect(bad.code).toBe(2);
+});
+
 test('flags make a background push', async () => {
   const { prefix, queue } = openQueues();
   const flags = '--id f3 --recipient teacher-42 --apns abab --push-type background --data sync=forms';

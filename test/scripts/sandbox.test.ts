@@ -36,6 +36,10 @@ test.each(['SIGINT', 'SIGTERM'] as const)('npm run sandbox serves until %s, and 
     'FCM_CA_FILE',
     'FCM_PROJECT_ID',
     'GOOGLE_APPLICATION_CREDENTIALS',
+    'WEBPUSH_ORIGINS',
+    'WEBPUSH_VAPID_PRIVATE_KEY_FILE',
+    'WEBPUSH_SUBJECT',
+    'WEBPUSH_CA_FILE',
     'SANDBOX_URL',
   ]);
   expect(stderr).toContain('fcm: 1 alerts accepted, of 1 requests on 1 connections\n');
@@ -59,6 +63,7 @@ test('--dir keeps the keys, and an environment that a shell can read', async () 
     'ca.pem',
     'sandbox.env',
     'service-account.json',
+    'vapid-key.pem',
   ]);
 });
 
@@ -74,6 +79,7 @@ test('--json tells the environment and the summary as objects, --quiet no reques
   expect(JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '')).toEqual({
     apns: { requests: 0, accepted: 0, connections: 0 },
     fcm: { requests: 1, accepted: 1, connections: 1 },
+    webpush: { requests: 0, accepted: 0, connections: 0 },
   });
   expect(stderr).not.toContain('accepted "');
   expect(stdout.trimEnd().split('\n')).toHaveLength(2);

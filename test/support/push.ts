@@ -3,16 +3,30 @@ import {
   type Device,
   type Notification,
   type NotificationInput,
+  type Platform,
 } from '../../src/domain/notification.ts';
 import { pushId } from '../../src/domain/push-id.ts';
 import type { Push } from '../../src/providers/provider.ts';
+import { sandboxSubscription } from '../../src/sandbox/webpush/subscription.ts';
 
 let made = 0;
 
-/** A device with a token that no other one has. */
-export function makeDevice(platform: Device['platform'] = 'apns'): Device {
+/** A device of one platform. */
+export type DeviceOn<P extends Platform> = Extract<Device, { platform: P }>;
+
+/** Where subscriptions for web push lie, unless a loopback server is given. */
+const PUSH_SERVICE = 'https://updates.push.services.mozilla.com';
+
+const MAKERS: { readonly [P in Platform]: (id: string, server: string) => DeviceOn<P> } = {
+  apns: (id) => ({ platform: 'apns', token: `${id}${id}` }),
+  fcm: (id) => ({ platform: 'fcm', token: `${id}:APA91b${id}` }),
+  webpush: (id, server) => ({ platform: 'webpush', ...sandboxSubscription(server, id) }),
+};
+
+/** A device with a token, or an endpoint at this server, that no other one has. */
+export function makeDevice<P extends Platform = 'apns'>(platform?: P, server = PUSH_SERVICE): DeviceOn<P> {
   const id = crypto.randomUUID().replaceAll('-', '');
-  return platform === 'apns' ? { platform, token: `${id}${id}` } : { platform, token: `${id}:APA91b${id}` };
+  return MAKERS[platform ?? ('apns' as P)](id, server);
 }
 
 /** A checked notification to one APNs device; every field can be set. */
@@ -27,15 +41,27 @@ export function makeNotification(fields: Partial<NotificationInput> = {}): Notif
   });
 }
 
-export interface PushFields extends Partial<NotificationInput> {
+export interface PushFields<P extends Platform = Platform> extends Partial<NotificationInput> {
   /** `apns` unless told; a device of its own is made. */
-  readonly platform?: Device['platform'];
+  readonly platform?: P;
+  /** The push service of a subscription for web push: `https://127.0.0.1:41873`. */
+  readonly server?: string;
   readonly silent?: boolean;
 }
 
 /** One alert for one device, as the pipeline hands it to a provider. */
-export function makePush({ platform = 'apns', silent = false, ...fields }: PushFields = {}): Push {
-  const device = makeDevice(platform);
+export function makePush<P extends Platform = 'apns'>({
+  platform,
+  server,
+  silent = false,
+  ...fields
+}: PushFields<P> = {}): Push & { readonly device: DeviceOn<P> } {
+  const device = makeDevice<P>(platform, server);
   const notification = makeNotification({ devices: [device], ...fields });
-  return { notification, device: notification.devices[0] ?? device, pushId: pushId(notification.id, 0), silent };
+  return {
+    notification,
+    device: (notification.devices[0] ?? device) as DeviceOn<P>,
+    pushId: pushId(notification.id, 0),
+    silent,
+  };
 }

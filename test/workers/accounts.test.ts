@@ -62,7 +62,7 @@ it('the connections of an app that is not used any more are closed, and made aga
   if (first === undefined) throw new Error('expected a provider for app-7');
   expect(await sendPush(first, makePush())).toMatchObject({ meaning: 'accepted' });
   await waitFor(async () => {
-    const reserved = await first.reserve();
+    const reserved = await first.reserve({});
     if (reserved.kind === 'permit') reserved.permit.release();
     expect(reserved).toMatchObject({ kind: 'none', reply: { code: 'closed' } });
   });
@@ -89,7 +89,7 @@ it('only what changed is replaced, and sends under way end with the old credenti
   expect(accounts.apply(structuredClone(credentials))).toEqual({ changes: [], faults: [] });
   const before = accounts.providers.get('apns~app-1');
   const kept = accounts.providers.get('fcm~app-1');
-  const reserved = await before?.reserve();
+  const reserved = await before?.reserve({});
   if (before === undefined || reserved?.kind !== 'permit') throw new Error('expected a permit');
 
   const { providers } = credentials;

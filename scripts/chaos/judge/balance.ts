@@ -1,3 +1,4 @@
+import { tokenOf } from '../../../src/domain/device.ts';
 import type { JournalEntry } from '../../../src/sandbox/journal.ts';
 import { refOf } from '../plan/workload.ts';
 import type { Enqueued } from '../run/enqueue.ts';
@@ -86,9 +87,9 @@ function hasLost(
   if (outcome !== 'delivered') return false;
   if (tokens === undefined || input === undefined) return true;
   const untold = input.expiresAt === undefined && input.onThrottle !== 'drop' ? 'delivered' : 'given up';
-  return input.devices.some(({ platform, token }, index) => {
-    const state = progress.devices[`${platform}#${index}`] ?? untold;
-    return state === 'delivered' && !tokens.has(token);
+  return input.devices.some((device, index) => {
+    const state = progress.devices[`${device.platform}#${index}`] ?? untold;
+    return state === 'delivered' && !tokens.has(tokenOf(device));
   });
 }
 
@@ -116,7 +117,7 @@ export function unknownRequests(
   return entries
     .filter(({ platform, token, data }) => {
       const devices = enqueued.get(refOf(data))?.input?.devices ?? [];
-      return !devices.some((device) => device.platform === platform && device.token === token);
+      return !devices.some((device) => device.platform === platform && tokenOf(device) === token);
     })
     .map(({ platform, at, data }) => {
       const whose = refOf(data) === '' ? 'no notification' : `notification ${refOf(data)}`;

@@ -1,3 +1,4 @@
+import { tokenOf } from '../../../src/domain/device.ts';
 import type { JournalEntry } from '../../../src/sandbox/journal.ts';
 import type { Enqueued } from '../run/enqueue.ts';
 import type { Incident, Thaw } from '../run/freezes.ts';
@@ -102,7 +103,7 @@ function cutsOf({ cuts, entries, ends, enqueued }: DuplicatesParts): (entry: Jou
   for (const { id, letter } of ends.dead) attempts.set(id, letter.attempts);
   return ({ platform, token, at, data }, before) => {
     const id = refOf(data);
-    const index = enqueued.get(id)?.input?.devices.findIndex((device) => device.token === token);
+    const index = enqueued.get(id)?.input?.devices.findIndex((device) => tokenOf(device) === token);
     const failed = (attempts.get(id) ?? []).filter(
       (attempt) =>
         attempt.device === `${platform}#${index}` &&

@@ -112,4 +112,12 @@ export const WORDS: Readonly<Record<Platform, Readonly<Record<Word, Refuse>>>> =
     rejected: { kind: 'refuse', status: 400, reason: 'INVALID_ARGUMENT' },
     quota: { kind: 'refuse', status: 429, reason: 'QUOTA_EXCEEDED', quota: 'project' },
   },
+  webpush: {
+    unavailable: { kind: 'refuse', status: 503, reason: 'PushServiceUnavailable' },
+    broken: { kind: 'refuse', status: 500, reason: 'PushServiceError' },
+    gone: { kind: 'refuse', status: 410, reason: 'ExpiredSubscription' },
+    badToken: { kind: 'refuse', status: 400, reason: 'VapidPkHashMismatch' },
+    rejected: { kind: 'refuse', status: 400, reason: 'BadWebPushTopic' },
+    quota: { kind: 'refuse', status: 429, reason: 'TooManyPushes' },
+  },
 };

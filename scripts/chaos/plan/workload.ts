@@ -1,4 +1,5 @@
-import type { Device, NotificationInput, Platform } from '../../../src/domain/notification.ts';
+import { tokenOf } from '../../../src/domain/device.ts';
+import type { Device, NotificationInput } from '../../../src/domain/notification.ts';
 import { createDice, type Dice } from './dice.ts';
 
 /** One notification as it is enqueued. */
@@ -86,7 +87,7 @@ export function lateDevices({ bursts }: Pick<Workload, 'bursts'>): Device[] {
   const devices = bursts
     .slice(Math.floor((bursts.length * 2) / 3))
     .flatMap(({ items }) => items.flatMap(({ input }) => input.devices));
-  return [...new Map(devices.map((device) => [device.token, device])).values()];
+  return [...new Map(devices.map((device) => [tokenOf(device), device])).values()];
 }
 
 /** The notification's id in what an app gets beside the alert. */
@@ -103,7 +104,7 @@ function devicesOf(dice: Dice, recipient: number, marker: string): Device[] {
   const count = dice.chance(0.7) ? 1 : dice.chance(0.75) ? 2 : 3;
   return Array.from({ length: count }, (_, index) => {
     const number = (recipient * 4 + index).toString(16).padStart(8, '0');
-    const platform: Platform = dice.pick(['apns', 'fcm']);
+    const platform = dice.pick(['apns', 'fcm'] as const);
     const token = platform === 'apns' ? `${number}${marker.repeat(4)}${number}` : `${number}:${marker}_${marker}`;
     return { platform, token };
   });

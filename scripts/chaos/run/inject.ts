@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { tokenOf } from '../../../src/domain/device.ts';
 import type { Device, Platform } from '../../../src/domain/notification.ts';
 import type { ProvidersProcess } from '../../support/providers-process.ts';
 import { epochMs, type Fleet } from './fleet.ts';
@@ -106,9 +107,10 @@ async function strike(fault: Fault, victims: Victims, notes: Notes): Promise<voi
       return providers.order({ do: 'close-idle', platform: fault.platform });
     case 'odd-device': {
       const own = devices.filter(({ platform }) => platform === fault.platform);
-      const { token } = own[fault.pick % own.length] ?? {};
+      const device = own[fault.pick % own.length];
       const oddity = ODDITIES.find(({ word }) => word === fault.word);
-      if (token === undefined || oddity === undefined) throw new RangeError(`no device for ${fault.word}`);
+      if (device === undefined || oddity === undefined) throw new RangeError(`no device for ${fault.word}`);
+      const token = tokenOf(device);
       notes.oddDevices.push({ token, word: fault.word });
       const answers = Array.from({ length: oddity.times }, () => oddity.answer);
       return providers.script(fault.platform, token, answers);

@@ -1,6 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { tokenOf } from '../../../src/domain/device.ts';
 import type { JournalEntry } from '../../../src/sandbox/journal.ts';
 import { createProgress } from '../../support/progress.ts';
 import { startProviders, type ProvidersProcess } from '../../support/providers-process.ts';
@@ -118,7 +119,7 @@ async function openFolder(keep: string | undefined, cleanup: AsyncDisposableStac
 async function spoil(providers: Pick<ProvidersProcess, 'script'>, { spoilt }: Pick<Workload, 'spoilt'>): Promise<void> {
   for (const { device, how } of spoilt) {
     const answers = Array.from({ length: 200 }, () => WORDS[device.platform][how]);
-    await providers.script(device.platform, device.token, answers);
+    await providers.script(device.platform, tokenOf(device), answers);
   }
 }
 

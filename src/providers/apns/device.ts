@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { deviceApp, type DeviceKind } from '../device-kind.ts';
+import { deviceApp, type TokenKind } from '../device-kind.ts';
 import { APNS_MAX_PAYLOAD_BYTES, apnsPayload } from './payload.ts';
 
-export const apnsDevice: DeviceKind<'apns'> = {
+export const apnsDevice: TokenKind<'apns'> = {
   schema: z.strictObject({
     platform: z.literal('apns').describe("Apple's Push Notification service."),
     token: z
@@ -11,6 +11,7 @@ export const apnsDevice: DeviceKind<'apns'> = {
       .describe('The device token that the app got from Apple. 2 to 512 hexadecimal digits.'),
     app: deviceApp,
   }),
+  tokenOf: ({ token }) => token,
   // `fcm_options` is where a service extension finds the image.
   reservedDataKeys: ['aps', 'fcm_options'],
   payload: {

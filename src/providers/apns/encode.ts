@@ -1,4 +1,5 @@
 import { Notification } from 'apn';
+import { tokenOf } from '../../domain/device.ts';
 import type { Prepared, Push } from '../provider.ts';
 import { APNS_REPLIES } from './answers.ts';
 import { apnsDelivery } from './headers.ts';
@@ -22,7 +23,7 @@ export function encodeApns(push: Push, topic: string): Prepared {
   }
   return {
     kind: 'ready',
-    encoded: { push, path: `/3/device/${push.device.token}`, headers: message.headers(), body },
+    encoded: { push, path: `/3/device/${tokenOf(push.device)}`, headers: message.headers(), body },
   };
 }
 

@@ -1,10 +1,10 @@
 import { z } from 'zod';
-import { deviceApp, type DeviceKind } from '../device-kind.ts';
+import { deviceApp, type TokenKind } from '../device-kind.ts';
 import { FCM_MAX_PAYLOAD_BYTES, fcmMessage } from './message.ts';
 import { FCM_RESERVED_DATA_KEYS } from './fields.ts';
 import { fcmPayloadBytes } from './size.ts';
 
-export const fcmDevice: DeviceKind<'fcm'> = {
+export const fcmDevice: TokenKind<'fcm'> = {
   schema: z.strictObject({
     platform: z.literal('fcm').describe('Firebase Cloud Messaging.'),
     token: z
@@ -13,6 +13,7 @@ export const fcmDevice: DeviceKind<'fcm'> = {
       .describe('The registration token that the app got from Firebase. 1 to 4,096 visible ASCII characters.'),
     app: deviceApp,
   }),
+  tokenOf: ({ token }) => token,
   reservedDataKeys: FCM_RESERVED_DATA_KEYS,
   payload: {
     maxBytes: FCM_MAX_PAYLOAD_BYTES,

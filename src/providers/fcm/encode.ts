@@ -1,3 +1,4 @@
+import { tokenOf } from '../../domain/device.ts';
 import type { Prepared, Push } from '../provider.ts';
 import { FCM_MAX_PAYLOAD_BYTES, fcmMessage, type FcmMessageOptions } from './message.ts';
 import { fcmPayloadBytes } from './size.ts';
@@ -9,7 +10,7 @@ export interface FcmEncodeOptions extends Pick<FcmMessageOptions, 'silentChannel
 /** A push as a request to FCM. */
 export function encodeFcm(push: Push, { projectId, silentChannelId, nowMs }: FcmEncodeOptions): Prepared {
   const { notification, device, pushId, silent } = push;
-  const message = fcmMessage(notification, { token: device.token, pushId, silent, silentChannelId, nowMs });
+  const message = fcmMessage(notification, { token: tokenOf(device), pushId, silent, silentChannelId, nowMs });
   const bytes = fcmPayloadBytes(message);
   if (bytes > FCM_MAX_PAYLOAD_BYTES) {
     const detail = `payload: expected at most ${FCM_MAX_PAYLOAD_BYTES} bytes, found ${bytes}`;

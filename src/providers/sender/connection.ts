@@ -9,12 +9,14 @@ import {
 import { isIP } from 'node:net';
 import { connect as connectTls, type SecureContext, type TLSSocket } from 'node:tls';
 import type { Endpoint } from './endpoint.ts';
-import { connectFailure, type Unsent } from './result.ts';
+import { connectFailure, NO_HTTP2, type Unsent } from './result.ts';
 
 export interface ConnectionOptions {
   readonly endpoint: Endpoint;
   /** Trusted certificates; the system's by default. */
   readonly secureContext?: SecureContext | undefined;
+  /** Offers HTTP/1.1 too, so that a server without HTTP/2 shows it: `no-http2`. Default: false. */
+  readonly offersHttp1?: boolean | undefined;
   /** How long TCP, TLS and the server's first SETTINGS may take together. */
   readonly connectTimeoutMs: number;
   /** How often a PING checks that the server still answers, and how long that answer may take. */
@@ -55,11 +57,16 @@ export class Connection {
       host,
       port,
       ...(isIP(host) === 0 && { servername: host }),
-      ALPNProtocols: ['h2'],
+      ALPNProtocols: options.offersHttp1 ? ['h2', 'http/1.1'] : ['h2'],
       // Nothing in the environment (NODE_TLS_REJECT_UNAUTHORIZED) may switch this off.
       rejectUnauthorized: true,
       minVersion: 'TLSv1.2',
       ...(options.secureContext && { secureContext: options.secureContext }),
+    });
+    // Before the session's own listener, so that a server without HTTP/2 never gets its first bytes.
+    socket.once('secureConnect', () => {
+      if (socket.alpnProtocol === 'h2') return;
+      this.#destroy(Object.assign(new Error('the server did not choose HTTP/2'), { code: NO_HTTP2 }));
     });
     const session = connect(`https://${isIP(host) === 6 ? `[${host}]` : host}:${port}`, {
       createConnection: () => socket,

@@ -5,7 +5,7 @@ import { unsent, type SendResult } from './result.ts';
 export interface SendRequest {
   /** With `:method` and `:path`. */
   readonly headers: OutgoingHttpHeaders;
-  readonly body: string;
+  readonly body: string | Buffer;
 }
 
 /** One request that was handed to a connection. */
@@ -16,7 +16,7 @@ export interface Exchange {
 }
 
 /** Providers answer with some hundred bytes; the rest of a longer body is dropped. */
-const MAX_BODY_BYTES = 65_536;
+export const MAX_BODY_BYTES = 65_536;
 
 /**
  * Sends one request on a stream that was set aside (`connection.take()`), and gives the stream back when it has ended.

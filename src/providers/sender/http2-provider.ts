@@ -2,11 +2,10 @@ import { errorChain } from '../../domain/error-chain.ts';
 import type { Platform } from '../../domain/notification.ts';
 import { redact } from '../../domain/redact.ts';
 import type { Credential } from '../credential.ts';
-import type { Encoded, Prepared, Provider, Push, Reply, Reserved, SendOptions } from '../provider.ts';
+import type { Encoded, Permit, Prepared, Provider, Push, Reply, Reserved, SendOptions } from '../provider.ts';
 import { lostReply, transportReply } from '../replies.ts';
-import { StreamPermit } from './pool.ts';
 import type { Answered, SendResult, Unsent } from './result.ts';
-import type { Sender, When } from './sender.ts';
+import type { Sender } from './sender.ts';
 
 /** What differs between push services. */
 export interface PushService {
@@ -41,7 +40,7 @@ export function createHttp2Provider(service: PushService): Provider {
 
   function sendOnce({ path, headers, body }: Encoded, authorization: string, when: SendOptions): Promise<SendResult> {
     const request = { headers: { ':method': 'POST', ':path': path, ...headers, authorization }, body };
-    return sender.send(request, when as When); // a safe cast: permits only come from `reserve` below
+    return sender.send(request, when);
   }
 
   function replyOf(result: SendResult, push: Push): Reply {
@@ -114,8 +113,6 @@ export function createHttp2Provider(service: PushService): Provider {
   };
 }
 
-function reserved(found: StreamPermit | Unsent): Reserved {
-  return found instanceof StreamPermit
-    ? { kind: 'permit', permit: found }
-    : { kind: 'none', reply: lostReply(found, undefined) };
+function reserved(found: Permit | Unsent): Reserved {
+  return 'release' in found ? { kind: 'permit', permit: found } : { kind: 'none', reply: lostReply(found, undefined) };
 }

@@ -18,6 +18,8 @@ export type UnsentCode =
   | 'connect-timeout'
   /** Any other failure to connect. */
   | 'connection-failed'
+  /** The server speaks only HTTP/1.1. */
+  | 'no-http2'
   /** The server did not process it: REFUSED_STREAM, or a stream above the last one in its GOAWAY (RFC 9113, 6.8 and 8.7). */
   | 'refused-stream'
   /** No stream was free before `sendBy`. */
@@ -51,6 +53,8 @@ export function unsent(code: UnsentCode, error?: unknown): Unsent {
   return { kind: 'unsent', code, ...(detail !== undefined && { detail }) };
 }
 
+/** The error code of a connection on which the server did not choose HTTP/2. */
+export const NO_HTTP2 = 'ERR_PUSHPACER_NO_HTTP2';
 /** Error codes of Node's sockets for connections that could not be made. */
 const CODE_OF_ERROR: Readonly<Record<string, UnsentCode>> = {
   ECONNREFUSED: 'connection-refused',
@@ -58,6 +62,7 @@ const CODE_OF_ERROR: Readonly<Record<string, UnsentCode>> = {
   EAI_AGAIN: 'host-not-found',
   EPROTO: 'tls-failed',
   ETIMEDOUT: 'connect-timeout',
+  [NO_HTTP2]: 'no-http2',
 };
 /** OpenSSL's error codes for a certificate that is not trusted, and Node's for a failed TLS handshake. */
 const TLS_ERROR =

@@ -1,4 +1,5 @@
 import type { SecureContext } from 'node:tls';
+import type { Permit } from '../provider.ts';
 import type { Endpoint } from './endpoint.ts';
 import { exchange, type Exchange, type SendRequest } from './exchange.ts';
 import { createPool, StreamPermit } from './pool.ts';
@@ -8,6 +9,8 @@ export interface SenderOptions {
   readonly endpoint: Endpoint;
   /** Trusted certificates; the system's by default. */
   readonly secureContext?: SecureContext | undefined;
+  /** Offers HTTP/1.1 too, so that a server without HTTP/2 shows it: `no-http2`. Default: false. */
+  readonly offersHttp1?: boolean | undefined;
   /** A request without an answer ends as `timeout` after this. Default: 10,000 ms. */
   readonly requestTimeoutMs?: number | undefined;
   /** How long connecting may take. Default: 5,000 ms. */
@@ -25,7 +28,7 @@ export interface SenderOptions {
 /** When a request may be sent. */
 export interface When {
   /** From `reserve`; the send uses it up. Without one, the request waits for a stream. */
-  readonly permit?: StreamPermit | undefined;
+  readonly permit?: Permit | undefined;
   /** A request that no connection has taken by then (`performance.now()`) is not sent. Default: Infinity. */
   readonly sendBy?: number | undefined;
   /** Called each time the request was written, with that instant (`performance.now()`). */
@@ -38,7 +41,7 @@ export interface When {
  */
 export interface Sender {
   /** Sets a stream aside: at once, or as soon as one is free. Unsent if no connection can be made. */
-  reserve(): StreamPermit | Promise<StreamPermit | Unsent>;
+  reserve(): Permit | Promise<Permit | Unsent>;
   send(request: SendRequest, when?: When): Promise<SendResult>;
   /** Resolves when the first connection is open, or could not be made. */
   connect(): Promise<void>;
@@ -65,6 +68,7 @@ export function createSender(options: SenderOptions): Sender {
   const pool = createPool({
     endpoint: options.endpoint,
     secureContext: options.secureContext,
+    offersHttp1: options.offersHttp1,
     connectTimeoutMs,
     pingEveryMs,
     pingTimeoutMs: PING_TIMEOUT_MS,
@@ -76,7 +80,8 @@ export function createSender(options: SenderOptions): Sender {
   let isClosed = false;
 
   async function send(request: SendRequest, { permit, sendBy = Infinity, onSent }: When = {}): Promise<SendResult> {
-    let held: StreamPermit | undefined = permit;
+    let held = permit instanceof StreamPermit ? permit : undefined;
+    if (held === undefined) permit?.release(); // of another sender, which this one has replaced
     let refusals = 0;
     for (;;) {
       const connection = held?.use();

@@ -3,7 +3,7 @@ import { InputError, zodFaults, type Fault } from '../../domain/faults.ts';
 import { PLATFORMS, type Platform } from '../../domain/notification.ts';
 import { parseDuration } from '../../domain/time.ts';
 import type { ScriptedAnswer } from './scripted.ts';
-import { REASONS, statusesOf } from './words.ts';
+import { statusesOf, WORDS } from './words.ts';
 
 /** More than any test needs; keeps a request from being compared with an endless list. */
 const MAX_ANSWERS = 10_000;
@@ -68,25 +68,25 @@ function wordFaults({ platform, reason, status }: Readable): (readonly [field: s
     const wrong = platforms.find((one) => status !== undefined && !statusesOf(one).includes(status));
     return wrong === undefined
       ? []
-      : [['status', `a status that ${NAMES[wrong]} answers: ${statusesOf(wrong).join(', ')}`]];
+      : [['status', `a status that ${WORDS[wrong].name} answers: ${statusesOf(wrong).join(', ')}`]];
   }
   const owner = platformOfReason(reason);
   if (owner === undefined || !platforms.includes(owner)) return [['reason', reasonsOf(platforms)]];
-  const ownStatus = REASONS[owner][reason];
+  const ownStatus = WORDS[owner].reasons[reason];
   return status === undefined || status === ownStatus
     ? []
     : [['status', `${ownStatus ?? ''}, the status of ${reason}`]];
 }
 
-const NAMES: Readonly<Record<Platform, string>> = { apns: 'APNs', fcm: 'FCM' };
-
 function reasonsOf(platforms: readonly Platform[]): string {
-  return platforms.map((one) => `a reason of ${NAMES[one]} (${Object.keys(REASONS[one]).join(', ')})`).join(' or ');
+  return platforms
+    .map((one) => `a reason of ${WORDS[one].name} (${Object.keys(WORDS[one].reasons).join(', ')})`)
+    .join(' or ');
 }
 
 /** The words of the providers are written differently, so that each belongs to one of them. */
 export function platformOfReason(reason: string): Platform | undefined {
-  return PLATFORMS.find((platform) => Object.hasOwn(REASONS[platform], reason));
+  return PLATFORMS.find((platform) => Object.hasOwn(WORDS[platform].reasons, reason));
 }
 
 function isWholeSeconds(ms: number | undefined): boolean {

@@ -1,6 +1,7 @@
 import type { Platform } from '../../domain/notification.ts';
 import type { ApnsReason } from '../apns/reasons.ts';
 import type { FcmReason } from '../fcm/reasons.ts';
+import type { WebpushReason } from '../webpush/reasons.ts';
 
 /**
  * One entry of the sandbox's script: which requests it is for, and what they are answered. The same in `setAnswers`, in a
@@ -9,12 +10,15 @@ import type { FcmReason } from '../fcm/reasons.ts';
  * Exactly one of these says what the answer is: `answer`, or `reason`, `status` or both.
  */
 export interface ScriptedAnswer {
-  /** For requests to this provider. Left out: to both, or to the one that `reason` belongs to. */
+  /** For requests to this provider. Left out: to all, or to the one that `reason` belongs to. */
   readonly platform?: Platform | undefined;
-  /** For requests to the device with this token. Left out: to any device. */
+  /** For requests to the device with this token; of web push the endpoint. Left out: to any device. */
   readonly token?: string | undefined;
-  /** A refusal with the provider's own word: APNs' `Unregistered`, FCM's `UNREGISTERED`. The status follows from it. */
-  readonly reason?: ApnsReason | FcmReason | undefined;
+  /**
+   * A refusal with the provider's own word: APNs' `Unregistered`, FCM's `UNREGISTERED`, web push's `ExpiredSubscription`. The
+   * status follows from it.
+   */
+  readonly reason?: ApnsReason | FcmReason | WebpushReason | undefined;
   /** A refusal with this HTTP status, and the provider's usual word for it. 502 and 504 have no body, as from a load balancer. */
   readonly status?: number | undefined;
   /**

@@ -7,10 +7,12 @@ import { makeAuthority, type Certificate } from './certificates.ts';
 
 /** The keys that the next sandbox in the same folder uses again, so that a worker trusts it too. */
 export interface SandboxKeys {
-  /** Signs both servers' certificates. */
+  /** Signs the servers' certificates. */
   readonly authority: Certificate;
   /** The key of provider tokens, as APNs hands it out: PKCS#8 PEM, P-256. */
   readonly apnsKey: string;
+  /** The VAPID key of web push: PKCS#8 PEM, P-256. */
+  readonly vapidKey: string;
   /** The service account's RSA key: PKCS#8 PEM. */
   readonly serviceAccountKey: string;
 }
@@ -23,12 +25,17 @@ const LEAST_LEFT_MS = 86_400_000;
 
 export async function makeKeys(nowMs: number): Promise<SandboxKeys> {
   accountKey ??= makeKeyPair('rsa', { modulusLength: 2048 });
-  const [authority, provider, account] = await Promise.all([
+  const [authority, apnsKey, vapidKey, account] = await Promise.all([
     makeAuthority(nowMs),
-    makeKeyPair('ec', { namedCurve: 'P-256' }),
+    makeSigningKey(),
+    makeSigningKey(),
     accountKey,
   ]);
-  return { authority, apnsKey: toPem(provider.privateKey), serviceAccountKey: toPem(account.privateKey) };
+  return { authority, apnsKey, vapidKey, serviceAccountKey: toPem(account.privateKey) };
+}
+
+async function makeSigningKey(): Promise<string> {
+  return toPem((await makeKeyPair('ec', { namedCurve: 'P-256' })).privateKey);
 }
 
 /** Whether the authority can sign for some time yet. */
@@ -61,6 +68,7 @@ export interface KeyFiles {
   readonly ca: string;
   readonly caKey: string;
   readonly apnsKey: string;
+  readonly vapidKey: string;
   readonly serviceAccount: string;
 }
 
@@ -69,18 +77,19 @@ export function keyFilesIn(dir: string): KeyFiles {
     ca: join(dir, 'ca.pem'),
     caKey: join(dir, 'ca-key.pem'),
     apnsKey: join(dir, 'apns-key.p8'),
+    vapidKey: join(dir, 'vapid-key.pem'),
     serviceAccount: join(dir, 'service-account.json'),
   };
 }
 
-/** The keys of an earlier sandbox; undefined if one of the files is missing. */
+/** The keys of an earlier sandbox; undefined if one of the files is missing. A folder of before web push has no VAPID key yet. */
 export async function readKeys(files: KeyFiles): Promise<SandboxKeys | undefined> {
-  const paths = [files.ca, files.caKey, files.apnsKey, files.serviceAccount];
+  const paths = [files.ca, files.caKey, files.apnsKey, files.serviceAccount, files.vapidKey];
   const texts = await Promise.all(paths.map((path) => readFile(path, 'utf8').catch(missing)));
-  const [cert, key, apnsKey, account] = texts;
+  const [cert, key, apnsKey, account, vapidKey = await makeSigningKey()] = texts;
   if (cert === undefined || key === undefined || apnsKey === undefined || account === undefined) return undefined;
   const { private_key: serviceAccountKey } = JSON.parse(account) as { private_key: string };
-  return { authority: { cert, key }, apnsKey, serviceAccountKey };
+  return { authority: { cert, key }, apnsKey, vapidKey, serviceAccountKey };
 }
 
 /** Writes the keys, and a service account in Google's format. Only their owner can read the files. */
@@ -102,6 +111,7 @@ export async function writeKeys(
   await writePrivateFile(files.ca, keys.authority.cert);
   await writePrivateFile(files.caKey, keys.authority.key);
   await writePrivateFile(files.apnsKey, keys.apnsKey);
+  await writePrivateFile(files.vapidKey, keys.vapidKey);
   await writePrivateFile(files.serviceAccount, `${JSON.stringify(serviceAccount, null, 2)}\n`);
 }
 

@@ -43,6 +43,8 @@ export interface Exchange {
 
 /** Headers and body of an answer. */
 export interface Content {
+  /** Of an acceptance. Default: 200. */
+  readonly status?: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly text: string;
 }
@@ -61,7 +63,8 @@ type Respond = (status: number, content: Content) => void;
 function answersBy(respond: Respond, wording: Wording): Pick<Exchange, 'accept' | 'refuse'> {
   return {
     accept: (answer) => {
-      respond(200, wording.accepted(answer));
+      const content = wording.accepted(answer);
+      respond(content.status ?? 200, content);
     },
     refuse: (answer) => {
       respond(answer.status, wording.refused(answer));

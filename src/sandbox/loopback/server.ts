@@ -10,11 +10,11 @@ import { arrivalInstant, type Journal, type JournalEntry } from '../journal.ts';
 import { LateAnswers, type Timing } from './timing.ts';
 import { LoopbackListener } from './listener.ts';
 
-/** What both loopback providers need. */
+/** What every loopback provider needs. */
 export interface LoopbackOptions {
   readonly certificate: Certificate;
   readonly journal: Journal;
-  /** The sandbox's script, for both providers. */
+  /** The sandbox's script, for all providers. */
   readonly rules: AnswerRules;
   /** Numbers from 0 up to 1, for the rates. */
   readonly random: () => number;
@@ -45,10 +45,12 @@ export interface Http2Request {
   readonly at: number;
 }
 
-/** The common part of both loopback providers: a TLS server with scripted answers, and a journal of the alerts. */
+/** The common part of all loopback providers: a TLS server with scripted answers, and a journal of the alerts. */
 export abstract class LoopbackServer<Session extends Http2Session = Http2Session> extends LoopbackListener {
   /** The service's name in the journal. */
   abstract readonly platform: JournalEntry['platform'];
+  /** The HTTP status of an acceptance. */
+  protected readonly acceptedStatus: number = 200;
   /** What it answers to a device over its quota. */
   protected abstract readonly overQuota: Refuse;
   /** GOAWAY's debug data to an idle connection. */
@@ -192,7 +194,7 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
   }
 
   #said(answer: Answer): Pick<JournalEntry, 'status' | 'reason'> {
-    if (answer.kind === 'accept') return { status: 200 };
+    if (answer.kind === 'accept') return { status: this.acceptedStatus };
     if (answer.kind === 'refuse') return { status: answer.status, reason: this.reasonOf(answer) };
     return { reason: answer.kind };
   }

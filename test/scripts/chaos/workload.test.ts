@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { tokenOf } from '../../../src/domain/device.ts';
 import { lateDevices, planWorkload, refOf } from '../../../scripts/chaos/plan/workload.ts';
 import { parseNotification } from '../../../src/domain/notification.ts';
 
@@ -46,7 +47,7 @@ it('has malformed ones that are malformed', () => {
 it('marks every token and every text, and tells a notification from what an app gets', () => {
   for (const { id, devices, alert, data: given } of inputs) {
     const data = given as Readonly<Record<string, string>>;
-    const texts = [...devices.map(({ token }) => token), alert?.title, alert?.body, ...Object.values(data)];
+    const texts = [...devices.map(tokenOf), alert?.title, alert?.body, ...Object.values(data)];
     expect(texts.filter((text) => text?.includes(options.marker) !== true)).toEqual([]);
     expect(refOf(data)).toBe(id);
   }
@@ -57,7 +58,7 @@ it('knows thousands of devices that are still asked for near the end, each once'
   const { bursts } = planWorkload({ ...options, notifications: 20_000 });
   const devices = lateDevices({ bursts });
   expect(devices.length).toBeGreaterThan(1_000);
-  expect(new Set(devices.map(({ token }) => token)).size).toBe(devices.length);
+  expect(new Set(devices.map(tokenOf)).size).toBe(devices.length);
   const last = bursts.at(-1)?.items[0]?.input.devices ?? [];
   expect(devices).toEqual(expect.arrayContaining(last));
 });

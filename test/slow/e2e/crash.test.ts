@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
+import { tokenOf } from '../../../src/domain/device.ts';
 import type { DeadLetter } from '../../../src/domain/outcome.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { openWorkerBench } from '../../support/worker.ts';
@@ -66,7 +67,7 @@ describe('a worker that is killed', () => {
     }
     await startWorker(env);
     await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(300), SOON);
-    const idOf = new Map(notifications.map(({ id, devices }) => [devices[0]?.token, id]));
+    const idOf = new Map(notifications.map(({ id, devices }) => [devices.map(tokenOf).join(), id]));
     const alerts = Map.groupBy(sandbox.journal.accepted, ({ token }) => idOf.get(token) ?? '');
     expect(alerts.size).toBe(300);
     const doubled = [...alerts].filter(([, copies]) => copies.length > 1).map(([id]) => id);
@@ -119,7 +120,7 @@ it('poison that ends each worker which takes it becomes a dead letter, and its c
   const env = { ...LOCK, MAX_STALLS: '2', LIMIT_MIN_GAP: '0' };
   const poison = makeNotification();
   sandbox.apns.script(
-    poison.devices[0]?.token ?? '',
+    poison.devices.map(tokenOf).join(),
     Array.from({ length: 9 }, () => ({ kind: 'hang' }) as const),
   );
   await queue.add('push', poison, { jobId: 'poison', priority: 10 });
@@ -127,7 +128,7 @@ it('poison that ends each worker which takes it becomes a dead letter, and its c
   for (let kills = 0; kills < 3; kills++) {
     const worker = await startWorker(env);
     taken = await vi.waitFor(() => {
-      const { length } = sandbox.journal.all.filter(({ token }) => token === poison.devices[0]?.token);
+      const { length } = sandbox.journal.all.filter(({ token }) => token === poison.devices.map(tokenOf).join());
       expect(length).toBeGreaterThan(taken);
       return length;
     }, SOON);

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { tokenOf } from '../../../src/domain/device.ts';
 import type { Notification } from '../../../src/domain/notification.ts';
 import { judge, type Arrival } from '../../../src/sandbox/judge.ts';
 import type { JournalEntry } from '../../../src/sandbox/journal.ts';
@@ -185,6 +186,6 @@ it('sends nothing that no producer enqueued', async () => {
   await bench.completed(3);
   worker.kill('SIGTERM');
   await worker.waitForExit(15_000);
-  const tokens = notifications.flatMap(({ devices }) => devices.map(({ token }) => token));
+  const tokens = notifications.flatMap(({ devices }) => devices.map(tokenOf));
   expect(bench.providers.entries.map(({ token }) => token).sort()).toEqual(tokens.sort());
 });

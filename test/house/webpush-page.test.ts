@@ -1,0 +1,69 @@
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { runInNewContext } from 'node:vm';
+import { expect, test } from 'vitest';
+import { loadConfig } from '../../src/config/config.ts';
+import { webpushMessage } from '../../src/providers/webpush/message.ts';
+import { makePush } from '../support/push.ts';
+
+const page = await readFile('docs/webpush.md', 'utf8');
+
+function snippet(name: string): string {
+  const [, code] = new RegExp(`<!-- test: ${name} -->\\n+\`\`\`\\w+\\n([^]*?)\`\`\``).exec(page) ?? [];
+  if (code === undefined) throw new Error(`docs/webpush.md has no snippet ${name}`);
+  return code;
+}
+
+test('the command makes a key pair that the worker takes', async () => {
+  const { stdout } = await promisify(execFile)('sh', ['-c', snippet('vapid-keys')]);
+  const env = Object.fromEntries(
+    stdout
+      .trim()
+      .split('\n')
+      .map((line) => line.split('=') as [string, string]),
+  );
+  expect(Object.keys(env)).toEqual(['WEBPUSH_VAPID_PRIVATE_KEY', 'WEBPUSH_VAPID_PUBLIC_KEY']);
+  expect(loadConfig({ ...env, WEBPUSH_SUBJECT: 'mailto:push@example.com' }).providers).toHaveProperty('webpush');
+});
+
+/** The page's service worker in place of a browser's; what it shows, opens and counts. */
+function startServiceWorker() {
+  const handlers: Record<string, (event: unknown) => void> = {};
+  const shown: unknown[] = [];
+  const opened: unknown[] = [];
+  const badges: unknown[] = [];
+  const self = {
+    addEventListener: (name: string, handler: (event: unknown) => void) => (handlers[name] = handler),
+    registration: { showNotification: (...all: unknown[]) => void shown.push(all) },
+    clients: { openWindow: (url: unknown) => void opened.push(url) },
+  };
+  const navigator = { setAppBadge: (badge: unknown) => void badges.push(badge) };
+  runInNewContext(snippet('service-worker'), { self, navigator });
+  const waitUntil = (): void => undefined;
+  return {
+    push: (message: object) => {
+      const json = (): unknown => JSON.parse(JSON.stringify(message));
+      handlers['push']?.({ data: { json }, waitUntil });
+    },
+    click: (data: unknown) => handlers['notificationclick']?.({ notification: { close: waitUntil, data }, waitUntil }),
+    ...{ shown, opened, badges },
+  };
+}
+
+test('the service worker shows what the worker sends', () => {
+  const worker = startServiceWorker();
+  const push = makePush({ platform: 'webpush', badge: 3, data: { url: '/forms' }, collapseId: 'thread-77' });
+  worker.push(webpushMessage(push));
+  const options = { tag: 'thread-77', silent: false, icon: '/icon-192.png' };
+  expect(worker.shown).toEqual([
+    ['Room 12', { ...options, body: 'Field trip forms are due', data: { url: '/forms' } }],
+  ]);
+  expect(worker.badges).toEqual([3]);
+  worker.push(webpushMessage({ ...makePush({ platform: 'webpush', alert: { body: 'Now' } }), silent: true }));
+  expect(worker.shown[1]).toMatchObject(['Now', { silent: true, body: undefined }]);
+  expect(worker.badges).toEqual([3]);
+  worker.click({ url: '/forms' });
+  worker.click(undefined);
+  expect(worker.opened).toEqual(['/forms', '/']);
+});

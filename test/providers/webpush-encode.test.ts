@@ -1,0 +1,143 @@
+import { createECDH, createHash } from 'node:crypto';
+import { encrypt } from 'http_ece';
+import { expect, test } from 'vitest';
+import type { Encoded } from '../../src/providers/provider.ts';
+import { encodeWebpush, topicOf, WEBPUSH_MAX_MESSAGE_BYTES } from '../../src/providers/webpush/encode.ts';
+import { decryptPush } from '../../src/sandbox/webpush/decrypt.ts';
+import { browserKeys, sandboxSubscription } from '../../src/sandbox/webpush/subscription.ts';
+import { makePush, type PushFields } from '../support/push.ts';
+
+const NOW = Date.parse('2026-11-21T18:00:00Z');
+const SERVICE = 'https://updates.push.services.mozilla.com';
+
+function encode(fields: PushFields = {}): Encoded {
+  const push = makePush({ devices: [device('ana')], ...fields });
+  const prepared = encodeWebpush(push, { isAllowed: () => true, nowMs: NOW });
+  if (prepared.kind === 'refused') throw new Error(prepared.reply.detail);
+  return prepared.encoded;
+}
+
+const device = (name: string) => ({ platform: 'webpush', ...sandboxSubscription(SERVICE, name) }) as const;
+
+/** What the service worker of `ana` gets. */
+function messageOf({ body }: Encoded): unknown {
+  return JSON.parse(decryptPush(body as Buffer, browserKeys('ana')).toString());
+}
+
+test('the example of RFC 8291: the library encrypts it and the sandbox decrypts it, byte by byte', () => {
+  const plain = Buffer.from('When I grow up, I want to be a watermelon');
+  const dh = 'BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4';
+  const authSecret = 'BTBZMqHH6r4Tts7J_aSIgg';
+  const body =
+    'DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A_' +
+    'yl95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN';
+  const sender = createECDH('prime256v1');
+  sender.setPrivateKey('yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw', 'base64url');
+  const salt = 'DGv6ra1nlYgDCS1FRnbzlw';
+  expect(encrypt(plain, { version: 'aes128gcm', privateKey: sender, dh, authSecret, salt }).toString('base64url')).toBe(
+    body,
+  );
+  const pair = createECDH('prime256v1');
+  pair.setPrivateKey('q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94', 'base64url');
+  const auth = Buffer.from(authSecret, 'base64url');
+  expect(decryptPush(Buffer.from(body, 'base64url'), { pair, auth })).toEqual(plain);
+  const changed = Buffer.from(body, 'base64url');
+  changed[110] = (changed[110] ?? 0) ^ 1;
+  expect(() => decryptPush(changed, { pair, auth })).toThrow();
+});
+
+test('an alert goes to its endpoint, and only the browser can read it', () => {
+  const encoded = encode({ data: { threadId: '77' }, badge: 3, sound: 'default' });
+  const { push, origin, path, headers, body } = encoded;
+  expect({ origin, path, headers }).toEqual({
+    origin: SERVICE,
+    path: '/push/ana',
+    headers: {
+      'content-type': 'application/octet-stream',
+      'content-encoding': 'aes128gcm',
+      ttl: 2_419_200,
+      urgency: 'normal',
+    },
+  });
+  expect(messageOf(encoded)).toEqual({
+    id: push.notification.id,
+    title: 'Room 12',
+    body: 'Field trip forms are due',
+    tag: push.pushId,
+    silent: false,
+    badge: 3,
+    data: { threadId: '77' },
+  });
+  expect((body as Buffer).includes('Room 12')).toBe(false);
+  expect(encode().body).not.toEqual(encode().body); // a key pair and a salt of its own for each
+});
+
+test('a query of the endpoint is kept', () => {
+  const endpoint = 'https://wns2-am3p.notify.windows.com/w/?token=BQYAAA%3d%3d';
+  const { origin, path } = encode({ devices: [{ ...device('ana'), endpoint }] });
+  expect({ origin, path }).toEqual({ origin: 'https://wns2-am3p.notify.windows.com', path: '/w/?token=BQYAAA%3d%3d' });
+});
+
+test.each([
+  ['2026-11-21T18:01:30Z', 90],
+  [NOW + 1_999, 1],
+  [NOW + 1, 1],
+  [NOW + 9e9, 2_419_200],
+] as const)('expiresAt %s is a TTL of %i seconds', (expiresAt, ttl) => {
+  expect(encode({ expiresAt }).headers).toMatchObject({ ttl });
+});
+
+test('the priority is the urgency, and a collapse id is tag and topic', () => {
+  const encoded = encode({ priority: 'high', collapseId: 'thread-77 ä' });
+  const topic = createHash('sha256').update('thread-77 ä').digest('base64url').slice(0, 32);
+  expect(encoded.headers).toMatchObject({ urgency: 'high', topic });
+  expect(topicOf('thread-77 ä')).toMatch(/^[A-Za-z0-9_-]{32}$/);
+  expect(messageOf(encoded)).toMatchObject({ tag: 'thread-77 ä' });
+  expect(encode().headers).not.toHaveProperty('topic');
+});
+
+test('silent: low urgency, no badge, and the service worker is told', () => {
+  const encoded = encode({ priority: 'high', badge: 3, silent: true });
+  expect(encoded.headers).toMatchObject({ urgency: 'low' });
+  const message = messageOf(encoded);
+  expect(message).toMatchObject({ silent: true, title: 'Room 12' });
+  expect(message).not.toHaveProperty('badge');
+});
+
+test('the largest message fits into 4,096 bytes, one byte more is refused before any request', () => {
+  const empty = JSON.stringify(messageOf(encode({ id: 'm', alert: { title: 'T' }, data: { text: '' } })));
+  const fill = 'x'.repeat(WEBPUSH_MAX_MESSAGE_BYTES - Buffer.byteLength(empty));
+  const largest = { id: 'm', alert: { title: 'T' }, devices: [device('ana')] };
+  expect((encode({ ...largest, data: { text: fill } }).body as Buffer).length).toBe(4_096);
+  const push = makePush({ ...largest, data: { text: `${fill}x` } });
+  expect(encodeWebpush(push, { isAllowed: () => true, nowMs: NOW })).toEqual({
+    kind: 'refused',
+    reply: {
+      meaning: 'rejected',
+      alerted: 'no',
+      code: 'payload-too-large',
+      detail: 'payload: expected at most 3993 bytes, found 3994',
+    },
+  });
+});
+
+test('a push service that is not allowed gets nothing, and the reply says how to allow it', () => {
+  const push = makePush({ platform: 'webpush', server: 'https://10.0.0.8:8443' });
+  expect(encodeWebpush(push, { isAllowed: () => false, nowMs: NOW })).toMatchObject({
+    kind: 'refused',
+    reply: {
+      meaning: 'bad-token',
+      code: 'origin-not-allowed',
+      detail: 'https://10.0.0.8:8443 is no known push service; WEBPUSH_ORIGINS can allow it',
+    },
+  });
+});
+
+test('a public key that is no point on the curve is a bad subscription, and no error', () => {
+  const keys = { ...device('ana').keys, p256dh: `BA${'A'.repeat(85)}` };
+  const push = makePush({ devices: [{ ...device('ana'), keys }] });
+  expect(encodeWebpush(push, { isAllowed: () => true, nowMs: NOW })).toMatchObject({
+    kind: 'refused',
+    reply: { meaning: 'bad-token', code: 'bad-keys' },
+  });
+});

@@ -1,0 +1,134 @@
+import { createPrivateKey, generateKeyPairSync } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { connect, type OutgoingHttpHeaders } from 'node:http2';
+import { SignJWT } from 'jose';
+import { expect, onTestFinished, test } from 'vitest';
+import { encodeWebpush } from '../../src/providers/webpush/encode.ts';
+import { createVapidCredential, readVapidKey, type VapidKey } from '../../src/providers/webpush/vapid.ts';
+import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
+import { makePush, type PushFields } from '../support/push.ts';
+import { openSandbox } from '../support/sandbox.ts';
+
+const SUBJECT = 'mailto:push@example.com';
+
+async function open() {
+  const sandbox = await openSandbox();
+  const key = await keyOf(sandbox);
+  const credential = createVapidCredential(sandbox.webpush.url, key, SUBJECT, Date.now);
+  const client = connect(sandbox.webpush.url, { ca: await readFile(sandbox.caFile) });
+  onTestFinished(() => client.destroy());
+
+  /** A valid request with these changes; the status and the reason of the answer. */
+  async function send(headers: OutgoingHttpHeaders = {}, change: { body?: Buffer; fields?: PushFields } = {}) {
+    const push = makePush({ platform: 'webpush', server: sandbox.webpush.url, ...change.fields });
+    const prepared = encodeWebpush(push, { isAllowed: () => true, nowMs: Date.now() });
+    if (prepared.kind === 'refused') throw new Error(prepared.reply.detail);
+    const { encoded } = prepared;
+    const stream = client.request({
+      ':method': 'POST',
+      ':path': encoded.path,
+      ...encoded.headers,
+      authorization: (await credential.obtain()) as string,
+      ...headers,
+    });
+    stream.end(change.body ?? encoded.body);
+    let head: OutgoingHttpHeaders = {};
+    stream.once('response', (received) => (head = received));
+    const chunks: Buffer[] = [];
+    for await (const chunk of stream as AsyncIterable<Buffer>) chunks.push(chunk);
+    return { status: head[':status'], text: Buffer.concat(chunks).toString(), location: head['location'] };
+  }
+  return { sandbox, key, send };
+}
+
+async function keyOf(sandbox: Sandbox): Promise<VapidKey> {
+  const key = readVapidKey(await readFile(sandbox.env()['WEBPUSH_VAPID_PRIVATE_KEY_FILE'] ?? '', 'utf8'));
+  if (key === undefined) throw new Error('expected a key');
+  return key;
+}
+
+function tokenWith({ privateKey, publicKey }: VapidKey, claims: Record<string, unknown>): Promise<string> {
+  const signed = new SignJWT(claims).setProtectedHeader({ alg: 'ES256' }).sign(privateKey);
+  return signed.then((token) => `vapid t=${token}, k=${publicKey}`);
+}
+
+test('a valid push is 201 with a place and no body, and the journal has it decrypted', async () => {
+  const { sandbox, send } = await open();
+  const fields = { collapseId: 'thread-77', priority: 'high', badge: 3, data: { ref: '1' } } as const;
+  const answer = await send({}, { fields });
+  expect(answer).toMatchObject({ status: 201, text: '' });
+  expect(answer.location).toMatch(/^https:\/\/127\.0\.0\.1:\d+\/message\/1$/);
+  expect(sandbox.journal.accepted).toMatchObject([
+    {
+      platform: 'webpush',
+      status: 201,
+      accepted: true,
+      priority: 'high',
+      title: 'Room 12',
+      tag: 'thread-77',
+      data: { ref: '1' },
+      payload: { badge: 3, silent: false },
+    },
+  ]);
+  const { at = 0, expiration = 0 } = sandbox.journal.all[0] ?? {};
+  expect(expiration - at / 1_000).toBeCloseTo(2_419_200, 0);
+});
+
+test.each<[string, OutgoingHttpHeaders, Buffer | undefined, number, string]>([
+  ['no authorization', { authorization: undefined }, undefined, 401, 'MissingAuthorization'],
+  ['another scheme', { authorization: 'Bearer owner' }, undefined, 403, 'BadJwtToken'],
+  ['no TTL', { ttl: undefined }, undefined, 400, 'BadTtl'],
+  ['a TTL that is no number', { ttl: 'soon' }, undefined, 400, 'BadTtl'],
+  ['an urgency that there is not', { urgency: 'urgent' }, undefined, 400, 'BadUrgency'],
+  ['a topic of 33 characters', { topic: 'a'.repeat(33) }, undefined, 400, 'BadWebPushTopic'],
+  ['a topic that is no base64url', { topic: 'a/b' }, undefined, 400, 'BadWebPushTopic'],
+  ['another encoding', { 'content-encoding': 'aesgcm' }, undefined, 400, 'BadEncryption'],
+  ['a body that its browser cannot decrypt', { ':path': '/push/somebody-else' }, undefined, 400, 'BadEncryption'],
+  ['a body that is not encrypted', {}, Buffer.from('{"title":"Room 12"}'), 400, 'BadEncryption'],
+  ['a body over 4,096 bytes', {}, Buffer.alloc(4_097), 413, 'BodyTooLarge'],
+  ['a path that is none', { ':path': '/push/' }, undefined, 404, 'UnknownSubscription'],
+  ['another method', { ':method': 'PUT' }, undefined, 405, 'BadMethod'],
+])('%s is refused', async (_name, headers, body, status, reason) => {
+  const { sandbox, send } = await open();
+  expect(await send(headers, body && { body })).toMatchObject({ status, text: JSON.stringify({ reason }) });
+  expect(sandbox.journal.all).toMatchObject([{ accepted: false, status, reason }]);
+});
+
+test('a VAPID token is for this server, in time, with a subject, and by the key of the subscriptions', async () => {
+  const { sandbox, key, send } = await open();
+  const seconds = Math.floor(Date.now() / 1_000);
+  const good = { aud: sandbox.webpush.url, exp: seconds + 3_600, sub: SUBJECT };
+  const statusWith = async (claims: Record<string, unknown>, own = key) =>
+    (await send({ authorization: await tokenWith(own, claims) })).text;
+  expect(await statusWith(good)).toBe('');
+  const bad = '{"reason":"BadJwtToken"}';
+  expect(await statusWith({ ...good, aud: 'https://fcm.googleapis.com' })).toBe(bad);
+  expect(await statusWith({ ...good, exp: seconds - 1 })).toBe(bad);
+  expect(await statusWith({ ...good, exp: seconds + 86_460 })).toBe(bad);
+  expect(await statusWith({ aud: good.aud, exp: good.exp })).toBe(bad);
+  expect(await statusWith({ aud: good.aud, sub: SUBJECT })).toBe(bad);
+  expect(await statusWith({ ...good, sub: 'push@example.com' })).toBe(bad);
+  const pem = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({ type: 'pkcs8', format: 'pem' });
+  const other = readVapidKey(pem as string);
+  if (other === undefined) throw new Error('expected a key');
+  expect(await statusWith(good, other)).toBe('{"reason":"VapidPkHashMismatch"}');
+  expect(await statusWith(good, { privateKey: createPrivateKey(pem as string), publicKey: key.publicKey })).toBe(bad);
+});
+
+test('a revoked key is refused until it is restored, and a device may have a quota', async () => {
+  const { sandbox, send } = await open();
+  sandbox.webpush.revokeKey();
+  expect((await send()).status).toBe(403);
+  sandbox.webpush.restoreKey();
+  expect((await send()).status).toBe(201);
+  sandbox.webpush.limitDevices({ max: 0, perMs: 1_000 });
+  expect((await send()).status).toBe(429);
+});
+
+test('a subscription of a name has the same keys in every sandbox', async () => {
+  await using one = await startSandbox();
+  await using other = await startSandbox();
+  expect(one.webpush.subscription('ana').keys).toEqual(other.webpush.subscription('ana').keys);
+  expect(one.webpush.subscription('ana').keys).not.toEqual(one.webpush.subscription('ben').keys);
+  expect(one.webpush.subscription('ana').endpoint).toBe(`${one.webpush.url}/push/ana`);
+});

@@ -1,0 +1,138 @@
+import { expect, it, vi } from 'vitest';
+import { invalidTokensKey } from '../../src/queue/invalid-tokens.ts';
+import { makeDevice, makeNotification } from '../support/push.ts';
+import { connectRedis } from '../support/redis.ts';
+import { openSandbox } from '../support/sandbox.ts';
+import { openWorkerBench } from '../support/worker.ts';
+
+const WAIT = { timeout: 15_000 };
+const FAST = { BACKOFF_BASE: '50ms', BACKOFF_MAX: '100ms', PROVIDER_PAUSE_BASE: '100ms', PROVIDER_PAUSE_MAX: '200ms' };
+
+async function open(env: Readonly<Record<string, string>> = {}) {
+  const bench = await openWorkerBench();
+  const worker = await bench.startWorker({ ...FAST, LIMIT_MIN_GAP: '100ms', ...env });
+  const device = () => makeDevice('webpush', bench.sandbox.webpush.url);
+  return { ...bench, worker, device };
+}
+
+it('an alert reaches the browser, with data, badge, tag, urgency and time to live; the next one silently', async () => {
+  const { queue, sandbox, worker, device } = await open({ LIMIT_MIN_GAP: '1m' });
+  const ana = device();
+  const fields = { collapseId: 'thread-77', badge: 3, priority: 'high', data: { threadId: '77' } } as const;
+  const notification = makeNotification({ devices: [ana], expiresAt: Date.now() + 60_000, ...fields });
+  await queue.add('push', notification);
+  await worker.waitForLine(/"outcome":"delivered"/);
+  expect(sandbox.journal.accepted).toMatchObject([
+    {
+      token: ana.endpoint,
+      priority: 'high',
+      title: 'Room 12',
+      body: 'Field trip forms are due',
+      tag: 'thread-77',
+      data: { threadId: '77' },
+      payload: { id: notification.id, badge: 3, silent: false },
+    },
+  ]);
+  const { at = 0, expiration = 0 } = sandbox.journal.accepted[0] ?? {};
+  expect(expiration - at / 1_000).toBeGreaterThan(50);
+  expect(expiration - at / 1_000).toBeLessThanOrEqual(60);
+  await queue.add('push', makeNotification({ devices: [ana], onThrottle: 'silence' }));
+  await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(2), WAIT);
+  expect(sandbox.journal.accepted[1]).toMatchObject({ priority: 'low', payload: { silent: true } });
+  const metrics = await (await fetch(`${worker.url}/metrics`)).text();
+  expect(metrics).toMatch(/pushpacer_provider_seconds_count\{platform="webpush",meaning="accepted"\} \d/);
+});
+
+it('a subscription that is gone is a dead letter, and its endpoint is in the stream of invalid tokens', async () => {
+  const { queue, deadQueue, sandbox, prefix, worker, device } = await open();
+  const [gone, unknown] = [device(), device()];
+  sandbox.webpush.script(gone.endpoint, [{ kind: 'refuse', status: 410, reason: 'ExpiredSubscription' }]);
+  sandbox.webpush.script(unknown.endpoint, [{ kind: 'refuse', status: 404, reason: 'UnknownSubscription' }]);
+  const notification = makeNotification({ devices: [gone, unknown] });
+  await queue.add('push', notification, { jobId: notification.id });
+  await vi.waitFor(async () => expect(await deadQueue.getWaitingCount()).toBe(1), WAIT);
+  const [letter] = await deadQueue.getWaiting();
+  expect(letter?.data).toMatchObject({ reason: 'unregistered', notification: { devices: [gone, unknown] } });
+  const entries = await connectRedis().xrange(invalidTokensKey(prefix), '-', '+');
+  expect(entries.map(([, fields]) => fields.slice(0, 8)).sort()).toEqual(
+    [
+      ['recipientId', 'teacher-42', 'platform', 'webpush', 'token', gone.endpoint, 'reason', 'ExpiredSubscription'],
+      ['recipientId', 'teacher-42', 'platform', 'webpush', 'token', unknown.endpoint, 'reason', 'UnknownSubscription'],
+    ].sort(),
+  );
+  const { attempts } = letter?.data as { readonly attempts: readonly unknown[] };
+  for (const secret of [gone.endpoint, gone.keys.auth, gone.keys.p256dh]) {
+    expect(worker.stdout()).not.toContain(secret);
+    expect(JSON.stringify(attempts)).not.toContain(secret);
+  }
+});
+
+it('429 with Retry-After is tried again when it says, and 500 later', async () => {
+  const { queue, sandbox, worker, device } = await open();
+  const busy = device();
+  sandbox.webpush.script(busy.endpoint, [
+    { kind: 'refuse', status: 429, reason: 'TooManyPushes', retryAfter: '1' },
+    { kind: 'refuse', status: 500, reason: 'PushServiceError', retryAfter: '1' },
+  ]);
+  await queue.add('push', makeNotification({ devices: [busy] }));
+  await worker.waitForLine(/"outcome":"delivered"/);
+  const [first, second, third] = sandbox.journal.all.map(({ at }) => at);
+  expect(sandbox.journal.all.map(({ status }) => status)).toEqual([429, 500, 201]);
+  expect((second ?? 0) - (first ?? 0)).toBeGreaterThan(950);
+  expect((third ?? 0) - (second ?? 0)).toBeGreaterThan(950);
+});
+
+it('a VAPID key that is refused for 20 recipients opens the breaker; none is lost, and all arrive when it is right', async () => {
+  const { queue, deadQueue, sandbox, worker, device } = await open();
+  sandbox.webpush.setDefault({ kind: 'refuse', status: 403, reason: 'BadJwtToken', retryAfter: '1' });
+  const all = Array.from({ length: 25 }, (_, n) => makeNotification({ recipientId: `r${n}`, devices: [device()] }));
+  await queue.addBulk(all.map((data) => ({ name: 'push', data })));
+  await worker.waitForLine(/"trouble":"configuration"/);
+  sandbox.webpush.setDefault(undefined);
+  await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(25), WAIT);
+  expect(new Set(sandbox.journal.accepted.map(({ token }) => token)).size).toBe(25);
+  expect(await deadQueue.getWaitingCount()).toBe(0);
+});
+
+it('one subscription that was made with another key ends alone', async () => {
+  const { queue, deadQueue, sandbox, worker, device } = await open();
+  const foreign = device();
+  sandbox.webpush.script(foreign.endpoint, [{ kind: 'refuse', status: 403, reason: 'other-key' }]);
+  await queue.add('push', makeNotification({ recipientId: 'r1', devices: [foreign] }));
+  await queue.add('push', makeNotification({ recipientId: 'r2', devices: [device()] }));
+  await worker.waitForLine(/"outcome":"delivered"/);
+  await vi.waitFor(async () => expect(await deadQueue.getWaitingCount()).toBe(1), WAIT);
+  expect((await deadQueue.getWaiting())[0]?.data).toMatchObject({ reason: 'bad-token' });
+});
+
+it('what is too large, or for a push service that is not allowed, is a dead letter and no request', async () => {
+  const { queue, deadQueue, sandbox, worker, device } = await open();
+  await queue.add(
+    'push',
+    makeNotification({ recipientId: 'r1', devices: [device()], alert: { body: 'x'.repeat(4_000) } }),
+  );
+  const inside = makeDevice('webpush', 'https://10.0.0.8:6379');
+  await queue.add('push', makeNotification({ recipientId: 'r2', devices: [inside] }));
+  await vi.waitFor(async () => expect(await deadQueue.getWaitingCount()).toBe(2), WAIT);
+  const letters = (await deadQueue.getWaiting()).map(({ data }) => data as { reason: string; message: string });
+  expect(letters.map(({ reason, message }) => `${reason}: ${message}`).sort()).toEqual([
+    'bad-token: origin-not-allowed: https://10.0.0.8:6379 is no known push service; WEBPUSH_ORIGINS can allow it',
+    expect.stringMatching(/^rejected: payload-too-large: payload: expected at most 3993 bytes, found 4\d\d\d$/),
+  ]);
+  expect(sandbox.webpush.counts).toMatchObject({ requests: 0, connections: 0 });
+  expect(worker.stdout()).not.toContain(inside.endpoint);
+});
+
+it('one notification to two push services of which one is down reaches the other at once', async () => {
+  const other = await openSandbox();
+  await other.webpush.down();
+  const { sandbox } = await openWorkerBench();
+  const bench = await openWorkerBench({ dir: sandbox.caFile.replace(/\/[^/]+$/, '') });
+  const origins = `${bench.sandbox.webpush.url},${other.webpush.url}`;
+  const worker = await bench.startWorker({ ...FAST, WEBPUSH_ORIGINS: origins });
+  const devices = [other, bench.sandbox].map(({ webpush }) => makeDevice('webpush', webpush.url));
+  await bench.queue.add('push', makeNotification({ devices, expiresAt: Date.now() + 8_000 }));
+  await vi.waitFor(() => expect(bench.sandbox.journal.accepted).toHaveLength(1), WAIT);
+  await worker.waitForLine(/connection-refused/);
+  expect(bench.sandbox.journal.accepted[0]?.token).toBe(devices[1]?.endpoint);
+});
