@@ -76,6 +76,14 @@ describe('a background push', () => {
     expect(parseNotification(good)).toMatchObject({ notification: { pushType: 'alert' } });
   });
 
+  it('goes to no browser, which must show every push', () => {
+    const keys = { p256dh: `B${'A'.repeat(86)}`, auth: 'A'.repeat(22) };
+    const browser = { platform: 'webpush', endpoint: 'https://updates.push.services.mozilla.com/a', keys };
+    expect(faultsOf({ ...background, devices: [...good.devices, browser] })).toEqual([
+      'devices[1].platform: expected another platform in a background push: a browser must show every push, found "webpush"',
+    ]);
+  });
+
   it('has nothing that alerts, wherever it is written', () => {
     const raw = {
       ...background,
