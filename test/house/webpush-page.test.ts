@@ -54,13 +54,14 @@ function startServiceWorker() {
 test('the service worker shows what the worker sends', () => {
   const worker = startServiceWorker();
   const push = makePush({ platform: 'webpush', badge: 3, data: { url: '/forms' }, collapseId: 'thread-77' });
-  worker.push(webpushMessage(push));
+  worker.push(webpushMessage(push.notification, push));
   const options = { tag: 'thread-77', silent: false, icon: '/icon-192.png' };
   expect(worker.shown).toEqual([
     ['Room 12', { ...options, body: 'Field trip forms are due', data: { url: '/forms' } }],
   ]);
   expect(worker.badges).toEqual([3]);
-  worker.push(webpushMessage({ ...makePush({ platform: 'webpush', alert: { body: 'Now' } }), silent: true }));
+  const silent = makePush({ platform: 'webpush', alert: { body: 'Now' } });
+  worker.push(webpushMessage(silent.notification, { ...silent, silent: true }));
   expect(worker.shown[1]).toMatchObject(['Now', { silent: true, body: undefined }]);
   expect(worker.badges).toEqual([3]);
   worker.click({ url: '/forms' });

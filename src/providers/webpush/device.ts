@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { deviceApp, type DeviceKind } from '../device-kind.ts';
+import { WEBPUSH_MAX_MESSAGE_BYTES, webpushMessage } from './message.ts';
 
 const endpoint = z
   .string()
@@ -47,6 +48,10 @@ export const webpushDevice: DeviceKind<
   }),
   tokenOf: (device) => device.endpoint,
   reservedDataKeys: [],
+  payload: {
+    maxBytes: WEBPUSH_MAX_MESSAGE_BYTES,
+    bytesOf: (notification) => Buffer.byteLength(JSON.stringify(webpushMessage(notification, MEASURED))),
+  },
   mustShow: true, // browsers take the permission away from a website that shows nothing
 };
 
@@ -54,3 +59,6 @@ function isPlainUrl(text: string): boolean {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   return url !== undefined && url.username === '' && url.password === '' && !text.includes('#');
 }
+
+/** As long as a real push id. */
+const MEASURED = { pushId: '0'.repeat(36), silent: false };

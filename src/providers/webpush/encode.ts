@@ -3,14 +3,7 @@ import { encrypt } from 'http_ece';
 import type { WebpushDevice } from '../../domain/notification.ts';
 import type { Prepared, Push } from '../provider.ts';
 import type { ReplyTable } from '../replies.ts';
-import { webpushMessage } from './message.ts';
-
-/** What a push service must take (RFC 8030, section 7.2), encrypted. */
-const MAX_BODY_BYTES = 4_096;
-/** The header of RFC 8188 with a key of 65 bytes, the padding's delimiter, and the tag of AES-GCM. */
-const OVERHEAD_BYTES = 16 + 4 + 1 + 65 + 1 + 16;
-/** The largest message, as JSON. */
-export const WEBPUSH_MAX_MESSAGE_BYTES = MAX_BODY_BYTES - OVERHEAD_BYTES;
+import { WEBPUSH_MAX_MESSAGE_BYTES, webpushMessage } from './message.ts';
 
 /** Four weeks, the longest that Google keeps a push; others keep it for less (RFC 8030, section 5.2, lets them). */
 const MAX_TTL_SECONDS = 2_419_200;
@@ -28,7 +21,7 @@ export function encodeWebpush(push: Push, { isAllowed, nowMs }: WebpushEncodeOpt
   if (!isAllowed(origin)) {
     return refused('origin-not-allowed', `${origin} is no known push service; WEBPUSH_ORIGINS can allow it`);
   }
-  const message = Buffer.from(JSON.stringify(webpushMessage(push)));
+  const message = Buffer.from(JSON.stringify(webpushMessage(push.notification, push)));
   if (message.length > WEBPUSH_MAX_MESSAGE_BYTES) {
     return refused(
       'payload-too-large',

@@ -1,4 +1,16 @@
-import type { Push } from '../provider.ts';
+import type { Notification } from '../../domain/notification-types.ts';
+
+/** What a push service must take (RFC 8030, section 7.2), encrypted. */
+const MAX_BODY_BYTES = 4_096;
+/** The header of RFC 8188 with a key of 65 bytes, the padding's delimiter, and the tag of AES-GCM. */
+const OVERHEAD_BYTES = 16 + 4 + 1 + 65 + 1 + 16;
+/** The largest message, as JSON. */
+export const WEBPUSH_MAX_MESSAGE_BYTES = MAX_BODY_BYTES - OVERHEAD_BYTES;
+
+export interface WebpushMessageOptions {
+  readonly pushId: string;
+  readonly silent: boolean;
+}
 
 /**
  * What the service worker of the website gets (`event.data.json()`), and shows. docs/webpush.md has the service worker.
@@ -7,7 +19,7 @@ import type { Push } from '../provider.ts';
  * - `silent`: without sound and vibration, and no badge. A browser must show something for every push, so it is shown.
  * - `sound` is left out: browsers play their own.
  */
-export function webpushMessage({ notification, pushId, silent }: Push): object {
+export function webpushMessage(notification: Notification, { pushId, silent }: WebpushMessageOptions): object {
   const { id, alert, badge, collapseId, data, imageUrl } = notification;
   return {
     id,
