@@ -22,11 +22,14 @@ const FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
  */
 export function meantField(place: readonly PropertyKey[], name: string): string | undefined {
   const here = place.filter((part) => typeof part !== 'number').join('.');
-  return nearest(name, FIELDS.get(here) ?? []) ?? elsewhere(name);
+  // A device of another platform may have the field, so that it is among those of this place.
+  const others = (FIELDS.get(here) ?? []).filter((field) => field !== name);
+  return nearest(name, others) ?? elsewhere(name, here);
 }
 
-function elsewhere(name: string): string | undefined {
+function elsewhere(name: string, here: string): string | undefined {
   for (const [place, fields] of FIELDS) {
+    if (place === here) continue;
     const same = fields.find((field) => field.toLowerCase() === name.toLowerCase());
     if (same !== undefined) return place === '' ? same : `${place}.${same}`;
   }

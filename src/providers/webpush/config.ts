@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { readFile, type Report } from '../../environment/files.ts';
+import { readCertificate, readFile, type Report } from '../../environment/files.ts';
 import { anyText, httpsOrigins, text, type Environment } from '../../environment/values.ts';
 import type { ProviderSettings } from '../descriptor.ts';
 import type { WebpushOptions } from './webpush.ts';
@@ -45,7 +45,7 @@ function read(env: Environment, report: Report): WebpushOptions | undefined {
   if (WEBPUSH_SUBJECT === undefined) {
     report('WEBPUSH_SUBJECT', 'a mailto: or https: URL, since web push is configured', 'nothing');
   }
-  const ca = readFile('WEBPUSH_CA_FILE', WEBPUSH_CA_FILE, report);
+  const ca = readCertificate('WEBPUSH_CA_FILE', WEBPUSH_CA_FILE, report);
   return {
     vapidKey: key ?? '',
     subject: WEBPUSH_SUBJECT ?? '',
