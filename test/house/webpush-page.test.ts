@@ -53,9 +53,15 @@ function startServiceWorker() {
 
 test('the service worker shows what the worker sends', () => {
   const worker = startServiceWorker();
-  const push = makePush({ platform: 'webpush', badge: 3, data: { url: '/forms' }, collapseId: 'thread-77' });
+  const push = makePush({
+    platform: 'webpush',
+    badge: 3,
+    data: { url: '/forms' },
+    collapseId: 'thread-77',
+    imageUrl: 'https://example.com/a.jpg',
+  });
   worker.push(webpushMessage(push.notification, push));
-  const options = { tag: 'thread-77', silent: false, icon: '/icon-192.png' };
+  const options = { tag: 'thread-77', silent: false, icon: '/icon-192.png', image: 'https://example.com/a.jpg' };
   expect(worker.shown).toEqual([
     ['Room 12', { ...options, body: 'Field trip forms are due', data: { url: '/forms' } }],
   ]);
