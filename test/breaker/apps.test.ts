@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { PLATFORMS } from '../../src/domain/notification.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 import { countAnswers, LONG, openBreakers, refused } from './support.ts';
@@ -17,12 +18,7 @@ it('each app has a breaker of its own, which all workers share', async () => {
       ...[undefined, undefined, undefined],
     ]);
     expect([...breakers.all()].map(([account, open]) => [account, open?.trouble])).toEqual([
-      ...[
-        ['apns', undefined],
-        ['fcm', undefined],
-        [teacher, 'auth'],
-        [trialApp, undefined],
-      ],
+      ...[...PLATFORMS.map((platform) => [platform, undefined]), [teacher, 'auth'], [trialApp, undefined]],
     ]);
   }
   expect(await connectRedis().keys(`${prefix}:breaker:*`)).toEqual([`${prefix}:breaker:apns~teacher`]);
