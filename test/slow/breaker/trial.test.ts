@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { breakerKeys, type BreakerRedis } from '../../src/breaker/redis-breakers.ts';
-import type { Evidence } from '../../src/breaker/breaker.ts';
-import { TROUBLES, type Trouble } from '../../src/domain/outcome.ts';
-import { connectRedis, testPrefix } from '../support/redis.ts';
-import { waitFor } from '../support/wait.ts';
+import { breakerKeys, type BreakerRedis } from '../../../src/breaker/redis-breakers.ts';
+import type { Evidence } from '../../../src/breaker/breaker.ts';
+import { TROUBLES, type Trouble } from '../../../src/domain/outcome.ts';
+import { connectRedis, testPrefix } from '../../support/redis.ts';
+import { waitFor } from '../../support/wait.ts';
 import {
   accepted,
   BASE_MS,
@@ -16,7 +16,7 @@ import {
   untilClosed,
   wanted,
   type BreakerWorker,
-} from './support.ts';
+} from '../../breaker/support.ts';
 
 function three(prefix = testPrefix()): [BreakerWorker, BreakerWorker, BreakerWorker] {
   return [openBreakers(prefix), openBreakers(prefix), openBreakers(prefix)];

@@ -1,9 +1,9 @@
 import { expect, it, vi } from 'vitest';
-import { invalidTokensKey } from '../../src/queue/invalid-tokens.ts';
-import { makeDevice, makeNotification } from '../support/push.ts';
-import { connectRedis } from '../support/redis.ts';
-import { openSandbox } from '../support/sandbox.ts';
-import { openWorkerBench } from '../support/worker.ts';
+import { invalidTokensKey } from '../../../src/queue/invalid-tokens.ts';
+import { makeDevice, makeNotification } from '../../support/push.ts';
+import { connectRedis } from '../../support/redis.ts';
+import { openSandbox } from '../../support/sandbox.ts';
+import { openWorkerBench } from '../../support/worker.ts';
 
 const WAIT = { timeout: 15_000 };
 const FAST = { BACKOFF_BASE: '50ms', BACKOFF_MAX: '100ms', PROVIDER_PAUSE_BASE: '100ms', PROVIDER_PAUSE_MAX: '200ms' };

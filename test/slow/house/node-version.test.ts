@@ -2,9 +2,9 @@ import { existsSync, globSync, readFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { nodeFault } from '../../scripts/support/node-version.ts';
-import { COMMANDS } from '../../scripts/pushpacer/commands.ts';
-import { runProgram, temporaryFolder } from '../support/program.ts';
+import { nodeFault } from '../../../scripts/support/node-version.ts';
+import { COMMANDS } from '../../../scripts/pushpacer/commands.ts';
+import { runProgram, temporaryFolder } from '../../support/program.ts';
 
 test.each(['24.2.0', '24.21.0', '25.0.0', '26.1.0'])('Node %s will do', (version) => {
   expect(nodeFault(version)).toBeUndefined();
