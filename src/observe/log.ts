@@ -42,28 +42,34 @@ function plainError(error: unknown): unknown {
   return { type: name, message, stack, ...(typeof code === 'string' && { code }) };
 }
 
-/** Standard output in batches. pino calls `flushSync` for a `fatal` line, so that one is written at once. */
+/**
+ * Standard output in batches, each in one synchronous write. (Asynchronous output of pino waits for ever at the exit where a
+ * write fails for another reason than a full pipe.) pino calls `flushSync` for a `fatal` line, so that one is written at once.
+ */
 function batchedOutput(): DestinationStream & { flushSync(): void } {
-  const output = pino.destination({ dest: 1, sync: false });
+  const output = pino.destination({ dest: 1, sync: true });
   let lines = '';
+  let isGone = false;
   let timer: NodeJS.Timeout | undefined;
+  // The terminal was closed, or nobody reads the pipe: the worker goes on without a log.
+  output.on('error', () => {
+    isGone = true;
+    output.destroy();
+  });
   const flush = (): void => {
     clearTimeout(timer);
     timer = undefined;
-    if (lines !== '') output.write(lines);
+    if (lines !== '' && !isGone) output.write(lines);
     lines = '';
   };
-  process.prependListener('exit', flush); // before pino's own listener, which then writes these lines too
+  process.prependListener('exit', flush);
   return {
     write(line) {
       lines += line;
       if (lines.length >= BATCH.characters) flush();
       else timer ??= setTimeout(flush, BATCH.everyMs).unref();
     },
-    flushSync() {
-      flush();
-      output.flushSync();
-    },
+    flushSync: flush,
   };
 }
 

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { makeNotification } from '../support/push.ts';
 import { openWorkerBench } from '../support/worker.ts';
 
 const TIMEOUT = { timeout: 15_000, interval: 20 };
@@ -13,6 +14,17 @@ it('SIGHUP has the files read while the terminal is there; a terminal that is cl
   expect(await isRunning(pid)).toBe(true);
   child.kill('SIGKILL'); // the terminal is closed, which sends a SIGHUP too
   await vi.waitFor(async () => expect(await isRunning(pid)).toBe(false), TIMEOUT);
+});
+
+it('a terminal that is closed while a push is under way ends its worker too, which can write no line any more', async () => {
+  const { env, queue, sandbox } = await openWorkerBench();
+  sandbox.apns.setDefault({ kind: 'accept', delayMs: 1_000 });
+  const { child, pid } = await startOnTerminal(env);
+  await queue.add('push', makeNotification());
+  await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), TIMEOUT);
+  child.kill('SIGKILL');
+  await vi.waitFor(async () => expect(await isRunning(pid)).toBe(false), TIMEOUT);
+  expect(await queue.getCompletedCount()).toBe(1);
 });
 
 /** A worker on a pseudo-terminal of its own. */

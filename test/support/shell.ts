@@ -12,32 +12,41 @@ export interface Shell {
   readonly ended: Promise<number | null>;
 }
 
+const CTRL_C = '\u0003';
+
 export interface ShellOptions {
   readonly cwd: string;
   /** The whole environment. */
   readonly env: NodeJS.ProcessEnv;
 }
 
-/** Starts it on a pseudo-terminal (`script` of util-linux). It and all of its children are killed when the test ends. */
+/** How long a command may take to stop after Ctrl-C. */
+const STOP_MS = 30_000;
+
+/** Starts it on a pseudo-terminal (`script` of util-linux). It is stopped with Ctrl-C when the test ends, the last one first. */
 export function startShell(line: string, { cwd, env }: ShellOptions): Shell {
   const child = spawn('script', ['-qefc', line, '/dev/null'], {
     cwd,
     env: { ...env, SHELL: '/bin/bash' },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: ['pipe', 'pipe', 'pipe'],
     detached: true,
   });
   let output = '';
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding('utf8').on('data', (text: string) => (output += text));
   }
+  child.stdin.on('error', () => undefined); // it may end first
   let isEnded = false;
   const ended = once(child, 'close').then(([code]) => {
     isEnded = true;
     return code as number | null;
   });
   onTestFinished(async () => {
-    if (!isEnded) child.kill('SIGTERM'); // `script` hangs up the terminal, and with it everything that runs on it
+    if (isEnded) return;
+    child.stdin.write(CTRL_C); // `script` ends when the command has ended
+    const late = setTimeout(() => child.kill('SIGKILL'), STOP_MS);
     await ended;
+    clearTimeout(late);
   });
   return {
     output: () => output,
