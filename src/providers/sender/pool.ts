@@ -1,6 +1,7 @@
 import { doubledMs } from '../../domain/time.ts';
 import { Connection, type ConnectionOptions } from './connection.ts';
 import { unsent, type Unsent } from './result.ts';
+import { Waiting } from './waiting.ts';
 
 export interface PoolOptions extends ConnectionOptions {
   readonly minConnections: number;
@@ -52,7 +53,7 @@ const SHORT_LIVED_MS = 10_000;
 export function createPool(options: PoolOptions): Pool {
   const { minConnections, maxConnections, random } = options;
   const connections = new Set<Connection>();
-  const waiting = new Set<(found: StreamPermit | Unsent) => void>();
+  const waiting = new Waiting<StreamPermit>();
   /** Why the last try to connect failed; undefined after a success. */
   let failure: Unsent | undefined;
   let failures = 0;
@@ -79,19 +80,8 @@ export function createPool(options: PoolOptions): Pool {
   }
 
   function serveWaiting(): void {
-    for (const resolve of waiting) {
-      const permit = take();
-      if (permit === undefined) break;
-      waiting.delete(resolve);
-      resolve(permit);
-    }
+    waiting.serve(take);
     grow();
-  }
-
-  function giveUpWaiting(why: Unsent): void {
-    const all = [...waiting];
-    waiting.clear();
-    for (const resolve of all) resolve(why);
   }
 
   function open(): void {
@@ -116,7 +106,7 @@ export function createPool(options: PoolOptions): Pool {
         else if (openedAt > failedAt) failures += 1; // connections that were tried together count as one failure
         if (isFailure) failedAt = performance.now();
         failure = why ?? failure;
-        if (why !== undefined && connections.size === 0) giveUpWaiting(why);
+        if (why !== undefined && connections.size === 0) waiting.giveUp(why);
         grow();
       },
     });
@@ -149,17 +139,6 @@ export function createPool(options: PoolOptions): Pool {
     for (let count = 0; count < more; count++) open();
   }
 
-  function wait(until: number): Promise<StreamPermit | Unsent> {
-    return new Promise((resolve) => {
-      waiting.add(resolve);
-      if (until === Infinity) return;
-      const giveUp = (): void => {
-        if (waiting.delete(resolve)) resolve(unsent('no-stream'));
-      };
-      setTimeout(giveUp, Math.max(0, until - performance.now())).unref();
-    });
-  }
-
   return {
     reserve(until = Infinity) {
       if (isEnded) return Promise.resolve(unsent('closed'));
@@ -169,21 +148,21 @@ export function createPool(options: PoolOptions): Pool {
         if (failure !== undefined && performance.now() - triedAt < RETRY_MS) return Promise.resolve(failure);
         open();
       }
-      const found = wait(until);
+      const found = waiting.join(until);
       grow();
       return found;
     },
     async connect() {
       if (isEnded || [...connections].some(({ freeStreams }) => freeStreams > 0)) return;
       grow();
-      const found = await wait(Infinity);
+      const found = await waiting.join(Infinity);
       if (found instanceof StreamPermit) found.release();
     },
-    giveUpWaiting,
+    giveUpWaiting: (why) => waiting.giveUp(why),
     end() {
       isEnded = true;
       clearTimeout(retry);
-      giveUpWaiting(unsent('closed'));
+      waiting.giveUp(unsent('closed'));
     },
     async close() {
       await Promise.all([...connections].map((connection) => connection.close()));

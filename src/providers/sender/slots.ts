@@ -1,5 +1,6 @@
 import type { Permit } from '../provider.ts';
 import { unsent, type Unsent } from './result.ts';
+import { Waiting } from './waiting.ts';
 
 /** One of a number of places for requests. */
 export class Slot implements Permit {
@@ -33,45 +34,30 @@ export interface Slots {
 }
 
 export function createSlots(count: number): Slots {
-  const waiting = new Set<(found: Slot | Unsent) => void>();
+  const waiting = new Waiting<Slot>();
   let free = count;
   let isEnded = false;
 
-  function make(): Slot {
+  function take(): Slot | undefined {
+    if (free === 0) return undefined;
     free -= 1;
     return new Slot(() => {
       free += 1;
-      const [next] = waiting;
-      if (next === undefined) return;
-      waiting.delete(next);
-      next(make());
+      waiting.serve(take);
     });
-  }
-
-  function giveUpWaiting(why: Unsent): void {
-    const all = [...waiting];
-    waiting.clear();
-    for (const resolve of all) resolve(why);
   }
 
   return {
     take(until = Infinity) {
       if (isEnded) return Promise.resolve(unsent('closed'));
-      if (free > 0) return Promise.resolve(make());
-      return new Promise((resolve) => {
-        waiting.add(resolve);
-        if (until === Infinity) return;
-        const giveUp = (): void => {
-          if (waiting.delete(resolve)) resolve(unsent('no-stream'));
-        };
-        setTimeout(giveUp, Math.max(0, until - performance.now())).unref();
-      });
+      const slot = take();
+      return slot === undefined ? waiting.join(until) : Promise.resolve(slot);
     },
     owns: (permit) => permit instanceof Slot,
-    giveUpWaiting,
+    giveUpWaiting: (why) => waiting.giveUp(why),
     end() {
       isEnded = true;
-      giveUpWaiting(unsent('closed'));
+      waiting.giveUp(unsent('closed'));
     },
   };
 }
