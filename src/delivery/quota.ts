@@ -5,11 +5,15 @@ import type { DeliverParts } from './parts.ts';
 
 /**
  * Takes a token of its provider's quota for each device that is ready. A device for which there is no token stays open and
- * is tried when the quota has room: `context.quotaWait`.
+ * is tried when the quota has room: `context.quotaWait`. Undefined where no device has a quota: there is nothing to wait for.
  */
-export async function takeTokens(context: Context, { quotas }: Pick<DeliverParts, 'quotas'>): Promise<void> {
+export function takeTokens(context: Context, { quotas }: Pick<DeliverParts, 'quotas'>): Promise<void> | undefined {
+  if (!context.ready.some(({ account }) => quotas.get(account) !== undefined)) return undefined;
+  return takeAll(context, quotas);
+}
+
+async function takeAll(context: Context, quotas: DeliverParts['quotas']): Promise<void> {
   const { ready, progress } = context;
-  if (!ready.some(({ account }) => quotas.get(account) !== undefined)) return;
   const accounts = [...new Set(ready.map(({ account }) => account))];
   const answers = await Promise.all(
     accounts.map((account) => {

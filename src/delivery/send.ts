@@ -21,7 +21,8 @@ type OnSent = NonNullable<SendOptions['onSent']>;
 
 /** Sends to the devices that are ready, as far as the quotas have room, while the job is this worker's. */
 export async function send(context: Context, parts: DeliverParts): Promise<Sent> {
-  await takeTokens(context, parts);
+  const taking = takeTokens(context, parts);
+  if (taking !== undefined) await taking;
   const { ready, lock, slot, tokensUntil } = context;
   const [first] = ready;
   if (first === undefined) return 'sent';
