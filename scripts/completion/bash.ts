@@ -1,4 +1,6 @@
+import { shellQuoted as quoted } from '../support/text.ts';
 import { spellings, type Flag, type Place } from './places.ts';
+import { valueCases } from './value-cases.ts';
 
 /**
  * For bash 3.2 (macOS) and later. A script that knows everything answers at once; one that asks the program at each press of the key
@@ -18,7 +20,7 @@ _pushpacer() {
   done
   COMPREPLY=()
   case "$at $prev" in
-${places.flatMap(valueCases).join('\n')}
+${places.flatMap((place) => valueCases(place, answerOf, { open: '', or: ' | ' })).join('\n')}
   esac
   case "$at" in
 ${places.map(wordCase).join('\n')}
@@ -27,18 +29,6 @@ ${places.map(wordCase).join('\n')}
 }
 complete -F _pushpacer pushpacer
 `;
-}
-
-function valueCases({ path, flags }: Place): string[] {
-  return flags.flatMap((flag) => {
-    const answer = answerOf(flag);
-    if (answer === undefined) return [];
-    return [
-      `    ${spellings(flag)
-        .map((one) => quoted(`${path} ${one}`))
-        .join(' | ')}) ${answer}; return ;;`,
-    ];
-  });
 }
 
 function answerOf({ value }: Flag): string | undefined {
@@ -53,8 +43,4 @@ function answerOf({ value }: Flag): string | undefined {
 function wordCase({ path, words, flags }: Place): string {
   const all = [...words.map(({ word }) => word), ...flags.flatMap(spellings)];
   return `    ${quoted(path)}) words=${quoted(all.join(' '))} ;;`;
-}
-
-function quoted(text: string): string {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -1,4 +1,6 @@
+import { shellQuoted as quoted } from '../support/text.ts';
 import { spellings, type Flag, type Place } from './places.ts';
+import { valueCases } from './value-cases.ts';
 
 /** For zsh 5. */
 export function zshScript(places: readonly Place[]): string {
@@ -18,7 +20,7 @@ _pushpacer() {
     compset -P '*='
   fi
   case "$at $prev" in
-${places.flatMap(valueCases).join('\n')}
+${places.flatMap((place) => valueCases(place, answerOf, { open: '(', or: '|' })).join('\n')}
   esac
   case "$at" in
 ${places.map(wordCase).join('\n')}
@@ -26,18 +28,6 @@ ${places.map(wordCase).join('\n')}
 }
 if [[ $funcstack[1] == _pushpacer ]]; then _pushpacer "$@"; else compdef _pushpacer pushpacer; fi
 `;
-}
-
-function valueCases({ path, flags }: Place): string[] {
-  return flags.flatMap((flag) => {
-    const answer = answerOf(flag);
-    if (answer === undefined) return [];
-    return [
-      `    (${spellings(flag)
-        .map((one) => quoted(`${path} ${one}`))
-        .join('|')}) ${answer}; return ;;`,
-    ];
-  });
 }
 
 function answerOf({ value, does }: Flag): string | undefined {
@@ -60,8 +50,4 @@ function wordCase({ path, words, flags }: Place): string {
 /** `word:what it does`, where a colon of the word itself would end it. */
 function described(word: string, does: string): string {
   return quoted(`${word.replaceAll(':', '\\:')}:${does}`);
-}
-
-function quoted(text: string): string {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
 }

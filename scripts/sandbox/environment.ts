@@ -1,3 +1,4 @@
+import { shellQuoted } from '../support/text.ts';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writePrivateFile } from '../../src/sandbox/keys/keys.ts';
@@ -45,6 +46,6 @@ export async function writeEnvironment(dir: string, variables: Variables): Promi
 
 /** One `KEY='value'` a line, which both a shell and a compose env file can read. */
 export function shellLines(variables: Variables): string {
-  const lines = Object.entries(variables).map(([key, value]) => `${key}='${value.replaceAll("'", `'\\''`)}'\n`);
+  const lines = Object.entries(variables).map(([key, value]) => `${key}=${shellQuoted(value)}\n`);
   return lines.join('');
 }

@@ -59,3 +59,8 @@ export function waitingText({ now, reserved }: Inspection): string | undefined {
     ? `1 notification waits, until ${until}`
     : `${reserved.length} notifications wait, the last until ${until}`;
 }
+
+/** Any text as one word of a shell: `it's` → `'it'\''s'`. */
+export function shellQuoted(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
