@@ -31,6 +31,7 @@ export interface Passed {
 export interface Bench {
   readonly sandbox: Sandbox;
   readonly limiter: Limiter;
+  readonly backgroundLimiter: Limiter;
   readonly breakers: Breakers;
   readonly trialEnds: TrialEnd[];
   readonly replies: readonly ReplyEvent[];
@@ -111,7 +112,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     const outcome = await deliver(context, { ...parts, ...overrides });
     return { outcome, progress: context.progress };
   };
-  return { sandbox, limiter, breakers, trialEnds, replies, parts, run };
+  return { sandbox, limiter, backgroundLimiter, breakers, trialEnds, replies, parts, run };
 }
 
 /** The context at the beginning of a pass. */
