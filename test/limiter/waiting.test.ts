@@ -34,7 +34,7 @@ function open() {
 describe('latest', () => {
   it('the newest goes in the slot of the oldest', async () => {
     const { ask, join, clock, start, reserved } = open();
-    expect(await ask('first', join('latest'))).toMatchObject({ kind: 'admitted' });
+    expect(await ask('first', join('latest', { at: 0 }))).toMatchObject({ kind: 'admitted' });
     expect(await ask('old', join('latest', { at: 1 }))).toMatchObject({ kind: 'reserved', at: start + 3_000 });
     expect(await ask('other')).toMatchObject({ kind: 'reserved', at: start + 6_000 });
     expect(await ask('new', join('latest', { at: 2 }))).toMatchObject({ kind: 'reserved', at: start + 3_000 });
@@ -50,6 +50,16 @@ describe('latest', () => {
     await ask('first');
     await ask('new', join('latest', { at: 2 }));
     expect(await ask('old', join('latest', { at: 1 }))).toMatchObject({ kind: 'ended', how: 'superseded', by: 'new' });
+  });
+
+  it('an older one that is tried again does not go after a newer one', async () => {
+    const { ask, join, limiter, clock } = open();
+    await ask('old', join('latest', { at: 1 }));
+    await limiter.refund({ recipientId, id: 'old/0' });
+    expect(await ask('new', join('latest', { at: 2 }))).toMatchObject({ kind: 'admitted' });
+    clock.now += 3_000;
+    const again = await ask('old', { id: 'old/1', ...join('latest', { at: 1 }) });
+    expect(again).toMatchObject({ kind: 'ended', how: 'superseded', by: 'new' });
   });
 
   it('leaves the older one where the newer one would be refused in its slot', async () => {
@@ -182,7 +192,7 @@ describe('cancel', () => {
     expect(await ask('2', digest)).toMatchObject({ kind: 'admitted', digest: { count: 1, own: false } });
     expect(await cancel('4', '2')).toEqual([
       { canceled: false, wake: [] },
-      { canceled: false, wake: [] },
+      { canceled: true, wake: [] },
     ]);
 
     await ask('5', digest);

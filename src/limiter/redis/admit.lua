@@ -8,7 +8,7 @@
 --         reserved and held-back ones; last what waits (waiting.lua); one hash tag
 -- ARGV[1] the id, as it is written among the reserved
 -- ARGV[2] the id, as it is written among the sent
--- ARGV[3] 'admit', or 'peek' to write nothing; 'renew' and 'peek-renew' also forget an admission of this id that went unused
+-- ARGV[3] 'admit', or 'peek' to write nothing; 'latest' for an ask with such a join; 'renew' and 'peek-renew' also forget an admission of this id that went unused
 -- ARGV[4] the time in epoch ms, in tests only; '' for Redis's clock
 -- ARGV[5] JSON {maxWait, maxPending, countBlocked, join, claim}: refuse a longer wait (ms), or a new id if so many wait, and write
 --         nothing then; 1 to count asks that wait as sent slots; join {kind: 'latest' or 'digest', key, at, expires, max}: it

@@ -39,12 +39,12 @@ local function cancel(name, keepMs, sent)
     return answer
   end
   if ended then return { ended.how == 'canceled' and 1 or 0 } end
-  for _, member in ipairs(sent) do
-    if redis.call('ZSCORE', KEYS[2], member) then return { 0 } end
-  end
   local held = readWaiting('holder:' .. name)
   local digest = held and (held.field and readWaiting(held.field) or held)
   if digest and digest.own == 0 then return { 1 } end -- it was canceled before; others go in its slot
+  for _, member in ipairs(sent) do
+    if redis.call('ZSCORE', KEYS[2], member) then return { 0 } end
+  end
   if held and held.field then return takeOut(name, true, keepMs) or { 0 } end
   if held and held.count > 1 then return { 0 } end -- it was to be sent, and is tried again: the others have no slot of their own
   writeEnd(name, 'canceled', nil, keepMs)

@@ -40,7 +40,7 @@ if join.kind == 'latest' then
     if itsSlot and itsSlot > now + hold and maxWait and itsSlot - now > maxWait then
       return mustWait(earliest(scopes), itsSlot, {})
     end
-    writeEnd(group.name, 'superseded', name)
+    if group.entry ~= '' then writeEnd(group.name, 'superseded', name) end
     if itsSlot then
       takeOver(group.entry)
       findSlot()

@@ -79,7 +79,7 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
     const { recipientId, id, renew, everyRule } = asked;
     const category = scopes.categoryOf(asked);
     const keys = recipientKeys(prefix, recipientId);
-    const how = renew === true ? RENEWING[mode] : mode;
+    const how = renew === true ? RENEWING[mode] : asked.join?.kind === 'latest' ? 'latest' : mode;
     const policies = scopes.policiesOf(asked.policy, category);
     const entry = entryOf(id);
     const args = [entry, sentEntry(entry), how, now?.() ?? '', toOptions(asked, countBlocked), policies.text];

@@ -24,8 +24,8 @@ function settle(answer)
     counted = { count = group.count, own = group.own }
     dropWaiting(field)
     writeWaiting('holder:' .. name, counted, ENDED_KEPT_MS)
-  elseif kind == 1 and becomesHolder and join.kind == 'latest' then
-    dropWaiting(field)
+  elseif kind == 1 and join and join.kind == 'latest' then -- an older one that is tried again must not go after it
+    writeWaiting(field, { name = name, entry = '', at = join.at }, ENDED_KEPT_MS)
   elseif kind > 3 and options.claim then
     writeWaiting('end:' .. name, { how = 'sent' }, SENT_KEPT_MS)
   end

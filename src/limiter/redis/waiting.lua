@@ -4,7 +4,8 @@
 -- epoch ms. A notification is named by its job's id. Fields:
 --   end:<name>     it ends without an alert of its own. how: 'canceled', 'superseded' or 'merged' (by: by or into which one); or
 --                  'sent': it went out without a slot, so it is too late to cancel it
---   latest:<key>   of those that wait under a collapse id only the newest goes. name, entry: who has the slot; at: its age
+--   latest:<key>   of those that wait under a collapse id only the newest goes. name, entry: who has the slot; at: its age. After
+--                  its admission entry is ''
 --   digest:<key>   the digest that waits. name, entry: who has the slot; count: how many it is made of; own: 1 if its own text is one
 --                  of them; expires: epoch ms
 --   full:<name>    the same for a digest that takes no more
