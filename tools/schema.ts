@@ -58,7 +58,7 @@ const throttled = (by: string) => ({ properties: { onThrottle: { const: by } }, 
 /** With whom it waits. */
 const BY_THROTTLE = [
   { if: throttled('latest'), then: { required: ['collapseId'] } },
-  { if: throttled('digest'), then: { required: ['digest'] }, else: { properties: { digest: false } } },
+  { if: throttled('digest'), then: { required: ['digest'] }, else: { not: { required: ['digest'] } } },
 ];
 
 /** The JSON Schema of what a producer writes, as the text of its file. */

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
+import { asDigest } from '../../src/domain/digest.ts';
 import { parseNotification, type Notification } from '../../src/domain/notification.ts';
 import { pushId } from '../../src/domain/push-id.ts';
 import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
@@ -32,7 +33,7 @@ function examplesOf(page: string): Example[] {
 
 test('the page has examples for both platforms', () => {
   expect(EXAMPLES.length).toBeGreaterThan(7);
-  for (const platform of ['apns', 'fcm', 'apns silent', 'fcm silent']) {
+  for (const platform of ['apns', 'fcm', 'apns silent', 'fcm silent', 'apns digest']) {
     expect(EXAMPLES.filter(({ wire }) => platform in wire).length).toBeGreaterThan(0);
   }
 });
@@ -42,8 +43,8 @@ test.each(EXAMPLES)('%#: what the page shows is valid, and is what the providers
   expect(checkInput(document as EnqueueInput)).toMatchObject({ kind: 'added' });
   const parsed = parseNotification(document);
   const notification = parsed.ok ? parsed.notification : ({} as Notification);
-  const silent = Object.keys(wire).some((kind) => kind.endsWith('silent'));
-  const sent = await send(notification, silent);
+  const [how = ''] = Object.keys(wire).map((kind) => kind.split(' ')[1] ?? '');
+  const sent = await send(how === 'digest' ? asDigest(notification, 5) : notification, how);
   expect(Object.keys(wire)).toHaveLength(notification.devices.length);
   expect(sent).toEqual(wire);
 });
@@ -70,14 +71,14 @@ test('the faults on the page are what a producer is told', () => {
 });
 
 /** Sends an example to all its devices, and answers what arrived, in the page's form. */
-async function send(notification: Notification, silent: boolean): Promise<Record<string, unknown>> {
+async function send(notification: Notification, how: string): Promise<Record<string, unknown>> {
   const sandbox = await openSandbox();
   const [apns, fcm] = [await openApns(sandbox), await openFcm(sandbox, { now: () => NOW_MS })];
   for (const [index, device] of notification.devices.entries()) {
-    const push = { notification, device, pushId: pushId(notification.id, index), silent };
+    const push = { notification, device, pushId: pushId(notification.id, index), silent: how === 'silent' };
     expect(await sendPush(device.platform === 'apns' ? apns : fcm, push)).toMatchObject({ meaning: 'accepted' });
   }
-  const suffix = silent ? ' silent' : '';
+  const suffix = how === '' ? '' : ` ${how}`;
   return Object.fromEntries(sandbox.journal.all.map((entry) => [`${entry.platform}${suffix}`, wireOf(entry)]));
 }
 
