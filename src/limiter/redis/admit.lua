@@ -141,7 +141,7 @@ local function mustWait(why, at, rooms)
 end
 
 -- What waits under one key, and what ends without being sent: see waiting.lua. Both are rare.
-local join, settle = not peek and options.join, nil
+local join, noteDecision = not peek and options.join, nil
 if join or options.claim or not peek and redis.call('EXISTS', waitingKey) == 1 then
 -- include waiting.lua
 
@@ -151,10 +151,10 @@ if join or options.claim or not peek and redis.call('EXISTS', waitingKey) == 1 t
   if join then
 -- include join.lua
   end
--- include settle.lua
+-- include decided.lua
 end
 local function noted(answer)
-  return settle and settle(answer) or answer
+  return noteDecision and noteDecision(answer) or answer
 end
 
 if sentAt and not renew then return noted(admitted(2, sentAt)) end

@@ -1,4 +1,4 @@
--- Included by admit.lua after join.lua. Needs what those give. Sets `settle(answer)`: notes what was decided, and adds to the answer
+-- Included by admit.lua after join.lua. Needs what those give. Sets `noteDecision(answer)`: notes what was decided, and adds to the answer
 -- what a digest is made of that goes now.
 
 local SENT_KEPT_MS = 60000
@@ -16,7 +16,7 @@ local function keepGroup(at)
   if join.kind == 'digest' then writeWaiting('holder:' .. name, { field = field }, kept) end
 end
 
-function settle(answer)
+function noteDecision(answer)
   local kind, at = answer[1], answer[2]
   if kind == 3 and becomesHolder then
     keepGroup(at)
