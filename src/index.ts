@@ -17,6 +17,7 @@ export {
   type ApnsDevice,
   type ApnsFields,
   type ApnsSound,
+  type DigestFields,
   type Device,
   type FcmDevice,
   type FcmFields,

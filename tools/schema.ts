@@ -2,6 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
 import { alertSchema } from '../src/domain/alert-schema.ts';
+import { digestSchema } from '../src/domain/digest.ts';
 import { MUST_SHOW, NOT_IN_BACKGROUND } from '../src/domain/notification-rules.ts';
 import { notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification-schema.ts';
 import { apnsFieldsSchema, apnsSoundSchema } from '../src/providers/apns/fields.ts';
@@ -23,6 +24,7 @@ const FIELDS: Readonly<Record<string, object>> = {
     dependentRequired: { titleLocArgs: ['titleLocKey'], bodyLocArgs: ['bodyLocKey'] },
     anyOf: ['title', 'body', 'titleLocKey', 'bodyLocKey'].map(notEmpty),
   },
+  digest: { anyOf: ['title', 'body'].map(notEmpty) },
   data: { propertyNames: { type: 'string', pattern: `^(?!${RESERVED_DATA_KEYS.map(keyPattern).join('|')})` } },
 };
 
@@ -52,6 +54,13 @@ const BY_PUSH_TYPE = {
   else: { required: ['alert'] },
 };
 
+const throttled = (by: string) => ({ properties: { onThrottle: { const: by } }, required: ['onThrottle'] });
+/** With whom it waits. */
+const BY_THROTTLE = [
+  { if: throttled('latest'), then: { required: ['collapseId'] } },
+  { if: throttled('digest'), then: { required: ['digest'] }, else: { not: { required: ['digest'] } } },
+];
+
 /** The JSON Schema of what a producer writes, as the text of its file. */
 function schemaText(): string {
   const { $schema, properties = {}, ...rest } = z.toJSONSchema(notificationSchema, { io: 'input' });
@@ -69,6 +78,7 @@ function schemaText(): string {
     ...rest,
     properties: Object.fromEntries(described) as object,
     ...BY_PUSH_TYPE,
+    allOf: BY_THROTTLE,
   };
   return `${JSON.stringify(schema, null, 2)}\n`;
 }
@@ -85,6 +95,7 @@ function typesText(text: string): string {
   return withDocstrings(text, {
     NotificationInput: descriptionsOf(notificationSchema),
     Alert: descriptionsOf(alertSchema),
+    DigestFields: descriptionsOf(digestSchema),
     ApnsFields: descriptionsOf(apnsFieldsSchema),
     ApnsSound: descriptionsOf(apnsSoundSchema),
     AndroidFields: descriptionsOf(androidFieldsSchema),

@@ -5,10 +5,12 @@ import { within } from '../src/domain/time.ts';
 import type { Environment } from '../src/environment/values.ts';
 import { createProcessor } from '../src/delivery/processor.ts';
 import { backgroundOptions } from '../src/limiter/background.ts';
-import { createRedisLimiter } from '../src/limiter/redis/redis-limiter.ts';
+import { paceOf } from '../src/limiter/pace.ts';
+import { createWaitingLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { createClockMetrics, createMetrics } from '../src/observe/metrics.ts';
 import type { Logger } from '../src/observe/log.ts';
-import { shardPrefixes } from '../src/queue/shards.ts';
+import { redelay } from '../src/queue/redelay.ts';
+import { shardOf, shardPrefixes } from '../src/queue/shards.ts';
 import { createAccounts, type Accounts } from './accounts.ts';
 import { openMs, startBreakers } from './breakers.ts';
 import { startConsumer, type Consumer } from './consumer.ts';
@@ -63,7 +65,7 @@ async function compose(
   const { policy, categories, queue } = config;
 
   const limiterOptions = { policy, categories, prefix: queue.prefix, timeoutMs: LIMITER_TIMEOUT_MS };
-  const limiter = createRedisLimiter({ redis: limiterRedis, ...limiterOptions });
+  const limiter = createWaitingLimiter({ redis: limiterRedis, ...limiterOptions });
   const accounts: Accounts = createAccounts({
     redis: limiterRedis,
     prefix: queue.prefix,
@@ -74,7 +76,7 @@ async function compose(
   const { faults } = accounts.apply(config);
   if (faults.length > 0) throw new InputError('bad credentials', faults);
   await accounts.connect(); // this only connects: nothing is sent that no producer enqueued
-  const backgroundLimiter = createRedisLimiter({
+  const backgroundLimiter = createWaitingLimiter({
     redis: limiterRedis,
     ...backgroundOptions(config.backgroundRules, queue.prefix),
     timeoutMs: LIMITER_TIMEOUT_MS,
@@ -100,6 +102,11 @@ async function compose(
     limiter,
     backgroundLimiter,
     overallGapMs: policy.minGapMs,
+    toleranceMs: paceOf(policy).holdMs,
+    redelay: async (recipientId, due) => {
+      const queue = consumers[shardOf(recipientId, config.queue.shards)]?.queue;
+      if (queue !== undefined) await redelay(queue, due);
+    },
     quotas: accounts.quotas,
     providers: accounts.providers,
     breakers,

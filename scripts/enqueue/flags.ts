@@ -2,6 +2,7 @@ import { Option, type Command } from 'commander';
 import { UsageError } from '../support/command.ts';
 import type { Item } from './items.ts';
 
+const ON_THROTTLE = ['delay', 'latest', 'digest', 'drop', 'silence'];
 const INTERRUPTION_LEVELS = ['passive', 'active', 'time-sensitive', 'critical'];
 
 /** The flags of one notification, as commander gives them. */
@@ -26,6 +27,10 @@ export interface NotificationFlags {
   readonly collapseId?: string;
   readonly expiresAt?: string;
   readonly onThrottle?: string;
+  readonly digestKey?: string;
+  readonly digestTitle?: string;
+  readonly digestBody?: string;
+  readonly digestMaxSize?: string;
   readonly threadId?: string;
   readonly actionCategory?: string;
   readonly interruptionLevel?: string;
@@ -60,7 +65,11 @@ export function addNotificationFlags(command: Command): Command {
     .addOption(new Option('--priority <name>', 'how urgent it is').choices(['high', 'normal']))
     .option('--collapse-id <id>', 'replaces the alert shown under the same id')
     .option('--expires-at <time>', 'RFC 3339 or epoch milliseconds')
-    .addOption(new Option('--on-throttle <what>', 'if it is blocked').choices(['delay', 'drop', 'silence']))
+    .addOption(new Option('--on-throttle <what>', 'if it is blocked').choices(ON_THROTTLE))
+    .option('--digest-key <key>', 'with --on-throttle digest: what goes together')
+    .option('--digest-title <text>', 'its title; {{count}} becomes the number of notifications')
+    .option('--digest-body <text>', 'its text; {{count}} becomes the number of notifications')
+    .option('--digest-max-size <number>', 'how many are in one digest at most')
     .option('--thread-id <id>', 'iPhones: which group it is shown in')
     .option('--action-category <name>', "iPhones: the app's category that has the buttons")
     .addOption(new Option('--interruption-level <name>', 'iPhones: how it interrupts').choices(INTERRUPTION_LEVELS))
@@ -93,6 +102,12 @@ export function itemOfFlags(flags: NotificationFlags): Item {
     collapseId: flags.collapseId,
     expiresAt: numberOr(flags.expiresAt),
     onThrottle: flags.onThrottle,
+    digest: objectOr({
+      key: flags.digestKey,
+      title: flags.digestTitle,
+      body: flags.digestBody,
+      maxSize: numberOr(flags.digestMaxSize),
+    }),
     apns: objectOr({ threadId, actionCategory, interruptionLevel }),
     android: objectOr({ channelId }),
     analyticsLabel: flags.analyticsLabel,

@@ -2,7 +2,7 @@ import type { Config } from '../../src/config/config.ts';
 import { printable } from '../../src/domain/faults.ts';
 import type { Inspection, SlotView } from '../../src/limiter/limiter.ts';
 import type { DelayedJob, DelayedJobs, WaitingJob } from './jobs.ts';
-import { jobIdOfAsk } from './open.ts';
+import { jobIdOfAsk } from '../../src/delivery/slot.ts';
 import { table } from '../support/table.ts';
 import { heading } from '../support/terminal.ts';
 import { fromNow, instant, instantFrom, policyText, span } from '../support/text.ts';

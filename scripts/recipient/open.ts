@@ -43,11 +43,6 @@ export async function atQueue<T>(
   });
 }
 
-/** `msg-8841/0` → `msg-8841`: the job that asked for a slot under this id; undefined if no worker asked. */
-export function jobIdOfAsk(askId: string): string | undefined {
-  return /^(.+)\/\d+$/s.exec(askId)?.[1];
-}
-
 /** What a subcommand needs. */
 export interface Desk {
   readonly limiter: Oversight;

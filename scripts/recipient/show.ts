@@ -6,7 +6,8 @@ import { columnsOf } from '../support/terminal.ts';
 import { describe, type WaitingSlot } from './describe.ts';
 import { recipientId } from './flags.ts';
 import { findDelayed, findJobs } from './jobs.ts';
-import { atLimiter, atQueue, jobIdOfAsk } from './open.ts';
+import { jobIdOfAsk } from '../../src/delivery/slot.ts';
+import { atLimiter, atQueue } from './open.ts';
 
 interface Flags {
   readonly all?: true;

@@ -9,6 +9,8 @@ import { withDeadLetter, type Progress } from './progress.ts';
 /** What a completed job answers; BullMQ keeps it as the job's return value. */
 export interface Completed {
   readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
+  /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
+  readonly by?: string;
 }
 
 type Job = Pick<Context, 'lock' | 'progress'>;
@@ -29,9 +31,12 @@ export async function ack(
     case 'delivered':
     case 'expired':
     case 'dropped':
+    case 'canceled':
+    case 'superseded':
+    case 'merged':
       // Which device failed, and how. It is only to be looked at, so the end of the job does not wait for it.
       if (progress.attempts.length > 0) await lock.save(progress).catch(() => undefined);
-      return { outcome: result.kind };
+      return { outcome: result.kind, ...('by' in result && { by: result.by }) };
     case 'requeued':
       return putBack(lock, progress, result.delayMs, onNotAcked);
     case 'held':

@@ -4,6 +4,8 @@ import { formatFault, isUnknownField } from '../domain/faults.ts';
 import type { DeadLetterReason, Result, Trouble } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
 import type { Refused, Reserved } from '../limiter/limiter.ts';
+import type { Ended } from '../limiter/waiting.ts';
+import { notificationIdOf } from '../queue/names.ts';
 import { backoffMs, stallSpreadMs, type Backoff } from './backoff.ts';
 import { timeLeftMs, type Context, type QuotaWait, type Tried } from './context.ts';
 import { openAccounts, openLabels } from './devices.ts';
@@ -16,7 +18,7 @@ import { leadMs } from './slot.ts';
  * How a pass ends. Every result is decided in this file, and what the job has to remember is written to `context.progress`.
  * The kinds are the names in logs and metrics:
  *
- * - completed: `delivered`, `expired`, `dropped`
+ * - completed: `delivered`, `expired`, `dropped`, `canceled`, `superseded`, `merged`
  * - deferred, at no attempt: `requeued` until a slot, or until a quota has room; `held` until the cause may be gone
  * - `retried`: an attempt was spent
  * - failed: `dead-letter`
@@ -108,6 +110,11 @@ export function refused(context: Context, { rule, waitMs, because }: Refused, pa
       ? `${parts.maxPending} or more wait for this recipient already; its slot would lie ${waitMs} ms ahead, by ${rule}`
       : `its slot lies ${waitMs} ms ahead, by ${rule}; at most ${parts.maxWaitMs} ms are waited for`;
   return endedEarly(context, { kind: 'dead-letter', reason: 'throttled-too-long', message });
+}
+
+/** The limiter knows that it is not to be sent. */
+export function ended(context: Context, { how, by = '' }: Ended): Result {
+  return endedEarly(context, how === 'canceled' ? { kind: how } : { kind: how, by: notificationIdOf(by) });
 }
 
 /** Slots were missed again and again: this machine is too busy, or stood still. Nothing was sent. */

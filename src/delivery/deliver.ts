@@ -4,9 +4,10 @@ import { askBreakers, releaseTrials } from './breakers.ts';
 import { timeLeftMs, type Context } from './context.ts';
 import * as decide from './decide.ts';
 import { openDevices } from './devices.ts';
-import { encode, encodeSilently } from './encode.ts';
+import { encode, encodeAgain } from './encode.ts';
 import type { DeliverParts } from './parts.ts';
 import { mayHaveAlerted, send } from './send.ts';
+import { moveUp } from './move-up.ts';
 import { cancelReservation, refundSlot, takeSlot } from './slot.ts';
 import { reserveStreams } from './streams.ts';
 import type { EndTurn } from './turns.ts';
@@ -36,6 +37,10 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
     if (context.isSlotUnused && !(await context.lock.isValid())) return decide.LOCK_LOST;
     const answer = await takeSlot(context, parts, endTurn); // the turn ends with the ask
     if (answer.kind === 'missed') return decide.missedSlot(context, parts);
+    if (answer.kind === 'ended') {
+      if (answer.gaveBackSlot) await moveUp(context, parts);
+      return decide.ended(context, answer);
+    }
     if (answer.kind === 'reserved') return decide.requeued(context, answer, parts);
     if (answer.kind === 'refused') {
       if (context.notification.onThrottle !== 'silence') {
@@ -43,8 +48,8 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
         await cancelReservation(context, parts);
         return result;
       }
-      encodeSilently(context, parts); // nobody is alerted, so it needs no slot
-    }
+      encodeAgain(context, true, parts); // nobody is alerted, so it needs no slot
+    } else if (context.progress.digest !== undefined) encodeAgain(context, false, parts);
 
     const sent = await send(context, parts);
     if (sent === 'lock-lost') return decide.LOCK_LOST;

@@ -1,4 +1,5 @@
 import { accountOf, namesOf, type Account } from '../domain/account.ts';
+import { asDigest } from '../domain/digest.ts';
 import type { FailedAttempt } from '../domain/outcome.ts';
 import { pushId } from '../domain/push-id.ts';
 import type { Context, ReadyDevice } from './context.ts';
@@ -15,17 +16,25 @@ export function encode(context: Context, parts: DeliverParts): void {
   context.ready = encodeOpen(context, false, parts);
 }
 
-/** Encodes again what is ready, without a sound; the streams that were set aside are kept. */
-export function encodeSilently(context: Context, parts: DeliverParts): void {
-  const withSound = context.ready;
-  context.ready = encodeOpen(context, true, parts).flatMap((silent) => {
-    const same = withSound.find(({ label }) => label === silent.label);
-    return same === undefined ? [] : [{ ...silent, ...(same.permit && { permit: same.permit }) }];
+/** Encodes again what is ready: without a sound, or as a digest. The streams that were set aside are kept. */
+export function encodeAgain(context: Context, silent: boolean, parts: DeliverParts): void {
+  const before = context.ready;
+  context.ready = encodeOpen(context, silent, parts).flatMap((again) => {
+    const same = before.find(({ label }) => label === again.label);
+    return same === undefined ? [] : [{ ...again, ...(same.permit && { permit: same.permit }) }];
   });
 }
 
+/** Whether it goes as a digest: for others, not for itself alone. */
+export function isDigest({ progress: { digest } }: Pick<Context, 'progress'>): boolean {
+  return digest !== undefined && !(digest.own && digest.count === 1);
+}
+
 function encodeOpen(context: Context, silent: boolean, parts: DeliverParts): ReadyDevice[] {
-  const { notification, progress, breakerAnswers } = context;
+  const { progress, breakerAnswers } = context;
+  const notification = isDigest(context)
+    ? asDigest(context.notification, progress.digest?.count ?? 1)
+    : context.notification;
   const ready: ReadyDevice[] = [];
   let ended: Record<string, DeviceState> | undefined;
   const failures: FailedAttempt[] = [];

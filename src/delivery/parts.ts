@@ -1,19 +1,25 @@
 import type { Breakers } from '../breaker/breaker.ts';
 import type { Account } from '../domain/account.ts';
 import type { Device, Notification } from '../domain/notification.ts';
-import type { Limiter } from '../limiter/limiter.ts';
+import type { WaitingLimiter } from '../limiter/waiting.ts';
 import type { Quota } from '../quota/quota.ts';
 import type { Provider, Reply } from '../providers/provider.ts';
+import type { Due } from '../queue/redelay.ts';
 import type { RetryPolicy } from './backoff.ts';
 import type { Turns } from './turns.ts';
 
+/** What delivery needs of a limiter. */
+export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'cancel' | 'postpone' | 'moveUp'>;
+
 /** What the pipeline works with; the same for every pass. */
 export interface DeliverParts {
-  readonly limiter: Pick<Limiter, 'admit' | 'refund' | 'cancel' | 'postpone'>;
+  readonly limiter: DeliveryLimiter;
   /** Of background pushes, which show nothing: they take no slot of an alert, and are counted here instead. */
-  readonly backgroundLimiter: Pick<Limiter, 'admit' | 'refund' | 'cancel' | 'postpone'>;
+  readonly backgroundLimiter: DeliveryLimiter;
   /** The gap of the policy that holds overall, milliseconds; 0 for none. */
   readonly overallGapMs: number;
+  /** Its tolerance, milliseconds. */
+  readonly toleranceMs: number;
   /** The quotas of whole projects, for the accounts that have one. They may change from one pass to the next. */
   readonly quotas: { get(account: Account): Pick<Quota, 'take'> | undefined };
   /** For the accounts that have credentials. They may change from one pass to the next. */
@@ -34,6 +40,8 @@ export interface DeliverParts {
   readonly random: () => number;
   /** Called with each reply. The pass does not end before what this answers; it must not reject. */
   readonly onReply: (event: ReplyEvent) => void | Promise<void>;
+  /** Changes the due times of the recipient's delayed jobs: their slots have moved. */
+  readonly redelay: (recipientId: string, due: readonly Due[]) => Promise<unknown>;
 }
 
 /** One reply of a provider. */

@@ -25,6 +25,8 @@ const progressSchema = z.object({
   asks: z.number().default(0),
   /** The last pass asked for a slot, got no answer, and sent nothing. */
   unsent: z.boolean().optional(),
+  /** What the digest is made of in whose slot it was to be sent. A retry sends the same. */
+  digest: z.object({ count: z.number(), own: z.boolean() }).optional(),
   /** How often it was requeued: by the limiter, or by a quota. */
   requeues: z.number().default(0),
   /** The rule that it waits for, while it is requeued: `gap`, `10/1m`, `fcm:600000/1m`. */

@@ -1,10 +1,12 @@
+import { DEFAULT_DIGEST } from '../domain/digest.ts';
 import { sleepUntil } from '../domain/time.ts';
-import type { Admission, Ask, Limiter, Standing } from '../limiter/limiter.ts';
+import type { Admission, Limiter, Standing } from '../limiter/limiter.ts';
+import type { Ended, Join, WaitingAsk } from '../limiter/waiting.ts';
 import { timeLeftMs, type Context, type Slot } from './context.ts';
-import type { DeliverParts } from './parts.ts';
+import type { DeliverParts, DeliveryLimiter } from './parts.ts';
 
 /** What came of asking for a slot: one to send in now, the limiter's no, or slots that were missed again and again. */
-export type SlotAnswer = Slot | Exclude<Admission, { kind: 'admitted' }> | { readonly kind: 'missed' };
+export type SlotAnswer = Slot | Exclude<Admission, { kind: 'admitted' }> | Ended | { readonly kind: 'missed' };
 
 const MISSED: SlotAnswer = { kind: 'missed' };
 
@@ -56,6 +58,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, onAsked?: 
     const admission = await asking;
     if (admission.kind === 'refused' && isUnused) await limiter.refund(ask);
     if (admission.kind !== 'admitted') return answered(context, asks, admission);
+    if (admission.digest !== undefined) context.progress = { ...context.progress, digest: admission.digest };
     if (admission.repeated) {
       asks += 1;
       isUnused = false;
@@ -78,16 +81,33 @@ function answered(context: Context, asks: number, answer: SlotAnswer): SlotAnswe
   return answer;
 }
 
-function askOf(context: Context, asks: number, renew: boolean, parts: DeliverParts): Ask {
+function askOf(context: Context, asks: number, renew: boolean, parts: DeliverParts): WaitingAsk {
   const { maxPending, maxWaitMs } = parts;
-  const mayWait = context.notification.onThrottle === 'delay';
+  const { onThrottle } = context.notification;
+  const join = joinOf(context);
   return {
     ...scopeOf(context),
     id: askId(context.jobId, asks),
     renew,
-    maxWaitMs: mayWait ? Math.min(maxWaitMs, timeLeftMs(context, parts)) : 0,
+    maxWaitMs: mayWait(context) ? Math.min(maxWaitMs, timeLeftMs(context, parts)) : 0,
     ...(maxPending !== undefined && { maxPending }),
+    ...(join !== undefined && { join }),
+    ...(onThrottle === 'silence' && { claim: true }),
   };
+}
+
+function mayWait({ notification: { onThrottle } }: Pick<Context, 'notification'>): boolean {
+  return onThrottle !== 'drop' && onThrottle !== 'silence';
+}
+
+/** With whom it waits. A digest that was to be sent takes nothing more. */
+function joinOf({ notification, progress, enqueuedAt: at }: Context): Join | undefined {
+  const { onThrottle, collapseId, digest, category = '', expiresAt: expires } = notification;
+  if (onThrottle === 'latest' && collapseId !== undefined) {
+    return { kind: onThrottle, key: `${category}:${collapseId}`, at, max: 1 };
+  }
+  if (onThrottle !== 'digest' || digest === undefined || progress.digest !== undefined) return undefined;
+  return { kind: onThrottle, key: `${category}:${digest.key}`, at, expires, max: digest.maxSize ?? DEFAULT_DIGEST };
 }
 
 /** `msg-8841/0`. A retry asks under the next number: the failed attempt may have alerted, so its slot stays counted. */
@@ -95,10 +115,15 @@ function askId(jobId: string, asks: number): string {
   return `${jobId}/${asks}`;
 }
 
+/** The job of an ask: `msg-8841/0` → `msg-8841`. Undefined where a library user asked under an id of another form. */
+export function jobIdOfAsk(askId: string): string | undefined {
+  return /^(.+)\/\d+$/s.exec(askId)?.[1];
+}
+
 type Limiters = Pick<DeliverParts, 'limiter' | 'backgroundLimiter'>;
 
 /** A background push does not alert, so it is outside of the limits of alerts. */
-export function limiterOf(context: Context, { limiter, backgroundLimiter }: Limiters): Limiters['limiter'] {
+export function limiterOf(context: Context, { limiter, backgroundLimiter }: Limiters): DeliveryLimiter {
   return isBackground(context) ? backgroundLimiter : limiter;
 }
 
@@ -113,8 +138,8 @@ function scopeOf({ notification: { recipientId, category } }: Context) {
 
 /** Gives back the slot that is reserved ahead for a notification that ends without it. */
 export async function cancelReservation(context: Context, parts: Limiters): Promise<void> {
-  const { jobId, progress, notification } = context;
-  if (progress.requeues === 0 || notification.onThrottle !== 'delay') return; // none was reserved
+  const { jobId, progress } = context;
+  if (progress.requeues === 0 || !mayWait(context)) return; // none was reserved
   await limiterOf(context, parts).cancel({ ...scopeOf(context), id: askId(jobId, progress.asks) });
 }
 

@@ -2,6 +2,7 @@ import { apnsFieldsSchema, apnsSoundSchema } from '../providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../providers/fcm/fields.ts';
 import { alertSchema } from './alert-schema.ts';
+import { digestSchema } from './digest.ts';
 import { nearest } from './nearest.ts';
 import { notificationSchema } from './notification-schema.ts';
 
@@ -10,6 +11,7 @@ const FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
   ['', Object.keys(notificationSchema.shape)],
   ['devices', [...new Set(DEVICE_KINDS.flatMap(({ schema }) => Object.keys(schema.shape)))]],
   ['alert', Object.keys(alertSchema.shape)],
+  ['digest', Object.keys(digestSchema.shape)],
   ['apns', Object.keys(apnsFieldsSchema.shape)],
   ['apns.sound', Object.keys(apnsSoundSchema.shape)],
   ['android', Object.keys(androidFieldsSchema.shape)],

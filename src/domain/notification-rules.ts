@@ -1,3 +1,4 @@
+import { asDigest, MAX_DIGEST } from './digest.ts';
 import { describeFound, type Fault } from './faults.ts';
 import { isObject } from './json.ts';
 import type { DeviceKind } from '../providers/device-kind.ts';
@@ -10,17 +11,38 @@ import type { Notification } from './notification-types.ts';
  */
 export function togetherFaults(raw: unknown): Fault[] {
   if (!isObject(raw)) return [];
-  if (raw['pushType'] === 'background') return backgroundFaults(raw);
-  if (raw['alert'] === undefined) return [{ path: 'alert', expected: 'an object', found: 'nothing' }];
-  return isObject(raw['alert']) ? locArgsFaults(raw['alert']) : [];
+  const waiting = waitingFaults(raw);
+  if (raw['pushType'] === 'background') return [...backgroundFaults(raw), ...waiting];
+  if (raw['alert'] === undefined) return [{ path: 'alert', expected: 'an object', found: 'nothing' }, ...waiting];
+  return [...(isObject(raw['alert']) ? locArgsFaults(raw['alert']) : []), ...waiting];
 }
+
+/** With whom it waits. */
+function waitingFaults({ onThrottle, collapseId, digest }: Record<string, unknown>): Fault[] {
+  const faults: Fault[] = [];
+  if (onThrottle === 'latest' && collapseId === undefined) {
+    faults.push({ path: 'collapseId', expected: 'a text beside onThrottle "latest"', found: 'nothing' });
+  }
+  if (onThrottle === 'digest' && digest === undefined) {
+    faults.push({ path: 'digest', expected: 'an object beside onThrottle "digest"', found: 'nothing' });
+  }
+  if (digest !== undefined && onThrottle !== 'digest') {
+    faults.push({ path: 'onThrottle', expected: '"digest" beside digest', found: describeFound(onThrottle, false) });
+  }
+  if (isObject(digest) && !hasText(digest['title']) && !hasText(digest['body'])) {
+    faults.push({ path: 'digest', expected: 'a title or a body that is not empty', found: 'neither' });
+  }
+  return faults;
+}
+
+const hasText = (value: unknown): boolean => value !== undefined && value !== '';
 
 /**
  * A background push may not alert (developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app):
  * its `aps` has only `content-available`, and its priority is 5.
  */
 export const NOT_IN_BACKGROUND = [
-  ...['alert', 'sound', 'badge', 'imageUrl', 'android'],
+  ...['alert', 'sound', 'badge', 'imageUrl', 'android', 'digest'],
   ...[
     'threadId',
     'actionCategory',
@@ -79,7 +101,9 @@ export function payloadFaults(notification: Notification): Fault[] {
   return DEVICE_KINDS.flatMap(({ schema, payload }) => {
     const platform = schema.shape.platform.value;
     if (payload === undefined || !notification.devices.some((device) => device.platform === platform)) return [];
-    const bytes = payload.bytesOf(notification);
+    const forms =
+      notification.digest === undefined ? [notification] : [notification, asDigest(notification, MAX_DIGEST)];
+    const bytes = Math.max(...forms.map((each) => payload.bytesOf(each)));
     if (bytes <= payload.maxBytes) return [];
     return [
       { path: '', expected: `a payload of at most ${payload.maxBytes} bytes for ${platform}`, found: `${bytes} bytes` },

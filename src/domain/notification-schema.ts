@@ -4,6 +4,7 @@ import { apnsFieldsSchema } from '../providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import { analyticsLabelSchema, androidFieldsSchema, fcmFieldsSchema } from '../providers/fcm/fields.ts';
 import { alertSchema, isShown } from './alert-schema.ts';
+import { digestSchema } from './digest.ts';
 import { jsonValue } from './json-schema.ts';
 import { printable } from './text-schema.ts';
 
@@ -118,10 +119,15 @@ export const notificationSchema = z.strictObject({
       'Not delivered after this instant; its outcome is then `expired`. RFC 3339 with `Z` or an offset, or epoch milliseconds. Default: it does not expire. Example: `2026-11-21T18:00:00Z`.',
     ),
   onThrottle: z
-    .enum(['delay', 'drop', 'silence'])
+    .enum(['delay', 'latest', 'digest', 'drop', 'silence'])
     .default('delay')
     .describe(
-      'What happens if the limits block it: `delay` waits for its slot, `drop` ends it undelivered, `silence` delivers it now without sound, vibration or banner (not of a background push). Default: `delay`.',
+      'What happens if the limits block it: `delay` waits for its slot; `latest` waits too, but of those with the same `collapseId` only the newest goes, in the slot of the oldest; `digest` joins the digest that waits (`digest`); `drop` ends it undelivered, `silence` delivers it now without sound, vibration or banner (not of a background push). Default: `delay`.',
+    ),
+  digest: digestSchema
+    .optional()
+    .describe(
+      'With `onThrottle: digest`: what is shown in place of several notifications that waited. A title or a body must be there. The first one that is not blocked goes at once with its own `alert`, and so does one that waited alone. Not of a background push. Default: none. Example: `{ "key": "thread-77", "title": "Class 7b", "body": "{{count}} new messages" }`.',
     ),
   apns: apnsFieldsSchema
     .optional()

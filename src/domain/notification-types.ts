@@ -92,6 +92,30 @@ export interface Alert {
   bodyLocArgs?: string[] | undefined;
 }
 
+/** One alert in place of several that wait (`onThrottle: "digest"`). */
+export interface DigestFields {
+  /**
+   * Notifications to one recipient with the same key (and the same `category`) go together. 1 to 128 printable
+   * characters. Example: `thread-77`.
+   */
+  key: string;
+  /**
+   * The title of the digest; `{{count}}` becomes the number of notifications in it. Up to 4,096 characters. Default:
+   * none. Example: `Class 7b`.
+   */
+  title?: string | undefined;
+  /**
+   * The body of the digest; `{{count}}` becomes the number of notifications in it. Up to 4,096 characters. Default:
+   * none. Example: `{{count}} new messages`.
+   */
+  body?: string | undefined;
+  /**
+   * At most so many notifications are in one digest, from 2 to 1,000; the next one begins another digest. Default: 100.
+   * Example: `50`.
+   */
+  maxSize?: number | undefined;
+}
+
 /** A sound of an iPhone with more than a name. */
 export interface ApnsSound {
   /** The name of a sound of the app, or `default` for the system's. 1 to 128 printable characters. Example: `bell.caf`. */
@@ -259,10 +283,19 @@ export interface NotificationInput {
    */
   expiresAt?: string | number | undefined;
   /**
-   * What happens if the limits block it: `delay` waits for its slot, `drop` ends it undelivered, `silence` delivers it
-   * now without sound, vibration or banner (not of a background push). Default: `delay`.
+   * What happens if the limits block it: `delay` waits for its slot; `latest` waits too, but of those with the same
+   * `collapseId` only the newest goes, in the slot of the oldest; `digest` joins the digest that waits (`digest`);
+   * `drop` ends it undelivered, `silence` delivers it now without sound, vibration or banner (not of a background
+   * push). Default: `delay`.
    */
-  onThrottle?: 'delay' | 'drop' | 'silence' | undefined;
+  onThrottle?: 'delay' | 'latest' | 'digest' | 'drop' | 'silence' | undefined;
+  /**
+   * With `onThrottle: digest`: what is shown in place of several notifications that waited. A title or a body must be
+   * there. The first one that is not blocked goes at once with its own `alert`, and so does one that waited alone. Not
+   * of a background push. Default: none. Example:
+   * `{ "key": "thread-77", "title": "Class 7b", "body": "{{count}} new messages" }`.
+   */
+  digest?: DigestFields | undefined;
   /** For Apple's devices only, on APNs or through FCM. Default: none. Example: `{ "threadId": "class-7b" }`. */
   apns?: ApnsFields | undefined;
   /** For Android devices only. Default: none. Example: `{ "channelId": "homework" }`. */
@@ -285,5 +318,5 @@ export interface Notification extends Omit<NotificationInput, 'pushType' | 'prio
   /** Not delivered after this instant: epoch milliseconds. Absent: it does not expire. */
   expiresAt?: number | undefined;
   /** What happens if the limits block it, `delay` if nothing was given. */
-  onThrottle: 'delay' | 'drop' | 'silence';
+  onThrottle: 'delay' | 'latest' | 'digest' | 'drop' | 'silence';
 }

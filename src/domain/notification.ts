@@ -14,6 +14,7 @@ export type {
   ApnsFields,
   ApnsSound,
   Device,
+  DigestFields,
   FcmDevice,
   FcmFields,
   Notification,
@@ -64,7 +65,7 @@ function atMost(most: number, faults: readonly Fault[]): readonly Fault[] {
 /** The field that is too large, or the notification as a whole. */
 function oversizeFaults(raw: unknown): Fault[] {
   if (!isOversized(raw)) return [];
-  const large = ['devices', 'alert', 'data', 'apns', 'android', 'fcm'].filter((field) =>
+  const large = ['devices', 'alert', 'data', 'digest', 'apns', 'android', 'fcm'].filter((field) =>
     isOversized(fieldOf(raw, field)),
   );
   const expected = `at most ${MAX_VALUES} values and ${MAX_CHARACTERS} characters in all`;
@@ -96,6 +97,8 @@ function isPrivate([field, inner, ...rest]: readonly PropertyKey[], value: unkno
   switch (field) {
     case 'devices':
       return rest.at(-1) !== 'platform' || typeof value !== 'string' || value.length > 16;
+    case 'digest':
+      return inner !== 'key' && inner !== 'maxSize';
     case 'apns':
     case 'android':
     case 'fcm':

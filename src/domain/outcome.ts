@@ -23,7 +23,15 @@ export const DEAD_LETTER_REASONS = [
 export type DeadLetterReason = (typeof DEAD_LETTER_REASONS)[number];
 
 /** How a notification ended. Final: a pass that only defers or retries has no outcome. */
-export const OUTCOMES = ['delivered', 'expired', 'dropped', 'dead-lettered'] as const;
+export const OUTCOMES = [
+  'delivered',
+  'expired',
+  'dropped',
+  'canceled',
+  'superseded',
+  'merged',
+  'dead-lettered',
+] as const;
 export type OutcomeName = (typeof OUTCOMES)[number];
 
 /**
@@ -34,6 +42,9 @@ export type OutcomeName = (typeof OUTCOMES)[number];
  * | delivered   | completed                      | —        |
  * | expired     | completed                      | —        |
  * | dropped     | completed                      | —        |
+ * | canceled    | completed                      | —        |
+ * | superseded  | completed: a newer one goes in its slot | — |
+ * | merged      | completed: it is a part of a digest | — |
  * | requeued    | delayed until its slot         | +0       |
  * | held        | deferred until the provider may be back | +0 |
  * | retried     | delayed by the backoff         | +1       |
@@ -44,6 +55,9 @@ export type Result =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'expired' }
   | { readonly kind: 'dropped'; readonly rule: string }
+  | { readonly kind: 'canceled' }
+  /** `by`: the id of the newer notification, or of the one that goes as the digest. */
+  | { readonly kind: 'superseded' | 'merged'; readonly by: string }
   /** `waitMs`: until its slot. `delayMs`: until a worker takes the job again, which is a little before the slot. */
   | { readonly kind: 'requeued'; readonly waitMs: number; readonly delayMs: number; readonly rule: string }
   | { readonly kind: 'held'; readonly waitMs: number; readonly code: string }

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { Slot } from '../../src/delivery/context.ts';
 import { isLate, leadMs, maxLateMs, postponeSlot, takeSlot } from '../../src/delivery/slot.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
-import type { Ask, Limiter } from '../../src/limiter/limiter.ts';
+import type { WaitingAsk, WaitingLimiter } from '../../src/limiter/waiting.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { contextOf, lostAfter, none, openBench, POLICY, RECIPIENT, takeDown } from './support.ts';
 
@@ -13,9 +13,9 @@ function standStill(ms: number): void {
 }
 
 /** The limiter in a process that stands still after each answer for so long, in turn. */
-function interrupted(limiter: Limiter, standstillsMs: readonly number[]) {
-  const asked: Ask[] = [];
-  const admit = async (ask: Ask) => {
+function interrupted(limiter: WaitingLimiter, standstillsMs: readonly number[]) {
+  const asked: WaitingAsk[] = [];
+  const admit = async (ask: WaitingAsk) => {
     const admission = await limiter.admit(ask);
     standStill(standstillsMs[asked.length] ?? 0);
     asked.push(ask);
@@ -60,7 +60,7 @@ describe('the slot', () => {
     const slots: number[] = [];
     const noted = {
       ...busy,
-      admit: async (ask: Ask) => {
+      admit: async (ask: WaitingAsk) => {
         const admission = await busy.admit(ask);
         if (admission.kind === 'admitted') slots.push(admission.at);
         return admission;
@@ -78,7 +78,7 @@ describe('the slot', () => {
     const postponed: unknown[] = [];
     const watched = {
       ...limiter,
-      postpone: (...args: Parameters<Limiter['postpone']>) => {
+      postpone: (...args: Parameters<WaitingLimiter['postpone']>) => {
         postponed.push(args);
         return limiter.postpone(...args);
       },
@@ -168,7 +168,7 @@ describe('the slot', () => {
     const stopped = interrupted(limiter, [POLICY.minGapMs + 100]);
     const overtaken = {
       ...stopped.limiter,
-      admit: async (ask: Ask) => {
+      admit: async (ask: WaitingAsk) => {
         if (stopped.asked.length === 1) await limiter.admit({ recipientId: RECIPIENT, id: 'somebody else' });
         return stopped.limiter.admit(ask);
       },
@@ -250,7 +250,7 @@ describe('the limiter', () => {
   it('is asked under the next number where an admission was given before, each time', async () => {
     const { limiter, parts } = await openBench();
     const policy = { rules: [], minGapMs: 0 };
-    const admit = (ask: Ask) => limiter.admit({ ...ask, policy });
+    const admit = (ask: WaitingAsk) => limiter.admit({ ...ask, policy });
     for (const number of [0, 1]) await admit({ recipientId: RECIPIENT, id: `msg/${number}` });
     const context = contextOf(makeNotification({ id: 'msg' }));
     const taken = await takeSlot(context, { ...parts, limiter: { ...limiter, admit } });

@@ -10,10 +10,12 @@ import { createTurns } from '../../src/delivery/turns.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Trouble } from '../../src/domain/outcome.ts';
-import type { Limiter } from '../../src/limiter/limiter.ts';
-import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import type { WaitingLimiter } from '../../src/limiter/waiting.ts';
+import { createCanceller, type Canceller } from '../../src/limiter/redis/canceller.ts';
+import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import type { SenderOptions } from '../../src/providers/sender/sender.ts';
+import type { Due } from '../../src/queue/redelay.ts';
 import type { JobLock } from '../../src/queue/job-lock.ts';
 import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import { openApns, openFcm, openSandbox } from '../support/providers.ts';
@@ -30,11 +32,14 @@ export interface Passed {
 
 export interface Bench {
   readonly sandbox: Sandbox;
-  readonly limiter: Limiter;
-  readonly backgroundLimiter: Limiter;
+  readonly limiter: WaitingLimiter;
+  readonly backgroundLimiter: WaitingLimiter;
+  readonly canceller: Canceller;
   readonly breakers: Breakers;
   readonly trialEnds: TrialEnd[];
   readonly replies: readonly ReplyEvent[];
+  /** Jobs whose slots have moved. */
+  readonly redelayed: readonly Due[];
   readonly parts: DeliverParts;
   /** One pass of a job through the pipeline, on real parts. */
   readonly run: (data: unknown, progress?: Progress, overrides?: Overrides) => Promise<Passed>;
@@ -75,8 +80,10 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const { platforms = ['apns', 'fcm'], breakerMs = 60_000, sender = {} } = options;
   const sandbox = await openSandbox(options.sandbox);
   const redis = connectRedis();
-  const limiter = createRedisLimiter({ redis, policy: POLICY, prefix: testPrefix() });
-  const backgroundLimiter = createRedisLimiter({ redis, policy: BACKGROUND_POLICY, prefix: testPrefix() });
+  const prefix = testPrefix();
+  const limiter = createWaitingLimiter({ redis, policy: POLICY, prefix });
+  const canceller = createCanceller({ redis, prefix });
+  const backgroundLimiter = createWaitingLimiter({ redis, policy: BACKGROUND_POLICY, prefix: testPrefix() });
   const providers = new Map<Platform, Provider>();
   if (platforms.includes('apns')) providers.set('apns', await openApns(sandbox, sender));
   if (platforms.includes('fcm')) providers.set('fcm', await openFcm(sandbox, sender));
@@ -92,10 +99,13 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   });
   onTestFinished(() => breakers.close());
   const replies: ReplyEvent[] = [];
+  const redelayed: Due[] = [];
   const parts: DeliverParts = {
     limiter,
     backgroundLimiter,
     overallGapMs: POLICY.minGapMs,
+    toleranceMs: 150,
+    redelay: (_, due) => Promise.resolve(void redelayed.push(...due)),
     providers,
     breakers,
     turns: createTurns(),
@@ -112,7 +122,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     const outcome = await deliver(context, { ...parts, ...overrides });
     return { outcome, progress: context.progress };
   };
-  return { sandbox, limiter, backgroundLimiter, breakers, trialEnds, replies, parts, run };
+  return { sandbox, limiter, backgroundLimiter, canceller, breakers, trialEnds, replies, redelayed, parts, run };
 }
 
 /** The context at the beginning of a pass. */

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
+import { asDigest } from '../../src/domain/digest.ts';
 import { parseNotification, PLATFORMS, type Notification } from '../../src/domain/notification.ts';
 import { pushId } from '../../src/domain/push-id.ts';
 import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
@@ -44,8 +45,8 @@ test.each(EXAMPLES)('%#: what the page shows is valid, and is what the providers
   expect(checkInput(document as EnqueueInput)).toMatchObject({ kind: 'added' });
   const sandbox = await openSandbox();
   const notification = withBrowser(document as EnqueueInput, sandbox);
-  const silent = Object.keys(wire).some((kind) => kind.endsWith('silent'));
-  const sent = await send(notification, silent, sandbox);
+  const [how = ''] = Object.keys(wire).map((kind) => kind.split(' ')[1] ?? '');
+  const sent = await send(how === 'digest' ? asDigest(notification, 5) : notification, how, sandbox);
   expect(Object.keys(wire)).toHaveLength(notification.devices.length);
   expect(sent).toEqual(wire);
 });
@@ -81,7 +82,7 @@ test('the faults on the page are what a producer is told', () => {
 });
 
 /** Sends an example to all its devices, and answers what arrived, in the page's form. */
-async function send(notification: Notification, silent: boolean, sandbox: Sandbox): Promise<Record<string, unknown>> {
+async function send(notification: Notification, how: string, sandbox: Sandbox): Promise<Record<string, unknown>> {
   const startedAt = Date.now();
   const providers = {
     apns: await openApns(sandbox),
@@ -89,13 +90,13 @@ async function send(notification: Notification, silent: boolean, sandbox: Sandbo
     webpush: await openWebpush(sandbox, { now: () => startedAt }),
   };
   for (const [index, device] of notification.devices.entries()) {
-    const push = { notification, device, pushId: pushId(notification.id, index), silent };
+    const push = { notification, device, pushId: pushId(notification.id, index), silent: how === 'silent' };
     // A VAPID token must be new by the real clock, so a browser gets the example as if it was enqueued now.
     if (device.platform === 'webpush' && notification.expiresAt !== undefined)
       push.notification = { ...notification, expiresAt: notification.expiresAt + startedAt - NOW_MS };
     expect(await sendPush(providers[device.platform], push)).toMatchObject({ meaning: 'accepted' });
   }
-  const suffix = silent ? ' silent' : '';
+  const suffix = how === '' ? '' : ` ${how}`;
   return Object.fromEntries(sandbox.journal.all.map((entry) => [`${entry.platform}${suffix}`, wireOf(entry)]));
 }
 

@@ -22,6 +22,7 @@ describe('recipientKeys', () => {
   it('keeps a plain id readable, and makes it the hash tag', () => {
     expect(recipientKeys('pushpacer', 'teacher-42')).toEqual({
       settings: 'pushpacer:{teacher-42}:settings',
+      waiting: 'pushpacer:{teacher-42}:waiting',
       sent: 'pushpacer:{teacher-42}',
       reserved: 'pushpacer:{teacher-42}:reserved',
     });

@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { CLOCK_STEP_MS, GRACE_MS, MOST_LOOKED_AT, MOST_MISSED, NO_SHOW_MS } from '../../src/limiter/pace.ts';
+import { createCanceller } from '../../src/limiter/redis/canceller.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { readScript } from '../../src/redis/scripts.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
 const FOLDER = new URL('../../src/limiter/redis/', import.meta.url);
-const SCRIPTS = ['admit.lua', 'release.lua', 'postpone.lua', 'settings.lua', 'inspect.lua', 'move.lua'];
+const SCRIPTS = ['admit.lua', 'release.lua', 'postpone.lua', 'settings.lua', 'inspect.lua', 'move.lua', 'cancel.lua'];
 
 /** The highest number by which the script's code (not its comments) names an entry of KEYS or ARGV. */
 function highestIndex(name: string, array: 'KEYS' | 'ARGV'): number {
@@ -23,6 +24,7 @@ const REPLIES: Readonly<Record<string, unknown>> = {
   'admit.lua': [1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0],
   'inspect.lua': [0, null, null, null, null, [[], ['b', '5000'], [], [], []]],
   'move.lua': [1],
+  'cancel.lua': [[1, 'a']],
   'settings.lua': [1, 0],
 };
 
@@ -57,6 +59,7 @@ async function sentCommands(): Promise<readonly Sent[]> {
   await limiter.block('teacher-42', { until: Date.now() + 60_000, reason: 'parents evening' });
   await limiter.unblock('teacher-42');
   await limiter.inspect('teacher-42');
+  await createCanceller({ redis: client, prefix: 'p' }).cancel('teacher-42', [{ jobId: 'a', asks: 0, keepMs: 1 }]);
   return sent;
 }
 
@@ -76,9 +79,14 @@ describe('the scripts', () => {
   it('are told the scopes of an ask, and how to wait', async () => {
     const [overall, , , , both] = await sentCommands();
     const numbers = '60000,150,3000,10,60000';
-    expect(overall?.keys).toEqual(['p:{teacher-42}:settings', 'p:{teacher-42}', 'p:{teacher-42}:reserved']);
+    expect(overall?.keys).toEqual([
+      'p:{teacher-42}:settings',
+      'p:{teacher-42}',
+      'p:{teacher-42}:reserved',
+      'p:{teacher-42}:waiting',
+    ]);
     expect(overall?.args).toEqual(['a', '-390611389', 'admit', '', '{"maxWait":1000}', `[[${numbers}]]`, 1]);
-    expect(both?.keys.slice(3)).toEqual([
+    expect(both?.keys.slice(3, -1)).toEqual([
       'p:{teacher-42}:sent:messages',
       'p:{teacher-42}:reserved:messages',
       'p:{teacher-42}:held:messages',
@@ -88,9 +96,9 @@ describe('the scripts', () => {
 
   it('refuse policies that do not go with the keys, before the first write', async () => {
     const redis = connectRedis();
-    const keys = ['settings', 'sent', 'reserved'].map((name) => `${testPrefix()}:${name}`);
+    const keys = ['settings', 'sent', 'reserved', 'waiting'].map((name) => `${testPrefix()}:${name}`);
     const args = ['a', '1', 'admit', '', '', '[[60000,150,3000],[60000,150,3000]]'];
-    await expect(redis.eval(readScript('admit.lua', FOLDER), 3, ...keys, ...args)).rejects.toThrow('2 policies');
+    await expect(redis.eval(readScript('admit.lua', FOLDER), 4, ...keys, ...args)).rejects.toThrow('2 policies');
     expect(await redis.exists(...keys)).toBe(0);
   });
 
@@ -105,7 +113,20 @@ describe('the scripts', () => {
     const code = SCRIPTS.map((script) => readScript(script, FOLDER)).join('\n');
     const commands = new Set([...code.matchAll(/\bcall\('([A-Z]+)'/g)].map((match) => match[1]));
     expect([...commands].sort()).toEqual([
-      ...['EXISTS', 'HDEL', 'HGET', 'HMGET', 'HSET', 'PERSIST', 'PEXPIRE', 'PEXPIREAT', 'PTTL', 'TIME'],
+      ...[
+        'EXISTS',
+        'HDEL',
+        'HGET',
+        'HGETALL',
+        'HLEN',
+        'HMGET',
+        'HSET',
+        'PERSIST',
+        'PEXPIRE',
+        'PEXPIREAT',
+        'PTTL',
+        'TIME',
+      ],
       ...[
         'ZADD',
         'ZCARD',

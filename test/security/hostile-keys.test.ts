@@ -12,9 +12,9 @@ const CATEGORIES = { messages: { rules: [{ max: 1, perMs: 120_000 }], minGapMs: 
 
 /** All keys that a recipient may have; `category` may be any text for those who use the limiter as a library. */
 function keysOf(prefix: string, recipientId: string, category: string): string[] {
-  const { settings, sent, reserved } = recipientKeys(prefix, recipientId);
-  const ofCategory = categoryKeys({ settings, sent, reserved }, category);
-  return [settings, sent, reserved, ofCategory.sent, ofCategory.reserved];
+  const keys = recipientKeys(prefix, recipientId);
+  const ofCategory = categoryKeys(keys, category);
+  return [keys.settings, keys.sent, keys.reserved, keys.waiting, ofCategory.sent, ofCategory.reserved];
 }
 
 /** As Redis Cluster has it: what lies between the first `{` and the next `}`, unless that is nothing. */

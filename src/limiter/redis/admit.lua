@@ -5,22 +5,25 @@
 -- taken in all scopes or in none. The first scope is the overall one; it decides whether an id was admitted before.
 --
 -- KEYS[1] the recipient's settings; then the sent and reserved slots of the overall scope; then, for a category, the sent,
---         reserved and held-back ones; one hash tag
+--         reserved and held-back ones; last what waits (waiting.lua); one hash tag
 -- ARGV[1] the id, as it is written among the reserved
 -- ARGV[2] the id, as it is written among the sent
--- ARGV[3] 'admit', or 'peek' to write nothing; 'renew' and 'peek-renew' also forget an admission of this id that went unused
+-- ARGV[3] 'admit', or 'peek' to write nothing; 'latest' for an ask with such a join; 'renew' and 'peek-renew' also forget an admission of this id that went unused
 -- ARGV[4] the time in epoch ms, in tests only; '' for Redis's clock
--- ARGV[5] JSON {maxWait, maxPending, countBlocked}: refuse a longer wait (ms), or a new id if so many wait, and write nothing
---         then; 1 to count asks that wait as sent slots; '' for none of them
+-- ARGV[5] JSON {maxWait, maxPending, countBlocked, join, claim}: refuse a longer wait (ms), or a new id if so many wait, and write
+--         nothing then; 1 to count asks that wait as sent slots; join {kind: 'latest' or 'digest', key, at, expires, max}: it
+--         waits together with others, at is its age and max the most in one digest; claim 1: if it is refused it is sent
+--         without a slot, so note that it is too late to cancel it; '' for none of them
 -- ARGV[6] JSON, for each scope {how long slots are kept (ms), the hold (ms), the gap or 0, max, window (ms) of each rule}; the
 --         hold is the tolerance
 -- ARGV[7] 1 to answer what every limit has left; absent for the deciding limit alone
 --
 -- Answers {kind, at, now, hold, gap, scope, limit, max, window, remaining, reset}. Kind: 1 admitted (send at `at`), 2 the same
 -- admission again, 3 reserved (come back at `at`), 4 refused by maxWait, 5 refused by maxPending (`at` is the slot that a
--- reservation would have had). Hold: the smallest of the scopes'; gap: the largest. Scope, limit, max and window: the deciding
+-- reservation would have had), 6 it ends without being sent (`at` is the slot that it had, or 0). Hold: the smallest of the scopes'; gap: the largest. Scope, limit, max and window: the deciding
 -- limit; limit 0 is the gap, -1 the block, -2 none. Remaining and reset (ms) are those of that limit; remaining is -1 for no
--- bound. With ARGV[7], {scope, limit, max, window, remaining, reset} of every limit follow. The most frequent answer is only the
+-- bound. With ARGV[7], {scope, limit, max, window, remaining, reset} of every limit follow. With kind 6 {how, by} follow, and for a
+-- digest that goes now {count, own} (waiting.lua). The most frequent answer is only the
 -- number `now`: admitted at once, decided by the gap of the first scope (takeNow).
 --
 -- Why it is exact: a slot t is taken only if no window around t then has more than max sent slots, those after t included
@@ -29,12 +32,13 @@
 -- limits, and every admission preserves that. So there is an instant within the hold, in whatever order the others come.
 
 local id, member, mode = ARGV[1], ARGV[2], ARGV[3]
+local waitingKey = KEYS[#KEYS]
 
 -- include clock.lua
 
 local now, realNow = clockNow(ARGV[4])
 local policies = cjson.decode(ARGV[6])
-if #KEYS ~= 3 * #policies then
+if #KEYS ~= 3 * #policies + 1 then
   return redis.error_reply('ERR expected ' .. #policies .. ' policies to go with ' .. #KEYS .. ' keys')
 end
 
@@ -59,16 +63,20 @@ local function keptIn(set)
 end
 
 -- The first scope tells where the id stands. In its category it may have an older score, since keepOrder does not change that.
-local sentAt, inLine, heldAt = keptIn(scopes[1].sent), keptIn(scopes[1].reserved), nil
-scopes[1].sent.ownAt, scopes[1].reserved.ownAt = sentAt, inLine
-if scopes[2] then
-  if sentAt then scopes[2].sent.ownAt = scoreIn(scopes[2].sent) end
-  if inLine then scopes[2].reserved.ownAt = scoreIn(scopes[2].reserved) end
-  heldAt = not inLine and keptIn(scopes[2].held) or nil
-  scopes[2].held.ownAt = heldAt
+local sentAt, inLine, heldAt, slot, due, isHeld
+local function findSlot()
+  sentAt, inLine, heldAt = keptIn(scopes[1].sent), keptIn(scopes[1].reserved), nil
+  scopes[1].sent.ownAt, scopes[1].reserved.ownAt = sentAt, inLine
+  if scopes[2] then
+    if sentAt then scopes[2].sent.ownAt = scoreIn(scopes[2].sent) end
+    if inLine then scopes[2].reserved.ownAt = scoreIn(scopes[2].reserved) end
+    heldAt = not inLine and keptIn(scopes[2].held) or nil
+    scopes[2].held.ownAt = heldAt
+  end
+  slot = inLine or heldAt
+  due, isHeld = slot or sentAt, heldAt ~= nil
 end
-local slot = inLine or heldAt
-local due, isHeld = slot or sentAt, heldAt ~= nil
+findSlot()
 
 -- include instants.lua
 
@@ -132,8 +140,25 @@ local function mustWait(why, at, rooms)
   return reply(kind, at, why, 0, at - now, rooms)
 end
 
-if sentAt and not renew then return admitted(2, sentAt) end
-if slot and slot > now + hold then return mustWait(earliest(scopes), slot, everyRoom()) end -- too early: the answer is the same slot again
+-- What waits under one key, and what ends without being sent: see waiting.lua. Both are rare.
+local join, noteDecision = not peek and options.join, nil
+if join or options.claim or not peek and redis.call('EXISTS', waitingKey) == 1 then
+-- include waiting.lua
+
+-- include ended.lua
+
+  local group, field, isHolder, becomesHolder, counted
+  if join then
+-- include join.lua
+  end
+-- include decided.lua
+end
+local function noted(answer)
+  return noteDecision and noteDecision(answer) or answer
+end
+
+if sentAt and not renew then return noted(admitted(2, sentAt)) end
+if slot and slot > now + hold then return noted(mustWait(earliest(scopes), slot, everyRoom())) end -- too early: the answer is the same slot again
 
 -- include write.lua
 
@@ -173,7 +198,7 @@ else
   if at > now + hold then at = nil end
 end
 if at then
-  local answer = admitted(1, at)
+  local answer = noted(admitted(1, at))
   if not peek then
     for _, scope in ipairs(scopes) do
       put(scope.sent, at)
@@ -214,4 +239,4 @@ if options.countBlocked then
 
   for _, scope in ipairs(scopes) do putMark(scope, mark, answer[1] ~= 3 and sentAt or 0) end
 end
-return answer
+return noted(answer)

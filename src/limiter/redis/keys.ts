@@ -19,6 +19,8 @@ export interface CategoryKeys extends ScopeKeys {
 export interface RecipientKeys extends ScopeKeys {
   /** The policy and the block that an operator has set. */
   readonly settings: string;
+  /** A hash: what waits under one key (a collapse id, a digest), and what ends without being sent. */
+  readonly waiting: string;
 }
 
 /** Ids that are put into keys as they are: visible ASCII without braces (they end a hash tag) and `#` (it begins a digest). */
@@ -31,7 +33,7 @@ const READABLE = /^[!-"$-z|~]{1,128}$/;
  */
 export function recipientKeys(prefix: string, recipientId: string): RecipientKeys {
   const stem = `${prefix.replaceAll(/[{}]/g, '')}:{${readable(recipientId)}}`;
-  return { settings: `${stem}:settings`, sent: stem, reserved: `${stem}:reserved` };
+  return { settings: `${stem}:settings`, sent: stem, reserved: `${stem}:reserved`, waiting: `${stem}:waiting` };
 }
 
 /** `(…, 'messages')` → `pushpacer:{teacher-42}:sent:messages`, and `reserved:messages` and `held:messages` likewise. */

@@ -15,6 +15,7 @@ import { createClock } from './clock.ts';
 import { createDeadline } from '../../redis/deadline.ts';
 import { categoryKeys, entryOf, memberOf, recipientKeys, type CategoryKeys } from './keys.ts';
 import type { Admission, Ask, Follow, Held, Limiter } from '../limiter.ts';
+import type { Ended, WaitingAsk, WaitingLimiter } from '../waiting.ts';
 import { withFallback, type OnUnavailable } from '../fallback.ts';
 import { lookAt, toInspection, type LookedAt } from './look.ts';
 import { misplaced, movedOf, toMoves, waitingIn } from './oversee.ts';
@@ -58,10 +59,11 @@ export interface RedisLimiterOptions {
  */
 export function createRedisLimiter(options: RedisLimiterOptions): Limiter {
   const { onUnavailable = 'closed', ...own } = options;
-  return withFallback(createStrictLimiter(own), { ...own, onUnavailable });
+  return withFallback(createWaitingLimiter(own) as Limiter, { ...own, onUnavailable }); // without a canceller and a join nothing is `ended`
 }
 
-function createStrictLimiter(options: RedisLimiterOptions): Limiter {
+/** The same limiter, for notifications that can be canceled and that wait together. */
+export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnavailable' | 'onOutage'>): WaitingLimiter {
   const { redis, policy, categories = {}, prefix = 'pushpacer', timeoutMs = 2_000, keepMs = 0, now } = options;
   const { countBlocked = false, keepIds = false } = options;
   checkCategories(categories);
@@ -72,12 +74,12 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
   const clock = createClock();
   const sentEntry = keepIds ? (entry: string) => entry : memberOf;
 
-  async function ask(mode: 'admit' | 'peek', asked: Ask): Promise<Admission> {
+  async function ask(mode: 'admit' | 'peek', asked: WaitingAsk): Promise<Admission | Ended> {
     checkAsk(asked);
     const { recipientId, id, renew, everyRule } = asked;
     const category = scopes.categoryOf(asked);
     const keys = recipientKeys(prefix, recipientId);
-    const how = renew === true ? RENEWING[mode] : mode;
+    const how = renew === true ? RENEWING[mode] : asked.join?.kind === 'latest' ? 'latest' : mode;
     const policies = scopes.policiesOf(asked.policy, category);
     const entry = entryOf(id);
     const args = [entry, sentEntry(entry), how, now?.() ?? '', toOptions(asked, countBlocked), policies.text];
@@ -85,12 +87,20 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
     const askedAt = performance.now();
     const reply = await answered(
       category === undefined
-        ? scripts.admit[0](keys.settings, keys.sent, keys.reserved, ...args)
-        : scripts.admit[1](keys.settings, keys.sent, keys.reserved, ...inOrder(categoryKeys(keys, category)), ...args),
+        ? scripts.admit[0](keys.settings, keys.sent, keys.reserved, keys.waiting, ...args)
+        : scripts.admit[1](
+            ...[keys.settings, keys.sent, keys.reserved, ...inOrder(categoryKeys(keys, category)), keys.waiting],
+            ...args,
+          ),
     );
     const answer = readAdmit(reply, policies);
     clock.observe(askedAt, performance.now(), answer.now);
     return toAdmission(answer, asked, category, clock);
+  }
+
+  /** Does not look at what ended. */
+  function peek(asked: Ask): Promise<Admission> {
+    return ask('peek', asked) as Promise<Admission>;
   }
 
   /** The keys of the sent slots in every scope of this ask. */
@@ -155,7 +165,8 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
 
   return {
     admit: (asked) => ask('admit', asked),
-    peek: (asked) => ask('peek', asked),
+    peek,
+    moveUp: moveAll,
     async refund(held) {
       checkHeld(held);
       return release(sentSets(held), sentEntry(entryOf(held.id)));
@@ -209,7 +220,7 @@ function createStrictLimiter(options: RedisLimiterOptions): Limiter {
     },
     async inspect(recipientId) {
       checkRecipient(recipientId);
-      const [looked, next] = await Promise.all([look(recipientId), ask('peek', { recipientId, id: randomUUID() })]);
+      const [looked, next] = await Promise.all([look(recipientId), peek({ recipientId, id: randomUUID() })]);
       return toInspection(looked, next, { policy, keepIds });
     },
   };

@@ -11,7 +11,7 @@ export type AdmitReply = Numeric | readonly Numeric[];
 
 /** The whole answer of admit.lua. Instants are epoch milliseconds on the limiter's clock. */
 export interface Answered {
-  readonly kind: 'admitted' | 'repeated' | 'reserved' | 'max-wait' | 'max-pending';
+  readonly kind: 'admitted' | 'repeated' | 'reserved' | 'max-wait' | 'max-pending' | 'ended';
   readonly at: number;
   readonly now: number;
   readonly holdMs: number;
@@ -27,12 +27,14 @@ export interface Answered {
   readonly resetMs: number;
   /** Every limit; empty unless the ask wants them. */
   readonly rules: readonly LimitRoom[];
+  /** Of an ask with `join`, or that ended: the last two parts. */
+  readonly more?: readonly [Numeric, Numeric];
 }
 
 /** A limit, and what it has left. */
 export type LimitRoom = Pick<Answered, 'scope' | 'limit' | 'max' | 'windowMs' | 'remaining' | 'resetMs'>;
 
-const KINDS = ['admitted', 'repeated', 'reserved', 'max-wait', 'max-pending'] as const;
+const KINDS = ['admitted', 'repeated', 'reserved', 'max-wait', 'max-pending', 'ended'] as const;
 
 /** The short answer contains no gap and no tolerance: they are taken from the ask's policies (`firstGapMs`: the overall one's). */
 export function readAdmit(
@@ -46,7 +48,9 @@ export function readAdmit(
   }
   const parts = reply as readonly Numeric[];
   const part = (index: number) => Number(parts[index]);
+  const [first, second] = parts.slice(11, 13);
   return {
+    ...(parts.length === 13 && first !== undefined && second !== undefined && { more: [first, second] as const }),
     kind: KINDS[part(0) - 1] ?? 'reserved',
     at: part(1),
     now: part(2),

@@ -23,7 +23,7 @@ export interface Scripts {
 /** Defines the scripts on the client. `scopes`: one, plus one for each category. */
 export function defineScripts(redis: LimiterRedis, scopes: number): Scripts {
   return {
-    admit: [define(redis, 'admit', 3), define(redis, 'admit', 6)],
+    admit: [define(redis, 'admit', 4), define(redis, 'admit', 7)],
     postpone: [define(redis, 'postpone', 1), define(redis, 'postpone', 2)],
     release: [define(redis, 'release', 1), define(redis, 'release', 2), define(redis, 'release', 3)],
     inspect: define(redis, 'inspect', 3 * scopes),

@@ -1,6 +1,6 @@
 -- Included by admit.lua. Needs KEYS, `now`, `realNow`, `policies`, `member`. Gives `takeNow()`.
 --
--- A fast path for the most frequent ask: no settings are stored, no reservation waits, every limit has room. It counts entries
+-- A fast path for the most frequent ask: no settings are stored, nothing waits, every limit has room. It counts entries
 -- instead of looking up scores, which is what takes time in Redis, and does not even count if fewer entries are stored than the
 -- limit allows. Answers nil in all other cases; nothing is written then.
 
@@ -17,7 +17,7 @@ local function oldestOf(sent, count)
 end
 
 local function takeNow()
-  local others = KEYS[5] and call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[6]) or call('EXISTS', KEYS[1], KEYS[3])
+  local others = KEYS[5] and call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[6], KEYS[7]) or call('EXISTS', KEYS[1], KEYS[3], KEYS[4])
   if others > 0 then return nil end
   local at = text(now)
   local hold, widest, last, deciding, plain = math.huge, 0, now, nil, nil

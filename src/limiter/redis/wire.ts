@@ -1,17 +1,23 @@
 import { ruleName } from '../../domain/limits.ts';
 import type { Clock } from './clock.ts';
 import type { Admission, Ask, RuleStanding, Standing } from '../limiter.ts';
+import type { Digest, Ended, WaitingAsk } from '../waiting.ts';
 import type { Answered, LimitRoom } from './replies.ts';
 
 /** Writes an ask as arguments of admit.lua, and turns its answer (replies.ts) into an Admission. admit.lua explains each part. */
 
 /** ARGV[5] of admit.lua. */
-export function toOptions({ maxWaitMs = Infinity, maxPending }: Ask, countBlocked: boolean): string {
-  if (maxWaitMs === Infinity && maxPending === undefined && !countBlocked) return '';
+export function toOptions(
+  { maxWaitMs = Infinity, maxPending, join, claim = false }: WaitingAsk,
+  countBlocked: boolean,
+): string {
+  if (maxWaitMs === Infinity && maxPending === undefined && !countBlocked && join === undefined && !claim) return '';
   return JSON.stringify({
     ...(maxWaitMs !== Infinity && { maxWait: Math.max(0, Math.floor(maxWaitMs)) }),
     ...(maxPending !== undefined && { maxPending }),
     ...(countBlocked && { countBlocked: 1 }),
+    ...(join !== undefined && { join }),
+    ...(claim && { claim: 1 }),
   });
 }
 
@@ -20,19 +26,26 @@ export function toAdmission(
   { everyRule = false }: Pick<Ask, 'everyRule'>,
   category: string | undefined,
   clock: Clock,
-): Admission {
-  const { kind, at, now } = answered;
+): (Admission & { readonly digest?: Digest }) | Ended {
+  const { kind, at, now, more } = answered;
   const one = standingOf(answered, category);
   const standing = everyRule ? { ...one, rules: answered.rules.map((each) => ruleStanding(each, category)) } : one;
   switch (kind) {
     case 'admitted':
     case 'repeated':
-      return { kind: 'admitted', at, sendAt: clock.toLocal(at), repeated: kind === 'repeated', ...standing };
+      return {
+        ...{ kind: 'admitted', at, sendAt: clock.toLocal(at), repeated: kind === 'repeated', ...standing },
+        ...(more && { digest: { count: Number(more[0]), own: Number(more[1]) === 1 } }),
+      };
     case 'reserved':
       return { kind, at, waitMs: at - now, ...standing };
     case 'max-wait':
     case 'max-pending':
       return { kind: 'refused', because: kind, waitMs: at - now, ...standing };
+    case 'ended': {
+      const [how, by] = (more ?? ['canceled', '']) as [Ended['how'], string];
+      return { kind, how, ...(by !== '' && { by }), gaveBackSlot: at > now };
+    }
   }
 }
 

@@ -1,0 +1,66 @@
+import { createDeadline } from '../../redis/deadline.ts';
+import { defineScript, readScript, type Call } from '../../redis/scripts.ts';
+import { entryOf, memberOf, recipientKeys } from './keys.ts';
+import type { Numeric } from './replies.ts';
+import type { LimiterRedis } from './scripts.ts';
+
+/** A notification that is to be canceled. */
+export interface CancelRequest {
+  /** The id of its job. */
+  readonly jobId: string;
+  /** The number of its next ask (`progress.asks` of the job). */
+  readonly asks: number;
+  /** How long it must be remembered: longer than the job may still wait. Milliseconds; at least a day is taken. */
+  readonly keepMs: number;
+}
+
+/** What came of it. */
+export interface CancelAnswer {
+  /** False: it is too late, a slot was given to it, or it ended otherwise. */
+  readonly canceled: boolean;
+  /** The jobs that end now, and may be woken: its own, or that of the digest of which it was the last part. */
+  readonly wake: readonly string[];
+}
+
+/** Cancels what waits for a slot. Needs no policies, so a producer can do it. */
+export interface Canceller {
+  /**
+   * Decides in one step, with regard to the admissions of this recipient: what is canceled is not admitted afterwards. Rejects
+   * with LimiterUnavailableError: then it is not known; to ask again is safe.
+   */
+  cancel(recipientId: string, requests: readonly CancelRequest[]): Promise<CancelAnswer[]>;
+}
+
+export interface CancellerOptions {
+  /** The Redis of the limiter that counts these notifications. */
+  readonly redis: LimiterRedis;
+  /** The limiter's prefix. */
+  readonly prefix: string;
+  /** How long an answer may take, in milliseconds. Default: 2,000. */
+  readonly timeoutMs?: number;
+  /** Epoch milliseconds in place of Redis's clock, for tests. */
+  readonly now?: () => number;
+}
+
+/** A pass under way may ask once or twice more than its job has noted. */
+const ASKS_AHEAD = 3;
+
+export function createCanceller({ redis, prefix, timeoutMs = 2_000, now }: CancellerOptions): Canceller {
+  const lua = readScript('cancel.lua', import.meta.url);
+  const script: Call<readonly (readonly Numeric[])[]> = defineScript(redis, 'pushpacer:cancel:2', lua, 2);
+  const answered = createDeadline(timeoutMs);
+  return {
+    async cancel(recipientId, requests) {
+      if (requests.length === 0) return [];
+      const { waiting, sent } = recipientKeys(prefix, recipientId);
+      const asked = requests.map(({ jobId, asks, keepMs }) => [jobId, Math.ceil(keepMs), ...sentEntries(jobId, asks)]);
+      const answers = await answered(script(waiting, sent, now?.() ?? '', JSON.stringify(asked)));
+      return answers.map(([canceled, ...wake]) => ({ canceled: Number(canceled) === 1, wake: wake.map(String) }));
+    },
+  };
+}
+
+/** Every id under which an admission of the notification may stand among the sent slots. */
+function sentEntries(jobId: string, asks: number): string[] {
+  return Array.from({ length: asks + ASKS_AHEAD }, (_, number) => memberOf(entryOf(`${jobId}/${number}`)));
+}
