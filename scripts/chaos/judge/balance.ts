@@ -14,6 +14,10 @@ export interface Balance {
   readonly deadLetters: Readonly<Record<string, number>>;
   readonly expired: number;
   readonly dropped: number;
+  /** Others took their slots, or they are parts of digests, or they were called back: waiting.ts. */
+  readonly superseded: number;
+  readonly merged: number;
+  readonly canceled: number;
   readonly stillQueued: number;
   /** Without an end, with two ends, or with one that this notification cannot have. */
   readonly unaccounted: number;
@@ -23,7 +27,16 @@ export interface Balance {
   readonly suspects: readonly string[];
 }
 
-type Fate = 'delivered' | 'deadLettered' | 'expired' | 'dropped' | 'stillQueued' | 'unaccounted';
+type Fate =
+  | 'delivered'
+  | 'deadLettered'
+  | 'expired'
+  | 'dropped'
+  | 'superseded'
+  | 'merged'
+  | 'canceled'
+  | 'stillQueued'
+  | 'unaccounted';
 
 /** Counts only what the queue and the providers have; what was planned is not used. */
 export function countBalance(
@@ -44,6 +57,9 @@ export function countBalance(
     deadLettered: 0,
     expired: 0,
     dropped: 0,
+    superseded: 0,
+    merged: 0,
+    canceled: 0,
     stillQueued: 0,
     unaccounted: 0,
   };
@@ -97,7 +113,9 @@ function fateOf({ input }: Enqueued, { outcome }: Completed, tokens: ReadonlySet
   if (outcome === 'delivered' && tokens !== undefined) return 'delivered';
   if (outcome === 'expired' && input?.expiresAt !== undefined) return 'expired';
   if (outcome === 'dropped' && input?.onThrottle === 'drop') return 'dropped';
-  return 'unaccounted';
+  if (outcome === 'superseded' && input?.onThrottle === 'latest') return outcome;
+  if (outcome === 'merged' && input?.onThrottle === 'digest') return outcome;
+  return outcome === 'canceled' ? outcome : 'unaccounted';
 }
 
 function countBy(names: readonly string[]): Record<string, number> {

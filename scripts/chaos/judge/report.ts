@@ -3,9 +3,11 @@ import type { ChaosResult, Check } from './verdict.ts';
 
 /** The report for a person at the end. */
 export function renderReport(result: ChaosResult, verdict: readonly Check[]): string {
+  const { superseded, merged, canceled } = result;
   const { notifications, delivered, deadLettered, expired, dropped, requeues, minGapMs, drainMs } = result;
   return [
     `\n${notifications} notifications: ${delivered} delivered, ${deadLettered} dead letters, ${expired} expired, ${dropped} dropped.`,
+    `Waited together: ${superseded} superseded, ${merged} merged into digests; ${canceled} canceled.`,
     `Dead letters: ${counted(result.deadLetters)}. Duplicates by their reason: ${counted(result.duplicatesBy)}.`,
     `Breakers opened: ${counted(result.breakersOpened)}.`,
     `${requeues} requeues; least gap ${minGapMs} ms; drained within ${(drainMs / 1_000).toFixed(1)} s.`,

@@ -8,6 +8,7 @@ import { countBalance, unknownRequests } from './balance.ts';
 import { countDuplicates, saysAccepted } from './duplicates.ts';
 import { stopsWithoutRedis, thawsOf } from '../run/freezes.ts';
 import { judgePacing } from './pacing.ts';
+import { judgeWaiting } from './waiting.ts';
 import type { ChaosResult } from './verdict.ts';
 
 /** The result of a run, and details of everything that went wrong. */
@@ -30,6 +31,7 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     incidents: [...struck.incidents, ...stopsWithoutRedis(struck.freezes, logs)],
   });
   const unknown = unknownRequests(enqueued, entries);
+  const { faults, digests } = judgeWaiting({ enqueued, entries, ends, cancels: facts.cancels });
   const { breakersOpened, breakersByOneDevice } = countBreakers(logs);
   const { counts, oddDevices } = struck;
   const result: ChaosResult = {
@@ -38,6 +40,8 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     ...duplicates,
     duplicatesBy: explainedBy,
     unknownRequests: unknown.length,
+    digests,
+    waitingFaults: faults.length,
     breakersOpened,
     breakersByOneDevice: breakersByOneDevice.length,
     secretsLeaked: leaks.length,
@@ -67,6 +71,7 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     'late after a freeze': burstsAfterFreeze,
     'late after the machine stood still': burstsAfterStall,
     'a request that nobody asked for': unknown,
+    'what waited together, or was canceled': faults,
     'a breaker that one device opened': breakersByOneDevice,
     'a duplicate without a reason': unexplained,
     'a secret': leaks.map(({ where, name, times }) => `${name} in ${where}, ${times} times`),

@@ -13,6 +13,10 @@ export interface ChaosResult
   readonly duplicatesBy: Duplicates['explainedBy'];
   /** Requests of no notification that was enqueued. */
   readonly unknownRequests: number;
+  /** Requests for a digest that providers accepted. */
+  readonly digests: number;
+  /** Of those that waited together or were canceled: what went otherwise than it must. */
+  readonly waitingFaults: number;
   /** Circuit breakers that an answer about one device opened. */
   readonly breakersByOneDevice: number;
   readonly secretsLeaked: number;
@@ -61,6 +65,7 @@ export function checks(result: ChaosResult): Check[] {
       ok: result.lateAfterFreeze <= result.lateAfterFreezeBound,
     },
     none('requests that nobody asked for', result.unknownRequests),
+    none('faults of what waited together', result.waitingFaults),
     none('breakers that one device opened', result.breakersByOneDevice),
     none('unexplained duplicates', result.unexplainedDuplicates),
     {
@@ -74,6 +79,9 @@ export function checks(result: ChaosResult): Check[] {
     none('processes left', result.processesLeft),
     // A run in which nothing happened would pass all of the above.
     some('delivered', result.delivered),
+    some('superseded by a newer one', result.superseded),
+    some('merged into a digest', result.merged),
+    some('digests', result.digests),
     some('background pushes', result.backgroundPushes),
     some('alerts to browsers', result.browserPushes),
     some('requeues', result.requeues),

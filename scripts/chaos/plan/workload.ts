@@ -47,6 +47,9 @@ export const POLICY = {
 export const NEWS_POLICY = { rules: [{ max: 3, perMs: 5_000 }], minGapMs: 800 };
 export const BACKGROUND_POLICY = { rules: [{ max: 3, perMs: 6_000 }], minGapMs: 0 };
 
+/** The text of a digest; no other alert has such a text. */
+export const DIGEST_BODY = '{{count}} new';
+
 /** Enqueued over the first part of a run, so that the last faults still meet work. */
 const ENQUEUED_OVER = 0.7;
 const PER_RECIPIENT = 10;
@@ -70,7 +73,10 @@ export function planWorkload({ seed, seconds, notifications, marker, pushService
     const recipient = recipients[turn] ?? dice.pick(recipients);
     const size = Math.min(count - made, dice.between(1, 8));
     const first = made;
-    const items = Array.from({ length: size }, (_, index) => itemOf(dice, `n${first + index}`, recipient, marker));
+    const together = size > 2 && dice.chance(0.25) ? waitTogether(dice, `burst-${turn}`) : {};
+    const items = Array.from({ length: size }, (_, index) =>
+      itemOf(dice, `n${first + index}`, recipient, marker, together),
+    );
     const atMs = dice.between(0, lastMs);
     bursts.push({ atMs, items });
     if (dice.chance(0.02)) bursts.push({ atMs: Math.min(lastMs, atMs + AGAIN_MS), items });
@@ -119,7 +125,20 @@ function devicesOf(
   });
 }
 
-function itemOf(dice: Dice, id: string, { recipientId, devices }: Recipient, marker: string): Item {
+/** Of a burst: only the newest goes, or one for all. */
+function waitTogether(dice: Dice, key: string): Pick<NotificationInput, 'onThrottle' | 'collapseId' | 'digest'> {
+  if (dice.chance(0.4)) return { onThrottle: 'latest', collapseId: key };
+  const digest = { key, title: 'Digest', body: DIGEST_BODY, maxSize: dice.pick([2, 100]) };
+  return { onThrottle: 'digest', digest };
+}
+
+function itemOf(
+  dice: Dice,
+  id: string,
+  { recipientId, devices }: Recipient,
+  marker: string,
+  together: Partial<NotificationInput>,
+): Item {
   const phones = devices.filter(({ platform }) => platform !== 'webpush');
   const isBackground = phones.length > 0 && dice.chance(0.1);
   const input: NotificationInput = {
@@ -134,6 +153,7 @@ function itemOf(dice: Dice, id: string, { recipientId, devices }: Recipient, mar
     ...(dice.chance(0.2) && { priority: 'high' as const }),
     ...(dice.chance(0.1) && { collapseId: `topic-${dice.between(1, 9)}-${id}` }),
     ...(dice.chance(0.04) && { onThrottle: isBackground ? 'drop' : dice.pick(['drop', 'silence'] as const) }),
+    ...(!isBackground && together),
   };
   return dice.chance(0.03) ? { input, expiresInMs: dice.between(500, 15_000) } : { input };
 }

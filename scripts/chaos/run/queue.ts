@@ -13,6 +13,8 @@ export interface Completed {
   /** The notification's. */
   readonly id: string;
   readonly outcome: string;
+  /** The notification that goes in its place. */
+  readonly by?: string;
   readonly progress: Progress;
 }
 
@@ -73,7 +75,8 @@ export function openChaosQueue(redisUrl: string): ChaosQueue {
     ends: async () => ({
       completed: (await everyPage((from, to) => queue.getJobs(['completed'], from, to))).map((job) => ({
         id: notificationIdOf(job.id ?? ''),
-        outcome: (job.returnvalue as { outcome?: string } | null)?.outcome ?? 'none',
+        outcome: 'none',
+        ...(job.returnvalue as { outcome?: string; by?: string } | null),
         progress: readProgress(job.progress),
       })),
       dead: await everyPage((from, to) => deadLetters.page(from, to - from + 1)),

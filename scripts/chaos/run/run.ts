@@ -35,6 +35,8 @@ export interface Facts {
   readonly enqueued: ReadonlyMap<string, Enqueued>;
   readonly entries: readonly JournalEntry[];
   readonly ends: Ends;
+  /** Notification → the last answer to its cancel. */
+  readonly cancels: ReadonlyMap<string, boolean>;
   readonly struck: Struck;
   readonly leaks: readonly Leak[];
   readonly logs: Logs;
@@ -104,7 +106,8 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   const logs = await readLogs(folder);
   pids.push(providers.pid, ...fleet.pids, ...redis.pids);
   const { entries, stalls } = providers;
-  return { enqueued, entries, ends, struck, leaks, logs, crashes: fleet.crashes, drainMs, stalls };
+  const cancels = new Map<string, boolean>();
+  return { enqueued, entries, ends, cancels, struck, leaks, logs, crashes: fleet.crashes, drainMs, stalls };
 }
 
 async function openFolder(keep: string | undefined, cleanup: AsyncDisposableStack): Promise<string> {

@@ -1,0 +1,73 @@
+import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import type { Enqueued } from '../run/enqueue.ts';
+import type { Completed, Ends } from '../run/queue.ts';
+import { refOf } from '../plan/workload.ts';
+
+/** What became of those that waited together, or were canceled. */
+export interface Waited {
+  /** They ended because a newer one took their slot. */
+  readonly superseded: number;
+  /** They are a part of a digest that went for them. */
+  readonly merged: number;
+  /** Requests for a digest that providers accepted. */
+  readonly digests: number;
+  readonly canceled: number;
+  /** What went otherwise than it must, such as a digest of another number than the notifications in it. */
+  readonly faults: readonly string[];
+}
+
+export interface WaitedParts {
+  readonly enqueued: ReadonlyMap<string, Enqueued>;
+  readonly entries: readonly JournalEntry[];
+  readonly ends: Pick<Ends, 'completed' | 'dead'>;
+  /** Notification → the last answer to its cancel: whether it was canceled. */
+  readonly cancels: ReadonlyMap<string, boolean>;
+}
+
+/** `3 new`, which the plan's `DIGEST_BODY` becomes. */
+const SENT_BODY = /^(\d+) new$/;
+
+/** Counted from what the providers got and how the jobs ended. */
+export function judgeWaiting({ enqueued, entries, ends, cancels }: WaitedParts): Waited {
+  const completed = new Map(ends.completed.map((one) => [one.id, one]));
+  const dead = new Set(ends.dead.map(({ id }) => id));
+  const merged = ends.completed.filter(({ outcome }) => outcome === 'merged');
+  const superseded = ends.completed.filter(({ outcome }) => outcome === 'superseded');
+  const members = Map.groupBy(merged, ({ by }) => by ?? '');
+  const accepted = entries.filter((entry) => entry.accepted);
+  const digests = accepted.filter(({ body = '' }) => SENT_BODY.test(body));
+  const isCanceled = ({ id }: Pick<Completed, 'id'>): boolean => cancels.get(id) === true;
+
+  const faults: string[] = [];
+  const alerted = new Set(accepted.map(({ data }) => refOf(data)));
+  for (const entry of accepted) {
+    const id = refOf(entry.data);
+    const joined = (members.get(id) ?? []).filter((one) => !isCanceled(one)).length;
+    const expected = joined + (isCanceled({ id }) ? 0 : 1);
+    const found = Number(SENT_BODY.exec(entry.body ?? '')?.[1] ?? 1);
+    if (found !== expected) faults.push(`${id}: an alert for ${found}, of ${expected} notifications`);
+  }
+  for (const { id, by = '' } of [...merged, ...superseded]) {
+    if (!completed.has(by) && !dead.has(by)) faults.push(`${id}: gave way to ${by}, which has no end`);
+    if (alerted.has(id) && !mayHaveFailed(id, completed)) faults.push(`${id}: gave way to ${by}, and was sent too`);
+    if (enqueued.get(id)?.input?.recipientId !== enqueued.get(by)?.input?.recipientId)
+      faults.push(`${id}: gave way to ${by}, of another recipient`);
+  }
+  for (const [id, canceled] of cancels) {
+    const outcome = completed.get(id)?.outcome;
+    if (canceled && alerted.has(id) && !members.has(id)) faults.push(`${id}: sent although it was canceled`);
+    if (!canceled && outcome === 'canceled') faults.push(`${id}: canceled, but the answer was that it is too late`);
+  }
+  return {
+    superseded: superseded.length,
+    merged: merged.length,
+    digests: digests.length,
+    canceled: ends.completed.filter(({ outcome }) => outcome === 'canceled').length,
+    faults,
+  };
+}
+
+/** A provider accepted it, but its answer said otherwise or was lost: then it is tried again, and may give way to a newer one. */
+function mayHaveFailed(id: string, completed: ReadonlyMap<string, Completed>): boolean {
+  return (completed.get(id)?.progress.attempts.length ?? 0) > 0;
+}
