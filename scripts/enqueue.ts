@@ -1,14 +1,16 @@
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
+import { addAbortSignal } from 'node:stream';
 import { loadQueueConfig } from '../src/config/config.ts';
 import { formatFault, type Fault } from '../src/domain/faults.ts';
 import { RedisAwayError } from '../src/redis/connection.ts';
 import { parseDuration } from '../src/domain/time.ts';
 import { BROADCAST_ID, BROADCAST_ID_FORMAT, MAX_SPREAD_MS } from '../src/queue/broadcast.ts';
-import { checkInput, createProducer, type Enqueued, type EnqueueInput } from '../src/queue/producer.ts';
+import { checkInput, createProducer, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
 import { CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';
 import { addNotificationFlags, itemOfFlags, type NotificationFlags } from './enqueue/flags.ts';
 import { itemsOfLines, type Item } from './enqueue/items.ts';
+import { watchInterrupts } from './enqueue/interrupts.ts';
 import { readEnvironment } from './support/environment.ts';
 import { createProgress, type Progress } from './support/progress.ts';
 
@@ -31,7 +33,9 @@ interface Counts {
 const HELP = `
 REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS say where the queue is. If a file was
 enqueued only in part, enqueue it again: ids that are in the queue already count as duplicates. A line without an id is a
-new notification each time. With --broadcast the second run goes on where the first one stopped, so give it the same file.`;
+new notification each time. With --broadcast the second run goes on where the first one stopped, so give it the same file.
+It does not read bad lines again either: put the corrected ones into a file of their own. Ctrl-C waits for the
+notifications that are being added; a second Ctrl-C does not.`;
 
 /** `npm run enqueue`: validates notifications and adds them to the queue. */
 export async function main(argv: readonly string[]): Promise<void> {
@@ -49,53 +53,70 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 async function enqueue(source: string | undefined, flags: Flags): Promise<void> {
   const { redis, queue } = loadQueueConfig(readEnvironment());
-  const { items, progress } = await open(source, flags);
-  const producer = flags.dryRun === true ? undefined : createProducer({ ...redis, ...queue });
-  const counts: Counts = { read: 0, added: 0, duplicates: 0, invalid: 0, skipped: 0 };
-  const complain = ({ where }: Pick<Item, 'where'>, faults: readonly Fault[]): void => {
-    counts.invalid++;
-    progress.say(complaint(where, faults));
-  };
-  /** Those that are JSON, and where each one is; removed when its result has come. */
+  const interrupts = watchInterrupts();
+  const { signal } = interrupts;
+  try {
+    const { items, progress } = await open(source, flags, signal);
+    const producer = flags.dryRun === true ? undefined : createProducer({ ...redis, ...queue });
+    const counts: Counts = { read: 0, added: 0, duplicates: 0, invalid: 0, skipped: 0 };
+    try {
+      await addAll(items, flags, { producer, counts, progress, signal });
+    } catch (error) {
+      const what = signal.aborted ? 'interrupted' : error instanceof RedisAwayError ? error.message : undefined;
+      if (what === undefined) throw error;
+      throw new CommandError(`${what}; ${summary(counts, flags.dryRun)} before`);
+    } finally {
+      progress.stop();
+      await producer?.close();
+    }
+  } finally {
+    interrupts.stop();
+  }
+}
+
+interface Parts {
+  /** Undefined for `--dry-run`. */
+  readonly producer: Producer | undefined;
+  readonly counts: Counts;
+  readonly progress: Progress;
+  readonly signal: AbortSignal;
+}
+
+async function addAll(
+  items: AsyncIterable<Item> | Iterable<Item>,
+  flags: Flags,
+  { producer, counts, progress, signal }: Parts,
+): Promise<void> {
+  /** Those that have no result yet. */
   const places: Item[] = [];
   async function* inputs(): AsyncGenerator<EnqueueInput> {
     for await (const item of items) {
       counts.read++;
-      if (item.faults !== undefined) {
-        complain(item, item.faults);
-        continue;
-      }
       places.push(item);
-      yield item.input as EnqueueInput;
+      yield item.input as EnqueueInput; // undefined for a line that is not JSON, so that a broadcast counts it too
     }
   }
   let lastId: string | undefined;
   const onResult = (result: Enqueued): void => {
-    const item = places.shift() ?? { where: '' };
+    const { where = '', faults } = places.shift() ?? {};
     if (result.kind === 'invalid') {
-      complain(item, result.faults);
+      counts.invalid++;
+      progress.say(complaint(where, faults ?? result.faults));
       return;
     }
     lastId = result.id;
     counts[result.kind === 'added' ? 'added' : 'duplicates']++;
   };
-  try {
-    if (producer === undefined) for await (const input of inputs()) onResult(checkInput(input));
-    else {
-      const { spread: spreadOverMs, broadcast: broadcastId } = flags;
-      const onSkipped = (): void => {
-        counts.skipped++;
-        places.shift();
-      };
-      await producer.enqueueMany(inputs(), { spreadOverMs, broadcastId, onResult, onSkipped });
-    }
-  } catch (error) {
-    if (error instanceof RedisAwayError) throw new CommandError(`${error.message}; ${summary(counts, false)} before`);
-    throw error;
-  } finally {
-    progress.stop();
-    await producer?.close();
+  const onSkipped = (): void => {
+    counts.skipped++;
+    places.shift();
+  };
+  if (producer === undefined) for await (const input of inputs()) onResult(checkInput(input));
+  else {
+    const { spread: spreadOverMs, broadcast: broadcastId } = flags;
+    await producer.enqueueMany(inputs(), { spreadOverMs, broadcastId, onResult, onSkipped, signal });
   }
+  progress.stop();
   // For the flags of one notification: bad flags are bad usage, and its id is printed because one searches the log for it.
   const isOne = hasNotification(flags);
   if (isOne && counts.invalid > 0) process.exitCode = EXIT.usage;
@@ -109,9 +130,9 @@ function report(counts: Counts, { json, dryRun = false }: Flags, id: string | un
   else process.stdout.write(`${summary(counts, dryRun)}${id === undefined ? '' : `: ${id}`}\n`);
 }
 
-function summary({ added, duplicates, invalid, skipped }: Counts, dryRun: boolean): string {
+function summary({ added, duplicates, invalid, skipped }: Counts, dryRun = false): string {
   if (dryRun) return `${added} valid, ${invalid} invalid`;
-  const before = skipped === 0 ? '' : `, ${skipped} enqueued by an earlier run`;
+  const before = skipped === 0 ? '' : `, ${skipped} read by an earlier run`;
   return `${added} added, ${duplicates} duplicates, ${invalid} invalid${before}`;
 }
 
@@ -135,6 +156,7 @@ function complaint(where: string, faults: readonly Fault[]): string {
 async function open(
   source: string | undefined,
   flags: Flags,
+  signal: AbortSignal,
 ): Promise<{ items: AsyncIterable<Item> | Iterable<Item>; progress: Progress }> {
   if (source !== undefined && source !== '-')
     throw new UsageError(`expected - or --file, found ${JSON.stringify(source)}`);
@@ -146,7 +168,10 @@ async function open(
   if (path === '') return { items: [itemOfFlags(flags)], progress: createProgress('added', 1) };
   const total = path === '-' ? undefined : await sizeOf(path);
   const progress = createProgress('read', total, { unit: 'bytes' });
-  const chunks = (path === '-' ? process.stdin : createReadStream(path)) as AsyncIterable<Uint8Array>;
+  const chunks = addAbortSignal(
+    signal,
+    path === '-' ? process.stdin : createReadStream(path),
+  ) as AsyncIterable<Uint8Array>;
   const onRead = (bytes: number) => {
     progress.update(bytes);
   };

@@ -83,7 +83,12 @@ export function itemOfFlags(flags: NotificationFlags): Item {
   const { threadId, actionCategory, interruptionLevel, channelId } = flags;
   const onApns = apns.map((token) => ({ platform: 'apns', token, app }));
   const onFcm = fcm.map((token) => ({ platform: 'fcm', token, app }));
-  const onWebpush = webpush.map((text) => ({ platform: 'webpush', ...jsonObjectOf('--webpush', text), app }));
+  // The JSON may be a whole device, whose own app is not lost.
+  const onWebpush = webpush.map((text) => ({
+    platform: 'webpush',
+    ...jsonObjectOf('--webpush', text),
+    ...(app !== undefined && { app }),
+  }));
   const input = {
     id,
     recipientId: recipient,

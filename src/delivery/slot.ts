@@ -84,7 +84,7 @@ function answered(context: Context, asks: number, answer: SlotAnswer): SlotAnswe
 function askOf(context: Context, asks: number, renew: boolean, parts: DeliverParts): WaitingAsk {
   const { maxPending, maxWaitMs } = parts;
   const { onThrottle } = context.notification;
-  const join = joinOf(context);
+  const join = joinOf(context, asks);
   return {
     ...scopeOf(context),
     id: askId(context.jobId, asks),
@@ -100,13 +100,13 @@ function mayWait({ notification: { onThrottle } }: Pick<Context, 'notification'>
   return onThrottle !== 'drop' && onThrottle !== 'silence';
 }
 
-/** With whom it waits. A digest that was to be sent takes nothing more. */
-function joinOf({ notification, progress, enqueuedAt: at }: Context): Join | undefined {
+/** With whom it waits. What was to be sent before may have alerted, so a retry goes as it was, and joins no digest. */
+function joinOf({ notification, enqueuedAt: at }: Context, asks: number): Join | undefined {
   const { onThrottle, collapseId, digest, category = '', expiresAt: expires } = notification;
   if (onThrottle === 'latest' && collapseId !== undefined) {
     return { kind: onThrottle, key: `${category}:${collapseId}`, at, max: 1 };
   }
-  if (onThrottle !== 'digest' || digest === undefined || progress.digest !== undefined) return undefined;
+  if (onThrottle !== 'digest' || digest === undefined || asks > 0) return undefined;
   return { kind: onThrottle, key: `${category}:${digest.key}`, at, expires, max: digest.maxSize ?? DEFAULT_DIGEST };
 }
 

@@ -6,8 +6,9 @@ export function nearest(name: string, known: Iterable<string>): string | undefin
   const given = name.toLowerCase();
   let best: { readonly candidate: string; readonly mistakes: number } | undefined;
   for (const candidate of known) {
-    const mistakes = typingMistakes(given, candidate.toLowerCase());
     const most = Math.min(name.length, candidate.length) > 5 ? 2 : 1;
+    if (Math.abs(name.length - candidate.length) > most) continue; // a bad job may have thousands of long names
+    const mistakes = typingMistakes(given, candidate.toLowerCase());
     if (mistakes <= most && mistakes < (best?.mistakes ?? Infinity)) best = { candidate, mistakes };
   }
   return best?.candidate;

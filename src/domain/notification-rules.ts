@@ -11,10 +11,11 @@ import type { Notification } from './notification-types.ts';
  */
 export function togetherFaults(raw: unknown): Fault[] {
   if (!isObject(raw)) return [];
+  const alert = raw['alert'];
   const waiting = waitingFaults(raw);
   if (raw['pushType'] === 'background') return [...backgroundFaults(raw), ...waiting];
-  if (raw['alert'] === undefined) return [{ path: 'alert', expected: 'an object', found: 'nothing' }, ...waiting];
-  return [...(isObject(raw['alert']) ? locArgsFaults(raw['alert']) : []), ...waiting];
+  if (alert === undefined) return [{ path: 'alert', expected: 'an object', found: 'nothing' }, ...waiting];
+  return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
 }
 
 /** With whom it waits. */
@@ -61,16 +62,22 @@ export const MUST_SHOW: readonly string[] = DEVICE_KINDS.filter(({ mustShow }: D
   ({ schema }) => schema.shape.platform.value,
 );
 
+/** The devices that take no background pushes, by their places. */
+function mustShow({ devices }: Record<string, unknown>): (readonly [index: number, platform: string])[] {
+  if (!Array.isArray(devices)) return [];
+  return devices.flatMap((device: unknown, index) => {
+    const platform = isObject(device) ? device['platform'] : undefined;
+    return typeof platform === 'string' && MUST_SHOW.includes(platform) ? [[index, platform] as const] : [];
+  });
+}
+
 function backgroundFaults(raw: Record<string, unknown>): Fault[] {
   const faults = NOT_IN_BACKGROUND.filter((path) => valueAt(raw, path) !== undefined).map((path) => ({
     path,
     expected: 'none in a background push, which shows nothing',
     found: 'one',
   }));
-  const devices: readonly unknown[] = Array.isArray(raw['devices']) ? raw['devices'] : [];
-  for (const [index, device] of devices.entries()) {
-    const platform = MUST_SHOW.find((name) => isObject(device) && device['platform'] === name);
-    if (platform === undefined) continue;
+  for (const [index, platform] of mustShow(raw)) {
     const expected = 'another platform in a background push: a browser must show every push';
     faults.push({ path: `devices[${index}].platform`, expected, found: describeFound(platform, false) });
   }
@@ -90,6 +97,14 @@ function locArgsFaults(alert: Record<string, unknown>): Fault[] {
     const isAlone = alert[`${text}LocArgs`] !== undefined && alert[`${text}LocKey`] === undefined;
     return isAlone ? [{ path: `alert.${text}LocKey`, expected: `a text beside ${text}LocArgs`, found: 'nothing' }] : [];
   });
+}
+
+/** A key names a text of an app. A website has none, and a browser would show the word "undefined". */
+function keysAloneFaults(raw: Record<string, unknown>, alert: Record<string, unknown>): Fault[] {
+  const hasKey = alert['titleLocKey'] !== undefined || alert['bodyLocKey'] !== undefined;
+  if (!hasKey || hasText(alert['title']) || hasText(alert['body']) || mustShow(raw).length === 0) return [];
+  const expected = 'a title or a body that is not empty, since a browser has no texts for keys';
+  return [{ path: 'alert', expected, found: 'keys alone' }];
 }
 
 function valueAt(raw: unknown, path: string): unknown {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { DeviceKind } from '../providers/device-kind.ts';
+import { isReservedKey, type DeviceKind } from '../providers/device-kind.ts';
 import { apnsFieldsSchema } from '../providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import { analyticsLabelSchema, androidFieldsSchema, fcmFieldsSchema } from '../providers/fcm/fields.ts';
@@ -67,7 +67,7 @@ export const notificationSchema = z.strictObject({
     ),
   data: z
     .record(
-      z.string().refine((key) => !isReserved(key), {
+      z.string().refine((key) => !isReservedKey(key, RESERVED_DATA_KEYS), {
         error: `a key other than ${listed(RESERVED_DATA_KEYS)}, which the providers reserve`,
       }),
       jsonValue(),
@@ -144,10 +144,6 @@ export const notificationSchema = z.strictObject({
 /** The schemas of some kinds of devices, each with its own type. */
 function schemasOf<const Kinds extends readonly DeviceKind[]>(kinds: Kinds) {
   return kinds.map(({ schema }) => schema) as { [Index in keyof Kinds]: Kinds[Index]['schema'] };
-}
-
-function isReserved(key: string): boolean {
-  return RESERVED_DATA_KEYS.some((name) => (name.endsWith('*') ? key.startsWith(name.slice(0, -1)) : key === name));
 }
 
 /** `a, b and c` */

@@ -22,6 +22,11 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
   };
 }
 
+/** Whether a key of `data` is one of `reservedDataKeys`. */
+export function isReservedKey(key: string, reserved: readonly string[]): boolean {
+  return reserved.some((name) => (name.endsWith('*') ? key.startsWith(name.slice(0, -1)) : key === name));
+}
+
 /** The name of an app of APPS_FILE. */
 export const appNameSchema = z.string().regex(/^[A-Za-z0-9._-]{1,64}$/, { error: '1 to 64 of A-Z a-z 0-9 . _ -' });
 

@@ -5,8 +5,9 @@ import type { Enqueued } from './enqueued.ts';
 export interface EnqueueManyOptions {
   /**
    * The name of this broadcast, to go on where an earlier call stopped: a call with the same name skips as many inputs as the
-   * earlier ones have enqueued, so give it the same sequence. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`. It is known for 7 days after
-   * the last call. Default: none, and nothing is skipped.
+   * earlier ones have dealt with (enqueued, or found invalid), so give it the same sequence. Inputs need ids: up to 500 may be
+   * added once more if the process dies, and only an id makes such a copy a duplicate. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`. It
+   * is known for 7 days after the last batch. Default: none, and nothing is skipped.
    */
   readonly broadcastId?: string | undefined;
   /**
@@ -16,9 +17,9 @@ export interface EnqueueManyOptions {
   readonly spreadOverMs?: number | undefined;
   /** Called for each notification, in order, once its batch is in the queue. `index` counts from 0, the skipped ones too. */
   readonly onResult?: ((result: Enqueued, index: number) => void) | undefined;
-  /** Called for each input that an earlier call has enqueued, in order, before any result. */
+  /** Called for each input that an earlier call has dealt with, in order, before any result. */
   readonly onSkipped?: ((index: number) => void) | undefined;
-  /** Stops after the batch under way; the promise then rejects with the signal's reason. */
+  /** Stops before the next input, or after the batch under way; the promise then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -32,11 +33,11 @@ export interface EnqueuedMany {
   readonly duplicates: number;
   /** How many do not fit. */
   readonly invalid: number;
-  /** How many an earlier call with the same `broadcastId` has enqueued. */
+  /** How many an earlier call with the same `broadcastId` has dealt with: enqueued, or found invalid. */
   readonly skipped: number;
 }
 
-/** Where the position of a broadcast is kept, as a number: how many inputs were enqueued. */
+/** Where the position of a broadcast is kept, as a number: how many inputs were dealt with. */
 export interface Positions {
   read(): Promise<number>;
   write(position: number): Promise<void>;
@@ -90,6 +91,7 @@ export async function broadcast<Input>(
 
   let batch: Input[] = [];
   for await (const input of inputs) {
+    signal?.throwIfAborted();
     read += 1;
     if (read <= start) {
       onSkipped?.(read - 1);

@@ -77,6 +77,21 @@ describe('digest', () => {
   });
 });
 
+it('a notification of which one device was alerted joins no digest', async () => {
+  const bench = await openBench();
+  const devices = [DEVICE, makeDevice('fcm')];
+  bench.sandbox.apns.script(DEVICE.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
+  const first = make({ ...DIGEST, devices });
+  const failed = await bench.run(first);
+  expect(failed.outcome).toMatchObject({ kind: 'retried' });
+  const second = make({ ...DIGEST, ...alertOf('second') });
+  const waiting = await bench.run(second);
+  const retried = await bench.run(first, failed.progress);
+  expect(retried.outcome).toMatchObject({ kind: 'requeued' });
+  expect((await again(bench, second, waiting)).outcome).toEqual({ kind: 'delivered' });
+  expect(shown(bench).at(-1)).toBe('second: text');
+});
+
 describe('latest', () => {
   it('only the newest of those that wait goes, in the slot of the oldest', async () => {
     const bench = await openBench();

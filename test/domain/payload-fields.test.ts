@@ -67,6 +67,26 @@ it('tells all faults of all platforms at once', () => {
   expect(faultsOf(raw).join()).not.toContain('example.com');
 });
 
+describe('keys of texts', () => {
+  const keys = { p256dh: `B${'A'.repeat(86)}`, auth: 'A'.repeat(22) };
+  const browser = { platform: 'webpush', endpoint: 'https://updates.push.services.mozilla.com/a', keys };
+  const devices = [APNS, browser];
+
+  it.each([[{ titleLocKey: 'FORMS' }], [{ bodyLocKey: 'FORMS', body: '' }]])(
+    'alone are nothing that a browser could show: %j',
+    (alert) => {
+      expect(faultsOf({ ...good, alert })).toEqual([]);
+      expect(faultsOf({ ...good, devices, alert })).toEqual([
+        'alert: expected a title or a body that is not empty, since a browser has no texts for keys, found keys alone',
+      ]);
+    },
+  );
+
+  it('may stand beside a text, which a browser shows', () => {
+    expect(faultsOf({ ...good, devices, alert: { titleLocKey: 'FORMS', title: 'Forms' } })).toEqual([]);
+  });
+});
+
 describe('a background push', () => {
   it('needs no alert, and has the outcome of one by default', () => {
     expect(faultsOf(background)).toEqual([]);

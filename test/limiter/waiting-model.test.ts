@@ -163,8 +163,9 @@ class Play {
     if (one.kind === 'latest') expect(newer?.name, `waits or went before the older ${one.name}`).toBeUndefined();
   }
 
-  #joinOf({ kind, at, digest }: One): Join | undefined {
-    if (kind === 'alone' || digest !== undefined) return undefined;
+  /** As delivery/slot.ts does. */
+  #joinOf({ kind, at, asks }: One): Join | undefined {
+    if (kind === 'alone' || (kind !== 'latest' && asks > 0)) return undefined;
     return { kind: kind === 'latest' ? kind : 'digest', key: kind, at, max: kind === 'small digest' ? 2 : 100 };
   }
 

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { main } from '../../scripts/enqueue.ts';
 import { notification, openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
@@ -58,17 +58,54 @@ test('standard input goes in, a second time as duplicates', async () => {
   expect(await queue.getPrioritizedCount()).toBe(2_500);
 });
 
-test('a broadcast goes on behind what an earlier run enqueued, spread over a time', async () => {
+test('a broadcast goes on behind what an earlier run read, spread over a time', async () => {
   const { prefix, queue } = openQueues();
   const file = join(await temporaryFolder(), 'f.ndjson');
   const lines = Array.from({ length: 3 }, (_, n) => JSON.stringify(notification({ id: `n${n}` })));
-  await writeFile(file, `${lines[0] ?? ''}\nno json\n${lines[1] ?? ''}\n`);
+  await writeFile(file, `${lines[0] ?? ''}\n${lines[1] ?? ''}\n`);
   const flags = ['--file', file, '--broadcast', 'term-start', '--spread', '1h'];
-  expect(await enqueue({ args: flags, prefix })).toMatchObject({ stdout: '2 added, 0 duplicates, 1 invalid\n' });
+  expect(await enqueue({ args: flags, prefix })).toMatchObject({ stdout: '2 added, 0 duplicates, 0 invalid\n' });
   expect(await queue.getDelayedCount()).toBe(2);
   await writeFile(file, `${lines[0] ?? ''}\n${lines[1] ?? ''}\n${lines[2] ?? ''}\n`);
   const again = await enqueue({ args: flags, prefix });
-  expect(again).toMatchObject({ code: 0, stdout: '1 added, 0 duplicates, 0 invalid, 2 enqueued by an earlier run\n' });
+  expect(again).toMatchObject({ code: 0, stdout: '1 added, 0 duplicates, 0 invalid, 2 read by an earlier run\n' });
+});
+
+test('a broadcast whose bad lines were corrected in between takes no line for another one', async () => {
+  const { prefix, queue } = openQueues();
+  const file = join(await temporaryFolder(), 'f.ndjson');
+  const line = (recipientId: string): string => JSON.stringify(notification({ id: undefined, recipientId }));
+  const flags = ['--file', file, '--broadcast', 'term-start'];
+  await writeFile(file, [line('a'), 'no json', '{}', line('b')].join('\n'));
+  const first = await enqueue({ args: flags, prefix });
+  expect(first.stdout).toBe('2 added, 0 duplicates, 2 invalid\n');
+  expect(first.stderr).toMatch(/^line 2: expected JSON.+\nline 3: recipientId: /);
+  await writeFile(file, [line('a'), line('corrected'), line('too'), line('b'), line('c')].join('\n'));
+  const again = await enqueue({ args: flags, prefix });
+  expect(again.stdout).toBe('1 added, 0 duplicates, 0 invalid, 4 read by an earlier run\n');
+  const jobs = await queue.getJobs();
+  expect(jobs.map(({ data }) => (data as { recipientId: string }).recipientId).toSorted()).toEqual(['a', 'b', 'c']);
+});
+
+test('an interrupted broadcast ends with whole batches, so that no line without an id is added twice', async () => {
+  const { prefix, queue } = openQueues();
+  const file = join(await temporaryFolder(), 'f.ndjson');
+  const line = JSON.stringify(notification({ id: undefined }));
+  await writeFile(file, `${line}\n`.repeat(30_000));
+  const env = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix };
+  const running = startProcess({ args: ['scripts/enqueue.ts', '--file', file, '--broadcast', 'term-start'], env });
+  await vi.waitFor(async () => expect(await queue.getPrioritizedCount()).toBeGreaterThan(0), {
+    timeout: 20_000,
+    interval: 5,
+  });
+  running.kill('SIGINT');
+  const exit = await running.waitForExit();
+  const added = await queue.getPrioritizedCount();
+  expect(exit.signal).toBe('SIGINT');
+  expect(exit.stderr).toBe(`error: interrupted; ${added} added, 0 duplicates, 0 invalid before\n`);
+  expect(added).toBeLessThan(30_000);
+  const again = await enqueue({ args: ['--file', file, '--broadcast', 'term-start'], prefix });
+  expect(again.stdout).toBe(`${30_000 - added} added, 0 duplicates, 0 invalid, ${added} read by an earlier run\n`);
 });
 
 test.each([
@@ -151,6 +188,9 @@ test('--webpush takes the subscription of a browser as it is', async () => {
   expect((await queue.getJob('w1'))?.data).toMatchObject({
     devices: [{ platform: 'webpush', ...subscription, app: 'web' }],
   });
+  const whole = JSON.stringify({ platform: 'webpush', ...subscription, app: 'parent' });
+  await enqueue({ args: ['--id', 'w2', '--recipient', 'parent-7', '--title', 'Room', '--webpush', whole], prefix });
+  expect((await queue.getJob('w2'))?.data).toMatchObject({ devices: [{ ...subscription, app: 'parent' }] });
   const bad = await enqueue({ args: [...flags, '--webpush', 'no json'], prefix });
   expect(bad.stderr).toContain('--webpush: expected a JSON object, found 7 characters that are none');
   expect(bad.code).toBe(2);

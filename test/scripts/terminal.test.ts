@@ -35,15 +35,16 @@ test.each([
   expect(text).not.toMatch(/[█░%]/);
 });
 
-test('Ctrl-C takes the bar away, and ends the command as ever', async () => {
-  const { prefix } = openQueues();
+test('Ctrl-C takes the bar away, tells what was added, and ends the command as ever', async () => {
+  const { prefix, queue } = openQueues();
   const file = await fileWith(150_000, () => false);
   const command = `node scripts/enqueue.ts --file ${file}`;
   const env = queueEnv(prefix);
   const { code, raw, lines } = await runOnTerminal({ command, columns: 80, env, interruptAt: '█' });
   expect(raw).toContain('█');
   expect(code).toBe(130); // as the shell says of SIGINT
-  expect(lines).toEqual([]);
+  const added = (await queue.getJobCountByTypes('prioritized')).toString();
+  expect(lines).toEqual([`error: interrupted; ${added} added, 0 duplicates, 0 invalid before`]);
 });
 
 test('errors are red on a terminal, unless NO_COLOR is set; FORCE_COLOR makes them so elsewhere', async () => {

@@ -11,15 +11,19 @@ export const APNS_MAX_PAYLOAD_BYTES = 4_096;
  */
 export function apnsPayload(notification: Notification, silent: boolean): JsonObject {
   const { apns, data, imageUrl } = notification;
-  const payload: JsonObject = { ...data, aps: apsOf(notification) };
+  const payload: JsonObject = { ...data, aps: apsOf(notification, notification.alert) };
   if (imageUrl !== undefined) payload['fcm_options'] = { image: imageUrl };
   const merged = apns?.payload === undefined ? payload : mergePatch(payload, apns.payload);
   return silent ? silenced(merged) : merged;
 }
 
-/** The `aps` of a notification, before `apns.payload` is merged into it. */
-export function apsOf(notification: Notification): JsonObject {
-  const { alert, apns, badge, imageUrl, pushType, sound } = notification;
+/**
+ * The `aps` of a notification, before `apns.payload` is merged into it.
+ *
+ * @param alert what is written as its alert; undefined for none
+ */
+export function apsOf(notification: Notification, alert: Alert | undefined): JsonObject {
+  const { apns, badge, imageUrl, pushType, sound } = notification;
   if (pushType === 'background') return { 'content-available': 1 };
   const aps: JsonObject = {};
   if (alert !== undefined) aps['alert'] = apsAlert(alert);

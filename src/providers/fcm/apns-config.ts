@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../domain/json.ts';
 import { mergePatch } from '../../domain/merge-patch.ts';
-import type { Notification } from '../../domain/notification-types.ts';
+import type { Alert, Notification } from '../../domain/notification-types.ts';
 import { apnsDelivery } from '../apns/headers.ts';
 import { apsOf } from '../apns/payload.ts';
 
@@ -12,7 +12,7 @@ export function apnsConfig(
   notification: Notification,
   { pushId, silent }: { readonly pushId: string; readonly silent: boolean },
 ): JsonObject {
-  const { apns, imageUrl } = notification;
+  const { alert, apns, imageUrl } = notification;
   const { pushType, priority, collapseId, expiration } = apnsDelivery(notification, pushId, silent);
   const headers: JsonObject = {
     'apns-push-type': pushType,
@@ -20,18 +20,16 @@ export function apnsConfig(
     'apns-collapse-id': collapseId,
   };
   if (expiration !== undefined) headers['apns-expiration'] = `${expiration}`;
-  const aps = withoutAlert(apsOf(notification), notification);
+  const aps = apsOf(notification, isWhole(alert) ? alert : undefined);
   const payload: JsonObject = Object.keys(aps).length > 0 ? { aps } : {};
   const merged = apns?.payload === undefined ? payload : mergePatch(payload, apns.payload);
-  return {
-    headers,
-    ...(Object.keys(merged).length > 0 && { payload: merged }),
-    ...(imageUrl !== undefined && { fcm_options: { image: imageUrl } }),
-  };
+  const config: JsonObject = { headers };
+  if (Object.keys(merged).length > 0) config['payload'] = merged;
+  if (imageUrl !== undefined) config['fcm_options'] = { image: imageUrl };
+  return config;
 }
 
-function withoutAlert(aps: JsonObject, { alert = {} }: Notification): JsonObject {
-  const { subtitle, titleLocKey, bodyLocKey } = alert;
-  if (subtitle !== undefined || titleLocKey !== undefined || bodyLocKey !== undefined) return aps;
-  return Object.fromEntries(Object.entries(aps).filter(([key]) => key !== 'alert'));
+/** Whether the alert has what FCM does not add. */
+function isWhole({ subtitle, titleLocKey, bodyLocKey }: Alert = {}): boolean {
+  return subtitle !== undefined || titleLocKey !== undefined || bodyLocKey !== undefined;
 }

@@ -11,7 +11,9 @@ export interface FcmEncodeOptions extends Pick<FcmMessageOptions, 'silentChannel
 export function encodeFcm(push: Push, { projectId, silentChannelId, nowMs }: FcmEncodeOptions): Prepared {
   const { notification, device, pushId, silent } = push;
   const message = fcmMessage(notification, { token: tokenOf(device), pushId, silent, silentChannelId, nowMs });
-  const bytes = fcmPayloadBytes(message);
+  const body = JSON.stringify({ message });
+  // The payload is a part of the body, so it is counted only if the whole body is larger than that.
+  const bytes = Buffer.byteLength(body) > FCM_MAX_PAYLOAD_BYTES ? fcmPayloadBytes(message) : 0;
   if (bytes > FCM_MAX_PAYLOAD_BYTES) {
     const detail = `payload: expected at most ${FCM_MAX_PAYLOAD_BYTES} bytes, found ${bytes}`;
     return { kind: 'refused', reply: { meaning: 'rejected', alerted: 'no', code: 'payload-too-large', detail } };
@@ -22,7 +24,7 @@ export function encodeFcm(push: Push, { projectId, silentChannelId, nowMs }: Fcm
       push,
       path: `/v1/projects/${projectId}/messages:send`,
       headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ message }),
+      body,
     },
   };
 }

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { isObject, type JsonObject, type JsonValue } from '../../domain/json.ts';
 import { jsonObject, type Misplaced } from '../../domain/json-schema.ts';
 import { printable } from '../../domain/text-schema.ts';
+import { isReservedKey } from '../device-kind.ts';
 
 /**
  * The fields of a notification for Android (`android`), and for FCM whatever the device (`fcm`, `analyticsLabel`).
@@ -110,11 +111,8 @@ function badData(data: JsonValue | undefined, path: readonly PropertyKey[]): Mis
   if (data === undefined || data === null) return [];
   if (!isObject(data)) return [{ path, expected: 'an object of texts' }];
   return Object.entries(data).flatMap(([key, value]) => {
-    if (isReserved(key)) return [{ path: [...path, key], expected: 'a key that FCM does not reserve' }];
+    if (isReservedKey(key, FCM_RESERVED_DATA_KEYS))
+      return [{ path: [...path, key], expected: 'a key that FCM does not reserve' }];
     return typeof value === 'string' || value === null ? [] : [{ path: [...path, key], expected: 'a text' }];
   });
-}
-
-function isReserved(key: string): boolean {
-  return FCM_RESERVED_DATA_KEYS.some((name) => (name.endsWith('*') ? key.startsWith(name.slice(0, -1)) : key === name));
 }
