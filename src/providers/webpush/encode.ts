@@ -1,4 +1,5 @@
 import { createECDH, createHash } from 'node:crypto';
+import './no-keylog.ts'; // before http_ece
 import { encrypt } from 'http_ece';
 import type { WebpushDevice } from '../../domain/notification.ts';
 import type { Prepared, Push } from '../provider.ts';
