@@ -5,8 +5,8 @@ import { showCommand } from './recipient/show.ts';
 import { createCommand, runCommand } from './support/command.ts';
 
 const HELP = `
-Each has its own --help. REDIS_URL, REDIS_CLUSTER, LIMITER_REDIS_URL, QUEUE_PREFIX, QUEUE_SHARDS, LIMIT_RULES, LIMIT_MIN_GAP
-and LIMITS_FILE must be the same as the workers'.`;
+Each has its own --help. REDIS_URL, REDIS_CLUSTER, LIMITER_REDIS_URL, QUEUE_PREFIX, QUEUE_SHARDS, LIMIT_RULES, LIMIT_MIN_GAP,
+LIMITS_FILE and LIMIT_BACKGROUND_RULES must be the same as the workers'.`;
 
 /** `npm run recipient -- show|block|unblock|limit|reset ID`: shows one recipient, or acts on it. */
 export async function main(argv: readonly string[]): Promise<void> {

@@ -4,6 +4,7 @@ import { InputError } from '../src/domain/faults.ts';
 import { within } from '../src/domain/time.ts';
 import type { Environment } from '../src/environment/values.ts';
 import { createProcessor } from '../src/delivery/processor.ts';
+import { backgroundOptions } from '../src/limiter/background.ts';
 import { paceOf } from '../src/limiter/pace.ts';
 import { createWaitingLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { createClockMetrics, createMetrics } from '../src/observe/metrics.ts';
@@ -77,8 +78,7 @@ async function compose(
   await accounts.connect(); // this only connects: nothing is sent that no producer enqueued
   const backgroundLimiter = createWaitingLimiter({
     redis: limiterRedis,
-    policy: { rules: config.backgroundRules, minGapMs: 0 },
-    prefix: `${queue.prefix}:background`,
+    ...backgroundOptions(config.backgroundRules, queue.prefix),
     timeoutMs: LIMITER_TIMEOUT_MS,
   });
 

@@ -12,7 +12,7 @@ import {
   type EndFlags,
 } from './flags.ts';
 import { followed } from './follow.ts';
-import { atLimiter } from './open.ts';
+import { atLimiter, waitingAt } from './open.ts';
 import { instantFrom, waitingText } from '../support/text.ts';
 
 interface Flags extends EndFlags {
@@ -28,7 +28,7 @@ first expire. An earlier block is replaced.`;
 
 /** `recipient block ID --for 2h --reason TEXT` */
 export function blockCommand(): Command {
-  return createCommand('block', 'Stops all alerts to this recipient until the end.')
+  return createCommand('block', 'Stops all alerts and background pushes to this recipient until the end.')
     .argument('<id>', 'the recipient', recipientId)
     .option('--for <duration>', 'from now, such as 2h', forDuration)
     .option('--until <time>', 'RFC 3339 or epoch milliseconds', untilInstant)
@@ -43,13 +43,14 @@ async function block(id: string, { reason, json, ...end }: Flags): Promise<void>
   if (end.for === undefined && end.until === undefined) {
     throw new UsageError('--for: expected --for or --until, found neither');
   }
-  await atLimiter(async ({ limiter, config }) => {
-    const { now, reserved } = await limiter.inspect(id);
+  await atLimiter(async ({ config, ...limiters }) => {
+    const { now, reserved } = await waitingAt(limiters, id);
     const until = endOf(end, now, MOST_AHEAD_MS) as number; // one of the two is given
-    const { moved } = await followed(id, config, reserved.length, (follow) =>
-      limiter.block(id, { until, reason }, follow),
-    );
-    const after = await limiter.inspect(id);
+    const { moved } = await followed(id, config, reserved.length, async (follow) => {
+      await limiters.limiter.block(id, { until, reason }, follow);
+      await limiters.background.block(id, { until, reason }, follow);
+    });
+    const after = await waitingAt(limiters, id);
     const lines = [
       `${printable(id)} is blocked until ${instantFrom(now, until)}: ${printable(reason)}`,
       waitingText({ ...after, now }),
@@ -75,12 +76,13 @@ export function unblockCommand(): Command {
 }
 
 async function unblock(id: string, { json }: { json?: true }): Promise<void> {
-  await atLimiter(async ({ limiter, config }) => {
-    const { reserved } = await limiter.inspect(id);
-    const { result: wasBlocked, moved } = await followed(id, config, reserved.length, (follow) =>
-      limiter.unblock(id, follow),
-    );
-    const after = await limiter.inspect(id);
+  await atLimiter(async ({ config, ...limiters }) => {
+    const { reserved } = await waitingAt(limiters, id);
+    const { result: wasBlocked, moved } = await followed(id, config, reserved.length, async (follow) => {
+      const background = await limiters.background.unblock(id, follow);
+      return (await limiters.limiter.unblock(id, follow)) || background;
+    });
+    const after = await waitingAt(limiters, id);
     const waiting = waitingText(after);
     const lastAt = after.reserved.at(-1)?.at;
     const did = `${printable(id)} ${wasBlocked ? 'is not blocked any more' : 'was not blocked'}`;

@@ -18,6 +18,8 @@ export interface Described {
   readonly inspection: Inspection;
   /** The inspection's reserved slots. */
   readonly waiting: readonly WaitingSlot[];
+  /** What the limiter of background pushes has; undefined if it has none of them. */
+  readonly background?: (Inspection & { readonly reserved: readonly WaitingSlot[] }) | undefined;
   /** Notifications that are delayed without a slot. */
   readonly delayed: DelayedJobs;
   readonly categories: Config['categories'];
@@ -29,19 +31,20 @@ export interface Described {
 
 /** The output of `recipient show`: facts, timeline, and the waiting notifications. */
 export function describe(described: Described): string[] {
-  const { recipientId, inspection, delayed, categories, columns } = described;
+  const { recipientId, inspection, background, delayed, categories, columns } = described;
   const facts = [
     ['policy', policyLine(inspection)],
     ...Object.entries(categories).map(([name, policy]) => ['', `${name}: ${policyText(policy)}; from LIMITS_FILE`]),
     ['block', blockLine(inspection)],
     ['sent', sentLine(inspection)],
     ['reserved', reservedLine(inspection)],
+    ...(background === undefined ? [] : backgroundFacts(background)),
     ['delayed', delayedLine(inspection.now, delayed)],
     ['next free', nextLine(inspection)],
   ];
   const name = heading(`${printable(recipientId)} at ${instant(inspection.now)}`);
   const parts = [
-    [name, ...strangerLines(inspection, delayed)],
+    [name, ...(background === undefined ? strangerLines(inspection, delayed) : [])],
     table(facts, { columns, wrap: true }),
     renderTimeline(inspection, columns),
     waitingLines(described),
@@ -78,6 +81,13 @@ function reservedLine({ now, reserved }: Inspection): string {
   return `${reserved.length}, the next ${fromNow(now, next.at)}, the last ${fromNow(now, last.at)}`;
 }
 
+function backgroundFacts(pushes: Inspection): string[][] {
+  return [
+    ['background', `sent ${sentLine(pushes)}`],
+    ['', `reserved ${reservedLine(pushes)}`],
+  ];
+}
+
 /** Delayed jobs without a slot; those with one are in the line `reserved`. */
 function delayedLine(now: number, { found, lookedAt, of }: DelayedJobs): string {
   const [next] = found;
@@ -97,9 +107,10 @@ function nextLine({ now, nextAt, rule }: Inspection): string {
 const ESSENTIAL = [0, 2, 7];
 
 /** One line each, the next one first. */
-function waitingLines({ inspection: { now }, waiting, delayed, told, columns }: Described): string[] {
+function waitingLines({ inspection: { now }, waiting, background, delayed, told, columns }: Described): string[] {
   const all = [
     ...waiting.map((slot) => ({ at: slot.at, row: waitingRow(now, slot) })),
+    ...(background?.reserved ?? []).map((slot) => ({ at: slot.at, row: waitingRow(now, slot, ' (background)') })),
     ...delayed.found.map((job) => ({ at: job.dueAt, row: delayedRow(now, job) })),
   ].toSorted((a, b) => a.at - b.at);
   if (all.length === 0) return [];
@@ -110,9 +121,11 @@ function waitingLines({ inspection: { now }, waiting, delayed, told, columns }: 
   return [heading(top), ...lines, ...(more > 0 ? [`and ${more} more; --all shows them`] : [])];
 }
 
-function waitingRow(now: number, { at, id = '-', notification }: WaitingSlot): string[] {
-  if (notification === undefined) return [...when(now, at), 'no job', '-', '-', '-', '-', printable(id)];
-  return [...when(now, at), ...facts(now, notification), jobIdOfAsk(id) ?? notification.id];
+/** @param kind stands behind what it waits for */
+function waitingRow(now: number, { at, id = '-', notification }: WaitingSlot, kind = ''): string[] {
+  if (notification === undefined) return [...when(now, at), `no job${kind}`, '-', '-', '-', '-', printable(id)];
+  const [why = '', ...others] = facts(now, notification);
+  return [...when(now, at), `${why}${kind}`, ...others, jobIdOfAsk(id) ?? notification.id];
 }
 
 function delayedRow(now: number, job: DelayedJob): string[] {

@@ -2,6 +2,7 @@ import { Queue } from 'bullmq';
 import { loadLimiterConfig, type Config, type RedisConfig } from '../../src/config/config.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import type { Oversight } from '../../src/limiter/limiter.ts';
+import { backgroundOptions } from '../../src/limiter/background.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { shardOf, shardPrefixes } from '../../src/queue/shards.ts';
@@ -17,6 +18,7 @@ import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { CommandError, UsageError } from '../support/command.ts';
 import { readEnvironment } from '../support/environment.ts';
 import { atQueueRedis } from '../support/queue-redis.ts';
+import type { Waiting } from '../support/text.ts';
 
 export interface QueueOfRecipient {
   readonly redis: RedisConfig;
@@ -44,10 +46,18 @@ export async function atQueue<T>(
 /** What a subcommand needs. */
 export interface Desk {
   readonly limiter: Oversight;
+  /** That of background pushes. */
+  readonly background: Oversight;
   readonly config: Pick<Config, 'redis' | 'queue' | 'policy' | 'categories'>;
 }
 
-/** Opens the limiter that the environment names (the workers' own), runs `work`, and closes it. */
+/** What waits at both limiters of the recipient, the next one first. */
+export async function waitingAt({ limiter, background }: Omit<Desk, 'config'>, recipientId: string): Promise<Waiting> {
+  const [alerts, pushes] = await Promise.all([limiter.inspect(recipientId), background.inspect(recipientId)]);
+  return { now: alerts.now, reserved: [...alerts.reserved, ...pushes.reserved].toSorted((a, b) => a.at - b.at) };
+}
+
+/** Opens the limiters that the environment names (the workers' own), runs `work`, and closes them. */
 export async function atLimiter(work: (desk: Desk) => Promise<void>): Promise<void> {
   const config = loadLimiterConfig(readEnvironment());
   const { limiterRedis, policy, categories, queue } = config;
@@ -56,7 +66,8 @@ export async function atLimiter(work: (desk: Desk) => Promise<void>): Promise<vo
   try {
     await whenReady(redis, PRODUCER_TIMEOUT_MS);
     const limiter = createRedisLimiter({ redis, policy, categories, prefix: queue.prefix });
-    await work({ limiter, config });
+    const background = createRedisLimiter({ redis, ...backgroundOptions(config.backgroundRules, queue.prefix) });
+    await work({ limiter, background, config });
   } catch (error) {
     if (error instanceof InputError) throw new UsageError(error.message); // the limiter's arguments come from flags
     if (error instanceof RedisAwayError) throw new CommandError(error.message);

@@ -18,7 +18,8 @@ interface Flags {
 const TOLD = 20;
 
 const HELP = `
-LIMIT_RULES, LIMIT_MIN_GAP and LIMITS_FILE must be the same as the workers'.
+LIMIT_RULES, LIMIT_MIN_GAP, LIMITS_FILE and LIMIT_BACKGROUND_RULES must be the same as the workers'.
+Background pushes are shown where there are any: those that were sent within the longest of their windows, and those that wait.
 Notifications that are delayed without a slot (for a retry, or because of their provider) are shown too. The queue has no index
 by recipient, so at most 20,000 delayed jobs are looked through. Jobs that no worker has looked at yet are not shown.`;
 
@@ -33,21 +34,32 @@ export function showCommand(): Command {
 }
 
 async function show(id: string, { all, json }: Flags): Promise<void> {
-  await atLimiter(async ({ limiter, config }) => {
+  await atLimiter(async ({ limiter, background: backgroundLimiter, config }) => {
     const inspection = await limiter.inspect(id);
+    const pushes = await backgroundLimiter.inspect(id);
     const told = all ? Infinity : TOLD;
     const { redis, queue, categories } = config;
-    const [waiting, delayed] = await atQueue({ redis, queue, recipientId: id }, async (shard, connection) => {
-      const known = new Set(inspection.reserved.flatMap((slot) => (slot.id && jobIdOfAsk(slot.id)) ?? []));
+    const [waiting, waitingPushes, delayed] = await atQueue({ redis, queue, recipientId: id }, (shard, connection) => {
+      const reserved = [...inspection.reserved, ...pushes.reserved];
+      const known = new Set(reserved.flatMap((slot) => (slot.id && jobIdOfAsk(slot.id)) ?? []));
       return Promise.all([
         waitingOf(inspection, told, shard),
+        waitingOf(pushes, told, shard),
         findDelayed(shard, connection, { recipientId: id, known }),
       ]);
     });
-    if (json) printJson({ recipientId: id, ...inspection, categories, reserved: waiting, delayed: delayed.found });
-    else {
+    const background =
+      pushes.sent.length + pushes.reserved.length > 0 ? { ...pushes, reserved: waitingPushes } : undefined;
+    if (json) {
+      const { rules } = pushes.policy;
+      const shown = background && { rules, sent: background.sent, reserved: background.reserved };
+      printJson({
+        ...{ recipientId: id, ...inspection, categories, reserved: waiting, delayed: delayed.found },
+        ...(shown && { background: shown }),
+      });
+    } else {
       const columns = columnsOf();
-      const lines = describe({ recipientId: id, inspection, waiting, delayed, categories, told, columns });
+      const lines = describe({ recipientId: id, inspection, waiting, background, delayed, categories, told, columns });
       process.stdout.write(`${lines.join('\n')}\n`);
     }
   });

@@ -59,7 +59,6 @@ export function loadConfig(env: Environment): Config {
 
   return Object.freeze({
     ...limiter,
-    backgroundRules: variables.LIMIT_BACKGROUND_RULES,
     maxWaitMs: variables.LIMIT_MAX_WAIT,
     maxPending: variables.LIMIT_MAX_PENDING,
     concurrency: variables.WORKER_CONCURRENCY,
@@ -100,7 +99,7 @@ export function loadQueueConfig(env: Environment): Pick<Config, 'redis' | 'queue
   return queueConfig(variables);
 }
 
-type LimiterConfig = Pick<Config, 'redis' | 'queue' | 'limiterRedis' | 'policy' | 'categories'>;
+type LimiterConfig = Pick<Config, 'redis' | 'queue' | 'limiterRedis' | 'policy' | 'categories' | 'backgroundRules'>;
 
 /** For commands that act on recipients: where the limiter and the queue are, and the limits. */
 export function loadLimiterConfig(env: Environment): LimiterConfig {
@@ -118,6 +117,7 @@ const QUEUE_VARIABLES = [
 const LIMITER_VARIABLES = [
   ...QUEUE_VARIABLES,
   ...(['LIMITER_REDIS_URL', 'LIMITER_REDIS_SENTINEL_NAME', 'LIMIT_RULES', 'LIMIT_MIN_GAP', 'LIMITS_FILE'] as const),
+  'LIMIT_BACKGROUND_RULES',
 ] as const;
 
 function queueConfig(variables: Variables): Pick<Config, 'redis' | 'queue'> {
@@ -137,6 +137,7 @@ function limiterConfig(variables: Variables, faults: Fault[]): LimiterConfig {
     ),
     policy: { rules: variables.LIMIT_RULES, minGapMs: variables.LIMIT_MIN_GAP },
     categories: readLimitsFile(variables.LIMITS_FILE, faults),
+    backgroundRules: variables.LIMIT_BACKGROUND_RULES,
   };
 }
 

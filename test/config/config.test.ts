@@ -241,6 +241,7 @@ describe('faults', () => {
       queue: { prefix: '{pushpacer}', shards: 1 },
       policy: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 0 },
       categories: {},
+      backgroundRules: [{ max: 3, perMs: 3_600_000 }],
     });
     expect(() => loadLimiterConfig({ LIMITS_FILE: '/nowhere.json', LIMIT_RULES: 'ten' })).toThrow(
       /LIMIT_RULES: expected[^]*LIMITS_FILE: expected a file/,

@@ -27,11 +27,13 @@ test('the third one in an hour waits, or is dropped where the producer wants tha
   expect(sandbox.journal.accepted).toHaveLength(3);
 });
 
-test('a block of the recipient holds back alerts, not background pushes', async () => {
-  const { run, limiter } = await openBench({ platforms: ['apns'] });
+test('each of the two limiters can be blocked for itself', async () => {
+  const { run, limiter, backgroundLimiter } = await openBench({ platforms: ['apns'] });
   await limiter.block(RECIPIENT, { until: Date.now() + 600_000, reason: 'on leave' });
   expect(await run(makeNotification())).toMatchObject({ outcome: { kind: 'requeued', rule: 'block' } });
   expect(await run(background())).toMatchObject({ outcome: { kind: 'delivered' } });
+  await backgroundLimiter.block(RECIPIENT, { until: Date.now() + 600_000, reason: 'on leave' });
+  expect(await run(background())).toMatchObject({ outcome: { kind: 'requeued', rule: 'block' } });
 });
 
 test('one that no device took does not count', async () => {

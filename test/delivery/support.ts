@@ -33,6 +33,7 @@ export interface Passed {
 export interface Bench {
   readonly sandbox: Sandbox;
   readonly limiter: WaitingLimiter;
+  readonly backgroundLimiter: WaitingLimiter;
   readonly canceller: Canceller;
   readonly breakers: Breakers;
   readonly trialEnds: TrialEnd[];
@@ -121,7 +122,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     const outcome = await deliver(context, { ...parts, ...overrides });
     return { outcome, progress: context.progress };
   };
-  return { sandbox, limiter, canceller, breakers, trialEnds, replies, redelayed, parts, run };
+  return { sandbox, limiter, backgroundLimiter, canceller, breakers, trialEnds, replies, redelayed, parts, run };
 }
 
 /** The context at the beginning of a pass. */

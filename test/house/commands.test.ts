@@ -6,6 +6,7 @@ import type { DemoDeadLetter } from '../../scripts/demo/dead-letters.ts';
 import { countResult } from '../../scripts/demo/verdict.ts';
 import { COMMANDS, loadCommand, type CommandMain } from '../../scripts/pushpacer/commands.ts';
 import { definitionOf } from '../../scripts/support/command.ts';
+import { backgroundOptions } from '../../src/limiter/background.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { notification, openQueues } from '../queue/support.ts';
@@ -125,6 +126,11 @@ describe('the JSON of each command is that of the page', () => {
     const limiter = createRedisLimiter({ redis: connectRedis(), policy, prefix });
     const asked = ['one', 'two', 'three'].map((id) => ({ id, recipientId: 't', category: 'messages' }));
     for (const { id } of asked) await limiter.admit({ recipientId: 't', id: `${id}/0` });
+    const pushes = createRedisLimiter({
+      redis: connectRedis(),
+      ...backgroundOptions([{ max: 3, perMs: 3_600_000 }], prefix),
+    });
+    for (const id of ['p', 'q', 'r', 's']) await pushes.admit({ recipientId: 't', id: `${id}/0` });
     const jobs = [...asked, { id: 'retried', recipientId: 't', category: 'messages' }];
     for (const data of jobs)
       await queue.add('push', notification(data), { jobId: data.id, delay: 600_000, priority: 10 });

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { main } from '../../scripts/recipient.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Inspection, Limiter } from '../../src/limiter/limiter.ts';
+import { backgroundOptions } from '../../src/limiter/background.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
@@ -9,21 +10,35 @@ import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 type Env = Readonly<Record<string, string | undefined>>;
 
 const UNSET = Object.fromEntries(
-  ['LIMITER_REDIS_URL', 'REDIS_CLUSTER', 'QUEUE_SHARDS', 'LIMIT_RULES', 'LIMIT_MIN_GAP', 'LIMITS_FILE'].map((name) => [
-    name,
-    undefined,
-  ]),
+  [
+    'LIMITER_REDIS_URL',
+    'REDIS_CLUSTER',
+    'QUEUE_SHARDS',
+    'LIMIT_RULES',
+    'LIMIT_MIN_GAP',
+    'LIMITS_FILE',
+    'LIMIT_BACKGROUND_RULES',
+  ].map((name) => [name, undefined]),
 );
 /** What the environment says where it says nothing. */
 const POLICY: Policy = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 };
 const HOUR = 3_600_000;
+const BACKGROUND_RULES = [{ max: 3, perMs: HOUR }];
 
-/** A limiter as the workers have it, and the command at the same keys. */
-function openBench(policy = POLICY): { limiter: Limiter; run: (...args: string[]) => Promise<CommandExit>; env: Env } {
+interface Bench {
+  readonly limiter: Limiter;
+  readonly background: Limiter;
+  readonly run: (...args: string[]) => Promise<CommandExit>;
+  readonly env: Env;
+}
+
+/** The limiters as the workers have them, and the command at the same keys. */
+function openBench(policy = POLICY): Bench {
   const prefix = testPrefix();
   const env = { ...UNSET, REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix };
   return {
     limiter: createRedisLimiter({ redis: connectRedis(), policy, prefix }),
+    background: createRedisLimiter({ redis: connectRedis(), ...backgroundOptions(BACKGROUND_RULES, prefix) }),
     run: (...args) => recipient(env, ...args),
     env,
   };
@@ -84,6 +99,24 @@ describe('show', () => {
     expect(text).toMatch(/\nin 1h .* no job .* b\/0\n/);
   });
 
+  test('tells background pushes apart from alerts, where there are any', async () => {
+    const { limiter, background, run } = openBench();
+    await askFor(limiter, ['a/0']);
+    expect(await told(run('show', 'teacher-42', '--json'))).not.toHaveProperty('background');
+    expect(await said(run('show', 'teacher-42'))).not.toContain('background');
+    await askFor(background, ['p/0', 'q/0', 'r/0', 's/0']);
+    const shown = await told<Inspection & { background: Inspection }>(run('show', 'teacher-42', '--json'));
+    expect([shown.sent.length, shown.reserved.length]).toEqual([1, 0]);
+    expect(shown.background).toEqual({
+      rules: BACKGROUND_RULES,
+      sent: Array.from({ length: 3 }, () => ({ at: expect.any(Number) as number })),
+      reserved: [{ at: expect.any(Number) as number, id: 's/0' }],
+    });
+    const text = await said(run('show', 'teacher-42'));
+    expect(text).toMatch(/\nbackground {2}sent 3 within 1h, the last .* ago\n {12}reserved 1, in (1h|59m.*)\n/);
+    expect(text).toMatch(/ no job \(background\) .* s\/0\n$/);
+  });
+
   test('tells the limits per category of the file that the workers have', async () => {
     const { env } = openBench();
     const text = await said(recipient({ ...env, LIMITS_FILE: 'examples/limits.json' }, 'show', 'teacher-42'));
@@ -106,6 +139,27 @@ describe('block', () => {
       ['b/0', true],
       ['c/0', true],
     ]);
+  });
+
+  test('holds background pushes back too, and unblock lets them go', async () => {
+    const { limiter, background, run } = openBench();
+    await askFor(limiter, ['a/0', 'b/0']);
+    await askFor(background, ['p/0', 'q/0', 'r/0', 's/0']);
+    const blocked = await told(run('block', 'teacher-42', '--for', '2h', '--reason', 'a', '--json'));
+    expect(blocked).toMatchObject({ waiting: 2, moved: 2 });
+    const { block, reserved, now } = await background.inspect('teacher-42');
+    expect(block).toEqual({ until: blocked['until'], reason: 'a' });
+    expect(reserved.map(({ at }) => at)).toEqual([blocked['until']]);
+    expect(blocked['lastAt']).toBeGreaterThan(now + HOUR);
+
+    expect(await told(run('unblock', 'teacher-42', '--json'))).toMatchObject({
+      wasBlocked: true,
+      waiting: 2,
+      moved: 2,
+    });
+    expect((await background.inspect('teacher-42')).block).toBeUndefined();
+    await background.block('teacher-42', { until: Date.now() + HOUR, reason: 'only there' });
+    expect(await told(run('unblock', 'teacher-42', '--json'))).toMatchObject({ wasBlocked: true });
   });
 
   test('takes an instant, and answers in JSON', async () => {
