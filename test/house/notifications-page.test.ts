@@ -1,12 +1,13 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
 import { asDigest } from '../../src/domain/digest.ts';
-import { parseNotification, type Notification } from '../../src/domain/notification.ts';
+import { parseNotification, PLATFORMS, type Notification } from '../../src/domain/notification.ts';
 import { pushId } from '../../src/domain/push-id.ts';
 import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
+import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { publishedSchema } from '../support/json-schema.ts';
-import { openApns, openFcm, openSandbox, sendPush } from '../support/providers.ts';
+import { openApns, openFcm, openSandbox, openWebpush, sendPush } from '../support/providers.ts';
 
 /** When the page's example that expires is sent. */
 const NOW_MS = Date.parse('2026-11-21T17:00:00Z');
@@ -31,23 +32,33 @@ function examplesOf(page: string): Example[] {
   return examples;
 }
 
-test('the page has examples for both platforms', () => {
+test('the page has examples for every platform', () => {
   expect(EXAMPLES.length).toBeGreaterThan(7);
-  for (const platform of ['apns', 'fcm', 'apns silent', 'fcm silent', 'apns digest']) {
+  for (const platform of PLATFORMS) {
     expect(EXAMPLES.filter(({ wire }) => platform in wire).length).toBeGreaterThan(0);
+    expect(EXAMPLES.filter(({ wire }) => `${platform} silent` in wire).length).toBeGreaterThan(0);
   }
 });
 
 test.each(EXAMPLES)('%#: what the page shows is valid, and is what the providers get', async ({ document, wire }) => {
   expect((await publishedSchema())(document)).toEqual([]);
   expect(checkInput(document as EnqueueInput)).toMatchObject({ kind: 'added' });
-  const parsed = parseNotification(document);
-  const notification = parsed.ok ? parsed.notification : ({} as Notification);
+  const sandbox = await openSandbox();
+  const notification = withBrowser(document as EnqueueInput, sandbox);
   const [how = ''] = Object.keys(wire).map((kind) => kind.split(' ')[1] ?? '');
-  const sent = await send(how === 'digest' ? asDigest(notification, 5) : notification, how);
+  const sent = await send(how === 'digest' ? asDigest(notification, 5) : notification, how, sandbox);
   expect(Object.keys(wire)).toHaveLength(notification.devices.length);
   expect(sent).toEqual(wire);
 });
+
+/** The example for a browser too, which it leaves out to be short. Without it where no browser may get the notification. */
+function withBrowser(document: EnqueueInput, { webpush }: Sandbox): Notification {
+  const browser = { platform: 'webpush', ...webpush.subscription('ana') } as const;
+  const parsed = [[...document.devices, browser], document.devices]
+    .map((devices) => parseNotification({ ...document, devices }))
+    .find(({ ok }) => ok);
+  return parsed?.ok ? parsed.notification : ({} as Notification);
+}
 
 test('every field of the schema is on the page', async () => {
   const schema = JSON.parse(await readFile('docs/notification.schema.json', 'utf8')) as {
@@ -71,19 +82,31 @@ test('the faults on the page are what a producer is told', () => {
 });
 
 /** Sends an example to all its devices, and answers what arrived, in the page's form. */
-async function send(notification: Notification, how: string): Promise<Record<string, unknown>> {
-  const sandbox = await openSandbox();
-  const [apns, fcm] = [await openApns(sandbox), await openFcm(sandbox, { now: () => NOW_MS })];
+async function send(notification: Notification, how: string, sandbox: Sandbox): Promise<Record<string, unknown>> {
+  const startedAt = Date.now();
+  const providers = {
+    apns: await openApns(sandbox),
+    fcm: await openFcm(sandbox, { now: () => NOW_MS }),
+    webpush: await openWebpush(sandbox, { now: () => startedAt }),
+  };
   for (const [index, device] of notification.devices.entries()) {
     const push = { notification, device, pushId: pushId(notification.id, index), silent: how === 'silent' };
-    expect(await sendPush(device.platform === 'apns' ? apns : fcm, push)).toMatchObject({ meaning: 'accepted' });
+    // A VAPID token must be new by the real clock, so a browser gets the example as if it was enqueued now.
+    if (device.platform === 'webpush' && notification.expiresAt !== undefined)
+      push.notification = { ...notification, expiresAt: notification.expiresAt + startedAt - NOW_MS };
+    expect(await sendPush(providers[device.platform], push)).toMatchObject({ meaning: 'accepted' });
   }
   const suffix = how === '' ? '' : ` ${how}`;
   return Object.fromEntries(sandbox.journal.all.map((entry) => [`${entry.platform}${suffix}`, wireOf(entry)]));
 }
 
-function wireOf({ platform, pushType, priority, collapseId, expiration, topic, payload }: JournalEntry): unknown {
-  if (platform !== 'apns') return payload;
+function wireOf(entry: JournalEntry): unknown {
+  const { platform, at, pushType, priority, collapseId, expiration, topic, payload } = entry;
+  if (platform === 'fcm') return payload;
+  if (platform === 'webpush') {
+    const ttl = String(Math.round((expiration ?? 0) - at / 1_000));
+    return { headers: { ttl, urgency: priority, topic: collapseId }, message: payload };
+  }
   const headers = {
     'apns-push-type': pushType,
     'apns-priority': priority,

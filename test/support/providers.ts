@@ -3,6 +3,7 @@ import { onTestFinished } from 'vitest';
 import { type ApnsOptions, createApnsProvider } from '../../src/providers/apns/apns.ts';
 import { createFcmProvider, type FcmOptions } from '../../src/providers/fcm/fcm.ts';
 import type { Provider, Push, Reply, SendOptions } from '../../src/providers/provider.ts';
+import { createWebpushProvider, type WebpushOptions } from '../../src/providers/webpush/webpush.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 
 export { openSandbox } from './sandbox.ts';
@@ -38,6 +39,19 @@ export async function openApns(sandbox: Sandbox, options: Partial<ApnsOptions> =
 /** An FCM provider on the loopback, closed when the test ends. */
 export async function openFcm(sandbox: Sandbox, options: Partial<FcmOptions> = {}): Promise<Provider> {
   return closedAtEnd(createFcmProvider({ ...(await fcmOptions(sandbox)), ...options }));
+}
+
+/** A web push provider on the loopback, closed when the test ends. */
+export async function openWebpush(sandbox: Sandbox, options: Partial<WebpushOptions> = {}): Promise<Provider> {
+  const env = sandbox.env();
+  const provider = createWebpushProvider({
+    vapidKey: await readFile(variable(env, 'WEBPUSH_VAPID_PRIVATE_KEY_FILE'), 'utf8'),
+    subject: variable(env, 'WEBPUSH_SUBJECT'),
+    origins: [variable(env, 'WEBPUSH_ORIGINS')],
+    ca: await readFile(sandbox.caFile, 'utf8'),
+    ...options,
+  });
+  return closedAtEnd(provider);
 }
 
 /** Prepares and sends; a push that is refused before it is sent answers with that. */
