@@ -61,7 +61,7 @@ async function chaos({ seed, seconds, keep, json, ...flags }: Flags): Promise<nu
   const facts = await run({
     seed,
     plan: planFaults(seed, seconds),
-    workload: planWorkload({ seed, seconds, notifications, marker }),
+    workload: (pushService) => planWorkload({ seed, seconds, notifications, marker, pushService }),
     marker,
     drainTimeoutMs: 120_000 + seconds * 1_000,
     keep,

@@ -21,16 +21,20 @@ export interface Morning {
   readonly recipientOf: ReadonlyMap<string, string>;
 }
 
-/** A morning at a school, from the files in `examples/`. */
-export function readMorning(): Morning {
-  const lines = readFileSync(new URL('school-morning.ndjson', EXAMPLES), 'utf8').trimEnd().split('\n');
+/** The push service of the browsers in `examples/`, which nobody runs. */
+const PUSH_SERVICE = 'https://push.example.com';
+
+/** A morning at a school, from the files in `examples/`. @param pushService takes the place of the one in the files */
+export function readMorning(pushService = PUSH_SERVICE): Morning {
+  const read = (name: string): string =>
+    readFileSync(new URL(name, EXAMPLES), 'utf8').replaceAll(`${PUSH_SERVICE}/`, `${pushService}/`);
+  const lines = read('school-morning.ndjson').trimEnd().split('\n');
   const all = lines.map((line) => JSON.parse(line) as NotificationInput & { id: string });
   const valid = all.filter((line) => parseNotification(line).ok);
-  const troubles = readFileSync(new URL(TROUBLES, EXAMPLES), 'utf8');
   return {
     valid,
     malformed: all.filter((line) => !valid.includes(line)),
-    troubles: parseScriptText(troubles, TROUBLES),
+    troubles: parseScriptText(read(TROUBLES), TROUBLES),
     recipientOf: new Map(
       valid.flatMap(({ devices, recipientId }) => devices.map((device) => [tokenOf(device), recipientId] as const)),
     ),

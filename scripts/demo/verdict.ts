@@ -8,6 +8,12 @@ export interface Endings {
   readonly deadLettered: readonly string[];
 }
 
+/** Of alerts, and of background pushes: each has its own. */
+export interface AlertsAndPushes<T> {
+  readonly alerts: T;
+  readonly pushes: T;
+}
+
 /** The demo's result: all of it counted from what the providers received and from the queue. */
 export interface DemoResult extends Verdict {
   readonly notifications: number;
@@ -17,18 +23,24 @@ export interface DemoResult extends Verdict {
   readonly lost: number;
   readonly requeues: number;
   readonly requeuesPerBlocked: number;
+  /** Background pushes among the delivered notifications. */
+  readonly backgroundPushes: number;
+  /** Those beyond `max` in a window of their own limit. */
+  readonly backgroundViolations: number;
   readonly workers: number;
 }
 
 /** Counts from what the providers received and from the queue; `ids` are the notifications that were enqueued. */
 export function countResult(
   ids: readonly string[],
-  arrivals: readonly Arrival[],
+  { alerts, pushes }: AlertsAndPushes<readonly Arrival[]>,
   { completed, deadLettered }: Endings,
-  policy: Policy,
+  policies: AlertsAndPushes<Policy>,
   workers: number,
 ): DemoResult {
-  const delivered = new Set(arrivals.map(({ notificationId }) => notificationId));
+  const ofAlerts = judge(alerts, policies.alerts);
+  const ofPushes = judge(pushes, policies.pushes);
+  const delivered = new Set([...alerts, ...pushes].map(({ notificationId }) => notificationId));
   const expired = completed.filter(({ outcome }) => outcome === 'expired').map(({ id }) => id);
   const accounted = new Set([...delivered, ...deadLettered, ...expired]);
   const blocked = completed.filter(({ requeues }) => requeues > 0);
@@ -39,9 +51,12 @@ export function countResult(
     deadLettered: deadLettered.length,
     expired: expired.length,
     lost: ids.filter((id) => !accounted.has(id)).length,
-    ...judge(arrivals, policy),
+    ...ofAlerts,
+    duplicates: ofAlerts.duplicates + ofPushes.duplicates,
     requeues,
     requeuesPerBlocked: blocked.length === 0 ? 0 : Math.round((requeues / blocked.length) * 1000) / 1000,
+    backgroundPushes: new Set(pushes.map(({ notificationId }) => notificationId)).size,
+    backgroundViolations: ofPushes.windowViolations,
     workers,
   };
 }
@@ -69,6 +84,11 @@ export function checks(result: DemoResult): Check[] {
     exactly('duplicates', result.duplicates, 0),
     exactly('gap violations', result.gapViolations, 0),
     exactly('window violations', result.windowViolations, 0),
+    {
+      what: 'background pushes, and those over their own limit',
+      found: `${result.backgroundPushes}, ${result.backgroundViolations} (expected 0)`,
+      ok: result.backgroundPushes > 0 && result.backgroundViolations === 0,
+    },
     atMost('requeues per blocked notification', result.requeuesPerBlocked, 1.05),
     atMost('makespan over ideal', result.makespanRatio, 1.03),
     exactly('workers', result.workers, 4),

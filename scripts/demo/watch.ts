@@ -3,7 +3,9 @@ import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import type { Arrival } from '../../src/sandbox/judge.ts';
 import { CommandError } from '../support/command.ts';
 import { createProgress } from '../support/progress.ts';
+import { shownOf } from '../support/shown.ts';
 import type { DemoQueue } from './queue.ts';
+import type { AlertsAndPushes } from './verdict.ts';
 
 const POLL_MS = 200;
 /** Far longer than the longest schedule: after this, something hangs. */
@@ -29,19 +31,28 @@ export async function watch(queue: Pick<DemoQueue, 'settled'>, total: number): P
   }
 }
 
-/** The alerts that the providers accepted, with their recipients. */
-export function arrivalsOf(entries: readonly JournalEntry[], recipientOf: ReadonlyMap<string, string>): Arrival[] {
-  return accepted(entries).map((entry) => arrivalOf(entry, recipientOf));
+/** What the providers accepted, with the recipients. */
+export function arrivalsOf(
+  entries: readonly JournalEntry[],
+  recipientOf: ReadonlyMap<string, string>,
+): AlertsAndPushes<readonly Arrival[]> {
+  const arrived = Map.groupBy(accepted(entries), isPush);
+  const of = (pushes: boolean): Arrival[] => (arrived.get(pushes) ?? []).map((entry) => arrivalOf(entry, recipientOf));
+  return { alerts: of(false), pushes: of(true) };
 }
 
-/** A request that a provider refused. */
+function isPush(entry: JournalEntry): boolean {
+  return shownOf(entry) === 'nothing';
+}
+
+/** A request for an alert that a provider refused. */
 export interface Refusal extends Arrival {
   /** `503 ServiceUnavailable` */
   readonly answer: string;
 }
 
 export function refusalsOf(entries: readonly JournalEntry[], recipientOf: ReadonlyMap<string, string>): Refusal[] {
-  const refused = entries.filter((entry) => !entry.accepted);
+  const refused = entries.filter((entry) => !entry.accepted && !isPush(entry));
   return refused.map((entry) => ({
     ...arrivalOf(entry, recipientOf),
     answer: `${entry.status ?? 'no answer'} ${entry.reason ?? ''}`.trim(),

@@ -26,6 +26,8 @@ export interface Verdict {
 
 /** Allowed between a slot and the provider's time stamp: a send may leave up to 25 ms late, and arrives a little later. */
 export const TOLERANCE_MS = 50;
+/** Without a gap, a worker sends a notification to all its devices within this time. */
+const TOGETHER_MS = 500;
 
 /** Checks gaps, windows, duplicates and the longest schedule, only by what arrived at the providers. */
 export function judge(arrivals: readonly Arrival[], policy: Policy): Verdict {
@@ -46,11 +48,16 @@ export function judge(arrivals: readonly Arrival[], policy: Policy): Verdict {
 
 /**
  * The instants at which each recipient was alerted, in order. Arrivals of one notification at several devices are one
- * alert; an arrival half a gap or more after the first is another one (a device that was retried).
+ * alert; an arrival half a gap or more after the first is another one (a device that was retried). Without a gap, half a second.
  */
 export function alertsByRecipient(arrivals: readonly Arrival[], minGapMs: number): Map<string, number[]> {
   const byRecipient = Map.groupBy(arrivals, ({ recipientId }) => recipientId);
-  return new Map([...byRecipient].map(([recipientId, own]) => [recipientId, alertTimes(own, minGapMs / 2)]));
+  return new Map(
+    [...byRecipient].map(([recipientId, own]) => [
+      recipientId,
+      alertTimes(own, minGapMs === 0 ? TOGETHER_MS : minGapMs / 2),
+    ]),
+  );
 }
 
 function alertTimes(arrivals: readonly Arrival[], togetherMs: number): number[] {

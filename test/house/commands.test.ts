@@ -159,11 +159,12 @@ describe('the JSON of each command is that of the page', () => {
   });
 
   test('demo', async () => {
+    const policy = { rules: [{ max: 1, perMs: 1 }], minGapMs: 0 };
     const result = countResult(
       [],
-      [],
+      { alerts: [], pushes: [] },
       { completed: [], deadLettered: [] },
-      { rules: [{ max: 1, perMs: 1 }], minGapMs: 0 },
+      { alerts: policy, pushes: policy },
       4,
     );
     const deadLetters: DemoDeadLetter[] = [{ id: 'm-1', recipientId: 't', reason: 'unregistered', message: 'gone' }];

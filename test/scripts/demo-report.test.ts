@@ -43,7 +43,8 @@ function findings(): Findings {
   const malformed = [{ id: 'bad<b>' }];
   const ids = [...valid, ...malformed].map(({ id }) => id);
   const endings = { completed: [], deadLettered: letters.map(({ id }) => id) };
-  const result = countResult(ids, arrivals, endings, POLICY, 4);
+  const policies = { alerts: POLICY, pushes: POLICY };
+  const result = countResult(ids, { alerts: arrivals, pushes: [] }, endings, policies, 4);
   return {
     policy: POLICY,
     result,

@@ -83,8 +83,13 @@ function excuses(parts: DuplicatesParts): (first: JournalEntry, second: JournalE
 }
 
 /** Accepted, but the answer was an error, or there was none. */
-function isUntold({ accepted, status }: JournalEntry): boolean {
-  return accepted && status !== 200;
+function isUntold(entry: JournalEntry): boolean {
+  return entry.accepted && !saysAccepted(entry);
+}
+
+/** APNs and FCM answer an accepted request with 200, push services for browsers with 201. */
+export function saysAccepted({ status }: JournalEntry): boolean {
+  return status !== undefined && status < 300;
 }
 
 function mayRepeat(parts: DuplicatesParts): (entry: JournalEntry) => boolean {
@@ -120,7 +125,6 @@ function cutsOf({ cuts, entries, ends, enqueued }: DuplicatesParts): (entry: Jou
 }
 
 /** The ids by which a device sees that it has the notification already. */
-function idsOf({ apnsId, collapseId, payload }: JournalEntry): string {
-  const { android } = (payload ?? {}) as { android?: { notification?: { tag?: string } } };
-  return `${apnsId ?? ''} ${collapseId ?? ''} ${android?.notification?.tag ?? ''}`;
+function idsOf({ apnsId, collapseId, tag }: JournalEntry): string {
+  return `${apnsId ?? ''} ${collapseId ?? ''} ${tag ?? ''}`;
 }

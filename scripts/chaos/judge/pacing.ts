@@ -3,6 +3,7 @@ import type { JournalEntry } from '../../../src/sandbox/journal.ts';
 import { alertsByRecipient, judge, TOLERANCE_MS, type Arrival } from '../../../src/sandbox/judge.ts';
 import type { Enqueued } from '../run/enqueue.ts';
 import type { Stall } from '../../support/providers-child.ts';
+import { shownOf, type Shown } from '../../support/shown.ts';
 import type { Thaw } from '../run/freezes.ts';
 import { refOf } from '../plan/workload.ts';
 
@@ -15,6 +16,8 @@ export interface Pacing {
   readonly lateAfterFreezeBound: number;
   /** Broken gaps and windows whose first alert arrived late because the machine stood still. */
   readonly lateAfterStall: number;
+  /** How many background pushes devices got. */
+  readonly backgroundPushes: number;
   /** The least time between two alerts of one recipient; null if no recipient had two. */
   readonly minGapMs: number | null;
   /** Violations without an excuse: `recipient-7: 5/4s, 3812 ms at 2026-03-01T07:30:00.123Z`. */
@@ -35,6 +38,8 @@ export interface Policies {
   readonly policy: Policy;
   /** By category, beside the other one. */
   readonly categories: Readonly<Record<string, Policy>>;
+  /** Of background pushes, which count nowhere else. */
+  readonly background: Policy;
 }
 
 /** Alerts that came too close: one more than `max`. */
@@ -53,21 +58,23 @@ const OWN_LATENESS_MS = 15;
 /** A request that was written to a socket when the machine stopped arrives within this time after it went on. */
 const AFTER_STALL_MS = 50;
 
-/** Checks gaps and windows of the arrivals, overall and in each category with limits of its own. */
+/** Checks gaps and windows of the arrivals: of alerts, overall and in each category with limits of its own; of background pushes. */
 export function judgePacing(
   enqueued: ReadonlyMap<string, Enqueued>,
   entries: readonly JournalEntry[],
-  { policy, categories }: Policies,
+  { policy, categories, background }: Policies,
   { thaws, stalls }: Excuses,
 ): Pacing {
-  const arrivals = arrivalsOf(enqueued, entries);
+  const arrivals = arrivalsOf(enqueued, entries, 'alert');
+  const pushes = arrivalsOf(enqueued, entries, 'nothing');
   const categoryOf = ({ notificationId }: Arrival) => enqueued.get(notificationId)?.input?.category;
   const own = Object.entries(categories).map(([category, itsPolicy]) => ({
     policy: itsPolicy,
     arrivals: arrivals.filter((arrival) => categoryOf(arrival) === category),
   }));
-  const violations = [{ policy, arrivals }, ...own].flatMap((one) => violationsOf(one.arrivals, one.policy));
-  const late = lateArrivals(arrivals, thaws);
+  const all = [{ policy, arrivals }, ...own, { policy: background, arrivals: pushes }];
+  const violations = all.flatMap((one) => violationsOf(one.arrivals, one.policy));
+  const late = lateArrivals([...arrivals, ...pushes], thaws);
   const isLate = ({ recipientId, times }: Violation) => times.some((at) => late.has(`${recipientId} ${at}`));
   const afterFreeze = violations.filter(isLate);
   const inTime = violations.filter((violation) => !isLate(violation));
@@ -81,6 +88,7 @@ export function judgePacing(
     lateAfterFreeze: afterFreeze.length,
     lateAfterFreezeBound: inHand.reduce((sum, id) => sum + (enqueued.get(id)?.input?.devices.length ?? 0), 0),
     lateAfterStall: afterStall.length,
+    backgroundPushes: pushes.length,
     minGapMs: judge(arrivals, policy).minGapMs,
     bursts: unexcused.map(textOf),
     burstsAfterFreeze: afterFreeze.map(textOf),
@@ -123,24 +131,18 @@ function textOf({ recipientId, name, times }: Violation): string {
   return `${recipientId}: ${name}, ${Math.round(last - first)} ms at ${new Date(last).toISOString()}`;
 }
 
-/** Arrivals that count. A silent alert takes no slot of the limiter, so it is left out. */
-function arrivalsOf(enqueued: ReadonlyMap<string, Enqueued>, entries: readonly JournalEntry[]): Arrival[] {
+/** What devices got of one kind. A silent alert takes no slot of any limiter, so it is judged with neither. */
+function arrivalsOf(
+  enqueued: ReadonlyMap<string, Enqueued>,
+  entries: readonly JournalEntry[],
+  shown: Shown,
+): Arrival[] {
   return entries
-    .filter((entry) => entry.accepted && !isSilent(entry))
+    .filter((entry) => entry.accepted && shownOf(entry) === shown)
     .map(({ data, token, at }) => ({
       recipientId: enqueued.get(refOf(data))?.input?.recipientId ?? 'of nobody who was enqueued for',
       notificationId: refOf(data),
       device: token,
       at,
     }));
-}
-
-/** Shown without sound, vibration and banner, as what arrived says: APNs' level `passive`, FCM's low priority. */
-function isSilent({ platform, payload }: JournalEntry): boolean {
-  if (platform === 'apns') return field(field(payload, 'aps'), 'interruption-level') === 'passive';
-  return field(field(field(payload, 'android'), 'notification'), 'notification_priority') === 'PRIORITY_LOW';
-}
-
-function field(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined;
 }

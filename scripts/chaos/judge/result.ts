@@ -5,7 +5,7 @@ import { POLICIES } from '../plan/environment.ts';
 import { countBreakers } from '../run/logs.ts';
 import type { Facts } from '../run/run.ts';
 import { countBalance, unknownRequests } from './balance.ts';
-import { countDuplicates } from './duplicates.ts';
+import { countDuplicates, saysAccepted } from './duplicates.ts';
 import { stopsWithoutRedis, thawsOf } from '../run/freezes.ts';
 import { judgePacing } from './pacing.ts';
 import type { ChaosResult } from './verdict.ts';
@@ -53,7 +53,8 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     oddDevices: oddDevices.filter(({ token, word }) =>
       entries.some((entry) => entry.token === token && entry.reason === word),
     ).length,
-    refusals: entries.filter(({ status }) => status !== 200).length,
+    browserPushes: entries.filter(({ platform, accepted }) => accepted && platform === 'webpush').length,
+    refusals: entries.filter((entry) => !saysAccepted(entry)).length,
     drainMs: facts.drainMs,
     longestStallMs: longestMs(facts.stalls),
     seed,

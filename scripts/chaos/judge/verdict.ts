@@ -29,6 +29,8 @@ export interface ChaosResult
   readonly redisCuts: number;
   /** Single devices, of thousands, that got their odd answer at least once. */
   readonly oddDevices: number;
+  /** Alerts that browsers got. */
+  readonly browserPushes: number;
   /** Requests that the providers refused, or left without an answer. */
   readonly refusals: number;
   readonly drainMs: number;
@@ -72,6 +74,8 @@ export function checks(result: ChaosResult): Check[] {
     none('processes left', result.processesLeft),
     // A run in which nothing happened would pass all of the above.
     some('delivered', result.delivered),
+    some('background pushes', result.backgroundPushes),
+    some('alerts to browsers', result.browserPushes),
     some('requeues', result.requeues),
     some('workers killed', result.kills),
     some('workers frozen', result.stops),

@@ -1,15 +1,16 @@
 import { formatDuration } from '../../../src/domain/time.ts';
 import { ruleName, type Policy } from '../../../src/domain/limits.ts';
 import { LOCK_MS } from './faults.ts';
-import { NEWS_POLICY, POLICY } from './workload.ts';
+import { BACKGROUND_POLICY, NEWS_POLICY, POLICY } from './workload.ts';
 
 /** The policies by which arrivals are checked. */
-export const POLICIES = { policy: POLICY, categories: { news: NEWS_POLICY } };
+export const POLICIES = { policy: POLICY, categories: { news: NEWS_POLICY }, background: BACKGROUND_POLICY };
 
 /** The workers' settings. All waits are short, so that they fit into a run of a minute. */
 export const WORKER_ENVIRONMENT = {
   LIMIT_RULES: rulesText(POLICY),
   LIMIT_MIN_GAP: formatDuration(POLICY.minGapMs),
+  LIMIT_BACKGROUND_RULES: rulesText(BACKGROUND_POLICY),
   // Three hundred sends a second take about 20 streams in all at the usual latency; the rest is room for slow answers.
   WORKER_CONCURRENCY: '15',
   LOCK_DURATION: formatDuration(LOCK_MS),

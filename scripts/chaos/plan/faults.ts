@@ -1,7 +1,7 @@
 import type { Platform } from '../../../src/domain/notification.ts';
 import type { Rate } from '../../../src/sandbox/loopback/answers.ts';
 import { createDice, type Dice } from './dice.ts';
-import { ODDITIES, troubles, type OddWord } from './troubles.ts';
+import { LONG_MS, ODDITIES, troubles, type OddWord } from './troubles.ts';
 
 /** A fault that is injected. `worker` is a place in the fleet, whatever process runs there at that time. */
 export type Fault = { readonly atMs: number } & (
@@ -39,8 +39,10 @@ export function planFaults(seed: number, seconds: number): Fault[] {
     redisFaults(createDice(seed, 2), ms),
     answerFaults(createDice(seed, 3), ms, 'apns'),
     answerFaults(createDice(seed, 4), ms, 'fcm'),
+    answerFaults(createDice(seed, 9), ms, 'webpush'),
     providerFaults(createDice(seed, 5), ms, 'apns'),
     providerFaults(createDice(seed, 6), ms, 'fcm'),
+    providerFaults(createDice(seed, 10), ms, 'webpush'),
     oddDevices(createDice(seed, 8), ms),
   ];
   return lanes.flat().toSorted((a, b) => a.atMs - b.atMs);
@@ -103,7 +105,10 @@ function answerFaults(dice: Dice, ms: number, platform: Platform): Fault[] {
 
 /** Faults of a provider as a whole. */
 function providerFaults(dice: Dice, ms: number, platform: Platform): Fault[] {
-  const kinds = ['drop-connections', 'revoke-key', 'provider-down', 'go-away', 'close-idle'] as const;
+  // What a push service refuses for the credentials waits for a minute.
+  const mayRevoke = platform !== 'webpush' || ms >= LONG_MS;
+  const others = ['drop-connections', 'provider-down', 'go-away', 'close-idle'] as const;
+  const kinds = mayRevoke ? [...others, 'revoke-key' as const] : others;
   const rounds = Math.max(1, Math.round(ms / 30_000));
   const all = Array.from({ length: rounds }, () => dice.shuffled(kinds)).flat();
   return instants(dice, ms, all.length).map(({ atMs, shareMs }, index): Fault => {

@@ -18,7 +18,7 @@ export interface Troubles {
 }
 
 /** Shorter runs have no refusals that last for a minute. */
-const LONG_MS = 45_000;
+export const LONG_MS = 45_000;
 
 /** The troubles of one provider, with random rates. */
 export function troubles(dice: Dice, platform: Platform, ms: number): Troubles {
@@ -50,7 +50,7 @@ export function troubles(dice: Dice, platform: Platform, ms: number): Troubles {
   return {
     early: [
       { name: 'hangs', rates: both(0.7, { kind: 'hang' }) },
-      ...(isLong && platform === 'apns' ? [quota] : []), // of one device; the others go on
+      ...(isLong && platform !== 'fcm' ? [quota] : []), // of one device; the others go on
     ],
     middle: everyMinute,
     late: isLong && platform === 'fcm' ? [quota] : [], // of the whole project

@@ -1,5 +1,6 @@
 import { tokenOf } from '../../../src/domain/device.ts';
 import type { Device, NotificationInput } from '../../../src/domain/notification.ts';
+import { sandboxSubscription } from '../../../src/sandbox/webpush/subscription.ts';
 import { createDice, type Dice } from './dice.ts';
 
 /** One notification as it is enqueued. */
@@ -29,11 +30,13 @@ export interface WorkloadOptions {
   readonly seconds: number;
   /** How many in all, the malformed ones too. */
   readonly notifications: number;
+  /** Where the browsers' subscriptions lie: `https://127.0.0.1:41875`. */
+  readonly pushService: string;
   /** Twelve hexadecimal digits in every token and every text, so that a leak can be found. */
   readonly marker: string;
 }
 
-/** The recipients' limits, and those of the category `news`. */
+/** The recipients' limits, those of the category `news`, and those of background pushes. */
 export const POLICY = {
   rules: [
     { max: 5, perMs: 4_000 },
@@ -42,6 +45,7 @@ export const POLICY = {
   minGapMs: 500,
 };
 export const NEWS_POLICY = { rules: [{ max: 3, perMs: 5_000 }], minGapMs: 800 };
+export const BACKGROUND_POLICY = { rules: [{ max: 3, perMs: 6_000 }], minGapMs: 0 };
 
 /** Enqueued over the first part of a run, so that the last faults still meet work. */
 const ENQUEUED_OVER = 0.7;
@@ -49,15 +53,15 @@ const PER_RECIPIENT = 10;
 const MALFORMED_SHARE = 0.002;
 const AGAIN_MS = 1_500;
 
-/** Every notification of a run and when it is enqueued: a pure function of the seed, but for the marker. */
-export function planWorkload({ seed, seconds, notifications, marker }: WorkloadOptions): Workload {
+/** Every notification of a run and when it is enqueued: a pure function of the seed, but for the marker and the push service. */
+export function planWorkload({ seed, seconds, notifications, marker, pushService }: WorkloadOptions): Workload {
   const dice = createDice(seed, 7);
   const malformedCount = Math.round(notifications * MALFORMED_SHARE);
   const count = notifications - malformedCount;
   const lastMs = seconds * 1_000 * ENQUEUED_OVER;
   const recipients = Array.from({ length: Math.max(1, Math.round(count / PER_RECIPIENT)) }, (_, index) => ({
     recipientId: `recipient-${index}`,
-    devices: devicesOf(dice, index, marker),
+    devices: devicesOf(dice, index, { marker, pushService }),
   }));
 
   const bursts: Burst[] = [];
@@ -100,27 +104,36 @@ interface Recipient {
   readonly devices: Device[];
 }
 
-function devicesOf(dice: Dice, recipient: number, marker: string): Device[] {
+function devicesOf(
+  dice: Dice,
+  recipient: number,
+  { marker, pushService }: Pick<WorkloadOptions, 'marker' | 'pushService'>,
+): Device[] {
   const count = dice.chance(0.7) ? 1 : dice.chance(0.75) ? 2 : 3;
   return Array.from({ length: count }, (_, index) => {
     const number = (recipient * 4 + index).toString(16).padStart(8, '0');
-    const platform = dice.pick(['apns', 'fcm'] as const);
+    const platform = dice.pick(['apns', 'fcm', 'webpush'] as const);
+    if (platform === 'webpush') return { platform, ...sandboxSubscription(pushService, `${number}-${marker}`) };
     const token = platform === 'apns' ? `${number}${marker.repeat(4)}${number}` : `${number}:${marker}_${marker}`;
     return { platform, token };
   });
 }
 
 function itemOf(dice: Dice, id: string, { recipientId, devices }: Recipient, marker: string): Item {
+  const phones = devices.filter(({ platform }) => platform !== 'webpush');
+  const isBackground = phones.length > 0 && dice.chance(0.1);
   const input: NotificationInput = {
     id,
     recipientId,
-    devices,
-    alert: { title: `Title ${marker}`, body: `Body of ${id} ${marker}` },
+    devices: isBackground ? phones : devices,
     data: { ref: `${marker}.${id}` },
+    ...(isBackground
+      ? { pushType: 'background' }
+      : { alert: { title: `Title ${marker}`, body: `Body of ${id} ${marker}` } }),
     ...(dice.chance(0.4) && { category: dice.pick(['news', 'chat', 'alarm']) }),
     ...(dice.chance(0.2) && { priority: 'high' as const }),
     ...(dice.chance(0.1) && { collapseId: `topic-${dice.between(1, 9)}-${id}` }),
-    ...(dice.chance(0.04) && { onThrottle: dice.pick(['drop', 'silence'] as const) }),
+    ...(dice.chance(0.04) && { onThrottle: isBackground ? 'drop' : dice.pick(['drop', 'silence'] as const) }),
   };
   return dice.chance(0.03) ? { input, expiresInMs: dice.between(500, 15_000) } : { input };
 }

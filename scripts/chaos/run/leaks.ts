@@ -59,7 +59,7 @@ const KEY_LINE = /[A-Za-z0-9+/=]{40,}/g;
 /** The marker in this run's tokens and texts, the lines of the keys, and patterns of credentials. */
 export async function secretsOf(marker: string, env: Readonly<Record<string, string>>): Promise<Secret[]> {
   const keys = await Promise.all(
-    ['APNS_KEY_FILE', 'GOOGLE_APPLICATION_CREDENTIALS'].map(async (name) => {
+    ['APNS_KEY_FILE', 'GOOGLE_APPLICATION_CREDENTIALS', 'WEBPUSH_VAPID_PRIVATE_KEY_FILE'].map(async (name) => {
       const text = await readFile(env[name] ?? '', 'utf8');
       const lines = text.replaceAll('\\n', '\n').match(KEY_LINE) ?? [];
       return { name: `the key of ${name}`, pattern: new RegExp(lines.map(escaped).join('|'), 'g') };

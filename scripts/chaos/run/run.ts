@@ -20,7 +20,8 @@ import { lateDevices, type Workload } from '../plan/workload.ts';
 export interface RunOptions {
   readonly seed: number;
   readonly plan: readonly Fault[];
-  readonly workload: Workload;
+  /** The plan, for browsers whose subscriptions lie at this push service. */
+  readonly workload: (pushService: string) => Workload;
   readonly marker: string;
   readonly drainTimeoutMs: number;
   /** The folder for the workers' output. Default: a temporary one, removed at the end. */
@@ -53,13 +54,14 @@ export async function run(options: RunOptions): Promise<Facts> {
 }
 
 async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Facts, 'left'>> {
-  const { seed, plan, workload, marker, say } = options;
+  const { seed, plan, marker, say } = options;
   await using cleanup = new AsyncDisposableStack();
   const over = new AbortController();
   const signal = AbortSignal.any([options.signal, over.signal]);
   const folder = await openFolder(options.keep, cleanup);
   const redis = cleanup.adopt(await startMortalRedis(say), (it) => it.close());
   const providers = cleanup.adopt(await startProviders({ seed }), (it) => it.close());
+  const workload = options.workload(providers.env['WEBPUSH_ORIGINS'] ?? '');
   await spoil(providers, workload);
   const queue = cleanup.adopt(openChaosQueue(redis.url), (it) => it.close());
   const limitsFile = join(folder, 'limits.json');

@@ -11,11 +11,12 @@ export interface Findings {
   readonly result: DemoResult;
   readonly verdict: readonly Check[];
   readonly letters: readonly DemoDeadLetter[];
-  /** What the providers accepted, on the clock of `enqueuedAt`. */
+  /** The alerts that the providers accepted, on the clock of `enqueuedAt`. */
   readonly arrivals: readonly Arrival[];
   readonly refusals: readonly Refusal[];
   /** Ids of notifications. */
   readonly expired: readonly string[];
+  /** Without the background pushes. */
   readonly morning: Pick<Morning, 'valid' | 'malformed'>;
   /** When the producer began to enqueue: epoch milliseconds. */
   readonly enqueuedAt: number;

@@ -33,14 +33,14 @@ export function renderReport(findings: Findings): string {
 <header>
 <h1>A morning at a school, delivered by pushpacer</h1>
 <p class="quiet">${result.notifications} notifications to ${teachers.length} teachers, enqueued within ${(enqueuingMs / 1_000).toFixed(2)} s, delivered by ${result.workers} worker processes
-through servers that answer as APNs and FCM do. Limits for each teacher: ${limitsText(policy)}.</p>
+through servers that answer as APNs, FCM and a push service for browsers do. Limits for each teacher: ${limitsText(policy)}.</p>
 <p class="answer ${broken === 0 ? 'good' : 'bad'}">${broken === 0 ? `All ${verdict.length} promises were kept.` : `${broken} of ${verdict.length} promises were broken.`}</p>
 </header>
 <section aria-label="Results">${tiles(findings)}</section>
 ${busiest === undefined ? '' : burst(busiest, staircase(busiest, scale))}
 <section>
 <h2>Every teacher</h2>
-<p class="quiet">Each alert when it arrived at the provider, until all notifications had ended. Point at a mark for its notification and instant.</p>
+<p class="quiet">Each alert when it arrived at the provider, until all notifications had ended. The ${result.backgroundPushes} background pushes show nothing and are not drawn. Point at a mark for its notification and instant.</p>
 ${legend()}
 <ol class="lanes">${teachers.map((teacher) => lane(teacher, scale))}</ol>
 ${laneAxis(scale)}

@@ -30,6 +30,12 @@ describe('a second acceptance', () => {
     expect(count({})).toMatchObject({ duplicates: 1, duplicateBound: 0, unexplainedDuplicates: 1 });
   });
 
+  it('has none in an answer of 201, with which push services for browsers accept', () => {
+    const told = (status: number) => [entryOf('a', 0, { status }), entryOf('a', 1, { status })];
+    expect(count({ entries: told(201) })).toMatchObject({ duplicateBound: 0, unexplainedDuplicates: 1 });
+    expect(count({ entries: told(500) })).toMatchObject({ duplicateBound: 2, unexplainedDuplicates: 0 });
+  });
+
   it('is explained by its own notification in hand at a kill, and by no other one', () => {
     const explained = { duplicates: 1, duplicateBound: 1, unexplainedDuplicates: 0 };
     expect(count({ incidents: [incident(['a'])] })).toMatchObject({ ...explained, explainedBy: { kill: 1 } });
@@ -86,7 +92,6 @@ describe('a second acceptance', () => {
     expect(count({}).changedIds).toBe(0);
     expect(count({ entries: [entryOf('a', 0), entryOf('a', 1, { apnsId: 'another' })] }).changedIds).toBe(1);
     expect(count({ entries: [entryOf('a', 0), entryOf('a', 1, { collapseId: 'another' })] }).changedIds).toBe(1);
-    const tagged = (tag: string) => ({ payload: { android: { notification: { tag } } } });
-    expect(count({ entries: [entryOf('a', 0, tagged('x')), entryOf('a', 1, tagged('y'))] }).changedIds).toBe(1);
+    expect(count({ entries: [entryOf('a', 0, { tag: 'x' }), entryOf('a', 1, { tag: 'y' })] }).changedIds).toBe(1);
   });
 });

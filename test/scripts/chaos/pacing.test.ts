@@ -7,7 +7,9 @@ import { enqueuedOf, entryOf, OTHER_TOKEN } from './facts.ts';
 const policies = {
   policy: { rules: [{ max: 2, perMs: 1_000 }], minGapMs: 100 },
   categories: { news: { rules: [{ max: 1, perMs: 800 }], minGapMs: 0 } },
+  background: { rules: [{ max: 1, perMs: 2_000 }], minGapMs: 0 },
 };
+const ENDPOINT = 'https://127.0.0.1/push/ana';
 const NO_EXCUSE = { thaws: [], stalls: [] };
 const enqueued = enqueuedOf(
   { id: 'a' },
@@ -23,6 +25,7 @@ it('finds nothing where the limits were kept', () => {
     gapViolations: 0,
     windowViolations: 0,
     lateAfterFreeze: 0,
+    backgroundPushes: 0,
     lateAfterFreezeBound: 0,
     lateAfterStall: 0,
     minGapMs: 500,
@@ -83,8 +86,32 @@ it.each([
       payload: { android: { notification: { notification_priority: 'PRIORITY_LOW' } } },
     }),
   ],
+  ['web push', entryOf('b', 10, { platform: 'webpush', token: ENDPOINT, payload: { silent: true } })],
 ])('leaves out what alerted nobody on %s', (_platform, silent) => {
   expect(judged(entryOf('a', 0), silent)).toMatchObject({ gapViolations: 0, minGapMs: null });
+});
+
+it.each([
+  ['APNs', { pushType: 'alert' }],
+  ['FCM', { platform: 'fcm', payload: { android: { notification: { title_loc_key: 'A' } } } }],
+  ['web push', { platform: 'webpush', payload: { silent: false } }],
+] as const)('judges what alerts on %s', (_platform, fields) => {
+  const near = entryOf('b', 10, { token: OTHER_TOKEN, ...fields });
+  expect(judged(entryOf('a', 0), near)).toMatchObject({ gapViolations: 1, backgroundPushes: 0 });
+});
+
+it.each([
+  ['APNs', { pushType: 'background' }],
+  ['FCM', { platform: 'fcm', payload: { data: {}, android: { priority: 'normal' } } }],
+] as const)('judges background pushes on %s by their own limits alone', (_platform, fields) => {
+  const push = (id: string, at: number) => entryOf(id, at, { token: OTHER_TOKEN, ...fields });
+  const kept = judged(entryOf('a', 0), push('b', 10), entryOf('c', 500), push('d', 2_010));
+  expect(kept).toMatchObject({ gapViolations: 0, windowViolations: 0, minGapMs: 500, backgroundPushes: 2 });
+  const broken = judged(push('a', 0), push('b', 1_900));
+  expect(broken).toMatchObject({ gapViolations: 0, windowViolations: 1, minGapMs: null });
+  expect(broken.bursts).toEqual(['r: 1/2s, 1900 ms at 1970-01-01T00:00:01.900Z']);
+  // One notification to two devices is one push.
+  expect(judged(push('a', 0), { ...push('a', 400), token: 'cd' })).toMatchObject({ windowViolations: 0 });
 });
 
 describe('an alert that a frozen worker sent when it went on', () => {

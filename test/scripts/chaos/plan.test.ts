@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { main } from '../../../scripts/chaos.ts';
 import { describeFault } from '../../../scripts/chaos/judge/report.ts';
 import { planFaults, WORKERS, type Fault } from '../../../scripts/chaos/plan/faults.ts';
+import { PLATFORMS } from '../../../src/domain/notification.ts';
 import { runMain } from '../../support/command.ts';
 
 const KINDS: readonly Fault['kind'][] = [
@@ -53,7 +54,7 @@ describe('the plan of faults', () => {
         expectNoOverlap(plan.filter((fault) => 'worker' in fault && fault.worker === worker));
       }
       expectNoOverlap(plan.filter(({ kind }) => ['kill-redis', 'pause-redis', 'cut-clients'].includes(kind)));
-      for (const platform of ['apns', 'fcm']) {
+      for (const platform of PLATFORMS) {
         const its = plan.filter(
           (fault) => 'platform' in fault && fault.platform === platform && fault.kind !== 'odd-device',
         );
@@ -66,11 +67,11 @@ describe('the plan of faults', () => {
   it('has every way in which a connection goes away, and every odd device, at the provider that knows it', () => {
     for (const seed of SEEDS) {
       const plan = planFaults(seed, 20);
-      for (const platform of ['apns', 'fcm'] as const) {
+      for (const platform of PLATFORMS) {
         const kinds = plan
           .filter((fault) => 'platform' in fault && fault.platform === platform)
           .map(({ kind }) => kind);
-        expect(kinds).toEqual(expect.arrayContaining(['go-away', 'close-idle', 'drop-connections', 'odd-device']));
+        expect(kinds).toEqual(expect.arrayContaining(['go-away', 'close-idle', 'drop-connections', 'provider-down']));
         const scopes = plan.flatMap((fault) =>
           fault.kind === 'answers' && fault.platform === platform
             ? fault.rates.map(({ answer }) => (answer.kind === 'reset' ? answer.scope : undefined))

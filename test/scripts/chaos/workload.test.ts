@@ -3,7 +3,13 @@ import { tokenOf } from '../../../src/domain/device.ts';
 import { lateDevices, planWorkload, refOf } from '../../../scripts/chaos/plan/workload.ts';
 import { parseNotification } from '../../../src/domain/notification.ts';
 
-const options = { seed: 4, seconds: 20, notifications: 2_000, marker: '0123456789ab' };
+const options = {
+  seed: 4,
+  seconds: 20,
+  notifications: 2_000,
+  marker: '0123456789ab',
+  pushService: 'https://127.0.0.1:8443',
+};
 const workload = planWorkload(options);
 const items = workload.bursts.flatMap((burst) => burst.items);
 const inputs = [...new Map(items.map(({ input }) => [input.id, input])).values()];
@@ -32,8 +38,10 @@ it('has notifications of every kind, and all of them are in order', () => {
   });
   expect(faults).toEqual([]);
   const platforms = inputs.map(({ devices }) => [...new Set(devices.map(({ platform }) => platform))].sort().join());
-  expect(new Set(platforms)).toEqual(new Set(['apns', 'fcm', 'apns,fcm']));
-  for (const field of ['category', 'priority', 'collapseId', 'onThrottle'] as const) {
+  expect(new Set(platforms)).toEqual(
+    new Set(['apns', 'fcm', 'webpush', 'apns,fcm', 'apns,webpush', 'fcm,webpush', 'apns,fcm,webpush']),
+  );
+  for (const field of ['category', 'priority', 'collapseId', 'onThrottle', 'pushType'] as const) {
     expect(inputs.some((input) => field in input)).toBe(true);
   }
   expect(items.some(({ expiresInMs }) => expiresInMs !== undefined)).toBe(true);
@@ -47,7 +55,8 @@ it('has malformed ones that are malformed', () => {
 it('marks every token and every text, and tells a notification from what an app gets', () => {
   for (const { id, devices, alert, data: given } of inputs) {
     const data = given as Readonly<Record<string, string>>;
-    const texts = [...devices.map(tokenOf), alert?.title, alert?.body, ...Object.values(data)];
+    const shown = alert === undefined ? [] : [alert.title, alert.body];
+    const texts = [...devices.map(tokenOf), ...shown, ...Object.values(data)];
     expect(texts.filter((text) => text?.includes(options.marker) !== true)).toEqual([]);
     expect(refOf(data)).toBe(id);
   }
