@@ -1,6 +1,6 @@
 import { parseDuration } from '../src/domain/time.ts';
 import { DEFAULT_LATENCY, latencyFault, NO_LATENCY, type Latency } from '../src/sandbox/loopback/timing.ts';
-import { ENV_FILE } from './sandbox/environment.ts';
+import { ENV_FILE, nameOf, portFlag, SERVER_NAMES } from './sandbox/environment.ts';
 import { serve, type Flags } from './sandbox/serve.ts';
 import { createCommand, runCommand, UsageError } from './support/command.ts';
 import { integer } from './support/flags.ts';
@@ -20,17 +20,17 @@ export async function main(argv: readonly string[]): Promise<void> {
       `keep the key files there, and the environment as ${ENV_FILE}: the next start has the same ports`,
     )
     .option('--script <file>', 'what requests are answered, as JSON: { "answers": [ … ] } (docs/testing.md)')
-    .option('--latency <median,p99>', LATENCY_HELP, latency)
-    .option('--apns-port <port>', portHelp('APNs'), port('--apns-port'))
-    .option('--fcm-port <port>', portHelp('FCM'), port('--fcm-port'))
-    .option('--webpush-port <port>', portHelp('web push'), port('--webpush-port'))
-    .option(
-      '--control-port <port>',
-      portHelp('the control endpoint: /answers, /journal, /healthz'),
-      port('--control-port'),
-    )
+    .option('--latency <median,p99>', LATENCY_HELP, latency);
+  for (const server of SERVER_NAMES) {
+    command.option(`${portFlag(server)} <port>`, portHelp(nameOf(server)), port(portFlag(server)));
+  }
+  command
     .option('--host <address>', 'the address that the providers listen on', '127.0.0.1')
-    .option('--control-host <address>', 'the address that the control endpoint listens on', '127.0.0.1')
+    .option(
+      '--control-host <address>',
+      'the address that the control endpoint listens on: /answers, /journal, /healthz',
+      '127.0.0.1',
+    )
     .option('--name <host>', 'the host name that workers reach it by, such as a compose service (default: the address)')
     .option('--keep <n>', 'how many of the latest requests the journal keeps', integer('--keep', 1, 1_000_000), KEEP)
     .option('--quiet', 'no line for each request')

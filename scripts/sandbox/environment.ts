@@ -1,7 +1,10 @@
 import { shellQuoted } from '../support/text.ts';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { PLATFORMS, type Platform } from '../../src/domain/notification.ts';
+import { WORDS } from '../../src/sandbox/answers/words.ts';
 import { writePrivateFile } from '../../src/sandbox/keys/keys.ts';
+import { SERVER_KINDS } from '../../src/sandbox/servers.ts';
 
 type Variables = Readonly<Record<string, string>>;
 
@@ -10,16 +13,24 @@ export const ENV_FILE = 'sandbox.env';
 /** Where the control endpoint is. The other variables are a worker's. */
 export const CONTROL_VARIABLE = 'SANDBOX_URL';
 
-/** Each server of the sandbox: the flag of its port, and the variable that has its URL. */
-export const SERVERS = {
-  apns: { flag: '--apns-port', variable: 'APNS_ENDPOINT', name: 'APNs' },
-  fcm: { flag: '--fcm-port', variable: 'FCM_ENDPOINT', name: 'FCM' },
-  webpush: { flag: '--webpush-port', variable: 'WEBPUSH_ORIGINS', name: 'web push' },
-  control: { flag: '--control-port', variable: CONTROL_VARIABLE, name: 'the control endpoint' },
-} as const;
-export type ServerName = keyof typeof SERVERS;
-export const SERVER_NAMES = Object.keys(SERVERS) as ServerName[];
+export type ServerName = Platform | 'control';
+export const SERVER_NAMES: readonly ServerName[] = [...PLATFORMS, 'control'];
 export type Ports = Readonly<Record<ServerName, number>>;
+
+/** The flag of a server's port. */
+export function portFlag(server: ServerName): string {
+  return `--${server}-port`;
+}
+
+/** A server as people write it. */
+export function nameOf(server: ServerName): string {
+  return server === 'control' ? 'the control endpoint' : WORDS[server].name;
+}
+
+/** The variable that has the server's URL. */
+export function variableOf(server: ServerName): string {
+  return server === 'control' ? CONTROL_VARIABLE : SERVER_KINDS[server].urlVariable;
+}
 
 /** One port for each server. */
 export function portsBy(portOf: (name: ServerName) => number): Ports {
@@ -33,7 +44,7 @@ export async function keptPorts(dir: string): Promise<Ports> {
     return '';
   });
   const portOf = (name: ServerName): number => {
-    const port = new RegExp(`^${SERVERS[name].variable}='https?://[^']*:(\\d{1,5})'$`, 'm').exec(text)?.[1];
+    const port = new RegExp(`^${variableOf(name)}='https?://[^']*:(\\d{1,5})'$`, 'm').exec(text)?.[1];
     return port === undefined || Number(port) > 65_535 ? 0 : Number(port);
   };
   return portsBy(portOf);

@@ -14,20 +14,21 @@ import {
   CONTROL_VARIABLE,
   ENV_FILE,
   keptPorts,
+  nameOf,
+  portFlag,
   portsBy,
   SERVER_NAMES,
-  SERVERS,
   shellLines,
   writeEnvironment,
   type Ports,
+  type ServerName,
 } from './environment.ts';
 import { requestJson, requestLine } from './lines.ts';
 
-export interface Flags {
-  readonly apnsPort?: number;
-  readonly fcmPort?: number;
-  readonly webpushPort?: number;
-  readonly controlPort?: number;
+/** `apnsPort` and so on: a port that was asked for. */
+type PortFlags = { readonly [Name in `${ServerName}Port`]?: number };
+
+export interface Flags extends PortFlags {
   readonly controlHost: string;
   readonly host: string;
   readonly name?: string;
@@ -132,7 +133,7 @@ function explain(error: unknown, ports: Ports, flags: Flags): never {
   const isKept = flags.dir !== undefined && flags[`${server}Port`] === undefined;
   const origin = isKept ? `, kept in ${join(flags.dir, ENV_FILE)},` : '';
   throw new CommandError(
-    `port ${ports[server]} of ${SERVERS[server].name}${origin} is taken. Stop the other program, maybe another sandbox, ` +
-      `or choose with ${SERVERS[server].flag} (0: any free port)`,
+    `port ${ports[server]} of ${nameOf(server)}${origin} is taken. Stop the other program, maybe another sandbox, ` +
+      `or choose with ${portFlag(server)} (0: any free port)`,
   );
 }

@@ -1,11 +1,13 @@
+import { join } from 'node:path';
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
 import { faultyCertificate, signCertificate, type CertificateFault } from './keys/certificates.ts';
 import { AnswerRules } from './answers/rules.ts';
 import type { Sandbox as UserSandbox, SandboxOptions as UserOptions } from './interface.ts';
 import { Journal } from './journal.ts';
-import { isUsable, keyFilesIn, makeKeys, openKeyDirectory, readKeys, writeKeys } from './keys/keys.ts';
+import { caFileIn, openKeyDirectory, readAuthority, readKey, writeAuthority, writeKey } from './keys/keys.ts';
 import { seededRandom } from './random.ts';
-import { PROJECT_ID, SERVER_KINDS, type ServerOptions, type Servers } from './servers.ts';
+import type { ServerOptions } from './server-kind.ts';
+import { SERVER_KINDS, type Servers } from './servers.ts';
 import { timingOf, type TimingOptions } from './loopback/timing.ts';
 
 /** What tests of this project set as well. */
@@ -39,46 +41,53 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   const rules = new AnswerRules(seededRandom(seed + 2 * PLATFORMS.length), now);
   rules.set(options.answers ?? []);
   const directory = await openKeyDirectory(options.dir);
-  const files = keyFilesIn(directory.path);
-  const kept = await readKeys(files);
-  const keys = kept && isUsable(kept, now()) ? kept : await makeKeys(now());
+  const authority = await readAuthority(directory.path, now());
+  const caFile = caFileIn(directory.path);
   // Clients keep checking the provider's real name where they are only sent to another address.
   const namesOf = (platform: Platform) => [...new Set([name, ...LOOPBACK]), SERVER_KINDS[platform].host];
   const journal = new Journal({ keep: options.keep });
   const made = await Promise.all(
     plans.map(async ({ platform, ...plan }) => {
-      const certificate = await signCertificate(keys.authority, namesOf(platform), now());
-      const server = SERVER_KINDS[platform].create({ ...options, ...plan, rules, journal, now, certificate }, keys);
-      return [platform, server] as const;
+      const kind = SERVER_KINDS[platform];
+      const certificate = await signCertificate(authority, namesOf(platform), now());
+      const key = await readKey(directory.path, kind.key);
+      const server = kind.create({ ...options, ...plan, rules, journal, now, certificate }, key);
+      return { platform, kind, key, server };
     }),
   );
   // The type of entries does not tell which server belongs to which platform.
-  const servers = Object.fromEntries(made) as Servers;
+  const servers = Object.fromEntries(made.map(({ platform, server }) => [platform, server])) as Servers;
 
   const spoilCertificate = async (platform: Platform, fault: CertificateFault | undefined) => {
-    const certificate = fault && (await faultyCertificate(keys.authority, namesOf(platform), fault, now()));
+    const certificate = fault && (await faultyCertificate(authority, namesOf(platform), fault, now()));
     servers[platform].useCertificate(certificate);
   };
   const stop = async () => {
-    await Promise.all(made.map(([, server]) => server.close()));
+    await Promise.all(made.map(({ server }) => server.close()));
     await directory.remove();
   };
   let stopped: Promise<void> | undefined;
   const close = () => (stopped ??= stop());
   try {
-    for (const [platform, server] of made) await server.listen(options.ports?.[platform] ?? 0, host, name);
-    // Nothing answers at the token's URI: a client that signs in fails here, and not at Google.
-    await writeKeys(files, keys, { projectId: PROJECT_ID, tokenUri: `${servers.fcm.url}/token` });
+    await writeAuthority(directory.path, authority);
+    for (const { platform, kind, key, server } of made) {
+      await server.listen(options.ports?.[platform] ?? 0, host, name);
+      await writeKey(directory.path, kind.key, { key, url: server.url });
+    }
   } catch (error) {
     await close();
     throw error;
   }
-  const variables = () => made.map(([platform, { url }]) => SERVER_KINDS[platform].env(url, files));
+  const variables = () =>
+    made.map(({ kind, server }) => ({
+      [kind.urlVariable]: server.url,
+      ...kind.env({ ca: caFile, key: join(directory.path, kind.key.file) }),
+    }));
   const env = () => Object.assign({}, ...variables()) as Record<string, string>;
   return {
     ...servers,
     journal,
-    caFile: files.ca,
+    caFile,
     spoilCertificate,
     env,
     setAnswers: (answers) => rules.set(answers),

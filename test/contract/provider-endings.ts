@@ -64,7 +64,7 @@ export function endings({ platform, open, connectsAhead }: ProviderSubject): voi
 
   describe('abort', () => {
     test('gives up what waits and what is under way, and later sends go through', async () => {
-      const sandbox = await openSandbox({ apnsMaxStreams: 2, fcmMaxStreams: 2, webpushMaxStreams: 2 });
+      const sandbox = await openSandbox({ maxStreams: 2 });
       const provider = await open(sandbox, { minConnections: 1, maxConnections: 1 });
       expect((await sendPush(provider, pushOn(sandbox))).meaning).toBe('accepted');
       sandbox[platform].setDefault({ kind: 'hang' });

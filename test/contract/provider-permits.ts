@@ -15,7 +15,7 @@ async function permitOf(provider: Provider, to: To): Promise<Permit> {
 
 /** A permit is a stream: it is there when it is needed, and comes back once. */
 export function permits({ platform, open }: ProviderSubject): void {
-  const oneStream = { apnsMaxStreams: 1, fcmMaxStreams: 1, webpushMaxStreams: 1 };
+  const oneStream = { maxStreams: 1 };
   const toOf = (sandbox: Sandbox): To => ({ origin: sandbox[platform].url });
   const oneConnection = { minConnections: 1, maxConnections: 1 };
   const pushOn = (sandbox: Sandbox) => pushTo(sandbox, { platform });

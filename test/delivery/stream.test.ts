@@ -7,7 +7,7 @@ import { lockOf, lostAfter, none, openBench, RECIPIENT, takeDown, type Bench, ty
 
 /** One connection with one stream to each provider: a stream that is not given back stops everything. */
 const ONE_STREAM = {
-  sandbox: { apnsMaxStreams: 1, fcmMaxStreams: 1 },
+  sandbox: { maxStreams: 1 },
   sender: { minConnections: 1, maxConnections: 1 },
 };
 

@@ -41,7 +41,7 @@ it('nobody waits for ever for one that does not end', async () => {
 });
 
 it('a notification that has a stream at once does not overtake one of the same recipient that waits for its own', async () => {
-  const options = { sandbox: { apnsMaxStreams: 1 }, sender: { minConnections: 1, maxConnections: 1 } };
+  const options = { sandbox: { maxStreams: 1 }, sender: { minConnections: 1, maxConnections: 1 } };
   const { run, sandbox } = await openBench(options);
   const slow = makeDevice('apns');
   sandbox.apns.script(slow.token, [{ kind: 'accept', delayMs: 200 }]);

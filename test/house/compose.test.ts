@@ -2,6 +2,7 @@ import { access, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
+import { portFlag, SERVER_NAMES, variableOf } from '../../scripts/sandbox/environment.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
@@ -66,16 +67,13 @@ describe('the compose file', () => {
     const source = script.replace(/^dist\/(.*)\.js$/, '$1.ts');
     const sandbox = startProcess({ args: [source, ...args, '--json'] });
     const told = JSON.parse(await sandbox.waitForLine(/^\{/)) as Record<string, string>;
-    const [apns = '', fcm = '', webpush = '', control = ''] = services.sandbox.expose ?? [];
-    const ports = [
-      `--apns-port=${apns}`,
-      `--fcm-port=${fcm}`,
-      `--webpush-port=${webpush}`,
-      `--control-port=${control}`,
-    ];
+    const exposed = services.sandbox.expose ?? [];
+    expect(exposed).toHaveLength(SERVER_NAMES.length);
+    const ports = SERVER_NAMES.map((name, index) => `${portFlag(name)}=${exposed[index]}`);
     expect(flags).toEqual(expect.arrayContaining([...ports, '--name=sandbox', '--control-host=0.0.0.0']));
+    const control = exposed.at(-1) ?? '';
     expect(services.sandbox.ports).toEqual([`127.0.0.1:\${SANDBOX_PORT:-${control}}:${control}`]); // this machine only
-    const portOf = (name: string) => ({ A: apns, F: fcm, W: webpush, S: control })[name.slice(0, 1)] ?? '';
+    const portOf = (variable: string) => exposed[SERVER_NAMES.findIndex((name) => variableOf(name) === variable)];
     expect(Object.fromEntries(sandboxEnv)).toEqual(
       Object.fromEntries(
         Object.entries(told).map(([name, value]) => [

@@ -85,7 +85,7 @@ describe('credentials', () => {
   });
 
   test('that cannot be had: nothing is sent, and the permit is given back', async () => {
-    const sandbox = await openSandbox({ fcmMaxStreams: 1 });
+    const sandbox = await openSandbox({ maxStreams: 1 });
     let isRefused = false;
     const signIn = () => (isRefused ? Promise.reject(new Error('invalid_grant')) : Promise.resolve(GOOD));
     const { provider, clock } = await open(sandbox, signIn);
@@ -121,7 +121,7 @@ describe('credentials', () => {
 });
 
 test('a request that cannot be made is answered too, its stream is given back, and nothing private is told', async () => {
-  const sandbox = await openSandbox({ fcmMaxStreams: 1 });
+  const sandbox = await openSandbox({ maxStreams: 1 });
   let isBroken = true;
   const { projectId } = await fcmOptions(sandbox);
   const { provider } = await open(

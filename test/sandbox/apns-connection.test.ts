@@ -11,7 +11,7 @@ const REFUSED_STREAM = /NGHTTP2_REFUSED_STREAM/;
 
 describe('streams', () => {
   it('are limited to one until a token was accepted, then to many', async () => {
-    const sandbox = await openSandbox({ apnsMaxStreams: 250 });
+    const sandbox = await openSandbox({ maxStreams: 250 });
     const client = await connectApns(sandbox);
     expect(client.session.remoteSettings.maxConcurrentStreams).toBe(1);
     expect(verdict(await client.post({ headers: { authorization: null } }))).toMatchObject({ status: 403 });

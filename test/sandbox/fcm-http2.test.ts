@@ -34,8 +34,8 @@ describe('FCM over HTTP/2', () => {
   it.each([
     [undefined, 100],
     [3, 3],
-  ])('has as many streams as %j allows', async (fcmMaxStreams, streams) => {
-    const sandbox = await openSandbox(fcmMaxStreams === undefined ? {} : { fcmMaxStreams });
+  ])('has as many streams as %j allows', async (maxStreams, streams) => {
+    const sandbox = await openSandbox(maxStreams === undefined ? {} : { maxStreams });
     const client = await connectFcmHttp2(sandbox);
     expect(client.session.remoteSettings.maxConcurrentStreams).toBe(streams);
     sandbox.fcm.setDefault({ kind: 'hang' });

@@ -1,4 +1,4 @@
-import type { Platform } from '../../../src/domain/notification.ts';
+import { PLATFORMS, type Platform } from '../../../src/domain/notification.ts';
 import type { Rate } from '../../../src/sandbox/loopback/answers.ts';
 import { createDice, type Dice } from './dice.ts';
 import { LONG_MS, ODDITIES, troubles, type OddWord } from './troubles.ts';
@@ -37,12 +37,10 @@ export function planFaults(seed: number, seconds: number): Fault[] {
   const lanes = [
     workerFaults(createDice(seed, 1), ms),
     redisFaults(createDice(seed, 2), ms),
-    answerFaults(createDice(seed, 3), ms, 'apns'),
-    answerFaults(createDice(seed, 4), ms, 'fcm'),
-    answerFaults(createDice(seed, 9), ms, 'webpush'),
-    providerFaults(createDice(seed, 5), ms, 'apns'),
-    providerFaults(createDice(seed, 6), ms, 'fcm'),
-    providerFaults(createDice(seed, 10), ms, 'webpush'),
+    ...PLATFORMS.flatMap((platform, index) => [
+      answerFaults(createDice(seed, 10 + index), ms, platform),
+      providerFaults(createDice(seed, 20 + index), ms, platform),
+    ]),
     oddDevices(createDice(seed, 8), ms),
   ];
   return lanes.flat().toSorted((a, b) => a.atMs - b.atMs);

@@ -53,17 +53,21 @@ export interface Leak {
   readonly times: number;
 }
 
+/** A variable with the file of a key. */
+const KEY_VARIABLE = /_KEY_FILE$|_CREDENTIALS$/;
 /** A line of a key in PEM: 64 characters of base64. */
 const KEY_LINE = /[A-Za-z0-9+/=]{40,}/g;
 
 /** The marker in this run's tokens and texts, the lines of the keys, and patterns of credentials. */
 export async function secretsOf(marker: string, env: Readonly<Record<string, string>>): Promise<Secret[]> {
   const keys = await Promise.all(
-    ['APNS_KEY_FILE', 'GOOGLE_APPLICATION_CREDENTIALS', 'WEBPUSH_VAPID_PRIVATE_KEY_FILE'].map(async (name) => {
-      const text = await readFile(env[name] ?? '', 'utf8');
-      const lines = text.replaceAll('\\n', '\n').match(KEY_LINE) ?? [];
-      return { name: `the key of ${name}`, pattern: new RegExp(lines.map(escaped).join('|'), 'g') };
-    }),
+    Object.entries(env)
+      .filter(([name]) => KEY_VARIABLE.test(name))
+      .map(async ([name, file]) => {
+        const text = await readFile(file, 'utf8');
+        const lines = text.replaceAll('\\n', '\n').match(KEY_LINE) ?? [];
+        return { name: `the key of ${name}`, pattern: new RegExp(lines.map(escaped).join('|'), 'g') };
+      }),
   );
   return [
     { name: 'a token or a text', pattern: new RegExp(marker, 'gi') },
