@@ -1,4 +1,5 @@
 import { globSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { loadConfig } from '../../src/config/config.ts';
@@ -46,6 +47,23 @@ test('the sandbox has a server for every provider, and configures a worker for a
   const sandbox = await openSandbox();
   expect(Object.keys(loadConfig(sandbox.env()).providers)).toEqual(PLATFORMS);
 });
+
+test('docs/providers.md lists every file outside of the folders of a provider that names one', async () => {
+  const page = await readFile('docs/providers.md', 'utf8');
+  const [, section = ''] = page.split('\n## 6. The other files\n');
+  const listed = [...section.matchAll(/`((?:src|scripts|workers|tools)\/[^`]+\.ts)`/g)].map(([, path]) => path);
+  const own = new RegExp(`/(${PLATFORMS.join('|')})/`);
+  const files = globSync('{src,scripts,workers,tools}/**/*.ts').filter((path) => !own.test(path));
+  expect(files.length).toBeGreaterThan(100);
+  const texts = await Promise.all(files.map(async (path) => [path, await readFile(path, 'utf8')] as const));
+  // The name of no other thing contains this one's.
+  const naming = texts.filter(([, text]) => /webpush/i.test(withoutComments(text))).map(([path]) => path);
+  expect(naming.sort()).toEqual(listed.sort());
+});
+
+function withoutComments(text: string): string {
+  return text.replaceAll(/\/\*[^]*?\*\//g, '').replaceAll(/(^|\s)\/\/.*$/gm, '');
+}
 
 describe.each(PLATFORMS)('%s', (platform) => {
   const { name, answers, settings, device } = PROVIDERS[platform];
