@@ -11,6 +11,7 @@ import { openWorkerBench, type WorkerBench } from '../../support/worker.ts';
 interface Told extends Omit<Inspection, 'reserved'> {
   readonly reserved: readonly WaitingSlot[];
   readonly delayed: readonly DelayedJob[];
+  readonly background?: { readonly reserved: readonly WaitingSlot[] };
   readonly until?: number;
 }
 
@@ -91,6 +92,26 @@ test('block holds what waits already, and what comes, until its end: in order, o
   // The journal's clock and Redis's are the same machine's, read to the millisecond.
   expect(first?.at).toBeGreaterThan((blocked.until ?? Infinity) - 2);
   expect(await recipient('show', 'teacher-42')).toMatchObject({ reserved: [] });
+});
+
+test('block holds background pushes too, and unblock lets them go', async () => {
+  const { recipient, untilWaiting, queue, sandbox } = await openBench({ LIMIT_BACKGROUND_RULES: '1/2s' });
+  const push = async (id: string): Promise<void> => {
+    const notification = makeNotification({ id, pushType: 'background', alert: undefined });
+    await queue.add('push', notification, { jobId: id, priority: 10 });
+  };
+  await push('p');
+  await waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1));
+  expect(await recipient('block', 'teacher-42', '--for', '1h', '--reason', 'asleep')).toMatchObject({ waiting: 0 });
+  await push('q');
+  await push('r');
+  await untilWaiting(2);
+  const { background, reserved, delayed } = await recipient('show', 'teacher-42');
+  const waiting = background?.reserved.map(({ notification }) => `${notification?.id}: ${notification?.waitsFor}`);
+  expect(waiting?.toSorted()).toEqual(['q: block', 'r: block']); // a worker takes both at once
+  expect([reserved, delayed]).toEqual([[], []]);
+  expect(await recipient('unblock', 'teacher-42')).toMatchObject({ wasBlocked: true, waiting: 2, moved: 2 });
+  await waitFor(() => expect(sandbox.journal.accepted).toHaveLength(3));
 });
 
 test('limit is in force on a running worker at once, and ends with --clear', async () => {
