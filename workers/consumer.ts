@@ -32,6 +32,8 @@ export interface ConsumerOptions {
   readonly concurrency: number;
   readonly lockMs: number;
   readonly maxStalls: number;
+  /** About how many outcomes their stream keeps; 0: there is no stream. */
+  readonly outcomesMax: number;
   readonly log: Logger;
   readonly process: Processor;
 }
@@ -47,7 +49,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   const clock = measureClockOffset({ queue, onChange: (change) => logClock(change, log) });
   const waker = createWaker(connection, queue, clock);
   const worker = createWorker(options, clock, { queue, lockMs, onPutBack: (dueAt) => waker.note(dueAt) });
-  const burials = createBurials(worker, createDeadLetters({ queue, deadQueue }), log);
+  const burials = createBurials(worker, createDeadLetters({ queue, deadQueue, outcomesMax: options.outcomesMax }), log);
 
   const close = async (): Promise<void> => {
     clock.close();

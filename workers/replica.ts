@@ -15,6 +15,7 @@ import { createAccounts, type Accounts } from './accounts.ts';
 import { openMs, startBreakers } from './breakers.ts';
 import { startConsumer, type Consumer } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
+import { startOutcomes } from './outcomes.ts';
 import { queueDepth, serveReplica } from './pages.ts';
 import { connect, LIMITER_TIMEOUT_MS, type ConnectOptions } from './redis.ts';
 import { createReplyListener } from './replies.ts';
@@ -98,7 +99,9 @@ async function compose(
   if (pages) closing.defer(() => pages.close());
 
   const graceOver = new AbortController();
+  const outcomes = startOutcomes(config, { redis, log });
   const process = createProcessor({
+    ...(outcomes && { outcomes }),
     limiter,
     backgroundLimiter,
     overallGapMs: policy.minGapMs,
@@ -121,10 +124,11 @@ async function compose(
     log,
     metrics,
   });
-  const { lockMs, maxStalls } = config;
+  const { lockMs, maxStalls, outcomesMax } = config;
   const concurrency = Math.max(1, Math.ceil(config.concurrency / queue.shards));
   for (const prefix of shardPrefixes(queue.prefix, queue.shards)) {
-    const consumer = await startConsumer({ connection: redis, prefix, concurrency, lockMs, maxStalls, log, process });
+    const settings = { connection: redis, prefix, concurrency, lockMs, maxStalls, outcomesMax };
+    const consumer = await startConsumer({ ...settings, log, process });
     consumers.push(consumer);
     closing.defer(() => within(consumer.close(), ABORT_MS));
   }

@@ -37,6 +37,8 @@ export interface Config extends Credentials {
   readonly providerPause: { readonly baseMs: number; readonly maxMs: number };
   /** 0: no bound. */
   readonly deadLetters: { readonly maxAgeMs: number; readonly maxCount: number };
+  /** About how many outcomes their stream keeps; 0: there is no stream. */
+  readonly outcomesMax: number;
   readonly shutdownGraceMs: number;
   readonly metrics?: { readonly host: string; readonly port: number };
   readonly logLevel: Variables['LOG_LEVEL'];
@@ -72,6 +74,7 @@ export function loadConfig(env: Environment): Config {
     maxStalls: variables.MAX_STALLS,
     providerPause: { baseMs: variables.PROVIDER_PAUSE_BASE, maxMs: variables.PROVIDER_PAUSE_MAX },
     deadLetters: { maxAgeMs: variables.DEAD_LETTER_MAX_AGE, maxCount: variables.DEAD_LETTER_MAX_COUNT },
+    outcomesMax: variables.OUTCOMES_MAX,
     shutdownGraceMs: variables.SHUTDOWN_GRACE,
     ...credentials,
     ...(variables.METRICS_PORT !== 'off' && {

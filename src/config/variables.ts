@@ -72,6 +72,11 @@ const queueAndDelivery = {
     .describe(
       'the most dead letters to keep: beyond it the oldest are removed, with a warning ahead of time; `0`: all',
     ),
+  OUTCOMES_MAX: integer(0, 100_000_000)
+    .default(0)
+    .describe(
+      'about how many outcomes of notifications the stream of outcomes keeps; `0`: there is none (docs/outcomes.md)',
+    ),
   SHUTDOWN_GRACE: duration('1d').default(10_000).describe('how long a stopping worker waits for what is in flight'),
 };
 

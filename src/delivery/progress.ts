@@ -6,6 +6,8 @@ const deviceStateSchema = z.enum(['delivered', ...DEAD_LETTER_REASONS]);
 const progressSchema = z.object({
   /** How each device ended, by its label; a device that is not here is still to be tried. */
   devices: z.record(z.string(), deviceStateSchema).default({}),
+  /** When the first device accepted it: epoch milliseconds. Absent if none did, or only before a replay. */
+  sentAt: z.number().optional(),
   /** The tries that failed, the newest last, as a dead letter tells them. */
   attempts: z
     .array(z.object({ at: z.number(), device: z.string().optional(), error: z.string() }))

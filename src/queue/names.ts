@@ -35,6 +35,11 @@ export function notificationIdOf(jobId: string): string {
   return jobId.replace(/^#/, '').replace(/#[rd]\d+.*$/, '');
 }
 
+/** `{pushpacer}:outcomes`; with several shards, each has one. */
+export function outcomesKey(prefix: string): string {
+  return `${prefix}:outcomes`;
+}
+
 /** `{pushpacer}:broadcast:term-start`: how much of a broadcast was enqueued. */
 export function broadcastKey(prefix: string, broadcastId: string): string {
   return `${prefix}:broadcast:${broadcastId}`;
