@@ -35,7 +35,9 @@ export {
   type DeadLetter,
   type DeadLetterReason,
   type FailedAttempt,
+  type OutcomeName,
 } from './domain/outcome.ts';
+export type { DeviceState } from './domain/ended.ts';
 export {
   expressLimit,
   type ConnectMiddleware,
@@ -88,6 +90,7 @@ export {
   type EnqueuedOne,
   type EnqueueInput,
   type EnqueueManyOptions,
+  type NotificationStatus,
   type Producer,
   type ProducerOptions,
 } from './queue/producer.ts';
