@@ -6,6 +6,8 @@ export type DeviceState = 'delivered' | DeadLetterReason;
 /** What a completed job returns. BullMQ keeps it with the job, and `producer.status` reads it. */
 export interface Ended {
   readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
+  /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
+  readonly by?: string;
   /** Epoch milliseconds: when the first device accepted it. Absent if none did. */
   readonly sentAt?: number;
   /** By label, such as `apns#0`; a device that is not here was not tried to an end. */
@@ -21,7 +23,7 @@ export interface Outcome {
   readonly outcome: OutcomeName;
   /** Why it is a dead letter; absent for the other outcomes. */
   readonly reason?: DeadLetterReason;
-  /** Reserved: the id of the notification that took its place. */
+  /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
   readonly by?: string;
   /** How often it was replayed before. */
   readonly generation: number;

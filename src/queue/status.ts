@@ -28,6 +28,8 @@ export type NotificationStatus =
       readonly state: 'ended';
       /** `delivered` if at least one device was alerted. */
       readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
+      /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
+      readonly by?: string;
       /** Epoch milliseconds. */
       readonly endedAt: number;
       /** Epoch milliseconds: when the first device accepted it. Absent if none did. */
@@ -119,9 +121,13 @@ function delayedStatus({ progress }: Job<unknown, unknown>, until: number): Noti
 }
 
 function endedStatus({ returnvalue, timestamp, finishedOn = 0 }: Job<unknown, unknown>): NotificationStatus {
-  const { outcome = 'delivered', sentAt, devices = {} } = (returnvalue ?? {}) as Partial<Ended>; // of an older worker
-  const waitMs = waitOf(timestamp, sentAt, finishedOn);
-  return { state: 'ended', outcome, endedAt: finishedOn, ...(sentAt !== undefined && { sentAt }), waitMs, devices };
+  // An older worker returned only the outcome.
+  const { outcome = 'delivered', by, sentAt, devices = {} } = (returnvalue ?? {}) as Partial<Ended>;
+  return {
+    ...{ state: 'ended', outcome, ...(by !== undefined && { by }), endedAt: finishedOn },
+    ...(sentAt !== undefined && { sentAt }),
+    ...{ waitMs: waitOf(timestamp, sentAt, finishedOn), devices },
+  };
 }
 
 async function deadLetterStatus(deadQueue: Queue, jobId: string): Promise<NotificationStatus> {

@@ -76,6 +76,30 @@ it('each notification that ends is in the stream, and its status is the same', a
   await expect.poll(() => producer.status('refused'), SOON).toMatchObject({ state: 'ended', outcome: 'delivered' });
 });
 
+it('what a newer one took the place of says by which', async () => {
+  const { queue, prefix, startWorker } = await openWorkerBench();
+  const redis = connectRedis();
+  const producer = createProducer({ connection: connectRedis(), prefix });
+  onTestFinished(() => producer.close());
+  await startWorker({ OUTCOMES_MAX: '1000', LIMIT_MIN_GAP: '2s' });
+  for (const id of ['now', 'older', 'newer']) {
+    const one = makeNotification({ id, collapseId: 'thread-77', onThrottle: 'latest' });
+    await queue.add('push', one, { jobId: id, priority: 10 });
+    await vi.waitFor(async () => {
+      const status = await producer.status(id);
+      expect(status.state === 'ended' || 'until' in status).toBe(true); // it has gone, or waits for its slot
+    }, SOON);
+  }
+  await vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(3), SOON);
+  const told = (await outcomesIn(redis, prefix)).map(({ id, outcome, by }) => [id, outcome, by]);
+  expect(told.toSorted()).toEqual([
+    ['newer', 'delivered', undefined],
+    ['now', 'delivered', undefined],
+    ['older', 'superseded', 'newer'],
+  ]);
+  expect(await producer.status('older')).toMatchObject({ state: 'ended', outcome: 'superseded', by: 'newer' });
+});
+
 it('without OUTCOMES_MAX there is no stream', async () => {
   const { queue, deadQueue, prefix, startWorker } = await openWorkerBench();
   await queue.add('push', { id: 'broken' }, { jobId: 'broken', priority: 10 });
