@@ -54,7 +54,8 @@ async function post(
     return { what: `the receiver answered ${response.status}`, retryAfterMs };
   } catch (error) {
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-    return { what: cause instanceof Error ? cause.message : String(cause), retryAfterMs: 0 };
+    const { code, message } = cause as { readonly code?: unknown; readonly message?: string };
+    return { what: message || String(code), retryAfterMs: 0 }; // of several addresses only the code says why
   }
 }
 

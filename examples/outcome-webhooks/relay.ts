@@ -23,7 +23,9 @@ const takeOverAfterMs = Number(TAKE_OVER_AFTER_MS);
 
 const key = secretOf(WEBHOOK_SECRET);
 if (!URL.canParse(WEBHOOK_URL) || key === undefined) {
-  console.error('expected an URL in WEBHOOK_URL, and in WEBHOOK_SECRET whsec_ and base64');
+  console.error(
+    'WEBHOOK_URL: expected a URL; WEBHOOK_SECRET: expected whsec_ and 24 to 64 bytes as base64',
+  );
   process.exit(2);
 }
 

@@ -124,7 +124,7 @@ it('what the receiver does not accept is posted again, and does not hold up the 
   const [asked = 0, again = 0] = received.filter(({ id }) => id === 'msg-1').map(({ at }) => at);
   expect(again - asked).toBeGreaterThan(950);
   const told = await stopped(relay);
-  expect(told).toMatch(/the receiver answered 500; again in 0\.0 s|the receiver answered 500; again in \d\.\d s/);
+  expect(told).toMatch(/the receiver answered 500; again in \d\.\d s/);
   expect(told).not.toContain('teacher-42');
 });
 
@@ -172,7 +172,7 @@ it.each([[{ WEBHOOK_URL: '' }], [{ WEBHOOK_SECRET: 'whsec_dG9vIHNob3J0' }], [{ W
     const { code, stderr } = await startRelay(testPrefix(), 'http://127.0.0.1:1/', env).waitForExit();
     expect({ code, stderr }).toEqual({
       code: 2,
-      stderr: 'expected an URL in WEBHOOK_URL, and in WEBHOOK_SECRET whsec_ and base64\n',
+      stderr: 'WEBHOOK_URL: expected a URL; WEBHOOK_SECRET: expected whsec_ and 24 to 64 bytes as base64\n',
     });
   },
 );
