@@ -25,6 +25,7 @@ export interface NotificationFlags {
   readonly category?: string;
   readonly priority?: string;
   readonly collapseId?: string;
+  readonly sendAfter?: string;
   readonly expiresAt?: string;
   readonly onThrottle?: string;
   readonly digestKey?: string;
@@ -64,7 +65,8 @@ export function addNotificationFlags(command: Command): Command {
     .option('--category <name>', 'what kind it is; limits can be set per category')
     .addOption(new Option('--priority <name>', 'how urgent it is').choices(['high', 'normal']))
     .option('--collapse-id <id>', 'replaces the alert shown under the same id')
-    .option('--expires-at <time>', 'RFC 3339 or epoch milliseconds')
+    .option('--send-after <time>', 'not sent before: RFC 3339 or epoch milliseconds')
+    .option('--expires-at <time>', 'not delivered after: RFC 3339 or epoch milliseconds')
     .addOption(new Option('--on-throttle <what>', 'if it is blocked').choices(ON_THROTTLE))
     .option('--digest-key <key>', 'with --on-throttle digest: what goes together')
     .option('--digest-title <text>', 'its title; {{count}} becomes the number of notifications')
@@ -105,6 +107,7 @@ export function itemOfFlags(flags: NotificationFlags): Item {
     category,
     priority: flags.priority,
     collapseId: flags.collapseId,
+    sendAfter: numberOr(flags.sendAfter),
     expiresAt: numberOr(flags.expiresAt),
     onThrottle: flags.onThrottle,
     digest: objectOr({

@@ -6,8 +6,9 @@ import * as decide from './decide.ts';
 import { openDevices } from './devices.ts';
 import { encode, encodeAgain } from './encode.ts';
 import type { DeliverParts } from './parts.ts';
-import { mayHaveAlerted, send } from './send.ts';
 import { moveUp } from './move-up.ts';
+import { mayHaveAlerted, send } from './send.ts';
+import { beforeSendAfter } from './send-after.ts';
 import { cancelReservation, refundSlot, takeSlot } from './slot.ts';
 import { reserveStreams } from './streams.ts';
 import type { EndTurn } from './turns.ts';
@@ -24,6 +25,8 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
   try {
     if (openDevices(context).length === 0) return decide.finished(context);
     if (isExpired(context, parts)) return await expire(context, parts);
+    const early = beforeSendAfter(context, parts);
+    if (early !== undefined) return early;
 
     const turn = parts.turns.take(context.notification.recipientId);
     endTurn = turn instanceof Promise ? await turn : turn;

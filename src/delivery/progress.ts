@@ -31,7 +31,7 @@ const progressSchema = z.object({
   digest: z.object({ count: z.number(), own: z.boolean() }).optional(),
   /** How often it was requeued: by the limiter, or by a quota. */
   requeues: z.number().default(0),
-  /** The rule that it waits for, while it is requeued: `gap`, `10/1m`, `fcm:600000/1m`. */
+  /** The rule that it waits for, while it is requeued: `gap`, `10/1m`, `fcm:600000/1m`, `sendAfter`. */
   rule: z.string().optional(),
   /** When it is due, epoch milliseconds. The lateness of wake-ups is measured against it. */
   dueAt: z.number().optional(),

@@ -12,7 +12,7 @@ import type { Notification } from './notification-types.ts';
 export function togetherFaults(raw: unknown): Fault[] {
   if (!isObject(raw)) return [];
   const alert = raw['alert'];
-  const waiting = waitingFaults(raw);
+  const waiting = [...timesFaults(raw), ...waitingFaults(raw)];
   if (raw['pushType'] === 'background') return [...backgroundFaults(raw), ...waiting];
   if (alert === undefined) return [{ path: 'alert', expected: 'an object', found: 'nothing' }, ...waiting];
   return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
@@ -37,6 +37,24 @@ function waitingFaults({ onThrottle, collapseId, digest }: Record<string, unknow
 }
 
 const hasText = (value: unknown): boolean => value !== undefined && value !== '';
+
+/** It must not be held back until it has expired. */
+function timesFaults(raw: Record<string, unknown>): Fault[] {
+  if (raw['sendAfter'] === undefined) return [];
+  const [sendAfter, expiresAt] = [instantOf(raw['sendAfter']), instantOf(raw['expiresAt'])];
+  if (sendAfter === undefined || expiresAt === undefined || sendAfter < expiresAt) return [];
+  const expected = `a time before expiresAt, which is ${new Date(expiresAt).toISOString()}`;
+  return [{ path: 'sendAfter', expected, found: new Date(sendAfter).toISOString() }];
+}
+
+/** Epoch milliseconds; undefined for what is no instant, which the field's own check reports. */
+function instantOf(value: unknown): number | undefined {
+  const at = typeof value === 'string' ? Date.parse(value) : value;
+  return typeof at === 'number' && Math.abs(at) <= MAX_DATE_MS ? at : undefined;
+}
+
+/** The range of `Date`. */
+const MAX_DATE_MS = 8.64e15;
 
 /**
  * A background push may not alert (developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app):

@@ -22,10 +22,10 @@ const deviceSchema = z.discriminatedUnion('platform', schemasOf(DEVICE_KINDS), {
   error: PLATFORMS.map((platform) => `"${platform}"`).join(' or '),
 });
 
-const EXPIRES_AT_FORMAT = 'an RFC 3339 date-time or epoch milliseconds';
-const expiresAtSchema = z
-  .union([z.iso.datetime({ offset: true, error: EXPIRES_AT_FORMAT }), z.int().nonnegative()], {
-    error: EXPIRES_AT_FORMAT,
+const INSTANT_FORMAT = 'an RFC 3339 date-time or epoch milliseconds';
+const instantSchema = z
+  .union([z.iso.datetime({ offset: true, error: INSTANT_FORMAT }), z.int().nonnegative()], {
+    error: INSTANT_FORMAT,
   })
   .transform((at) => (typeof at === 'number' ? at : Date.parse(at)));
 
@@ -113,7 +113,12 @@ export const notificationSchema = z.strictObject({
     .describe(
       'On the device it replaces an earlier notification with the same collapse id. 1 to 64 printable characters, at most 64 bytes of UTF-8. Default: none. Example: `thread-77`.',
     ),
-  expiresAt: expiresAtSchema
+  sendAfter: instantSchema
+    .optional()
+    .describe(
+      'Not sent before this instant: it is taken from the queue, and begins to wait for its slot, then. At most 366 days ahead, and before `expiresAt`. RFC 3339 with `Z` or an offset, or epoch milliseconds. Default: at once. Example: `2026-11-21T07:00:00Z`.',
+    ),
+  expiresAt: instantSchema
     .optional()
     .describe(
       'Not delivered after this instant; its outcome is then `expired`. RFC 3339 with `Z` or an offset, or epoch milliseconds. Default: it does not expire. Example: `2026-11-21T18:00:00Z`.',

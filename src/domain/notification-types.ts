@@ -278,6 +278,12 @@ export interface NotificationInput {
    */
   collapseId?: string | undefined;
   /**
+   * Not sent before this instant: it is taken from the queue, and begins to wait for its slot, then. At most 366 days
+   * ahead, and before `expiresAt`. RFC 3339 with `Z` or an offset, or epoch milliseconds. Default: at once. Example:
+   * `2026-11-21T07:00:00Z`.
+   */
+  sendAfter?: string | number | undefined;
+  /**
    * Not delivered after this instant; its outcome is then `expired`. RFC 3339 with `Z` or an offset, or epoch
    * milliseconds. Default: it does not expire. Example: `2026-11-21T18:00:00Z`.
    */
@@ -309,12 +315,17 @@ export interface NotificationInput {
   analyticsLabel?: string | undefined;
 }
 
-/** A checked notification: defaults filled in, `expiresAt` in epoch milliseconds. */
-export interface Notification extends Omit<NotificationInput, 'pushType' | 'priority' | 'expiresAt' | 'onThrottle'> {
+/** A checked notification: defaults filled in, `sendAfter` and `expiresAt` in epoch milliseconds. */
+export interface Notification extends Omit<
+  NotificationInput,
+  'pushType' | 'priority' | 'sendAfter' | 'expiresAt' | 'onThrottle'
+> {
   /** Whether it is shown, `alert` if nothing was given. */
   pushType: 'alert' | 'background';
   /** The priority, `normal` if none was given. */
   priority: 'high' | 'normal';
+  /** Not sent before this instant: epoch milliseconds. Absent: at once. */
+  sendAfter?: number | undefined;
   /** Not delivered after this instant: epoch milliseconds. Absent: it does not expire. */
   expiresAt?: number | undefined;
   /** What happens if the limits block it, `delay` if nothing was given. */

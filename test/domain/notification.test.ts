@@ -58,6 +58,11 @@ describe('what does not fit', () => {
     ['a priority', { ...good, priority: 'urgent' }, 'priority: expected "high" or "normal", found "urgent"'],
     ['a badge', { ...good, badge: 1.5 }, 'badge: expected an integer, found 1.5'],
     [
+      'a time before which it is not sent',
+      { ...good, sendAfter: 1_000, expiresAt: '1970-01-01T00:00:01Z' },
+      'sendAfter: expected a time before expiresAt, which is 1970-01-01T00:00:01.000Z, found 1970-01-01T00:00:01.000Z',
+    ],
+    [
       'a date',
       { ...good, expiresAt: 'tomorrow' },
       'expiresAt: expected an RFC 3339 date-time or epoch milliseconds, found "tomorrow"',
