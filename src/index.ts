@@ -85,6 +85,8 @@ export type { Connection, RedisTarget, SentinelTarget } from './redis/target.ts'
 export {
   checkInput,
   createProducer,
+  type Canceled,
+  type CancelTarget,
   type Enqueued,
   type EnqueuedMany,
   type EnqueuedOne,

@@ -1,12 +1,11 @@
-import { Queue } from 'bullmq';
-import type { Processor } from '../src/delivery/processor.ts';
+import { Queue, type Job } from 'bullmq';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import { assertBullMq } from '../src/queue/bullmq-internals.ts';
 import { measureClockOffset, type ClockChange, type ClockOffset } from '../src/queue/clock-offset.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import { createDeadLetters } from '../src/dead-letters/store.ts';
 import { protect } from '../src/queue/retention.ts';
-import { createJobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
+import { createJobLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
 import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import { NotificationWorker, workerOptions } from '../src/queue/notification-worker.ts';
 import { startWaker, type Waker } from '../src/queue/wake.ts';
@@ -35,7 +34,7 @@ export interface ConsumerOptions {
   /** About how many outcomes their stream keeps; 0: there is no stream. */
   readonly outcomesMax: number;
   readonly log: Logger;
-  readonly process: Processor;
+  readonly process: (job: Job, lock: JobLock) => Promise<unknown>;
 }
 
 /** How long the start waits for the first look at Redis's clock. */

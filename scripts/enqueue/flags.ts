@@ -27,6 +27,7 @@ export interface NotificationFlags {
   readonly collapseId?: string;
   readonly sendAfter?: string;
   readonly expiresAt?: string;
+  readonly cancellationKey?: string;
   readonly onThrottle?: string;
   readonly digestKey?: string;
   readonly digestTitle?: string;
@@ -67,6 +68,7 @@ export function addNotificationFlags(command: Command): Command {
     .option('--collapse-id <id>', 'replaces the alert shown under the same id')
     .option('--send-after <time>', 'not sent before: RFC 3339 or epoch milliseconds')
     .option('--expires-at <time>', 'not delivered after: RFC 3339 or epoch milliseconds')
+    .option('--cancellation-key <key>', 'cancel all of the recipient that wait under it')
     .addOption(new Option('--on-throttle <what>', 'if it is blocked').choices(ON_THROTTLE))
     .option('--digest-key <key>', 'with --on-throttle digest: what goes together')
     .option('--digest-title <text>', 'its title; {{count}} becomes the number of notifications')
@@ -109,6 +111,7 @@ export function itemOfFlags(flags: NotificationFlags): Item {
     collapseId: flags.collapseId,
     sendAfter: numberOr(flags.sendAfter),
     expiresAt: numberOr(flags.expiresAt),
+    cancellationKey: flags.cancellationKey,
     onThrottle: flags.onThrottle,
     digest: objectOr({
       key: flags.digestKey,

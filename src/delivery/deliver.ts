@@ -1,6 +1,7 @@
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { endInterrupted } from './at-most-once.ts';
 import { askBreakers, releaseTrials } from './breakers.ts';
+import { unlessCanceled } from './canceled.ts';
 import { timeLeftMs, type Context } from './context.ts';
 import * as decide from './decide.ts';
 import { openDevices } from './devices.ts';
@@ -26,14 +27,14 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
     if (openDevices(context).length === 0) return decide.finished(context);
     if (isExpired(context, parts)) return await expire(context, parts);
     const early = beforeSendAfter(context, parts);
-    if (early !== undefined) return early;
+    if (early !== undefined) return await unlessCanceled(context, early, parts);
 
     const turn = parts.turns.take(context.notification.recipientId);
     endTurn = turn instanceof Promise ? await turn : turn;
     await askBreakers(context, parts);
     encode(context, parts);
     await reserveStreams(context, parts);
-    if (context.ready.length === 0) return decide.afterSend(context, parts);
+    if (context.ready.length === 0) return await unlessCanceled(context, decide.afterSend(context, parts), parts);
     if (isExpired(context, parts)) return await expire(context, parts); // the steps before may have waited
 
     // To ask anew for an unused slot forgets it. If another worker has the job by now, it may be sending in that slot.

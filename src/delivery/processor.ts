@@ -1,11 +1,13 @@
 import type { Job } from 'bullmq';
 import type { Logger } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
+import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import { isUnprioritised } from '../queue/retention.ts';
 import type { JobLock } from '../queue/job-lock.ts';
 import type { Outcomes } from '../queue/outcomes.ts';
 import type { Ended } from '../domain/ended.ts';
 import { ack } from './ack.ts';
+import { noteKey } from './cancellation-key.ts';
 import { createContext } from './context.ts';
 import { deliver } from './deliver.ts';
 import { endedOf, outcomeOf } from './ended.ts';
@@ -16,6 +18,8 @@ import { createTurns } from './turns.ts';
 export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
   readonly log: Logger;
   readonly metrics: Pick<Metrics, 'passEnded' | 'woken' | 'unprioritised'>;
+  /** What waits under cancellation keys. */
+  readonly index: CancellationIndex;
   /** Fires when the grace of a stopping worker is over. */
   readonly signal: AbortSignal;
   /** Absent: no stream of outcomes is written. */
@@ -44,6 +48,8 @@ export function createProcessor(given: ProcessorParts): Processor {
     const result = await deliver(context, parts);
     metrics.passEnded(result);
     log.result(context, result);
+    const noting = noteKey(context, result, parts.index);
+    if (noting !== undefined) await noting;
     const completed = await ack(context, result, (error) => log.notAcked(context, error));
     const ended = endedOf(context, completed);
     // Before BullMQ completes the job: if this worker dies in between, another one writes the entry again.

@@ -123,6 +123,11 @@ export const notificationSchema = z.strictObject({
     .describe(
       'Not delivered after this instant; its outcome is then `expired`. RFC 3339 with `Z` or an offset, or epoch milliseconds. Default: it does not expire. Example: `2026-11-21T18:00:00Z`.',
     ),
+  cancellationKey: printable(128)
+    .optional()
+    .describe(
+      'What several notifications of this recipient have in common, so that all that still wait can be canceled together (docs/waiting.md). The device does not get it. 1 to 128 printable characters. Default: none. Example: `trip-77`.',
+    ),
   onThrottle: z
     .enum(['delay', 'latest', 'digest', 'drop', 'silence'])
     .default('delay')

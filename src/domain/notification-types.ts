@@ -289,6 +289,11 @@ export interface NotificationInput {
    */
   expiresAt?: string | number | undefined;
   /**
+   * What several notifications of this recipient have in common, so that all that still wait can be canceled together
+   * (docs/waiting.md). The device does not get it. 1 to 128 printable characters. Default: none. Example: `trip-77`.
+   */
+  cancellationKey?: string | undefined;
+  /**
    * What happens if the limits block it: `delay` waits for its slot; `latest` waits too, but of those with the same
    * `collapseId` only the newest goes, in the slot of the oldest; `digest` joins the digest that waits (`digest`);
    * `drop` ends it undelivered, `silence` delivers it now without sound, vibration or banner (not of a background

@@ -24,12 +24,12 @@ export function check(input: EnqueueInput): Check {
   if (!parsed.ok) return { faults: parsed.faults };
   const tooLarge = payloadFaults(parsed.notification);
   if (tooLarge.length > 0) return { faults: tooLarge };
-  const { id, recipientId, priority, sendAfter = 0, expiresAt } = parsed.notification;
+  const { id, recipientId, priority, sendAfter = 0, expiresAt, cancellationKey } = parsed.notification;
   const now = Date.now();
   const tooFar = tooFarAhead(sendAfter, now);
   if (tooFar !== undefined) return { faults: [tooFar] };
   const delayMs = Math.max(0, sendAfter - now);
-  const entry = { id, recipientId, priority: PRIORITY[priority], delayMs, data };
+  const entry = { id, recipientId, priority: PRIORITY[priority], delayMs, cancellationKey, data };
   return { entry, sendAfter, expiresAt };
 }
 

@@ -1,17 +1,22 @@
 import type { Queue } from 'bullmq';
+import type { CancelTarget } from '../domain/cancel-target.ts';
 import { InputError } from '../domain/faults.ts';
 import { addJobs, type Entry } from './add-jobs.ts';
 import { connectProducer, explained, whenReady } from '../redis/connection.ts';
 import { broadcast, checkBroadcast, type EnqueuedMany, type EnqueueManyOptions, type Positions } from './broadcast.ts';
+import type { Canceled } from './cancel.ts';
 import { check, delayed, type Spread } from './check-input.ts';
 import type { Enqueued, EnqueueInput } from './enqueued.ts';
 import { broadcastKey, DEAD_LETTERS, QUEUE } from './names.ts';
 import { openQueues, toldElsewhere } from './open-queues.ts';
+import { createProducerCancel } from './producer-cancel.ts';
 import { checkOptions, type ProducerOptions } from './producer-options.ts';
 import { shardOf, shardPrefixes } from './shards.ts';
 import { checkId, findStatus, type NotificationStatus } from './status.ts';
 
 export type { EnqueuedMany, EnqueueManyOptions } from './broadcast.ts';
+export type { CancelTarget } from '../domain/cancel-target.ts';
+export type { Canceled } from './cancel.ts';
 export { checkInput } from './check-input.ts';
 export type { Enqueued, EnqueueInput } from './enqueued.ts';
 export type { ProducerOptions } from './producer-options.ts';
@@ -51,6 +56,13 @@ export interface Producer {
    * and those in the dead letters. Rejects with InputError for an id that no notification can have, and with RedisAwayError.
    */
   status(id: string): Promise<NotificationStatus>;
+  /**
+   * Cancels the notification with this id, or all that wait for a recipient under a `cancellationKey`. What is canceled is not sent,
+   * and ends as `canceled`; `tooLate` is what is being sent, may have alerted, or has ended. An unknown id is neither. Rejects with
+   * InputError if the target is not usable, and with RedisAwayError: some may be canceled by then. It is safe to repeat, and
+   * counts what was canceled before again, for an hour.
+   */
+  cancel(target: CancelTarget): Promise<Canceled>;
   /** Closes the connection, unless the caller gave it. */
   close(): Promise<void>;
 }
@@ -113,6 +125,9 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     });
   }
 
+  const openShards = () => open(QUEUE);
+  const canceller = createProducerCancel({ connection, open: openShards, prefix, options, timeoutMs });
+
   function enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
   function enqueueMany(inputs: Inputs, options: EnqueueManyOptions): Promise<EnqueuedMany>;
   async function enqueueMany(inputs: Inputs, options?: EnqueueManyOptions): Promise<Enqueued[] | EnqueuedMany> {
@@ -157,7 +172,9 @@ export function createProducer(options: ProducerOptions = {}): Producer {
         throw explained(connection, error);
       }
     },
+    cancel: (target) => canceller.cancel(target),
     async close() {
+      canceller.close();
       const queues = await Promise.all([...opened.values()].map((opening) => opening.catch(() => [])));
       await Promise.all(queues.flat().map((queue) => queue.close()));
       if (isOwned) connection.disconnect();

@@ -63,6 +63,11 @@ describe('what does not fit', () => {
       'sendAfter: expected a time before expiresAt, which is 1970-01-01T00:00:01.000Z, found 1970-01-01T00:00:01.000Z',
     ],
     [
+      'a cancellation key',
+      { ...good, cancellationKey: '' },
+      'cancellationKey: expected 1 to 128 printable characters, found ""',
+    ],
+    [
       'a date',
       { ...good, expiresAt: 'tomorrow' },
       'expiresAt: expected an RFC 3339 date-time or epoch milliseconds, found "tomorrow"',
