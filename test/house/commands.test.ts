@@ -91,6 +91,11 @@ describe('the JSON of each command is that of the page', () => {
     await expectDocumented('enqueue', ...answers);
   });
 
+  test('cancel', async () => {
+    const { prefix } = openQueues();
+    await expectDocumented('cancel', await answerOf('cancel', ['--id', 'msg-1'], queueEnv(prefix)));
+  });
+
   test('dead-letters, replay and discard', async () => {
     const { prefix, deadQueue } = openQueues();
     const attempts = [{ at: 1, device: 'apns#0', error: 'Shutdown' }];
@@ -214,6 +219,7 @@ describe('exit codes', () => {
 
   test.each([
     ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
+    ['cancel', '--id', 'msg-1'],
     ['dead-letters'],
     ['replay'],
     ['discard', '--all', '--yes'],
@@ -240,6 +246,7 @@ test('each command that reads the environment names a mistyped variable, and the
   const warning = 'warning: LIMIT_RULE is not known; did you mean LIMIT_RULES?\n';
   for (const [name = '', ...args] of [
     ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
+    ['cancel', '--id', 'msg-1'],
     ['dead-letters'],
     ['replay'],
     ['discard', '--all', '--yes'],
