@@ -50,12 +50,12 @@ export interface Desk {
 /** Opens the limiter that the environment names (the workers' own), runs `work`, and closes it. */
 export async function atLimiter(work: (desk: Desk) => Promise<void>): Promise<void> {
   const config = loadLimiterConfig(readEnvironment());
-  const { limiterRedis, policy, categories, queue } = config;
+  const { limiterRedis, policy, categories, quietHours, queue } = config;
   const redis = connectProducer(limiterRedis);
   redis.on('error', () => undefined); // the call that fails reports it
   try {
     await whenReady(redis, PRODUCER_TIMEOUT_MS);
-    const limiter = createRedisLimiter({ redis, policy, categories, prefix: queue.prefix });
+    const limiter = createRedisLimiter({ redis, policy, categories, quietHours, prefix: queue.prefix });
     await work({ limiter, config });
   } catch (error) {
     if (error instanceof InputError) throw new UsageError(error.message); // the limiter's arguments come from flags
