@@ -40,8 +40,11 @@ const BELOW_DEVICES = '^src/domain/(json|json-schema|merge-patch|notification-ty
  */
 const QUEUE_FORMAT = 'src/queue/(names|retention)\\.ts$';
 
+/** A producer cancels what waits, and the limiters decide that: one Lua script, which needs no policies. */
+const CANCELLER = 'src/limiter/(redis/canceller|background)\\.ts$';
+
 /** What a folder may import beside the floors below it. */
-const EXCEPT = { domain: [`^${DEVICES}`], 'dead-letters': [`^${QUEUE_FORMAT}`] };
+const EXCEPT = { domain: [`^${DEVICES}`], 'dead-letters': [`^${QUEUE_FORMAT}`], queue: [`^${CANCELLER}`] };
 
 const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
   name: `${folder}-only-imports-${below.join('-') || 'itself'}`,

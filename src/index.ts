@@ -9,7 +9,8 @@
  * @packageDocumentation
  */
 export { InputError, formatFault, type Fault } from './domain/faults.ts';
-export { ruleName, type Policy, type Rule } from './domain/limits.ts';
+export { ruleName, type CategoryPolicy, type Exemption, type Policy, type Rule } from './domain/limits.ts';
+export type { Day, QuietHours, QuietTime } from './domain/quiet-hours.ts';
 export {
   parseNotification,
   type Alert,
@@ -35,7 +36,9 @@ export {
   type DeadLetter,
   type DeadLetterReason,
   type FailedAttempt,
+  type OutcomeName,
 } from './domain/outcome.ts';
+export type { DeviceState } from './domain/ended.ts';
 export {
   expressLimit,
   type ConnectMiddleware,
@@ -65,6 +68,7 @@ export type {
   Limiter,
   Moved,
   Oversight,
+  QuietView,
   Refused,
   Reserved,
   RuleStanding,
@@ -83,11 +87,14 @@ export type { Connection, RedisTarget, SentinelTarget } from './redis/target.ts'
 export {
   checkInput,
   createProducer,
+  type Canceled,
+  type CancelTarget,
   type Enqueued,
   type EnqueuedMany,
   type EnqueuedOne,
   type EnqueueInput,
   type EnqueueManyOptions,
+  type NotificationStatus,
   type Producer,
   type ProducerOptions,
 } from './queue/producer.ts';

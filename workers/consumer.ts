@@ -1,12 +1,11 @@
-import { Queue } from 'bullmq';
-import type { Processor } from '../src/delivery/processor.ts';
+import { Queue, type Job } from 'bullmq';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import { assertBullMq } from '../src/queue/bullmq-internals.ts';
 import { measureClockOffset, type ClockChange, type ClockOffset } from '../src/queue/clock-offset.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import { createDeadLetters } from '../src/dead-letters/store.ts';
 import { protect } from '../src/queue/retention.ts';
-import { createJobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
+import { createJobLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
 import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import { NotificationWorker, workerOptions } from '../src/queue/notification-worker.ts';
 import { startWaker, type Waker } from '../src/queue/wake.ts';
@@ -32,8 +31,10 @@ export interface ConsumerOptions {
   readonly concurrency: number;
   readonly lockMs: number;
   readonly maxStalls: number;
+  /** About how many outcomes their stream keeps; 0: there is no stream. */
+  readonly outcomesMax: number;
   readonly log: Logger;
-  readonly process: Processor;
+  readonly process: (job: Job, lock: JobLock) => Promise<unknown>;
 }
 
 /** How long the start waits for the first look at Redis's clock. */
@@ -47,7 +48,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   const clock = measureClockOffset({ queue, onChange: (change) => logClock(change, log) });
   const waker = createWaker(connection, queue, clock);
   const worker = createWorker(options, clock, { queue, lockMs, onPutBack: (dueAt) => waker.note(dueAt) });
-  const burials = createBurials(worker, createDeadLetters({ queue, deadQueue }), log);
+  const burials = createBurials(worker, createDeadLetters({ queue, deadQueue, outcomesMax: options.outcomesMax }), log);
 
   const close = async (): Promise<void> => {
     clock.close();

@@ -3,6 +3,7 @@ import type { Config } from '../src/config/config.ts';
 import { InputError } from '../src/domain/faults.ts';
 import { within } from '../src/domain/time.ts';
 import type { Environment } from '../src/environment/values.ts';
+import { createCancelProcessor } from '../src/delivery/cancel-job.ts';
 import { createProcessor } from '../src/delivery/processor.ts';
 import { backgroundOptions } from '../src/limiter/background.ts';
 import { paceOf } from '../src/limiter/pace.ts';
@@ -10,11 +11,15 @@ import { createWaitingLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { createClockMetrics, createMetrics } from '../src/observe/metrics.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { redelay } from '../src/queue/redelay.ts';
+import { createCancellationIndex } from '../src/queue/cancellation-index.ts';
+import { CANCEL } from '../src/queue/names.ts';
 import { shardOf, shardPrefixes } from '../src/queue/shards.ts';
 import { createAccounts, type Accounts } from './accounts.ts';
 import { openMs, startBreakers } from './breakers.ts';
-import { startConsumer, type Consumer } from './consumer.ts';
+import { createCancelling } from './cancel.ts';
+import { startConsumer, type Consumer, type ConsumerOptions } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
+import { startOutcomes } from './outcomes.ts';
 import { queueDepth, serveReplica } from './pages.ts';
 import { connect, LIMITER_TIMEOUT_MS, type ConnectOptions } from './redis.ts';
 import { createReplyListener } from './replies.ts';
@@ -62,9 +67,9 @@ async function compose(
   closing: AsyncDisposableStack,
 ): Promise<Replica> {
   const { queue: redis, limiter: limiterRedis } = await connect(config, log, connecting, closing);
-  const { policy, categories, queue } = config;
+  const { policy, categories, quietHours, queue } = config;
 
-  const limiterOptions = { policy, categories, prefix: queue.prefix, timeoutMs: LIMITER_TIMEOUT_MS };
+  const limiterOptions = { policy, categories, quietHours, prefix: queue.prefix, timeoutMs: LIMITER_TIMEOUT_MS };
   const limiter = createWaitingLimiter({ redis: limiterRedis, ...limiterOptions });
   const accounts: Accounts = createAccounts({
     redis: limiterRedis,
@@ -98,11 +103,17 @@ async function compose(
   if (pages) closing.defer(() => pages.close());
 
   const graceOver = new AbortController();
-  const process = createProcessor({
+  const outcomes = startOutcomes(config, { redis, log });
+  const cancelling = createCancelling({ redis, limiterRedis, ...queue }, closing);
+  const cancelJob = createCancelProcessor({ cancel: (target) => cancelling.cancel(target), log, random: Math.random });
+  const deliverJob = createProcessor({
+    ...(outcomes && { outcomes }),
     limiter,
     backgroundLimiter,
     overallGapMs: policy.minGapMs,
     toleranceMs: paceOf(policy).holdMs,
+    index: createCancellationIndex(redis, queue.prefix, queue.shards),
+    isCanceled: (pass) => cancelling.isCanceled(pass),
     redelay: async (recipientId, due) => {
       const queue = consumers[shardOf(recipientId, config.queue.shards)]?.queue;
       if (queue !== undefined) await redelay(queue, due);
@@ -121,10 +132,13 @@ async function compose(
     log,
     metrics,
   });
-  const { lockMs, maxStalls } = config;
+  const process: ConsumerOptions['process'] = (job, lock) =>
+    job.name === CANCEL ? cancelJob(job, lock) : deliverJob(job, lock);
+  const { lockMs, maxStalls, outcomesMax } = config;
   const concurrency = Math.max(1, Math.ceil(config.concurrency / queue.shards));
   for (const prefix of shardPrefixes(queue.prefix, queue.shards)) {
-    const consumer = await startConsumer({ connection: redis, prefix, concurrency, lockMs, maxStalls, log, process });
+    const settings = { connection: redis, prefix, concurrency, lockMs, maxStalls, outcomesMax };
+    const consumer = await startConsumer({ ...settings, log, process });
     consumers.push(consumer);
     closing.defer(() => within(consumer.close(), ABORT_MS));
   }

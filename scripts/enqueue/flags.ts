@@ -25,12 +25,15 @@ export interface NotificationFlags {
   readonly category?: string;
   readonly priority?: string;
   readonly collapseId?: string;
+  readonly sendAfter?: string;
   readonly expiresAt?: string;
+  readonly cancellationKey?: string;
   readonly onThrottle?: string;
   readonly digestKey?: string;
   readonly digestTitle?: string;
   readonly digestBody?: string;
   readonly digestMaxSize?: string;
+  readonly onQuiet?: string;
   readonly threadId?: string;
   readonly actionCategory?: string;
   readonly interruptionLevel?: string;
@@ -64,12 +67,15 @@ export function addNotificationFlags(command: Command): Command {
     .option('--category <name>', 'what kind it is; limits can be set per category')
     .addOption(new Option('--priority <name>', 'how urgent it is').choices(['high', 'normal']))
     .option('--collapse-id <id>', 'replaces the alert shown under the same id')
-    .option('--expires-at <time>', 'RFC 3339 or epoch milliseconds')
+    .option('--send-after <time>', 'not sent before: RFC 3339 or epoch milliseconds')
+    .option('--expires-at <time>', 'not delivered after: RFC 3339 or epoch milliseconds')
+    .option('--cancellation-key <key>', 'cancel all of the recipient that wait under it')
     .addOption(new Option('--on-throttle <what>', 'if it is blocked').choices(ON_THROTTLE))
     .option('--digest-key <key>', 'with --on-throttle digest: what goes together')
     .option('--digest-title <text>', 'its title; {{count}} becomes the number of notifications')
     .option('--digest-body <text>', 'its text; {{count}} becomes the number of notifications')
     .option('--digest-max-size <number>', 'how many are in one digest at most')
+    .addOption(new Option('--on-quiet <what>', 'if it is in quiet hours').choices(['delay', 'silence', 'drop']))
     .option('--thread-id <id>', 'iPhones: which group it is shown in')
     .option('--action-category <name>', "iPhones: the app's category that has the buttons")
     .addOption(new Option('--interruption-level <name>', 'iPhones: how it interrupts').choices(INTERRUPTION_LEVELS))
@@ -105,7 +111,9 @@ export function itemOfFlags(flags: NotificationFlags): Item {
     category,
     priority: flags.priority,
     collapseId: flags.collapseId,
+    sendAfter: numberOr(flags.sendAfter),
     expiresAt: numberOr(flags.expiresAt),
+    cancellationKey: flags.cancellationKey,
     onThrottle: flags.onThrottle,
     digest: objectOr({
       key: flags.digestKey,
@@ -113,6 +121,7 @@ export function itemOfFlags(flags: NotificationFlags): Item {
       body: flags.digestBody,
       maxSize: numberOr(flags.digestMaxSize),
     }),
+    onQuiet: flags.onQuiet,
     apns: objectOr({ threadId, actionCategory, interruptionLevel }),
     android: objectOr({ channelId }),
     analyticsLabel: flags.analyticsLabel,

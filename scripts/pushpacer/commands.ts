@@ -7,6 +7,7 @@ export const COMMANDS: Readonly<Record<string, readonly [module: string, does: s
   chaos: ['../chaos', 'faults of workers, Redis and providers during delivery, and whether the guarantees hold'],
   worker: ['../../workers/notifications', 'one replica, from the environment'],
   enqueue: ['../enqueue', 'validate notifications and enqueue them'],
+  cancel: ['../cancel', 'notifications that wait, canceled'],
   'dead-letters': ['../dead-letters', 'what could not be delivered, and why'],
   replay: ['../replay', 'dead letters back into the queue'],
   discard: ['../discard', 'dead letters removed for good'],

@@ -1,5 +1,6 @@
 import type { Job, Queue } from 'bullmq';
 import { parseNotification, type Notification } from '../../src/domain/notification.ts';
+import { SEND_AFTER } from '../../src/domain/send-after.ts';
 import { readProgress } from '../../src/delivery/progress.ts';
 import { dueAtOfScore } from '../../src/queue/bullmq-internals.ts';
 import type { Connection } from '../../src/redis/connection.ts';
@@ -16,7 +17,7 @@ export interface WaitingJob {
   readonly attempts: number;
   /** How often it was requeued until its slot. */
   readonly requeues: number;
-  /** What it waits for: the limiter's rule of its last requeue, or `retry`, or `provider` (a breaker, a connection). */
+  /** What it waits for: the limiter's rule of its last requeue, `sendAfter`, `retry`, or `provider` (a breaker, a connection). */
   readonly waitsFor: string;
 }
 
@@ -87,8 +88,9 @@ function factsOf({ id = '', data, timestamp, progress }: Job<unknown>): WaitingJ
   const withId = typeof data === 'object' && data !== null ? { id: notificationIdOf(id), ...data } : data;
   const parsed = parseNotification(withId);
   if (!parsed.ok) return undefined;
-  const { category, priority } = parsed.notification;
+  const { category, priority, sendAfter } = parsed.notification;
   const { tries: attempts, requeues, rule, heldSince } = readProgress(progress);
+  const isNew = attempts === 0 && heldSince === undefined && sendAfter !== undefined;
   return {
     id: parsed.notification.id,
     ...(category !== undefined && { category }),
@@ -96,6 +98,6 @@ function factsOf({ id = '', data, timestamp, progress }: Job<unknown>): WaitingJ
     enqueuedAt: timestamp,
     attempts,
     requeues,
-    waitsFor: rule ?? (heldSince === undefined ? 'retry' : 'provider'),
+    waitsFor: rule ?? (isNew ? SEND_AFTER : heldSince === undefined ? 'retry' : 'provider'),
   };
 }

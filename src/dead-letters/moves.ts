@@ -1,5 +1,6 @@
 import type { Queue } from 'bullmq';
-import { JOB } from '../queue/names.ts';
+import { outcomeFields, type Outcome } from '../domain/ended.ts';
+import { JOB, outcomesKey } from '../queue/names.ts';
 import { ID_KEPT_S } from '../queue/retention.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
 
@@ -24,8 +25,8 @@ export interface ReplayedJob extends NewJob {
 
 /** The scripts that write BullMQ's keys. Each one moves or removes a job in one step. */
 export interface Moves {
-  /** bury.lua: from the failed jobs of `queue` into `deadQueue`. */
-  bury(jobId: string, deadLetter: NewJob): Promise<Moved>;
+  /** bury.lua: from the failed jobs of `queue` into `deadQueue`; its outcome goes to the stream, if that keeps any. */
+  bury(jobId: string, deadLetter: NewJob, outcome?: Outcome): Promise<Moved>;
   /** replay.lua: from `deadQueue` into `queue`. */
   replay(deadLetterId: string, job: ReplayedJob): Promise<Moved>;
   /** discard.lua: removes it from `deadQueue` for good, if there are more than `keep`. */
@@ -35,18 +36,20 @@ export interface Moves {
 /** A job's other keys besides its hash: the list is from BullMQ's removeJobKeys. */
 const JOB_PARTS = ['logs', 'dependencies', 'processed', 'failed', 'unsuccessful'];
 
-const BURY = defineQueueScript<Moved>(new URL('bury.lua', import.meta.url), 6 + JOB_PARTS.length);
+const BURY = defineQueueScript<Moved>(new URL('bury.lua', import.meta.url), 7 + JOB_PARTS.length);
 const REPLAY = defineQueueScript<Moved>(new URL('replay.lua', import.meta.url), 7 + JOB_PARTS.length);
 const DISCARD = defineQueueScript<Discarded>(new URL('discard.lua', import.meta.url), 3 + JOB_PARTS.length);
 
-export function createMoves(queue: Queue, deadQueue: Queue): Moves {
+/** @param outcomesMax about how many outcomes their stream keeps; 0: there is no stream */
+export function createMoves(queue: Queue, deadQueue: Queue, outcomesMax = 0): Moves {
   return {
-    bury: (jobId, { id, data, options }) =>
+    bury: (jobId, { id, data, options }, outcome) =>
       BURY(queue, [
         ...[queue.toKey('failed'), queue.toKey(jobId)],
         ...[deadQueue.toKey('wait'), deadQueue.toKey(id), deadQueue.toKey('marker'), deadQueue.toKey('events')],
-        ...partsOf(queue, jobId),
+        ...[outcomesKey(queue.opts.prefix ?? ''), ...partsOf(queue, jobId)],
         ...[jobId, id, JOB, json(data), JSON.stringify({ ...options, jobId: id }), ID_KEPT_S],
+        ...(outcome === undefined || outcomesMax === 0 ? [0] : [outcomesMax, ...outcomeFields(outcome)]),
       ]),
     replay: (deadLetterId, { id, data, options, priority, progress }) =>
       REPLAY(queue, [

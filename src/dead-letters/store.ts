@@ -1,5 +1,6 @@
 import type { Queue } from 'bullmq';
 import { deadLetterOf, replayProgress } from './letter.ts';
+import { outcomeOf } from './outcome.ts';
 import { findDeadLetter, pageOfDeadLetters, walkDeadLetters, type StoredDeadLetter } from './list.ts';
 import { forgetJob, readJob, type JobHash } from './job-hash.ts';
 import { createMoves, type Discarded, type Moved } from './moves.ts';
@@ -33,18 +34,22 @@ export interface DeadLettersOptions {
   readonly deadQueue: Queue;
   /** The time of death for a job that failed without one. */
   readonly now?: () => number;
+  /** About how many outcomes their stream keeps; 0 (the default): there is no stream. */
+  readonly outcomesMax?: number;
 }
 
 const PAGE = 100;
 
-export function createDeadLetters({ queue, deadQueue, now = Date.now }: DeadLettersOptions): DeadLetters {
-  const moves = createMoves(queue, deadQueue);
+export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
+  const { queue, deadQueue, now = Date.now, outcomesMax = 0 } = options;
+  const moves = createMoves(queue, deadQueue, outcomesMax);
 
   async function buryJob(jobId: string, job: JobHash): Promise<boolean> {
     const data = deadLetterOf(job, now());
     // The id is taken if a producer has used it again, an hour or more after its first dead letter.
     const ids = (attempt: number) => (attempt === 0 ? jobId : `${jobId}#d${attempt}`);
-    const id = await underFreeId(ids, (id) => moves.bury(jobId, { id, data, options: { attempts: 0 } }));
+    const outcome = outcomeOf(jobId, job, data);
+    const id = await underFreeId(ids, (id) => moves.bury(jobId, { id, data, options: { attempts: 0 } }, outcome));
     return id !== undefined;
   }
 

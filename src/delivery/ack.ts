@@ -6,7 +6,7 @@ import type { Context } from './context.ts';
 import type { Result } from './decide.ts';
 import { withDeadLetter, type Progress } from './progress.ts';
 
-/** What a completed job answers; BullMQ keeps it as the job's return value. */
+/** How a job was completed: the beginning of its return value (ended.ts). */
 export interface Completed {
   readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
   /** Of `superseded` and `merged`: the id of the notification that goes in its place. */

@@ -1,13 +1,15 @@
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { endInterrupted } from './at-most-once.ts';
 import { askBreakers, releaseTrials } from './breakers.ts';
+import { unlessCanceled } from './canceled.ts';
 import { timeLeftMs, type Context } from './context.ts';
 import * as decide from './decide.ts';
 import { openDevices } from './devices.ts';
 import { encode, encodeAgain } from './encode.ts';
 import type { DeliverParts } from './parts.ts';
-import { mayHaveAlerted, send } from './send.ts';
 import { moveUp } from './move-up.ts';
+import { mayHaveAlerted, send } from './send.ts';
+import { beforeSendAfter } from './send-after.ts';
 import { cancelReservation, refundSlot, takeSlot } from './slot.ts';
 import { reserveStreams } from './streams.ts';
 import type { EndTurn } from './turns.ts';
@@ -24,13 +26,15 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
   try {
     if (openDevices(context).length === 0) return decide.finished(context);
     if (isExpired(context, parts)) return await expire(context, parts);
+    const early = beforeSendAfter(context, parts);
+    if (early !== undefined) return await unlessCanceled(context, early, parts);
 
     const turn = parts.turns.take(context.notification.recipientId);
     endTurn = turn instanceof Promise ? await turn : turn;
     await askBreakers(context, parts);
     encode(context, parts);
     await reserveStreams(context, parts);
-    if (context.ready.length === 0) return decide.afterSend(context, parts);
+    if (context.ready.length === 0) return await unlessCanceled(context, decide.afterSend(context, parts), parts);
     if (isExpired(context, parts)) return await expire(context, parts); // the steps before may have waited
 
     // To ask anew for an unused slot forgets it. If another worker has the job by now, it may be sending in that slot.
@@ -43,11 +47,13 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
     }
     if (answer.kind === 'reserved') return decide.requeued(context, answer, parts);
     if (answer.kind === 'refused') {
-      if (context.notification.onThrottle !== 'silence') {
+      const { onQuiet } = context.notification;
+      if (decide.onRefused(context, answer) !== 'silence') {
         const result = decide.refused(context, answer, parts);
         await cancelReservation(context, parts);
         return result;
       }
+      if (onQuiet === 'delay' && answer.quietMs !== undefined) return decide.untilQuietEnds(context, answer, parts);
       encodeAgain(context, true, parts); // nobody is alerted, so it needs no slot
     } else if (context.progress.digest !== undefined) encodeAgain(context, false, parts);
 

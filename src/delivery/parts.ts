@@ -40,6 +40,8 @@ export interface DeliverParts {
   readonly random: () => number;
   /** Called with each reply. The pass does not end before what this answers; it must not reject. */
   readonly onReply: (event: ReplyEvent) => void | Promise<void>;
+  /** Whether the notification was canceled; asks the limiter for nothing. Rejects where the limiter does not answer. */
+  readonly isCanceled: (pass: { readonly notification: Notification; readonly jobId: string }) => Promise<boolean>;
   /** Changes the due times of the recipient's delayed jobs: their slots have moved. */
   readonly redelay: (recipientId: string, due: readonly Due[]) => Promise<unknown>;
 }

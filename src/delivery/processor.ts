@@ -1,11 +1,16 @@
 import type { Job } from 'bullmq';
 import type { Logger } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
+import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import { isUnprioritised } from '../queue/retention.ts';
 import type { JobLock } from '../queue/job-lock.ts';
-import { ack, type Completed } from './ack.ts';
+import type { Outcomes } from '../queue/outcomes.ts';
+import type { Ended } from '../domain/ended.ts';
+import { ack } from './ack.ts';
+import { noteKey } from './cancellation-key.ts';
 import { createContext } from './context.ts';
 import { deliver } from './deliver.ts';
+import { endedOf, outcomeOf } from './ended.ts';
 import { createPassLog } from './pass-log.ts';
 import type { DeliverParts } from './parts.ts';
 import { createTurns } from './turns.ts';
@@ -13,17 +18,21 @@ import { createTurns } from './turns.ts';
 export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
   readonly log: Logger;
   readonly metrics: Pick<Metrics, 'passEnded' | 'woken' | 'unprioritised'>;
+  /** What waits under cancellation keys. */
+  readonly index: CancellationIndex;
   /** Fires when the grace of a stopping worker is over. */
   readonly signal: AbortSignal;
+  /** Absent: no stream of outcomes is written. */
+  readonly outcomes?: Outcomes;
 }
 
 /** What BullMQ's worker does with each job. */
-export type Processor = (job: Job, lock: JobLock) => Promise<Completed>;
+export type Processor = (job: Job, lock: JobLock) => Promise<Ended>;
 
 /** One pass of a job: delivered as far as possible, told in one log line and in the metrics, then acked. */
 export function createProcessor(given: ProcessorParts): Processor {
   const parts = { ...given, turns: createTurns() };
-  const { metrics, signal } = parts;
+  const { metrics, outcomes, signal } = parts;
   const log = createPassLog(parts);
   return async (job, lock) => {
     if (isUnprioritised(job)) {
@@ -39,6 +48,12 @@ export function createProcessor(given: ProcessorParts): Processor {
     const result = await deliver(context, parts);
     metrics.passEnded(result);
     log.result(context, result);
-    return ack(context, result, (error) => log.notAcked(context, error));
+    const noting = noteKey(context, result, parts.index);
+    if (noting !== undefined) await noting;
+    const completed = await ack(context, result, (error) => log.notAcked(context, error));
+    const ended = endedOf(context, completed);
+    // Before BullMQ completes the job: if this worker dies in between, another one writes the entry again.
+    if (outcomes !== undefined) await outcomes.write(outcomeOf(context, ended, job.opts, parts.now()));
+    return ended;
   };
 }

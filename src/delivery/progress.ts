@@ -6,6 +6,8 @@ const deviceStateSchema = z.enum(['delivered', ...DEAD_LETTER_REASONS]);
 const progressSchema = z.object({
   /** How each device ended, by its label; a device that is not here is still to be tried. */
   devices: z.record(z.string(), deviceStateSchema).default({}),
+  /** When the first device accepted it: epoch milliseconds. Absent if none did, or only before a replay. */
+  sentAt: z.number().optional(),
   /** The tries that failed, the newest last, as a dead letter tells them. */
   attempts: z
     .array(z.object({ at: z.number(), device: z.string().optional(), error: z.string() }))
@@ -29,7 +31,7 @@ const progressSchema = z.object({
   digest: z.object({ count: z.number(), own: z.boolean() }).optional(),
   /** How often it was requeued: by the limiter, or by a quota. */
   requeues: z.number().default(0),
-  /** The rule that it waits for, while it is requeued: `gap`, `10/1m`, `fcm:600000/1m`. */
+  /** The rule that it waits for, while it is requeued: `gap`, `10/1m`, `fcm:600000/1m`, `sendAfter`. */
   rule: z.string().optional(),
   /** When it is due, epoch milliseconds. The lateness of wake-ups is measured against it. */
   dueAt: z.number().optional(),

@@ -32,14 +32,16 @@ export const STATE_OF: Partial<Record<Meaning, DeviceState>> = {
 /** The progress after these tries: how devices ended, the failures, and no device that is being sent to. */
 export function record(progress: Progress, tried: readonly Tried[], atMostOnce: boolean): Progress {
   const devices = { ...progress.devices };
+  let { sentAt } = progress;
   const failures: FailedAttempt[] = [];
   for (const { label, reply, at } of tried) {
     const isAmbiguous = atMostOnce && reply.alerted === 'maybe';
     const state = STATE_OF[reply.meaning] ?? (isAmbiguous ? 'ambiguous' : undefined);
     if (state !== undefined) devices[label] = state;
-    if (reply.meaning !== 'accepted') failures.push({ at, device: label, error: replyText(reply) });
+    if (reply.meaning === 'accepted') sentAt = Math.min(sentAt ?? at, at);
+    else failures.push({ at, device: label, error: replyText(reply) });
   }
-  return withAttempts({ ...progress, devices, trying: undefined }, failures);
+  return withAttempts({ ...progress, devices, ...(sentAt !== undefined && { sentAt }), trying: undefined }, failures);
 }
 
 /** A reply as an attempt of a dead letter tells it: `BadTopic`, `timeout: no answer within 30 s`. */

@@ -12,20 +12,26 @@ import type { Notification } from './notification-types.ts';
 export function togetherFaults(raw: unknown): Fault[] {
   if (!isObject(raw)) return [];
   const alert = raw['alert'];
-  const waiting = waitingFaults(raw);
+  const waiting = [...timesFaults(raw), ...waitingFaults(raw)];
   if (raw['pushType'] === 'background') return [...backgroundFaults(raw), ...waiting];
   if (alert === undefined) return [{ path: 'alert', expected: 'an object', found: 'nothing' }, ...waiting];
   return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
 }
 
 /** With whom it waits. */
-function waitingFaults({ onThrottle, collapseId, digest }: Record<string, unknown>): Fault[] {
+function waitingFaults({ onThrottle, onQuiet, collapseId, digest }: Record<string, unknown>): Fault[] {
   const faults: Fault[] = [];
   if (onThrottle === 'latest' && collapseId === undefined) {
     faults.push({ path: 'collapseId', expected: 'a text beside onThrottle "latest"', found: 'nothing' });
   }
   if (onThrottle === 'digest' && digest === undefined) {
     faults.push({ path: 'digest', expected: 'an object beside onThrottle "digest"', found: 'nothing' });
+  }
+  const isTogether = onThrottle === 'latest' || onThrottle === 'digest';
+  if (isTogether && onQuiet !== undefined && onQuiet !== 'delay') {
+    // What is silent or dropped alone would leave the others of its digest, or an older one, behind.
+    const expected = `"delay" beside onThrottle "${onThrottle}"`;
+    faults.push({ path: 'onQuiet', expected, found: describeFound(onQuiet, false) });
   }
   if (digest !== undefined && onThrottle !== 'digest') {
     faults.push({ path: 'onThrottle', expected: '"digest" beside digest', found: describeFound(onThrottle, false) });
@@ -37,6 +43,24 @@ function waitingFaults({ onThrottle, collapseId, digest }: Record<string, unknow
 }
 
 const hasText = (value: unknown): boolean => value !== undefined && value !== '';
+
+/** It must not be held back until it has expired. */
+function timesFaults(raw: Record<string, unknown>): Fault[] {
+  if (raw['sendAfter'] === undefined) return [];
+  const [sendAfter, expiresAt] = [instantOf(raw['sendAfter']), instantOf(raw['expiresAt'])];
+  if (sendAfter === undefined || expiresAt === undefined || sendAfter < expiresAt) return [];
+  const expected = `a time before expiresAt, which is ${new Date(expiresAt).toISOString()}`;
+  return [{ path: 'sendAfter', expected, found: new Date(sendAfter).toISOString() }];
+}
+
+/** Epoch milliseconds; undefined for what is no instant, which the field's own check reports. */
+function instantOf(value: unknown): number | undefined {
+  const at = typeof value === 'string' ? Date.parse(value) : value;
+  return typeof at === 'number' && Math.abs(at) <= MAX_DATE_MS ? at : undefined;
+}
+
+/** The range of `Date`. */
+const MAX_DATE_MS = 8.64e15;
 
 /**
  * A background push may not alert (developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app):

@@ -22,10 +22,10 @@ const deviceSchema = z.discriminatedUnion('platform', schemasOf(DEVICE_KINDS), {
   error: PLATFORMS.map((platform) => `"${platform}"`).join(' or '),
 });
 
-const EXPIRES_AT_FORMAT = 'an RFC 3339 date-time or epoch milliseconds';
-const expiresAtSchema = z
-  .union([z.iso.datetime({ offset: true, error: EXPIRES_AT_FORMAT }), z.int().nonnegative()], {
-    error: EXPIRES_AT_FORMAT,
+const INSTANT_FORMAT = 'an RFC 3339 date-time or epoch milliseconds';
+const instantSchema = z
+  .union([z.iso.datetime({ offset: true, error: INSTANT_FORMAT }), z.int().nonnegative()], {
+    error: INSTANT_FORMAT,
   })
   .transform((at) => (typeof at === 'number' ? at : Date.parse(at)));
 
@@ -113,10 +113,20 @@ export const notificationSchema = z.strictObject({
     .describe(
       'On the device it replaces an earlier notification with the same collapse id. 1 to 64 printable characters, at most 64 bytes of UTF-8. Default: none. Example: `thread-77`.',
     ),
-  expiresAt: expiresAtSchema
+  sendAfter: instantSchema
+    .optional()
+    .describe(
+      'Not sent before this instant: it is taken from the queue, and begins to wait for its slot, then. At most 366 days ahead, and before `expiresAt`. RFC 3339 with `Z` or an offset, or epoch milliseconds. Default: at once. Example: `2026-11-21T07:00:00Z`.',
+    ),
+  expiresAt: instantSchema
     .optional()
     .describe(
       'Not delivered after this instant; its outcome is then `expired`. RFC 3339 with `Z` or an offset, or epoch milliseconds. Default: it does not expire. Example: `2026-11-21T18:00:00Z`.',
+    ),
+  cancellationKey: printable(128)
+    .optional()
+    .describe(
+      'What several notifications of this recipient have in common, so that all that still wait can be canceled together (docs/waiting.md). The device does not get it. 1 to 128 printable characters. Default: none. Example: `trip-77`.',
     ),
   onThrottle: z
     .enum(['delay', 'latest', 'digest', 'drop', 'silence'])
@@ -128,6 +138,12 @@ export const notificationSchema = z.strictObject({
     .optional()
     .describe(
       'With `onThrottle: digest`: what is shown in place of several notifications that waited. A title or a body must be there. The first one that is not blocked goes at once with its own `alert`, and so does one that waited alone. Not of a background push. Default: none. Example: `{ "key": "thread-77", "title": "Class 7b", "body": "{{count}} new messages" }`.',
+    ),
+  onQuiet: z
+    .enum(['delay', 'silence', 'drop'])
+    .default('delay')
+    .describe(
+      "What happens in the recipient's quiet hours: `delay` waits for their end, `silence` delivers it now without sound, vibration or banner, `drop` ends it undelivered. Only `delay` with `onThrottle` `latest` or `digest`. It does not hold for a background push. Default: `delay`.",
     ),
   apns: apnsFieldsSchema
     .optional()

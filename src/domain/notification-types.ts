@@ -278,10 +278,21 @@ export interface NotificationInput {
    */
   collapseId?: string | undefined;
   /**
+   * Not sent before this instant: it is taken from the queue, and begins to wait for its slot, then. At most 366 days
+   * ahead, and before `expiresAt`. RFC 3339 with `Z` or an offset, or epoch milliseconds. Default: at once. Example:
+   * `2026-11-21T07:00:00Z`.
+   */
+  sendAfter?: string | number | undefined;
+  /**
    * Not delivered after this instant; its outcome is then `expired`. RFC 3339 with `Z` or an offset, or epoch
    * milliseconds. Default: it does not expire. Example: `2026-11-21T18:00:00Z`.
    */
   expiresAt?: string | number | undefined;
+  /**
+   * What several notifications of this recipient have in common, so that all that still wait can be canceled together
+   * (docs/waiting.md). The device does not get it. 1 to 128 printable characters. Default: none. Example: `trip-77`.
+   */
+  cancellationKey?: string | undefined;
   /**
    * What happens if the limits block it: `delay` waits for its slot; `latest` waits too, but of those with the same
    * `collapseId` only the newest goes, in the slot of the oldest; `digest` joins the digest that waits (`digest`);
@@ -296,6 +307,12 @@ export interface NotificationInput {
    * `{ "key": "thread-77", "title": "Class 7b", "body": "{{count}} new messages" }`.
    */
   digest?: DigestFields | undefined;
+  /**
+   * What happens in the recipient's quiet hours: `delay` waits for their end, `silence` delivers it now without sound,
+   * vibration or banner, `drop` ends it undelivered. Only `delay` with `onThrottle` `latest` or `digest`. It does not
+   * hold for a background push. Default: `delay`.
+   */
+  onQuiet?: 'delay' | 'silence' | 'drop' | undefined;
   /** For Apple's devices only, on APNs or through FCM. Default: none. Example: `{ "threadId": "class-7b" }`. */
   apns?: ApnsFields | undefined;
   /** For Android devices only. Default: none. Example: `{ "channelId": "homework" }`. */
@@ -309,14 +326,21 @@ export interface NotificationInput {
   analyticsLabel?: string | undefined;
 }
 
-/** A checked notification: defaults filled in, `expiresAt` in epoch milliseconds. */
-export interface Notification extends Omit<NotificationInput, 'pushType' | 'priority' | 'expiresAt' | 'onThrottle'> {
+/** A checked notification: defaults filled in, `sendAfter` and `expiresAt` in epoch milliseconds. */
+export interface Notification extends Omit<
+  NotificationInput,
+  'pushType' | 'priority' | 'sendAfter' | 'expiresAt' | 'onThrottle' | 'onQuiet'
+> {
   /** Whether it is shown, `alert` if nothing was given. */
   pushType: 'alert' | 'background';
   /** The priority, `normal` if none was given. */
   priority: 'high' | 'normal';
+  /** Not sent before this instant: epoch milliseconds. Absent: at once. */
+  sendAfter?: number | undefined;
   /** Not delivered after this instant: epoch milliseconds. Absent: it does not expire. */
   expiresAt?: number | undefined;
   /** What happens if the limits block it, `delay` if nothing was given. */
   onThrottle: 'delay' | 'latest' | 'digest' | 'drop' | 'silence';
+  /** What happens in the recipient's quiet hours, `delay` if nothing was given. */
+  onQuiet: 'delay' | 'silence' | 'drop';
 }

@@ -32,6 +32,7 @@ export const OUTCOMES = [
   'merged',
   'dead-lettered',
 ] as const;
+/** One of `OUTCOMES`. */
 export type OutcomeName = (typeof OUTCOMES)[number];
 
 /**

@@ -7,5 +7,10 @@ import type { Policy, Rule } from '../domain/limits.ts';
  * @param prefix the prefix of the limiter of alerts: `{pushpacer}` → `{pushpacer}:background`
  */
 export function backgroundOptions(rules: readonly Rule[], prefix: string): { policy: Policy; prefix: string } {
-  return { policy: { rules, minGapMs: 0 }, prefix: `${prefix}:background` };
+  return { policy: { rules, minGapMs: 0 }, prefix: backgroundPrefix(prefix) };
+}
+
+/** `{pushpacer}` → `{pushpacer}:background` */
+export function backgroundPrefix(prefix: string): string {
+  return `${prefix}:background`;
 }

@@ -1,6 +1,7 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { namesOf, type Account } from '../domain/account.ts';
 import type { Result, Trouble } from '../domain/outcome.ts';
+import { SEND_AFTER } from '../domain/send-after.ts';
 
 /**
  * What one replica counts. Labels have few possible values: never a recipient, never a token. What belongs to an account has the
@@ -119,7 +120,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
     passEnded(result) {
       if (result.kind === 'requeued') {
         requeues.inc({ rule: result.rule });
-        waits.observe(result.waitMs / 1000);
+        if (result.rule !== SEND_AFTER) waits.observe(result.waitMs / 1000);
       } else if (result.kind === 'retried' || result.kind === 'held') {
         retries.inc({ kind: result.kind });
       } else if (result.kind === 'dead-letter') {

@@ -1,6 +1,7 @@
 import { Job, type IRedisTransaction, type Queue } from 'bullmq';
 import type { ChainableCommander } from 'ioredis';
-import { JOB, jobIdOf } from './names.ts';
+import { indexAdded } from './cancellation-index.ts';
+import { cancellationIndexKey, JOB, jobIdOf } from './names.ts';
 import { KEEP_COMPLETED } from './retention.ts';
 
 /** A checked notification that is to be added. */
@@ -10,6 +11,8 @@ export interface Entry {
   readonly priority: number;
   /** No worker takes it before this has passed. Milliseconds; default 0. */
   readonly delayMs?: number;
+  /** Under which it can be canceled together with others. */
+  readonly cancellationKey?: string | undefined;
   /** The job's data: the notification as the producer gave it, with its id. */
   readonly data: unknown;
 }
@@ -26,8 +29,14 @@ export async function addJobs(queue: Queue, entries: readonly Entry[]): Promise<
   const transaction = client.multi();
   const jobs = entries.map((entry) => jobOf(queue, entry));
   for (const { job, key } of jobs) {
-    exists(transaction, key);
+    chained(transaction).exists(key);
     await job.addJob(transaction);
+  }
+  for (const { entry, job } of jobs) {
+    const { recipientId, cancellationKey, delayMs = 0 } = entry;
+    if (cancellationKey === undefined) continue;
+    const key = cancellationIndexKey(queue.opts.prefix ?? '', recipientId, cancellationKey);
+    indexAdded(chained(transaction), key, job.id ?? '', delayMs);
   }
   const replies: Reply[] = (await transaction.exec()) ?? [];
   const added: Entry[] = [];
@@ -51,6 +60,6 @@ function jobOf(queue: Queue, entry: Entry): { readonly entry: Entry; readonly jo
 }
 
 /** BullMQ's type of a transaction lacks most methods of the ioredis transaction that it is. */
-function exists(transaction: IRedisTransaction, key: string): void {
-  (transaction as unknown as ChainableCommander).exists(key);
+function chained(transaction: IRedisTransaction): ChainableCommander {
+  return transaction as unknown as ChainableCommander;
 }

@@ -1,13 +1,20 @@
 import type { Fault } from '../domain/faults.ts';
 import { payloadFaults } from '../domain/notification-rules.ts';
 import { parseNotification } from '../domain/notification.ts';
+import { tooFarAhead } from '../domain/send-after.ts';
 import type { Entry } from './add-jobs.ts';
 import type { Enqueued, EnqueueInput } from './enqueued.ts';
 import { PRIORITY } from './names.ts';
 
 /** What is to be added for a notification that fits, or everything that is wrong with it. */
 export type Check =
-  | { readonly entry: Entry; readonly expiresAt?: number | undefined; readonly faults?: never }
+  | {
+      readonly entry: Entry;
+      /** 0 if it may be sent at once. */
+      readonly sendAfter: number;
+      readonly expiresAt?: number | undefined;
+      readonly faults?: never;
+    }
   | { readonly entry?: never; readonly faults: readonly Fault[] };
 
 export function check(input: EnqueueInput): Check {
@@ -17,8 +24,13 @@ export function check(input: EnqueueInput): Check {
   if (!parsed.ok) return { faults: parsed.faults };
   const tooLarge = payloadFaults(parsed.notification);
   if (tooLarge.length > 0) return { faults: tooLarge };
-  const { id, recipientId, priority, expiresAt } = parsed.notification;
-  return { entry: { id, recipientId, priority: PRIORITY[priority], data }, expiresAt };
+  const { id, recipientId, priority, sendAfter = 0, expiresAt, cancellationKey } = parsed.notification;
+  const now = Date.now();
+  const tooFar = tooFarAhead(sendAfter, now);
+  if (tooFar !== undefined) return { faults: [tooFar] };
+  const delayMs = Math.max(0, sendAfter - now);
+  const entry = { id, recipientId, priority: PRIORITY[priority], delayMs, cancellationKey, data };
+  return { entry, sendAfter, expiresAt };
 }
 
 /** The time over which a broadcast is spread: from an instant in epoch milliseconds, for `ms`. */
@@ -27,15 +39,18 @@ export interface Spread {
   readonly ms: number;
 }
 
-/** Delays it to a random instant. One that may expire before the end of the spread is refused, since this alone might expire it. */
-export function delayed(checked: Check, { from, ms }: Spread = { from: 0, ms: 0 }): Check {
+/** Delays it to a random instant of the spread, which begins at `sendAfter` if that is later. One that may expire before the end of the spread is refused, since this alone might expire it. */
+export function delayed(checked: Check, spread: Spread = { from: 0, ms: 0 }): Check {
+  const { ms } = spread;
   if (checked.entry === undefined || ms === 0) return checked;
-  const { entry, expiresAt = Infinity } = checked;
+  const { entry, sendAfter, expiresAt = Infinity } = checked;
+  const from = Math.max(spread.from, sendAfter);
   if (expiresAt <= from + ms) {
     const expected = `a time after ${new Date(from + ms).toISOString()}, when the spread of ${ms} ms ends`;
     return { faults: [{ path: 'expiresAt', expected, found: new Date(expiresAt).toISOString() }] };
   }
-  return { entry: { ...entry, delayMs: Math.max(0, Math.round(from + Math.random() * ms - Date.now())) } };
+  const delayMs = Math.max(0, Math.round(from + Math.random() * ms - Date.now()));
+  return { ...checked, entry: { ...entry, delayMs } };
 }
 
 function isObject(value: unknown): value is object {

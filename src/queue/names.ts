@@ -1,11 +1,14 @@
+import { createHash } from 'node:crypto';
 import { QueueKeys } from 'bullmq';
 
 /** The queue that producers add to: BullMQ's keys are `{pushpacer}:notifications:…`. */
 export const QUEUE = 'notifications';
 /** The queue of the dead letters. No worker consumes it. */
 export const DEAD_LETTERS = 'dead-letters';
-/** The name of every job. */
+/** The name of a notification's job. */
 export const JOB = 'push';
+/** The name of a job that cancels notifications. */
+export const CANCEL = 'cancel';
 
 /**
  * The lower number is taken first. A job that is due goes before all new jobs: when it had to wait behind a backlog of 6,000, it
@@ -35,7 +38,21 @@ export function notificationIdOf(jobId: string): string {
   return jobId.replace(/^#/, '').replace(/#[rd]\d+.*$/, '');
 }
 
+/** `{pushpacer}:outcomes`; with several shards, each has one. */
+export function outcomesKey(prefix: string): string {
+  return `${prefix}:outcomes`;
+}
+
 /** `{pushpacer}:broadcast:term-start`: how much of a broadcast was enqueued. */
 export function broadcastKey(prefix: string, broadcastId: string): string {
   return `${prefix}:broadcast:${broadcastId}`;
+}
+
+/**
+ * `{pushpacer}:cancellation:GZ3…`: what waits for a recipient under a cancellation key. A digest, so that no two pairs of texts make
+ * the same key. `prefix` is the one of the recipient's shard.
+ */
+export function cancellationIndexKey(prefix: string, recipientId: string, cancellationKey: string): string {
+  const digest = createHash('sha256').update(JSON.stringify([recipientId, cancellationKey]));
+  return `${prefix}:cancellation:${digest.digest('base64url').slice(0, 22)}`;
 }

@@ -14,6 +14,13 @@ export interface ProducerOptions extends RedisTarget {
   readonly prefix?: string | undefined;
   /** The worker's `QUEUE_SHARDS`: 1 to 64. Default: 1. */
   readonly shards?: number | undefined;
+  /**
+   * The workers' `LIMITER_REDIS_URL`, for `cancel`: the limiter decides whether something can still be canceled. Its nodes or
+   * Sentinels if the queue's Redis has `cluster` or `sentinel`. Default: the queue's Redis.
+   */
+  readonly limiterRedisUrl?: string | undefined;
+  /** The workers' `LIMITER_REDIS_SENTINEL_NAME`: the limiter's master. Default: the name in `sentinel`. */
+  readonly limiterSentinelName?: string | undefined;
   /** The longest wait for Redis before RedisAwayError, in milliseconds. Default: 5,000. */
   readonly timeoutMs?: number | undefined;
 }
@@ -32,6 +39,11 @@ export function checkOptions(options: ProducerOptions): Checked {
   const { shards = 1, timeoutMs = PRODUCER_TIMEOUT_MS } = options;
   const prefix = options.prefix === undefined || options.prefix === '' ? DEFAULT_PREFIX : options.prefix;
   const faults = options.connection === undefined ? targetFaults(options) : connectionFaults(options);
+  const limiter = limiterTarget(options);
+  if (limiter !== undefined) {
+    const inLimiter = targetFaults(limiter).filter(({ path }) => path === 'redisUrl');
+    faults.push(...inLimiter.map((fault) => ({ ...fault, path: 'limiterRedisUrl' })));
+  }
   if (typeof prefix !== 'string' || !PREFIX_PATTERN.test(prefix)) {
     faults.push({ path: 'prefix', expected: PREFIX_FORMAT, found: describeFound(prefix, false) });
   }
@@ -52,6 +64,18 @@ export function checkOptions(options: ProducerOptions): Checked {
   }
   if (faults.length > 0) throw new InputError('unusable options', faults);
   return { prefix, shards, timeoutMs };
+}
+
+/** The limiter's Redis; undefined if it is the queue's. An empty URL counts as none, as an empty variable does. */
+export function limiterTarget(options: ProducerOptions): RedisTarget | undefined {
+  const { limiterRedisUrl, limiterSentinelName: name, sentinel, connection } = options;
+  const isOwn = limiterRedisUrl !== undefined && limiterRedisUrl !== '';
+  if (!isOwn && name === undefined) return undefined;
+  return {
+    redisUrl: isOwn ? limiterRedisUrl : options.redisUrl,
+    cluster: options.cluster ?? connection?.isCluster,
+    sentinel: sentinel && { ...sentinel, ...(name !== undefined && { name }) },
+  };
 }
 
 /** BullMQ's own `connection` may also be an object of options. Here it may not, since nothing would close that connection. */

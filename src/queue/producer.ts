@@ -1,18 +1,26 @@
-import { Queue } from 'bullmq';
+import type { Queue } from 'bullmq';
+import type { CancelTarget } from '../domain/cancel-target.ts';
 import { InputError } from '../domain/faults.ts';
 import { addJobs, type Entry } from './add-jobs.ts';
-import { connectProducer, explained, whenReady, type Connection } from '../redis/connection.ts';
+import { connectProducer, explained, whenReady } from '../redis/connection.ts';
 import { broadcast, checkBroadcast, type EnqueuedMany, type EnqueueManyOptions, type Positions } from './broadcast.ts';
+import type { Canceled } from './cancel.ts';
 import { check, delayed, type Spread } from './check-input.ts';
 import type { Enqueued, EnqueueInput } from './enqueued.ts';
-import { broadcastKey, QUEUE } from './names.ts';
+import { broadcastKey, DEAD_LETTERS, QUEUE } from './names.ts';
+import { openQueues, toldElsewhere } from './open-queues.ts';
+import { createProducerCancel } from './producer-cancel.ts';
 import { checkOptions, type ProducerOptions } from './producer-options.ts';
 import { shardOf, shardPrefixes } from './shards.ts';
+import { checkId, findStatus, type NotificationStatus } from './status.ts';
 
 export type { EnqueuedMany, EnqueueManyOptions } from './broadcast.ts';
+export type { CancelTarget } from '../domain/cancel-target.ts';
+export type { Canceled } from './cancel.ts';
 export { checkInput } from './check-input.ts';
 export type { Enqueued, EnqueueInput } from './enqueued.ts';
 export type { ProducerOptions } from './producer-options.ts';
+export type { NotificationStatus } from './status.ts';
 
 /** The answer of `enqueue`. */
 export interface EnqueuedOne {
@@ -43,6 +51,18 @@ export interface Producer {
     inputs: AsyncIterable<EnqueueInput> | Iterable<EnqueueInput>,
     options: EnqueueManyOptions,
   ): Promise<EnqueuedMany>;
+  /**
+   * What became of the notification with this id, as it is now. Known are those that wait, those that ended within the last hour,
+   * and those in the dead letters. Rejects with InputError for an id that no notification can have, and with RedisAwayError.
+   */
+  status(id: string): Promise<NotificationStatus>;
+  /**
+   * Cancels the notification with this id, or all that wait for a recipient under a `cancellationKey`. What is canceled is not sent,
+   * and ends as `canceled`; `tooLate` is what is being sent, may have alerted, or has ended. An unknown id is neither. Rejects with
+   * InputError if the target is not usable, and with RedisAwayError: some may be canceled by then. It is safe to repeat, and
+   * counts what was canceled before again, for an hour.
+   */
+  cancel(target: CancelTarget): Promise<Canceled>;
   /** Closes the connection, unless the caller gave it. */
   close(): Promise<void>;
 }
@@ -64,15 +84,18 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   const connection = options.connection ?? connectProducer(options, timeoutMs);
   if (isOwned) connection.on('error', toldElsewhere);
   const prefixes = shardPrefixes(prefix, shards);
-  let queues: Promise<Queue[]> | undefined;
+  const opened = new Map<string, Promise<Queue[]>>();
 
   // BullMQ never recovers if the connection breaks while it asks for Redis's version, so the queues are opened again then.
-  function open(): Promise<Queue[]> {
-    queues ??= openQueues(connection, prefixes).catch((error: unknown) => {
-      queues = undefined;
+  function open(name: string): Promise<Queue[]> {
+    const known = opened.get(name);
+    if (known !== undefined) return known;
+    const opening = openQueues(name, connection, prefixes).catch((error: unknown) => {
+      opened.delete(name);
       throw error;
     });
-    return queues;
+    opened.set(name, opening);
+    return opening;
   }
 
   /** Adds them; answers those whose id was not taken. */
@@ -80,7 +103,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     await whenReady(connection, timeoutMs);
     const added = new Set<Entry>();
     try {
-      for (const [shard, queue] of (await open()).entries()) {
+      for (const [shard, queue] of (await open(QUEUE)).entries()) {
         const itsEntries = entries.filter(({ recipientId }) => shardOf(recipientId, shards) === shard);
         for (const chunk of chunksOf(itsEntries, CHUNK)) {
           for (const entry of await addJobs(queue, chunk)) added.add(entry);
@@ -101,6 +124,9 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       return { kind: added.has(entry) ? 'added' : 'duplicate', id: entry.id };
     });
   }
+
+  const openShards = () => open(QUEUE);
+  const canceller = createProducerCancel({ connection, open: openShards, prefix, options, timeoutMs });
 
   function enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
   function enqueueMany(inputs: Inputs, options: EnqueueManyOptions): Promise<EnqueuedMany>;
@@ -137,30 +163,25 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       return { id: entry.id, added: added.has(entry) };
     },
     enqueueMany,
+    async status(id) {
+      checkId(id);
+      await whenReady(connection, timeoutMs);
+      try {
+        return await findStatus(id, await open(QUEUE), () => open(DEAD_LETTERS));
+      } catch (error) {
+        throw explained(connection, error);
+      }
+    },
+    cancel: (target) => canceller.cancel(target),
     async close() {
-      const opened = await queues?.catch(() => undefined);
-      await Promise.all((opened ?? []).map((queue) => queue.close()));
+      canceller.close();
+      const queues = await Promise.all([...opened.values()].map((opening) => opening.catch(() => [])));
+      await Promise.all(queues.flat().map((queue) => queue.close()));
       if (isOwned) connection.disconnect();
     },
   };
 }
 
-async function openQueues(connection: Connection, prefixes: readonly string[]): Promise<Queue[]> {
-  const queues = prefixes.map((prefix) => new Queue(QUEUE, { connection, prefix }).on('error', toldElsewhere));
-  try {
-    await Promise.all(queues.map((queue) => queue.waitUntilReady()));
-    return queues;
-  } catch (error) {
-    await Promise.all(queues.map((queue) => queue.close()));
-    throw error;
-  }
-}
-
 function* chunksOf<T>(items: readonly T[], size: number): Generator<T[]> {
   for (let from = 0; from < items.length; from += size) yield items.slice(from, from + size);
-}
-
-/** A listener for `error` events, which Node would throw without one. The failed call itself reports the error. */
-function toldElsewhere(): void {
-  return;
 }

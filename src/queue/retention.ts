@@ -3,7 +3,7 @@ import type { Job, JobsOptions, KeepJobs } from 'bullmq';
 /** How long an id stays taken after its notification has ended: enqueuing it again within this time adds nothing. */
 export const ID_KEPT_S = 3600;
 
-/** The count bounds the memory: 1.6 kB a job that was delivered (docs/capacity.md). */
+/** The count bounds the memory: 1.7 kB a job that was delivered (docs/capacity.md). */
 export const KEEP_COMPLETED = { age: ID_KEPT_S, count: 50_000 } as const satisfies KeepJobs;
 
 /** -1 keeps all: a failed job must stay until it has become a dead letter. */

@@ -3,7 +3,9 @@ import { expect, test, vi } from 'vitest';
 import { readProgress } from '../../src/delivery/progress.ts';
 import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
 import { protect } from '../../src/queue/retention.ts';
+import { outcomesKey } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
+import { outcomesIn } from '../support/outcomes.ts';
 import { connectRedis } from '../support/redis.ts';
 import { ATTEMPTS, consume, die, notification, openQueues, present } from '../queue/support.ts';
 
@@ -236,4 +238,46 @@ test('a job that cannot be read holds up no sweep: it is buried as it is', async
     reason: 'invalid',
     generation: 0,
   });
+});
+
+test('each dead letter has one outcome, also one that BullMQ itself failed and several processes bury', async () => {
+  const bench = open();
+  const { queue, deadQueue, prefix } = bench;
+  const [stalled, whole] = [{ id: 'n0', recipientId: 7 }, notification({ id: 'n1', category: 'messages' })];
+  await failAll(bench, [stalled, whole]);
+  const redis = connectRedis();
+  await redis.hdel(queue.toKey('n0'), 'progress');
+  await redis.hset(queue.toKey('n0'), 'failedReason', 'job stalled more than allowable limit');
+  const [sentAt, enqueuedAt] = [1_784_000_000_000, 1_783_999_999_000];
+  const progress = { dead: { reason: 'rejected', message: 'no' }, sentAt, devices: { 'apns#0': 'delivered' } };
+  await redis.hset(queue.toKey('n1'), { timestamp: enqueuedAt, progress: JSON.stringify(progress) });
+
+  const several = Array.from({ length: 5 }, () => createDeadLetters({ queue, deadQueue, outcomesMax: 100 }));
+  await Promise.all(several.map((each) => each.sweep()));
+  const told = await outcomesIn(redis, prefix);
+  expect(told.toSorted((a, b) => (a['id'] ?? '').localeCompare(b['id'] ?? ''))).toEqual([
+    expect.objectContaining({ id: 'n0', outcome: 'dead-lettered', reason: 'stalled', devices: '{}' }),
+    {
+      ...{ id: 'n1', recipientId: whole.recipientId, category: 'messages', outcome: 'dead-lettered' },
+      ...{
+        reason: 'rejected',
+        generation: '0',
+        enqueuedAt: String(enqueuedAt),
+        sentAt: String(sentAt),
+        waitMs: '1000',
+      },
+      devices: '{"apns#0":"delivered"}',
+    },
+  ]);
+  expect(told.find(({ id }) => id === 'n0')).not.toHaveProperty('recipientId'); // a number is none
+});
+
+test('where another program uses the key of the outcomes, the dead letter is written all the same', async () => {
+  const bench = open();
+  const { queue, deadQueue, prefix } = bench;
+  await failAll(bench, numbered(1));
+  await connectRedis().set(outcomesKey(prefix), 'of another program');
+  await expect(createDeadLetters({ queue, deadQueue, outcomesMax: 100 }).bury('n0')).rejects.toThrow(/WRONGTYPE/);
+  expect(await bench.deadLetters.page(0, 10)).toMatchObject([{ id: 'n0', letter: { reason: 'rejected' } }]);
+  expect(await queue.getFailedCount()).toBe(0);
 });

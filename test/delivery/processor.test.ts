@@ -6,6 +6,7 @@ import { createProcessor, type ProcessorParts } from '../../src/delivery/process
 import type { DeliverParts } from '../../src/delivery/parts.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { createLog } from '../../src/observe/log.ts';
+import { createCancellationIndex } from '../../src/queue/cancellation-index.ts';
 import { createJobLock } from '../../src/queue/job-lock.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { makeNotification } from '../support/push.ts';
@@ -24,6 +25,7 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
     ...overrides,
     log: createLog('info', { write: (line) => void lines.push(line) }),
     metrics: { passEnded: ignore, woken: ignore, unprioritised: ignore },
+    index: createCancellationIndex(connectRedis(), prefix, 1),
     signal: new AbortController().signal,
   };
   const process = createProcessor(processorParts);

@@ -11,6 +11,7 @@ import type { Policy } from '../../src/domain/limits.ts';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Trouble } from '../../src/domain/outcome.ts';
 import type { WaitingLimiter } from '../../src/limiter/waiting.ts';
+import { createCanceledLook } from '../../src/limiter/redis/canceled.ts';
 import { createCanceller, type Canceller } from '../../src/limiter/redis/canceller.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Provider } from '../../src/providers/provider.ts';
@@ -83,6 +84,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const prefix = testPrefix();
   const limiter = createWaitingLimiter({ redis, policy: POLICY, prefix });
   const canceller = createCanceller({ redis, prefix });
+  const look = createCanceledLook({ redis, prefix, timeoutMs: 2_000 });
   const backgroundLimiter = createWaitingLimiter({ redis, policy: BACKGROUND_POLICY, prefix: testPrefix() });
   const providers = new Map<Platform, Provider>();
   if (platforms.includes('apns')) providers.set('apns', await openApns(sandbox, sender));
@@ -105,6 +107,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     backgroundLimiter,
     overallGapMs: POLICY.minGapMs,
     toleranceMs: 150,
+    isCanceled: ({ notification, jobId }) => look(notification.recipientId, jobId),
     redelay: (_, due) => Promise.resolve(void redelayed.push(...due)),
     providers,
     breakers,

@@ -20,7 +20,7 @@ describe('what fits', () => {
   it('fills in the defaults', () => {
     expect(parseNotification(good)).toEqual({
       ok: true,
-      notification: { ...good, pushType: 'alert', priority: 'normal', onThrottle: 'delay' },
+      notification: { ...good, pushType: 'alert', priority: 'normal', onThrottle: 'delay', onQuiet: 'delay' },
     });
   });
 
@@ -57,6 +57,16 @@ describe('what does not fit', () => {
     ],
     ['a priority', { ...good, priority: 'urgent' }, 'priority: expected "high" or "normal", found "urgent"'],
     ['a badge', { ...good, badge: 1.5 }, 'badge: expected an integer, found 1.5'],
+    [
+      'a time before which it is not sent',
+      { ...good, sendAfter: 1_000, expiresAt: '1970-01-01T00:00:01Z' },
+      'sendAfter: expected a time before expiresAt, which is 1970-01-01T00:00:01.000Z, found 1970-01-01T00:00:01.000Z',
+    ],
+    [
+      'a cancellation key',
+      { ...good, cancellationKey: '' },
+      'cancellationKey: expected 1 to 128 printable characters, found ""',
+    ],
     [
       'a date',
       { ...good, expiresAt: 'tomorrow' },

@@ -91,6 +91,11 @@ describe('the JSON of each command is that of the page', () => {
     await expectDocumented('enqueue', ...answers);
   });
 
+  test('cancel', async () => {
+    const { prefix } = openQueues();
+    await expectDocumented('cancel', await answerOf('cancel', ['--id', 'msg-1'], queueEnv(prefix)));
+  });
+
   test('dead-letters, replay and discard', async () => {
     const { prefix, deadQueue } = openQueues();
     const attempts = [{ at: 1, device: 'apns#0', error: 'Shutdown' }];
@@ -139,8 +144,11 @@ describe('the JSON of each command is that of the page', () => {
     const before = await answer('show', 't');
     await expectDocumented('recipient limit', await answer('limit', 't', '--rules', '5/1m', '--for', '7d'));
     await expectDocumented('recipient block', await answer('block', 't', '--for', '1h', '--reason', 'quiet'));
+    const night = ['--timezone', 'Europe/Paris', '--from', '21:00', '--until', '07:00', '--days', 'mon-fri'];
+    await expectDocumented('recipient quiet', await answer('quiet', 't', ...night));
     await expectDocumented('recipient show', before, await answer('show', 't'));
     await expectDocumented('recipient unblock', await answer('unblock', 't'));
+    await expectDocumented('recipient unquiet', await answer('unquiet', 't'));
     await expectDocumented('recipient reset', await answer('reset', 't'));
   });
 
@@ -214,6 +222,7 @@ describe('exit codes', () => {
 
   test.each([
     ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
+    ['cancel', '--id', 'msg-1'],
     ['dead-letters'],
     ['replay'],
     ['discard', '--all', '--yes'],
@@ -240,6 +249,7 @@ test('each command that reads the environment names a mistyped variable, and the
   const warning = 'warning: LIMIT_RULE is not known; did you mean LIMIT_RULES?\n';
   for (const [name = '', ...args] of [
     ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
+    ['cancel', '--id', 'msg-1'],
     ['dead-letters'],
     ['replay'],
     ['discard', '--all', '--yes'],

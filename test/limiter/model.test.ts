@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import type { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
-import type { Admission, Ask, Follow, Held, Limiter, Moved } from '../../src/limiter/limiter.ts';
+import type { Ask, Follow, Held, Limiter, Moved } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { cases } from '../support/cases.ts';
@@ -9,9 +9,11 @@ import { connectRedis, testPrefix } from '../support/redis.ts';
 import { given } from './given.ts';
 import { expectKeptAround } from './kept.ts';
 import { LONGEST_MS, scenarios, steps, type Scenario, type Step } from './model-steps.ts';
-import { inOrder, Reference, type Answer } from './reference.ts';
-import type { Taken } from './reference-seeker.ts';
-import { AHEAD_MS, readEverything, recipientId, type Everything, type StoredScope, type StoredSet } from './stored.ts';
+import { withoutExempt } from '../../src/domain/limits.ts';
+import { hoursOf, windowsOf } from './quiet-pattern.ts';
+import { byId, expectScope, pick, withoutSendAt } from './model-judge.ts';
+import { inOrder, Reference } from './reference.ts';
+import { AHEAD_MS, readEverything, recipientId, type Everything } from './stored.ts';
 
 describe.each(['in memory', 'on Redis'])(
   'any interleaving of asks, late returns, no-shows and what operators do, %s',
@@ -47,15 +49,19 @@ class Play {
   readonly #used = new Map<string, number>();
   /** Ids that did not come for a minute once: what is left of their old places is forgotten with the next write, or later. */
   readonly #noShows = new Set<string>();
-  #now = Date.now() + AHEAD_MS;
+  readonly #start = Date.now() + AHEAD_MS;
+  #now = this.#start;
 
   constructor(scenario: Scenario, redis: Redis | undefined) {
-    const options = { ...scenario, keepMs: LONGEST_MS };
+    const { quietMinutes, ...rest } = scenario;
+    const quietHours = quietMinutes && hoursOf(quietMinutes, this.#start);
+    const options = { ...rest, keepMs: LONGEST_MS, quietHours };
     const now = () => this.#now;
     this.limiter = redis
       ? createRedisLimiter({ ...options, redis, prefix: this.#prefix, now })
       : createMemoryLimiter({ ...options, now });
-    this.#reference = new Reference({ ...options, tie: redis ? 'id' : 'placed' });
+    const quiet = quietMinutes ? windowsOf(quietMinutes, this.#start) : [];
+    this.#reference = new Reference({ ...options, quiet, tie: redis ? 'id' : 'placed' });
     this.#redis = redis;
     this.#scenario = scenario;
   }
@@ -66,8 +72,9 @@ class Play {
         const id = `id-${this.#ids.length}`;
         this.#ids.push(id);
         this.#categoryOf.set(id, step.category);
-        const { maxWaitMs, maxPending, policy, everyRule } = step;
-        return this.#ask(given({ ...this.#held(id), maxWaitMs, maxPending, policy, everyRule }));
+        const { maxWaitMs, maxQuietMs, expiresInMs, maxPending, policy, everyRule } = step;
+        const terms = { maxWaitMs, maxQuietMs, expiresInMs, maxPending, policy, everyRule };
+        return this.#ask(given({ ...this.#held(id), ...terms }));
       }
       case 'return': {
         const id = pick(
@@ -109,6 +116,22 @@ class Play {
           async (follow) => expect(await this.limiter.unlimit(recipientId, follow)).toBe(source === 'stored'),
           () => {
             this.#reference.stored = undefined;
+          },
+        );
+      }
+      case 'quiet':
+        return this.#oversee(
+          (follow) => this.limiter.quiet(recipientId, hoursOf(step.minutes, this.#start), follow),
+          () => {
+            this.#reference.quiet = windowsOf(step.minutes, this.#start);
+          },
+        );
+      case 'unquiet': {
+        const wasStored = this.#reference.quiet !== undefined;
+        return this.#oversee(
+          async (follow) => expect(await this.limiter.unquiet(recipientId, follow)).toBe(wasStored),
+          () => {
+            this.#reference.quiet = undefined;
           },
         );
       }
@@ -176,10 +199,11 @@ class Play {
     const expected = this.#reference.admit(ask, this.#now);
     const answer = withoutSendAt(await this.limiter.admit(ask));
     expect(answer).toEqual(expected);
+    const isUrgent = this.#reference.scopes(ask, this.#now)[0].isUrgent === true;
     // What its category holds back stands behind the others of its category only; it is in no line yet.
     const isHeld = this.#reference.reserved.some((slot) => slot.id === id && slot.isHeld === true);
     const behind = queue
-      .filter(({ category }) => !isHeld || category === ask.category)
+      .filter(({ category }) => !(isHeld || isUrgent) || category === ask.category)
       .map(({ at, categoryAt = at }) => (isHeld ? categoryAt : at));
     if (isNew && answer.kind !== 'refused') expect(answer.at).toBeGreaterThanOrEqual(Math.max(0, ...behind));
     if (answer.kind === 'refused' && JSON.stringify(this.#reference.sent) === JSON.stringify(sent)) {
@@ -239,13 +263,18 @@ class Play {
   async #inspect(): Promise<void> {
     const found = await this.#unchanged(() => this.limiter.inspect(recipientId));
     const { sent, reserved } = found;
-    expect({ ...found, sent: inOrder(sent), reserved: inOrder(reserved) }).toEqual(this.#reference.inspect(this.#now));
+    const { quiet, ...rest } = found;
+    expect({ ...rest, sent: inOrder(sent), reserved: inOrder(reserved) }).toEqual(this.#reference.inspect(this.#now));
+    expect(quiet?.source).toBe(this.#reference.quiet ? 'stored' : this.#scenario.quietMinutes && 'limiter');
   }
 
   /** What this id was admitted to keeps the policies in force, with all that was admitted before. */
   #expectKept(ask: Ask): void {
     const at = this.#used.get(ask.id) ?? NaN;
-    expectKeptAround(this.#reference.policyFor(ask, this.#now), [...this.#used.values()], at);
+    expect(this.#reference.quietFor(ask).windows.filter(({ from, until }) => at >= from && at < until)).toEqual([]);
+    const exempt = new Map(Object.entries(this.#scenario.categories)).get(ask.category ?? '')?.exempt;
+    const overall = withoutExempt(this.#reference.policyFor(ask, this.#now), given({ exempt }));
+    expectKeptAround(overall, [...this.#used.values()], at);
     const { category = '' } = ask;
     const policy = new Map(Object.entries(this.#scenario.categories)).get(category);
     const ofCategory = [...this.#used].filter(([id]) => this.#categoryOf.get(id) === category);
@@ -270,43 +299,9 @@ class Play {
 
   /** Nothing beyond what the reference holds, in every scope, and an expiry for every key. */
   #expectStored({ overall, ofCategories }: Everything, wasWritten: boolean): void {
-    this.#expectScope(overall, undefined, wasWritten);
-    for (const [category, stored] of ofCategories) if (stored) this.#expectScope(stored, category, wasWritten);
-  }
-
-  #expectScope({ sent, reserved, held }: StoredScope, category: string | undefined, wasWritten: boolean): void {
-    const has = (slot: Taken) =>
-      (category === undefined || slot.category === category) && slot.goneIn?.includes(category ?? '') !== true;
-    const isKept = (at: number) => at >= this.#now - LONGEST_MS;
-    const counted = this.#reference.sent.filter(has).map(({ at }) => at);
-    const found = sent.slots.map(([, at]) => at);
-    expect(found.filter(isKept)).toEqual(counted.filter(isKept).sort((a, b) => a - b));
-    expect(new Set(sent.slots.map(([member]) => member)).size).toBe(sent.slots.length);
-
-    const isAwaited = ({ at }: { readonly at: number }) => at >= this.#now - 60_000;
-    const waiting = this.#reference.reserved.filter((slot) => has(slot) && isAwaited(slot));
-    const views = (set: StoredSet) => inOrder(set.slots.map(([id, at]) => ({ id, at })).filter(isAwaited));
-    const expected = (isHeld: boolean) =>
-      inOrder(
-        waiting
-          .filter((slot) => (slot.isHeld ?? false) === isHeld)
-          .map(({ id = '', at, categoryAt = at }) => ({ id, at: category === undefined ? at : categoryAt }))
-          .filter(isAwaited),
-      );
-    expect(views(reserved)).toEqual(expected(false));
-    if (category !== undefined) expect(views(held)).toEqual(expected(true));
-
-    if (!wasWritten) return;
-    for (const [{ slots, expiresAt }, keepMs] of [
-      [sent, LONGEST_MS],
-      [reserved, 60_000],
-      [held, 60_000],
-    ] as const) {
-      const last = slots.at(-1)?.[1];
-      expect(expiresAt === undefined).toBe(last === undefined);
-      // A refund moves the expiry by what is left of it, which Redis rounds to whole milliseconds.
-      if (last !== undefined) expect(Math.abs(Number(expiresAt) - (last + keepMs))).toBeLessThanOrEqual(2);
-    }
+    const expected = { reference: this.#reference, now: this.#now, wasWritten };
+    expectScope(overall, undefined, expected);
+    for (const [category, stored] of ofCategories) if (stored) expectScope(stored, category, expected);
   }
 
   #held(id: string): Held {
@@ -316,16 +311,4 @@ class Play {
   #sentAt(id: string): number | undefined {
     return this.#reference.sent.find((slot) => slot.id === id)?.at;
   }
-}
-
-function byId(moved: readonly Moved[]): Moved[] {
-  return moved.toSorted((a, b) => ((a.id ?? '') < (b.id ?? '') ? -1 : 1));
-}
-
-function pick(ids: readonly string[], which: number): string | undefined {
-  return ids[Math.floor((which * ids.length) / 100)];
-}
-
-function withoutSendAt(admission: Admission): Answer {
-  return Object.fromEntries(Object.entries(admission).filter(([field]) => field !== 'sendAt')) as unknown as Answer;
 }

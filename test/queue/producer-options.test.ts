@@ -1,6 +1,7 @@
 import { expect, it, onTestFinished } from 'vitest';
 import { InputError, type Fault } from '../../src/domain/faults.ts';
 import { createProducer, type ProducerOptions } from '../../src/queue/producer.ts';
+import { limiterTarget } from '../../src/queue/producer-options.ts';
 import { addressOf, openConnection } from '../../src/redis/target.ts';
 import { connectRedis } from '../support/redis.ts';
 
@@ -73,4 +74,27 @@ it.each(['redis://127.0.0.1', {}, null])('%j is no connection', (connection) => 
 
 it('an empty prefix is the default one, as for a worker', () => {
   expect(faultsOf({ prefix: '', redisUrl: 'http://x' })).toMatchObject([{ path: 'redisUrl' }]);
+});
+
+it('the limiter of a cancel is checked like the queue', () => {
+  const expected = REDIS_URL;
+  expect(faultsOf({ limiterRedisUrl: 'x' })).toEqual([
+    { path: 'limiterRedisUrl', expected, found: 'a string of 1 characters' },
+  ]);
+  const several = 'redis://one,redis://two';
+  expect(faultsOf({ limiterRedisUrl: several })).toMatchObject([{ path: 'limiterRedisUrl', found: '2 URLs' }]);
+});
+
+it('the limiter of a cancel has the form of the queue, and its own master', () => {
+  const sentinel = { name: 'queue', password: 'p' };
+  expect(limiterTarget({ redisUrl: 'redis://a' })).toBeUndefined();
+  expect(limiterTarget({ redisUrl: 'redis://a', limiterRedisUrl: '' })).toBeUndefined();
+  expect(limiterTarget({ redisUrl: 'redis://a', cluster: true, limiterRedisUrl: 'redis://b' })).toMatchObject({
+    redisUrl: 'redis://b',
+    cluster: true,
+  });
+  expect(limiterTarget({ redisUrl: 'redis://a', sentinel, limiterSentinelName: 'limiter' })).toMatchObject({
+    redisUrl: 'redis://a',
+    sentinel: { name: 'limiter', password: 'p' },
+  });
 });

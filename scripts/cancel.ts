@@ -1,0 +1,81 @@
+import { loadLimiterConfig } from '../src/config/config.ts';
+import { parseCancelTarget, type CancelTarget } from '../src/domain/cancel-target.ts';
+import { printable } from '../src/domain/faults.ts';
+import { createProducer, type Canceled } from '../src/queue/producer.ts';
+import { RedisAwayError } from '../src/redis/connection.ts';
+import { callOf, CommandError, createCommand, printJson, runCommand, UsageError } from './support/command.ts';
+import { readEnvironment } from './support/environment.ts';
+
+interface Flags {
+  readonly id?: string;
+  readonly recipient?: string;
+  readonly key?: string;
+  readonly json?: boolean;
+}
+
+const HELP = `
+What is canceled is not sent, and ends as "canceled". It is too late for what is being sent, may have alerted a device, or
+has ended. If the command fails half-way, start it again.
+REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, LIMITER_REDIS_URL, LIMITER_REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS
+must be the same as the workers'.`;
+
+/** `npm run cancel -- --id ID | --recipient ID --key KEY`: notifications that wait, canceled. */
+export async function main(argv: readonly string[]): Promise<void> {
+  const command = createCommand('cancel', 'Cancels notifications that wait: one by its id, or all under a key.')
+    .option('--id <id>', "the notification's id")
+    .option('--recipient <id>', 'with --key: whose notifications')
+    .option('--key <key>', 'with --recipient: the cancellationKey that they have in common')
+    .option('--json', 'one JSON object as the last line: canceled, tooLate')
+    .addHelpText('after', HELP)
+    .action((flags: Flags) => cancel(flags));
+  await runCommand(command, argv);
+}
+
+async function cancel(flags: Flags): Promise<void> {
+  const target = targetOf(flags);
+  const { redis, limiterRedis, queue } = loadLimiterConfig(readEnvironment());
+  const limiter = { limiterRedisUrl: limiterRedis.redisUrl, limiterSentinelName: limiterRedis.sentinel?.name };
+  const hasOwn = JSON.stringify(limiterRedis) !== JSON.stringify(redis);
+  const producer = createProducer({ ...redis, ...queue, ...(hasOwn && limiter) });
+  try {
+    const result = await producer.cancel(target);
+    if (flags.json === true) printJson(result);
+    else process.stdout.write(`${textOf(result, target)}\n`);
+  } catch (error) {
+    if (error instanceof RedisAwayError) throw new CommandError(`${error.message}; it is safe to cancel again`);
+    throw error;
+  } finally {
+    await producer.close();
+  }
+}
+
+function targetOf({ id, recipient, key }: Flags): CancelTarget {
+  const isOne = id !== undefined && recipient === undefined && key === undefined;
+  const isKey = id === undefined && recipient !== undefined && key !== undefined;
+  if (!isOne && !isKey) {
+    throw new UsageError(
+      'expected --id, or --recipient and --key together\n' +
+        `Examples: ${callOf('cancel')} --id msg-8841\n          ${callOf('cancel')} --recipient teacher-42 --key trip-77`,
+    );
+  }
+  const parsed = parseCancelTarget(isOne ? { id } : { recipientId: recipient, cancellationKey: key });
+  if (parsed.ok) return parsed.target;
+  const faults = parsed.faults.map(
+    ({ path, expected, found }) => `${FLAGS[path] ?? path}: expected ${expected}, found ${found}`,
+  );
+  throw new UsageError(faults.join('; '));
+}
+
+const FLAGS: Readonly<Record<string, string>> = { id: '--id', recipientId: '--recipient', cancellationKey: '--key' };
+
+function textOf({ canceled, tooLate }: Canceled, target: CancelTarget): string {
+  if (canceled + tooLate > 0) {
+    const late = `; too late for ${tooLate}, which is being sent, may have alerted a device, or has ended`;
+    return `canceled ${canceled}${tooLate === 0 ? '' : late}`;
+  }
+  if ('id' in target)
+    return `canceled 0: no notification with the id ${target.id} waits, or ended within the last hour`;
+  return `canceled 0: nothing waits for ${printable(target.recipientId)} under ${printable(target.cancellationKey)}`;
+}
+
+if (import.meta.main) await main(process.argv.slice(2));

@@ -1,0 +1,52 @@
+import type { Job } from 'bullmq';
+import { parseCancelTarget, type CancelTarget } from '../domain/cancel-target.ts';
+import { formatFault } from '../domain/faults.ts';
+import type { Logger } from '../observe/log.ts';
+import type { Canceled } from '../queue/cancel.ts';
+import type { JobLock } from '../queue/job-lock.ts';
+import { LimiterUnavailableError } from '../redis/deadline.ts';
+import { ack, type Completed } from './ack.ts';
+import type { Result } from './decide.ts';
+import { readProgress } from './progress.ts';
+
+interface CancelJobParts {
+  readonly cancel: (target: CancelTarget) => Promise<Canceled>;
+  readonly log: Pick<Logger, 'info' | 'warn'>;
+  /** 0 to 1. */
+  readonly random: () => number;
+}
+
+/** The limiter did not answer. */
+const AGAIN_MS = 1_000;
+
+/**
+ * What a worker does with a job named `cancel`: its data is a CancelTarget, and its return value says what came of it. A job that does
+ * not fit becomes a dead letter, `invalid`. If the limiter does not answer, the job is put back: to cancel again is safe.
+ */
+export function createCancelProcessor({ cancel, log, random }: CancelJobParts) {
+  return async (job: Job<unknown>, lock: JobLock): Promise<Canceled | Completed> => {
+    const jobId = job.id ?? '';
+    const end = (result: Result): Promise<Completed> =>
+      ack({ lock, progress: readProgress(job.progress) }, result, (error) =>
+        log.warn({ jobId, err: error }, NOT_ACKED),
+      );
+    const parsed = parseCancelTarget(job.data);
+    if (!parsed.ok) {
+      const message = parsed.faults.map(formatFault).join('; ');
+      log.warn({ jobId, reason: 'invalid', message }, 'a job named cancel does not fit, and becomes a dead letter');
+      return end({ kind: 'dead-letter', reason: 'invalid', message });
+    }
+    try {
+      const canceled = await cancel(parsed.target);
+      log.info({ jobId, ...parsed.target, ...canceled }, 'canceled what waits');
+      return canceled;
+    } catch (error) {
+      if (!(error instanceof LimiterUnavailableError)) throw error;
+      const waitMs = Math.round(AGAIN_MS * (1 + random()));
+      log.warn({ jobId, waitMs }, 'the limiter did not answer, so nothing is known to be canceled; tried again');
+      return end({ kind: 'held', waitMs, code: 'limiter-unavailable' });
+    }
+  };
+}
+
+const NOT_ACKED = 'Redis did not take the result of a job named cancel; it runs again when its lock has run out';

@@ -1,0 +1,27 @@
+import { waitOf, type Ended, type Outcome } from '../domain/ended.ts';
+import type { Completed } from './ack.ts';
+import type { Context } from './context.ts';
+
+/** The return value of a job that completes: how, when the first device accepted it, and how each device ended. */
+export function endedOf({ progress }: Pick<Context, 'progress'>, completed: Completed): Ended {
+  const { sentAt, devices } = progress;
+  return { ...completed, ...(sentAt !== undefined && { sentAt }), devices };
+}
+
+/** The entry of a job that completes. `options`: the job's, which have its generation. */
+export function outcomeOf(
+  { notification, enqueuedAt }: Pick<Context, 'notification' | 'enqueuedAt'>,
+  ended: Ended,
+  options: object,
+  endedAt: number,
+): Outcome {
+  const { id, recipientId, category } = notification;
+  const { generation } = options as { readonly generation?: unknown };
+  return {
+    ...{ id, recipientId, ...(category !== undefined && { category }) },
+    ...ended,
+    generation: typeof generation === 'number' ? generation : 0,
+    enqueuedAt,
+    waitMs: waitOf(enqueuedAt, ended.sentAt, endedAt),
+  };
+}

@@ -1,0 +1,123 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Job, Queue } from 'bullmq';
+import type { CancelTarget } from '../domain/cancel-target.ts';
+import type { Connection } from '../redis/connection.ts';
+import { lockKeyOf } from './bullmq-internals.ts';
+import { findById, findByKey, type Found } from './find-to-cancel.ts';
+import { redelay } from './redelay.ts';
+
+/** What came of a cancel. */
+export interface Canceled {
+  /** How many notifications are canceled: they will not be sent. Those that were canceled before count again. */
+  readonly canceled: number;
+  /** How many cannot be canceled any more: they are being sent, may have alerted a device, or have ended. */
+  readonly tooLate: number;
+}
+
+/** Decides in the limiter whether a notification can still be canceled. limiter/redis/canceller.ts has one. */
+export interface Decider {
+  cancel(
+    recipientId: string,
+    requests: readonly { readonly jobId: string; readonly asks: number; readonly keepMs: number }[],
+  ): Promise<readonly { readonly canceled: boolean; readonly wake: readonly string[] }[]>;
+}
+
+export interface CancelParts {
+  /** The queue's Redis. */
+  readonly connection: Connection;
+  /** The queues of all shards, in their order. */
+  readonly queues: readonly Queue[];
+  /** Of the limiter that counts alerts, and of the one that counts background pushes. */
+  readonly deciders: { readonly alert: Decider; readonly background: Decider };
+}
+
+/** A canceled notification whose job no worker takes is remembered for so long, and at least until its due time. */
+const KEPT_MS = 7 * 86_400_000;
+/** How long to wait for a pass that is under way. */
+const PASS_MS = 2_000;
+const LOOK_MS = 10;
+/** How many are canceled at once, so that other commands get through in between. */
+const AT_ONCE = 100;
+
+/**
+ * Cancels what has not been sent. The limiter decides in one step with its admissions: what is canceled gets no slot any more, and
+ * for what has a slot it is too late. The job itself stays: it is woken, its next pass asks for a slot, and ends as `canceled`. It is
+ * safe to repeat.
+ */
+export async function cancelWaiting(target: CancelTarget, parts: CancelParts): Promise<Canceled> {
+  if ('id' in target) {
+    const { jobs, isDead } = await findById(target.id, parts);
+    const canceled = await Promise.all(jobs.map((found) => cancelOne(found, parts))); // the notification, and its replays
+    if (canceled.includes(true)) return { canceled: 1, tooLate: 0 };
+    return { canceled: 0, tooLate: jobs.length > 0 || isDead ? 1 : 0 };
+  }
+  const jobs = await findByKey(target, parts);
+  const answers: boolean[] = [];
+  for (let from = 0; from < jobs.length; from += AT_ONCE) {
+    const some = jobs.slice(from, from + AT_ONCE);
+    answers.push(...(await Promise.all(some.map((found) => cancelOne(found, parts)))));
+  }
+  const canceled = answers.filter(Boolean).length;
+  return { canceled, tooLate: answers.length - canceled };
+}
+
+async function cancelOne({ queue, job }: Found, { connection, deciders }: CancelParts): Promise<boolean> {
+  const standing = standingOf(job);
+  if (standing !== 'waits') return standing === 'canceled';
+  const { recipientId, pushType } = job.data as { readonly recipientId: string; readonly pushType?: unknown };
+  const jobId = job.id ?? '';
+  const decider = pushType === 'background' ? deciders.background : deciders.alert;
+  const { asks = 0, dueAt = 0 } = progressOf(job);
+  const keepMs = KEPT_MS + Math.max(0, dueAt - Date.now(), job.timestamp + job.delay - Date.now());
+  const [answer] = await decider.cancel(recipientId, [{ jobId, asks, keepMs }]);
+  if (answer?.canceled !== true) return false;
+  const isCanceled = await isUnsent(queue, jobId, connection);
+  // Also the job itself, where an earlier call could not wake it.
+  const wake = new Set([jobId, ...answer.wake]);
+  await redelay(
+    queue,
+    [...wake].map((id) => ({ jobId: id, at: 0 })),
+  );
+  return isCanceled;
+}
+
+/**
+ * Whether the job was not sent before it was canceled. The limiter knows an admission only as long as its windows: a send that takes
+ * longer is known by its job lock. Its pass ends within milliseconds if it sends nothing.
+ */
+async function isUnsent(queue: Queue, jobId: string, connection: Connection): Promise<boolean> {
+  const deadline = performance.now() + PASS_MS;
+  for (;;) {
+    const isLocked = (await connection.exists(lockKeyOf(queue, jobId))) === 1; // before the job: a pass writes its end, then unlocks
+    const job = (await queue.getJob(jobId)) as Job<unknown> | undefined;
+    const standing = job === undefined ? 'waits' : standingOf(job);
+    if (standing !== 'waits') return standing === 'canceled';
+    if (!isLocked || performance.now() > deadline) return true;
+    await sleep(LOOK_MS);
+  }
+}
+
+/** `ended`: it has ended otherwise, or it may have alerted a device. */
+function standingOf(job: Job<unknown>): 'waits' | 'canceled' | 'ended' {
+  const outcome = (job.returnvalue as { readonly outcome?: unknown } | null)?.outcome;
+  if (job.finishedOn !== undefined) {
+    if (outcome === 'merged') return 'waits'; // in a digest
+    return outcome === 'canceled' ? 'canceled' : 'ended';
+  }
+  const { devices = {}, ambiguous = 0, trying = [] } = progressOf(job);
+  const mayHaveAlerted = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
+  return mayHaveAlerted || ambiguous > 0 || trying.length > 0 ? 'ended' : 'waits';
+}
+
+/** What is read of a job's progress; delivery/progress.ts writes it. */
+interface Progress {
+  readonly devices?: Readonly<Record<string, unknown>>;
+  readonly ambiguous?: number;
+  readonly trying?: readonly string[];
+  readonly asks?: number;
+  readonly dueAt?: number;
+}
+
+function progressOf({ progress }: Job<unknown>): Progress {
+  return typeof progress === 'object' ? progress : {};
+}

@@ -1,0 +1,22 @@
+-- Notes until when a job waits under a cancellation key, or that it does not wait any more.
+--
+-- KEYS[1] the index: a sorted set of job ids; the score is until when each is kept, epoch ms
+-- ARGV[1] the job's id
+-- ARGV[2] how long to keep it, in ms; 0 to remove it
+-- ARGV[3] the most ids in one index: those that are kept for the shortest time go first
+--
+-- Why a script: the key must expire with its last id, whatever order they are noted in.
+
+local key, id, keptMs = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if keptMs == 0 then
+  redis.call('ZREM', key, id)
+else
+  redis.call('ZADD', key, now + keptMs, id)
+end
+redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
+redis.call('ZREMRANGEBYRANK', key, 0, -1 - tonumber(ARGV[3]))
+local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2]
+if last then redis.call('PEXPIREAT', key, last) end
+return 1

@@ -1,0 +1,45 @@
+import type { ChainableCommander } from 'ioredis';
+import { defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts';
+import { cancellationIndexKey } from './names.ts';
+import { ID_KEPT_S } from './retention.ts';
+import { shardOf, shardPrefixes } from './shards.ts';
+
+/** What waits under a cancellation key: the queue itself can only be searched by id. */
+export interface CancellationIndex {
+  /** The job waits, for at least `waitMs` more. */
+  waits(place: KeyPlace, jobId: string, waitMs: number): Promise<void>;
+  /** The job has ended. `isFound`: a cancel must still find it for as long as its id is known. */
+  ended(place: KeyPlace, jobId: string, isFound: boolean): Promise<void>;
+}
+
+/** Whose key it is. */
+export interface KeyPlace {
+  readonly recipientId: string;
+  readonly cancellationKey: string;
+}
+
+/** An id is kept so much longer than its job is delayed: workers may be stopped, or the limits may make it wait. */
+const KEPT_MS = 30 * 86_400_000;
+/** The most notifications of one recipient under one key. */
+const MOST_IDS = 1_000;
+const LUA = readScript('cancellation-index.lua', import.meta.url);
+
+/** The index that a worker writes, on the queue's Redis. */
+export function createCancellationIndex(redis: ScriptRedis, prefix: string, shards: number): CancellationIndex {
+  const script = defineScript<number>(redis, 'pushpacer:cancellation-index', LUA, 1);
+  const prefixes = shardPrefixes(prefix, shards);
+  const keyOf = ({ recipientId, cancellationKey }: KeyPlace): string =>
+    cancellationIndexKey(prefixes[shardOf(recipientId, shards)] ?? prefix, recipientId, cancellationKey);
+  const write = async (place: KeyPlace, jobId: string, keptMs: number): Promise<void> => {
+    await script(keyOf(place), jobId, Math.ceil(keptMs), MOST_IDS);
+  };
+  return {
+    waits: (place, jobId, waitMs) => write(place, jobId, Math.max(0, waitMs) + KEPT_MS),
+    ended: (place, jobId, isFound) => write(place, jobId, isFound ? ID_KEPT_S * 1_000 : 0),
+  };
+}
+
+/** Notes a job that is added, in the transaction that adds it. It sends the whole script, since a transaction cannot load one. */
+export function indexAdded(transaction: ChainableCommander, key: string, jobId: string, delayMs: number): void {
+  transaction.eval(LUA, 1, key, jobId, Math.ceil(delayMs) + KEPT_MS, MOST_IDS);
+}

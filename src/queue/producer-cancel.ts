@@ -1,0 +1,60 @@
+import type { Queue } from 'bullmq';
+import { parseCancelTarget, type CancelTarget } from '../domain/cancel-target.ts';
+import { InputError } from '../domain/faults.ts';
+import { backgroundPrefix } from '../limiter/background.ts';
+import { createCanceller } from '../limiter/redis/canceller.ts';
+import { connectProducer, explained, RedisAwayError, whenReady, type Connection } from '../redis/connection.ts';
+import { LimiterUnavailableError } from '../redis/deadline.ts';
+import { addressOf } from '../redis/target.ts';
+import { cancelWaiting, type Canceled, type CancelParts } from './cancel.ts';
+import { limiterTarget, type ProducerOptions } from './producer-options.ts';
+
+interface ProducerCancel {
+  cancel(target: CancelTarget): Promise<Canceled>;
+  /** Closes the limiter's connection, if there is one. */
+  close(): void;
+}
+
+interface ProducerCancelParts {
+  readonly connection: Connection;
+  /** The queues of all shards. */
+  readonly open: () => Promise<readonly Queue[]>;
+  readonly prefix: string;
+  readonly options: ProducerOptions;
+  readonly timeoutMs: number;
+}
+
+/** The `cancel` of a producer. It connects to a limiter of its own at the first call. */
+export function createProducerCancel(parts: ProducerCancelParts): ProducerCancel {
+  const { connection, open, prefix, options, timeoutMs } = parts;
+  const target = limiterTarget(options);
+  let limiter: Connection | undefined;
+  let deciders: CancelParts['deciders'] | undefined;
+
+  function limiterConnection(): Connection {
+    if (target === undefined) return connection;
+    limiter ??= connectProducer(target, timeoutMs).on('error', () => undefined); // the call reports it
+    return limiter;
+  }
+
+  function decidersOf(redis: Connection): CancelParts['deciders'] {
+    const decider = (limiterPrefix: string) => createCanceller({ redis, prefix: limiterPrefix, timeoutMs });
+    return (deciders ??= { alert: decider(prefix), background: decider(backgroundPrefix(prefix)) });
+  }
+
+  return {
+    async cancel(given) {
+      const parsed = parseCancelTarget(given);
+      if (!parsed.ok) throw new InputError('unusable cancel', parsed.faults);
+      const redis = limiterConnection();
+      await Promise.all([whenReady(connection, timeoutMs), whenReady(redis, timeoutMs)]);
+      try {
+        return await cancelWaiting(parsed.target, { connection, queues: await open(), deciders: decidersOf(redis) });
+      } catch (error) {
+        if (error instanceof LimiterUnavailableError) throw new RedisAwayError(addressOf(redis), error.cause ?? error);
+        throw explained(connection, error);
+      }
+    },
+    close: () => limiter?.disconnect(),
+  };
+}

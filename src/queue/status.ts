@@ -1,0 +1,138 @@
+import type { Job, Queue } from 'bullmq';
+import { waitOf, type DeviceState, type Ended } from '../domain/ended.ts';
+import { describeFound, InputError } from '../domain/faults.ts';
+import type { DeadLetter, DeadLetterReason, OutcomeName } from '../domain/outcome.ts';
+import { dueAtOfScore } from './bullmq-internals.ts';
+import { jobIdOf, replayIdOf } from './names.ts';
+
+/** What became of a notification. `state` says which of the fields there are. */
+export type NotificationStatus =
+  | {
+      /** No notification has this id; or it ended more than an hour ago; or it was a dead letter that was removed. */
+      readonly state: 'unknown';
+    }
+  | {
+      /** It is in the queue. */
+      readonly state: 'waiting';
+      /** Epoch milliseconds: no worker takes it before this. Absent if a worker may take it now. */
+      readonly until?: number;
+      /** The rule that it waits for: `gap`, `10/1m`. Absent if it waits for something else, such as another attempt. */
+      readonly rule?: string;
+    }
+  | {
+      /** A worker has it. */
+      readonly state: 'sending';
+    }
+  | {
+      /** It is over, and nothing is left to do. */
+      readonly state: 'ended';
+      /** `delivered` if at least one device was alerted. */
+      readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
+      /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
+      readonly by?: string;
+      /** Epoch milliseconds. */
+      readonly endedAt: number;
+      /** Epoch milliseconds: when the first device accepted it. Absent if none did. */
+      readonly sentAt?: number;
+      /** From enqueuing to `sentAt`, or to the end if it was not sent; milliseconds. */
+      readonly waitMs: number;
+      /** How each device ended, by label: `apns#0` is the first of `devices`, on APNs. */
+      readonly devices: Readonly<Record<string, DeviceState>>;
+    }
+  | {
+      /** It could not be delivered, and waits in the dead letters for a replay. */
+      readonly state: 'dead-lettered';
+      /** Why: one of `DEAD_LETTER_REASONS`. */
+      readonly reason: DeadLetterReason;
+      /** What went wrong, for people to read. */
+      readonly message: string;
+      /** Epoch milliseconds. */
+      readonly deadAt: number;
+      /** How often it was replayed before. */
+      readonly generation: number;
+    };
+
+const ID = /^[A-Za-z0-9._~-]{1,128}$/;
+/** A notification that was replayed more often than this is not found any more. */
+const MOST_REPLAYS = 10;
+const UNKNOWN: NotificationStatus = { state: 'unknown' };
+
+/** Throws InputError if no notification can have this id. */
+export function checkId(id: unknown): void {
+  if (typeof id === 'string' && ID.test(id)) return;
+  const expected = '1 to 128 of A-Z a-z 0-9 . _ ~ -';
+  throw new InputError('unusable id', [{ path: 'id', expected, found: describeFound(id, false) }]);
+}
+
+/**
+ * Looks for the job under its first id, and then for what a replay or its death made of it. The recipient is not known, so it
+ * looks into each shard.
+ */
+export async function findStatus(
+  id: string,
+  queues: readonly Queue[],
+  openDeadQueues: () => Promise<readonly Queue[]>,
+): Promise<NotificationStatus> {
+  const first = jobIdOf(id);
+  const inQueue = await firstKnown(queues.map((queue) => statusOf(queue, first)));
+  if (inQueue.state !== 'unknown') return inQueue;
+  const replays = Array.from({ length: MOST_REPLAYS }, (_, replay) => replayIdOf(first, MOST_REPLAYS - replay));
+  const deadQueues = await openDeadQueues();
+  const ids = [...replays, first]; // the last replay first
+  return firstKnown(
+    ids.flatMap((jobId) => [
+      ...(jobId === first ? [] : queues.map((queue) => statusOf(queue, jobId))),
+      ...deadQueues.map((queue) => deadLetterStatus(queue, jobId)),
+    ]),
+  );
+}
+
+async function firstKnown(looks: readonly Promise<NotificationStatus>[]): Promise<NotificationStatus> {
+  return (await Promise.all(looks)).find(({ state }) => state !== 'unknown') ?? UNKNOWN;
+}
+
+/** The job as BullMQ has it. Its state is read first: if it goes on meanwhile, its fields only say more. */
+async function statusOf(queue: Queue, jobId: string): Promise<NotificationStatus> {
+  const client = await queue.getBackend().client;
+  const [state, due, job] = await Promise.all([
+    queue.getJobState(jobId),
+    client.zscore(queue.toKey('delayed'), jobId),
+    queue.getJob(jobId) as Promise<Job<unknown, unknown> | undefined>,
+  ]);
+  if (job === undefined) return UNKNOWN;
+  switch (state) {
+    case 'unknown':
+      return UNKNOWN; // only its id is still there: it is a dead letter, or was one
+    case 'completed':
+      return endedStatus(job);
+    case 'active':
+    case 'failed': // it becomes a dead letter now
+      return { state: 'sending' };
+    case 'delayed':
+      return due === null ? { state: 'waiting' } : delayedStatus(job, dueAtOfScore(Number(due)));
+    default:
+      return { state: 'waiting' };
+  }
+}
+
+function delayedStatus({ progress }: Job<unknown, unknown>, until: number): NotificationStatus {
+  const rule = (progress as { readonly rule?: unknown } | null)?.rule;
+  return { state: 'waiting', until, ...(typeof rule === 'string' && { rule }) };
+}
+
+function endedStatus({ returnvalue, timestamp, finishedOn = 0 }: Job<unknown, unknown>): NotificationStatus {
+  // An older worker returned only the outcome.
+  const { outcome = 'delivered', by, sentAt, devices = {} } = (returnvalue ?? {}) as Partial<Ended>;
+  return {
+    ...{ state: 'ended', outcome, ...(by !== undefined && { by }), endedAt: finishedOn },
+    ...(sentAt !== undefined && { sentAt }),
+    ...{ waitMs: waitOf(timestamp, sentAt, finishedOn), devices },
+  };
+}
+
+async function deadLetterStatus(deadQueue: Queue, jobId: string): Promise<NotificationStatus> {
+  const job = (await deadQueue.getJob(jobId)) as Job<Partial<DeadLetter> | null> | undefined;
+  if (job === undefined) return UNKNOWN;
+  const { reason = 'invalid', message = reason, deadAt = job.timestamp, generation = 0 } = job.data ?? {};
+  return { state: 'dead-lettered', reason, message, deadAt, generation };
+}

@@ -1,0 +1,112 @@
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { main as replay } from '../../scripts/replay.ts';
+import { createProducer } from '../../src/queue/producer.ts';
+import { outcomesKey } from '../../src/queue/names.ts';
+import { runMain } from '../support/command.ts';
+import { outcomesIn } from '../support/outcomes.ts';
+import { makeDevice, makeNotification } from '../support/push.ts';
+import { connectRedis, queueEnv } from '../support/redis.ts';
+import { openWorkerBench } from '../support/worker.ts';
+
+const SOON = { timeout: 15_000, interval: 50 };
+
+it('each notification that ends is in the stream, and its status is the same', async () => {
+  const { queue, prefix, sandbox, startWorker } = await openWorkerBench();
+  const redis = connectRedis();
+  const producer = createProducer({ connection: connectRedis(), prefix });
+  onTestFinished(() => producer.close());
+  const [phone, gone, refused] = [makeDevice(), makeDevice(), makeDevice()];
+  sandbox.apns.script(gone.token, [{ kind: 'refuse', status: 410, reason: 'Unregistered' }]);
+  sandbox.apns.script(refused.token, [{ kind: 'refuse', status: 400, reason: 'BadTopic' }]);
+  const busy = { recipientId: 'busy', onThrottle: 'drop' } as const;
+  const notifications = [
+    makeNotification({ id: 'plain', recipientId: 'a', category: 'messages' }),
+    makeNotification({ id: 'partly', recipientId: 'b', devices: [gone, phone] }),
+    makeNotification({ id: 'late', recipientId: 'c', expiresAt: Date.now() - 1_000 }),
+    makeNotification({ id: 'first', ...busy }),
+    makeNotification({ id: 'second', ...busy }),
+    makeNotification({ id: 'refused', recipientId: 'd', devices: [refused] }),
+    { id: 'broken', recipientId: 'e', devices: 'none' },
+  ];
+  const before = Date.now();
+  await queue.addBulk(notifications.map((data) => ({ name: 'push', data, opts: { jobId: data.id, priority: 10 } })));
+  const worker = await startWorker({ OUTCOMES_MAX: '1000', LIMIT_MIN_GAP: '0', LIMIT_RULES: '1/1h' });
+  await vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(notifications.length), SOON);
+
+  const entries = await outcomesIn(redis, prefix);
+  const byId = new Map(entries.map((entry) => [entry['id'], entry]));
+  const told = Object.fromEntries([...byId].map(([id = '', entry]) => [id, [entry['outcome'], entry['devices']]]));
+  expect(told).toEqual({
+    plain: ['delivered', '{"apns#0":"delivered"}'],
+    partly: ['delivered', '{"apns#0":"unregistered","apns#1":"delivered"}'],
+    late: ['expired', '{}'],
+    first: ['delivered', '{"apns#0":"delivered"}'],
+    second: ['dropped', '{}'],
+    refused: ['dead-lettered', expect.stringMatching(/^{"apns#0":"\S+"}$/)],
+    broken: ['dead-lettered', '{}'],
+  });
+  expect(byId.get('broken')).toMatchObject({ reason: 'invalid', recipientId: 'e', generation: '0' });
+  const plain = byId.get('plain');
+  expect(plain).toMatchObject({ recipientId: 'a', category: 'messages', generation: '0' });
+  const [enqueuedAt, sentAt, waitMs] = ['enqueuedAt', 'sentAt', 'waitMs'].map((name) => Number(plain?.[name]));
+  expect(enqueuedAt).toBeGreaterThanOrEqual(before);
+  expect(sentAt).toBeGreaterThan(enqueuedAt ?? 0);
+  expect(waitMs).toBe((sentAt ?? 0) - (enqueuedAt ?? 0));
+  for (const id of ['late', 'second', 'refused', 'broken']) expect(byId.get(id)).not.toHaveProperty('sentAt');
+  for (const { reason, outcome } of entries) expect(reason === undefined).toBe(outcome !== 'dead-lettered');
+
+  await expect
+    .poll(() => producer.status('plain'), SOON)
+    .toMatchObject({ state: 'ended', outcome: 'delivered', sentAt });
+  expect(await producer.status('plain')).toMatchObject({ waitMs, devices: { 'apns#0': 'delivered' } });
+  expect(await producer.status('partly')).toMatchObject({
+    devices: { 'apns#0': 'unregistered', 'apns#1': 'delivered' },
+  });
+  expect(await producer.status('late')).toMatchObject({ state: 'ended', outcome: 'expired', devices: {} });
+  expect(await producer.status('second')).toMatchObject({ state: 'ended', outcome: 'dropped' });
+  const { reason } = byId.get('refused') ?? {};
+  expect(await producer.status('refused')).toMatchObject({ state: 'dead-lettered', reason, generation: 0 });
+
+  expect(await runMain(replay, ['--recipient', 'd'], queueEnv(prefix))).toMatchObject({ code: 0 });
+  await worker.waitForLine(/"jobId":"refused#r1"/);
+  await vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(notifications.length + 1), SOON);
+  expect((await outcomesIn(redis, prefix)).at(-1)).toMatchObject({
+    ...{ id: 'refused', outcome: 'delivered', generation: '1' },
+  });
+  await expect.poll(() => producer.status('refused'), SOON).toMatchObject({ state: 'ended', outcome: 'delivered' });
+});
+
+it('what a newer one took the place of says by which', async () => {
+  const { queue, prefix, startWorker } = await openWorkerBench();
+  const redis = connectRedis();
+  const producer = createProducer({ connection: connectRedis(), prefix });
+  onTestFinished(() => producer.close());
+  await startWorker({ OUTCOMES_MAX: '1000', LIMIT_MIN_GAP: '2s' });
+  for (const id of ['now', 'older', 'newer']) {
+    const one = makeNotification({ id, collapseId: 'thread-77', onThrottle: 'latest' });
+    await queue.add('push', one, { jobId: id, priority: 10 });
+    await vi.waitFor(async () => {
+      const status = await producer.status(id);
+      expect(status.state === 'ended' || 'until' in status).toBe(true); // it has gone, or waits for its slot
+    }, SOON);
+  }
+  await vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(3), SOON);
+  const told = (await outcomesIn(redis, prefix)).map(({ id, outcome, by }) => [id, outcome, by]);
+  expect(told.toSorted()).toEqual([
+    ['newer', 'delivered', undefined],
+    ['now', 'delivered', undefined],
+    ['older', 'superseded', 'newer'],
+  ]);
+  expect(await producer.status('older')).toMatchObject({ state: 'ended', outcome: 'superseded', by: 'newer' });
+});
+
+it('without OUTCOMES_MAX there is no stream', async () => {
+  const { queue, deadQueue, prefix, startWorker } = await openWorkerBench();
+  await queue.add('push', { id: 'broken' }, { jobId: 'broken', priority: 10 });
+  await queue.add('push', makeNotification(), { priority: 10 });
+  const worker = await startWorker();
+  await worker.waitForLine(/"outcome":"delivered"/);
+  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), SOON);
+  await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), SOON);
+  expect(await connectRedis().exists(outcomesKey(prefix))).toBe(0);
+});

@@ -1,0 +1,121 @@
+import { expect, it, onTestFinished, vi } from 'vitest';
+import type { Outcome } from '../../src/domain/ended.ts';
+import { outcomesKey } from '../../src/queue/names.ts';
+import { createOutcomes, type OutcomesOptions } from '../../src/queue/outcomes.ts';
+import { shardOf, shardPrefixes } from '../../src/queue/shards.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { outcomesIn } from '../support/outcomes.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
+
+const ENQUEUED_AT = 1_784_000_000_000;
+
+const outcome = (id: string, fields: Partial<Outcome> = {}): Outcome => ({
+  ...{ id, recipientId: 'teacher-42', outcome: 'delivered', generation: 0, enqueuedAt: ENQUEUED_AT },
+  ...{ sentAt: ENQUEUED_AT + 40, waitMs: 40, devices: { 'apns#0': 'delivered' } },
+  ...fields,
+});
+
+function open(redis: OutcomesOptions['redis'], options: Partial<OutcomesOptions> = {}) {
+  const prefix = testPrefix();
+  const lost: [id: string, error: unknown][] = [];
+  const onLost: OutcomesOptions['onLost'] = ({ id }, error) => void lost.push([id, error]);
+  const stream = { redis, prefix, shards: 1, max: 1_000, insistMs: 10_000, onLost, ...options };
+  return { prefix, lost, outcomes: createOutcomes(stream) };
+}
+
+it('an entry has a field for each fact, as text, and none for what is absent', async () => {
+  const redis = connectRedis();
+  const { prefix, outcomes } = open(redis);
+  await outcomes.write(outcome('msg-1', { category: 'messages' }));
+  await outcomes.write({
+    ...{ id: 'msg-2', outcome: 'dead-lettered', reason: 'invalid', by: 'msg-3', generation: 2 },
+    ...{ enqueuedAt: ENQUEUED_AT, waitMs: 7, devices: {} },
+  });
+  expect(await outcomesIn(redis, prefix)).toEqual([
+    {
+      ...{ id: 'msg-1', recipientId: 'teacher-42', category: 'messages', outcome: 'delivered', generation: '0' },
+      ...{ enqueuedAt: '1784000000000', sentAt: '1784000000040', waitMs: '40', devices: '{"apns#0":"delivered"}' },
+    },
+    {
+      ...{ id: 'msg-2', outcome: 'dead-lettered', reason: 'invalid', by: 'msg-3', generation: '2' },
+      ...{ enqueuedAt: '1784000000000', waitMs: '7', devices: '{}' },
+    },
+  ]);
+});
+
+it('with several shards each recipient has one stream', async () => {
+  const redis = connectRedis();
+  const { prefix, outcomes } = open(redis, { shards: 3 });
+  const recipients = Array.from({ length: 12 }, (_, index) => `teacher-${index}`);
+  await Promise.all(recipients.map((recipientId) => outcomes.write(outcome(recipientId, { recipientId }))));
+  const streams = shardPrefixes(prefix, 3);
+  onTestFinished(() => void redis.del(...streams.map(outcomesKey)));
+  for (const [shard, own] of streams.entries()) {
+    const found = (await outcomesIn(redis, own)).map(({ id }) => id);
+    expect(found.length).toBeGreaterThan(0);
+    expect(found).toEqual(recipients.filter((recipientId) => shardOf(recipientId, 3) === shard));
+  }
+});
+
+it('the stream keeps about so many of the latest, and no more', async () => {
+  const redis = connectRedis();
+  const { prefix, outcomes } = open(redis, { max: 200 });
+  await Promise.all(Array.from({ length: 1_000 }, (_, index) => outcomes.write(outcome(`msg-${index}`))));
+  const kept = await outcomesIn(redis, prefix);
+  expect(kept.length).toBeGreaterThanOrEqual(200);
+  expect(kept.length).toBeLessThanOrEqual(300); // Redis trims whole nodes of 100
+  expect(kept.at(-1)).toMatchObject({ id: 'msg-999' });
+});
+
+it('a Redis that is out of memory for a moment loses no entry', async () => {
+  const server = await startEmbeddedRedis();
+  onTestFinished(() => server.close());
+  const redis = connectRedis(server.url);
+  const { prefix, lost, outcomes } = open(redis);
+  await redis.config('SET', 'maxmemory', '1');
+  const writing = Promise.all([outcomes.write(outcome('msg-1')), outcomes.write(outcome('msg-2'))]);
+  await expect.poll(async () => (await redis.info('errorstats')).includes('errorstat_OOM')).toBe(true);
+  expect(await redis.xlen(outcomesKey(prefix))).toBe(0);
+  await redis.config('SET', 'maxmemory', '0');
+  await writing;
+  expect((await outcomesIn(redis, prefix)).map(({ id }) => id).toSorted()).toEqual(['msg-1', 'msg-2']);
+  expect(lost).toEqual([]);
+});
+
+it('a connection that breaks in the middle of a write loses no entry', async () => {
+  const server = await startEmbeddedRedis();
+  onTestFinished(() => server.close());
+  const [redis, operator] = [connectRedis(server.url), connectRedis(server.url)];
+  const { prefix, lost, outcomes } = open(redis);
+  await outcomes.write(outcome('msg-0'));
+  const client = await redis.client('ID');
+  await operator.client('PAUSE', 20_000, 'WRITE');
+  const writing = Promise.all(['msg-1', 'msg-2', 'msg-3'].map((id) => outcomes.write(outcome(id))));
+  await expect.poll(() => operator.client('LIST')).toMatch(new RegExp(`^id=${client} .* flags=b .* cmd=xadd `, 'm'));
+  await operator.client('KILL', 'ID', client);
+  await operator.client('UNPAUSE');
+  await writing;
+  const ids = (await outcomesIn(operator, prefix)).map(({ id }) => id);
+  expect(new Set(ids)).toEqual(new Set(['msg-0', 'msg-1', 'msg-2', 'msg-3']));
+  expect(lost).toEqual([]);
+});
+
+it('an entry that Redis refuses is given up at once, and reported', async () => {
+  const redis = connectRedis();
+  const { prefix, lost, outcomes } = open(redis);
+  await redis.set(outcomesKey(prefix), 'of another program');
+  await outcomes.write(outcome('msg-1'));
+  expect(lost).toEqual([
+    ['msg-1', expect.objectContaining({ message: expect.stringMatching(/^WRONGTYPE/) as string })],
+  ]);
+});
+
+it('an entry that Redis cannot take for too long is given up, and reported', async () => {
+  const server = await startEmbeddedRedis();
+  onTestFinished(() => server.close());
+  const redis = connectRedis(server.url);
+  await redis.config('SET', 'maxmemory', '1');
+  const { lost, outcomes } = open(redis, { insistMs: 600 });
+  await outcomes.write(outcome('msg-1'));
+  await vi.waitFor(() => expect(lost.map(([id]) => id)).toEqual(['msg-1']));
+});

@@ -1,0 +1,155 @@
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { createDeadLetters } from '../../src/dead-letters/store.ts';
+import { InputError } from '../../src/domain/faults.ts';
+import { requeue } from '../../src/queue/delay.ts';
+import { createProducer, type ProducerOptions } from '../../src/queue/producer.ts';
+import { RedisAwayError } from '../../src/redis/connection.ts';
+import { strictFaults } from '../support/strict-typescript.ts';
+import { connectRedis } from '../support/redis.ts';
+import { consume, die, notification, openQueues, present } from './support.ts';
+
+function open(options: ProducerOptions = {}) {
+  const queues = openQueues();
+  const producer = createProducer({ connection: connectRedis(), prefix: queues.prefix, ...options });
+  onTestFinished(() => producer.close());
+  return { ...queues, producer };
+}
+
+/** Makes the job a dead letter, as a worker does. */
+async function bury({ prefix, queue, deadQueue }: ReturnType<typeof open>, jobId: string): Promise<void> {
+  const worker = consume(prefix, (job) => die(job));
+  await vi.waitFor(async () => expect(await queue.getFailedCount()).toBe(1), { timeout: 10_000 });
+  await worker.close();
+  expect(await createDeadLetters({ queue, deadQueue }).bury(jobId)).toBe(true);
+}
+
+it('nothing is known of an id that was never enqueued', async () => {
+  const { producer } = open();
+  expect(await producer.status('msg-1')).toEqual({ state: 'unknown' });
+});
+
+it('one that no worker has looked at waits, and a worker may take it now', async () => {
+  const { producer } = open();
+  await producer.enqueue(notification({ id: 'msg-1' }));
+  await producer.enqueue(notification({ id: '123' }));
+  expect(await producer.status('msg-1')).toEqual({ state: 'waiting' });
+  expect(await producer.status('123')).toEqual({ state: 'waiting' });
+});
+
+it('one of a plain BullMQ client that gave no priority waits too', async () => {
+  const { producer, queue } = open();
+  await queue.add('push', notification({ id: 'msg-1' }), { jobId: 'msg-1' });
+  expect(await producer.status('msg-1')).toEqual({ state: 'waiting' });
+});
+
+it('one that was added with a delay waits until then', async () => {
+  const { producer, queue } = open();
+  const { timestamp } = await queue.add('push', notification(), { jobId: 'msg-1', delay: 60_000 });
+  expect(await producer.status('msg-1')).toEqual({ state: 'waiting', until: timestamp + 60_000 });
+});
+
+it.each([[{ rule: '10/1m', requeues: 1 }, { rule: '10/1m' }] as const, [{ tries: 1 }, {}] as const])(
+  'one that was put back with %j waits until it is due, and says %j',
+  async (progress, expected) => {
+    const { producer, queue, prefix } = open();
+    await producer.enqueue(notification({ id: 'msg-1' }));
+    let dueAt = 0;
+    consume(prefix, async (job, token = '') => {
+      dueAt = await requeue(job, token, 30_000, progress);
+      throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
+    });
+    await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), { timeout: 10_000 });
+    expect(await producer.status('msg-1')).toEqual({ state: 'waiting', until: dueAt, ...expected });
+  },
+);
+
+it('one that a worker has is being sent, and has ended when the worker says so', async () => {
+  const { producer, queue, prefix } = open();
+  const { promise, resolve } = Promise.withResolvers<unknown>();
+  consume(prefix, () => promise);
+  await producer.enqueue(notification({ id: 'msg-1' }));
+  await vi.waitFor(async () => expect(await producer.status('msg-1')).toEqual({ state: 'sending' }));
+  const job = present(await queue.getJob('msg-1'));
+  resolve({ outcome: 'delivered', sentAt: job.timestamp + 1_234, devices: { 'apns#0': 'delivered' } });
+  await vi.waitFor(async () => expect((await producer.status('msg-1')).state).toBe('ended'));
+  expect(await producer.status('msg-1')).toEqual({
+    ...{ state: 'ended', outcome: 'delivered', waitMs: 1_234, devices: { 'apns#0': 'delivered' } },
+    ...{ sentAt: job.timestamp + 1_234, endedAt: (await queue.getJob('msg-1'))?.finishedOn },
+  });
+});
+
+it('one that a worker of an older version ended has fewer facts', async () => {
+  const { producer, prefix } = open();
+  consume(prefix, () => Promise.resolve({ outcome: 'expired' }));
+  await producer.enqueue(notification({ id: 'msg-1' }));
+  await vi.waitFor(async () =>
+    expect(await producer.status('msg-1')).toEqual({
+      ...{ state: 'ended', outcome: 'expired', devices: {} },
+      ...{ endedAt: expect.any(Number) as number, waitMs: expect.any(Number) as number },
+    }),
+  );
+});
+
+it('a dead letter says why; what a replay and a second death made of it is found under the same id', async () => {
+  const bench = open();
+  const { producer, queue, deadQueue } = bench;
+  await producer.enqueue(notification({ id: 'msg-1' }));
+  await bury(bench, 'msg-1');
+  const dead = { state: 'dead-lettered', reason: 'rejected', message: 'rejected by the provider' };
+  expect(await producer.status('msg-1')).toEqual({ ...dead, deadAt: expect.any(Number) as number, generation: 0 });
+
+  await connectRedis().del(queue.toKey('msg-1')); // an hour has passed
+  const deadLetters = createDeadLetters({ queue, deadQueue });
+  expect(await deadLetters.replay(present(await deadLetters.find('msg-1')))).toBe('msg-1#r1');
+  expect(await producer.status('msg-1')).toEqual({ state: 'waiting' });
+
+  await bury(bench, 'msg-1#r1');
+  expect(await producer.status('msg-1')).toMatchObject({ ...dead, generation: 1 });
+  await connectRedis().del(queue.toKey('msg-1#r1'));
+  expect(await producer.status('msg-1')).toMatchObject({ ...dead, generation: 1 });
+
+  expect(await deadLetters.discard('msg-1#r1')).toBe('discarded');
+  expect(await producer.status('msg-1')).toEqual({ state: 'unknown' });
+});
+
+it('it is found in whichever shard it is', async () => {
+  const { producer } = open({ shards: 3 });
+  const inputs = Array.from({ length: 6 }, (_, index) =>
+    notification({ id: `msg-${index}`, recipientId: `teacher-${index}` }),
+  );
+  await producer.enqueueMany(inputs);
+  for (const { id = '' } of inputs) expect(await producer.status(id)).toEqual({ state: 'waiting' });
+});
+
+it.each(['', 'a b', 'x'.repeat(129), 7, undefined])('the id %j is refused, with what an id is', async (id) => {
+  const { producer } = open();
+  const asked = producer.status(id as string);
+  await expect(asked).rejects.toBeInstanceOf(InputError);
+  await expect(asked).rejects.toThrow(/^unusable id: id: expected 1 to 128 of A-Z a-z 0-9 \. _ ~ -, found /);
+});
+
+it('without Redis it rejects as the other calls do', async () => {
+  const producer = createProducer({ redisUrl: 'redis://127.0.0.1:1', timeoutMs: 500 });
+  onTestFinished(() => producer.close());
+  await expect(producer.status('msg-1')).rejects.toBeInstanceOf(RedisAwayError);
+});
+
+it('strict TypeScript knows the fields of each state', () => {
+  const code = `
+    import { createProducer, type DeviceState, type NotificationStatus } from 'pushpacer';
+    export function tell(status: NotificationStatus): string {
+      switch (status.state) {
+        case 'unknown': return '';
+        case 'waiting': return \`\${status.rule ?? 'none'} \${status.until?.toFixed() ?? 'now'}\`;
+        case 'sending': return 'now';
+        case 'ended': {
+          const states: DeviceState[] = Object.values(status.devices);
+          return \`\${status.outcome} after \${status.waitMs} ms; \${states.join()}\`;
+        }
+        case 'dead-lettered': return \`\${status.reason}: \${status.message}\`;
+      }
+    }
+    export const told = createProducer().status('msg-1').then(tell);
+  `;
+  expect(strictFaults(code)).toEqual([]);
+});

@@ -1,0 +1,46 @@
+import { Queue } from 'bullmq';
+import type { CancelTarget } from '../src/domain/cancel-target.ts';
+import type { Notification } from '../src/domain/notification.ts';
+import { backgroundPrefix } from '../src/limiter/background.ts';
+import { createCanceledLook } from '../src/limiter/redis/canceled.ts';
+import { createCanceller } from '../src/limiter/redis/canceller.ts';
+import { cancelWaiting, type Canceled } from '../src/queue/cancel.ts';
+import { QUEUE } from '../src/queue/names.ts';
+import { shardPrefixes } from '../src/queue/shards.ts';
+import type { Connection } from '../src/redis/connection.ts';
+import { LIMITER_TIMEOUT_MS } from './redis.ts';
+
+export interface Cancelling {
+  /** Cancels what waits: for jobs named `cancel`. */
+  cancel(target: CancelTarget): Promise<Canceled>;
+  /** Whether a notification was canceled. */
+  isCanceled(pass: { readonly notification: Notification; readonly jobId: string }): Promise<boolean>;
+}
+
+interface CancellingOptions {
+  readonly redis: Connection;
+  readonly limiterRedis: Connection;
+  readonly prefix: string;
+  readonly shards: number;
+}
+
+/** Both limiters, and the queues of all shards. `closing` closes the queues. */
+export function createCancelling(
+  { redis, limiterRedis, prefix, shards }: CancellingOptions,
+  closing: AsyncDisposableStack,
+): Cancelling {
+  const limiter = { redis: limiterRedis, timeoutMs: LIMITER_TIMEOUT_MS };
+  const of = { alert: { ...limiter, prefix }, background: { ...limiter, prefix: backgroundPrefix(prefix) } };
+  const deciders = { alert: createCanceller(of.alert), background: createCanceller(of.background) };
+  const looks = { alert: createCanceledLook(of.alert), background: createCanceledLook(of.background) };
+  const queues = shardPrefixes(prefix, shards).map((shardPrefix) => {
+    const queue = new Queue(QUEUE, { connection: redis, prefix: shardPrefix, skipMetasUpdate: true });
+    queue.on('error', () => undefined); // the worker logs it
+    closing.defer(() => queue.close());
+    return queue;
+  });
+  return {
+    cancel: (target) => cancelWaiting(target, { connection: redis, queues, deciders }),
+    isCanceled: ({ notification, jobId }) => looks[notification.pushType](notification.recipientId, jobId),
+  };
+}
