@@ -1,4 +1,5 @@
 import { writeFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
 import type { Policy } from '../src/domain/limits.ts';
 import { arrivalInstant } from '../src/sandbox/journal.ts';
 import { idealMakespan } from '../src/sandbox/judge.ts';
@@ -8,6 +9,7 @@ import { cure, readMorning, scriptTroubles } from './demo/morning.ts';
 import { openDemoQueue } from './demo/queue.ts';
 import { renderReport } from './demo/report/page.ts';
 import { renderTimeline } from './demo/timeline.ts';
+import { ALL_DAY, checkWaiting, NIGHT, TRIP } from './demo/waiting.ts';
 import { checks, countResult, type Check, type DemoResult } from './demo/verdict.ts';
 import { arrivalsOf, refusalsOf, replayCured, watch } from './demo/watch.ts';
 import { createCommand, EXIT, printJson, runCommand } from './support/command.ts';
@@ -33,6 +35,7 @@ const ENVIRONMENT = {
   LIMIT_RULES: '10/3s,20/8s',
   LIMIT_MIN_GAP: '250ms',
   LIMIT_BACKGROUND_RULES: '3/8s',
+  LIMITS_FILE: fileURLToPath(new URL('../examples/school-morning.limits.json', import.meta.url)),
   LOG_LEVEL: 'info',
 };
 
@@ -66,7 +69,7 @@ async function demo(json: boolean, report: string | undefined): Promise<number> 
   const providers = cleanup.adopt(await startProviders(), (it) => it.close());
   const morning = readMorning(providers.env['WEBPUSH_ORIGINS']);
   await scriptTroubles(providers, morning.troubles);
-  const queue = cleanup.adopt(openDemoQueue(redis.url), (it) => it.close());
+  const queue = cleanup.adopt(openDemoQueue(redis.url, POLICY), (it) => it.close());
 
   say(`starting ${WORKERS} worker processes`);
   const env = { ...providers.env, ...ENVIRONMENT, REDIS_URL: redis.url, QUEUE_PREFIX: queue.prefix };
@@ -80,7 +83,9 @@ async function demo(json: boolean, report: string | undefined): Promise<number> 
   const longest = longestSchedule(alerting.map(({ recipientId }) => recipientId));
   say(`enqueuing ${ids.length} notifications; the busiest teacher's take ${(longest / 1000).toFixed(1)} s at best`);
   const enqueuedAt = arrivalInstant();
+  await queue.quiet(NIGHT, ALL_DAY);
   await queue.enqueue(morning);
+  const canceled = await queue.cancel(TRIP);
   const enqueuingMs = arrivalInstant() - enqueuedAt;
   await watch(queue, ids.length);
 
@@ -93,7 +98,9 @@ async function demo(json: boolean, report: string | undefined): Promise<number> 
   show(renderTimeline(arrivals.alerts, POLICY, columnsOf()));
   await cure(providers, morning.troubles);
   const replayed = await replayCured(queue, providers.entries);
-  const verdict = [...checks(result), checkDeadLetters(letters, morning), checkReplayed(replayed)];
+  const { recipientOf, valid } = morning;
+  const waited = checkWaiting({ entries: providers.entries, recipientOf, valid, counts: result, canceled });
+  const verdict = [...checks(result), ...waited, checkDeadLetters(letters, morning), checkReplayed(replayed)];
   showResult(result, verdict, letters, show);
   const ok = verdict.every((check) => check.ok);
   const longestStallMs = longestMs(providers.stalls);
@@ -133,6 +140,10 @@ function showResult(
   const { notifications, delivered, deadLettered, expired, requeues } = result;
   show(`\n${renderDeadLetters(letters, columnsOf())}`);
   show(`\n${notifications} notifications: ${delivered} delivered, ${deadLettered} dead letters, ${expired} expired.`);
+  const { superseded, merged, dropped, canceled } = result;
+  show(
+    `While they waited: ${superseded} superseded, ${merged} merged into digests, ${canceled} canceled, ${dropped} dropped.`,
+  );
   show(`${result.backgroundPushes} of what was delivered were background pushes, which show nothing and take no slot.`);
   show(`${requeues} requeues; least gap ${result.minGapMs} ms, most in a window ${result.maxInWindow}.`);
   for (const { what, found, ok } of verdict) show(`${ok ? 'ok  ' : 'FAIL'}  ${what}: ${found}`);

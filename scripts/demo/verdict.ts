@@ -1,4 +1,5 @@
 import { judge, type Arrival, type Verdict } from '../../src/sandbox/judge.ts';
+import { countWaiting, type WaitingCounts } from './waiting.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 
 /** How the jobs ended, read from the queue. */
@@ -14,8 +15,13 @@ export interface AlertsAndPushes<T> {
   readonly pushes: T;
 }
 
+/** What devices got. A silent alert takes no slot, so no limit holds for it. */
+export interface Arrivals extends AlertsAndPushes<readonly Arrival[]> {
+  readonly silent: readonly Arrival[];
+}
+
 /** The demo's result: all of it counted from what the providers received and from the queue. */
-export interface DemoResult extends Verdict {
+export interface DemoResult extends Verdict, WaitingCounts {
   readonly notifications: number;
   readonly delivered: number;
   readonly deadLettered: number;
@@ -33,16 +39,18 @@ export interface DemoResult extends Verdict {
 /** Counts from what the providers received and from the queue; `ids` are the notifications that were enqueued. */
 export function countResult(
   ids: readonly string[],
-  { alerts, pushes }: AlertsAndPushes<readonly Arrival[]>,
-  { completed, deadLettered }: Endings,
+  { alerts, silent, pushes }: Arrivals,
+  endings: Endings,
   policies: AlertsAndPushes<Policy>,
   workers: number,
 ): DemoResult {
+  const { completed, deadLettered } = endings;
   const ofAlerts = judge(alerts, policies.alerts);
   const ofPushes = judge(pushes, policies.pushes);
-  const delivered = new Set([...alerts, ...pushes].map(({ notificationId }) => notificationId));
-  const expired = completed.filter(({ outcome }) => outcome === 'expired').map(({ id }) => id);
-  const accounted = new Set([...delivered, ...deadLettered, ...expired]);
+  const delivered = new Set([...alerts, ...silent, ...pushes].map(({ notificationId }) => notificationId));
+  const expired = completed.filter(({ outcome }) => outcome === 'expired');
+  const undelivered = completed.filter(({ outcome }) => outcome !== 'delivered').map(({ id }) => id);
+  const accounted = new Set([...delivered, ...deadLettered, ...undelivered]);
   const blocked = completed.filter(({ requeues }) => requeues > 0);
   const requeues = blocked.reduce((sum, job) => sum + job.requeues, 0);
   return {
@@ -50,6 +58,7 @@ export function countResult(
     delivered: delivered.size,
     deadLettered: deadLettered.length,
     expired: expired.length,
+    ...countWaiting(endings),
     lost: ids.filter((id) => !accounted.has(id)).length,
     ...ofAlerts,
     duplicates: ofAlerts.duplicates + ofPushes.duplicates,

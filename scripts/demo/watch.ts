@@ -3,9 +3,9 @@ import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import type { Arrival } from '../../src/sandbox/judge.ts';
 import { CommandError } from '../support/command.ts';
 import { createProgress } from '../support/progress.ts';
-import { shownOf } from '../support/shown.ts';
+import { shownOf, type Shown } from '../support/shown.ts';
 import type { DemoQueue } from './queue.ts';
-import type { AlertsAndPushes } from './verdict.ts';
+import type { Arrivals } from './verdict.ts';
 
 const POLL_MS = 200;
 /** Far longer than the longest schedule: after this, something hangs. */
@@ -32,13 +32,10 @@ export async function watch(queue: Pick<DemoQueue, 'settled'>, total: number): P
 }
 
 /** What the providers accepted, with the recipients. */
-export function arrivalsOf(
-  entries: readonly JournalEntry[],
-  recipientOf: ReadonlyMap<string, string>,
-): AlertsAndPushes<readonly Arrival[]> {
-  const arrived = Map.groupBy(accepted(entries), isPush);
-  const of = (pushes: boolean): Arrival[] => (arrived.get(pushes) ?? []).map((entry) => arrivalOf(entry, recipientOf));
-  return { alerts: of(false), pushes: of(true) };
+export function arrivalsOf(entries: readonly JournalEntry[], recipientOf: ReadonlyMap<string, string>): Arrivals {
+  const arrived = Object.groupBy(accepted(entries), shownOf);
+  const of = (shown: Shown): Arrival[] => (arrived[shown] ?? []).map((entry) => arrivalOf(entry, recipientOf));
+  return { alerts: of('alert'), silent: of('silent'), pushes: of('nothing') };
 }
 
 function isPush(entry: JournalEntry): boolean {
