@@ -9,7 +9,7 @@ import { cure, readMorning, scriptTroubles } from './demo/morning.ts';
 import { openDemoQueue } from './demo/queue.ts';
 import { renderReport } from './demo/report/page.ts';
 import { renderTimeline } from './demo/timeline.ts';
-import { ALL_DAY, checkWaiting, NIGHT, TRIP } from './demo/waiting.ts';
+import { checkWaiting, NIGHT, quietNow, TRIP } from './demo/waiting.ts';
 import { checks, countResult, type Check, type DemoResult } from './demo/verdict.ts';
 import { arrivalsOf, refusalsOf, replayCured, watch } from './demo/watch.ts';
 import { createCommand, EXIT, printJson, runCommand } from './support/command.ts';
@@ -83,7 +83,7 @@ async function demo(json: boolean, report: string | undefined): Promise<number> 
   const longest = longestSchedule(alerting.map(({ recipientId }) => recipientId));
   say(`enqueuing ${ids.length} notifications; the busiest teacher's take ${(longest / 1000).toFixed(1)} s at best`);
   const enqueuedAt = arrivalInstant();
-  await queue.quiet(NIGHT, ALL_DAY);
+  await queue.quiet(NIGHT, quietNow(Date.now()));
   await queue.enqueue(morning);
   const canceled = await queue.cancel(TRIP);
   const enqueuingMs = arrivalInstant() - enqueuedAt;

@@ -6,19 +6,22 @@ import { shownOf } from '../support/shown.ts';
 import type { Check, Endings } from './verdict.ts';
 
 /** The teachers of the morning for whom something else than waiting is asked for. */
-export const THREAD = 'teacher-okafor';
+export const THREAD = 'teacher-rossi';
 export const MATCH = 'teacher-silva';
 export const TRIP = { recipientId: 'teacher-weber', cancellationKey: 'trip-77' };
 export const NIGHT = 'teacher-ncube';
 
-/** For this teacher it is quiet all day, so that the demo does not depend on the time. */
-export const ALL_DAY: QuietHours = { timezone: 'Europe/Paris', quietHours: [{ from: '00:00', until: '24:00' }] };
+const HOUR_MS = 3_600_000;
 
-const LATER_MS = 3_600_000;
+/** Quiet hours that began an hour ago and end in two, so that the demo does not depend on the time. */
+export function quietNow(now: number): QuietHours {
+  const clockAt = (at: number): string => new Date(at).toISOString().slice(11, 16);
+  return { timezone: 'UTC', quietHours: [{ from: clockAt(now - HOUR_MS), until: clockAt(now + 2 * HOUR_MS) }] };
+}
 
 /** What is canceled in the demo was to be sent in an hour. */
 export function withSendAfter<Input extends NotificationInput>(input: Input, now: number): Input {
-  return input.cancellationKey === undefined ? input : { ...input, sendAfter: now + LATER_MS };
+  return input.cancellationKey === undefined ? input : { ...input, sendAfter: now + HOUR_MS };
 }
 
 /** How many of the notifications ended how, without their own alert. */

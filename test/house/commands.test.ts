@@ -170,7 +170,7 @@ describe('the JSON of each command is that of the page', () => {
     const policy = { rules: [{ max: 1, perMs: 1 }], minGapMs: 0 };
     const result = countResult(
       [],
-      { alerts: [], pushes: [] },
+      { alerts: [], silent: [], pushes: [] },
       { completed: [], deadLettered: [] },
       { alerts: policy, pushes: policy },
       4,

@@ -44,7 +44,7 @@ function findings(): Findings {
   const ids = [...valid, ...malformed].map(({ id }) => id);
   const endings = { completed: [], deadLettered: letters.map(({ id }) => id) };
   const policies = { alerts: POLICY, pushes: POLICY };
-  const result = countResult(ids, { alerts: arrivals, pushes: [] }, endings, policies, 4);
+  const result = countResult(ids, { alerts: arrivals, silent: [], pushes: [] }, endings, policies, 4);
   return {
     policy: POLICY,
     result,

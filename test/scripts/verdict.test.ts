@@ -7,12 +7,13 @@ const policies = {
 };
 const arrival = { recipientId: 'r', device: 'd' };
 const good = countResult(
-  ['a', 'b', 'c', 'd', 'p'],
+  ['a', 'b', 'c', 'd', 'p', 's', 'm'],
   {
     alerts: [
       { ...arrival, notificationId: 'a', at: 0 },
       { ...arrival, notificationId: 'b', at: 100 },
     ],
+    silent: [{ ...arrival, notificationId: 's', at: 10 }],
     pushes: [{ ...arrival, notificationId: 'p', at: 50 }],
   },
   {
@@ -20,6 +21,7 @@ const good = countResult(
       { id: 'a', outcome: 'delivered', requeues: 0 },
       { id: 'b', outcome: 'delivered', requeues: 1 },
       { id: 'c', outcome: 'expired', requeues: 0 },
+      { id: 'm', outcome: 'merged', requeues: 0 },
     ],
     deadLettered: ['d'],
   },
@@ -31,8 +33,9 @@ const passes = (result: DemoResult) => checks(result).every(({ ok }) => ok);
 
 it('counts what the providers and the queue tell', () => {
   expect(good).toMatchObject({
-    notifications: 5,
-    delivered: 3,
+    notifications: 7,
+    delivered: 4,
+    merged: 1,
     deadLettered: 1,
     expired: 1,
     lost: 0,
@@ -48,13 +51,13 @@ it('counts what the providers and the queue tell', () => {
 });
 
 it('calls lost what nobody knows of', () => {
-  const nothing = { alerts: [], pushes: [] };
+  const nothing = { alerts: [], silent: [], pushes: [] };
   expect(countResult(['a', 'z'], nothing, { completed: [], deadLettered: [] }, policies, 4).lost).toBe(2);
 });
 
 it('judges background pushes by their own limit, and counts those that came twice', () => {
   const pushes = ['p', 'q', 'q'].map((notificationId, index) => ({ ...arrival, notificationId, at: index * 600 }));
-  const result = countResult([], { alerts: [], pushes }, { completed: [], deadLettered: [] }, policies, 4);
+  const result = countResult([], { alerts: [], silent: [], pushes }, { completed: [], deadLettered: [] }, policies, 4);
   expect(result).toMatchObject({
     delivered: 2,
     backgroundPushes: 2,
