@@ -9,12 +9,13 @@ import { cure, readMorning, scriptTroubles } from './demo/morning.ts';
 import { openDemoQueue } from './demo/queue.ts';
 import { renderReport } from './demo/report/page.ts';
 import { renderTimeline } from './demo/timeline.ts';
-import { checkWaiting, NIGHT, quietNow, TRIP } from './demo/waiting.ts';
+import { checkWaiting, NIGHT, TRIP } from './demo/waiting.ts';
 import { checks, countResult, type Check, type DemoResult } from './demo/verdict.ts';
 import { arrivalsOf, refusalsOf, replayCured, watch } from './demo/watch.ts';
 import { createCommand, EXIT, printJson, runCommand } from './support/command.ts';
 import { checkOutputFile } from './support/output-file.ts';
 import { longestMs, startProviders } from './support/providers-process.ts';
+import { quietNow } from './support/quiet-now.ts';
 import { startReplicas } from './support/replicas.ts';
 import { columnsOf } from './support/terminal.ts';
 

@@ -1,6 +1,5 @@
 import type { NotificationInput } from '../../src/domain/notification.ts';
 import type { Canceled } from '../../src/queue/producer.ts';
-import type { QuietHours } from '../../src/domain/quiet-hours.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import { shownOf } from '../support/shown.ts';
 import type { Check, Endings } from './verdict.ts';
@@ -12,12 +11,6 @@ export const TRIP = { recipientId: 'teacher-weber', cancellationKey: 'trip-77' }
 export const NIGHT = 'teacher-ncube';
 
 const HOUR_MS = 3_600_000;
-
-/** Quiet hours that began an hour ago and end in two, so that the demo does not depend on the time. */
-export function quietNow(now: number): QuietHours {
-  const clockAt = (at: number): string => new Date(at).toISOString().slice(11, 16);
-  return { timezone: 'UTC', quietHours: [{ from: clockAt(now - HOUR_MS), until: clockAt(now + 2 * HOUR_MS) }] };
-}
 
 /** What is canceled in the demo was to be sent in an hour. */
 export function withSendAfter<Input extends NotificationInput>(input: Input, now: number): Input {

@@ -1,4 +1,5 @@
 import { tokenOf } from '../../../src/domain/device.ts';
+import type { NotificationInput } from '../../../src/domain/notification.ts';
 import type { JournalEntry } from '../../../src/sandbox/journal.ts';
 import { refOf } from '../plan/workload.ts';
 import type { Enqueued } from '../run/enqueue.ts';
@@ -102,17 +103,22 @@ function hasLost(
 ): boolean {
   if (outcome !== 'delivered') return false;
   if (tokens === undefined || input === undefined) return true;
-  const untold = input.expiresAt === undefined && input.onThrottle !== 'drop' ? 'delivered' : 'given up';
+  const untold = mayEndEarly(input) ? 'given up' : 'delivered';
   return input.devices.some((device, index) => {
     const state = progress.devices[`${device.platform}#${index}`] ?? untold;
     return state === 'delivered' && !tokens.has(tokenOf(device));
   });
 }
 
+/** After one device was alerted, while another one is still to be tried again. */
+function mayEndEarly({ expiresAt, onThrottle, onQuiet }: NotificationInput): boolean {
+  return expiresAt !== undefined || onThrottle === 'drop' || onThrottle === 'latest' || onQuiet === 'drop';
+}
+
 function fateOf({ input }: Enqueued, { outcome }: Completed, tokens: ReadonlySet<string> | undefined): Fate {
   if (outcome === 'delivered' && tokens !== undefined) return 'delivered';
   if (outcome === 'expired' && input?.expiresAt !== undefined) return 'expired';
-  if (outcome === 'dropped' && input?.onThrottle === 'drop') return 'dropped';
+  if (outcome === 'dropped' && (input?.onThrottle === 'drop' || input?.onQuiet === 'drop')) return 'dropped';
   if (outcome === 'superseded' && input?.onThrottle === 'latest') return outcome;
   if (outcome === 'merged' && input?.onThrottle === 'digest') return outcome;
   return outcome === 'canceled' ? outcome : 'unaccounted';

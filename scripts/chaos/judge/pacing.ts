@@ -72,7 +72,8 @@ export function judgePacing(
     policy: itsPolicy,
     arrivals: arrivals.filter((arrival) => categoryOf(arrival) === category),
   }));
-  const all = [{ policy, arrivals }, ...own, { policy: background, arrivals: pushes }];
+  const held = arrivals.filter((arrival) => categoryOf(arrival) !== 'urgent'); // for those the overall limits do not hold
+  const all = [{ policy, arrivals: held }, ...own, { policy: background, arrivals: pushes }];
   const violations = all.flatMap((one) => violationsOf(one.arrivals, one.policy));
   const late = lateArrivals([...arrivals, ...pushes], thaws);
   const isLate = ({ recipientId, times }: Violation) => times.some((at) => late.has(`${recipientId} ${at}`));
@@ -89,7 +90,7 @@ export function judgePacing(
     lateAfterFreezeBound: inHand.reduce((sum, id) => sum + (enqueued.get(id)?.input?.devices.length ?? 0), 0),
     lateAfterStall: afterStall.length,
     backgroundPushes: pushes.length,
-    minGapMs: judge(arrivals, policy).minGapMs,
+    minGapMs: judge(held, policy).minGapMs,
     bursts: unexcused.map(textOf),
     burstsAfterFreeze: afterFreeze.map(textOf),
     burstsAfterStall: afterStall.map(textOf),

@@ -31,7 +31,7 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     incidents: [...struck.incidents, ...stopsWithoutRedis(struck.freezes, logs)],
   });
   const unknown = unknownRequests(enqueued, entries);
-  const { faults, digests } = judgeWaiting({ enqueued, entries, ends, cancels: facts.cancels });
+  const { faults, digests, quietAlerts } = judgeWaiting({ enqueued, entries, ends, cancels: facts.cancels });
   const { breakersOpened, breakersByOneDevice } = countBreakers(logs);
   const { counts, oddDevices } = struck;
   const result: ChaosResult = {
@@ -41,6 +41,7 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     duplicatesBy: explainedBy,
     unknownRequests: unknown.length,
     digests,
+    quietAlerts,
     waitingFaults: faults.length,
     breakersOpened,
     breakersByOneDevice: breakersByOneDevice.length,

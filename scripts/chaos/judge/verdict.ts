@@ -15,6 +15,8 @@ export interface ChaosResult
   readonly unknownRequests: number;
   /** Requests for a digest that providers accepted. */
   readonly digests: number;
+  /** Silent alerts in quiet hours that providers accepted. */
+  readonly quietAlerts: number;
   /** Of those that waited together or were canceled: what went otherwise than it must. */
   readonly waitingFaults: number;
   /** Circuit breakers that an answer about one device opened. */
@@ -82,6 +84,8 @@ export function checks(result: ChaosResult): Check[] {
     some('superseded by a newer one', result.superseded),
     some('merged into a digest', result.merged),
     some('digests', result.digests),
+    some('canceled', result.canceled),
+    some('silent alerts in quiet hours', result.quietAlerts),
     some('background pushes', result.backgroundPushes),
     some('alerts to browsers', result.browserPushes),
     some('requeues', result.requeues),

@@ -1,4 +1,5 @@
 import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import { shownOf } from '../../support/shown.ts';
 import type { Enqueued } from '../run/enqueue.ts';
 import type { Completed, Ends } from '../run/queue.ts';
 import { refOf } from '../plan/workload.ts';
@@ -12,6 +13,8 @@ export interface Waited {
   /** Requests for a digest that providers accepted. */
   readonly digests: number;
   readonly canceled: number;
+  /** Silent alerts in quiet hours. */
+  readonly quietAlerts: number;
   /** What went otherwise than it must, such as a digest of another number than the notifications in it. */
   readonly faults: readonly string[];
 }
@@ -60,6 +63,13 @@ export function judgeWaiting({ enqueued, entries, ends, cancels }: WaitedParts):
     if (enqueued.get(id)?.input?.recipientId !== enqueued.get(by)?.input?.recipientId)
       faults.push(`${id}: gave way to ${by}, of another recipient`);
   }
+  for (const { id, outcome } of ends.completed) {
+    if (outcome === 'canceled' && !cancels.has(id)) faults.push(`${id}: canceled, but nobody asked for it`);
+  }
+  for (const entry of accepted) {
+    const input = enqueued.get(refOf(entry.data))?.input;
+    if (input?.onQuiet !== undefined && shownOf(entry) === 'alert') faults.push(`${input.id}: sounded in quiet hours`);
+  }
   for (const [id, canceled] of cancels) {
     const outcome = completed.get(id)?.outcome;
     if (canceled && alerted.has(id) && !members.has(id)) faults.push(`${id}: sent although it was canceled`);
@@ -70,11 +80,16 @@ export function judgeWaiting({ enqueued, entries, ends, cancels }: WaitedParts):
     merged: merged.length,
     digests: digests.length,
     canceled: ends.completed.filter(({ outcome }) => outcome === 'canceled').length,
+    quietAlerts: accepted.filter(({ data }) => enqueued.get(refOf(data))?.input?.onQuiet === 'silence').length,
     faults,
   };
 }
 
-/** A provider accepted it, but its answer said otherwise or was lost: then it is tried again, and may give way to a newer one. */
+/**
+ * A provider accepted it, but its answer said otherwise or was lost, or its worker died before it could note the answer: then
+ * it is tried again, and may give way to a newer one.
+ */
 function mayHaveFailed(id: string, completed: ReadonlyMap<string, Completed>): boolean {
-  return (completed.get(id)?.progress.attempts.length ?? 0) > 0;
+  const { attempts = [], asks = 0 } = completed.get(id)?.progress ?? {};
+  return attempts.length > 0 || asks > 0;
 }

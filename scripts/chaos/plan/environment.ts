@@ -1,10 +1,14 @@
 import { formatDuration } from '../../../src/domain/time.ts';
 import { ruleName, type Policy } from '../../../src/domain/limits.ts';
 import { LOCK_MS } from './faults.ts';
-import { BACKGROUND_POLICY, NEWS_POLICY, POLICY } from './workload.ts';
+import { BACKGROUND_POLICY, NEWS_POLICY, POLICY, URGENT_POLICY } from './workload.ts';
 
 /** The policies by which arrivals are checked. */
-export const POLICIES = { policy: POLICY, categories: { news: NEWS_POLICY }, background: BACKGROUND_POLICY };
+export const POLICIES = {
+  policy: POLICY,
+  categories: { news: NEWS_POLICY, urgent: URGENT_POLICY },
+  background: BACKGROUND_POLICY,
+};
 
 /** The workers' settings. All waits are short, so that they fit into a run of a minute. */
 export const WORKER_ENVIRONMENT = {
@@ -23,8 +27,15 @@ export const WORKER_ENVIRONMENT = {
 
 /** The content of their LIMITS_FILE. */
 export const LIMITS = {
-  categories: { news: { rules: rulesText(NEWS_POLICY), minGap: formatDuration(NEWS_POLICY.minGapMs) } },
+  categories: {
+    news: limitsOf(NEWS_POLICY),
+    urgent: { ...limitsOf(URGENT_POLICY), exempt: ['gap', 'rules', 'quietHours'] },
+  },
 };
+
+function limitsOf(policy: Policy): { readonly rules: string; readonly minGap: string } {
+  return { rules: rulesText(policy), minGap: formatDuration(policy.minGapMs) };
+}
 
 function rulesText({ rules }: Policy): string {
   return rules.map(ruleName).join(',');

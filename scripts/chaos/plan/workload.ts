@@ -8,6 +8,8 @@ export interface Item {
   readonly input: NotificationInput;
   /** It expires so long after it was planned to be enqueued. */
   readonly expiresInMs?: number;
+  /** It is canceled so long after it was enqueued. */
+  readonly cancelAfterMs?: number;
 }
 
 /** What is enqueued at one instant. */
@@ -22,6 +24,8 @@ export interface Workload {
   /** Notifications that `createProducer` would refuse; a producer in another language might not. */
   readonly malformed: readonly { readonly id: string }[];
   /** Tokens that are gone or bad for the whole run. */
+  /** Recipients for whom it is quiet during the whole run. */
+  readonly quiet: readonly string[];
   readonly spoilt: readonly { readonly device: Device; readonly how: 'gone' | 'badToken' }[];
 }
 
@@ -45,6 +49,8 @@ export const POLICY = {
   minGapMs: 500,
 };
 export const NEWS_POLICY = { rules: [{ max: 3, perMs: 5_000 }], minGapMs: 800 };
+/** Of the category `urgent`, for which the overall limits do not hold. */
+export const URGENT_POLICY = { rules: [{ max: 4, perMs: 3_000 }], minGapMs: 100 };
 export const BACKGROUND_POLICY = { rules: [{ max: 3, perMs: 6_000 }], minGapMs: 0 };
 
 /** The text of a digest; no other alert has such a text. */
@@ -65,6 +71,7 @@ export function planWorkload({ seed, seconds, notifications, marker, pushService
   const recipients = Array.from({ length: Math.max(1, Math.round(count / PER_RECIPIENT)) }, (_, index) => ({
     recipientId: `recipient-${index}`,
     devices: devicesOf(dice, index, { marker, pushService }),
+    kind: KINDS[index % KINDS_EVERY],
   }));
 
   const bursts: Burst[] = [];
@@ -73,7 +80,8 @@ export function planWorkload({ seed, seconds, notifications, marker, pushService
     const recipient = recipients[turn] ?? dice.pick(recipients);
     const size = Math.min(count - made, dice.between(1, 8));
     const first = made;
-    const together = size > 2 && dice.chance(0.25) ? waitTogether(dice, `burst-${turn}`) : {};
+    const isPlain = recipient.kind === undefined;
+    const together = isPlain && size > 2 && dice.chance(0.25) ? waitTogether(dice, `burst-${turn}`, marker) : {};
     const items = Array.from({ length: size }, (_, index) =>
       itemOf(dice, `n${first + index}`, recipient, marker, together),
     );
@@ -85,6 +93,7 @@ export function planWorkload({ seed, seconds, notifications, marker, pushService
   return {
     bursts: bursts.toSorted((a, b) => a.atMs - b.atMs),
     malformed: Array.from({ length: malformedCount }, (_, index) => malformed(dice, `m${index}`, marker)),
+    quiet: recipients.filter(({ kind }) => kind === 'quiet').map(({ recipientId }) => recipientId),
     spoilt: recipients
       .flatMap(({ devices }) => devices)
       .filter(() => dice.chance(0.02))
@@ -108,7 +117,14 @@ export function refOf(data: Readonly<Record<string, string>>): string {
 interface Recipient {
   readonly recipientId: string;
   readonly devices: Device[];
+  /** Everything for this one is urgent, or comes in quiet hours. */
+  readonly kind: Kind | undefined;
 }
+
+type Kind = 'urgent' | 'quiet';
+/** Every so many recipients, two are not plain. */
+const KINDS_EVERY = 25;
+const KINDS: Readonly<Record<number, Kind>> = { 12: 'quiet', 24: 'urgent' };
 
 function devicesOf(
   dice: Dice,
@@ -126,16 +142,20 @@ function devicesOf(
 }
 
 /** Of a burst: only the newest goes, or one for all. */
-function waitTogether(dice: Dice, key: string): Pick<NotificationInput, 'onThrottle' | 'collapseId' | 'digest'> {
+function waitTogether(
+  dice: Dice,
+  key: string,
+  marker: string,
+): Pick<NotificationInput, 'onThrottle' | 'collapseId' | 'digest'> {
   if (dice.chance(0.4)) return { onThrottle: 'latest', collapseId: key };
-  const digest = { key, title: 'Digest', body: DIGEST_BODY, maxSize: dice.pick([2, 100]) };
+  const digest = { key, title: `Digest ${marker}`, body: DIGEST_BODY, maxSize: dice.pick([2, 100]) };
   return { onThrottle: 'digest', digest };
 }
 
 function itemOf(
   dice: Dice,
   id: string,
-  { recipientId, devices }: Recipient,
+  { recipientId, devices, kind }: Recipient,
   marker: string,
   together: Partial<NotificationInput>,
 ): Item {
@@ -154,8 +174,14 @@ function itemOf(
     ...(dice.chance(0.1) && { collapseId: `topic-${dice.between(1, 9)}-${id}` }),
     ...(dice.chance(0.04) && { onThrottle: isBackground ? 'drop' : dice.pick(['drop', 'silence'] as const) }),
     ...(!isBackground && together),
+    ...(kind === 'urgent' && { category: 'urgent' }),
+    ...(kind === 'quiet' && { onQuiet: dice.pick(['silence', 'drop'] as const) }),
   };
-  return dice.chance(0.03) ? { input, expiresInMs: dice.between(500, 15_000) } : { input };
+  return {
+    input,
+    ...(dice.chance(0.03) && { expiresInMs: dice.between(500, 15_000) }),
+    ...(dice.chance(0.04) && { cancelAfterMs: dice.between(0, 3_000) }),
+  };
 }
 
 function malformed(dice: Dice, id: string, marker: string): { readonly id: string } {

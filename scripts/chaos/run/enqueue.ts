@@ -13,6 +13,13 @@ export interface Enqueued {
   readonly input?: NotificationInput;
 }
 
+/** What Redis has acknowledged. */
+export interface EnqueuedAll {
+  readonly enqueued: ReadonlyMap<string, Enqueued>;
+  /** Notification → the last answer to its cancel: whether it was canceled. */
+  readonly cancels: ReadonlyMap<string, boolean>;
+}
+
 export interface EnqueueOptions {
   readonly redisUrl: string;
   readonly queue: ChaosQueue;
@@ -25,9 +32,11 @@ const TICK_MS = 50;
 const RETRY_MS = 200;
 
 /** Enqueues every burst at its time. If Redis is away it tries again, until all are acknowledged. */
-export async function enqueue(workload: Workload, options: EnqueueOptions): Promise<Map<string, Enqueued>> {
+export async function enqueue(workload: Workload, options: EnqueueOptions): Promise<EnqueuedAll> {
   const { redisUrl, queue, signal, onEnqueued } = options;
   const enqueued = new Map<string, Enqueued>();
+  const cancels = new Map<string, boolean>();
+  const canceling: Promise<void>[] = [];
   const producer = createProducer({ redisUrl, prefix: queue.prefix });
   try {
     await addMalformed(workload.malformed, queue);
@@ -38,15 +47,25 @@ export async function enqueue(workload: Workload, options: EnqueueOptions): Prom
       const now = performance.now() - startedAt;
       const due = left.splice(0, countDue(left, now));
       const inputs = due.flatMap(({ items }) => items).map((item) => withExpiry(item, Date.now()));
-      await insist(producer, inputs, signal);
+      await insist(() => addAll(producer, inputs), signal);
+      for (const { input, cancelAfterMs } of due.flatMap(({ items }) => items)) {
+        if (cancelAfterMs === undefined) continue;
+        const cancel = async (): Promise<void> => {
+          await sleep(cancelAfterMs, undefined, { signal });
+          cancels.set(input.id, (await insist(() => producer.cancel({ id: input.id }), signal)).canceled === 1);
+        };
+        canceling.push(cancel());
+      }
       for (const input of inputs) enqueued.set(input.id, { id: input.id, input });
       onEnqueued(enqueued.size);
       await sleep(TICK_MS, undefined, { signal });
     }
+    await Promise.all(canceling);
   } finally {
+    await Promise.allSettled(canceling);
     await producer.close();
   }
-  return enqueued;
+  return { enqueued, cancels };
 }
 
 function countDue(bursts: readonly Burst[], nowMs: number): number {
@@ -58,14 +77,17 @@ function withExpiry({ input, expiresInMs }: Burst['items'][number], now: number)
   return expiresInMs === undefined ? input : { ...input, expiresAt: now + expiresInMs };
 }
 
-/** Enqueues again if there was no answer; the ids make that safe. */
-async function insist(producer: Producer, inputs: readonly EnqueueInput[], signal: AbortSignal): Promise<void> {
+async function addAll(producer: Producer, inputs: readonly EnqueueInput[]): Promise<void> {
+  const answers = await producer.enqueueMany(inputs);
+  const refused = answers.find(({ kind }) => kind === 'invalid');
+  if (refused !== undefined) throw new TypeError(`the workload has a bad notification: ${JSON.stringify(refused)}`);
+}
+
+/** Does it again if there was no answer; to enqueue and to cancel again is safe. */
+async function insist<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (;;) {
     try {
-      const answers = await producer.enqueueMany(inputs);
-      const refused = answers.find(({ kind }) => kind === 'invalid');
-      if (refused !== undefined) throw new TypeError(`the workload has a bad notification: ${JSON.stringify(refused)}`);
-      return;
+      return await work();
     } catch (error) {
       if (!(error instanceof RedisAwayError)) throw error;
       await sleep(RETRY_MS, undefined, { signal });

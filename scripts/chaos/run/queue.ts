@@ -3,9 +3,12 @@ import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { createDeadLetters, type StoredDeadLetter } from '../../../src/dead-letters/store.ts';
 import { readProgress, type Progress } from '../../../src/delivery/progress.ts';
+import { createRedisLimiter } from '../../../src/limiter/redis/redis-limiter.ts';
 import { lockKeyOf } from '../../../src/queue/bullmq-internals.ts';
 import { DEAD_LETTERS, notificationIdOf, QUEUE } from '../../../src/queue/names.ts';
 import { connectWorker } from '../../../src/redis/connection.ts';
+import { POLICY } from '../plan/workload.ts';
+import { quietNow } from '../../support/quiet-now.ts';
 import type { Progress as Bar } from '../../support/progress.ts';
 
 /** How a job ended, as BullMQ keeps it. */
@@ -38,6 +41,8 @@ export interface ChaosQueue {
   open(): Promise<number>;
   settled(): Promise<number>;
   ends(): Promise<Ends>;
+  /** It is quiet for these recipients from now on. */
+  quiet(recipientIds: readonly string[]): Promise<void>;
   cutClients(): Promise<void>;
   pause(ms: number): Promise<void>;
   close(): Promise<void>;
@@ -56,6 +61,7 @@ export function openChaosQueue(redisUrl: string): ChaosQueue {
   for (const one of [connection, control]) one.on('error', () => undefined);
   for (const one of [queue, deadQueue]) one.on('error', () => undefined);
   const deadLetters = createDeadLetters({ queue, deadQueue });
+  const limiter = createRedisLimiter({ redis: control, policy: POLICY, prefix });
   const active = queue.toKey('active');
 
   return {
@@ -82,6 +88,10 @@ export function openChaosQueue(redisUrl: string): ChaosQueue {
       dead: await everyPage((from, to) => deadLetters.page(from, to - from + 1)),
       queued: (await queue.getJobs([...OPEN])).map(({ id = '' }) => notificationIdOf(id)),
     }),
+    async quiet(recipientIds) {
+      const hours = quietNow(Date.now());
+      await Promise.all(recipientIds.map((recipientId) => limiter.quiet(recipientId, hours)));
+    },
     async cutClients() {
       await control.call('CLIENT', 'KILL', 'TYPE', 'normal');
     },

@@ -74,6 +74,7 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   const env = { ...providers.env, ...WORKER_ENVIRONMENT, ...places };
   const fleet = cleanup.adopt(await startFleet({ count: WORKERS, env, logFolder: folder }), (it) => it.stop());
   await fleet.ready();
+  await queue.quiet(workload.quiet);
 
   const sampled = samplePages(() => fleet.urls(), join(folder, 'pages.txt'), signal);
   cleanup.defer(() => {
@@ -86,7 +87,7 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   const count = workload.malformed.length + workload.bursts.reduce((sum, { items }) => sum + items.length, 0);
   const enqueuing = createProgress('enqueued', count);
   cleanup.defer(() => enqueuing.stop());
-  const [enqueued, struck] = await Promise.all([
+  const [{ enqueued, cancels }, struck] = await Promise.all([
     enqueue(workload, { redisUrl: redis.url, queue, signal, onEnqueued: (done) => enqueuing.update(done) }),
     inject(plan, { fleet, redis, queue, providers, devices: lateDevices(workload) }, signal),
   ]);
@@ -106,7 +107,6 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   const logs = await readLogs(folder);
   pids.push(providers.pid, ...fleet.pids, ...redis.pids);
   const { entries, stalls } = providers;
-  const cancels = new Map<string, boolean>();
   return { enqueued, entries, ends, cancels, struck, leaks, logs, crashes: fleet.crashes, drainMs, stalls };
 }
 

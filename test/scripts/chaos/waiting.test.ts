@@ -31,7 +31,14 @@ function good(): WaitedParts {
 
 describe('what waited together', () => {
   it('is counted', () => {
-    expect(judgeWaiting(good())).toEqual({ superseded: 1, merged: 2, digests: 1, canceled: 1, faults: [] });
+    expect(judgeWaiting(good())).toEqual({
+      superseded: 1,
+      merged: 2,
+      digests: 1,
+      canceled: 1,
+      quietAlerts: 0,
+      faults: [],
+    });
   });
 
   it.each<[why: string, change: (parts: WaitedParts) => Partial<WaitedParts>, fault: string]>([
@@ -44,6 +51,7 @@ describe('what waited together', () => {
     ],
     ['was sent after its cancel', ({ entries }) => ({ entries: [...entries, entryOf('f', 1)] }), 'f: sent although'],
     ['is canceled, but was too late', () => ({ cancels: new Map([['f', false]]) }), 'f: canceled, but'],
+    ['was canceled by nobody', () => ({ cancels: new Map() }), 'nobody asked for it'],
     [
       'joined nothing',
       ({ ends }) => ({ ends: { ...ends, completed: ends.completed.slice(1) } }),
@@ -62,7 +70,10 @@ describe('what waited together', () => {
 
   it('no longer counts what was canceled', () => {
     const parts = good();
-    const cancels = new Map([['b', true]]);
+    const cancels = new Map([
+      ['b', true],
+      ['f', true],
+    ]);
     expect(judgeWaiting({ ...parts, cancels, entries: [entryOf('a', 0, { body: '2 new' })] }).faults).toEqual([]);
   });
 });
