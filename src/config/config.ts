@@ -1,5 +1,6 @@
 import { InputError, zodFaults, type Fault } from '../domain/faults.ts';
-import type { Policy, Rule } from '../domain/limits.ts';
+import type { CategoryPolicy, Policy, Rule } from '../domain/limits.ts';
+import type { QuietHours } from '../domain/quiet-hours.ts';
 import type { Environment } from '../environment/values.ts';
 import { contradictions } from './contradictions.ts';
 import { readCredentials, type Credentials, type CredentialsRead } from './credentials.ts';
@@ -21,7 +22,9 @@ export interface Config extends Credentials {
   readonly queue: { readonly prefix: string; readonly shards: number };
   readonly policy: Policy;
   /** Holds in addition to `policy`, for notifications of these categories. */
-  readonly categories: Readonly<Record<string, Policy>>;
+  readonly categories: Readonly<Record<string, CategoryPolicy>>;
+  /** For all recipients without quiet hours of their own. Absent: none. */
+  readonly quietHours?: QuietHours;
   /** For the background pushes to one recipient, which are outside of `policy`. */
   readonly backgroundRules: readonly Rule[];
   readonly maxWaitMs: number;
@@ -102,7 +105,10 @@ export function loadQueueConfig(env: Environment): Pick<Config, 'redis' | 'queue
   return queueConfig(variables);
 }
 
-type LimiterConfig = Pick<Config, 'redis' | 'queue' | 'limiterRedis' | 'policy' | 'categories' | 'backgroundRules'>;
+type LimiterConfig = Pick<
+  Config,
+  'redis' | 'queue' | 'limiterRedis' | 'policy' | 'categories' | 'quietHours' | 'backgroundRules'
+>;
 
 /** For commands that act on recipients: where the limiter and the queue are, and the limits. */
 export function loadLimiterConfig(env: Environment): LimiterConfig {
@@ -139,7 +145,7 @@ function limiterConfig(variables: Variables, faults: Fault[]): LimiterConfig {
       variables,
     ),
     policy: { rules: variables.LIMIT_RULES, minGapMs: variables.LIMIT_MIN_GAP },
-    categories: readLimitsFile(variables.LIMITS_FILE, faults),
+    ...readLimitsFile(variables.LIMITS_FILE, faults),
     backgroundRules: variables.LIMIT_BACKGROUND_RULES,
   };
 }

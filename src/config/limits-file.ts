@@ -1,6 +1,15 @@
 import { DURATION_FORMAT, formatDuration, parseDuration } from '../domain/time.ts';
 import type { Fault } from '../domain/faults.ts';
-import { MAX_WINDOW_MS, parseRules, type Policy, type Rule } from '../domain/limits.ts';
+import {
+  categoryFaults,
+  MAX_WINDOW_MS,
+  parseRules,
+  type CategoryPolicy,
+  type Exemption,
+  type Rule,
+} from '../domain/limits.ts';
+import { quietFaults, type QuietHours } from '../domain/quiet-hours.ts';
+import { nearest } from '../domain/nearest.ts';
 import { notificationSchema } from '../domain/notification.ts';
 import { reporter, type Report } from '../environment/files.ts';
 import { readJsonFile } from './json-file.ts';
@@ -8,26 +17,47 @@ import { readJsonFile } from './json-file.ts';
 type Fields = Readonly<Record<string, unknown>>;
 
 const NAME = 'LIMITS_FILE';
-const NO_CATEGORIES: Readonly<Record<string, Policy>> = Object.freeze(Object.create(null) as Record<string, Policy>);
+type Categories = Readonly<Record<string, CategoryPolicy>>;
+const NO_CATEGORIES: Categories = Object.freeze(Object.create(null) as Record<string, CategoryPolicy>);
+
+/** What is in the file. */
+export interface LimitsFile {
+  /** The record has no prototype, since `constructor` is a valid category. */
+  readonly categories: Categories;
+  /** For all recipients without quiet hours of their own. */
+  readonly quietHours?: QuietHours;
+}
 
 /**
- * Category → policy, from the file at `path`: `{ "categories": { "messages": { "rules": "5/1m", "minGap": "10s" } } }`,
- * where rules or a gap that are left out do not exist. The record has no prototype, since `constructor` is a valid category.
+ * The file at `path`: `{ "categories": { "messages": { "rules": "5/1m", "minGap": "10s" } }, "timezone": "Europe/Paris",
+ * "quietHours": [{ "from": "21:00", "until": "07:00" }] }`, where rules or a gap that are left out do not exist.
  */
-export function readLimitsFile(path: string | undefined, faults: Fault[]): Readonly<Record<string, Policy>> {
+export function readLimitsFile(path: string | undefined, faults: Fault[]): LimitsFile {
   const toldAbove = reporter(faults);
   const json = readJsonFile(NAME, path, toldAbove);
-  if (json === undefined) return NO_CATEGORIES;
-  return categoriesOf(json.value, (where, expected, found) => {
+  if (json === undefined) return { categories: NO_CATEGORIES };
+  return contentOf(json.value, (where, expected, found) => {
     toldAbove(where === '' ? NAME : `${NAME}: ${where}`, expected, found);
   });
 }
 
-function categoriesOf(value: unknown, report: Report): Readonly<Record<string, Policy>> {
-  const file = fieldsOf(value, '', ['categories'], report);
-  if (file === undefined) return NO_CATEGORIES;
-  const categories = fieldsOf(file['categories'], 'categories', undefined, report) ?? {};
-  const policies = Object.create(null) as Record<string, Policy>;
+function contentOf(value: unknown, report: Report): LimitsFile {
+  const file = fieldsOf(value, '', ['categories', 'timezone', 'quietHours'], report);
+  if (file === undefined) return { categories: NO_CATEGORIES };
+  const { timezone, quietHours } = file;
+  const hasQuietHours = timezone !== undefined || quietHours !== undefined;
+  const hasCategories = file['categories'] !== undefined || !hasQuietHours;
+  const categories = hasCategories ? categoriesOf(file['categories'], report) : NO_CATEGORIES;
+  if (!hasQuietHours) return { categories };
+  const hours = { timezone, quietHours };
+  const faults = quietFaults(hours);
+  for (const { path, expected, found } of faults) report(path, expected, found);
+  return faults.length > 0 ? { categories } : { categories, quietHours: hours as QuietHours };
+}
+
+function categoriesOf(value: unknown, report: Report): Categories {
+  const categories = fieldsOf(value, 'categories', undefined, report) ?? {};
+  const policies = Object.create(null) as Record<string, CategoryPolicy>;
   for (const [name, policy] of Object.entries(categories)) {
     const checked = notificationSchema.shape.category.safeParse(name);
     if (checked.success) policies[name] = policyOf(policy, `categories.${name}`, report);
@@ -37,12 +67,27 @@ function categoriesOf(value: unknown, report: Report): Readonly<Record<string, P
 }
 
 /** A bad field is reported and then counts as left out. */
-function policyOf(value: unknown, path: string, report: Report): Policy {
-  const fields = fieldsOf(value, path, ['rules', 'minGap'], report);
+function policyOf(value: unknown, path: string, report: Report): CategoryPolicy {
+  const fields = fieldsOf(value, path, ['rules', 'minGap', 'exempt'], report);
   if (fields === undefined) return { rules: [], minGapMs: 0 };
-  const { rules, minGap } = fields;
-  if (rules === undefined && minGap === undefined) report(path, 'rules, minGap or both', 'neither');
-  return { rules: rulesOf(rules, `${path}.rules`, report), minGapMs: gapOf(minGap, `${path}.minGap`, report) };
+  const { rules, minGap, exempt } = fields;
+  const isEmpty = rules === undefined && minGap === undefined;
+  if (isEmpty && exempt === undefined) report(path, 'rules, minGap or both', 'neither');
+  const policy = { rules: rulesOf(rules, `${path}.rules`, report), minGapMs: gapOf(minGap, `${path}.minGap`, report) };
+  const exemptions = exemptOf(exempt, `${path}.exempt`, report);
+  if (exemptions === undefined) return policy;
+  const own = { ...policy, exempt: exemptions };
+  // Bad rules have been reported already, and are not reported as missing too.
+  const toTell = rules === undefined ? own : { ...own, minGapMs: 1 };
+  for (const fault of categoryFaults(toTell, path)) report(fault.path, fault.expected, fault.found);
+  return own;
+}
+
+function exemptOf(value: unknown, path: string, report: Report): readonly Exemption[] | undefined {
+  if (value === undefined) return undefined;
+  if (Array.isArray(value) && value.length > 0) return value as readonly Exemption[]; // categoryFaults checks each
+  report(path, 'an array of gap, rules, quietHours', kindOf(value));
+  return undefined;
 }
 
 function rulesOf(value: unknown, path: string, report: Report): readonly Rule[] {
@@ -74,7 +119,9 @@ function fieldsOf(value: unknown, path: string, known: readonly string[] | undef
   }
   for (const name of Object.keys(value)) {
     const where = path === '' ? name : `${path}.${name}`;
-    if (known?.includes(name) === false) report(where, 'no such field', 'one');
+    if (known?.includes(name) !== false) continue;
+    const meant = nearest(name, known);
+    report(where, meant === undefined ? 'no such field' : `no such field (did you mean ${meant}?)`, 'one');
   }
   return value as Fields;
 }

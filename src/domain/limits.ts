@@ -1,5 +1,6 @@
 import { DURATION_FORMAT, formatDuration, parseDuration } from './time.ts';
-import type { Fault } from './faults.ts';
+import { describeFound, type Fault } from './faults.ts';
+import { nearest } from './nearest.ts';
 
 /** At most `max` alerts in any rolling window of `perMs` milliseconds. */
 export interface Rule {
@@ -15,6 +16,30 @@ export interface Policy {
   readonly rules: readonly Rule[];
   /** Milliseconds between two alerts: 0 to 31 days. */
   readonly minGapMs: number;
+}
+
+/** A limit of the overall policy that may be skipped for an urgent category, or the quiet hours. */
+export type Exemption = 'gap' | 'rules' | 'quietHours';
+/** Every exemption. */
+export const EXEMPTIONS: readonly Exemption[] = ['gap', 'rules', 'quietHours'];
+
+/** What holds for one category of one recipient, in addition to the overall policy. */
+export interface CategoryPolicy extends Policy {
+  /**
+   * Which overall limits do not hold for this category. With `gap` or `rules` it is urgent: it does not wait behind others
+   * either. It needs rules or a gap of its own then. Default: none.
+   */
+  readonly exempt?: readonly Exemption[];
+}
+
+/** Whether a category goes before others that wait. */
+export function isUrgent({ exempt = [] }: Pick<CategoryPolicy, 'exempt'>): boolean {
+  return exempt.includes('gap') || exempt.includes('rules');
+}
+
+/** The overall policy as it holds for a category. */
+export function withoutExempt({ rules, minGapMs }: Policy, { exempt = [] }: Pick<CategoryPolicy, 'exempt'>): Policy {
+  return { rules: exempt.includes('rules') ? [] : rules, minGapMs: exempt.includes('gap') ? 0 : minGapMs };
 }
 
 /** The longest rolling window: 31 days. Redis keeps every send of the longest window. */
@@ -61,6 +86,23 @@ export function policyFaults(policy: Policy, path: string): Fault[] {
   if (!isInteger(minGapMs, 0, MAX_WINDOW_MS)) {
     const expected = `0 or ${DURATION_FORMAT}, at most ${formatDuration(MAX_WINDOW_MS)}`;
     faults.push({ path: `${path}.minGap`, expected, found: `${minGapMs} ms` });
+  }
+  return faults;
+}
+
+/** The same for a category, with its exemptions. */
+export function categoryFaults(policy: CategoryPolicy, path: string): Fault[] {
+  const faults = policyFaults(policy, path);
+  const { exempt = [], rules, minGapMs } = policy;
+  for (const [index, name] of exempt.entries()) {
+    if (EXEMPTIONS.includes(name)) continue;
+    const near = nearest(String(name), EXEMPTIONS);
+    const expected = `gap, rules or quietHours${near === undefined ? '' : ` (did you mean ${near}?)`}`;
+    faults.push({ path: `${path}.exempt[${index}]`, expected, found: describeFound(name, false) });
+  }
+  if (exempt.length > 0 && rules.length === 0 && minGapMs === 0) {
+    const expected = 'rules or minGap of its own beside exempt, so that not every alert goes at once';
+    faults.push({ path, expected, found: 'neither' });
   }
   return faults;
 }

@@ -1,10 +1,13 @@
 import { InputError, type Fault } from '../domain/faults.ts';
-import { MAX_WINDOW_MS, policyFaults, type Policy } from '../domain/limits.ts';
+import { categoryFaults, MAX_WINDOW_MS, policyFaults, type CategoryPolicy, type Policy } from '../domain/limits.ts';
+import { quietFaults, type QuietHours } from '../domain/quiet-hours.ts';
 import type { Ask, Block, Follow, Held } from './limiter.ts';
 
 /** The longest block: 366 days. */
 export const MAX_BLOCK_MS = 366 * 86_400_000;
 const MAX_REASON = 500;
+/** The bounds of an ask that are durations. */
+const BOUNDS = ['maxWaitMs', 'maxQuietMs', 'expiresInMs'] as const;
 
 /** The time that `until` is compared with, in epoch milliseconds; absent if only Redis knows it, which then checks it. */
 type Now = number | undefined;
@@ -38,9 +41,19 @@ export function checkBlock(recipientId: string, { until, reason }: Block, now: N
   throwAll('unusable block', faults);
 }
 
+/** Throws InputError with every fault of the arguments of `quiet`. */
+export function checkQuiet(recipientId: string, hours: QuietHours): void {
+  throwAll('unusable quiet hours', [...textFaults({ recipientId }), ...quietFaults(hours)]);
+}
+
+/** Throws InputError with every fault of a limiter's own quiet hours. */
+export function checkQuietHours(hours: QuietHours | undefined): void {
+  if (hours !== undefined) throwAll('unusable quiet hours', quietFaults(hours));
+}
+
 /** Throws InputError with every fault of the policies of categories: `categories.messages[0].max: expected ...`. */
-export function checkCategories(categories: Readonly<Record<string, Policy>>): void {
-  const faults = Object.entries(categories).flatMap(([name, policy]) => policyFaults(policy, `categories.${name}`));
+export function checkCategories(categories: Readonly<Record<string, CategoryPolicy>>): void {
+  const faults = Object.entries(categories).flatMap(([name, policy]) => categoryFaults(policy, `categories.${name}`));
   throwAll('unusable categories', faults);
 }
 
@@ -98,10 +111,12 @@ function throwAll(what: string, faults: readonly Fault[]): void {
 }
 
 /** Throws InputError if a recipient or an id is missing, or a bound is not usable. Every text is a valid id. */
-export function checkAsk({ maxWaitMs, maxPending, ...held }: Ask): void {
-  const faults: Fault[] = heldFaults(held);
-  if (maxWaitMs !== undefined && (typeof maxWaitMs !== 'number' || Number.isNaN(maxWaitMs))) {
-    faults.push({ path: 'maxWaitMs', expected: 'a number of milliseconds', found: String(maxWaitMs) });
+export function checkAsk({ maxPending, ...ask }: Ask): void {
+  const faults: Fault[] = heldFaults(ask);
+  for (const path of BOUNDS) {
+    const ms = ask[path];
+    if (ms === undefined || (typeof ms === 'number' && !Number.isNaN(ms))) continue;
+    faults.push({ path, expected: 'a number of milliseconds', found: String(ms) });
   }
   if (maxPending !== undefined && !(Number.isSafeInteger(maxPending) && maxPending >= 0)) {
     faults.push({ path: 'maxPending', expected: 'an integer of 0 or more', found: String(maxPending) });

@@ -78,6 +78,8 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
     unlimit: (recipientId, follow) => limiter.unlimit(recipientId, follow),
     block: (recipientId, block, follow) => limiter.block(recipientId, block, follow),
     unblock: (recipientId, follow) => limiter.unblock(recipientId, follow),
+    quiet: (recipientId, hours, follow) => limiter.quiet(recipientId, hours, follow),
+    unquiet: (recipientId, follow) => limiter.unquiet(recipientId, follow),
     inspect: (recipientId) => limiter.inspect(recipientId),
     async reset(recipientId, follow) {
       const wasThere = await limiter.reset(recipientId, follow);

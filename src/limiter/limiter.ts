@@ -1,4 +1,5 @@
 import type { Policy } from '../domain/limits.ts';
+import type { QuietHours } from '../domain/quiet-hours.ts';
 
 /** Names a slot: whose it is, and the id that holds it. */
 export interface Held {
@@ -19,9 +20,13 @@ export interface Ask extends Held {
   readonly policy?: Policy;
   /**
    * A longer wait is refused: nothing is written, and the id keeps what it held before. Default: no bound. With 0 an ask may
-   * still be admitted a few milliseconds ahead of its slot, since that is not a wait.
+   * still be admitted a few milliseconds ahead of its slot, since that is not a wait. Quiet time in the wait does not count.
    */
   readonly maxWaitMs?: number;
+  /** A wait with more quiet time in it is refused, by the rule `quiet`: 0 if the id is not to wait for its end. Default: no bound. */
+  readonly maxQuietMs?: number;
+  /** A slot that lies further ahead is refused, whether the time until it is quiet or not. Milliseconds. Default: no bound. */
+  readonly expiresInMs?: number;
   /** If this many reservations wait already, a new id is refused and nothing is written. An id that has a slot keeps it. */
   readonly maxPending?: number;
   /**
@@ -50,7 +55,7 @@ export interface RuleStanding {
 /** Part of every answer. */
 export interface Standing {
   /**
-   * The rule that decides: `10/1m`, `gap` or `block`; `messages:10/1m` for a rule of a category; `none` if there are no
+   * The rule that decides: `10/1m`, `gap`, `block` or `quiet`; `messages:10/1m` for a rule of a category; `none` if there are no
    * rules; `unavailable` if Redis does not answer and `onUnavailable` is `open`. For a wait: the rule that makes it. For an
    * admission: the rule that would make the next ask wait longest, or the first rule if none would.
    */
@@ -89,14 +94,16 @@ export interface Reserved extends Standing {
   readonly waitMs: number;
 }
 
-/** The wait would be longer than `maxWaitMs`, or `maxPending` reservations wait already. Nothing was written. */
+/** The wait would be longer than the ask allows, or `maxPending` reservations wait already. Nothing was written. */
 export interface Refused extends Standing {
   /** The id got no slot. */
   readonly kind: 'refused';
-  /** Which bound of the ask was passed: `maxWaitMs` or `maxPending`. */
+  /** Which bound of the ask was passed: `maxPending`, or one of `maxWaitMs`, `maxQuietMs` and `expiresInMs`. */
   readonly because: 'max-wait' | 'max-pending';
   /** The wait that a reservation would have had, in milliseconds. */
   readonly waitMs: number;
+  /** Milliseconds until the quiet time ends that is now. Absent if it is not quiet now. */
+  readonly quietMs?: number;
 }
 
 /** The answer to an ask: a slot now, a slot ahead, or none. */
@@ -118,6 +125,16 @@ export interface SlotView {
   readonly id?: string;
 }
 
+/** The quiet hours of a recipient. */
+export interface QuietView {
+  /** The quiet hours in force. */
+  readonly hours: QuietHours;
+  /** Where they come from: this limiter's options, or stored for the recipient with `quiet`. */
+  readonly source: 'limiter' | 'stored';
+  /** When the quiet time ends that is now: epoch milliseconds. Absent if it is not quiet now. */
+  readonly until?: number;
+}
+
 /** What the limiter knows about one recipient. Instants are epoch milliseconds on its clock. */
 export interface Inspection {
   /** The time of the answer. */
@@ -130,13 +147,15 @@ export interface Inspection {
   readonly policyUntil?: number;
   /** Absent if the recipient is not blocked. */
   readonly block?: Block;
+  /** Absent if there are no quiet hours, neither of the limiter nor stored for the recipient. */
+  readonly quiet?: QuietView;
   /** Slots sent within the longest window, oldest first. */
   readonly sent: readonly SlotView[];
   /** Reserved slots that are not no-shows yet, the next one first. */
   readonly reserved: readonly SlotView[];
   /** The slot that a new id would get now. */
   readonly nextAt: number;
-  /** The rule that decides it: `10/1m`, `gap`, `block`, or `none`. */
+  /** The rule that decides it: `10/1m`, `gap`, `block`, `quiet`, or `none`. */
   readonly rule: string;
 }
 
@@ -199,6 +218,10 @@ export interface Oversight {
   block(recipientId: string, block: Block, follow?: Follow): Promise<void>;
   /** Ends the block. True if there was one. */
   unblock(recipientId: string, follow?: Follow): Promise<boolean>;
+  /** Stores quiet hours for this recipient, in place of the limiter's: no slot lies in them. Without any, no time is quiet. */
+  quiet(recipientId: string, hours: QuietHours, follow?: Follow): Promise<void>;
+  /** Removes the stored quiet hours: the limiter's hold again. True if there were any. */
+  unquiet(recipientId: string, follow?: Follow): Promise<boolean>;
   /**
    * Forgets all sent slots of a recipient: they no longer count. A stored policy, a block and the reservations stay.
    * True if there were any.

@@ -1,4 +1,7 @@
+import type { Window } from '../domain/quiet-windows.ts';
+import { isUrgent, type Exemption } from '../domain/limits.ts';
 import type { Limit } from './pace.ts';
+import { awake, QUIET_EDGE_MS } from './quiet.ts';
 
 /** A reservation. */
 export interface Waiting {
@@ -23,6 +26,8 @@ export interface Replanned {
 export interface Room {
   readonly limits: readonly Limit[];
   readonly sent: readonly number[];
+  /** Of a category: which overall limits do not hold for it. */
+  readonly exempt?: readonly Exemption[] | undefined;
 }
 
 export interface ReplanAt {
@@ -30,6 +35,8 @@ export interface ReplanAt {
   readonly blockedUntil: number | undefined;
   /** No slot is moved to earlier than now plus this. */
   readonly leadMs: number;
+  /** The quiet times around now. */
+  readonly quiet: readonly Window[];
 }
 
 /**
@@ -40,21 +47,31 @@ export interface ReplanAt {
 export function replan(
   waiting: readonly Waiting[],
   rooms: ReadonlyMap<string | undefined, Room>,
-  { now, blockedUntil = -Infinity, leadMs }: ReplanAt,
+  { now, blockedUntil = -Infinity, leadMs, quiet }: ReplanAt,
 ): Replanned[] {
   const lists = new Map([...rooms].map(([category, room]) => [category, new List(room)]));
-  const line = lists.get(undefined) ?? new List({ limits: [], sent: [] });
+  const overall = rooms.get(undefined) ?? { limits: [], sent: [] };
+  const line = lists.get(undefined) ?? new List(overall);
   return waiting.map((each) => {
     const from = Math.max(Math.min(each.slot, now + leadMs), blockedUntil);
     const own = each.category === undefined ? undefined : lists.get(each.category);
-    const inLine = line.free(from);
-    const inCategory = own?.free(from) ?? -Infinity;
-    const isHeld = own !== undefined && (own.hasHeld || inCategory > inLine);
-    const at = isHeld ? inCategory : inLine;
+    const exempt = (own && rooms.get(each.category)?.exempt) ?? [];
+    const isQuiet = quiet.length > 0 && !exempt.includes('quietHours');
+    const free = (list: List) => (isQuiet ? awake(quiet, list.free(from), QUIET_EDGE_MS) : list.free(from));
+    const goesFirst = own !== undefined && isUrgent({ exempt });
+    const inLine = free(goesFirst ? new List(withoutLimits(overall, exempt)) : line);
+    const inCategory = own ? free(own) : -Infinity;
+    const isHeld = goesFirst || (own !== undefined && (own.hasHeld || inCategory > inLine));
+    const at = goesFirst ? Math.max(inLine, inCategory) : isHeld ? inCategory : inLine;
     own?.take(at, isHeld);
     if (!isHeld) line.take(at, false);
     return { waiting: each, at, isHeld };
   });
+}
+
+/** The overall scope as it is for an urgent category, which stands behind nobody there. */
+function withoutLimits({ limits, sent }: Room, exempt: readonly Exemption[]): Room {
+  return { sent, limits: limits.filter(({ name }) => !exempt.includes(name === 'gap' ? 'gap' : 'rules')) };
 }
 
 /** The slots that are taken in one scope. */

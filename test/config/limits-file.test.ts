@@ -77,7 +77,7 @@ describe('faults of a file of limits', () => {
       'LIMITS_FILE: categories.messages.rules[1]: expected max/per, such as 10/1m, found "x"',
       'LIMITS_FILE: categories.messages.rules[2].max: expected an integer from 1 to 100000, found 0',
       'LIMITS_FILE: categories.messages.minGap: expected "0" or a duration such as 250ms, 3s, 1m, 2h or 1d, at most 31d, found "10"',
-      'LIMITS_FILE: categories.homework.rule: expected no such field, found one',
+      'LIMITS_FILE: categories.homework.rule: expected no such field (did you mean rules?), found one',
       'LIMITS_FILE: categories.homework: expected rules, minGap or both, found neither',
       'LIMITS_FILE: categories.digests.rules: expected a string of rules, such as "10/1m,200/1h", found an array of 1',
       'LIMITS_FILE: categories.digests.minGap: expected "0" or a duration such as 250ms, 3s, 1m, 2h or 1d, at most 31d, found 0',

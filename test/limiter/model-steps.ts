@@ -1,5 +1,6 @@
 import fc from 'fast-check';
-import type { Policy } from '../../src/domain/limits.ts';
+import { EXEMPTIONS, type CategoryPolicy, type Policy } from '../../src/domain/limits.ts';
+import { pattern } from './quiet-pattern.ts';
 
 /** The longest window that is tried. */
 export const LONGEST_MS = 20_000;
@@ -12,20 +13,34 @@ const policies: fc.Arbitrary<Policy> = fc.record({
 
 export interface Scenario {
   readonly policy: Policy;
-  readonly categories: Readonly<Record<string, Policy>>;
+  readonly categories: Readonly<Record<string, CategoryPolicy>>;
+  /** Which of the next minutes are quiet for everybody; undefined for no quiet hours. */
+  readonly quietMinutes: readonly boolean[] | undefined;
   readonly countBlocked: boolean;
   readonly keepIds: boolean;
 }
+
+/** Urgent, or sent in quiet time, or both: what needs limits of its own. */
+const exempted: fc.Arbitrary<CategoryPolicy> = fc
+  .tuple(policies, fc.subarray([...EXEMPTIONS], { minLength: 1 }))
+  .map(([policy, exempt]) =>
+    policy.rules.length === 0 && policy.minGapMs === 0 ? { ...policy, minGapMs: 700, exempt } : { ...policy, exempt },
+  );
+const categoryPolicies = fc.oneof(
+  { weight: 2, arbitrary: policies },
+  { weight: 1, arbitrary: exempted },
+) as fc.Arbitrary<CategoryPolicy>;
 
 /** A third of them without categories, so that slots alone are tried as hard as ever. */
 export const scenarios: fc.Arbitrary<Scenario> = fc.record({
   policy: policies,
   categories: fc.oneof(
     { weight: 1, arbitrary: fc.constant({}) },
-    { weight: 2, arbitrary: fc.record({ messages: policies, alarms: policies }) },
+    { weight: 2, arbitrary: fc.record({ messages: categoryPolicies, alarms: categoryPolicies }) },
   ),
   countBlocked: fc.oneof({ weight: 2, arbitrary: fc.constant(false) }, { weight: 1, arbitrary: fc.constant(true) }),
   keepIds: fc.boolean(),
+  quietMinutes: fc.option(pattern, { nil: undefined, freq: 2 }),
 });
 
 /** Which of the ids so far; the highest numbers stand for the newest. */
@@ -39,6 +54,8 @@ const ask = fc.record({
   do: fc.constant('ask' as const),
   category: fc.constantFrom(undefined, 'messages', 'messages', 'alarms', 'letters'),
   maxWaitMs,
+  maxQuietMs: fc.option(fc.oneof(fc.constant(0), fc.nat(60_000)), { nil: undefined, freq: 5 }),
+  expiresInMs: fc.option(fc.nat(90_000), { nil: undefined, freq: 5 }),
   maxPending: rarely(fc.nat(3)),
   policy: fc.option(policies, { nil: undefined, freq: 7 }),
   everyRule: fc.constantFrom(undefined, true),
@@ -73,6 +90,10 @@ export const steps = fc.oneof(
   { weight: 2, arbitrary: pass },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('limit' as const), policy: policies, forMs: rarely(forMs) }) },
   { weight: 3, arbitrary: fc.record({ do: fc.constant('block' as const), forMs }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constantFrom('unlimit', 'unblock', 'inspect', 'inspect', 'reset') }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('quiet' as const), minutes: pattern }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constantFrom('unquiet', 'unlimit', 'unblock', 'inspect', 'inspect', 'reset') }),
+  },
 );
 export type Step = typeof steps extends fc.Arbitrary<infer S> ? S : never;

@@ -9,6 +9,8 @@ import { connectRedis, testPrefix } from '../support/redis.ts';
 import { given } from './given.ts';
 import { expectKeptAround } from './kept.ts';
 import { LONGEST_MS, scenarios, steps, type Scenario, type Step } from './model-steps.ts';
+import { withoutExempt } from '../../src/domain/limits.ts';
+import { hoursOf, windowsOf } from './quiet-pattern.ts';
 import { inOrder, Reference, type Answer } from './reference.ts';
 import type { Taken } from './reference-seeker.ts';
 import { AHEAD_MS, readEverything, recipientId, type Everything, type StoredScope, type StoredSet } from './stored.ts';
@@ -47,15 +49,19 @@ class Play {
   readonly #used = new Map<string, number>();
   /** Ids that did not come for a minute once: what is left of their old places is forgotten with the next write, or later. */
   readonly #noShows = new Set<string>();
-  #now = Date.now() + AHEAD_MS;
+  readonly #start = Date.now() + AHEAD_MS;
+  #now = this.#start;
 
   constructor(scenario: Scenario, redis: Redis | undefined) {
-    const options = { ...scenario, keepMs: LONGEST_MS };
+    const { quietMinutes, ...rest } = scenario;
+    const quietHours = quietMinutes && hoursOf(quietMinutes, this.#start);
+    const options = { ...rest, keepMs: LONGEST_MS, quietHours };
     const now = () => this.#now;
     this.limiter = redis
       ? createRedisLimiter({ ...options, redis, prefix: this.#prefix, now })
       : createMemoryLimiter({ ...options, now });
-    this.#reference = new Reference({ ...options, tie: redis ? 'id' : 'placed' });
+    const quiet = quietMinutes ? windowsOf(quietMinutes, this.#start) : [];
+    this.#reference = new Reference({ ...options, quiet, tie: redis ? 'id' : 'placed' });
     this.#redis = redis;
     this.#scenario = scenario;
   }
@@ -66,8 +72,8 @@ class Play {
         const id = `id-${this.#ids.length}`;
         this.#ids.push(id);
         this.#categoryOf.set(id, step.category);
-        const { maxWaitMs, maxPending, policy, everyRule } = step;
-        return this.#ask(given({ ...this.#held(id), maxWaitMs, maxPending, policy, everyRule }));
+        const { category: _, do: __, ...terms } = step;
+        return this.#ask(given({ ...this.#held(id), ...terms }));
       }
       case 'return': {
         const id = pick(
@@ -109,6 +115,22 @@ class Play {
           async (follow) => expect(await this.limiter.unlimit(recipientId, follow)).toBe(source === 'stored'),
           () => {
             this.#reference.stored = undefined;
+          },
+        );
+      }
+      case 'quiet':
+        return this.#oversee(
+          (follow) => this.limiter.quiet(recipientId, hoursOf(step.minutes, this.#start), follow),
+          () => {
+            this.#reference.quiet = windowsOf(step.minutes, this.#start);
+          },
+        );
+      case 'unquiet': {
+        const wasStored = this.#reference.quiet !== undefined;
+        return this.#oversee(
+          async (follow) => expect(await this.limiter.unquiet(recipientId, follow)).toBe(wasStored),
+          () => {
+            this.#reference.quiet = undefined;
           },
         );
       }
@@ -176,10 +198,11 @@ class Play {
     const expected = this.#reference.admit(ask, this.#now);
     const answer = withoutSendAt(await this.limiter.admit(ask));
     expect(answer).toEqual(expected);
+    const isUrgent = this.#reference.scopes(ask, this.#now)[0].isUrgent === true;
     // What its category holds back stands behind the others of its category only; it is in no line yet.
     const isHeld = this.#reference.reserved.some((slot) => slot.id === id && slot.isHeld === true);
     const behind = queue
-      .filter(({ category }) => !isHeld || category === ask.category)
+      .filter(({ category }) => !(isHeld || isUrgent) || category === ask.category)
       .map(({ at, categoryAt = at }) => (isHeld ? categoryAt : at));
     if (isNew && answer.kind !== 'refused') expect(answer.at).toBeGreaterThanOrEqual(Math.max(0, ...behind));
     if (answer.kind === 'refused' && JSON.stringify(this.#reference.sent) === JSON.stringify(sent)) {
@@ -239,13 +262,18 @@ class Play {
   async #inspect(): Promise<void> {
     const found = await this.#unchanged(() => this.limiter.inspect(recipientId));
     const { sent, reserved } = found;
-    expect({ ...found, sent: inOrder(sent), reserved: inOrder(reserved) }).toEqual(this.#reference.inspect(this.#now));
+    const { quiet, ...rest } = found;
+    expect({ ...rest, sent: inOrder(sent), reserved: inOrder(reserved) }).toEqual(this.#reference.inspect(this.#now));
+    expect(quiet?.source).toBe(this.#reference.quiet ? 'stored' : this.#scenario.quietMinutes && 'limiter');
   }
 
   /** What this id was admitted to keeps the policies in force, with all that was admitted before. */
   #expectKept(ask: Ask): void {
     const at = this.#used.get(ask.id) ?? NaN;
-    expectKeptAround(this.#reference.policyFor(ask, this.#now), [...this.#used.values()], at);
+    expect(this.#reference.quietFor(ask).windows.filter(({ from, until }) => at >= from && at < until)).toEqual([]);
+    const exempt = new Map(Object.entries(this.#scenario.categories)).get(ask.category ?? '')?.exempt;
+    const overall = withoutExempt(this.#reference.policyFor(ask, this.#now), given({ exempt }));
+    expectKeptAround(overall, [...this.#used.values()], at);
     const { category = '' } = ask;
     const policy = new Map(Object.entries(this.#scenario.categories)).get(category);
     const ofCategory = [...this.#used].filter(([id]) => this.#categoryOf.get(id) === category);

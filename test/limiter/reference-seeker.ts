@@ -1,5 +1,14 @@
-import type { Policy } from '../../src/domain/limits.ts';
-import { limitsOf, soonest, soonestBetween, toleranceOf, type Check, type Soonest } from './reference-rules.ts';
+import { withoutExempt, type CategoryPolicy, type Policy } from '../../src/domain/limits.ts';
+import {
+  awakeFrom,
+  limitsOf,
+  soonest,
+  soonestBetween,
+  toleranceOf,
+  type Check,
+  type QuietTimes,
+  type Soonest,
+} from './reference-rules.ts';
 
 export const GRACE_MS = 1_000;
 export const LOOKED_AT = 100;
@@ -23,6 +32,10 @@ export interface Scope {
   readonly limits: readonly Omit<Check, 'instants'>[];
   readonly holdMs: number;
   readonly gapMs: number;
+  /** Of the overall scope: the ask stands behind nobody in line. */
+  readonly isUrgent?: boolean;
+  /** Of an urgent ask: also the limits that are skipped for it. */
+  readonly allLimits?: readonly Omit<Check, 'instants'>[];
 }
 
 export interface Place extends Soonest {
@@ -39,6 +52,7 @@ export interface Seeking {
   readonly holdMs: number;
   readonly now: number;
   readonly until: number | undefined;
+  readonly quiet: QuietTimes;
   readonly sent: readonly Taken[];
   /** All that wait, but for the id itself. */
   readonly others: readonly Taken[];
@@ -53,6 +67,10 @@ export class Seeker {
   }
 
   admission(): number | undefined {
+    const { edgeMs, windows } = this.#all.quiet;
+    if (this.#all.due !== undefined && edgeMs > 0) {
+      return new Seeker({ ...this.#all, quiet: { windows, edgeMs: 0 } }).admission();
+    }
     const { due, isHeld, isLate, scopes, holdMs, now, until } = this.#all;
     const within = (at: number, from: number) => (at <= from + holdMs ? at : undefined);
     if (due === undefined) return within(Math.max(...scopes.map((scope) => this.#behind(scope, true).at)), now);
@@ -64,7 +82,7 @@ export class Seeker {
     const among = isHeld ? scopes.slice(1) : scopes;
     const from = isHeld && line ? this.#behind(line, false).at : now;
     const ahead = among.map((scope) => this.#ahead(scope, holdMs));
-    const { at } = soonestBetween(this.#checks(among, ahead), from, until);
+    const { at } = soonestBetween(this.#checks(among, ahead), from, until, this.#all.quiet);
     return isSeen(at, ahead) ? within(at, now) : undefined;
   }
 
@@ -74,11 +92,13 @@ export class Seeker {
     if (isLate) {
       if (isHeld) return this.#newcomer();
       const ahead = scopes.map((scope) => this.#ahead(scope, 0));
-      const hole = soonestBetween(this.#checks(scopes, ahead), now + holdMs + 1, until);
+      const hole = soonestBetween(this.#checks(scopes, ahead), now + holdMs + 1, until, this.#all.quiet);
       const lastInLine = Math.max(...(ahead[0]?.slice(0, LOOKED_AT) ?? []));
       return isSeen(hole.at, ahead) && hole.at < lastInLine ? { ...hole, isHeld: false } : this.#newcomer();
     }
     const [line, category] = scopes as [Scope, Scope?];
+    const isUrgent = line.isUrgent === true;
+    if (isUrgent && category) return this.#urgent(category, isHeld ? due : undefined);
     if (isHeld && category) {
       const [inLine, own] = [this.#behind(line, false), this.#behind(category, false)];
       if (own.at <= inLine.at + line.gapMs) return { ...(own.at > inLine.at ? own : inLine), isHeld: false };
@@ -92,9 +112,22 @@ export class Seeker {
     return { ...own, isHeld: false, isPutOff: true };
   }
 
+  /** It is held back in any case: where its category allows it, and what is left of the overall limits. */
+  #urgent(category: Scope, due: number | undefined): Place {
+    const [line] = this.#all.scopes as [Scope, Scope?];
+    const ends = (heldToo: boolean) =>
+      [this.#behind(line, heldToo), this.#behind(category, heldToo)].reduce((a, b) => (b.at > a.at ? b : a));
+    const own = ends(due === undefined);
+    const isNext =
+      due !== undefined &&
+      !this.#all.others.some((each) => isHeldIn(category, each) && each.at > due && each.at <= own.at);
+    return { ...(isNext ? own : ends(true)), isHeld: true };
+  }
+
   #newcomer(): Place {
     const { scopes, others, now } = this.#all;
     const [line, category] = scopes as [Scope, Scope?];
+    if (line.isUrgent === true && category) return this.#urgent(category, undefined);
     const inLine = this.#behind(line, true);
     if (category === undefined) return { ...inLine, isHeld: false };
     const own = this.#behind(category, true);
@@ -104,12 +137,12 @@ export class Seeker {
 
   /** The first instant behind all that was sent and is reserved in a scope. */
   #behind(scope: Scope, heldToo: boolean): Soonest {
-    const { sent, others, holdMs, now, until } = this.#all;
+    const { sent, others, holdMs, now, until, quiet } = this.#all;
     const ofScope = checksOf([scope], sent);
     const instants = sent.filter((each) => countsIn(scope, each)).map(({ at }) => at);
-    const floor = Math.max(soonest(ofScope, now, until).at - holdMs, 0, ...instants);
+    const floor = Math.max(soonest(ofScope, now, until, { ...quiet, edgeMs: 0 }).at - holdMs, 0, ...instants);
     const queued = (each: number) => each >= now - GRACE_MS;
-    const line = slotsInLine(scope, others)
+    const line = (scope.isUrgent === true ? [] : slotsInLine(scope, others))
       .filter(queued)
       .map((at) => Math.max(at, floor));
     const held = heldToo ? others.filter((each) => isHeldIn(scope, each)).map(({ at }) => at) : [];
@@ -119,8 +152,9 @@ export class Seeker {
       ofScope.map((check) => ({ ...check, instants: [...check.instants, ...queue] })),
       now,
       until,
+      quiet,
     );
-    return { at: Math.max(free.at, ...queue), rule: free.rule };
+    return awakeFrom({ at: Math.max(free.at, ...queue), rule: free.rule }, quiet);
   }
 
   /** After what was sent, and after those before it that may still come on time, each so late. */
@@ -131,7 +165,7 @@ export class Seeker {
         .filter((at) => at >= now - holdMs && at < due)
         .map((at) => at + lateMs),
     );
-    return soonestBetween(this.#checks(scopes, before), Math.max(now, due), until);
+    return soonestBetween(this.#checks(scopes, before), Math.max(now, due), until, this.#all.quiet);
   }
 
   /** All that may still come on time, each so late, the next first. */
@@ -179,6 +213,14 @@ export function scopeOf(policy: Policy, category: string | undefined): Scope {
     gapMs: policy.minGapMs,
     holdMs: toleranceOf(policy),
   };
+}
+
+/** The overall scope for an ask of a category with exemptions. */
+export function overallScope(policy: Policy, category: CategoryPolicy | undefined): Scope {
+  const exempt = category?.exempt ?? [];
+  if (!exempt.includes('gap') && !exempt.includes('rules')) return scopeOf(policy, undefined);
+  const { limits: allLimits } = scopeOf(policy, undefined);
+  return { ...scopeOf(withoutExempt(policy, { exempt }), undefined), allLimits, isUrgent: true };
 }
 
 export function checksOf(scopes: readonly Scope[], slots: readonly Taken[]): readonly Check[] {

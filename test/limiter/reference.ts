@@ -1,12 +1,14 @@
-import type { Policy } from '../../src/domain/limits.ts';
+import type { CategoryPolicy, Policy } from '../../src/domain/limits.ts';
+import type { Window } from '../../src/domain/quiet-windows.ts';
 import type { Admission, Ask, Inspection, Moved, SlotView } from '../../src/limiter/limiter.ts';
-import { roomAfter, roomOf, soonest } from './reference-rules.ts';
+import { awakeFrom, quietBetween, roomAfter, roomOf, soonest, type QuietTimes } from './reference-rules.ts';
 import {
   checksOf,
   countsIn,
   GRACE_MS,
   isHeldIn,
   LOOKED_AT,
+  overallScope,
   present,
   scopeOf,
   Seeker,
@@ -29,7 +31,9 @@ export interface Answer extends Omit<Admission, 'sendAt' | 'kind'> {
 
 export interface ReferenceOptions {
   readonly policy: Policy;
-  readonly categories?: Readonly<Record<string, Policy>>;
+  readonly categories?: Readonly<Record<string, CategoryPolicy>>;
+  /** The quiet times of everybody. */
+  readonly quiet?: readonly Window[];
   readonly countBlocked?: boolean;
   readonly keepIds?: boolean;
   /** How long what was sent is remembered: at least the longest of all windows. */
@@ -54,6 +58,8 @@ export class Reference {
   reserved: readonly Taken[] = [];
   stored: { readonly policy: Policy; readonly until: number } | undefined;
   block: { readonly until: number; readonly reason: string } | undefined;
+  /** The quiet times that are stored for the recipient. */
+  quiet: readonly Window[] | undefined;
   /** By category, '' for the overall line: how many came late one after the other. */
   missed: ReadonlyMap<string, number> = new Map();
   readonly options: ReferenceOptions;
@@ -116,14 +122,21 @@ export class Reference {
   scopes(ask: Pick<Ask, 'policy'> & Pick<Taken, 'category'>, now: number): readonly [Scope, Scope?] {
     const { categories = {} } = this.options;
     const { category } = ask;
-    const overall = scopeOf(this.policyFor(ask, now), undefined);
     const own = category === undefined ? undefined : categories[category];
+    const overall = overallScope(this.policyFor(ask, now), own);
     return own === undefined ? [overall] : [overall, scopeOf(own, category)];
   }
 
   /** The overall policy in force for an ask. */
   policyFor({ policy = this.options.policy }: Pick<Ask, 'policy'>, now: number): Policy {
     return this.#storedAt(now)?.policy ?? policy;
+  }
+
+  /** The quiet times that hold for an ask. */
+  quietFor({ category }: Pick<Taken, 'category'>): QuietTimes {
+    const { categories = {}, quiet = [] } = this.options;
+    const isExempt = category !== undefined && categories[category]?.exempt?.includes('quietHours') === true;
+    return { windows: isExempt ? [] : (this.quiet ?? quiet), edgeMs: 150 };
   }
 
   holdMs(ask: Pick<Ask, 'category' | 'policy'>, now: number): number {
@@ -141,12 +154,20 @@ export class Reference {
     const slot = own?.at;
     const rest = kept.filter((sent) => sent.id !== id);
     const until = this.#blockAt(now)?.until;
+    const quiet = this.quietFor(ask);
+    const { maxQuietMs = Infinity, expiresInMs = Infinity } = ask;
+    const isTooQuiet = (at: number) => quietBetween(quiet, now, at) > maxQuietMs;
+    const isTooLong = (at: number) =>
+      isTooQuiet(at) || at - now > expiresInMs || at - now - quietBetween(quiet, now, at) > maxWaitMs;
 
     const rules = (slots: readonly Taken[]) =>
       everyRule ? { rules: checksOf(scopes, slots).map((check) => roomOf(check, now)) } : {};
     const wait = (at: number, rule: string, among: readonly Taken[], because?: Answer['because']): Answer => {
       const told = { waitMs: at - now, rule, remaining: 0, resetMs: at - now, ...common, ...rules(among) };
-      return because === undefined ? { kind: 'reserved', at, ...told } : { kind: 'refused', because, ...told };
+      if (because === undefined) return { kind: 'reserved', at, ...told };
+      const quietMs = awakeFrom({ at: now, rule }, { ...quiet, edgeMs: 0 }).at - now;
+      const inQuiet = { ...(quietMs > 0 && { quietMs }), ...(isTooQuiet(at) && { rule: 'quiet' }) };
+      return { kind: 'refused', because, ...told, ...inQuiet };
     };
     const go = (at: number, repeated: boolean): Answer => {
       const after = [...rest, { id, category, at }];
@@ -155,8 +176,8 @@ export class Reference {
 
     if (sentAt !== undefined && !renew) return { answer: go(sentAt, true) };
     if (slot !== undefined && slot > now + holdMs) {
-      const { rule } = soonest(checksOf(scopes, rest), now, until);
-      return { answer: wait(slot, rule, rest, slot - now > maxWaitMs ? 'max-wait' : undefined) };
+      const { rule } = soonest(checksOf(scopes, rest), now, until, quiet);
+      return { answer: wait(slot, rule, rest, isTooLong(slot) ? 'max-wait' : undefined) };
     }
 
     const due = slot ?? sentAt;
@@ -173,6 +194,7 @@ export class Reference {
         holdMs,
         now,
         until,
+        quiet,
         sent,
         others: this.#others(id, now),
       });
@@ -192,7 +214,7 @@ export class Reference {
     const keptAfter = after.filter((each) => each.at >= now - this.options.keepMs);
     const place = seek(keptAfter).waiting();
     const isFull = due === undefined && scopes.some((scope) => this.#pending(scope, now) >= maxPending);
-    const because = place.at - now > maxWaitMs ? 'max-wait' : isFull ? 'max-pending' : undefined;
+    const because = isTooLong(place.at) ? 'max-wait' : isFull ? 'max-pending' : undefined;
     const answer = wait(place.at, place.rule, rest, because);
     if (because !== undefined) return { answer, sent: this.#trimmed(all, scopes) };
     const placed = { id, category, at: place.at, isHeld: place.isHeld };
@@ -224,7 +246,7 @@ export class Reference {
   #trimmed(sent: readonly Taken[], scopes: readonly Scope[]): readonly Taken[] {
     if (this.options.countBlocked !== true) return sent;
     return scopes.reduce((all, scope) => {
-      const most = Math.max(1, ...scope.limits.map(({ max }) => max));
+      const most = Math.max(1, ...(scope.allLimits ?? scope.limits).map(({ max }) => max));
       const instants = all.filter((each) => countsIn(scope, each)).map(({ at }) => at);
       const last = instants.sort((a, b) => a - b).at(-most) ?? -Infinity;
       const isGone = (each: Taken) => each.markOf !== undefined && each.at < last && countsIn(scope, each);
@@ -237,7 +259,8 @@ export class Reference {
   #pending(scope: Scope, now: number): number {
     const waiting = this.#waiting(now);
     const held = waiting.filter((each) => isHeldIn(scope, each)).map(({ at }) => at);
-    return [...slotsInLine(scope, waiting), ...held].filter((at) => at >= now - GRACE_MS).length;
+    const inLine = scope.isUrgent === true ? [] : slotsInLine(scope, waiting);
+    return [...inLine, ...held].filter((at) => at >= now - GRACE_MS).length;
   }
 
   /** Whether others wait in line, or are held back by a category. */
@@ -277,7 +300,7 @@ export class Reference {
     for (const each of inLine.filter((one) => one.at >= due)) {
       if (each.at > last || moved.size >= LOOKED_AT) break;
       const ends = line.limits.map(({ max, perMs }) => (instants.at(-max) ?? -Infinity) + perMs);
-      last = Math.max(last, ...ends);
+      last = awakeFrom({ at: Math.max(last, ...ends), rule: '' }, this.quietFor(ask)).at;
       instants.push(last);
       moved.set(each, { ...each, at: last, categoryAt: each.categoryAt ?? each.at });
     }
@@ -308,17 +331,20 @@ export class Reference {
     const placed: Taken[] = [];
     for (const each of waiting) {
       const [line, own] = this.scopes({ category: each.category }, now);
+      const isUrgent = line.isUrgent === true;
+      const quiet = this.quietFor(each);
       const from = Math.min(each.at, now);
       const behind = (scope: Scope) => {
-        const ahead = placed.filter((other) => countsIn(scope, other));
+        const ahead = scope.isUrgent === true ? [] : placed.filter((other) => countsIn(scope, other));
         const last = Math.max(from, ...ahead.map(({ at }) => at));
-        const { at } = soonest(checksOf([scope], [...sent, ...ahead]), last, until);
+        const { at } = soonest(checksOf([scope], [...sent, ...ahead]), last, until, quiet);
         return at;
       };
       const mates = own === undefined ? [] : placed.filter((other) => other.isHeld === true && countsIn(own, other));
       const ends = [behind(line), own === undefined ? -Infinity : behind(own)] as const;
-      const isHeld = own !== undefined && (mates.length > 0 || ends[1] > ends[0]);
-      placed.push({ id: each.id ?? '', category: each.category, at: isHeld ? ends[1] : ends[0], isHeld });
+      const isHeld = isUrgent || (own !== undefined && (mates.length > 0 || ends[1] > ends[0]));
+      const at = isUrgent ? Math.max(...ends) : isHeld ? ends[1] : ends[0];
+      placed.push({ id: each.id ?? '', category: each.category, at, isHeld });
     }
     this.missed = new Map([...this.missed].filter(([name]) => this.#awaited(name, '', now)));
     // No-shows stay where they are, until something is written beside them.

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { CLOCK_STEP_MS, GRACE_MS, MOST_LOOKED_AT, MOST_MISSED, NO_SHOW_MS } from '../../src/limiter/pace.ts';
 import { createCanceller } from '../../src/limiter/redis/canceller.ts';
+import { QUIET_EDGE_MS } from '../../src/limiter/quiet.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { readScript } from '../../src/redis/scripts.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
@@ -22,7 +23,7 @@ interface Sent {
 
 const REPLIES: Readonly<Record<string, unknown>> = {
   'admit.lua': [1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0],
-  'inspect.lua': [0, null, null, null, null, [[], ['b', '5000'], [], [], []]],
+  'inspect.lua': [0, null, null, null, null, [[], ['b', '5000'], [], [], [], [], [], []], null],
   'move.lua': [1],
   'cancel.lua': [[1, 'a']],
   'settings.lua': [1, 0],
@@ -44,7 +45,8 @@ async function sentCommands(): Promise<readonly Sent[]> {
     },
   };
   const policy = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 };
-  const limiter = createRedisLimiter({ redis: client, policy, categories: { messages: policy }, prefix: 'p' });
+  const urgent = { ...policy, exempt: ['gap', 'quietHours'] as const };
+  const limiter = createRedisLimiter({ redis: client, policy, categories: { messages: policy, urgent }, prefix: 'p' });
   for (const held of [
     { recipientId: 'teacher-42', id: 'a' },
     { recipientId: 'teacher-42', id: 'a', category: 'messages' },
@@ -54,6 +56,7 @@ async function sentCommands(): Promise<readonly Sent[]> {
     await limiter.cancel(held);
     await limiter.postpone(held, 1.5);
   }
+  await limiter.admit({ recipientId: 'teacher-42', id: 'a', category: 'urgent' });
   await limiter.limit('teacher-42', policy);
   await limiter.unlimit('teacher-42');
   await limiter.block('teacher-42', { until: Date.now() + 60_000, reason: 'parents evening' });
@@ -94,6 +97,11 @@ describe('the scripts', () => {
     expect(both?.args.at(-2)).toBe(`[[${numbers}],[${numbers}]]`);
   });
 
+  it('are told of quiet hours and of skipped limits only if there are any', async () => {
+    const asks = (await sentCommands()).filter(({ script }) => script === 'admit.lua');
+    expect(asks.map(({ args }) => args.slice(6))).toEqual([[1], [1], ['', '-', '', 'gap quietHours'], []]);
+  });
+
   it('refuse policies that do not go with the keys, before the first write', async () => {
     const redis = connectRedis();
     const keys = ['settings', 'sent', 'reserved', 'waiting'].map((name) => `${testPrefix()}:${name}`);
@@ -104,7 +112,14 @@ describe('the scripts', () => {
 
   it('hold the same times as the limiter in memory', () => {
     const script = readScript('admit.lua', FOLDER);
-    for (const [name, value] of Object.entries({ CLOCK_STEP_MS, GRACE_MS, MOST_LOOKED_AT, MOST_MISSED, NO_SHOW_MS })) {
+    for (const [name, value] of Object.entries({
+      CLOCK_STEP_MS,
+      GRACE_MS,
+      MOST_LOOKED_AT,
+      MOST_MISSED,
+      NO_SHOW_MS,
+      QUIET_EDGE_MS,
+    })) {
       expect(script).toMatch(new RegExp(`^local ${name} = ${value}\\b`, 'm'));
     }
   });

@@ -1,4 +1,5 @@
 import type { Policy } from '../../domain/limits.ts';
+import type { QuietHours } from '../../domain/quiet-hours.ts';
 import type { Block } from '../limiter.ts';
 import { NO_SHOW_MS } from '../pace.ts';
 import type { Scope } from './scope.ts';
@@ -16,6 +17,8 @@ export interface Book {
   readonly slots: ReadonlyMap<string | undefined, KeptSlots>;
   readonly stored?: StoredPolicy | undefined;
   readonly block?: Block | undefined;
+  /** The quiet hours that are stored for the recipient. */
+  readonly quiet?: QuietHours | undefined;
 }
 
 export const EMPTY_BOOK: Book = { slots: new Map() };
@@ -60,7 +63,8 @@ export function withoutSent(book: Book): Book {
 }
 
 /** When the whole book may be forgotten, in epoch milliseconds; -Infinity for an empty one. */
-export function expiryOf({ slots, stored, block }: Book): number {
+export function expiryOf({ slots, stored, block, quiet }: Book): number {
+  if (quiet !== undefined) return Infinity;
   const ends = [...slots.values()].flatMap(({ sent, reserved, held, keptMs }) => [
     (newest(sent) ?? -Infinity) + keptMs,
     (newest(reserved) ?? -Infinity) + NO_SHOW_MS,

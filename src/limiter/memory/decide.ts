@@ -1,6 +1,7 @@
 import type { Admission, Admitted, Ask, Refused, Standing } from '../limiter.ts';
 import { isLate, keptInOrder } from './order.ts';
 import { Places, type Comer, type Place } from './place.ts';
+import { quietMsBetween, withQuietMs } from '../quiet.ts';
 import { earliestInstant, queued, type Instant } from './plan.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';
 import { including, marked, timeOf, withoutId, withoutOldMarks, type Slot, type Slots } from './slots.ts';
@@ -30,9 +31,8 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
 
   const others = each(scopes, (slots) => withoutId(slots, id));
   if (slot !== undefined && slot > now + toleranceMs) {
-    const isTooLong = slot - now > (ask.maxWaitMs ?? Infinity);
     const instant = { ...earliestInstant(others, moment), at: slot };
-    return { admission: waiting(instant, isTooLong ? 'max-wait' : undefined, told(others), now) };
+    return { admission: waiting(instant, refusal(ask, slot, moment, undefined), told(others), moment, ask) };
   }
 
   const isHeld = inLine === undefined && heldAt !== undefined;
@@ -51,8 +51,8 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
 
   const before = countBlocked ? each(others, (slots) => marked(slots, id, now)) : others;
   const place = new Places(comer, before, toleranceMs, moment).waiting();
-  const because = refusal(ask, place.at - now, due === undefined ? longestQueue(scopes, now) : undefined);
-  const admission = waiting(place, because, told(others), now);
+  const because = refusal(ask, place.at, moment, due === undefined ? longestQueue(scopes, now) : undefined);
+  const admission = waiting(place, because, told(others), moment, ask);
   if (because !== undefined && !countBlocked) return { admission };
   const after =
     because === undefined
@@ -61,8 +61,8 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
   return { admission, after: countBlocked ? eachScope(after, trimmed) : after };
 }
 
-function trimmed({ limits, slots }: Scope): Slots {
-  return withoutOldMarks(slots, Math.max(1, ...limits.map(({ max }) => max)));
+function trimmed({ limits, allLimits = limits, slots }: Scope): Slots {
+  return withoutOldMarks(slots, Math.max(1, ...allLimits.map(({ max }) => max)));
 }
 
 function reserved(
@@ -122,14 +122,22 @@ function eachScope([overall, ...others]: Scopes, change: (scope: Scope) => Slots
 }
 
 function longestQueue(scopes: Scopes, now: number): number {
-  return Math.max(...scopes.map(({ slots }) => queued(slots.reserved, now).length + queued(slots.held, now).length));
+  const count = ({ slots: { reserved, held }, isUrgent = false }: Scope) =>
+    (isUrgent ? 0 : queued(reserved, now).length) + queued(held, now).length;
+  return Math.max(...scopes.map(count));
 }
 
 /** `pending`: how many reservations wait before a new id; undefined for an id that has a slot. */
-function refusal(ask: Ask, waitMs: number, pending: number | undefined): Refused['because'] | undefined {
-  const { maxWaitMs = Infinity, maxPending = Infinity } = ask;
-  if (waitMs > maxWaitMs) return 'max-wait';
+function refusal(ask: Ask, at: number, moment: Moment, pending: number | undefined): Refused['because'] | undefined {
+  const { maxWaitMs = Infinity, expiresInMs = Infinity, maxPending = Infinity } = ask;
+  const waitMs = at - moment.now;
+  const quietMs = quietMsBetween(moment.quiet, moment.now, at);
+  if (isTooQuiet(ask, at, moment) || waitMs - quietMs > maxWaitMs || waitMs > expiresInMs) return 'max-wait';
   return pending !== undefined && pending >= maxPending ? 'max-pending' : undefined;
+}
+
+function isTooQuiet({ maxQuietMs = Infinity }: Ask, at: number, { now, quiet }: Moment): boolean {
+  return quietMsBetween(quiet, now, at) > maxQuietMs;
 }
 
 function admitted(at: number, standing: Standing, now: number, repeated: boolean): Admitted {
@@ -140,10 +148,13 @@ function waiting(
   { at, rule }: Instant,
   because: Refused['because'] | undefined,
   common: Common,
-  now: number,
+  moment: Moment,
+  ask: Ask,
 ): Admission {
+  const { now, quiet } = moment;
   const waitMs = at - now;
   const standing = { rule, remaining: 0, resetMs: waitMs, ...common };
-  if (because !== undefined) return { kind: 'refused', because, waitMs, ...standing };
-  return { kind: 'reserved', at, waitMs, ...standing };
+  if (because === undefined) return { kind: 'reserved', at, waitMs, ...standing };
+  const told = isTooQuiet(ask, at, moment) ? { ...standing, rule: 'quiet' } : standing;
+  return withQuietMs({ kind: 'refused', because, waitMs, ...told }, quiet, now);
 }

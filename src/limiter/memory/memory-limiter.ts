@@ -1,10 +1,23 @@
-import type { Policy } from '../../domain/limits.ts';
-import { checkAsk, checkBlock, checkFollow, checkHeld, checkKeep, checkLimit, checkRecipient } from '../checks.ts';
+import type { CategoryPolicy, Policy } from '../../domain/limits.ts';
+import type { QuietHours } from '../../domain/quiet-hours.ts';
+import {
+  checkAsk,
+  checkBlock,
+  checkFollow,
+  checkHeld,
+  checkKeep,
+  checkLimit,
+  checkQuiet,
+  checkRecipient,
+} from '../checks.ts';
 import { blockAt, Books, edited, policyAt, withoutSent, withScopes, type Book } from './book.ts';
 import { decide, type Decision } from './decide.ts';
 import { inspection, replanned } from './oversee.ts';
 import type { Admission, Ask, Block, Follow, Held, Inspection, Limiter } from '../limiter.ts';
 import { createOpener } from './opened.ts';
+import { exempted } from './urgent.ts';
+import { quietText } from '../../domain/quiet-hours.ts';
+import { quietView } from '../quiet.ts';
 import { postponed, released, type Slots } from './slots.ts';
 
 /** The limits of a memory limiter, and what it keeps. */
@@ -12,7 +25,9 @@ export interface MemoryLimiterOptions {
   /** The overall policy, for asks without a policy of their own. */
   readonly policy: Policy;
   /** Policies of categories, by their names; each holds in addition to the overall one. Default: none. */
-  readonly categories?: Readonly<Record<string, Policy>>;
+  readonly categories?: Readonly<Record<string, CategoryPolicy>>;
+  /** When nobody gets an alert, unless `quiet` stored other hours for a recipient. Default: no time is quiet. */
+  readonly quietHours?: QuietHours | undefined;
   /** A blocked ask counts like a sent slot, so a caller that asks too often is kept waiting. Default: false. */
   readonly countBlocked?: boolean;
   /** `inspect` shows the ids of sent slots. Default: false. */
@@ -33,12 +48,13 @@ export interface MemoryLimiter extends Limiter {
 export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter {
   const { policy, categories = {}, countBlocked = false, keepIds = false, keepMs = 0, now = Date.now } = options;
   checkKeep(keepMs);
-  const opener = createOpener({ policy, categories, keepMs, now });
+  const opener = createOpener({ policy, categories, quietHours: options.quietHours, keepMs, now });
   const books = new Books(now);
 
   function consider(ask: Ask): Decision {
     checkAsk(ask);
-    const opened = opener.open(books.get(ask.recipientId), categoriesOf(ask), ask.policy);
+    const all = opener.open(books.get(ask.recipientId), categoriesOf(ask), ask.policy);
+    const opened = exempted(all, opener.policyOf(ask.category)?.exempt);
     return decide(ask, opened.scopes, opened, countBlocked);
   }
 
@@ -79,7 +95,9 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
     const { onMoved, leadMs = 0 } = follow;
     const before = books.get(recipientId);
     const changed = change(before);
-    const [after, moved] = replanned(changed, opener.open(changed, opener.categories), leadMs);
+    const [after, moved] = replanned(changed, opener.open(changed, opener.categories), leadMs, (name) => {
+      return opener.policyOf(name)?.exempt;
+    });
     books.set(recipientId, after);
     if (moved.length > 0) await onMoved?.(moved);
     return before;
@@ -109,6 +127,17 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
     return blockAt(await oversee(recipientId, (book) => ({ ...book, block: undefined }), follow), now()) !== undefined;
   }
 
+  async function quiet(recipientId: string, hours: QuietHours, follow: Follow = {}): Promise<void> {
+    checkQuiet(recipientId, hours);
+    const stored = JSON.parse(quietText(hours)) as QuietHours;
+    await oversee(recipientId, (book) => ({ ...book, quiet: stored }), follow);
+  }
+
+  async function unquiet(recipientId: string, follow: Follow = {}): Promise<boolean> {
+    checkRecipient(recipientId);
+    return (await oversee(recipientId, (book) => ({ ...book, quiet: undefined }), follow)).quiet !== undefined;
+  }
+
   async function reset(recipientId: string, follow: Follow = {}): Promise<boolean> {
     checkRecipient(recipientId);
     const before = await oversee(recipientId, withoutSent, follow);
@@ -118,7 +147,12 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
   function inspect(recipientId: string): Inspection {
     checkRecipient(recipientId);
     const book = books.get(recipientId);
-    return inspection(book, opener.open(book, opener.categories), countBlocked, keepIds);
+    const opened = opener.open(book, opener.categories);
+    const hours = book.quiet ?? options.quietHours;
+    const found = inspection(book, opened, countBlocked, keepIds);
+    return hours === undefined
+      ? found
+      : { ...found, quiet: quietView(hours, book.quiet !== undefined, opened.quiet, opened.now) };
   }
 
   return {
@@ -134,6 +168,8 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
     unlimit,
     block,
     unblock,
+    quiet,
+    unquiet,
     reset,
     inspect: promised(inspect),
   };

@@ -1,7 +1,9 @@
-import type { Policy } from '../../domain/limits.ts';
+import type { CategoryPolicy, Policy } from '../../domain/limits.ts';
+import type { QuietHours } from '../../domain/quiet-hours.ts';
 import { blockAt, policyAt, type Book } from './book.ts';
-import { checkCategories } from '../checks.ts';
+import { checkCategories, checkQuietHours } from '../checks.ts';
 import { paceOf } from '../pace.ts';
+import { createQuietClock, QUIET_EDGE_MS } from '../quiet.ts';
 import { openScope, type Moment, type Scopes } from './scope.ts';
 
 /** A recipient's book as one call sees it. */
@@ -14,7 +16,8 @@ export interface Opened extends Moment {
 /** The options of a limiter that decide how a book is read. */
 export interface OpenerOptions {
   readonly policy: Policy;
-  readonly categories: Readonly<Record<string, Policy>>;
+  readonly categories: Readonly<Record<string, CategoryPolicy>>;
+  readonly quietHours: QuietHours | undefined;
   readonly keepMs: number;
   readonly now: () => number;
 }
@@ -22,13 +25,17 @@ export interface OpenerOptions {
 export interface Opener {
   /** The categories that have a policy. */
   readonly categories: readonly string[];
+  /** The policy of a category, if it has one. */
+  policyOf(category: string | undefined): CategoryPolicy | undefined;
   /** The overall scope, and those of the categories in `asked` that have a policy. `policy`: the ask's own. */
   open(book: Book, asked: readonly string[], policy?: Policy): Opened;
 }
 
 /** Throws InputError with every fault of a policy. */
-export function createOpener({ policy: ownPolicy, categories, keepMs, now }: OpenerOptions): Opener {
+export function createOpener({ policy: ownPolicy, categories, quietHours, keepMs, now }: OpenerOptions): Opener {
   checkCategories(categories);
+  checkQuietHours(quietHours);
+  const clock = createQuietClock();
   // A Map, because a category may be called `constructor`.
   const policies = new Map(Object.entries(categories));
   // The overall scope decides whether an id was admitted before, so it must keep ids as long as any category counts them.
@@ -37,6 +44,7 @@ export function createOpener({ policy: ownPolicy, categories, keepMs, now }: Ope
 
   return {
     categories: [...policies.keys()],
+    policyOf: (category) => (category === undefined ? undefined : policies.get(category)),
     open(book, asked, policy = ownPolicy) {
       const at = now();
       const inForce = policyAt(book, at)?.policy ?? policy;
@@ -46,7 +54,10 @@ export function createOpener({ policy: ownPolicy, categories, keepMs, now }: Ope
         const own = policies.get(category);
         return own === undefined ? [] : [openScope(category, own, keepMs, slotsOf(category), at)];
       });
-      return { now: at, blockedUntil: blockAt(book, at)?.until, policy: inForce, scopes: [overall, ...others] };
+      const hours = book.quiet ?? quietHours;
+      const quiet = hours === undefined ? [] : clock.of(hours, at).windows;
+      const blockedUntil = blockAt(book, at)?.until;
+      return { now: at, blockedUntil, quiet, edgeMs: QUIET_EDGE_MS, policy: inForce, scopes: [overall, ...others] };
     },
   };
 }

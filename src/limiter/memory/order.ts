@@ -24,7 +24,8 @@ export function isLate(
  * The line after an id was moved from `due` to `at`: those behind it that would now come before it are moved too, so the order of
  * asking stays. At most MOST_LOOKED_AT are moved.
  */
-export function keptInOrder(line: Scope, due: number, at: number, holdMs: number, { now }: Moment): readonly Slot[] {
+export function keptInOrder(line: Scope, due: number, at: number, holdMs: number, moment: Moment): readonly Slot[] {
+  const { now } = moment;
   const { sent, reserved } = line.slots;
   const before = reserved.filter((slot) => slot.at >= now - holdMs && slot.at < due);
   const taken: Pick<Slot, 'at'>[] = [...sent, ...before, { at }];
@@ -32,7 +33,11 @@ export function keptInOrder(line: Scope, due: number, at: number, holdMs: number
   let last = at;
   for (const slot of reserved.filter((each) => each.at >= due)) {
     if (slot.at > last || moved.size >= MOST_LOOKED_AT) break;
-    const free = firstInstant([{ limits: line.limits, slots: taken }], { now: last, blockedUntil: undefined });
+    const free = firstInstant([{ limits: line.limits, slots: taken }], {
+      ...moment,
+      now: last,
+      blockedUntil: undefined,
+    });
     last = free.at;
     taken.push({ at: last });
     moved.set(slot, last);

@@ -1,3 +1,4 @@
+import type { CategoryPolicy } from '../../domain/limits.ts';
 import type { Inspection, Moved, SlotView } from '../limiter.ts';
 import { paceOf } from '../pace.ts';
 import { replan, type Replanned } from '../replan.ts';
@@ -8,8 +9,13 @@ import { reservations, type Scope } from './scope.ts';
 import { including, type Slot } from './slots.ts';
 
 /** The book with all reservations planned anew, and those that moved. `opened` is the same book, with every category. */
-export function replanned(book: Book, opened: Opened, leadMs: number): readonly [Book, readonly Moved[]] {
-  const { scopes, now, blockedUntil } = opened;
+export function replanned(
+  book: Book,
+  opened: Opened,
+  leadMs: number,
+  exemptOf: (category: string | undefined) => CategoryPolicy['exempt'],
+): readonly [Book, readonly Moved[]] {
+  const { scopes, now, blockedUntil, quiet } = opened;
   const categoryOf = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.reserved, category)));
   const held = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.held, category)));
   const waiting = reservations(scopes).map(({ id = '', at }) => ({
@@ -19,9 +25,12 @@ export function replanned(book: Book, opened: Opened, leadMs: number): readonly 
     isHeld: held.has(id),
   }));
   const rooms = new Map(
-    scopes.map(({ category, limits, slots }) => [category, { limits, sent: slots.sent.map(({ at }) => at) }]),
+    scopes.map(({ category, limits, slots }) => [
+      category,
+      { limits, exempt: exemptOf(category), sent: slots.sent.map(({ at }) => at) },
+    ]),
   );
-  const places = replan(waiting, rooms, { now, blockedUntil, leadMs });
+  const places = replan(waiting, rooms, { now, blockedUntil, leadMs, quiet });
   return [
     withScopes(
       book,

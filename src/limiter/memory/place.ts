@@ -1,5 +1,5 @@
 import { MOST_LOOKED_AT } from '../pace.ts';
-import { firstFit, queued, tailInstant, type Instant } from './plan.ts';
+import { firstFit, queued, tailInstant, withoutEdge, type Instant } from './plan.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';
 import type { Slot } from './slots.ts';
 
@@ -38,6 +38,9 @@ export class Places {
   /** The instant at which the id may be sent, if that is now or within the tolerance; undefined if it must wait. */
   admission(): number | undefined {
     const { due, isHeld, isLate } = this.#comer;
+    if (due !== undefined && this.#moment.edgeMs > 0) {
+      return new Places(this.#comer, this.#scopes, this.#holdMs, withoutEdge(this.#moment)).admission();
+    }
     const { now } = this.#moment;
     if (due === undefined) return this.#within(this.#tail(true).at, now);
     if (isLate) return this.#lateAdmission();
@@ -51,6 +54,11 @@ export class Places {
     if (due === undefined) return this.#newcomer();
     if (isLate) return (isHeld ? undefined : this.#hole()) ?? this.#newcomer();
     return isHeld ? this.#heldAgain(due) : this.#putOff(due);
+  }
+
+  /** It waits in its category alone, behind nobody in the overall line. */
+  get #isUrgent(): boolean {
+    return this.#scopes[0].isUrgent === true;
   }
 
   #within(at: number, from: number): number | undefined {
@@ -72,6 +80,7 @@ export class Places {
   /** Held back if the category makes it wait longer than the overall line does, or holds back others already. */
   #newcomer(): Place {
     const [line, category] = this.#tails(true);
+    if (this.#isUrgent) return { ...this.#tail(true), isHeld: true, isPutOff: false };
     const mates = queued(this.#scopes[1]?.slots.held ?? [], this.#moment.now);
     const isHeld = category !== undefined && (mates.length > 0 || category.at > line.at);
     return { ...(isHeld ? category : line), isHeld, isPutOff: false };
@@ -82,14 +91,16 @@ export class Places {
    * end. Else it stays held back: before those that are held back behind it, or behind all of them if it would come after one.
    */
   #heldAgain(due: number): Place {
-    const [line, category = line] = this.#tails(false);
-    if (this.#isInReach(category, line)) {
+    const [line, ofCategory = line] = this.#tails(false);
+    const category = this.#isUrgent ? this.#tail(false) : ofCategory;
+    if (!this.#isUrgent && this.#isInReach(category, line)) {
       return { ...(category.at > line.at ? category : line), isHeld: false, isPutOff: false };
     }
     const held = this.#scopes[1]?.slots.held ?? [];
     const isInOrder = !held.some(({ at }) => at > due && at <= category.at);
     if (isInOrder) return { ...category, isHeld: true, isPutOff: false };
-    return { ...(this.#tails(true)[1] ?? category), isHeld: true, isPutOff: false };
+    const behind = this.#isUrgent ? this.#tail(true) : (this.#tails(true)[1] ?? category);
+    return { ...behind, isHeld: true, isPutOff: false };
   }
 
   #isInReach(own: Instant, line: Instant): boolean {
@@ -104,10 +115,11 @@ export class Places {
         .slice(0, MOST_LOOKED_AT);
       return { limits, instants: ascending([...slots.sent, ...later(before, lateMs)]) };
     });
-    return firstFit(filled, Math.max(this.#moment.now, due), this.#moment.blockedUntil);
+    return firstFit(filled, Math.max(this.#moment.now, due), this.#moment);
   }
 
   #putOff(due: number): Place {
+    if (this.#isUrgent) return this.#newcomer();
     const planned = this.#ownPlace(due, 0);
     const isAhead = planned.at > this.#moment.now + this.#holdMs;
     const lateMs = isAhead ? 0 : this.#holdMs;
@@ -119,12 +131,12 @@ export class Places {
 
   /** An instant within the tolerance, if all that may still come on time can then still be sent, even at their latest. */
   #lateAdmission(): number | undefined {
-    const { now, blockedUntil } = this.#moment;
+    const { now } = this.#moment;
     const [line, ...others] = this.#scopes;
     const { isHeld } = this.#comer;
     const from = isHeld ? tailInstant(line, this.#holdMs, this.#moment, false).at : now;
     const near = (isHeld ? others : this.#scopes).map((scope) => this.#near(scope, this.#holdMs));
-    const { at } = firstFit(near, from, blockedUntil);
+    const { at } = firstFit(near, from, this.#moment);
     return near.every(({ seenUntil }) => at < seenUntil) ? this.#within(at, now) : undefined;
   }
 
@@ -132,8 +144,7 @@ export class Places {
   #hole(): Place | undefined {
     const near = this.#scopes.map((scope) => this.#near(scope, 0));
     const [line] = near;
-    const { now, blockedUntil } = this.#moment;
-    const hole = firstFit(near, now + this.#holdMs + 1, blockedUntil);
+    const hole = firstFit(near, this.#moment.now + this.#holdMs + 1, this.#moment);
     const isSeen = near.every(({ seenUntil }) => hole.at < seenUntil) && hole.at < (line?.last ?? -Infinity);
     return isSeen ? { ...hole, isHeld: false, isPutOff: false } : undefined;
   }

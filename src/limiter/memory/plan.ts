@@ -1,4 +1,5 @@
 import { GRACE_MS, type Limit } from '../pace.ts';
+import { awake } from '../quiet.ts';
 import type { Moment, Scope } from './scope.ts';
 import { newest, type Slot } from './slots.ts';
 
@@ -14,8 +15,20 @@ export interface Taken {
   readonly slots: readonly Pick<Slot, 'at'>[];
 }
 
-/** The first instant after a block at which every limit has room. If several limits forbid an earlier one, the first decides. */
-export function firstInstant(scopes: readonly Taken[], { now, blockedUntil }: Moment): Instant {
+/** The same, or the end of the quiet time that it lies in. */
+function afterQuiet(instant: Instant, { quiet, edgeMs }: Moment): Instant {
+  const at = awake(quiet, instant.at, edgeMs);
+  return at > instant.at ? { at, rule: 'quiet' } : instant;
+}
+
+/** The same moment, but a slot may lie just before a quiet time: for an id whose slot was reserved before it. */
+export function withoutEdge(moment: Moment): Moment {
+  return { ...moment, edgeMs: 0 };
+}
+
+/** The first instant after a block and outside of quiet times at which every limit has room. If several limits forbid an earlier one, the first decides. */
+export function firstInstant(scopes: readonly Taken[], moment: Moment): Instant {
+  const { now, blockedUntil } = moment;
   const first = scopes.find(({ limits }) => limits.length > 0)?.limits[0];
   let deciding = { at: now - 1, rule: first?.name ?? 'none' };
   if (blockedUntil !== undefined) deciding = { at: blockedUntil, rule: 'block' };
@@ -25,7 +38,7 @@ export function firstInstant(scopes: readonly Taken[], { now, blockedUntil }: Mo
       if (at > deciding.at) deciding = { at, rule: name };
     }
   }
-  return { ...deciding, at: Math.max(now, deciding.at) };
+  return afterQuiet({ ...deciding, at: Math.max(now, deciding.at) }, moment);
 }
 
 /** The first instant that the sent slots allow. */
@@ -44,13 +57,13 @@ export function earliestInstant(scopes: readonly Scope[], moment: Moment): Insta
  */
 export function tailInstant(scope: Scope, holdMs: number, moment: Moment, heldToo: boolean): Instant {
   const { sent, reserved, held } = scope.slots;
-  const floor = Math.max(earliestInstant([scope], moment).at - holdMs, newest(sent) ?? 0);
-  const line = queued(reserved, moment.now).map(({ at }) => ({ at: Math.max(at, floor) }));
+  const floor = Math.max(earliestInstant([scope], withoutEdge(moment)).at - holdMs, newest(sent) ?? 0);
+  const line = queued(scope.isUrgent ? [] : reserved, moment.now).map(({ at }) => ({ at: Math.max(at, floor) }));
   const lastInLine = line.at(-1)?.at ?? floor;
   const behind = heldToo ? queued(held, moment.now).map(({ at }) => ({ at: Math.max(at, lastInLine) })) : [];
   const queue = [...line, ...behind];
   const free = firstInstant([{ limits: scope.limits, slots: [...sent, ...queue] }], moment);
-  return { ...free, at: Math.max(free.at, queue.at(-1)?.at ?? 0) };
+  return afterQuiet({ ...free, at: Math.max(free.at, queue.at(-1)?.at ?? 0) }, moment);
 }
 
 /** The reservations that come before a newcomer. */
@@ -68,14 +81,17 @@ export interface Filled {
  * The first instant, `from` or later, that may be added in all scopes: no window around it then has more than its limit allows,
  * with the later instants counted too. And the limit that forbids an earlier instant.
  */
-export function firstFit(scopes: readonly Filled[], from: number, blockedUntil = -Infinity): Instant {
+export function firstFit(scopes: readonly Filled[], from: number, moment: Omit<Moment, 'now'>): Instant {
+  const { blockedUntil = -Infinity, quiet, edgeMs } = moment;
   const checks = scopes.flatMap(({ limits, instants }) => limits.map((limit) => ({ limit, instants })));
   let at = Math.max(from, blockedUntil);
   for (let before = NaN; at !== before;) {
     before = at;
     for (const { limit, instants } of checks) at = nextFit(limit, instants, at);
+    at = awake(quiet, at, edgeMs);
   }
   if (at - 1 < blockedUntil) return { at, rule: 'block' };
+  if (awake(quiet, at - 1, edgeMs) > at - 1) return { at, rule: 'quiet' };
   const deciding = checks.find(({ limit, instants }) => nextFit(limit, instants, at - 1) > at - 1) ?? checks[0];
   return { at, rule: deciding?.limit.name ?? 'none' };
 }

@@ -1,5 +1,6 @@
 import { newest, NO_SLOTS, type KeptSlots, type Slot, type Slots } from './slots.ts';
 import type { Policy } from '../../domain/limits.ts';
+import type { Window } from '../../domain/quiet-windows.ts';
 import { CLOCK_STEP_MS, NO_SHOW_MS, paceOf, type Limit } from '../pace.ts';
 
 /** A recipient's limits and slots, overall or of one category. A slot is taken in all scopes of an ask or in none. */
@@ -12,6 +13,10 @@ export interface Scope {
   readonly holdMs: number;
   readonly keptMs: number;
   readonly slots: Slots;
+  /** Of the overall scope: the ask is urgent, so it stands behind nobody in line. */
+  readonly isUrgent?: boolean;
+  /** Where limits are skipped for the ask: all of them, by which the slots are kept. */
+  readonly allLimits?: readonly Limit[];
 }
 
 /** The overall scope, which decides whether an id was admitted before, then those of the categories that have a policy. */
@@ -22,6 +27,10 @@ export interface Moment {
   readonly now: number;
   /** Absent where the recipient is not blocked now. */
   readonly blockedUntil: number | undefined;
+  /** The quiet times around now. */
+  readonly quiet: readonly Window[];
+  /** No slot lies so shortly before a quiet time. */
+  readonly edgeMs: number;
 }
 
 /** The scope of a category, or the overall one, with its limits and slots as they are now. */

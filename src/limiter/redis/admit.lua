@@ -13,18 +13,25 @@
 -- ARGV[5] JSON {maxWait, maxPending, countBlocked, join, claim}: refuse a longer wait (ms), or a new id if so many wait, and write
 --         nothing then; 1 to count asks that wait as sent slots; join {kind: 'latest' or 'digest', key, at, expires, max}: it
 --         waits together with others, at is its age and max the most in one digest; claim 1: if it is refused it is sent
---         without a slot, so note that it is too late to cancel it; '' for none of them
+--         without a slot, so note that it is too late to cancel it; '' for none of them. With quiet hours also {maxQuiet,
+--         expiresIn}: refuse a wait with more quiet time, or a longer one with its quiet time (ms); maxWait does not count quiet
+--         time
 -- ARGV[6] JSON, for each scope {how long slots are kept (ms), the hold (ms), the gap or 0, max, window (ms) of each rule}; the
 --         hold is the tolerance
--- ARGV[7] 1 to answer what every limit has left; absent for the deciding limit alone
+-- ARGV[7] 1 to answer what every limit has left; absent or '' for the deciding limit alone
+-- ARGV[8] the quiet times around now, as 'from until from until' in epoch ms; '' for none; '-' if quiet hours do not hold for this
+--         ask. Absent, as the next ones, for an ask without any of them.
+-- ARGV[9] the quiet hours that are stored for the recipient, from which ARGV[8] was computed; '' for none
+-- ARGV[10] the limits of the overall scope that are skipped: 'gap', 'rules' or both; '' for none
 --
 -- Answers {kind, at, now, hold, gap, scope, limit, max, window, remaining, reset}. Kind: 1 admitted (send at `at`), 2 the same
 -- admission again, 3 reserved (come back at `at`), 4 refused by maxWait, 5 refused by maxPending (`at` is the slot that a
 -- reservation would have had), 6 it ends without being sent (`at` is the slot that it had, or 0). Hold: the smallest of the scopes'; gap: the largest. Scope, limit, max and window: the deciding
--- limit; limit 0 is the gap, -1 the block, -2 none. Remaining and reset (ms) are those of that limit; remaining is -1 for no
--- bound. With ARGV[7], {scope, limit, max, window, remaining, reset} of every limit follow. With kind 6 {how, by} follow, and for a
--- digest that goes now {count, own} (waiting.lua). The most frequent answer is only the
--- number `now`: admitted at once, decided by the gap of the first scope (takeNow).
+-- limit; limit 0 is the gap, -1 the block, -2 none, -3 quiet hours. Remaining and reset (ms) are those of that limit; remaining is
+-- -1 for no bound. With ARGV[7], {scope, limit, max, window, remaining, reset} of every limit follow. With kind 6 {how, by} follow,
+-- and for a digest that goes now {count, own} (waiting.lua). The most frequent answer is only the
+-- number `now`: admitted at once, decided by the gap of the first scope (takeNow). {'quiet', text}: other quiet hours than those
+-- of ARGV[9] are stored for the recipient, so ask again with theirs; nothing was written.
 --
 -- Why it is exact: a slot t is taken only if no window around t then has more than max sent slots, those after t included
 -- (fit.lua), or if t >= (the max-th newest sent slot) + window, which is the same or stricter.
@@ -42,12 +49,26 @@ if #KEYS ~= 3 * #policies + 1 then
   return redis.error_reply('ERR expected ' .. #policies .. ' policies to go with ' .. #KEYS .. ' keys')
 end
 
+-- Quiet hours, and limits that are skipped.
+local QUIET_EDGE_MS = 150 -- no slot is reserved so shortly before a quiet time, since an id may come late by the hold
+local edge = QUIET_EDGE_MS
+local quiet, awake, quietMs, isUrgent, isPlain = nil, nil, nil, false, true
+if ARGV[8] then
+-- include quiet.lua
+end
+
 -- include take-now.lua
 
-local taken = mode == 'admit' and not ARGV[7] and takeNow()
+local everyRule = ARGV[7] == '1'
+local taken = mode == 'admit' and not everyRule and isPlain and takeNow()
 if taken then return taken end
 
 -- include scopes.lua
+
+if ARGV[8] ~= '-' and (storedQuiet or '') ~= (ARGV[9] or '') then return { 'quiet', storedQuiet or '' } end
+if ARGV[10] and ARGV[10] ~= '' then
+-- include urgent.lua
+end
 
 local options = ARGV[5] == '' and {} or cjson.decode(ARGV[5])
 local maxWait, renew, peek = options.maxWait, mode == 'renew' or mode == 'peek-renew', mode == 'peek' or mode == 'peek-renew'
@@ -93,7 +114,7 @@ end
 -- The same for every limit, if the ask wants it.
 local function everyRoom()
   local told = {}
-  if not ARGV[7] then return told end
+  if not everyRule then return told end
   for _, scope in ipairs(scopes) do
     for _, limit in ipairs(scope.limits) do
       for _, part in ipairs({ scope.number, limit.number, limit.max, limit.window, roomOf(scope, limit) }) do
@@ -132,7 +153,10 @@ end
 local function mustWait(why, at, rooms)
   local kind, pending = 3, 0
   for _, scope in ipairs(scopes) do pending = math.max(pending, (scope.queued or 0) + (scope.queuedHeld or 0)) end
-  if maxWait and at - now > maxWait then
+  local inQuiet = quiet and quietMs(at) or 0
+  if inQuiet > (options.maxQuiet or math.huge) then
+    kind, why = 4, because(scopes[1], QUIET, at)
+  elseif at - now - inQuiet > (maxWait or math.huge) or at - now > (options.expiresIn or math.huge) then
     kind = 4
   elseif options.maxPending and not due and pending >= options.maxPending then
     kind = 5
@@ -177,6 +201,7 @@ local function placeInTime()
       if before then at = math.max(at, before + limit.window) end
     end
   end
+  if quiet then at = awake(at, 0) end
   return at <= from + hold and at or nil
 end
 local at = due and placeInTime()
@@ -191,7 +216,9 @@ end
 
 local line, own
 if due then
+  edge = 0 -- its slot was reserved before the edge
   at = at or admission()
+  edge = QUIET_EDGE_MS
 else
   line, own = tails(true)
   at = later(line, own).at

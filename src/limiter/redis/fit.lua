@@ -76,6 +76,7 @@ local function fitAt(among, from)
     for _, scope in ipairs(among) do
       for _, limit in ipairs(scope.limits) do at = nextFit(scope, limit, at) end
     end
+    if quiet then at = awake(at, edge) end
   end
   return at
 end
@@ -84,6 +85,7 @@ end
 local function firstFit(among, from)
   local at = fitAt(among, from)
   if at <= (blockedUntil or 0) then return because(scopes[1], BLOCK, at) end
+  if quiet and awake(at - 1, edge) > at - 1 then return because(scopes[1], QUIET, at) end
   for _, scope in ipairs(among) do
     for _, limit in ipairs(scope.limits) do
       if nextFit(scope, limit, at - 1) > at - 1 then return because(scope, limit, at) end

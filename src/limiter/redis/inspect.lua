@@ -6,7 +6,7 @@
 -- ARGV[3] how many entries of each set to skip, from the oldest
 -- ARGV[4] how many entries of each set to answer at most
 --
--- Answers {now, stored policy, its end, block's end, block's reason, sets}. What does not exist or has ended is false. Sets are
+-- Answers {now, stored policy, its end, block's end, block's reason, sets, stored quiet hours}. What does not exist or has ended is false. Sets are
 -- lists of entry and score: for each scope the sent slots, the reserved ones, and (not for the first scope) the held-back ones.
 
 local id, member = '', ''
@@ -38,4 +38,5 @@ return {
   blockedUntil or false,
   blockedUntil and redis.call('HGET', KEYS[1], 'blockReason') or false,
   sets,
+  storedQuiet or false,
 }

@@ -10,6 +10,7 @@ local function because(scope, limit, at)
 end
 
 local BLOCK, NONE = { number = -1, max = 0, window = 0 }, { number = -2, max = 0, window = 0 }
+local QUIET = { number = -3, max = 0, window = 0 }
 local function firstLimit(among)
   for _, scope in ipairs(among) do
     if scope.limits[1] then return scope, scope.limits[1] end
@@ -17,7 +18,16 @@ local function firstLimit(among)
   return scopes[1], NONE
 end
 
--- The first instant after a block at which every limit of these scopes has room; nth(scope, k) is the k-th newest slot. With it
+-- The same, or the end of the quiet time that it lies in. `edgeless`: the same without the edge before a quiet time.
+local function afterQuiet(why)
+  if not quiet then return why end
+  local at, edgeless = awake(why.at, edge), awake(why.at, 0)
+  if at > why.at then why = because(scopes[1], QUIET, at) end
+  why.edgeless = edgeless
+  return why
+end
+
+-- The first instant after a block and outside of quiet times at which every limit of these scopes has room; nth(scope, k) is the k-th newest slot. With it
 -- the limit that decides, or the first limit if none makes a wait.
 local function firstInstant(among, nth)
   local scope, limit = firstLimit(among)
@@ -29,7 +39,7 @@ local function firstInstant(among, nth)
     end
   end
   why.at = math.max(now, why.at)
-  return why
+  return afterQuiet(why)
 end
 
 -- The first instant that the sent slots allow.
@@ -61,7 +71,7 @@ local function tail(scope, heldToo)
     held = scope.queuedHeld
   end
   if line + held == 0 then return why end
-  local floor = math.max(why.at - hold, newest(scope.sent, 1) or 0)
+  local floor = math.max((why.edgeless or why.at) - hold, newest(scope.sent, 1) or 0)
   local lastInLine = line > 0 and math.max(stored(scope.reserved, 1), floor) or floor
   local function nth(_, k)
     if k <= held then return math.max(stored(scope.held, k), lastInLine) end
@@ -70,7 +80,7 @@ local function tail(scope, heldToo)
   end
   local behind = firstInstant({ scope }, nth)
   behind.at = math.max(behind.at, nth(scope, 1))
-  return behind
+  return afterQuiet(behind)
 end
 
 local function later(a, b)
@@ -84,7 +94,9 @@ end
 
 -- The slot of a newcomer, and whether it is held back: if its category makes it wait longer than the overall line does, or holds
 -- back others already, it is reserved in the category alone, so that no id in the overall line has to wait for it.
+-- An urgent id is in its category's line alone.
 local function asNewcomer(line, own)
+  if isUrgent then return later(line, own), true end
   if own and (category.queuedHeld > 0 or own.at > line.at) then return own, true end
   return line, false
 end

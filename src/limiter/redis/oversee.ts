@@ -1,7 +1,7 @@
-import type { Policy } from '../../domain/limits.ts';
+import type { CategoryPolicy } from '../../domain/limits.ts';
 import type { Moved } from '../limiter.ts';
 import { paceOf } from '../pace.ts';
-import { replan, type Replanned, type Room, type Waiting } from '../replan.ts';
+import { replan, type ReplanAt, type Replanned, type Room, type Waiting } from '../replan.ts';
 import { idOf } from './keys.ts';
 import type { LookedAt } from './look.ts';
 import type { Scopes } from './scopes.ts';
@@ -14,17 +14,21 @@ export function misplaced(
   waiting: readonly Waiting[],
   looked: LookedAt,
   policies: Policies,
-  leadMs: number,
+  at: Pick<ReplanAt, 'leadMs' | 'quiet'>,
 ): Replanned[] {
   const { now, blockedUntil, policy = policies.policy, scopes } = looked;
-  const named: (readonly [string | undefined, Policy])[] = [[undefined, policy], ...policies.categories];
+  const named: (readonly [string | undefined, CategoryPolicy])[] = [[undefined, policy], ...policies.categories];
   const rooms = new Map(
     named.map(([category, each], index): [string | undefined, Room] => [
       category,
-      { limits: paceOf(each).limits, sent: [...(scopes[index]?.sent.values() ?? [])].sort((a, b) => a - b) },
+      {
+        limits: paceOf(each).limits,
+        exempt: each.exempt,
+        sent: [...(scopes[index]?.sent.values() ?? [])].sort((a, b) => a - b),
+      },
     ]),
   );
-  const places = replan(waiting, rooms, { now, blockedUntil, leadMs });
+  const places = replan(waiting, rooms, { now, blockedUntil, ...at });
   // When a line was put off, only the slot in the overall scope was changed (keepOrder in place.lua): correct its category too.
   const slotInCategory = new Map(scopes.slice(1).flatMap(({ reserved }) => [...reserved]));
   return places.filter(

@@ -75,13 +75,18 @@ end
 -- Else it stays held back: before those that are held back behind it, or behind all of them if it would come after one of them.
 local function heldAgain()
   local line, own = tails(false)
-  if own.at <= line.at + first.gap then return later(line, own), false end
+  if isUrgent then
+    own = later(line, own)
+  elseif own.at <= line.at + first.gap then
+    return later(line, own), false
+  end
   if redis.call('ZCOUNT', category.held.key, beyond(due), text(own.at)) > 0 then own = tail(category, true) end
-  return own, true
+  return isUrgent and later(line, own) or own, true
 end
 
 -- For an id that came on time but must wait because of a sent slot: it keeps its place before those behind it.
 local function putOff()
+  if isUrgent then return asNewcomer(tails(true)) end
   local byMs, own = 0, ownPlace(scopes, 0, firstFit)
   if own.at <= now + hold then
     byMs = hold
@@ -123,6 +128,7 @@ function keepOrder(at)
         local before = nth(first, limit.max)
         if before then last = math.max(last, before + limit.window) end
       end
+      if quiet then last = awake(last, edge) end
       if last > slot then redis.call('ZADD', set.key, text(last), entry) end
       taken[#taken + 1], moved = last, moved + 1
     end

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import type { Policy } from '../../domain/limits.ts';
+import type { CategoryPolicy, Policy } from '../../domain/limits.ts';
+import { quietText, type QuietHours } from '../../domain/quiet-hours.ts';
 import {
   checkAsk,
   checkBlock,
@@ -8,6 +9,8 @@ import {
   checkHeld,
   checkKeep,
   checkLimit,
+  checkQuiet,
+  checkQuietHours,
   checkRecipient,
   MAX_BLOCK_MS,
 } from '../checks.ts';
@@ -19,6 +22,8 @@ import type { Ended, WaitingAsk, WaitingLimiter } from '../waiting.ts';
 import { withFallback, type OnUnavailable } from '../fallback.ts';
 import { lookAt, toInspection, type LookedAt } from './look.ts';
 import { misplaced, movedOf, toMoves, waitingIn } from './oversee.ts';
+import { boundOf, createQuietTerms, withQuietOptions } from './quiet.ts';
+import { withQuietMs } from '../quiet.ts';
 import { readAdmit, readInspect, readSettings } from './replies.ts';
 import { createScopes } from './scopes.ts';
 import { defineScripts, type LimiterRedis } from './scripts.ts';
@@ -31,7 +36,9 @@ export interface RedisLimiterOptions {
   /** The overall policy, for asks without a policy of their own. */
   readonly policy: Policy;
   /** Policies of categories, by their names; each holds in addition to the overall one. Default: none. */
-  readonly categories?: Readonly<Record<string, Policy>>;
+  readonly categories?: Readonly<Record<string, CategoryPolicy>>;
+  /** When nobody gets an alert, unless `quiet` stored other hours for a recipient. Default: no time is quiet. */
+  readonly quietHours?: QuietHours | undefined;
   /** The first part of every key; braces are removed. Default: `pushpacer`. */
   readonly prefix?: string;
   /** How long an answer may take before LimiterUnavailableError, in milliseconds. Default: 2,000. */
@@ -68,6 +75,8 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
   const { countBlocked = false, keepIds = false } = options;
   checkCategories(categories);
   checkKeep(keepMs);
+  checkQuietHours(options.quietHours);
+  const quietTerms = createQuietTerms(options.quietHours, categories);
   const scopes = createScopes({ policy, categories, keepMs });
   const scripts = defineScripts(redis, 1 + scopes.categories.length);
   const answered = createDeadline(timeoutMs);
@@ -82,8 +91,11 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
     const how = renew === true ? RENEWING[mode] : asked.join?.kind === 'latest' ? 'latest' : mode;
     const policies = scopes.policiesOf(asked.policy, category);
     const entry = entryOf(id);
-    const args = [entry, sentEntry(entry), how, now?.() ?? '', toOptions(asked, countBlocked), policies.text];
+    const terms = quietTerms.of(recipientId, category, now?.() ?? Date.now());
+    const bounds = withQuietOptions(toOptions(boundOf(asked, terms), countBlocked), asked, terms);
+    const args = [entry, sentEntry(entry), how, now?.() ?? '', bounds, policies.text];
     if (everyRule === true) args.push(1);
+    if (terms.args.length > 0) args.push(...(everyRule === true ? [] : ['']), ...terms.args);
     const askedAt = performance.now();
     const reply = await answered(
       category === undefined
@@ -93,9 +105,10 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
             ...args,
           ),
     );
+    if (quietTerms.learns(recipientId, reply)) return ask(mode, asked);
     const answer = readAdmit(reply, policies);
     clock.observe(askedAt, performance.now(), answer.now);
-    return toAdmission(answer, asked, category, clock);
+    return withQuietMs(toAdmission(answer, asked, category, clock), terms.windows, answer.now);
   }
 
   /** Does not look at what ended. */
@@ -153,7 +166,8 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
       const waiting = waitingIn(looked, scopes);
       if (waiting.every(({ entry }) => seen.has(entry))) return;
       for (const { entry } of waiting) seen.add(entry);
-      const places = misplaced(waiting, looked, scopes, leadMs);
+      const quiet = quietTerms.windowsOf(looked.quiet, looked.now);
+      const places = misplaced(waiting, looked, scopes, { leadMs, quiet });
       for (let from = 0; from < places.length; from += MOVES_A_STEP) {
         const step = places.slice(from, from + MOVES_A_STEP);
         const done = new Set((await answered(scripts.move(...keys, toMoves(step, scopes), now?.() ?? ''))).map(Number));
@@ -209,6 +223,19 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
       await moveAll(recipientId, follow);
       return done;
     },
+    async quiet(recipientId, hours, follow = {}) {
+      checkQuiet(recipientId, hours);
+      checkFollow(follow);
+      await set('quiet', recipientId, '', quietText(hours), '');
+      await moveAll(recipientId, follow);
+    },
+    async unquiet(recipientId, follow = {}) {
+      checkRecipient(recipientId);
+      checkFollow(follow);
+      const { done } = await set('unquiet', recipientId, '', '', '');
+      await moveAll(recipientId, follow);
+      return done;
+    },
     async reset(recipientId, follow = {}) {
       checkRecipient(recipientId);
       checkFollow(follow);
@@ -221,7 +248,8 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
     async inspect(recipientId) {
       checkRecipient(recipientId);
       const [looked, next] = await Promise.all([look(recipientId), peek({ recipientId, id: randomUUID() })]);
-      return toInspection(looked, next, { policy, keepIds });
+      const { quiet, now: at } = looked;
+      return { ...toInspection(looked, next, { policy, keepIds }), ...quietTerms.viewOf(quiet, at) };
     },
   };
 }

@@ -90,6 +90,7 @@ export type InspectReply = readonly [
   blockedUntil: Numeric | null,
   blockReason: string | null,
   sets: readonly (readonly string[])[],
+  quiet: string | null,
 ];
 
 /** A part of what is stored about a recipient. */
@@ -100,17 +101,20 @@ export interface Inspected {
   readonly policyUntil: number | undefined;
   readonly blockedUntil: number | undefined;
   readonly blockReason: string | undefined;
+  /** The stored quiet hours. */
+  readonly quiet: string | undefined;
   /** For each set, its entries and their slots. */
   readonly sets: readonly (readonly (readonly [entry: string, at: number])[])[];
 }
 
-export function readInspect([now, policy, policyUntil, blockedUntil, reason, sets]: InspectReply): Inspected {
+export function readInspect([now, policy, policyUntil, blockedUntil, reason, sets, quiet]: InspectReply): Inspected {
   return {
     now: Number(now),
     policy: policy === null ? undefined : toPolicy(JSON.parse(policy) as PolicyNumbers),
     policyUntil: policyUntil === null ? undefined : Number(policyUntil),
     blockedUntil: blockedUntil === null ? undefined : Number(blockedUntil),
     blockReason: reason ?? undefined,
+    quiet: quiet ?? undefined,
     sets: sets.map(pairs),
   };
 }

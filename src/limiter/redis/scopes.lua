@@ -1,5 +1,5 @@
 -- Included by scripts that read slots. Needs KEYS (see admit.lua), `now`, `realNow`, `policies`, `id`, `member`. Gives `scopes`,
--- `hold` (the tolerance, ms), `gap`, the settings in force (`policyUntil`, `blockedUntil`), and look-ups in a set.
+-- `hold` (the tolerance, ms), `gap`, the settings in force (`policyUntil`, `blockedUntil`, `storedQuiet`), and look-ups in a set.
 --
 -- Reads what is stored for one recipient: the settings in force, and for each scope its limits and its sorted sets.
 
@@ -75,7 +75,8 @@ local function keepOf(set)
 end
 
 -- A policy that is stored for this recipient overrides the one of the call, until it ends.
-local storedPolicy, policyUntil, blockedUntil = unpack(redis.call('HMGET', KEYS[1], 'policy', 'policyUntil', 'blockedUntil'))
+local storedPolicy, policyUntil, blockedUntil, storedQuiet =
+  unpack(redis.call('HMGET', KEYS[1], 'policy', 'policyUntil', 'blockedUntil', 'quiet'))
 policyUntil, blockedUntil = tonumber(policyUntil or nil), tonumber(blockedUntil or nil)
 if blockedUntil and blockedUntil <= now then blockedUntil = nil end
 if storedPolicy and (policyUntil or math.huge) > now then

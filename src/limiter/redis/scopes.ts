@@ -1,4 +1,4 @@
-import type { Policy } from '../../domain/limits.ts';
+import type { CategoryPolicy, Policy } from '../../domain/limits.ts';
 import { paceOf } from '../pace.ts';
 
 /** The policies of an ask's scopes, and what follows from them. */
@@ -16,7 +16,7 @@ export interface ScopePolicies {
 /** The policies of a limiter, in the form in which its scripts take them. */
 export interface Scopes {
   readonly policy: Policy;
-  readonly categories: readonly (readonly [name: string, policy: Policy])[];
+  readonly categories: readonly (readonly [name: string, policy: CategoryPolicy])[];
   /** The category, if it has a policy of its own. */
   categoryOf(held: { readonly category?: string }): string | undefined;
   /** The policies of an ask's scopes; computed once and remembered. */
@@ -29,7 +29,7 @@ export interface Scopes {
 
 export interface ScopesOptions {
   readonly policy: Policy;
-  readonly categories: Readonly<Record<string, Policy>>;
+  readonly categories: Readonly<Record<string, CategoryPolicy>>;
   readonly keepMs: number;
 }
 

@@ -67,10 +67,12 @@ function ruleOf({ scope, limit, max, windowMs }: LimitRoom, category: string | u
 const RULE_NAMES = new Map<number, string>();
 const MAX_RULE_NAMES = 10_000;
 
+const NAMES_BELOW = ['block', 'none', 'quiet'];
+
 /** Rule names are cached: formatting a duration was measured to take as long as all the rest of an answer. */
 function nameOf(limit: number, max: number, perMs: number): string {
   if (limit === 0) return 'gap';
-  if (limit < 0) return limit === -1 ? 'block' : 'none';
+  if (limit < 0) return NAMES_BELOW[-limit - 1] ?? 'none';
   const key = max * 2 ** 32 + perMs; // windows are shorter than 2^32 ms
   const known = RULE_NAMES.get(key);
   if (known !== undefined) return known;

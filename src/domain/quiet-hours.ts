@@ -1,0 +1,139 @@
+import { describeFound, type Fault } from './faults.ts';
+import { isObject } from './json.ts';
+import { nearest } from './nearest.ts';
+
+/** A day of the week, as quiet hours name it. */
+export type Day = (typeof DAYS)[number];
+
+/** A part of a day in which no alert is shown. */
+export interface QuietTime {
+  /** The days on which it begins. Default: every day. */
+  readonly days?: readonly Day[] | undefined;
+  /** When it begins: `21:00`, on the clock of the time zone. */
+  readonly from: string;
+  /** When it ends: `07:00`. If that is before `from`, it ends on the next day. `24:00` is the end of the day. */
+  readonly until: string;
+}
+
+/** When a recipient gets no alerts, on the clock of its time zone. */
+export interface QuietHours {
+  /** A name of the IANA time zone database, such as `Europe/Paris`. */
+  readonly timezone: string;
+  /** At most 50; all hold. None: no time is quiet. */
+  readonly quietHours: readonly QuietTime[];
+}
+
+/** The days in the order of `Date.getUTCDay`. */
+export const DAYS = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'] as const;
+const MOST_TIMES = 50;
+const DAY_MINUTES = 24 * 60;
+const WEEK_MINUTES = 7 * DAY_MINUTES;
+const BEGIN = /^(?:[01]\d|2[0-3]):[0-5]\d$/;
+
+/** `"07:30"` → 450, the minutes since midnight. */
+export function minutesOf(time: string): number {
+  return Number(time.slice(0, 2)) * 60 + Number(time.slice(3));
+}
+
+/** Every way in which a value is not usable as quiet hours. `path` is where it is; its fields are below it. */
+export function quietFaults(value: unknown, path = ''): Fault[] {
+  if (!isObject(value)) return [{ path, expected: 'an object', found: describeFound(value, false) }];
+  const { timezone, quietHours: times } = value;
+  const at = (name: string) => (path === '' ? name : `${path}.${name}`);
+  const faults = [...unknownFields(value, ['timezone', 'quietHours'], path), ...zoneFaults(timezone, at('timezone'))];
+  if (!Array.isArray(times) || times.length > MOST_TIMES) {
+    const expected = `an array of at most ${MOST_TIMES} quiet times`;
+    return [...faults, { path: at('quietHours'), expected, found: describeFound(times, false) }];
+  }
+  const ofTimes = times.flatMap((time: unknown, index) => timeFaults(time, `${at('quietHours')}[${index}]`));
+  if (ofTimes.length === 0 && isAlways(times as readonly QuietTime[])) {
+    ofTimes.push({ path: at('quietHours'), expected: 'some time in the week that is not quiet', found: 'none' });
+  }
+  return [...faults, ...ofTimes];
+}
+
+function zoneFaults(zone: unknown, path: string): Fault[] {
+  if (typeof zone === 'string' && isZone(zone)) return [];
+  const near = typeof zone === 'string' ? nearest(zone.slice(0, 80), Intl.supportedValuesOf('timeZone')) : undefined;
+  const meant = near === undefined ? '' : ` (did you mean ${near}?)`;
+  return [{ path, expected: `a time zone such as Europe/Paris${meant}`, found: describeFound(zone, false) }];
+}
+
+function isZone(timeZone: string): boolean {
+  try {
+    return new Intl.DateTimeFormat('en', { timeZone }).resolvedOptions().timeZone !== '';
+  } catch {
+    return false;
+  }
+}
+
+function timeFaults(time: unknown, path: string): Fault[] {
+  if (!isObject(time)) return [{ path, expected: 'an object', found: describeFound(time, false) }];
+  const { days, from, until } = time;
+  const faults = [...unknownFields(time, ['days', 'from', 'until'], path), ...daysFaults(days, `${path}.days`)];
+  if (!isTime(from)) {
+    faults.push({ path: `${path}.from`, expected: 'a time from 00:00 to 23:59', found: describeFound(from, false) });
+  }
+  if (!isTime(until) && until !== '24:00') {
+    faults.push({ path: `${path}.until`, expected: 'a time from 00:00 to 24:00', found: describeFound(until, false) });
+  }
+  if (isTime(from) && from === until) {
+    const expected = `another time than from (for a whole day: from 00:00 until 24:00)`;
+    faults.push({ path: `${path}.until`, expected, found: describeFound(until, false) });
+  }
+  return faults;
+}
+
+function isTime(value: unknown): value is string {
+  return typeof value === 'string' && BEGIN.test(value);
+}
+
+function daysFaults(days: unknown, path: string): Fault[] {
+  if (days === undefined) return [];
+  if (!Array.isArray(days) || days.length === 0 || days.length > DAYS.length) {
+    return [{ path, expected: 'an array of 1 to 7 days', found: describeFound(days, false) }];
+  }
+  return days.flatMap((day: unknown, index) => {
+    if (DAYS.some((known) => known === day)) return [];
+    const near = typeof day === 'string' ? meantDay(day) : undefined;
+    const meant = near === undefined ? '' : ` (did you mean ${near}?)`;
+    const expected = `mon, tue, wed, thu, fri, sat or sun${meant}`;
+    return [{ path: `${path}[${index}]`, expected, found: describeFound(day, false) }];
+  });
+}
+
+/** `Monday` → `mon`, `tus` → `tue` */
+export function meantDay(text: string): Day | undefined {
+  const given = text.slice(0, 40).toLowerCase();
+  const begun = DAYS.find((day) => given.length >= 3 && given.startsWith(day));
+  return begun ?? (nearest(given, DAYS) as Day | undefined);
+}
+
+function unknownFields(value: object, known: readonly string[], path: string): Fault[] {
+  return Object.keys(value).flatMap((name) => {
+    if (known.includes(name)) return [];
+    const near = nearest(name.slice(0, 40), known);
+    const expected = near === undefined ? 'no such field' : `no such field (did you mean ${near}?)`;
+    return [{ path: path === '' ? name : `${path}.${name}`, expected, found: 'one' }];
+  });
+}
+
+/** Whether no minute of the week is left. */
+function isAlways(times: readonly QuietTime[]): boolean {
+  const isQuiet = new Uint8Array(WEEK_MINUTES);
+  for (const { days = DAYS, from, until } of times) {
+    const [first, last] = [minutesOf(from), minutesOf(until)];
+    const minutes = last > first ? last - first : last + DAY_MINUTES - first;
+    for (const day of days) {
+      const begin = DAYS.indexOf(day) * DAY_MINUTES + first;
+      for (let minute = begin; minute < begin + minutes; minute += 1) isQuiet[minute % WEEK_MINUTES] = 1;
+    }
+  }
+  return isQuiet.every((minute) => minute === 1);
+}
+
+/** The same quiet hours as a text that is always written in the same way: the fields in their order, nothing else. */
+export function quietText({ timezone, quietHours }: QuietHours): string {
+  const times = quietHours.map(({ days, from, until }) => ({ ...(days !== undefined && { days }), from, until }));
+  return JSON.stringify({ timezone, quietHours: times });
+}
