@@ -8,11 +8,13 @@ import { inspectContract } from './inspect.ts';
 import { oversightContract } from './oversight.ts';
 import { placesContract } from './places.ts';
 import { policiesContract } from './policies.ts';
+import { quietContract } from './quiet.ts';
 import { scopesContract } from './scopes.ts';
 import { slotsContract } from './slots.ts';
 import { storedPoliciesContract } from './stored-policies.ts';
 import type { LimiterFactory } from './trial.ts';
 import { undoingContract } from './undoing.ts';
+import { urgentContract } from './urgent.ts';
 
 /** What every limiter keeps: the promise of docs/limiter.md. */
 export function limiterContract(name: string, create: LimiterFactory): void {
@@ -27,6 +29,8 @@ export function limiterContract(name: string, create: LimiterFactory): void {
     storedPoliciesContract(create);
     blocksContract(create);
     oversightContract(create);
+    quietContract(create);
+    urgentContract(create);
     countBlockedContract(create);
     inspectContract(create);
     checksContract(create);

@@ -1,5 +1,6 @@
 import { expect } from 'vitest';
-import type { Policy } from '../../src/domain/limits.ts';
+import type { CategoryPolicy, Policy } from '../../src/domain/limits.ts';
+import type { QuietHours } from '../../src/domain/quiet-hours.ts';
 import type { Admission, Ask, Inspection, Limiter, SlotView } from '../../src/limiter/limiter.ts';
 
 /** A limiter on a clock that stands still until the test moves it. */
@@ -12,7 +13,8 @@ export interface LimiterUnderTest {
 }
 
 export interface LimiterTestOptions {
-  readonly categories?: Readonly<Record<string, Policy>>;
+  readonly categories?: Readonly<Record<string, CategoryPolicy>>;
+  readonly quietHours?: QuietHours;
   readonly countBlocked?: boolean;
   readonly keepIds?: boolean;
 }
@@ -98,13 +100,14 @@ export class Trial {
   }
 
   async inspect(): Promise<Inspection> {
-    const { now, policyUntil, block, sent, reserved, nextAt, ...rest } = await this.limiter.inspect(recipientId);
+    const { now, policyUntil, block, quiet, sent, reserved, nextAt, ...rest } = await this.limiter.inspect(recipientId);
     const since = (slot: SlotView): SlotView => ({ ...slot, at: slot.at - this.start });
     return {
       ...rest,
       now: now - this.start,
       ...(policyUntil !== undefined && { policyUntil: policyUntil - this.start }),
       ...(block && { block: { ...block, until: block.until - this.start } }),
+      ...(quiet && { quiet: { ...quiet, ...(quiet.until !== undefined && { until: quiet.until - this.start }) } }),
       sent: sent.map(since),
       reserved: reserved.map(since),
       nextAt: nextAt - this.start,

@@ -140,7 +140,7 @@ export class Seeker {
     const { sent, others, holdMs, now, until, quiet } = this.#all;
     const ofScope = checksOf([scope], sent);
     const instants = sent.filter((each) => countsIn(scope, each)).map(({ at }) => at);
-    const floor = Math.max(soonest(ofScope, now, until, { ...quiet, edgeMs: 0 }).at - holdMs, 0, ...instants);
+    const floor = Math.max(soonest(ofScope, now, until, { windows: [], edgeMs: 0 }).at - holdMs, 0, ...instants);
     const queued = (each: number) => each >= now - GRACE_MS;
     const line = (scope.isUrgent === true ? [] : slotsInLine(scope, others))
       .filter(queued)

@@ -57,7 +57,7 @@ export function earliestInstant(scopes: readonly Scope[], moment: Moment): Insta
  */
 export function tailInstant(scope: Scope, holdMs: number, moment: Moment, heldToo: boolean): Instant {
   const { sent, reserved, held } = scope.slots;
-  const floor = Math.max(earliestInstant([scope], withoutEdge(moment)).at - holdMs, newest(sent) ?? 0);
+  const floor = Math.max(earliestInstant([scope], { ...moment, quiet: [] }).at - holdMs, newest(sent) ?? 0);
   const line = queued(scope.isUrgent ? [] : reserved, moment.now).map(({ at }) => ({ at: Math.max(at, floor) }));
   const lastInLine = line.at(-1)?.at ?? floor;
   const behind = heldToo ? queued(held, moment.now).map(({ at }) => ({ at: Math.max(at, lastInLine) })) : [];

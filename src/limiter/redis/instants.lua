@@ -18,12 +18,12 @@ local function firstLimit(among)
   return scopes[1], NONE
 end
 
--- The same, or the end of the quiet time that it lies in. `edgeless`: the same without the edge before a quiet time.
+-- The same, or the end of the quiet time that it lies in. `byLimits`: the same without quiet times.
 local function afterQuiet(why)
   if not quiet then return why end
-  local at, edgeless = awake(why.at, edge), awake(why.at, 0)
+  local at, byLimits = awake(why.at, edge), why.at
   if at > why.at then why = because(scopes[1], QUIET, at) end
-  why.edgeless = edgeless
+  why.byLimits = byLimits
   return why
 end
 
@@ -71,7 +71,7 @@ local function tail(scope, heldToo)
     held = scope.queuedHeld
   end
   if line + held == 0 then return why end
-  local floor = math.max((why.edgeless or why.at) - hold, newest(scope.sent, 1) or 0)
+  local floor = math.max((why.byLimits or why.at) - hold, newest(scope.sent, 1) or 0)
   local lastInLine = line > 0 and math.max(stored(scope.reserved, 1), floor) or floor
   local function nth(_, k)
     if k <= held then return math.max(stored(scope.held, k), lastInLine) end

@@ -1,0 +1,241 @@
+import { describe, expect, it } from 'vitest';
+import type { QuietHours } from '../../src/domain/quiet-hours.ts';
+import {
+  admitted,
+  atMost,
+  gapOf,
+  MINUTE,
+  POLICY,
+  recipientId,
+  refused,
+  reserved,
+  Trial,
+  UNLIMITED,
+  type LimiterFactory,
+  type LimiterTestOptions,
+} from './trial.ts';
+
+const DAY = 86_400_000;
+/** How long the quiet time of these tests is. */
+const LENGTH = 10 * MINUTE;
+
+function timeOf(at: number): string {
+  return new Date(at).toISOString().slice(11, 16);
+}
+
+/** Quiet from this minute on, every day, for ten minutes. */
+function quietFrom(at: number, days?: QuietHours['quietHours'][number]['days']): QuietHours {
+  return { timezone: 'UTC', quietHours: [{ from: timeOf(at), until: timeOf(at + LENGTH), ...(days && { days }) }] };
+}
+
+interface Stage {
+  readonly trial: Trial;
+  readonly hours: QuietHours;
+  /** The quiet time, from the start of the test. */
+  readonly from: number;
+  readonly until: number;
+}
+
+/** A quiet time some minutes after the start, which begins with a whole minute as all quiet times do. */
+function stage(create: LimiterFactory, policy = POLICY, options: LimiterTestOptions = {}, areStored = false): Stage {
+  const begin = Date.now() + 5 * MINUTE;
+  const hours = quietFrom(begin);
+  const trial = new Trial(create, policy, areStored ? options : { ...options, quietHours: hours });
+  const ofDay = Math.floor(begin / MINUTE) * MINUTE;
+  const from = (((ofDay - trial.start) % DAY) + DAY) % DAY;
+  return { trial, hours, from, until: from + LENGTH };
+}
+
+/** Quiet hours: no slot lies in them. */
+export function quietContract(create: LimiterFactory): void {
+  describe('quiet hours', () => {
+    it('change nothing before they begin and after they end', async () => {
+      const { trial, until } = stage(create);
+      expect(await trial.askAll('ab')).toEqual([admitted(0), reserved(2_000, 'gap', 2_000)]);
+      trial.goTo(until);
+      expect(await trial.ask('c')).toEqual(admitted(until));
+    });
+
+    it('make each wait once, and release them paced and in order', async () => {
+      const { trial, from, until } = stage(create);
+      const ids = 'abcdef';
+      trial.goTo(from + 1_000);
+      const waitMs = LENGTH - 1_000;
+      expect((await trial.askAll(ids)).slice(0, 2)).toEqual([
+        reserved(until, 'quiet', waitMs),
+        reserved(until + 2_000, 'gap', waitMs + 2_000),
+      ]);
+      const slots = await trial.slots();
+      expect(Object.values(slots)).toEqual([0, 2, 4, 10, 12, 14].map((s) => until + s * 1_000));
+      for (const id of ids) {
+        trial.goTo(slots[id] ?? NaN);
+        expect(await trial.ask(id)).toEqual(admitted(slots[id] ?? NaN));
+      }
+    });
+
+    it('move a slot that the limits give to their end, and those behind it too', async () => {
+      const { trial, from, until } = stage(create);
+      trial.goTo(from - 3_000);
+      await trial.askAll('abcd');
+      expect(await trial.slots()).toEqual({ b: from - 1_000, c: until, d: until + 2_000 });
+      trial.goTo(from - 1_000 + 150); // late, but within the tolerance
+      expect(await trial.ask('b')).toEqual(admitted(from - 850));
+      expect(await trial.peek('x')).toEqual(reserved(until + 4_000, 'gap', LENGTH + 4_850));
+    });
+
+    it('leave room for who comes late: no slot lies in the last moment before them', async () => {
+      const { trial, from, until } = stage(create, gapOf(1_000));
+      trial.goTo(from - 1_151);
+      await trial.askAll('ab');
+      expect(await trial.slots()).toEqual({ b: from - 151 });
+      trial.goTo(from - 1);
+      expect(await trial.ask('b')).toEqual(admitted(from - 1));
+      const other = stage(create, gapOf(1_000));
+      other.trial.goTo(other.from - 1_150);
+      await other.trial.askAll('ab');
+      expect(await other.trial.slots()).toEqual({ b: other.until });
+      trial.goTo(until - 150);
+      expect(await trial.ask('c')).toEqual(admitted(until));
+    });
+
+    it('put off who comes too late, and those behind stay behind', async () => {
+      const { trial, from, until } = stage(create, gapOf(1_000));
+      trial.goTo(from - 3_000);
+      await trial.askAll('abc');
+      expect(await trial.slots()).toEqual({ b: from - 2_000, c: from - 1_000 });
+      trial.goTo(from + 5_000);
+      expect(await trial.ask('c')).toEqual(reserved(until, 'quiet', LENGTH - 5_000));
+      expect(await trial.ask('b')).toEqual(reserved(until + 1_000, 'gap', LENGTH - 4_000));
+    });
+
+    it('do not count as a wait that is too long, but for what expires', async () => {
+      const { trial, from, until } = stage(create);
+      trial.goTo(from);
+      expect(await trial.ask('a', { maxWaitMs: 0 })).toEqual(reserved(until, 'quiet', LENGTH));
+      const waitMs = LENGTH + 2_000;
+      const answer = { ...(refused('max-wait', 'gap', waitMs) as object), quietMs: LENGTH };
+      expect(await trial.ask('b', { maxWaitMs: 1_999 })).toEqual(answer);
+      expect(await trial.ask('b', { maxWaitMs: 2_000, expiresInMs: waitMs - 1 })).toEqual(answer);
+      expect(await trial.ask('b', { maxWaitMs: 2_000, expiresInMs: waitMs })).toEqual(
+        reserved(until + 2_000, 'gap', waitMs),
+      );
+      trial.goTo(until);
+      expect(await trial.ask('c', { expiresInMs: 3_999 })).toEqual(refused('max-wait', 'gap', 4_000));
+    });
+
+    it('refuse who will not wait for their end, by the rule quiet', async () => {
+      const { trial, from, until } = stage(create);
+      trial.goTo(from + 1_000);
+      const quietMs = LENGTH - 1_000;
+      const answer = { ...(refused('max-wait', 'quiet', quietMs) as object), quietMs };
+      expect(await trial.ask('a', { maxQuietMs: 0 })).toEqual(answer);
+      expect(await trial.ask('a', { maxQuietMs: quietMs - 1 })).toEqual(answer);
+      expect(await trial.ask('a', { maxQuietMs: quietMs })).toEqual(reserved(until, 'quiet', quietMs));
+      expect(await trial.ask('b', { maxQuietMs: 0 })).toMatchObject({ rule: 'quiet', waitMs: quietMs + 2_000 });
+      const before = stage(create, gapOf(1_000));
+      before.trial.goTo(before.from - 500);
+      await before.trial.ask('a');
+      expect(await before.trial.ask('b', { maxQuietMs: 0 })).toEqual(refused('max-wait', 'quiet', LENGTH + 500));
+    });
+
+    it('hold with a block, whichever ends later', async () => {
+      const { trial, from, until } = stage(create);
+      trial.goTo(from - MINUTE);
+      await trial.block(from + 1_000);
+      expect(await trial.peek('a')).toEqual(reserved(until, 'quiet', LENGTH + MINUTE));
+      await trial.block(until + 1_000);
+      expect(await trial.peek('a')).toEqual(reserved(until + 1_000, 'block', LENGTH + MINUTE + 1_000));
+    });
+
+    it('hold where there are no limits, and in a category', async () => {
+      const { trial, from, until } = stage(create, UNLIMITED, { categories: { messages: atMost(1, 5_000) } });
+      trial.goTo(from);
+      const messages = { category: 'messages' };
+      expect(await trial.askAll('ab', messages)).toEqual([
+        reserved(until, 'quiet', LENGTH),
+        reserved(until + 5_000, 'messages:1/5s', LENGTH + 5_000),
+      ]);
+      expect(await trial.ask('c')).toEqual(reserved(until, 'quiet', LENGTH));
+    });
+
+    it('do not hold for a category that is exempt from them', async () => {
+      const alarms = { ...atMost(2, MINUTE), exempt: ['quietHours'] } as const;
+      const { trial, from, until } = stage(create, gapOf(1_000), { categories: { alarms } });
+      trial.goTo(from);
+      expect(await trial.askAll('ab', { category: 'alarms' })).toEqual([
+        admitted(from),
+        reserved(from + 1_000, 'gap', 1_000),
+      ]);
+      expect(await trial.ask('c')).toEqual(reserved(until, 'quiet', LENGTH));
+    });
+
+    it('are refused if they are not usable', () => {
+      const quietHours = { timezone: 'Mars', quietHours: [] };
+      expect(() => create(POLICY, { quietHours })).toThrow('timezone: expected a time zone such as Europe/Paris');
+    });
+  });
+
+  describe('quiet hours of a recipient', () => {
+    it('hold in place of those of the limiter, at once', async () => {
+      const { trial, from, until } = stage(create);
+      trial.goTo(from);
+      await trial.limiter.quiet(recipientId, { timezone: 'UTC', quietHours: [] });
+      expect(await trial.ask('a')).toEqual(admitted(from));
+      expect(await trial.limiter.unquiet(recipientId)).toBe(true);
+      expect(await trial.limiter.unquiet(recipientId)).toBe(false);
+      expect(await trial.ask('b')).toEqual(reserved(until, 'quiet', LENGTH));
+      expect(await trial.limiter.peek({ recipientId: 'teacher-43', id: 'a' })).toMatchObject({ rule: 'quiet' });
+    });
+
+    it('hold where the limiter has none, for that recipient only', async () => {
+      const { trial, hours, from, until } = stage(create, POLICY, {}, true);
+      await trial.limiter.quiet(recipientId, hours);
+      trial.goTo(from);
+      expect(await trial.ask('a')).toEqual(reserved(until, 'quiet', LENGTH));
+      expect(await trial.limiter.admit({ recipientId: 'teacher-43', id: 'a' })).toMatchObject({ kind: 'admitted' });
+    });
+
+    it('move those that wait out of them, in their order, and back again', async () => {
+      const { trial, hours, from, until } = stage(create, gapOf(1_000), {}, true);
+      trial.goTo(from - 2_000);
+      await trial.askAll('abcde');
+      expect(await trial.slots()).toEqual({ b: from - 1_000, c: from, d: from + 1_000, e: from + 2_000 });
+      await trial.limiter.quiet(recipientId, hours);
+      expect(await trial.slots()).toEqual({ b: from - 1_000, c: until, d: until + 1_000, e: until + 2_000 });
+      await trial.limiter.unquiet(recipientId);
+      expect(await trial.slots()).toEqual({ b: from - 1_000, c: from, d: from + 1_000, e: from + 2_000 });
+    });
+
+    it('are told by inspect', async () => {
+      const { trial, hours, from, until } = stage(create);
+      expect((await trial.inspect()).quiet).toEqual({ hours, source: 'limiter' });
+      const own: QuietHours = { timezone: 'Europe/Paris', quietHours: [] };
+      await trial.limiter.quiet(recipientId, own);
+      trial.goTo(from);
+      expect(await trial.inspect()).toMatchObject({ quiet: { hours: own, source: 'stored' }, nextAt: from });
+      await trial.limiter.unquiet(recipientId);
+      expect(await trial.inspect()).toMatchObject({ quiet: { hours, until }, nextAt: until, rule: 'quiet' });
+      expect('quiet' in (await new Trial(create).inspect())).toBe(false);
+    });
+
+    it('stay beside a policy and a block that end', async () => {
+      const { trial, hours, from, until } = stage(create, POLICY, {}, true);
+      await trial.limiter.quiet(recipientId, hours);
+      await trial.limit(gapOf(5_000), 1_000);
+      await trial.block(1_000);
+      expect(await trial.unblock()).toBe(true);
+      expect(await trial.unlimit()).toBe(true);
+      trial.goTo(from);
+      expect(await trial.ask('a')).toEqual(reserved(until, 'quiet', LENGTH));
+    });
+
+    it('are refused if they are not usable', async () => {
+      const trial = new Trial(create);
+      const hours = { timezone: 'UTC', quietHours: [{ from: '21:00', until: '21:00' }] };
+      await expect(trial.limiter.quiet('', hours)).rejects.toThrow(
+        /recipientId: expected a string[^]*quietHours\[0\].until: expected another time than from/,
+      );
+      await expect(trial.limiter.unquiet('')).rejects.toThrow('recipientId');
+    });
+  });
+}
