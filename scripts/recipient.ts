@@ -1,5 +1,6 @@
 import { blockCommand, unblockCommand } from './recipient/block.ts';
 import { limitCommand } from './recipient/limit.ts';
+import { quietCommand, unquietCommand } from './recipient/quiet.ts';
 import { resetCommand } from './recipient/reset.ts';
 import { showCommand } from './recipient/show.ts';
 import { createCommand, runCommand } from './support/command.ts';
@@ -8,10 +9,13 @@ const HELP = `
 Each has its own --help. REDIS_URL, REDIS_CLUSTER, LIMITER_REDIS_URL, QUEUE_PREFIX, QUEUE_SHARDS, LIMIT_RULES, LIMIT_MIN_GAP,
 LIMITS_FILE and LIMIT_BACKGROUND_RULES must be the same as the workers'.`;
 
-/** `npm run recipient -- show|block|unblock|limit|reset ID`: shows one recipient, or acts on it. */
+/** `npm run recipient -- show|block|unblock|limit|quiet|unquiet|reset ID`: shows one recipient, or acts on it. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('recipient', 'Shows one recipient, or acts on it.').addHelpText('after', HELP);
-  for (const subcommand of [showCommand(), blockCommand(), unblockCommand(), limitCommand(), resetCommand()]) {
+  for (const subcommand of [
+    ...[showCommand(), blockCommand(), unblockCommand(), limitCommand(), quietCommand(), unquietCommand()],
+    resetCommand(),
+  ]) {
     command.addCommand(subcommand);
   }
   await runCommand(command, argv);

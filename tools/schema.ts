@@ -58,6 +58,10 @@ const throttled = (by: string) => ({ properties: { onThrottle: { const: by } }, 
 /** With whom it waits. */
 const BY_THROTTLE = [
   { if: throttled('latest'), then: { required: ['collapseId'] } },
+  ...['latest', 'digest'].map((by) => ({
+    if: throttled(by),
+    then: { properties: { onQuiet: { const: 'delay' } } },
+  })),
   { if: throttled('digest'), then: { required: ['digest'] }, else: { not: { required: ['digest'] } } },
 ];
 

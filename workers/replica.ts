@@ -63,9 +63,9 @@ async function compose(
   closing: AsyncDisposableStack,
 ): Promise<Replica> {
   const { queue: redis, limiter: limiterRedis } = await connect(config, log, connecting, closing);
-  const { policy, categories, queue } = config;
+  const { policy, categories, quietHours, queue } = config;
 
-  const limiterOptions = { policy, categories, prefix: queue.prefix, timeoutMs: LIMITER_TIMEOUT_MS };
+  const limiterOptions = { policy, categories, quietHours, prefix: queue.prefix, timeoutMs: LIMITER_TIMEOUT_MS };
   const limiter = createWaitingLimiter({ redis: limiterRedis, ...limiterOptions });
   const accounts: Accounts = createAccounts({
     redis: limiterRedis,

@@ -31,6 +31,7 @@ export interface NotificationFlags {
   readonly digestTitle?: string;
   readonly digestBody?: string;
   readonly digestMaxSize?: string;
+  readonly onQuiet?: string;
   readonly threadId?: string;
   readonly actionCategory?: string;
   readonly interruptionLevel?: string;
@@ -70,6 +71,7 @@ export function addNotificationFlags(command: Command): Command {
     .option('--digest-title <text>', 'its title; {{count}} becomes the number of notifications')
     .option('--digest-body <text>', 'its text; {{count}} becomes the number of notifications')
     .option('--digest-max-size <number>', 'how many are in one digest at most')
+    .addOption(new Option('--on-quiet <what>', 'if it is in quiet hours').choices(['delay', 'silence', 'drop']))
     .option('--thread-id <id>', 'iPhones: which group it is shown in')
     .option('--action-category <name>', "iPhones: the app's category that has the buttons")
     .addOption(new Option('--interruption-level <name>', 'iPhones: how it interrupts').choices(INTERRUPTION_LEVELS))
@@ -113,6 +115,7 @@ export function itemOfFlags(flags: NotificationFlags): Item {
       body: flags.digestBody,
       maxSize: numberOr(flags.digestMaxSize),
     }),
+    onQuiet: flags.onQuiet,
     apns: objectOr({ threadId, actionCategory, interruptionLevel }),
     android: objectOr({ channelId }),
     analyticsLabel: flags.analyticsLabel,

@@ -1,8 +1,10 @@
 import type { Config } from '../../src/config/config.ts';
 import { printable } from '../../src/domain/faults.ts';
-import type { Inspection, SlotView } from '../../src/limiter/limiter.ts';
+import { EXEMPTIONS, type CategoryPolicy } from '../../src/domain/limits.ts';
+import type { Inspection, QuietView, SlotView } from '../../src/limiter/limiter.ts';
 import type { DelayedJob, DelayedJobs, WaitingJob } from './jobs.ts';
 import { jobIdOfAsk } from '../../src/delivery/slot.ts';
+import { quietText } from './quiet-text.ts';
 import { table } from '../support/table.ts';
 import { heading } from '../support/terminal.ts';
 import { fromNow, instant, instantFrom, policyText, span } from '../support/text.ts';
@@ -34,8 +36,12 @@ export function describe(described: Described): string[] {
   const { recipientId, inspection, background, delayed, categories, columns } = described;
   const facts = [
     ['policy', policyLine(inspection)],
-    ...Object.entries(categories).map(([name, policy]) => ['', `${name}: ${policyText(policy)}; from LIMITS_FILE`]),
+    ...Object.entries(categories).map(([name, policy]) => [
+      '',
+      `${name}: ${policyText(policy)}${exemptText(policy)}; from LIMITS_FILE`,
+    ]),
     ['block', blockLine(inspection)],
+    ...(inspection.quiet === undefined ? [] : [['quiet', quietLine(inspection.quiet, inspection.now)]]),
     ['sent', sentLine(inspection)],
     ['reserved', reservedLine(inspection)],
     ...(background === undefined ? [] : backgroundFacts(background)),
@@ -52,8 +58,12 @@ export function describe(described: Described): string[] {
   return parts.filter((lines) => lines.length > 0).flatMap((lines, index) => (index === 0 ? lines : ['', ...lines]));
 }
 
-function strangerLines({ sent, reserved, block, source }: Inspection, { found }: DelayedJobs): string[] {
-  const isKnown = sent.length + reserved.length + found.length > 0 || block !== undefined || source === 'stored';
+function strangerLines({ sent, reserved, block, source, quiet }: Inspection, { found }: DelayedJobs): string[] {
+  const isKnown =
+    sent.length + reserved.length + found.length > 0 ||
+    block !== undefined ||
+    source === 'stored' ||
+    quiet?.source === 'stored';
   return isKnown ? [] : ['Nothing is stored: no alert lately, none waits, no limits or block of its own.'];
 }
 
@@ -66,6 +76,20 @@ function policyLine({ now, policy, source, policyUntil }: Inspection): string {
 function blockLine({ now, block }: Inspection): string {
   return block === undefined ? 'none' : `until ${instantFrom(now, block.until)}: ${printable(block.reason)}`;
 }
+
+/** The end of the quiet time that is now, on the limiter's clock. */
+function quietLine({ hours, source, until }: QuietView, now: number): string {
+  const from = source === 'stored' ? 'stored' : 'from LIMITS_FILE';
+  return `${quietText(hours)}; ${from}${until === undefined ? '' : `; quiet now, until ${instantFrom(now, until)}`}`;
+}
+
+/** `, exempt from the overall gap and rules` */
+function exemptText({ exempt = [] }: CategoryPolicy): string {
+  const names = EXEMPTIONS.filter((name) => exempt.includes(name)).map((name) => EXEMPT_NAMES[name]);
+  return names.length === 0 ? '' : `, exempt from ${names.join(' and ')}`;
+}
+
+const EXEMPT_NAMES = { gap: 'the overall gap', rules: 'the overall rules', quietHours: 'quiet hours' } as const;
 
 function sentLine({ now, policy, sent }: Inspection): string {
   const windowMs = Math.max(policy.minGapMs, ...policy.rules.map(({ perMs }) => perMs));

@@ -60,12 +60,12 @@ export async function waitingAt({ limiter, background }: Omit<Desk, 'config'>, r
 /** Opens the limiters that the environment names (the workers' own), runs `work`, and closes them. */
 export async function atLimiter(work: (desk: Desk) => Promise<void>): Promise<void> {
   const config = loadLimiterConfig(readEnvironment());
-  const { limiterRedis, policy, categories, queue } = config;
+  const { limiterRedis, policy, categories, quietHours, queue } = config;
   const redis = connectProducer(limiterRedis);
   redis.on('error', () => undefined); // the call that fails reports it
   try {
     await whenReady(redis, PRODUCER_TIMEOUT_MS);
-    const limiter = createRedisLimiter({ redis, policy, categories, prefix: queue.prefix });
+    const limiter = createRedisLimiter({ redis, policy, categories, quietHours, prefix: queue.prefix });
     const background = createRedisLimiter({ redis, ...backgroundOptions(config.backgroundRules, queue.prefix) });
     await work({ limiter, background, config });
   } catch (error) {

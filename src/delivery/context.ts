@@ -137,6 +137,7 @@ const NONE: Notification = {
   pushType: 'alert',
   priority: 'normal',
   onThrottle: 'delay',
+  onQuiet: 'delay',
 };
 const NO_FAULTS: readonly Fault[] = [];
 const NO_DEVICES: readonly ReadyDevice[] = [];

@@ -1,6 +1,7 @@
 import type { Account } from '../domain/account.ts';
 import { errorChain } from '../domain/error-chain.ts';
 import { formatFault, isUnknownField } from '../domain/faults.ts';
+import type { Notification } from '../domain/notification.ts';
 import type { DeadLetterReason, Result, Trouble } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
 import type { Refused, Reserved } from '../limiter/limiter.ts';
@@ -101,9 +102,20 @@ export function requeued(context: Context, reserved: Reserved, parts: DeliverPar
   return untilDue(context, reserved, Math.max(0, reserved.waitMs - leadMs(reserved)), parts);
 }
 
+/** What the producer wants in place of the slot that was refused. */
+export function onRefused({ notification }: Context, { rule, because }: Refused): Notification['onThrottle'] {
+  return rule === 'quiet' && because !== 'max-pending' ? notification.onQuiet : notification.onThrottle;
+}
+
+/** Delivered silently it needs no slot, but it waits for the end of the quiet time, since `onQuiet` says so. */
+export function untilQuietEnds(context: Context, { quietMs = 0 }: Refused, parts: DeliverParts): Result {
+  return untilDue(context, { waitMs: quietMs, rule: 'quiet' }, quietMs, parts);
+}
+
 /** The limiter reserved no slot: the producer wants to drop what is throttled, or the wait would be too long. */
-export function refused(context: Context, { rule, waitMs, because }: Refused, parts: DeliverParts): Result {
-  if (context.notification.onThrottle === 'drop') return endedEarly(context, { kind: 'dropped', rule });
+export function refused(context: Context, refusal: Refused, parts: DeliverParts): Result {
+  const { rule, waitMs, because } = refusal;
+  if (onRefused(context, refusal) === 'drop') return endedEarly(context, { kind: 'dropped', rule });
   if (waitMs >= timeLeftMs(context, parts)) return expired(context);
   const message =
     because === 'max-pending'

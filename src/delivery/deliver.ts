@@ -43,11 +43,13 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
     }
     if (answer.kind === 'reserved') return decide.requeued(context, answer, parts);
     if (answer.kind === 'refused') {
-      if (context.notification.onThrottle !== 'silence') {
+      const { onQuiet } = context.notification;
+      if (decide.onRefused(context, answer) !== 'silence') {
         const result = decide.refused(context, answer, parts);
         await cancelReservation(context, parts);
         return result;
       }
+      if (onQuiet === 'delay' && answer.quietMs !== undefined) return decide.untilQuietEnds(context, answer, parts);
       encodeAgain(context, true, parts); // nobody is alerted, so it needs no slot
     } else if (context.progress.digest !== undefined) encodeAgain(context, false, parts);
 

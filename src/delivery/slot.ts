@@ -26,7 +26,8 @@ const MAX_RENEWALS = 5;
  * wider than the overall one, half of the overall gap: alerts of other categories may follow after that.
  */
 export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0): number {
-  if (gapMs === 0) return MAX_LATE_WITHOUT_GAP_MS;
+  // An urgent category may have no gap, but the others keep the overall one from it.
+  if (gapMs === 0) return Math.min(MAX_LATE_WITHOUT_GAP_MS, overallGapMs === 0 ? Infinity : overallGapMs / 2);
   return Math.min((overallGapMs === 0 ? gapMs : Math.min(gapMs, overallGapMs)) / 2, MAX_LATE_MS);
 }
 
@@ -83,16 +84,19 @@ function answered(context: Context, asks: number, answer: SlotAnswer): SlotAnswe
 
 function askOf(context: Context, asks: number, renew: boolean, parts: DeliverParts): WaitingAsk {
   const { maxPending, maxWaitMs } = parts;
-  const { onThrottle } = context.notification;
+  const { onThrottle, onQuiet } = context.notification;
+  const timeLeft = timeLeftMs(context, parts);
   const join = joinOf(context, asks);
   return {
     ...scopeOf(context),
     id: askId(context.jobId, asks),
     renew,
-    maxWaitMs: mayWait(context) ? Math.min(maxWaitMs, timeLeftMs(context, parts)) : 0,
+    maxWaitMs: mayWait(context) ? maxWaitMs : 0,
+    ...(timeLeft !== Infinity && { expiresInMs: timeLeft }),
+    ...(onQuiet !== 'delay' && { maxQuietMs: 0 }),
     ...(maxPending !== undefined && { maxPending }),
     ...(join !== undefined && { join }),
-    ...(onThrottle === 'silence' && { claim: true }),
+    ...((onThrottle === 'silence' || onQuiet === 'silence') && { claim: true }),
   };
 }
 
@@ -138,8 +142,9 @@ function scopeOf({ notification: { recipientId, category } }: Context) {
 
 /** Gives back the slot that is reserved ahead for a notification that ends without it. */
 export async function cancelReservation(context: Context, parts: Limiters): Promise<void> {
-  const { jobId, progress } = context;
-  if (progress.requeues === 0 || !mayWait(context)) return; // none was reserved
+  const { jobId, progress, notification } = context;
+  const mayReserve = mayWait(context) || notification.onQuiet === 'delay';
+  if (progress.requeues === 0 || !mayReserve) return; // none was reserved
   await limiterOf(context, parts).cancel({ ...scopeOf(context), id: askId(jobId, progress.asks) });
 }
 

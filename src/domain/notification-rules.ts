@@ -19,13 +19,19 @@ export function togetherFaults(raw: unknown): Fault[] {
 }
 
 /** With whom it waits. */
-function waitingFaults({ onThrottle, collapseId, digest }: Record<string, unknown>): Fault[] {
+function waitingFaults({ onThrottle, onQuiet, collapseId, digest }: Record<string, unknown>): Fault[] {
   const faults: Fault[] = [];
   if (onThrottle === 'latest' && collapseId === undefined) {
     faults.push({ path: 'collapseId', expected: 'a text beside onThrottle "latest"', found: 'nothing' });
   }
   if (onThrottle === 'digest' && digest === undefined) {
     faults.push({ path: 'digest', expected: 'an object beside onThrottle "digest"', found: 'nothing' });
+  }
+  const isTogether = onThrottle === 'latest' || onThrottle === 'digest';
+  if (isTogether && onQuiet !== undefined && onQuiet !== 'delay') {
+    // What is silent or dropped alone would leave the others of its digest, or an older one, behind.
+    const expected = `"delay" beside onThrottle "${onThrottle}"`;
+    faults.push({ path: 'onQuiet', expected, found: describeFound(onQuiet, false) });
   }
   if (digest !== undefined && onThrottle !== 'digest') {
     faults.push({ path: 'onThrottle', expected: '"digest" beside digest', found: describeFound(onThrottle, false) });

@@ -129,6 +129,12 @@ export const notificationSchema = z.strictObject({
     .describe(
       'With `onThrottle: digest`: what is shown in place of several notifications that waited. A title or a body must be there. The first one that is not blocked goes at once with its own `alert`, and so does one that waited alone. Not of a background push. Default: none. Example: `{ "key": "thread-77", "title": "Class 7b", "body": "{{count}} new messages" }`.',
     ),
+  onQuiet: z
+    .enum(['delay', 'silence', 'drop'])
+    .default('delay')
+    .describe(
+      "What happens in the recipient's quiet hours: `delay` waits for their end, `silence` delivers it now without sound, vibration or banner, `drop` ends it undelivered. Only `delay` with `onThrottle` `latest` or `digest`. It does not hold for a background push. Default: `delay`.",
+    ),
   apns: apnsFieldsSchema
     .optional()
     .describe(

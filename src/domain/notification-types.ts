@@ -296,6 +296,12 @@ export interface NotificationInput {
    * `{ "key": "thread-77", "title": "Class 7b", "body": "{{count}} new messages" }`.
    */
   digest?: DigestFields | undefined;
+  /**
+   * What happens in the recipient's quiet hours: `delay` waits for their end, `silence` delivers it now without sound,
+   * vibration or banner, `drop` ends it undelivered. Only `delay` with `onThrottle` `latest` or `digest`. It does not
+   * hold for a background push. Default: `delay`.
+   */
+  onQuiet?: 'delay' | 'silence' | 'drop' | undefined;
   /** For Apple's devices only, on APNs or through FCM. Default: none. Example: `{ "threadId": "class-7b" }`. */
   apns?: ApnsFields | undefined;
   /** For Android devices only. Default: none. Example: `{ "channelId": "homework" }`. */
@@ -310,7 +316,10 @@ export interface NotificationInput {
 }
 
 /** A checked notification: defaults filled in, `expiresAt` in epoch milliseconds. */
-export interface Notification extends Omit<NotificationInput, 'pushType' | 'priority' | 'expiresAt' | 'onThrottle'> {
+export interface Notification extends Omit<
+  NotificationInput,
+  'pushType' | 'priority' | 'expiresAt' | 'onThrottle' | 'onQuiet'
+> {
   /** Whether it is shown, `alert` if nothing was given. */
   pushType: 'alert' | 'background';
   /** The priority, `normal` if none was given. */
@@ -319,4 +328,6 @@ export interface Notification extends Omit<NotificationInput, 'pushType' | 'prio
   expiresAt?: number | undefined;
   /** What happens if the limits block it, `delay` if nothing was given. */
   onThrottle: 'delay' | 'latest' | 'digest' | 'drop' | 'silence';
+  /** What happens in the recipient's quiet hours, `delay` if nothing was given. */
+  onQuiet: 'delay' | 'silence' | 'drop';
 }

@@ -20,7 +20,7 @@ describe('what fits', () => {
   it('fills in the defaults', () => {
     expect(parseNotification(good)).toEqual({
       ok: true,
-      notification: { ...good, pushType: 'alert', priority: 'normal', onThrottle: 'delay' },
+      notification: { ...good, pushType: 'alert', priority: 'normal', onThrottle: 'delay', onQuiet: 'delay' },
     });
   });
 

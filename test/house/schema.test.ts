@@ -19,6 +19,7 @@ const GOOD = {
   collapseId: 'thread-77',
   expiresAt: '2026-11-21T18:00:00Z',
   onThrottle: 'delay',
+  onQuiet: 'delay',
 };
 
 const APNS = {
@@ -95,6 +96,8 @@ const INVALID: readonly [what: string, change: object][] = [
   ['a date without a time', { expiresAt: '2026-11-21' }],
   ['the 31st of November', { expiresAt: '2026-11-31T18:00:00Z' }],
   ['an onThrottle of its own', { onThrottle: 'wait' }],
+  ['an onQuiet of its own', { onQuiet: 'wait' }],
+  ['a latest that is dropped in quiet hours', { onThrottle: 'latest', collapseId: 'a', onQuiet: 'drop' }],
   ['one field more', { subject: 'hello' }],
   ['no alert', { alert: undefined }],
   ['an alert with more', { alert: { title: 'a', image: 'b' } }],

@@ -30,6 +30,7 @@ const ROWS: readonly (readonly [field: string, given: Given, apns: Wire, fcm: Wi
   ['category', { category: 'exam-results' }, { 'payload.aps.category': undefined }, NOTHING],
   ['onThrottle', { onThrottle: 'drop' }, NOTHING, NOTHING],
   ['digest', { onThrottle: 'digest', digest: { key: 'k', body: '{{count}} new' } }, NOTHING, NOTHING],
+  ['onQuiet', { onQuiet: 'drop' }, NOTHING, NOTHING],
   ['pushType', { pushType: 'alert' }, { pushType: 'alert' }, { 'message.apns.headers.apns-push-type': 'alert' }],
   [
     'alert',

@@ -150,13 +150,19 @@ local function admitted(kind, at)
   return reply(kind, at, because(scope, limit), remaining, reset, everyRoom())
 end
 
+-- Whether a wait until `at` is refused; the second answer: because of quiet time in it.
+local function isTooLong(at)
+  local inQuiet = quiet and quietMs(at) or 0
+  if inQuiet > (options.maxQuiet or math.huge) then return true, true end
+  return at - now - inQuiet > (maxWait or math.huge) or at - now > (options.expiresIn or math.huge)
+end
+
 local function mustWait(why, at, rooms)
   local kind, pending = 3, 0
   for _, scope in ipairs(scopes) do pending = math.max(pending, (scope.queued or 0) + (scope.queuedHeld or 0)) end
-  local inQuiet = quiet and quietMs(at) or 0
-  if inQuiet > (options.maxQuiet or math.huge) then
-    kind, why = 4, because(scopes[1], QUIET, at)
-  elseif at - now - inQuiet > (maxWait or math.huge) or at - now > (options.expiresIn or math.huge) then
+  local tooLong, byQuiet = isTooLong(at)
+  if byQuiet then why = because(scopes[1], QUIET, at) end
+  if tooLong then
     kind = 4
   elseif options.maxPending and not due and pending >= options.maxPending then
     kind = 5

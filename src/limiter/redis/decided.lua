@@ -26,7 +26,7 @@ function noteDecision(answer)
     writeWaiting('holder:' .. name, counted, ENDED_KEPT_MS)
   elseif kind == 1 and join and join.kind == 'latest' then -- an older one that is tried again must not go after it
     writeWaiting(field, { name = name, entry = '', at = join.at }, ENDED_KEPT_MS)
-  elseif kind > 3 and options.claim then
+  elseif kind > 3 and options.claim and not (quiet and not options.maxQuiet and awake(now, 0) > now) then
     writeWaiting('end:' .. name, { how = 'sent' }, SENT_KEPT_MS)
   end
   if counted then answer[12], answer[13] = counted.count, counted.own end

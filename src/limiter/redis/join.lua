@@ -1,5 +1,5 @@
 -- Included by admit.lua for an ask with `join`, before it is decided. Needs what waiting.lua and ended.lua give, `join`, `findSlot`,
--- `sentAt`, `slot`, `mustWait`. Sets `group` (what waits under its key), `field` (where that is), `isHolder` (the id has its
+-- `sentAt`, `slot`, `isTooLong`, `mustWait`. Sets `group` (what waits under its key), `field` (where that is), `isHolder` (the id has its
 -- slot), `becomesHolder` (it has from now on, if it must wait), `counted` (what the digest was made of when it was admitted).
 
 -- The slot that another id waits for, or nil if it has none, or has not come for so long that it may never come.
@@ -37,7 +37,7 @@ if join.kind == 'latest' then
       return endedReply('superseded', group.name, 0)
     end
     local itsSlot = slotOf(group.entry)
-    if itsSlot and itsSlot > now + hold and maxWait and itsSlot - now > maxWait then
+    if itsSlot and itsSlot > now + hold and isTooLong(itsSlot) then
       return mustWait(earliest(scopes), itsSlot, {})
     end
     if group.entry ~= '' then writeEnd(group.name, 'superseded', name) end
