@@ -139,8 +139,11 @@ describe('the JSON of each command is that of the page', () => {
     const before = await answer('show', 't');
     await expectDocumented('recipient limit', await answer('limit', 't', '--rules', '5/1m', '--for', '7d'));
     await expectDocumented('recipient block', await answer('block', 't', '--for', '1h', '--reason', 'quiet'));
+    const night = ['--timezone', 'Europe/Paris', '--from', '21:00', '--until', '07:00', '--days', 'mon-fri'];
+    await expectDocumented('recipient quiet', await answer('quiet', 't', ...night));
     await expectDocumented('recipient show', before, await answer('show', 't'));
     await expectDocumented('recipient unblock', await answer('unblock', 't'));
+    await expectDocumented('recipient unquiet', await answer('unquiet', 't'));
     await expectDocumented('recipient reset', await answer('reset', 't'));
   });
 
