@@ -9,7 +9,8 @@
  * @packageDocumentation
  */
 export { InputError, formatFault, type Fault } from './domain/faults.ts';
-export { ruleName, type Policy, type Rule } from './domain/limits.ts';
+export { ruleName, type CategoryPolicy, type Exemption, type Policy, type Rule } from './domain/limits.ts';
+export type { Day, QuietHours, QuietTime } from './domain/quiet-hours.ts';
 export {
   parseNotification,
   type Alert,
@@ -67,6 +68,7 @@ export type {
   Limiter,
   Moved,
   Oversight,
+  QuietView,
   Refused,
   Reserved,
   RuleStanding,

@@ -96,7 +96,7 @@ export function categoryFaults(policy: CategoryPolicy, path: string): Fault[] {
   const { exempt = [], rules, minGapMs } = policy;
   for (const [index, name] of exempt.entries()) {
     if (EXEMPTIONS.includes(name)) continue;
-    const near = nearest(String(name), EXEMPTIONS);
+    const near = typeof name === 'string' ? nearest(name, EXEMPTIONS) : undefined;
     const expected = `gap, rules or quietHours${near === undefined ? '' : ` (did you mean ${near}?)`}`;
     faults.push({ path: `${path}.exempt[${index}]`, expected, found: describeFound(name, false) });
   }

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import type { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
-import type { Admission, Ask, Follow, Held, Limiter, Moved } from '../../src/limiter/limiter.ts';
+import type { Ask, Follow, Held, Limiter, Moved } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { cases } from '../support/cases.ts';
@@ -11,9 +11,9 @@ import { expectKeptAround } from './kept.ts';
 import { LONGEST_MS, scenarios, steps, type Scenario, type Step } from './model-steps.ts';
 import { withoutExempt } from '../../src/domain/limits.ts';
 import { hoursOf, windowsOf } from './quiet-pattern.ts';
-import { inOrder, Reference, type Answer } from './reference.ts';
-import type { Taken } from './reference-seeker.ts';
-import { AHEAD_MS, readEverything, recipientId, type Everything, type StoredScope, type StoredSet } from './stored.ts';
+import { byId, expectScope, pick, withoutSendAt } from './model-judge.ts';
+import { inOrder, Reference } from './reference.ts';
+import { AHEAD_MS, readEverything, recipientId, type Everything } from './stored.ts';
 
 describe.each(['in memory', 'on Redis'])(
   'any interleaving of asks, late returns, no-shows and what operators do, %s',
@@ -72,7 +72,8 @@ class Play {
         const id = `id-${this.#ids.length}`;
         this.#ids.push(id);
         this.#categoryOf.set(id, step.category);
-        const { category: _, do: __, ...terms } = step;
+        const { maxWaitMs, maxQuietMs, expiresInMs, maxPending, policy, everyRule } = step;
+        const terms = { maxWaitMs, maxQuietMs, expiresInMs, maxPending, policy, everyRule };
         return this.#ask(given({ ...this.#held(id), ...terms }));
       }
       case 'return': {
@@ -298,43 +299,9 @@ class Play {
 
   /** Nothing beyond what the reference holds, in every scope, and an expiry for every key. */
   #expectStored({ overall, ofCategories }: Everything, wasWritten: boolean): void {
-    this.#expectScope(overall, undefined, wasWritten);
-    for (const [category, stored] of ofCategories) if (stored) this.#expectScope(stored, category, wasWritten);
-  }
-
-  #expectScope({ sent, reserved, held }: StoredScope, category: string | undefined, wasWritten: boolean): void {
-    const has = (slot: Taken) =>
-      (category === undefined || slot.category === category) && slot.goneIn?.includes(category ?? '') !== true;
-    const isKept = (at: number) => at >= this.#now - LONGEST_MS;
-    const counted = this.#reference.sent.filter(has).map(({ at }) => at);
-    const found = sent.slots.map(([, at]) => at);
-    expect(found.filter(isKept)).toEqual(counted.filter(isKept).sort((a, b) => a - b));
-    expect(new Set(sent.slots.map(([member]) => member)).size).toBe(sent.slots.length);
-
-    const isAwaited = ({ at }: { readonly at: number }) => at >= this.#now - 60_000;
-    const waiting = this.#reference.reserved.filter((slot) => has(slot) && isAwaited(slot));
-    const views = (set: StoredSet) => inOrder(set.slots.map(([id, at]) => ({ id, at })).filter(isAwaited));
-    const expected = (isHeld: boolean) =>
-      inOrder(
-        waiting
-          .filter((slot) => (slot.isHeld ?? false) === isHeld)
-          .map(({ id = '', at, categoryAt = at }) => ({ id, at: category === undefined ? at : categoryAt }))
-          .filter(isAwaited),
-      );
-    expect(views(reserved)).toEqual(expected(false));
-    if (category !== undefined) expect(views(held)).toEqual(expected(true));
-
-    if (!wasWritten) return;
-    for (const [{ slots, expiresAt }, keepMs] of [
-      [sent, LONGEST_MS],
-      [reserved, 60_000],
-      [held, 60_000],
-    ] as const) {
-      const last = slots.at(-1)?.[1];
-      expect(expiresAt === undefined).toBe(last === undefined);
-      // A refund moves the expiry by what is left of it, which Redis rounds to whole milliseconds.
-      if (last !== undefined) expect(Math.abs(Number(expiresAt) - (last + keepMs))).toBeLessThanOrEqual(2);
-    }
+    const expected = { reference: this.#reference, now: this.#now, wasWritten };
+    expectScope(overall, undefined, expected);
+    for (const [category, stored] of ofCategories) if (stored) expectScope(stored, category, expected);
   }
 
   #held(id: string): Held {
@@ -344,16 +311,4 @@ class Play {
   #sentAt(id: string): number | undefined {
     return this.#reference.sent.find((slot) => slot.id === id)?.at;
   }
-}
-
-function byId(moved: readonly Moved[]): Moved[] {
-  return moved.toSorted((a, b) => ((a.id ?? '') < (b.id ?? '') ? -1 : 1));
-}
-
-function pick(ids: readonly string[], which: number): string | undefined {
-  return ids[Math.floor((which * ids.length) / 100)];
-}
-
-function withoutSendAt(admission: Admission): Answer {
-  return Object.fromEntries(Object.entries(admission).filter(([field]) => field !== 'sendAt')) as unknown as Answer;
 }

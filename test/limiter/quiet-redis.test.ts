@@ -42,7 +42,7 @@ interface Opened {
   readonly limiter: ReturnType<typeof createRedisLimiter>;
   readonly redis: ReturnType<typeof connectRedis>;
   readonly prefix: string;
-  callsOf(work: () => Promise<unknown>): Promise<number>;
+  readonly callsOf: (work: () => Promise<unknown>) => Promise<number>;
 }
 
 describe('quiet hours that are stored for a recipient', () => {

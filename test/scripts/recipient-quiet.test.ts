@@ -15,7 +15,7 @@ const NIGHT = ['--timezone', 'Europe/Paris', '--from', '21:00', '--until', '07:0
 
 interface Desk {
   readonly limiter: Limiter;
-  run(...args: string[]): Promise<CommandExit>;
+  readonly run: (...args: string[]) => Promise<CommandExit>;
 }
 
 /** A limiter as the workers have it, and the command at the same keys. */
