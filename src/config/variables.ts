@@ -35,7 +35,9 @@ const queueAndDelivery = {
     .default([{ max: 10, perMs: 60_000 }])
     .describe('comma-separated `max/per`: `1/1s,20/1m,200/1h,800/1d`'),
   LIMIT_MIN_GAP: duration().default(3_000).describe('least time between two alerts to one recipient; `0` for none'),
-  LIMITS_FILE: anyText().optional().describe('path of a JSON file with limits per category (docs/limits.md)'),
+  LIMITS_FILE: anyText()
+    .optional()
+    .describe('path of a JSON file with limits per category and quiet hours (docs/limits.md)'),
   LIMIT_BACKGROUND_RULES: rules('LIMIT_BACKGROUND_RULES')
     .default([{ max: 3, perMs: 3_600_000 }])
     .describe('as `LIMIT_RULES`, for background pushes to one recipient; Apple asks for no more than 2 or 3 an hour'),

@@ -3,7 +3,7 @@ import { isObject } from './json.ts';
 import { nearest } from './nearest.ts';
 
 /** A day of the week, as quiet hours name it. */
-export type Day = (typeof DAYS)[number];
+export type Day = 'sun' | 'mon' | 'tue' | 'wed' | 'thu' | 'fri' | 'sat';
 
 /** A part of a day in which no alert is shown. */
 export interface QuietTime {
@@ -24,7 +24,7 @@ export interface QuietHours {
 }
 
 /** The days in the order of `Date.getUTCDay`. */
-export const DAYS = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'] as const;
+export const DAYS: readonly Day[] = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'];
 const MOST_TIMES = 50;
 const DAY_MINUTES = 24 * 60;
 const WEEK_MINUTES = 7 * DAY_MINUTES;

@@ -1,7 +1,8 @@
 import { expect } from 'vitest';
 import type { Admission, Moved } from '../../src/limiter/limiter.ts';
 import { LONGEST_MS } from './model-steps.ts';
-import { inOrder, type Answer, type Reference } from './reference.ts';
+import { inOrder, type Reference } from './reference.ts';
+import type { Answer } from './reference-types.ts';
 import type { Taken } from './reference-seeker.ts';
 import type { StoredScope, StoredSet } from './stored.ts';
 

@@ -19,8 +19,6 @@ import {
   type Taken,
 } from './reference-seeker.ts';
 
-export type { Answer } from './reference-types.ts';
-
 const NO_SHOW_MS = 60_000;
 
 /**
