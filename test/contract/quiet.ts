@@ -98,6 +98,17 @@ export function quietContract(create: LimiterFactory): void {
       expect(await trial.ask('c')).toEqual(admitted(until));
     });
 
+    it('let an id go in the last moment before them, also behind one that may still come', async () => {
+      const { trial, from } = stage(create, atMost(2, 1_000));
+      trial.goTo(from - 1_251);
+      await trial.ask('a');
+      trial.goTo(from - 1_151);
+      await trial.askAll('bcd');
+      expect(await trial.slots()).toEqual({ c: from - 251, d: from - 151 });
+      trial.goTo(from - 141);
+      expect(await trial.ask('d')).toEqual(admitted(from - 141));
+    });
+
     it('put off who comes too late, and those behind stay behind', async () => {
       const { trial, from, until } = stage(create, gapOf(1_000));
       trial.goTo(from - 3_000);
@@ -167,6 +178,15 @@ export function quietContract(create: LimiterFactory): void {
         reserved(from + 1_000, 'gap', 1_000),
       ]);
       expect(await trial.ask('c')).toEqual(reserved(until, 'quiet', LENGTH));
+    });
+
+    it('hold behind those that may be sent in them', async () => {
+      const alarms = { ...atMost(9, MINUTE), exempt: ['quietHours'] } as const;
+      const { trial, from, until } = stage(create, gapOf(1_000), { categories: { alarms } });
+      trial.goTo(from - 500);
+      await trial.askAll('ab', { category: 'alarms' });
+      expect(await trial.slots()).toEqual({ b: from + 500 });
+      expect(await trial.ask('c', { policy: UNLIMITED })).toEqual(reserved(until, 'quiet', LENGTH + 500, 150));
     });
 
     it('are refused if they are not usable', () => {

@@ -79,6 +79,14 @@ export function urgentContract(create: LimiterFactory): void {
       expect(await trial.ask('a')).toEqual(reserved(32_000, 'gap', 2_000));
     });
 
+    it('stays out of the line of the others if it must wait after all', async () => {
+      const trial = new Trial(create, POLICY, { categories });
+      await trial.ask('u', urgent);
+      await trial.block(30_000);
+      expect(await trial.ask('u', { ...urgent, renew: true })).toEqual(reserved(30_000, 'block', 30_000));
+      expect(await trial.ask('a')).toEqual(reserved(30_000, 'block', 30_000));
+    });
+
     it('is exempt from a stored policy too', async () => {
       const trial = new Trial(create, POLICY, { categories });
       await trial.limit({ rules: atMost(1, 3_600_000).rules, minGapMs: 60_000 });

@@ -104,3 +104,51 @@ describe('a crowd in quiet hours', () => {
     expect((sent.at(-1) ?? NaN) - (slots.at(-1) ?? NaN)).toBeLessThanOrEqual(150);
   });
 });
+
+describe('quiet hours that are new in LIMITS_FILE', () => {
+  it('put off what comes back in them, and keep the order', async () => {
+    const begin = Math.floor(Date.now() / 60_000) * 60_000 + 24 * HOUR + 60_000;
+    const until = begin + 60_000;
+    let now = begin - 1_500;
+    const prefix = testPrefix();
+    const [before] = openTwo({ now: () => now, prefix });
+    const quietHours = { timezone: 'UTC', quietHours: [{ from: timeOf(begin), until: timeOf(until) }] };
+    const [after] = openTwo({ now: () => now, prefix, quietHours });
+    for (const id of ['a', 'b', 'c', 'd']) await before.limiter.admit({ recipientId, id });
+    const slots = async () => (await after.limiter.inspect(recipientId)).reserved.map(({ id, at }) => [id, at - begin]);
+    expect(await slots()).toEqual([
+      ['b', -500],
+      ['c', 500],
+      ['d', 1_500],
+    ]);
+    now = begin + 500;
+    await after.limiter.cancel({ recipientId, id: 'b' });
+    expect(await after.limiter.admit({ recipientId, id: 'c' })).toMatchObject({ at: until, rule: 'quiet' });
+    expect(await slots()).toEqual([
+      ['c', 60_000],
+      ['d', 61_000],
+    ]);
+  });
+
+  it('keep what was put off out of the next quiet time too', async () => {
+    const begin = Math.floor(Date.now() / 60_000) * 60_000 + 24 * HOUR + 60_000;
+    let now = begin - 70_500;
+    const prefix = testPrefix();
+    const policy = { rules: [], minGapMs: 30_000 };
+    const times = [0, 2].map((minutes) => ({
+      from: timeOf(begin + minutes * 60_000),
+      until: timeOf(begin + (minutes + 1) * 60_000),
+    }));
+    const [before] = openTwo({ now: () => now, prefix, policy });
+    const [after] = openTwo({ now: () => now, prefix, policy, quietHours: { timezone: 'UTC', quietHours: times } });
+    for (const id of 'abcdef') await before.limiter.admit({ recipientId, id });
+    for (const id of 'bc') {
+      now += 30_000;
+      await after.limiter.admit({ recipientId, id });
+    }
+    now += 30_000;
+    expect(await after.limiter.admit({ recipientId, id: 'd' })).toMatchObject({ at: begin + 60_000, rule: 'quiet' });
+    const { reserved } = await after.limiter.inspect(recipientId);
+    expect(reserved.map(({ at }) => at - begin)).toEqual([60_000, 90_000, 180_000]);
+  });
+});
