@@ -1,5 +1,4 @@
 import { judge, type Arrival, type Verdict } from '../../src/sandbox/judge.ts';
-import { countWaiting, type WaitingCounts } from './waiting.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 
 /** How the jobs ended, read from the queue. */
@@ -13,6 +12,14 @@ export interface Endings {
 export interface AlertsAndPushes<T> {
   readonly alerts: T;
   readonly pushes: T;
+}
+
+/** How many of the notifications ended how, without their own alert. */
+export interface WaitingCounts {
+  readonly dropped: number;
+  readonly superseded: number;
+  readonly merged: number;
+  readonly canceled: number;
 }
 
 /** What devices got. A silent alert takes no slot, so no limit holds for it. */
@@ -68,6 +75,12 @@ export function countResult(
     backgroundViolations: ofPushes.windowViolations,
     workers,
   };
+}
+
+function countWaiting({ completed }: Endings): WaitingCounts {
+  const count = (name: string): number => completed.filter(({ outcome }) => outcome === name).length;
+  const [dropped, superseded, merged, canceled] = ['dropped', 'superseded', 'merged', 'canceled'].map(count);
+  return { dropped: dropped ?? 0, superseded: superseded ?? 0, merged: merged ?? 0, canceled: canceled ?? 0 };
 }
 
 export interface Check {

@@ -2,7 +2,7 @@ import type { NotificationInput } from '../../src/domain/notification.ts';
 import type { Canceled } from '../../src/queue/producer.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import { shownOf } from '../support/shown.ts';
-import type { Check, Endings } from './verdict.ts';
+import type { Check, WaitingCounts } from './verdict.ts';
 
 /** The teachers of the morning for whom something else than waiting is asked for. */
 export const THREAD = 'teacher-rossi';
@@ -15,20 +15,6 @@ const HOUR_MS = 3_600_000;
 /** What is canceled in the demo was to be sent in an hour. */
 export function withSendAfter<Input extends NotificationInput>(input: Input, now: number): Input {
   return input.cancellationKey === undefined ? input : { ...input, sendAfter: now + HOUR_MS };
-}
-
-/** How many of the notifications ended how, without their own alert. */
-export interface WaitingCounts {
-  readonly dropped: number;
-  readonly superseded: number;
-  readonly merged: number;
-  readonly canceled: number;
-}
-
-export function countWaiting({ completed }: Endings): WaitingCounts {
-  const count = (name: string): number => completed.filter(({ outcome }) => outcome === name).length;
-  const [dropped, superseded, merged, canceled] = ['dropped', 'superseded', 'merged', 'canceled'].map(count);
-  return { dropped: dropped ?? 0, superseded: superseded ?? 0, merged: merged ?? 0, canceled: canceled ?? 0 };
 }
 
 export interface WaitingParts {

@@ -11,6 +11,8 @@ export interface Entry {
   readonly priority: number;
   /** No worker takes it before this has passed. Milliseconds; default 0. */
   readonly delayMs?: number;
+  /** Those with the same key have timestamps in the order in which this process added them. */
+  readonly orderKey?: string | undefined;
   /** Under which it can be canceled together with others. */
   readonly cancellationKey?: string | undefined;
   /** The job's data: the notification as the producer gave it, with its id. */
@@ -52,10 +54,33 @@ export async function addJobs(queue: Queue, entries: readonly Entry[]): Promise<
   return added;
 }
 
+/** The latest timestamp of each `orderKey`, unless it is past. */
+const latest = new Map<string, number>();
+const MOST_KEPT = 10_000;
+
+/** Of two with `onThrottle: "latest"` the one that was added later is newer, also if both are added within a millisecond. */
+function timestampOf({ orderKey }: Entry): number {
+  const now = Date.now();
+  if (orderKey === undefined) return now;
+  const timestamp = Math.max(now, (latest.get(orderKey) ?? 0) + 1);
+  latest.set(orderKey, timestamp);
+  if (latest.size > MOST_KEPT) {
+    for (const [key, at] of latest) if (at < now) latest.delete(key);
+  }
+  return timestamp;
+}
+
 function jobOf(queue: Queue, entry: Entry): { readonly entry: Entry; readonly job: Job; readonly key: string } {
   const jobId = jobIdOf(entry.id);
   const { priority, delayMs: delay = 0 } = entry;
-  const options = { jobId, priority, delay, removeOnComplete: KEEP_COMPLETED, removeOnFail: false };
+  const options = {
+    jobId,
+    priority,
+    delay,
+    timestamp: timestampOf(entry),
+    removeOnComplete: KEEP_COMPLETED,
+    removeOnFail: false,
+  };
   return { entry, job: new Job(queue, JOB, entry.data, options, jobId), key: queue.toKey(jobId) };
 }
 

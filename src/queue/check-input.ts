@@ -24,12 +24,13 @@ export function check(input: EnqueueInput): Check {
   if (!parsed.ok) return { faults: parsed.faults };
   const tooLarge = payloadFaults(parsed.notification);
   if (tooLarge.length > 0) return { faults: tooLarge };
-  const { id, recipientId, priority, sendAfter = 0, expiresAt, cancellationKey } = parsed.notification;
+  const { id, recipientId, priority, sendAfter = 0, expiresAt, cancellationKey, collapseId } = parsed.notification;
   const now = Date.now();
   const tooFar = tooFarAhead(sendAfter, now);
   if (tooFar !== undefined) return { faults: [tooFar] };
   const delayMs = Math.max(0, sendAfter - now);
-  const entry = { id, recipientId, priority: PRIORITY[priority], delayMs, cancellationKey, data };
+  const orderKey = parsed.notification.onThrottle === 'latest' ? `${recipientId} ${collapseId}` : undefined;
+  const entry = { id, recipientId, priority: PRIORITY[priority], delayMs, orderKey, cancellationKey, data };
   return { entry, sendAfter, expiresAt };
 }
 

@@ -41,10 +41,14 @@ async function runDemo(): Promise<Demo> {
 it('the demo keeps every promise, as counted at the providers', async () => {
   const { result, deadLetters, report, code } = await measured(runDemo);
   expect(result).toMatchObject({
-    notifications: 420,
-    delivered: 407,
+    notifications: 440,
+    delivered: 415,
     deadLettered: 10,
     expired: 3,
+    dropped: 1,
+    canceled: 4,
+    merged: 4,
+    superseded: 3,
     lost: 0,
     duplicates: 0,
     gapViolations: 0,
@@ -64,7 +68,7 @@ it('the demo keeps every promise, as counted at the providers', async () => {
   for (const { recipientId } of deadLetters) expect(recipientId).toMatch(/^teacher-/);
   expectWellFormed(report);
   expectSelfContained(report);
-  expect(report.match(/<li class="lane">/g)).toHaveLength(16);
+  expect(report.match(/<li class="lane">/g)).toHaveLength(20);
   expect(report.match(/<line class="arrived" [^>]*><title>morning-/g)?.length).toBeGreaterThanOrEqual(392);
   expect(code).toBe(0);
 }, 300_000);
