@@ -190,7 +190,16 @@ describe('the JSON of each command is that of the page', () => {
       'cut-clients': 0,
     };
     const facts = {
-      ...{ enqueued: new Map(), entries: [], crashes: [], drainMs: 0, stalls: [], left: [], leaks: [] },
+      ...{
+        enqueued: new Map(),
+        cancels: new Map(),
+        entries: [],
+        crashes: [],
+        drainMs: 0,
+        stalls: [],
+        left: [],
+        leaks: [],
+      },
       ends: { completed: [], dead: [], queued: [] },
       struck: { counts, incidents: [], cuts: [], freezes: [], oddDevices: [] },
       logs: new Map(),

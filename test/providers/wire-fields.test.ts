@@ -30,6 +30,8 @@ const ROWS: readonly (readonly [field: string, given: Given, apns: Wire, fcm: Wi
   ['category', { category: 'exam-results' }, { 'payload.aps.category': undefined }, NOTHING],
   ['onThrottle', { onThrottle: 'drop' }, NOTHING, NOTHING],
   ['digest', { onThrottle: 'digest', digest: { key: 'k', body: '{{count}} new' } }, NOTHING, NOTHING],
+  ['sendAfter', { sendAfter: '2026-11-21T06:30:00Z' }, NOTHING, NOTHING],
+  ['cancellationKey', { cancellationKey: 'trip-77' }, NOTHING, NOTHING],
   ['onQuiet', { onQuiet: 'drop' }, NOTHING, NOTHING],
   ['pushType', { pushType: 'alert' }, { pushType: 'alert' }, { 'message.apns.headers.apns-push-type': 'alert' }],
   [

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
-import { breakerKeys } from '../../src/breaker/redis-breakers.ts';
-import { connectRedis, testPrefix } from '../support/redis.ts';
-import { waitFor } from '../support/wait.ts';
+import { breakerKeys } from '../../../src/breaker/redis-breakers.ts';
+import { connectRedis, testPrefix } from '../../support/redis.ts';
+import { waitFor } from '../../support/wait.ts';
 import {
   accepted,
   badToken,
@@ -19,7 +19,7 @@ import {
   untilRead,
   wanted,
   type BreakerWorker,
-} from './support.ts';
+} from '../../breaker/support.ts';
 
 function two(prefix = testPrefix(), options = LONG): [BreakerWorker, BreakerWorker] {
   return [openBreakers(prefix, options), openBreakers(prefix, options)];

@@ -3,12 +3,12 @@ import type { ClientHttp2Session } from 'node:http2';
 import { text } from 'node:stream/consumers';
 import { connect as connectTls } from 'node:tls';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { DEFAULT_LATENCY, timingOf } from '../../src/sandbox/loopback/timing.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
-import { openSandbox } from '../support/sandbox.ts';
-import { waitFor } from '../support/wait.ts';
-import { connectApns } from './apns-client.ts';
-import { connectFcm, connectFcmHttp2 } from './fcm-client.ts';
+import { DEFAULT_LATENCY, timingOf } from '../../../src/sandbox/loopback/timing.ts';
+import type { Sandbox } from '../../../src/sandbox/sandbox.ts';
+import { openSandbox } from '../../support/sandbox.ts';
+import { waitFor } from '../../support/wait.ts';
+import { connectApns } from '../../sandbox/apns-client.ts';
+import { connectFcm, connectFcmHttp2 } from '../../sandbox/fcm-client.ts';
 
 interface Client {
   readonly session: ClientHttp2Session;
