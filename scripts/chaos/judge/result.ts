@@ -26,12 +26,13 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     thaws,
     stalls: facts.stalls,
   });
+  const incidents = [...struck.incidents, ...stopsWithoutRedis(struck.freezes, logs)];
+  const inHand = new Set([...incidents, ...thaws].flatMap(({ ids }) => [...ids]));
   const { unexplained, explainedBy, ...duplicates } = countDuplicates({
-    ...{ enqueued, entries, ends, thaws, cuts: struck.cuts },
-    incidents: [...struck.incidents, ...stopsWithoutRedis(struck.freezes, logs)],
+    ...{ enqueued, entries, ends, thaws, cuts: struck.cuts, incidents },
   });
   const unknown = unknownRequests(enqueued, entries);
-  const { faults, digests, quietAlerts } = judgeWaiting({ enqueued, entries, ends, cancels: facts.cancels });
+  const { faults, digests, quietAlerts } = judgeWaiting({ enqueued, entries, ends, cancels: facts.cancels, inHand });
   const { breakersOpened, breakersByOneDevice } = countBreakers(logs);
   const { counts, oddDevices } = struck;
   const result: ChaosResult = {

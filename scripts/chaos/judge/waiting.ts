@@ -25,13 +25,15 @@ export interface WaitedParts {
   readonly ends: Pick<Ends, 'completed' | 'dead'>;
   /** Notification → the last answer to its cancel: whether it was canceled. */
   readonly cancels: ReadonlyMap<string, boolean>;
+  /** Notifications that a worker had when it was struck: it may have sent them without noting it. */
+  readonly inHand: ReadonlySet<string>;
 }
 
 /** `3 new`, which the plan's `DIGEST_BODY` becomes. */
 const SENT_BODY = /^(\d+) new$/;
 
 /** Counted from what the providers got and how the jobs ended. */
-export function judgeWaiting({ enqueued, entries, ends, cancels }: WaitedParts): Waited {
+export function judgeWaiting({ enqueued, entries, ends, cancels, inHand }: WaitedParts): Waited {
   const completed = new Map(ends.completed.map((one) => [one.id, one]));
   const dead = new Set(ends.dead.map(({ id }) => id));
   const merged = ends.completed.filter(({ outcome }) => outcome === 'merged');
@@ -59,7 +61,8 @@ export function judgeWaiting({ enqueued, entries, ends, cancels }: WaitedParts):
   }
   for (const { id, by = '' } of [...merged, ...superseded]) {
     if (!completed.has(by) && !dead.has(by)) faults.push(`${id}: gave way to ${by}, which has no end`);
-    if (alerted.has(id) && !mayHaveFailed(id, completed)) faults.push(`${id}: gave way to ${by}, and was sent too`);
+    if (alerted.has(id) && !inHand.has(id) && !mayHaveFailed(id, completed))
+      faults.push(`${id}: gave way to ${by}, and was sent too`);
     if (enqueued.get(id)?.input?.recipientId !== enqueued.get(by)?.input?.recipientId)
       faults.push(`${id}: gave way to ${by}, of another recipient`);
   }
@@ -86,10 +89,8 @@ export function judgeWaiting({ enqueued, entries, ends, cancels }: WaitedParts):
 }
 
 /**
- * A provider accepted it, but its answer said otherwise or was lost, or its worker died before it could note the answer: then
- * it is tried again, and may give way to a newer one.
+ * A provider accepted it, but its answer said otherwise or was lost: then it is tried again, and may give way to a newer one.
  */
 function mayHaveFailed(id: string, completed: ReadonlyMap<string, Completed>): boolean {
-  const { attempts = [], asks = 0 } = completed.get(id)?.progress ?? {};
-  return attempts.length > 0 || asks > 0;
+  return (completed.get(id)?.progress.attempts.length ?? 0) > 0;
 }

@@ -50,7 +50,7 @@ export const POLICY = {
 };
 export const NEWS_POLICY = { rules: [{ max: 3, perMs: 5_000 }], minGapMs: 800 };
 /** Of the category `urgent`, for which the overall limits do not hold. */
-export const URGENT_POLICY = { rules: [{ max: 4, perMs: 3_000 }], minGapMs: 100 };
+export const URGENT_POLICY = { rules: [{ max: 4, perMs: 3_000 }], minGapMs: 400 };
 export const BACKGROUND_POLICY = { rules: [{ max: 3, perMs: 6_000 }], minGapMs: 0 };
 
 /** The text of a digest; no other alert has such a text. */

@@ -26,6 +26,7 @@ function good(): WaitedParts {
       dead: [],
     },
     cancels: new Map([['f', true]]),
+    inHand: new Set(),
   };
 }
 
@@ -66,6 +67,13 @@ describe('what waited together', () => {
     const parts = good();
     const ends = { completed: parts.ends.completed.slice(1), dead: [deadOf('a')] };
     expect(judgeWaiting({ ...parts, ends, entries: parts.entries.slice(1) }).faults).toEqual([]);
+  });
+
+  it('may have been sent by a worker that was struck', () => {
+    const parts = good();
+    const entries = [...parts.entries, entryOf('d', 1)];
+    expect(judgeWaiting({ ...parts, entries }).faults).toHaveLength(1);
+    expect(judgeWaiting({ ...parts, entries, inHand: new Set(['d']) }).faults).toEqual([]);
   });
 
   it('no longer counts what was canceled', () => {
