@@ -1,5 +1,6 @@
 import { waitOf, type DeviceState, type Outcome } from '../domain/ended.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter } from '../domain/outcome.ts';
+import { waitsFrom } from '../domain/send-after.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import type { JobHash } from './job-hash.ts';
 
@@ -17,7 +18,7 @@ export function outcomeOf(jobId: string, job: JobHash, { reason, deadAt, generat
     ...(category !== undefined && { category }),
     ...{ outcome: 'dead-lettered', reason, generation, enqueuedAt: job.timestamp },
     ...(isSent && { sentAt }),
-    waitMs: waitOf(job.timestamp, isSent ? sentAt : undefined, deadAt),
+    waitMs: waitOf(waitsFrom(job.timestamp, job.data), isSent ? sentAt : undefined, deadAt),
     devices: devicesOf(job.progress),
   };
 }

@@ -1,4 +1,5 @@
 import { waitOf, type Ended, type Outcome } from '../domain/ended.ts';
+import { waitsFrom } from '../domain/send-after.ts';
 import type { Completed } from './ack.ts';
 import type { Context } from './context.ts';
 
@@ -22,6 +23,6 @@ export function outcomeOf(
     ...ended,
     generation: typeof generation === 'number' ? generation : 0,
     enqueuedAt,
-    waitMs: waitOf(enqueuedAt, ended.sentAt, endedAt),
+    waitMs: waitOf(waitsFrom(enqueuedAt, notification), ended.sentAt, endedAt),
   };
 }

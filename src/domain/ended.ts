@@ -31,7 +31,7 @@ export interface Outcome {
   readonly enqueuedAt: number;
   /** Epoch milliseconds: when the first device accepted it. Absent if none did. */
   readonly sentAt?: number;
-  /** From `enqueuedAt` to `sentAt`, or to the end if it was not sent; milliseconds. */
+  /** From `enqueuedAt`, or from a later `sendAfter`, to `sentAt`, or to the end if it was not sent; milliseconds. */
   readonly waitMs: number;
   readonly devices: Readonly<Record<string, DeviceState>>;
 }

@@ -1,6 +1,7 @@
 import { asDigest, MAX_DIGEST } from './digest.ts';
 import { describeFound, type Fault } from './faults.ts';
 import { isObject } from './json.ts';
+import { instantOf } from './send-after.ts';
 import type { DeviceKind } from '../providers/device-kind.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import type { Notification } from './notification-types.ts';
@@ -52,15 +53,6 @@ function timesFaults(raw: Record<string, unknown>): Fault[] {
   const expected = `a time before expiresAt, which is ${new Date(expiresAt).toISOString()}`;
   return [{ path: 'sendAfter', expected, found: new Date(sendAfter).toISOString() }];
 }
-
-/** Epoch milliseconds; undefined for what is no instant, which the field's own check reports. */
-function instantOf(value: unknown): number | undefined {
-  const at = typeof value === 'string' ? Date.parse(value) : value;
-  return typeof at === 'number' && Math.abs(at) <= MAX_DATE_MS ? at : undefined;
-}
-
-/** The range of `Date`. */
-const MAX_DATE_MS = 8.64e15;
 
 /**
  * A background push may not alert (developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app):

@@ -1,4 +1,8 @@
 import type { Fault } from './faults.ts';
+import { isObject } from './json.ts';
+
+/** The range of `Date`. */
+const MAX_DATE_MS = 8.64e15;
 
 /** The rule of a notification that waits for its `sendAfter`. It is no wait of the limits. */
 export const SEND_AFTER = 'sendAfter';
@@ -14,5 +18,16 @@ export function tooFarAhead(sendAfter: number, now: number): Fault | undefined {
 }
 
 function textOf(at: number): string {
-  return Math.abs(at) <= 8.64e15 ? new Date(at).toISOString() : String(at); // the range of Date
+  return Math.abs(at) <= MAX_DATE_MS ? new Date(at).toISOString() : String(at);
+}
+
+/** Epoch milliseconds; undefined for what is no instant, which the check of its field reports. */
+export function instantOf(value: unknown): number | undefined {
+  const at = typeof value === 'string' ? Date.parse(value) : value;
+  return typeof at === 'number' && Math.abs(at) <= MAX_DATE_MS ? at : undefined;
+}
+
+/** From when a notification waits: from its enqueuing, or from a later `sendAfter`. Epoch milliseconds. `data`: any job's data. */
+export function waitsFrom(enqueuedAt: number, data: unknown): number {
+  return Math.max(enqueuedAt, (isObject(data) ? instantOf(data['sendAfter']) : undefined) ?? 0);
 }

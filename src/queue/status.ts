@@ -2,6 +2,7 @@ import type { Job, Queue } from 'bullmq';
 import { waitOf, type DeviceState, type Ended } from '../domain/ended.ts';
 import { describeFound, InputError } from '../domain/faults.ts';
 import type { DeadLetter, DeadLetterReason, OutcomeName } from '../domain/outcome.ts';
+import { waitsFrom } from '../domain/send-after.ts';
 import { dueAtOfScore } from './bullmq-internals.ts';
 import { jobIdOf, replayIdOf } from './names.ts';
 
@@ -120,13 +121,13 @@ function delayedStatus({ progress }: Job<unknown, unknown>, until: number): Noti
   return { state: 'waiting', until, ...(typeof rule === 'string' && { rule }) };
 }
 
-function endedStatus({ returnvalue, timestamp, finishedOn = 0 }: Job<unknown, unknown>): NotificationStatus {
+function endedStatus({ data, returnvalue, timestamp, finishedOn = 0 }: Job<unknown, unknown>): NotificationStatus {
   // An older worker returned only the outcome.
   const { outcome = 'delivered', by, sentAt, devices = {} } = (returnvalue ?? {}) as Partial<Ended>;
   return {
     ...{ state: 'ended', outcome, ...(by !== undefined && { by }), endedAt: finishedOn },
     ...(sentAt !== undefined && { sentAt }),
-    ...{ waitMs: waitOf(timestamp, sentAt, finishedOn), devices },
+    ...{ waitMs: waitOf(waitsFrom(timestamp, data), sentAt, finishedOn), devices },
   };
 }
 
