@@ -66,7 +66,19 @@ test(
     const help = await runProgram(pushpacer, ['--help'], consumer);
     const commands = [...help.matchAll(/^ {2}([a-z-]+) {2,}/gm)].map(([, command]) => command ?? '');
     expect(commands).toEqual([
-      ...['demo', 'chaos', 'worker', 'enqueue', 'dead-letters', 'replay', 'discard', 'recipient', 'sandbox', 'redis'],
+      ...[
+        'demo',
+        'chaos',
+        'worker',
+        'enqueue',
+        'cancel',
+        'dead-letters',
+        'replay',
+        'discard',
+        'recipient',
+        'sandbox',
+        'redis',
+      ],
       'completion',
     ]);
     for (const command of commands) {

@@ -1,11 +1,11 @@
 import { describe, expect, it, vi } from 'vitest';
-import type { JournalEntry } from '../../src/sandbox/journal.ts';
-import { invalidTokensKey } from '../../src/queue/invalid-tokens.ts';
-import { NO_LATENCY } from '../../src/sandbox/loopback/timing.ts';
-import { openApps } from '../support/apps.ts';
-import { makeDevice, makeNotification } from '../support/push.ts';
-import { connectRedis } from '../support/redis.ts';
-import { openWorkerBench } from '../support/worker.ts';
+import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import { invalidTokensKey } from '../../../src/queue/invalid-tokens.ts';
+import { NO_LATENCY } from '../../../src/sandbox/loopback/timing.ts';
+import { openApps } from '../../support/apps.ts';
+import { makeDevice, makeNotification } from '../../support/push.ts';
+import { connectRedis } from '../../support/redis.ts';
+import { openWorkerBench } from '../../support/worker.ts';
 
 const TIMEOUT = { timeout: 15_000, interval: 20 };
 

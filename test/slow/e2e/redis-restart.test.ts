@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { eventually, KEPT, openFaultBench, ownRedis, page, PATIENCE } from '../support/fault-bench.ts';
-import { temporaryFolder } from '../support/program.ts';
-import { connectRedis } from '../support/redis.ts';
+import { eventually, KEPT, openFaultBench, ownRedis, page, PATIENCE } from '../../support/fault-bench.ts';
+import { temporaryFolder } from '../../support/program.ts';
+import { connectRedis } from '../../support/redis.ts';
 
 it.each(['always', 'everysec'])(
   'a Redis that is killed and started again on its AOF (%s) loses nothing, doubles nothing and lifts no limit',
