@@ -177,6 +177,15 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
     }
   }
 
+  /** Removes what is stored for the recipient. True if there was something. */
+  async function remove(what: 'unlimit' | 'unblock' | 'unquiet', recipientId: string, follow: Follow = {}) {
+    checkRecipient(recipientId);
+    checkFollow(follow);
+    const { done } = await set(what, recipientId, '', '', '');
+    await moveAll(recipientId, follow);
+    return done;
+  }
+
   return {
     admit: (asked) => ask('admit', asked),
     peek,
@@ -202,13 +211,7 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
       if (!done) checkLimit(recipientId, stored, until, heard);
       await moveAll(recipientId, follow);
     },
-    async unlimit(recipientId, follow = {}) {
-      checkRecipient(recipientId);
-      checkFollow(follow);
-      const { done } = await set('unlimit', recipientId, '', '', '');
-      await moveAll(recipientId, follow);
-      return done;
-    },
+    unlimit: (recipientId, follow) => remove('unlimit', recipientId, follow),
     async block(recipientId, block, follow = {}) {
       checkBlock(recipientId, block, undefined);
       checkFollow(follow);
@@ -216,26 +219,14 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
       if (!done) checkBlock(recipientId, block, heard);
       await moveAll(recipientId, follow);
     },
-    async unblock(recipientId, follow = {}) {
-      checkRecipient(recipientId);
-      checkFollow(follow);
-      const { done } = await set('unblock', recipientId, '', '', '');
-      await moveAll(recipientId, follow);
-      return done;
-    },
+    unblock: (recipientId, follow) => remove('unblock', recipientId, follow),
     async quiet(recipientId, hours, follow = {}) {
       checkQuiet(recipientId, hours);
       checkFollow(follow);
       await set('quiet', recipientId, '', quietText(hours), '');
       await moveAll(recipientId, follow);
     },
-    async unquiet(recipientId, follow = {}) {
-      checkRecipient(recipientId);
-      checkFollow(follow);
-      const { done } = await set('unquiet', recipientId, '', '', '');
-      await moveAll(recipientId, follow);
-      return done;
-    },
+    unquiet: (recipientId, follow) => remove('unquiet', recipientId, follow),
     async reset(recipientId, follow = {}) {
       checkRecipient(recipientId);
       checkFollow(follow);
