@@ -5,7 +5,8 @@ import { loadQueueConfig } from '../src/config/config.ts';
 import { formatFault, type Fault } from '../src/domain/faults.ts';
 import { RedisAwayError } from '../src/redis/connection.ts';
 import { parseDuration } from '../src/domain/time.ts';
-import { BROADCAST_ID, BROADCAST_ID_FORMAT, MAX_SPREAD_MS } from '../src/queue/broadcast.ts';
+import { ID, ID_FORMAT } from '../src/domain/text-schema.ts';
+import { MAX_SPREAD_MS } from '../src/queue/broadcast.ts';
 import { checkInput, createProducer, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
 import { CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';
 import { addNotificationFlags, itemOfFlags, type NotificationFlags } from './enqueue/flags.ts';
@@ -144,8 +145,8 @@ function spreadFlag(text: string): number {
 }
 
 function broadcastFlag(text: string): string {
-  if (BROADCAST_ID.test(text)) return text;
-  throw new UsageError(`--broadcast: expected ${BROADCAST_ID_FORMAT}, found ${JSON.stringify(text)}`);
+  if (ID.test(text)) return text;
+  throw new UsageError(`--broadcast: expected ${ID_FORMAT}, found ${JSON.stringify(text)}`);
 }
 
 /** `line 12: recipientId: expected …; devices: expected …` */

@@ -6,7 +6,7 @@ import { analyticsLabelSchema, androidFieldsSchema, fcmFieldsSchema } from '../p
 import { alertSchema, isShown } from './alert-schema.ts';
 import { digestSchema } from './digest.ts';
 import { jsonValue } from './json-schema.ts';
-import { printable } from './text-schema.ts';
+import { ID, ID_FORMAT, printable } from './text-schema.ts';
 
 /**
  * Each field with its checks and, last, its description. `npm run schema` copies the descriptions into
@@ -39,7 +39,7 @@ const imageUrlSchema = z
 export const notificationSchema = z.strictObject({
   id: z
     .string()
-    .regex(/^[A-Za-z0-9._~-]{1,128}$/, { error: '1 to 128 of A-Z a-z 0-9 . _ ~ -' })
+    .regex(ID, { error: ID_FORMAT })
     .describe(
       'Idempotency key, and the job id: the same id twice is one notification. 1 to 128 of `A-Z a-z 0-9 . _ ~ -`. Example: `msg-8841`.',
     ),

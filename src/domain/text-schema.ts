@@ -5,6 +5,10 @@ const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]*$/u;
 /** The same for JSON Schema. In ranges, since not every language's patterns know `\p{Cc}`. */
 const PRINTABLE_IN_JSON_SCHEMA = '^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]+$';
 
+/** The id of a notification, or of a broadcast. */
+export const ID = /^[A-Za-z0-9._~-]{1,128}$/;
+export const ID_FORMAT = '1 to 128 of A-Z a-z 0-9 . _ ~ -';
+
 /** 1 to `most` printable characters. */
 export const printable = (most: number) =>
   z

@@ -1,4 +1,5 @@
 import { describeFound, InputError, type Fault } from '../domain/faults.ts';
+import { ID, ID_FORMAT } from '../domain/text-schema.ts';
 import type { Enqueued } from './enqueued.ts';
 
 /** How a long sequence of notifications is enqueued. Every option may be left out. */
@@ -47,14 +48,12 @@ export interface Positions {
 const BATCH = 500;
 /** The longest spread, in milliseconds: a week. */
 export const MAX_SPREAD_MS = 7 * 86_400_000;
-export const BROADCAST_ID_FORMAT = '1 to 128 of A-Z a-z 0-9 . _ ~ -';
-export const BROADCAST_ID = /^[A-Za-z0-9._~-]{1,128}$/;
 
 /** Throws InputError with every option that is not usable. */
 export function checkBroadcast({ broadcastId, spreadOverMs = 0 }: EnqueueManyOptions): void {
   const faults: Fault[] = [];
-  if (broadcastId !== undefined && !(typeof broadcastId === 'string' && BROADCAST_ID.test(broadcastId))) {
-    faults.push({ path: 'broadcastId', expected: BROADCAST_ID_FORMAT, found: describeFound(broadcastId, false) });
+  if (broadcastId !== undefined && !(typeof broadcastId === 'string' && ID.test(broadcastId))) {
+    faults.push({ path: 'broadcastId', expected: ID_FORMAT, found: describeFound(broadcastId, false) });
   }
   if (!(Number.isInteger(spreadOverMs) && spreadOverMs >= 0 && spreadOverMs <= MAX_SPREAD_MS)) {
     const expected = `an integer from 0 to ${MAX_SPREAD_MS}`;

@@ -1,7 +1,7 @@
 import type { Job, Queue } from 'bullmq';
 import type { Connection } from '../redis/connection.ts';
 import type { KeyPlace } from './cancellation-index.ts';
-import { CANCEL, cancellationIndexKey, DEAD_LETTERS, jobIdOf, replayIdOf } from './names.ts';
+import { CANCEL, cancellationIndexKey, DEAD_LETTERS, jobIdOf, replayIdsOf } from './names.ts';
 import { shardOf } from './shards.ts';
 
 /** A notification's job. */
@@ -24,9 +24,8 @@ export async function findById(
   { connection, queues }: Queues,
 ): Promise<{ readonly jobs: readonly Found[]; readonly isDead: boolean }> {
   const jobId = jobIdOf(id);
-  const numbers = Array.from({ length: MOST_REPLAYS }, (_, index) => index + 1);
-  const jobIds = [jobId, ...numbers.map((generation) => replayIdOf(jobId, generation))];
-  const deadIds = [...jobIds, ...numbers.map((times) => `${jobId}#d${times}`)];
+  const jobIds = [jobId, ...replayIdsOf(jobId, MOST_REPLAYS)];
+  const deadIds = [...jobIds, ...Array.from({ length: MOST_REPLAYS }, (_, index) => `${jobId}#d${index + 1}`)];
   const found = await Promise.all(queues.map((queue) => jobsOf(queue, jobIds)));
   const dead = await Promise.all(
     queues.map((queue) => {

@@ -33,6 +33,11 @@ export function replayIdOf(jobId: string, generation: number): string {
   return `${jobId.replace(/(#r\d+)?(#d\d+)?$/, '')}#r${generation}`;
 }
 
+/** The job ids of the first `most` replays, the first one first. */
+export function replayIdsOf(jobId: string, most: number): string[] {
+  return Array.from({ length: most }, (_, index) => replayIdOf(jobId, index + 1));
+}
+
 /** The notification's id in a job id: `msg-1#r2` → `msg-1`, `#123` → `123`. */
 export function notificationIdOf(jobId: string): string {
   return jobId.replace(/^#/, '').replace(/#[rd]\d+.*$/, '');

@@ -3,8 +3,9 @@ import { waitOf, type DeviceState, type Ended } from '../domain/ended.ts';
 import { describeFound, InputError } from '../domain/faults.ts';
 import type { DeadLetter, DeadLetterReason, OutcomeName } from '../domain/outcome.ts';
 import { waitsFrom } from '../domain/send-after.ts';
+import { ID, ID_FORMAT } from '../domain/text-schema.ts';
 import { dueAtOfScore } from './bullmq-internals.ts';
-import { jobIdOf, replayIdOf } from './names.ts';
+import { jobIdOf, replayIdsOf } from './names.ts';
 
 /** What became of a notification. `state` says which of the fields there are. */
 export type NotificationStatus =
@@ -53,7 +54,6 @@ export type NotificationStatus =
       readonly generation: number;
     };
 
-const ID = /^[A-Za-z0-9._~-]{1,128}$/;
 /** A notification that was replayed more often than this is not found any more. */
 const MOST_REPLAYS = 10;
 const UNKNOWN: NotificationStatus = { state: 'unknown' };
@@ -61,8 +61,7 @@ const UNKNOWN: NotificationStatus = { state: 'unknown' };
 /** Throws InputError if no notification can have this id. */
 export function checkId(id: unknown): void {
   if (typeof id === 'string' && ID.test(id)) return;
-  const expected = '1 to 128 of A-Z a-z 0-9 . _ ~ -';
-  throw new InputError('unusable id', [{ path: 'id', expected, found: describeFound(id, false) }]);
+  throw new InputError('unusable id', [{ path: 'id', expected: ID_FORMAT, found: describeFound(id, false) }]);
 }
 
 /**
@@ -77,9 +76,8 @@ export async function findStatus(
   const first = jobIdOf(id);
   const inQueue = await firstKnown(queues.map((queue) => statusOf(queue, first)));
   if (inQueue.state !== 'unknown') return inQueue;
-  const replays = Array.from({ length: MOST_REPLAYS }, (_, replay) => replayIdOf(first, MOST_REPLAYS - replay));
   const deadQueues = await openDeadQueues();
-  const ids = [...replays, first]; // the last replay first
+  const ids = [first, ...replayIdsOf(first, MOST_REPLAYS)].toReversed(); // the last replay first
   return firstKnown(
     ids.flatMap((jobId) => [
       ...(jobId === first ? [] : queues.map((queue) => statusOf(queue, jobId))),
