@@ -1,7 +1,7 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { tokenOf } from '../../../src/domain/device.ts';
 import type { DeadLetter } from '../../../src/domain/outcome.ts';
+import { killAgainAndAgain } from '../../support/kills.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { openWorkerBench } from '../../support/worker.ts';
 
@@ -56,15 +56,7 @@ describe('a worker that is killed', () => {
     );
     sandbox.apns.setDefault({ kind: 'accept', delayMs: 40 });
     await queue.addBulk(notifications.map((data) => ({ name: 'push', data, opts: { jobId: data.id, priority: 10 } })));
-    const inFlight = new Set<string>();
-    for (let round = 0; round < 4; round++) {
-      const worker = await startWorker(env);
-      await sleep(150 + 90 * round);
-      worker.kill('SIGSTOP');
-      for (const { id } of await queue.getActive()) inFlight.add(id ?? '');
-      worker.kill('SIGKILL');
-      await worker.waitForExit();
-    }
+    const inFlight = await killAgainAndAgain(queue, () => startWorker(env));
     await startWorker(env);
     await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(300), SOON);
     const idOf = new Map(notifications.map(({ id, devices }) => [devices.map(tokenOf).join(), id]));

@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, vi } from 'vitest';
+import { killAgainAndAgain } from '../../support/kills.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { outcomesIn } from '../../support/outcomes.ts';
 import { connectRedis } from '../../support/redis.ts';
@@ -28,15 +28,7 @@ it('workers are killed again and again: each id has an outcome, and only what wa
   });
   await queue.addBulk(notifications.map((data) => ({ name: 'push', data, opts: { jobId: data.id, priority: 10 } })));
 
-  const inFlight = new Set<string>();
-  for (let round = 0; round < 4; round++) {
-    const worker = await startWorker(env);
-    await sleep(150 + 90 * round);
-    worker.kill('SIGSTOP');
-    for (const { id } of await queue.getActive()) inFlight.add(id ?? '');
-    worker.kill('SIGKILL');
-    await worker.waitForExit();
-  }
+  const inFlight = await killAgainAndAgain(queue, () => startWorker(env));
   expect(inFlight.size).toBeGreaterThan(0);
   await startWorker(env);
   await vi.waitFor(async () => {
