@@ -1,17 +1,16 @@
 import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import type { Policy } from '../src/domain/limits.ts';
+import { paceOf } from '../src/limiter/pace.ts';
 import { arrivalInstant } from '../src/sandbox/journal.ts';
 import { idealMakespan } from '../src/sandbox/judge.ts';
 import { openRedis } from '../src/sandbox/redis/open-redis.ts';
-import { checkDeadLetters, renderDeadLetters, type DemoDeadLetter } from './demo/dead-letters.ts';
-import { cure, readMorning, scriptTroubles } from './demo/morning.ts';
-import { openDemoQueue } from './demo/queue.ts';
+import { arrivalsOf, countResult, refusalsOf } from './demo/counts.ts';
+import { cure, NIGHT, readMorning, scriptTroubles, TRIP } from './demo/morning.ts';
+import { openDemoQueue, replayCured, watch } from './demo/queue.ts';
 import { renderReport } from './demo/report/page.ts';
-import { renderTimeline } from './demo/timeline.ts';
-import { checkWaiting, NIGHT, TRIP } from './demo/waiting.ts';
-import { checks, countResult, type Check, type DemoResult } from './demo/verdict.ts';
-import { arrivalsOf, refusalsOf, replayCured, watch } from './demo/watch.ts';
+import { renderDeadLetters, renderEnding, renderTimeline } from './demo/show.ts';
+import { checkDeadLetters, checkReplayed, checkWaiting, machineChecks, promises } from './demo/verdict.ts';
 import { createCommand, EXIT, printJson, runCommand } from './support/command.ts';
 import { checkOutputFile } from './support/output-file.ts';
 import { longestMs, startProviders } from './support/providers-process.ts';
@@ -95,59 +94,34 @@ async function demo(json: boolean, report: string | undefined): Promise<number> 
   const endings = await queue.endings();
   const letters = await queue.deadLetters();
   const policies = { alerts: POLICY, pushes: BACKGROUND_POLICY };
-  const result = countResult(ids, arrivals, endings, policies, replicas.alive());
+  const lateness = { ...(await replicas.lateness()), lateToleranceMs: paceOf(POLICY).holdMs };
+  const result = countResult(ids, arrivals, endings, policies, { ...lateness, workers: replicas.alive() });
   show(renderTimeline(arrivals.alerts, POLICY, columnsOf()));
+  show(`\n${renderDeadLetters(letters, columnsOf())}\n`);
   await cure(providers, morning.troubles);
   const replayed = await replayCured(queue, providers.entries);
   const { recipientOf, valid } = morning;
   const waited = checkWaiting({ entries: providers.entries, recipientOf, valid, counts: result, canceled });
-  const verdict = [...checks(result), ...waited, checkDeadLetters(letters, morning), checkReplayed(replayed)];
-  showResult(result, verdict, letters, show);
-  const ok = verdict.every((check) => check.ok);
-  const longestStallMs = longestMs(providers.stalls);
-  if (!ok && longestStallMs > 0) say(`note: this machine stood still for up to ${longestStallMs} ms meanwhile`);
+  const kept = [...promises(result), ...waited, checkDeadLetters(letters, morning), checkReplayed(replayed)];
+  const machine = machineChecks(result, POLICY);
+  const verdict = { result, policy: POLICY, promises: kept, machine, longestStallMs: longestMs(providers.stalls) };
+  show(renderEnding(verdict));
   if (report !== undefined) {
     const expired = endings.completed.filter(({ outcome }) => outcome === 'expired').map(({ id }) => id);
     const seen = { arrivals: arrivals.alerts, refusals, morning: { ...morning, valid: alerting }, letters, expired };
-    const timing = { enqueuedAt, enqueuingMs, longestStallMs };
-    await writeFile(report, renderReport({ policy: POLICY, result, verdict, ...seen, ...timing }));
+    await writeFile(report, renderReport({ ...verdict, ...seen, enqueuedAt, enqueuingMs }));
     say(`report: ${report}`);
   }
   if (json) {
+    const { longestStallMs } = verdict;
     printJson({ ...result, replayed: replayed === undefined ? 0 : 1, longestStallMs, deadLetters: letters });
   }
-  return ok ? EXIT.ok : EXIT.failure;
+  return [...kept, ...machine].every(({ ok }) => ok) ? EXIT.ok : EXIT.failure;
 }
 
 function longestSchedule(recipients: readonly string[]): number {
   const counts = [...Map.groupBy(recipients, (recipientId) => recipientId).values()].map(({ length }) => length);
   return idealMakespan(Math.max(...counts), POLICY);
-}
-
-function checkReplayed(replayed: string | undefined): Check {
-  return {
-    what: 'a dead letter whose cause was cured, replayed',
-    found: replayed ?? 'not delivered',
-    ok: replayed !== undefined,
-  };
-}
-
-function showResult(
-  result: DemoResult,
-  verdict: readonly Check[],
-  letters: readonly DemoDeadLetter[],
-  show: (text: string) => void,
-): void {
-  const { notifications, delivered, deadLettered, expired, requeues } = result;
-  show(`\n${renderDeadLetters(letters, columnsOf())}`);
-  show(`\n${notifications} notifications: ${delivered} delivered, ${deadLettered} dead letters, ${expired} expired.`);
-  const { superseded, merged, dropped, canceled } = result;
-  show(
-    `While they waited: ${superseded} superseded, ${merged} merged into digests, ${canceled} canceled, ${dropped} dropped.`,
-  );
-  show(`${result.backgroundPushes} of what was delivered were background pushes, which show nothing and take no slot.`);
-  show(`${requeues} requeues; least gap ${result.minGapMs} ms, most in a window ${result.maxInWindow}.`);
-  for (const { what, found, ok } of verdict) show(`${ok ? 'ok  ' : 'FAIL'}  ${what}: ${found}`);
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

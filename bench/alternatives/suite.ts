@@ -65,8 +65,8 @@ async function run({ quick, say, svg }: SuiteOptions): Promise<Report> {
 async function writePictures(path: string, runs: readonly Run[], { busy }: Burst): Promise<void> {
   const instantsOf = (name: Run['alternative']): number[] => {
     const { arrivals = [], enqueuedAt = 0 } = runs.find(({ alternative }) => alternative === name) ?? {};
-    const times = alertsByRecipient(arrivals, POLICY.minGapMs).get(busy[0]?.recipientId ?? '') ?? [];
-    return times.map((at) => at - enqueuedAt);
+    const alerts = alertsByRecipient(arrivals, POLICY.minGapMs).get(busy[0]?.recipientId ?? '') ?? [];
+    return alerts.map(({ at }) => at - enqueuedAt);
   };
   const pictured = { withoutMs: instantsOf('plain'), withMs: instantsOf('pushpacer') };
   await writeFile(path, renderPicture(pictured, COLOURS.light));

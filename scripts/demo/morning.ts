@@ -24,6 +24,19 @@ export interface Morning {
 /** The push service of the browsers in `examples/`, which nobody runs. */
 const PUSH_SERVICE = 'https://push.example.com';
 
+/** The teachers of the morning for whom something else than waiting is asked for. */
+export const THREAD = 'teacher-rossi';
+export const MATCH = 'teacher-silva';
+export const TRIP = { recipientId: 'teacher-weber', cancellationKey: 'trip-77' };
+export const NIGHT = 'teacher-ncube';
+
+const HOUR_MS = 3_600_000;
+
+/** What is canceled in the demo was to be sent in an hour. */
+export function withSendAfter<Input extends NotificationInput>(input: Input, now: number): Input {
+  return input.cancellationKey === undefined ? input : { ...input, sendAfter: now + HOUR_MS };
+}
+
 /** A morning at a school, from the files in `examples/`. @param pushService takes the place of the one in the files */
 export function readMorning(pushService = PUSH_SERVICE): Morning {
   const read = (name: string): string =>

@@ -5,6 +5,7 @@ import type { Answer, Rate } from '../../src/sandbox/loopback/answers.ts';
 import { DEFAULT_LATENCY, type Latency } from '../../src/sandbox/loopback/timing.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
+import { watchDelays, type Stall } from './delays.ts';
 
 /** The parent's orders. They are carried out in turn, and each is answered with `done`. */
 export type ProvidersOrder =
@@ -32,13 +33,12 @@ export interface ProvidersOptions {
 export type ProvidersMessage =
   | { readonly kind: 'ready'; readonly env: Record<string, string> }
   | { readonly kind: 'done' }
-  | { readonly kind: 'entry'; readonly entry: JournalEntry }
+  | { readonly kind: 'entry'; readonly entry: SeenEntry }
   | ({ readonly kind: 'stall' } & Stall);
 
-/** The machine stood still for so long, and went on at this instant (epoch milliseconds, as in the journal). */
-export interface Stall {
-  readonly at: number;
-  readonly ms: number;
+/** A request, and how late this process may have seen it: it arrived between `at - delayMs` and `at`. */
+export interface SeenEntry extends JournalEntry {
+  readonly delayMs?: number;
 }
 
 /** The loopback providers in a process of their own, so that nothing else delays the time stamp of an arrival. */
@@ -46,9 +46,12 @@ async function main({ seed = 1, latency = DEFAULT_LATENCY }: ProvidersOptions): 
   // A message that cannot be sent is no error: if the parent is gone, `disconnect` ends this process.
   const tell = (message: ProvidersMessage): void => void process.send?.(message, undefined, {}, () => undefined);
   favourStamps();
+  const watch = watchDelays((stall) => {
+    tell({ kind: 'stall', ...stall });
+  });
   const sandbox = await startSandbox({ seed, latency, keep: 0 });
   sandbox.journal.on((entry) => {
-    tell({ kind: 'entry', entry });
+    tell({ kind: 'entry', entry: { ...entry, delayMs: watch.delayMs(entry.at) } });
   });
   let orders = Promise.resolve();
   process.on('message', (order: ProvidersOrder) => {
@@ -61,9 +64,6 @@ async function main({ seed = 1, latency = DEFAULT_LATENCY }: ProvidersOptions): 
     void sandbox.close().then(() => process.exit(0));
   });
   tell({ kind: 'ready', env: sandbox.env() });
-  watchForStalls((ms) => {
-    tell({ kind: 'stall', at: performance.timeOrigin + performance.now(), ms });
-  });
 }
 
 async function obey(sandbox: Sandbox, order: ProvidersOrder): Promise<void> {
@@ -102,26 +102,12 @@ async function obey(sandbox: Sandbox, order: ProvidersOrder): Promise<void> {
   }
 }
 
-const TICK_MS = 5;
-/** If two ticks of an idle process with high priority are this much too far apart, the machine itself stood still. */
-const STALL_MS = 20;
-
-/** Reports when the machine stood still, because arrivals at that time are stamped late. */
-function watchForStalls(onStall: (ms: number) => void): void {
-  let last = performance.now();
-  setInterval(() => {
-    const ms = performance.now() - last - TICK_MS;
-    last += ms + TICK_MS;
-    if (ms > STALL_MS) onStall(ms);
-  }, TICK_MS).unref();
-}
-
 /** Gives this process a high priority: an arrival is only stamped when it gets a processor, and it should not wait behind the workers. */
 function favourStamps(): void {
   try {
     setPriority(constants.priority.PRIORITY_HIGH);
   } catch {
-    // Only root may do this. Without it, judge.ts's tolerance covers the delay.
+    // Only root may do this. Without it, arrivals are seen later, and their `delayMs` is longer.
   }
 }
 

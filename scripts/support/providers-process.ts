@@ -4,8 +4,8 @@ import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Answer } from '../../src/sandbox/loopback/answers.ts';
-import type { JournalEntry } from '../../src/sandbox/journal.ts';
-import type { ProvidersMessage, ProvidersOptions, ProvidersOrder, Stall } from './providers-child.ts';
+import type { Stall } from './delays.ts';
+import type { ProvidersMessage, ProvidersOptions, ProvidersOrder, SeenEntry } from './providers-child.ts';
 
 /** The loopback providers in a child process, and a copy of their journal. It ends with this process. */
 export interface ProvidersProcess {
@@ -13,7 +13,7 @@ export interface ProvidersProcess {
   /** Points workers at them. */
   readonly env: Readonly<Record<string, string>>;
   /** Every request so far, the refused ones too. */
-  readonly entries: readonly JournalEntry[];
+  readonly entries: readonly SeenEntry[];
   /** Each time that the machine stood still: measurements from that time say little. */
   readonly stalls: readonly Stall[];
   /** Resolves when it has been carried out. */
@@ -36,7 +36,7 @@ export async function startProviders(options: ProvidersOptions = {}): Promise<Pr
     execArgv: [],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });
-  const entries: JournalEntry[] = [];
+  const entries: SeenEntry[] = [];
   const stalls: Stall[] = [];
   const exited = once(child, 'exit');
   const waiting: { kind: ProvidersMessage['kind']; resolve: (message: ProvidersMessage) => void }[] = [];

@@ -9,8 +9,18 @@ import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
 export interface Replicas {
   /** How many are running. */
   alive(): number;
+  /** How late their wake-ups were so far, from the pages of those that answer. */
+  lateness(): Promise<Lateness>;
   /** SIGTERM to each; resolves with their exit codes once all are gone. */
   stop(): Promise<(number | null)[]>;
+}
+
+/** How late notifications that waited for their slots came back to a worker, as the workers count it. */
+export interface Lateness {
+  /** How many came back later than the limiter's late tolerance. */
+  readonly lateWakes: number;
+  /** The latest of all, in milliseconds. */
+  readonly mostLateMs: number;
 }
 
 export interface ReplicaOptions {
@@ -23,13 +33,18 @@ const WORKER = fileURLToPath(new URL(`../../workers/notifications${extname(impor
 /** Starts `count` workers and resolves once all of them consume. They end with this process: it holds their IPC channel. */
 export async function startReplicas({ count, env }: ReplicaOptions): Promise<Replicas> {
   const children = Array.from({ length: count }, () => spawnWorker(env, ['pipe', 'inherit']));
+  let pages: string[];
   try {
-    await Promise.all(children.map(untilReady));
+    pages = await Promise.all(children.map(untilReady));
   } catch (error) {
     for (const child of children) child.kill('SIGKILL');
     throw error;
   }
-  return { alive: () => children.filter(isAlive).length, stop: () => Promise.all(children.map(stop)) };
+  return {
+    alive: () => children.filter(isAlive).length,
+    lateness: async () => latenessOf(await Promise.all(pages.map(readPage))),
+    stop: () => Promise.all(children.map(stop)),
+  };
 }
 
 /** One worker process, which ends with this one. `output`: where its standard output and standard error go. */
@@ -50,12 +65,43 @@ export function isAlive({ exitCode, signalCode }: ChildProcess): boolean {
   return exitCode === null && signalCode === null;
 }
 
-function untilReady(child: ChildProcess): Promise<void> {
+/** The address of a worker's pages, from the log line that says that it is ready. */
+export function pagesUrl(line: string): string {
+  return (JSON.parse(line) as { metrics: string }).metrics;
+}
+
+/** From the workers' metrics pages. */
+export function latenessOf(pages: readonly string[]): Lateness {
+  const numbers = (name: string) =>
+    pages.map((page) => Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(page)?.[1] ?? 0));
+  return {
+    lateWakes: numbers('pushpacer_late_wakes_total').reduce((sum, count) => sum + count, 0),
+    mostLateMs: Math.round(1_000 * Math.max(0, ...numbers('pushpacer_wake_lateness_most_seconds'))),
+  };
+}
+
+const PAGE_MS = 5_000;
+
+/** Empty if the worker does not answer. */
+async function readPage(url: string): Promise<string> {
+  try {
+    const answer = await fetch(`${url}/metrics`, {
+      signal: AbortSignal.timeout(PAGE_MS),
+      headers: { connection: 'close' },
+    });
+    return await answer.text();
+  } catch {
+    return '';
+  }
+}
+
+/** Resolves with the address of its pages. */
+function untilReady(child: ChildProcess): Promise<string> {
   if (child.stdout === null) throw new TypeError('expected a worker with piped standard output, found one without');
   const lines = createInterface(child.stdout);
   return new Promise((resolve, reject) => {
     lines.on('line', (line) => {
-      if (line.includes('"msg":"ready"')) resolve();
+      if (line.includes('"msg":"ready"')) resolve(pagesUrl(line));
     });
     child.once('error', reject).once('exit', (code, signal) => {
       reject(new Error(`a worker ended before it was ready (${signal ?? `exit code ${code}`})`));

@@ -31,10 +31,15 @@ export interface MetricsSources {
   readonly breakersOpenMs: () => Iterable<readonly [Account, number]>;
 }
 
+export interface MetricsOptions extends MetricsSources {
+  /** The limiter's late tolerance: a wake-up that is later than this is counted. */
+  readonly lateAfterMs: number;
+}
+
 const SECONDS = { wait: [0.1, 0.5, 1, 3, 10, 30, 60, 300, 900, 3600, 14_400, 86_400] };
 const FAST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10];
 
-export function createMetrics(sources: MetricsSources): Metrics {
+export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metrics {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
@@ -69,6 +74,17 @@ export function createMetrics(sources: MetricsSources): Metrics {
     buckets: FAST_SECONDS,
     registers,
   });
+  const lateWakes = new Counter({
+    name: 'pushpacer_late_wakes_total',
+    help: 'Requeued notifications that reached a worker later than the tolerance of LIMIT_MIN_GAP and LIMIT_RULES.',
+    registers,
+  });
+  const mostLate = new Gauge({
+    name: 'pushpacer_wake_lateness_most_seconds',
+    help: 'The most of pushpacer_wake_lateness_seconds since the worker started.',
+    registers,
+  });
+  let mostLateMs = 0;
   const provider = new Histogram({
     name: 'pushpacer_provider_seconds',
     help: "Time to a provider's answer, by platform, app (none: that of the environment) and meaning.",
@@ -130,7 +146,12 @@ export function createMetrics(sources: MetricsSources): Metrics {
       }
     },
     reply: (account, meaning, tookMs) => provider.observe({ ...namesOf(account), meaning }, tookMs / 1000),
-    woken: (lateMs) => lateness.observe(Math.max(0, lateMs) / 1000),
+    woken(lateMs) {
+      lateness.observe(Math.max(0, lateMs) / 1000);
+      mostLateMs = Math.max(mostLateMs, lateMs);
+      mostLate.set(mostLateMs / 1000);
+      if (lateMs > lateAfterMs) lateWakes.inc();
+    },
     unprioritised: () => unprioritised.inc(),
     breakerOpened: (account, trouble) => breakersOpened.inc({ ...namesOf(account), trouble }),
     breakerTrial: (account, result) => breakerTrials.inc({ ...namesOf(account), result }),

@@ -2,8 +2,8 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { judgeRun } from '../../scripts/chaos/judge/result.ts';
-import type { DemoDeadLetter } from '../../scripts/demo/dead-letters.ts';
-import { countResult } from '../../scripts/demo/verdict.ts';
+import { countResult } from '../../scripts/demo/counts.ts';
+import type { DemoDeadLetter } from '../../scripts/demo/queue.ts';
 import { COMMANDS, loadCommand, type CommandMain } from '../../scripts/pushpacer/commands.ts';
 import { definitionOf } from '../../scripts/support/command.ts';
 import { backgroundOptions } from '../../src/limiter/background.ts';
@@ -173,7 +173,7 @@ describe('the JSON of each command is that of the page', () => {
       { alerts: [], silent: [], pushes: [] },
       { completed: [], deadLettered: [] },
       { alerts: policy, pushes: policy },
-      4,
+      { workers: 4, lateWakes: 0, mostLateMs: 0, lateToleranceMs: 0 },
     );
     const deadLetters: DemoDeadLetter[] = [{ id: 'm-1', recipientId: 't', reason: 'unregistered', message: 'gone' }];
     await expectDocumented('demo', { ...result, replayed: 1, longestStallMs: 0, deadLetters });

@@ -3,12 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { main } from '../../scripts/demo.ts';
-import { checkDeadLetters, renderDeadLetters, type DemoDeadLetter } from '../../scripts/demo/dead-letters.ts';
+import { countResult } from '../../scripts/demo/counts.ts';
 import { readMorning } from '../../scripts/demo/morning.ts';
+import type { DemoDeadLetter } from '../../scripts/demo/queue.ts';
 import { teachersOf, type Findings } from '../../scripts/demo/report/data.ts';
 import { renderReport } from '../../scripts/demo/report/page.ts';
-import { renderTimeline } from '../../scripts/demo/timeline.ts';
-import { checks, countResult } from '../../scripts/demo/verdict.ts';
+import { renderDeadLetters, renderEnding, renderTimeline } from '../../scripts/demo/show.ts';
+import { checkDeadLetters, machineChecks, promises } from '../../scripts/demo/verdict.ts';
 import type { Arrival } from '../../src/sandbox/judge.ts';
 import { runMain } from '../support/command.ts';
 import { expectSelfContained, expectWellFormed } from '../support/markup.ts';
@@ -44,11 +45,13 @@ function findings(): Findings {
   const ids = [...valid, ...malformed].map(({ id }) => id);
   const endings = { completed: [], deadLettered: letters.map(({ id }) => id) };
   const policies = { alerts: POLICY, pushes: POLICY };
-  const result = countResult(ids, { alerts: arrivals, silent: [], pushes: [] }, endings, policies, 4);
+  const workers = { workers: 4, lateWakes: 2, mostLateMs: 310, lateToleranceMs: 90 };
+  const result = countResult(ids, { alerts: arrivals, silent: [], pushes: [] }, endings, policies, workers);
   return {
     policy: POLICY,
     result,
-    verdict: checks(result),
+    promises: promises(result),
+    machine: machineChecks(result, POLICY),
     letters,
     arrivals,
     refusals: [{ ...arrival('retried', 0, 60), answer: '503 ServiceUnavailable' }],
@@ -79,13 +82,30 @@ test('the report draws every teacher and every alert, well formed, escaped and w
 
 test('a broken promise is named in words, not by colour alone', () => {
   const good = findings();
-  const verdict = [
+  const broken = [
     { what: 'lost', found: '0', ok: true },
     { what: 'gap violations', found: '2', ok: false },
   ];
-  const page = renderReport({ ...good, verdict });
-  expect(page).toContain('1 of 2 promises were broken.');
+  const page = renderReport({ ...good, promises: broken });
+  expect(page).toContain('FAIL: 1 of 2 promises were broken.');
   expect(page).toMatch(/>FAIL<\/b><span>gap violations: 2<\/span>/);
+});
+
+test('the verdict is the last line, and what the machine did stands apart from the promises', () => {
+  const good = { ...findings(), promises: [{ what: 'lost', found: '0', ok: true }] };
+  const lines = renderEnding(good).split('\n');
+  expect(lines.at(-1)).toBe('PASS: all 1 promises were kept.');
+  const machine = lines.slice(lines.indexOf('This machine'));
+  expect(machine).toContain('      2 wake-ups later than the tolerance of 90 ms, the latest by 310 ms');
+  expect(lines.indexOf('ok    lost: 0')).toBeLessThan(lines.indexOf('This machine'));
+  for (const line of lines) expect(line.length).toBeLessThanOrEqual(80);
+  const unexplained = good.machine.map((check) => ({ ...check, ok: false }));
+  expect(
+    renderEnding({ ...good, machine: unexplained })
+      .split('\n')
+      .at(-1),
+  ).toMatch(/^FAIL: the promises were kept, but/);
+  expect(renderReport(good)).toContain('<li>2 wake-ups later than the tolerance of 90 ms, the latest by 310 ms</li>');
 });
 
 test('a window is full from the alert that fills it until the next one may come', () => {

@@ -22,6 +22,7 @@ function listen() {
   const log = createLog('info', { write: (line) => void lines.push(line) });
   const state: { open?: OpenBreaker } = {};
   const metrics = createMetrics({
+    lateAfterMs: 0,
     queueDepth: () => Promise.resolve({}),
     breakersOpenMs: () => [
       ['apns', openMs(state.open)],

@@ -1,8 +1,8 @@
-import { ruleName, type Policy } from '../../../src/domain/limits.ts';
-import type { JournalEntry } from '../../../src/sandbox/journal.ts';
-import { alertsByRecipient, judge, TOLERANCE_MS, type Arrival } from '../../../src/sandbox/judge.ts';
+import type { Policy } from '../../../src/domain/limits.ts';
+import { GAP, judge, violationsOf, type Arrival, type Violation } from '../../../src/sandbox/judge.ts';
 import type { Enqueued } from '../run/enqueue.ts';
-import type { Stall } from '../../support/providers-child.ts';
+import type { Stall } from '../../support/delays.ts';
+import type { SeenEntry } from '../../support/providers-child.ts';
 import { shownOf, type Shown } from '../../support/shown.ts';
 import type { Thaw } from '../run/freezes.ts';
 import { refOf } from '../plan/workload.ts';
@@ -42,17 +42,6 @@ export interface Policies {
   readonly background: Policy;
 }
 
-/** Alerts that came too close: one more than `max`. */
-interface Violation {
-  readonly recipientId: string;
-  /** Of the rule; `gap`. */
-  readonly name: string;
-  /** First to last, epoch milliseconds. */
-  readonly times: readonly number[];
-  /** By how many milliseconds they came too close. */
-  readonly shortMs: number;
-}
-
 /** How late a worker may send without telling the limiter: ON_TIME_MS of src/delivery/slot.ts. */
 const OWN_LATENESS_MS = 15;
 /** A request that was written to a socket when the machine stopped arrives within this time after it went on. */
@@ -61,7 +50,7 @@ const AFTER_STALL_MS = 50;
 /** Checks gaps and windows of the arrivals: of alerts, overall and in each category with limits of its own; of background pushes. */
 export function judgePacing(
   enqueued: ReadonlyMap<string, Enqueued>,
-  entries: readonly JournalEntry[],
+  entries: readonly SeenEntry[],
   { policy, categories, background }: Policies,
   { thaws, stalls }: Excuses,
 ): Pacing {
@@ -97,22 +86,6 @@ export function judgePacing(
   };
 }
 
-const GAP = 'gap';
-
-/** The single violations that judge.ts counts: an alert that came too early after the one `max` places before it. */
-function violationsOf(arrivals: readonly Arrival[], { rules, minGapMs }: Policy): Violation[] {
-  const all = [...rules.map((rule) => ({ ...rule, name: ruleName(rule) })), { max: 1, perMs: minGapMs, name: GAP }];
-  return [...alertsByRecipient(arrivals, minGapMs)].flatMap(([recipientId, alerts]) =>
-    all.flatMap(({ max, perMs, name }) =>
-      alerts.flatMap((at, index) => {
-        const tookMs = at - (alerts[index - max] ?? -Infinity);
-        if (tookMs >= perMs - TOLERANCE_MS) return [];
-        return [{ recipientId, name, times: alerts.slice(index - max, index + 1), shortMs: perMs - tookMs }];
-      }),
-    ),
-  );
-}
-
 /** The first alert arrived just after the machine had stood still, for long enough to make it late by what is missing. */
 function explains({ at, ms }: Stall, { times: [first = NaN], shortMs }: Violation): boolean {
   return first >= at - ms && first <= at + AFTER_STALL_MS && ms >= shortMs - OWN_LATENESS_MS;
@@ -133,17 +106,14 @@ function textOf({ recipientId, name, times }: Violation): string {
 }
 
 /** What devices got of one kind. A silent alert takes no slot of any limiter, so it is judged with neither. */
-function arrivalsOf(
-  enqueued: ReadonlyMap<string, Enqueued>,
-  entries: readonly JournalEntry[],
-  shown: Shown,
-): Arrival[] {
+function arrivalsOf(enqueued: ReadonlyMap<string, Enqueued>, entries: readonly SeenEntry[], shown: Shown): Arrival[] {
   return entries
     .filter((entry) => entry.accepted && shownOf(entry) === shown)
-    .map(({ data, token, at }) => ({
+    .map(({ data, token, at, delayMs }) => ({
       recipientId: enqueued.get(refOf(data))?.input?.recipientId ?? 'of nobody who was enqueued for',
       notificationId: refOf(data),
       device: token,
       at,
+      delayMs,
     }));
 }

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { tokenOf } from '../../../src/domain/device.ts';
-import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import type { SeenEntry } from '../../support/providers-child.ts';
 import { createProgress } from '../../support/progress.ts';
 import { startProviders, type ProvidersProcess } from '../../support/providers-process.ts';
 import { drain, openChaosQueue, type Ends } from './queue.ts';
@@ -33,7 +33,7 @@ export interface RunOptions {
 /** Everything that was recorded in a run; the result is computed from it. */
 export interface Facts {
   readonly enqueued: ReadonlyMap<string, Enqueued>;
-  readonly entries: readonly JournalEntry[];
+  readonly entries: readonly SeenEntry[];
   readonly ends: Ends;
   /** Notification → the last answer to its cancel. */
   readonly cancels: ReadonlyMap<string, boolean>;

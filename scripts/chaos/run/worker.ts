@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { open, readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isAlive, spawnWorker } from '../../support/replicas.ts';
+import { isAlive, pagesUrl, spawnWorker } from '../../support/replicas.ts';
 
 /** One worker process. Its output goes to a file, so that no line is lost if it is killed. */
 export interface ChaosWorker {
@@ -64,7 +64,7 @@ async function untilReady(logFile: string, alive: () => boolean): Promise<string
   for (;;) {
     const isStillAlive = alive();
     const line = (await readFile(logFile, 'utf8')).split('\n').find((text) => text.includes('"msg":"ready"'));
-    if (line !== undefined) return (JSON.parse(line) as { metrics: string }).metrics;
+    if (line !== undefined) return pagesUrl(line);
     if (!isStillAlive) throw new Error(`a worker ended before it was ready; see ${logFile}`);
     if (performance.now() > deadline) {
       throw new Error(`a worker was not ready within ${READY_TIMEOUT_MS / 1_000} s; see ${logFile}`);

@@ -1,15 +1,17 @@
 import { ruleName, type Policy } from '../../../src/domain/limits.ts';
 import { alertsByRecipient, idealSchedule, TOLERANCE_MS, type Arrival } from '../../../src/sandbox/judge.ts';
-import type { DemoDeadLetter } from '../dead-letters.ts';
+import type { DemoResult, Refusal } from '../counts.ts';
 import type { Morning } from '../morning.ts';
-import type { Check, DemoResult } from '../verdict.ts';
-import type { Refusal } from '../watch.ts';
+import type { DemoDeadLetter } from '../queue.ts';
+import type { Check } from '../verdict.ts';
 
 /** What the demo found; the report is made from this alone. */
 export interface Findings {
   readonly policy: Policy;
   readonly result: DemoResult;
-  readonly verdict: readonly Check[];
+  readonly promises: readonly Check[];
+  /** What depends on the machine. */
+  readonly machine: readonly Check[];
   readonly letters: readonly DemoDeadLetter[];
   /** The alerts that the providers accepted, on the clock of `enqueuedAt`. */
   readonly arrivals: readonly Arrival[];
@@ -57,7 +59,7 @@ export function teachersOf(findings: Findings): Teacher[] {
   const deadIds = letters.map(({ id }) => id);
   const names = new Set([...recipientOf.values()].filter((name) => name != null));
   const teachers = [...names].map((recipientId): Teacher => {
-    const times = alertsOf.get(recipientId) ?? [];
+    const times = (alertsOf.get(recipientId) ?? []).map(({ at }) => at);
     const timesMs = times.map((at) => at - enqueuedAt);
     const [firstMs = 0] = timesMs;
     const gaps = timesMs.slice(1).map((at, index) => at - (timesMs[index] ?? at));
@@ -70,7 +72,7 @@ export function teachersOf(findings: Findings): Teacher[] {
         .map(({ notificationId, at, answer }) => ({ id: notificationId, atMs: at - enqueuedAt, answer })),
       idealMs: idealSchedule(times.length, policy).map((ms) => firstMs + ms),
       full: fullWindows(
-        (usedBy.get(recipientId) ?? []).map((at) => at - enqueuedAt),
+        (usedBy.get(recipientId) ?? []).map(({ at }) => at - enqueuedAt),
         policy,
       ),
       leastGapMs: gaps.length === 0 ? undefined : Math.min(...gaps),

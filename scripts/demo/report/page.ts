@@ -1,23 +1,24 @@
 import { formatDuration } from '../../../src/domain/time.ts';
 import { instant } from '../../support/text.ts';
+import type { DemoResult } from '../counts.ts';
+import type { DemoDeadLetter } from '../queue.ts';
+import { groupByReason, machineFacts, verdictText } from '../show.ts';
+import type { Check } from '../verdict.ts';
 import { teachersOf, type Findings, type Teacher } from './data.ts';
-import { lane, laneAxis } from './lane.ts';
+import { lane, laneAxis, createScale, seconds, staircase } from './drawing.ts';
 import { markup, type Markup } from './markup.ts';
-import { createScale, seconds } from './scale.ts';
-import { staircase } from './staircase.ts';
 import { STYLE } from './style.ts';
-import { deadLetterTables, numbersTable, teachersTable } from './tables.ts';
 
 /** The report as one HTML page that needs nothing else: no script, no font, no picture from elsewhere. */
 export function renderReport(findings: Findings): string {
-  const { result, verdict, letters, policy, enqueuedAt, enqueuingMs, longestStallMs } = findings;
+  const { result, promises, machine, letters, policy, enqueuedAt, enqueuingMs } = findings;
   const teachers = teachersOf(findings);
   const lastMs = Math.max(
     0,
     ...teachers.flatMap(({ alerts, idealMs }) => [alerts.at(-1)?.atMs ?? 0, idealMs.at(-1) ?? 0]),
   );
   const scale = createScale(lastMs);
-  const broken = verdict.filter(({ ok }) => !ok).length;
+  const facts = machineFacts(findings);
   const [busiest] = teachers;
   const page = markup`<!doctype html>
 <html lang="en">
@@ -34,7 +35,7 @@ export function renderReport(findings: Findings): string {
 <h1>A morning at a school, delivered by pushpacer</h1>
 <p class="quiet">${result.notifications} notifications to ${teachers.length} teachers, enqueued within ${(enqueuingMs / 1_000).toFixed(2)} s, delivered by ${result.workers} worker processes
 through servers that answer as APNs, FCM and a push service for browsers do. Limits for each teacher: ${limitsText(policy)}.</p>
-<p class="answer ${broken === 0 ? 'good' : 'bad'}">${broken === 0 ? `All ${verdict.length} promises were kept.` : `${broken} of ${verdict.length} promises were broken.`}</p>
+<p class="answer ${[...promises, ...machine].every(({ ok }) => ok) ? 'good' : 'bad'}">${verdictText(promises, machine)}</p>
 </header>
 <section aria-label="Results">${tiles(findings)}</section>
 ${busiest === undefined ? '' : burst(busiest, staircase(busiest, scale))}
@@ -48,8 +49,13 @@ ${laneAxis(scale)}
 <section>
 <h2>The promises</h2>
 <p class="quiet">Judged by what the providers received and by the queue, not by what was intended.</p>
-<ul class="checks">${verdict.map(({ what, found, ok }) => markup`<li><b class="${ok ? 'good' : 'bad'}">${ok ? 'ok' : 'FAIL'}</b><span>${what}: ${found}</span></li>`)}</ul>
-${longestStallMs === 0 ? '' : markup`<p class="quiet">The machine itself stood still for up to ${longestStallMs} ms meanwhile.</p>`}
+${checkList(promises)}
+</section>
+<section>
+<h2>This machine</h2>
+<p class="quiet">What depends on the machine, beside what the machine did. A gap counts as broken only if it was too short by every instant at which the two alerts may have arrived.</p>
+${checkList(machine)}
+${facts.length === 0 ? '' : markup`<ul class="quiet">${facts.map((fact) => markup`<li>${fact}</li>`)}</ul>`}
 </section>
 <section>
 <h2>Dead letters</h2>
@@ -67,6 +73,14 @@ ${numbersTable(result)}
 </html>
 `;
   return page.text;
+}
+
+function checkList(checks: readonly Check[]): Markup {
+  const lines = checks.map(
+    ({ what, found, ok }) =>
+      markup`<li><b class="${ok ? 'good' : 'bad'}">${ok ? 'ok' : 'FAIL'}</b><span>${what}: ${found}</span></li>`,
+  );
+  return markup`<ul class="checks">${lines}</ul>`;
 }
 
 /** `at most 10 alerts in 3s and 20 in 8s, and 250ms between two` */
@@ -94,7 +108,7 @@ function tiles({ result }: Findings): Markup {
 function burst({ recipientId, enqueued, alerts, idealMs }: Teacher, drawing: Markup): Markup {
   return markup`<section>
 <h2>The busiest teacher: ${recipientId}</h2>
-<p class="quiet">${enqueued} notifications came at once. Sent as they came, they would be one burst. The filled steps are the alerts that had arrived; the pale line behind them is the fastest schedule that the limits allow.
+<p class="quiet">${enqueued} notifications came within two seconds. Sent as they came, they would be one burst. The filled steps are the alerts that had arrived; the pale line behind them is the fastest schedule that the limits allow.
 The last alert came at ${seconds(alerts.at(-1)?.atMs ?? 0)}; at best it comes at ${seconds(idealMs.at(-1) ?? 0)}.</p>
 ${drawing}
 </section>`;
@@ -108,4 +122,59 @@ function legend(): Markup {
 <li><svg width="12" height="16" aria-hidden="true"><line class="ideal" x1="6" x2="6" y1="4" y2="12"/></svg>ideal schedule</li>
 <li><svg width="20" height="16" aria-hidden="true"><rect class="full" width="20" height="16"/></svg>a window is used up: the next alert waits</li>
 </ul>`;
+}
+
+/** A table for each reason. */
+export function deadLetterTables(letters: readonly DemoDeadLetter[]): Markup {
+  const tables = groupByReason(letters).map(({ reason, why, letters: own }) => {
+    const rows = own.map(
+      ({ id, recipientId, message }) =>
+        markup`<tr><th scope="row">${id}</th><td>${recipientId ?? '-'}</td><td>${message}</td></tr>`,
+    );
+    return markup`<div class="scroll"><table class="letters">
+<caption><b>${own.length} ${reason}</b>${why === undefined ? '' : `: ${why}`}</caption>
+<thead><tr><th scope="col">notification</th><th scope="col">teacher</th><th scope="col">cause</th></tr></thead>
+<tbody>${rows}</tbody>
+</table></div>`;
+  });
+  return markup`${tables}`;
+}
+
+/** What the drawings show, as numbers. */
+export function teachersTable(teachers: readonly Teacher[]): Markup {
+  const heads = ['enqueued', 'alerts', 'least gap', 'last alert', 'ideal', 'dead letters', 'expired'];
+  const rows = teachers.map((teacher) => {
+    const { recipientId, enqueued, alerts, leastGapMs, idealMs, deadLetters, expired } = teacher;
+    const cells = [
+      enqueued,
+      alerts.length,
+      leastGapMs === undefined ? '-' : `${Math.round(leastGapMs)} ms`,
+      instantOf(alerts.at(-1)?.atMs),
+      instantOf(idealMs.at(-1)),
+      deadLetters,
+      expired,
+    ];
+    return markup`<tr><th scope="row">${recipientId}</th>${cells.map((cell) => markup`<td class="number">${cell}</td>`)}</tr>`;
+  });
+  return markup`<div class="scroll" tabindex="0"><table class="numbers">
+<caption>Each teacher. Instants are counted from the enqueuing; the ideal is counted from the teacher's first alert.</caption>
+<thead><tr><th scope="col">teacher</th>${heads.map((head) => markup`<th scope="col" class="number">${head}</th>`)}</tr></thead>
+<tbody>${rows}</tbody>
+</table></div>`;
+}
+
+/** The fields of the demo's `--json`, by the same names. */
+export function numbersTable(result: DemoResult): Markup {
+  const rows = Object.entries(result).map(
+    ([name, value]) =>
+      markup`<tr><th scope="row"><code>${name}</code></th><td class="number">${String(value)}</td></tr>`,
+  );
+  return markup`<div class="scroll" tabindex="0"><table class="numbers">
+<caption>The whole run, by the names that <code>npm run demo -- --json</code> has for them.</caption>
+<tbody>${rows}</tbody>
+</table></div>`;
+}
+
+function instantOf(ms: number | undefined): string {
+  return ms === undefined ? '-' : seconds(ms);
 }

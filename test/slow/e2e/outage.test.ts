@@ -3,8 +3,8 @@ import type { Queue } from 'bullmq';
 import { describe, expect, it, vi } from 'vitest';
 import { readProgress } from '../../../src/delivery/progress.ts';
 import type { Notification } from '../../../src/domain/notification.ts';
-import type { JournalEntry } from '../../../src/sandbox/journal.ts';
-import { alertsByRecipient } from '../../../src/sandbox/judge.ts';
+import type { SeenEntry } from '../../../scripts/support/providers-child.ts';
+import { judge } from '../../../src/sandbox/judge.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { openWorkerBench, type WorkerBench } from '../../support/worker.ts';
 
@@ -46,7 +46,7 @@ async function settled({ queue }: WorkerBench, count: number): Promise<void> {
 }
 
 /** Pairs of one recipient that arrived the other way round than they were enqueued. */
-function swappedPairs(accepted: readonly JournalEntry[]): number {
+function swappedPairs(accepted: readonly SeenEntry[]): number {
   const swapped = [...Map.groupBy(accepted, ({ token }) => token).values()].flatMap((own) =>
     own.flatMap(({ title }, index) => own.slice(index + 1).filter((later) => Number(later.title) < Number(title))),
   );
@@ -54,12 +54,11 @@ function swappedPairs(accepted: readonly JournalEntry[]): number {
 }
 
 /** The least time between two alerts of one recipient. */
-function leastGapMs(accepted: readonly JournalEntry[]): number {
-  const arrivals = accepted.map(({ token, apnsId, at }) => {
-    return { recipientId: token, notificationId: apnsId ?? '', device: token, at };
+function leastGapMs(accepted: readonly SeenEntry[]): number {
+  const arrivals = accepted.map(({ token, apnsId, at, delayMs }) => {
+    return { recipientId: token, notificationId: apnsId ?? '', device: token, at, delayMs };
   });
-  const alerts = [...alertsByRecipient(arrivals, GAP_MS).values()];
-  return Math.min(...alerts.flatMap((times) => times.slice(1).map((at, index) => at - (times[index] ?? at))));
+  return judge(arrivals, { rules: [], minGapMs: GAP_MS }).minGapMs ?? NaN;
 }
 
 describe('a provider that is down', () => {
