@@ -94,7 +94,7 @@ async function demo(json: boolean, report: string | undefined): Promise<number> 
   const endings = await queue.endings();
   const letters = await queue.deadLetters();
   const policies = { alerts: POLICY, pushes: BACKGROUND_POLICY };
-  const lateness = { ...(await replicas.lateness()), lateToleranceMs: paceOf(POLICY).holdMs };
+  const lateness = { ...(await replicas.lateness()), lateToleranceMs: paceOf(POLICY).toleranceMs };
   const result = countResult(ids, arrivals, endings, policies, { ...lateness, workers: replicas.alive() });
   show(renderTimeline(arrivals.alerts, POLICY, columnsOf()));
   show(`\n${renderDeadLetters(letters, columnsOf())}\n`);

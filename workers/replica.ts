@@ -89,7 +89,7 @@ async function compose(
 
   const consumers: Consumer[] = [];
   const metrics = createMetrics({
-    lateAfterMs: paceOf(policy).holdMs,
+    lateAfterMs: paceOf(policy).toleranceMs,
     queueDepth: () => queueDepth(consumers),
     breakersOpenMs: () => [...breakers.all()].map(([account, open]) => [account, openMs(open)] as const),
   });
