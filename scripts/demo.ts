@@ -29,6 +29,8 @@ const POLICY: Policy = {
 };
 /** For background pushes: short enough that those over the limit come within the demo. */
 const BACKGROUND_POLICY: Policy = { rules: [{ max: 3, perMs: 8_000 }], minGapMs: 0 };
+/** A request that would leave later than this after its slot asks for another one (src/delivery/slot.ts). */
+const SEND_LATE_MS = 40;
 const HELP = `
 docs/demo.md explains what it shows, docs/commands.md the fields of --json.`;
 const ENVIRONMENT = {
@@ -89,13 +91,19 @@ async function demo(json: boolean, report: string | undefined): Promise<number> 
   const enqueuingMs = arrivalInstant() - enqueuedAt;
   await watch(queue, ids.length);
 
-  const arrivals = arrivalsOf(providers.entries, morning.recipientOf);
-  const refusals = refusalsOf(providers.entries, morning.recipientOf);
+  const entries = replicas.delays.counted(providers.entries, ({ data }) => data['ref'] ?? '');
+  const arrivals = arrivalsOf(entries, morning.recipientOf);
+  const refusals = refusalsOf(entries, morning.recipientOf);
   const endings = await queue.endings();
   const letters = await queue.deadLetters();
   const policies = { alerts: POLICY, pushes: BACKGROUND_POLICY };
-  const lateness = { ...(await replicas.lateness()), lateToleranceMs: paceOf(POLICY).toleranceMs };
-  const result = countResult(ids, arrivals, endings, policies, { ...lateness, workers: replicas.alive() });
+  const workers = {
+    ...(await replicas.lateness()),
+    lateToleranceMs: paceOf(POLICY).toleranceMs,
+    standstills: replicas.delays.standstillsMs(enqueuedAt).filter((ms) => ms > SEND_LATE_MS).length,
+    workers: replicas.alive(),
+  };
+  const result = countResult(ids, arrivals, endings, policies, workers);
   show(renderTimeline(arrivals.alerts, POLICY, columnsOf()));
   show(`\n${renderDeadLetters(letters, columnsOf())}\n`);
   await cure(providers, morning.troubles);

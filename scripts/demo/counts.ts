@@ -47,18 +47,22 @@ export interface DemoResult extends Verdict, WaitingCounts, WorkersCounts {
   /** Notifications that were put back at least once. */
   readonly blocked: number;
   readonly requeuesPerBlocked: number;
+  /** Of the recipient with the most alerts: how often notifications were put back that had been put back before. */
+  readonly moreRequeuesOfBusiest: number;
   /** Background pushes among the delivered notifications. */
   readonly backgroundPushes: number;
   /** Those beyond `max` in a window of their own limit. */
   readonly backgroundViolations: number;
-  /** By how much the providers' process may have seen an alert late, at the most. */
-  readonly mostSeenLateMs: number;
+  /** For how long an alert may have been under way, at the most: its worker or the providers' process did not run. */
+  readonly mostDelayMs: number;
 }
 
 /** What the processes of the workers tell. */
 export interface WorkersCounts extends Lateness {
   /** The limiter's late tolerance. */
   readonly lateToleranceMs: number;
+  /** How often a worker could not run for longer than a send may be late. */
+  readonly standstills: number;
   /** How many still run. */
   readonly workers: number;
 }
@@ -105,6 +109,7 @@ export function countResult(
   const accounted = new Set([...delivered, ...deadLettered, ...undelivered]);
   const blocked = completed.filter(({ requeues }) => requeues > 0);
   const requeues = blocked.reduce((sum, job) => sum + job.requeues, 0);
+  const ofBusiest = idsOfBusiest(alerts);
   const ended = (name: string): number => completed.filter(({ outcome }) => outcome === name).length;
   return {
     notifications: ids.length,
@@ -121,9 +126,18 @@ export function countResult(
     requeues,
     blocked: blocked.length,
     requeuesPerBlocked: blocked.length === 0 ? 0 : Math.round((requeues / blocked.length) * 1000) / 1000,
+    moreRequeuesOfBusiest: blocked
+      .filter(({ id }) => ofBusiest.has(id))
+      .reduce((sum, job) => sum + job.requeues - 1, 0),
     backgroundPushes: new Set(pushes.map(({ notificationId }) => notificationId)).size,
     backgroundViolations: ofPushes.windowViolations,
-    mostSeenLateMs: Math.round(Math.max(0, ...[...alerts, ...pushes].map(({ delayMs = 0 }) => delayMs))),
+    mostDelayMs: Math.round(Math.max(0, ...[...alerts, ...pushes].map(({ delayMs = 0 }) => delayMs))),
     ...workers,
   };
+}
+
+function idsOfBusiest(alerts: readonly Arrival[]): ReadonlySet<string> {
+  const byRecipient = Map.groupBy(alerts, ({ recipientId }) => recipientId);
+  const sets = [...byRecipient.values()].map((own) => new Set(own.map(({ notificationId }) => notificationId)));
+  return sets.toSorted((a, b) => b.size - a.size)[0] ?? new Set();
 }

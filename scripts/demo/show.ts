@@ -118,12 +118,13 @@ export function renderEnding({ result, policy, promises, machine, longestStallMs
 
 /** What the machine did that makes alerts late; empty if it did nothing. */
 export function machineFacts({ result, longestStallMs }: Pick<Ending, 'result' | 'longestStallMs'>): string[] {
-  const { lateWakes, lateToleranceMs, mostLateMs, mostSeenLateMs } = result;
+  const { lateWakes, lateToleranceMs, mostLateMs, mostDelayMs, standstills } = result;
   return [
     ...(lateWakes > 0
       ? [`${lateWakes} wake-ups later than the tolerance of ${lateToleranceMs} ms, the latest by ${mostLateMs} ms`]
       : []),
-    ...(mostSeenLateMs > 0 ? [`the providers' process saw alerts up to ${mostSeenLateMs} ms late`] : []),
+    ...(standstills > 0 ? [`${standstills} times a worker could not run when it was to send`] : []),
+    ...(mostDelayMs > 0 ? [`alerts were under way for up to ${mostDelayMs} ms: a process did not run`] : []),
     ...(longestStallMs > 0 ? [`it stood still for up to ${longestStallMs} ms`] : []),
   ];
 }

@@ -44,15 +44,16 @@ const MORE_REQUEUES = 0.05;
 const MORE_TIME = 0.03;
 
 /**
- * What depends on the machine, beside its cause. A notification that comes back later than the tolerance finds its slot used up
- * by others: it is put back once more, or one that it makes late is, and one slot stays empty. This is granted once for each such
- * wake-up that the workers counted, and the time by which the latest was late. What is more than that has no such cause.
+ * What depends on the machine, beside its cause. A notification that comes back later than the tolerance may find its slot used
+ * up: then it is put back once more, or one whose slot it takes. So is one whose worker could not run when it was to be sent.
+ * One more requeue is granted for each time that the workers measured one of the two. Each further requeue of a recipient may leave
+ * one slot empty, and its line is late by the lateness of the latest.
  */
 export function machineChecks(result: DemoResult, policy: Policy): Check[] {
   const { requeues, blocked, requeuesPerBlocked, makespanMs, idealMakespanMs, makespanRatio } = result;
-  const { lateWakes, mostLateMs } = result;
-  const mostRequeues = blocked * (1 + MORE_REQUEUES) + lateWakes;
-  const mostMs = idealMakespanMs * (1 + MORE_TIME) + lateWakes * slotMs(policy) + mostLateMs;
+  const { lateWakes, standstills, moreRequeuesOfBusiest, mostLateMs } = result;
+  const mostRequeues = blocked * (1 + MORE_REQUEUES) + lateWakes + standstills;
+  const mostMs = idealMakespanMs * (1 + MORE_TIME) + moreRequeuesOfBusiest * slotMs(policy) + mostLateMs;
   return [
     {
       what: 'requeues of each blocked notification',

@@ -3,12 +3,15 @@ import { once } from 'node:events';
 import { extname } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { WorkerDelays } from './delays.ts';
 import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
 
 /** Several worker processes that are started together and stopped together. */
 export interface Replicas {
   /** How many are running. */
   alive(): number;
+  /** What they tell of their delays so far. */
+  readonly delays: WorkerDelays;
   /** How late their wake-ups were so far, from the pages of those that answer. */
   lateness(): Promise<Lateness>;
   /** SIGTERM to each; resolves with their exit codes once all are gone. */
@@ -30,17 +33,24 @@ export interface ReplicaOptions {
 
 const WORKER = fileURLToPath(new URL(`../../workers/notifications${extname(import.meta.url)}`, import.meta.url));
 
+/** Makes a worker tell when it stood still. */
+export const DELAYS = new URL(`worker-delays${extname(import.meta.url)}`, import.meta.url).href;
+
 /** Starts `count` workers and resolves once all of them consume. They end with this process: it holds their IPC channel. */
 export async function startReplicas({ count, env }: ReplicaOptions): Promise<Replicas> {
   const children = Array.from({ length: count }, () => spawnWorker(env, ['pipe', 'inherit']));
+  const delays = new WorkerDelays();
   let pages: string[];
   try {
-    pages = await Promise.all(children.map(untilReady));
+    pages = await Promise.all(
+      children.map((child, index) => untilReady(child, (line) => delays.note(String(index), line))),
+    );
   } catch (error) {
     for (const child of children) child.kill('SIGKILL');
     throw error;
   }
   return {
+    delays,
     alive: () => children.filter(isAlive).length,
     lateness: async () => latenessOf(await Promise.all(pages.map(readPage))),
     stop: () => Promise.all(children.map(stop)),
@@ -55,7 +65,7 @@ export function spawnWorker(
   // Variables in the caller's shell may be meant for another worker, so they are not passed on.
   const names = new Set(CONFIG_VARIABLES.map(({ name }) => name));
   const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !names.has(name)));
-  return spawn(process.execPath, [WORKER], {
+  return spawn(process.execPath, ['--import', DELAYS, WORKER], {
     env: { ...inherited, METRICS_PORT: '0', ...env },
     stdio: ['ignore', ...output, 'ipc'],
   });
@@ -96,11 +106,12 @@ async function readPage(url: string): Promise<string> {
 }
 
 /** Resolves with the address of its pages. */
-function untilReady(child: ChildProcess): Promise<string> {
+function untilReady(child: ChildProcess, onLine: (line: string) => void): Promise<string> {
   if (child.stdout === null) throw new TypeError('expected a worker with piped standard output, found one without');
   const lines = createInterface(child.stdout);
   return new Promise((resolve, reject) => {
     lines.on('line', (line) => {
+      onLine(line);
       if (line.includes('"msg":"ready"')) resolve(pagesUrl(line));
     });
     child.once('error', reject).once('exit', (code, signal) => {

@@ -7,7 +7,7 @@ export interface Arrival {
   readonly device: string;
   /** When the provider's process saw it, milliseconds on one clock. */
   readonly at: number;
-  /** How late that process may have seen it: it arrived between `at - delayMs` and `at`. Default: 0. */
+  /** How much earlier it may have left: some time between `at - delayMs` and `at`, by the processes' own measurements. Default: 0. */
   readonly delayMs?: number | undefined;
 }
 
@@ -27,8 +27,8 @@ export interface Verdict {
 }
 
 /**
- * One alert of a recipient, the k-th that was seen. It came no earlier than `earliestAt`, and no later than `at`: the k-th of
- * all instants that are possible at the earliest is a bound also where several were seen late, whatever their real order was.
+ * One alert of a recipient, the k-th that was seen. The k-th that left did so no earlier than `earliestAt`, and no later than `at`:
+ * `earliestAt` is the k-th of all instants that are possible at the earliest, so it does not matter in which order they left.
  */
 export interface Alert {
   readonly at: number;
@@ -47,14 +47,17 @@ export interface Violation {
 }
 
 export const GAP = 'gap';
-/** Allowed between a slot and the provider's time stamp: a send may leave up to 25 ms late, and arrives a little later. */
-export const TOLERANCE_MS = 50;
+/**
+ * Allowed between a slot and the provider's time stamp: a send may leave up to 40 ms late (src/delivery/slot.ts), and be under way
+ * for 25 ms of which no process can tell.
+ */
+export const TOLERANCE_MS = 65;
 /** Without a gap, a worker sends a notification to all its devices within this time. */
 const TOGETHER_MS = 500;
 
 /**
  * Checks gaps, windows, duplicates and the longest schedule, only by what arrived at the providers. Alerts are too close only if
- * they are so by every instant at which they may have arrived.
+ * they are so by every instant at which they may have left.
  */
 export function judge(arrivals: readonly Arrival[], policy: Policy): Verdict {
   const schedules = [...alertsByRecipient(arrivals, policy.minGapMs).values()];

@@ -2,6 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { judgeRun } from '../../scripts/chaos/judge/result.ts';
+import { WorkerDelays } from '../../scripts/support/delays.ts';
 import { countResult } from '../../scripts/demo/counts.ts';
 import type { DemoDeadLetter } from '../../scripts/demo/queue.ts';
 import { COMMANDS, loadCommand, type CommandMain } from '../../scripts/pushpacer/commands.ts';
@@ -173,7 +174,7 @@ describe('the JSON of each command is that of the page', () => {
       { alerts: [], silent: [], pushes: [] },
       { completed: [], deadLettered: [] },
       { alerts: policy, pushes: policy },
-      { workers: 4, lateWakes: 0, mostLateMs: 0, lateToleranceMs: 0 },
+      { workers: 4, lateWakes: 0, mostLateMs: 0, lateToleranceMs: 0, standstills: 0 },
     );
     const deadLetters: DemoDeadLetter[] = [{ id: 'm-1', recipientId: 't', reason: 'unregistered', message: 'gone' }];
     await expectDocumented('demo', { ...result, replayed: 1, longestStallMs: 0, deadLetters });
@@ -203,6 +204,7 @@ describe('the JSON of each command is that of the page', () => {
       ends: { completed: [], dead: [], queued: [] },
       struck: { counts, incidents: [], cuts: [], freezes: [], oddDevices: [] },
       logs: new Map(),
+      delays: new WorkerDelays(),
     };
     const { result } = judgeRun(facts as never, { seed: 1, seconds: 10 });
     await expectDocumented('chaos', result);

@@ -45,7 +45,7 @@ function findings(): Findings {
   const ids = [...valid, ...malformed].map(({ id }) => id);
   const endings = { completed: [], deadLettered: letters.map(({ id }) => id) };
   const policies = { alerts: POLICY, pushes: POLICY };
-  const workers = { workers: 4, lateWakes: 2, mostLateMs: 310, lateToleranceMs: 90 };
+  const workers = { workers: 4, lateWakes: 2, mostLateMs: 310, lateToleranceMs: 90, standstills: 0 };
   const result = countResult(ids, { alerts: arrivals, silent: [], pushes: [] }, endings, policies, workers);
   return {
     policy: POLICY,

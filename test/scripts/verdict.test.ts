@@ -6,7 +6,7 @@ const policies = {
   alerts: { rules: [{ max: 2, perMs: 1_000 }], minGapMs: 100 },
   pushes: { rules: [{ max: 1, perMs: 1_000 }], minGapMs: 0 },
 };
-const workers = { workers: 4, lateWakes: 0, mostLateMs: 20, lateToleranceMs: 90 };
+const workers = { workers: 4, lateWakes: 0, mostLateMs: 20, lateToleranceMs: 90, standstills: 0 };
 const arrival = { recipientId: 'r', device: 'd' };
 const good = countResult(
   ['a', 'b', 'c', 'd', 'p', 's', 'm'],
@@ -50,10 +50,24 @@ it('counts what the providers, the queue and the workers tell', () => {
     backgroundPushes: 1,
     backgroundViolations: 0,
     makespanRatio: 1,
-    mostSeenLateMs: 12,
+    mostDelayMs: 12,
     ...workers,
   });
   expect([keeps(good), isExplained(good)]).toEqual([true, true]);
+});
+
+it('counts the further requeues of the recipient with the most alerts', () => {
+  const alerts = ['a', 'b', 'c'].map((notificationId, index) => ({ ...arrival, notificationId, at: index * 600 }));
+  const other = { ...arrival, recipientId: 'other', notificationId: 'o', at: 0 };
+  const completed = [
+    { id: 'a', outcome: 'delivered', requeues: 0 },
+    { id: 'b', outcome: 'delivered', requeues: 3 },
+    { id: 'c', outcome: 'delivered', requeues: 1 },
+    { id: 'o', outcome: 'delivered', requeues: 5 },
+  ];
+  const arrived = { alerts: [...alerts, other], silent: [], pushes: [] };
+  const result = countResult([], arrived, { completed, deadLettered: [] }, policies, workers);
+  expect(result).toMatchObject({ moreRequeuesOfBusiest: 2, requeues: 9, blocked: 3 });
 });
 
 it('calls lost what nobody knows of', () => {
@@ -86,7 +100,7 @@ it.each([
   [{ delivered: 0 }],
   [{ requeues: 0 }],
 ])('a promise is broken by %j, however late the machine was', (fault) => {
-  expect(keeps({ ...good, lateWakes: 1_000, mostLateMs: 60_000, mostSeenLateMs: 60_000, ...fault })).toBe(false);
+  expect(keeps({ ...good, lateWakes: 1_000, mostLateMs: 60_000, mostDelayMs: 60_000, ...fault })).toBe(false);
 });
 
 describe('what depends on the machine', () => {
@@ -95,11 +109,16 @@ describe('what depends on the machine', () => {
   it.each([
     ['5 % more requeues, for what providers refused', { requeues: 105 }, { requeues: 106 }],
     ['one more requeue for each late wake-up', { requeues: 115, lateWakes: 10 }, { requeues: 116, lateWakes: 10 }],
+    [
+      'one more for each standstill of a worker',
+      { requeues: 115, standstills: 10 },
+      { requeues: 116, standstills: 10 },
+    ],
     ['3 % more time', { makespanMs: 10_320 }, { makespanMs: 10_321 }],
     [
-      'one slot for each late wake-up, here half a second, and the time by which the latest was late',
-      { makespanMs: 11_800, lateWakes: 2, mostLateMs: 500 },
-      { makespanMs: 11_801, lateWakes: 2, mostLateMs: 500 },
+      'one slot, here half a second, for each further requeue of that recipient, and the lateness of the latest',
+      { makespanMs: 11_800, moreRequeuesOfBusiest: 2, mostLateMs: 500 },
+      { makespanMs: 11_801, moreRequeuesOfBusiest: 2, mostLateMs: 500 },
     ],
   ])('explains %s, and no more', (_, granted, tooMuch) => {
     expect(isExplained({ ...many, ...granted })).toBe(true);

@@ -1,7 +1,6 @@
 import type { Policy } from '../../../src/domain/limits.ts';
 import { GAP, judge, violationsOf, type Arrival, type Violation } from '../../../src/sandbox/judge.ts';
 import type { Enqueued } from '../run/enqueue.ts';
-import type { Stall } from '../../support/delays.ts';
 import type { SeenEntry } from '../../support/providers-child.ts';
 import { shownOf, type Shown } from '../../support/shown.ts';
 import type { Thaw } from '../run/freezes.ts';
@@ -14,7 +13,7 @@ export interface Pacing {
   readonly lateAfterFreeze: number;
   /** How many alerts may have left late: the devices of all jobs that frozen workers had. */
   readonly lateAfterFreezeBound: number;
-  /** Broken gaps and windows whose first alert arrived late because the machine stood still. */
+  /** Gaps and windows that look broken at the provider, but are not by every instant at which the alerts may have left. */
   readonly lateAfterStall: number;
   /** How many background pushes devices got. */
   readonly backgroundPushes: number;
@@ -24,14 +23,8 @@ export interface Pacing {
   readonly bursts: readonly string[];
   /** Those that a freeze explains. */
   readonly burstsAfterFreeze: readonly string[];
-  /** Those that a stall of the machine explains. */
+  /** Those that only look broken. */
   readonly burstsAfterStall: readonly string[];
-}
-
-/** Reasons why alerts may leave or arrive late. */
-export interface Excuses {
-  readonly thaws: readonly Thaw[];
-  readonly stalls: readonly Stall[];
 }
 
 export interface Policies {
@@ -42,17 +35,12 @@ export interface Policies {
   readonly background: Policy;
 }
 
-/** How late a worker may send without telling the limiter: ON_TIME_MS of src/delivery/slot.ts. */
-const OWN_LATENESS_MS = 15;
-/** A request that was written to a socket when the machine stopped arrives within this time after it went on. */
-const AFTER_STALL_MS = 50;
-
 /** Checks gaps and windows of the arrivals: of alerts, overall and in each category with limits of its own; of background pushes. */
 export function judgePacing(
   enqueued: ReadonlyMap<string, Enqueued>,
   entries: readonly SeenEntry[],
   { policy, categories, background }: Policies,
-  { thaws, stalls }: Excuses,
+  thaws: readonly Thaw[],
 ): Pacing {
   const arrivals = arrivalsOf(enqueued, entries, 'alert');
   const pushes = arrivalsOf(enqueued, entries, 'nothing');
@@ -67,9 +55,10 @@ export function judgePacing(
   const late = lateArrivals([...arrivals, ...pushes], thaws);
   const isLate = ({ recipientId, times }: Violation) => times.some((at) => late.has(`${recipientId} ${at}`));
   const afterFreeze = violations.filter(isLate);
-  const inTime = violations.filter((violation) => !isLate(violation));
-  const afterStall = inTime.filter((violation) => stalls.some((stall) => explains(stall, violation)));
-  const unexcused = inTime.filter((violation) => !afterStall.includes(violation));
+  const unexcused = violations.filter((violation) => !isLate(violation));
+  const asSeen = all.flatMap((one) => violationsOf(one.arrivals.map(withoutDelay), one.policy));
+  const isBroken = new Set(violations.map(nameOf));
+  const underWay = asSeen.filter((violation) => !isBroken.has(nameOf(violation)));
   const gaps = unexcused.filter(({ name }) => name === GAP);
   const inHand = thaws.flatMap(({ ids }) => [...ids]);
   return {
@@ -77,18 +66,13 @@ export function judgePacing(
     windowViolations: unexcused.length - gaps.length,
     lateAfterFreeze: afterFreeze.length,
     lateAfterFreezeBound: inHand.reduce((sum, id) => sum + (enqueued.get(id)?.input?.devices.length ?? 0), 0),
-    lateAfterStall: afterStall.length,
+    lateAfterStall: underWay.length,
     backgroundPushes: pushes.length,
     minGapMs: judge(held, policy).minGapMs,
     bursts: unexcused.map(textOf),
     burstsAfterFreeze: afterFreeze.map(textOf),
-    burstsAfterStall: afterStall.map(textOf),
+    burstsAfterStall: underWay.map(textOf),
   };
-}
-
-/** The first alert arrived just after the machine had stood still, for long enough to make it late by what is missing. */
-function explains({ at, ms }: Stall, { times: [first = NaN], shortMs }: Violation): boolean {
-  return first >= at - ms && first <= at + AFTER_STALL_MS && ms >= shortMs - OWN_LATENESS_MS;
 }
 
 /** Arrivals that left a worker when it went on after a freeze, as `recipient instant`. */
@@ -98,6 +82,9 @@ function lateArrivals(arrivals: readonly Arrival[], thaws: readonly Thaw[]): Rea
   );
   return new Set(late.map(({ recipientId, at }) => `${recipientId} ${at}`));
 }
+
+const withoutDelay = (arrival: Arrival): Arrival => ({ ...arrival, delayMs: 0 });
+const nameOf = ({ recipientId, name, times }: Violation): string => `${recipientId} ${name} ${times.at(-1)}`;
 
 function textOf({ recipientId, name, times }: Violation): string {
   const first = times[0] ?? NaN;

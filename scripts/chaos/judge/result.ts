@@ -2,6 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { longestMs } from '../../support/providers-process.ts';
 import { POLICIES } from '../plan/environment.ts';
+import { refOf } from '../plan/workload.ts';
 import { countBreakers } from '../run/logs.ts';
 import type { Facts } from '../run/run.ts';
 import { countBalance, unknownRequests } from './balance.ts';
@@ -22,10 +23,12 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
   const { enqueued, entries, ends, struck, leaks, logs, left } = facts;
   const thaws = thawsOf(struck.freezes, logs);
   const { suspects, ...balance } = countBalance(enqueued, entries, ends);
-  const { bursts, burstsAfterFreeze, burstsAfterStall, ...pacing } = judgePacing(enqueued, entries, POLICIES, {
+  const { bursts, burstsAfterFreeze, burstsAfterStall, ...pacing } = judgePacing(
+    enqueued,
+    facts.delays.counted(entries, ({ data }) => refOf(data)),
+    POLICIES,
     thaws,
-    stalls: facts.stalls,
-  });
+  );
   const incidents = [...struck.incidents, ...stopsWithoutRedis(struck.freezes, logs)];
   const inHand = new Set([...incidents, ...thaws].flatMap(({ ids }) => [...ids]));
   const { unexplained, explainedBy, ...duplicates } = countDuplicates({
@@ -71,7 +74,7 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     'still queued': ends.queued,
     'a burst': bursts,
     'late after a freeze': burstsAfterFreeze,
-    'late after the machine stood still': burstsAfterStall,
+    'under way while a process did not run': burstsAfterStall,
     'a request that nobody asked for': unknown,
     'what waited together, or was canceled': faults,
     'a breaker that one device opened': breakersByOneDevice,

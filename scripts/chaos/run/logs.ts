@@ -1,6 +1,8 @@
 import { appendFile, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { WorkerDelays } from '../../support/delays.ts';
+import type { Freeze } from './freezes.ts';
 import { notificationIdOf } from '../../../src/queue/names.ts';
 
 /** The fields of a worker's log line that are used here. */
@@ -22,6 +24,16 @@ export async function readLogs(folder: string): Promise<Logs> {
   const names = (await readdir(folder)).filter((name) => name.endsWith('.log'));
   const texts = names.map(async (name) => [name, parseLog(await readFile(join(folder, name), 'utf8'))] as const);
   return new Map(await Promise.all(texts));
+}
+
+/** What the same logs tell of the workers' delays, without those of the workers that were frozen on purpose. */
+export async function readDelays(folder: string, freezes: readonly Freeze[]): Promise<WorkerDelays> {
+  const delays = new WorkerDelays();
+  for (const name of (await readdir(folder)).filter((file) => file.endsWith('.log'))) {
+    for (const line of (await readFile(join(folder, name), 'utf8')).split('\n')) delays.note(name, line);
+  }
+  for (const { log, at, thawedAt } of freezes) delays.forget(log, { from: at, until: thawedAt });
+  return delays;
 }
 
 /** Lines that are not JSON are skipped: a warning of Node, or half a line of a killed worker. */

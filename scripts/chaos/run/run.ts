@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { tokenOf } from '../../../src/domain/device.ts';
 import type { SeenEntry } from '../../support/providers-child.ts';
 import { createProgress } from '../../support/progress.ts';
+import type { WorkerDelays } from '../../support/delays.ts';
 import { startProviders, type ProvidersProcess } from '../../support/providers-process.ts';
 import { drain, openChaosQueue, type Ends } from './queue.ts';
 import { enqueue, type Enqueued } from './enqueue.ts';
@@ -11,7 +12,7 @@ import { WORKERS, type Fault } from '../plan/faults.ts';
 import { startFleet } from './fleet.ts';
 import { inject, type Struck } from './inject.ts';
 import { saveListing, searchForLeaks, type Leak } from './leaks.ts';
-import { readLogs, samplePages, type Logs } from './logs.ts';
+import { readDelays, readLogs, samplePages, type Logs } from './logs.ts';
 import { startMortalRedis } from './redis.ts';
 import { WORDS } from '../plan/troubles.ts';
 import { WORKER_ENVIRONMENT, LIMITS } from '../plan/environment.ts';
@@ -40,6 +41,8 @@ export interface Facts {
   readonly struck: Struck;
   readonly leaks: readonly Leak[];
   readonly logs: Logs;
+  /** How late the workers sent, by their own measurements. */
+  readonly delays: WorkerDelays;
   /** Processes of workers that ended by themselves, or with an error. */
   readonly crashes: readonly number[];
   readonly drainMs: number;
@@ -105,9 +108,10 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   await saveListing(env, join(folder, 'dead-letters.txt'));
   const leaks = await searchForLeaks({ folder, marker, env, dead: ends.dead });
   const logs = await readLogs(folder);
+  const delays = await readDelays(folder, struck.freezes);
   pids.push(providers.pid, ...fleet.pids, ...redis.pids);
   const { entries, stalls } = providers;
-  return { enqueued, entries, ends, cancels, struck, leaks, logs, crashes: fleet.crashes, drainMs, stalls };
+  return { enqueued, entries, ends, cancels, struck, leaks, logs, delays, crashes: fleet.crashes, drainMs, stalls };
 }
 
 async function openFolder(keep: string | undefined, cleanup: AsyncDisposableStack): Promise<string> {

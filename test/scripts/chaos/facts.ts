@@ -4,7 +4,7 @@ import { readProgress } from '../../../src/delivery/progress.ts';
 import type { NotificationInput } from '../../../src/domain/notification.ts';
 import type { DeadLetter } from '../../../src/domain/outcome.ts';
 import type { StoredDeadLetter } from '../../../src/dead-letters/store.ts';
-import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import type { SeenEntry } from '../../../scripts/support/providers-child.ts';
 
 /** The facts of a run, written down by hand. */
 export const TOKEN = 'ab'.repeat(16);
@@ -22,7 +22,7 @@ export function enqueuedOf(...more: readonly (Partial<NotificationInput> & { id:
 }
 
 /** What APNs received for a notification: accepted, but for what `more` says. */
-export function entryOf(id: string, at: number, more: Partial<JournalEntry> = {}): JournalEntry {
+export function entryOf(id: string, at: number, more: Partial<SeenEntry> = {}): SeenEntry {
   const accepted = { platform: 'apns', token: TOKEN, accepted: true, status: 200, apnsId: `uuid-${id}` } as const;
   return { ...accepted, at, data: { ref: `marker.${id}` }, ...more };
 }
