@@ -208,10 +208,7 @@ describe('after the send, the slot', () => {
   it('is asked for anew where a stream was refused, and the second try would have left too long after it', async () => {
     const { run, sandbox, limiter } = await openBench();
     const device = makeDevice();
-    sandbox.apns.script(device.token, [
-      { kind: 'reset', scope: 'refused-stream', delayMs: 100 },
-      { kind: 'accept' },
-    ]);
+    sandbox.apns.script(device.token, [{ kind: 'reset', scope: 'refused-stream', delayMs: 100 }, { kind: 'accept' }]);
     const notification = makeNotification({ devices: [device] });
     const { outcome, progress } = await run(notification);
     expect(outcome).toMatchObject({ kind: 'held', code: 'too-late' });
