@@ -116,9 +116,9 @@ describe('what depends on the machine', () => {
     ],
     ['3 % more time', { makespanMs: 10_320 }, { makespanMs: 10_321 }],
     [
-      'one slot, here half a second, for each further requeue of that recipient, and the lateness of the latest',
-      { makespanMs: 11_800, moreRequeuesOfBusiest: 2, mostLateMs: 500 },
-      { makespanMs: 11_801, moreRequeuesOfBusiest: 2, mostLateMs: 500 },
+      'a slot of 500 ms and the tolerance of 90 ms for each further requeue of that recipient, and the latest wake-up',
+      { makespanMs: 11_980, moreRequeuesOfBusiest: 2, mostLateMs: 500 },
+      { makespanMs: 11_981, moreRequeuesOfBusiest: 2, mostLateMs: 500 },
     ],
   ])('explains %s, and no more', (_, granted, tooMuch) => {
     expect(isExplained({ ...many, ...granted })).toBe(true);
