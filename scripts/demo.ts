@@ -55,12 +55,20 @@ export async function main(argv: readonly string[]): Promise<void> {
     .addHelpText('after', HELP)
     .action(async ({ json, report }: { json?: true; report?: string }) => {
       if (report !== undefined) await checkOutputFile('--report', report);
-      process.exitCode = await demo(json === true, report);
+      process.exitCode = await demo({ json: json === true, report });
     });
   await runCommand(command, argv);
 }
 
-async function demo(json: boolean, report: string | undefined): Promise<number> {
+export interface DemoOptions {
+  readonly json?: boolean;
+  readonly report?: string | undefined;
+  /** Only for tests of the verdict: other limits for the workers than those by which they are judged. */
+  readonly limits?: Readonly<Record<string, string>>;
+}
+
+/** The exit code. */
+export async function demo({ json = false, report, limits = {} }: DemoOptions): Promise<number> {
   const say = (line: string): void => void process.stderr.write(`${line}\n`);
   const show = (text: string): void => {
     if (!json) process.stdout.write(`${text}\n`);
@@ -74,7 +82,7 @@ async function demo(json: boolean, report: string | undefined): Promise<number> 
   const queue = cleanup.adopt(openDemoQueue(redis.url, POLICY), (it) => it.close());
 
   say(`starting ${WORKERS} worker processes`);
-  const env = { ...providers.env, ...ENVIRONMENT, REDIS_URL: redis.url, QUEUE_PREFIX: queue.prefix };
+  const env = { ...providers.env, ...ENVIRONMENT, ...limits, REDIS_URL: redis.url, QUEUE_PREFIX: queue.prefix };
   const replicas = await startReplicas({ count: WORKERS, env });
   cleanup.defer(async () => {
     await replicas.stop();

@@ -39,6 +39,22 @@ export function promises(result: DemoResult): Check[] {
   ];
 }
 
+/** Those numbers of a result that depend on the machine, and their causes. */
+export type MachineCounts = Pick<
+  DemoResult,
+  | 'requeues'
+  | 'blocked'
+  | 'requeuesPerBlocked'
+  | 'moreRequeuesOfBusiest'
+  | 'makespanMs'
+  | 'idealMakespanMs'
+  | 'makespanRatio'
+  | 'lateWakes'
+  | 'mostLateMs'
+  | 'lateToleranceMs'
+  | 'standstills'
+>;
+
 /** Some are put back twice on every machine: what a provider refused for now is sent again, and needs another slot. */
 const MORE_REQUEUES = 0.05;
 const MORE_TIME = 0.03;
@@ -49,7 +65,7 @@ const MORE_TIME = 0.03;
  * One more requeue is granted for each time that the workers measured one of the two. Each further requeue of a recipient may leave
  * one slot empty after the tolerance has passed in vain, and its line is late by the lateness of the latest.
  */
-export function machineChecks(result: DemoResult, policy: Policy): Check[] {
+export function machineChecks(result: MachineCounts, policy: Policy): Check[] {
   const { requeues, blocked, requeuesPerBlocked, makespanMs, idealMakespanMs, makespanRatio } = result;
   const { lateWakes, standstills, moreRequeuesOfBusiest, mostLateMs, lateToleranceMs } = result;
   const mostRequeues = blocked * (1 + MORE_REQUEUES) + lateWakes + standstills;

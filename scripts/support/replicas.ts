@@ -92,8 +92,8 @@ export function latenessOf(pages: readonly string[]): Lateness {
 
 const PAGE_MS = 5_000;
 
-/** Empty if the worker does not answer. */
-async function readPage(url: string): Promise<string> {
+/** A worker's metrics; empty if it does not answer. */
+export async function readPage(url: string): Promise<string> {
   try {
     const answer = await fetch(`${url}/metrics`, {
       signal: AbortSignal.timeout(PAGE_MS),

@@ -6,29 +6,34 @@ import type { Policy } from '../../src/domain/limits.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { judge, type Arrival, type Verdict } from '../../src/sandbox/judge.ts';
-import { measured, type Measurement } from './measured.ts';
 import { makeNotification } from './push.ts';
 import { connectRedis, testPrefix, testRedisUrl } from './redis.ts';
 
-interface BurstOptions {
+export interface BurstOptions {
   /** Worker processes. */
   readonly workers: number;
   /** Notifications to one recipient, enqueued at once. */
   readonly count: number;
+  /** By which the arrivals are judged. */
   readonly policy: Policy;
+  /** That the workers keep, if it is another one. */
+  readonly kept?: Policy;
+  /** Called when all are enqueued. */
+  readonly meddle?: (queue: Queue) => Promise<unknown>;
 }
 
-interface Burst extends Measurement {
+export interface Burst {
   readonly verdict: Verdict;
-  readonly delivered: number;
+  /** The ids of those that arrived. */
+  readonly delivered: ReadonlySet<string>;
   readonly activations: number;
   readonly exitCodes: readonly (number | null)[];
 }
 
 /** A burst to one recipient is delivered by worker processes, and judged by what arrived at the providers, and when. */
 export async function expectPaced(options: BurstOptions): Promise<void> {
-  const { verdict, delivered, activations, exitCodes } = await measured(() => runBurst(options));
-  expect(delivered).toBe(options.count);
+  const { verdict, delivered, activations, exitCodes } = await runBurst(options);
+  expect(delivered.size).toBe(options.count);
   expect(verdict).toMatchObject({ gapViolations: 0, windowViolations: 0, duplicates: 0 });
   expect(activations).toBeGreaterThan(1.5); // else hardly anything was blocked, and nothing was shown
   // Two passes each, and one more for each wake-up that is later than the tolerance: so many processes on few cores have some.
@@ -37,15 +42,16 @@ export async function expectPaced(options: BurstOptions): Promise<void> {
   expect(exitCodes).toEqual(Array(options.workers).fill(0));
 }
 
-async function runBurst({ workers, count, policy }: BurstOptions): Promise<Burst> {
+/** Notifications `burst-0`, `burst-1`, … to one recipient; resolves when no job is left. */
+export async function runBurst({ workers, count, policy, kept = policy, meddle }: BurstOptions): Promise<Burst> {
   await using parts = new AsyncDisposableStack();
   const providers = parts.adopt(await startProviders(), (it) => it.close());
   const prefix = testPrefix();
   const connection = connectRedis();
   const queue = parts.adopt(new Queue(QUEUE, { connection, prefix }), (it) => it.close());
   const limits = {
-    LIMIT_RULES: policy.rules.map(({ max, perMs }) => `${max}/${perMs}ms`).join(),
-    LIMIT_MIN_GAP: `${policy.minGapMs}ms`,
+    LIMIT_RULES: kept.rules.map(({ max, perMs }) => `${max}/${perMs}ms`).join(),
+    LIMIT_MIN_GAP: `${kept.minGapMs}ms`,
     WORKER_CONCURRENCY: '10',
   };
   const env = { ...providers.env, ...limits, REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix };
@@ -58,25 +64,26 @@ async function runBurst({ workers, count, policy }: BurstOptions): Promise<Burst
   await createProducer({ connection, prefix }).enqueueMany(
     ids.map((id) => makeNotification({ id, data: { ref: id } })),
   );
-  const isDone = async () => expect(await queue.getCompletedCount()).toBe(count);
+  await meddle?.(queue);
+  const isDone = async () => expect(await queue.getJobCountByTypes('prioritized', 'delayed', 'active', 'wait')).toBe(0);
   await vi.waitFor(isDone, { timeout: 90_000, interval: 200 });
 
-  const arrivals = providers.entries
+  const arrivals = replicas.delays
+    .counted(providers.entries, ({ data }) => data['ref'] ?? '')
     .filter((entry) => entry.accepted)
-    .map(({ token, data, at }): Arrival => ({
+    .map(({ token, data, at, delayMs }): Arrival => ({
       recipientId: 'one',
       notificationId: data['ref'] ?? '',
       device: token,
       at,
+      delayMs,
     }));
   const verdict = judge(arrivals, policy);
   const jobs = await queue.getJobs(['completed']);
   return {
     verdict,
-    delivered: new Set(arrivals.map(({ notificationId }) => notificationId)).size,
+    delivered: new Set(arrivals.map(({ notificationId }) => notificationId)),
     activations: jobs.reduce((sum, job) => sum + job.attemptsStarted, 0) / count,
     exitCodes: await replicas.stop(),
-    stalls: providers.stalls.map(({ ms }) => ms),
-    isClean: verdict.gapViolations + verdict.windowViolations === 0,
   };
 }

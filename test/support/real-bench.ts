@@ -1,10 +1,11 @@
-import type { Job } from 'bullmq';
 import { expect, onTestFinished, vi } from 'vitest';
+import { WorkerDelays } from '../../scripts/support/delays.ts';
 import { startProviders, type ProvidersProcess } from '../../scripts/support/providers-process.ts';
 import type { Notification } from '../../src/domain/notification.ts';
-import type { JournalEntry } from '../../src/sandbox/journal.ts';
+import type { SeenEntry } from '../../scripts/support/providers-child.ts';
+import { DELAYS, latenessOf, readPage, type Lateness } from '../../scripts/support/replicas.ts';
 import type { Latency } from '../../src/sandbox/loopback/timing.ts';
-import { openWorkerQueues, type WorkerQueues } from './worker.ts';
+import { openWorkerQueues, type TestWorker, type WorkerQueues } from './worker.ts';
 
 /** Worker processes at providers that are as slow as real ones, seen from outside: by a plain BullMQ producer and by what arrives. */
 export interface RealBench extends WorkerQueues {
@@ -14,8 +15,10 @@ export interface RealBench extends WorkerQueues {
   completed(count: number, withinMs?: number): Promise<void>;
   /** How long the machine stood still, each time that it did: milliseconds. */
   stallsMs(): readonly number[];
-  /** What devices got, in the order of arrival. */
-  accepted(): JournalEntry[];
+  /** What devices got, in the order of arrival, with its delays as the processes measured them. */
+  accepted(): SeenEntry[];
+  /** How late the workers' wake-ups were, and how often a worker could not run for longer than a send may be late. */
+  lateness(): Promise<Lateness & { readonly standstills: number }>;
 }
 
 export async function openRealBench({ latency }: { readonly latency?: Latency } = {}): Promise<RealBench> {
@@ -23,10 +26,24 @@ export async function openRealBench({ latency }: { readonly latency?: Latency } 
   onTestFinished(() => providers.close());
   const queues = openWorkerQueues(providers.env);
   const { queue } = queues;
+  const workers: TestWorker[] = [];
+  let startedAt = Infinity;
+  const delays = (): WorkerDelays => {
+    const all = new WorkerDelays();
+    for (const [index, worker] of workers.entries())
+      for (const line of worker.stdout().split('\n')) all.note(String(index), line);
+    return all;
+  };
   return {
     ...queues,
     providers,
+    startWorker: async (env) => {
+      const worker = await queues.startWorker(env, ['--import', DELAYS]);
+      workers.push(worker);
+      return worker;
+    },
     enqueue: async (notifications) => {
+      startedAt = Math.min(startedAt, Date.now());
       const jobs = notifications.map((data) => ({ name: 'push', data, opts: { jobId: data.id, priority: 10 } }));
       await queue.addBulk(jobs);
     },
@@ -36,13 +53,17 @@ export async function openRealBench({ latency }: { readonly latency?: Latency } 
         interval: 50,
       }),
     stallsMs: () => providers.stalls.map(({ ms }) => ms),
-    accepted: () => providers.entries.filter((entry) => entry.accepted).toSorted((a, b) => a.at - b.at),
+    accepted: () => {
+      const entries = providers.entries.filter((entry) => entry.accepted).toSorted((a, b) => a.at - b.at);
+      return delays().counted(entries, ({ data }) => data['ref'] ?? '');
+    },
+    lateness: async () => ({
+      ...latenessOf(await Promise.all(workers.map(({ url }) => readPage(url)))),
+      standstills: delays()
+        .standstillsMs(startedAt)
+        .filter((ms) => ms > 40).length,
+    }),
   };
-}
-
-/** How often each job was taken up by a worker, on average. */
-export function passesPerJob(jobs: readonly Job[]): number {
-  return jobs.reduce((sum, job) => sum + job.attemptsStarted, 0) / jobs.length;
 }
 
 /** By how many that were enqueued later each one was overtaken; `titles` in the order of arrival, numbers from 0. */

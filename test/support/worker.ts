@@ -25,13 +25,16 @@ export function openWorkerQueues(providerEnv: Readonly<Record<string, string>>):
     deadQueue,
     prefix,
     env,
-    startWorker: async (more = {}) => {
-      const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, ...more } });
+    startWorker: async (more = {}, nodeFlags = []) => {
+      const worker = startProcess({ args: [...nodeFlags, 'workers/notifications.ts'], env: { ...env, ...more } });
       const line = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
       return { ...worker, url: line.metrics };
     },
   };
 }
+
+/** A worker process, and the address of its pages. */
+export type TestWorker = TestProcess & { readonly url: string };
 
 /** A worker process at the loopback providers, and its queues as a plain BullMQ client sees them. */
 export interface WorkerBench {
@@ -41,7 +44,7 @@ export interface WorkerBench {
   readonly prefix: string;
   readonly env: Readonly<Record<string, string>>;
   /** Starts one more worker and resolves when it consumes. */
-  readonly startWorker: (env?: Readonly<Record<string, string>>) => Promise<TestProcess & { readonly url: string }>;
+  readonly startWorker: (env?: Readonly<Record<string, string>>, nodeFlags?: readonly string[]) => Promise<TestWorker>;
 }
 
 /** The providers are as slow as real ones; `{ latency: NO_LATENCY }` for those that answer at once. */

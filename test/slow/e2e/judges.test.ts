@@ -1,0 +1,71 @@
+import { describe, expect, it } from 'vitest';
+import { demo } from '../../../scripts/demo.ts';
+import type { Policy } from '../../../src/domain/limits.ts';
+import { JOB, PRIORITY } from '../../../src/queue/names.ts';
+import { runBurst } from '../../support/burst.ts';
+import { startBusyLoops } from '../../support/busy.ts';
+import { runMain } from '../../support/command.ts';
+
+/** What is broken is found, also on a machine that has no processor to spare; what is only late is not taken for broken. */
+
+const policy: Policy = { rules: [{ max: 6, perMs: 2_000 }], minGapMs: 200 };
+const burst = { workers: 2, count: 24, policy };
+
+describe.each([
+  ['a machine of its own', 0],
+  ['a machine that is busy', 3],
+])('on %s', (_, loops) => {
+  it('exact limits are kept', async () => {
+    startBusyLoops(loops);
+    const { verdict, delivered } = await runBurst(burst);
+    expect(delivered.size).toBe(24);
+    expect(verdict).toMatchObject({ gapViolations: 0, windowViolations: 0, duplicates: 0 });
+  }, 120_000);
+
+  it('workers without a gap break it', async () => {
+    startBusyLoops(loops);
+    const { verdict } = await runBurst({ ...burst, kept: { ...policy, minGapMs: 0 } });
+    expect(verdict.gapViolations).toBeGreaterThan(5);
+  }, 120_000);
+
+  it('workers that give one slot too many break the window', async () => {
+    startBusyLoops(loops);
+    const { verdict } = await runBurst({ ...burst, kept: { ...policy, rules: [{ max: 7, perMs: 2_000 }] } });
+    expect(verdict.windowViolations).toBeGreaterThan(0);
+    expect(verdict.maxInWindow).toBe(7);
+  }, 120_000);
+
+  it('a job that is dropped, and one that is sent again, are missed and found', async () => {
+    startBusyLoops(loops);
+    const { verdict, delivered } = await runBurst({
+      ...burst,
+      meddle: async (queue) => {
+        const last = await queue.getJob('burst-23');
+        await expect.poll(() => last?.getState(), { timeout: 30_000 }).toBe('delayed');
+        await queue.remove('burst-23');
+        const first = await queue.getJob('burst-0');
+        const again = { ...(first?.data as object), id: 'again' };
+        await queue.add(JOB, again, { jobId: 'again', priority: PRIORITY.normal });
+      },
+    });
+    expect(delivered.size).toBe(23);
+    expect(delivered).not.toContain('burst-23');
+    expect(verdict).toMatchObject({ gapViolations: 0, windowViolations: 0, duplicates: 1 });
+  }, 120_000);
+});
+
+describe.each([
+  ['without a gap', { LIMIT_MIN_GAP: '0ms' }, 'gapViolations'],
+  ['with one slot too many in a window', { LIMIT_RULES: '11/3s,20/8s' }, 'windowViolations'],
+  ['without a limit for background pushes', { LIMIT_BACKGROUND_RULES: '15/8s' }, 'backgroundViolations'],
+])('the demo with workers %s', (_, limits, field) => {
+  it('fails for that reason, also beside a busy loop', async () => {
+    startBusyLoops(1);
+    const main = async () => void (process.exitCode = await demo({ json: true, limits }));
+    const { code, stdout } = await runMain(main, []);
+    expect(code).toBe(1);
+    const result = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Record<string, number>;
+    expect(result[field]).toBeGreaterThan(0);
+    expect(result).toMatchObject({ lost: 0, duplicates: 0, workers: 4 });
+  }, 180_000);
+});
