@@ -4,7 +4,7 @@ export interface Measurement {
   readonly stalls: readonly number[];
 }
 
-/** Two alerts, one late before and one late after its slot by a stall of this much, use up the judge's tolerance of 50 ms. */
+/** A stall of this much spoils a measurement of milliseconds. */
 const SPOILING_MS = 20;
 
 /**
