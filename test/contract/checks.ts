@@ -23,7 +23,7 @@ export function checksContract(create: LimiterFactory): void {
           'id: expected a string of one character or more, found ""',
           'category: expected a string of one character or more, found ""',
           'maxWaitMs: expected a number of milliseconds, found NaN',
-          'leadMs: expected a number of milliseconds, found NaN',
+          'leadMs: expected a number of milliseconds from 0 to \\d+, found NaN',
           'maxPending: expected an integer of 0 or more, found -1',
         ].join('[^]*'),
       );

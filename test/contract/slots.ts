@@ -39,23 +39,23 @@ export function slotsContract(create: LimiterFactory): void {
       expect(await trial.slots()).toEqual({ b: 2_000, c: 4_000 });
     });
 
-    it('lets no newcomer overtake a reservation, be it overdue by up to a second', async () => {
+    it('lets no newcomer overtake a reservation, be it overdue by up to two seconds', async () => {
       const trial = new Trial(create);
       await trial.askAll('ab');
-      trial.goTo(3_000);
-      expect(await trial.ask('newcomer')).toEqual(reserved(5_000, 'gap', 2_000));
-      expect(await trial.ask('b')).toEqual(admitted(3_000));
-      trial.goTo(4_900);
-      expect(await trial.ask('newcomer')).toEqual(admitted(5_000));
+      trial.goTo(4_000);
+      expect(await trial.ask('newcomer')).toEqual(reserved(6_000, 'gap', 2_000));
+      expect(await trial.ask('b')).toEqual(admitted(4_000));
+      trial.goTo(5_900);
+      expect(await trial.ask('newcomer')).toEqual(admitted(6_000));
     });
 
-    it('waits for a no-show no longer than a second, and honours it when it comes after all', async () => {
+    it('waits for a no-show no longer than two seconds, and honours it when it comes after all', async () => {
       const trial = new Trial(create);
       await trial.askAll('ab');
-      trial.goTo(3_001);
-      expect(await trial.ask('newcomer')).toEqual(admitted(3_001));
-      trial.goTo(6_000);
-      expect(await trial.ask('b')).toEqual(admitted(6_000));
+      trial.goTo(4_001);
+      expect(await trial.ask('newcomer')).toEqual(admitted(4_001));
+      trial.goTo(7_000);
+      expect(await trial.ask('b')).toEqual(admitted(7_000));
     });
 
     it('gives one that is too late to go a new slot at the tail', async () => {
@@ -185,14 +185,14 @@ export function slotsContract(create: LimiterFactory): void {
       expect(await trial.ask('a', { renew: true, maxPending: 0 })).toEqual(reserved(4_000, 'gap', 2_000));
     });
 
-    it('counts reservations that are overdue by up to a second, and no later ones', async () => {
+    it('counts reservations that are overdue by up to two seconds, and no later ones', async () => {
       const trial = new Trial(create);
       await trial.askAll('ab');
-      trial.goTo(3_000);
+      trial.goTo(4_000);
       expect(await trial.peek('c', { maxPending: 1 })).toEqual(refused('max-pending', 'gap', 2_000));
-      trial.goTo(3_001);
+      trial.goTo(4_001);
       await trial.ask('c');
-      expect(await trial.ask('d', { maxPending: 1 })).toEqual(reserved(5_001, 'gap', 2_000));
+      expect(await trial.ask('d', { maxPending: 1 })).toEqual(reserved(6_001, 'gap', 2_000));
     });
 
     it('is looked at after the longest wait', async () => {

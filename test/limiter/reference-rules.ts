@@ -137,7 +137,7 @@ export function quietBetween({ windows }: QuietTimes, from: number, until: numbe
 }
 
 /** Newcomers stand behind a reservation that is overdue by up to this. */
-export const GRACE_MS = 1_000;
+export const GRACE_MS = 2_000;
 
 /** All that decides about one ask. */
 export interface Seeking {
