@@ -117,7 +117,7 @@ export async function demo({ json = false, report, limits = {} }: DemoOptions): 
   await cure(providers, morning.troubles);
   const replayed = await replayCured(queue, providers.entries);
   const { recipientOf, valid } = morning;
-  const waited = checkWaiting({ entries: providers.entries, recipientOf, valid, counts: result, canceled });
+  const waited = checkWaiting({ entries, recipientOf, valid, counts: result, canceled });
   const kept = [...promises(result), ...waited, checkDeadLetters(letters, morning), checkReplayed(replayed)];
   const machine = machineChecks(result, POLICY);
   const verdict = { result, policy: POLICY, promises: kept, machine, longestStallMs: longestMs(providers.stalls) };

@@ -27,7 +27,7 @@ export function renderTimeline(arrivals: readonly Arrival[], policy: Policy, ter
   const columnMs = Math.max(1, (end - start) / columns);
   const rows = alerts.map(([recipientId, own]) => {
     const times = own.map(({ at }) => at);
-    const gaps = times.slice(1).map((at, index) => at - (times[index] ?? at));
+    const gaps = own.slice(1).map(({ at }, index) => at - (own[index]?.earliestAt ?? at));
     const least = gaps.length === 0 ? '-' : `${Math.round(Math.min(...gaps))} ms`;
     return `${recipientId.padEnd(width)} ${row(times, { start, columns, columnMs })} ${String(times.length).padStart(6)} ${least.padStart(9)}`;
   });

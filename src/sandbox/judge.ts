@@ -94,7 +94,7 @@ export function violationsOf(arrivals: readonly Arrival[], { rules, minGapMs }: 
 
 /**
  * The alerts of each recipient, in order. Arrivals of one notification at several devices are one alert; an arrival half a gap or
- * more after the first is another one (a device that was retried). Without a gap, half a second.
+ * more after the first is another one (a device that was retried), unless it may have left earlier. Without a gap, half a second.
  */
 export function alertsByRecipient(arrivals: readonly Arrival[], minGapMs: number): Map<string, Alert[]> {
   const byRecipient = Map.groupBy(arrivals, ({ recipientId }) => recipientId);
@@ -107,7 +107,7 @@ function alertsOf(arrivals: readonly Arrival[], togetherMs: number): Alert[] {
   const lastOf = new Map<string, { at: number; earliestAt: number }>();
   for (const { notificationId, at, delayMs = 0 } of arrivals.toSorted((a, b) => a.at - b.at)) {
     const last = lastOf.get(notificationId);
-    if (last !== undefined && at - last.at < togetherMs) {
+    if (last !== undefined && at - delayMs - last.at < togetherMs) {
       last.earliestAt = Math.min(last.earliestAt, at - delayMs);
       continue;
     }

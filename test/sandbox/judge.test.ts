@@ -71,6 +71,10 @@ describe('judge', () => {
       duplicates: 0,
     });
     expect(judge([first, { ...first, at: 5 }], policy).duplicates).toBe(1);
+    // A second device half a gap later is an alert of its own, unless its request may have left earlier.
+    const late = { ...first, device: 'tablet', at: 130 };
+    expect(judge([first, late], policy).gapViolations).toBe(1);
+    expect(judge([first, { ...late, delayMs: 31 }], policy).gapViolations).toBe(0);
   });
 });
 

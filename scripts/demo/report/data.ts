@@ -59,10 +59,11 @@ export function teachersOf(findings: Findings): Teacher[] {
   const deadIds = letters.map(({ id }) => id);
   const names = new Set([...recipientOf.values()].filter((name) => name != null));
   const teachers = [...names].map((recipientId): Teacher => {
-    const times = (alertsOf.get(recipientId) ?? []).map(({ at }) => at);
+    const own = alertsOf.get(recipientId) ?? [];
+    const times = own.map(({ at }) => at);
     const timesMs = times.map((at) => at - enqueuedAt);
     const [firstMs = 0] = timesMs;
-    const gaps = timesMs.slice(1).map((at, index) => at - (timesMs[index] ?? at));
+    const gaps = own.slice(1).map(({ at }, index) => at - (own[index]?.earliestAt ?? at));
     return {
       recipientId,
       enqueued: counted([...recipientOf.keys()], recipientId),

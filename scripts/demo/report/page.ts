@@ -108,7 +108,7 @@ function tiles({ result }: Findings): Markup {
 function burst({ recipientId, enqueued, alerts, idealMs }: Teacher, drawing: Markup): Markup {
   return markup`<section>
 <h2>The busiest teacher: ${recipientId}</h2>
-<p class="quiet">${enqueued} notifications came within two seconds. Sent as they came, they would be one burst. The filled steps are the alerts that had arrived; the pale line behind them is the fastest schedule that the limits allow.
+<p class="quiet">${enqueued} notifications came within a few seconds. Sent as they came, they would be one burst. The filled steps are the alerts that had arrived; the pale line behind them is the fastest schedule that the limits allow.
 The last alert came at ${seconds(alerts.at(-1)?.atMs ?? 0)}; at best it comes at ${seconds(idealMs.at(-1) ?? 0)}.</p>
 ${drawing}
 </section>`;
