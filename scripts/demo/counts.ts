@@ -1,5 +1,5 @@
 import type { Policy } from '../../src/domain/limits.ts';
-import { judge, type Arrival, type Verdict } from '../../src/sandbox/judge.ts';
+import { alertsByRecipient, judge, type Arrival, type Verdict } from '../../src/sandbox/judge.ts';
 import type { SeenEntry } from '../support/providers-child.ts';
 import type { Lateness } from '../support/replicas.ts';
 import { shownOf, type Shown } from '../support/shown.ts';
@@ -47,7 +47,9 @@ export interface DemoResult extends Verdict, WaitingCounts, WorkersCounts {
   /** Notifications that were put back at least once. */
   readonly blocked: number;
   readonly requeuesPerBlocked: number;
-  /** Of the recipient with the most alerts: how often notifications were put back that had been put back before. */
+  /** How many the recipient with the most alerts got. */
+  readonly alertsOfBusiest: number;
+  /** Of that recipient: how often notifications were put back that had been put back before. */
   readonly moreRequeuesOfBusiest: number;
   /** Background pushes among the delivered notifications. */
   readonly backgroundPushes: number;
@@ -126,6 +128,10 @@ export function countResult(
     requeues,
     blocked: blocked.length,
     requeuesPerBlocked: blocked.length === 0 ? 0 : Math.round((requeues / blocked.length) * 1000) / 1000,
+    alertsOfBusiest: Math.max(
+      0,
+      ...[...alertsByRecipient(alerts, policies.alerts.minGapMs).values()].map(({ length }) => length),
+    ),
     moreRequeuesOfBusiest: blocked
       .filter(({ id }) => ofBusiest.has(id))
       .reduce((sum, job) => sum + job.requeues - 1, 0),

@@ -2,6 +2,7 @@ import { tokenOf } from '../../src/domain/device.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { NotificationInput } from '../../src/domain/notification.ts';
 import type { DeadLetterReason } from '../../src/domain/outcome.ts';
+import { idealMakespan } from '../../src/sandbox/judge.ts';
 import type { Canceled } from '../../src/queue/producer.ts';
 import type { SeenEntry } from '../support/providers-child.ts';
 import { shownOf } from '../support/shown.ts';
@@ -45,13 +46,13 @@ export type MachineCounts = Pick<
   | 'requeues'
   | 'blocked'
   | 'requeuesPerBlocked'
+  | 'alertsOfBusiest'
   | 'moreRequeuesOfBusiest'
   | 'makespanMs'
   | 'idealMakespanMs'
   | 'makespanRatio'
   | 'lateWakes'
   | 'mostLateMs'
-  | 'lateToleranceMs'
   | 'standstills'
 >;
 
@@ -63,14 +64,13 @@ const MORE_TIME = 0.03;
  * What depends on the machine, beside its cause. A notification that comes back later than the tolerance may find its slot used
  * up: then it is put back once more, or one whose slot it takes. So is one whose worker could not run when it was to be sent.
  * One more requeue is granted for each time that the workers measured one of the two. Each further requeue of a recipient may leave
- * one slot empty after the tolerance has passed in vain, and its line is late by the lateness of the latest.
+ * one slot empty, as if there were one alert more, and its line is late by the lateness of the latest.
  */
 export function machineChecks(result: MachineCounts, policy: Policy): Check[] {
   const { requeues, blocked, requeuesPerBlocked, makespanMs, idealMakespanMs, makespanRatio } = result;
-  const { lateWakes, standstills, moreRequeuesOfBusiest, mostLateMs, lateToleranceMs } = result;
+  const { lateWakes, standstills, alertsOfBusiest, moreRequeuesOfBusiest, mostLateMs } = result;
   const mostRequeues = blocked * (1 + MORE_REQUEUES) + lateWakes + standstills;
-  const lostMs = moreRequeuesOfBusiest * (slotMs(policy) + lateToleranceMs);
-  const mostMs = idealMakespanMs * (1 + MORE_TIME) + lostMs + mostLateMs;
+  const mostMs = idealMakespan(alertsOfBusiest + moreRequeuesOfBusiest, policy) * (1 + MORE_TIME) + mostLateMs;
   return [
     {
       what: 'requeues of each blocked notification',
@@ -83,11 +83,6 @@ export function machineChecks(result: MachineCounts, policy: Policy): Check[] {
       ok: makespanMs <= mostMs,
     },
   ];
-}
-
-/** How much later all that follow are if one slot stays empty: where a window is used up, its share of the window. */
-function slotMs({ rules, minGapMs }: Policy): number {
-  return Math.max(minGapMs, ...rules.map(({ max, perMs }) => perMs / max));
 }
 
 export interface WaitingParts {
