@@ -7,10 +7,19 @@ import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
 
 /** Several worker processes that are started together and stopped together. */
 export interface Replicas {
+  /** One for each worker, in the same order. */
+  readonly processes: readonly ReplicaProcess[];
   /** How many are running. */
   alive(): number;
   /** SIGTERM to each; resolves with their exit codes once all are gone. */
   stop(): Promise<(number | null)[]>;
+}
+
+/** What a worker process is reached by. */
+export interface ReplicaProcess {
+  readonly pid: number;
+  /** Where its pages are, such as `/metrics`; undefined with `METRICS_PORT=off`. */
+  readonly url: string | undefined;
 }
 
 export interface ReplicaOptions {
@@ -24,12 +33,16 @@ const WORKER = fileURLToPath(new URL(`../../workers/notifications${extname(impor
 export async function startReplicas({ count, env }: ReplicaOptions): Promise<Replicas> {
   const children = Array.from({ length: count }, () => spawnWorker(env, ['pipe', 'inherit']));
   try {
-    await Promise.all(children.map(untilReady));
+    const processes = await Promise.all(children.map(untilReady));
+    return {
+      processes,
+      alive: () => children.filter(isAlive).length,
+      stop: () => Promise.all(children.map(stop)),
+    };
   } catch (error) {
     for (const child of children) child.kill('SIGKILL');
     throw error;
   }
-  return { alive: () => children.filter(isAlive).length, stop: () => Promise.all(children.map(stop)) };
 }
 
 /** One worker process, which ends with this one. `output`: where its standard output and standard error go. */
@@ -50,12 +63,14 @@ export function isAlive({ exitCode, signalCode }: ChildProcess): boolean {
   return exitCode === null && signalCode === null;
 }
 
-function untilReady(child: ChildProcess): Promise<void> {
+function untilReady(child: ChildProcess): Promise<ReplicaProcess> {
   if (child.stdout === null) throw new TypeError('expected a worker with piped standard output, found one without');
   const lines = createInterface(child.stdout);
   return new Promise((resolve, reject) => {
     lines.on('line', (line) => {
-      if (line.includes('"msg":"ready"')) resolve();
+      if (!line.includes('"msg":"ready"')) return;
+      const { metrics } = JSON.parse(line) as { readonly metrics?: string };
+      resolve({ pid: child.pid ?? 0, url: metrics });
     });
     child.once('error', reject).once('exit', (code, signal) => {
       reject(new Error(`a worker ended before it was ready (${signal ?? `exit code ${code}`})`));
