@@ -7,7 +7,7 @@ import { createDeadLetters } from '../src/dead-letters/store.ts';
 import { protect } from '../src/queue/retention.ts';
 import { createJobLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
 import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
-import { NotificationWorker, workerOptions } from '../src/queue/notification-worker.ts';
+import { NotificationWorker, workerOptions, type Place } from '../src/queue/notification-worker.ts';
 import { startWaker, type Waker } from '../src/queue/wake.ts';
 import { createBurials } from './burials.ts';
 import { TROUBLE_EVERY_MS } from './redis.ts';
@@ -34,7 +34,7 @@ export interface ConsumerOptions {
   /** About how many outcomes their stream keeps; 0: there is no stream. */
   readonly outcomesMax: number;
   readonly log: Logger;
-  readonly process: (job: Job, lock: JobLock) => Promise<unknown>;
+  readonly process: (job: Job, lock: JobLock, place: Place) => Promise<unknown>;
 }
 
 /** How long the start waits for the first look at Redis's clock. */
@@ -87,9 +87,9 @@ function createWaker(connection: Connection, queue: Queue, clock: ClockOffset): 
 
 function createWorker(options: ConsumerOptions, clock: ClockOffset, lockOptions: JobLockOptions): NotificationWorker {
   const { log, process } = options;
-  const worker = new NotificationWorker(
+  const worker: NotificationWorker = new NotificationWorker(
     QUEUE,
-    (job, token = '') => process(job, createJobLock(job, token, lockOptions)),
+    (job, token = '') => process(job, createJobLock(job, token, lockOptions), worker.place),
     workerOptions(options),
     (job, error) => log.warn({ jobId: job.id, err: error }, NOT_ACKED),
     () => clock.offsetMs,

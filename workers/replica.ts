@@ -111,7 +111,7 @@ async function compose(
     limiter,
     backgroundLimiter,
     overallGapMs: policy.minGapMs,
-    toleranceMs: paceOf(policy).holdMs,
+    toleranceMs: paceOf(policy).toleranceMs,
     index: createCancellationIndex(redis, queue.prefix, queue.shards),
     isCanceled: (pass) => cancelling.isCanceled(pass),
     redelay: async (recipientId, due) => {
@@ -132,8 +132,8 @@ async function compose(
     log,
     metrics,
   });
-  const process: ConsumerOptions['process'] = (job, lock) =>
-    job.name === CANCEL ? cancelJob(job, lock) : deliverJob(job, lock);
+  const process: ConsumerOptions['process'] = (job, lock, place) =>
+    job.name === CANCEL ? cancelJob(job, lock) : deliverJob(job, lock, place);
   const { lockMs, maxStalls, outcomesMax } = config;
   const concurrency = Math.max(1, Math.ceil(config.concurrency / queue.shards));
   for (const prefix of shardPrefixes(queue.prefix, queue.shards)) {

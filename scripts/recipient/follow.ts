@@ -28,7 +28,7 @@ export function followed<T>(
     const progress = createProgress('moved', waiting);
     let moved = 0;
     const onMoved = async (part: readonly Moved[]): Promise<void> => {
-      await redelay(shard, duesOf(part, paceOf(policy).holdMs));
+      await redelay(shard, duesOf(part, paceOf(policy).toleranceMs));
       moved += part.length;
       progress.update(moved, Math.max(moved, waiting));
     };

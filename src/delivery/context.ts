@@ -6,6 +6,7 @@ import { parseNotification, type Device, type Notification } from '../domain/not
 import type { Held } from '../limiter/limiter.ts';
 import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
 import type { JobLock } from '../queue/job-lock.ts';
+import type { Place } from '../queue/notification-worker.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import { readProgress, type Progress } from './progress.ts';
 
@@ -26,6 +27,8 @@ export interface Context {
   /** How often the job came back because a worker did not renew its lock (BullMQ's count). */
   readonly stalls: number;
   readonly lock: JobLock;
+  /** Its place among the passes of WORKER_CONCURRENCY. */
+  readonly place: Place;
   /** Fires when the worker has to stop: nothing is sent after it. */
   readonly signal: AbortSignal;
   /** The last pass asked for a slot, got no answer, and certainly sent nothing: if a slot was given to it, it is unused. */
@@ -45,6 +48,8 @@ export interface Context {
   tokensUntil: number;
   /** A provider's quota has no room now, so some devices were not tried. */
   quotaWait: QuotaWait | undefined;
+  /** Why nothing may be sent, found while the send was prepared. */
+  notPrepared: 'lock-lost' | 'not-noted' | undefined;
   /** Nothing is handed to a connection after this instant of `performance.now()`. */
   sendBy: number;
   /** The devices that were tried, with the replies. */
@@ -101,6 +106,7 @@ export function createContext(
   job: Pick<Job, 'id' | 'data' | 'progress' | 'timestamp' | 'stalledCounter'>,
   lock: JobLock,
   signal: AbortSignal,
+  place: Place = STAYS,
 ): Context {
   const jobId = job.id ?? '';
   const data = job.data as unknown;
@@ -114,6 +120,7 @@ export function createContext(
     enqueuedAt: job.timestamp,
     stalls: job.stalledCounter,
     lock,
+    place,
     signal,
     // A worker that died after the ask may have sent.
     isSlotUnused: progress.unsent === true && job.stalledCounter === 0,
@@ -124,6 +131,7 @@ export function createContext(
     slot: undefined,
     tokensUntil: Infinity,
     quotaWait: undefined,
+    notPrepared: undefined,
     sendBy: Infinity,
     tried: [],
     error: undefined,
@@ -139,6 +147,7 @@ const NONE: Notification = {
   onThrottle: 'delay',
   onQuiet: 'delay',
 };
+const STAYS: Place = { leave: () => () => undefined };
 const NO_FAULTS: readonly Fault[] = [];
 const NO_DEVICES: readonly ReadyDevice[] = [];
 

@@ -143,7 +143,7 @@ export function notNoted({ random }: Pick<DeliverParts, 'random'>): Result {
 
 /** The limiter, or a quota, did not answer. Nothing was sent; a slot that was given all the same is for the next pass. */
 export function limiterUnavailable(context: Context, { random }: Pick<DeliverParts, 'random'>): Result {
-  context.progress = { ...context.progress, unsent: true };
+  context.progress = { ...context.progress, unsent: true, trying: undefined };
   return deferred(Math.round(LIMITER_UNAVAILABLE_MS * (1 + random())), 'limiter-unavailable');
 }
 

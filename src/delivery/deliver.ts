@@ -8,7 +8,7 @@ import { openDevices } from './devices.ts';
 import { encode, encodeAgain } from './encode.ts';
 import type { DeliverParts } from './parts.ts';
 import { moveUp } from './move-up.ts';
-import { mayHaveAlerted, send } from './send.ts';
+import { mayHaveAlerted, prepareSend, send } from './send.ts';
 import { beforeSendAfter } from './send-after.ts';
 import { cancelReservation, refundSlot, takeSlot } from './slot.ts';
 import { reserveStreams } from './streams.ts';
@@ -39,7 +39,13 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
 
     // To ask anew for an unused slot forgets it. If another worker has the job by now, it may be sending in that slot.
     if (context.isSlotUnused && !(await context.lock.isValid())) return decide.LOCK_LOST;
-    const answer = await takeSlot(context, parts, endTurn); // the turn ends with the ask
+    const answer = await takeSlot(context, parts, {
+      onAsked: endTurn, // the turn ends with the ask
+      prepare: () => {
+        if (context.progress.digest !== undefined) encodeAgain(context, false, parts);
+        return prepareSend(context, parts);
+      },
+    });
     if (answer.kind === 'missed') return decide.missedSlot(context, parts);
     if (answer.kind === 'ended') {
       if (answer.gaveBackSlot) await moveUp(context, parts);
@@ -55,7 +61,8 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
       }
       if (onQuiet === 'delay' && answer.quietMs !== undefined) return decide.untilQuietEnds(context, answer, parts);
       encodeAgain(context, true, parts); // nobody is alerted, so it needs no slot
-    } else if (context.progress.digest !== undefined) encodeAgain(context, false, parts);
+      await prepareSend(context, parts);
+    }
 
     const sent = await send(context, parts);
     if (sent === 'lock-lost') return decide.LOCK_LOST;

@@ -9,7 +9,7 @@ import type { RetryPolicy } from './backoff.ts';
 import type { Turns } from './turns.ts';
 
 /** What delivery needs of a limiter. */
-export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'cancel' | 'postpone' | 'moveUp'>;
+export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'cancel' | 'moveUp'>;
 
 /** What the pipeline works with; the same for every pass. */
 export interface DeliverParts {

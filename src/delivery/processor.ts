@@ -4,6 +4,7 @@ import type { Metrics } from '../observe/metrics.ts';
 import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import { isUnprioritised } from '../queue/retention.ts';
 import type { JobLock } from '../queue/job-lock.ts';
+import type { Place } from '../queue/notification-worker.ts';
 import type { Outcomes } from '../queue/outcomes.ts';
 import type { Ended } from '../domain/ended.ts';
 import { ack } from './ack.ts';
@@ -27,19 +28,19 @@ export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
 }
 
 /** What BullMQ's worker does with each job. */
-export type Processor = (job: Job, lock: JobLock) => Promise<Ended>;
+export type Processor = (job: Job, lock: JobLock, place?: Place) => Promise<Ended>;
 
 /** One pass of a job: delivered as far as possible, told in one log line and in the metrics, then acked. */
 export function createProcessor(given: ProcessorParts): Processor {
   const parts = { ...given, turns: createTurns() };
   const { metrics, outcomes, signal } = parts;
   const log = createPassLog(parts);
-  return async (job, lock) => {
+  return async (job, lock, place) => {
     if (isUnprioritised(job)) {
       metrics.unprioritised();
       log.unprioritised(job);
     }
-    const context = createContext(job, lock, signal);
+    const context = createContext(job, lock, signal, place);
     const { dueAt } = context.progress;
     if (dueAt !== undefined) {
       metrics.woken(parts.now() - dueAt);

@@ -1,6 +1,6 @@
 import { errorChain } from '../domain/error-chain.ts';
 import { redact } from '../domain/redact.ts';
-import type { Reply, SendOptions } from '../providers/provider.ts';
+import type { Reply } from '../providers/provider.ts';
 import { transportReply } from '../providers/replies.ts';
 import { noteTrying } from './at-most-once.ts';
 import { timeLeftMs, type Context, type ReadyDevice } from './context.ts';
@@ -8,7 +8,6 @@ import type { DeliverParts } from './parts.ts';
 import type { Progress } from './progress.ts';
 import { takeTokens } from './quota.ts';
 import { noteReply, record } from './replies.ts';
-import { isLate, limiterOf, postponeSlot } from './slot.ts';
 
 /**
  * - `sent`: every device that had a token was tried; `context.tried` has the replies
@@ -17,31 +16,33 @@ import { isLate, limiterOf, postponeSlot } from './slot.ts';
  */
 export type Sent = 'sent' | 'lock-lost' | 'not-noted';
 
-type OnSent = NonNullable<SendOptions['onSent']>;
-
-/** Sends to the devices that are ready, as far as the quotas have room, while the job is this worker's. */
-export async function send(context: Context, parts: DeliverParts): Promise<Sent> {
+/**
+ * All that must be done before a send and may wait for an answer: tokens of the quotas, and under AT_MOST_ONCE a note of what is
+ * to be sent. Done before the slot, so that nothing stands between the slot and the send. Undefined: there is nothing to wait for.
+ */
+export function prepareSend(context: Context, parts: DeliverParts): Promise<void> | undefined {
   const taking = takeTokens(context, parts);
-  if (taking !== undefined) await taking;
-  const { ready, lock, slot, tokensUntil } = context;
+  if (!parts.atMostOnce) return taking;
+  return (async () => {
+    await taking;
+    if (context.ready.length === 0) return;
+    const noted = await noteTrying(context);
+    if (noted !== 'noted') context.notPrepared = noted;
+  })();
+}
+
+/** Sends to the devices that are ready, while the job is this worker's. Everything is prepared. */
+export async function send(context: Context, parts: DeliverParts): Promise<Sent> {
+  const { ready, lock, slot, tokensUntil, notPrepared } = context;
   const [first] = ready;
   if (first === undefined) return 'sent';
-  if (!(await lock.isValid())) return 'lock-lost';
-  if (parts.atMostOnce) {
-    const noted = await noteTrying(context);
-    if (noted !== 'noted') return noted;
-  }
+  if (notPrepared !== undefined) return notPrepared;
+  const isValid = lock.isValid();
+  if (!(typeof isValid === 'boolean' ? isValid : await isValid)) return 'lock-lost';
   const expiresAt = performance.now() + timeLeftMs(context, parts);
   context.sendBy = Math.min(slot?.sendBy ?? Infinity, tokensUntil, lock.until, expiresAt);
-
-  let postponing: Promise<void>[] | undefined;
-  const onSent: OnSent = (at) => {
-    if (slot !== undefined && isLate(slot, at))
-      (postponing ??= []).push(postponeSlot(slot, at, limiterOf(context, parts)));
-  };
-  if (ready.length === 1) await sendOne(context, first, onSent, parts);
-  else await sendAll(context, onSent, parts);
-  if (postponing !== undefined) await Promise.all(postponing);
+  if (ready.length === 1) await sendOne(context, first, parts);
+  else await sendAll(context, parts);
   // The slot is used: the devices that are left ask for another one.
   if (slot !== undefined) context.progress = { ...context.progress, asks: context.progress.asks + 1 };
   return 'sent';
@@ -53,22 +54,22 @@ export function mayHaveAlerted({ tried }: Context): boolean {
 }
 
 /** Sends to all devices at once. A reply is saved while other devices are under way. */
-async function sendAll(context: Context, onSent: OnSent, parts: DeliverParts): Promise<void> {
+async function sendAll(context: Context, parts: DeliverParts): Promise<void> {
   const saver = createSaver(context, parts);
   const sendNext = async (device: ReadyDevice): Promise<void> => {
-    await sendOne(context, device, onSent, parts);
+    await sendOne(context, device, parts);
     saver.soon();
   };
   await Promise.all(context.ready.map(sendNext));
   await saver.end();
 }
 
-async function sendOne(context: Context, device: ReadyDevice, onSent: OnSent, parts: DeliverParts): Promise<void> {
+async function sendOne(context: Context, device: ReadyDevice, parts: DeliverParts): Promise<void> {
   const { permit } = device;
   const startedAt = performance.now();
   let reply: Reply;
   try {
-    reply = await device.provider.send(device.encoded, { permit, sendBy: context.sendBy, onSent });
+    reply = await device.provider.send(device.encoded, { permit, sendBy: context.sendBy });
   } catch (error) {
     // A bug, and it is unknown whether the alert was sent. The replies of the other devices must not be lost for it.
     reply = transportReply('unexpected-error', redact(errorChain(error), context.notification));

@@ -1,6 +1,6 @@
 import { DEFAULT_DIGEST } from '../domain/digest.ts';
 import { sleepUntil } from '../domain/time.ts';
-import type { Admission, Limiter, Standing } from '../limiter/limiter.ts';
+import type { Admission, Standing } from '../limiter/limiter.ts';
 import type { Ended, Join, WaitingAsk } from '../limiter/waiting.ts';
 import { timeLeftMs, type Context, type Slot } from './context.ts';
 import type { DeliverParts, DeliveryLimiter } from './parts.ts';
@@ -11,51 +11,64 @@ export type SlotAnswer = Slot | Exclude<Admission, { kind: 'admitted' }> | Ended
 const MISSED: SlotAnswer = { kind: 'missed' };
 
 /**
- * A request that leaves this much after its slot is on time: a person does not notice it, and even a quiet machine is late
- * by a few milliseconds. With 25 ms, gaps were measured on a busy machine that were 60 ms short.
+ * A request leaves at most this much after its slot, or not at all: the next alert may be admitted already, and its slot keeps
+ * the gap from this slot. A person does not notice the difference. With 15 ms, a busy machine asked anew for a tenth of its sends.
  */
-const ON_TIME_MS = 15;
-/** A send that would be later than half the gap, or than this, is not sent; it asks anew. */
-const MAX_LATE_MS = 5_000;
-const MAX_LATE_WITHOUT_GAP_MS = 500;
+const MAX_LATE_MS = 40;
+/** Of a short gap, at most this share. */
+const MAX_LATE_SHARE = 0.25;
 /** Asking anew helps after a short standstill, not on a machine that is always late. */
 const MAX_RENEWALS = 5;
+/** Who was late asks for an instant that lies as far ahead as it was late, at most this much. */
+const MAX_LEAD_MS = 500;
+/** What has to be done before the send begins this much before the slot. */
+const PREPARE_MS = 25;
+/** Whoever sleeps for longer leaves its place to another job. */
+const SHORT_SLEEP_MS = 30;
 
 /**
- * How long after its slot a request may be handed to the sender, in milliseconds: half the gap. Where a category's gap is
- * wider than the overall one, half of the overall gap: alerts of other categories may follow after that.
+ * How long after its slot a request may be handed to the sender, in milliseconds. Where a category's gap is wider than the
+ * overall one, by the overall gap: alerts of other categories may follow after that.
  */
 export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0): number {
-  // An urgent category may have no gap, but the others keep the overall one from it.
-  if (gapMs === 0) return Math.min(MAX_LATE_WITHOUT_GAP_MS, overallGapMs === 0 ? Infinity : overallGapMs / 2);
-  return Math.min((overallGapMs === 0 ? gapMs : Math.min(gapMs, overallGapMs)) / 2, MAX_LATE_MS);
+  const gaps = [gapMs, overallGapMs].filter((ms) => ms > 0);
+  return Math.min(MAX_LATE_MS, MAX_LATE_SHARE * Math.min(...gaps));
 }
 
 /**
  * A blocked job comes back this much before its slot, and the worker sleeps until the slot. Most jobs come back late by less
- * than this (a few ms on a quiet machine, 20 with two dozen workers on two cores). It is at most half of
- * the limiter's tolerance, so that no job comes back too early.
+ * than this (a few ms on a quiet machine, 20 with two dozen workers on two cores). It is less than the limiter's
+ * tolerance for those that come early.
  */
 export function leadMs({ toleranceMs }: Pick<Standing, 'toleranceMs'>): number {
-  return Math.min(25, Math.floor(toleranceMs / 2));
+  return Math.min(25, Math.floor(toleranceMs / 4));
+}
+
+/** What happens while a pass takes its slot. */
+export interface WhileTaking {
+  /** Called when an ask is on its way: the limiter answers what is asked after it after it. */
+  readonly onAsked?: () => void;
+  /** Called once, a little before the slot: does what must be done between the answer and the send. */
+  readonly prepare?: () => Promise<unknown> | undefined;
 }
 
 /**
- * Asks the limiter for a slot, and sleeps the few milliseconds until it: `context.slot`. A slot that was missed while the
- * process stood still is asked for again under the same id (`renew`: nothing was sent in it). `repeated` means that an
+ * Asks the limiter for a slot, and sleeps until it: `context.slot`. A slot that was missed while the process stood still is
+ * asked for again under the same id (`renew`: nothing was sent in it), and nothing is sent before the answer: so the limiter
+ * knows of every send that is late by more than `maxLateMs`, even if Redis fails at that moment. `repeated` means that an
  * earlier worker got this slot and may have sent in it before it died: that slot stays counted, and the next id asks.
- *
- * @param onAsked called when an ask is on its way: the limiter answers what is asked after it after it
  */
-export async function takeSlot(context: Context, parts: DeliverParts, onAsked?: () => void): Promise<SlotAnswer> {
+export async function takeSlot(context: Context, parts: DeliverParts, during: WhileTaking = {}): Promise<SlotAnswer> {
   const { signal } = context;
   const limiter = limiterOf(context, parts);
   let { asks } = context.progress;
   let isUnused = context.isSlotUnused;
+  let isPrepared = during.prepare === undefined;
+  let aheadMs = 0;
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
-    const ask = askOf(context, asks, isUnused, parts);
+    const ask = askOf(context, asks, isUnused, aheadMs, parts);
     const asking = limiter.admit(ask);
-    onAsked?.();
+    during.onAsked?.();
     const admission = await asking;
     if (admission.kind === 'refused' && isUnused) await limiter.refund(ask);
     if (admission.kind !== 'admitted') return answered(context, asks, admission);
@@ -67,22 +80,42 @@ export async function takeSlot(context: Context, parts: DeliverParts, onAsked?: 
     }
     isUnused = true;
     const { at, sendAt } = admission;
-    if (sendAt > performance.now()) await sleepUntil(sendAt, signal);
+    if (!isPrepared) {
+      await sleep(sendAt - PREPARE_MS, context);
+      isPrepared = true;
+      const preparing = during.prepare?.();
+      if (preparing !== undefined) await preparing;
+    }
+    if (sendAt > performance.now()) await sleep(sendAt, context);
     if (signal.aborted) break;
-    const sendBy = sendAt + maxLateMs(admission, isBackground(context) ? 0 : parts.overallGapMs);
-    if (performance.now() <= sendBy) return answered(context, asks, { kind: 'slot', ask, at, sendAt, sendBy });
+    const lateMs = performance.now() - sendAt;
+    const mostMs = maxLateMs(admission, isBackground(context) ? 0 : parts.overallGapMs);
+    if (lateMs <= mostMs) return answered(context, asks, { kind: 'slot', ask, at, sendAt, sendBy: sendAt + mostMs });
+    aheadMs = Math.min(aheadMs + lateMs, MAX_LEAD_MS);
   }
   if (isUnused) await limiter.refund({ ...scopeOf(context), id: askId(context.jobId, asks) });
   return answered(context, asks, MISSED);
 }
 
+/** A line that is late makes its notifications sleep in the workers: others must not wait for their places. */
+async function sleep(until: number, { signal, place }: Context): Promise<void> {
+  const leftMs = until - performance.now();
+  if (leftMs <= 0) return;
+  const comeBack = leftMs > SHORT_SLEEP_MS ? place.leave() : undefined;
+  await sleepUntil(until, signal);
+  comeBack?.();
+}
+
 function answered(context: Context, asks: number, answer: SlotAnswer): SlotAnswer {
-  context.progress = { ...context.progress, asks, unsent: undefined };
-  if (answer.kind === 'slot') context.slot = answer;
+  const { trying, ...progress } = context.progress;
+  const isSent = answer.kind === 'slot';
+  // What was noted for a slot that is then missed was not sent.
+  context.progress = { ...progress, ...(isSent && trying && { trying }), asks, unsent: undefined };
+  if (isSent) context.slot = answer;
   return answer;
 }
 
-function askOf(context: Context, asks: number, renew: boolean, parts: DeliverParts): WaitingAsk {
+function askOf(context: Context, asks: number, renew: boolean, aheadMs: number, parts: DeliverParts): WaitingAsk {
   const { maxPending, maxWaitMs } = parts;
   const { onThrottle, onQuiet } = context.notification;
   const timeLeft = timeLeftMs(context, parts);
@@ -91,6 +124,7 @@ function askOf(context: Context, asks: number, renew: boolean, parts: DeliverPar
     ...scopeOf(context),
     id: askId(context.jobId, asks),
     renew,
+    ...(aheadMs > 0 && { leadMs: aheadMs }),
     maxWaitMs: mayWait(context) ? maxWaitMs : 0,
     ...(timeLeft !== Infinity && { expiresInMs: timeLeft }),
     ...(onQuiet !== 'delay' && { maxQuietMs: 0 }),
@@ -156,30 +190,3 @@ export async function refundSlot(context: Context, parts: Limiters): Promise<voi
       .refund(slot.ask)
       .catch(() => undefined);
 }
-
-/** A limiter that does not answer is told again, for about as long as the next alert may follow closely. */
-const POSTPONE_AGAIN_MS = 50;
-const POSTPONE_FOR_MS = 2_000;
-
-/** Whether a request that left at `sentAt` (`performance.now()`) was so late that the limiter has to know. */
-export function isLate({ sendAt }: Slot, sentAt: number): boolean {
-  return sentAt - sendAt > ON_TIME_MS;
-}
-
-/**
- * Moves the slot to when the request really left, so that the next alert keeps its distance from there. Never rejects: the
- * alert is out.
- */
-export async function postponeSlot(slot: Slot, sentAt: number, limiter: Pick<Limiter, 'postpone'>): Promise<void> {
-  const lateMs = sentAt - slot.sendAt;
-  const deadline = performance.now() + POSTPONE_FOR_MS;
-  while (performance.now() < deadline) {
-    const isDone = await limiter.postpone(slot.ask, slot.at + lateMs).then(
-      () => true,
-      () => false,
-    );
-    if (isDone || !(await sleepUntil(performance.now() + POSTPONE_AGAIN_MS, NEVER))) return;
-  }
-}
-
-const NEVER = new AbortController().signal;

@@ -7,7 +7,7 @@ import type { Ask, Block, Follow, Held } from './limiter.ts';
 export const MAX_BLOCK_MS = 366 * 86_400_000;
 const MAX_REASON = 500;
 /** The bounds of an ask that are durations. */
-const BOUNDS = ['maxWaitMs', 'maxQuietMs', 'expiresInMs'] as const;
+const BOUNDS = ['maxWaitMs', 'maxQuietMs', 'expiresInMs', 'leadMs'] as const;
 
 /** The time that `until` is compared with, in epoch milliseconds; absent if only Redis knows it, which then checks it. */
 type Now = number | undefined;
@@ -17,11 +17,9 @@ export function checkRecipient(recipientId: string): void {
   throwAll('unusable recipient', textFaults({ recipientId }));
 }
 
-/** Throws InputError if the recipient id or the id is missing, or `at` is no instant. */
-export function checkHeld(held: Held, at = 0): void {
-  const faults = heldFaults(held);
-  if (!Number.isFinite(at)) faults.push({ path: 'at', expected: 'epoch milliseconds', found: String(at) });
-  throwAll('unusable slot', faults);
+/** Throws InputError if the recipient id or the id is missing. */
+export function checkHeld(held: Held): void {
+  throwAll('unusable slot', heldFaults(held));
 }
 
 /** Throws InputError with every fault of the arguments of `limit`. */

@@ -57,9 +57,7 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
   }
 
   /** Both may hold the id: Redis may have carried out a call whose answer came too late. */
-  async function giveBack(
-    change: (holder: Pick<Limiter, 'refund' | 'postpone' | 'cancel'>) => Promise<boolean>,
-  ): Promise<boolean> {
+  async function giveBack(change: (holder: Pick<Limiter, 'refund' | 'cancel'>) => Promise<boolean>): Promise<boolean> {
     const wasHere = await change(standIn);
     const wasThere = await gate.run(
       () => change(limiter),
@@ -72,7 +70,6 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
     admit,
     peek,
     refund: (held) => giveBack((holder) => holder.refund(held)),
-    postpone: (held, at) => giveBack((holder) => holder.postpone(held, at)),
     cancel: (held) => giveBack((holder) => holder.cancel(held)),
     limit: (recipientId, policy, more) => limiter.limit(recipientId, policy, more),
     unlimit: (recipientId, follow) => limiter.unlimit(recipientId, follow),

@@ -34,6 +34,11 @@ export interface Ask extends Held {
    * reservation that is due now. Only for a caller that knows that nothing was sent.
    */
   readonly renew?: boolean;
+  /**
+   * An id that comes back is not sent earlier than this much after the ask: for a caller that was late, and needs the time.
+   * Milliseconds, default 0.
+   */
+  readonly leadMs?: number;
   /** Adds `rules` to the answer: what every rule has left. Takes Redis a little longer. */
   readonly everyRule?: boolean;
 }
@@ -64,7 +69,10 @@ export interface Standing {
   readonly remaining: number;
   /** Milliseconds until that rule has room for one more than `remaining`; for a wait, the wait; 0 if nothing is counted. */
   readonly resetMs: number;
-  /** How long before or after its slot an id may come back and still be sent, under the policies in force (docs/limiter.md). */
+  /**
+   * How long after its slot an id may be sent without losing it, under the policies in force. Before its slot it may come back
+   * by half of that, at most 120 ms (docs/limiter.md).
+   */
   readonly toleranceMs: number;
   /** The gap of the policies in force, the larger one of two; 0 for none. */
   readonly gapMs: number;
@@ -172,11 +180,6 @@ export interface Limiter extends Oversight {
   peek(ask: Ask): Promise<Admission>;
   /** Gives back the slot of a send that certainly did not alert. True if there was one. */
   refund(held: Held): Promise<boolean>;
-  /**
-   * Moves a used slot to `at`, the later instant at which its alert really left (epoch milliseconds on the limiter's clock,
-   * at most now), so that the next slots keep their distance from that. True if it moved; it never moves to earlier.
-   */
-  postpone(held: Held, at: number): Promise<boolean>;
   /** Gives back a reservation that will not be used. True if there was one. */
   cancel(held: Held): Promise<boolean>;
 }

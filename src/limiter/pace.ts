@@ -12,29 +12,31 @@ export interface Limit {
 export interface Pace {
   readonly limits: readonly Limit[];
   /**
-   * The tolerance: how long before or after its slot an id may come back and still be sent. Just less than half the gap (or
-   * half the shortest window if there is no gap), at most 150 ms. With half or more, two neighbours could swap their order.
-   * With less than the usual lateness of a wake-up, jobs that come a little late would be requeued without need.
+   * The tolerance: how long after its slot an id may be sent without losing it. Most of the gap (of the shortest window if there
+   * is no gap): nobody else is awake in that time, so nothing is lost by sending late. With the whole gap or more, all ids that
+   * wake at the same instant would be sent, and each would make the line later by a gap.
    */
-  readonly holdMs: number;
+  readonly toleranceMs: number;
   /** The longest window or gap: slots that were sent before it do not count any more. */
   readonly longestMs: number;
 }
 
-const HOLD_MAX_MS = 150;
+/** The share of the gap that an id may be late by. */
+const LATE_SHARE = 0.9;
+/** An id sleeps in its worker for as long as its line is late, so there is a bound. */
+const MAX_TOLERANCE_MS = 2_000;
+/** Who comes early sleeps in its worker until its slot. A wake-up is early by its lead (delivery/slot.ts), and some jitter. */
+const MAX_EARLY_MS = 120;
 /** Newcomers are placed behind an overdue reservation for this long; after that it no longer makes them wait. */
 export const GRACE_MS = 1_000;
 /** A reservation that is overdue by more than this is a no-show, and forgotten: its job was removed, or its worker died. */
 export const NO_SHOW_MS = 60_000;
 /** A sent slot that lies ahead of now by more than the longest window plus this is damage: the clock was set back since. */
 export const CLOCK_STEP_MS = 60_000;
-/**
- * After this many late ids in a row, a late id keeps its place: otherwise, when all are late, each would be put behind all
- * others, again and again, and nobody would ever be sent.
- */
-export const MOST_MISSED = 3;
-/** The most reservations that one ask looks at to find a place, or moves to keep the order. */
-export const MOST_LOOKED_AT = 100;
+/** How long before its slot an id may come back, and how far ahead a newcomer is admitted. Less than half the gap: nobody is overtaken. */
+export function earlyMsOf(toleranceMs: number): number {
+  return Math.min(Math.floor(toleranceMs / 2), MAX_EARLY_MS);
+}
 
 const paces = new WeakMap<Policy, Pace>();
 
@@ -56,7 +58,7 @@ function workOut({ rules, minGapMs }: Policy): Pace {
   const spacingMs = minGapMs > 0 ? minGapMs : Math.min(...windows);
   return {
     limits,
-    holdMs: Math.min(Math.floor((spacingMs - 1) / 2), HOLD_MAX_MS),
+    toleranceMs: Math.floor(Math.min(LATE_SHARE * spacingMs, MAX_TOLERANCE_MS)),
     longestMs: Math.max(0, ...windows),
   };
 }

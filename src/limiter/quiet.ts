@@ -3,8 +3,8 @@ import type { QuietView } from './limiter.ts';
 import { quietWindows, type Window } from '../domain/quiet-windows.ts';
 
 /**
- * No slot is reserved in the last moment before a quiet time, because an id may come late by the tolerance, and may not be sent in
- * the quiet time. This is the longest tolerance.
+ * No slot is reserved in the last moment before a quiet time: most ids come late by less than this, and in the quiet time they
+ * may not be sent.
  */
 export const QUIET_EDGE_MS = 150;
 

@@ -4,7 +4,7 @@ import { createMemoryLimiter, type MemoryLimiter, type MemoryLimiterOptions } fr
 import { NO_SHOW_MS, paceOf } from './pace.ts';
 
 /** Answers in place of a limiter that does not answer (fallback.ts). */
-export interface StandIn extends Pick<Limiter, 'admit' | 'peek' | 'refund' | 'postpone' | 'cancel' | 'reset'> {
+export interface StandIn extends Pick<Limiter, 'admit' | 'peek' | 'refund' | 'cancel' | 'reset'> {
   /** The admission that this stand-in gave to this id, unless the ask says that it went unused (`renew`). */
   told(ask: Ask): Promise<Admission | undefined>;
   /** The limiter has answered this ask: gives back what the id holds here. */
@@ -19,7 +19,7 @@ export function openStandIn({ policy, categories = {}, now = Date.now }: MemoryL
     checkAsk(ask);
     const ofCategory = ofCategories.get(ask.category ?? '');
     const inForce = [ask.policy ?? policy, ...(ofCategory === undefined ? [] : [ofCategory])];
-    const toleranceMs = Math.min(...inForce.map((each) => paceOf(each).holdMs));
+    const toleranceMs = Math.min(...inForce.map((each) => paceOf(each).toleranceMs));
     const spacing = { toleranceMs, gapMs: Math.max(...inForce.map(({ minGapMs }) => minGapMs)) };
     const standing = { rule: 'unavailable', remaining: Infinity, resetMs: 0, ...spacing };
     return Promise.resolve({ kind: 'admitted', at: now(), sendAt: performance.now(), repeated: false, ...standing });
@@ -30,7 +30,6 @@ export function openStandIn({ policy, categories = {}, now = Date.now }: MemoryL
     admit,
     peek: admit,
     refund: nothing,
-    postpone: nothing,
     cancel: nothing,
     reset: nothing,
   };
@@ -76,7 +75,6 @@ export function memoryStandIn(options: MemoryLimiterOptions): StandIn {
       await current()?.cancel(ask);
     },
     refund: async (held) => (await current()?.refund(held)) ?? false,
-    postpone: async (held, at) => (await current()?.postpone(held, at)) ?? false,
     cancel: async (held) => (await current()?.cancel(held)) ?? false,
     reset: async (recipientId) => (await current()?.reset(recipientId)) ?? false,
   };

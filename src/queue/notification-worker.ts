@@ -46,6 +46,15 @@ export function workerOptions(settings: WorkerSettings): WorkerOptions {
   };
 }
 
+/** The place of a pass among those that WORKER_CONCURRENCY allows at once. */
+export interface Place {
+  /** The pass sleeps, and needs no place until it calls what is answered. */
+  leave(): () => void;
+}
+
+/** So many sleep without a place at most: each takes some kilobytes, and a lock that is renewed. */
+const MOST_ASLEEP = 1_000;
+
 /** Further arguments, which are passed on to BullMQ. */
 type Rest = [token: string, fetchNextCallback?: () => boolean, span?: Span];
 
@@ -66,6 +75,8 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   /** The latest pass of each job in hand. */
   readonly #latest = new Map<string, Job>();
   readonly #onLetGo: (job: Job, error: Error) => void;
+  readonly #places: number;
+  #asleep = 0;
 
   /**
    * @param onLetGo called with each job that is given up because Redis did not accept its end
@@ -82,6 +93,24 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     this.#lockMs = options.lockDuration ?? 30_000;
     this.#onLetGo = onLetGo;
     this.#offsetMs = offsetMs;
+    this.#places = this.concurrency;
+  }
+
+  readonly place: Place = {
+    leave: () => {
+      if (this.#asleep >= MOST_ASLEEP) return () => undefined;
+      this.#count(1);
+      return () => this.#count(-1);
+    },
+  };
+
+  /** Passes that sleep do not count: BullMQ may take so many more jobs. */
+  #count(change: 1 | -1): void {
+    this.#asleep += change;
+    this.concurrency = this.#places + this.#asleep;
+    if (this.closing !== undefined || this.isPaused() || this.lockManager.getActiveJobCount() > this.#asleep) return;
+    // All sleep, so nothing else makes BullMQ look at its concurrency again.
+    if (change === 1) void this.pause(true).then(() => this.resume());
   }
 
   /** How many seconds to wait for the next job. `blockUntil`: when the next delayed job is due on Redis's clock; 0 for none. */

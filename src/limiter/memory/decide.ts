@@ -1,11 +1,9 @@
-import type { Admission, Admitted, Ask, Refused, Standing } from '../limiter.ts';
-import { isLate, keptInOrder } from './order.ts';
-import { Places, type Comer, type Place } from './place.ts';
+import type { Admission, Admitted, Ask, Refused, RuleStanding, Standing } from '../limiter.ts';
+import { earlyMsOf, type Limit } from '../pace.ts';
 import { quietMsBetween, withQuietMs } from '../quiet.ts';
-import { earliestInstant, queued, type Instant } from './plan.ts';
+import { admissionAt, earliestInstant, queued, waitingPlace, type Comer, type Instant, type Place } from './plan.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';
 import { including, marked, timeOf, withoutId, withoutOldMarks, type Slot, type Slots } from './slots.ts';
-import { everyRule, standingOf } from './standing.ts';
 
 /** The answer to an ask, and the scopes after it if they change. */
 export interface Decision {
@@ -15,7 +13,7 @@ export interface Decision {
 
 /** The algorithm of docs/limiter.md on slots in memory; admit.lua is the same for slots in Redis. */
 export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: boolean): Decision {
-  const { id, renew = false } = ask;
+  const { id, renew = false, leadMs = 0 } = ask;
   const { now } = moment;
   const common = commonOf(scopes);
   const { toleranceMs } = common;
@@ -30,34 +28,24 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
   }
 
   const others = each(scopes, (slots) => withoutId(slots, id));
-  if (slot !== undefined && slot > now + toleranceMs) {
+  if (slot !== undefined && slot > now + earlyMsOf(toleranceMs)) {
     const instant = { ...earliestInstant(others, moment), at: slot };
     return { admission: waiting(instant, refusal(ask, slot, moment, undefined), told(others), moment, ask) };
   }
 
-  const isHeld = inLine === undefined && heldAt !== undefined;
-  const due = slot ?? sentAt;
-  const isInTime = due !== undefined && now <= due + toleranceMs;
-  const comer: Comer = { due, isHeld, isLate: isLate(due, isHeld, others, toleranceMs, now) };
-  const at = new Places(comer, others, toleranceMs, moment).admission();
+  const comer: Comer = { due: slot ?? sentAt, isHeld: inLine === undefined && heldAt !== undefined, leadMs };
+  const at = admissionAt(comer, others, toleranceMs, moment);
   if (at !== undefined) {
-    const [line, ...inCategory] = each(others, (slots) => ({ ...slots, sent: including(slots.sent, { id, at }) }));
-    const after: Scopes = [
-      isInTime && inLine !== undefined ? noneMissed(line) : line,
-      ...(isInTime && isHeld ? inCategory.map(noneMissed) : inCategory),
-    ];
+    const after = each(others, (slots) => ({ ...slots, sent: including(slots.sent, { id, at }) }));
     return { admission: admitted(at, { ...standingOf(after, now), ...told(after) }, now, false), after };
   }
 
   const before = countBlocked ? each(others, (slots) => marked(slots, id, now)) : others;
-  const place = new Places(comer, before, toleranceMs, moment).waiting();
-  const because = refusal(ask, place.at, moment, due === undefined ? longestQueue(scopes, now) : undefined);
+  const place = waitingPlace(comer, before, moment);
+  const because = refusal(ask, place.at, moment, comer.due === undefined ? longestQueue(scopes, now) : undefined);
   const admission = waiting(place, because, told(others), moment, ask);
   if (because !== undefined && !countBlocked) return { admission };
-  const after =
-    because === undefined
-      ? reserved(before, id, place, { ...comer, isInTime, isInLine: inLine !== undefined }, toleranceMs, moment)
-      : each(scopes, (slots) => marked(slots, id, now));
+  const after = because === undefined ? reserved(before, id, place) : each(scopes, (slots) => marked(slots, id, now));
   return { admission, after: countBlocked ? eachScope(after, trimmed) : after };
 }
 
@@ -65,51 +53,22 @@ function trimmed({ limits, allLimits = limits, slots }: Scope): Slots {
   return withoutOldMarks(slots, Math.max(1, ...allLimits.map(({ max }) => max)));
 }
 
-function reserved(
-  scopes: Scopes,
-  id: string,
-  place: Place,
-  comer: Comer & { readonly isInLine: boolean; readonly isInTime: boolean },
-  holdMs: number,
-  moment: Moment,
-): Scopes {
-  const { at, isHeld, isPutOff } = place;
-  const [line, ...inCategory] = scopes;
-  const reserve = (slots: Slots) => ({ ...slots, reserved: including(slots.reserved, { id, at }) });
-  if (isHeld) {
-    const hold = ({ slots }: Scope) => ({
-      ...slots,
-      held: including(slots.held, { id, at }),
-      ...missed(slots.held, slots, comer, true),
-    });
-    return [
-      comer.isInTime && comer.isInLine ? noneMissed(line) : line,
-      ...inCategory.map((scope) => ({ ...scope, slots: hold(scope) })),
-    ];
-  }
-  const kept = isPutOff ? keptInOrder(line, comer.due ?? at, at, holdMs, moment) : line.slots.reserved;
-  const slots = { ...line.slots, reserved: kept, ...missed(kept, line.slots, comer, false) };
-  const others = comer.isInTime && comer.isHeld ? inCategory.map(noneMissed) : inCategory;
-  return each([{ ...line, slots }, ...others], reserve);
-}
-
-/** How many ids in a row came late, including this one. The count starts again from 0 if no `others` wait. */
-function missed(others: readonly Slot[], slots: Slots, comer: Comer, isHeld: boolean): Pick<Slots, 'missed'> {
-  const before = others.length === 0 ? undefined : slots.missed;
-  return { missed: comer.isLate && comer.isHeld === isHeld ? (before ?? 0) + 1 : before };
-}
-
-/** An id came on time, so the count of late ids ends. */
-function noneMissed(scope: Scope): Scope {
-  return { ...scope, slots: { ...scope.slots, missed: undefined } };
+/** In line: in every scope. Held back: in the category alone. */
+function reserved(scopes: Scopes, id: string, { at, isHeld }: Place): Scopes {
+  if (!isHeld) return each(scopes, (slots) => ({ ...slots, reserved: including(slots.reserved, { id, at }) }));
+  return eachScope(scopes, ({ category, slots }) =>
+    category === undefined ? slots : { ...slots, held: including(slots.held, { id, at }) },
+  );
 }
 
 /** The part of an answer that depends on the policies alone. */
 type Common = Pick<Standing, 'toleranceMs' | 'gapMs' | 'rules'>;
 
 function commonOf(scopes: Scopes): Common {
-  const [holdsMs, gapsMs] = [scopes.map(({ holdMs }) => holdMs), scopes.map(({ gapMs }) => gapMs)];
-  return { toleranceMs: Math.min(...holdsMs), gapMs: Math.max(...gapsMs) };
+  return {
+    toleranceMs: Math.min(...scopes.map(({ toleranceMs }) => toleranceMs)),
+    gapMs: Math.max(...scopes.map(({ gapMs }) => gapMs)),
+  };
 }
 
 function each(scopes: Scopes, change: (slots: Slots) => Slots): Scopes {
@@ -157,4 +116,31 @@ function waiting(
   if (because === undefined) return { kind: 'reserved', at, waitMs, ...standing };
   const told = isTooQuiet(ask, at, moment) ? { ...standing, rule: 'quiet' } : standing;
   return withQuietMs({ kind: 'refused', because, waitMs, ...told }, quiet, now);
+}
+
+/**
+ * The deciding rule of an admission: the limit that makes the next ask wait longest, or the first limit if none does. `scopes`
+ * already contain the admitted slot.
+ */
+function standingOf(scopes: readonly Scope[], now: number): Pick<Standing, 'rule' | 'remaining' | 'resetMs'> {
+  const counted = scopes.flatMap(({ limits, slots: { sent } }) =>
+    limits.map(({ name, max, perMs }) => ({ name, max, perMs, sent, end: (sent.at(-max)?.at ?? -Infinity) + perMs })),
+  );
+  const [first] = counted;
+  if (first === undefined) return { rule: 'none', remaining: Infinity, resetMs: 0 };
+  const slowest = counted.reduce((slower, other) => (other.end > slower.end ? other : slower));
+  if (slowest.end > now) return { rule: slowest.name, remaining: 0, resetMs: slowest.end - now };
+  const { rule, remaining, resetMs } = roomOf(first, first.sent, now);
+  return { rule, remaining, resetMs };
+}
+
+/** How much room every limit has left. */
+function everyRule(scopes: readonly Scope[], now: number): readonly RuleStanding[] {
+  return scopes.flatMap(({ limits, slots: { sent } }) => limits.map((limit) => roomOf(limit, sent, now)));
+}
+
+function roomOf({ name, max, perMs }: Limit, sent: readonly Slot[], now: number): RuleStanding {
+  const inWindow = sent.filter(({ at }) => at > now - perMs).slice(-max);
+  const oldest = inWindow[0]?.at ?? now - perMs;
+  return { rule: name, max, perMs, remaining: max - inWindow.length, resetMs: oldest + perMs - now };
 }

@@ -14,11 +14,10 @@ import { blockAt, Books, edited, policyAt, withoutSent, withScopes, type Book } 
 import { decide, type Decision } from './decide.ts';
 import { inspection, replanned } from './oversee.ts';
 import type { Admission, Ask, Block, Follow, Held, Inspection, Limiter } from '../limiter.ts';
-import { createOpener } from './opened.ts';
-import { exempted } from './urgent.ts';
+import { createOpener, exempted } from './opened.ts';
 import { quietText } from '../../domain/quiet-hours.ts';
 import { quietView } from '../quiet.ts';
-import { postponed, released, type Slots } from './slots.ts';
+import { released, type Slots } from './slots.ts';
 
 /** The limits of a memory limiter, and what it keeps. */
 export interface MemoryLimiterOptions {
@@ -75,12 +74,6 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
   function refund(held: Held): boolean {
     checkHeld(held);
     return changedOverall(edit(held, (slots) => released(slots, 'sent', held.id)));
-  }
-
-  function postpone(held: Held, at: number): boolean {
-    checkHeld(held, at);
-    const instant = Math.min(Math.round(at), now());
-    return changedOverall(edit(held, (slots) => postponed(slots, held.id, instant)));
   }
 
   function cancel(held: Held): boolean {
@@ -162,7 +155,6 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
     admit: promised(admit),
     peek: promised((ask: Ask) => consider(ask).admission),
     refund: promised(refund),
-    postpone: promised(postpone),
     cancel: promised(cancel),
     limit,
     unlimit,

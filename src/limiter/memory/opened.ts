@@ -1,4 +1,4 @@
-import type { CategoryPolicy, Policy } from '../../domain/limits.ts';
+import { isUrgent, withoutExempt, type CategoryPolicy, type Exemption, type Policy } from '../../domain/limits.ts';
 import type { QuietHours } from '../../domain/quiet-hours.ts';
 import { blockAt, policyAt, type Book } from './book.ts';
 import { checkCategories, checkQuietHours } from '../checks.ts';
@@ -59,5 +59,22 @@ export function createOpener({ policy: ownPolicy, categories, quietHours, keepMs
       const blockedUntil = blockAt(book, at)?.until;
       return { now: at, blockedUntil, quiet, edgeMs: QUIET_EDGE_MS, policy: inForce, scopes: [overall, ...others] };
     },
+  };
+}
+
+/** A recipient's book as an ask of a category sees it that is exempt from some overall limits. */
+export function exempted(opened: Opened, exempt: readonly Exemption[] = []): Opened {
+  const { quiet, policy, scopes } = opened;
+  const [overall, ...others] = scopes;
+  const left = { ...opened, quiet: exempt.includes('quietHours') ? [] : quiet };
+  if (!isUrgent({ exempt })) return left;
+  const reduced = withoutExempt(policy, { exempt });
+  const { limits, toleranceMs } = paceOf(reduced);
+  return {
+    ...left,
+    scopes: [
+      { ...overall, limits, allLimits: overall.limits, toleranceMs, gapMs: reduced.minGapMs, isUrgent: true },
+      ...others,
+    ],
   };
 }

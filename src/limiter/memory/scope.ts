@@ -10,7 +10,7 @@ export interface Scope {
   /** With names as in answers: `messages:10/1m`. */
   readonly limits: readonly Limit[];
   readonly gapMs: number;
-  readonly holdMs: number;
+  readonly toleranceMs: number;
   readonly keptMs: number;
   readonly slots: Slots;
   /** Of the overall scope: the ask is urgent, so it stands behind nobody in line. */
@@ -41,14 +41,14 @@ export function openScope(
   stored: KeptSlots | undefined,
   now: number,
 ): Scope {
-  const { limits, holdMs, longestMs } = paceOf(policy);
+  const { limits, toleranceMs, longestMs } = paceOf(policy);
   const slots = stored ?? { ...NO_SLOTS, keptMs: 0 };
   const isKeptLonger = (newest(slots.sent) ?? -Infinity) + slots.keptMs >= now && !isDamage(slots, longestMs, now);
   const keptMs = Math.max(leastKeptMs, longestMs, isKeptLonger ? slots.keptMs : 0);
   const scope = {
     limits,
     gapMs: policy.minGapMs,
-    holdMs,
+    toleranceMs,
     keptMs,
     slots: live(slots, longestMs, keptMs, now),
   };
@@ -75,7 +75,6 @@ function live(slots: Slots, longestMs: number, keptMs: number, now: number): Slo
   const isAwaited = ({ at }: Slot) => at >= now - NO_SHOW_MS;
   const areGone = isDamage(slots, longestMs, now);
   return {
-    missed: slots.missed,
     sent: sent.filter(({ at }) => at >= now - keptMs && at <= now + longestMs + CLOCK_STEP_MS),
     reserved: areGone ? [] : reserved.filter(isAwaited),
     held: areGone ? [] : held.filter(isAwaited),

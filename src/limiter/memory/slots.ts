@@ -14,11 +14,6 @@ export interface Slots {
   readonly reserved: readonly Slot[];
   /** Held back by this category: not in the overall line yet. Empty in the overall scope. */
   readonly held: readonly Slot[];
-  /**
-   * How many ids in a row came late: in the overall scope of those in line, in a category of those held back. Absent if the last
-   * one came on time.
-   */
-  readonly missed?: number | undefined;
 }
 
 /** Slots, and for how long a sent one is kept: the longest window that any ask came with. */
@@ -67,11 +62,4 @@ export function withoutOldMarks(slots: Slots, most: number): Slots {
 export function released(slots: Slots, from: 'sent' | 'reserved' | 'held', id: string): Slots {
   const rest = without(slots[from], id);
   return rest.length < slots[from].length ? { ...slots, [from]: rest } : slots;
-}
-
-/** With the id's sent slot moved to `at`; the same object if it has none before `at`. */
-export function postponed(slots: Slots, id: string, at: number): Slots {
-  const before = timeOf(slots.sent, id);
-  if (before === undefined || before >= at) return slots;
-  return { ...slots, sent: including(without(slots.sent, id), { at, id }) };
 }

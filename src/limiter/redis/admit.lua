@@ -10,33 +10,31 @@
 -- ARGV[2] the id, as it is written among the sent
 -- ARGV[3] 'admit', or 'peek' to write nothing; 'latest' for an ask with such a join; 'renew' and 'peek-renew' also forget an admission of this id that went unused
 -- ARGV[4] the time in epoch ms, in tests only; '' for Redis's clock
--- ARGV[5] JSON {maxWait, maxPending, countBlocked, join, claim}: refuse a longer wait (ms), or a new id if so many wait, and write
---         nothing then; 1 to count asks that wait as sent slots; join {kind: 'latest' or 'digest', key, at, expires, max}: it
+-- ARGV[5] JSON {maxWait, maxPending, countBlocked, lead, join, claim}: refuse a longer wait (ms), or a new id if so many wait, and
+--         write nothing then; 1 to count asks that wait as sent slots; an id that comes back is not sent before now + lead (ms); join {kind: 'latest' or 'digest', key, at, expires, max}: it
 --         waits together with others, at is its age and max the most in one digest; claim 1: if it is refused it is sent
 --         without a slot, so note that it is too late to cancel it; '' for none of them. With quiet hours also {maxQuiet,
 --         expiresIn}: refuse a wait with more quiet time, or a longer one with its quiet time (ms); maxWait does not count quiet
 --         time
--- ARGV[6] JSON, for each scope {how long slots are kept (ms), the hold (ms), the gap or 0, max, window (ms) of each rule}; the
---         hold is the tolerance
+-- ARGV[6] JSON, for each scope {how long slots are kept (ms), the tolerance (ms), the gap or 0, max, window (ms) of each rule}
 -- ARGV[7] 1 to answer what every limit has left; absent or '' for the deciding limit alone
 -- ARGV[8] the quiet times around now, as 'from until from until' in epoch ms; '' for none; '-' if quiet hours do not hold for this
 --         ask. Absent, as the next ones, for an ask without any of them.
 -- ARGV[9] the quiet hours that are stored for the recipient, from which ARGV[8] was computed; '' for none
 -- ARGV[10] the limits of the overall scope that are skipped: 'gap', 'rules' or both; '' for none
 --
--- Answers {kind, at, now, hold, gap, scope, limit, max, window, remaining, reset}. Kind: 1 admitted (send at `at`), 2 the same
+-- Answers {kind, at, now, tolerance, gap, scope, limit, max, window, remaining, reset}. Kind: 1 admitted (send at `at`), 2 the same
 -- admission again, 3 reserved (come back at `at`), 4 refused by maxWait, 5 refused by maxPending (`at` is the slot that a
--- reservation would have had), 6 it ends without being sent (`at` is the slot that it had, or 0). Hold: the smallest of the scopes'; gap: the largest. Scope, limit, max and window: the deciding
--- limit; limit 0 is the gap, -1 the block, -2 none, -3 quiet hours. Remaining and reset (ms) are those of that limit; remaining is
+-- reservation would have had), 6 it ends without being sent (`at` is the slot that it had, or 0). Tolerance: the smallest of the scopes';
+-- gap: the largest. Scope, limit, max and window: the deciding limit; limit 0 is the gap, -1 the block, -2 none, -3 quiet hours. Remaining and reset (ms) are those of that limit; remaining is
 -- -1 for no bound. With ARGV[7], {scope, limit, max, window, remaining, reset} of every limit follow. With kind 6 {how, by} follow,
 -- and for a digest that goes now {count, own} (waiting.lua). The most frequent answer is only the
 -- number `now`: admitted at once, decided by the gap of the first scope (takeNow). {'quiet', text}: other quiet hours than those
 -- of ARGV[9] are stored for the recipient, so ask again with theirs; nothing was written.
 --
--- Why it is exact: a slot t is taken only if no window around t then has more than max sent slots, those after t included
--- (fit.lua), or if t >= (the max-th newest sent slot) + window, which is the same or stricter.
--- Why an id that comes on time is sent: the sent slots, together with every reservation at its slot plus the hold, always keep the
--- limits, and every admission preserves that. So there is an instant within the hold, in whatever order the others come.
+-- Why it is exact: a slot t is taken only if t >= (the max-th newest sent slot) + window for each limit, and sent slots never move.
+-- An id that comes back is sent if the sent slots allow that within the tolerance, whatever is reserved: it is awake, and the
+-- next one sleeps a little longer. Else it goes behind all others.
 
 local id, member, mode = ARGV[1], ARGV[2], ARGV[3]
 local waitingKey = KEYS[#KEYS]
@@ -50,7 +48,7 @@ if #KEYS ~= 3 * #policies + 1 then
 end
 
 -- Quiet hours, and limits that are skipped.
-local QUIET_EDGE_MS = 150 -- no slot is reserved so shortly before a quiet time, since an id may come late by the hold
+local QUIET_EDGE_MS = 150 -- no slot is reserved so shortly before a quiet time, since its id may come late
 local edge = QUIET_EDGE_MS
 local quiet, awake, quietMs, isUrgent, isPlain = nil, nil, nil, false, true
 if ARGV[8] then
@@ -83,7 +81,7 @@ local function keptIn(set)
   return (score >= now - set.keep or score >= now - keepOf(set)) and score or nil
 end
 
--- The first scope tells where the id stands. In its category it may have an older score, since keepOrder does not change that.
+-- The first scope tells where the id stands. An earlier ask may have come without the category.
 local sentAt, inLine, heldAt, slot, due, isHeld
 local function findSlot()
   sentAt, inLine, heldAt = keptIn(scopes[1].sent), keptIn(scopes[1].reserved), nil
@@ -126,7 +124,7 @@ local function everyRoom()
 end
 
 local function reply(kind, at, why, remaining, reset, rooms)
-  return { kind, at, now, hold, gap, why.scope, why.limit, why.max, why.window, remaining, reset, unpack(rooms) }
+  return { kind, at, now, tolerance, gap, why.scope, why.limit, why.max, why.window, remaining, reset, unpack(rooms) }
 end
 
 -- The answer for an admission. The deciding limit is the one that makes the next ask wait longest once `at` is sent, or the
@@ -188,47 +186,23 @@ local function noted(answer)
 end
 
 if sentAt and not renew then return noted(admitted(2, sentAt)) end
-if slot and slot > now + hold then return noted(mustWait(earliest(scopes), slot, everyRoom())) end -- too early: the answer is the same slot again
+if slot and slot > now + early then return noted(mustWait(earliest(scopes), slot, everyRoom())) end -- too early: the answer is the same slot again
 
 -- include write.lua
 
--- The most frequent case of an id that comes back: on time, in line, nothing sent after its slot, and no earlier reservation that
--- may still come on time. Then ranks are enough, as for a newcomer. Nil in all other cases.
-local function placeInTime()
-  if not inLine or now > due + hold then return nil end
-  local from = math.max(now, due)
-  local at = math.max(from, blockedUntil or 0)
-  for _, scope in ipairs(scopes) do
-    local last = newest(scope.sent, 1)
-    if last and last > from then return nil end
-    if redis.call('ZCOUNT', scope.reserved.key, text(now - hold), beyond(due)) > 0 then return nil end
-    for _, limit in ipairs(scope.limits) do
-      local before = newest(scope.sent, limit.max)
-      if before then at = math.max(at, before + limit.window) end
-    end
-  end
-  if quiet then at = awake(at, 0) end
-  return at <= from + hold and at or nil
-end
-local at = due and placeInTime()
-
--- The other cases of an id that comes back. Their functions are only created if needed, as each takes as long as a look-up.
-local isLate, admission, waiting, keepOrder = false, nil, nil, nil
-if due and not at then
--- include fit.lua
-
--- include place.lua
-end
-
-local line, own
+-- The instant at which it may be sent, if that is near enough; else nil. One that its category held back goes behind the overall
+-- line, so that it pushes nobody there.
+local at, line, own
 if due then
+  local from = math.max(now + (options.lead or 0), due)
   edge = 0 -- its slot was reserved before the edge
-  at = at or admission()
+  at = isHeld and math.max(later(tails(false)).at, from) or earliest(scopes, from).at
   edge = QUIET_EDGE_MS
+  if at > from + tolerance then at = nil end
 else
   line, own = tails(true)
   at = later(line, own).at
-  if at > now + hold then at = nil end
+  if at > now + early then at = nil end
 end
 if at then
   local answer = noted(admitted(1, at))
@@ -250,22 +224,25 @@ if options.countBlocked then
     if not redis.call('ZSCORE', scope.sent.key, mark) then scope.sent.extra = now end
   end
 end
-local why, inCategory, isPutOff
-if due then
-  why, inCategory, isPutOff = waiting()
-else
-  if options.countBlocked then line, own = tails(true) end
+-- One that was held back joins the line if its category allows it no later than one gap behind the line's end. All others go
+-- behind everybody.
+local why, inCategory
+if isHeld and not isUrgent then
+  line, own = tails(false)
+  if own.at <= line.at + first.gap then why, inCategory = later(line, own), false end
+end
+if not why then
+  if due or options.countBlocked then line, own = tails(true) end
   why, inCategory = asNewcomer(line, own)
 end
 local answer = mustWait(why, why.at, rooms)
 if peek then return answer end
 if answer[1] == 3 then
   for _, scope in ipairs(scopes) do
-    if inCategory then drop(scope.reserved) else putWaiting(scope.reserved, why.at, scope == first and isLate and not isHeld) end
-    if scope.held and inCategory then putWaiting(scope.held, why.at, isLate and isHeld) else drop(scope.held) end
+    if inCategory then drop(scope.reserved) else put(scope.reserved, why.at) end
+    if scope.held and inCategory then put(scope.held, why.at) else drop(scope.held) end
+    drop(scope.sent)
   end
-  if isPutOff then keepOrder(why.at) end
-  for _, scope in ipairs(scopes) do drop(scope.sent) end
 end
 if options.countBlocked then
 -- include mark.lua

@@ -27,9 +27,9 @@ local function afterQuiet(why)
   return why
 end
 
--- The first instant after a block and outside of quiet times at which every limit of these scopes has room; nth(scope, k) is the k-th newest slot. With it
--- the limit that decides, or the first limit if none makes a wait.
-local function firstInstant(among, nth)
+-- The first instant, `from` or later, after a block and outside of quiet times, at which every limit of these scopes has room;
+-- nth(scope, k) is the k-th newest slot. With it the limit that decides, or the first limit if none makes a wait.
+local function firstInstant(among, nth, from)
   local scope, limit = firstLimit(among)
   local why = blockedUntil and because(scopes[1], BLOCK, blockedUntil) or because(scope, limit, now - 1)
   for _, scope in ipairs(among) do
@@ -38,7 +38,7 @@ local function firstInstant(among, nth)
       if slotBefore and slotBefore + limit.window > why.at then why = because(scope, limit, slotBefore + limit.window) end
     end
   end
-  why.at = math.max(now, why.at)
+  why.at = math.max(from, why.at)
   return afterQuiet(why)
 end
 
@@ -46,8 +46,8 @@ end
 local function nthSent(scope, k)
   return newest(scope.sent, k)
 end
-local function earliest(among)
-  return firstInstant(among, nthSent)
+local function earliest(among, from)
+  return firstInstant(among, nthSent, from or now)
 end
 
 -- How many reservations of a set come before a newcomer: those ahead of now, or overdue by at most GRACE_MS.
@@ -59,10 +59,9 @@ local function queued(set)
   return count
 end
 
--- The first instant behind every reservation of the scope. A reservation counts at its slot, so that one that comes late, but
--- within the hold, moves nobody else. But it counts no earlier than (the earliest instant of the scope - hold), since an id with
--- an older slot would be late by then, and not before a sent slot. A held-back slot counts no earlier than the last slot in line.
--- So, from the newest to the oldest: those held back, those in line, the sent ones.
+-- The first instant behind every reservation of the scope. A reservation counts at its slot, but not before the earliest instant
+-- of the scope, and not before a sent slot. A held-back slot counts no earlier than the last slot in line. So, from the newest to
+-- the oldest: those held back, those in line, the sent ones.
 local function tail(scope, heldToo)
   scope.queued = scope.queued or queued(scope.reserved)
   local why, line, held = earliest({ scope }), scope.queued, 0
@@ -71,14 +70,14 @@ local function tail(scope, heldToo)
     held = scope.queuedHeld
   end
   if line + held == 0 then return why end
-  local floor = math.max((why.byLimits or why.at) - hold, newest(scope.sent, 1) or 0)
+  local floor = math.max(why.byLimits or why.at, newest(scope.sent, 1) or 0)
   local lastInLine = line > 0 and math.max(stored(scope.reserved, 1), floor) or floor
   local function nth(_, k)
     if k <= held then return math.max(stored(scope.held, k), lastInLine) end
     if k <= held + line then return math.max(stored(scope.reserved, k - held), floor) end
     return newest(scope.sent, k - held - line)
   end
-  local behind = firstInstant({ scope }, nth)
+  local behind = firstInstant({ scope }, nth, now)
   behind.at = math.max(behind.at, nth(scope, 1))
   return afterQuiet(behind)
 end

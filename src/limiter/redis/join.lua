@@ -37,7 +37,7 @@ if join.kind == 'latest' then
       return endedReply('superseded', group.name, 0)
     end
     local itsSlot = slotOf(group.entry)
-    if itsSlot and itsSlot > now + hold and isTooLong(itsSlot) then
+    if itsSlot and itsSlot > now + early and isTooLong(itsSlot) then
       return mustWait(earliest(scopes), itsSlot, {})
     end
     if group.entry ~= '' then writeEnd(group.name, 'superseded', name) end

@@ -10,7 +10,7 @@ local function putMark(scope, mark, own)
   prune(set)
   redis.call('ZADD', set.key, text(now), mark)
   if counted then
-    for _, entry in ipairs(redis.call('ZRANGEBYSCORE', set.key, '-inf', beyond(counted), 'LIMIT', 0, MOST_LOOKED_AT)) do
+    for _, entry in ipairs(redis.call('ZRANGEBYSCORE', set.key, '-inf', beyond(counted), 'LIMIT', 0, 100)) do
       if string.sub(entry, 1, 2) == '  ' then redis.call('ZREM', set.key, entry) end
     end
   end

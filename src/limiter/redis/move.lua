@@ -3,26 +3,18 @@
 -- KEYS    as in admit.lua, with every category among the scopes
 -- ARGV[1] JSON, a list of {entry, scope of its category or 0, 1 if it is held back, its slot, 1 if it is to be held back,
 --         its new slot}
--- ARGV[2] the time in epoch ms, in tests only; '' for Redis's clock
 --
 -- Answers the numbers, from 1, of those that were moved. Those that were sent, removed or moved since they were read are left as
 -- they are. In one step, so that a key's expiry always fits its newest entry.
 
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
 
--- include clock.lua
-
-local now = clockNow(ARGV[2])
-
 local function setsOf(scope)
   return KEYS[3 * scope - 1], KEYS[3 * scope]
 end
 
--- If no reservation waits any more, the count of late ids starts again from 0 (see write.lua).
 local moved, touched = {}, {}
 local function add(key, at, entry)
-  local last = not touched[key] and tonumber(redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')[2])
-  if last and last < now - NO_SHOW_MS then redis.call('ZREM', key, '  missed') end
   redis.call('ZADD', key, string.format('%d', at), entry)
   touched[key] = true
 end

@@ -28,12 +28,8 @@ export function misplaced(
       },
     ]),
   );
-  const places = replan(waiting, rooms, { now, blockedUntil, ...at });
-  // When a line was put off, only the slot in the overall scope was changed (keepOrder in place.lua): correct its category too.
-  const slotInCategory = new Map(scopes.slice(1).flatMap(({ reserved }) => [...reserved]));
-  return places.filter(
-    ({ waiting: { entry, slot, isHeld: wasHeld }, at, isHeld }) =>
-      at !== slot || isHeld !== wasHeld || (!isHeld && (slotInCategory.get(entry) ?? at) !== at),
+  return replan(waiting, rooms, { now, blockedUntil, ...at }).filter(
+    ({ waiting: { slot, isHeld: wasHeld }, at: newSlot, isHeld }) => newSlot !== slot || isHeld !== wasHeld,
   );
 }
 

@@ -170,7 +170,7 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
       const places = misplaced(waiting, looked, scopes, { leadMs, quiet });
       for (let from = 0; from < places.length; from += MOVES_A_STEP) {
         const step = places.slice(from, from + MOVES_A_STEP);
-        const done = new Set((await answered(scripts.move(...keys, toMoves(step, scopes), now?.() ?? ''))).map(Number));
+        const done = new Set((await answered(scripts.move(...keys, toMoves(step, scopes)))).map(Number));
         const moved = movedOf(step.filter((_, index) => done.has(index + 1)));
         if (moved.length > 0) await onMoved?.(moved);
       }
@@ -197,12 +197,6 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
     async cancel(held) {
       checkHeld(held);
       return release(waitingSets(held), entryOf(held.id));
-    },
-    async postpone(held, at) {
-      checkHeld(held, at);
-      const sets = sentSets(held);
-      const args = [sentEntry(entryOf(held.id)), Math.round(at), now?.() ?? ''];
-      return Number(await answered(scripts.postpone[sets.length === 1 ? 0 : 1](...sets, ...args))) === 1;
     },
     async limit(recipientId, stored, { until, ...follow } = {}) {
       checkLimit(recipientId, stored, until, undefined);

@@ -1,5 +1,5 @@
 import type { Policy } from '../../domain/limits.ts';
-import { toPolicy, type PolicyNumbers } from './scopes.ts';
+import { toPolicy, type PolicyNumbers, type ScopePolicies } from './scopes.ts';
 
 /** Reads the answers of the scripts: lists become objects with names. */
 
@@ -14,7 +14,7 @@ export interface Answered {
   readonly kind: 'admitted' | 'repeated' | 'reserved' | 'max-wait' | 'max-pending' | 'ended';
   readonly at: number;
   readonly now: number;
-  readonly holdMs: number;
+  readonly toleranceMs: number;
   readonly gapMs: number;
   /** 1 for the overall scope, 2 for the category. */
   readonly scope: number;
@@ -39,12 +39,12 @@ const KINDS = ['admitted', 'repeated', 'reserved', 'max-wait', 'max-pending', 'e
 /** The short answer contains no gap and no tolerance: they are taken from the ask's policies (`firstGapMs`: the overall one's). */
 export function readAdmit(
   reply: AdmitReply,
-  { firstGapMs, gapMs, holdMs }: { readonly firstGapMs: number; readonly gapMs: number; readonly holdMs: number },
+  { firstGapMs, gapMs, toleranceMs }: Pick<ScopePolicies, 'firstGapMs' | 'gapMs' | 'toleranceMs'>,
 ): Answered {
   if (!Array.isArray(reply)) {
     const now = Number(reply);
     const gap = { limit: 0, max: 1, windowMs: firstGapMs, remaining: 0, resetMs: firstGapMs };
-    return { kind: 'admitted', at: now, now, holdMs, gapMs, scope: 1, ...gap, rules: [] };
+    return { kind: 'admitted', at: now, now, toleranceMs, gapMs, scope: 1, ...gap, rules: [] };
   }
   const parts = reply as readonly Numeric[];
   const part = (index: number) => Number(parts[index]);
@@ -54,7 +54,7 @@ export function readAdmit(
     kind: KINDS[part(0) - 1] ?? 'reserved',
     at: part(1),
     now: part(2),
-    holdMs: part(3),
+    toleranceMs: part(3),
     gapMs: part(4),
     ...roomFrom(parts, 5),
     rules: Array.from({ length: Math.floor((parts.length - 5) / ROOM_PARTS) - 1 }, (_, index) =>

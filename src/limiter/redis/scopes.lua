@@ -1,13 +1,11 @@
 -- Included by scripts that read slots. Needs KEYS (see admit.lua), `now`, `realNow`, `policies`, `id`, `member`. Gives `scopes`,
--- `hold` (the tolerance, ms), `gap`, the settings in force (`policyUntil`, `blockedUntil`, `storedQuiet`), and look-ups in a set.
+-- `tolerance` and `early` (ms), `gap`, the settings in force (`policyUntil`, `blockedUntil`, `storedQuiet`), and look-ups in a set.
 --
 -- Reads what is stored for one recipient: the settings in force, and for each scope its limits and its sorted sets.
 
 local GRACE_MS = 1000 -- newcomers are placed behind an overdue reservation for this long
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
-local MOST_LOOKED_AT = 100 -- the most reservations that are looked at to find a place, or moved to keep the order
-local MOST_MISSED = 3 -- after this many late ids in a row, a late id keeps its place
--- Redis's clock may be set back, for example at a failover. A sent slot lies at most twice the hold ahead of now. So one that
+-- Redis's clock may be set back, for example at a failover. A sent slot lies only a little ahead of now. So one that
 -- lies further ahead than the longest window plus this was written before that: it is damage, and so are the reservations in
 -- the same scope. All of them are dropped.
 local CLOCK_STEP_MS = 60000
@@ -85,9 +83,9 @@ if storedPolicy and (policyUntil or math.huge) > now then
   policies[1] = storedPolicy
 end
 
--- A policy is {how long slots are kept, the hold, the gap or 0, max, window, max, window, ...}, all times in ms. The gap is
+-- A policy is {how long slots are kept, the tolerance, the gap or 0, max, window, max, window, ...}, all times in ms. The gap is
 -- limit number 0: max 1 in a window of the gap.
-local scopes, hold, gap = {}, math.huge, 0
+local scopes, tolerance, gap = {}, math.huge, 0
 for number, policy in ipairs(policies) do
   local scope = { number = number, limits = {}, gap = policy[3], longest = policy[3], most = 1 }
   if policy[3] > 0 then scope.limits[1] = { number = 0, max = 1, window = policy[3] } end
@@ -107,6 +105,12 @@ for number, policy in ipairs(policies) do
     skipBeyond(scope.reserved, -math.huge)
     if scope.held then skipBeyond(scope.held, -math.huge) end
   end
-  hold, gap = math.min(hold, policy[2]), math.max(gap, policy[3])
+  tolerance, gap = math.min(tolerance, policy[2]), math.max(gap, policy[3])
   scopes[number] = scope
 end
+
+-- How long before its slot an id may come back, and how far ahead a newcomer is admitted: as in pace.ts.
+local function earlyOf(late)
+  return math.min(math.floor(late / 2), 120)
+end
+local early = earlyOf(tolerance)

@@ -10,7 +10,7 @@ export interface ScopePolicies {
   /** The largest gap. */
   readonly gapMs: number;
   /** The smallest tolerance. */
-  readonly holdMs: number;
+  readonly toleranceMs: number;
 }
 
 /** The policies of a limiter, in the form in which its scripts take them. */
@@ -52,7 +52,7 @@ export function createScopes({ policy, categories, keepMs }: ScopesOptions): Sco
       text,
       firstGapMs: first.minGapMs,
       gapMs: Math.max(...both.map(({ minGapMs }) => minGapMs)),
-      holdMs: Math.min(...both.map((each) => paceOf(each).holdMs)),
+      toleranceMs: Math.min(...both.map((each) => paceOf(each).toleranceMs)),
     };
     known.set(first, ofFirst.set(category, policies));
     return policies;
@@ -72,13 +72,13 @@ function textOf(policy: Policy, keepMs: number): string {
   return JSON.stringify(toNumbers(policy, keepMs));
 }
 
-/** A policy as it is stored for a recipient: how long slots are kept, the hold (tolerance), the gap or 0, max and window of each rule. */
-export type PolicyNumbers = readonly [keepMs: number, holdMs: number, gapMs: number, ...maxAndWindow: number[]];
+/** A policy as it is stored for a recipient: how long slots are kept, the tolerance, the gap or 0, max and window of each rule. */
+export type PolicyNumbers = readonly [keepMs: number, toleranceMs: number, gapMs: number, ...maxAndWindow: number[]];
 
 export function toNumbers(policy: Policy, keepMs: number): PolicyNumbers {
-  const { holdMs, longestMs } = paceOf(policy);
+  const { toleranceMs, longestMs } = paceOf(policy);
   const pairs = policy.rules.flatMap(({ max, perMs }) => [max, perMs]);
-  return [Math.max(keepMs, longestMs), holdMs, policy.minGapMs, ...pairs];
+  return [Math.max(keepMs, longestMs), toleranceMs, policy.minGapMs, ...pairs];
 }
 
 export function toPolicy([, , minGapMs, ...pairs]: PolicyNumbers): Policy {

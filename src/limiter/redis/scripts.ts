@@ -11,8 +11,6 @@ export interface LimiterRedis extends ScriptRedis {
 export interface Scripts {
   /** For one scope, and for two. */
   readonly admit: readonly [Call<AdmitReply>, Call<AdmitReply>];
-  /** For one scope, and for two. */
-  readonly postpone: readonly [Call<Numeric>, Call<Numeric>];
   /** For one set, two and three of them. */
   readonly release: readonly [Call<Numeric>, Call<Numeric>, Call<Numeric>];
   readonly inspect: Call<InspectReply>;
@@ -24,7 +22,6 @@ export interface Scripts {
 export function defineScripts(redis: LimiterRedis, scopes: number): Scripts {
   return {
     admit: [define(redis, 'admit', 4), define(redis, 'admit', 7)],
-    postpone: [define(redis, 'postpone', 1), define(redis, 'postpone', 2)],
     release: [define(redis, 'release', 1), define(redis, 'release', 2), define(redis, 'release', 3)],
     inspect: define(redis, 'inspect', 3 * scopes),
     move: define(redis, 'move', 3 * scopes),

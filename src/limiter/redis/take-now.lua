@@ -20,12 +20,12 @@ local function takeNow()
   local others = KEYS[5] and call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[6], KEYS[7]) or call('EXISTS', KEYS[1], KEYS[3], KEYS[4])
   if others > 0 then return nil end
   local at = text(now)
-  local hold, widest, last, deciding, plain = math.huge, 0, now, nil, nil
+  local tolerance, widest, last, deciding, plain = math.huge, 0, now, nil, nil
   for scope = 1, #policies do
     local policy = policies[scope]
     local sent, gap = KEYS[2 * scope], policy[3]
     local kept, most = call('ZCARD', sent), 1
-    hold, widest = math.min(hold, policy[2]), math.max(widest, gap)
+    tolerance, widest = math.min(tolerance, policy[2]), math.max(widest, gap)
     if kept > 0 then
       -- A slot within the gap, or ahead of now.
       if call('ZCOUNT', sent, text(now - gap + 1), '+inf') > 0 then return nil end
@@ -58,5 +58,5 @@ local function takeNow()
     call('PEXPIREAT', sent, text(now + policy[1]))
   end
   if deciding == true then return now end
-  return { 1, now, now, hold, widest, unpack(deciding or plain or { 1, -2, 0, 0, -1, 0 }) }
+  return { 1, now, now, tolerance, widest, unpack(deciding or plain or { 1, -2, 0, 0, -1, 0 }) }
 end

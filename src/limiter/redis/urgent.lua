@@ -1,5 +1,5 @@
 -- Included by admit.lua after scopes.lua for an ask with ARGV[10]. Needs all that scopes.lua gives. Sets `isUrgent`. Changes the
--- limits of the first scope, `hold` and `gap`.
+-- limits of the first scope, `tolerance`, `early` and `gap`.
 
 -- Without the limits of the overall scope that are skipped: the gap has number 0. Sent slots still count there for all others.
 local skipped, left, spacing = ARGV[10], {}, nil
@@ -15,5 +15,6 @@ if not spacing then
 end
 isUrgent = true
 scopes[1].limits, scopes[1].queued = left, 0 -- it stands behind nobody in the overall line
-hold = math.min(math.floor((math.min(spacing, 1000) - 1) / 2), 150, policies[2][2]) -- as in pace.ts
+tolerance = math.min(math.floor(math.min(0.9 * spacing, 2000)), policies[2][2]) -- as in pace.ts
+early = earlyOf(tolerance)
 gap = math.max(left[1] and left[1].number == 0 and left[1].window or 0, policies[2][3])

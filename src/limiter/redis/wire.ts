@@ -8,14 +8,16 @@ import type { Answered, LimitRoom } from './replies.ts';
 
 /** ARGV[5] of admit.lua. */
 export function toOptions(
-  { maxWaitMs = Infinity, maxPending, join, claim = false }: WaitingAsk,
+  { maxWaitMs = Infinity, maxPending, leadMs = 0, join, claim = false }: WaitingAsk,
   countBlocked: boolean,
 ): string {
-  if (maxWaitMs === Infinity && maxPending === undefined && !countBlocked && join === undefined && !claim) return '';
+  const isPlain = maxWaitMs === Infinity && maxPending === undefined && !countBlocked && join === undefined && !claim;
+  if (isPlain && leadMs === 0) return '';
   return JSON.stringify({
     ...(maxWaitMs !== Infinity && { maxWait: Math.max(0, Math.floor(maxWaitMs)) }),
     ...(maxPending !== undefined && { maxPending }),
     ...(countBlocked && { countBlocked: 1 }),
+    ...(leadMs > 0 && { lead: Math.ceil(leadMs) }),
     ...(join !== undefined && { join }),
     ...(claim && { claim: 1 }),
   });
@@ -50,7 +52,7 @@ export function toAdmission(
 }
 
 function standingOf(answered: Answered, category: string | undefined): Standing {
-  const { remaining, resetMs, holdMs: toleranceMs, gapMs } = answered;
+  const { remaining, resetMs, toleranceMs, gapMs } = answered;
   return { rule: ruleOf(answered, category), remaining, resetMs, toleranceMs, gapMs };
 }
 

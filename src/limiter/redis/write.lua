@@ -1,20 +1,11 @@
--- Included by admit.lua. Needs all that scopes.lua gives, `due`. Gives `MISSED`, `isAwaited`, `prune`, `put`, `putWaiting`, `drop`.
+-- Included by admit.lua. Needs all that scopes.lua gives. Gives `prune`, `put`, `drop`.
 -- A write shifts ranks, so look up everything that is needed of a set before writing to it.
 
 -- Removes damage, and entries that were kept for long enough.
 local function prune(set)
   if not scoreAt(set, 0) then return end
   if set.skipped > 0 then redis.call('ZREMRANGEBYSCORE', set.key, beyond(set.lastGood), '+inf') end
-  redis.call('ZREMRANGEBYSCORE', set.key, '0', beyond(now - keepOf(set)))
-end
-
--- The entry that counts how many ids in a row came late. Its score is the negative count, so it is always the oldest entry.
-local MISSED = '  missed'
-
--- Whether another id waits in a set.
-local function isAwaited(set)
-  local last = stored(set, 1)
-  return last and last >= now - NO_SHOW_MS
+  redis.call('ZREMRANGEBYSCORE', set.key, '-inf', beyond(now - keepOf(set)))
 end
 
 -- Adds the id to a set; the key expires `keep` ms after its newest entry.
@@ -25,21 +16,13 @@ local function put(set, at)
   redis.call('PEXPIREAT', set.key, text(last + keepOf(set)))
 end
 
--- The same for a set of reservations. Adds one to the count of late ids if this one came late.
-local function putWaiting(set, at, cameLate)
-  if scoreAt(set, 0) and not isAwaited(set) then redis.call('ZREM', set.key, MISSED) end
-  put(set, at)
-  if cameLate then redis.call('ZINCRBY', set.key, -1, MISSED) end
-end
-
--- Removes the id and damage from a set; also the count of late ids if this one came on time. The expiry changes only if the
--- newest entry does.
+-- Removes the id and damage from a set. The expiry changes only if the newest entry does.
 local function drop(set)
   if not set or not set.ownAt and set.skipped == 0 then return end
   local wasLast = set.skipped > 0 or set.ownAt >= scoreAt(set, 0)
   local last = wasLast and stored(set, 1)
   if set.skipped > 0 then prune(set) end
-  if set.ownAt then redis.call('ZREM', set.key, set.entry, now <= due + hold and MISSED or set.entry) end
+  if set.ownAt then redis.call('ZREM', set.key, set.entry) end
   if last and last > 0 then redis.call('PEXPIREAT', set.key, text(last + keepOf(set))) end
   set.scores, set.skipped, set.own, set.ownAt, set.ahead = {}, 0, nil, nil, nil -- ranks have shifted
 end
