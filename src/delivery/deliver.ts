@@ -66,7 +66,7 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
 
     const sent = await send(context, parts);
     if (sent === 'lock-lost') return decide.LOCK_LOST;
-    if (!mayHaveAlerted(context)) await refundSlot(context, parts);
+    if (!mayHaveAlerted(context) && context.progress.unsent !== true) await refundSlot(context, parts);
     return sent === 'not-noted' ? decide.notNoted(parts) : decide.afterSend(context, parts);
   } catch (error) {
     if (error instanceof LimiterUnavailableError) return decide.limiterUnavailable(context, parts);

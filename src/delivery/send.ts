@@ -43,14 +43,21 @@ export async function send(context: Context, parts: DeliverParts): Promise<Sent>
   context.sendBy = Math.min(slot?.sendBy ?? Infinity, tokensUntil, lock.until, expiresAt);
   if (ready.length === 1) await sendOne(context, first, parts);
   else await sendAll(context, parts);
-  // The slot is used: the devices that are left ask for another one.
-  if (slot !== undefined) context.progress = { ...context.progress, asks: context.progress.asks + 1 };
+  const { progress } = context;
+  // The slot is used: the devices that are left ask for another one. Where it was too late for all, the same one is asked for anew.
+  if (slot !== undefined)
+    context.progress = isTooLate(context) ? { ...progress, unsent: true } : { ...progress, asks: progress.asks + 1 };
   return 'sent';
 }
 
 /** Whether a reply leaves it possible that the recipient was alerted. */
 export function mayHaveAlerted({ tried }: Context): boolean {
   return tried.some(({ reply }) => reply.alerted !== 'no');
+}
+
+/** A stream was refused, or credentials had expired, and the next try would have left too long after the slot. */
+function isTooLate({ tried }: Context): boolean {
+  return tried.every(({ reply }) => reply.unsent === true && reply.code === 'too-late');
 }
 
 /** Sends to all devices at once. A reply is saved while other devices are under way. */

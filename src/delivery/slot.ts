@@ -48,7 +48,7 @@ export function leadMs({ toleranceMs }: Pick<Standing, 'toleranceMs'>): number {
 export interface WhileTaking {
   /** Called when an ask is on its way: the limiter answers what is asked after it after it. */
   readonly onAsked?: () => void;
-  /** Called once, a little before the slot: does what must be done between the answer and the send. */
+  /** Called a little before the slot, and again if its tokens have run out by then: does what must be done between the answer and the send. */
   readonly prepare?: () => Promise<unknown> | undefined;
 }
 
@@ -63,7 +63,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
   const limiter = limiterOf(context, parts);
   let { asks } = context.progress;
   let isUnused = context.isSlotUnused;
-  let isPrepared = during.prepare === undefined;
+  let isPrepared = false;
   let aheadMs = 0;
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
     const ask = askOf(context, asks, isUnused, aheadMs, parts);
@@ -80,7 +80,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
     }
     isUnused = true;
     const { at, sendAt } = admission;
-    if (!isPrepared) {
+    if (!isPrepared || context.tokensUntil < sendAt) {
       await sleep(sendAt - PREPARE_MS, context);
       isPrepared = true;
       const preparing = during.prepare?.();
@@ -98,9 +98,10 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
 }
 
 /** A line that is late makes its notifications sleep in the workers: others must not wait for their places. */
-async function sleep(until: number, { signal, place }: Context): Promise<void> {
+async function sleep(until: number, context: Context): Promise<void> {
   const leftMs = until - performance.now();
   if (leftMs <= 0) return;
+  const { signal, place } = context;
   const comeBack = leftMs > SHORT_SLEEP_MS ? place.leave() : undefined;
   await sleepUntil(until, signal);
   comeBack?.();

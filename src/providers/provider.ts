@@ -78,8 +78,6 @@ export interface SendOptions {
   readonly permit?: Permit | undefined;
   /** A push that no connection has taken by then (`performance.now()`) is not sent at all. */
   readonly sendBy?: number | undefined;
-  /** Called when the request was written (`performance.now()`), before any answer. */
-  readonly onSent?: ((at: number) => void) | undefined;
 }
 
 /** One push service. Its methods never throw: every failure is a Reply. */

@@ -179,10 +179,7 @@ describe('a half open breaker', () => {
     ['too long throttled', { maxWaitMs: 1 }],
     ['taken over', { lock: lostAfter(1) }, { recipientId: 'free' }],
     ['stopped', { signal: AbortSignal.abort() }, { recipientId: 'free' }],
-    [
-      'kept for a limiter that is away',
-      { limiter: { admit: away, refund: away, cancel: away, postpone: away, moveUp: away } },
-    ],
+    ['kept for a limiter that is away', { limiter: { admit: away, refund: away, cancel: away, moveUp: away } }],
   ])('gives the trial to another one where its notification is %s', async (_, overrides, fields) => {
     const { run, breakers, limiter, trialEnds, sandbox } = await openHalf();
     await limiter.admit({ recipientId: RECIPIENT, id: 'another' });

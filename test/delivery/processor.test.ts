@@ -41,7 +41,7 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
 
 function failingLimiter(error: Error): DeliverParts['limiter'] {
   const fail = () => Promise.reject(error);
-  return { admit: fail, refund: fail, cancel: fail, postpone: fail, moveUp: fail };
+  return { admit: fail, refund: fail, cancel: fail, moveUp: fail };
 }
 
 it('keeps a notification while the limiter does not answer: nothing is sent, no attempt is spent', async () => {
@@ -108,33 +108,23 @@ it('spends its attempts one backoff apart also where the job has come back befor
   expect(await job.getState()).toBe('delayed');
 });
 
-it.for(['refund', 'postpone'] as const)(
-  'sends nothing again where the %s after it fails in a way that nothing foresaw',
-  async (call) => {
-    const { limiter } = await openBench({ platforms: ['apns'] });
-    let failures = 0;
-    const fail = () => {
-      failures += 1;
-      return Promise.reject(new TypeError('unforeseen'));
-    };
-    const admit: DeliverParts['limiter']['admit'] = async (ask) => {
-      const admission = await limiter.admit(ask);
-      const until = performance.now() + (call === 'postpone' ? 60 : 0);
-      while (performance.now() < until); // what leaves late is told to the limiter
-      return admission;
-    };
-    const { queue, sandbox, lines } = await openProcessor({ limiter: { ...limiter, admit, [call]: fail } });
-    const notification = makeNotification();
-    const token = notification.devices.map(tokenOf).join();
-    if (call === 'refund') sandbox.apns.script(token, [{ kind: 'refuse', status: 410, reason: 'Unregistered' }]);
-    const job = await queue.add('push', notification);
-    const end = call === 'refund' ? 'failed' : 'completed';
-    await vi.waitFor(async () => expect(await job.getState()).toBe(end), { timeout: 10_000 });
-    expect(failures).toBeGreaterThan(0);
-    expect(sandbox.journal.all.filter((entry) => entry.token === token)).toHaveLength(1);
-    expect(lines.join()).not.toContain('unexpected-error');
-  },
-);
+it('sends nothing again where the refund after it fails in a way that nothing foresaw', async () => {
+  const { limiter } = await openBench({ platforms: ['apns'] });
+  let failures = 0;
+  const refund = () => {
+    failures += 1;
+    return Promise.reject(new TypeError('unforeseen'));
+  };
+  const { queue, sandbox, lines } = await openProcessor({ limiter: { ...limiter, refund } });
+  const notification = makeNotification();
+  const token = notification.devices.map(tokenOf).join();
+  sandbox.apns.script(token, [{ kind: 'refuse', status: 410, reason: 'Unregistered' }]);
+  const job = await queue.add('push', notification);
+  await vi.waitFor(async () => expect(await job.getState()).toBe('failed'), { timeout: 10_000 });
+  expect(failures).toBeGreaterThan(0);
+  expect(sandbox.journal.all.filter((entry) => entry.token === token)).toHaveLength(1);
+  expect(lines.join()).not.toContain('unexpected-error');
+});
 
 it('tells an error that nothing foresaw with where it came from', async () => {
   const { queue, lines } = await openProcessor({ limiter: failingLimiter(new TypeError('unforeseen')) });

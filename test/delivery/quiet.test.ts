@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import type { QuietHours } from '../../src/domain/quiet-hours.ts';
-import { maxLateMs } from '../../src/delivery/slot.ts';
 import { makeNotification } from '../support/push.ts';
 import { none, openBench, RECIPIENT, type Bench } from './support.ts';
 
@@ -92,16 +91,5 @@ describe('a notification in quiet hours', () => {
     const bench = await openQuiet();
     const push = { ...makeNotification({ pushType: 'background', data: { a: '1' } }), alert: undefined };
     expect((await bench.run(push)).outcome).toEqual({ kind: 'delivered' });
-  });
-});
-
-describe('the time until a slot is missed', () => {
-  it.each([
-    [200, 3_000, 100],
-    [0, 0, 500],
-    [0, 200, 100],
-    [0, 3_000, 500],
-  ])('with a gap of %d ms, and %d overall, is %d ms', (gapMs, overallGapMs, expected) => {
-    expect(maxLateMs({ gapMs }, overallGapMs)).toBe(expected);
   });
 });

@@ -75,18 +75,6 @@ test('a permit gives back one stream, however often it is used and released', as
   expect(server.load.peak).toBe(1);
 });
 
-test('a send tells once when it has left, before its answer', async () => {
-  const server = await openServer();
-  const sender = openSender(server);
-  const permit = await permitOf(sender);
-  const told: number[] = [];
-  const before = performance.now();
-  expect(brief(await post(sender, '/', { permit, onSent: (at) => void told.push(at) }))).toBe('answered 200');
-  expect(told).toEqual([expect.any(Number)]);
-  expect(told[0]).toBeGreaterThanOrEqual(before);
-  expect(told[0]).toBeLessThanOrEqual(performance.now());
-});
-
 test('a permit that outlives its connection is as good as none: the send takes another stream', async () => {
   const server = await openServer();
   const sender = openSender(server, { minConnections: 1, maxConnections: 1 });

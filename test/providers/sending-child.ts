@@ -17,7 +17,7 @@ export interface SendOrder {
 }
 
 export type SendingMessage =
-  | { readonly kind: 'ready' | 'sent'; readonly id?: number }
+  | { readonly kind: 'ready'; readonly id?: number }
   | { readonly kind: 'reply'; readonly id: number; readonly reply: Reply };
 
 const { env } = process;
@@ -49,12 +49,10 @@ process.on('message', ({ id, sendInMs, since, blockMs }: SendOrder) => {
   const from = since === undefined ? performance.now() : since - performance.timeOrigin;
   const prepared = provider.prepare(makePush({ platform }));
   if (prepared.kind !== 'ready') throw new Error('the push was refused');
-  const onSent = (): void => {
-    tell({ kind: 'sent', id });
-    if (blockMs !== undefined) setImmediate(block, blockMs);
-  };
   const sendBy = sendInMs === undefined ? undefined : from + sendInMs;
-  void provider.send(prepared.encoded, { sendBy, onSent }).then((reply) => tell({ kind: 'reply', id, reply }));
+  void provider.send(prepared.encoded, { sendBy }).then((reply) => tell({ kind: 'reply', id, reply }));
+  // Node writes a request at the end of the turn of the event loop.
+  if (blockMs !== undefined) setImmediate(() => setImmediate(block, blockMs));
 });
 process.once('disconnect', () => process.exit(0));
 tell({ kind: 'ready' });

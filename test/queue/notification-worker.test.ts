@@ -3,30 +3,36 @@ import { DelayedError, Queue, UnrecoverableError, type Job, type Processor } fro
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { QUEUE } from '../../src/queue/names.ts';
-import { NotificationWorker, workerOptions } from '../../src/queue/notification-worker.ts';
+import { NotificationWorker, workerOptions, type Place } from '../../src/queue/notification-worker.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 import { notification } from './support.ts';
 
 const SOON = { timeout: 15_000, interval: 20 };
 
-function open(processor: Processor, redisUrl = testRedisUrl(), offsetMs = 0) {
+function open(
+  processor: (job: Job, token: string | undefined, place: Place) => Promise<unknown>,
+  redisUrl = testRedisUrl(),
+  offsetMs = 0,
+  concurrency = 5,
+) {
   const prefix = testPrefix();
   const connection = connectRedis(redisUrl);
   const queue = new Queue(QUEUE, { connection, prefix });
   const letGo: string[] = [];
-  const options = workerOptions({ connection, prefix, concurrency: 5, lockMs: 1_000, maxStalls: 10 });
+  const options = workerOptions({ connection, prefix, concurrency, lockMs: 1_000, maxStalls: 10 });
   const onLetGo = (job: Job, error: Error) => {
     letGo.push(`${job.id}: ${error.message}`);
   };
-  const worker = new NotificationWorker(QUEUE, processor, options, onLetGo, () => offsetMs);
+  const process: Processor = (job, token) => processor(job, token, worker.place);
+  const worker: NotificationWorker = new NotificationWorker(QUEUE, process, options, onLetGo, () => offsetMs);
   worker.on('error', () => undefined);
   void worker.run();
   onTestFinished(async () => {
     await worker.close();
     await queue.close();
   });
-  return { queue, letGo, lockKey: (id: string) => `${queue.toKey(id)}:lock`, redis: connectRedis(redisUrl) };
+  return { queue, worker, letGo, lockKey: (id: string) => `${queue.toKey(id)}:lock`, redis: connectRedis(redisUrl) };
 }
 
 test('a job whose end Redis refuses for now is completed when it does not any more, and never failed', async () => {
@@ -157,3 +163,49 @@ test.for([-60_000, 60_000])(
     expect(seconds).toBeLessThanOrEqual(8);
   },
 );
+
+/** Jobs that wait for each other: they all end when so many are under way at once. */
+async function underWayAtOnce(jobs: number, concurrency: number, leaves: boolean) {
+  let underWay = 0;
+  let most = 0;
+  const { queue, worker } = open(
+    async (_, __, place) => {
+      underWay += 1;
+      most = Math.max(most, underWay);
+      const comeBack = leaves ? place.leave() : () => undefined;
+      await Promise.race([vi.waitFor(() => expect(most).toBe(jobs), { timeout: 600, interval: 5 }), sleep(600)]).catch(
+        () => undefined,
+      );
+      comeBack();
+      underWay -= 1;
+    },
+    testRedisUrl(),
+    0,
+    concurrency,
+  );
+  await queue.addBulk(
+    Array.from({ length: jobs }, (_, n) => ({ name: 'push', data: {}, opts: { jobId: `j${n}`, priority: 10 } })),
+  );
+  return { queue, worker, most: () => most, underWay: () => underWay };
+}
+
+test.for([1, 3])('jobs that sleep leave their places to others, with %i of them', async (concurrency) => {
+  const { queue, worker, most } = await underWayAtOnce(10, concurrency, true);
+  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(10), SOON);
+  expect(most()).toBe(10);
+  expect(worker.concurrency).toBe(concurrency);
+});
+
+test('jobs that do not sleep are as many at once as there are places', async () => {
+  const { queue, most } = await underWayAtOnce(6, 3, false);
+  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(6), SOON);
+  expect(most()).toBe(3);
+});
+
+test('a worker that stops waits for the jobs that sleep', async () => {
+  const { queue, worker, most, underWay } = await underWayAtOnce(4, 1, true);
+  await vi.waitFor(() => expect(most()).toBeGreaterThan(1), SOON);
+  await worker.close();
+  expect(underWay()).toBe(0);
+  expect(await queue.getActiveCount()).toBe(0);
+});

@@ -36,7 +36,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
     });
   }
 
-  function exchange(request: SendRequest, sendBy: number, onSent: ((at: number) => void) | undefined) {
+  function exchange(request: SendRequest, sendBy: number) {
     const { promise, resolve } = Promise.withResolvers<SendResult>();
     const sent = open(request);
     let isWritten = false;
@@ -60,7 +60,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
       clearTimeout(timer);
       timer = setTimeout(giveUp, requestTimeoutMs);
       isWritten = true;
-      sent.end(request.body, () => onSent?.(performance.now()));
+      sent.end(request.body);
     };
     sent.once('socket', (socket: TLSSocket) => {
       if (sent.reusedSocket) write();
@@ -76,7 +76,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
 
   return {
     reserve: () => slots.take(),
-    async send(request, { permit, sendBy = Infinity, onSent } = {}) {
+    async send(request, { permit, sendBy = Infinity } = {}) {
       const held = slots.owns(permit) ? permit : undefined;
       if (held === undefined) permit?.release();
       const slot = held?.use() ?? (await slots.take(sendBy));
@@ -84,7 +84,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
       try {
         if (isClosed) return unsent('closed');
         if (performance.now() > sendBy) return unsent('too-late');
-        return await exchange(request, sendBy, onSent);
+        return await exchange(request, sendBy);
       } finally {
         slot.release();
       }

@@ -31,8 +31,6 @@ export interface When {
   readonly permit?: Permit | undefined;
   /** A request that no connection has taken by then (`performance.now()`) is not sent. Default: Infinity. */
   readonly sendBy?: number | undefined;
-  /** Called each time the request was written, with that instant (`performance.now()`). */
-  readonly onSent?: ((at: number) => void) | undefined;
 }
 
 /**
@@ -55,14 +53,6 @@ const PING_TIMEOUT_MS = 5_000;
 /** How often a request that the server refused without looking at it is sent again, on another stream. */
 const MAX_REFUSALS = 3;
 
-/**
- * Node writes new requests at the end of a turn of the event loop, just before `setImmediate` callbacks run; in a busy process
- * a turn may take long. So each request needs its own callback: one made while these run is written in the next turn.
- */
-function tellSent(onSent: (at: number) => void): void {
-  onSent(performance.now());
-}
-
 export function createSender(options: SenderOptions): Sender {
   const { requestTimeoutMs = 10_000, connectTimeoutMs = 5_000, pingEveryMs = 30_000 } = options;
   const pool = createPool({
@@ -79,7 +69,7 @@ export function createSender(options: SenderOptions): Sender {
   const underWay = new Set<Exchange>();
   let isClosed = false;
 
-  async function send(request: SendRequest, { permit, sendBy = Infinity, onSent }: When = {}): Promise<SendResult> {
+  async function send(request: SendRequest, { permit, sendBy = Infinity }: When = {}): Promise<SendResult> {
     let held = permit instanceof StreamPermit ? permit : undefined;
     if (held === undefined) permit?.release(); // of another sender, which this one has replaced
     let refusals = 0;
@@ -98,7 +88,6 @@ export function createSender(options: SenderOptions): Sender {
         held = reserved;
         continue;
       }
-      if (onSent !== undefined) setImmediate(tellSent, onSent);
       underWay.add(sent);
       const result = await sent.result;
       underWay.delete(sent);
