@@ -146,15 +146,20 @@ export async function runMany(
   });
 }
 
+function lineOf(name: string, index: number): string {
+  return `${name}-${index}`;
+}
+
 /** `line-0-0`, `line-0-1`, …, `line-1-0`, … */
 function linesOf(name: string, recipients: number, each: number): Alert[] {
   return Array.from({ length: recipients * each }, (_, index) => {
-    const line = `${name}-${Math.floor(index / each)}`;
+    const line = lineOf(name, Math.floor(index / each));
     return makeAlert(`${line}-${index % each}`, line);
   });
 }
 
-export const STANDSTILL: ManySize = { recipients: 2_000, each: 20 };
+/** A load that every machine can do, and one of 1,000 alerts a second. */
+export const STANDSTILLS: readonly ManySize[] = [200, 2_000].map((recipients) => ({ recipients, each: 20 }));
 const STANDSTILL_GAP_MS = 2_000;
 /** Until all lines stand, their recipients are blocked: for this long, and for a millisecond more for each alert. */
 const BLOCKED_LEAST_MS = 4_000;
@@ -179,8 +184,8 @@ export interface StandstillFigures extends Kept {
   readonly ratios: Spread;
   /** How long after the workers went on the last alert came that was more than 250 ms behind its line. */
   readonly behindMs: number;
-  /** The share of the alerts before the stop that were that late: 0 if the machine can do the work at all. */
-  readonly lateBefore: number;
+  /** Alerts that were accepted before the stop, over those that were due then: about 1, if the machine can do the work at all. */
+  readonly doneBefore: number;
   /** From enqueued to accepted, by when they were enqueued. */
   readonly newcomers: Readonly<Record<Phase, Spread>>;
   readonly newcomersLost: number;
@@ -203,12 +208,13 @@ export async function runStandstill(redisUrl: string, { recipients, each }: Many
   const setting = { policy, concurrency: STANDSTILL_CONCURRENCY, proxied: false, warm: true };
   return onStage(redisUrl, setting, async (stage) => {
     const beginAt = Math.ceil(Date.now() + BLOCKED_LEAST_MS + alerts.length);
-    const limiter = createRedisLimiter({ redis: stage.redis, prefix: stage.prefix, policy });
-    const lines = [...new Set(alerts.map(({ recipientId }) => recipientId))];
-    const blocking = lines.map((line, index) => {
-      const until = beginAt + Math.floor((index * STANDSTILL_GAP_MS) / lines.length);
-      return limiter.block(line, { until, reason: 'the lines are not complete yet' });
+    const begins = Array.from({ length: recipients }, (_, index) => {
+      return beginAt + Math.floor((index * STANDSTILL_GAP_MS) / recipients);
     });
+    const limiter = createRedisLimiter({ redis: stage.redis, prefix: stage.prefix, policy });
+    const blocking = begins.map((until, index) =>
+      limiter.block(lineOf('line', index), { until, reason: 'the lines are not complete yet' }),
+    );
     await Promise.all(blocking);
     await stage.add(alerts);
     await untilAllWait(stage);
@@ -230,7 +236,7 @@ export async function runStandstill(redisUrl: string, { recipients, each }: Many
     const inLine = arrivals.filter(({ recipientId }) => recipientId.startsWith('line-'));
     const gaps = gapsOf(inLine);
     const late = gaps.filter(({ ms }) => ms > STANDSTILL_GAP_MS + BEHIND_MS);
-    const before = gaps.filter(({ at }) => at > stoppedAt - BEFORE_MS && at < stoppedAt);
+    const due = begins.map((from) => Math.max(0, 1 + Math.floor((stoppedAt - from) / STANDSTILL_GAP_MS)));
     const behindMs = Math.max(0, ...late.map(({ at }) => at - goneOnAt));
     // A line whose alert fell into the stop is seen to be behind when its next alert comes, up to a gap later.
     const behindUntil = goneOnAt + Math.max(behindMs, STANDSTILL_GAP_MS);
@@ -251,7 +257,7 @@ export async function runStandstill(redisUrl: string, { recipients, each }: Many
       passesWorst: worst,
       ratios: spreadOf(makespanRatios(inLine, policy)),
       behindMs,
-      lateBefore: before.filter(({ ms }) => ms > STANDSTILL_GAP_MS + BEHIND_MS).length / before.length,
+      doneBefore: inLine.filter(({ at }) => at < stoppedAt).length / due.reduce((total, each) => total + each, 0),
       newcomers: {
         before: spreadOf(waits.before),
         stopped: spreadOf(waits.stopped),

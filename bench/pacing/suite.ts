@@ -22,14 +22,14 @@ export const pacingSuite: Suite = {
 interface Sizes {
   readonly flood: rows.FloodSize;
   readonly many: rows.ManySize;
-  readonly standstill: rows.ManySize;
+  readonly standstills: readonly rows.ManySize[];
 }
 
-const WHOLE: Sizes = { flood: rows.FLOOD, many: rows.MANY, standstill: rows.STANDSTILL };
+const WHOLE: Sizes = { flood: rows.FLOOD, many: rows.MANY, standstills: rows.STANDSTILLS };
 const QUICK: Sizes = {
   flood: { busy: 12, others: 200 },
   many: { recipients: 150, each: 4 },
-  standstill: { recipients: 200, each: 20 },
+  standstills: rows.STANDSTILLS.slice(0, 1),
 };
 
 interface FloodCase {
@@ -58,7 +58,7 @@ interface Result<Case, Figures> {
 interface Results {
   readonly flood: readonly Result<FloodCase, rows.FloodFigures>[];
   readonly many: readonly Result<ManyCase, rows.ManyFigures>[];
-  readonly standstill: readonly Result<object, rows.StandstillFigures>[];
+  readonly standstill: readonly Result<rows.ManySize, rows.StandstillFigures>[];
 }
 
 async function run({ runs, quick, row: only, say }: SuiteOptions): Promise<Report> {
@@ -87,11 +87,8 @@ async function run({ runs, quick, row: only, say }: SuiteOptions): Promise<Repor
     const results: Results = {
       flood: await repeated('flood', floods, floodName, (of) => rows.runFlood(redisUrl, sizes.flood, of)),
       many: await repeated('many', MANY_CASES, manyName, (of) => rows.runMany(redisUrl, sizes.many, of)),
-      standstill: await repeated(
-        'standstill',
-        [{}],
-        () => 'all workers stopped',
-        () => rows.runStandstill(redisUrl, sizes.standstill),
+      standstill: await repeated('standstill', sizes.standstills, standstillName, (of) =>
+        rows.runStandstill(redisUrl, of),
       ),
     };
     const seconds = (performance.now() - start) / 1_000;
@@ -105,6 +102,10 @@ function floodName({ concurrency, proxied, warm }: FloodCase): string {
 
 function manyName({ gapMs, how }: ManyCase): string {
   return `gap ${gapMs} ms, ${how === 'producer' ? 'with priorities' : 'without priorities'}`;
+}
+
+function standstillName({ recipients, each }: rows.ManySize): string {
+  return `${wholeOf(recipients)} x ${each}`;
 }
 
 interface Facts {
@@ -124,18 +125,18 @@ function reportOf(results: Results, { sizes, runs, quick, seconds, versions }: F
     sizes,
     flood: results.flood.map(floodJson),
     many: results.many.map(manyJson),
-    standstill: results.standstill.map(standstillJson)[0] ?? null,
+    standstill: results.standstill.map(standstillJson),
     versions,
   };
   const list = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
   const note = `Medians of ${runs} runs; broken, doubled and lost of all of them together; worst and least of them.`;
   const foot = `${quick ? 'A quick check, no measurement. ' : ''}${note} ${list.join(', ')}; ${seconds.toFixed(0)} s.`;
-  const { flood, many, standstill } = sizes;
+  const { flood, many } = sizes;
   const tables: Table[] = [
     floodTable(json.flood, `${flood.busy} to one among ${wholeOf(flood.others)} to others, gap 250 ms`),
     tookTable(json.flood, 'the same: a due pass, taken to arrived'),
     manyTable(json.many, `${many.each} to each of ${wholeOf(many.recipients)}`),
-    standstillTable(json.standstill, `${standstill.each} to each of ${wholeOf(standstill.recipients)}, gap 2 s`),
+    standstillTable(json.standstill, 'all workers stopped for 1.5 s, gap 2 s'),
   ].filter((table) => table.length > 1);
   return {
     json,
@@ -278,15 +279,16 @@ function manyTable(results: readonly ManyJson[], title: string): Table {
 
 type StandstillJson = ReturnType<typeof standstillJson>;
 
-function standstillJson({ runs }: Result<object, rows.StandstillFigures>) {
+function standstillJson({ of, runs }: Result<rows.ManySize, rows.StandstillFigures>) {
   const newcomersMs = (phase: rows.Phase) => rounded(spreadJson(runs, ({ newcomers }) => newcomers[phase]));
   return {
+    ...of,
     passes: median(runs, ({ passes }) => passes),
     passesWorst: worst(runs, ({ passesWorst }) => passesWorst),
     ...keptJson(runs),
     ratio: spreadJson(runs, ({ ratios }) => ratios),
     waiting: median(runs, ({ waiting }) => waiting),
-    lateBefore: median(runs, ({ lateBefore }) => lateBefore),
+    doneBefore: median(runs, ({ doneBefore }) => doneBefore),
     behindMs: median(runs, ({ behindMs }) => behindMs, 0),
     behindWorstMs: worst(runs, ({ behindMs }) => behindMs, 0),
     newcomersMs: {
@@ -302,22 +304,24 @@ function standstillJson({ runs }: Result<object, rows.StandstillFigures>) {
   };
 }
 
-function standstillTable(result: StandstillJson | null, title: string): Table {
-  if (result === null) return [];
-  const { newcomersMs, ratio } = result;
+function standstillTable(results: readonly StandstillJson[], title: string): Table {
   const spread = ({ p50, p99, worst: most }: Spread): string => `${ms(p50)}, ${ms(p99)}, ${ms(most)}`;
+  const line = (name: string, cell: (each: StandstillJson) => string): string[] => [name, ...results.map(cell)];
+  if (results.length === 0) return [];
   return [
-    [title, ''],
-    ['passes of a notification, and the most of one', `${result.passes.toFixed(2)}, ${result.passesWorst}`],
-    ['gaps broken; lost or doubled', `${result.violations}; ${result.lost + result.duplicates}`],
-    ['waiting when the workers stopped', wholeOf(result.waiting)],
-    ['alerts behind before the stop', `${(100 * result.lateBefore).toFixed(1)} %`],
-    ['behind after the stop, and the longest', `${ms(result.behindMs)}, ${ms(result.behindWorstMs)}`],
-    ['x ideal: p50, p99, worst', [ratio.p50, ratio.p99, ratio.worst].map((each) => each.toFixed(3)).join(', ')],
-    ['a newcomer waits, before: p50, p99, worst', spread(newcomersMs.before)],
-    ['enqueued while the workers stood', spread(newcomersMs.stopped)],
-    ['while lines were behind', spread(newcomersMs.behind)],
-    ['afterwards', spread(newcomersMs.after)],
+    line(title, standstillName),
+    line('passes of a notification, and the most of one', (each) => `${each.passes.toFixed(2)}, ${each.passesWorst}`),
+    line('gaps broken; lost or doubled', (each) => `${each.violations}; ${each.lost + each.duplicates}`),
+    line('waiting when the workers stopped', (each) => wholeOf(each.waiting)),
+    line('accepted before the stop, of those due', (each) => `${(100 * each.doneBefore).toFixed(0)} %`),
+    line('behind after the stop, and the longest', (each) => `${ms(each.behindMs)}, ${ms(each.behindWorstMs)}`),
+    line('x ideal: p50, p99, worst', ({ ratio }) =>
+      [ratio.p50, ratio.p99, ratio.worst].map((value) => value.toFixed(3)).join(', '),
+    ),
+    line('a newcomer waits, before: p50, p99, worst', (each) => spread(each.newcomersMs.before)),
+    line('enqueued while the workers stood', (each) => spread(each.newcomersMs.stopped)),
+    line('while lines were behind', (each) => spread(each.newcomersMs.behind)),
+    line('afterwards', (each) => spread(each.newcomersMs.after)),
   ];
 }
 
