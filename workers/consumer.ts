@@ -4,7 +4,8 @@ import { assertBullMq } from '../src/queue/bullmq-internals.ts';
 import { measureClockOffset, type ClockChange, type ClockOffset } from '../src/queue/clock-offset.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import { createDeadLetters } from '../src/dead-letters/store.ts';
-import { protect } from '../src/queue/retention.ts';
+import { createPrioritiser } from '../src/queue/prioritise.ts';
+import { isUnprioritised, protect } from '../src/queue/retention.ts';
 import { createJobLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
 import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import { NotificationWorker, workerOptions, type Place } from '../src/queue/notification-worker.ts';
@@ -47,12 +48,18 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   for (const side of [queue, deadQueue]) side.on('error', () => undefined); // the worker logs it
   const clock = measureClockOffset({ queue, onChange: (change) => logClock(change, log) });
   const waker = createWaker(connection, queue, clock);
-  const worker = createWorker(options, clock, { queue, lockMs, onPutBack: (dueAt) => waker.note(dueAt) });
+  const prioritiser = createPrioritiser({ queue, redis: connection });
+  const worker = createWorker({ ...options, onUnprioritised: () => prioritiser.look() }, clock, {
+    queue,
+    lockMs,
+    onPutBack: (dueAt) => waker.note(dueAt),
+  });
   const burials = createBurials(worker, createDeadLetters({ queue, deadQueue, outcomesMax: options.outcomesMax }), log);
 
   const close = async (): Promise<void> => {
     clock.close();
     await worker.close();
+    await prioritiser.close();
     await burials.stop();
     await waker.close();
     await Promise.all([queue.close(), deadQueue.close()]);
@@ -85,8 +92,12 @@ function createWaker(connection: Connection, queue: Queue, clock: ClockOffset): 
   });
 }
 
-function createWorker(options: ConsumerOptions, clock: ClockOffset, lockOptions: JobLockOptions): NotificationWorker {
-  const { log, process } = options;
+function createWorker(
+  options: ConsumerOptions & { readonly onUnprioritised: () => void },
+  clock: ClockOffset,
+  lockOptions: JobLockOptions,
+): NotificationWorker {
+  const { log, process, onUnprioritised } = options;
   const worker: NotificationWorker = new NotificationWorker(
     QUEUE,
     (job, token = '') => process(job, createJobLock(job, token, lockOptions), worker.place),
@@ -95,7 +106,10 @@ function createWorker(options: ConsumerOptions, clock: ClockOffset, lockOptions:
     () => clock.offsetMs,
   );
   const sparing = createSparing(TROUBLE_EVERY_MS);
-  worker.on('active', protect);
+  worker.on('active', (job) => {
+    protect(job);
+    if (isUnprioritised(job)) onUnprioritised();
+  });
   worker.on('error', (error) => {
     const repeats = sparing(error.message);
     if (repeats !== undefined)

@@ -42,7 +42,8 @@ const LOCK_LOST =
 const NOT_ACKED =
   'Redis did not take the result of this pass; the job runs again when its lock has run out, and may alert a second time';
 const UNPRIORITISED =
-  'a job was added without a priority: BullMQ puts it before all jobs that are due; add jobs with priority 10';
+  'a job was added without a priority: BullMQ takes such jobs before all that are due, so alerts that are due may be late; workers ' +
+  'give a priority to those that wait, one command for each; add jobs with priority 10 (5 for urgent ones)';
 
 /** Tells where the error came from, without the texts of the notification. */
 function tellUnexpectedError(context: Context, result: Result, { attempts }: RetryPolicy, log: Logger): void {

@@ -38,12 +38,14 @@ export function createProcessor(given: ProcessorParts): Processor {
   const log = createPassLog(parts);
   const first = createFirstPasses(FIRST_A_TURN);
   return async (job, lock, place) => {
-    if (isUnprioritised(job)) {
-      metrics.unprioritised();
-      log.unprioritised(job);
+    if (job.progress === 0) {
+      if (isUnprioritised(job)) {
+        metrics.unprioritised();
+        log.unprioritised(job);
+      }
+      const entering = first.enter();
+      if (entering !== undefined) await entering;
     }
-    const firstPass = job.progress === 0 ? first.enter() : undefined;
-    if (firstPass instanceof Promise) await firstPass;
     const context = createContext(job, lock, signal, place);
     const { dueAt } = context.progress;
     if (dueAt !== undefined) {
