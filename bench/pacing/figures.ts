@@ -1,6 +1,7 @@
+import type { Stall } from '../../scripts/support/providers-child.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
-import { alertsByRecipient, idealMakespan, judge, type Arrival } from '../../src/sandbox/judge.ts';
+import { alertsByRecipient, idealMakespan, judge, TOLERANCE_MS, type Arrival } from '../../src/sandbox/judge.ts';
 import type { JobFacts, Run } from './run.ts';
 
 /** How many values are at most so large, by upper bound in milliseconds: a cumulative histogram. The last bound is `Infinity`. */
@@ -16,6 +17,8 @@ export interface Spread {
 export interface Kept {
   /** Alerts that came too close to the one before, and windows with too many; both by the judge's tolerance. */
   readonly violations: number;
+  /** Gaps among them that no standstill of the machine explains: the providers' clock ran on while nothing arrived. */
+  readonly unexplained: number;
   readonly leastGapMs: number;
   readonly duplicates: number;
   /** Enqueued, and never accepted. */
@@ -32,12 +35,32 @@ export function spreadOf(values: readonly number[]): Spread {
   return { p50: quantile(values, 0.5), p99: quantile(values, 0.99), worst: quantile(values, 1) };
 }
 
-/** Whether the limits were kept, and all of these notifications delivered once. */
-export function keptBy(arrivals: readonly Arrival[], ids: readonly string[], policy: Policy): Kept {
+/** What arrives right after a standstill of the machine is still late for so long, because everybody wants a processor then. */
+const AFTER_STALL_MS = 50;
+
+/**
+ * Whether the limits were kept, and all of these notifications delivered once. If the machine stands still when an alert is to
+ * arrive, that alert is stamped late, and the next one seems too early.
+ */
+export function keptBy(
+  arrivals: readonly Arrival[],
+  ids: readonly string[],
+  policy: Policy,
+  stalls: readonly Stall[],
+): Kept {
   const { gapViolations, windowViolations, minGapMs, duplicates } = judge(arrivals, policy);
   const accepted = new Set(arrivals.map(({ notificationId }) => notificationId));
+  const isLateByStall = (arrival: number): boolean =>
+    stalls.some(({ at, ms }) => arrival > at - ms - AFTER_STALL_MS && arrival < at + AFTER_STALL_MS);
+  const unexplained = [...alertsByRecipient(arrivals, policy.minGapMs).values()].flatMap((times) =>
+    times.filter((at, index) => {
+      const next = times[index + 1] ?? Infinity;
+      return next - at < policy.minGapMs - TOLERANCE_MS && !isLateByStall(at);
+    }),
+  );
   return {
     violations: gapViolations + windowViolations,
+    unexplained: unexplained.length,
     leastGapMs: minGapMs ?? NaN,
     duplicates,
     lost: ids.filter((id) => !accepted.has(id)).length,

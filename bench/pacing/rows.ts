@@ -70,7 +70,7 @@ export async function runFlood(
     const startedAt = arrivalInstant();
     await stage.add(alerts);
     await stage.settled(FLOOD_LIMIT_MS);
-    const { arrivals, jobs, woken, stallMs } = await stage.collect(alerts);
+    const { arrivals, jobs, woken, stalls, stallMs } = await stage.collect(alerts);
     const own = arrivals.filter(({ recipientId }) => recipientId === 'busy');
     const ids = alerts.filter(({ recipientId }) => recipientId === 'busy').map(({ id }) => id);
     const { mean, worst } = passesOf(jobs, ids);
@@ -81,6 +81,7 @@ export async function runFlood(
         arrivals,
         alerts.map(({ id }) => id),
         policy,
+        stalls,
       ),
       ratio: makespanRatios(own, policy)[0] ?? NaN,
       passes: mean,
@@ -130,11 +131,11 @@ export async function runMany(
     const startedAt = arrivalInstant();
     await stage.add(alerts, how);
     await stage.settled(MANY_LIMIT_MS);
-    const { arrivals, jobs, woken, stallMs } = await stage.collect(alerts);
+    const { arrivals, jobs, woken, stalls, stallMs } = await stage.collect(alerts);
     const ids = alerts.map(({ id }) => id);
     const { mean, worst } = passesOf(jobs, ids);
     return {
-      ...keptBy(arrivals, ids, policy),
+      ...keptBy(arrivals, ids, policy, stalls),
       ratios: spreadOf(makespanRatios(arrivals, policy)),
       passes: mean,
       passesWorst: worst,
@@ -232,7 +233,7 @@ export async function runStandstill(redisUrl: string, { recipients, each }: Many
     await stage.settled(STANDSTILL_LIMIT_MS);
 
     const all = [...alerts, ...newcomers.map(({ alert }) => alert)];
-    const { arrivals, jobs, woken, stallMs } = await stage.collect(all);
+    const { arrivals, jobs, woken, stalls, stallMs } = await stage.collect(all);
     const inLine = arrivals.filter(({ recipientId }) => recipientId.startsWith('line-'));
     const gaps = gapsOf(inLine);
     const late = gaps.filter(({ ms }) => ms > STANDSTILL_GAP_MS + BEHIND_MS);
@@ -252,7 +253,7 @@ export async function runStandstill(redisUrl: string, { recipients, each }: Many
     }
     const { mean, worst } = passesOf(jobs, ids);
     return {
-      ...keptBy(inLine, ids, policy),
+      ...keptBy(inLine, ids, policy, stalls),
       passes: mean,
       passesWorst: worst,
       ratios: spreadOf(makespanRatios(inLine, policy)),

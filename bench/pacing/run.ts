@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
+import type { Stall } from '../../scripts/support/providers-child.ts';
 import { longestMs, startProviders, type ProvidersProcess } from '../../scripts/support/providers-process.ts';
 import { startReplicas, type Replicas } from '../../scripts/support/replicas.ts';
 import { ruleName, type Policy } from '../../src/domain/limits.ts';
@@ -49,7 +50,8 @@ export interface Run {
   readonly jobs: ReadonlyMap<string, JobFacts>;
   /** How late wake-ups were: the workers' own histogram, without the warm-up. */
   readonly woken: Buckets;
-  /** The longest time that the machine stood still. */
+  /** Each time that the machine stood still, and the longest of them. */
+  readonly stalls: readonly Stall[];
   readonly stallMs: number;
 }
 
@@ -147,12 +149,14 @@ export async function onStage<T>(redisUrl: string, setting: Setting, use: (stage
 
   const collect: Stage['collect'] = async (alerts) => {
     await providers.order({ do: 'flush' });
+    const stalls = providers.stalls.slice(stallsBefore);
     const ids = new Set(alerts.map(({ id }) => id));
     return {
       arrivals: arrivalsOf(providers).filter(({ notificationId }) => ids.has(notificationId)),
       jobs: await readJobs(connection, queue, [...ids]),
       woken: subtract(await wokenOf(replicas), wokenBefore),
-      stallMs: longestMs(providers.stalls.slice(stallsBefore)),
+      stalls,
+      stallMs: longestMs(stalls),
     };
   };
   return await use({ redis: connection, prefix: PREFIX, producer, queue, providers, replicas, add, settled, collect });

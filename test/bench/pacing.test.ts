@@ -38,7 +38,10 @@ test('an alert is a notification whose data tells the providers which it is', ()
 test('the limits, the losses and the makespans are counted from what arrived', () => {
   const arrivals = [...arrivalsAt('a', [0, 250, 550]), ...arrivalsAt('b', [0, 100]), ...arrivalsAt('c', [7])];
   const ids = [...arrivals.map(({ notificationId }) => notificationId), 'c-1'];
-  expect(figures.keptBy(arrivals, ids, POLICY)).toEqual({ violations: 1, leastGapMs: 100, duplicates: 0, lost: 1 });
+  const kept = { violations: 1, leastGapMs: 100, duplicates: 0, lost: 1 };
+  expect(figures.keptBy(arrivals, ids, POLICY, [{ at: 200, ms: 90 }])).toEqual({ ...kept, unexplained: 1 });
+  // The machine stood still from -80 to 10: what arrived at 0 may have been sent 80 ms before.
+  expect(figures.keptBy(arrivals, ids, POLICY, [{ at: 10, ms: 90 }])).toEqual({ ...kept, unexplained: 0 });
   expect(figures.makespanRatios(arrivals, POLICY)).toEqual([1.1, 0.4]);
 });
 
