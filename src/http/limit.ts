@@ -36,8 +36,8 @@ export type Decision =
     };
 
 /**
- * Decides about a request, for any framework. An allowed request resolves at its slot, which is at most the tolerance
- * (150 ms or less) ahead; `signal` ends that wait. Throws InputError if the policy cannot be used.
+ * Decides about a request, for any framework. An allowed request resolves at its slot, which is at most 120 ms
+ * ahead (docs/http.md); `signal` ends that wait. Throws InputError if the policy cannot be used.
  */
 export function httpLimit<Request>(
   options: HttpLimitOptions<Request>,

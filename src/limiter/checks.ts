@@ -7,7 +7,7 @@ import type { Ask, Block, Follow, Held } from './limiter.ts';
 export const MAX_BLOCK_MS = 366 * 86_400_000;
 const MAX_REASON = 500;
 /** The bounds of an ask that are durations. */
-const BOUNDS = ['maxWaitMs', 'maxQuietMs', 'expiresInMs', 'leadMs'] as const;
+const BOUNDS = ['maxWaitMs', 'maxQuietMs', 'expiresInMs'] as const;
 
 /** The time that `until` is compared with, in epoch milliseconds; absent if only Redis knows it, which then checks it. */
 type Now = number | undefined;
@@ -109,12 +109,16 @@ function throwAll(what: string, faults: readonly Fault[]): void {
 }
 
 /** Throws InputError if a recipient or an id is missing, or a bound is not usable. Every text is a valid id. */
-export function checkAsk({ maxPending, ...ask }: Ask): void {
+export function checkAsk({ maxPending, leadMs = 0, ...ask }: Ask): void {
   const faults: Fault[] = heldFaults(ask);
   for (const path of BOUNDS) {
     const ms = ask[path];
     if (ms === undefined || (typeof ms === 'number' && !Number.isNaN(ms))) continue;
     faults.push({ path, expected: 'a number of milliseconds', found: String(ms) });
+  }
+  if (typeof leadMs !== 'number' || !(leadMs >= 0 && leadMs <= MAX_WINDOW_MS)) {
+    const expected = `a number of milliseconds from 0 to ${MAX_WINDOW_MS}`;
+    faults.push({ path: 'leadMs', expected, found: String(leadMs) });
   }
   if (maxPending !== undefined && !(Number.isSafeInteger(maxPending) && maxPending >= 0)) {
     faults.push({ path: 'maxPending', expected: 'an integer of 0 or more', found: String(maxPending) });

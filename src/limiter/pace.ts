@@ -27,13 +27,13 @@ const LATE_SHARE = 0.9;
 const MAX_TOLERANCE_MS = 2_000;
 /** Who comes early sleeps in its worker until its slot. A wake-up is early by its lead (delivery/slot.ts), and some jitter. */
 const MAX_EARLY_MS = 120;
-/** Newcomers are placed behind an overdue reservation for this long; after that it no longer makes them wait. */
-export const GRACE_MS = 1_000;
+/** Newcomers are placed behind an overdue reservation for this long, which is the longest tolerance; then it no longer makes them wait. */
+export const GRACE_MS = 2_000;
 /** A reservation that is overdue by more than this is a no-show, and forgotten: its job was removed, or its worker died. */
 export const NO_SHOW_MS = 60_000;
 /** A sent slot that lies ahead of now by more than the longest window plus this is damage: the clock was set back since. */
 export const CLOCK_STEP_MS = 60_000;
-/** How long before its slot an id may come back, and how far ahead a newcomer is admitted. Less than half the gap: nobody is overtaken. */
+/** How long before its slot an id may come back, and how far ahead a newcomer is admitted. Less than half the gap: the order stays. */
 export function earlyMsOf(toleranceMs: number): number {
   return Math.min(Math.floor(toleranceMs / 2), MAX_EARLY_MS);
 }

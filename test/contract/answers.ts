@@ -76,8 +76,8 @@ export function answersContract(create: LimiterFactory): void {
     it('counts from now where the slot lies ahead', async () => {
       const trial = new Trial(create);
       await trial.askAll('ab');
-      trial.goTo(1_850);
-      expect(await trial.ask('b')).toEqual(admittedWith(2_000, 'gap', 0, 2_150));
+      trial.goTo(1_880);
+      expect(await trial.ask('b')).toEqual(admittedWith(2_000, 'gap', 0, 2_120));
     });
 
     it('is of the first rule where none makes the next one wait', async () => {
@@ -89,7 +89,7 @@ export function answersContract(create: LimiterFactory): void {
       const trial = new Trial(create, { rules: BURSTS.rules, minGapMs: 1 });
       await trial.askAll('abc');
       trial.goTo(1);
-      expect(await trial.ask('b')).toEqual(admittedWith(1, 'gap', 0, 1, 0));
+      expect(await trial.ask('b')).toEqual(admittedWith(1, 'gap', 0, 1));
     });
 
     it('is nothing without any rule', async () => {
@@ -118,26 +118,49 @@ export function answersContract(create: LimiterFactory): void {
   });
 
   describe('the tolerance', () => {
+    const shortest = { rules: [...atMost(2, 900).rules, ...atMost(1, 80).rules], minGapMs: 0 };
+
     it.each([
-      ['just less than half the gap', gapOf(101), 50],
-      ['just less than half the gap, of an even one too', gapOf(100), 49],
-      [
-        'of half the shortest window without a gap',
-        { rules: [...atMost(2, 900).rules, ...atMost(1, 80).rules], minGapMs: 0 },
-        39,
-      ],
-      ['at most 150 ms', POLICY, 150],
-      ['150 ms without any rule', UNLIMITED, 150],
+      ['nine tenths of the gap', gapOf(100), 90],
+      ['nine tenths of the gap, in whole milliseconds', gapOf(101), 90],
+      ['none with a gap of 1 ms', gapOf(1), 0],
+      ['nine tenths of the gap, be there shorter windows', { ...shortest, minGapMs: 1_000 }, 900],
+      ['nine tenths of the shortest window without a gap', shortest, 72],
+      ['at most two seconds', gapOf(3_000), 2_000],
+      ['two seconds without any rule', UNLIMITED, 2_000],
     ])('is %s', async (_, policy, toleranceMs) => {
-      const trial = new Trial(create, policy);
-      expect(await trial.ask('a')).toMatchObject({ toleranceMs });
-      expect(await trial.peek('b')).toMatchObject({ toleranceMs });
+      const { limiter } = new Trial(create, policy);
+      expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted', toleranceMs });
+      expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ repeated: true, toleranceMs });
+      expect(await limiter.peek({ recipientId, id: 'b' })).toMatchObject({ toleranceMs });
     });
 
-    it('is told with a refusal too', async () => {
-      const trial = new Trial(create, gapOf(100));
-      await trial.ask('a');
-      expect(await trial.ask('b', { maxWaitMs: 0 })).toEqual(refused('max-wait', 'gap', 100, 49));
+    it('is told with a reservation and a refusal too', async () => {
+      const { limiter } = new Trial(create, gapOf(100));
+      await limiter.admit({ recipientId, id: 'a' });
+      const refusal = await limiter.admit({ recipientId, id: 'b', maxWaitMs: 0 });
+      expect(refusal).toMatchObject({ kind: 'refused', toleranceMs: 90 });
+      expect(await limiter.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'reserved', toleranceMs: 90 });
+    });
+
+    it.each([
+      ['half of it', gapOf(200), 90],
+      ['half of it, in whole milliseconds', atMost(1, 102), 45],
+      ['at most 120 ms', gapOf(268), 120],
+      ['at most 120 ms, with a long gap too', gapOf(3_000), 120],
+    ])('is for those that come early, and for newcomers, %s', async (_, policy, earlyMs) => {
+      const slot = Math.max(policy.minGapMs, ...policy.rules.map(({ perMs }) => perMs));
+      const trial = new Trial(create, policy);
+      await trial.askAll('ab');
+      trial.goTo(slot - earlyMs - 1);
+      expect(await trial.ask('b')).toMatchObject({ kind: 'reserved', at: slot, waitMs: earlyMs + 1 });
+      await trial.cancel('b');
+      expect(await trial.peek('c', { maxWaitMs: 0 })).toMatchObject({ kind: 'refused', waitMs: earlyMs + 1 });
+      await trial.ask('d');
+      trial.goTo(slot - earlyMs);
+      expect(await trial.ask('d')).toEqual(admitted(slot));
+      await trial.refund('d');
+      expect(await trial.ask('e', { maxWaitMs: 0 })).toEqual(admitted(slot));
     });
   });
 
@@ -186,7 +209,7 @@ export function answersContract(create: LimiterFactory): void {
       expect(await trial.peek('c', { maxPending: 1 })).toEqual(refused('max-pending', 'gap', 4_000));
       trial.goTo(2_000);
       expect(await trial.peek('b')).toEqual(admitted(2_000));
-      expect(await trial.peek('a', { renew: true })).toEqual(reserved(4_000, 'gap', 2_000));
+      expect(await trial.peek('a', { renew: true })).toEqual(admitted(2_000));
       expect(await trial.peek('a')).toEqual(admitted(0, true));
       expect(await trial.ask('b')).toEqual(admitted(2_000));
     });

@@ -16,13 +16,14 @@ export function checksContract(create: LimiterFactory): void {
   describe('a call that makes no sense', () => {
     it('is told with every fault, where an ask names nobody, nothing, or bounds that are none', async () => {
       const { limiter } = new Trial(create);
-      const ask = { recipientId: '', id: '', category: '', maxWaitMs: NaN, maxPending: -1 };
+      const ask = { recipientId: '', id: '', category: '', maxWaitMs: NaN, leadMs: NaN, maxPending: -1 };
       const faults = new RegExp(
         [
           'recipientId: expected a string of one character or more, found ""',
           'id: expected a string of one character or more, found ""',
           'category: expected a string of one character or more, found ""',
           'maxWaitMs: expected a number of milliseconds, found NaN',
+          'leadMs: expected a number of milliseconds from 0 to \\d+, found NaN',
           'maxPending: expected an integer of 0 or more, found -1',
         ].join('[^]*'),
       );
@@ -36,19 +37,18 @@ export function checksContract(create: LimiterFactory): void {
       await rejects(call, `maxPending: expected an integer of 0 or more, found ${maxPending}`);
     });
 
+    it('is an ask with a lead without end', async () => {
+      const { limiter } = new Trial(create);
+      const call = limiter.admit({ recipientId, id: 'a', renew: true, leadMs: Infinity });
+      await rejects(call, /leadMs: expected .*, found Infinity/);
+    });
+
     it.each<[string, (limiter: Limiter, held: Held) => Promise<unknown>]>([
       ['refund', (limiter, held) => limiter.refund(held)],
       ['cancel', (limiter, held) => limiter.cancel(held)],
-      ['postpone', (limiter, held) => limiter.postpone(held, Date.now())],
     ])('is a %s of nothing, or for nobody', async (_, call) => {
       const { limiter } = new Trial(create);
       await rejects(call(limiter, { recipientId: '', id: '', category: '' }), /recipientId: [^]*id: [^]*category: /);
-    });
-
-    it('is a postponement to no instant', async () => {
-      const trial = new Trial(create);
-      await trial.ask('a');
-      await rejects(trial.postpone('a', NaN), 'at: expected epoch milliseconds, found NaN');
     });
 
     it('is an act upon nobody', async () => {
@@ -115,7 +115,7 @@ export function checksContract(create: LimiterFactory): void {
       await trial.limit(gapOf(1), 1);
       await trial.limit(gapOf(1), 1_000 * DAY);
       const bounds = { maxPending: Number.MAX_SAFE_INTEGER, maxWaitMs: Infinity };
-      expect(await trial.ask('a', bounds)).toEqual(reserved(1, 'block', 1, 0));
+      expect(await trial.ask('a', bounds)).toEqual(reserved(1, 'block', 1));
     });
   });
 }

@@ -6,25 +6,24 @@ export interface CrowdJob {
   readonly id: string;
   readonly asksAt: number;
   readonly category?: string;
-  /** How late it comes back at a slot; 0 where it is left out. */
-  readonly lateMs?: () => number;
-  /** How long after its slot its alert goes out, told with `postpone`; left out where it is on time. */
-  readonly sentLateMs?: () => number;
+  /** How late it comes back at a slot, early if negative; 0 if it is left out. */
+  readonly lateMs?: (slot: number) => number;
 }
 
 /** What became of a job. */
-export interface Passed extends CrowdJob {
+export interface Passed {
+  readonly id: string;
+  readonly category?: string | undefined;
   readonly asks: number;
   readonly at: number;
-  /** How late it came back the latest. */
-  readonly latestMs: number;
+  /** How late it came back each time. */
+  readonly lateMsOf: readonly number[];
 }
 
 interface Turn {
   readonly job: CrowdJob;
   readonly at: number;
-  readonly asks: number;
-  readonly latestMs: number;
+  readonly lateMsOf: readonly number[];
 }
 
 const MOST_ASKS = 100;
@@ -34,30 +33,21 @@ const MOST_ASKS = 100;
  * order in which they were.
  */
 export async function passAll(trial: Trial, jobs: readonly CrowdJob[]): Promise<Passed[]> {
-  const turns = new Turns(jobs.map((job) => ({ job, at: job.asksAt, asks: 0, latestMs: 0 })));
-  const postponed: { readonly at: number; readonly to: number; readonly job: CrowdJob }[] = [];
+  const turns = new Turns(jobs.map((job) => ({ job, at: job.asksAt, lateMsOf: [] })));
   const passed: Passed[] = [];
-  const postponeUntil = async (now: number): Promise<void> => {
-    for (const { job, to } of postponed.splice(0, postponed.findLastIndex(({ to: at }) => at <= now) + 1)) {
-      trial.goTo(to);
-      await trial.postpone(job.id, to, job.category);
-    }
-  };
   for (let turn = turns.next(); turn !== undefined; turn = turns.next()) {
-    const { job, asks } = turn;
-    await postponeUntil(turn.at);
+    const { job, lateMsOf } = turn;
+    const asks = lateMsOf.length + 1;
     trial.goTo(turn.at);
     const more: Partial<Ask> = job.category === undefined ? {} : { category: job.category };
     const answer = (await trial.ask(job.id, more)) as { readonly kind: string; readonly at: number };
-    if (asks >= MOST_ASKS) throw new Error(`${job.id} is told to wait after ${asks} asks`);
+    if (asks > MOST_ASKS) throw new Error(`${job.id} asks more than ${MOST_ASKS} times`);
     if (answer.kind === 'admitted') {
-      passed.push({ ...job, asks: asks + 1, at: answer.at, latestMs: turn.latestMs });
-      const lateMs = job.sentLateMs?.() ?? 0;
-      if (lateMs > 0) postponed.push({ at: answer.at, to: answer.at + lateMs, job });
+      passed.push({ id: job.id, category: job.category, asks, at: answer.at, lateMsOf });
       continue;
     }
-    const lateMs = job.lateMs?.() ?? 0;
-    turns.add({ job, at: answer.at + lateMs, asks: asks + 1, latestMs: Math.max(turn.latestMs, lateMs) });
+    const lateMs = job.lateMs?.(answer.at) ?? 0;
+    turns.add({ job, at: Math.max(turn.at, answer.at + lateMs), lateMsOf: [...lateMsOf, lateMs] });
   }
   return passed;
 }

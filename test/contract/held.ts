@@ -42,13 +42,13 @@ export function heldContract(create: LimiterFactory): void {
 
     it('is told the same slot when it comes too early, and stays where it is', async () => {
       const trial = await trialHolding();
-      trial.goTo(MINUTE - 151);
-      expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', 151));
-      expect(await trial.ask('b', { ...messages, maxWaitMs: 150 })).toEqual(refused('max-wait', 'messages:1/1m', 151));
-      expect(await trial.ask('c')).toEqual(admitted(MINUTE - 151));
+      trial.goTo(MINUTE - 121);
+      expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', 121));
+      expect(await trial.ask('b', { ...messages, maxWaitMs: 120 })).toEqual(refused('max-wait', 'messages:1/1m', 121));
+      expect(await trial.ask('c')).toEqual(admitted(MINUTE - 121));
     });
 
-    it.each([-150, 0, 150])('goes at its slot, give or take the tolerance: %i ms', async (lateMs) => {
+    it.each([-120, 0, 900, 5_000])('goes at its slot, or when it comes: %i ms after it', async (lateMs) => {
       const trial = await trialHolding();
       trial.goTo(MINUTE + lateMs);
       const at = MINUTE + Math.max(0, lateMs);
@@ -78,6 +78,27 @@ export function heldContract(create: LimiterFactory): void {
       expect(await trial.peek('c', messages)).toMatchObject({ at: 2 * MINUTE + 1_500, rule: 'messages:1/1m' });
     });
 
+    it('goes behind the overall line within the tolerance, without asking again', async () => {
+      const trial = await trialHolding();
+      await trial.ask('c', messages);
+      trial.goTo(MINUTE - 100);
+      await trial.ask('x');
+      trial.goTo(MINUTE);
+      expect(await trial.ask('b', messages)).toEqual(admitted(MINUTE + 900));
+      trial.goTo(2 * MINUTE);
+      expect(await trial.ask('c', messages)).toEqual(admitted(2 * MINUTE + 900));
+    });
+
+    it('never goes before those in the overall line, even if the sent slots allow it', async () => {
+      const trial = await trialHolding();
+      trial.goTo(MINUTE - 500);
+      await trial.askAll('xy');
+      await trial.refund('x');
+      trial.goTo(MINUTE);
+      expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE + 1_500, 'gap', 1_500));
+      expect(await trial.slots()).toEqual({ y: MINUTE + 500, b: MINUTE + 1_500 });
+    });
+
     it('takes no slot from those in the overall line: it goes behind them', async () => {
       const trial = await trialHolding();
       trial.goTo(MINUTE - 900);
@@ -98,35 +119,49 @@ export function heldContract(create: LimiterFactory): void {
     it('does not lose its place in its category when the recipient is busy at its slot', async () => {
       const trial = await trialHolding();
       await trial.askAll('cd', messages);
-      trial.goTo(MINUTE - 500);
+      trial.goTo(MINUTE - 50);
       await trial.ask('x');
       trial.goTo(MINUTE);
-      expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE + 500, 'gap', 500));
-      trial.goTo(MINUTE + 500);
-      expect(await trial.ask('b', messages)).toEqual(admitted(MINUTE + 500));
+      expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE + 950, 'gap', 950));
+      trial.goTo(MINUTE + 950);
+      expect(await trial.ask('b', messages)).toEqual(admitted(MINUTE + 950));
       trial.goTo(2 * MINUTE);
-      expect(await trial.ask('c', messages)).toEqual(reserved(2 * MINUTE + 500, 'messages:1/1m', 500));
-      expect(await trial.peek('y')).toEqual(reserved(2 * MINUTE + 1_500, 'gap', 1_500)); // it is in line now
-      trial.goTo(2 * MINUTE + 500);
-      expect(await trial.ask('c', messages)).toEqual(admitted(2 * MINUTE + 500));
+      expect(await trial.ask('c', messages)).toEqual(reserved(2 * MINUTE + 950, 'messages:1/1m', 950));
+      expect(await trial.peek('y')).toEqual(reserved(2 * MINUTE + 1_950, 'gap', 1_950)); // it is in line now
+      trial.goTo(2 * MINUTE + 950);
+      expect(await trial.ask('c', messages)).toEqual(admitted(2 * MINUTE + 950));
     });
 
-    it('stays before those that its category holds back behind it, where it comes before their slots', async () => {
+    it('goes behind all that its category holds back, if its category puts it off by more than a gap', async () => {
       const trial = await trialHolding();
       await trial.askAll('cd', messages);
-      trial.goTo(MINUTE + 100);
-      expect(await trial.ask('b', messages)).toEqual(admitted(MINUTE + 100));
       trial.goTo(MINUTE + 20_000);
-      await trial.postpone('b', MINUTE + 20_000, 'messages');
+      expect(await trial.ask('b', messages)).toEqual(admitted(MINUTE + 20_000));
       trial.goTo(2 * MINUTE);
-      expect(await trial.ask('c', messages)).toEqual(reserved(2 * MINUTE + 20_000, 'messages:1/1m', 20_000));
-      expect(await trial.ask('e', messages)).toMatchObject({ kind: 'reserved', at: 4 * MINUTE });
+      expect(await trial.ask('c', messages)).toEqual(reserved(4 * MINUTE, 'messages:1/1m', 2 * MINUTE));
       expect(await trial.peek('x')).toEqual(admitted(2 * MINUTE));
-      trial.goTo(2 * MINUTE + 20_000);
-      expect(await trial.ask('c', messages)).toEqual(admitted(2 * MINUTE + 20_000));
+      expect(await trial.ask('e', messages)).toMatchObject({ kind: 'reserved', at: 5 * MINUTE });
+      for (const [id, at] of Object.entries({ d: 3 * MINUTE, c: 4 * MINUTE, e: 5 * MINUTE })) {
+        trial.goTo(at);
+        expect(await trial.ask(id, messages)).toEqual(admitted(at));
+      }
     });
 
-    it('goes behind all of them, where it would come after one', async () => {
+    it('joins the overall line up to one gap behind its end, and no later', async () => {
+      for (const [lateMs, at] of [
+        [1_000, 2 * MINUTE + 1_000],
+        [1_001, 4 * MINUTE],
+      ] as const) {
+        const trial = await trialHolding();
+        await trial.askAll('cd', messages);
+        trial.goTo(MINUTE + lateMs);
+        expect(await trial.ask('b', messages)).toEqual(admitted(MINUTE + lateMs));
+        trial.goTo(2 * MINUTE);
+        expect(await trial.ask('c', messages)).toEqual(reserved(at, 'messages:1/1m', at - 2 * MINUTE));
+      }
+    });
+
+    it('goes behind all of them, also if another one is in line', async () => {
       const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, 5_000) } });
       await trial.askAll('abcd', messages);
       expect(await trial.slots()).toEqual({ b: 5_000, c: 10_000, d: 15_000 });
@@ -177,12 +212,12 @@ export function heldContract(create: LimiterFactory): void {
       const trial = await trialHolding();
       expect(await trial.ask('c', { ...messages, maxWaitMs: MINUTE })).toMatchObject({ because: 'max-wait' });
       expect(await trial.slots()).toEqual({ b: MINUTE });
-      trial.goTo(MINUTE - 100);
+      trial.goTo(MINUTE - 50);
       await trial.ask('x');
       trial.goTo(MINUTE);
-      expect(await trial.ask('b', { ...messages, maxWaitMs: 800 })).toEqual(refused('max-wait', 'gap', 900));
-      expect(await trial.ask('y')).toEqual(reserved(MINUTE + 900, 'gap', 900));
-      expect(await trial.slots()).toEqual({ b: MINUTE, y: MINUTE + 900 });
+      expect(await trial.ask('b', { ...messages, maxWaitMs: 940 })).toEqual(refused('max-wait', 'gap', 950));
+      expect(await trial.ask('y')).toEqual(reserved(MINUTE + 950, 'gap', 950));
+      expect(await trial.slots()).toEqual({ b: MINUTE, y: MINUTE + 950 });
     });
 
     it('is cancelled in its category, and was not sent', async () => {

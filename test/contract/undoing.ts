@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { admitted, recipientId, reserved, Trial, type LimiterFactory } from './trial.ts';
 
-/** Giving slots back, and moving those that were used late. */
+/** Giving slots back. */
 export function undoingContract(create: LimiterFactory): void {
   describe('giving back', () => {
     it('refunds a slot that was not used', async () => {
@@ -38,39 +38,8 @@ export function undoingContract(create: LimiterFactory): void {
       const elsewhere = { recipientId: 'teacher-43', id: 'a' };
       expect(await trial.limiter.refund(elsewhere)).toBe(false);
       expect(await trial.limiter.cancel(elsewhere)).toBe(false);
-      expect(await trial.limiter.postpone(elsewhere, trial.start)).toBe(false);
       expect(await trial.limiter.refund({ recipientId, id: 'A' })).toBe(false);
       expect(await trial.ask('a')).toEqual(admitted(0, true));
-    });
-  });
-
-  describe('an alert that went out late', () => {
-    it('is counted from then on', async () => {
-      const trial = new Trial(create);
-      await trial.ask('a');
-      trial.goTo(300);
-      expect(await trial.postpone('a', 280)).toBe(true);
-      expect(await trial.ask('b')).toEqual(reserved(2_280, 'gap', 1_980));
-    });
-
-    it('holds up the next one by as much', async () => {
-      const trial = new Trial(create);
-      await trial.askAll('ab');
-      trial.goTo(100);
-      await trial.postpone('a', 100);
-      trial.goTo(1_990);
-      expect(await trial.ask('b')).toEqual(admitted(2_100));
-    });
-
-    it('moves a slot never to earlier, never beyond now, and none that is not there', async () => {
-      const trial = new Trial(create);
-      await trial.ask('a');
-      trial.goTo(50);
-      expect(await trial.postpone('a', 0)).toBe(false);
-      expect(await trial.postpone('b', 10)).toBe(false);
-      expect(await trial.postpone('a', 9_999)).toBe(true);
-      expect(await trial.postpone('a', 50)).toBe(false);
-      expect(await trial.ask('b')).toEqual(reserved(2_050, 'gap', 2_000));
     });
   });
 }

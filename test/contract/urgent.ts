@@ -6,6 +6,7 @@ import {
   atMost,
   gapOf,
   POLICY,
+  recipientId,
   refused,
   reserved,
   Trial,
@@ -35,13 +36,33 @@ export function urgentContract(create: LimiterFactory): void {
       expect(await trial.ask('u', urgent)).toEqual(admitted(900));
       expect(await trial.peek('x')).toEqual(reserved(3_000, 'gap', 2_100));
       trial.goTo(1_000);
-      expect(await trial.ask('b')).toEqual(reserved(1_900, 'gap', 900));
-      trial.goTo(1_900);
       expect(await trial.ask('b')).toEqual(admitted(1_900));
       trial.goTo(2_000);
-      expect(await trial.ask('c')).toEqual(reserved(2_900, 'gap', 900));
-      trial.goTo(2_900);
       expect(await trial.ask('c')).toEqual(admitted(2_900));
+    });
+
+    it('sends the next one behind the others, if that would be later by more', async () => {
+      const trial = new Trial(create, gapOf(1_000), { categories });
+      await trial.askAll('abc');
+      trial.goTo(901);
+      expect(await trial.ask('u', urgent)).toEqual(admitted(901));
+      trial.goTo(1_000);
+      expect(await trial.ask('b')).toEqual(reserved(3_000, 'gap', 2_000));
+      trial.goTo(2_000);
+      expect(await trial.ask('c')).toEqual(admitted(2_000));
+      trial.goTo(3_000);
+      expect(await trial.ask('b')).toEqual(admitted(3_000));
+    });
+
+    it('keeps what is left of the overall limits and its own, and may be late by as much as those allow', async () => {
+      const trial = new Trial(create, POLICY, {
+        categories: { ...categories, siren: { ...gapOf(500), exempt: ['gap'] } },
+      });
+      const tolerance = async (category: string) => {
+        const { toleranceMs } = await trial.limiter.peek({ recipientId, id: 'u', category });
+        return toleranceMs;
+      };
+      expect([await tolerance('emergency'), await tolerance('siren')]).toEqual([2_000, 450]);
     });
 
     it('keeps its own rules, in order, and nobody waits for one that must wait', async () => {
@@ -100,6 +121,21 @@ export function urgentContract(create: LimiterFactory): void {
       const trial = new Trial(create, POLICY, { categories: { emergency: own } });
       await trial.ask('a');
       expect(await trial.askAll('uvw', urgent)).toEqual([admitted(0), admitted(0), reserved(10_000, '3/10s', 10_000)]);
+    });
+
+    it('stays out of the line of the others if the overall rules put it off again', async () => {
+      const own: CategoryPolicy = { ...EMERGENCY, exempt: ['gap'] };
+      const trial = new Trial(create, POLICY, { categories: { emergency: own } });
+      await trial.ask('a');
+      await trial.askAll('uvw', urgent);
+      trial.goTo(9_000);
+      await trial.ask('a', { renew: true });
+      for (const id of 'uv') await trial.ask(id, { ...urgent, renew: true });
+      trial.goTo(10_000);
+      expect(await trial.ask('w', urgent)).toEqual(reserved(19_000, '3/10s', 9_000));
+      expect(await trial.peek('b')).toEqual(reserved(19_000, '3/10s', 9_000));
+      trial.goTo(19_000);
+      expect(await trial.ask('w', urgent)).toEqual(admitted(19_000));
     });
 
     it('keeps the overall gap if it is only exempt from the rules', async () => {

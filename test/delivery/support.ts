@@ -106,7 +106,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     limiter,
     backgroundLimiter,
     overallGapMs: POLICY.minGapMs,
-    toleranceMs: 150,
+    toleranceMs: 900,
     isCanceled: ({ notification, jobId }) => look(notification.recipientId, jobId),
     redelay: (_, due) => Promise.resolve(void redelayed.push(...due)),
     providers,

@@ -70,11 +70,11 @@ describe.each(LIMITERS)('what docs/moving-over.md says, %s', (_name, create) => 
   const GAP: Policy = { rules: [], minGapMs: 3_000 };
   const ask = (id: string) => ({ recipientId: 'r', id });
 
-  it('admitted may mean 150 ms ahead, also with maxWaitMs 0: sendAt has to be waited for', async () => {
+  it('admitted may mean 120 ms ahead, also with maxWaitMs 0: sendAt has to be waited for', async () => {
     let now = STARTED;
     const limiter = create({ policy: GAP, now: () => now });
     await limiter.admit({ ...ask('a'), maxWaitMs: 0 });
-    now += 2_850;
+    now += 2_880;
     const answer = await limiter.admit({ ...ask('b'), maxWaitMs: 0 });
     expect(answer).toMatchObject({ kind: 'admitted', at: STARTED + 3_000 });
   });
@@ -92,7 +92,7 @@ describe.each(LIMITERS)('what docs/moving-over.md says, %s', (_name, create) => 
       },
     };
     await limitWithInfo(watched, 'r');
-    now += 2_850;
+    now += 2_880;
     expect((await limitWithInfo(watched, 'r')).blocked).toBe(false);
     expect(instants).toHaveLength(2);
     expect(performance.now()).toBeGreaterThanOrEqual(instants[1] ?? Infinity);

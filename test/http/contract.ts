@@ -27,7 +27,7 @@ export type Serve = (options: ServeOptions) => Promise<Served>;
 
 /** 3 in 10 s. */
 const WINDOW: Policy = { rules: [{ max: 3, perMs: 10_000 }], minGapMs: 0 };
-/** 3 in 10 s with 400 ms between: the tolerance is 150 ms. */
+/** 3 in 10 s with 400 ms between: a request is held for up to 120 ms. */
 const GAP: Policy = { ...WINDOW, minGapMs: 400 };
 
 /** Fastify adds the character set. */

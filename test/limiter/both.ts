@@ -1,3 +1,4 @@
+import type { Redis } from 'ioredis';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { LimiterFactory } from '../contract/trial.ts';
@@ -17,17 +18,22 @@ export const inMemory: LimiterFactory = (policy, options) => {
 };
 
 /** The same on Redis: ahead of its own clock, so that no key expires meanwhile. */
-export const onRedis: LimiterFactory = (policy, options) => {
-  let now = Date.now() + AHEAD_MS;
-  const own = { redis: connectRedis(), policy, prefix: testPrefix(), now: () => now };
-  return {
-    limiter: createRedisLimiter({ ...own, ...options }),
-    now: () => now,
-    advance: (ms) => {
-      now += ms;
-    },
+export const onRedis: LimiterFactory = (policy, options) => onRedisOf(connectRedis())(policy, options);
+
+/** The same for many limiters on one connection. */
+export function onRedisOf(redis: Redis): LimiterFactory {
+  return (policy, options) => {
+    let now = Date.now() + AHEAD_MS;
+    const own = { redis, policy, prefix: testPrefix(), now: () => now };
+    return {
+      limiter: createRedisLimiter({ ...own, ...options }),
+      now: () => now,
+      advance: (ms) => {
+        now += ms;
+      },
+    };
   };
-};
+}
 
 export const BOTH: readonly (readonly [where: string, create: LimiterFactory])[] = [
   ['in memory', inMemory],

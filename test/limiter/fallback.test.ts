@@ -37,7 +37,6 @@ describe.each(Object.entries(CLIENTS))('Redis stopped and started, where a comma
     expect(await limiter.peek({ recipientId, id: 'c' })).toMatchObject({ kind: 'admitted', rule: 'unavailable' });
     expect(await limiter.refund({ recipientId, id: 'a' })).toBe(false);
     expect(await limiter.cancel({ recipientId, id: 'a' })).toBe(false);
-    expect(await limiter.postpone({ recipientId, id: 'a' }, Date.now())).toBe(false);
     await expectOversightAway(limiter);
     expect(performance.now() - startedAt).toBeLessThan(BOUND_MS);
     await redis.start();
@@ -141,15 +140,13 @@ describe('memory', () => {
     expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted', repeated: false });
   });
 
-  it('postpones, and resets, what it admitted', async () => {
+  it('resets what it admitted', async () => {
     const { limiter, redis, back } = await outage({ onUnavailable: 'memory', pauseMs: 50 });
     await redis.stop();
     const { at } = admitted(await limiter.admit({ recipientId, id: 'a' }));
-    await waitFor(() => expect(Date.now()).toBeGreaterThan(at));
-    expect(await limiter.postpone({ recipientId, id: 'a' }, at + 1)).toBe(true);
     await redis.start();
     await back();
-    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ at: at + 1, repeated: true });
+    expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ at, repeated: true });
     expect(await limiter.reset(recipientId)).toBe(true);
     expect(await limiter.admit({ recipientId, id: 'a' })).toMatchObject({ kind: 'admitted', repeated: false });
   });
@@ -241,13 +238,7 @@ function admitted(answer: Admission) {
 
 async function expectAllAway(limiter: Limiter): Promise<void> {
   const held = { recipientId, id: 'a' };
-  await expectAway([
-    limiter.admit(held),
-    limiter.peek(held),
-    limiter.refund(held),
-    limiter.postpone(held, Date.now()),
-    limiter.cancel(held),
-  ]);
+  await expectAway([limiter.admit(held), limiter.peek(held), limiter.refund(held), limiter.cancel(held)]);
   await expectOversightAway(limiter);
 }
 

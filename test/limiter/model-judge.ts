@@ -1,9 +1,8 @@
 import { expect } from 'vitest';
 import type { Admission, Moved } from '../../src/limiter/limiter.ts';
 import { LONGEST_MS } from './model-steps.ts';
-import { inOrder, type Reference } from './reference.ts';
-import type { Answer } from './reference-types.ts';
-import type { Taken } from './reference-seeker.ts';
+import type { Reference } from './reference.ts';
+import { countsIn, inOrder, type Answer, type Taken } from './reference-rules.ts';
 import type { StoredScope, StoredSet } from './stored.ts';
 
 /** What Redis is compared with. */
@@ -20,8 +19,7 @@ export function expectScope(
   category: string | undefined,
   { reference, now, wasWritten }: Expected,
 ): void {
-  const has = (slot: Taken) =>
-    (category === undefined || slot.category === category) && slot.goneIn?.includes(category ?? '') !== true;
+  const has = (slot: Taken) => countsIn({ category }, slot);
   const isKept = (at: number) => at >= now - LONGEST_MS;
   const counted = reference.sent.filter(has).map(({ at }) => at);
   const found = sent.slots.map(([, at]) => at);
@@ -32,12 +30,7 @@ export function expectScope(
   const waiting = reference.reserved.filter((slot) => has(slot) && isAwaited(slot));
   const views = (set: StoredSet) => inOrder(set.slots.map(([id, at]) => ({ id, at })).filter(isAwaited));
   const expected = (isHeld: boolean) =>
-    inOrder(
-      waiting
-        .filter((slot) => (slot.isHeld ?? false) === isHeld)
-        .map(({ id = '', at, categoryAt = at }) => ({ id, at: category === undefined ? at : categoryAt }))
-        .filter(isAwaited),
-    );
+    inOrder(waiting.filter((slot) => (slot.isHeld ?? false) === isHeld).map(({ id = '', at }) => ({ id, at })));
   expect(views(reserved)).toEqual(expected(false));
   if (category !== undefined) expect(views(held)).toEqual(expected(true));
 

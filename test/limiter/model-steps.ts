@@ -60,18 +60,23 @@ const ask = fc.record({
   policy: fc.option(policies, { nil: undefined, freq: 7 }),
   everyRule: fc.constantFrom(undefined, true),
 });
-/** Comes back at its slot, so many holds and milliseconds off. */
-const comeBack = (holds: fc.Arbitrary<number>, lateMs: fc.Arbitrary<number>) =>
+/** How long a caller says that it needs until it can send. */
+const leadMs = fc.option(fc.oneof(fc.nat(200), fc.nat(5_000)), { nil: undefined, freq: 3 });
+
+/** Comes back `lateMs` after its slot, or after the edge of the early or the late tolerance around it. */
+const comeBack = (edge: fc.Arbitrary<'early' | 'slot' | 'late'>, lateMs: fc.Arbitrary<number>) =>
   fc.record({
     do: fc.constant('return' as const),
     which,
-    holds,
+    edge,
     lateMs,
+    leadMs,
     maxWaitMs,
     maxPending: rarely(fc.nat(1)),
     everyRule: fc.constantFrom(undefined, true),
   });
-const edges = fc.constantFrom(-1, 0, 1);
+const edges = fc.constantFrom('early' as const, 'slot' as const, 'late' as const);
+const byOne = fc.constantFrom(-1, 0, 1);
 const pass = fc.record({
   do: fc.constant('pass' as const),
   ms: fc.oneof(fc.nat(300), fc.nat(5_000), fc.nat(90_000)),
@@ -79,14 +84,18 @@ const pass = fc.record({
 
 export const steps = fc.oneof(
   { weight: 8, arbitrary: ask },
-  { weight: 8, arbitrary: comeBack(edges, edges) },
-  { weight: 6, arbitrary: comeBack(fc.constant(0), fc.integer({ min: -300, max: 300 })) },
-  { weight: 4, arbitrary: comeBack(fc.constant(0), fc.integer({ min: -2_000, max: 2_000 })) },
+  { weight: 8, arbitrary: comeBack(edges, byOne) },
+  { weight: 6, arbitrary: comeBack(fc.constant('slot'), fc.integer({ min: -300, max: 300 })) },
+  { weight: 4, arbitrary: comeBack(fc.constant('slot'), fc.integer({ min: -500, max: 5_000 })) },
   {
     weight: 5,
-    arbitrary: fc.record({ do: fc.constantFrom('again', 'renew', 'peek', 'refund', 'cancel'), which, maxWaitMs }),
+    arbitrary: fc.record({
+      do: fc.constantFrom('again', 'renew', 'peek', 'refund', 'cancel'),
+      which,
+      maxWaitMs,
+      leadMs,
+    }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('postpone' as const), which, lateMs: fc.nat(400) }) },
   { weight: 2, arbitrary: pass },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('limit' as const), policy: policies, forMs: rarely(forMs) }) },
   { weight: 3, arbitrary: fc.record({ do: fc.constant('block' as const), forMs }) },

@@ -12,7 +12,8 @@ import { LONGEST_MS, scenarios, steps, type Scenario, type Step } from './model-
 import { withoutExempt } from '../../src/domain/limits.ts';
 import { hoursOf, windowsOf } from './quiet-pattern.ts';
 import { byId, expectScope, pick, withoutSendAt } from './model-judge.ts';
-import { inOrder, Reference } from './reference.ts';
+import { Reference } from './reference.ts';
+import { countsIn, inOrder, type Taken } from './reference-rules.ts';
 import { AHEAD_MS, readEverything, recipientId, type Everything } from './stored.ts';
 
 describe.each(['in memory', 'on Redis'])(
@@ -35,6 +36,11 @@ describe.each(['in memory', 'on Redis'])(
     });
   },
 );
+
+interface Bounds {
+  readonly maxWaitMs: number | undefined;
+  readonly leadMs: number | undefined;
+}
 
 /** A limiter and the reference beside it, told the same and asked the same. */
 class Play {
@@ -84,10 +90,11 @@ class Play {
         if (id === undefined) return;
         const slot = this.#reference.reserved.find((waiting) => waiting.id === id)?.at ?? NaN;
         const held = this.#held(id);
-        const comesAt = slot + step.holds * this.#reference.holdMs(held, this.#now) + step.lateMs;
-        this.#now = Math.max(this.#now, comesAt);
-        const { maxWaitMs, maxPending, everyRule } = step;
-        return this.#ask(given({ ...held, maxWaitMs, maxPending, everyRule }));
+        const { lateMs, earlyMs } = this.#reference.tolerances(held, this.#now);
+        const edgeMs = { early: -earlyMs, slot: 0, late: lateMs }[step.edge];
+        this.#now = Math.max(this.#now, slot + edgeMs + step.lateMs);
+        const { leadMs, maxWaitMs, maxPending, everyRule } = step;
+        return this.#ask(given({ ...held, leadMs, maxWaitMs, maxPending, everyRule }));
       }
       case 'pass':
         this.#now += step.ms;
@@ -152,22 +159,22 @@ class Play {
       default: {
         const id = pick(this.#ids, step.which);
         if (id === undefined) return;
-        return step.do === 'postpone' ? this.#postpone(id, step.lateMs) : this.#act(step.do, id, step.maxWaitMs);
+        return this.#act(step.do, id, step);
       }
     }
   }
 
-  async #act(what: string, id: string, maxWaitMs: number | undefined): Promise<void> {
+  async #act(what: string, id: string, { maxWaitMs, leadMs }: Bounds): Promise<void> {
     const held = this.#held(id);
     switch (what) {
       case 'again': // the client resends the script: the same answer, the same slot
         await this.#ask(held);
         return this.#ask(held);
       case 'renew':
-        return this.#ask(given({ ...held, renew: true, maxWaitMs }));
+        return this.#ask(given({ ...held, renew: true, maxWaitMs, leadMs }));
       case 'peek':
         return this.#unchanged(async () => {
-          const ask = given({ ...held, maxWaitMs });
+          const ask = given({ ...held, maxWaitMs, leadMs });
           expect(withoutSendAt(await this.limiter.peek(ask))).toEqual(this.#reference.peek(ask, this.#now));
         });
       case 'refund': {
@@ -204,7 +211,7 @@ class Play {
     const isHeld = this.#reference.reserved.some((slot) => slot.id === id && slot.isHeld === true);
     const behind = queue
       .filter(({ category }) => !(isHeld || isUrgent) || category === ask.category)
-      .map(({ at, categoryAt = at }) => (isHeld ? categoryAt : at));
+      .map(({ at }) => at);
     if (isNew && answer.kind !== 'refused') expect(answer.at).toBeGreaterThanOrEqual(Math.max(0, ...behind));
     if (answer.kind === 'refused' && JSON.stringify(this.#reference.sent) === JSON.stringify(sent)) {
       expect(await this.#stored()).toEqual(before);
@@ -222,20 +229,11 @@ class Play {
     for (const { id = '', at } of this.#reference.reserved) if (at < this.#now - 60_000) this.#noShows.add(id);
   }
 
-  async #postpone(id: string, lateMs: number): Promise<void> {
-    const at = this.#sentAt(id);
-    if (at !== undefined && at < this.#now - LONGEST_MS) return;
-    const instant = Math.min((at ?? this.#now) + lateMs, this.#now);
-    const isLater = at !== undefined && at < instant;
-    expect(await this.limiter.postpone(this.#held(id), instant)).toBe(isLater);
-    if (!isLater) return;
-    this.#reference.sent = this.#reference.sent.map((slot) => (slot.id === id ? { ...slot, at: instant } : slot));
-    this.#used.set(id, instant);
-  }
-
   async #reset(): Promise<void> {
     const { sent } = this.#reference;
-    const isAlive = sent.some(({ at }) => at >= this.#now - LONGEST_MS);
+    const scopes = [undefined, ...Object.keys(this.#scenario.categories)].map((category) => ({ category }));
+    const counts = (slot: Taken) => scopes.some((scope) => countsIn(scope, slot));
+    const isAlive = sent.some((slot) => slot.at >= this.#now - LONGEST_MS && counts(slot));
     this.#used.clear();
     return this.#oversee(
       async (follow) => {

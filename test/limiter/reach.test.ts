@@ -5,7 +5,7 @@ import { BOTH } from './both.ts';
 import { expectKept } from './kept.ts';
 
 const GAP_MS = 300;
-const TOLERANCE_MS = 149;
+const TOLERANCE_MS = 270;
 /** Of a hundred wake-ups five are late, by up to half a second. */
 const LATE = { share: 0.05, mostMs: 500 };
 
@@ -30,30 +30,35 @@ describe.each(BOTH)('a crowd that waits for one recipient, %s', (_, create) => {
     },
   );
 
-  it.each([80, 200, 500])('of %i, a few of them late, keeps the places of all others', async (count) => {
-    let [asks, lost, makespans] = [0, 0, 0];
-    const seeds = [1, 2, 3, 4, 5];
-    for (const seed of seeds) {
-      const jobs = crowd(count, seed);
-      const passed = await passAll(new Trial(create, gapOf(GAP_MS)), jobs);
-      expectKept(
-        gapOf(GAP_MS),
-        passed.map(({ at }) => at),
-      );
-      const isPunctual = new Map(passed.map(({ id, latestMs }) => [id, latestMs <= TOLERANCE_MS]));
-      const overtaken = [...overtakenBy(jobs, passed)].filter(([id]) => isPunctual.get(id)).map(([, by]) => by);
-      expect(Math.max(...overtaken)).toBe(0);
-      expect(Math.max(...passed.filter(({ id }) => isPunctual.get(id)).map((each) => each.asks))).toBe(2);
-      const tooLate = passed.reduce((sum, each) => sum + Math.max(0, each.asks - 2), 0);
-      // A slot that nobody came for in time is lost: no one else wakes then. That is all that is lost.
-      expect(last(passed)).toBeLessThanOrEqual((count - 1 + tooLate) * GAP_MS + LATE.mostMs);
-      asks += averageAsks(passed);
-      lost += tooLate / count;
-      makespans += last(passed) / ((count - 1) * GAP_MS);
-    }
-    expect(asks / seeds.length).toBeLessThanOrEqual(2.1);
-    expect(makespans / seeds.length).toBeLessThanOrEqual(1.01 + lost / seeds.length);
-  });
+  it.each([80, 200, 500])(
+    'of %i, a few of them late, loses one slot and one ask for each that is too late',
+    async (count) => {
+      let [asks, lost, makespans] = [0, 0, 0];
+      const seeds = [1, 2, 3];
+      for (const seed of seeds) {
+        const jobs = crowd(count, seed);
+        const passed = await passAll(new Trial(create, gapOf(GAP_MS)), jobs);
+        expectKept(
+          gapOf(GAP_MS),
+          passed.map(({ at }) => at),
+        );
+        const tooLate = passed.flatMap(({ lateMsOf }) => lateMsOf).filter((ms) => ms > TOLERANCE_MS).length;
+        expect(passed.reduce((sum, each) => sum + each.asks, 0)).toBeLessThanOrEqual(2 * count - 1 + tooLate);
+        expect(last(passed)).toBeLessThanOrEqual((count - 1 + tooLate) * GAP_MS + LATE.mostMs);
+        // Those who asked twice and were in time have kept their order.
+        const kept = passed.filter((each) => each.asks === 2 && Math.max(...each.lateMsOf) <= TOLERANCE_MS);
+        const overtaken = overtakenBy(jobs, passed);
+        expect(kept.length).toBeGreaterThan(0.8 * count);
+        expect(kept.filter(({ id }) => overtaken.get(id) !== 0)).toEqual([]);
+        asks += averageAsks(passed);
+        lost += tooLate / count;
+        makespans += last(passed) / ((count - 1) * GAP_MS);
+      }
+      expect(lost / seeds.length).toBeGreaterThan(0.01); // else nothing was shown
+      expect(asks / seeds.length).toBeLessThanOrEqual(2.04);
+      expect(makespans / seeds.length).toBeLessThanOrEqual(1.01 + lost / seeds.length);
+    },
+  );
 });
 
 /** 200 of a category that is allowed once in 5 s ask at once; others come all the time, so many milliseconds apart. */
@@ -66,16 +71,17 @@ function busy(everyMs: number, firstAt: number): readonly [CrowdJob[], CrowdJob[
 }
 
 describe.each(BOTH)('a category that is held back while the recipient is busy, %s', (where, create) => {
+  /** The asks of each are two if the others leave it room within the tolerance. */
   const cases = [
-    [2_000, 0],
-    [2_000, 150],
-    [2_000, 700],
-    [1_050, 0],
-    [1_050, 525],
+    [2_000, 0, 3],
+    [2_000, 150, 2],
+    [2_000, 700, 2],
+    [1_050, 0, 3],
+    [1_050, 525, 3],
   ] as const;
   const tried = where === 'in memory' ? cases : cases.slice(1, 4);
 
-  it.each(tried)('asks three times at most on average: others every %i ms, from %i ms on', async (everyMs, firstAt) => {
+  it.each(tried)('others come every %i ms, from %i ms on: it asks %i times', async (everyMs, firstAt, mostAsks) => {
     const [held, others] = busy(everyMs, firstAt);
     const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, 5_000) } });
     const passed = await passAll(trial, [...held, ...others]);
@@ -89,8 +95,7 @@ describe.each(BOTH)('a category that is held back while the recipient is busy, %
       gapOf(1_000),
       passed.map(({ at }) => at),
     );
-    expect(averageAsks(ofCategory)).toBeLessThanOrEqual(3);
-    expect(Math.max(...ofCategory.map(({ asks }) => asks))).toBeLessThanOrEqual(5);
+    expect(Math.max(...ofCategory.map(({ asks }) => asks))).toBe(mostAsks);
     expect(last(ofCategory)).toBeLessThanOrEqual(1_150_000);
     // No one without a category ever comes back in vain.
     expect(

@@ -1,16 +1,53 @@
+import { ruleName, withoutExempt, type CategoryPolicy, type Policy } from '../../src/domain/limits.ts';
 import type { Window } from '../../src/domain/quiet-windows.ts';
-import { ruleName, type Policy } from '../../src/domain/limits.ts';
-import type { RuleStanding, Standing } from '../../src/limiter/limiter.ts';
+import type { Admission, RuleStanding, SlotView, Standing } from '../../src/limiter/limiter.ts';
+
+/** What a limiter answers, without the instant on this process's own clock. */
+export interface Answer extends Omit<Admission, 'sendAt' | 'kind'> {
+  readonly kind: Admission['kind'];
+  readonly because?: 'max-wait' | 'max-pending';
+  readonly at?: number;
+  readonly waitMs?: number;
+  readonly repeated?: boolean;
+}
+
+/** A slot; without an id it is what a blocked ask by `markOf` left. */
+export interface Taken {
+  readonly id?: string;
+  readonly markOf?: string;
+  readonly category?: string | undefined;
+  readonly at: number;
+  /** Reserved in its category alone. */
+  readonly isHeld?: boolean;
+  /** Of a mark: the scopes in which no limit looks at it any more, by category, '' for the overall one. */
+  readonly goneIn?: readonly string[];
+}
 
 /** A limit, and the instants that count for it. */
-export interface Check {
-  readonly name: string;
-  readonly max: number;
-  readonly perMs: number;
+export interface Check extends Limit {
   readonly instants: readonly number[];
 }
 
-export interface Soonest {
+interface Limit {
+  readonly name: string;
+  readonly max: number;
+  readonly perMs: number;
+}
+
+export interface Scope {
+  readonly category: string | undefined;
+  readonly limits: readonly Limit[];
+  readonly gapMs: number;
+  /** The late tolerance. */
+  readonly lateMs: number;
+  /** Of the overall scope: the ask stands behind nobody in line. */
+  readonly isUrgent?: boolean;
+  /** Of an urgent ask: also the limits that are skipped for it. */
+  readonly allLimits?: readonly Limit[];
+}
+
+/** An instant, and the rule that makes it so late. */
+export interface Instant {
   readonly at: number;
   readonly rule: string;
 }
@@ -21,74 +58,164 @@ export interface QuietTimes {
   readonly edgeMs: number;
 }
 
+export function scopeOf({ rules, minGapMs }: Policy, category?: string): Scope {
+  const prefix = category === undefined ? '' : `${category}:`;
+  const gap = minGapMs > 0 ? [{ name: `${prefix}gap`, max: 1, perMs: minGapMs }] : [];
+  const limits = [...gap, ...rules.map((rule) => ({ ...rule, name: prefix + ruleName(rule) }))];
+  return { category, limits, gapMs: minGapMs, lateMs: lateToleranceOf({ rules, minGapMs }) };
+}
+
+/** The overall scope for an ask of a category that may be exempt from some of its limits. */
+export function overallScope(policy: Policy, { exempt = [] }: Pick<CategoryPolicy, 'exempt'> = {}): Scope {
+  if (!exempt.includes('gap') && !exempt.includes('rules')) return scopeOf(policy);
+  return { ...scopeOf(withoutExempt(policy, { exempt })), allLimits: scopeOf(policy).limits, isUrgent: true };
+}
+
+/** How much later than its slot, or than now, an id may still be sent. */
+export function lateToleranceOf({ rules, minGapMs }: Policy): number {
+  const spacingMs = minGapMs > 0 ? minGapMs : Math.min(...rules.map(({ perMs }) => perMs));
+  return Math.floor(Math.min(0.9 * spacingMs, 2_000));
+}
+
+/** How much before its slot an id may come back and be admitted. */
+export function earlyToleranceOf(lateMs: number): number {
+  return Math.min(Math.floor(lateMs / 2), 120);
+}
+
+/** Every slot counts overall, except what a category holds back; in a category, all of its own. */
+export function countsIn({ category }: Pick<Scope, 'category'>, slot: Taken): boolean {
+  if (slot.goneIn?.includes(category ?? '') === true) return false;
+  return category === undefined ? slot.isHeld !== true : slot.category === category;
+}
+
+export function isHeldIn({ category }: Scope, slot: Taken): boolean {
+  return category !== undefined && slot.isHeld === true && slot.category === category;
+}
+
+/** The limits of the scopes, with the slots that count for each. */
+export function checksOf(scopes: readonly Scope[], slots: readonly Taken[]): readonly Check[] {
+  return scopes.flatMap((scope) => {
+    const instants = slots.filter((slot) => countsIn(scope, slot)).map(({ at }) => at);
+    return scope.limits.map((limit) => ({ ...limit, instants }));
+  });
+}
+
+/** How many slots lie in the window before `at`, or later. */
+function countAfter({ instants, perMs }: Pick<Check, 'instants' | 'perMs'>, at: number): number {
+  return instants.filter((instant) => instant > at - perMs).length;
+}
+
+/**
+ * The first instant from `from`, not before the end of a block and not quiet, that has fewer than max of each limit in the
+ * window before it, or later. It tries every instant at which a window ends.
+ */
+export function soonest(checks: readonly Check[], from: number, blockedUntil: number, quiet: QuietTimes): Instant {
+  const ends = checks.flatMap(({ instants, perMs }) => instants.map((instant) => instant + perMs));
+  const allows = (check: Check, at: number) => countAfter(check, at) < check.max;
+  const tried = [from, blockedUntil, ...ends].filter((at) => at >= from && at >= blockedUntil);
+  const at = Math.min(...tried.filter((instant) => checks.every((check) => allows(check, instant))));
+  const deciding = checks.find((check) => !allows(check, at - 1)) ?? checks[0];
+  return awakeFrom({ at, rule: at <= blockedUntil ? 'block' : (deciding?.name ?? 'none') }, quiet);
+}
+
+/** The same instant, or the first end of a quiet time after it that is not quiet itself. */
+export function awakeFrom(instant: Instant, quiet: QuietTimes): Instant {
+  if (!isQuiet(quiet, instant.at)) return instant;
+  const ends = quiet.windows.map(({ until }) => until).filter((end) => end > instant.at && !isQuiet(quiet, end));
+  return { at: Math.min(...ends), rule: 'quiet' };
+}
+
 function isQuiet({ windows, edgeMs }: QuietTimes, at: number): boolean {
   return windows.some(({ from, until }) => at >= from - edgeMs && at < until);
 }
 
-/** The same instant, or the first end of a quiet time after it that is not quiet itself. */
-export function awakeFrom(place: Soonest, quiet: QuietTimes): Soonest {
-  if (!isQuiet(quiet, place.at)) return place;
-  const ends = quiet.windows.map(({ until }) => until).filter((end) => end > place.at && !isQuiet(quiet, end));
-  return { at: Math.min(...ends), rule: 'quiet' };
-}
-
+/** How much time between two instants is quiet. */
 export function quietBetween({ windows }: QuietTimes, from: number, until: number): number {
   return windows.reduce((sum, each) => {
     return sum + Math.max(0, Math.min(each.until, until) - Math.max(each.from, from));
   }, 0);
 }
 
-export function limitsOf({ rules, minGapMs }: Policy, prefix: string): readonly Omit<Check, 'instants'>[] {
-  const gap = minGapMs > 0 ? [{ name: `${prefix}gap`, max: 1, perMs: minGapMs }] : [];
-  return [...gap, ...rules.map((rule) => ({ ...rule, name: prefix + ruleName(rule) }))];
+/** Newcomers stand behind a reservation that is overdue by up to this. */
+export const GRACE_MS = 2_000;
+
+/** All that decides about one ask. */
+export interface Seeking {
+  readonly scopes: readonly [Scope, Scope?];
+  readonly now: number;
+  /** The slot that it comes back for, or the admission that it renews; undefined for a newcomer. */
+  readonly due: number | undefined;
+  /** Its category holds it back. */
+  readonly isHeld: boolean;
+  readonly leadMs: number;
+  readonly lateMs: number;
+  readonly earlyMs: number;
+  readonly blockedUntil: number;
+  readonly quiet: QuietTimes;
+  /** All that were sent, without the id itself. */
+  readonly sent: readonly Taken[];
+  /** All that wait, without the id itself. */
+  readonly others: readonly Taken[];
 }
 
-export function toleranceOf({ rules, minGapMs }: Policy): number {
-  const spacingMs = minGapMs > 0 ? minGapMs : Math.min(...rules.map(({ perMs }) => perMs));
-  return Math.min(150, Math.floor((spacingMs - 1) / 2));
+/** The instant to which the ask is admitted; undefined if it must wait. */
+export function admissionOf(ask: Seeking): number | undefined {
+  const { scopes, now, due, leadMs, lateMs, earlyMs, blockedUntil, sent } = ask;
+  if (due === undefined) {
+    const at = Math.max(...present(scopes).map((scope) => behind(ask, scope, true).at));
+    return at <= now + earlyMs ? at : undefined;
+  }
+  const quiet = { ...ask.quiet, edgeMs: 0 };
+  const from = Math.max(now + leadMs, due);
+  const ends = present(scopes).map((scope) => behind({ ...ask, quiet }, scope, false).at);
+  const { at } = ask.isHeld
+    ? awakeFrom({ at: Math.max(from, ...ends), rule: '' }, quiet)
+    : soonest(checksOf(present(scopes), sent), from, blockedUntil, quiet);
+  return at <= from + lateMs ? at : undefined;
 }
 
-export function countAfter({ instants, perMs }: Pick<Check, 'instants' | 'perMs'>, at: number): number {
-  return instants.filter((instant) => instant > at - perMs).length;
+/** Where an ask that must wait is reserved: in line, or in its category alone. */
+export function placeOf(ask: Seeking): Instant & { readonly isHeld: boolean } {
+  const [line, category] = ask.scopes;
+  if (ask.isHeld && category !== undefined && line.isUrgent !== true) {
+    const [inLine, own] = [behind(ask, line, false), behind(ask, category, false)];
+    if (own.at <= inLine.at + line.gapMs) return { ...latest([inLine, own]), isHeld: false };
+  }
+  const inLine = behind(ask, line, true);
+  if (category === undefined) return { ...inLine, isHeld: false };
+  const own = behind(ask, category, true);
+  if (line.isUrgent === true) return { ...latest([inLine, own]), isHeld: true };
+  const holdsOthers = ask.others.some((each) => isHeldIn(category, each) && each.at >= ask.now - GRACE_MS);
+  return holdsOthers || own.at > inLine.at ? { ...own, isHeld: true } : { ...inLine, isHeld: false };
 }
 
-/** The first instant from `from`, not before `until`, that has fewer than max of each limit in the window before it, or later. */
-export function soonest(checks: readonly Check[], from: number, until: number | undefined, quiet: QuietTimes): Soonest {
-  const allows = (check: Check, at: number) => countAfter(check, at) < check.max;
-  return awakeFrom(first(checks, from, until ?? -Infinity, { windows: [], edgeMs: 0 }, allows), quiet);
+/** The first instant behind all that was sent and is reserved in a scope; `heldToo`: also what the category holds back. */
+function behind(ask: Seeking, scope: Scope, heldToo: boolean): Instant {
+  const { sent, others, now, blockedUntil, quiet } = ask;
+  const checks = checksOf([scope], sent);
+  const newest = Math.max(0, ...sent.filter((each) => countsIn(scope, each)).map(({ at }) => at));
+  const floor = Math.max(soonest(checks, now, blockedUntil, { ...quiet, windows: [] }).at, newest);
+  const waiting = others.filter(({ at }) => at >= now - GRACE_MS);
+  const line = slotsInLine(scope, waiting).map((at) => Math.max(at, floor));
+  const held = heldToo ? waiting.filter((each) => isHeldIn(scope, each)) : [];
+  const queue = [...line, ...held.map(({ at }) => Math.max(at, floor, ...line))];
+  const all = checks.map((check) => ({ ...check, instants: [...check.instants, ...queue] }));
+  const free = soonest(all, now, blockedUntil, quiet);
+  return awakeFrom({ at: Math.max(free.at, ...queue), rule: free.rule }, quiet);
 }
 
-/** The same, but for the windows that hold it alone: of those that lie behind it, only what they hold matters. */
-export function soonestBetween(
-  checks: readonly Check[],
-  from: number,
-  until: number | undefined,
-  quiet: QuietTimes,
-): Soonest {
-  return first(checks, from, until ?? -Infinity, quiet, ({ instants, perMs, max }, at) => {
-    const all = [...instants, at];
-    const starts = all.filter((start) => start <= at && start + perMs > at);
-    return starts.every((start) => all.filter((each) => each >= start && each < start + perMs).length <= max);
-  });
+/** What an ask stands behind in a scope, without what is held back. */
+export function slotsInLine(scope: Scope, waiting: readonly Taken[]): readonly number[] {
+  if (scope.isUrgent === true) return [];
+  return waiting.filter((each) => each.isHeld !== true && countsIn(scope, each)).map(({ at }) => at);
 }
 
-function first(
-  checks: readonly Check[],
-  from: number,
-  until: number,
-  quiet: QuietTimes,
-  allows: (check: Check, at: number) => boolean,
-): Soonest {
-  const ends = checks.flatMap(({ instants, perMs }) => instants.flatMap((instant) => [instant, instant + perMs]));
-  const isFree = (at: number) => !isQuiet(quiet, at) && checks.every((check) => allows(check, at));
-  const tried = [from, until, ...ends, ...quiet.windows.map((window) => window.until)].filter(
-    (at) => at >= from && at >= until,
-  );
-  const at = Math.min(...[...new Set(tried)].filter(isFree));
-  if (at - 1 < until) return { at, rule: 'block' };
-  if (isQuiet(quiet, at - 1)) return { at, rule: 'quiet' };
-  const deciding = checks.find((check) => !allows(check, at - 1)) ?? checks[0];
-  return { at, rule: deciding?.name ?? 'none' };
+function latest([first, second]: readonly [Instant, Instant]): Instant {
+  return second.at > first.at ? second : first;
+}
+
+export function present(scopes: readonly [Scope, Scope?]): readonly Scope[] {
+  return scopes.filter((scope) => scope !== undefined);
 }
 
 /** What an admission says about the next one. */
@@ -114,4 +241,9 @@ export function roomOf({ name, instants, max, perMs }: Check, now: number): Rule
     .slice(0, max);
   const oldest = counted.at(-1) ?? now - perMs;
   return { rule: name, max, perMs, remaining: max - counted.length, resetMs: oldest + perMs - now };
+}
+
+/** Slots of one instant in the order of their ids: which of them is told first says nothing. */
+export function inOrder(slots: readonly SlotView[]): readonly SlotView[] {
+  return slots.toSorted((a, b) => a.at - b.at || ((a.id ?? '') < (b.id ?? '') ? -1 : 1));
 }

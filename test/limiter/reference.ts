@@ -1,25 +1,52 @@
-import type { Policy } from '../../src/domain/limits.ts';
+import type { CategoryPolicy, Policy } from '../../src/domain/limits.ts';
 import type { Window } from '../../src/domain/quiet-windows.ts';
 import type { Ask, Inspection, Moved, SlotView } from '../../src/limiter/limiter.ts';
-import type { Answer, Decision, ReferenceOptions } from './reference-types.ts';
-import { awakeFrom, quietBetween, roomAfter, roomOf, soonest, type QuietTimes } from './reference-rules.ts';
 import {
+  admissionOf,
+  awakeFrom,
   checksOf,
   countsIn,
+  earlyToleranceOf,
   GRACE_MS,
+  inOrder,
   isHeldIn,
-  LOOKED_AT,
   overallScope,
+  placeOf,
   present,
+  quietBetween,
+  roomAfter,
+  roomOf,
   scopeOf,
-  Seeker,
   slotsInLine,
-  without,
+  soonest,
+  type Answer,
+  type QuietTimes,
   type Scope,
+  type Seeking,
   type Taken,
-} from './reference-seeker.ts';
+} from './reference-rules.ts';
 
 const NO_SHOW_MS = 60_000;
+const QUIET_EDGE_MS = 150;
+
+export interface ReferenceOptions {
+  readonly policy: Policy;
+  readonly categories?: Readonly<Record<string, CategoryPolicy>>;
+  /** The quiet times of everybody. */
+  readonly quiet?: readonly Window[];
+  readonly countBlocked?: boolean;
+  readonly keepIds?: boolean;
+  /** How long what was sent is remembered: at least the longest of all windows. */
+  readonly keepMs: number;
+  /** Which of the reservations of one instant is moved first: the one that was placed there first, or the first by its id. */
+  readonly tie?: 'placed' | 'id';
+}
+
+interface Decision {
+  readonly answer: Answer;
+  readonly sent?: readonly Taken[];
+  readonly reserved?: readonly Taken[];
+}
 
 /**
  * A limiter for one recipient that is slow and plain: it keeps all slots of all scopes in one list, tries one instant
@@ -32,8 +59,6 @@ export class Reference {
   block: { readonly until: number; readonly reason: string } | undefined;
   /** The quiet times that are stored for the recipient. */
   quiet: readonly Window[] | undefined;
-  /** By category, '' for the overall line: how many came late one after the other. */
-  missed: ReadonlyMap<string, number> = new Map();
   readonly options: ReferenceOptions;
 
   constructor(options: ReferenceOptions) {
@@ -41,10 +66,9 @@ export class Reference {
   }
 
   admit(ask: Ask, now: number): Answer {
-    const { answer, sent = this.sent, reserved = this.reserved, missed = this.missed } = this.#decide(ask, now);
+    const { answer, sent = this.sent, reserved = this.reserved } = this.#decide(ask, now);
     this.sent = sent;
     this.reserved = reserved;
-    this.missed = missed;
     return answer;
   }
 
@@ -52,7 +76,7 @@ export class Reference {
     return this.#decide(ask, now).answer;
   }
 
-  /** The reservations that an ask stands behind, but for its own. */
+  /** The reservations that an ask stands behind, without its own. */
   queue({ id, ...ask }: Pick<Ask, 'id' | 'category'>, now: number): readonly Taken[] {
     const scopes = present(this.scopes(ask, now));
     const stands = (slot: Taken) => slot.id !== id && slot.at >= now - GRACE_MS;
@@ -73,17 +97,14 @@ export class Reference {
     const longestMs = Math.max(0, policy.minGapMs, ...policy.rules.map(({ perMs }) => perMs));
     const next = this.peek({ recipientId: 'teacher-42', id: 'nobody' }, now);
     const view = ({ at, id }: Taken, named: boolean): SlotView => (named && id !== undefined ? { at, id } : { at });
+    const overall = this.sent.filter(({ goneIn }) => goneIn?.includes('') !== true);
     return {
       now,
       policy,
       source: stored ? 'stored' : 'limiter',
       ...(stored && stored.until < Infinity && { policyUntil: stored.until }),
       ...(block && { block }),
-      sent: inOrder(
-        this.#overall()
-          .filter(({ at }) => at >= now - longestMs)
-          .map((slot) => view(slot, keepIds)),
-      ),
+      sent: inOrder(overall.filter(({ at }) => at >= now - longestMs).map((slot) => view(slot, keepIds))),
       reserved: inOrder(this.#waiting(now).map((slot) => view(slot, true))),
       nextAt: next.at ?? NaN,
       rule: next.rule,
@@ -92,9 +113,8 @@ export class Reference {
 
   /** The policies that an ask has to keep, the overall one first. */
   scopes(ask: Pick<Ask, 'policy'> & Pick<Taken, 'category'>, now: number): readonly [Scope, Scope?] {
-    const { categories = {} } = this.options;
     const { category } = ask;
-    const own = category === undefined ? undefined : categories[category];
+    const own = category === undefined ? undefined : this.#categories.get(category);
     const overall = overallScope(this.policyFor(ask, now), own);
     return own === undefined ? [overall] : [overall, scopeOf(own, category)];
   }
@@ -105,41 +125,39 @@ export class Reference {
   }
 
   /** The quiet times that hold for an ask. */
-  quietFor({ category }: Pick<Taken, 'category'>): QuietTimes {
-    const { categories = {}, quiet = [] } = this.options;
-    const isExempt = category !== undefined && categories[category]?.exempt?.includes('quietHours') === true;
-    return { windows: isExempt ? [] : (this.quiet ?? quiet), edgeMs: 150 };
+  quietFor({ category = '' }: Pick<Taken, 'category'>): QuietTimes {
+    const isExempt = this.#categories.get(category)?.exempt?.includes('quietHours') === true;
+    return { windows: isExempt ? [] : (this.quiet ?? this.options.quiet ?? []), edgeMs: QUIET_EDGE_MS };
   }
 
-  holdMs(ask: Pick<Ask, 'category' | 'policy'>, now: number): number {
-    return Math.min(...present(this.scopes(ask, now)).map((scope) => scope.holdMs));
+  /** How late an ask may be, and how early. */
+  tolerances(ask: Pick<Ask, 'category' | 'policy'>, now: number): Pick<Seeking, 'lateMs' | 'earlyMs'> {
+    const lateMs = Math.min(...present(this.scopes(ask, now)).map((scope) => scope.lateMs));
+    return { lateMs, earlyMs: earlyToleranceOf(lateMs) };
   }
 
   #decide(ask: Ask, now: number): Decision {
-    const { id, category, maxWaitMs = Infinity, maxPending = Infinity, renew = false, everyRule = false } = ask;
-    const scopes = present(this.scopes(ask, now));
-    const holdMs = this.holdMs(ask, now);
-    const common = { toleranceMs: holdMs, gapMs: Math.max(...scopes.map(({ gapMs }) => gapMs)) };
+    const { id, category, maxPending = Infinity, renew = false, everyRule = false, leadMs = 0 } = ask;
+    const both = this.scopes(ask, now);
+    const scopes = present(both);
+    const tolerances = this.tolerances(ask, now);
     const kept = this.sent.filter(({ at }) => at >= now - this.options.keepMs);
     const sentAt = kept.find((slot) => slot.id === id)?.at;
     const own = this.#waiting(now).find((waiting) => waiting.id === id);
-    const slot = own?.at;
     const rest = kept.filter((sent) => sent.id !== id);
-    const until = this.#blockAt(now)?.until;
     const quiet = this.quietFor(ask);
-    const { maxQuietMs = Infinity, expiresInMs = Infinity } = ask;
-    const isTooQuiet = (at: number) => quietBetween(quiet, now, at) > maxQuietMs;
-    const isTooLong = (at: number) =>
-      isTooQuiet(at) || at - now > expiresInMs || at - now - quietBetween(quiet, now, at) > maxWaitMs;
+    const blockedUntil = this.#blockAt(now)?.until ?? -Infinity;
 
+    const common = { toleranceMs: tolerances.lateMs, gapMs: Math.max(...scopes.map(({ gapMs }) => gapMs)) };
     const rules = (slots: readonly Taken[]) =>
       everyRule ? { rules: checksOf(scopes, slots).map((check) => roomOf(check, now)) } : {};
-    const wait = (at: number, rule: string, among: readonly Taken[], because?: Answer['because']): Answer => {
-      const told = { waitMs: at - now, rule, remaining: 0, resetMs: at - now, ...common, ...rules(among) };
-      if (because === undefined) return { kind: 'reserved', at, ...told };
+    const wait = (at: number, rule: string, isFull = false): Answer => {
+      const told = { waitMs: at - now, rule, remaining: 0, resetMs: at - now, ...common, ...rules(rest) };
+      const tooLong = whyTooLong(ask, quiet, now, at);
+      if (tooLong === undefined && !isFull) return { kind: 'reserved', at, ...told };
       const quietMs = awakeFrom({ at: now, rule }, { ...quiet, edgeMs: 0 }).at - now;
-      const inQuiet = { ...(quietMs > 0 && { quietMs }), ...(isTooQuiet(at) && { rule: 'quiet' }) };
-      return { kind: 'refused', because, ...told, ...inQuiet };
+      const inQuiet = { ...(quietMs > 0 && { quietMs }), ...(tooLong === 'quiet' && { rule: 'quiet' }) };
+      return { kind: 'refused', because: tooLong === undefined ? 'max-pending' : 'max-wait', ...told, ...inQuiet };
     };
     const go = (at: number, repeated: boolean): Answer => {
       const after = [...rest, { id, category, at }];
@@ -147,64 +165,40 @@ export class Reference {
     };
 
     if (sentAt !== undefined && !renew) return { answer: go(sentAt, true) };
-    if (slot !== undefined && slot > now + holdMs) {
-      const { rule } = soonest(checksOf(scopes, rest), now, until, quiet);
-      return { answer: wait(slot, rule, rest, isTooLong(slot) ? 'max-wait' : undefined) };
+    if (own !== undefined && own.at > now + tolerances.earlyMs) {
+      return { answer: wait(own.at, soonest(checksOf(scopes, rest), now, blockedUntil, quiet).rule) };
     }
 
-    const due = slot ?? sentAt;
-    const isHeld = own?.isHeld ?? false;
-    const isInTime = due !== undefined && now <= due + holdMs;
-    const isLate = due !== undefined && this.#isLate(due, isHeld, ask, now);
-    const names = { from: own && (isHeld ? (category ?? '') : ''), late: isHeld ? (category ?? '') : '' };
-    const seek = (sent: readonly Taken[]) =>
-      new Seeker({
-        due,
-        isHeld,
-        isLate,
-        scopes,
-        holdMs,
-        now,
-        until,
-        quiet,
-        sent,
-        others: this.#others(id, now),
-      });
-    const at = seek(rest).admission();
+    const due = own?.at ?? sentAt;
+    const seeking: Seeking = {
+      ...{ ...tolerances, scopes: both, now, due, isHeld: own?.isHeld ?? false, leadMs, blockedUntil, quiet },
+      ...{ sent: rest, others: this.#waiting(now).filter((waiting) => waiting.id !== id) },
+    };
+    const at = admissionOf(seeking);
     if (at !== undefined) {
       return {
         answer: go(at, false),
         // What is too old to be looked at may be there still, until the same list is written for this id.
         sent: [...this.sent.filter((sent) => sent.id !== id), { id, category, at }],
         reserved: this.reserved.filter((waiting) => waiting.id !== id || waiting.at < now - NO_SHOW_MS),
-        missed: isInTime ? without(this.missed, names.from) : this.missed,
       };
     }
 
     const all = this.#marked(id, category, now, scopes);
     const after = all.filter((each) => each.id !== id || each.at < now - this.options.keepMs);
-    const keptAfter = after.filter((each) => each.at >= now - this.options.keepMs);
-    const place = seek(keptAfter).waiting();
+    const place = placeOf({ ...seeking, sent: after.filter((each) => each.at >= now - this.options.keepMs) });
     const isFull = due === undefined && scopes.some((scope) => this.#pending(scope, now) >= maxPending);
-    const because = isTooLong(place.at) ? 'max-wait' : isFull ? 'max-pending' : undefined;
-    const answer = wait(place.at, place.rule, rest, because);
-    if (because !== undefined) return { answer, sent: this.#trimmed(all, scopes) };
-    const placed = { id, category, at: place.at, isHeld: place.isHeld };
-    const to = place.isHeld ? (category ?? '') : '';
-    const left = names.from === to || !isInTime ? this.missed : without(this.missed, names.from);
-    const missed = this.#awaited(to, id, now) ? left : without(left, to);
-    const isCounted = isLate && names.late === to;
+    const answer = wait(place.at, place.rule, isFull);
+    if (answer.kind === 'refused') return { answer, sent: this.#trimmed(all, scopes) };
     const others = this.reserved.filter((waiting) => waiting.id !== id);
-    const line = place.isPutOff ? this.#keptInOrder(others, keptAfter, ask, due ?? NaN, place.at, now) : others;
     return {
       answer,
       sent: this.#trimmed(after, scopes),
-      reserved: [...line, placed],
-      missed: isCounted ? new Map([...missed, [to, (missed.get(to) ?? 0) + 1]]) : missed,
+      reserved: [...others, { id, category, at: place.at, isHeld: place.isHeld }],
     };
   }
 
-  /** With the mark of this ask, where blocked asks count, in all its scopes. */
+  /** With the mark of this ask in all its scopes, if blocked asks count. */
   #marked(id: string, category: string | undefined, now: number, scopes: readonly Scope[]): readonly Taken[] {
     if (this.options.countBlocked !== true) return this.sent;
     const isMark = (each: Taken) => each.markOf === id && each.at === now;
@@ -229,96 +223,37 @@ export class Reference {
   }
 
   #pending(scope: Scope, now: number): number {
-    const waiting = this.#waiting(now);
-    const held = waiting.filter((each) => isHeldIn(scope, each)).map(({ at }) => at);
-    const inLine = scope.isUrgent === true ? [] : slotsInLine(scope, waiting);
-    return [...inLine, ...held].filter((at) => at >= now - GRACE_MS).length;
-  }
-
-  /** Whether others wait in line, or are held back by a category. */
-  #awaited(name: string, id: string, now: number): boolean {
-    const others = this.#others(id, now);
-    return others.some(({ isHeld = false, category }) => (name === '' ? !isHeld : isHeld && category === name));
-  }
-
-  #isLate(due: number, isHeld: boolean, ask: Ask, now: number): boolean {
-    if (now <= due + this.holdMs(ask, now)) return false;
-    const name = isHeld ? (ask.category ?? '') : '';
-    const missed = this.#awaited(name, ask.id, now) ? (this.missed.get(name) ?? 0) : 0;
-    return missed < 3;
-  }
-
-  #others(id: string, now: number): readonly Taken[] {
-    return this.#waiting(now).filter((waiting) => waiting.id !== id);
-  }
-
-  /** Those in line from `due` on that would come before `at` follow behind it, in their order. */
-  #keptInOrder(
-    reserved: readonly Taken[],
-    sent: readonly Taken[],
-    ask: Ask,
-    due: number,
-    at: number,
-    now: number,
-  ): readonly Taken[] {
-    const [line] = this.scopes(ask, now);
-    const all = reserved.toSorted((a, b) => a.at - b.at || this.#tie(a, b));
-    const inLine = all.filter((each) => each.isHeld !== true);
-    const before = inLine.filter((each) => each.at >= now - this.holdMs(ask, now) && each.at < due);
-    const counted = sent.filter((each) => countsIn(line, each)).map((each) => each.at);
-    const instants = [...counted.sort((a, b) => a - b), ...before.map((each) => each.at), at];
-    const moved = new Map<Taken, Taken>();
-    let last = at;
-    for (const each of inLine.filter((one) => one.at >= due)) {
-      if (each.at > last || moved.size >= LOOKED_AT) break;
-      const ends = line.limits.map(({ max, perMs }) => (instants.at(-max) ?? -Infinity) + perMs);
-      last = awakeFrom({ at: Math.max(last, ...ends), rule: '' }, this.quietFor(ask)).at;
-      instants.push(last);
-      moved.set(each, { ...each, at: last, categoryAt: each.categoryAt ?? each.at });
-    }
-    return all.map((each) => moved.get(each) ?? each).sort((a, b) => a.at - b.at);
-  }
-
-  #tie(a: Taken, b: Taken): number {
-    if (this.options.tie === 'id') return (a.id ?? '') < (b.id ?? '') ? -1 : 1;
-    return 0;
+    const waiting = this.#waiting(now).filter(({ at }) => at >= now - GRACE_MS);
+    return slotsInLine(scope, waiting).length + waiting.filter((each) => isHeldIn(scope, each)).length;
   }
 
   /** As if all asked anew, one after the other. */
   #replan(now: number): readonly Moved[] {
-    const names = Object.keys(this.options.categories ?? {});
+    const names = [...this.#categories.keys()];
     const held = ({ isHeld = false }: Taken) => Number(isHeld);
     const placing = ({ category = '', isHeld = false }: Taken) =>
       isHeld && this.options.tie !== 'id' ? names.indexOf(category) : 0;
-    // What its category thinks to be a no-show, it has forgotten.
-    const remembered = this.#waiting(now).map((each) => {
-      const isForgotten = each.isHeld !== true && (each.categoryAt ?? each.at) < now - NO_SHOW_MS;
-      return isForgotten ? { ...each, category: undefined } : each;
-    });
-    const waiting = remembered.toSorted(
-      (a, b) => a.at - b.at || held(a) - held(b) || placing(a) - placing(b) || this.#tie(a, b),
+    const tie = ({ id: a = '' }: Taken, { id: b = '' }: Taken) => (this.options.tie !== 'id' ? 0 : a < b ? -1 : 1);
+    const waiting = this.#waiting(now).toSorted(
+      (a, b) => a.at - b.at || held(a) - held(b) || placing(a) - placing(b) || tie(a, b),
     );
     const sent = this.sent.filter(({ at }) => at >= now - this.options.keepMs);
-    const until = this.#blockAt(now)?.until;
+    const blockedUntil = this.#blockAt(now)?.until ?? -Infinity;
     const placed: Taken[] = [];
     for (const each of waiting) {
       const [line, own] = this.scopes({ category: each.category }, now);
       const isUrgent = line.isUrgent === true;
-      const quiet = this.quietFor(each);
-      const from = Math.min(each.at, now);
       const behind = (scope: Scope) => {
         const ahead = scope.isUrgent === true ? [] : placed.filter((other) => countsIn(scope, other));
-        const last = Math.max(from, ...ahead.map(({ at }) => at));
-        const { at } = soonest(checksOf([scope], [...sent, ...ahead]), last, until, quiet);
-        return at;
+        const last = Math.max(Math.min(each.at, now), ...ahead.map(({ at }) => at));
+        return soonest(checksOf([scope], [...sent, ...ahead]), last, blockedUntil, this.quietFor(each)).at;
       };
-      const mates = own === undefined ? [] : placed.filter((other) => other.isHeld === true && countsIn(own, other));
+      const holdsOthers = own !== undefined && placed.some((other) => isHeldIn(own, other));
       const ends = [behind(line), own === undefined ? -Infinity : behind(own)] as const;
-      const isHeld = isUrgent || (own !== undefined && (mates.length > 0 || ends[1] > ends[0]));
+      const isHeld = isUrgent || holdsOthers || ends[1] > ends[0];
       const at = isUrgent ? Math.max(...ends) : isHeld ? ends[1] : ends[0];
       placed.push({ id: each.id ?? '', category: each.category, at, isHeld });
     }
-    this.missed = new Map([...this.missed].filter(([name]) => this.#awaited(name, '', now)));
     // No-shows stay where they are, until something is written beside them.
     this.reserved = [...this.reserved.filter(({ at }) => at < now - NO_SHOW_MS), ...placed];
     return waiting.flatMap(({ id = '', category, at: from }, index) => {
@@ -328,8 +263,8 @@ export class Reference {
     });
   }
 
-  #overall(): readonly Taken[] {
-    return this.sent.filter(({ goneIn }) => goneIn?.includes('') !== true);
+  get #categories(): ReadonlyMap<string, CategoryPolicy> {
+    return new Map(Object.entries(this.options.categories ?? {}));
   }
 
   #waiting(now: number): readonly Taken[] {
@@ -345,7 +280,10 @@ export class Reference {
   }
 }
 
-/** Slots of one instant in the order of their ids: which of them is told first says nothing. */
-export function inOrder(slots: readonly SlotView[]): readonly SlotView[] {
-  return slots.toSorted((a, b) => a.at - b.at || ((a.id ?? '') < (b.id ?? '') ? -1 : 1));
+/** Which bound of the ask a wait until `at` passes, if any; the one on quiet time is looked at first. */
+function whyTooLong(ask: Ask, quiet: QuietTimes, now: number, at: number): 'quiet' | 'long' | undefined {
+  const { maxWaitMs = Infinity, maxQuietMs = Infinity, expiresInMs = Infinity } = ask;
+  const quietMs = quietBetween(quiet, now, at);
+  if (quietMs > maxQuietMs) return 'quiet';
+  return at - now > expiresInMs || at - now - quietMs > maxWaitMs ? 'long' : undefined;
 }

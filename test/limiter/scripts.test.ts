@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { CLOCK_STEP_MS, GRACE_MS, MOST_LOOKED_AT, MOST_MISSED, NO_SHOW_MS } from '../../src/limiter/pace.ts';
+import { CLOCK_STEP_MS, GRACE_MS, NO_SHOW_MS } from '../../src/limiter/pace.ts';
 import { createCanceller } from '../../src/limiter/redis/canceller.ts';
 import { QUIET_EDGE_MS } from '../../src/limiter/quiet.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
@@ -7,7 +7,7 @@ import { readScript } from '../../src/redis/scripts.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
 const FOLDER = new URL('../../src/limiter/redis/', import.meta.url);
-const SCRIPTS = ['admit.lua', 'release.lua', 'postpone.lua', 'settings.lua', 'inspect.lua', 'move.lua', 'cancel.lua'];
+const SCRIPTS = ['admit.lua', 'release.lua', 'settings.lua', 'inspect.lua', 'move.lua', 'cancel.lua'];
 
 /** The highest number by which the script's code (not its comments) names an entry of KEYS or ARGV. */
 function highestIndex(name: string, array: 'KEYS' | 'ARGV'): number {
@@ -54,7 +54,6 @@ async function sentCommands(): Promise<readonly Sent[]> {
     await limiter.admit({ ...held, maxWaitMs: 1_000.9, everyRule: true });
     await limiter.refund(held);
     await limiter.cancel(held);
-    await limiter.postpone(held, 1.5);
   }
   await limiter.admit({ recipientId: 'teacher-42', id: 'a', category: 'urgent' });
   await limiter.limit('teacher-42', policy);
@@ -80,8 +79,8 @@ describe('the scripts', () => {
   });
 
   it('are told the scopes of an ask, and how to wait', async () => {
-    const [overall, , , , both] = await sentCommands();
-    const numbers = '60000,150,3000,10,60000';
+    const [overall, , , both] = await sentCommands();
+    const numbers = '60000,2000,3000,10,60000';
     expect(overall?.keys).toEqual([
       'p:{teacher-42}:settings',
       'p:{teacher-42}',
@@ -105,21 +104,14 @@ describe('the scripts', () => {
   it('refuse policies that do not go with the keys, before the first write', async () => {
     const redis = connectRedis();
     const keys = ['settings', 'sent', 'reserved', 'waiting'].map((name) => `${testPrefix()}:${name}`);
-    const args = ['a', '1', 'admit', '', '', '[[60000,150,3000],[60000,150,3000]]'];
+    const args = ['a', '1', 'admit', '', '', '[[60000,2000,3000],[60000,2000,3000]]'];
     await expect(redis.eval(readScript('admit.lua', FOLDER), 4, ...keys, ...args)).rejects.toThrow('2 policies');
     expect(await redis.exists(...keys)).toBe(0);
   });
 
   it('hold the same times as the limiter in memory', () => {
     const script = readScript('admit.lua', FOLDER);
-    for (const [name, value] of Object.entries({
-      CLOCK_STEP_MS,
-      GRACE_MS,
-      MOST_LOOKED_AT,
-      MOST_MISSED,
-      NO_SHOW_MS,
-      QUIET_EDGE_MS,
-    })) {
+    for (const [name, value] of Object.entries({ CLOCK_STEP_MS, GRACE_MS, NO_SHOW_MS, QUIET_EDGE_MS })) {
       expect(script).toMatch(new RegExp(`^local ${name} = ${value}\\b`, 'm'));
     }
   });
@@ -142,18 +134,7 @@ describe('the scripts', () => {
         'PTTL',
         'TIME',
       ],
-      ...[
-        'ZADD',
-        'ZCARD',
-        'ZCOUNT',
-        'ZINCRBY',
-        'ZRANGEBYSCORE',
-        'ZREM',
-        'ZREMRANGEBYSCORE',
-        'ZREVRANGE',
-        'ZREVRANK',
-        'ZSCORE',
-      ],
+      ...['ZADD', 'ZCARD', 'ZCOUNT', 'ZRANGEBYSCORE', 'ZREM', 'ZREMRANGEBYSCORE', 'ZREVRANGE', 'ZREVRANK', 'ZSCORE'],
     ]);
   });
 });

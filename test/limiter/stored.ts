@@ -55,8 +55,6 @@ async function readSet(redis: Redis, key: string): Promise<StoredSet> {
   for (let index = 0; index < entries.length; index += 2) {
     slots.push([String(entries[index]), Number(entries[index + 1])]);
   }
-  // What is noted beside those that wait comes before them all.
-  if ((slots[0]?.[1] ?? 0) < 0) slots.shift();
   if (slots.length === 0) return { slots, expiresAt: undefined };
   return { slots, expiresAt: expiry === -2 ? undefined : expiry };
 }

@@ -62,13 +62,29 @@ describe('latest', () => {
     expect(again).toMatchObject({ kind: 'ended', how: 'superseded', by: 'new' });
   });
 
-  it('leaves the older one where the newer one would be refused in its slot', async () => {
-    const { ask, join, start, reserved } = open();
+  it.each([0, 2_000])(
+    'leaves the older one where the newer one would be refused in its slot: after %i ms',
+    async (ms) => {
+      const { ask, join, clock, start, reserved } = open();
+      await ask('first');
+      await ask('old', join('latest', { at: 1 }));
+      clock.now = start + ms;
+      expect(await ask('new', { ...join('latest', { at: 2 }), maxWaitMs: 100 })).toMatchObject({ kind: 'refused' });
+      expect(await reserved()).toEqual(['old/0']);
+      expect(await ask('old', join('latest', { at: 1 }))).toMatchObject({ kind: 'reserved', at: start + 3_000 });
+    },
+  );
+
+  it('the newer one goes in the slot of the older one when that comes next, though it would not wait', async () => {
+    const { ask, join, clock, start } = open();
     await ask('first');
     await ask('old', join('latest', { at: 1 }));
-    expect(await ask('new', { ...join('latest', { at: 2 }), maxWaitMs: 100 })).toMatchObject({ kind: 'refused' });
-    expect(await reserved()).toEqual(['old/0']);
-    expect(await ask('old', join('latest', { at: 1 }))).toMatchObject({ kind: 'reserved', at: start + 3_000 });
+    clock.now = start + 2_880;
+    expect(await ask('new', { ...join('latest', { at: 2 }), maxWaitMs: 0 })).toMatchObject({
+      kind: 'admitted',
+      at: start + 3_000,
+    });
+    expect(await ask('old', join('latest', { at: 1 }))).toMatchObject({ kind: 'ended', how: 'superseded', by: 'new' });
   });
 
   it('takes over a slot that a category holds back, too', async () => {

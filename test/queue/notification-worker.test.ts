@@ -114,7 +114,7 @@ test.for([-60_000, 60_000])(
   'jobs are renewed and judged by this machine’s clock where Redis’s is %i ms from it',
   async (offsetMs) => {
     const passes: { id: string; ageMs: number }[] = [];
-    const processor: Processor = async (job) => {
+    const processor = async (job: Job) => {
       passes.push({ id: job.id ?? '', ageMs: Date.now() - (job.processedOn ?? NaN) });
       if (job.id === 'long') await sleep(3_000); // three times as long as its lock
       return { outcome: 'delivered' };

@@ -33,7 +33,11 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
     return { admission: waiting(instant, refusal(ask, slot, moment, undefined), told(others), moment, ask) };
   }
 
-  const comer: Comer = { due: slot ?? sentAt, isHeld: inLine === undefined && heldAt !== undefined, leadMs };
+  const comer: Comer = {
+    due: slot ?? sentAt,
+    isHeld: inLine === undefined && heldAt !== undefined,
+    leadMs: Math.ceil(leadMs),
+  };
   const at = admissionAt(comer, others, toleranceMs, moment);
   if (at !== undefined) {
     const after = each(others, (slots) => ({ ...slots, sent: including(slots.sent, { id, at }) }));

@@ -106,9 +106,10 @@ export function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, m
   }
   const withoutEdge = { ...moment, edgeMs: 0 }; // its slot was reserved before the edge
   const from = Math.max(now + leadMs, due);
-  const at = isHeld
+  const free = isHeld
     ? Math.max(later(...tails(scopes, withoutEdge, false)).at, from)
     : earliestInstant(scopes, withoutEdge, from).at;
+  const at = awake(moment.quiet, free, 0);
   return at <= from + toleranceMs ? at : undefined;
 }
 

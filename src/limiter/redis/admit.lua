@@ -197,6 +197,7 @@ if due then
   local from = math.max(now + (options.lead or 0), due)
   edge = 0 -- its slot was reserved before the edge
   at = isHeld and math.max(later(tails(false)).at, from) or earliest(scopes, from).at
+  if quiet then at = awake(at, 0) end
   edge = QUIET_EDGE_MS
   if at > from + tolerance then at = nil end
 else

@@ -3,7 +3,7 @@
 --
 -- Reads what is stored for one recipient: the settings in force, and for each scope its limits and its sorted sets.
 
-local GRACE_MS = 1000 -- newcomers are placed behind an overdue reservation for this long
+local GRACE_MS = 2000 -- newcomers are placed behind an overdue reservation for this long
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
 -- Redis's clock may be set back, for example at a failover. A sent slot lies only a little ahead of now. So one that
 -- lies further ahead than the longest window plus this was written before that: it is damage, and so are the reservations in
