@@ -2,7 +2,20 @@ import type { Stall } from '../../scripts/support/providers-child.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { alertsByRecipient, idealMakespan, judge, TOLERANCE_MS, type Arrival } from '../../src/sandbox/judge.ts';
-import type { JobFacts, Run } from './run.ts';
+
+/** What Redis knows of a job after its end. */
+export interface JobFacts {
+  /** How often it was put back until a slot; it was passed through a worker once more than this. */
+  readonly requeues: number;
+  /** How often a worker took it. More than its passes, if a worker lost it on the way. */
+  readonly starts: number;
+  /** When it was taken for the last time, and when it was due then: epoch milliseconds; undefined if it never was. */
+  readonly takenAt: number | undefined;
+  readonly dueAt: number | undefined;
+}
+
+/** By notification. */
+export type Jobs = ReadonlyMap<string, JobFacts>;
 
 /** How many values are at most so large, by upper bound in milliseconds: a cumulative histogram. The last bound is `Infinity`. */
 export type Buckets = ReadonlyMap<number, number>;
@@ -75,7 +88,7 @@ export function makespanRatios(arrivals: readonly Arrival[], policy: Policy): nu
 }
 
 /** How often workers dealt with each notification. */
-export function passesOf(jobs: Run['jobs'], ids: readonly string[]): { readonly mean: number; readonly worst: number } {
+export function passesOf(jobs: Jobs, ids: readonly string[]): { readonly mean: number; readonly worst: number } {
   const passes = ids.map((id) => 1 + (jobs.get(id)?.requeues ?? 0));
   return { mean: passes.reduce((total, each) => total + each, 0) / passes.length, worst: Math.max(...passes) };
 }
@@ -90,7 +103,7 @@ export interface Took {
 }
 
 /** Of every notification to one recipient that had been put back. `arrivals` are that recipient's, in order. */
-export function tookOf(arrivals: readonly Arrival[], jobs: Run['jobs'], { minGapMs }: Policy): Took[] {
+export function tookOf(arrivals: readonly Arrival[], jobs: Jobs, { minGapMs }: Policy): Took[] {
   return arrivals.flatMap(({ notificationId, at }, index) => {
     const { requeues = 0, takenAt } = jobs.get(notificationId) ?? ({} as Partial<JobFacts>);
     if (requeues === 0 || takenAt === undefined) return [];
@@ -100,7 +113,7 @@ export function tookOf(arrivals: readonly Arrival[], jobs: Run['jobs'], { minGap
 }
 
 /** How late these notifications were taken for their last pass, of those that had been put back. */
-export function latenessOf(jobs: Run['jobs'], ids: readonly string[]): number[] {
+export function latenessOf(jobs: Jobs, ids: readonly string[]): number[] {
   return ids.flatMap((id) => {
     const { takenAt, dueAt } = jobs.get(id) ?? ({} as Partial<JobFacts>);
     return takenAt === undefined || dueAt === undefined ? [] : [Math.max(0, takenAt - dueAt)];

@@ -11,7 +11,7 @@ import { formatDuration } from '../../src/domain/time.ts';
 import { JOB, QUEUE } from '../../src/queue/names.ts';
 import { createProducer, type Producer } from '../../src/queue/producer.ts';
 import type { Arrival } from '../../src/sandbox/judge.ts';
-import { readBuckets, subtract, sum, type Buckets } from './figures.ts';
+import { readBuckets, subtract, sum, type Buckets, type JobFacts, type Jobs } from './figures.ts';
 import { startProxy } from './proxy.ts';
 
 /** Worker processes of every row. */
@@ -31,23 +31,11 @@ export interface Setting {
 
 export type Alert = NotificationInput & { readonly id: string };
 
-/** What Redis knows of a job after its end. */
-export interface JobFacts {
-  /** How often it was put back until a slot; it was passed through a worker once more than this. */
-  readonly requeues: number;
-  /** How often a worker took it. More than its passes, if a worker lost it on the way. */
-  readonly starts: number;
-  /** When it was taken for the last time, and when it was due then: epoch milliseconds; undefined if it never was. */
-  readonly takenAt: number | undefined;
-  readonly dueAt: number | undefined;
-}
-
 /** What one setting did with its alerts. */
 export interface Run {
   /** What the providers accepted, in the order of the arrivals. */
   readonly arrivals: readonly Arrival[];
-  /** By notification. */
-  readonly jobs: ReadonlyMap<string, JobFacts>;
+  readonly jobs: Jobs;
   /** How late wake-ups were: the workers' own histogram, without the warm-up. */
   readonly woken: Buckets;
   /** Each time that the machine stood still, and the longest of them. */

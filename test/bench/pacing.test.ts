@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { main } from '../../bench/bench.ts';
 import * as figures from '../../bench/pacing/figures.ts';
 import { startProxy } from '../../bench/pacing/proxy.ts';
-import { makeAlert, type JobFacts } from '../../bench/pacing/run.ts';
+import { makeAlert } from '../../bench/pacing/run.ts';
 import { parseNotification } from '../../src/domain/notification.ts';
 import { runMain } from '../support/command.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
@@ -19,7 +19,7 @@ function arrivalsAt(recipientId: string, instants: readonly number[]) {
   }));
 }
 
-const facts = (fields: Partial<JobFacts>): JobFacts => ({
+const facts = (fields: Partial<figures.JobFacts>): figures.JobFacts => ({
   requeues: 0,
   starts: 1,
   takenAt: undefined,
