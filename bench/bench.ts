@@ -3,10 +3,11 @@ import { checkOutputFile } from '../scripts/support/output-file.ts';
 import { alternativesSuite } from './alternatives/suite.ts';
 import { capacitySuite } from './capacity/suite.ts';
 import { limiterSuite } from './limiter/suite.ts';
+import { pacingSuite } from './pacing/suite.ts';
 import type { Report, Suite, SuiteOptions } from './suite.ts';
 import { throughputSuite } from './throughput/suite.ts';
 
-const SUITES: readonly Suite[] = [limiterSuite, throughputSuite, capacitySuite, alternativesSuite];
+const SUITES: readonly Suite[] = [limiterSuite, throughputSuite, capacitySuite, alternativesSuite, pacingSuite];
 const DEFAULT_RUNS = 20;
 
 interface Flags {
@@ -17,6 +18,7 @@ interface Flags {
   readonly seconds: number;
   readonly profile?: string;
   readonly svg?: string;
+  readonly row?: string;
 }
 
 const HELP = `
@@ -40,24 +42,26 @@ export async function main(argv: readonly string[]): Promise<void> {
     .option('--seconds <s>', 'limiter: length of a slice', number('--seconds', 0.02, 60, false), 0.2)
     .option('--profile <dir>', 'throughput: profiles of the worker into <dir>, and no comparison')
     .option('--svg <file>', 'alternatives: a picture of the burst into <file>, and one for dark pages beside it')
+    .option('--row <row>', 'pacing: only this row of the measurements')
     .addHelpText('after', HELP)
     .action((name: string | undefined, flags: Flags) => bench(name, flags));
   await runCommand(command, argv);
 }
 
-async function bench(name: string | undefined, { json, markdown, profile, svg, ...flags }: Flags): Promise<void> {
+async function bench(name: string | undefined, { json, markdown, profile, svg, row, ...flags }: Flags): Promise<void> {
   const suites = name === undefined ? SUITES : SUITES.filter((suite) => suite.name === name);
   if (suites.length === 0) {
     const names = SUITES.map((suite) => suite.name).join(', ');
     throw new UsageError(`suite: expected one of ${names}, found ${JSON.stringify(name)}`);
   }
   if (svg !== undefined) await checkPicture(svg, name, suites);
+  if (row !== undefined) checkRow(row, suites);
   const quick = flags.quick === true;
   const reports: [string, Report][] = [];
   for (const suite of suites) {
     const say = (line: string): boolean => process.stderr.write(`${suite.name}: ${line}\n`);
     const runs = flags.runs ?? suite.defaultRuns?.(quick) ?? DEFAULT_RUNS;
-    const options = { runs, sliceMs: flags.seconds * 1_000, quick, svg, say };
+    const options = { runs, sliceMs: flags.seconds * 1_000, quick, svg, row, say };
     const report = await (profile === undefined ? suite.run(options) : profileOf(suite, profile, options));
     process.stdout.write(`${markdown === true ? report.markdown : report.text}\n`);
     reports.push([suite.name, report]);
@@ -71,6 +75,14 @@ function profileOf(suite: Suite, dir: string, options: SuiteOptions): Promise<Re
   if (suite.profile !== undefined) return suite.profile(dir, options);
   const names = SUITES.filter(({ profile }) => profile !== undefined).map((each) => each.name);
   throw new UsageError(`--profile: expected the suite ${names.join(' or ')}, found ${suite.name}`);
+}
+
+function checkRow(row: string, suites: readonly Suite[]): void {
+  const [suite] = suites;
+  const rows = suites.length === 1 ? (suite?.rows ?? []) : [];
+  if (rows.includes(row)) return;
+  const expected = rows.length === 0 ? 'a suite with rows: pacing' : `one of ${rows.join(', ')}`;
+  throw new UsageError(`--row: expected ${expected}, found ${JSON.stringify(row)}`);
 }
 
 async function checkPicture(svg: string, name: string | undefined, suites: readonly Suite[]): Promise<void> {

@@ -8,6 +8,8 @@ export interface SuiteOptions {
   readonly quick: boolean;
   /** Where a picture of the result goes, for a suite that draws one. */
   readonly svg?: string | undefined;
+  /** Only this one of the suite's rows is measured. */
+  readonly row?: string | undefined;
   /** Called with a line of progress. */
   readonly say: (line: string) => void;
 }
@@ -27,6 +29,8 @@ export interface Suite {
   readonly defaultRuns?: (quick: boolean) => number;
   /** Whether `run` draws a picture if `svg` is given. */
   readonly draws?: boolean;
+  /** What `--row` may choose one of; a suite without it measures all together. */
+  readonly rows?: readonly string[];
   /** Throws if a case got another answer than the one that it measures. */
   run(options: SuiteOptions): Promise<Report>;
   /** Writes processor profiles into a folder in place of measuring; a suite without it has none. */

@@ -8,6 +8,8 @@ import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
 
 /** Several worker processes that are started together and stopped together. */
 export interface Replicas {
+  /** One for each worker, in the same order. */
+  readonly processes: readonly ReplicaProcess[];
   /** How many are running. */
   alive(): number;
   /** What they tell of their delays so far. */
@@ -26,6 +28,13 @@ export interface Lateness {
   readonly mostLateMs: number;
 }
 
+/** What a worker process is reached by. */
+export interface ReplicaProcess {
+  readonly pid: number;
+  /** Where its pages are, such as `/metrics`; undefined with `METRICS_PORT=off`. */
+  readonly url: string | undefined;
+}
+
 export interface ReplicaOptions {
   readonly count: number;
   readonly env: Readonly<Record<string, string>>;
@@ -40,21 +49,21 @@ export const DELAYS = new URL(`worker-delays${extname(import.meta.url)}`, import
 export async function startReplicas({ count, env }: ReplicaOptions): Promise<Replicas> {
   const children = Array.from({ length: count }, () => spawnWorker(env, ['pipe', 'inherit']));
   const delays = new WorkerDelays();
-  let pages: string[];
   try {
-    pages = await Promise.all(
+    const processes = await Promise.all(
       children.map((child, index) => untilReady(child, (line) => delays.note(String(index), line))),
     );
+    return {
+      processes,
+      delays,
+      alive: () => children.filter(isAlive).length,
+      lateness: async () => latenessOf(await Promise.all(processes.map(({ url }) => readPage(url)))),
+      stop: () => Promise.all(children.map(stop)),
+    };
   } catch (error) {
     for (const child of children) child.kill('SIGKILL');
     throw error;
   }
-  return {
-    delays,
-    alive: () => children.filter(isAlive).length,
-    lateness: async () => latenessOf(await Promise.all(pages.map(readPage))),
-    stop: () => Promise.all(children.map(stop)),
-  };
 }
 
 /** One worker process, which ends with this one. `output`: where its standard output and standard error go. */
@@ -76,8 +85,8 @@ export function isAlive({ exitCode, signalCode }: ChildProcess): boolean {
 }
 
 /** The address of a worker's pages, from the log line that says that it is ready. */
-export function pagesUrl(line: string): string {
-  return (JSON.parse(line) as { metrics: string }).metrics;
+export function pagesUrl(line: string): string | undefined {
+  return (JSON.parse(line) as { readonly metrics?: string }).metrics;
 }
 
 /** From the workers' metrics pages. */
@@ -92,8 +101,9 @@ export function latenessOf(pages: readonly string[]): Lateness {
 
 const PAGE_MS = 5_000;
 
-/** A worker's metrics; empty if it does not answer. */
-export async function readPage(url: string): Promise<string> {
+/** A worker's metrics; empty if it does not answer, or has no pages. */
+export async function readPage(url: string | undefined): Promise<string> {
+  if (url === undefined) return '';
   try {
     const answer = await fetch(`${url}/metrics`, {
       signal: AbortSignal.timeout(PAGE_MS),
@@ -105,14 +115,13 @@ export async function readPage(url: string): Promise<string> {
   }
 }
 
-/** Resolves with the address of its pages. */
-function untilReady(child: ChildProcess, onLine: (line: string) => void): Promise<string> {
+function untilReady(child: ChildProcess, onLine: (line: string) => void): Promise<ReplicaProcess> {
   if (child.stdout === null) throw new TypeError('expected a worker with piped standard output, found one without');
   const lines = createInterface(child.stdout);
   return new Promise((resolve, reject) => {
     lines.on('line', (line) => {
       onLine(line);
-      if (line.includes('"msg":"ready"')) resolve(pagesUrl(line));
+      if (line.includes('"msg":"ready"')) resolve({ pid: child.pid ?? 0, url: pagesUrl(line) });
     });
     child.once('error', reject).once('exit', (code, signal) => {
       reject(new Error(`a worker ended before it was ready (${signal ?? `exit code ${code}`})`));

@@ -7,7 +7,10 @@ import { IN_FLIGHT, pump } from '../../bench/limiter/pump.ts';
 import { runMain } from '../support/command.ts';
 
 test.each([
-  [['unheard-of'], 'error: suite: expected one of limiter, throughput, capacity, alternatives, found "unheard-of"'],
+  [
+    ['unheard-of'],
+    'error: suite: expected one of limiter, throughput, capacity, alternatives, pacing, found "unheard-of"',
+  ],
   [['limiter', '--runs', '1'], 'error: --runs: expected an integer from 2 to 1000, found "1"'],
   [['limiter', '--runs', '2.5'], 'error: --runs: expected an integer from 2 to 1000, found "2.5"'],
   [['limiter', '--seconds', 'long'], 'error: --seconds: expected a number from 0.02 to 60, found "long"'],

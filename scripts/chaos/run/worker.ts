@@ -59,7 +59,7 @@ export async function startWorker(env: Readonly<Record<string, string>>, logFile
 }
 
 /** The address of its pages, from the log line that says that it is ready. */
-async function untilReady(logFile: string, alive: () => boolean): Promise<string> {
+async function untilReady(logFile: string, alive: () => boolean): Promise<string | undefined> {
   const deadline = performance.now() + READY_TIMEOUT_MS;
   for (;;) {
     const isStillAlive = alive();

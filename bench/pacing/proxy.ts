@@ -1,0 +1,77 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { fileURLToPath } from 'node:url';
+
+/** A relay before a Redis, in a process of its own: it must not wait for the work of this one. It ends with this process. */
+export interface Proxy {
+  /** `redis://127.0.0.1:41877` */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+interface Relayed {
+  readonly redisPort: number;
+  /** Each piece of data is held back for this long, in each direction. */
+  readonly eachWayMs: number;
+}
+
+const OWN_FILE = fileURLToPath(import.meta.url);
+
+/** Starts a relay to the Redis at this URL. A command and its answer take `2 * eachWayMs` more than without it. */
+export async function startProxy(redisUrl: string, eachWayMs: number): Promise<Proxy> {
+  const relayed: Relayed = { redisPort: Number(new URL(redisUrl).port), eachWayMs };
+  const child = fork(OWN_FILE, [JSON.stringify(relayed)], {
+    execArgv: [],
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
+  const exited = once(child, 'exit');
+  const ended = exited.then(([code]) => {
+    throw new Error(`the relay ended before it listened (exit code ${String(code)})`);
+  });
+  const [port] = (await Promise.race([once(child, 'message'), ended])) as [number];
+  return {
+    url: `redis://127.0.0.1:${port}`,
+    async close() {
+      if (child.connected) child.disconnect();
+      await exited;
+    },
+  };
+}
+
+/** The child process: it listens on a free port, and tells it to its parent. */
+async function main({ redisPort, eachWayMs }: Relayed): Promise<void> {
+  const server = createServer((client) => {
+    const redis = connect({ port: redisPort, host: '127.0.0.1' });
+    pass(client, redis, eachWayMs);
+    pass(redis, client, eachWayMs);
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  process.once('disconnect', () => process.exit(0));
+  process.send?.((server.address() as AddressInfo).port);
+}
+
+/** Hands on what one side sends, late and in order. If one side ends, the other one ends too. */
+function pass(from: Socket, to: Socket, delayMs: number): void {
+  const held: { readonly data: Buffer; readonly dueAt: number }[] = [];
+  const flush = (): void => {
+    for (let next = held[0]; next !== undefined; next = held[0]) {
+      const ms = next.dueAt - performance.now();
+      if (ms > 0) {
+        setTimeout(flush, ms);
+        return;
+      }
+      held.shift();
+      if (!to.destroyed) to.write(next.data);
+    }
+  };
+  from.setNoDelay(true);
+  from.on('data', (data) => {
+    held.push({ data, dueAt: performance.now() + delayMs });
+    if (held.length === 1) setTimeout(flush, delayMs);
+  });
+  from.on('error', () => undefined); // `close` follows
+  from.once('close', () => to.destroy());
+}
+
+if (import.meta.main) await main(JSON.parse(process.argv[2] ?? '') as Relayed);

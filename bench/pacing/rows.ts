@@ -1,0 +1,320 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Policy } from '../../src/domain/limits.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { arrivalInstant } from '../../src/sandbox/journal.ts';
+import type { Arrival } from '../../src/sandbox/judge.ts';
+import {
+  bucketQuantile,
+  countAbove,
+  countOf,
+  keptBy,
+  lateToleranceMs,
+  latenessOf,
+  makespanRatios,
+  passesOf,
+  spreadOf,
+  tookOf,
+  type Kept,
+  type Spread,
+  type Took,
+} from './figures.ts';
+import { makeAlert, onStage, type Alert, type Setting, type Stage } from './run.ts';
+
+/** A gap alone. A worker wants at least one rule, so it gets one that never makes anybody wait. */
+function gapOf(minGapMs: number): Policy {
+  return { rules: [{ max: 1_000, perMs: 1_000 }], minGapMs };
+}
+
+export interface FloodSize {
+  readonly busy: number;
+  readonly others: number;
+}
+export const FLOOD: FloodSize = { busy: 40, others: 2_000 };
+const FLOOD_GAP_MS = 250;
+const FLOOD_LIMIT_MS = 60_000;
+
+export interface FloodFigures extends Kept {
+  /** The busy recipient: from the first alert to the last, over the shortest that the gap allows. */
+  readonly ratio: number;
+  readonly passes: number;
+  readonly passesWorst: number;
+  /** The busy recipient's notifications: how late the last pass began, exactly. */
+  readonly late: Spread;
+  /** Wake-ups of all recipients, by the workers' histogram: `worst` is the upper bound of the last bucket in use. */
+  readonly woken: Pick<Spread, 'p50' | 'p99'>;
+  readonly wakeUps: number;
+  /** Wake-ups that may have been later than the late tolerance; 0 means that none was. */
+  readonly tooLate: number;
+  readonly lateToleranceMs: number;
+  /** Passes of the busy recipient's due notifications. */
+  readonly took: readonly Took[];
+  /** When the last alert of the others arrived: until then the flood lasted. */
+  readonly othersEndAt: number;
+  readonly othersMs: number;
+  readonly stallMs: number;
+}
+
+/** Many notifications for one recipient lie evenly among one each for many others; all are enqueued at once. */
+export async function runFlood(
+  redisUrl: string,
+  { busy, others }: FloodSize,
+  how: Omit<Setting, 'policy'>,
+): Promise<FloodFigures> {
+  const policy = gapOf(FLOOD_GAP_MS);
+  const alerts = Array.from({ length: busy + others }, (_, index) => {
+    const turn = Math.floor((index * busy) / (busy + others));
+    const isBusy = index === 0 || turn !== Math.floor(((index - 1) * busy) / (busy + others));
+    return isBusy ? makeAlert(`busy-${turn}`, 'busy') : makeAlert(`other-${index}`, `other-${index}`);
+  });
+  return onStage(redisUrl, { ...how, policy }, async (stage) => {
+    const startedAt = arrivalInstant();
+    await stage.add(alerts);
+    await stage.settled(FLOOD_LIMIT_MS);
+    const { arrivals, jobs, woken, stallMs } = await stage.collect(alerts);
+    const own = arrivals.filter(({ recipientId }) => recipientId === 'busy');
+    const ids = alerts.filter(({ recipientId }) => recipientId === 'busy').map(({ id }) => id);
+    const { mean, worst } = passesOf(jobs, ids);
+    const tolerance = await lateToleranceMs(policy);
+    const othersEndAt = arrivals.findLast(({ recipientId }) => recipientId !== 'busy')?.at ?? NaN;
+    return {
+      ...keptBy(
+        arrivals,
+        alerts.map(({ id }) => id),
+        policy,
+      ),
+      ratio: makespanRatios(own, policy)[0] ?? NaN,
+      passes: mean,
+      passesWorst: worst,
+      late: spreadOf(latenessOf(jobs, ids)),
+      woken: { p50: bucketQuantile(woken, 0.5), p99: bucketQuantile(woken, 0.99) },
+      wakeUps: countOf(woken),
+      tooLate: countAbove(woken, tolerance),
+      lateToleranceMs: tolerance,
+      took: tookOf(own, jobs, policy),
+      othersEndAt,
+      othersMs: othersEndAt - startedAt,
+      stallMs,
+    };
+  });
+}
+
+export interface ManySize {
+  readonly recipients: number;
+  readonly each: number;
+}
+export const MANY: ManySize = { recipients: 1_500, each: 4 };
+const MANY_LIMIT_MS = 120_000;
+const MANY_CONCURRENCY = 50;
+
+export interface ManyFigures extends Kept {
+  readonly ratios: Spread;
+  readonly passes: number;
+  readonly passesWorst: number;
+  readonly woken: Pick<Spread, 'p50' | 'p99'>;
+  readonly tooLate: number;
+  /** From the first enqueued to the last accepted. */
+  readonly seconds: number;
+  readonly stallMs: number;
+}
+
+/** A few notifications for each of many recipients, a recipient's own one behind the other; all are enqueued at once. */
+export async function runMany(
+  redisUrl: string,
+  { recipients, each }: ManySize,
+  { gapMs, how }: { readonly gapMs: number; readonly how: 'producer' | 'plain' },
+): Promise<ManyFigures> {
+  const policy = gapOf(gapMs);
+  const alerts = linesOf('line', recipients, each);
+  const setting = { policy, concurrency: MANY_CONCURRENCY, proxied: false, warm: true };
+  return onStage(redisUrl, setting, async (stage) => {
+    const startedAt = arrivalInstant();
+    await stage.add(alerts, how);
+    await stage.settled(MANY_LIMIT_MS);
+    const { arrivals, jobs, woken, stallMs } = await stage.collect(alerts);
+    const ids = alerts.map(({ id }) => id);
+    const { mean, worst } = passesOf(jobs, ids);
+    return {
+      ...keptBy(arrivals, ids, policy),
+      ratios: spreadOf(makespanRatios(arrivals, policy)),
+      passes: mean,
+      passesWorst: worst,
+      woken: { p50: bucketQuantile(woken, 0.5), p99: bucketQuantile(woken, 0.99) },
+      tooLate: countAbove(woken, await lateToleranceMs(policy)),
+      seconds: ((arrivals.at(-1)?.at ?? NaN) - startedAt) / 1_000,
+      stallMs,
+    };
+  });
+}
+
+function lineOf(name: string, index: number): string {
+  return `${name}-${index}`;
+}
+
+/** `line-0-0`, `line-0-1`, …, `line-1-0`, … */
+function linesOf(name: string, recipients: number, each: number): Alert[] {
+  return Array.from({ length: recipients * each }, (_, index) => {
+    const line = lineOf(name, Math.floor(index / each));
+    return makeAlert(`${line}-${index % each}`, line);
+  });
+}
+
+/** A load that every machine can do, and one of 1,000 alerts a second. */
+export const STANDSTILLS: readonly ManySize[] = [200, 2_000].map((recipients) => ({ recipients, each: 20 }));
+const STANDSTILL_GAP_MS = 2_000;
+/** Until all lines stand, their recipients are blocked: for this long, and for a millisecond more for each alert. */
+const BLOCKED_LEAST_MS = 4_000;
+const STANDSTILL_CONCURRENCY = 50;
+const STOPPED_MS = 1_500;
+/** Newcomers come for so long before the stop, and for so long after the workers go on. */
+const BEFORE_MS = 4_000;
+const AFTER_MS = 12_000;
+const NEWCOMER_EVERY_MS = 100;
+/** Alerts of a line that are further apart than the gap plus this are behind. */
+const BEHIND_MS = 250;
+const FIRST_PASSES_LIMIT_MS = 120_000;
+const STANDSTILL_LIMIT_MS = 240_000;
+const POLL_MS = 50;
+
+/** Before the stop, during it, while lines were behind, and afterwards. */
+export type Phase = 'before' | 'stopped' | 'behind' | 'after';
+
+export interface StandstillFigures extends Kept {
+  readonly passes: number;
+  readonly passesWorst: number;
+  readonly ratios: Spread;
+  /** How long after the workers went on the last alert came that was more than 250 ms behind its line. */
+  readonly behindMs: number;
+  /** Alerts that were accepted before the stop, over those that were due then: about 1, if the machine can do the work at all. */
+  readonly doneBefore: number;
+  /** From enqueued to accepted, by when they were enqueued. */
+  readonly newcomers: Readonly<Record<Phase, Spread>>;
+  readonly newcomersLost: number;
+  /** How many waited for their slot when the workers were stopped. */
+  readonly waiting: number;
+  readonly woken: Pick<Spread, 'p50' | 'p99'>;
+  /** From the first accepted to the last. */
+  readonly seconds: number;
+  readonly stallMs: number;
+}
+
+/**
+ * All workers stand still for a while, when every recipient has a line of notifications that wait. The recipients are blocked
+ * before, so that all lines stand when the first one begins; they begin evenly spread over one gap.
+ */
+export async function runStandstill(redisUrl: string, { recipients, each }: ManySize): Promise<StandstillFigures> {
+  const policy = gapOf(STANDSTILL_GAP_MS);
+  const alerts = linesOf('line', recipients, each);
+  const ids = alerts.map(({ id }) => id);
+  const setting = { policy, concurrency: STANDSTILL_CONCURRENCY, proxied: false, warm: true };
+  return onStage(redisUrl, setting, async (stage) => {
+    const beginAt = Math.ceil(Date.now() + BLOCKED_LEAST_MS + alerts.length);
+    const begins = Array.from({ length: recipients }, (_, index) => {
+      return beginAt + Math.floor((index * STANDSTILL_GAP_MS) / recipients);
+    });
+    const limiter = createRedisLimiter({ redis: stage.redis, prefix: stage.prefix, policy });
+    const blocking = begins.map((until, index) =>
+      limiter.block(lineOf('line', index), { until, reason: 'the lines are not complete yet' }),
+    );
+    await Promise.all(blocking);
+    await stage.add(alerts);
+    await untilAllWait(stage);
+    await sleep(Math.max(0, beginAt + STANDSTILL_GAP_MS - Date.now()));
+    const coming = startNewcomers(stage);
+    await sleep(BEFORE_MS);
+    const waiting = await stage.queue.getDelayedCount();
+    const stoppedAt = arrivalInstant();
+    signalAll(stage, 'SIGSTOP');
+    await sleep(STOPPED_MS);
+    signalAll(stage, 'SIGCONT');
+    const goneOnAt = arrivalInstant();
+    await sleep(AFTER_MS);
+    const newcomers = await coming.stop();
+    await stage.settled(STANDSTILL_LIMIT_MS);
+
+    const all = [...alerts, ...newcomers.map(({ alert }) => alert)];
+    const { arrivals, jobs, woken, stallMs } = await stage.collect(all);
+    const inLine = arrivals.filter(({ recipientId }) => recipientId.startsWith('line-'));
+    const gaps = gapsOf(inLine);
+    const late = gaps.filter(({ ms }) => ms > STANDSTILL_GAP_MS + BEHIND_MS);
+    const due = begins.map((from) => Math.max(0, 1 + Math.floor((stoppedAt - from) / STANDSTILL_GAP_MS)));
+    const behindMs = Math.max(0, ...late.map(({ at }) => at - goneOnAt));
+    // A line whose alert fell into the stop is seen to be behind when its next alert comes, up to a gap later.
+    const behindUntil = goneOnAt + Math.max(behindMs, STANDSTILL_GAP_MS);
+    const acceptedAt = new Map(arrivals.map(({ notificationId, at }) => [notificationId, at]));
+    const waits: Record<Phase, number[]> = { before: [], stopped: [], behind: [], after: [] };
+    for (const { alert, enqueuedAt } of newcomers) {
+      const at = acceptedAt.get(alert.id);
+      if (at === undefined) continue;
+      const isBefore = at < stoppedAt; // one that was under way when the workers stopped waited with them
+      const phase =
+        enqueuedAt >= behindUntil ? 'after' : enqueuedAt >= goneOnAt ? 'behind' : isBefore ? 'before' : 'stopped';
+      waits[phase].push(at - enqueuedAt);
+    }
+    const { mean, worst } = passesOf(jobs, ids);
+    return {
+      ...keptBy(inLine, ids, policy),
+      passes: mean,
+      passesWorst: worst,
+      ratios: spreadOf(makespanRatios(inLine, policy)),
+      behindMs,
+      doneBefore: inLine.filter(({ at }) => at < stoppedAt).length / due.reduce((total, each) => total + each, 0),
+      newcomers: {
+        before: spreadOf(waits.before),
+        stopped: spreadOf(waits.stopped),
+        behind: spreadOf(waits.behind),
+        after: spreadOf(waits.after),
+      },
+      newcomersLost: newcomers.length - Object.values(waits).flat().length,
+      waiting,
+      woken: { p50: bucketQuantile(woken, 0.5), p99: bucketQuantile(woken, 0.99) },
+      seconds: ((inLine.at(-1)?.at ?? NaN) - (inLine[0]?.at ?? NaN)) / 1_000,
+      stallMs,
+    };
+  });
+}
+
+/** Resolves when every job has been passed once: what is left waits for its slot. */
+async function untilAllWait({ queue }: Stage): Promise<void> {
+  const deadline = performance.now() + FIRST_PASSES_LIMIT_MS;
+  while (performance.now() < deadline) {
+    const { wait = 0, prioritized = 0 } = await queue.getJobCounts('wait', 'prioritized');
+    if (wait + prioritized <= 10) return; // due ones are among them for a moment
+    await sleep(POLL_MS);
+  }
+  throw new Error(`expected every job to be passed once within ${FIRST_PASSES_LIMIT_MS / 1_000} s`);
+}
+
+function signalAll({ replicas }: Stage, signal: NodeJS.Signals): void {
+  for (const { pid } of replicas.processes) process.kill(pid, signal);
+}
+
+interface Newcomer {
+  readonly alert: Alert;
+  readonly enqueuedAt: number;
+}
+
+/** One recipient after the other gets a first alert, until `stop`. */
+function startNewcomers({ producer }: Stage): { stop(): Promise<Newcomer[]> } {
+  const all: Newcomer[] = [];
+  const enqueuing: Promise<unknown>[] = [];
+  const timer = setInterval(() => {
+    const id = `new-${all.length}`;
+    const alert = makeAlert(id, id);
+    all.push({ alert, enqueuedAt: arrivalInstant() });
+    enqueuing.push(producer.enqueue(alert));
+  }, NEWCOMER_EVERY_MS);
+  return {
+    async stop() {
+      clearInterval(timer);
+      await Promise.all(enqueuing);
+      return all;
+    },
+  };
+}
+
+/** From each alert of a recipient to the next one, and when that came. */
+function gapsOf(arrivals: readonly Arrival[]): { readonly at: number; readonly ms: number }[] {
+  return [...Map.groupBy(arrivals, ({ recipientId }) => recipientId).values()].flatMap((own) =>
+    own.slice(1).map(({ at }, index) => ({ at, ms: at - (own[index]?.at ?? at) })),
+  );
+}

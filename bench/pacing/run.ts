@@ -1,0 +1,191 @@
+import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import type { SeenEntry } from '../../scripts/support/providers-child.ts';
+import { longestMs, startProviders, type ProvidersProcess } from '../../scripts/support/providers-process.ts';
+import { startReplicas, type Replicas } from '../../scripts/support/replicas.ts';
+import { ruleName, type Policy } from '../../src/domain/limits.ts';
+import type { NotificationInput } from '../../src/domain/notification.ts';
+import { formatDuration } from '../../src/domain/time.ts';
+import { JOB, QUEUE } from '../../src/queue/names.ts';
+import { createProducer, type Producer } from '../../src/queue/producer.ts';
+import type { Arrival } from '../../src/sandbox/judge.ts';
+import { readBuckets, subtract, sum, type Buckets, type JobFacts, type Jobs } from './figures.ts';
+import { startProxy } from './proxy.ts';
+
+/** Worker processes of every row. */
+export const WORKERS = 2;
+/** The relay before Redis holds every piece of data back for this long, in each direction. */
+export const PROXY_EACH_WAY_MS = 2;
+
+export interface Setting {
+  readonly policy: Policy;
+  /** WORKER_CONCURRENCY. */
+  readonly concurrency: number;
+  /** Whether the workers reach Redis through the relay. Whoever enqueues does not. */
+  readonly proxied: boolean;
+  /** Whether the workers have delivered some other notifications before. */
+  readonly warm: boolean;
+}
+
+export type Alert = NotificationInput & { readonly id: string };
+
+/** What one setting did with its alerts. */
+export interface Run {
+  /** What the providers accepted, in the order of the arrivals. */
+  readonly arrivals: readonly Arrival[];
+  readonly jobs: Jobs;
+  /** How late wake-ups were: the workers' own histogram, without the warm-up. */
+  readonly woken: Buckets;
+  /** The longest time for which the machine stood still. */
+  readonly stallMs: number;
+}
+
+/** Workers of one setting on an empty Redis, with providers of their own that answer as slowly as real ones. */
+export interface Stage {
+  /** A direct connection to Redis, and the prefix of the queue and the limiter. */
+  readonly redis: Redis;
+  readonly prefix: string;
+  readonly producer: Producer;
+  readonly queue: Queue;
+  readonly providers: ProvidersProcess;
+  readonly replicas: Replicas;
+  /** Adds all of them; through the producer in batches of 500, or as any BullMQ client does, without a priority. */
+  add(alerts: readonly Alert[], how?: 'producer' | 'plain'): Promise<void>;
+  /** Resolves when no job waits or is under way, or after the limit. What was not delivered until then counts as lost. */
+  settled(limitMs: number): Promise<void>;
+  /** What came of these alerts. */
+  collect(alerts: readonly Alert[]): Promise<Run>;
+}
+
+const PREFIX = '{pacing}';
+const POLL_MS = 100;
+/** So many recipients get two alerts each before the measured ones: one that is sent at once, and one that is put back first. */
+const WARM_UP_RECIPIENTS = 200;
+const WARM_UP_LIMIT_MS = 30_000;
+const BATCH = 1_000;
+
+/** One alert to the recipient's one APNs device. Its data tells the providers which it is. */
+export function makeAlert(id: string, recipientId: string): Alert {
+  const token = createHash('sha256').update(recipientId).digest('hex');
+  return {
+    id,
+    recipientId,
+    devices: [{ platform: 'apns', token }],
+    alert: { title: 'Room change for class 7b', body: 'The lesson at 10:15 takes place in room 204 today.' },
+    data: { ref: id, to: recipientId },
+  };
+}
+
+/** Starts all parts of a setting, has them used, and ends them. */
+export async function onStage<T>(redisUrl: string, setting: Setting, use: (stage: Stage) => Promise<T>): Promise<T> {
+  await using parts = new AsyncDisposableStack();
+  const connection = parts.adopt(new Redis(redisUrl, { maxRetriesPerRequest: null }), (it) => {
+    it.disconnect();
+  });
+  await connection.flushall();
+  const queue = parts.adopt(new Queue(QUEUE, { connection, prefix: PREFIX }), (it) => it.close());
+  const producer = parts.adopt(createProducer({ connection, prefix: PREFIX }), (it) => it.close());
+  const providers = parts.adopt(await startProviders(), (it) => it.close());
+  const proxy = setting.proxied
+    ? parts.adopt(await startProxy(redisUrl, PROXY_EACH_WAY_MS), (it) => it.close())
+    : undefined;
+  const replicas = await startReplicas({
+    count: WORKERS,
+    env: {
+      ...providers.env,
+      REDIS_URL: proxy?.url ?? redisUrl,
+      QUEUE_PREFIX: PREFIX,
+      LIMIT_RULES: setting.policy.rules.map(ruleName).join(),
+      LIMIT_MIN_GAP: formatDuration(setting.policy.minGapMs),
+      WORKER_CONCURRENCY: String(setting.concurrency),
+    },
+  });
+  parts.defer(async () => {
+    await replicas.stop();
+  });
+
+  const add: Stage['add'] = async (alerts, how = 'producer') => {
+    if (how === 'plain') {
+      await queue.addBulk(alerts.map((data) => ({ name: JOB, data, opts: { jobId: data.id } })));
+      return;
+    }
+    const answers = await producer.enqueueMany(alerts);
+    const refused = answers.find(({ kind }) => kind !== 'added');
+    if (refused !== undefined) throw new Error(`expected every alert to be added, found one ${refused.kind}`);
+  };
+  const settled: Stage['settled'] = async (limitMs) => {
+    const deadline = performance.now() + limitMs;
+    while (performance.now() < deadline) {
+      const counts = await queue.getJobCounts('wait', 'prioritized', 'delayed', 'active');
+      if (Object.values(counts).every((count) => count === 0)) return;
+      await sleep(POLL_MS);
+    }
+  };
+
+  if (setting.warm) {
+    const twice = [0, 1].flatMap((turn) =>
+      Array.from({ length: WARM_UP_RECIPIENTS }, (_, index) => makeAlert(`warm-${turn}-${index}`, `warm-${index}`)),
+    );
+    await add(twice);
+    await settled(WARM_UP_LIMIT_MS);
+  }
+  const wokenBefore = await wokenOf(replicas);
+  const stallsBefore = providers.stalls.length;
+
+  const collect: Stage['collect'] = async (alerts) => {
+    await providers.order({ do: 'flush' });
+    const ids = new Set(alerts.map(({ id }) => id));
+    return {
+      arrivals: arrivalsOf(replicas.delays.counted(providers.entries, ({ data }) => data['ref'] ?? '')).filter(
+        ({ notificationId }) => ids.has(notificationId),
+      ),
+      jobs: await readJobs(connection, queue, [...ids]),
+      woken: subtract(await wokenOf(replicas), wokenBefore),
+      stallMs: longestMs(providers.stalls.slice(stallsBefore)),
+    };
+  };
+  return await use({ redis: connection, prefix: PREFIX, producer, queue, providers, replicas, add, settled, collect });
+}
+
+/** Every alert that was accepted so far, in the order of the arrivals: the journal has them in the order of the answers. */
+function arrivalsOf(entries: readonly SeenEntry[]): Arrival[] {
+  return entries
+    .filter(({ accepted }) => accepted)
+    .map(({ data, token, at, delayMs }) => ({
+      recipientId: data['to'] ?? '',
+      notificationId: data['ref'] ?? '',
+      device: token,
+      at,
+      delayMs,
+    }))
+    .sort((a, b) => a.at - b.at);
+}
+
+async function wokenOf({ processes }: Replicas): Promise<Buckets> {
+  const pages = processes.map(async ({ url }) => {
+    const answer = await fetch(`${url ?? ''}/metrics`, { signal: AbortSignal.timeout(10_000) });
+    return readBuckets(await answer.text(), 'pushpacer_wake_lateness_seconds');
+  });
+  return sum(await Promise.all(pages));
+}
+
+/** A job's progress stays as it was when the job was put back for the last time. */
+async function readJobs(redis: Redis, queue: Queue, ids: readonly string[]): Promise<Map<string, JobFacts>> {
+  const facts = new Map<string, JobFacts>();
+  for (let from = 0; from < ids.length; from += BATCH) {
+    const batch = ids.slice(from, from + BATCH);
+    const pipeline = redis.pipeline();
+    for (const id of batch) pipeline.hmget(queue.toKey(id), 'progress', 'processedOn', 'ats');
+    const replies = (await pipeline.exec()) ?? [];
+    for (const [index, id] of batch.entries()) {
+      const [progress, processedOn, starts] = replies[index]?.[1] as (string | null)[];
+      const stored = JSON.parse(progress ?? '0') as number | { readonly requeues?: number; readonly dueAt?: number };
+      const { requeues = 0, dueAt } = typeof stored === 'number' ? {} : stored;
+      const takenAt = processedOn == null ? undefined : Number(processedOn);
+      facts.set(id, { requeues, starts: Number(starts ?? 0), takenAt, dueAt });
+    }
+  }
+  return facts;
+}
