@@ -30,7 +30,7 @@ const POLICY: Policy = {
 /** For background pushes: short enough that those over the limit come within the demo. */
 const BACKGROUND_POLICY: Policy = { rules: [{ max: 3, perMs: 8_000 }], minGapMs: 0 };
 /** A request that would leave later than this after its slot asks for another one (src/delivery/slot.ts). */
-const SEND_LATE_MS = 40;
+const SEND_LATE_MS = 25;
 const HELP = `
 docs/demo.md explains what it shows, docs/commands.md the fields of --json.`;
 const ENVIRONMENT = {

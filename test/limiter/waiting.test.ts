@@ -62,6 +62,38 @@ describe('latest', () => {
     expect(again).toMatchObject({ kind: 'ended', how: 'superseded', by: 'new' });
   });
 
+  it('an older one that missed its slot gives way to a newer one that was sent since', async () => {
+    const { ask, join, limiter, clock, start } = open();
+    await ask('old', join('latest', { at: 1 }));
+    clock.now = start + 3_000;
+    expect(await ask('new', join('latest', { at: 2 }))).toMatchObject({ kind: 'admitted', at: start + 3_000 });
+    const again = await ask('old', { renew: true, ...join('latest', { at: 1 }) });
+    expect(again).toMatchObject({ kind: 'ended', how: 'superseded', by: 'new' });
+    expect(await limiter.inspect(recipientId)).toMatchObject({ sent: [{ at: start + 3_000 }], reserved: [] });
+  });
+
+  it('and to one that waits: its slot is free again', async () => {
+    const { ask, join, limiter, clock, start } = open();
+    await ask('old', join('latest', { at: 1 }));
+    await ask('new', join('latest', { at: 2 }));
+    clock.now = start + 100;
+    const again = await ask('old', { renew: true, ...join('latest', { at: 1 }) });
+    expect(again).toMatchObject({ kind: 'ended', how: 'superseded', by: 'new' });
+    expect((await limiter.inspect(recipientId)).sent).toEqual([]);
+    clock.now = start + 3_000;
+    expect(await ask('new', join('latest', { at: 2 }))).toMatchObject({ kind: 'admitted' });
+  });
+
+  it('the newest one that missed its slot goes in another one', async () => {
+    const { ask, join, clock, start } = open();
+    await ask('new', join('latest', { at: 2 }));
+    clock.now = start + 100;
+    expect(await ask('new', { renew: true, ...join('latest', { at: 2 }) })).toMatchObject({
+      kind: 'admitted',
+      at: start + 100,
+    });
+  });
+
   it.each([0, 2_000])(
     'leaves the older one where the newer one would be refused in its slot: after %i ms',
     async (ms) => {

@@ -67,7 +67,7 @@ ${deadLetterTables(letters)}
 ${teachersTable(teachers)}
 ${numbersTable(result)}
 </section>
-<footer>Made by <code>npm run demo -- --report FILE</code> on ${instant(enqueuedAt)}. A gap counts as kept from 65 ms less than the limit on: a request may leave 40 ms late, and takes some time to arrive.</footer>
+<footer>Made by <code>npm run demo -- --report FILE</code> on ${instant(enqueuedAt)}. A gap counts as kept from 50 ms less than the limit on: a request may leave 25 ms late, and takes some time to arrive.</footer>
 </main>
 </body>
 </html>

@@ -31,11 +31,14 @@ if join.kind == 'latest' then
   group = readWaiting(field)
   isHolder = group and group.name == name
   becomesHolder = isNew or isHolder
+  if group and not isHolder and (isNew or renew) and join.at < group.at then
+-- include write.lua
+
+    for _, scope in ipairs(scopes) do drop(scope.sent) end -- it missed its slot: that one is free again
+    writeEnd(name, 'superseded', group.name)
+    return endedReply('superseded', group.name, 0)
+  end
   if group and not isHolder and isNew then
-    if join.at < group.at then
-      writeEnd(name, 'superseded', group.name)
-      return endedReply('superseded', group.name, 0)
-    end
     local itsSlot = slotOf(group.entry)
     if itsSlot and itsSlot > now + early and isTooLong(itsSlot) then
       return mustWait(earliest(scopes), itsSlot, {})

@@ -43,7 +43,7 @@ it('tells two that came too close, and whom they alerted', () => {
   });
 });
 
-it('grants 65 ms between the slots and the arrivals', () => {
+it('grants 50 ms between the slots and the arrivals', () => {
   expect(judged(entryOf('a', 0), entryOf('b', 35), entryOf('c', 935))).toMatchObject({ bursts: [] });
 });
 
