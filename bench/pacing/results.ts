@@ -82,13 +82,18 @@ export function reportOf(results: Results, { sizes, runs, quick, seconds, versio
   };
 }
 
+/** What a run did not measure, such as the wait of nobody, is left out. */
+function measuredOf<Figures>(runs: readonly Figures[], figure: (run: Figures) => number): number[] {
+  return runs.map(figure).filter((value) => !Number.isNaN(value));
+}
+
 /** The median over the runs of one figure. */
 function median<Figures>(runs: readonly Figures[], figure: (run: Figures) => number, digits = 3): number {
-  return round(quantile(runs.map(figure), 0.5), digits);
+  return round(quantile(measuredOf(runs, figure), 0.5), digits);
 }
 
 function worst<Figures>(runs: readonly Figures[], figure: (run: Figures) => number, digits = 3): number {
-  return round(Math.max(...runs.map(figure)), digits);
+  return round(quantile(measuredOf(runs, figure), 1), digits);
 }
 
 function keptJson(runs: readonly (Kept & { readonly stallMs: number })[]) {
