@@ -70,7 +70,7 @@ function spawnSide({ side, platform, env, nodeFlags = [] }: WorkerOptions, log: 
   if (side === 'pushpacer') {
     // Replicas are spawned without flags of their own; node takes them from here as well.
     const flags = nodeFlags.length === 0 ? {} : { NODE_OPTIONS: nodeFlags.join(' ') };
-    return spawnWorker({ ...settings, ...flags }, [log, log]);
+    return spawnWorker({ ...settings, ...flags }, [log, log], false);
   }
   return spawn(process.execPath, [...nodeFlags, PLAIN, platform], {
     env: { ...process.env, ...settings },

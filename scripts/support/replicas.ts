@@ -66,15 +66,19 @@ export async function startReplicas({ count, env }: ReplicaOptions): Promise<Rep
   }
 }
 
-/** One worker process, which ends with this one. `output`: where its standard output and standard error go. */
+/**
+ * One worker process, which ends with this one. `output`: where its standard output and standard error go. `tells`: its log tells
+ * when it stood still.
+ */
 export function spawnWorker(
   env: ReplicaOptions['env'],
   output: readonly ['pipe' | number, 'inherit' | number],
+  tells = true,
 ): ChildProcess {
   // Variables in the caller's shell may be meant for another worker, so they are not passed on.
   const names = new Set(CONFIG_VARIABLES.map(({ name }) => name));
   const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !names.has(name)));
-  return spawn(process.execPath, ['--import', DELAYS, WORKER], {
+  return spawn(process.execPath, [...(tells ? ['--import', DELAYS] : []), WORKER], {
     env: { ...inherited, METRICS_PORT: '0', ...env },
     stdio: ['ignore', ...output, 'ipc'],
   });

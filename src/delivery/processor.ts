@@ -15,7 +15,6 @@ import { endedOf, outcomeOf } from './ended.ts';
 import { createPassLog } from './pass-log.ts';
 import type { DeliverParts } from './parts.ts';
 import { createTurns } from './turns.ts';
-import { createFirstPasses } from './first-passes.ts';
 
 export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
   readonly log: Logger;
@@ -36,15 +35,10 @@ export function createProcessor(given: ProcessorParts): Processor {
   const parts = { ...given, turns: createTurns() };
   const { metrics, outcomes, signal } = parts;
   const log = createPassLog(parts);
-  const first = createFirstPasses(FIRST_A_TURN);
   return async (job, lock, place) => {
-    if (job.progress === 0) {
-      if (isUnprioritised(job)) {
-        metrics.unprioritised();
-        log.unprioritised(job);
-      }
-      const entering = first.enter();
-      if (entering !== undefined) await entering;
+    if (job.progress === 0 && isUnprioritised(job)) {
+      metrics.unprioritised();
+      log.unprioritised(job);
     }
     const context = createContext(job, lock, signal, place);
     const { dueAt } = context.progress;
@@ -64,6 +58,3 @@ export function createProcessor(given: ProcessorParts): Processor {
     return ended;
   };
 }
-
-/** With all at once, what was due came up to 100 ms late in a cold worker. */
-const FIRST_A_TURN = 2;

@@ -19,7 +19,7 @@ const MAX_LATE_MS = 25;
 const MAX_LATE_SHARE = 0.25;
 /** Asking anew helps after a short standstill, not on a machine that is always late. */
 const MAX_RENEWALS = 5;
-/** Who was late asks for an instant that lies as far ahead as it was late, at most this much. */
+/** Who was late again asks for an instant that lies as far ahead as it was late, at most this much. */
 const MAX_LEAD_MS = 500;
 /** What has to be done before the send begins this much before the slot. */
 const PREPARE_MS = 25;
@@ -91,7 +91,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
     const lateMs = performance.now() - sendAt;
     const mostMs = maxLateMs(admission, isBackground(context) ? 0 : parts.overallGapMs);
     if (lateMs <= mostMs) return answered(context, asks, { kind: 'slot', ask, at, sendAt, sendBy: sendAt + mostMs });
-    aheadMs = Math.min(aheadMs + lateMs, MAX_LEAD_MS);
+    if (tries > 0) aheadMs = Math.min(aheadMs + lateMs, MAX_LEAD_MS);
   }
   if (isUnused) await limiter.refund({ ...scopeOf(context), id: askId(context.jobId, asks) });
   return answered(context, asks, MISSED);

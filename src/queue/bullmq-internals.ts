@@ -25,14 +25,13 @@ const OVERRIDDEN = ['moveToActive', 'processJob', 'handleCompleted', 'handleFail
 export function assertBullMq(queue: Queue, worker: Worker): void {
   const methods = Worker.prototype as unknown as Partial<Record<string, unknown>>;
   const { lockManager } = worker as unknown as {
-    readonly lockManager?: { readonly trackJob?: unknown; readonly getActiveJobCount?: unknown };
+    readonly lockManager?: { readonly trackJob?: unknown };
   };
   const backend = backendOf(new Job(queue, 'probe', {}, {}, 'probe')) as Partial<IQueueBackend> | undefined; // not added
   const { execCommand } = queue.getBackend() as Partial<RedisQueueBackend>;
   const used: readonly (readonly [name: string, found: unknown])[] = [
     ...OVERRIDDEN.map((name) => [`Worker.${name}`, methods[name]] as const),
     ['Worker.lockManager.trackJob', lockManager?.trackJob],
-    ['Worker.lockManager.getActiveJobCount', lockManager?.getActiveJobCount],
     ['Job.backend.moveToDelayed', backend?.moveToDelayed],
     ['RedisQueueBackend.execCommand', execCommand],
   ];

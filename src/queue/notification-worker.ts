@@ -76,6 +76,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   readonly #latest = new Map<string, Job>();
   readonly #onLetGo: (job: Job, error: Error) => void;
   readonly #places: number;
+  #underWay = 0;
   #asleep = 0;
 
   /**
@@ -94,23 +95,31 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     this.#onLetGo = onLetGo;
     this.#offsetMs = offsetMs;
     this.#places = this.concurrency;
+    this.#setConcurrency();
   }
 
   readonly place: Place = {
     leave: () => {
       if (this.#asleep >= MOST_ASLEEP) return () => undefined;
-      this.#count(1);
-      return () => this.#count(-1);
+      this.#asleep += 1;
+      this.#setConcurrency();
+      // If all sleep, nothing else makes BullMQ look at its concurrency again.
+      const isIdle = this.#asleep === this.#underWay && this.closing === undefined && !this.isPaused();
+      if (isIdle) void this.pause(true).then(() => this.resume());
+      return () => {
+        this.#asleep -= 1;
+        this.#setConcurrency();
+      };
     },
   };
 
-  /** Passes that sleep do not count: BullMQ may take so many more jobs. */
-  #count(change: 1 | -1): void {
-    this.#asleep += change;
-    this.concurrency = this.#places + this.#asleep;
-    if (this.closing !== undefined || this.isPaused() || this.lockManager.getActiveJobCount() > this.#asleep) return;
-    // All sleep, so nothing else makes BullMQ look at its concurrency again.
-    if (change === 1) void this.pause(true).then(() => this.resume());
+  /**
+   * Passes that sleep do not count. And BullMQ asks Redis for one job after the other until it has as many as its concurrency, and
+   * begins none of them before: with 200 places and a Redis that is 4 ms away, a job that is due was begun 0.3 s late. So it is
+   * told only of the next place, as long as there are more.
+   */
+  #setConcurrency(): void {
+    this.concurrency = Math.min(this.#places + this.#asleep, this.#underWay + 1);
   }
 
   /** How many seconds to wait for the next job. `blockUntil`: when the next delayed job is due on Redis's clock; 0 for none. */
@@ -127,12 +136,16 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     }
   }
 
-  override async processJob(job: Job, token: string, fetchNextCallback?: () => boolean) {
+  override async processJob(job: Job, token: string) {
     const id = job.id ?? '';
     this.#latest.set(id, job);
+    this.#underWay += 1;
+    this.#setConcurrency();
     try {
-      return await super.processJob(job, token, fetchNextCallback);
+      return await super.processJob(job, token, () => this.#underWay <= this.#places + this.#asleep);
     } finally {
+      this.#underWay -= 1;
+      this.#setConcurrency();
       this.#keepRenewing(job);
       if (this.#latest.get(id) === job) this.#latest.delete(id);
     }

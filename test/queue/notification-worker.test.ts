@@ -193,7 +193,7 @@ test.for([1, 3])('jobs that sleep leave their places to others, with %i of them'
   const { queue, worker, most } = await underWayAtOnce(10, concurrency, true);
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(10), SOON);
   expect(most()).toBe(10);
-  expect(worker.concurrency).toBe(concurrency);
+  expect(worker.concurrency).toBe(1); // nothing is under way: the next place
 });
 
 test('jobs that do not sleep are as many at once as there are places', async () => {
@@ -208,4 +208,24 @@ test('a worker that stops waits for the jobs that sleep', async () => {
   await worker.close();
   expect(underWay()).toBe(0);
   expect(await queue.getActiveCount()).toBe(0);
+});
+
+test('a job is begun before the worker has taken as many as it has places for', async () => {
+  const active: number[] = [];
+  const { queue, worker } = open(
+    async () => {
+      active.push(await queue.getActiveCount());
+      await vi.waitFor(() => expect(active).toHaveLength(40), SOON); // all are under way at once in the end
+    },
+    testRedisUrl(),
+    0,
+    50,
+  );
+  await worker.pause();
+  await queue.addBulk(
+    Array.from({ length: 40 }, (_, n) => ({ name: 'push', data: {}, opts: { jobId: `j${n}`, priority: 10 } })),
+  );
+  await worker.resume();
+  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(40), SOON);
+  expect(active[0]).toBeLessThan(10); // BullMQ alone takes all 40 first
 });
