@@ -44,7 +44,7 @@ it('tells two that came too close, and whom they alerted', () => {
 });
 
 it('grants 50 ms between the slots and the arrivals', () => {
-  expect(judged(entryOf('a', 0), entryOf('b', 35), entryOf('c', 935))).toMatchObject({ bursts: [] });
+  expect(judged(entryOf('a', 0), entryOf('b', 50), entryOf('c', 950))).toMatchObject({ bursts: [] });
 });
 
 it('counts what the judge of arrivals counts', () => {
@@ -157,12 +157,12 @@ describe('an alert that was under way while a process did not run', () => {
   const judgedAfter = (delayMs: number) => judged(entryOf('a', 1_050, { delayMs }), entryOf('b', 1_060));
 
   it('is counted apart', () => {
-    expect(judgedAfter(25)).toMatchObject({ gapViolations: 0, lateAfterStall: 1, minGapMs: 35, bursts: [] });
-    expect(judgedAfter(25).burstsAfterStall).toEqual(['r: gap, 10 ms at 1970-01-01T00:00:01.060Z']);
+    expect(judgedAfter(40)).toMatchObject({ gapViolations: 0, lateAfterStall: 1, minGapMs: 50, bursts: [] });
+    expect(judgedAfter(40).burstsAfterStall).toEqual(['r: gap, 10 ms at 1970-01-01T00:00:01.060Z']);
   });
 
   it('is too close all the same where that was too short', () => {
-    expect(judgedAfter(24)).toMatchObject({ gapViolations: 1, lateAfterStall: 0, burstsAfterStall: [] });
+    expect(judgedAfter(39)).toMatchObject({ gapViolations: 1, lateAfterStall: 0, burstsAfterStall: [] });
   });
 
   it('is counted apart, whichever of the two it is', () => {
