@@ -29,7 +29,7 @@ test('jobs without a priority get the normal one, in their order, but for those 
   expect(await queue.getRanges(['wait'], 0, -1, true)).toEqual(Array.from({ length: 50 }, (_, n) => `job-${n}`));
   const jobs = await queue.getPrioritized();
   expect(jobs.map(({ id }) => id)).toEqual(Array.from({ length: 950 }, (_, n) => `job-${n + 50}`));
-  expect(new Set(jobs.map(({ priority }) => Number(priority)))).toEqual(new Set([10]));
+  expect(new Set(jobs.map(({ priority }) => priority))).toEqual(new Set([10]));
   await vi.waitFor(async () => expect(await redis.exists(queue.toKey('prioritising'))).toBe(0), SOON);
 });
 

@@ -2,7 +2,6 @@ import { appendFile, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WorkerDelays } from '../../support/delays.ts';
-import type { Freeze } from './freezes.ts';
 import { notificationIdOf } from '../../../src/queue/names.ts';
 
 /** The fields of a worker's log line that are used here. */
@@ -26,8 +25,15 @@ export async function readLogs(folder: string): Promise<Logs> {
   return new Map(await Promise.all(texts));
 }
 
+/** When a worker was frozen on purpose, by the name of its log: epoch milliseconds. */
+interface Frozen {
+  readonly log: string;
+  readonly at: number;
+  readonly thawedAt: number;
+}
+
 /** What the same logs tell of the workers' delays, without those of the workers that were frozen on purpose. */
-export async function readDelays(folder: string, freezes: readonly Freeze[]): Promise<WorkerDelays> {
+export async function readDelays(folder: string, freezes: readonly Frozen[]): Promise<WorkerDelays> {
   const delays = new WorkerDelays();
   for (const name of (await readdir(folder)).filter((file) => file.endsWith('.log'))) {
     for (const line of (await readFile(join(folder, name), 'utf8')).split('\n')) delays.note(name, line);
