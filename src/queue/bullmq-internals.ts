@@ -63,6 +63,9 @@ export function lockKeyOf(queue: Pick<Queue, 'toKey'>, jobId: string): string {
   return queue.toKey(`${jobId}:lock`);
 }
 
+/** The commands whose answer may be `[fields of a job, its id, …]`. */
+const TAKES: ReadonlySet<string> = new Set(['moveToActive', 'moveToFinished']);
+
 /** The position of the caller's time in these commands, counted from 0 over keys and arguments. */
 const TIME_AT: Readonly<Record<string, number>> = { moveToActive: 12, moveToDelayed: 12, moveToFinished: 15 };
 
@@ -72,13 +75,23 @@ const TIME_AT: Readonly<Record<string, number>> = { moveToActive: 12, moveToDela
  * ahead would take every job too early, and others would take its jobs too late.
  *
  * @param offsetMs Redis's clock minus this machine's, in whole milliseconds
+ * @param onTaken called with each job that Redis gives, in its order: BullMQ itself begins jobs of different commands in any order
  */
-export function onRedisTime(offsetMs: () => number): BackendFactory<RedisQueueBackend> {
+export function onRedisTime(
+  offsetMs: () => number,
+  onTaken: (jobId: string) => void = () => undefined,
+): BackendFactory<RedisQueueBackend> {
   return (...options) => {
     const backend = createRedisBackend(...options);
     const execCommand = backend.execCommand.bind(backend);
-    backend.execCommand = (client, command, args: unknown[]): unknown =>
-      execCommand(client, command, withOffset(command, args, offsetMs()));
+    backend.execCommand = (client, command, args: unknown[]): unknown => {
+      const reply = execCommand(client, command, withOffset(command, args, offsetMs())) as unknown;
+      if (!TAKES.has(command) || !(reply instanceof Promise)) return reply;
+      return reply.then((taken: unknown) => {
+        if (Array.isArray(taken) && Array.isArray(taken[0])) onTaken(String(taken[1]));
+        return taken;
+      });
+    };
     return backend;
   };
 }

@@ -55,6 +55,8 @@ export interface Place {
 /** So many sleep without a place at most: each takes some kilobytes, and a lock that is renewed. */
 const MOST_ASLEEP = 1_000;
 
+const MOST_BEHIND_MS = 50;
+
 /** Further arguments, which are passed on to BullMQ. */
 type Rest = [token: string, fetchNextCallback?: () => boolean, span?: Span];
 
@@ -76,6 +78,8 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   readonly #latest = new Map<string, Job>();
   readonly #onLetGo: (job: Job, error: Error) => void;
   readonly #places: number;
+  /** What Redis gave to this worker and has not begun, in the order in which it was given. */
+  readonly #unbegun = new Set<string>();
   #underWay = 0;
   #asleep = 0;
 
@@ -90,7 +94,13 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     onLetGo: (job: Job, error: Error) => void,
     offsetMs: () => number = () => 0,
   ) {
-    super(name, processor, options, onRedisTime(offsetMs));
+    // BullMQ asks for no job before `run`, when the fields are there.
+    super(
+      name,
+      processor,
+      options,
+      onRedisTime(offsetMs, (jobId) => this.#unbegun.add(jobId)),
+    );
     this.#lockMs = options.lockDuration ?? 30_000;
     this.#onLetGo = onLetGo;
     this.#offsetMs = offsetMs;
@@ -138,10 +148,11 @@ export class NotificationWorker extends Worker<unknown, unknown> {
 
   override async processJob(job: Job, token: string) {
     const id = job.id ?? '';
-    this.#latest.set(id, job);
     this.#underWay += 1;
-    this.#setConcurrency();
+    this.#setConcurrency(); // before the first await: BullMQ looks at it then
     try {
+      await this.#begin(id);
+      this.#latest.set(id, job);
       return await super.processJob(job, token, () => this.#underWay <= this.#places + this.#asleep);
     } finally {
       this.#underWay -= 1;
@@ -149,6 +160,15 @@ export class NotificationWorker extends Worker<unknown, unknown> {
       this.#keepRenewing(job);
       if (this.#latest.get(id) === job) this.#latest.delete(id);
     }
+  }
+
+  /** Waits for the jobs that Redis gave before this one. They begin within milliseconds, or never. */
+  async #begin(id: string): Promise<void> {
+    const isFirst = (): boolean => !this.#unbegun.has(id) || this.#unbegun.values().next().value === id;
+    const deadline = performance.now() + MOST_BEHIND_MS;
+    while (!isFirst() && performance.now() < deadline) await sleep(1);
+    while (!isFirst()) this.#unbegun.delete(this.#unbegun.values().next().value ?? '');
+    this.#unbegun.delete(id);
   }
 
   /**
