@@ -53,25 +53,35 @@ async function main({ redisPort, eachWayMs }: Relayed): Promise<void> {
 
 /** Hands on what one side sends, late and in order. If one side ends, the other one ends too. */
 function pass(from: Socket, to: Socket, delayMs: number): void {
-  const held: { readonly data: Buffer; readonly dueAt: number }[] = [];
+  const write = inOrder((data) => {
+    if (!to.destroyed) to.write(data);
+  });
+  from.setNoDelay(true);
+  from.on('data', (data) => {
+    write(data, delayMs);
+  });
+  from.on('error', () => undefined); // `close` follows
+  from.once('close', () => to.destroy());
+}
+
+/** Writes each piece after its delay, and never before the one that came earlier: timers alone keep no order. */
+export function inOrder(write: (data: Buffer) => void): (data: Buffer, ms: number) => void {
+  const waiting: { readonly data: Buffer; readonly dueAt: number }[] = [];
   const flush = (): void => {
-    for (let next = held[0]; next !== undefined; next = held[0]) {
+    for (let next = waiting[0]; next !== undefined; next = waiting[0]) {
       const ms = next.dueAt - performance.now();
       if (ms > 0) {
         setTimeout(flush, ms);
         return;
       }
-      held.shift();
-      if (!to.destroyed) to.write(next.data);
+      waiting.shift();
+      write(next.data);
     }
   };
-  from.setNoDelay(true);
-  from.on('data', (data) => {
-    held.push({ data, dueAt: performance.now() + delayMs });
-    if (held.length === 1) setTimeout(flush, delayMs);
-  });
-  from.on('error', () => undefined); // `close` follows
-  from.once('close', () => to.destroy());
+  return (data, ms) => {
+    waiting.push({ data, dueAt: performance.now() + ms });
+    if (waiting.length === 1) flush();
+  };
 }
 
 if (import.meta.main) await main(JSON.parse(process.argv[2] ?? '') as Relayed);

@@ -37,8 +37,7 @@ export async function send(context: Context, parts: DeliverParts): Promise<Sent>
   const [first] = ready;
   if (first === undefined) return 'sent';
   if (notPrepared !== undefined) return notPrepared;
-  const isValid = lock.isValid();
-  if (!(typeof isValid === 'boolean' ? isValid : await isValid)) return 'lock-lost';
+  if (!(await lock.isValid())) return 'lock-lost';
   const expiresAt = performance.now() + timeLeftMs(context, parts);
   context.sendBy = Math.min(slot?.sendBy ?? Infinity, tokensUntil, lock.until, expiresAt);
   if (ready.length === 1) await sendOne(context, first, parts);

@@ -55,6 +55,7 @@ export interface Place {
 /** So many sleep without a place at most: each takes some kilobytes, and a lock that is renewed. */
 const MOST_ASLEEP = 1_000;
 
+/** A job waits at most this long for one that was given before it: that one may never begin (BullMQ could not make a job of it). */
 const MOST_BEHIND_MS = 50;
 
 /** Further arguments, which are passed on to BullMQ. */

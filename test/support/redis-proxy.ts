@@ -1,6 +1,7 @@
 import { createServer, connect, type AddressInfo, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
 import { onTestFinished } from 'vitest';
+import { inOrder } from '../../bench/pacing/proxy.ts';
 
 export interface Delay {
   readonly leastMs: number;
@@ -97,26 +98,6 @@ function relay(client: Socket, redis: Socket, delayMs: () => number): Pair {
   pass(client, redis);
   pass(redis, client);
   return { silence: () => void (isSilent = true), reset: end };
-}
-
-/** Writes each piece after its delay, and never before the one that came earlier: timers alone keep no order. */
-function inOrder(write: (data: Buffer) => void): (data: Buffer, ms: number) => void {
-  const waiting: { readonly data: Buffer; readonly dueAt: number }[] = [];
-  const flush = (): void => {
-    for (let next = waiting[0]; next !== undefined; next = waiting[0]) {
-      const ms = next.dueAt - performance.now();
-      if (ms > 0) {
-        setTimeout(flush, ms);
-        return;
-      }
-      waiting.shift();
-      write(next.data);
-    }
-  };
-  return (data, ms) => {
-    waiting.push({ data, dueAt: performance.now() + ms });
-    if (waiting.length === 1) flush();
-  };
 }
 
 async function listen(server: Server, port: number): Promise<void> {
