@@ -1,4 +1,4 @@
-// Takes tokens that Apple and Google have called gone out of a database, each at least once. Start as many as you like.
+// Takes tokens that a provider has called gone out of a database, each at least once. Start as many as you like.
 // Needs a Redis (REDIS_URL) and, in your project: npm install ioredis
 import { hostname } from 'node:os';
 import { Redis } from 'ioredis';
@@ -18,13 +18,26 @@ function forget({
   recipientId,
   platform,
   token,
+  meaning,
   reason,
   timestamp,
 }: Record<string, string>): Promise<void> {
+  // `bad-token` was never valid for this app. Find out where it comes from; if the workers' configuration is wrong, all are.
+  if (meaning === 'bad-token') {
+    console.warn(JSON.stringify({ recipientId, platform, meaning, reason }));
+    return Promise.resolve();
+  }
   // DELETE FROM devices WHERE platform = $platform AND token = $token AND registered_at < $timestamp
   // (an app that was installed again may have registered the same token since).
   console.log(
-    JSON.stringify({ recipientId, platform, token, reason, timestamp: Number(timestamp) }),
+    JSON.stringify({
+      recipientId,
+      platform,
+      token,
+      meaning,
+      reason,
+      timestamp: Number(timestamp),
+    }),
   );
   return Promise.resolve();
 }

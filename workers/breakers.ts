@@ -22,8 +22,8 @@ export function startBreakers(
     redis,
     prefix: queue.prefix,
     onChange: createBreakerListener({ metrics, log }),
-    onTrial: ({ account, result }) => {
-      metrics.breakerTrial(account, result);
+    onTrial: ({ service, result }) => {
+      metrics.breakerTrial(service, result);
     },
   });
 }
@@ -53,9 +53,9 @@ const STILL_OPEN: Readonly<Record<Trouble, string>> = {
 
 /** Logs what happens to breakers, as an error where an operator has to act, and counts openings. */
 export function createBreakerListener({ metrics, log }: Omit<BreakerParts, 'redis'>): (change: BreakerChange) => void {
-  return ({ account, open, before }) => {
+  return ({ service, open, before }) => {
     const at = Date.now();
-    const names = namesOf(account);
+    const names = namesOf(service);
     if (open === undefined) {
       if (before === undefined) return;
       const { trouble, since } = before;
@@ -67,7 +67,7 @@ export function createBreakerListener({ metrics, log }: Omit<BreakerParts, 'redi
     }
     const { trouble, code } = open;
     const isNew = before?.trouble !== trouble;
-    if (isNew) metrics.breakerOpened(account, trouble);
+    if (isNew) metrics.breakerOpened(service, trouble);
     const level = trouble === 'auth' || trouble === 'configuration' ? 'error' : 'warn';
     log[level]({ ...names, trouble, code, forMs: openMs(open, at) }, (isNew ? OPENED : STILL_OPEN)[trouble]);
   };
@@ -78,14 +78,19 @@ export function openMs(open: Pick<OpenBreaker, 'until'> | undefined, at: number 
   return open === undefined ? 0 : Math.max(0, Math.round(open.until - at));
 }
 
-/** What `/readyz` says: every provider of the environment's app, and of the other apps those whose breaker is not closed. */
+/**
+ * What `/readyz` says: every provider of the environment's app; of the other apps, and of single servers (`webpush@host`), those
+ * whose breaker is not closed.
+ */
 export function describeBreakers(breakers: Pick<Breakers, 'all'>, at: number): Readonly<Record<string, unknown>> {
   const providers: Record<string, unknown> = {};
   const apps = new Map<string, Record<string, unknown>>();
-  for (const [account, open] of breakers.all()) {
-    const { platform, app } = namesOf(account);
-    if (app === undefined) providers[platform] = describeBreaker(open, at);
-    else if (open !== undefined) apps.set(app, { ...apps.get(app), [platform]: describeBreaker(open, at) });
+  for (const [service, open] of breakers.all()) {
+    const { platform, app, server } = namesOf(service);
+    const name = server === undefined ? platform : `${platform}@${server}`;
+    if (app === undefined && (server === undefined || open !== undefined)) providers[name] = describeBreaker(open, at);
+    else if (open !== undefined && app !== undefined)
+      apps.set(app, { ...apps.get(app), [name]: describeBreaker(open, at) });
   }
   return { providers, ...(apps.size > 0 && { apps: Object.fromEntries(apps) }) };
 }

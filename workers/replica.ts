@@ -91,7 +91,7 @@ async function compose(
   const metrics = createMetrics({
     lateAfterMs: paceOf(policy).toleranceMs,
     queueDepth: () => queueDepth(consumers),
-    breakersOpenMs: () => [...breakers.all()].map(([account, open]) => [account, openMs(open)] as const),
+    breakersOpenMs: () => [...breakers.all()].map(([service, open]) => [service, openMs(open)] as const),
   });
   const breakers: Breakers = startBreakers(config, { redis: limiterRedis, metrics, log });
   closing.defer(() => breakers.close());
@@ -129,7 +129,7 @@ async function compose(
     now: Date.now,
     random: Math.random,
     signal: graceOver.signal,
-    onReply: createReplyListener({ redis, prefix: queue.prefix, metrics, log }),
+    onReply: createReplyListener({ redis, prefix: queue.prefix, breakers, metrics, log }),
     log,
     metrics,
   });

@@ -1,4 +1,5 @@
 import type { Job, Queue } from 'bullmq';
+import { findJob } from '../../src/queue/readable.ts';
 import { parseNotification, type Notification } from '../../src/domain/notification.ts';
 import { SEND_AFTER } from '../../src/domain/send-after.ts';
 import { readProgress } from '../../src/delivery/progress.ts';
@@ -45,7 +46,7 @@ export async function findJobs(queue: Queue<unknown>, jobIds: readonly string[])
   const found = new Map<string, WaitingJob>();
   for (let from = 0; from < jobIds.length; from += PAGE) {
     const page = jobIds.slice(from, from + PAGE);
-    const jobs = (await Promise.all(page.map((id) => queue.getJob(id)))) as (Job<unknown> | undefined)[];
+    const jobs = await Promise.all(page.map((id) => findJob(queue, id)));
     for (const [index, job] of jobs.entries()) {
       const [id, facts] = [page[index], job && factsOf(job)];
       if (id !== undefined && facts !== undefined) found.set(id, facts);
@@ -70,7 +71,7 @@ export async function findDelayed(
       page.flatMap((id, index) => (index % 2 === 0 ? [[id, Number(page[index + 1])] as const] : [])),
     );
     const ids = [...dueAt.keys()].filter((id) => !known.has(id));
-    const jobs = (await Promise.all(ids.map((id) => queue.getJob(id)))) as (Job<unknown> | undefined)[];
+    const jobs = await Promise.all(ids.map((id) => findJob(queue, id)));
     for (const job of jobs) {
       if (job?.id === undefined || recipientOf(job.data) !== recipientId) continue;
       const facts = factsOf(job);

@@ -4,6 +4,7 @@
 -- KEYS[2] the id of the trial that is under way
 -- ARGV    'open', id of the trial that failed or '', state, for how many ms, the same number for a quota or else 0
 --         'claim', id, for how many ms | 'close', id | 'release', id | 'read', ''
+--         An early trial is not claimed: its id is 'early', and it can only close.
 -- Answers {state, for how many ms more it is open, trial} after the change; nil for a key that does not exist.
 local KEPT_MS = 600000
 local state, trial, verb, id = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
@@ -16,7 +17,7 @@ if verb == 'open' and (isTrial or not exists or tonumber(ARGV[5]) > math.max(0, 
   redis.call('DEL', trial)
 elseif verb == 'claim' and exists and leftMs <= 0 then
   redis.call('SET', trial, id, 'NX', 'PX', ARGV[3])
-elseif verb == 'close' and isTrial then
+elseif verb == 'close' and (isTrial or id == 'early') then
   redis.call('DEL', state, trial)
 elseif verb == 'release' and isTrial then
   redis.call('DEL', trial)

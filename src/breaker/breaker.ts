@@ -1,9 +1,9 @@
-import type { Account } from '../domain/account.ts';
+import type { Account, Service } from '../domain/account.ts';
 import type { Trouble } from '../domain/outcome.ts';
 
-/** An open circuit breaker: nothing is sent to this account. All times are epoch milliseconds. */
+/** An open circuit breaker: nothing is sent to this service. All times are epoch milliseconds. */
 export interface OpenBreaker {
-  readonly account: Account;
+  readonly service: Service;
   readonly trouble: Trouble;
   /** The answer that opened it, or kept it open: `InvalidProviderToken`, `QUOTA_EXCEEDED`, `connection-refused`. */
   readonly code: string;
@@ -13,9 +13,9 @@ export interface OpenBreaker {
   readonly until: number;
 }
 
-/** Lets one notification through a half open breaker, to try the provider. Ends by `report`, `release`, or after 20 s. */
+/** Lets one notification through a breaker that is not closed, to try the provider. Ends by `report`, `release`, or after 20 s. */
 export interface Trial {
-  readonly account: Account;
+  readonly service: Service;
   readonly id: string;
 }
 
@@ -25,10 +25,9 @@ export type BreakerAnswer =
   | { readonly kind: 'trial'; readonly trial: Trial }
   | { readonly kind: 'open'; readonly open: OpenBreaker };
 
-/** What one answer says about the provider as a whole, for this account. */
+/** What one answer says about the service as a whole. */
 export interface Evidence {
-  readonly account: Account;
-  readonly notificationId: string;
+  readonly service: Service;
   readonly recipientId: string;
   readonly code: string;
   /** Certain, and the same for all workers: `auth`, `configuration`, `quota` (of the project). */
@@ -39,35 +38,42 @@ export interface Evidence {
   readonly retryAfterMs?: number | undefined;
 }
 
-/** The circuit breakers of a worker, one for each account. Without Redis nothing here throws or waits for long. */
+/** The circuit breakers of a worker, one for each service. Without Redis nothing here throws or waits for long. */
 export interface Breakers {
   /** Which accounts there are from now on, beside those of the environment's app. Others count as closed. */
   use(accounts: Iterable<Account>): void;
   /** Every breaker: the open one, or undefined if it is closed. */
-  all(): Iterable<readonly [Account, OpenBreaker | undefined]>;
-  /** The account's open breaker, or undefined if it is closed. Does not ask Redis. */
-  current(account: Account): OpenBreaker | undefined;
+  all(): Iterable<readonly [Service, OpenBreaker | undefined]>;
+  /** The service's open breaker, or undefined if it is closed. Does not ask Redis. */
+  current(service: Service): OpenBreaker | undefined;
   /** Call it if `current` is not undefined. Takes a second at most. */
-  enter(account: Account, notificationId: string): Promise<BreakerAnswer>;
+  enter(service: Service, recipientId: string): Promise<BreakerAnswer>;
   /** Call it with every answer, good ones too, and with the trial if the send was one. Returns at once. */
   report(evidence: Evidence, trial?: Trial): void;
   /** Nothing was sent on the trial: another notification may have it. */
   release(trial: Trial): void;
   /** When a deferred notification comes back: one first, to be the trial, then roughly in the order of enqueuing. Epoch ms. */
-  deferUntil(account: Account, enqueuedAt: number): number;
+  deferUntil(service: Service, deferred: Deferred): number;
   /** Tells Redis of released trials and then stops asking it. The connection stays open. */
   close(): Promise<void>;
 }
 
+/** A notification that is not sent now. */
+export interface Deferred {
+  readonly recipientId: string;
+  /** Epoch milliseconds. */
+  readonly enqueuedAt: number;
+}
+
 /** A breaker opened, stays open after a failed trial, or closed, as this worker learned it. undefined means closed. */
 export interface BreakerChange {
-  readonly account: Account;
+  readonly service: Service;
   readonly open: OpenBreaker | undefined;
   readonly before: OpenBreaker | undefined;
 }
 
 /** What became of a trial of this worker. `unused`: nothing was sent on it. */
 export interface TrialEnd {
-  readonly account: Account;
+  readonly service: Service;
   readonly result: 'success' | 'failure' | 'unused';
 }

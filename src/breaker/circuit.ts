@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import type { Account } from '../domain/account.ts';
+import type { Service } from '../domain/account.ts';
 import { doubledMs } from '../domain/time.ts';
 import { TROUBLES, type Trouble } from '../domain/outcome.ts';
-import type { BreakerChange, BreakerAnswer, Evidence, OpenBreaker, Trial, TrialEnd } from './breaker.ts';
+import type { BreakerChange, BreakerAnswer, Deferred, Evidence, OpenBreaker, Trial, TrialEnd } from './breaker.ts';
 import { createSuspicion } from './suspicion.ts';
 
 /** How long a breaker stays open: `baseMs` at first, doubled after each failed trial up to `maxMs`, in milliseconds. */
@@ -19,8 +19,16 @@ export interface CircuitOptions {
 /** The arguments of breaker.lua: a verb, the id of a trial or '', and what the verb needs. */
 export type Question = ['open' | 'claim' | 'close' | 'release' | 'read', string, ...(string | number)[]];
 
-/** `step`: how many trials have failed. `failedId`: the notification whose trial failed last, or ''. */
-const OWN = { step: z.number(), failedId: z.string() };
+/**
+ * - `step`: how many trials have failed
+ * - `isSuspected`: no single answer is proof, so some devices may be at fault alone
+ * - `failed`: recipients whose notifications showed the trouble, or whose trial failed; the latest ones
+ */
+const OWN = {
+  step: z.number(),
+  isSuspected: z.boolean().default(false),
+  failed: z.array(z.string()).default([]),
+};
 const STATE = z.object({ trouble: z.enum(TROUBLES), code: z.string(), since: z.number(), ...OWN });
 const TEXT = z.string().transform((text): unknown => JSON.parse(text));
 const ANSWER = z.tuple([TEXT.pipe(STATE).nullable(), z.coerce.number(), z.string().nullable()]);
@@ -32,8 +40,19 @@ const TRIAL_MS = 20_000;
 const AGAIN_MS = 1_000;
 /** The first one comes this much after the breaker is half open here: Redis began to count one round trip later. */
 const FIRST_AFTER_MS = 100;
-/** For this long other notifications may be the trial before the one whose trial failed last. */
+/** For this long other recipients may have the trial before those that failed already. */
 const STAND_BACK_MS = 2_000;
+/**
+ * Where the trouble is only suspected, a recipient that has not failed is an early trial. So a few odd devices hold nobody else
+ * up, and a provider that is really down gets two requests a second from each worker, at most.
+ */
+const EARLY = 'early';
+const EARLY_EVERY_MS = 500;
+/** Those that have not failed come back so far apart, to be early trials; up to three of them, others when it is half open. */
+const EARLY_LINE_MS = 1_000;
+const EARLY_AHEAD_MS = 3 * EARLY_LINE_MS;
+/** Of those that failed, this many are remembered, and told to the other workers. */
+const MAX_FAILED = 100;
 /** A quota that ends less than this later is the same one, seen in another answer. */
 const SLACK_MS = 1_000;
 /** Deferred notifications come back in the order of enqueuing, 20 times as fast: an hour's worth in three minutes. */
@@ -42,26 +61,32 @@ const MAX_PLACE_MS = 600_000;
 /** If a provider asks for fewer sends and names no time. FCM's documentation asks for a minute. */
 const QUOTA_MS = 60_000;
 
-/** The breaker of one account. @param ask resolves to Redis's answer, or to undefined if none came in time */
+/** The breaker of one service. @param ask resolves to Redis's answer, or to undefined if none came in time */
 export function createCircuit(
-  account: Account,
+  service: Service,
   { baseMs, maxMs, now = Date.now, onChange, onTrial }: CircuitOptions,
   ask: (question: Question) => Promise<unknown>,
 ) {
   const suspicion = createSuspicion();
   let known: State | undefined;
+  /** Those of `known`, and those that failed while it was open. Empty while the breaker is closed. */
+  let failed = new Set<string>();
   /** What this worker found and Redis has not confirmed yet. Until it has, Redis's other answers are out of date. */
   let untold: Question | undefined;
   let claimAgainAt = 0;
+  let earlyAgainAt = 0;
+  let earlyLineEnd = 0;
   let firsts = 0;
 
   function become(next: State | undefined): void {
     const before = known;
     known = next;
+    failed = next === undefined ? new Set() : latestOf([...failed, ...next.failed]);
     if (before?.trouble === next?.trouble && before?.step === next?.step) return;
     if (next === undefined) suspicion.clear(); // answers from before it closed say nothing about the provider now
-    firsts = next?.failedId ? 2 : 1; // one of two may be the failed notification itself, which stands back
-    onChange({ account, open: next, before });
+    firsts = 1;
+    if (before === undefined) earlyAgainAt = earlyLineEnd = now() + EARLY_LINE_MS;
+    onChange({ service, open: next, before });
   }
 
   /** Asks Redis; answers the id of the trial under way. Without a readable answer the last known state stays. */
@@ -73,7 +98,7 @@ export function createCircuit(
     const [state, forMs, trialId] = answer;
     if (question === untold) untold = undefined;
     const isOwn = known?.trouble === 'outage' && state === null; // an outage is this worker's own finding: Redis does not know of it
-    if (!untold && !isOwn) become(state ? { ...state, account, until: now() + forMs } : undefined);
+    if (!untold && !isOwn) become(state ? { ...state, service, until: now() + forMs } : undefined);
     return trialId;
   }
 
@@ -88,64 +113,95 @@ export function createCircuit(
     return trouble === 'quota' ? Math.max(Math.ceil(retryAfterMs), baseMs) : doubledMs(baseMs, maxMs, step);
   }
 
-  function open(evidence: Evidence, trouble: Trouble, step: number, failedId: string, trialId = ''): void {
+  function open(
+    evidence: Evidence,
+    trouble: Trouble,
+    { step, isSuspected }: Pick<State, 'step' | 'isSuspected'>,
+    trialId = '',
+  ): void {
     const forMs = openMs(evidence, trouble, step);
-    const state = { trouble, code: evidence.code, since: known?.since ?? now(), step, failedId };
-    const next = { ...state, account, until: now() + forMs };
+    const since = known?.since ?? now();
+    const state = { trouble, code: evidence.code, since, step, isSuspected, failed: [...failed] };
+    const next = { ...state, service, until: now() + forMs };
     change(next, ['open', trialId, JSON.stringify(state), forMs, trouble === 'quota' ? forMs : 0]);
   }
 
   /** For trouble that no trial found. Sends that were under way when the breaker opened can only prolong a quota. */
-  function find(evidence: Evidence, trouble: Trouble): void {
+  function find(evidence: Evidence, trouble: Trouble, isSuspected: boolean): void {
     const until = trouble === 'quota' ? now() + openMs(evidence, trouble, 0) : 0;
-    if (known === undefined || (known.trouble === 'outage' && trouble !== 'outage')) open(evidence, trouble, 0, '');
-    else if (until > known.until + SLACK_MS) open(evidence, trouble, known.step, known.failedId);
+    if (known === undefined || (known.trouble === 'outage' && trouble !== 'outage'))
+      open(evidence, trouble, { step: 0, isSuspected });
+    else if (until > known.until + SLACK_MS) open(evidence, trouble, known);
   }
 
-  function settle(evidence: Evidence, trialId: string): void {
-    claimAgainAt = 0;
+  function settle(evidence: Evidence, { id }: Trial): void {
+    const isEarly = id === EARLY;
+    if (!isEarly) claimAgainAt = 0;
     // During the trial another answer may have opened the breaker for longer: that one counts.
-    if (known === undefined || now() < known.until) return;
+    if (known === undefined || (!isEarly && now() < known.until)) return;
     // A provider that refuses can be reached, so an outage is over. One that cannot be reached has not withdrawn its refusal.
     const refusal = known.trouble === 'outage' ? undefined : evidence.trouble;
     const isStill = evidence.suspect === known.trouble || evidence.suspect === 'outage';
     const trouble = refusal ?? (isStill ? known.trouble : undefined);
-    onTrial?.({ account, result: trouble ? 'failure' : 'success' });
-    if (trouble) open(evidence, trouble, known.step + 1, evidence.notificationId, trialId);
-    else change(undefined, ['close', trialId]);
+    onTrial?.({ service, result: trouble ? 'failure' : 'success' });
+    if (trouble === undefined) change(undefined, ['close', id]);
+    else if (!isEarly) {
+      const isSuspected = known.isSuspected && evidence.trouble === undefined;
+      open(evidence, trouble, { step: known.step + 1, isSuspected }, id);
+    }
   }
 
   return {
     current: () => known,
-    async enter(notificationId: string): Promise<BreakerAnswer> {
-      const isNext = () => known && now() >= known.until + (known.failedId === notificationId ? STAND_BACK_MS : 0);
+    async enter(recipientId: string): Promise<BreakerAnswer> {
+      const isNext = () => known && now() >= known.until + (failed.has(recipientId) ? STAND_BACK_MS : 0);
       if (now() >= claimAgainAt && isNext()) {
         claimAgainAt = now() + AGAIN_MS;
         const id = randomUUID();
         const isClaimed = known?.trouble === 'outage' || (await tell(['claim', id, TRIAL_MS])) === id;
-        // Redis's answer may have told that the trial of this very notification failed on another worker.
+        // Redis's answer may have told that this recipient's trial failed on another worker.
         if (isClaimed && isNext()) {
           claimAgainAt = now() + TRIAL_MS;
-          return { kind: 'trial', trial: { account, id } };
+          return { kind: 'trial', trial: { service, id } };
         }
         void tell(['release', id]);
+      }
+      if (known?.isSuspected && !failed.has(recipientId) && now() >= earlyAgainAt) {
+        earlyAgainAt = now() + EARLY_EVERY_MS;
+        return { kind: 'trial', trial: { service, id: EARLY } };
       }
       return known ? { kind: 'open', open: known } : { kind: 'closed' };
     },
     report(evidence: Evidence, trial?: Trial): void {
-      if (trial) settle(evidence, trial.id);
+      const isBad = (evidence.trouble ?? evidence.suspect) !== undefined;
+      if (isBad && known !== undefined) failed = latestOf([...failed, evidence.recipientId]);
+      if (trial) settle(evidence, trial);
       const suspected = suspicion.add(evidence, now());
-      const trouble = evidence.trouble ?? suspected;
-      if (trouble) find(evidence, trouble);
+      if (evidence.trouble !== undefined) find(evidence, evidence.trouble, false);
+      else if (suspected !== undefined) {
+        if (known === undefined) failed = latestOf(suspected.recipientIds);
+        find(evidence, suspected.trouble, suspected.trouble !== 'quota');
+      }
     },
     release({ id }: Trial): void {
+      onTrial?.({ service, result: 'unused' });
+      if (id === EARLY) {
+        earlyAgainAt = 0;
+        return;
+      }
       claimAgainAt = 0;
-      onTrial?.({ account, result: 'unused' });
       void tell(['release', id]);
     },
-    deferUntil(enqueuedAt: number): number {
+    deferUntil({ recipientId, enqueuedAt }: Deferred): number {
       const halfOpenAt = Math.max(now(), known?.until ?? 0);
-      if (firsts-- > 0) return halfOpenAt + FIRST_AFTER_MS;
+      if (!failed.has(recipientId)) {
+        const earlyAt = Math.max(now(), earlyAgainAt, earlyLineEnd);
+        if (known?.isSuspected && earlyAt <= Math.min(halfOpenAt, now() + EARLY_AHEAD_MS)) {
+          earlyLineEnd = earlyAt + EARLY_LINE_MS;
+          return earlyAt;
+        }
+        if (firsts-- > 0) return halfOpenAt + FIRST_AFTER_MS;
+      }
       const place = Math.floor((enqueuedAt - (known?.since ?? 0)) / ENQUEUED_PER_MS);
       return halfOpenAt + AGAIN_MS + Math.min(Math.max(0, place), MAX_PLACE_MS);
     },
@@ -154,4 +210,8 @@ export function createCircuit(
     /** Reads the state from Redis, or repeats what could not be written. */
     sync: () => tell(untold ?? ['read', '']),
   };
+}
+
+function latestOf(recipientIds: readonly string[]): Set<string> {
+  return new Set([...new Set(recipientIds)].slice(-MAX_FAILED));
 }

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Account } from '../domain/account.ts';
+import { accountIn, type Account, type Service } from '../domain/account.ts';
 import { PLATFORMS } from '../domain/notification.ts';
 import { readScript } from '../redis/scripts.ts';
 import type { BreakerAnswer, Breakers } from './breaker.ts';
@@ -25,45 +25,66 @@ const MAX_KEYS = 1_000;
 /** How often a worker reads what other workers found. */
 const SYNC_EVERY_MS = 1_000;
 const ANSWER_MS = 1_000;
+/** There are a handful of push services; a browser vendor with many hosts, or somebody who makes hosts up, must not fill the memory. */
+const MAX_SERVERS = 256;
 
 /**
- * `{pushpacer}`, `apns` → `{pushpacer}:breaker:apns`, `{pushpacer}:breaker:apns:trial`. For the account `apns~teacher`:
- * `{pushpacer}:breaker:apns~teacher`, `{pushpacer}:breaker:apns~teacher:trial`.
+ * `{pushpacer}`, `apns` → `{pushpacer}:breaker:apns`, `{pushpacer}:breaker:apns:trial`. For the app `teacher` at one push service:
+ * `{pushpacer}:breaker:webpush~teacher@fcm.googleapis.com`, `….com:trial`.
  */
-export function breakerKeys(prefix: string, account: Account): [state: string, trial: string] {
-  const state = `${/\{.+?\}/.test(prefix) ? prefix : `{${prefix}}`}:breaker:${account}`;
+export function breakerKeys(prefix: string, service: Service): [state: string, trial: string] {
+  const state = `${/\{.+?\}/.test(prefix) ? prefix : `{${prefix}}`}:breaker:${service}`;
   return [state, `${state}:trial`];
 }
 
 type Circuit = ReturnType<typeof createCircuit>;
 
-/** The breakers of a worker. All workers of a prefix share auth, configuration and quota; each finds outages itself. */
+/**
+ * The breakers of a worker. All workers of a prefix share auth, configuration and quota; each finds outages itself. The breaker
+ * of one server of an account (a push service) is made with its first answer: only the devices say which servers there are.
+ */
 export function createBreakers({ redis, prefix, ...options }: BreakersOptions): Breakers {
-  const circuits = new Map<Account, Circuit>();
+  const ofAccounts = new Map<Service, Circuit>();
+  /** In the order of their last answers. */
+  const ofServers = new Map<Service, Circuit>();
+  const all = (): [Service, Circuit][] => [...ofAccounts, ...ofServers];
+  const circuitOf = (service: Service): Circuit | undefined => ofAccounts.get(service) ?? ofServers.get(service);
   const ask = (script: string, keys: readonly string[], args: readonly (string | number)[] = []) =>
     Promise.race([redis.eval(script, keys.length, ...keys, ...args), sleep(ANSWER_MS, undefined, { ref: false })]);
-  const circuitOf = (account: Account): Circuit =>
-    createCircuit(account, options, (question) => ask(SCRIPT, breakerKeys(prefix, account), question));
+  const create = (service: Service): Circuit =>
+    createCircuit(service, options, (question) => ask(SCRIPT, breakerKeys(prefix, service), question));
 
   function use(accounts: Iterable<Account>): void {
     const used = new Set([...PLATFORMS, ...accounts]);
-    for (const account of circuits.keys()) if (!used.has(account)) circuits.delete(account);
-    for (const account of used) if (!circuits.has(account)) circuits.set(account, circuitOf(account));
+    for (const account of ofAccounts.keys()) if (!used.has(account as Account)) ofAccounts.delete(account);
+    for (const service of ofServers.keys()) if (!used.has(accountIn(service))) ofServers.delete(service);
+    for (const account of used) if (!ofAccounts.has(account)) ofAccounts.set(account, create(account));
+  }
+
+  /** The breaker that an answer is about; that of a server is made if there is none. */
+  function answered(service: Service): Circuit | undefined {
+    const account = accountIn(service);
+    if (account === service || !ofAccounts.has(account)) return ofAccounts.get(service);
+    const circuit = ofServers.get(service) ?? create(service);
+    ofServers.delete(service);
+    ofServers.set(service, circuit);
+    const [oldest] = ofServers.keys();
+    if (ofServers.size > MAX_SERVERS && oldest !== undefined) ofServers.delete(oldest);
+    return circuit;
   }
 
   /** One call reads all breakers that are closed, however many there are. Only those that another worker opened are read alone. */
   async function sync(): Promise<void> {
-    const all = [...circuits];
-    const quiet = all.filter(([, circuit]) => circuit.isQuiet());
-    const busy = all.filter(([, circuit]) => !circuit.isQuiet());
+    const quiet = all().filter(([, circuit]) => circuit.isQuiet());
+    const busy = all().filter(([, circuit]) => !circuit.isQuiet());
     const opened = openedElsewhere(quiet);
     await Promise.all([...busy.map(([, circuit]) => circuit.sync()), opened]);
   }
 
-  async function openedElsewhere(quiet: readonly (readonly [Account, Circuit])[]): Promise<void> {
+  async function openedElsewhere(quiet: readonly (readonly [Service, Circuit])[]): Promise<void> {
     for (let from = 0; from < quiet.length; from += MAX_KEYS) {
       const some = quiet.slice(from, from + MAX_KEYS);
-      const keys = some.map(([account]) => breakerKeys(prefix, account)[0]);
+      const keys = some.map(([service]) => breakerKeys(prefix, service)[0]);
       const states = await ask(READ_ALL, keys).catch(() => undefined);
       if (!Array.isArray(states)) return; // Redis did not answer: the next reading is a second away
       const opened = some.filter((_, index) => states[index] !== null);
@@ -80,12 +101,12 @@ export function createBreakers({ redis, prefix, ...options }: BreakersOptions): 
       use(accounts);
       void sync();
     },
-    all: () => [...circuits].map(([account, circuit]) => [account, circuit.current()] as const),
-    current: (account) => circuits.get(account)?.current(),
-    enter: async (account, notificationId) => circuits.get(account)?.enter(notificationId) ?? CLOSED,
-    report: (evidence, trial) => circuits.get(evidence.account)?.report(evidence, trial),
-    release: (trial) => circuits.get(trial.account)?.release(trial),
-    deferUntil: (account, enqueuedAt) => circuits.get(account)?.deferUntil(enqueuedAt) ?? (options.now ?? Date.now)(),
+    all: () => all().map(([service, circuit]) => [service, circuit.current()] as const),
+    current: (service) => circuitOf(service)?.current(),
+    enter: async (service, recipientId) => circuitOf(service)?.enter(recipientId) ?? CLOSED,
+    report: (evidence, trial) => answered(evidence.service)?.report(evidence, trial),
+    release: (trial) => circuitOf(trial.service)?.release(trial),
+    deferUntil: (service, deferred) => circuitOf(service)?.deferUntil(deferred) ?? (options.now ?? Date.now)(),
     async close() {
       clearInterval(timer);
       await sync(); // Redis answers in order, so it has then handled all earlier calls too

@@ -1,9 +1,10 @@
 import type { Queue } from 'bullmq';
+import { MAX_JOB_TEXT, shortened } from '../queue/readable.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
 
 /** The fields of a job's hash that dead letters need. */
 export interface JobHash {
-  /** The plain text if it is not JSON, or is nested too deeply to be written as JSON again. */
+  /** The beginning of the text if it is not JSON, is too long, or is nested too deeply to be written as JSON again. */
   readonly data: unknown;
   readonly progress: unknown;
   readonly opts: unknown;
@@ -13,19 +14,21 @@ export interface JobHash {
   readonly timestamp: number;
 }
 
-const FIELDS = ['data', 'progress', 'opts', 'failedReason', 'finishedOn', 'timestamp'];
+const FIELDS = ['progress', 'opts', 'failedReason', 'finishedOn', 'timestamp'];
+const READ = defineQueueScript<[length: number, ...(string | null)[]]>(new URL('job-hash.lua', import.meta.url), 1);
+/** Of data that is longer than any notification's, so many characters are read. */
+const BEGINNING = 4_000;
 
 /**
  * Reads a job; undefined if it does not exist. Not by BullMQ's `getJob`, which throws if a field is not JSON: one such job would
  * stop the whole page that is read with it.
  */
 export async function readJob(queue: Queue, jobId: string): Promise<JobHash | undefined> {
-  const client = await queue.getBackend().client;
-  const values = await client.hmget(queue.toKey(jobId), ...FIELDS);
+  const [length, ...values] = await READ(queue, [queue.toKey(jobId), MAX_JOB_TEXT, BEGINNING, ...FIELDS]);
   if (values.every((value) => value === null)) return undefined;
   const [data, progress, opts, failedReason, finishedOn, timestamp] = values;
   return {
-    data: parsed(data),
+    data: length > MAX_JOB_TEXT ? shortened(data ?? '', length) : parsed(data),
     progress: parsed(progress),
     opts: parsed(opts),
     failedReason: failedReason ?? '',
@@ -56,6 +59,6 @@ function parsed(text: string | null | undefined): unknown {
     if (text.length > SHALLOW_LENGTH) JSON.stringify(MARGIN.reduce((inner) => [inner], value)); // throws if it is too deep
     return value;
   } catch {
-    return text;
+    return shortened(text);
   }
 }

@@ -1,8 +1,9 @@
 import type { Breakers, BreakerAnswer } from '../breaker/breaker.ts';
-import { accountOf, type Account } from '../domain/account.ts';
+import type { Service } from '../domain/account.ts';
+import { serviceOfDevice } from '../domain/device.ts';
 import type { Reply } from '../providers/provider.ts';
 import type { Context } from './context.ts';
-import { openAccounts } from './devices.ts';
+import { openServices } from './devices.ts';
 
 interface Parts {
   readonly breakers: Breakers;
@@ -13,25 +14,25 @@ interface Parts {
  * trial. Undefined where all are closed: there is nothing to ask.
  */
 export function askBreakers(context: Context, { breakers }: Parts): Promise<unknown> | undefined {
-  const isNotClosed = (account: Account): boolean => breakers.current(account) !== undefined;
-  if (!context.notification.devices.some((device) => isNotClosed(accountOf(device)))) return undefined;
-  const answers = (context.breakerAnswers = new Map<Account, BreakerAnswer>());
-  const ask = async (account: Account): Promise<void> => {
-    answers.set(account, await breakers.enter(account, context.notification.id));
+  const isNotClosed = (service: Service): boolean => breakers.current(service) !== undefined;
+  if (!context.notification.devices.some((device) => isNotClosed(serviceOfDevice(device)))) return undefined;
+  const answers = (context.breakerAnswers = new Map<Service, BreakerAnswer>());
+  const ask = async (service: Service): Promise<void> => {
+    answers.set(service, await breakers.enter(service, context.notification.recipientId));
   };
-  return Promise.all(openAccounts(context).filter(isNotClosed).map(ask));
+  return Promise.all(openServices(context).filter(isNotClosed).map(ask));
 }
 
 /** Tells the breaker of a reply, if the reply says something about the provider; the first reply ends a trial. */
-export function reportReply(context: Context, account: Account, reply: Reply, { breakers }: Parts): void {
+export function reportReply(context: Context, service: Service, reply: Reply, { breakers }: Parts): void {
   if (!isAboutProvider(reply)) return;
   const { notification, breakerAnswers } = context;
   const { code, trouble, suspect, retryAfterMs } = reply;
-  const { id: notificationId, recipientId } = notification;
-  const evidence = { account, notificationId, recipientId, code, trouble, suspect, retryAfterMs };
-  const answer = breakerAnswers?.get(account);
+  const { recipientId } = notification;
+  const evidence = { service, recipientId, code, trouble, suspect, retryAfterMs };
+  const answer = breakerAnswers?.get(service);
   if (answer?.kind === 'trial') {
-    breakerAnswers?.delete(account);
+    breakerAnswers?.delete(service);
     breakers.report(evidence, answer.trial);
   } else breakers.report(evidence);
 }

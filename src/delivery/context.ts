@@ -1,13 +1,14 @@
 import type { Job } from 'bullmq';
 import type { BreakerAnswer } from '../breaker/breaker.ts';
-import type { Account } from '../domain/account.ts';
+import type { Account, Service } from '../domain/account.ts';
 import type { Fault } from '../domain/faults.ts';
-import { parseNotification, type Device, type Notification } from '../domain/notification.ts';
+import { parseNotification, type Device, type Notification, type ParsedNotification } from '../domain/notification.ts';
 import type { Held } from '../limiter/limiter.ts';
 import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
 import type { JobLock } from '../queue/job-lock.ts';
 import type { Place } from '../queue/notification-worker.ts';
 import { notificationIdOf } from '../queue/names.ts';
+import { unreadableFault } from '../queue/readable.ts';
 import { readProgress, type Progress } from './progress.ts';
 
 /**
@@ -37,7 +38,7 @@ export interface Context {
   progress: Progress;
 
   /** What the breakers that are not closed said about this notification. */
-  breakerAnswers: Map<Account, BreakerAnswer> | undefined;
+  breakerAnswers: Map<Service, BreakerAnswer> | undefined;
   /** The devices that can be sent to now. */
   ready: readonly ReadyDevice[];
   /** Every stream that was set aside; those that are not used are released at the end of the pass. */
@@ -62,8 +63,10 @@ export interface Context {
 export interface ReadyDevice {
   readonly label: string;
   readonly device: Device;
-  /** Whose credentials, quota and breaker it takes. */
+  /** Whose credentials and quota it takes. */
   readonly account: Account;
+  /** Whose circuit breaker. */
+  readonly service: Service;
   readonly provider: Provider;
   readonly encoded: Encoded;
   /** The stream that is set aside. Only the first device of each server has one; the others wait for theirs in the send. */
@@ -95,7 +98,7 @@ export interface QuotaWait {
 /** One try at one device, and what came of it. */
 export interface Tried {
   readonly label: string;
-  readonly account: Account;
+  readonly service: Service;
   readonly reply: Reply;
   /** When the reply came, or the try was given up: epoch milliseconds. */
   readonly at: number;
@@ -110,7 +113,9 @@ export function createContext(
 ): Context {
   const jobId = job.id ?? '';
   const data = job.data as unknown;
-  const parsed = parseNotification(withId(data, jobId));
+  const unreadable = unreadableFault(data);
+  const parsed: ParsedNotification =
+    unreadable === undefined ? parseNotification(withId(data, jobId)) : { ok: false, faults: [unreadable] };
   const progress = readProgress(job.progress);
   return {
     jobId,

@@ -1,4 +1,4 @@
-import type { Account } from '../domain/account.ts';
+import type { Service } from '../domain/account.ts';
 import { errorChain } from '../domain/error-chain.ts';
 import { formatFault, isUnknownField } from '../domain/faults.ts';
 import type { Notification } from '../domain/notification.ts';
@@ -9,7 +9,7 @@ import type { Ended } from '../limiter/waiting.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import { backoffMs, stallSpreadMs, type Backoff } from './backoff.ts';
 import { timeLeftMs, type Context, type QuotaWait, type Tried } from './context.ts';
-import { openAccounts, openLabels } from './devices.ts';
+import { openLabels, openServices } from './devices.ts';
 import type { DeliverParts } from './parts.ts';
 import { withAttempts } from './progress.ts';
 import { record } from './replies.ts';
@@ -188,8 +188,8 @@ function overQuota(context: Context, wait: QuotaWait, parts: DeliverParts): Resu
 
 /** While many bad tokens say that the configuration is wrong, a bad token does not end its device. */
 function openIfMisconfigured(tried: Tried, { breakers }: DeliverParts): Tried {
-  const { account, reply } = tried;
-  const isSuspect = reply.suspect === 'configuration' && breakers.current(account)?.trouble === 'configuration';
+  const { service, reply } = tried;
+  const isSuspect = reply.suspect === 'configuration' && breakers.current(service)?.trouble === 'configuration';
   return isSuspect ? { ...tried, reply: { ...reply, meaning: 'later', trouble: 'configuration' } } : tried;
 }
 
@@ -198,10 +198,10 @@ function openIfMisconfigured(tried: Tried, { breakers }: DeliverParts): Tried {
  * did not get there, the provider refuses whatever this app sends, or is known to be down. A try that may have alerted
  * always counts, since it may be repeated only a few times.
  */
-function isAttempt({ account, reply }: Tried, { breakers }: DeliverParts): boolean {
+function isAttempt({ service, reply }: Tried, { breakers }: DeliverParts): boolean {
   if (reply.alerted === 'maybe') return true;
-  if (reply.unsent === true || reply.trouble !== undefined) return false;
-  return !(reply.suspect === 'outage' && breakers.current(account) !== undefined);
+  if (reply.unsent === true || reply.setUp === true || reply.trouble !== undefined) return false;
+  return !(reply.suspect === 'outage' && breakers.current(service) !== undefined);
 }
 
 /** An attempt failed. After the last one, the devices that failed are given up; the others stay open. */
@@ -227,8 +227,8 @@ function retryOrGiveUp(
   const again = failed.filter(({ label }) => !lost.includes(label));
   if (again.length === 0) return deferOrGiveUp(context, stillOpen, [], parts);
   const backoff = backoffMs(tries, parts.retry, longestRetryAfterMs(again), parts.random());
-  const accounts = [...new Set(again.map(({ account }) => account))];
-  const breaker = accounts.every(isNotClosed(parts)) ? soonestBreaker(accounts, parts) : undefined;
+  const services = [...new Set(again.map(({ service }) => service))];
+  const breaker = services.every(isNotClosed(parts)) ? soonestBreaker(services, parts) : undefined;
   const afterTrialMs = breaker === undefined ? 0 : Math.max(0, breaker.until - parts.now()) + AFTER_TRIAL_MS;
   const code = again.map(({ reply }) => reply.code).join(',');
   return { kind: 'retried', waitMs: Math.max(backoff, afterTrialMs), code };
@@ -247,14 +247,16 @@ export function deferOrGiveUp(
   const wasSent = tried.some(({ reply }) => reply.unsent !== true);
   const unreached = tried.length > 0 && !wasSent ? progress.unreached + 1 : progress.unreached;
   context.progress = { ...progress, heldSince, unreached, rule: undefined };
-  const breaker = soonestBreaker(openAccounts(context), parts);
+  const breaker = soonestBreaker(openServices(context), parts);
   if (now - heldSince > MAX_DEFERRED_MS) {
-    giveUp(context, open, needsOperator(breaker?.trouble) ? 'provider-auth' : 'attempts-exhausted');
+    const isSetUp = needsOperator(breaker?.trouble) || tried.some(({ reply }) => reply.setUp === true);
+    giveUp(context, open, isSetUp ? 'provider-auth' : 'attempts-exhausted');
     return finished(context);
   }
   const code = tried[0]?.reply.code ?? breaker?.code ?? 'provider-open';
-  if (breaker !== undefined && tried.map(({ account }) => account).every(isNotClosed(parts))) {
-    const dueAt = parts.breakers.deferUntil(breaker.account, context.enqueuedAt);
+  if (breaker !== undefined && tried.map(({ service }) => service).every(isNotClosed(parts))) {
+    const { enqueuedAt, notification } = context;
+    const dueAt = parts.breakers.deferUntil(breaker.service, { recipientId: notification.recipientId, enqueuedAt });
     context.progress = { ...context.progress, dueAt }; // an instant, not a wait: the jobs that wait keep their order
     return deferred(Math.max(0, dueAt - now), code);
   }
@@ -305,13 +307,13 @@ function longestRetryAfterMs(tried: readonly Tried[]): number {
   return Math.max(0, ...tried.map(({ reply }) => reply.retryAfterMs ?? 0));
 }
 
-function isNotClosed({ breakers }: DeliverParts): (account: Account) => boolean {
-  return (account) => breakers.current(account) !== undefined;
+function isNotClosed({ breakers }: DeliverParts): (service: Service) => boolean {
+  return (service) => breakers.current(service) !== undefined;
 }
 
-/** Of the breakers of these accounts that are not closed, the one that may close first. */
-function soonestBreaker(accounts: readonly Account[], { breakers }: DeliverParts) {
-  const notClosed = accounts.flatMap((account) => breakers.current(account) ?? []);
+/** Of the breakers of these services that are not closed, the one that may close first. */
+function soonestBreaker(services: readonly Service[], { breakers }: DeliverParts) {
+  const notClosed = services.flatMap((service) => breakers.current(service) ?? []);
   return notClosed.toSorted((a, b) => a.until - b.until)[0];
 }
 

@@ -1,5 +1,5 @@
-import { accountOf, type Account } from '../domain/account.ts';
-import { tokenOf } from '../domain/device.ts';
+import { accountOf, type Service } from '../domain/account.ts';
+import { serviceOfDevice, tokenOf } from '../domain/device.ts';
 import type { Device, Notification } from '../domain/notification.ts';
 import type { Progress } from './progress.ts';
 
@@ -26,9 +26,9 @@ export function openLabels(standing: Standing): string[] {
   return openDevices(standing).map(({ label }) => label);
 }
 
-/** The accounts of those devices. */
-export function openAccounts(standing: Standing): Account[] {
-  return [...new Set(openDevices(standing).map(({ device }) => accountOf(device)))];
+/** What has the circuit breakers of those devices. */
+export function openServices(standing: Standing): Service[] {
+  return [...new Set(openDevices(standing).map(({ device }) => serviceOfDevice(device)))];
 }
 
 /** A device that is listed twice counts once. */

@@ -1,4 +1,5 @@
 import { accountOf, namesOf, type Account } from '../domain/account.ts';
+import { serviceOfDevice } from '../domain/device.ts';
 import { asDigest } from '../domain/digest.ts';
 import type { FailedAttempt } from '../domain/outcome.ts';
 import { pushId } from '../domain/push-id.ts';
@@ -49,9 +50,10 @@ function encodeOpen(context: Context, silent: boolean, parts: DeliverParts): Rea
       fail(label, 'provider-not-configured', noCredentials(account));
       continue;
     }
-    if (breakerAnswers?.get(account)?.kind === 'open') continue;
+    const service = serviceOfDevice(device);
+    if (breakerAnswers?.get(service)?.kind === 'open') continue;
     const prepared = provider.prepare({ notification, device, pushId: pushId(notification.id, index), silent });
-    if (prepared.kind === 'ready') ready.push({ label, device, account, provider, encoded: prepared.encoded });
+    if (prepared.kind === 'ready') ready.push({ label, device, account, service, provider, encoded: prepared.encoded });
     else fail(label, STATE_OF[prepared.reply.meaning] ?? 'rejected', replyText(prepared.reply));
   }
   if (failures.length > 0) {

@@ -8,13 +8,13 @@ import { withAttempts, type DeviceState, type Progress } from './progress.ts';
 /** Adds a try to `context.tried`; tells the breakers, and the listener, of its reply. Undefined where there is nothing to wait for. */
 export function noteReply(
   context: Context,
-  { label, device, account }: ReadyDevice,
+  { label, device, service }: ReadyDevice,
   reply: Reply,
   tookMs: number,
   parts: DeliverParts,
 ): Promise<void> | undefined {
-  reportReply(context, account, reply, parts);
-  const tried = { label, account, reply, at: parts.now() };
+  reportReply(context, service, reply, parts);
+  const tried = { label, service, reply, at: parts.now() };
   const listening = parts.onReply({ notification: context.notification, device, label, reply, tookMs });
   if (listening instanceof Promise) return listening.then(() => void context.tried.push(tried));
   context.tried.push(tried);

@@ -11,7 +11,7 @@ import { noteReply } from './replies.ts';
 export async function reserveStreams(context: Context, parts: DeliverParts): Promise<void> {
   let unreachable: Set<string> | undefined;
   for (const first of firstOfEachServer(context.ready)) {
-    const server = serverOf(first);
+    const { service } = first;
     const asking = first.provider.reserve(first.encoded);
     const reserved = asking instanceof Promise ? await asking : asking;
     if (reserved.kind === 'permit') {
@@ -19,22 +19,17 @@ export async function reserveStreams(context: Context, parts: DeliverParts): Pro
       context.permits.push(reserved.permit);
       continue;
     }
-    (unreachable ??= new Set()).add(server);
+    (unreachable ??= new Set()).add(service);
     for (const device of context.ready) {
-      if (serverOf(device) === server) await noteReply(context, device, reserved.reply, 0, parts);
+      if (device.service === service) await noteReply(context, device, reserved.reply, 0, parts);
     }
   }
-  if (unreachable !== undefined) context.ready = context.ready.filter((device) => !unreachable.has(serverOf(device)));
+  if (unreachable !== undefined) context.ready = context.ready.filter((device) => !unreachable.has(device.service));
 }
 
 /** One device of each server, in the order of the servers' names. */
 function firstOfEachServer(ready: readonly ReadyDevice[]): readonly ReadyDevice[] {
   if (ready.length === 1) return ready;
-  const first = new Map(ready.toReversed().map((device) => [serverOf(device), device]));
+  const first = new Map(ready.toReversed().map((device) => [device.service, device]));
   return [...first].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, device]) => device);
-}
-
-/** The account, such as `apns` or `apns~teacher`; with the address behind it for a provider with several servers. */
-function serverOf({ account, encoded }: ReadyDevice): string {
-  return encoded.origin === undefined ? account : `${account} ${encoded.origin}`;
 }

@@ -11,9 +11,36 @@ export function accountOf({ platform, app }: { platform: Platform; app?: string 
   return app === undefined ? platform : `${platform}~${app}`;
 }
 
-/** `apns~teacher` → `{ platform: 'apns', app: 'teacher' }`; `apns` → `{ platform: 'apns' }`. For logs, labels and messages. */
-export function namesOf(account: Account): { readonly platform: Platform; readonly app?: string } {
-  const at = account.indexOf('~');
-  if (at < 0) return { platform: account as Platform };
-  return { platform: account.slice(0, at) as Platform, app: account.slice(at + 1) };
+/**
+ * What a circuit breaker is for: an account; on a platform whose devices name their servers (web push), one server of it:
+ * `webpush@fcm.googleapis.com`. Neither an account nor a host contains an `@`.
+ */
+export type Service = Account | `${Account}@${string}`;
+
+/** @param host undefined on a platform with one server */
+export function serviceOf(account: Account, host: string | undefined): Service {
+  return host === undefined ? account : `${account}@${host}`;
+}
+
+/**
+ * `apns` → `{ platform: 'apns' }`; `webpush~teacher@fcm.googleapis.com` →
+ * `{ platform: 'webpush', app: 'teacher', server: 'fcm.googleapis.com' }`. For logs, labels and messages.
+ */
+export function namesOf(service: Service): {
+  readonly platform: Platform;
+  readonly app?: string;
+  readonly server?: string;
+} {
+  const [account = '', server] = service.split('@');
+  const [platform, app] = account.split('~');
+  return {
+    platform: platform as Platform,
+    ...(app !== undefined && { app }),
+    ...(server !== undefined && { server }),
+  };
+}
+
+/** `webpush~teacher@fcm.googleapis.com` → `webpush~teacher`. */
+export function accountIn(service: Service): Account {
+  return service.split('@')[0] as Account;
 }

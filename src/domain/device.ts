@@ -1,14 +1,24 @@
 import { DEVICE_KINDS } from '../providers/devices.ts';
+import { accountOf, serviceOf, type Service } from './account.ts';
 import type { Device } from './notification-types.ts';
 
 /** By the platform. `never`: each takes the devices of its own platform alone. */
-const TOKEN_OF: ReadonlyMap<string, (device: never) => string> = new Map(
-  DEVICE_KINDS.map((kind) => [kind.schema.shape.platform.value, (device: never) => kind.tokenOf(device)] as const),
+interface Reader {
+  tokenOf(device: never): string;
+  hostOf?(device: never): string;
+}
+const READERS: ReadonlyMap<string, Reader> = new Map(
+  DEVICE_KINDS.map((kind) => [kind.schema.shape.platform.value, kind] as const),
 );
 
 /** What its provider knows a device by: the token of APNs and FCM, the endpoint of a web push subscription. It is secret. */
 export function tokenOf(device: Device): string {
-  return TOKEN_OF.get(device.platform)?.(device as never) ?? '';
+  return READERS.get(device.platform)?.tokenOf(device as never) ?? '';
+}
+
+/** What has the circuit breaker for this device: its app on its platform; for web push the app at the push service. */
+export function serviceOfDevice(device: Device): Service {
+  return serviceOf(accountOf(device), READERS.get(device.platform)?.hostOf?.(device as never));
 }
 
 /** The fields of devices that no log line may repeat: `token`, `endpoint`, `keys`. */

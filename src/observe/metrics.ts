@@ -1,5 +1,5 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
-import { namesOf, type Account } from '../domain/account.ts';
+import { namesOf, type Account, type Service } from '../domain/account.ts';
 import type { Result, Trouble } from '../domain/outcome.ts';
 import { SEND_AFTER } from '../domain/send-after.ts';
 
@@ -18,17 +18,17 @@ export interface Metrics {
   /** A job without a priority was taken. BullMQ takes such jobs before all jobs that are due. */
   unprioritised(): void;
   /** This replica learned that a circuit breaker opened. */
-  breakerOpened(account: Account, trouble: Trouble): void;
+  breakerOpened(service: Service, trouble: Trouble): void;
   /** A trial of this replica ended: `success`, `failure` or `unused`. */
-  breakerTrial(account: Account, result: string): void;
+  breakerTrial(service: Service, result: string): void;
 }
 
 /** Values that are read at each scrape. */
 export interface MetricsSources {
   /** Jobs by state: `waiting`, `delayed`, `active`, … */
   readonly queueDepth: () => Promise<Readonly<Record<string, number>>>;
-  /** For each account, how much longer its circuit breaker stays open; 0 if it is closed or half open. */
-  readonly breakersOpenMs: () => Iterable<readonly [Account, number]>;
+  /** How much longer each circuit breaker stays open; 0 if it is closed or half open. */
+  readonly breakersOpenMs: () => Iterable<readonly [Service, number]>;
 }
 
 export interface MetricsOptions extends MetricsSources {
@@ -111,23 +111,23 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
   new Gauge({
     name: 'pushpacer_breaker_open_seconds',
     help: "How much longer a provider's circuit breaker stays open; 0 when it is closed or half open.",
-    labelNames: ['platform', 'app'],
+    labelNames: ['platform', 'app', 'server'],
     registers,
     collect() {
       this.reset(); // an app may be gone
-      for (const [account, ms] of sources.breakersOpenMs()) this.set(namesOf(account), ms / 1000);
+      for (const [service, ms] of sources.breakersOpenMs()) this.set(namesOf(service), ms / 1000);
     },
   });
   const breakersOpened = new Counter({
     name: 'pushpacer_breaker_opened_total',
     help: 'Openings of circuit breakers that this replica learned of, by trouble. All replicas share all but outages.',
-    labelNames: ['platform', 'app', 'trouble'],
+    labelNames: ['platform', 'app', 'server', 'trouble'],
     registers,
   });
   const breakerTrials = new Counter({
     name: 'pushpacer_breaker_trials_total',
     help: 'Trials of a half open circuit breaker by this replica, by result: success (it closed), failure, or unused.',
-    labelNames: ['platform', 'app', 'result'],
+    labelNames: ['platform', 'app', 'server', 'result'],
     registers,
   });
 
@@ -153,8 +153,8 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
       if (lateMs > lateAfterMs) lateWakes.inc();
     },
     unprioritised: () => unprioritised.inc(),
-    breakerOpened: (account, trouble) => breakersOpened.inc({ ...namesOf(account), trouble }),
-    breakerTrial: (account, result) => breakerTrials.inc({ ...namesOf(account), result }),
+    breakerOpened: (service, trouble) => breakersOpened.inc({ ...namesOf(service), trouble }),
+    breakerTrial: (service, result) => breakerTrials.inc({ ...namesOf(service), result }),
   };
 }
 

@@ -10,6 +10,8 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
   readonly schema: z.ZodObject<{ platform: z.ZodLiteral<P>; app: z.ZodOptional<z.ZodString> } & Fields, z.core.$strict>;
   /** What tells this device from all others of the platform: its token, or what the provider has in place of one. */
   tokenOf(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
+  /** The host and port of its server, where the device says which one it is: `fcm.googleapis.com`. Absent: there is one server. */
+  hostOf?(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
   /** Keys of `data` that the provider reserves. A `*` at the end stands for every key that begins like this. */
   readonly reservedDataKeys: readonly string[];
   /** True where the device must show something for every push, so that it takes no background pushes. */

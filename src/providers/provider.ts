@@ -41,6 +41,11 @@ export interface Reply {
   readonly trouble?: Trouble;
   /** What many answers like this one, for different recipients, would prove about the provider. */
   readonly suspect?: Trouble;
+  /**
+   * The app's set-up at the provider is at fault, for devices like this one and not for others: no attempt is spent, and no
+   * breaker opens.
+   */
+  readonly setUp?: boolean;
   /** When the token became invalid, in epoch milliseconds (only APNs says it). */
   readonly goneSince?: number;
   /** More text for a person to read; tokens are redacted. */

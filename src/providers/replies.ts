@@ -5,7 +5,7 @@ import type { Answered, Unknown, Unsent } from './sender/result.ts';
 /** What a kind of answer means: a Reply without the texts of one particular answer. */
 export type ReplyRow = Pick<
   Reply,
-  'meaning' | 'alerted' | 'retryAfterMs' | 'ambiguous' | 'unsent' | 'trouble' | 'suspect'
+  'meaning' | 'alerted' | 'retryAfterMs' | 'ambiguous' | 'unsent' | 'trouble' | 'suspect' | 'setUp'
 >;
 
 /** Rows by the provider's code or the HTTP status. */
@@ -15,6 +15,20 @@ export type ReplyTable = Readonly<Record<string, ReplyRow>>;
 export function findRow(table: ReplyTable, keys: readonly (string | number | undefined)[]): ReplyRow | undefined {
   const key = keys.find((candidate) => candidate !== undefined && Object.hasOwn(table, candidate));
   return key === undefined ? undefined : table[key];
+}
+
+/** A status of 400 to 499 says that the request itself is at fault, and would be refused again. */
+const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
+/** The exceptions: it was not processed this time (RFC 9110, 15.5.9 and 15.5.20; RFC 8470, 5.2). */
+const NOT_PROCESSED: ReplyRow = { meaning: 'later', alerted: 'no', suspect: 'outage' };
+const NOT_PROCESSED_STATUSES: readonly number[] = [408, 421, 425];
+
+/** The row of a status: that of the table, or what any server means by it. @param unknown all other statuses: it may have alerted */
+export function statusRow(table: ReplyTable, status: number, unknown: ReplyRow): ReplyRow {
+  const row = findRow(table, [status]);
+  if (row !== undefined) return row;
+  if (NOT_PROCESSED_STATUSES.includes(status)) return NOT_PROCESSED;
+  return status >= 400 && status < 500 ? REJECTED : unknown;
 }
 
 /** A provider's code. A known code is not redacted, because an alert may happen to contain the same word. */

@@ -19,7 +19,14 @@ import {
 const EXPECTED_VERSION = '6.7.0';
 
 /** What NotificationWorker overrides. */
-const OVERRIDDEN = ['moveToActive', 'processJob', 'handleCompleted', 'handleFailed', 'getBlockTimeout'] as const;
+const OVERRIDDEN = [
+  'createJob',
+  'moveToActive',
+  'processJob',
+  'handleCompleted',
+  'handleFailed',
+  'getBlockTimeout',
+] as const;
 
 /** Throws an Error that names what is missing if the installed BullMQ lacks something that this project uses. */
 export function assertBullMq(queue: Queue, worker: Worker): void {
@@ -76,10 +83,12 @@ const TIME_AT: Readonly<Record<string, number>> = { moveToActive: 12, moveToDela
  *
  * @param offsetMs Redis's clock minus this machine's, in whole milliseconds
  * @param onTaken called with each job that Redis gives, in its order: BullMQ itself begins jobs of different commands in any order
+ * @param readable makes the fields of such a job readable for BullMQ
  */
 export function onRedisTime(
   offsetMs: () => number,
   onTaken: (jobId: string) => void = () => undefined,
+  readable: (fields: readonly unknown[]) => readonly unknown[] = (fields) => fields,
 ): BackendFactory<RedisQueueBackend> {
   return (...options) => {
     const backend = createRedisBackend(...options);
@@ -88,8 +97,10 @@ export function onRedisTime(
       const reply = execCommand(client, command, withOffset(command, args, offsetMs())) as unknown;
       if (!TAKES.has(command) || !(reply instanceof Promise)) return reply;
       return reply.then((taken: unknown) => {
-        if (Array.isArray(taken) && Array.isArray(taken[0])) onTaken(String(taken[1]));
-        return taken;
+        if (!Array.isArray(taken) || !Array.isArray(taken[0])) return taken;
+        const [fields, jobId, ...rest] = taken as [unknown[], ...unknown[]];
+        onTaken(String(jobId));
+        return [readable(fields), jobId, ...rest];
       });
     };
     return backend;

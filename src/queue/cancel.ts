@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Queue } from 'bullmq';
 import type { CancelTarget } from '../domain/cancel-target.ts';
 import type { Connection } from '../redis/connection.ts';
+import { findJob } from './readable.ts';
 import { lockKeyOf } from './bullmq-internals.ts';
 import { findById, findByKey, type Found } from './find-to-cancel.ts';
 import { redelay } from './redelay.ts';
@@ -89,7 +90,7 @@ async function isUnsent(queue: Queue, jobId: string, connection: Connection): Pr
   const deadline = performance.now() + PASS_MS;
   for (;;) {
     const isLocked = (await connection.exists(lockKeyOf(queue, jobId))) === 1; // before the job: a pass writes its end, then unlocks
-    const job = (await queue.getJob(jobId)) as Job<unknown> | undefined;
+    const job = await findJob(queue, jobId);
     const standing = job === undefined ? 'waits' : standingOf(job);
     if (standing !== 'waits') return standing === 'canceled';
     if (!isLocked || performance.now() > deadline) return true;

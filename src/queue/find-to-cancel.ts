@@ -1,5 +1,6 @@
 import type { Job, Queue } from 'bullmq';
 import type { Connection } from '../redis/connection.ts';
+import { findJob } from './readable.ts';
 import type { KeyPlace } from './cancellation-index.ts';
 import { CANCEL, cancellationIndexKey, DEAD_LETTERS, jobIdOf, replayIdsOf } from './names.ts';
 import { shardOf } from './shards.ts';
@@ -55,7 +56,7 @@ export async function findByKey(place: KeyPlace, { connection, queues }: Queues)
 
 /** Those that exist, and are notifications whose recipient can be read. */
 async function jobsOf(queue: Queue, jobIds: readonly string[]): Promise<Found[]> {
-  const jobs = (await Promise.all(jobIds.map((jobId) => queue.getJob(jobId)))) as (Job<unknown> | undefined)[];
+  const jobs = await Promise.all(jobIds.map((jobId) => findJob(queue, jobId)));
   return jobs.flatMap((job) =>
     job !== undefined && job.name !== CANCEL && hasRecipient(job.data) ? [{ queue, job }] : [],
   );

@@ -1,7 +1,7 @@
 import type { Platform } from '../domain/notification.ts';
 import { insist } from '../redis/not-now.ts';
 
-/** A token that the provider says is no longer valid: the producer should stop using it. */
+/** A token that the provider does not take. */
 export interface InvalidToken {
   readonly recipientId: string;
   readonly platform: Platform;
@@ -9,7 +9,9 @@ export interface InvalidToken {
   readonly token: string;
   /** The app of APPS_FILE that the device has; absent for the app of the environment. */
   readonly app?: string;
-  /** The provider's code: `Unregistered`, `UNREGISTERED`. */
+  /** `gone`: it was valid once, so the producer should forget it. `bad-token`: it never was one of this app. */
+  readonly meaning: 'gone' | 'bad-token';
+  /** The provider's code: `Unregistered`, `SENDER_ID_MISMATCH`. */
   readonly reason: string;
   /** Epoch milliseconds: since when the token is invalid if the provider says it (APNs does), else when the answer came. */
   readonly timestamp: number;
@@ -33,8 +35,8 @@ export function invalidTokensKey(prefix: string): string {
 }
 
 /**
- * Adds one entry to the stream, with the fields `recipientId`, `platform`, `token`, `app` (if it has one), `reason`, `timestamp`. About the latest `keep`
- * entries (100,000) stay. Rejects if Redis has refused for a minute.
+ * Adds one entry to the stream, with the fields `recipientId`, `platform`, `token`, `app` (if it has one), `meaning`,
+ * `reason`, `timestamp`. About the latest `keep` entries (100,000) stay. Rejects if Redis has refused for a minute.
  */
 export async function reportInvalidToken(
   redis: StreamRedis,

@@ -4,6 +4,7 @@ import {
   UnrecoverableError,
   Worker,
   type Job,
+  type JobJson,
   type Processor,
   type Span,
   type WorkerOptions,
@@ -11,6 +12,7 @@ import {
 import type { Connection } from '../redis/connection.ts';
 import { insist } from '../redis/not-now.ts';
 import { onRedisTime } from './bullmq-internals.ts';
+import { readableFields, readableJob } from './readable.ts';
 import { KEEP_ALL, KEEP_COMPLETED } from './retention.ts';
 
 export interface WorkerSettings {
@@ -100,7 +102,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
       name,
       processor,
       options,
-      onRedisTime(offsetMs, (jobId) => this.#unbegun.add(jobId)),
+      onRedisTime(offsetMs, (jobId) => this.#unbegun.add(jobId), readableFields),
     );
     this.#lockMs = options.lockDuration ?? 30_000;
     this.#onLetGo = onLetGo;
@@ -136,6 +138,10 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   /** How many seconds to wait for the next job. `blockUntil`: when the next delayed job is due on Redis's clock; 0 for none. */
   protected override getBlockTimeout(blockUntil: number): number {
     return super.getBlockTimeout(blockUntil === 0 ? 0 : blockUntil - this.#offsetMs());
+  }
+
+  protected override createJob(json: JobJson, jobId: string): Job {
+    return readableJob(json, (readable) => super.createJob(readable, jobId));
   }
 
   protected override async moveToActive(token: string, name?: string): Promise<Job> {

@@ -4,6 +4,7 @@ import { describeFound, InputError } from '../domain/faults.ts';
 import type { DeadLetter, DeadLetterReason, OutcomeName } from '../domain/outcome.ts';
 import { waitsFrom } from '../domain/send-after.ts';
 import { ID, ID_FORMAT } from '../domain/text-schema.ts';
+import { findJob } from './readable.ts';
 import { dueAtOfScore } from './bullmq-internals.ts';
 import { jobIdOf, replayIdsOf } from './names.ts';
 
@@ -96,7 +97,7 @@ async function statusOf(queue: Queue, jobId: string): Promise<NotificationStatus
   const [state, due, job] = await Promise.all([
     queue.getJobState(jobId),
     client.zscore(queue.toKey('delayed'), jobId),
-    queue.getJob(jobId) as Promise<Job<unknown, unknown> | undefined>,
+    findJob(queue, jobId),
   ]);
   if (job === undefined) return UNKNOWN;
   switch (state) {
@@ -130,8 +131,9 @@ function endedStatus({ data, returnvalue, timestamp, finishedOn = 0 }: Job<unkno
 }
 
 async function deadLetterStatus(deadQueue: Queue, jobId: string): Promise<NotificationStatus> {
-  const job = (await deadQueue.getJob(jobId)) as Job<Partial<DeadLetter> | null> | undefined;
+  const job = await findJob(deadQueue, jobId);
   if (job === undefined) return UNKNOWN;
-  const { reason = 'invalid', message = reason, deadAt = job.timestamp, generation = 0 } = job.data ?? {};
+  const letter = (job.data ?? {}) as Partial<DeadLetter>;
+  const { reason = 'invalid', message = reason, deadAt = job.timestamp, generation = 0 } = letter;
   return { state: 'dead-lettered', reason, message, deadAt, generation };
 }

@@ -11,8 +11,8 @@ it('each app has a breaker of its own, which all workers share', async () => {
   const prefix = testPrefix();
   const [one, other] = [openBreakers(prefix, LONG), openBreakers(prefix, LONG)];
   for (const { breakers } of [one, other]) breakers.use([teacher, trialApp]);
-  one.breakers.report({ ...refused(), account: teacher });
-  await waitFor(() => expect(other.breakers.current(teacher)).toMatchObject({ account: teacher, trouble: 'auth' }));
+  one.breakers.report({ ...refused(), service: teacher });
+  await waitFor(() => expect(other.breakers.current(teacher)).toMatchObject({ service: teacher, trouble: 'auth' }));
   for (const { breakers } of [one, other]) {
     expect([breakers.current('apns'), breakers.current('fcm'), breakers.current(trialApp)]).toEqual([
       ...[undefined, undefined, undefined],
@@ -27,13 +27,13 @@ it('each app has a breaker of its own, which all workers share', async () => {
 it('an app that is gone has none, and one that comes back learns of it anew', async () => {
   const { breakers } = openBreakers(testPrefix(), LONG);
   breakers.use([teacher]);
-  breakers.report({ ...refused(), account: teacher });
+  breakers.report({ ...refused(), service: teacher });
   expect(breakers.current(teacher)).toBeDefined();
   await breakers.close();
   breakers.use([]);
   expect(breakers.current(teacher)).toBeUndefined();
   expect(await breakers.enter(teacher, 'msg')).toEqual({ kind: 'closed' });
-  breakers.report({ ...refused(), account: teacher }); // an answer that was under way
+  breakers.report({ ...refused(), service: teacher }); // an answer that was under way
   expect(breakers.current(teacher)).toBeUndefined();
   breakers.use([teacher]);
   await waitFor(() => expect(breakers.current(teacher)).toBeDefined());

@@ -60,8 +60,7 @@ let made = 0;
 function answer(fields: Partial<Evidence>): Evidence {
   made += 1;
   return {
-    account: 'apns',
-    notificationId: `msg-${made}`,
+    service: 'apns',
     recipientId: `person-${made}`,
     code: 'accepted',
     ...fields,
@@ -87,10 +86,10 @@ export function openOf({ breakers }: BreakerWorker): OpenBreaker {
   return open;
 }
 
-/** The trial, as soon as there is one for this notification. */
-export function trialOf({ breakers }: BreakerWorker, notificationId = 'msg-trial'): Promise<Trial> {
+/** The trial, as soon as there is one for this recipient. */
+export function trialOf({ breakers }: BreakerWorker, recipientId = 'on-trial'): Promise<Trial> {
   return waitFor(async () => {
-    const entry = await breakers.enter('apns', notificationId);
+    const entry = await breakers.enter('apns', recipientId);
     if (entry.kind !== 'trial') throw new Error(`expected a trial, found ${entry.kind}`);
     return entry.trial;
   });

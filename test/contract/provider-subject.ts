@@ -31,6 +31,8 @@ export interface ProviderSubject {
   readonly table: readonly string[];
   /** What a send that the server took comes out as. */
   readonly accepted: Reply;
+  /** Whether a success has to have the provider's own body. */
+  readonly readsBodies: boolean;
   /** Whether `connect` opens connections; otherwise the first `reserve` or `send` does. */
   readonly connectsAhead: boolean;
 }

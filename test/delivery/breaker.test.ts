@@ -73,8 +73,8 @@ describe('an open breaker', () => {
   it('leaves the first place to another one where the notification waits for a provider that is back sooner', async () => {
     const { run, breakers } = await openBench();
     openBreaker(breakers, 'apns', 'auth');
-    const evidence = { notificationId: 'another', recipientId: 'somebody-else', code: 'QUOTA_EXCEEDED' } as const;
-    breakers.report({ account: 'fcm', ...evidence, trouble: 'quota', retryAfterMs: 120_000 });
+    const evidence = { recipientId: 'somebody-else', code: 'QUOTA_EXCEEDED' } as const;
+    breakers.report({ service: 'fcm', ...evidence, trouble: 'quota', retryAfterMs: 120_000 });
     const both = makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] });
     const first = await run(both, none, { enqueuedAt: 0 });
     const second = await run(makeNotification({ devices: [makeDevice('fcm')] }), none, { enqueuedAt: 0 });
@@ -143,7 +143,7 @@ describe('a half open breaker', () => {
     expect(kinds.toSorted()).toEqual(['delivered', ...(Array(9).fill('held') as string[])]);
     expect(sandbox.journal.all).toHaveLength(1);
     expect(breakers.current('apns')).toBeUndefined();
-    expect(trialEnds).toEqual([{ account: 'apns', result: 'success' }]);
+    expect(trialEnds).toEqual([{ service: 'apns', result: 'success' }]);
   });
 
   it('stays open where the trial fails', async () => {
@@ -154,14 +154,14 @@ describe('a half open breaker', () => {
     expect(outcome).toMatchObject({ kind: 'held', code: 'InvalidProviderToken' });
     expect(progress.tries).toBe(0);
     expect(breakers.current('apns')).toMatchObject({ trouble: 'auth' });
-    expect(trialEnds).toEqual([{ account: 'apns', result: 'failure' }]);
+    expect(trialEnds).toEqual([{ service: 'apns', result: 'failure' }]);
   });
 
   it('takes a provider that cannot be reached for a trial that failed', async () => {
     const bench = await openHalf();
     await takeDown(bench, 'apns');
     expect((await bench.run(makeNotification())).outcome).toMatchObject({ kind: 'held' });
-    expect(bench.trialEnds).toEqual([{ account: 'apns', result: 'failure' }]);
+    expect(bench.trialEnds).toEqual([{ service: 'apns', result: 'failure' }]);
   });
 
   it('counts the first answer of a notification to several devices', async () => {
@@ -169,7 +169,7 @@ describe('a half open breaker', () => {
     const devices = [makeDevice(), makeDevice()];
     sandbox.apns.script(devices[1]?.token ?? '', [{ kind: 'accept', delayMs: 200 }]);
     expect((await run(makeNotification({ devices }))).outcome).toEqual({ kind: 'delivered' });
-    expect(trialEnds).toEqual([{ account: 'apns', result: 'success' }]);
+    expect(trialEnds).toEqual([{ service: 'apns', result: 'success' }]);
   });
 
   const away = () => Promise.reject(new LimiterUnavailableError('away'));
@@ -184,7 +184,7 @@ describe('a half open breaker', () => {
     const { run, breakers, limiter, trialEnds, sandbox } = await openHalf();
     await limiter.admit({ recipientId: RECIPIENT, id: 'another' });
     await run(makeNotification(fields), none, overrides);
-    expect(trialEnds).toEqual([{ account: 'apns', result: 'unused' }]);
+    expect(trialEnds).toEqual([{ service: 'apns', result: 'unused' }]);
     expect(sandbox.journal.all).toEqual([]);
     await waitFor(async () => {
       const next = await breakers.enter('apns', 'next');

@@ -40,7 +40,7 @@ async function openDecisions() {
     const context = contextOf(makeNotification({ devices }), progress);
     const tried = replies.flatMap((reply, index): Tried[] => {
       const platform = devices[index]?.platform ?? 'apns';
-      return reply === undefined ? [] : [{ label: `${platform}#${index}`, account: platform, reply, at: NOW }];
+      return reply === undefined ? [] : [{ label: `${platform}#${index}`, service: platform, reply, at: NOW }];
     });
     const retry = { ...parts.retry, attempts };
     const decided = { ...parts, retry, atMostOnce, now: () => NOW, random: () => 1 };

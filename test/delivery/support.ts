@@ -137,7 +137,7 @@ export function contextOf(data: unknown, progress: Progress = none): Context {
 
 /** Opens a breaker as an answer to somebody else would. */
 export function openBreaker(breakers: Breakers, platform: Platform, trouble: Trouble, code = 'told by a test'): void {
-  breakers.report({ account: platform, notificationId: 'another', recipientId: 'somebody-else', code, trouble });
+  breakers.report({ service: platform, recipientId: 'somebody-else', code, trouble });
 }
 
 /** Waits until the breaker is half open, which a trial tells; that one is given back, and not counted. */

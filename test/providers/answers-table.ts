@@ -17,7 +17,7 @@ const DOCUMENTS = ['provider-faults.md', 'webpush.md'].map((name) => new URL(`..
 const SUSPECTED: Readonly<Record<Trouble, string>> = {
   auth: 'auth, if many',
   configuration: 'configuration, if 20 recipients',
-  quota: 'quota, if 10 recipients',
+  quota: 'quota, if 20 recipients',
   outage: 'outage, if many',
 };
 

@@ -30,7 +30,7 @@ test('without an answer, what may have alerted is ambiguous, and what cannot hav
 test.each([
   ['ECONNREFUSED', 'connection-refused'],
   ['ENOTFOUND', 'host-not-found'],
-  ['EAI_AGAIN', 'host-not-found'],
+  ['EAI_AGAIN', 'connection-failed'],
   ['EPROTO', 'tls-failed'],
   ['CERT_HAS_EXPIRED', 'tls-failed'],
   ['DEPTH_ZERO_SELF_SIGNED_CERT', 'tls-failed'],

@@ -17,6 +17,7 @@ for (const platform of PLATFORMS) {
     ...EXPECTED[platform],
     table: Object.keys(answers.words),
     accepted: answers.accepted,
+    readsBodies: platform !== 'webpush', // RFC 8030 says nothing of a body
     connectsAhead: platform !== 'webpush', // which push services there are, only the devices say
   });
 }

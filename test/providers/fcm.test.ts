@@ -120,6 +120,26 @@ test.each([
   expect([alerted, typeof detail, sandbox.fcm.counts.requests]).toEqual(['no', 'string', 1]);
 });
 
+test('a missing APNs key at Google, for 20 different recipients within an hour, is the fault of the set-up', async () => {
+  const sandbox = await openSandbox();
+  let nowMs = Date.parse('2026-11-21T18:00:00Z');
+  const provider = await openFcm(sandbox, { now: () => nowMs });
+  const replyFor = async (recipientId: string) => {
+    const one = makePush({ platform: 'fcm', recipientId });
+    sandbox.fcm.script(one.device.token, [refuse(401, 'THIRD_PARTY_AUTH_ERROR', {})]);
+    const { meaning, setUp, retryAfterMs, trouble, suspect } = await sendPush(provider, one);
+    return { meaning, setUp, retryAfterMs, trouble, suspect };
+  };
+  const about = { trouble: undefined, suspect: undefined };
+  const rejected = { meaning: 'rejected', setUp: undefined, retryAfterMs: undefined, ...about };
+  const kept = { meaning: 'later', setUp: true, retryAfterMs: 600_000, ...about };
+  for (let n = 0; n < 40; n++) expect(await replyFor(`person-${n % 19}`)).toEqual(rejected);
+  expect(await replyFor('person-19')).toEqual(kept);
+  expect(await replyFor('person-0')).toEqual(kept);
+  nowMs += 3_600_000;
+  expect(await replyFor('person-20')).toEqual(rejected);
+});
+
 test('what FCM says is told without the token and the words of the alert', async () => {
   const sandbox = await openSandbox();
   const one = makePush({ platform: 'fcm', data: { note: 'allergic to nuts' } });

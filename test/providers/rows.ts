@@ -17,6 +17,22 @@ const SERVER_ERROR: Row = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10
 const UNAVAILABLE: Row = { meaning: 'later', alerted: 'no', suspect: 'outage' };
 const ONE_DEVICE: Row = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000 };
 const QUOTA: Row = { ...ONE_DEVICE, suspect: 'quota' };
+const FORBIDDEN: Row = { ...ONE_DEVICE, suspect: 'configuration' };
+/** What no provider documents: the request is at fault, or was not processed this time. */
+const OF_ANY_SERVER: Rows<number> = {
+  402: REJECTED,
+  408: UNAVAILABLE,
+  411: REJECTED,
+  412: REJECTED,
+  414: REJECTED,
+  415: REJECTED,
+  418: REJECTED,
+  421: UNAVAILABLE,
+  422: REJECTED,
+  425: UNAVAILABLE,
+  431: REJECTED,
+  451: REJECTED,
+};
 
 const APNS_WORDS: Rows<ApnsReason> = {
   BadDeviceToken: BAD_TOKEN,
@@ -65,12 +81,12 @@ export const APNS_ANSWERS: Answers = {
   statuses: {
     302: SERVER_ERROR,
     400: REJECTED,
-    403: AUTH,
+    403: FORBIDDEN,
     404: REJECTED,
     405: REJECTED,
     410: GONE,
     413: REJECTED,
-    418: SERVER_ERROR,
+    ...OF_ANY_SERVER,
     429: ONE_DEVICE,
     500: SERVER_ERROR,
     502: SERVER_ERROR,
@@ -112,11 +128,11 @@ export const FCM_ANSWERS: Answers = {
   statuses: {
     302: SERVER_ERROR,
     400: REJECTED,
-    401: AUTH,
-    403: AUTH,
-    404: CONFIGURATION,
+    401: FORBIDDEN,
+    403: FORBIDDEN,
+    404: FORBIDDEN,
     413: REJECTED,
-    418: SERVER_ERROR,
+    ...OF_ANY_SERVER,
     429: QUOTA,
     500: SERVER_ERROR,
     502: SERVER_ERROR,
@@ -144,7 +160,7 @@ export const WEBPUSH_ANSWERS: Answers = {
     406: ONE_DEVICE,
     410: GONE,
     413: REJECTED,
-    418: SERVER_ERROR,
+    ...OF_ANY_SERVER,
     429: ONE_DEVICE,
     500: SERVER_ERROR,
     502: SERVER_ERROR,

@@ -17,7 +17,7 @@ function startConsumer(prefix: string, env: Readonly<Record<string, string>> = {
 
 const gone = (token: string): InvalidToken => ({
   ...{ recipientId: 'teacher-42', platform: 'apns', token },
-  ...{ reason: 'Unregistered', timestamp: 1_700_000_000_000 },
+  ...{ meaning: 'gone', reason: 'Unregistered', timestamp: 1_700_000_000_000 },
 });
 
 async function toldBy(consumer: TestProcess): Promise<InvalidToken[]> {

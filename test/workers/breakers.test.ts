@@ -8,11 +8,11 @@ import { connectRedis, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 
 const since = Date.now() - 5_000;
-const refused: OpenBreaker = { account: 'apns', trouble: 'auth', code: 'Forbidden', since, until: since + 65_000 };
+const refused: OpenBreaker = { service: 'apns', trouble: 'auth', code: 'Forbidden', since, until: since + 65_000 };
 const limited: OpenBreaker = { ...refused, trouble: 'quota', code: 'QUOTA_EXCEEDED' };
 const misconfigured: OpenBreaker = {
   ...refused,
-  account: 'fcm',
+  service: 'fcm',
   trouble: 'configuration',
   code: 'SENDER_ID_MISMATCH',
 };
@@ -35,11 +35,11 @@ function listen() {
 
 it('what somebody has to do something about is an error, other trouble a warning, and the end tells how long it took', () => {
   const { listener, told } = listen();
-  listener({ account: 'apns', open: limited, before: undefined });
-  listener({ account: 'apns', open: refused, before: limited });
-  listener({ account: 'apns', open: { ...refused, until: since + 125_000 }, before: refused });
-  listener({ account: 'apns', open: undefined, before: refused });
-  listener({ account: 'fcm', open: misconfigured, before: undefined });
+  listener({ service: 'apns', open: limited, before: undefined });
+  listener({ service: 'apns', open: refused, before: limited });
+  listener({ service: 'apns', open: { ...refused, until: since + 125_000 }, before: refused });
+  listener({ service: 'apns', open: undefined, before: refused });
+  listener({ service: 'fcm', open: misconfigured, before: undefined });
   expect(told().map(({ level, trouble }) => [level, trouble])).toEqual([
     ['warn', 'quota'],
     ['error', 'auth'],
@@ -58,8 +58,8 @@ it('what somebody has to do something about is an error, other trouble a warning
 it('an opening is counted once, and shown for as long as it lasts', async () => {
   const { listener, metrics, state } = listen();
   state.open = refused;
-  listener({ account: 'apns', open: refused, before: undefined });
-  listener({ account: 'apns', open: { ...refused, until: since + 125_000 }, before: refused });
+  listener({ service: 'apns', open: refused, before: undefined });
+  listener({ service: 'apns', open: { ...refused, until: since + 125_000 }, before: refused });
   metrics.breakerTrial('apns', 'failure');
   const page = await metrics.registry.metrics();
   expect(page.match(/^pushpacer_breaker_opened_total.*$/gm)).toEqual([
@@ -83,7 +83,7 @@ it('a replica has them under the prefix of its queue, with the times of its conf
   } as Parameters<typeof startBreakers>[0];
   const breakers = startBreakers(config, { redis, metrics, log });
   onTestFinished(() => breakers.close());
-  const evidence = { account: 'apns', notificationId: 'msg', recipientId: 'person', code: 'Forbidden' } as const;
+  const evidence = { service: 'apns', recipientId: 'person', code: 'Forbidden' } as const;
   breakers.report({ ...evidence, trouble: 'auth' });
   expect(openMs(breakers.current('apns'))).toBeGreaterThan(50_000);
   expect(told()).toHaveLength(1);

@@ -1,5 +1,13 @@
 import type { Push, Reply } from '../provider.ts';
-import { findRow, jsonObject, rowReply, transportReply, type ReplyRow, type ReplyTable } from '../replies.ts';
+import {
+  findRow,
+  jsonObject,
+  rowReply,
+  statusRow,
+  transportReply,
+  type ReplyRow,
+  type ReplyTable,
+} from '../replies.ts';
 import type { Answered } from '../sender/result.ts';
 
 /** About this device. Many in a row, for many recipients, mean the wrong topic, or development tokens in production. */
@@ -7,6 +15,8 @@ const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspect: 'con
 const GONE: ReplyRow = { meaning: 'gone', alerted: 'no' };
 const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
 const AUTH: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'auth' };
+/** For a reason that is new: one answer about one device is no proof for all. */
+const FORBIDDEN: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, suspect: 'configuration' };
 const CONFIGURATION: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'configuration' };
 /** This device got too many. APNs names no time to wait; a minute is our choice. */
 const DEVICE_QUOTA: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000 };
@@ -62,7 +72,7 @@ const OWN_TOPIC_REPLIES: ReplyTable = {
 /** For reasons that are not in the table, and for answers without a reason. */
 export const APNS_STATUS_REPLIES: ReplyTable = {
   400: REJECTED,
-  403: AUTH,
+  403: FORBIDDEN,
   404: REJECTED,
   405: REJECTED,
   410: GONE,
@@ -88,7 +98,7 @@ export function readApnsAnswer(answer: Answered, { notification }: Pick<Push, 'n
   // A success, but not in APNs' format: a proxy may have answered.
   if (word === undefined && status < 300) return transportReply('unreadable');
   const ownTopic = notification.apns?.topic === undefined ? undefined : findRow(OWN_TOPIC_REPLIES, [word]);
-  const row = ownTopic ?? findRow(APNS_REPLIES, [word]) ?? findRow(APNS_STATUS_REPLIES, [status]) ?? APNS_UNKNOWN;
+  const row = ownTopic ?? findRow(APNS_REPLIES, [word]) ?? statusRow(APNS_STATUS_REPLIES, status, APNS_UNKNOWN);
   return {
     ...rowReply(row, answer, word, { table: APNS_REPLIES, notification, nowMs }),
     ...(row.meaning === 'gone' && typeof timestamp === 'number' ? { goneSince: timestamp } : {}),

@@ -1,6 +1,15 @@
 import { redact } from '../../domain/redact.ts';
 import type { Push, Reply } from '../provider.ts';
-import { asRecord, findRow, jsonObject, rowReply, transportReply, type ReplyRow, type ReplyTable } from '../replies.ts';
+import {
+  asRecord,
+  findRow,
+  jsonObject,
+  rowReply,
+  statusRow,
+  transportReply,
+  type ReplyRow,
+  type ReplyTable,
+} from '../replies.ts';
 import type { Answered } from '../sender/result.ts';
 
 /** About this device. Many in a row, for many recipients, mean the wrong project or the wrong app. */
@@ -8,6 +17,8 @@ const WRONG_SENDER: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspect: '
 const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspect: 'configuration' };
 const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
 const AUTH: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'auth' };
+/** For a code that is new: one answer about one device is no proof for all. */
+const FORBIDDEN: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, suspect: 'configuration' };
 const CONFIGURATION: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'configuration' };
 /** This device's quota. FCM's documentation asks to wait a minute if the answer names no time. */
 const DEVICE_QUOTA: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, suspect: 'quota' };
@@ -31,7 +42,7 @@ export const FCM_REPLIES: ReplyTable = {
   INVALID_ARGUMENT: REJECTED,
   /** Without an FcmError this is about the URL: the project does not exist. */
   NOT_FOUND: CONFIGURATION,
-  /** Google lacks the APNs key or the web push key of this device's app. Other devices are not affected. */
+  /** Google lacks the APNs key or the web push key of this device's app. Other devices are not affected. For many: below. */
   THIRD_PARTY_AUTH_ERROR: REJECTED,
   UNAUTHENTICATED: AUTH,
   PERMISSION_DENIED: AUTH,
@@ -47,9 +58,9 @@ export const FCM_REPLIES: ReplyTable = {
 /** For codes that are not in the table, and for answers that are not FCM's. */
 export const FCM_STATUS_REPLIES: ReplyTable = {
   400: REJECTED,
-  401: AUTH,
-  403: AUTH,
-  404: CONFIGURATION,
+  401: FORBIDDEN,
+  403: FORBIDDEN,
+  404: FORBIDDEN,
   413: REJECTED,
   429: DEVICE_QUOTA,
   500: SERVER_ERROR,
@@ -62,6 +73,29 @@ export const FCM_STATUS_REPLIES: ReplyTable = {
 export const FCM_UNKNOWN: ReplyRow = SERVER_ERROR;
 
 export const FCM_ACCEPTED: Reply = { meaning: 'accepted', code: '200', alerted: 'yes' };
+
+/** So many different recipients within this time are no odd devices: the key that Google has for all of them is wrong. */
+const MANY = 20;
+const MANY_WITHIN_MS = 3_600_000;
+/** Kept, and tried again now and then, until somebody gives Google a new key. */
+const WRONG_SET_UP: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 600_000, setUp: true };
+
+/**
+ * An APNs key that has expired at Google fails every iPhone, and no Android device: so no breaker may open, but the iPhones'
+ * alerts must not be given up. Looks at each reply; takes those of THIRD_PARTY_AUTH_ERROR for the set-up's fault once many different
+ * recipients got it.
+ */
+export function createThirdPartyWatch(): (reply: Reply, recipientId: string, nowMs: number) => Reply {
+  /** Recipient → its last one. The first ones are the oldest. */
+  const latest = new Map<string, number>();
+  return (reply, recipientId, nowMs) => {
+    if (reply.code !== 'THIRD_PARTY_AUTH_ERROR') return reply;
+    latest.delete(recipientId);
+    latest.set(recipientId, nowMs);
+    for (const [oldest, at] of latest) if (at <= nowMs - MANY_WITHIN_MS || latest.size > MANY) latest.delete(oldest);
+    return latest.size < MANY ? reply : { ...reply, ...WRONG_SET_UP };
+  };
+}
 
 /** Google's error (google.rpc.Status); all fields undefined or empty if the body is not Google's. */
 interface RpcStatus {
@@ -79,7 +113,7 @@ export function readFcmAnswer(answer: Answered, { notification }: Pick<Push, 'no
   const words = [...rpc.details.map(({ errorCode }) => errorCode), rpc.status];
   const word = words.find((candidate) => typeof candidate === 'string');
   if (word === undefined && status < 300) return transportReply('unreadable');
-  const row = findRow(FCM_REPLIES, [rowKey(word, rpc)]) ?? findRow(FCM_STATUS_REPLIES, [status]) ?? FCM_UNKNOWN;
+  const row = findRow(FCM_REPLIES, [rowKey(word, rpc)]) ?? statusRow(FCM_STATUS_REPLIES, status, FCM_UNKNOWN);
   return {
     ...rowReply(row, answer, word, { table: FCM_REPLIES, notification, nowMs }),
     ...(typeof rpc.message === 'string' ? { detail: redact(rpc.message, notification) } : {}),

@@ -2,7 +2,7 @@ import { createHttp2Provider } from '../sender/http2-provider.ts';
 import type { Provider } from '../provider.ts';
 import { parseEndpoint, trustBeside } from '../sender/endpoint.ts';
 import { createSender, type SenderOptions } from '../sender/sender.ts';
-import { readFcmAnswer } from './answers.ts';
+import { createThirdPartyWatch, readFcmAnswer } from './answers.ts';
 import { encodeFcm } from './encode.ts';
 import { createGoogleCredential, createStaticCredential } from './sign-in.ts';
 
@@ -32,12 +32,16 @@ const FCM_HOST = 'fcm.googleapis.com';
 export function createFcmProvider(options: FcmOptions): Provider {
   const { projectId, credentials, endpoint, ca, silentChannelId = 'silent', now = Date.now, ...tuning } = options;
   const target = parseEndpoint(endpoint, 'fcm.endpoint');
+  const watched = createThirdPartyWatch();
   return createHttp2Provider({
     platform: 'fcm',
     credential: target.host === FCM_HOST ? createGoogleCredential(credentials, now) : createStaticCredential(now),
     sender: createSender({ ...tuning, endpoint: target, secureContext: trustBeside(ca) }),
     prepare: (push) => encodeFcm(push, { projectId, silentChannelId, nowMs: now() }),
-    readAnswer: (answer, push) => readFcmAnswer(answer, push, now()),
+    readAnswer: (answer, push) => {
+      const nowMs = now();
+      return watched(readFcmAnswer(answer, push, nowMs), push.notification.recipientId, nowMs);
+    },
     isExpired: ({ code }) => code === 'UNAUTHENTICATED' || code === 'http-401',
   });
 }

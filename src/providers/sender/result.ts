@@ -12,6 +12,7 @@ export interface Answered {
 /** Why a request was certainly not processed. */
 export type UnsentCode =
   | 'connection-refused'
+  /** There is no such host, by the name servers. That they cannot be asked is `connection-failed`. */
   | 'host-not-found'
   | 'tls-failed'
   /** The handshake took too long. */
@@ -59,7 +60,6 @@ export const NO_HTTP2 = 'ERR_PUSHPACER_NO_HTTP2';
 const CODE_OF_ERROR: Readonly<Record<string, UnsentCode>> = {
   ECONNREFUSED: 'connection-refused',
   ENOTFOUND: 'host-not-found',
-  EAI_AGAIN: 'host-not-found',
   EPROTO: 'tls-failed',
   ETIMEDOUT: 'connect-timeout',
   [NO_HTTP2]: 'no-http2',

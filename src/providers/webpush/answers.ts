@@ -1,6 +1,6 @@
 import { redact } from '../../domain/redact.ts';
 import type { Push, Reply } from '../provider.ts';
-import { findRow, jsonObject, rowReply, transportReply, type ReplyRow, type ReplyTable } from '../replies.ts';
+import { findRow, jsonObject, rowReply, statusRow, type ReplyRow, type ReplyTable } from '../replies.ts';
 import type { Answered } from '../sender/result.ts';
 
 const GONE: ReplyRow = { meaning: 'gone', alerted: 'no' };
@@ -9,8 +9,7 @@ const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
 const OTHER_KEY: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspect: 'configuration' };
 /**
  * The push service does not take our VAPID token. One answer is no proof for all: a subscription that somebody made up can
- * bring it about, and one push service may refuse what the others take. So the breaker opens only if 20 different recipients in
- * a row meet it.
+ * bring it about. So the breaker of this push service opens only if 20 different recipients in a row meet it.
  */
 const AUTH: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, suspect: 'configuration' };
 /** RFC 8030, section 8.4, has 429 with Retry-After; without it a minute is our choice. */
@@ -49,9 +48,6 @@ export const WEBPUSH_UNKNOWN: ReplyRow = SERVER_ERROR;
 
 export const WEBPUSH_ACCEPTED: Reply = { meaning: 'accepted', code: '201', alerted: 'yes' };
 
-/** RFC 8030 has 201, and 202 with a receipt; Microsoft documents 200. */
-const ACCEPTED: readonly number[] = [200, 201, 202, 204];
-
 /** An answer of a push service → one Reply. `nowMs`: epoch milliseconds, for a Retry-After that is a date. */
 export function readWebpushAnswer(
   answer: Answered,
@@ -59,12 +55,10 @@ export function readWebpushAnswer(
   nowMs: number,
 ): Reply {
   const { status, body } = answer;
-  if (status < 300) {
-    const isService = ACCEPTED.includes(status) && (body === '' || isJsonObject(body));
-    return isService ? WEBPUSH_ACCEPTED : transportReply('unreadable'); // a proxy may have answered
-  }
+  // RFC 8030 has 201, and 202 with a receipt; Microsoft documents 200. None of them says anything about a body.
+  if (status >= 200 && status < 300) return WEBPUSH_ACCEPTED;
   const word = wordOf(body);
-  const row = findRow(WEBPUSH_REPLIES, [word]) ?? findRow(WEBPUSH_STATUS_REPLIES, [status]) ?? WEBPUSH_UNKNOWN;
+  const row = findRow(WEBPUSH_REPLIES, [word]) ?? statusRow(WEBPUSH_STATUS_REPLIES, status, WEBPUSH_UNKNOWN);
   const sentence = sentenceOf(answer);
   return {
     ...rowReply(row, answer, word, { table: WEBPUSH_REPLIES, notification, nowMs }),
@@ -91,13 +85,4 @@ function sentenceOf({ headers, body }: Answered): string | undefined {
   if (typeof described === 'string') return described;
   const isText = headers['content-type']?.startsWith('text/plain') === true && body.trim() !== '';
   return isText ? body.trim() : undefined;
-}
-
-function isJsonObject(body: string): boolean {
-  try {
-    const value: unknown = JSON.parse(body);
-    return typeof value === 'object' && value !== null && !Array.isArray(value);
-  } catch {
-    return false;
-  }
 }

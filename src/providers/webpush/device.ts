@@ -47,6 +47,7 @@ export const webpushDevice: DeviceKind<
     app: deviceApp,
   }),
   tokenOf: (device) => device.endpoint,
+  hostOf: (device) => new URL(device.endpoint).host,
   reservedDataKeys: [],
   payload: {
     maxBytes: WEBPUSH_MAX_MESSAGE_BYTES,

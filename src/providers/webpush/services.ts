@@ -23,10 +23,17 @@ const HOSTS: readonly string[] = [
   '*.notify.windows.com',
 ];
 
-/** Whether pushes may be sent to an origin: that of a known push service, on port 443, or one of `more`. */
-export function createAllowed(more: readonly string[]): (origin: string) => boolean {
+/**
+ * Whether pushes may be sent to an origin: `named` is that of a known push service, on port 443, or one of `more`; `below` is any
+ * host below one that is known, so it may be made up. Undefined: no.
+ */
+export function createAllowed(more: readonly string[]): (origin: string) => 'named' | 'below' | undefined {
   const own = new Set(more);
-  return (origin) => own.has(origin) || HOSTS.some((host) => fits(origin, host));
+  return (origin) => {
+    if (own.has(origin)) return 'named';
+    const host = HOSTS.find((candidate) => fits(origin, candidate));
+    return host === undefined ? undefined : host.startsWith('*') ? 'below' : 'named';
+  };
 }
 
 function fits(origin: string, host: string): boolean {

@@ -1,5 +1,5 @@
 import { InputError } from '../../domain/faults.ts';
-import type { Provider, Reply } from '../provider.ts';
+import type { Provider, Reply, Reserved } from '../provider.ts';
 import { transportReply } from '../replies.ts';
 import { parseEndpoint, trustBeside } from '../sender/endpoint.ts';
 import { createHttp2Provider } from '../sender/http2-provider.ts';
@@ -49,7 +49,8 @@ export function createWebpushProvider(options: WebpushOptions): Provider {
   } = options;
   const key = usable(vapidKey);
   const secureContext = trustBeside(ca);
-  const isAllowed = createAllowed(more);
+  const allowed = createAllowed(more);
+  const isAllowed = (origin: string): boolean => allowed(origin) !== undefined;
   let isClosed = false;
 
   /** The provider for one push service. */
@@ -65,6 +66,14 @@ export function createWebpushProvider(options: WebpushOptions): Provider {
     });
   }
 
+  /** A host that somebody made up is that subscription's own fault: it costs attempts. */
+  function ofOrigin(reply: Reply, origin: string): Reply {
+    const isMadeUp = reply.code === 'host-not-found' && allowed(origin) === 'below';
+    if (!isMadeUp) return withHost(reply, origin);
+    const { meaning, code, alerted, detail } = reply;
+    return withHost({ meaning, code, alerted, ...(detail !== undefined && { detail }) }, origin);
+  }
+
   const prepare: Provider['prepare'] = (push) => encodeWebpush(push, { isAllowed, nowMs: now() });
   const origins = createOrigins({ create, max: maxOrigins, idleMs });
 
@@ -73,15 +82,17 @@ export function createWebpushProvider(options: WebpushOptions): Provider {
     prepare,
     reserve(encoded) {
       if (isClosed) return { kind: 'none', reply: transportReply('closed') };
-      return (
-        origins.get(encoded.origin ?? '')?.reserve(encoded) ?? { kind: 'none', reply: transportReply('no-stream') }
-      );
+      const { origin = '' } = encoded;
+      const reserved = origins.get(origin)?.reserve(encoded) ?? { kind: 'none', reply: transportReply('no-stream') };
+      const checked = (found: Reserved): Reserved =>
+        found.kind === 'none' ? { kind: 'none', reply: ofOrigin(found.reply, origin) } : found;
+      return reserved instanceof Promise ? reserved.then(checked) : checked(reserved);
     },
     async send(encoded, sendOptions = {}) {
       const { origin = '' } = encoded;
       const send = (provider: Provider): Promise<Reply> => provider.send(encoded, sendOptions);
       const sent = isClosed ? undefined : origins.use(origin, send);
-      if (sent !== undefined) return withHost(await sent, origin);
+      if (sent !== undefined) return ofOrigin(await sent, origin);
       sendOptions.permit?.release();
       return transportReply(isClosed ? 'closed' : 'no-stream');
     },

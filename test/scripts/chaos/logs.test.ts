@@ -12,12 +12,12 @@ function linesOf(open: NonNullable<BreakerChange['open']>): string {
     metrics: { breakerOpened: () => undefined, breakerTrial: () => undefined },
     log,
   });
-  listener({ account: open.account, open, before: undefined });
-  listener({ account: open.account, open: undefined, before: open });
+  listener({ service: open.service, open, before: undefined });
+  listener({ service: open.service, open: undefined, before: open });
   return lines.join('');
 }
 
-const open = { account: 'fcm', trouble: 'auth', code: 'UNAUTHENTICATED', since: 0, until: 1 } as const;
+const open = { service: 'fcm', trouble: 'auth', code: 'UNAUTHENTICATED', since: 0, until: 1 } as const;
 const logs = (text: string) => new Map([['worker-0.log', parseLog(text)]]);
 
 it('tells the notification of each pass that ended, when, and the ids that hold the process’s locks', () => {

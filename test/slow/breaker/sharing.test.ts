@@ -31,7 +31,7 @@ describe('what a provider says about all of us', () => {
     expect(await worker.breakers.enter('apns', 'msg')).toEqual({ kind: 'closed' });
     const before = Date.now();
     worker.breakers.report(refused());
-    expect(openOf(worker)).toMatchObject({ account: 'apns', trouble: 'auth', code: 'InvalidProviderToken' });
+    expect(openOf(worker)).toMatchObject({ service: 'apns', trouble: 'auth', code: 'InvalidProviderToken' });
     expect(await worker.breakers.enter('apns', 'msg')).toEqual({ kind: 'open', open: openOf(worker) });
     await waitFor(() => openOf(other));
     for (const each of [worker, other]) {
@@ -40,7 +40,7 @@ describe('what a provider says about all of us', () => {
       expect(until - before).toBeGreaterThan(59_000);
       expect(until - Date.now()).toBeLessThanOrEqual(60_000);
       expect(each.breakers.current('fcm')).toBeUndefined();
-      expect(each.changes).toMatchObject([{ account: 'apns', open: { trouble: 'auth' }, before: undefined }]);
+      expect(each.changes).toMatchObject([{ service: 'apns', open: { trouble: 'auth' }, before: undefined }]);
     }
   });
 
@@ -197,6 +197,6 @@ it('clocks that differ by minutes do not change how long a breaker stays open', 
     const leftMs = openOf(worker).until - worker.ahead - Date.now();
     expect(leftMs).toBeGreaterThan(50_000);
     expect(leftMs).toBeLessThanOrEqual(60_000);
-    expect(worker.breakers.deferUntil('apns', 0) - worker.ahead - Date.now()).toBeGreaterThan(50_000);
+    expect(worker.breakers.deferUntil('apns', { recipientId: 'person', enqueuedAt: 0 }) - worker.ahead - Date.now()).toBeGreaterThan(50_000);
   }
 });

@@ -52,7 +52,7 @@ describe('a half open breaker', () => {
       expect(changes.map(({ open }) => open?.trouble)).toEqual(['auth', undefined]);
       expect(changes[1]?.before).toMatchObject({ trouble: 'auth', code: 'InvalidProviderToken' });
     }
-    expect(other.trialEnds).toEqual([{ account: 'apns', result: 'success' }]);
+    expect(other.trialEnds).toEqual([{ service: 'apns', result: 'success' }]);
   });
 
   it('is learned to be closed by who asks for the trial, before the next reading', async () => {
@@ -104,7 +104,7 @@ describe('a half open breaker', () => {
     expect(await redis.get(trialKey)).toBe(first.id);
     expect((await other.breakers.enter('apns', 'msg')).kind).toBe('open');
     worker.breakers.release(first);
-    expect(worker.trialEnds).toEqual([{ account: 'apns', result: 'unused' }]);
+    expect(worker.trialEnds).toEqual([{ service: 'apns', result: 'unused' }]);
     const second = await trialOf(other);
     expect(await redis.pttl(trialKey)).toBeGreaterThan(15_000);
     expect(await redis.pttl(trialKey)).toBeLessThanOrEqual(20_000);
@@ -143,14 +143,14 @@ describe('a half open breaker', () => {
   });
 });
 
-describe('a notification whose trial failed', () => {
+describe('a recipient whose trial failed', () => {
   it.each(['auth', 'outage'] as const)('lets others go first, and gets through where it is alone (%s)', async (of) => {
     const [worker, other] = three();
     const fail = of === 'auth' ? refused : unreached;
     reportTimes(5, worker, fail);
     const asker = of === 'auth' ? other : worker;
     await waitFor(() => openOf(asker));
-    worker.breakers.report({ ...fail(), notificationId: 'poison' }, await trialOf(worker, 'poison'));
+    worker.breakers.report({ ...fail(), recipientId: 'poison' }, await trialOf(worker, 'poison'));
     await waitFor(() => expect(openOf(asker).until - openOf(asker).since).toBeGreaterThan(2 * BASE_MS));
     await isHalfOpen(asker);
     expect((await asker.breakers.enter('apns', 'poison')).kind).toBe('open');
@@ -168,7 +168,7 @@ describe('a notification whose trial failed', () => {
     };
     const behind = openBreakers(prefix, {}, unread);
     for (const each of [worker, behind]) each.breakers.report(refused());
-    worker.breakers.report({ ...refused(), notificationId: 'poison' }, await trialOf(worker, 'poison'));
+    worker.breakers.report({ ...refused(), recipientId: 'poison' }, await trialOf(worker, 'poison'));
     await isHalfOpen(worker);
     await new Promise((resolve) => setTimeout(resolve, 50)); // Redis may have it open for a round trip longer
     expect((await behind.breakers.enter('apns', 'poison')).kind).toBe('open');
