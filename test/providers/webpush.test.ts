@@ -81,6 +81,23 @@ test('beyond the most push services the one that waited longest makes room, and 
   expect((await sendPush(provider, pushTo(first))).meaning).toBe('accepted');
 });
 
+test('a host that somebody made up costs its own pushes an attempt, one that is named may be down', async () => {
+  const label = 'x'.repeat(64); // longer than a label may be, so no name server is asked
+  const [made, named] = [`https://${label}.push.apple.com`, `https://${label}.example.com`];
+  const provider = await openProvider([await openSandbox()], { origins: [named] });
+  const own = { meaning: 'later', code: 'host-not-found', alerted: 'no' };
+  const to = (server: string) => makePush({ platform: 'webpush', server });
+  for (const [origin, more] of [
+    [made, {}],
+    [named, { unsent: true, suspect: 'outage' }],
+  ] as const) {
+    const { detail, ...reply } = await sendPush(provider, to(origin));
+    expect(reply).toEqual({ ...own, ...more });
+    expect(detail).toContain(label);
+    expect(await provider.reserve({ origin })).toMatchObject({ kind: 'none', reply: { ...own, ...more } });
+  }
+});
+
 test('a push service that is not allowed is never connected to', async () => {
   const [service] = (await openServices(1)) as [Sandbox];
   const provider = await openProvider([service], { origins: [] });

@@ -49,6 +49,24 @@ it('a token that APNs calls gone reaches a consumer, with its recipient, platfor
   expect(await toldBy(consumer)).toEqual([gone(device.token)]);
 });
 
+it('a token that was never valid is told as such, and not while all tokens look wrong', async () => {
+  const { queue, prefix, sandbox, startWorker } = await openWorkerBench();
+  await startWorker();
+  const devices = Array.from({ length: 25 }, () => makeDevice());
+  for (const { token } of devices)
+    sandbox.apns.script(token, [{ kind: 'refuse', status: 400, reason: 'BadDeviceToken' }]);
+  for (const [n, device] of devices.entries()) {
+    const notification = makeNotification({ recipientId: `teacher-${n}`, devices: [device] });
+    await queue.add('push', notification, { jobId: notification.id, priority: 10 });
+  }
+  await vi.waitFor(() => expect(sandbox.apns.counts.requests).toBeGreaterThanOrEqual(20));
+  await sleep(500);
+  const entries = await connectRedis().xrange(invalidTokensKey(prefix), '-', '+');
+  const told = entries.map(([, fields]) => fields.slice(6, 10));
+  expect(told).toContainEqual(['meaning', 'bad-token', 'reason', 'BadDeviceToken']);
+  expect(told.length).toBeLessThanOrEqual(20);
+});
+
 it('several consumers share what comes, and each token is handled', async () => {
   const server = await startEmbeddedRedis();
   onTestFinished(() => server.close());

@@ -92,7 +92,7 @@ describe('a device', () => {
     const [entry] = await connectRedis().xrange(invalidTokensKey(prefix), '-', '+');
     expect(entry?.[1]).toEqual([
       ...['recipientId', 'teacher-42', 'platform', 'apns', 'token', device.token, 'app', 'teacher'],
-      ...['reason', 'Unregistered', 'timestamp', '1700000000000'],
+      ...['meaning', 'gone', 'reason', 'Unregistered', 'timestamp', '1700000000000'],
     ]);
   });
 });

@@ -56,8 +56,30 @@ it('a subscription that is gone is a dead letter, and its endpoint is in the str
   const entries = await connectRedis().xrange(invalidTokensKey(prefix), '-', '+');
   expect(entries.map(([, fields]) => fields.slice(0, 8)).sort()).toEqual(
     [
-      ['recipientId', 'teacher-42', 'platform', 'webpush', 'token', gone.endpoint, 'reason', 'ExpiredSubscription'],
-      ['recipientId', 'teacher-42', 'platform', 'webpush', 'token', unknown.endpoint, 'reason', 'UnknownSubscription'],
+      [
+        'recipientId',
+        'teacher-42',
+        'platform',
+        'webpush',
+        'token',
+        gone.endpoint,
+        'meaning',
+        'gone',
+        'reason',
+        'ExpiredSubscription',
+      ],
+      [
+        'recipientId',
+        'teacher-42',
+        'platform',
+        'webpush',
+        'token',
+        unknown.endpoint,
+        'meaning',
+        'gone',
+        'reason',
+        'UnknownSubscription',
+      ],
     ].sort(),
   );
   const { attempts } = letter?.data as { readonly attempts: readonly unknown[] };

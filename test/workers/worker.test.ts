@@ -75,7 +75,7 @@ describe('jobs of a plain BullMQ client', () => {
     const [entry] = await connectRedis().xrange(invalidTokensKey(prefix), '-', '+');
     expect(entry?.[1]).toEqual([
       ...['recipientId', notification.recipientId, 'platform', 'apns', 'token', gone.token],
-      ...['reason', 'Unregistered', 'timestamp', '1700000000000'],
+      ...['meaning', 'gone', 'reason', 'Unregistered', 'timestamp', '1700000000000'],
     ]);
   });
 });
