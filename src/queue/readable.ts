@@ -7,8 +7,11 @@ import type { Fault } from '../domain/faults.ts';
  * a worker gets a readable job with the same id instead, whose data says what is wrong.
  */
 
-/** A notification has at most 200,000 characters (domain/size.ts), and JSON writes a character with six at most. */
-export const MAX_JOB_TEXT = 1_500_000;
+/**
+ * Twice what any notification has: 20 tokens of 4,096 characters, a payload of 4,096 bytes, and the names of the fields. Reading so
+ * much takes milliseconds.
+ */
+export const MAX_JOB_TEXT = 400_000;
 /** So much of a text that is not read is kept for a person to look at. */
 const KEPT_TEXT = 2_000;
 
