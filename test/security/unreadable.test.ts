@@ -43,7 +43,7 @@ it('what BullMQ cannot read is a dead letter at the first look, with the beginni
   const bench = await openWorkerBench();
   for (const [index, [, field, text]] of POISON.entries()) await addPoison(bench, `poison-${index}`, field, text);
   const worker = await bench.startWorker();
-const letters = await lettersOf(bench.deadQueue, POISON.length);
+  const letters = await lettersOf(bench.deadQueue, POISON.length);
   const messages = letters.map(({ reason, message }) => `${reason}: ${message}`);
   expect(messages.toSorted()).toEqual([
     'invalid: expected job data in JSON, found 12 characters that are not',

@@ -197,6 +197,8 @@ it('clocks that differ by minutes do not change how long a breaker stays open', 
     const leftMs = openOf(worker).until - worker.ahead - Date.now();
     expect(leftMs).toBeGreaterThan(50_000);
     expect(leftMs).toBeLessThanOrEqual(60_000);
-    expect(worker.breakers.deferUntil('apns', { recipientId: 'person', enqueuedAt: 0 }) - worker.ahead - Date.now()).toBeGreaterThan(50_000);
+    expect(
+      worker.breakers.deferUntil('apns', { recipientId: 'person', enqueuedAt: 0 }) - worker.ahead - Date.now(),
+    ).toBeGreaterThan(50_000);
   }
 });
