@@ -5,8 +5,9 @@ import type { Context } from './context.ts';
 
 /** The return value of a job that completes: how, when the first device accepted it, and how each device ended. */
 export function endedOf({ progress }: Pick<Context, 'progress'>, completed: Completed): Ended {
-  const { sentAt, devices } = progress;
-  return { ...completed, ...(sentAt !== undefined && { sentAt }), devices };
+  const { sentAt, devices, digest } = progress;
+  const forOthers = completed.outcome === 'delivered' && digest?.own === false;
+  return { ...completed, ...(forOthers && { forOthers }), ...(sentAt !== undefined && { sentAt }), devices };
 }
 
 /** The entry of a job that completes. `options`: the job's, which have its generation. */

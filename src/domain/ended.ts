@@ -8,6 +8,8 @@ export interface Ended {
   readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
   /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
   readonly by?: string;
+  /** It was canceled, and a digest of others went in its slot: what was sent has nothing of it. Absent otherwise. */
+  readonly forOthers?: true;
   /** Epoch milliseconds: when the first device accepted it. Absent if none did. */
   readonly sentAt?: number;
   /** By label, such as `apns#0`; a device that is not here was not tried to an end. */
@@ -25,6 +27,8 @@ export interface Outcome {
   readonly reason?: DeadLetterReason;
   /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
   readonly by?: string;
+  /** It was canceled, and a digest of others went in its slot: what was sent has nothing of it. Absent otherwise. */
+  readonly forOthers?: true;
   /** How often it was replayed before. */
   readonly generation: number;
   /** Epoch milliseconds: when its job was added. */
@@ -43,7 +47,7 @@ export function waitOf(enqueuedAt: number, sentAt: number | undefined, endedAt: 
 
 /** The fields and values of its entry, in turn: `['id', 'msg-1', 'outcome', 'delivered', …]`. */
 export function outcomeFields({ devices, ...others }: Outcome): string[] {
-  const fields = Object.entries(others).flatMap(([name, value]: [string, string | number | undefined]) =>
+  const fields = Object.entries(others).flatMap(([name, value]: [string, string | number | true | undefined]) =>
     value === undefined ? [] : [name, String(value)],
   );
   return [...fields, 'devices', JSON.stringify(devices)];

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Queue } from 'bullmq';
 import type { CancelTarget } from '../domain/cancel-target.ts';
+import type { Ended } from '../domain/ended.ts';
 import type { Connection } from '../redis/connection.ts';
 import { findJob } from './readable.ts';
 import { lockKeyOf } from './bullmq-internals.ts';
@@ -72,7 +73,9 @@ async function cancelOne({ queue, job }: Found, { connection, deciders }: Cancel
   const keepMs = KEPT_MS + Math.max(0, dueAt - Date.now(), job.timestamp + job.delay - Date.now());
   const [answer] = await decider.cancel(recipientId, [{ jobId, asks, keepMs }]);
   if (answer?.canceled !== true) return false;
-  const isCanceled = await isUnsent(queue, jobId, connection);
+  // Where its job goes on, it is a digest of others, which has nothing of it: however that ends, it is canceled.
+  const isForOthers = !answer.wake.includes(jobId);
+  const isCanceled = isForOthers || (await isUnsent(queue, jobId, connection));
   // Also the job itself, where an earlier call could not wake it.
   const wake = new Set([jobId, ...answer.wake]);
   await redelay(
@@ -100,8 +103,9 @@ async function isUnsent(queue: Queue, jobId: string, connection: Connection): Pr
 
 /** `ended`: it has ended otherwise, or it may have alerted a device. */
 function standingOf(job: Job<unknown>): 'waits' | 'canceled' | 'ended' {
-  const outcome = (job.returnvalue as { readonly outcome?: unknown } | null)?.outcome;
+  const { outcome, forOthers } = (job.returnvalue ?? {}) as Partial<Ended>;
   if (job.finishedOn !== undefined) {
+    if (forOthers === true) return 'canceled';
     if (outcome === 'merged') return 'waits'; // in a digest
     return outcome === 'canceled' ? 'canceled' : 'ended';
   }

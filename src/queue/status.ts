@@ -33,6 +33,8 @@ export type NotificationStatus =
       readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
       /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
       readonly by?: string;
+      /** It was canceled, and a digest of others went in its slot. Absent otherwise. */
+      readonly forOthers?: true;
       /** Epoch milliseconds. */
       readonly endedAt: number;
       /** Epoch milliseconds: when the first device accepted it. Absent if none did. */
@@ -122,9 +124,15 @@ function delayedStatus({ progress }: Job<unknown, unknown>, until: number): Noti
 
 function endedStatus({ data, returnvalue, timestamp, finishedOn = 0 }: Job<unknown, unknown>): NotificationStatus {
   // An older worker returned only the outcome.
-  const { outcome = 'delivered', by, sentAt, devices = {} } = (returnvalue ?? {}) as Partial<Ended>;
+  const { outcome = 'delivered', by, forOthers, sentAt, devices = {} } = (returnvalue ?? {}) as Partial<Ended>;
   return {
-    ...{ state: 'ended', outcome, ...(by !== undefined && { by }), endedAt: finishedOn },
+    ...{
+      state: 'ended',
+      outcome,
+      ...(by !== undefined && { by }),
+      ...(forOthers && { forOthers }),
+      endedAt: finishedOn,
+    },
     ...(sentAt !== undefined && { sentAt }),
     ...{ waitMs: waitOf(waitsFrom(timestamp, data), sentAt, finishedOn), devices },
   };

@@ -188,7 +188,7 @@ describe('cancel', () => {
     const { ask, cancel, limiter, clock, start, reserved } = open();
     for (const name of ['1', '2', '3']) await ask(name);
     expect(await cancel('2')).toEqual([{ canceled: true, wake: ['2'] }]);
-    expect(await cancel('2')).toEqual([{ canceled: true, wake: [] }]);
+    expect(await cancel('2')).toEqual([{ canceled: true, wake: ['2'] }]);
     expect(await ask('2')).toMatchObject({ kind: 'ended', how: 'canceled', gaveBackSlot: true });
     expect(await ask('2')).toMatchObject({ kind: 'ended', how: 'canceled', gaveBackSlot: false });
     expect(await reserved()).toEqual(['3/0']);
@@ -233,7 +233,7 @@ describe('cancel', () => {
     const digest = join('digest');
     for (const name of ['1', '2', '3', '4']) await ask(name, digest);
     expect(await cancel('3')).toEqual([{ canceled: true, wake: [] }]);
-    expect(await cancel('3')).toEqual([{ canceled: true, wake: [] }]);
+    expect(await cancel('3')).toEqual([{ canceled: true, wake: ['3'] }]);
     expect(await cancel('2')).toEqual([{ canceled: true, wake: [] }]);
     expect(await cancel('2')).toEqual([{ canceled: true, wake: [] }]);
     clock.now = start + 3_000;

@@ -179,6 +179,25 @@ describe('by id', () => {
     expect(await bench.producer.cancel({ id: two.id })).toEqual({ canceled: 0, tooLate: 1 });
   });
 
+  test('one whose slot a digest of others has is canceled, also when that is sent and it is canceled again', async () => {
+    const bench = await openReplicaBench();
+    await bench.startHere({ LIMIT_RULES: '1/2s', LIMIT_MIN_GAP: '0' });
+    const fields = { onThrottle: 'digest', digest: { key: 'thread-77', title: '{{count}} new' } } as const;
+    const [first, holder, part] = Array.from({ length: 3 }, () => makeNotification(fields)) as [...Two, Notification];
+    await bench.producer.enqueue(first);
+    await ends(bench, first.id, 'delivered');
+    await bench.producer.enqueue(holder);
+    await waits(bench, holder.id);
+    await bench.producer.enqueue(part);
+    await ends(bench, part.id, 'merged');
+    for (let repeats = 0; repeats < 2; repeats++)
+      expect(await bench.producer.cancel({ id: holder.id })).toEqual({ canceled: 1, tooLate: 0 });
+    await ends(bench, holder.id, 'delivered');
+    expect(bench.sandbox.journal.accepted.map(({ title }) => title)).toEqual([first.alert?.title, '1 new']);
+    expect(await bench.producer.cancel({ id: holder.id })).toEqual({ canceled: 1, tooLate: 0 });
+    expect(await bench.producer.status(holder.id)).toMatchObject({ outcome: 'delivered', forOthers: true });
+  });
+
   test('a dead letter does not wait; its replay does', async () => {
     const bench = await openReplicaBench();
     await bench.startHere();

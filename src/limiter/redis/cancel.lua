@@ -4,7 +4,8 @@
 -- ARGV[1] the time in epoch ms, in tests only; '' for Redis's clock
 -- ARGV[2] JSON, for each notification {its name, how long to remember it (ms), its ids among the sent ...}
 --
--- Answers for each {canceled, name, name}: 1, or 0 if it is too late; then the names that end with it, whose jobs may be woken.
+-- Answers for each {canceled, name, name}: 1, or 0 if it is too late; then the names that end with it, whose jobs may be woken. Its
+-- own name is not among them if it is a part of a digest that goes for others.
 
 -- include clock.lua
 
@@ -38,7 +39,7 @@ local function cancel(name, keepMs, sent)
     writeEnd(name, 'canceled', ended.by, keepMs)
     return answer
   end
-  if ended then return { ended.how == 'canceled' and 1 or 0 } end
+  if ended then return ended.how == 'canceled' and { 1, name } or { 0 } end
   local held = readWaiting('holder:' .. name)
   local digest = held and (held.field and readWaiting(held.field) or held)
   if digest and digest.own == 0 then return { 1 } end -- it was canceled before; others go in its slot
