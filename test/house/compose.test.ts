@@ -21,6 +21,7 @@ describe('the compose file', () => {
     const theirs = { REDIS_URL: 'redis://redis:6379', METRICS_HOST: '0.0.0.0' };
     const ours = Object.fromEntries(CONFIG_VARIABLES.map((variable) => [variable.name, variable.default]));
     // Compose would end a default at the first brace of this one, so the worker's own holds.
+    expect(Object.keys(services.worker.environment ?? {}).toSorted()).toEqual(Object.keys(ours).toSorted());
     expect(workerEnv()).toEqual({ ...ours, ...theirs, QUEUE_PREFIX: undefined });
     for (const [name, value] of Object.entries(services.worker.environment ?? {})) {
       if (value !== null) expect(value).toMatch(new RegExp(`^\\$\\{${name}:-`));
