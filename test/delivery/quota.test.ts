@@ -35,7 +35,12 @@ describe('a provider that is over its quota', () => {
     expect(await limiter.peek({ recipientId: 'b', id: 'another' })).toMatchObject({ kind: 'admitted' });
 
     await sleep((outcome as { waitMs: number }).waitMs);
-    const again = await run(second, progress, { quotas });
+    let again = await run(second, progress, { quotas });
+    // A machine that stood still meanwhile comes too late for the room, which is kept for a moment only.
+    for (let tries = 0; again.outcome.kind === 'requeued' && tries < 5; tries++) {
+      await sleep(again.outcome.waitMs);
+      again = await run(second, again.progress, { quotas });
+    }
     expect(again.outcome).toEqual({ kind: 'delivered' });
     expect(again.progress.quotaAt).toBeUndefined();
     expect(sandbox.journal.accepted).toHaveLength(2);

@@ -35,15 +35,17 @@ it('each notification that ends is in the stream, and its status is the same', a
 
   const entries = await outcomesIn(redis, prefix);
   const byId = new Map(entries.map((entry) => [entry['id'], entry]));
-  const told = Object.fromEntries([...byId].map(([id = '', entry]) => [id, [entry['outcome'], entry['devices']]]));
+  const told = Object.fromEntries(
+    [...byId].map(([id = '', { outcome, devices = '' }]) => [id, [outcome, JSON.parse(devices) as object]]),
+  );
   expect(told).toEqual({
-    plain: ['delivered', '{"apns#0":"delivered"}'],
-    partly: ['delivered', '{"apns#0":"unregistered","apns#1":"delivered"}'],
-    late: ['expired', '{}'],
-    first: ['delivered', '{"apns#0":"delivered"}'],
-    second: ['dropped', '{}'],
-    refused: ['dead-lettered', expect.stringMatching(/^{"apns#0":"\S+"}$/)],
-    broken: ['dead-lettered', '{}'],
+    plain: ['delivered', { 'apns#0': 'delivered' }],
+    partly: ['delivered', { 'apns#0': 'unregistered', 'apns#1': 'delivered' }],
+    late: ['expired', {}],
+    first: ['delivered', { 'apns#0': 'delivered' }],
+    second: ['dropped', {}],
+    refused: ['dead-lettered', { 'apns#0': expect.any(String) as string }],
+    broken: ['dead-lettered', {}],
   });
   expect(byId.get('broken')).toMatchObject({ reason: 'invalid', recipientId: 'e', generation: '0' });
   const plain = byId.get('plain');
