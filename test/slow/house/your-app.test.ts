@@ -1,8 +1,8 @@
 import { readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { startProcess } from '../support/process.ts';
-import { temporaryFolder } from '../support/program.ts';
+import { startProcess } from '../../support/process.ts';
+import { temporaryFolder } from '../../support/program.ts';
 
 const ROOT = process.cwd();
 

@@ -1,11 +1,11 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { notification, openQueues } from '../queue/support.ts';
-import { startProcess } from '../support/process.ts';
-import { runProgram, temporaryFolder } from '../support/program.ts';
-import { queueEnv } from '../support/redis.ts';
-import { runOnTerminal } from '../support/terminal.ts';
+import { notification, openQueues } from '../../queue/support.ts';
+import { startProcess } from '../../support/process.ts';
+import { runProgram, temporaryFolder } from '../../support/program.ts';
+import { queueEnv } from '../../support/redis.ts';
+import { runOnTerminal } from '../../support/terminal.ts';
 
 /** Valid lines with bad ones between them; the bad ones are the first, the last, and each tenth of the rest. */
 async function fileWith(count: number, isBad: (line: number) => boolean): Promise<string> {
