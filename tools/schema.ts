@@ -21,7 +21,11 @@ const notEmpty = (field: string) => ({
 /** What the checks that are code say, as far as JSON Schema can. */
 const FIELDS: Readonly<Record<string, object>> = {
   alert: {
-    dependentRequired: { titleLocArgs: ['titleLocKey'], bodyLocArgs: ['bodyLocKey'] },
+    dependentRequired: {
+      titleLocArgs: ['titleLocKey'],
+      subtitleLocArgs: ['subtitleLocKey'],
+      bodyLocArgs: ['bodyLocKey'],
+    },
     anyOf: ['title', 'body', 'titleLocKey', 'bodyLocKey'].map(notEmpty),
   },
   digest: { anyOf: ['title', 'body'].map(notEmpty) },

@@ -97,8 +97,9 @@ function backgroundFaults(raw: Record<string, unknown>): Fault[] {
     const expected = 'another platform in a background push: a browser must show every push';
     faults.push({ path: `devices[${index}].platform`, expected, found: describeFound(platform, false) });
   }
-  if (valueAt(raw, 'apns.priority') === 10) {
-    faults.push({ path: 'apns.priority', expected: '5, which Apple asks of a background push', found: '10' });
+  const priority = valueAt(raw, 'apns.priority');
+  if (priority === 1 || priority === 10) {
+    faults.push({ path: 'apns.priority', expected: '5, which Apple asks of a background push', found: `${priority}` });
   }
   if (raw['onThrottle'] === 'silence') {
     const expected = '"delay" or "drop": a background push is silent already';
@@ -109,7 +110,7 @@ function backgroundFaults(raw: Record<string, unknown>): Fault[] {
 
 /** The devices fill in the arguments only where there is a key. */
 function locArgsFaults(alert: Record<string, unknown>): Fault[] {
-  return ['title', 'body'].flatMap((text) => {
+  return ['title', 'subtitle', 'body'].flatMap((text) => {
     const isAlone = alert[`${text}LocArgs`] !== undefined && alert[`${text}LocKey`] === undefined;
     return isAlone ? [{ path: `alert.${text}LocKey`, expected: `a text beside ${text}LocArgs`, found: 'nothing' }] : [];
   });

@@ -81,6 +81,16 @@ export interface Alert {
    */
   titleLocArgs?: string[] | undefined;
   /**
+   * The key of the subtitle in the app's own texts, so that the device shows it in its language. It goes before
+   * `subtitle`. 1 to 256 printable characters. Default: none. Example: `FORMS_SUBTITLE`.
+   */
+  subtitleLocKey?: string | undefined;
+  /**
+   * What stands in the places that the text of `subtitleLocKey` leaves open. Up to 100 texts of up to 4,096 characters;
+   * only with `subtitleLocKey`. Default: none. Example: `["Room 12"]`.
+   */
+  subtitleLocArgs?: string[] | undefined;
+  /**
    * The key of the body in the app's own texts, so that the device shows it in its language. It goes before `body`. 1
    * to 256 printable characters. Default: none. Example: `FORMS_BODY`.
    */
@@ -155,10 +165,11 @@ export interface ApnsFields {
   /** For iPhones in place of the notification's `sound`: with a volume, or for a critical alert. Default: none. */
   sound?: ApnsSound | undefined;
   /**
-   * 10: delivered at once; 5: when it suits the power of the device, and then several may arrive together, closer than
-   * the limits say. Default: 10, and 5 for a background push or a silent one.
+   * 10: delivered at once; 5: when it suits the power of the device; 1: its power goes before everything else, and it
+   * is not woken. With 5 and 1 several may arrive together, closer than the limits say. A silent alert has 5, or 1 if
+   * that is asked for; a background push has 5. Default: 10, and 5 for a background push or a silent one.
    */
-  priority?: 5 | 10 | undefined;
+  priority?: 1 | 5 | 10 | undefined;
   /**
    * The app, where it is another one of the same team than `APNS_TOPIC` names: its bundle id. For APNs devices only. 1
    * to 255 of `A-Z a-z 0-9 . -`. Default: `APNS_TOPIC`. Example: `com.example.school.watchkitapp`.

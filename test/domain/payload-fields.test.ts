@@ -63,7 +63,7 @@ it('tells all faults of all platforms at once', () => {
     'alert.titleLocKey',
   ]);
   expect(faultsOf(raw).join()).toContain('apns.interruptionLevel: expected "passive" or "active" or');
-  expect(faultsOf(raw).join()).toContain('apns.priority: expected 5 or 10, found 7');
+  expect(faultsOf(raw).join()).toContain('apns.priority: expected 1, 5 or 10, found 7');
   expect(faultsOf(raw).join()).not.toContain('example.com');
 });
 

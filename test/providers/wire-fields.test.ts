@@ -68,6 +68,18 @@ const ROWS: readonly (readonly [field: string, given: Given, apns: Wire, fcm: Wi
     },
   ],
   [
+    'alert.subtitleLocKey',
+    { alert: { ...TEXTS, subtitleLocKey: 'S' } },
+    { 'payload.aps.alert': { ...TEXTS, 'subtitle-loc-key': 'S' } },
+    { 'message.notification': TEXTS, 'message.apns.payload.aps.alert': { ...TEXTS, 'subtitle-loc-key': 'S' } },
+  ],
+  [
+    'alert.subtitleLocArgs',
+    { alert: { title: 'a', subtitleLocKey: 'S', subtitleLocArgs: ['b'] } },
+    { 'payload.aps.alert.subtitle-loc-args': ['b'] },
+    { 'message.apns.payload.aps.alert.subtitle-loc-args': ['b'] },
+  ],
+  [
     'alert.bodyLocKey',
     { alert: { title: 'a', bodyLocKey: 'B' } },
     { 'payload.aps.alert': { title: 'a', 'loc-key': 'B' } },

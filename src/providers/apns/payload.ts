@@ -42,10 +42,12 @@ export function apsOf(notification: Notification, alert: Alert | undefined): Jso
 
 /** Apple's names: the body's key is `loc-key`. */
 export function apsAlert(alert: Alert): JsonObject {
-  const { titleLocKey, titleLocArgs, bodyLocKey, bodyLocArgs, ...texts } = alert;
+  const { titleLocKey, titleLocArgs, subtitleLocKey, subtitleLocArgs, bodyLocKey, bodyLocArgs, ...texts } = alert;
   const written = texts as JsonObject;
   if (titleLocKey !== undefined) written['title-loc-key'] = titleLocKey;
   if (titleLocArgs !== undefined) written['title-loc-args'] = titleLocArgs;
+  if (subtitleLocKey !== undefined) written['subtitle-loc-key'] = subtitleLocKey;
+  if (subtitleLocArgs !== undefined) written['subtitle-loc-args'] = subtitleLocArgs;
   if (bodyLocKey !== undefined) written['loc-key'] = bodyLocKey;
   if (bodyLocArgs !== undefined) written['loc-args'] = bodyLocArgs;
   return written;
