@@ -28,7 +28,9 @@ export {
   type NotificationInput,
   type ParsedNotification,
   type Platform,
+  type WebpushAction,
   type WebpushDevice,
+  type WebpushFields,
 } from './domain/notification.ts';
 export {
   DEAD_LETTER_REASONS,

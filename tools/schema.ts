@@ -8,6 +8,7 @@ import { notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notificati
 import { apnsFieldsSchema, apnsSoundSchema } from '../src/providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../src/providers/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../src/providers/fcm/fields.ts';
+import { webpushActionSchema, webpushFieldsSchema } from '../src/providers/webpush/fields.ts';
 import { withDocstrings } from './schema/docstrings.ts';
 
 /** A key's pattern: `google*` stands for all that begin so. */
@@ -108,6 +109,8 @@ function typesText(text: string): string {
     ApnsSound: descriptionsOf(apnsSoundSchema),
     AndroidFields: descriptionsOf(androidFieldsSchema),
     FcmFields: descriptionsOf(fcmFieldsSchema),
+    WebpushAction: descriptionsOf(webpushActionSchema),
+    WebpushFields: descriptionsOf(webpushFieldsSchema),
     ...Object.fromEntries(DEVICE_KINDS.map(({ schema }) => [interfaceOf(schema), descriptionsOf(schema)])),
   });
 }

@@ -1,6 +1,7 @@
 import { apnsFieldsSchema, apnsSoundSchema } from '../providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../providers/fcm/fields.ts';
+import { webpushActionSchema, webpushFieldsSchema } from '../providers/webpush/fields.ts';
 import { alertSchema } from './alert-schema.ts';
 import { digestSchema } from './digest.ts';
 import { nearest } from './nearest.ts';
@@ -16,6 +17,8 @@ const FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
   ['apns.sound', Object.keys(apnsSoundSchema.shape)],
   ['android', Object.keys(androidFieldsSchema.shape)],
   ['fcm', Object.keys(fcmFieldsSchema.shape)],
+  ['webpush', Object.keys(webpushFieldsSchema.shape)],
+  ['webpush.actions', Object.keys(webpushActionSchema.shape)],
 ]);
 
 /**

@@ -59,7 +59,7 @@ function timesFaults(raw: Record<string, unknown>): Fault[] {
  * its `aps` has only `content-available`, and its priority is 5.
  */
 export const NOT_IN_BACKGROUND = [
-  ...['alert', 'sound', 'badge', 'imageUrl', 'android', 'digest'],
+  ...['alert', 'sound', 'badge', 'imageUrl', 'android', 'webpush', 'digest'],
   ...[
     'threadId',
     'actionCategory',

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { isReservedKey, type DeviceKind } from '../providers/device-kind.ts';
 import { apnsFieldsSchema } from '../providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
+import { webpushFieldsSchema } from '../providers/webpush/fields.ts';
 import { analyticsLabelSchema, androidFieldsSchema, fcmFieldsSchema } from '../providers/fcm/fields.ts';
 import { alertSchema, isShown } from './alert-schema.ts';
 import { digestSchema } from './digest.ts';
@@ -154,6 +155,9 @@ export const notificationSchema = z.strictObject({
     .optional()
     .describe('For Android devices only. Default: none. Example: `{ "channelId": "homework" }`.'),
   fcm: fcmFieldsSchema.optional().describe('For FCM devices only, whatever they are. Default: none.'),
+  webpush: webpushFieldsSchema
+    .optional()
+    .describe('For browsers only. Default: none. Example: `{ "requireInteraction": true }`.'),
   analyticsLabel: analyticsLabelSchema,
 });
 

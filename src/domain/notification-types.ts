@@ -230,6 +230,48 @@ export interface FcmFields {
   message?: JsonObject | undefined;
 }
 
+/** A button below a notification in a browser. */
+export interface WebpushAction {
+  /**
+   * What the service worker gets as `event.action` if the button is pressed. 1 to 128 printable characters. Example:
+   * `reply`.
+   */
+  action: string;
+  /** The text of the button. 1 to 256 printable characters. Example: `Reply`. */
+  title: string;
+  /**
+   * An image on the button. An `https` URL or a path of the website, up to 2,040 characters. Default: none. Example:
+   * `/reply.png`.
+   */
+  icon?: string | undefined;
+}
+
+/** The fields for browsers. */
+export interface WebpushFields {
+  /**
+   * The image beside the texts. An `https` URL or a path of the website, up to 2,040 characters. Default: the service
+   * worker's own. Example: `/icon-192.png`.
+   */
+  icon?: string | undefined;
+  /**
+   * The small image in the status bar of Android; not the number `badge`. An `https` URL or a path of the website, up
+   * to 2,040 characters. Default: the sign of the browser. Example: `/badge-72.png`.
+   */
+  badge?: string | undefined;
+  /**
+   * Buttons below the texts, up to 10; browsers show the first two at most, and some show none. Default: none. Example:
+   * `[{ "action": "reply", "title": "Reply" }]`.
+   */
+  actions?: WebpushAction[] | undefined;
+  /**
+   * `true`: it makes a sound again if it replaces a notification with the same `collapseId`. Not of a silent one.
+   * Default: `false`.
+   */
+  renotify?: boolean | undefined;
+  /** `true`: it stays on the screen until the person has touched it. Not of a silent one. Default: `false`. */
+  requireInteraction?: boolean | undefined;
+}
+
 /** A notification as a producer writes it, and as the job keeps it: one message to one recipient, for one or more devices. */
 export interface NotificationInput {
   /**
@@ -330,6 +372,8 @@ export interface NotificationInput {
   android?: AndroidFields | undefined;
   /** For FCM devices only, whatever they are. Default: none. */
   fcm?: FcmFields | undefined;
+  /** For browsers only. Default: none. Example: `{ "requireInteraction": true }`. */
+  webpush?: WebpushFields | undefined;
   /**
    * A label for FCM's reports; Google takes at most 100 different ones a day. 1 to 50 of `A-Z a-z 0-9 - _ . ~ %`.
    * Default: none. Example: `homework`.

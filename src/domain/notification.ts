@@ -20,7 +20,9 @@ export type {
   Notification,
   NotificationInput,
   Platform,
+  WebpushAction,
   WebpushDevice,
+  WebpushFields,
 } from './notification-types.ts';
 
 /** The answer of `parseNotification`: the checked notification, or everything that is wrong with it. */
@@ -65,7 +67,7 @@ function atMost(most: number, faults: readonly Fault[]): readonly Fault[] {
 /** The field that is too large, or the notification as a whole. */
 function oversizeFaults(raw: unknown): Fault[] {
   if (!isOversized(raw)) return [];
-  const large = ['devices', 'alert', 'data', 'digest', 'apns', 'android', 'fcm'].filter((field) =>
+  const large = ['devices', 'alert', 'data', 'digest', 'apns', 'android', 'fcm', 'webpush'].filter((field) =>
     isOversized(fieldOf(raw, field)),
   );
   const expected = `at most ${MAX_VALUES} values and ${MAX_CHARACTERS} characters in all`;
@@ -108,4 +110,4 @@ function isPrivate([field, inner, ...rest]: readonly PropertyKey[], value: unkno
   }
 }
 
-const PRIVATE_FIELDS: ReadonlySet<PropertyKey> = new Set(['alert', 'data', 'imageUrl']);
+const PRIVATE_FIELDS: ReadonlySet<PropertyKey> = new Set(['alert', 'data', 'imageUrl', 'webpush']);

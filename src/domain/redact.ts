@@ -53,7 +53,7 @@ export function withoutCredentials(text: string): string {
   return CREDENTIALS.reduce((rest, [pattern, instead]) => rest.replace(pattern, instead), text);
 }
 
-const PRIVATE_FIELDS = ['devices', 'alert', 'data', 'imageUrl', 'digest', 'apns', 'android', 'fcm'];
+const PRIVATE_FIELDS = ['devices', 'alert', 'data', 'imageUrl', 'digest', 'apns', 'android', 'fcm', 'webpush'];
 /** Words of the schema that private fields contain too, such as `apns`: they are not secret. */
 const PUBLIC_WORDS: ReadonlySet<string> = new Set(PLATFORMS);
 

@@ -11,9 +11,11 @@ import type {
   FcmFields,
   Notification,
   NotificationInput,
+  WebpushFields,
 } from '../../src/domain/notification.ts';
 import type { DEVICE_KINDS } from '../../src/providers/devices.ts';
 import type { apnsFieldsSchema, apnsSoundSchema } from '../../src/providers/apns/fields.ts';
+import type { webpushFieldsSchema } from '../../src/providers/webpush/fields.ts';
 import type { androidFieldsSchema, fcmFieldsSchema } from '../../src/providers/fcm/fields.ts';
 
 // The interfaces say exactly what the schema says, optional fields and `undefined` included. tsc is the test.
@@ -24,6 +26,7 @@ expectTypeOf<Device>().toEqualTypeOf<z.input<(typeof DEVICE_KINDS)[number]['sche
 expectTypeOf<ApnsFields>().toEqualTypeOf<z.input<typeof apnsFieldsSchema>>();
 expectTypeOf<ApnsSound>().toEqualTypeOf<z.input<typeof apnsSoundSchema>>();
 expectTypeOf<AndroidFields>().toEqualTypeOf<z.input<typeof androidFieldsSchema>>();
+expectTypeOf<WebpushFields>().toEqualTypeOf<z.input<typeof webpushFieldsSchema>>();
 expectTypeOf<FcmFields>().toEqualTypeOf<z.input<typeof fcmFieldsSchema>>();
 
 // The comparison above can fail: it sees an `undefined` more and a field less.

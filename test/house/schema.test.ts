@@ -43,6 +43,13 @@ const ANDROID = {
   visibility: 'private',
   notificationCount: 3,
 };
+const WEBPUSH = {
+  icon: '/icon-192.png',
+  badge: 'https://example.com/badge.png',
+  actions: [{ action: 'reply', title: 'Reply', icon: '/reply.png' }],
+  renotify: true,
+  requireInteraction: true,
+};
 const BACKGROUND = {
   ...{ pushType: 'background', alert: undefined, sound: undefined, badge: undefined },
   data: { sync: { since: 7 } },
@@ -65,6 +72,7 @@ const VALID: readonly [what: string, change: object][] = [
   ['a subtitle and an image', { alert: { title: 'a', subtitle: 'b' }, imageUrl: 'https://example.com/a.jpg?b=1' }],
   ['every field for iPhones', { apns: APNS }],
   ['every field for Android', { android: ANDROID }],
+  ['every field for browsers', { webpush: WEBPUSH }],
   ['an escape hatch', { apns: { payload: { aps: { 'filter-criteria': 'x' } } }, fcm: { message: { android: {} } } }],
   ['a background push', BACKGROUND],
   ['a background push with data alone', { ...BACKGROUND, data: undefined, apns: undefined }],
@@ -118,6 +126,11 @@ const INVALID: readonly [what: string, change: object][] = [
   ['a group of no name', { apns: { threadId: '' } }],
   ['a number in place of yes', { apns: { mutableContent: 1 } }],
   ['an unknown field for iPhones', { apns: { treadId: 'a' } }],
+  ['an icon over http', { webpush: { icon: 'http://example.com/a.png' } }],
+  ['an icon of a host without a scheme', { webpush: { icon: '//example.com/a.png' } }],
+  ['a number in place of an image', { webpush: { badge: 3 } }],
+  ['a button without a text', { webpush: { actions: [{ action: 'a' }] } }],
+  ['11 buttons', { webpush: { actions: Array.from({ length: 11 }, () => ({ action: 'a', title: 'b' })) } }],
   ['a color by name', { android: { color: 'red' } }],
   ['a visibility in capitals', { android: { visibility: 'PUBLIC' } }],
   ['half a count', { android: { notificationCount: 0.5 } }],
@@ -126,6 +139,7 @@ const INVALID: readonly [what: string, change: object][] = [
   ['a background push with an alert', { ...BACKGROUND, alert: { title: 'a' } }],
   ['a background push with a sound', { ...BACKGROUND, sound: 'default' }],
   ['a background push with a sound for iPhones', { ...BACKGROUND, apns: { sound: { name: 'a' } } }],
+  ['a background push with an icon', { ...BACKGROUND, webpush: { icon: '/a.png' } }],
   ['a background push with a channel', { ...BACKGROUND, android: { channelId: 'a' } }],
   ['a background push of priority 10', { ...BACKGROUND, apns: { priority: 10 } }],
   ['a background push of priority 1', { ...BACKGROUND, apns: { priority: 1 } }],
@@ -156,7 +170,7 @@ test('every field is described, and its docstring says the same', async () => {
     ' ',
   );
   const fields = fieldsOf(document);
-  const known = { ...GOOD, ...APNS, ...ANDROID, ...APNS.sound };
+  const known = { ...GOOD, ...APNS, ...ANDROID, ...APNS.sound, ...WEBPUSH };
   expect(fields.map(([field]) => field)).toEqual(
     expect.arrayContaining([...Object.keys(known), 'title', 'platform', 'token']),
   );

@@ -207,6 +207,7 @@ const ROWS: readonly (readonly [field: string, given: Given, apns: Wire, fcm: Wi
   ['apns', { apns: {} }, NOTHING, NOTHING],
   ['android', { android: {} }, NOTHING, NOTHING],
   ['fcm', { fcm: {} }, NOTHING, NOTHING],
+  ['webpush', { webpush: {} }, NOTHING, NOTHING], // what browsers get of it: webpush-encode.test.ts
 ];
 
 function onIphones(field: string, value: unknown, key: string, written = value): [string, Given, Wire, Wire][] {
