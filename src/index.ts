@@ -22,6 +22,8 @@ export {
   type Device,
   type FcmDevice,
   type FcmFields,
+  type LiveActivity,
+  type LiveActivityFields,
   type JsonObject,
   type JsonValue,
   type Notification,

@@ -5,13 +5,14 @@ import { webpushActionSchema, webpushFieldsSchema } from '../providers/webpush/f
 import { alertSchema } from './alert-schema.ts';
 import { digestSchema } from './digest.ts';
 import { nearest } from './nearest.ts';
-import { notificationSchema } from './notification-schema.ts';
+import { liveActivitySchema, notificationSchema } from './notification-schema.ts';
 
 /** The fields at each place of a notification; places in `devices` have no index. */
 const FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
   ['', Object.keys(notificationSchema.shape)],
   ['devices', [...new Set(DEVICE_KINDS.flatMap(({ schema }) => Object.keys(schema.shape)))]],
   ['alert', Object.keys(alertSchema.shape)],
+  ['liveActivity', Object.keys(liveActivitySchema.shape)],
   ['digest', Object.keys(digestSchema.shape)],
   ['apns', Object.keys(apnsFieldsSchema.shape)],
   ['apns.sound', Object.keys(apnsSoundSchema.shape)],

@@ -1,6 +1,7 @@
 import { asDigest, MAX_DIGEST } from './digest.ts';
 import { describeFound, type Fault } from './faults.ts';
-import { isObject } from './json.ts';
+import { isObject, valueAt } from './json.ts';
+import { liveActivityFaults, strayLiveActivityFaults } from './live-activity-rules.ts';
 import { instantOf } from './send-after.ts';
 import type { DeviceKind } from '../providers/device-kind.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
@@ -13,8 +14,11 @@ import type { Notification } from './notification-types.ts';
 export function togetherFaults(raw: unknown): Fault[] {
   if (!isObject(raw)) return [];
   const alert = raw['alert'];
-  const waiting = [...timesFaults(raw), ...waitingFaults(raw)];
+  const waiting = [...timesFaults(raw), ...waitingFaults(raw), ...strayLiveActivityFaults(raw)];
   if (raw['pushType'] === 'background') return [...backgroundFaults(raw), ...waiting];
+  if (raw['pushType'] === 'liveactivity') {
+    return [...liveActivityFaults(raw), ...(isObject(alert) ? locArgsFaults(alert) : []), ...waiting];
+  }
   if (alert === undefined) return [{ path: 'alert', expected: 'an object', found: 'nothing' }, ...waiting];
   return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
 }
@@ -122,10 +126,6 @@ function keysAloneFaults(raw: Record<string, unknown>, alert: Record<string, unk
   if (!hasKey || hasText(alert['title']) || hasText(alert['body']) || mustShow(raw).length === 0) return [];
   const expected = 'a title or a body that is not empty, since a browser has no texts for keys';
   return [{ path: 'alert', expected, found: 'keys alone' }];
-}
-
-function valueAt(raw: unknown, path: string): unknown {
-  return path.split('.').reduce<unknown>((value, name) => (isObject(value) ? value[name] : undefined), raw);
 }
 
 /** A payload that is too large for a platform of its devices. The worker would find it too, but only after the queue. */

@@ -1,7 +1,7 @@
 import { expectTypeOf } from 'vitest';
 import type { z } from 'zod';
 import type { alertSchema } from '../../src/domain/alert-schema.ts';
-import type { notificationSchema } from '../../src/domain/notification-schema.ts';
+import type { liveActivitySchema, notificationSchema } from '../../src/domain/notification-schema.ts';
 import type {
   Alert,
   AndroidFields,
@@ -9,6 +9,7 @@ import type {
   ApnsSound,
   Device,
   FcmFields,
+  LiveActivityFields,
   Notification,
   NotificationInput,
   WebpushFields,
@@ -26,6 +27,7 @@ expectTypeOf<Device>().toEqualTypeOf<z.input<(typeof DEVICE_KINDS)[number]['sche
 expectTypeOf<ApnsFields>().toEqualTypeOf<z.input<typeof apnsFieldsSchema>>();
 expectTypeOf<ApnsSound>().toEqualTypeOf<z.input<typeof apnsSoundSchema>>();
 expectTypeOf<AndroidFields>().toEqualTypeOf<z.input<typeof androidFieldsSchema>>();
+expectTypeOf<LiveActivityFields>().toEqualTypeOf<z.input<typeof liveActivitySchema>>();
 expectTypeOf<WebpushFields>().toEqualTypeOf<z.input<typeof webpushFieldsSchema>>();
 expectTypeOf<FcmFields>().toEqualTypeOf<z.input<typeof fcmFieldsSchema>>();
 

@@ -56,6 +56,21 @@ const BACKGROUND = {
   apns: { priority: 5, payload: { sync: 'forms' } },
 };
 
+const LIVE = {
+  ...{ pushType: 'liveactivity', devices: [GOOD.devices[0]], data: undefined, badge: undefined },
+  liveActivity: { event: 'update', contentState: { score: '2 : 1' } },
+};
+const LIVE_START = {
+  event: 'start',
+  contentState: {},
+  attributesType: 'MatchAttributes',
+  attributes: {},
+  timestamp: 1_795_284_000_000,
+  staleDate: '2026-11-21T18:00:00Z',
+  dismissalDate: '2026-11-21T18:00:00Z',
+  relevanceScore: 75,
+};
+
 const VALID: readonly [what: string, change: object][] = [
   ['as documented', {}],
   ['the least', { data: undefined, sound: undefined, badge: undefined, category: undefined, priority: undefined }],
@@ -75,6 +90,9 @@ const VALID: readonly [what: string, change: object][] = [
   ['every field for browsers', { webpush: WEBPUSH }],
   ['an escape hatch', { apns: { payload: { aps: { 'filter-criteria': 'x' } } }, fcm: { message: { android: {} } } }],
   ['a background push', BACKGROUND],
+  ['an update of a Live Activity', { ...LIVE, alert: undefined, sound: undefined, apns: { priority: 10 } }],
+  ['one that alerts', LIVE],
+  ['a start with every field', { ...LIVE, liveActivity: LIVE_START }],
   ['a background push with data alone', { ...BACKGROUND, data: undefined, apns: undefined }],
 ];
 
@@ -136,6 +154,22 @@ const INVALID: readonly [what: string, change: object][] = [
   ['half a count', { android: { notificationCount: 0.5 } }],
   ['a label of 51 characters', { analyticsLabel: 'a'.repeat(51) }],
   ['a hatch that is no object', { apns: { payload: 'aps' } }],
+  ['a Live Activity without its field', { ...LIVE, liveActivity: undefined }],
+  ['its field alone', { liveActivity: LIVE.liveActivity }],
+  ['its field in a background push', { ...BACKGROUND, liveActivity: LIVE.liveActivity }],
+  ['a Live Activity without a state', { ...LIVE, liveActivity: { event: 'update' } }],
+  ['an event of its own', { ...LIVE, liveActivity: { ...LIVE.liveActivity, event: 'begin' } }],
+  ['a start without attributes', { ...LIVE, liveActivity: { ...LIVE.liveActivity, event: 'start' } }],
+  ['a start without an alert', { ...LIVE, alert: undefined, sound: undefined, liveActivity: LIVE_START }],
+  ['an end with attributes', { ...LIVE, liveActivity: { ...LIVE_START, event: 'end' } }],
+  ['a Live Activity with data', { ...LIVE, data: { a: 1 } }],
+  ['a Live Activity on FCM', { ...LIVE, devices: GOOD.devices }],
+  ['a Live Activity with a sound and no alert', { ...LIVE, alert: undefined }],
+  ['a Live Activity of priority 1', { ...LIVE, apns: { priority: 1 } }],
+  ['a Live Activity in a digest', { ...LIVE, onThrottle: 'digest', digest: { key: 'a', title: 'b' } }],
+  ['a silent start', { ...LIVE, liveActivity: LIVE_START, onThrottle: 'silence' }],
+  ['a silent update without an alert', { ...LIVE, alert: undefined, sound: undefined, onQuiet: 'silence' }],
+  ['a Live Activity that alerts by the hatch', { ...LIVE, apns: { payload: { aps: { alert: 'a' } } } }],
   ['a background push with an alert', { ...BACKGROUND, alert: { title: 'a' } }],
   ['a background push with a sound', { ...BACKGROUND, sound: 'default' }],
   ['a background push with a sound for iPhones', { ...BACKGROUND, apns: { sound: { name: 'a' } } }],
@@ -170,7 +204,7 @@ test('every field is described, and its docstring says the same', async () => {
     ' ',
   );
   const fields = fieldsOf(document);
-  const known = { ...GOOD, ...APNS, ...ANDROID, ...APNS.sound, ...WEBPUSH };
+  const known = { ...GOOD, ...APNS, ...ANDROID, ...APNS.sound, ...WEBPUSH, ...LIVE_START };
   expect(fields.map(([field]) => field)).toEqual(
     expect.arrayContaining([...Object.keys(known), 'title', 'platform', 'token']),
   );
@@ -182,6 +216,6 @@ test('every field is described, and its docstring says the same', async () => {
 function fieldsOf(schema: unknown): [field: string, schema: { readonly description?: string }][] {
   if (typeof schema !== 'object' || schema === null) return [];
   const { properties = {} } = schema as { readonly properties?: Readonly<Record<string, object>> };
-  const deeper = Object.entries(schema).filter(([key]) => !['anyOf', 'if', 'then'].includes(key));
+  const deeper = Object.entries(schema).filter(([key]) => !['anyOf', 'if', 'then', 'else'].includes(key));
   return [...Object.entries(properties), ...deeper.flatMap(([, value]) => fieldsOf(value))];
 }

@@ -207,6 +207,7 @@ const ROWS: readonly (readonly [field: string, given: Given, apns: Wire, fcm: Wi
   ['apns', { apns: {} }, NOTHING, NOTHING],
   ['android', { android: {} }, NOTHING, NOTHING],
   ['fcm', { fcm: {} }, NOTHING, NOTHING],
+  ['liveActivity', {}, NOTHING, NOTHING], // live-activity.test.ts has all of it
   ['webpush', { webpush: {} }, NOTHING, NOTHING], // what browsers get of it: webpush-encode.test.ts
 ];
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { main } from '../../scripts/recipient.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Inspection, Limiter } from '../../src/limiter/limiter.ts';
-import { backgroundOptions } from '../../src/limiter/background.ts';
+import { apartOptions } from '../../src/limiter/apart.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
@@ -18,16 +18,19 @@ const UNSET = Object.fromEntries(
     'LIMIT_MIN_GAP',
     'LIMITS_FILE',
     'LIMIT_BACKGROUND_RULES',
+    'LIMIT_LIVE_ACTIVITY_RULES',
   ].map((name) => [name, undefined]),
 );
 /** What the environment says where it says nothing. */
 const POLICY: Policy = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 };
 const HOUR = 3_600_000;
 const BACKGROUND_RULES = [{ max: 3, perMs: HOUR }];
+const LIVE_ACTIVITY_RULES = [{ max: 1, perMs: 15_000 }];
 
 interface Bench {
   readonly limiter: Limiter;
   readonly background: Limiter;
+  readonly liveActivity: Limiter;
   readonly run: (...args: string[]) => Promise<CommandExit>;
   readonly env: Env;
 }
@@ -38,7 +41,11 @@ function openBench(policy = POLICY): Bench {
   const env = { ...UNSET, REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix };
   return {
     limiter: createRedisLimiter({ redis: connectRedis(), policy, prefix }),
-    background: createRedisLimiter({ redis: connectRedis(), ...backgroundOptions(BACKGROUND_RULES, prefix) }),
+    background: createRedisLimiter({ redis: connectRedis(), ...apartOptions('background', BACKGROUND_RULES, prefix) }),
+    liveActivity: createRedisLimiter({
+      redis: connectRedis(),
+      ...apartOptions('liveactivity', LIVE_ACTIVITY_RULES, prefix),
+    }),
     run: (...args) => recipient(env, ...args),
     env,
   };
@@ -117,6 +124,22 @@ describe('show', () => {
     expect(text).toMatch(/ no job \(background\) .* s\/0\n$/);
   });
 
+  test('tells Live Activities apart from both', async () => {
+    const { liveActivity, background, run } = openBench();
+    await askFor(liveActivity, ['l/0', 'm/0']);
+    await askFor(background, ['p/0']);
+    const shown = await told<{ background: Inspection; liveActivity: Inspection }>(run('show', 'teacher-42', '--json'));
+    expect(shown.background.sent).toHaveLength(1);
+    expect(shown.liveActivity).toEqual({
+      rules: LIVE_ACTIVITY_RULES,
+      sent: [{ at: expect.any(Number) as number }],
+      reserved: [{ at: expect.any(Number) as number, id: 'm/0' }],
+    });
+    const text = await said(run('show', 'teacher-42'));
+    expect(text).toMatch(/\nlive activity {2}sent 1 within 15s, the last .* ago\n {15}reserved 1, in .*\n/);
+    expect(text).toMatch(/ no job \(live activity\) .* m\/0\n$/);
+  });
+
   test('tells the limits per category of the file that the workers have', async () => {
     const { env } = openBench();
     const text = await said(recipient({ ...env, LIMITS_FILE: 'examples/limits.json' }, 'show', 'teacher-42'));
@@ -139,6 +162,14 @@ describe('block', () => {
       ['b/0', true],
       ['c/0', true],
     ]);
+  });
+
+  test('holds Live Activities back too', async () => {
+    const { liveActivity, run } = openBench();
+    const { until } = await told(run('block', 'teacher-42', '--for', '2h', '--reason', 'a', '--json'));
+    expect((await liveActivity.inspect('teacher-42')).block).toEqual({ until, reason: 'a' });
+    expect(await told(run('unblock', 'teacher-42', '--json'))).toMatchObject({ wasBlocked: true });
+    expect((await liveActivity.inspect('teacher-42')).block).toBeUndefined();
   });
 
   test('holds background pushes back too, and unblock lets them go', async () => {

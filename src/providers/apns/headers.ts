@@ -1,9 +1,10 @@
 import { hash } from 'node:crypto';
+import { liveActivityPriority } from './live-activity.ts';
 import type { Notification } from '../../domain/notification-types.ts';
 
 /** How APNs is to deliver a notification, the same on APNs and through FCM. */
 export interface ApnsDelivery {
-  readonly pushType: 'alert' | 'background';
+  readonly pushType: Notification['pushType'];
   readonly priority: 1 | 5 | 10;
   readonly collapseId: string;
   /** Epoch seconds. */
@@ -19,6 +20,7 @@ export interface ApnsDelivery {
  *   them in bursts, against the limiter's spacing, so 5 is for silent ones, for background pushes (10 is an error there) and
  *   where the producer asked for it. So is 1, which does not wake the device; a background push always has 5. The
  *   notification's own priority only orders the queue.
+ *   A Live Activity has 5 or 10 (live-activity.ts).
  * - `apns-expiration`: `expiresAt` in seconds. Absent if the notification has none: APNs then keeps it for up to 30 days.
  *   Never 0, which would mean one try and no storing.
  * - `apns-collapse-id`: the producer's, otherwise the push id, so that a second copy (a retry after a timeout) replaces the
@@ -34,8 +36,10 @@ export function apnsDelivery(notification: Notification, pushId: string, silent:
   };
 }
 
-function priorityOf({ apns, pushType }: Notification, silent: boolean): 1 | 5 | 10 {
+function priorityOf(notification: Notification, silent: boolean): 1 | 5 | 10 {
+  const { apns, pushType } = notification;
   if (pushType === 'background') return 5;
+  if (pushType === 'liveactivity') return liveActivityPriority(notification, silent);
   const asked = apns?.priority ?? 10;
   return silent && asked > 5 ? 5 : asked;
 }

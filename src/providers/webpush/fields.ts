@@ -7,7 +7,7 @@ import { printable } from '../../domain/text-schema.ts';
  */
 
 /** An image of the website: an https URL, or a path that the service worker resolves against its own address. */
-const IMAGE = /^(?:https:\/\/[\x21-\x7e]|\/(?![\/\\]))[\x21-\x7e]{0,2039}$/;
+const IMAGE = /^(?:https:\/\/[\x21-\x7e]|\/(?![/\\]))[\x21-\x7e]{0,2039}$/;
 const imageSchema = z
   .string()
   .refine((url) => IMAGE.test(url) && URL.canParse(url, 'https://website.example'), {
