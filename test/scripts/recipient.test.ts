@@ -25,12 +25,10 @@ const UNSET = Object.fromEntries(
 const POLICY: Policy = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 };
 const HOUR = 3_600_000;
 const BACKGROUND_RULES = [{ max: 3, perMs: HOUR }];
-const LIVE_ACTIVITY_RULES = [{ max: 1, perMs: 15_000 }];
 
 interface Bench {
   readonly limiter: Limiter;
   readonly background: Limiter;
-  readonly liveActivity: Limiter;
   readonly run: (...args: string[]) => Promise<CommandExit>;
   readonly env: Env;
 }
@@ -42,10 +40,6 @@ function openBench(policy = POLICY): Bench {
   return {
     limiter: createRedisLimiter({ redis: connectRedis(), policy, prefix }),
     background: createRedisLimiter({ redis: connectRedis(), ...apartOptions('background', BACKGROUND_RULES, prefix) }),
-    liveActivity: createRedisLimiter({
-      redis: connectRedis(),
-      ...apartOptions('liveactivity', LIVE_ACTIVITY_RULES, prefix),
-    }),
     run: (...args) => recipient(env, ...args),
     env,
   };
@@ -124,22 +118,6 @@ describe('show', () => {
     expect(text).toMatch(/ no job \(background\) .* s\/0\n$/);
   });
 
-  test('tells Live Activities apart from both', async () => {
-    const { liveActivity, background, run } = openBench();
-    await askFor(liveActivity, ['l/0', 'm/0']);
-    await askFor(background, ['p/0']);
-    const shown = await told<{ background: Inspection; liveActivity: Inspection }>(run('show', 'teacher-42', '--json'));
-    expect(shown.background.sent).toHaveLength(1);
-    expect(shown.liveActivity).toEqual({
-      rules: LIVE_ACTIVITY_RULES,
-      sent: [{ at: expect.any(Number) as number }],
-      reserved: [{ at: expect.any(Number) as number, id: 'm/0' }],
-    });
-    const text = await said(run('show', 'teacher-42'));
-    expect(text).toMatch(/\nlive activity {2}sent 1 within 15s, the last .* ago\n {15}reserved 1, in .*\n/);
-    expect(text).toMatch(/ no job \(live activity\) .* m\/0\n$/);
-  });
-
   test('tells the limits per category of the file that the workers have', async () => {
     const { env } = openBench();
     const text = await said(recipient({ ...env, LIMITS_FILE: 'examples/limits.json' }, 'show', 'teacher-42'));
@@ -162,14 +140,6 @@ describe('block', () => {
       ['b/0', true],
       ['c/0', true],
     ]);
-  });
-
-  test('holds Live Activities back too', async () => {
-    const { liveActivity, run } = openBench();
-    const { until } = await told(run('block', 'teacher-42', '--for', '2h', '--reason', 'a', '--json'));
-    expect((await liveActivity.inspect('teacher-42')).block).toEqual({ until, reason: 'a' });
-    expect(await told(run('unblock', 'teacher-42', '--json'))).toMatchObject({ wasBlocked: true });
-    expect((await liveActivity.inspect('teacher-42')).block).toBeUndefined();
   });
 
   test('holds background pushes back too, and unblock lets them go', async () => {
