@@ -22,13 +22,17 @@ export {
   type Device,
   type FcmDevice,
   type FcmFields,
+  type LiveActivity,
+  type LiveActivityFields,
   type JsonObject,
   type JsonValue,
   type Notification,
   type NotificationInput,
   type ParsedNotification,
   type Platform,
+  type WebpushAction,
   type WebpushDevice,
+  type WebpushFields,
 } from './domain/notification.ts';
 export {
   DEAD_LETTER_REASONS,

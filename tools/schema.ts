@@ -4,10 +4,12 @@ import { z } from 'zod';
 import { alertSchema } from '../src/domain/alert-schema.ts';
 import { digestSchema } from '../src/domain/digest.ts';
 import { MUST_SHOW, NOT_IN_BACKGROUND } from '../src/domain/notification-rules.ts';
-import { notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification-schema.ts';
+import { LIVE_ACTIVITY_PLATFORMS, NOT_IN_LIVE_ACTIVITY, ONLY_WITH_START } from '../src/domain/live-activity-rules.ts';
+import { liveActivitySchema, notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification-schema.ts';
 import { apnsFieldsSchema, apnsSoundSchema } from '../src/providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../src/providers/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../src/providers/fcm/fields.ts';
+import { webpushActionSchema, webpushFieldsSchema } from '../src/providers/webpush/fields.ts';
 import { withDocstrings } from './schema/docstrings.ts';
 
 /** A key's pattern: `google*` stands for all that begin so. */
@@ -21,7 +23,11 @@ const notEmpty = (field: string) => ({
 /** What the checks that are code say, as far as JSON Schema can. */
 const FIELDS: Readonly<Record<string, object>> = {
   alert: {
-    dependentRequired: { titleLocArgs: ['titleLocKey'], bodyLocArgs: ['bodyLocKey'] },
+    dependentRequired: {
+      titleLocArgs: ['titleLocKey'],
+      subtitleLocArgs: ['subtitleLocKey'],
+      bodyLocArgs: ['bodyLocKey'],
+    },
     anyOf: ['title', 'body', 'titleLocKey', 'bodyLocKey'].map(notEmpty),
   },
   digest: { anyOf: ['title', 'body'].map(notEmpty) },
@@ -41,17 +47,43 @@ function withoutAny(paths: readonly string[]): object {
   return { properties: Object.fromEntries([...inner, ...here]) as object };
 }
 
-/** A background push shows nothing; everything else has an alert. */
+const ofType = (pushType: string) => ({ properties: { pushType: { const: pushType } }, required: ['pushType'] });
+const inLiveActivity = (schema: object) => ({ properties: { liveActivity: schema } });
+const notSilenced = {
+  properties: { onThrottle: { not: { const: 'silence' } }, onQuiet: { not: { const: 'silence' } } },
+};
+
+/** A push to a Live Activity: what each event needs, and that to silence one is to leave out its alert. */
+const LIVE_ACTIVITY = {
+  required: ['liveActivity'],
+  allOf: [
+    withoutAny(NOT_IN_LIVE_ACTIVITY),
+    { properties: { devices: { items: { properties: { platform: { enum: LIVE_ACTIVITY_PLATFORMS } } } } } },
+    { properties: { onThrottle: { not: { const: 'digest' } }, apns: { properties: { priority: { enum: [5, 10] } } } } },
+    {
+      if: inLiveActivity({ properties: { event: { const: 'start' } }, required: ['event'] }),
+      then: { allOf: [inLiveActivity({ required: ONLY_WITH_START }), notSilenced], required: ['alert'] },
+      else: inLiveActivity(withoutAny(ONLY_WITH_START)),
+    },
+    { if: { required: ['alert'] }, else: { allOf: [withoutAny(['sound']), notSilenced] } },
+  ],
+};
+
+/** A background push shows nothing, a Live Activity may; everything else has an alert. */
 const BY_PUSH_TYPE = {
-  if: { properties: { pushType: { const: 'background' } }, required: ['pushType'] },
+  if: ofType('background'),
   then: {
     allOf: [
-      withoutAny(NOT_IN_BACKGROUND),
+      withoutAny([...NOT_IN_BACKGROUND, 'liveActivity']),
       { properties: { devices: { items: { properties: { platform: { not: { enum: MUST_SHOW } } } } } } },
       { properties: { onThrottle: { not: { const: 'silence' } }, apns: { properties: { priority: { const: 5 } } } } },
     ],
   },
-  else: { required: ['alert'] },
+  else: {
+    if: ofType('liveactivity'),
+    then: LIVE_ACTIVITY,
+    else: { required: ['alert'], ...withoutAny(['liveActivity']) },
+  },
 };
 
 const throttled = (by: string) => ({ properties: { onThrottle: { const: by } }, required: ['onThrottle'] });
@@ -100,10 +132,13 @@ function typesText(text: string): string {
     NotificationInput: descriptionsOf(notificationSchema),
     Alert: descriptionsOf(alertSchema),
     DigestFields: descriptionsOf(digestSchema),
+    LiveActivityFields: descriptionsOf(liveActivitySchema),
     ApnsFields: descriptionsOf(apnsFieldsSchema),
     ApnsSound: descriptionsOf(apnsSoundSchema),
     AndroidFields: descriptionsOf(androidFieldsSchema),
     FcmFields: descriptionsOf(fcmFieldsSchema),
+    WebpushAction: descriptionsOf(webpushActionSchema),
+    WebpushFields: descriptionsOf(webpushFieldsSchema),
     ...Object.fromEntries(DEVICE_KINDS.map(({ schema }) => [interfaceOf(schema), descriptionsOf(schema)])),
   });
 }

@@ -1,7 +1,8 @@
 import { Queue } from 'bullmq';
 import type { CancelTarget } from '../src/domain/cancel-target.ts';
 import type { Notification } from '../src/domain/notification.ts';
-import { backgroundPrefix } from '../src/limiter/background.ts';
+import { countedAs } from '../src/domain/counted-as.ts';
+import { forEachKind } from '../src/limiter/apart.ts';
 import { createCanceledLook } from '../src/limiter/redis/canceled.ts';
 import { createCanceller } from '../src/limiter/redis/canceller.ts';
 import { cancelWaiting, type Canceled } from '../src/queue/cancel.ts';
@@ -24,15 +25,14 @@ interface CancellingOptions {
   readonly shards: number;
 }
 
-/** Both limiters, and the queues of all shards. `closing` closes the queues. */
+/** All limiters, and the queues of all shards. `closing` closes the queues. */
 export function createCancelling(
   { redis, limiterRedis, prefix, shards }: CancellingOptions,
   closing: AsyncDisposableStack,
 ): Cancelling {
   const limiter = { redis: limiterRedis, timeoutMs: LIMITER_TIMEOUT_MS };
-  const of = { alert: { ...limiter, prefix }, background: { ...limiter, prefix: backgroundPrefix(prefix) } };
-  const deciders = { alert: createCanceller(of.alert), background: createCanceller(of.background) };
-  const looks = { alert: createCanceledLook(of.alert), background: createCanceledLook(of.background) };
+  const deciders = forEachKind(prefix, (of) => createCanceller({ ...limiter, prefix: of }));
+  const looks = forEachKind(prefix, (of) => createCanceledLook({ ...limiter, prefix: of }));
   const queues = shardPrefixes(prefix, shards).map((shardPrefix) => {
     const queue = new Queue(QUEUE, { connection: redis, prefix: shardPrefix, skipMetasUpdate: true });
     queue.on('error', () => undefined); // the worker logs it
@@ -41,6 +41,6 @@ export function createCancelling(
   });
   return {
     cancel: (target) => cancelWaiting(target, { connection: redis, queues, deciders }),
-    isCanceled: ({ notification, jobId }) => looks[notification.pushType](notification.recipientId, jobId),
+    isCanceled: ({ notification, jobId }) => looks[countedAs(notification)](notification.recipientId, jobId),
   };
 }

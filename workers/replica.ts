@@ -5,7 +5,8 @@ import { within } from '../src/domain/time.ts';
 import type { Environment } from '../src/environment/values.ts';
 import { createCancelProcessor } from '../src/delivery/cancel-job.ts';
 import { createProcessor } from '../src/delivery/processor.ts';
-import { backgroundOptions } from '../src/limiter/background.ts';
+import type { CountedApart } from '../src/domain/counted-as.ts';
+import { apartOptions } from '../src/limiter/apart.ts';
 import { paceOf } from '../src/limiter/pace.ts';
 import { createWaitingLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { createClockMetrics, createMetrics } from '../src/observe/metrics.ts';
@@ -81,11 +82,12 @@ async function compose(
   const { faults } = accounts.apply(config);
   if (faults.length > 0) throw new InputError('bad credentials', faults);
   await accounts.connect(); // this only connects: nothing is sent that no producer enqueued
-  const backgroundLimiter = createWaitingLimiter({
-    redis: limiterRedis,
-    ...backgroundOptions(config.backgroundRules, queue.prefix),
-    timeoutMs: LIMITER_TIMEOUT_MS,
-  });
+  const apart = (kind: CountedApart) =>
+    createWaitingLimiter({
+      redis: limiterRedis,
+      ...apartOptions(kind, config.apartRules[kind], queue.prefix),
+      timeoutMs: LIMITER_TIMEOUT_MS,
+    });
 
   const consumers: Consumer[] = [];
   const metrics = createMetrics({
@@ -110,7 +112,7 @@ async function compose(
   const deliverJob = createProcessor({
     ...(outcomes && { outcomes }),
     limiter,
-    backgroundLimiter,
+    apart: { background: apart('background'), liveactivity: apart('liveactivity') },
     overallGapMs: policy.minGapMs,
     toleranceMs: paceOf(policy).toleranceMs,
     index: createCancellationIndex(redis, queue.prefix, queue.shards),

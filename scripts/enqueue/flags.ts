@@ -14,6 +14,7 @@ export interface NotificationFlags {
   readonly webpush: readonly string[];
   readonly app?: string;
   readonly pushType?: string;
+  readonly liveActivity?: string;
   readonly title?: string;
   readonly subtitle?: string;
   readonly body?: string;
@@ -51,11 +52,12 @@ export function addNotificationFlags(command: Command): Command {
     .option('--webpush <json>', "a browser's PushSubscription as JSON; may be repeated", repeated, [])
     .option('--app <name>', 'the app of these devices, by its name in APPS_FILE (default: that of the environment)')
     .addOption(
-      new Option('--push-type <name>', 'what the device does: show it, or wake the app').choices([
-        'alert',
-        'background',
-      ]),
+      new Option(
+        '--push-type <name>',
+        'what the device does: show it, wake the app, or change a Live Activity',
+      ).choices(['alert', 'background', 'liveactivity']),
     )
+    .option('--live-activity <json>', 'with --push-type liveactivity: its event and contentState, as a JSON object')
     .option('--title <text>', "the alert's title")
     .option('--subtitle <text>', 'the line below the title, on iPhones')
     .option('--body <text>', "the alert's text")
@@ -100,7 +102,8 @@ export function itemOfFlags(flags: NotificationFlags): Item {
     recipientId: recipient,
     devices: [...onApns, ...onFcm, ...onWebpush],
     pushType: flags.pushType,
-    alert: objectOr({ title, subtitle, body }, flags.pushType === 'background' ? undefined : {}),
+    alert: objectOr({ title, subtitle, body }, mayShowNothing(flags) ? undefined : {}),
+    liveActivity: flags.liveActivity === undefined ? undefined : jsonObjectOf('--live-activity', flags.liveActivity),
     imageUrl: flags.imageUrl,
     data: objectOr({
       ...(flags.dataJson !== undefined && jsonObjectOf('--data-json', flags.dataJson)),
@@ -127,6 +130,11 @@ export function itemOfFlags(flags: NotificationFlags): Item {
     analyticsLabel: flags.analyticsLabel,
   };
   return { where: '', input: JSON.parse(JSON.stringify(input)) as unknown }; // leaves out what is undefined
+}
+
+/** Whether it may be without an alert. */
+function mayShowNothing({ pushType }: NotificationFlags): boolean {
+  return pushType === 'background' || pushType === 'liveactivity';
 }
 
 /** The object, or `empty` if it has no value. */

@@ -28,7 +28,7 @@ first expire. An earlier block is replaced.`;
 
 /** `recipient block ID --for 2h --reason TEXT` */
 export function blockCommand(): Command {
-  return createCommand('block', 'Stops all alerts and background pushes to this recipient until the end.')
+  return createCommand('block', 'Stops all notifications to this recipient until the end.')
     .argument('<id>', 'the recipient', recipientId)
     .option('--for <duration>', 'from now, such as 2h', forDuration)
     .option('--until <time>', 'RFC 3339 or epoch milliseconds', untilInstant)
@@ -48,7 +48,7 @@ async function block(id: string, { reason, json, ...end }: Flags): Promise<void>
     const until = endOf(end, now, MOST_AHEAD_MS) as number; // one of the two is given
     const { moved } = await followed(id, config, reserved.length, async (follow) => {
       await limiters.limiter.block(id, { until, reason }, follow);
-      await limiters.background.block(id, { until, reason }, follow);
+      for (const each of Object.values(limiters.apart)) await each.block(id, { until, reason }, follow);
     });
     const after = await waitingAt(limiters, id);
     const lines = [
@@ -79,8 +79,9 @@ async function unblock(id: string, { json }: { json?: true }): Promise<void> {
   await atLimiter(async ({ config, ...limiters }) => {
     const { reserved } = await waitingAt(limiters, id);
     const { result: wasBlocked, moved } = await followed(id, config, reserved.length, async (follow) => {
-      const background = await limiters.background.unblock(id, follow);
-      return (await limiters.limiter.unblock(id, follow)) || background;
+      let wasBlocked = await limiters.limiter.unblock(id, follow);
+      for (const each of Object.values(limiters.apart)) wasBlocked = (await each.unblock(id, follow)) || wasBlocked;
+      return wasBlocked;
     });
     const after = await waitingAt(limiters, id);
     const waiting = waitingText(after);

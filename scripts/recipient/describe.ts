@@ -1,4 +1,5 @@
 import type { Config } from '../../src/config/config.ts';
+import type { CountedApart } from '../../src/domain/counted-as.ts';
 import { printable } from '../../src/domain/faults.ts';
 import { EXEMPTIONS, type CategoryPolicy } from '../../src/domain/limits.ts';
 import type { Inspection, QuietView, SlotView } from '../../src/limiter/limiter.ts';
@@ -15,13 +16,18 @@ export interface WaitingSlot extends SlotView {
   readonly notification?: WaitingJob;
 }
 
+interface Apart {
+  readonly kind: CountedApart;
+  readonly reserved: readonly WaitingSlot[];
+}
+
 export interface Described {
   readonly recipientId: string;
   readonly inspection: Inspection;
   /** The inspection's reserved slots. */
   readonly waiting: readonly WaitingSlot[];
-  /** What the limiter of background pushes has; undefined if it has none of them. */
-  readonly background?: (Inspection & { readonly reserved: readonly WaitingSlot[] }) | undefined;
+  /** What the limiters of what is no alert have; without those that have nothing. */
+  readonly others?: readonly (Inspection & Apart)[];
   /** Notifications that are delayed without a slot. */
   readonly delayed: DelayedJobs;
   readonly categories: Config['categories'];
@@ -33,7 +39,7 @@ export interface Described {
 
 /** The output of `recipient show`: facts, timeline, and the waiting notifications. */
 export function describe(described: Described): string[] {
-  const { recipientId, inspection, background, delayed, categories, columns } = described;
+  const { recipientId, inspection, others = [], delayed, categories, columns } = described;
   const facts = [
     ['policy', policyLine(inspection)],
     ...Object.entries(categories).map(([name, policy]) => [
@@ -44,13 +50,13 @@ export function describe(described: Described): string[] {
     ...(inspection.quiet === undefined ? [] : [['quiet', quietLine(inspection.quiet, inspection.now)]]),
     ['sent', sentLine(inspection)],
     ['reserved', reservedLine(inspection)],
-    ...(background === undefined ? [] : backgroundFacts(background)),
+    ...others.flatMap(apartFacts),
     ['delayed', delayedLine(inspection.now, delayed)],
     ['next free', nextLine(inspection)],
   ];
   const name = heading(`${printable(recipientId)} at ${instant(inspection.now)}`);
   const parts = [
-    [name, ...(background === undefined ? strangerLines(inspection, delayed) : [])],
+    [name, ...(others.length === 0 ? strangerLines(inspection, delayed) : [])],
     table(facts, { columns, wrap: true }),
     renderTimeline(inspection, columns),
     waitingLines(described),
@@ -105,9 +111,14 @@ function reservedLine({ now, reserved }: Inspection): string {
   return `${reserved.length}, the next ${fromNow(now, next.at)}, the last ${fromNow(now, last.at)}`;
 }
 
-function backgroundFacts(pushes: Inspection): string[][] {
+const APART_NAMES: Readonly<Record<CountedApart, string>> = {
+  background: 'background',
+  liveactivity: 'live activity',
+};
+
+function apartFacts(pushes: Inspection & Apart): string[][] {
   return [
-    ['background', `sent ${sentLine(pushes)}`],
+    [APART_NAMES[pushes.kind], `sent ${sentLine(pushes)}`],
     ['', `reserved ${reservedLine(pushes)}`],
   ];
 }
@@ -131,10 +142,12 @@ function nextLine({ now, nextAt, rule }: Inspection): string {
 const ESSENTIAL = [0, 2, 7];
 
 /** One line each, the next one first. */
-function waitingLines({ inspection: { now }, waiting, background, delayed, told, columns }: Described): string[] {
+function waitingLines({ inspection: { now }, waiting, others = [], delayed, told, columns }: Described): string[] {
   const all = [
     ...waiting.map((slot) => ({ at: slot.at, row: waitingRow(now, slot) })),
-    ...(background?.reserved ?? []).map((slot) => ({ at: slot.at, row: waitingRow(now, slot, ' (background)') })),
+    ...others.flatMap(({ kind, reserved }) =>
+      reserved.map((slot) => ({ at: slot.at, row: waitingRow(now, slot, ` (${APART_NAMES[kind]})`) })),
+    ),
     ...delayed.found.map((job) => ({ at: job.dueAt, row: delayedRow(now, job) })),
   ].toSorted((a, b) => a.at - b.at);
   if (all.length === 0) return [];

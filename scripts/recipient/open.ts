@@ -1,8 +1,9 @@
 import { Queue } from 'bullmq';
 import { loadLimiterConfig, type Config, type RedisConfig } from '../../src/config/config.ts';
+import type { CountedApart } from '../../src/domain/counted-as.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import type { Oversight } from '../../src/limiter/limiter.ts';
-import { backgroundOptions } from '../../src/limiter/background.ts';
+import { apartOptions } from '../../src/limiter/apart.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { shardOf, shardPrefixes } from '../../src/queue/shards.ts';
@@ -46,15 +47,17 @@ export async function atQueue<T>(
 /** What a subcommand needs. */
 export interface Desk {
   readonly limiter: Oversight;
-  /** That of background pushes. */
-  readonly background: Oversight;
+  /** Those of what is no alert. */
+  readonly apart: Readonly<Record<CountedApart, Oversight>>;
   readonly config: Pick<Config, 'redis' | 'queue' | 'policy' | 'categories'>;
 }
 
-/** What waits at both limiters of the recipient, the next one first. */
-export async function waitingAt({ limiter, background }: Omit<Desk, 'config'>, recipientId: string): Promise<Waiting> {
-  const [alerts, pushes] = await Promise.all([limiter.inspect(recipientId), background.inspect(recipientId)]);
-  return { now: alerts.now, reserved: [...alerts.reserved, ...pushes.reserved].toSorted((a, b) => a.at - b.at) };
+/** What waits at all limiters of the recipient, the next one first. */
+export async function waitingAt({ limiter, apart }: Omit<Desk, 'config'>, recipientId: string): Promise<Waiting> {
+  const others = Object.values(apart).map((each) => each.inspect(recipientId));
+  const [alerts, ...pushes] = await Promise.all([limiter.inspect(recipientId), ...others]);
+  const reserved = [alerts, ...pushes].flatMap((each) => each.reserved);
+  return { now: alerts.now, reserved: reserved.toSorted((a, b) => a.at - b.at) };
 }
 
 /** Opens the limiters that the environment names (the workers' own), runs `work`, and closes them. */
@@ -66,8 +69,9 @@ export async function atLimiter(work: (desk: Desk) => Promise<void>): Promise<vo
   try {
     await whenReady(redis, PRODUCER_TIMEOUT_MS);
     const limiter = createRedisLimiter({ redis, policy, categories, quietHours, prefix: queue.prefix });
-    const background = createRedisLimiter({ redis, ...backgroundOptions(config.backgroundRules, queue.prefix) });
-    await work({ limiter, background, config });
+    const open = (kind: CountedApart) =>
+      createRedisLimiter({ redis, ...apartOptions(kind, config.apartRules[kind], queue.prefix) });
+    await work({ limiter, apart: { background: open('background'), liveactivity: open('liveactivity') }, config });
   } catch (error) {
     if (error instanceof InputError) throw new UsageError(error.message); // the limiter's arguments come from flags
     if (error instanceof RedisAwayError) throw new CommandError(error.message);

@@ -1,5 +1,6 @@
 import type { Queue } from 'bullmq';
 import type { Command } from 'commander';
+import { COUNTED_APART, type CountedApart } from '../../src/domain/counted-as.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
 import { createCommand, printJson } from '../support/command.ts';
 import { columnsOf } from '../support/terminal.ts';
@@ -18,8 +19,9 @@ interface Flags {
 const TOLD = 20;
 
 const HELP = `
-LIMIT_RULES, LIMIT_MIN_GAP, LIMITS_FILE and LIMIT_BACKGROUND_RULES must be the same as the workers'.
-Background pushes are shown where there are any: those that were sent within the longest of their windows, and those that wait.
+LIMIT_RULES, LIMIT_MIN_GAP, LIMITS_FILE, LIMIT_BACKGROUND_RULES and LIMIT_LIVE_ACTIVITY_RULES must be the same as the workers'.
+Background pushes, and Live Activities without an alert, are shown where there are any: those that were sent within the longest
+of their windows, and those that wait.
 Notifications that are delayed without a slot (for a retry, or because of their provider) are shown too. The queue has no index
 by recipient, so at most 20,000 delayed jobs are looked through. Jobs that no worker has looked at yet are not shown.`;
 
@@ -34,36 +36,49 @@ export function showCommand(): Command {
 }
 
 async function show(id: string, { all, json }: Flags): Promise<void> {
-  await atLimiter(async ({ limiter, background: backgroundLimiter, config }) => {
+  await atLimiter(async ({ limiter, apart, config }) => {
     const inspection = await limiter.inspect(id);
-    const pushes = await backgroundLimiter.inspect(id);
+    const pushes: { kind: CountedApart; inspection: Inspection }[] = [];
+    for (const kind of COUNTED_APART) pushes.push({ kind, inspection: await apart[kind].inspect(id) });
     const told = all ? Infinity : TOLD;
     const { redis, queue, categories } = config;
-    const [waiting, waitingPushes, delayed] = await atQueue({ redis, queue, recipientId: id }, (shard, connection) => {
-      const reserved = [...inspection.reserved, ...pushes.reserved];
-      const known = new Set(reserved.flatMap((slot) => (slot.id && jobIdOfAsk(slot.id)) ?? []));
-      return Promise.all([
-        waitingOf(inspection, told, shard),
-        waitingOf(pushes, told, shard),
-        findDelayed(shard, connection, { recipientId: id, known }),
-      ]);
-    });
-    const background =
-      pushes.sent.length + pushes.reserved.length > 0 ? { ...pushes, reserved: waitingPushes } : undefined;
+    const [waiting, delayed, ...waitingPushes] = await atQueue(
+      { redis, queue, recipientId: id },
+      (shard, connection) => {
+        const reserved = [inspection, ...pushes.map((each) => each.inspection)].flatMap((each) => each.reserved);
+        const known = new Set(reserved.flatMap((slot) => (slot.id && jobIdOfAsk(slot.id)) ?? []));
+        return Promise.all([
+          waitingOf(inspection, told, shard),
+          findDelayed(shard, connection, { recipientId: id, known }),
+          ...pushes.map((each) => waitingOf(each.inspection, told, shard)),
+        ]);
+      },
+    );
+    const others = pushes
+      .map(({ kind, inspection: found }, index) => ({ kind, ...found, reserved: waitingPushes[index] ?? [] }))
+      .filter(({ sent, reserved }) => sent.length + reserved.length > 0);
     if (json) {
-      const { rules } = pushes.policy;
-      const shown = background && { rules, sent: background.sent, reserved: background.reserved };
+      const shown = others.map(({ kind, policy, sent, reserved }) => [
+        APART_FIELDS[kind],
+        { rules: policy.rules, sent, reserved },
+      ]);
       printJson({
         ...{ recipientId: id, ...inspection, categories, reserved: waiting, delayed: delayed.found },
-        ...(shown && { background: shown }),
+        ...(Object.fromEntries(shown) as object),
       });
     } else {
       const columns = columnsOf();
-      const lines = describe({ recipientId: id, inspection, waiting, background, delayed, categories, told, columns });
+      const lines = describe({ recipientId: id, inspection, waiting, others, delayed, categories, told, columns });
       process.stdout.write(`${lines.join('\n')}\n`);
     }
   });
 }
+
+/** Where the JSON has them. */
+const APART_FIELDS: Readonly<Record<CountedApart, string>> = {
+  background: 'background',
+  liveactivity: 'liveActivity',
+};
 
 /** What was put back by another rule, and moved behind a block since, waits for the block. */
 async function waitingOf(

@@ -1,7 +1,7 @@
 import type { Platform } from '../../src/domain/notification.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
 
-/** What a device shows of a request: an alert; one without sound, vibration and banner; nothing, because it is a background push. */
+/** What a device shows of a request: an alert; one without sound, vibration and banner; nothing loud, because it has no alert. */
 export type Shown = 'alert' | 'silent' | 'nothing';
 
 /** By what arrived at the provider. */
@@ -12,6 +12,7 @@ export function shownOf(entry: JournalEntry): Shown {
 const SHOWN: Readonly<Record<Platform, (entry: JournalEntry) => Shown>> = {
   apns({ pushType, payload }) {
     if (pushType === 'background') return 'nothing';
+    if (pushType === 'liveactivity') return field(payload, 'aps', 'alert') === undefined ? 'nothing' : 'alert';
     return field(payload, 'aps', 'interruption-level') === 'passive' ? 'silent' : 'alert';
   },
   fcm({ payload }) {

@@ -1,3 +1,4 @@
+import type { CountedApart } from '../domain/counted-as.ts';
 import { InputError, zodFaults, type Fault } from '../domain/faults.ts';
 import type { CategoryPolicy, Policy, Rule } from '../domain/limits.ts';
 import type { QuietHours } from '../domain/quiet-hours.ts';
@@ -25,8 +26,8 @@ export interface Config extends Credentials {
   readonly categories: Readonly<Record<string, CategoryPolicy>>;
   /** For all recipients without quiet hours of their own. Absent: none. */
   readonly quietHours?: QuietHours;
-  /** For the background pushes to one recipient, which are outside of `policy`. */
-  readonly backgroundRules: readonly Rule[];
+  /** For what is sent to one recipient outside of `policy`: background pushes, and Live Activities without an alert. */
+  readonly apartRules: Readonly<Record<CountedApart, readonly Rule[]>>;
   readonly maxWaitMs: number;
   /** How many notifications may wait for one recipient. */
   readonly maxPending: number;
@@ -107,7 +108,7 @@ export function loadQueueConfig(env: Environment): Pick<Config, 'redis' | 'queue
 
 type LimiterConfig = Pick<
   Config,
-  'redis' | 'queue' | 'limiterRedis' | 'policy' | 'categories' | 'quietHours' | 'backgroundRules'
+  'redis' | 'queue' | 'limiterRedis' | 'policy' | 'categories' | 'quietHours' | 'apartRules'
 >;
 
 /** For commands that act on recipients: where the limiter and the queue are, and the limits. */
@@ -126,7 +127,7 @@ const QUEUE_VARIABLES = [
 const LIMITER_VARIABLES = [
   ...QUEUE_VARIABLES,
   ...(['LIMITER_REDIS_URL', 'LIMITER_REDIS_SENTINEL_NAME', 'LIMIT_RULES', 'LIMIT_MIN_GAP', 'LIMITS_FILE'] as const),
-  'LIMIT_BACKGROUND_RULES',
+  ...(['LIMIT_BACKGROUND_RULES', 'LIMIT_LIVE_ACTIVITY_RULES'] as const),
 ] as const;
 
 function queueConfig(variables: Variables): Pick<Config, 'redis' | 'queue'> {
@@ -146,7 +147,10 @@ function limiterConfig(variables: Variables, faults: Fault[]): LimiterConfig {
     ),
     policy: { rules: variables.LIMIT_RULES, minGapMs: variables.LIMIT_MIN_GAP },
     ...readLimitsFile(variables.LIMITS_FILE, faults),
-    backgroundRules: variables.LIMIT_BACKGROUND_RULES,
+    apartRules: {
+      background: variables.LIMIT_BACKGROUND_RULES,
+      liveactivity: variables.LIMIT_LIVE_ACTIVITY_RULES,
+    },
   };
 }
 

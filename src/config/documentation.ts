@@ -24,8 +24,7 @@ export const CONFIG_VARIABLES: readonly VariableDoc[] = Object.entries(environme
 /** A default as one writes it into the environment. */
 function written(name: string, value: unknown): string | undefined {
   if (value === undefined) return undefined;
-  if (name === 'LIMIT_RULES' || name === 'LIMIT_BACKGROUND_RULES')
-    return (value as readonly Rule[]).map(ruleName).join(',');
+  if (/^LIMIT_.*RULES$/.test(name)) return (value as readonly Rule[]).map(ruleName).join(',');
   if (DURATIONS.test(name)) return formatDuration(value as number);
   return Array.isArray(value) ? value.join(',') : JSON.stringify(value).replaceAll('"', '');
 }

@@ -41,6 +41,9 @@ const queueAndDelivery = {
   LIMIT_BACKGROUND_RULES: rules('LIMIT_BACKGROUND_RULES')
     .default([{ max: 3, perMs: 3_600_000 }])
     .describe('as `LIMIT_RULES`, for background pushes to one recipient; Apple asks for no more than 2 or 3 an hour'),
+  LIMIT_LIVE_ACTIVITY_RULES: rules('LIMIT_LIVE_ACTIVITY_RULES')
+    .default([{ max: 1, perMs: 15_000 }])
+    .describe('as `LIMIT_RULES`, for Live Activities of one recipient, where they show no alert'),
   LIMIT_MAX_WAIT: duration()
     .default(86_400_000)
     .describe('a notification whose slot lies further ahead becomes a dead letter, `throttled-too-long`'),

@@ -16,7 +16,7 @@ export function duesOf(moved: readonly Moved[], toleranceMs: number): Due[] {
   });
 }
 
-type Parts = Pick<DeliverParts, 'limiter' | 'backgroundLimiter' | 'redelay' | 'toleranceMs'>;
+type Parts = Pick<DeliverParts, 'limiter' | 'apart' | 'redelay' | 'toleranceMs'>;
 
 /**
  * The notification gave back a slot that lay ahead: those behind it move up. Where that fails they keep their slots, which

@@ -1,5 +1,6 @@
 import type { Breakers } from '../breaker/breaker.ts';
 import type { Account } from '../domain/account.ts';
+import type { CountedApart } from '../domain/counted-as.ts';
 import type { Device, Notification } from '../domain/notification.ts';
 import type { WaitingLimiter } from '../limiter/waiting.ts';
 import type { Quota } from '../quota/quota.ts';
@@ -14,8 +15,8 @@ export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'cancel'
 /** What the pipeline works with; the same for every pass. */
 export interface DeliverParts {
   readonly limiter: DeliveryLimiter;
-  /** Of background pushes, which show nothing: they take no slot of an alert, and are counted here instead. */
-  readonly backgroundLimiter: DeliveryLimiter;
+  /** Of what shows nothing loud: it takes no slot of an alert, and is counted here instead. */
+  readonly apart: Readonly<Record<CountedApart, DeliveryLimiter>>;
   /** The gap of the policy that holds overall, milliseconds; 0 for none. */
   readonly overallGapMs: number;
   /** Its tolerance, milliseconds. */

@@ -1,3 +1,4 @@
+import { countedAs } from '../domain/counted-as.ts';
 import { DEFAULT_DIGEST } from '../domain/digest.ts';
 import { sleepUntil } from '../domain/time.ts';
 import type { Admission, Standing } from '../limiter/limiter.ts';
@@ -89,7 +90,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
     if (sendAt > performance.now()) await sleep(sendAt, context);
     if (signal.aborted) break;
     const lateMs = performance.now() - sendAt;
-    const mostMs = maxLateMs(admission, isBackground(context) ? 0 : parts.overallGapMs);
+    const mostMs = maxLateMs(admission, countedAs(context.notification) === 'alert' ? parts.overallGapMs : 0);
     if (lateMs <= mostMs) return answered(context, asks, { kind: 'slot', ask, at, sendAt, sendBy: sendAt + mostMs });
     if (tries > 0) aheadMs = Math.min(aheadMs + lateMs, MAX_LEAD_MS);
   }
@@ -159,15 +160,12 @@ export function jobIdOfAsk(askId: string): string | undefined {
   return /^(.+)\/\d+$/s.exec(askId)?.[1];
 }
 
-type Limiters = Pick<DeliverParts, 'limiter' | 'backgroundLimiter'>;
+type Limiters = Pick<DeliverParts, 'limiter' | 'apart'>;
 
-/** A background push does not alert, so it is outside of the limits of alerts. */
-export function limiterOf(context: Context, { limiter, backgroundLimiter }: Limiters): DeliveryLimiter {
-  return isBackground(context) ? backgroundLimiter : limiter;
-}
-
-function isBackground({ notification }: Context): boolean {
-  return notification.pushType === 'background';
+/** What does not alert is outside of the limits of alerts. */
+export function limiterOf({ notification }: Context, { limiter, apart }: Limiters): DeliveryLimiter {
+  const kind = countedAs(notification);
+  return kind === 'alert' ? limiter : apart[kind];
 }
 
 /** Whose slots, and of which category. */

@@ -26,6 +26,8 @@ export const alertSchema = z.strictObject({
   body: text().describe('Up to 4,096 characters. Default: none. Example: `Field trip forms are due`.'),
   titleLocKey: locKey('title'),
   titleLocArgs: locArgs('titleLocKey'),
+  subtitleLocKey: locKey('subtitle'),
+  subtitleLocArgs: locArgs('subtitleLocKey'),
   bodyLocKey: locKey('body'),
   bodyLocArgs: locArgs('bodyLocKey'),
 });

@@ -31,6 +31,11 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** What lies at a path of names: `apns.payload.aps`; undefined where it leads nowhere. */
+export function valueAt(raw: unknown, path: string): unknown {
+  return path.split('.').reduce<unknown>((value, name) => (isObject(value) ? value[name] : undefined), raw);
+}
+
 /** Not a Date, a Map or another class, which JSON would change. */
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);

@@ -1,21 +1,25 @@
 import { apnsFieldsSchema, apnsSoundSchema } from '../providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../providers/fcm/fields.ts';
+import { webpushActionSchema, webpushFieldsSchema } from '../providers/webpush/fields.ts';
 import { alertSchema } from './alert-schema.ts';
 import { digestSchema } from './digest.ts';
 import { nearest } from './nearest.ts';
-import { notificationSchema } from './notification-schema.ts';
+import { liveActivitySchema, notificationSchema } from './notification-schema.ts';
 
 /** The fields at each place of a notification; places in `devices` have no index. */
 const FIELDS: ReadonlyMap<string, readonly string[]> = new Map([
   ['', Object.keys(notificationSchema.shape)],
   ['devices', [...new Set(DEVICE_KINDS.flatMap(({ schema }) => Object.keys(schema.shape)))]],
   ['alert', Object.keys(alertSchema.shape)],
+  ['liveActivity', Object.keys(liveActivitySchema.shape)],
   ['digest', Object.keys(digestSchema.shape)],
   ['apns', Object.keys(apnsFieldsSchema.shape)],
   ['apns.sound', Object.keys(apnsSoundSchema.shape)],
   ['android', Object.keys(androidFieldsSchema.shape)],
   ['fcm', Object.keys(fcmFieldsSchema.shape)],
+  ['webpush', Object.keys(webpushFieldsSchema.shape)],
+  ['webpush.actions', Object.keys(webpushActionSchema.shape)],
 ]);
 
 /**

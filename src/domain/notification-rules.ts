@@ -1,6 +1,7 @@
 import { asDigest, MAX_DIGEST } from './digest.ts';
 import { describeFound, type Fault } from './faults.ts';
-import { isObject } from './json.ts';
+import { isObject, valueAt } from './json.ts';
+import { liveActivityFaults, strayLiveActivityFaults } from './live-activity-rules.ts';
 import { instantOf } from './send-after.ts';
 import type { DeviceKind } from '../providers/device-kind.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
@@ -13,8 +14,11 @@ import type { Notification } from './notification-types.ts';
 export function togetherFaults(raw: unknown): Fault[] {
   if (!isObject(raw)) return [];
   const alert = raw['alert'];
-  const waiting = [...timesFaults(raw), ...waitingFaults(raw)];
+  const waiting = [...timesFaults(raw), ...waitingFaults(raw), ...strayLiveActivityFaults(raw)];
   if (raw['pushType'] === 'background') return [...backgroundFaults(raw), ...waiting];
+  if (raw['pushType'] === 'liveactivity') {
+    return [...liveActivityFaults(raw), ...(isObject(alert) ? locArgsFaults(alert) : []), ...waiting];
+  }
   if (alert === undefined) return [{ path: 'alert', expected: 'an object', found: 'nothing' }, ...waiting];
   return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
 }
@@ -59,7 +63,7 @@ function timesFaults(raw: Record<string, unknown>): Fault[] {
  * its `aps` has only `content-available`, and its priority is 5.
  */
 export const NOT_IN_BACKGROUND = [
-  ...['alert', 'sound', 'badge', 'imageUrl', 'android', 'digest'],
+  ...['alert', 'sound', 'badge', 'imageUrl', 'android', 'webpush', 'digest'],
   ...[
     'threadId',
     'actionCategory',
@@ -97,8 +101,9 @@ function backgroundFaults(raw: Record<string, unknown>): Fault[] {
     const expected = 'another platform in a background push: a browser must show every push';
     faults.push({ path: `devices[${index}].platform`, expected, found: describeFound(platform, false) });
   }
-  if (valueAt(raw, 'apns.priority') === 10) {
-    faults.push({ path: 'apns.priority', expected: '5, which Apple asks of a background push', found: '10' });
+  const priority = valueAt(raw, 'apns.priority');
+  if (priority === 1 || priority === 10) {
+    faults.push({ path: 'apns.priority', expected: '5, which Apple asks of a background push', found: `${priority}` });
   }
   if (raw['onThrottle'] === 'silence') {
     const expected = '"delay" or "drop": a background push is silent already';
@@ -109,7 +114,7 @@ function backgroundFaults(raw: Record<string, unknown>): Fault[] {
 
 /** The devices fill in the arguments only where there is a key. */
 function locArgsFaults(alert: Record<string, unknown>): Fault[] {
-  return ['title', 'body'].flatMap((text) => {
+  return ['title', 'subtitle', 'body'].flatMap((text) => {
     const isAlone = alert[`${text}LocArgs`] !== undefined && alert[`${text}LocKey`] === undefined;
     return isAlone ? [{ path: `alert.${text}LocKey`, expected: `a text beside ${text}LocArgs`, found: 'nothing' }] : [];
   });
@@ -121,10 +126,6 @@ function keysAloneFaults(raw: Record<string, unknown>, alert: Record<string, unk
   if (!hasKey || hasText(alert['title']) || hasText(alert['body']) || mustShow(raw).length === 0) return [];
   const expected = 'a title or a body that is not empty, since a browser has no texts for keys';
   return [{ path: 'alert', expected, found: 'keys alone' }];
-}
-
-function valueAt(raw: unknown, path: string): unknown {
-  return path.split('.').reduce<unknown>((value, name) => (isObject(value) ? value[name] : undefined), raw);
 }
 
 /** A payload that is too large for a platform of its devices. The worker would find it too, but only after the queue. */

@@ -2,9 +2,11 @@ import { z } from 'zod';
 import { isReservedKey, type DeviceKind } from '../providers/device-kind.ts';
 import { apnsFieldsSchema } from '../providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
+import { webpushFieldsSchema } from '../providers/webpush/fields.ts';
 import { analyticsLabelSchema, androidFieldsSchema, fcmFieldsSchema } from '../providers/fcm/fields.ts';
 import { alertSchema, isShown } from './alert-schema.ts';
 import { digestSchema } from './digest.ts';
+import { liveActivityFields } from './live-activity-schema.ts';
 import { jsonValue } from './json-schema.ts';
 import { ID, ID_FORMAT, printable } from './text-schema.ts';
 
@@ -28,6 +30,8 @@ const instantSchema = z
     error: INSTANT_FORMAT,
   })
   .transform((at) => (typeof at === 'number' ? at : Date.parse(at)));
+
+export const liveActivitySchema = liveActivityFields(instantSchema);
 
 const IMAGE_URL = /^https:\/\/[\x21-\x7e]{1,2040}$/;
 const imageUrlSchema = z
@@ -54,16 +58,21 @@ export const notificationSchema = z.strictObject({
       "The recipient's devices, 1 to 20. The limits count the notification once, however many devices it goes to.",
     ),
   pushType: z
-    .enum(['alert', 'background'])
+    .enum(['alert', 'background', 'liveactivity'])
     .default('alert')
     .describe(
-      '`alert` is shown. `background` shows nothing and wakes the app to fetch what is new: it has no `alert`, `sound`, `badge`, `imageUrl` and `android`, and limits of its own (`LIMIT_BACKGROUND_RULES`). Default: `alert`.',
+      '`alert` is shown. `background` shows nothing and wakes the app to fetch what is new: it has no `alert`, `sound`, `badge`, `imageUrl`, `android` and `webpush`, and limits of its own (`LIMIT_BACKGROUND_RULES`). `liveactivity` starts, changes or ends a Live Activity of an iPhone (`liveActivity`), on APNs only; without an `alert` it has limits of its own (`LIMIT_LIVE_ACTIVITY_RULES`). Default: `alert`.',
     ),
   alert: alertSchema
     .refine(isShown, { error: 'a title or a body that is not empty' })
     .optional()
     .describe(
-      'What is shown: a title, a body or both, or the keys of them; one must not be empty. With everything else that the device gets at most 4,096 bytes, the limit of the providers. Must be there unless `pushType` is `background`.',
+      'What is shown: a title, a body or both, or the keys of them; one must not be empty. With everything else that the device gets at most 4,096 bytes, the limit of the providers. Must be there unless `pushType` is `background`, or `liveactivity` with another event than `start`.',
+    ),
+  liveActivity: liveActivitySchema
+    .optional()
+    .describe(
+      'What happens to a Live Activity; must be there if `pushType` is `liveactivity`, and only then. Beside it there may be `alert` and `sound`, and of `apns` only `priority`, `topic` and `payload`. Default: none. Example: `{ "event": "update", "contentState": { "score": "2 : 1" } }`.',
     ),
   data: z
     .record(
@@ -132,7 +141,7 @@ export const notificationSchema = z.strictObject({
     .enum(['delay', 'latest', 'digest', 'drop', 'silence'])
     .default('delay')
     .describe(
-      'What happens if the limits block it: `delay` waits for its slot; `latest` waits too, but of those with the same `collapseId` only the newest goes, in the slot of the oldest; `digest` joins the digest that waits (`digest`); `drop` ends it undelivered, `silence` delivers it now without sound, vibration or banner (not of a background push). Default: `delay`.',
+      'What happens if the limits block it: `delay` waits for its slot; `latest` waits too, but of those with the same `collapseId` only the newest goes, in the slot of the oldest; `digest` joins the digest that waits (`digest`); `drop` ends it undelivered, `silence` delivers it now without sound, vibration or banner (not of a background push; a Live Activity goes without its `alert`). Default: `delay`.',
     ),
   digest: digestSchema
     .optional()
@@ -143,7 +152,7 @@ export const notificationSchema = z.strictObject({
     .enum(['delay', 'silence', 'drop'])
     .default('delay')
     .describe(
-      "What happens in the recipient's quiet hours: `delay` waits for their end, `silence` delivers it now without sound, vibration or banner, `drop` ends it undelivered. Only `delay` with `onThrottle` `latest` or `digest`. It does not hold for a background push. Default: `delay`.",
+      "What happens in the recipient's quiet hours: `delay` waits for their end, `silence` delivers it now without sound, vibration or banner, `drop` ends it undelivered. Only `delay` with `onThrottle` `latest` or `digest`. It does not hold for a background push, nor for a Live Activity without an alert. Default: `delay`.",
     ),
   apns: apnsFieldsSchema
     .optional()
@@ -154,6 +163,9 @@ export const notificationSchema = z.strictObject({
     .optional()
     .describe('For Android devices only. Default: none. Example: `{ "channelId": "homework" }`.'),
   fcm: fcmFieldsSchema.optional().describe('For FCM devices only, whatever they are. Default: none.'),
+  webpush: webpushFieldsSchema
+    .optional()
+    .describe('For browsers only. Default: none. Example: `{ "requireInteraction": true }`.'),
   analyticsLabel: analyticsLabelSchema,
 });
 

@@ -81,6 +81,16 @@ export interface Alert {
    */
   titleLocArgs?: string[] | undefined;
   /**
+   * The key of the subtitle in the app's own texts, so that the device shows it in its language. It goes before
+   * `subtitle`. 1 to 256 printable characters. Default: none. Example: `FORMS_SUBTITLE`.
+   */
+  subtitleLocKey?: string | undefined;
+  /**
+   * What stands in the places that the text of `subtitleLocKey` leaves open. Up to 100 texts of up to 4,096 characters;
+   * only with `subtitleLocKey`. Default: none. Example: `["Room 12"]`.
+   */
+  subtitleLocArgs?: string[] | undefined;
+  /**
    * The key of the body in the app's own texts, so that the device shows it in its language. It goes before `body`. 1
    * to 256 printable characters. Default: none. Example: `FORMS_BODY`.
    */
@@ -155,10 +165,11 @@ export interface ApnsFields {
   /** For iPhones in place of the notification's `sound`: with a volume, or for a critical alert. Default: none. */
   sound?: ApnsSound | undefined;
   /**
-   * 10: delivered at once; 5: when it suits the power of the device, and then several may arrive together, closer than
-   * the limits say. Default: 10, and 5 for a background push or a silent one.
+   * 10: delivered at once; 5: when it suits the power of the device; 1: its power goes before everything else, and it
+   * is not woken. With 5 and 1 several may arrive together, closer than the limits say. A silent alert has 5, or 1 if
+   * that is asked for; a background push has 5. Default: 10, and 5 for a background push or a silent one.
    */
-  priority?: 5 | 10 | undefined;
+  priority?: 1 | 5 | 10 | undefined;
   /**
    * The app, where it is another one of the same team than `APNS_TOPIC` names: its bundle id. For APNs devices only. 1
    * to 255 of `A-Z a-z 0-9 . -`. Default: `APNS_TOPIC`. Example: `com.example.school.watchkitapp`.
@@ -170,6 +181,50 @@ export interface ApnsFields {
    * `{ "aps": { "filter-criteria": "7b" } }`.
    */
   payload?: JsonObject | undefined;
+}
+
+/** What a push does to a Live Activity of an iPhone. */
+export interface LiveActivityFields {
+  /**
+   * `start` begins a Live Activity, and goes to a push-to-start token; `update` and `end` go to the token of the
+   * activity.
+   */
+  event: 'start' | 'update' | 'end';
+  /**
+   * The state that is shown, the last one with `end`: a JSON object with the names and types of the app's
+   * `ContentState`. Example: `{ "score": "2 : 1" }`.
+   */
+  contentState: JsonObject;
+  /**
+   * When this was the state; a device shows no state that is older than the one it has. RFC 3339 with `Z` or an offset,
+   * or epoch milliseconds; Apple gets whole seconds. Default: when it is sent. Example: `2026-11-21T17:00:00Z`.
+   */
+  timestamp?: string | number | undefined;
+  /**
+   * From then on the system calls the state stale, and the app may show it so. Written like `timestamp`. Default: none.
+   * Example: `2026-11-21T17:15:00Z`.
+   */
+  staleDate?: string | number | undefined;
+  /**
+   * With `end`: when it leaves the lock screen; at once if that has passed. Written like `timestamp`. Default: after
+   * four hours, by the system. Example: `2026-11-21T19:00:00Z`.
+   */
+  dismissalDate?: string | number | undefined;
+  /**
+   * Of several activities of the app, which one is shown first: the highest. Any number from 0. Default: none. Example:
+   * `75`.
+   */
+  relevanceScore?: number | undefined;
+  /**
+   * The name of the app's `ActivityAttributes` structure. 1 to 256 printable characters; with `start` it must be there,
+   * otherwise it may not. Default: none. Example: `MatchAttributes`.
+   */
+  attributesType?: string | undefined;
+  /**
+   * What does not change while the activity lasts: a JSON object; with `start` it must be there, otherwise it may not.
+   * Default: none. Example: `{ "home": "7b", "away": "7c" }`.
+   */
+  attributes?: JsonObject | undefined;
 }
 
 /** The fields for Android devices. */
@@ -219,6 +274,48 @@ export interface FcmFields {
   message?: JsonObject | undefined;
 }
 
+/** A button below a notification in a browser. */
+export interface WebpushAction {
+  /**
+   * What the service worker gets as `event.action` if the button is pressed. 1 to 128 printable characters. Example:
+   * `reply`.
+   */
+  action: string;
+  /** The text of the button. 1 to 256 printable characters. Example: `Reply`. */
+  title: string;
+  /**
+   * An image on the button. An `https` URL or a path of the website, up to 2,040 characters. Default: none. Example:
+   * `/reply.png`.
+   */
+  icon?: string | undefined;
+}
+
+/** The fields for browsers. */
+export interface WebpushFields {
+  /**
+   * The image beside the texts. An `https` URL or a path of the website, up to 2,040 characters. Default: the service
+   * worker's own. Example: `/icon-192.png`.
+   */
+  icon?: string | undefined;
+  /**
+   * The small image in the status bar of Android; not the number `badge`. An `https` URL or a path of the website, up
+   * to 2,040 characters. Default: the sign of the browser. Example: `/badge-72.png`.
+   */
+  badge?: string | undefined;
+  /**
+   * Buttons below the texts, up to 10; browsers show the first two at most, and some show none. Default: none. Example:
+   * `[{ "action": "reply", "title": "Reply" }]`.
+   */
+  actions?: WebpushAction[] | undefined;
+  /**
+   * `true`: it makes a sound again if it replaces a notification with the same `collapseId`. Not of a silent one.
+   * Default: `false`.
+   */
+  renotify?: boolean | undefined;
+  /** `true`: it stays on the screen until the person has touched it. Not of a silent one. Default: `false`. */
+  requireInteraction?: boolean | undefined;
+}
+
 /** A notification as a producer writes it, and as the job keeps it: one message to one recipient, for one or more devices. */
 export interface NotificationInput {
   /**
@@ -232,14 +329,23 @@ export interface NotificationInput {
   devices: Device[];
   /**
    * `alert` is shown. `background` shows nothing and wakes the app to fetch what is new: it has no `alert`, `sound`,
-   * `badge`, `imageUrl` and `android`, and limits of its own (`LIMIT_BACKGROUND_RULES`). Default: `alert`.
+   * `badge`, `imageUrl`, `android` and `webpush`, and limits of its own (`LIMIT_BACKGROUND_RULES`). `liveactivity`
+   * starts, changes or ends a Live Activity of an iPhone (`liveActivity`), on APNs only; without an `alert` it has
+   * limits of its own (`LIMIT_LIVE_ACTIVITY_RULES`). Default: `alert`.
    */
-  pushType?: 'alert' | 'background' | undefined;
+  pushType?: 'alert' | 'background' | 'liveactivity' | undefined;
   /**
    * What is shown: a title, a body or both, or the keys of them; one must not be empty. With everything else that the
-   * device gets at most 4,096 bytes, the limit of the providers. Must be there unless `pushType` is `background`.
+   * device gets at most 4,096 bytes, the limit of the providers. Must be there unless `pushType` is `background`, or
+   * `liveactivity` with another event than `start`.
    */
   alert?: Alert | undefined;
+  /**
+   * What happens to a Live Activity; must be there if `pushType` is `liveactivity`, and only then. Beside it there may
+   * be `alert` and `sound`, and of `apns` only `priority`, `topic` and `payload`. Default: none. Example:
+   * `{ "event": "update", "contentState": { "score": "2 : 1" } }`.
+   */
+  liveActivity?: LiveActivityFields | undefined;
   /**
    * What the app gets beside the alert: any JSON values, each under a key. FCM carries only texts, so there a value
    * that is no text becomes its JSON: `{ "form": { "id": 7 } }` arrives as the text `{"id":7}`. The providers reserve
@@ -296,8 +402,8 @@ export interface NotificationInput {
   /**
    * What happens if the limits block it: `delay` waits for its slot; `latest` waits too, but of those with the same
    * `collapseId` only the newest goes, in the slot of the oldest; `digest` joins the digest that waits (`digest`);
-   * `drop` ends it undelivered, `silence` delivers it now without sound, vibration or banner (not of a background
-   * push). Default: `delay`.
+   * `drop` ends it undelivered, `silence` delivers it now without sound, vibration or banner (not of a background push;
+   * a Live Activity goes without its `alert`). Default: `delay`.
    */
   onThrottle?: 'delay' | 'latest' | 'digest' | 'drop' | 'silence' | undefined;
   /**
@@ -310,7 +416,7 @@ export interface NotificationInput {
   /**
    * What happens in the recipient's quiet hours: `delay` waits for their end, `silence` delivers it now without sound,
    * vibration or banner, `drop` ends it undelivered. Only `delay` with `onThrottle` `latest` or `digest`. It does not
-   * hold for a background push. Default: `delay`.
+   * hold for a background push, nor for a Live Activity without an alert. Default: `delay`.
    */
   onQuiet?: 'delay' | 'silence' | 'drop' | undefined;
   /** For Apple's devices only, on APNs or through FCM. Default: none. Example: `{ "threadId": "class-7b" }`. */
@@ -319,6 +425,8 @@ export interface NotificationInput {
   android?: AndroidFields | undefined;
   /** For FCM devices only, whatever they are. Default: none. */
   fcm?: FcmFields | undefined;
+  /** For browsers only. Default: none. Example: `{ "requireInteraction": true }`. */
+  webpush?: WebpushFields | undefined;
   /**
    * A label for FCM's reports; Google takes at most 100 different ones a day. 1 to 50 of `A-Z a-z 0-9 - _ . ~ %`.
    * Default: none. Example: `homework`.
@@ -326,13 +434,25 @@ export interface NotificationInput {
   analyticsLabel?: string | undefined;
 }
 
-/** A checked notification: defaults filled in, `sendAfter` and `expiresAt` in epoch milliseconds. */
+/** The same with its instants in epoch milliseconds. */
+export interface LiveActivity extends Omit<LiveActivityFields, 'timestamp' | 'staleDate' | 'dismissalDate'> {
+  /** When this was the state. Absent: when it is sent. */
+  timestamp?: number | undefined;
+  /** From when on the state is stale. Absent: never. */
+  staleDate?: number | undefined;
+  /** When it leaves the lock screen. Absent: the system decides. */
+  dismissalDate?: number | undefined;
+}
+
+/** A checked notification: defaults filled in, `sendAfter`, `expiresAt` and other instants in epoch milliseconds. */
 export interface Notification extends Omit<
   NotificationInput,
-  'pushType' | 'priority' | 'sendAfter' | 'expiresAt' | 'onThrottle' | 'onQuiet'
+  'pushType' | 'liveActivity' | 'priority' | 'sendAfter' | 'expiresAt' | 'onThrottle' | 'onQuiet'
 > {
   /** Whether it is shown, `alert` if nothing was given. */
-  pushType: 'alert' | 'background';
+  pushType: 'alert' | 'background' | 'liveactivity';
+  /** What happens to a Live Activity; there if and only if `pushType` is `liveactivity`. */
+  liveActivity?: LiveActivity | undefined;
   /** The priority, `normal` if none was given. */
   priority: 'high' | 'normal';
   /** Not sent before this instant: epoch milliseconds. Absent: at once. */

@@ -17,10 +17,14 @@ export type {
   DigestFields,
   FcmDevice,
   FcmFields,
+  LiveActivity,
+  LiveActivityFields,
   Notification,
   NotificationInput,
   Platform,
+  WebpushAction,
   WebpushDevice,
+  WebpushFields,
 } from './notification-types.ts';
 
 /** The answer of `parseNotification`: the checked notification, or everything that is wrong with it. */
@@ -65,8 +69,8 @@ function atMost(most: number, faults: readonly Fault[]): readonly Fault[] {
 /** The field that is too large, or the notification as a whole. */
 function oversizeFaults(raw: unknown): Fault[] {
   if (!isOversized(raw)) return [];
-  const large = ['devices', 'alert', 'data', 'digest', 'apns', 'android', 'fcm'].filter((field) =>
-    isOversized(fieldOf(raw, field)),
+  const large = ['devices', 'alert', 'data', 'digest', 'apns', 'android', 'fcm', 'webpush', 'liveActivity'].filter(
+    (field) => isOversized(fieldOf(raw, field)),
   );
   const expected = `at most ${MAX_VALUES} values and ${MAX_CHARACTERS} characters in all`;
   return (large.length === 0 ? [''] : large).map((path) => ({ path, expected, found: 'more' }));
@@ -99,6 +103,8 @@ function isPrivate([field, inner, ...rest]: readonly PropertyKey[], value: unkno
       return rest.at(-1) !== 'platform' || typeof value !== 'string' || value.length > 16;
     case 'digest':
       return inner !== 'key' && inner !== 'maxSize';
+    case 'liveActivity':
+      return inner === undefined || inner === 'contentState' || inner === 'attributes';
     case 'apns':
     case 'android':
     case 'fcm':
@@ -108,4 +114,4 @@ function isPrivate([field, inner, ...rest]: readonly PropertyKey[], value: unkno
   }
 }
 
-const PRIVATE_FIELDS: ReadonlySet<PropertyKey> = new Set(['alert', 'data', 'imageUrl']);
+const PRIVATE_FIELDS: ReadonlySet<PropertyKey> = new Set(['alert', 'data', 'imageUrl', 'webpush']);

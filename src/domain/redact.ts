@@ -1,3 +1,4 @@
+import { LIVE_ACTIVITY_EVENTS } from './live-activity-schema.ts';
 import { PLATFORMS } from './notification.ts';
 import { isOversized } from './size.ts';
 
@@ -53,9 +54,20 @@ export function withoutCredentials(text: string): string {
   return CREDENTIALS.reduce((rest, [pattern, instead]) => rest.replace(pattern, instead), text);
 }
 
-const PRIVATE_FIELDS = ['devices', 'alert', 'data', 'imageUrl', 'digest', 'apns', 'android', 'fcm'];
-/** Words of the schema that private fields contain too, such as `apns`: they are not secret. */
-const PUBLIC_WORDS: ReadonlySet<string> = new Set(PLATFORMS);
+const PRIVATE_FIELDS = [
+  'devices',
+  'alert',
+  'data',
+  'imageUrl',
+  'digest',
+  'apns',
+  'android',
+  'fcm',
+  'webpush',
+  'liveActivity',
+];
+/** Words of the schema that private fields contain too, such as `apns` or `update`: they are not secret. */
+const PUBLIC_WORDS: ReadonlySet<string> = new Set([...PLATFORMS, ...LIVE_ACTIVITY_EVENTS]);
 
 /** For the notification with many devices, each of which is refused with a message. */
 const KNOWN_FORMS = new WeakMap<object, readonly string[]>();

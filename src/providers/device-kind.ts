@@ -16,6 +16,8 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
   readonly reservedDataKeys: readonly string[];
   /** True where the device must show something for every push, so that it takes no background pushes. */
   readonly mustShow?: boolean;
+  /** True where the device may have Live Activities. */
+  readonly takesLiveActivities?: boolean;
   /** How large a payload may be, so that a producer is told before it enqueues. Absent: only the worker looks. */
   readonly payload?: {
     readonly maxBytes: number;

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Queue } from 'bullmq';
+import { countedAs, type CountedAs } from '../domain/counted-as.ts';
 import type { CancelTarget } from '../domain/cancel-target.ts';
 import type { Ended } from '../domain/ended.ts';
 import type { Connection } from '../redis/connection.ts';
@@ -29,8 +30,8 @@ export interface CancelParts {
   readonly connection: Connection;
   /** The queues of all shards, in their order. */
   readonly queues: readonly Queue[];
-  /** Of the limiter that counts alerts, and of the one that counts background pushes. */
-  readonly deciders: { readonly alert: Decider; readonly background: Decider };
+  /** Of the limiter that counts alerts, and of those that count what is apart from them. */
+  readonly deciders: Readonly<Record<CountedAs, Decider>>;
 }
 
 /** A canceled notification whose job no worker takes is remembered for so long, and at least until its due time. */
@@ -66,12 +67,11 @@ export async function cancelWaiting(target: CancelTarget, parts: CancelParts): P
 async function cancelOne({ queue, job }: Found, { connection, deciders }: CancelParts): Promise<boolean> {
   const standing = standingOf(job);
   if (standing !== 'waits') return standing === 'canceled';
-  const { recipientId, pushType } = job.data as { readonly recipientId: string; readonly pushType?: unknown };
+  const data = job.data as { readonly recipientId: string; readonly pushType?: unknown; readonly alert?: unknown };
   const jobId = job.id ?? '';
-  const decider = pushType === 'background' ? deciders.background : deciders.alert;
   const { asks = 0, dueAt = 0 } = progressOf(job);
   const keepMs = KEPT_MS + Math.max(0, dueAt - Date.now(), job.timestamp + job.delay - Date.now());
-  const [answer] = await decider.cancel(recipientId, [{ jobId, asks, keepMs }]);
+  const [answer] = await deciders[countedAs(data)].cancel(data.recipientId, [{ jobId, asks, keepMs }]);
   if (answer?.canceled !== true) return false;
   // Where its job goes on, it is a digest of others, which has nothing of it: however that ends, it is canceled.
   const isForOthers = !answer.wake.includes(jobId);

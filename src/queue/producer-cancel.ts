@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import { parseCancelTarget, type CancelTarget } from '../domain/cancel-target.ts';
 import { InputError } from '../domain/faults.ts';
-import { backgroundPrefix } from '../limiter/background.ts';
+import { forEachKind } from '../limiter/apart.ts';
 import { createCanceller } from '../limiter/redis/canceller.ts';
 import { connectProducer, explained, RedisAwayError, whenReady, type Connection } from '../redis/connection.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
@@ -39,7 +39,7 @@ export function createProducerCancel(parts: ProducerCancelParts): ProducerCancel
 
   function decidersOf(redis: Connection): CancelParts['deciders'] {
     const decider = (limiterPrefix: string) => createCanceller({ redis, prefix: limiterPrefix, timeoutMs });
-    return (deciders ??= { alert: decider(prefix), background: decider(backgroundPrefix(prefix)) });
+    return (deciders ??= forEachKind(prefix, decider));
   }
 
   return {

@@ -31,14 +31,27 @@ const APS: Readonly<Record<string, Check>> = {
   'interruption-level': [LEVELS.join(', '), (value) => typeof value === 'string' && LEVELS.includes(value)],
   'relevance-score': SHARE,
   'filter-criteria': TEXT,
+};
+/**
+ * Of a Live Activity
+ * (developer.apple.com/documentation/activitykit/starting-and-updating-live-activities-with-activitykit-push-notifications).
+ */
+const LIVE_ACTIVITY: Readonly<Record<string, Check>> = {
+  event: ['start, update or end', (value) => value === 'start' || value === 'update' || value === 'end'],
+  timestamp: COUNT,
+  'content-state': OBJECT,
   'stale-date': COUNT,
   'dismissal-date': COUNT,
-  timestamp: COUNT,
-  event: TEXT,
-  'content-state': OBJECT,
+  'relevance-score': ['a number', (value) => typeof value === 'number'],
   'attributes-type': TEXT,
   attributes: OBJECT,
+  'input-push-token': FLAG,
+  'input-push-channel': TEXT,
+  alert: OBJECT,
 };
+const LOCALISED: Check = ['a string or an object', (value) => typeof value === 'string' || isRecord(value)];
+const LIVE_ACTIVITY_ALERT: Readonly<Record<string, Check>> = { title: LOCALISED, body: LOCALISED, sound: TEXT };
+const LOCALISED_TEXT: Readonly<Record<string, Check>> = { 'loc-key': TEXT, 'loc-args': TEXTS };
 const ALERT: Readonly<Record<string, Check>> = {
   title: TEXT,
   subtitle: TEXT,
@@ -61,6 +74,22 @@ export function ignoredByDevice(payload: unknown): string[] {
     ...faultsIn('aps', aps, APS),
     ...(isRecord(aps['alert']) ? faultsIn('aps.alert', aps['alert'], ALERT) : []),
     ...(isRecord(aps['sound']) ? faultsIn('aps.sound', aps['sound'], SOUND) : []),
+  ];
+}
+
+/** The same for a Live Activity, which also ignores a push without the keys that its event needs. */
+export function ignoredByLiveActivity(payload: unknown): string[] {
+  const aps = isRecord(payload) ? payload['aps'] : undefined;
+  if (!isRecord(aps)) return ['aps: expected an object'];
+  const { alert } = aps;
+  const needed = ['event', 'timestamp', 'content-state'];
+  if (aps['event'] === 'start') needed.push('attributes-type', 'attributes', 'alert');
+  const texts = isRecord(alert) ? ['title', 'body'].map((key) => [key, alert[key]] as const) : [];
+  return [
+    ...needed.filter((key) => aps[key] === undefined).map((key) => `aps.${key}: expected one`),
+    ...faultsIn('aps', aps, LIVE_ACTIVITY),
+    ...(isRecord(alert) ? faultsIn('aps.alert', alert, LIVE_ACTIVITY_ALERT) : []),
+    ...texts.flatMap(([key, text]) => (isRecord(text) ? faultsIn(`aps.alert.${key}`, text, LOCALISED_TEXT) : [])),
   ];
 }
 

@@ -47,7 +47,7 @@ describe('defaults', () => {
       quotas: {},
       apps: new Map(),
       files: [],
-      backgroundRules: [{ max: 3, perMs: 3_600_000 }],
+      apartRules: { background: [{ max: 3, perMs: 3_600_000 }], liveactivity: [{ max: 1, perMs: 15_000 }] },
       maxWaitMs: 86_400_000,
       maxPending: 10_000,
       concurrency: 50,
@@ -242,7 +242,7 @@ describe('faults', () => {
       queue: { prefix: '{pushpacer}', shards: 1 },
       policy: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 0 },
       categories: {},
-      backgroundRules: [{ max: 3, perMs: 3_600_000 }],
+      apartRules: { background: [{ max: 3, perMs: 3_600_000 }], liveactivity: [{ max: 1, perMs: 15_000 }] },
     });
     expect(() => loadLimiterConfig({ LIMITS_FILE: '/nowhere.json', LIMIT_RULES: 'ten' })).toThrow(
       /LIMIT_RULES: expected[^]*LIMITS_FILE: expected a file/,

@@ -35,6 +35,7 @@ export interface Bench {
   readonly sandbox: Sandbox;
   readonly limiter: WaitingLimiter;
   readonly backgroundLimiter: WaitingLimiter;
+  readonly liveActivityLimiter: WaitingLimiter;
   readonly canceller: Canceller;
   readonly breakers: Breakers;
   readonly trialEnds: TrialEnd[];
@@ -59,6 +60,8 @@ export interface BenchOptions {
 export const POLICY: Policy = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 1_000 };
 /** Two background pushes an hour. */
 const BACKGROUND_POLICY: Policy = { rules: [{ max: 2, perMs: 3_600_000 }], minGapMs: 0 };
+/** One push to Live Activities in 2 s. */
+const LIVE_ACTIVITY_POLICY: Policy = { rules: [{ max: 1, perMs: 2_000 }], minGapMs: 0 };
 /** The recipient of `makeNotification`, unless it names another one. */
 export const RECIPIENT = 'teacher-42';
 /** What a job remembers that is new. */
@@ -86,6 +89,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const canceller = createCanceller({ redis, prefix });
   const look = createCanceledLook({ redis, prefix, timeoutMs: 2_000 });
   const backgroundLimiter = createWaitingLimiter({ redis, policy: BACKGROUND_POLICY, prefix: testPrefix() });
+  const liveActivityLimiter = createWaitingLimiter({ redis, policy: LIVE_ACTIVITY_POLICY, prefix: testPrefix() });
   const providers = new Map<Platform, Provider>();
   if (platforms.includes('apns')) providers.set('apns', await openApns(sandbox, sender));
   if (platforms.includes('fcm')) providers.set('fcm', await openFcm(sandbox, sender));
@@ -104,7 +108,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const redelayed: Due[] = [];
   const parts: DeliverParts = {
     limiter,
-    backgroundLimiter,
+    apart: { background: backgroundLimiter, liveactivity: liveActivityLimiter },
     overallGapMs: POLICY.minGapMs,
     toleranceMs: 900,
     isCanceled: ({ notification, jobId }) => look(notification.recipientId, jobId),
@@ -125,7 +129,8 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
     const outcome = await deliver(context, { ...parts, ...overrides });
     return { outcome, progress: context.progress };
   };
-  return { sandbox, limiter, backgroundLimiter, canceller, breakers, trialEnds, replies, redelayed, parts, run };
+  const limiters = { limiter, backgroundLimiter, liveActivityLimiter };
+  return { sandbox, ...limiters, canceller, breakers, trialEnds, replies, redelayed, parts, run };
 }
 
 /** The context at the beginning of a pass. */

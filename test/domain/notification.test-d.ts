@@ -1,7 +1,7 @@
 import { expectTypeOf } from 'vitest';
 import type { z } from 'zod';
 import type { alertSchema } from '../../src/domain/alert-schema.ts';
-import type { notificationSchema } from '../../src/domain/notification-schema.ts';
+import type { liveActivitySchema, notificationSchema } from '../../src/domain/notification-schema.ts';
 import type {
   Alert,
   AndroidFields,
@@ -9,11 +9,14 @@ import type {
   ApnsSound,
   Device,
   FcmFields,
+  LiveActivityFields,
   Notification,
   NotificationInput,
+  WebpushFields,
 } from '../../src/domain/notification.ts';
 import type { DEVICE_KINDS } from '../../src/providers/devices.ts';
 import type { apnsFieldsSchema, apnsSoundSchema } from '../../src/providers/apns/fields.ts';
+import type { webpushFieldsSchema } from '../../src/providers/webpush/fields.ts';
 import type { androidFieldsSchema, fcmFieldsSchema } from '../../src/providers/fcm/fields.ts';
 
 // The interfaces say exactly what the schema says, optional fields and `undefined` included. tsc is the test.
@@ -24,6 +27,8 @@ expectTypeOf<Device>().toEqualTypeOf<z.input<(typeof DEVICE_KINDS)[number]['sche
 expectTypeOf<ApnsFields>().toEqualTypeOf<z.input<typeof apnsFieldsSchema>>();
 expectTypeOf<ApnsSound>().toEqualTypeOf<z.input<typeof apnsSoundSchema>>();
 expectTypeOf<AndroidFields>().toEqualTypeOf<z.input<typeof androidFieldsSchema>>();
+expectTypeOf<LiveActivityFields>().toEqualTypeOf<z.input<typeof liveActivitySchema>>();
+expectTypeOf<WebpushFields>().toEqualTypeOf<z.input<typeof webpushFieldsSchema>>();
 expectTypeOf<FcmFields>().toEqualTypeOf<z.input<typeof fcmFieldsSchema>>();
 
 // The comparison above can fail: it sees an `undefined` more and a field less.

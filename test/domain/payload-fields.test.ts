@@ -27,6 +27,10 @@ describe('an unknown field is named with the one that was meant', () => {
     [{ ...good, channelID: 'a' }, 'channelID: expected no such field (did you mean android.channelId?), found one'],
     [{ ...good, alert: { titel: 'a' } }, 'alert.titel: expected no such field (did you mean title?), found one'],
     [{ ...good, android: { tagg: 'a' } }, 'android.tagg: expected no such field (did you mean tag?), found one'],
+    [
+      { ...good, requireInteraction: true },
+      'requireInteraction: expected no such field (did you mean webpush.requireInteraction?), found one',
+    ],
     [{ ...good, fcm: { mesage: {} } }, 'fcm.mesage: expected no such field (did you mean message?), found one'],
     [
       { ...good, devices: [{ ...APNS, tokn: 'a' }] },
@@ -63,7 +67,7 @@ it('tells all faults of all platforms at once', () => {
     'alert.titleLocKey',
   ]);
   expect(faultsOf(raw).join()).toContain('apns.interruptionLevel: expected "passive" or "active" or');
-  expect(faultsOf(raw).join()).toContain('apns.priority: expected 5 or 10, found 7');
+  expect(faultsOf(raw).join()).toContain('apns.priority: expected 1, 5 or 10, found 7');
   expect(faultsOf(raw).join()).not.toContain('example.com');
 });
 
@@ -216,6 +220,8 @@ describe('what is private', () => {
     { fcm: { message: { data: { a: [secret] } } } },
     { fcm: { message: { token: secret } } },
     { android: [secret] },
+    { webpush: { icon: secret } },
+    { webpush: { actions: [{ action: `${secret}\n`, title: 7 }] } },
   ])('is not in a fault: %j', (fields) => {
     const told = faultsOf({ ...good, ...fields });
     expect(told.length).toBeGreaterThan(0);
@@ -226,6 +232,7 @@ describe('what is private', () => {
     { imageUrl: `https://${secret}` },
     { apns: { payload: { a: [secret] } } },
     { fcm: { message: { a: secret } } },
+    { webpush: { actions: [{ action: secret, title: 'a' }] } },
   ])("is not in a provider's words: %j", (fields) => {
     expect(redact(`Invalid value: ${secret}`, { ...good, ...fields })).toBe('Invalid value: [redacted]');
   });

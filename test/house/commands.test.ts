@@ -7,7 +7,7 @@ import { countResult } from '../../scripts/demo/counts.ts';
 import type { DemoDeadLetter } from '../../scripts/demo/queue.ts';
 import { COMMANDS, loadCommand, type CommandMain } from '../../scripts/pushpacer/commands.ts';
 import { definitionOf } from '../../scripts/support/command.ts';
-import { backgroundOptions } from '../../src/limiter/background.ts';
+import { apartOptions } from '../../src/limiter/apart.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { notification, openQueues } from '../queue/support.ts';
@@ -134,7 +134,7 @@ describe('the JSON of each command is that of the page', () => {
     for (const { id } of asked) await limiter.admit({ recipientId: 't', id: `${id}/0` });
     const pushes = createRedisLimiter({
       redis: connectRedis(),
-      ...backgroundOptions([{ max: 3, perMs: 3_600_000 }], prefix),
+      ...apartOptions('background', [{ max: 3, perMs: 3_600_000 }], prefix),
     });
     for (const id of ['p', 'q', 'r', 's']) await pushes.admit({ recipientId: 't', id: `${id}/0` });
     const jobs = [...asked, { id: 'retried', recipientId: 't', category: 'messages' }];

@@ -43,10 +43,32 @@ const ANDROID = {
   visibility: 'private',
   notificationCount: 3,
 };
+const WEBPUSH = {
+  icon: '/icon-192.png',
+  badge: 'https://example.com/badge.png',
+  actions: [{ action: 'reply', title: 'Reply', icon: '/reply.png' }],
+  renotify: true,
+  requireInteraction: true,
+};
 const BACKGROUND = {
   ...{ pushType: 'background', alert: undefined, sound: undefined, badge: undefined },
   data: { sync: { since: 7 } },
   apns: { priority: 5, payload: { sync: 'forms' } },
+};
+
+const LIVE = {
+  ...{ pushType: 'liveactivity', devices: [GOOD.devices[0]], data: undefined, badge: undefined },
+  liveActivity: { event: 'update', contentState: { score: '2 : 1' } },
+};
+const LIVE_START = {
+  event: 'start',
+  contentState: {},
+  attributesType: 'MatchAttributes',
+  attributes: {},
+  timestamp: 1_795_284_000_000,
+  staleDate: '2026-11-21T18:00:00Z',
+  dismissalDate: '2026-11-21T18:00:00Z',
+  relevanceScore: 75,
 };
 
 const VALID: readonly [what: string, change: object][] = [
@@ -60,11 +82,17 @@ const VALID: readonly [what: string, change: object][] = [
   ['256 characters', { recipientId: 'r'.repeat(256) }],
   ['any JSON in data', { data: { form: { id: 7, tags: ['a', null] }, urgent: true } }],
   ['keys of texts', { alert: { titleLocKey: 'FORMS_TITLE', titleLocArgs: ['Room 12'], bodyLocKey: 'FORMS_BODY' } }],
+  ['a key of a subtitle', { alert: { title: 'a', subtitleLocKey: 'FORMS_SUBTITLE', subtitleLocArgs: ['7b'] } }],
+  ['the least priority of APNs', { apns: { priority: 1 } }],
   ['a subtitle and an image', { alert: { title: 'a', subtitle: 'b' }, imageUrl: 'https://example.com/a.jpg?b=1' }],
   ['every field for iPhones', { apns: APNS }],
   ['every field for Android', { android: ANDROID }],
+  ['every field for browsers', { webpush: WEBPUSH }],
   ['an escape hatch', { apns: { payload: { aps: { 'filter-criteria': 'x' } } }, fcm: { message: { android: {} } } }],
   ['a background push', BACKGROUND],
+  ['an update of a Live Activity', { ...LIVE, alert: undefined, sound: undefined, apns: { priority: 10 } }],
+  ['one that alerts', LIVE],
+  ['a start with every field', { ...LIVE, liveActivity: LIVE_START }],
   ['a background push with data alone', { ...BACKGROUND, data: undefined, apns: undefined }],
 ];
 
@@ -110,21 +138,45 @@ const INVALID: readonly [what: string, change: object][] = [
   ['a score above 1', { apns: { relevanceScore: 1.1 } }],
   ['a volume below 0', { apns: { sound: { name: 'a', volume: -0.1 } } }],
   ['a sound without a name', { apns: { sound: { critical: true } } }],
-  ['a priority of APNs that is none', { apns: { priority: 1 } }],
+  ['a priority of APNs that is none', { apns: { priority: 7 } }],
+  ['arguments of a subtitle without its key', { alert: { title: 'a', subtitleLocArgs: ['b'] } }],
   ['a topic with a space', { apns: { topic: 'a b' } }],
   ['a group of no name', { apns: { threadId: '' } }],
   ['a number in place of yes', { apns: { mutableContent: 1 } }],
   ['an unknown field for iPhones', { apns: { treadId: 'a' } }],
+  ['an icon over http', { webpush: { icon: 'http://example.com/a.png' } }],
+  ['an icon of a host without a scheme', { webpush: { icon: '//example.com/a.png' } }],
+  ['a number in place of an image', { webpush: { badge: 3 } }],
+  ['a button without a text', { webpush: { actions: [{ action: 'a' }] } }],
+  ['11 buttons', { webpush: { actions: Array.from({ length: 11 }, () => ({ action: 'a', title: 'b' })) } }],
   ['a color by name', { android: { color: 'red' } }],
   ['a visibility in capitals', { android: { visibility: 'PUBLIC' } }],
   ['half a count', { android: { notificationCount: 0.5 } }],
   ['a label of 51 characters', { analyticsLabel: 'a'.repeat(51) }],
   ['a hatch that is no object', { apns: { payload: 'aps' } }],
+  ['a Live Activity without its field', { ...LIVE, liveActivity: undefined }],
+  ['its field alone', { liveActivity: LIVE.liveActivity }],
+  ['its field in a background push', { ...BACKGROUND, liveActivity: LIVE.liveActivity }],
+  ['a Live Activity without a state', { ...LIVE, liveActivity: { event: 'update' } }],
+  ['an event of its own', { ...LIVE, liveActivity: { ...LIVE.liveActivity, event: 'begin' } }],
+  ['a start without attributes', { ...LIVE, liveActivity: { ...LIVE.liveActivity, event: 'start' } }],
+  ['a start without an alert', { ...LIVE, alert: undefined, sound: undefined, liveActivity: LIVE_START }],
+  ['an end with attributes', { ...LIVE, liveActivity: { ...LIVE_START, event: 'end' } }],
+  ['a Live Activity with data', { ...LIVE, data: { a: 1 } }],
+  ['a Live Activity on FCM', { ...LIVE, devices: GOOD.devices }],
+  ['a Live Activity with a sound and no alert', { ...LIVE, alert: undefined }],
+  ['a Live Activity of priority 1', { ...LIVE, apns: { priority: 1 } }],
+  ['a Live Activity in a digest', { ...LIVE, onThrottle: 'digest', digest: { key: 'a', title: 'b' } }],
+  ['a silent start', { ...LIVE, liveActivity: LIVE_START, onThrottle: 'silence' }],
+  ['a silent update without an alert', { ...LIVE, alert: undefined, sound: undefined, onQuiet: 'silence' }],
+  ['a Live Activity that alerts by the hatch', { ...LIVE, apns: { payload: { aps: { alert: 'a' } } } }],
   ['a background push with an alert', { ...BACKGROUND, alert: { title: 'a' } }],
   ['a background push with a sound', { ...BACKGROUND, sound: 'default' }],
   ['a background push with a sound for iPhones', { ...BACKGROUND, apns: { sound: { name: 'a' } } }],
+  ['a background push with an icon', { ...BACKGROUND, webpush: { icon: '/a.png' } }],
   ['a background push with a channel', { ...BACKGROUND, android: { channelId: 'a' } }],
   ['a background push of priority 10', { ...BACKGROUND, apns: { priority: 10 } }],
+  ['a background push of priority 1', { ...BACKGROUND, apns: { priority: 1 } }],
   ['a silent background push', { ...BACKGROUND, onThrottle: 'silence' }],
   ['a background push that alerts by the hatch', { ...BACKGROUND, apns: { payload: { aps: { alert: 'a' } } } }],
   ['the same for Android', { ...BACKGROUND, fcm: { message: { android: { notification: { title: 'a' } } } } }],
@@ -152,7 +204,7 @@ test('every field is described, and its docstring says the same', async () => {
     ' ',
   );
   const fields = fieldsOf(document);
-  const known = { ...GOOD, ...APNS, ...ANDROID, ...APNS.sound };
+  const known = { ...GOOD, ...APNS, ...ANDROID, ...APNS.sound, ...WEBPUSH, ...LIVE_START };
   expect(fields.map(([field]) => field)).toEqual(
     expect.arrayContaining([...Object.keys(known), 'title', 'platform', 'token']),
   );
@@ -164,6 +216,6 @@ test('every field is described, and its docstring says the same', async () => {
 function fieldsOf(schema: unknown): [field: string, schema: { readonly description?: string }][] {
   if (typeof schema !== 'object' || schema === null) return [];
   const { properties = {} } = schema as { readonly properties?: Readonly<Record<string, object>> };
-  const deeper = Object.entries(schema).filter(([key]) => !['anyOf', 'if', 'then'].includes(key));
+  const deeper = Object.entries(schema).filter(([key]) => !['anyOf', 'if', 'then', 'else'].includes(key));
   return [...Object.entries(properties), ...deeper.flatMap(([, value]) => fieldsOf(value))];
 }

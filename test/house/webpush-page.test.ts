@@ -46,7 +46,8 @@ function startServiceWorker() {
       const json = (): unknown => JSON.parse(JSON.stringify(message));
       handlers['push']?.({ data: { json }, waitUntil });
     },
-    click: (data: unknown) => handlers['notificationclick']?.({ notification: { close: waitUntil, data }, waitUntil }),
+    click: (data: unknown, action = '') =>
+      handlers['notificationclick']?.({ action, notification: { close: waitUntil, data }, waitUntil }),
     ...{ shown, opened, badges },
   };
 }
@@ -61,7 +62,13 @@ test('the service worker shows what the worker sends', () => {
     imageUrl: 'https://example.com/a.jpg',
   });
   worker.push(webpushMessage(push.notification, push));
-  const options = { tag: 'thread-77', silent: false, icon: '/icon-192.png', image: 'https://example.com/a.jpg' };
+  const options = {
+    id: push.notification.id,
+    tag: 'thread-77',
+    silent: false,
+    icon: '/icon-192.png',
+    image: 'https://example.com/a.jpg',
+  };
   expect(worker.shown).toEqual([
     ['Room 12', { ...options, body: 'Field trip forms are due', data: { url: '/forms' } }],
   ]);
@@ -73,4 +80,24 @@ test('the service worker shows what the worker sends', () => {
   worker.click({ url: '/forms' });
   worker.click(undefined);
   expect(worker.opened).toEqual(['/forms', '/']);
+});
+
+test('the service worker shows what is for browsers only, and a button has its own page', () => {
+  const worker = startServiceWorker();
+  const data = { url: '/threads/77', urls: { reply: '/threads/77/reply' } };
+  const actions = [{ action: 'reply', title: 'Reply', icon: '/reply.png' }];
+  const webpush = { icon: '/marin.png', badge: '/badge.png', actions, renotify: true, requireInteraction: true };
+  const push = makePush({ platform: 'webpush', data, webpush, badge: 3 });
+  worker.push(webpushMessage(push.notification, push));
+  const { badge, ...others } = webpush;
+  expect(worker.shown[0]).toMatchObject(['Room 12', { ...others, badge, data }]);
+  expect(worker.badges).toEqual([3]);
+  worker.push(webpushMessage(push.notification, { ...push, silent: true }));
+  const [, silent] = worker.shown[1] as [string, object];
+  expect(silent).toMatchObject({ silent: true, icon: '/marin.png', badge, actions });
+  expect(silent).not.toHaveProperty('renotify');
+  expect(silent).not.toHaveProperty('requireInteraction');
+  worker.click(data, 'reply');
+  worker.click(data);
+  expect(worker.opened).toEqual(['/threads/77/reply', '/threads/77']);
 });

@@ -32,6 +32,17 @@ test.each([
   expect(entry?.priority).toBe(expected);
 });
 
+test.each([
+  [1, false, '1'],
+  [1, true, '1'],
+  [5, true, '5'],
+  [10, true, '5'],
+] as const)('apns.priority %d, silent %s: %s', async (priority, silent, expected) => {
+  const { entry, reply } = await received({ apns: { priority }, silent });
+  expect(reply.meaning).toBe('accepted');
+  expect(entry?.priority).toBe(expected);
+});
+
 test('a silent alert is passive, without sound and badge', async () => {
   const { push, entry } = await received({ silent: true, sound: 'default', badge: 3 });
   expect(entry?.payload).toEqual({ aps: { alert: push.notification.alert, 'interruption-level': 'passive' } });

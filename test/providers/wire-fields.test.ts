@@ -68,6 +68,18 @@ const ROWS: readonly (readonly [field: string, given: Given, apns: Wire, fcm: Wi
     },
   ],
   [
+    'alert.subtitleLocKey',
+    { alert: { ...TEXTS, subtitleLocKey: 'S' } },
+    { 'payload.aps.alert': { ...TEXTS, 'subtitle-loc-key': 'S' } },
+    { 'message.notification': TEXTS, 'message.apns.payload.aps.alert': { ...TEXTS, 'subtitle-loc-key': 'S' } },
+  ],
+  [
+    'alert.subtitleLocArgs',
+    { alert: { title: 'a', subtitleLocKey: 'S', subtitleLocArgs: ['b'] } },
+    { 'payload.aps.alert.subtitle-loc-args': ['b'] },
+    { 'message.apns.payload.aps.alert.subtitle-loc-args': ['b'] },
+  ],
+  [
     'alert.bodyLocKey',
     { alert: { title: 'a', bodyLocKey: 'B' } },
     { 'payload.aps.alert': { title: 'a', 'loc-key': 'B' } },
@@ -195,6 +207,8 @@ const ROWS: readonly (readonly [field: string, given: Given, apns: Wire, fcm: Wi
   ['apns', { apns: {} }, NOTHING, NOTHING],
   ['android', { android: {} }, NOTHING, NOTHING],
   ['fcm', { fcm: {} }, NOTHING, NOTHING],
+  ['liveActivity', {}, NOTHING, NOTHING], // live-activity.test.ts has all of it
+  ['webpush', { webpush: {} }, NOTHING, NOTHING], // what browsers get of it: webpush-encode.test.ts
 ];
 
 function onIphones(field: string, value: unknown, key: string, written = value): [string, Given, Wire, Wire][] {

@@ -3,6 +3,10 @@ import { APNS_REASONS } from '../../src/sandbox/apns/reasons.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { answerOn, connectApns, PAYLOAD, verdict, type ApnsRequest } from './apns-client.ts';
 
+const LIVE = {
+  'apns-topic': 'dev.pushpacer.sandbox.push-type.liveactivity',
+  'apns-push-type': 'liveactivity',
+};
 const APNS_ID = 'eabeae54-14a8-11e5-b60b-1697f925ec7b';
 
 describe('APNs takes an alert', () => {
@@ -74,6 +78,7 @@ describe('APNs takes an alert', () => {
     ['a topic of the app with a known suffix', { headers: { 'apns-topic': 'dev.pushpacer.sandbox.voip' } }],
     ["a topic below the app's", { headers: { 'apns-topic': 'dev.pushpacer.sandbox.watchkitapp' } }],
     ['a background notification at priority 5', { headers: { 'apns-push-type': 'background', 'apns-priority': '5' } }],
+    ['a Live Activity', { headers: LIVE }],
     ['a collapse id of 64 bytes', { headers: { 'apns-collapse-id': 'x'.repeat(64) } }],
     ['an expiration of 0', { headers: { 'apns-expiration': '0' } }],
   ])('also %s', async (_what, request) => {
@@ -102,6 +107,13 @@ describe('APNs refuses', () => {
     ['BadTopic', 'what cannot be a topic', { headers: { 'apns-topic': 'dev/pushpacer' } }],
     ['TopicDisallowed', "another app's topic", { headers: { 'apns-topic': 'com.example.other' } }],
     ['TopicDisallowed', 'a topic that only begins alike', { headers: { 'apns-topic': 'dev.pushpacer.sandboxes' } }],
+    ['BadTopic', "a Live Activity with the app's own topic", { headers: { 'apns-push-type': 'liveactivity' } }],
+    ['BadTopic', 'an alert with the topic of Live Activities', { headers: { 'apns-topic': LIVE['apns-topic'] } }],
+    [
+      'TopicDisallowed',
+      "the topic of another app's Live Activities",
+      { headers: { ...LIVE, 'apns-topic': 'com.example.other.push-type.liveactivity' } },
+    ],
     ['InvalidPushType', 'no push type', { headers: { 'apns-push-type': null } }],
     ['InvalidPushType', 'an unknown push type', { headers: { 'apns-push-type': 'banner' } }],
     ['BadMessageId', 'an id that is no UUID', { headers: { 'apns-id': 'msg-8841' } }],
@@ -132,6 +144,35 @@ describe('APNs refuses', () => {
     expect(sandbox.journal.accepted).toEqual([]);
     expect(sandbox.journal.all).toMatchObject([{ platform: 'apns', accepted: false, reason }]);
     expect(sandbox.apns.counts).toMatchObject({ requests: 1, accepted: 0 });
+  });
+
+  it('nothing that only a device would ignore, and tells it in the journal', async () => {
+    const sandbox = await openSandbox();
+    const client = await connectApns(sandbox);
+    const bodies = [
+      { event: 'start', timestamp: 1, 'content-state': {}, alert: { title: { 'loc-key': 'A', 'loc-arg': [] } } },
+      { event: 'begin', 'content-state': 'a', 'stale-date': 1.5, badge: 3 },
+      { event: 'update', timestamp: 1, 'content-state': {}, 'relevance-score': 75, alert: { title: 'a', sound: 'b' } },
+    ];
+    for (const aps of bodies) {
+      const request = { headers: LIVE, body: JSON.stringify({ aps }) };
+      expect(verdict(await client.post(request))).toEqual({ status: 200 });
+    }
+    expect(sandbox.journal.accepted.map(({ ignored }) => ignored)).toEqual([
+      [
+        'aps.attributes-type: expected one',
+        'aps.attributes: expected one',
+        'aps.alert.title.loc-arg: expected no such key',
+      ],
+      [
+        'aps.timestamp: expected one',
+        'aps.event: expected start, update or end',
+        'aps.content-state: expected an object',
+        'aps.stale-date: expected an integer of 0 or more',
+        'aps.badge: expected no such key',
+      ],
+      undefined,
+    ]);
   });
 
   it('what comes too often for one device, and nothing for the others', async () => {

@@ -209,6 +209,22 @@ test('flags make a background push', async () => {
   });
 });
 
+test('flags make a push for a Live Activity', async () => {
+  const { prefix, queue } = openQueues();
+  const liveActivity = { event: 'end', contentState: { score: '2:1' } };
+  const flags = '--id f4 --recipient teacher-42 --apns abab --push-type liveactivity --collapse-id match-12'.split(' ');
+  const args = [...flags, '--live-activity', JSON.stringify(liveActivity)];
+  expect(await enqueue({ args, prefix })).toMatchObject({ code: 0, stderr: '' });
+  expect((await queue.getJob('f4'))?.data).toEqual({
+    id: 'f4',
+    recipientId: 'teacher-42',
+    devices: [{ platform: 'apns', token: 'abab' }],
+    pushType: 'liveactivity',
+    liveActivity,
+    collapseId: 'match-12',
+  });
+});
+
 test('a payload that is too large is told before it is enqueued', async () => {
   const { prefix, queue } = openQueues();
   const args = ['--recipient', 'r', '--apns', 'abab', '--title', 'a', '--data', `text=${'x'.repeat(4_096)}`];

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { main } from '../../scripts/recipient.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Inspection, Limiter } from '../../src/limiter/limiter.ts';
-import { backgroundOptions } from '../../src/limiter/background.ts';
+import { apartOptions } from '../../src/limiter/apart.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
@@ -18,6 +18,7 @@ const UNSET = Object.fromEntries(
     'LIMIT_MIN_GAP',
     'LIMITS_FILE',
     'LIMIT_BACKGROUND_RULES',
+    'LIMIT_LIVE_ACTIVITY_RULES',
   ].map((name) => [name, undefined]),
 );
 /** What the environment says where it says nothing. */
@@ -38,7 +39,7 @@ function openBench(policy = POLICY): Bench {
   const env = { ...UNSET, REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix };
   return {
     limiter: createRedisLimiter({ redis: connectRedis(), policy, prefix }),
-    background: createRedisLimiter({ redis: connectRedis(), ...backgroundOptions(BACKGROUND_RULES, prefix) }),
+    background: createRedisLimiter({ redis: connectRedis(), ...apartOptions('background', BACKGROUND_RULES, prefix) }),
     run: (...args) => recipient(env, ...args),
     env,
   };

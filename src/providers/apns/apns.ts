@@ -34,7 +34,7 @@ export function createApnsProvider(options: ApnsOptions): Provider {
       endpoint: parseEndpoint(endpoint, 'apns.endpoint'),
       secureContext: trustBeside(ca),
     }),
-    prepare: (push) => encodeApns(push, topic),
+    prepare: (push) => encodeApns(push, topic, now()),
     readAnswer: (answer, push) => readApnsAnswer(answer, push, now()),
     isExpired: ({ code }) => code === 'ExpiredProviderToken',
   });

@@ -14,8 +14,9 @@ export const apnsDevice: TokenKind<'apns'> = {
   tokenOf: ({ token }) => token,
   // `fcm_options` is where a service extension finds the image.
   reservedDataKeys: ['aps', 'fcm_options'],
+  takesLiveActivities: true,
   payload: {
     maxBytes: APNS_MAX_PAYLOAD_BYTES,
-    bytesOf: (notification) => Buffer.byteLength(JSON.stringify(apnsPayload(notification, false))),
+    bytesOf: (notification) => Buffer.byteLength(JSON.stringify(apnsPayload(notification, false, Date.now()))),
   },
 };

@@ -3,6 +3,7 @@ import { tokenOf } from '../../domain/device.ts';
 import type { Prepared, Push } from '../provider.ts';
 import { APNS_REPLIES } from './answers.ts';
 import { apnsDelivery } from './headers.ts';
+import { liveActivityTopic } from './live-activity.ts';
 import { APNS_MAX_PAYLOAD_BYTES, apnsPayload } from './payload.ts';
 
 /** Two methods of the library's Notification that are missing in its type declarations. */
@@ -12,9 +13,9 @@ interface Writable {
   compile(): string;
 }
 
-/** A push as an APNs request, for the app with this topic (its bundle id). */
-export function encodeApns(push: Push, topic: string): Prepared {
-  const message = apnsMessage(push, topic) as Notification & Writable;
+/** A push as an APNs request at `nowMs` (epoch milliseconds), for the app with this topic (its bundle id). */
+export function encodeApns(push: Push, topic: string, nowMs: number): Prepared {
+  const message = apnsMessage(push, topic, nowMs) as Notification & Writable;
   const body = message.compile();
   const bytes = Buffer.byteLength(body);
   if (bytes > APNS_MAX_PAYLOAD_BYTES) {
@@ -27,13 +28,14 @@ export function encodeApns(push: Push, topic: string): Prepared {
   };
 }
 
-function apnsMessage({ notification, pushId, silent }: Push, topic: string): Notification {
+function apnsMessage({ notification, pushId, silent }: Push, topic: string, nowMs: number): Notification {
+  const bundleId = notification.apns?.topic ?? topic;
   const { expiration, ...delivery } = apnsDelivery(notification, pushId, silent);
   return new Notification({
     ...delivery,
-    topic: notification.apns?.topic ?? topic,
+    topic: notification.pushType === 'liveactivity' ? liveActivityTopic(bundleId) : bundleId,
     id: pushId,
     ...(expiration === undefined ? {} : { expiry: expiration }),
-    rawPayload: apnsPayload(notification, silent),
+    rawPayload: apnsPayload(notification, silent, nowMs),
   });
 }

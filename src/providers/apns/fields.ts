@@ -70,10 +70,10 @@ export const apnsFieldsSchema = z.strictObject({
       "For iPhones in place of the notification's `sound`: with a volume, or for a critical alert. Default: none.",
     ),
   priority: z
-    .union([z.literal(5), z.literal(10)], { error: '5 or 10' })
+    .union([z.literal(1), z.literal(5), z.literal(10)], { error: '1, 5 or 10' })
     .optional()
     .describe(
-      '10: delivered at once; 5: when it suits the power of the device, and then several may arrive together, closer than the limits say. Default: 10, and 5 for a background push or a silent one.',
+      '10: delivered at once; 5: when it suits the power of the device; 1: its power goes before everything else, and it is not woken. With 5 and 1 several may arrive together, closer than the limits say. A silent alert has 5, or 1 if that is asked for; a background push has 5. Default: 10, and 5 for a background push or a silent one.',
     ),
   topic: z
     .string()

@@ -1,5 +1,6 @@
 import { isObject, type JsonObject, type JsonValue } from '../../domain/json.ts';
 import { mergePatch } from '../../domain/merge-patch.ts';
+import { liveActivityAps, silencedLiveActivity } from './live-activity.ts';
 import type { Alert, ApnsSound, Notification } from '../../domain/notification-types.ts';
 
 /** The largest payload (developer.apple.com/documentation/usernotifications/generating-a-remote-notification). */
@@ -8,13 +9,18 @@ export const APNS_MAX_PAYLOAD_BYTES = 4_096;
 /**
  * The payload: Apple's keys in `aps`, the data beside it, and `apns.payload` merged into it. A service extension finds the
  * image at `fcm_options.image`, where FCM writes it too (and Firebase's extension helper reads it).
+ *
+ * @param nowMs epoch milliseconds, for what says when it was sent
  */
-export function apnsPayload(notification: Notification, silent: boolean): JsonObject {
+export function apnsPayload(notification: Notification, silent: boolean, nowMs: number): JsonObject {
   const { apns, data, imageUrl } = notification;
-  const payload: JsonObject = { ...data, aps: apsOf(notification, notification.alert) };
+  const isLive = notification.pushType === 'liveactivity';
+  const aps = isLive ? liveActivityAps(notification, nowMs) : apsOf(notification, notification.alert);
+  const payload: JsonObject = { ...data, aps };
   if (imageUrl !== undefined) payload['fcm_options'] = { image: imageUrl };
   const merged = apns?.payload === undefined ? payload : mergePatch(payload, apns.payload);
-  return silent ? silenced(merged) : merged;
+  if (!silent) return merged;
+  return isLive ? silencedLiveActivity(merged) : silenced(merged);
 }
 
 /**
@@ -42,10 +48,12 @@ export function apsOf(notification: Notification, alert: Alert | undefined): Jso
 
 /** Apple's names: the body's key is `loc-key`. */
 export function apsAlert(alert: Alert): JsonObject {
-  const { titleLocKey, titleLocArgs, bodyLocKey, bodyLocArgs, ...texts } = alert;
+  const { titleLocKey, titleLocArgs, subtitleLocKey, subtitleLocArgs, bodyLocKey, bodyLocArgs, ...texts } = alert;
   const written = texts as JsonObject;
   if (titleLocKey !== undefined) written['title-loc-key'] = titleLocKey;
   if (titleLocArgs !== undefined) written['title-loc-args'] = titleLocArgs;
+  if (subtitleLocKey !== undefined) written['subtitle-loc-key'] = subtitleLocKey;
+  if (subtitleLocArgs !== undefined) written['subtitle-loc-args'] = subtitleLocArgs;
   if (bodyLocKey !== undefined) written['loc-key'] = bodyLocKey;
   if (bodyLocArgs !== undefined) written['loc-args'] = bodyLocArgs;
   return written;

@@ -30,6 +30,6 @@ export function apnsConfig(
 }
 
 /** Whether the alert has what FCM does not add. */
-function isWhole({ subtitle, titleLocKey, bodyLocKey }: Alert = {}): boolean {
-  return subtitle !== undefined || titleLocKey !== undefined || bodyLocKey !== undefined;
+function isWhole({ subtitle, titleLocKey, subtitleLocKey, bodyLocKey }: Alert = {}): boolean {
+  return [subtitle, titleLocKey, subtitleLocKey, bodyLocKey].some((text) => text !== undefined);
 }

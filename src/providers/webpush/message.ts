@@ -18,9 +18,11 @@ export interface WebpushMessageOptions {
  * - `tag`: the collapse id, otherwise the push id, so that a second copy (a retry after a timeout) replaces the first one.
  * - `silent`: without sound and vibration, and no badge. A browser must show something for every push, so it is shown.
  * - `sound` is left out: browsers play their own.
+ * - `badge` is the number at the app's icon, so the URL of the small image is `badgeUrl`.
+ * - `renotify` and `requireInteraction` are left out of a silent one: they make it loud, or keep it in the way.
  */
 export function webpushMessage(notification: Notification, { pushId, silent }: WebpushMessageOptions): object {
-  const { id, alert, badge, collapseId, data, imageUrl } = notification;
+  const { id, alert, badge, collapseId, data, imageUrl, webpush = {} } = notification;
   return {
     id,
     title: alert?.title,
@@ -29,6 +31,11 @@ export function webpushMessage(notification: Notification, { pushId, silent }: W
     tag: collapseId ?? pushId,
     silent,
     badge: silent ? undefined : badge,
+    icon: webpush.icon,
+    badgeUrl: webpush.badge,
+    actions: webpush.actions,
+    renotify: silent ? undefined : webpush.renotify,
+    requireInteraction: silent ? undefined : webpush.requireInteraction,
     data,
   };
 }

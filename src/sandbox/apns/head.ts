@@ -53,6 +53,8 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const DEVICE_PATH = /^\/3\/device(?:\/([^/?]*))?$/;
 const PUSH_TYPE =
   /^(alert|background|complication|controls|fileprovider|liveactivity|location|mdm|pushtotalk|voip|widgets)$/;
+/** The topic of an app's Live Activities is its bundle id with this behind it. */
+const LIVE_ACTIVITY_TOPIC = /\.push-type\.liveactivity$/;
 /** The largest collapse id, in bytes. */
 const MAX_COLLAPSE_ID_BYTES = 64;
 
@@ -73,6 +75,13 @@ const HEADER_RULES: readonly [ApnsReason, (head: ApnsHead, topic: string | undef
   ['BadTopic', (head) => !matches(/^[A-Za-z0-9.-]+$/, header(head, 'apns-topic'))],
   ['TopicDisallowed', (head, topic) => !`${header(head, 'apns-topic') ?? ''}.`.startsWith(`${topic ?? ''}.`)],
   ['InvalidPushType', (head) => !PUSH_TYPE.test(header(head, 'apns-push-type') ?? '')],
+  // The topic and the push type must fit together.
+  [
+    'BadTopic',
+    (head) =>
+      LIVE_ACTIVITY_TOPIC.test(header(head, 'apns-topic') ?? '') !==
+      (header(head, 'apns-push-type') === 'liveactivity'),
+  ],
   ['BadMessageId', (head) => !matches(UUID, header(head, 'apns-id'))],
   ['BadExpirationDate', (head) => !matches(/^\d{1,15}$/, header(head, 'apns-expiration'))],
   ['BadPriority', (head) => !matches(/^(10|5|1)$/, header(head, 'apns-priority'))],

@@ -1,5 +1,5 @@
 import type { ApnsReason } from './reasons.ts';
-import { ignoredByDevice } from '../aps.ts';
+import { ignoredByDevice, ignoredByLiveActivity } from '../aps.ts';
 import { isRecord } from '../loopback/exchange.ts';
 import type { JournalEntry } from '../journal.ts';
 
@@ -22,12 +22,13 @@ export function payloadFault(
 /** The alert and the app's own data in a payload. */
 export function readAlert(
   payload: Readonly<Record<string, unknown>> | undefined,
+  pushType?: string,
 ): Pick<JournalEntry, 'title' | 'body' | 'data' | 'payload' | 'ignored'> {
   const { aps, ...rest } = payload ?? {};
   const alert = isRecord(aps) ? aps['alert'] : undefined;
   const { title, body } = isRecord(alert) ? alert : { title: undefined, body: alert };
   const data = Object.entries(rest).map(([key, value]) => [key, textOf(value)]);
-  const ignored = ignoredByDevice(payload);
+  const ignored = pushType === 'liveactivity' ? ignoredByLiveActivity(payload) : ignoredByDevice(payload);
   return {
     title: typeof title === 'string' ? title : undefined,
     body: typeof body === 'string' ? body : undefined,

@@ -97,7 +97,8 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
     const verdict = await this.#judge.judge(header(head, 'authorization'));
     const app = verdict.ok ? this.#apps.get(verdict.keyId) : undefined;
     const signedBy = app && { keyId: app.signer.keyId, teamId: app.signer.teamId };
-    const received = { at, apnsId, ...readHeaders(head), ...signedBy, ...readAlert(payload) };
+    const headers = readHeaders(head);
+    const received = { at, apnsId, ...headers, ...signedBy, ...readAlert(payload, headers.pushType) };
     const exchange = http2Exchange(stream, session.peer, apnsWording(apnsId), (peer) => this.connections.reset(peer));
     const reason =
       routeFault(head) ??

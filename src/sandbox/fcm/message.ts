@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { ignoredByDevice } from '../aps.ts';
+import { ignoredByDevice, ignoredByLiveActivity } from '../aps.ts';
 import type { JournalEntry } from '../journal.ts';
 import type { FieldViolation, Refuse } from '../loopback/answers.ts';
 import { isRecord } from '../loopback/exchange.ts';
@@ -66,7 +66,9 @@ export const UNREADABLE: Told = { token: '', data: {} };
 export function readMessage({ message }: FcmRequest, at: number): Told {
   const { android = {}, notification = {} } = message;
   const ttl = ttlSeconds(android.ttl);
-  const ignored = message.apns?.payload === undefined ? [] : ignoredByDevice(message.apns.payload);
+  const { payload, liveActivityToken } = message.apns ?? {};
+  const ignoredBy = liveActivityToken === undefined ? ignoredByDevice : ignoredByLiveActivity;
+  const ignored = payload === undefined ? [] : ignoredBy(payload);
   return {
     token: message.token ?? '',
     tag: android.notification?.tag,
