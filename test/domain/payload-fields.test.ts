@@ -163,6 +163,7 @@ describe('what is merged at the end', () => {
   it('may have names of the sender in its maps', () => {
     const message = {
       data: { camelCase: 'a' },
+      webpush: { notification: { title: 'Room 12', requireInteraction: true } }, // a browser's names
       apns: { headers: { 'apns-priority': '5' }, payload: { camelCase: 1 } },
     };
     expect(faultsOf({ ...good, fcm: { message } })).toEqual([]);

@@ -49,6 +49,8 @@ const authority = await makeAuthority(Date.now());
 /** For 127.0.0.1 and localhost; clients trust it by `secureContext`. */
 export const certificate = await signCertificate(authority, ['127.0.0.1', 'localhost'], Date.now());
 export const secureContext = createSecureContext({ ca: [authority.cert] });
+/** The PEM of the authority, for providers that trust it. */
+export const ca = authority.cert;
 
 /** Answers 200. */
 export function accept(stream: ServerHttp2Stream): void {

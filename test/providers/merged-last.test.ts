@@ -144,3 +144,11 @@ test('a topic of its own that Apple refuses says nothing about the configuration
   expect(replies[0]).toMatchObject({ meaning: 'rejected', code: 'TopicDisallowed' });
   expect(replies[0]).not.toHaveProperty('trouble');
 });
+
+test.each<PushFields>([
+  { apns: { payload: { aps: { alert: { 'launch-image': 'trip' } } } } },
+  { fcm: { message: { apns: { payload: { aps: { alert: { 'launch-image': 'trip' } } } } } } },
+])('an alert to which %j adds keeps its texts, which FCM does not add to an alert that is there', async (fields) => {
+  const { message } = await received({ alert: { title: 'Room 12', body: 'Forms' }, ...fields });
+  expect(message).toHaveProperty('apns.payload.aps.alert', { title: 'Room 12', body: 'Forms', 'launch-image': 'trip' });
+});

@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../domain/json.ts';
+import { isObject, type JsonObject } from '../../domain/json.ts';
 import { mergePatch } from '../../domain/merge-patch.ts';
 import type { Alert, Notification } from '../../domain/notification-types.ts';
 import { apnsDelivery } from '../apns/headers.ts';
@@ -6,7 +6,8 @@ import { apsOf } from '../apns/payload.ts';
 
 /**
  * The part of a message for an iPhone (`ApnsConfig`): what FCM cannot know. FCM itself adds the title and the body of
- * `notification`, and `data`; the alert is written here only if it has a subtitle or keys of texts, and then it is the whole one.
+ * `notification`, and `data`; the alert is written here only if it has a subtitle or keys of texts,
+ * or if a patch adds to it, and then it is the whole one.
  */
 export function apnsConfig(
   notification: Notification,
@@ -20,7 +21,7 @@ export function apnsConfig(
     'apns-collapse-id': collapseId,
   };
   if (expiration !== undefined) headers['apns-expiration'] = `${expiration}`;
-  const aps = apsOf(notification, isWhole(alert) ? alert : undefined);
+  const aps = apsOf(notification, isWhole(alert) || isPatched(notification) ? alert : undefined);
   const payload: JsonObject = Object.keys(aps).length > 0 ? { aps } : {};
   const merged = apns?.payload === undefined ? payload : mergePatch(payload, apns.payload);
   const config: JsonObject = { headers };
@@ -32,4 +33,14 @@ export function apnsConfig(
 /** Whether the alert has what FCM does not add. */
 function isWhole({ subtitle, titleLocKey, subtitleLocKey, bodyLocKey }: Alert = {}): boolean {
   return [subtitle, titleLocKey, subtitleLocKey, bodyLocKey].some((text) => text !== undefined);
+}
+
+/** Whether `apns.payload` or `fcm.message` adds to the alert of an iPhone. */
+function isPatched({ apns, fcm }: Notification): boolean {
+  const inMessage = ['apns', 'payload'].reduce<unknown>(below, fcm?.message);
+  return [apns?.payload, inMessage].some((patch) => isObject(['aps', 'alert'].reduce<unknown>(below, patch)));
+}
+
+function below(value: unknown, name: string): unknown {
+  return isObject(value) ? value[name] : undefined;
 }

@@ -1,0 +1,232 @@
+import { ACTIVITY_KEYS, APNS_HEADERS, loudFaults, payloadFaults } from './apns-rules.ts';
+import {
+  headerText,
+  isJson,
+  jsonFaults,
+  protoField,
+  readJson,
+  shapeFaults,
+  valueAt,
+  type Fields,
+  type Json,
+  type Shape,
+  type WireRequest,
+} from './table.ts';
+import { WEBPUSH_HEADERS } from './webpush-rules.ts';
+
+/**
+ * What Google takes: the discovery document of FCM (fcm.googleapis.com/$discovery/rest?version=v1), with its names, and what
+ * firebase.google.com/docs/reference/fcm/rest/v1/projects.messages says of the values. `fid` stands in Google's Admin SDK.
+ */
+
+const TEXT: Shape = { is: 'text' };
+const TEXTS: Shape = { is: 'list', of: TEXT };
+const FLAG: Shape = { is: 'flag' };
+const SHARE: Shape = { is: 'number', from: 0, to: 1 };
+const LABEL: Shape = { is: 'text', form: 'label' };
+const DURATION: Shape = { is: 'text', form: 'duration' };
+const message = (fields: Fields, required: readonly string[] = []): Shape => ({
+  is: 'object',
+  proto: true,
+  fields,
+  required,
+});
+/** Only texts; the keys of Google's own libraries are reserved. */
+export const DATA: Shape = { is: 'map', of: TEXT, reserved: /^(from$|message_type$|google|gcm)/ };
+
+const ANDROID_NOTIFICATION: Fields = {
+  title: TEXT,
+  body: TEXT,
+  icon: TEXT,
+  color: { is: 'text', form: 'color' },
+  sound: TEXT,
+  tag: TEXT,
+  clickAction: TEXT,
+  bodyLocKey: TEXT,
+  bodyLocArgs: TEXTS,
+  titleLocKey: TEXT,
+  titleLocArgs: TEXTS,
+  channelId: TEXT,
+  ticker: TEXT,
+  sticky: FLAG,
+  eventTime: { is: 'text', form: 'instant' },
+  localOnly: FLAG,
+  notificationPriority: {
+    is: 'text',
+    oneOf: [
+      ...['PRIORITY_UNSPECIFIED', 'PRIORITY_MIN', 'PRIORITY_LOW'],
+      ...['PRIORITY_DEFAULT', 'PRIORITY_HIGH', 'PRIORITY_MAX'],
+    ],
+  },
+  defaultSound: FLAG,
+  defaultVibrateTimings: FLAG,
+  defaultLightSettings: FLAG,
+  vibrateTimings: { is: 'list', of: DURATION },
+  visibility: { is: 'text', oneOf: ['VISIBILITY_UNSPECIFIED', 'PRIVATE', 'PUBLIC', 'SECRET'] },
+  notificationCount: { is: 'number', from: 0, to: 2_147_483_647, whole: true },
+  lightSettings: message(
+    {
+      color: message({ red: SHARE, green: SHARE, blue: SHARE, alpha: SHARE }),
+      lightOnDuration: DURATION,
+      lightOffDuration: DURATION,
+    },
+    ['color', 'lightOnDuration', 'lightOffDuration'],
+  ),
+  image: { is: 'text', form: 'https' },
+  bypassProxyNotification: FLAG,
+  proxy: { is: 'text', oneOf: ['PROXY_UNSPECIFIED', 'ALLOW', 'DENY', 'IF_PRIORITY_LOWERED'] },
+};
+
+const ANDROID: Fields = {
+  collapseKey: TEXT,
+  priority: { is: 'text', oneOf: ['NORMAL', 'HIGH', 'normal', 'high'] },
+  ttl: { ...DURATION, most: 2_419_200 },
+  restrictedPackageName: TEXT,
+  data: DATA,
+  notification: message(ANDROID_NOTIFICATION),
+  fcmOptions: message({ analyticsLabel: LABEL }),
+  directBootOk: FLAG,
+  bandwidthConstrainedOk: FLAG,
+  restrictedSatelliteOk: FLAG,
+};
+
+export const MESSAGE = {
+  is: 'object',
+  proto: true,
+  fields: {
+    token: { is: 'text', form: 'visible' },
+    topic: TEXT,
+    condition: TEXT,
+    fid: TEXT,
+    data: DATA,
+    notification: message({ title: TEXT, body: TEXT, image: { is: 'text', form: 'https' } }),
+    android: message(ANDROID),
+    webpush: message({
+      headers: { is: 'object', fields: WEBPUSH_HEADERS, anyCase: true },
+      data: DATA,
+      notification: { is: 'object', fields: {}, others: 'any' },
+      fcmOptions: message({ link: { is: 'text', form: 'https' }, analyticsLabel: LABEL }),
+    }),
+    apns: message({
+      headers: { is: 'object', fields: APNS_HEADERS, anyCase: true },
+      payload: { is: 'object', fields: {}, others: 'any' },
+      fcmOptions: message({ analyticsLabel: LABEL, image: { is: 'text', form: 'https' } }),
+      liveActivityToken: TEXT,
+    }),
+    fcmOptions: message({ analyticsLabel: LABEL }),
+  },
+} as const satisfies Shape;
+
+const REQUEST: Shape = message({ message: MESSAGE, validateOnly: FLAG }, ['message']);
+
+/** A message goes to one of these. */
+export const TARGETS = ['token', 'topic', 'condition', 'fid'];
+/** For messages of every kind (firebase.google.com/docs/cloud-messaging/customize-messages/set-message-type). */
+const MAX_BYTES = 4_096;
+/** One of these gives an Android device something to show. */
+const SHOWN = ['title', 'body'];
+const SHOWN_ON_ANDROID = ['title', 'body', 'titleLocKey', 'bodyLocKey'];
+
+/** Everything that a request to FCM breaks. */
+export function fcmFaults({ path, headers, body }: WireRequest): string[] {
+  const { json, faults } = readJson(body);
+  const sent = isJson(json['message']) ? json['message'] : {};
+  const targets = TARGETS.filter((name) => sent[name] !== undefined);
+  const type = headers['content-type'];
+  const isTyped = typeof type === 'string' && /^application\/json(; *charset=utf-8)?$/i.test(type);
+  const authorization = headers['authorization'];
+  const isSigned = authorization === undefined || /^Bearer [\x21-\x7e]+$/.test(headerText(authorization));
+  return [
+    ...faults,
+    ...(/^\/v1\/projects\/[^/?#\s]+\/messages:send$/.test(path) ? [] : ['path: expected /v1/projects/*/messages:send']),
+    ...(isTyped ? [] : ['headers.content-type: expected application/json']),
+    ...(isSigned ? [] : ['headers.authorization: expected Bearer and a token']),
+    ...jsonFaults(json, 'body'),
+    ...shapeFaults(json, REQUEST, 'body'),
+    ...(targets.length === 1 ? [] : [`message: expected one target, found ${targets.join(' and ') || 'none'}`]),
+    ...sizeFaults(sent),
+    ...shownFaults(sent),
+    ...iphoneFaults(sent),
+  ];
+}
+
+/** The bytes that each kind of device gets: the texts for Android, the payload of APNs for iPhones. */
+export function fcmBytes(sent: Json): { readonly android: number; readonly apns: number } {
+  const android = sent['android'];
+  const parts = [sent['data'], sent['notification'], protoField(android, 'data'), protoField(android, 'notification')];
+  const payload = protoField(sent['apns'], 'payload');
+  return {
+    android: parts.reduce<number>((sum, part) => sum + textBytes(part), 0),
+    apns: payload === undefined ? 0 : Buffer.byteLength(JSON.stringify(payload)),
+  };
+}
+
+/** Names and texts, at every depth. */
+function textBytes(value: unknown): number {
+  if (typeof value === 'string') return Buffer.byteLength(value);
+  if (Array.isArray(value)) return value.reduce<number>((sum, each) => sum + textBytes(each), 0);
+  if (!isJson(value)) return 0;
+  return Object.entries(value).reduce((sum, [name, each]) => sum + Buffer.byteLength(name) + textBytes(each), 0);
+}
+
+function sizeFaults(sent: Json): string[] {
+  return Object.entries(fcmBytes(sent))
+    .filter(([, bytes]) => bytes > MAX_BYTES)
+    .map(([device, bytes]) => `message: ${bytes} bytes for ${device}, over ${MAX_BYTES}`);
+}
+
+const hasOneOf = (object: unknown, names: readonly string[]): boolean =>
+  names.some((name) => protoField(object, name) !== undefined);
+
+/** Android shows every `notification`, so it needs a text. */
+function shownFaults(sent: Json): string[] {
+  const ofAndroid = protoField(sent['android'], 'notification');
+  const isEmpty = ofAndroid !== undefined && !hasOneOf(sent['notification'], SHOWN);
+  return isEmpty && !hasOneOf(ofAndroid, SHOWN_ON_ANDROID) ? ['message.android.notification: nothing to show'] : [];
+}
+
+/** What FCM hands on to APNs: the headers, and the payload to which it adds the alert. */
+function iphoneFaults(sent: Json): string[] {
+  const apns = isJson(sent['apns']) ? sent['apns'] : {};
+  const headers = isJson(apns['headers']) ? apns['headers'] : {};
+  const payload = isJson(apns['payload']) ? apns['payload'] : {};
+  const aps = isJson(payload['aps']) ? payload['aps'] : {};
+  const isAdded = hasOneOf(sent['notification'], SHOWN) && aps['alert'] === undefined;
+  const isLive = ACTIVITY_KEYS.some((key) => key in aps);
+  const isShown = isAdded || aps['alert'] !== undefined || isLive;
+  const isUrgent = !isShown && (headers['apns-priority'] ?? '5') !== '5';
+  const hasToken = protoField(apns, 'liveActivityToken') !== undefined;
+  return [
+    ...(Object.keys(apns).length === 0
+      ? []
+      : payloadFaults(payload, headers, 'apns.payload', isAdded ? ['alert'] : [])),
+    ...(isUrgent ? ['headers.apns-priority: expected 5 for a message without an alert'] : []),
+    ...(hasToken && !isLive ? ['message.apns.liveActivityToken: expected the keys of a Live Activity beside it'] : []),
+  ];
+}
+
+/** What makes a sound, vibrates, lights up or counts. Not Google's rule but our promise of a silent push. */
+export const LOUD_FIELDS = [
+  ...['sound', 'defaultSound', 'vibrateTimings', 'defaultVibrateTimings'],
+  ...['lightSettings', 'defaultLightSettings', 'notificationCount'],
+];
+
+export function fcmLoudFaults({ body }: WireRequest): string[] {
+  const sent = readJson(body).json['message'];
+  const android = protoField(sent, 'android');
+  const shown = protoField(android, 'notification');
+  const apns = protoField(sent, 'apns');
+  const [payload, headers] = [protoField(apns, 'payload'), protoField(apns, 'headers')];
+  const priority = protoField(shown, 'notificationPriority');
+  const isShown = hasOneOf(protoField(sent, 'notification'), SHOWN) || valueAt(payload, 'aps.alert') !== undefined;
+  return [
+    ...LOUD_FIELDS.filter((name) => protoField(shown, name) !== undefined).map(
+      (name) => `message.android.notification.${name}: in a silent push`,
+    ),
+    ...(protoField(android, 'priority') === 'normal' ? [] : ['message.android.priority: expected normal']),
+    ...(shown === undefined || priority === 'PRIORITY_LOW' || priority === 'PRIORITY_MIN'
+      ? []
+      : ['message.android.notification.notificationPriority: expected PRIORITY_LOW or PRIORITY_MIN']),
+    ...loudFaults(isJson(payload) ? payload : {}, isJson(headers) ? headers : {}, 'message.apns.payload', isShown),
+  ];
+}
