@@ -142,6 +142,7 @@ describe('what is merged at the end', () => {
     [{ apns: { payload: [1] } }, 'apns.payload: expected an object, JSON of at most 20 levels'],
     [{ fcm: { message: { token: 'a' } } }, 'fcm.message.token: expected none: the device decides'],
     [{ fcm: { message: { topic: 'a', condition: 'b' } } }, 'fcm.message.condition: expected none'],
+    [{ fcm: { message: { fid: 'a' } } }, 'fcm.message.fid: expected none: the device decides'],
     [{ fcm: { message: { data: { from: 'a' } } } }, 'fcm.message.data.from: expected a key that FCM does not reserve'],
     [{ fcm: { message: { data: { a: 1 } } } }, 'fcm.message.data.a: expected a text'],
     [

@@ -94,6 +94,7 @@ const INVALID: readonly [what: string, change: object][] = [
   ['a priority of its own', { priority: 'urgent' }],
   ['a collapse id that is too long', { collapseId: 'c'.repeat(65) }],
   ['a date without a time', { expiresAt: '2026-11-21' }],
+  ['seconds in place of milliseconds', { expiresAt: 1_795_284_000 }],
   ['the 31st of November', { expiresAt: '2026-11-31T18:00:00Z' }],
   ['an onThrottle of its own', { onThrottle: 'wait' }],
   ['an onQuiet of its own', { onQuiet: 'wait' }],

@@ -62,7 +62,7 @@ export const fcmFieldsSchema = z.strictObject({
   message: jsonObject(misplacedIn)
     .optional()
     .describe(
-      'For all that has no field here: it is merged into FCM\'s message at the end, as a JSON Merge Patch (RFC 7396): objects name by name, `null` removes, everything else replaces. Names as in Google\'s reference, `channel_id`; no `token`, `topic`, `condition` or `name`. Default: none. Example: `{ "android": { "direct_boot_ok": true } }`.',
+      'For all that has no field here: it is merged into FCM\'s message at the end, as a JSON Merge Patch (RFC 7396): objects name by name, `null` removes, everything else replaces. Names as in Google\'s reference, `channel_id`; no `token`, `topic`, `condition`, `fid` or `name`. Default: none. Example: `{ "android": { "direct_boot_ok": true } }`.',
     ),
 });
 
@@ -76,7 +76,7 @@ export const analyticsLabelSchema = z
   );
 
 /** A message has one target, the device, and Google writes `name`. */
-const NOT_OURS = ['token', 'topic', 'condition', 'name'];
+const NOT_OURS = ['token', 'topic', 'condition', 'fid', 'name'];
 /** Maps whose names the sender chooses. */
 const OWN_NAMES = new Set(['data', 'headers', 'payload']);
 
