@@ -1,3 +1,4 @@
+import { disguisedFaults, patchFaults, valueAt } from './background-rules.ts';
 import { asDigest, MAX_DIGEST } from './digest.ts';
 import { describeFound, type Fault } from './faults.ts';
 import { isObject } from './json.ts';
@@ -14,7 +15,8 @@ export function togetherFaults(raw: unknown): Fault[] {
   if (!isObject(raw)) return [];
   const alert = raw['alert'];
   const waiting = [...timesFaults(raw), ...waitingFaults(raw)];
-  if (raw['pushType'] === 'background') return [...backgroundFaults(raw), ...waiting];
+  if (raw['pushType'] === 'background') return [...backgroundFaults(raw), ...patchFaults(raw), ...waiting];
+  waiting.push(...disguisedFaults(raw));
   if (alert === undefined) return [{ path: 'alert', expected: 'an object', found: 'nothing' }, ...waiting];
   return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
 }
@@ -69,8 +71,12 @@ export const NOT_IN_BACKGROUND = [
     'targetContentId',
     'sound',
   ].map((field) => `apns.${field}`),
-  ...['alert', 'sound', 'badge'].map((key) => `apns.payload.aps.${key}`),
-  ...['notification', 'android.notification', 'apns.payload.aps.alert'].map((name) => `fcm.message.${name}`),
+  ...['apns.payload', 'fcm.message.apns.payload'].flatMap((payload) =>
+    ['alert', 'sound', 'badge'].map((key) => `${payload}.aps.${key}`),
+  ),
+  ...['notification', 'android.notification', 'apns.fcm_options.image', 'webpush.notification'].map(
+    (name) => `fcm.message.${name}`,
+  ),
 ];
 
 /** The platforms whose devices take no background pushes. */
@@ -121,10 +127,6 @@ function keysAloneFaults(raw: Record<string, unknown>, alert: Record<string, unk
   if (!hasKey || hasText(alert['title']) || hasText(alert['body']) || mustShow(raw).length === 0) return [];
   const expected = 'a title or a body that is not empty, since a browser has no texts for keys';
   return [{ path: 'alert', expected, found: 'keys alone' }];
-}
-
-function valueAt(raw: unknown, path: string): unknown {
-  return path.split('.').reduce<unknown>((value, name) => (isObject(value) ? value[name] : undefined), raw);
 }
 
 /** A payload that is too large for a platform of its devices. The worker would find it too, but only after the queue. */

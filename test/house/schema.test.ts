@@ -128,6 +128,7 @@ const INVALID: readonly [what: string, change: object][] = [
   ['a background push of priority 10', { ...BACKGROUND, apns: { priority: 10 } }],
   ['a silent background push', { ...BACKGROUND, onThrottle: 'silence' }],
   ['a background push that alerts by the hatch', { ...BACKGROUND, apns: { payload: { aps: { alert: 'a' } } } }],
+  ['the same for iPhones', { ...BACKGROUND, fcm: { message: { apns: { payload: { aps: { sound: 'a' } } } } } }],
   ['the same for Android', { ...BACKGROUND, fcm: { message: { android: { notification: { title: 'a' } } } } }],
 ];
 
