@@ -5,6 +5,7 @@ import { isObject } from './json.ts';
 import { instantOf } from './send-after.ts';
 import type { DeviceKind } from '../providers/device-kind.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
+import { androidFieldsSchema } from '../providers/fcm/fields.ts';
 import type { Notification } from './notification-types.ts';
 
 /**
@@ -16,7 +17,7 @@ export function togetherFaults(raw: unknown): Fault[] {
   const alert = raw['alert'];
   const waiting = [...timesFaults(raw), ...waitingFaults(raw)];
   if (raw['pushType'] === 'background') return [...backgroundFaults(raw), ...patchFaults(raw), ...waiting];
-  waiting.push(...disguisedFaults(raw));
+  waiting.push(...disguisedFaults(raw), ...dataOnlyFaults(raw));
   if (alert === undefined) return [{ path: 'alert', expected: 'an object', found: 'nothing' }, ...waiting];
   return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
 }
@@ -109,6 +110,31 @@ function backgroundFaults(raw: Record<string, unknown>): Fault[] {
   if (raw['onThrottle'] === 'silence') {
     const expected = '"delay" or "drop": a background push is silent already';
     faults.push({ path: 'onThrottle', expected, found: describeFound('silence', false) });
+  }
+  return faults;
+}
+
+/** What Android would show by itself, or shows by, where the app draws (`android.dataOnly`): it could not draw a digest's count. */
+export const NOT_IN_DATA_ONLY = [
+  'digest',
+  ...Object.keys(androidFieldsSchema.shape)
+    .filter((field) => field !== 'dataOnly')
+    .map((field) => `android.${field}`),
+  'fcm.message.notification',
+  'fcm.message.android.notification',
+];
+
+function dataOnlyFaults(raw: Record<string, unknown>): Fault[] {
+  if (valueAt(raw, 'android.dataOnly') !== true) return [];
+  const faults = NOT_IN_DATA_ONLY.filter((path) => valueAt(raw, path) !== undefined).map((path) => ({
+    path,
+    expected: 'none beside android.dataOnly, since the app itself draws',
+    found: 'one',
+  }));
+  const data = ['data', 'fcm.message.data', 'fcm.message.android.data'].map((path) => valueAt(raw, path));
+  const isThere = data.some((each) => isObject(each) && Object.values(each).some((value) => value !== null));
+  if (!isThere) {
+    faults.push({ path: 'data', expected: 'an object beside android.dataOnly, for the app to draw', found: 'nothing' });
   }
   return faults;
 }

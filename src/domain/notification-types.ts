@@ -175,6 +175,12 @@ export interface ApnsFields {
 /** The fields for Android devices. */
 export interface AndroidFields {
   /**
+   * `true`: Android gets `data` alone, and the app draws the notification itself, from `data`, which must be there. No
+   * other field of `android` beside it. With `priority: "high"` it wakes a sleeping device. Silenced it has normal
+   * priority, and the key `pushpacer_silent` in the data. An iPhone shows the alert as without it. Default: `false`.
+   */
+  dataOnly?: boolean | undefined;
+  /**
    * The notification channel (since Android 8), which the app has created. With `onThrottle: silence` the silent
    * channel takes its place. 1 to 256 printable characters. Default: the channel in the app's manifest. Example:
    * `homework`.

@@ -17,6 +17,12 @@ export const FCM_RESERVED_DATA_KEYS = ['from', 'message_type', 'google*', 'gcm*'
 export const VISIBILITIES = ['private', 'public', 'secret'] as const;
 
 export const androidFieldsSchema = z.strictObject({
+  dataOnly: z
+    .boolean()
+    .optional()
+    .describe(
+      '`true`: Android gets `data` alone, and the app draws the notification itself, from `data`, which must be there. No other field of `android` beside it. With `priority: "high"` it wakes a sleeping device. Silenced it has normal priority, and the key `pushpacer_silent` in the data. An iPhone shows the alert as without it. Default: `false`.',
+    ),
   channelId: printable(256)
     .optional()
     .describe(
