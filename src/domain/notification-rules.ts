@@ -6,7 +6,7 @@ import { instantOf } from './send-after.ts';
 import type { DeviceKind } from '../providers/device-kind.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import { androidFieldsSchema } from '../providers/fcm/fields.ts';
-import type { Notification } from './notification-types.ts';
+import type { Notification, Platform } from './notification-types.ts';
 
 /**
  * What no field tells by itself: which fields need or exclude each other. They are read from the raw value, so that these
@@ -155,17 +155,51 @@ function keysAloneFaults(raw: Record<string, unknown>, alert: Record<string, unk
   return [{ path: 'alert', expected, found: 'keys alone' }];
 }
 
-/** A payload that is too large for a platform of its devices. The worker would find it too, but only after the queue. */
+/** A form in which a notification may be sent. */
+interface Form {
+  /** In words, after the platform; empty for the one that goes if nothing blocks it. */
+  readonly name: string;
+  readonly notification: Notification;
+  readonly silent: boolean;
+}
+
+/** What is sent if the limits or quiet hours block it. A digest is never silent, and a background push always is. */
+function otherForms(notification: Notification): Form[] {
+  const { digest, onQuiet, onThrottle, pushType } = notification;
+  const forms: Form[] = [];
+  if (digest !== undefined) {
+    forms.push({ name: ' as a digest', notification: asDigest(notification, MAX_DIGEST), silent: false });
+  }
+  const by = [onThrottle === 'silence' && 'onThrottle', onQuiet === 'silence' && 'onQuiet'].filter(
+    (field) => field !== false,
+  );
+  if (pushType === 'alert' && by.length > 0) {
+    forms.push({ name: ` where it is silenced (${by.join(', ')})`, notification, silent: true });
+  }
+  return forms;
+}
+
+/** A payload that is too large for a platform of its devices, in any form. The worker would find it too, but only after the queue. */
 export function payloadFaults(notification: Notification): Fault[] {
-  return DEVICE_KINDS.flatMap(({ schema, payload }) => {
-    const platform = schema.shape.platform.value;
-    if (payload === undefined || !notification.devices.some((device) => device.platform === platform)) return [];
-    const forms =
-      notification.digest === undefined ? [notification] : [notification, asDigest(notification, MAX_DIGEST)];
-    const bytes = Math.max(...forms.map((each) => payload.bytesOf(each)));
-    if (bytes <= payload.maxBytes) return [];
-    return [
-      { path: '', expected: `a payload of at most ${payload.maxBytes} bytes for ${platform}`, found: `${bytes} bytes` },
-    ];
-  });
+  const forms = [{ name: '', notification, silent: false }, ...otherForms(notification)];
+  return DEVICE_KINDS.flatMap(({ schema }) => tooLarge(notification, schema.shape.platform.value, forms) ?? []);
+}
+
+/** The fault of the forms that this send is not, so that a worker does not find it only when it is blocked. */
+export function laterPayloadFault(notification: Notification, platform: Platform): Fault | undefined {
+  const forms = otherForms(notification);
+  return forms.length === 0 ? undefined : tooLarge(notification, platform, forms);
+}
+
+/** The fault of the first form that is too large for the platform's devices. */
+function tooLarge({ devices }: Notification, platform: Platform, forms: readonly Form[]): Fault | undefined {
+  const payload = DEVICE_KINDS.find(({ schema }) => schema.shape.platform.value === platform)?.payload;
+  if (payload === undefined || !devices.some((device) => device.platform === platform)) return undefined;
+  for (const { name, notification, silent } of forms) {
+    const bytes = payload.bytesOf(notification, silent);
+    if (bytes <= payload.maxBytes) continue;
+    const expected = `a payload of at most ${payload.maxBytes} bytes for ${platform}${name}`;
+    return { path: '', expected, found: `${bytes} bytes` };
+  }
+  return undefined;
 }

@@ -2,22 +2,14 @@ import { describe, expect, it } from 'vitest';
 import { formatFault } from '../../src/domain/faults.ts';
 import { parseNotification } from '../../src/domain/notification.ts';
 import { redact } from '../../src/domain/redact.ts';
-import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
 
 const APNS = { platform: 'apns', token: 'abcdef01' };
-const FCM = { platform: 'fcm', token: 'tok:en' };
 const good = { id: 'msg-1', recipientId: 'teacher-42', devices: [APNS], alert: { title: 'Room 12' } };
 const background = { ...good, pushType: 'background', alert: undefined };
 
 function faultsOf(raw: unknown): string[] {
   const parsed = parseNotification(raw);
   return parsed.ok ? [] : parsed.faults.map(formatFault);
-}
-
-/** What a producer is told before it enqueues. */
-function refusals(input: object): string[] {
-  const result = checkInput(input as EnqueueInput);
-  return result.kind === 'invalid' ? result.faults.map(formatFault) : [];
 }
 
 describe('an unknown field is named with the one that was meant', () => {
@@ -280,24 +272,6 @@ describe('any JSON', () => {
     expect(
       faultsOf({ ...good, data: { value: JSON.parse('['.repeat(2_000) + ']'.repeat(2_000)) as unknown } }),
     ).toHaveLength(1);
-  });
-});
-
-describe('the size is checked before the queue', () => {
-  const text = 'x'.repeat(4_050);
-
-  it.each([
-    [[APNS], { data: { text } }, ['expected a payload of at most 4096 bytes for apns, found 4097 bytes']],
-    [[FCM], { data: { text } }, ['expected a payload of at most 4096 bytes for fcm, found 4105 bytes']],
-    [
-      [FCM],
-      { apns: { payload: { text: `${text}${text}` } } },
-      ['expected a payload of at most 4096 bytes for fcm, found 8111 bytes'],
-    ],
-    [[APNS], { fcm: { message: { data: { text: `${text}${text}` } } } }, []],
-    [[APNS, FCM], { data: { text: 'x'.repeat(4_000) } }, []],
-  ])('%j %#', (devices, fields, faults) => {
-    expect(refusals({ ...good, devices, ...fields })).toEqual(faults);
   });
 });
 

@@ -16,6 +16,6 @@ export const apnsDevice: TokenKind<'apns'> = {
   reservedDataKeys: ['aps', 'fcm_options'],
   payload: {
     maxBytes: APNS_MAX_PAYLOAD_BYTES,
-    bytesOf: (notification) => Buffer.byteLength(JSON.stringify(apnsPayload(notification, false))),
+    bytesOf: (notification, silent) => Buffer.byteLength(JSON.stringify(apnsPayload(notification, silent))),
   },
 };

@@ -13,6 +13,9 @@ const MAX_TTL_MS = 2_419_200_000;
  */
 export const FCM_MAX_PAYLOAD_BYTES = 4_096;
 
+/** The Android channel of silent alerts, unless the provider is told another one. */
+export const SILENT_CHANNEL = 'silent';
+
 /** What a message needs beside the notification. */
 export interface FcmMessageOptions {
   readonly token: string;
