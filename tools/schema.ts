@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util';
 import { z } from 'zod';
 import { alertSchema } from '../src/domain/alert-schema.ts';
 import { digestSchema } from '../src/domain/digest.ts';
-import { MUST_SHOW, NOT_IN_BACKGROUND } from '../src/domain/notification-rules.ts';
+import { MUST_SHOW, NOT_IN_BACKGROUND, NOT_IN_DATA_ONLY } from '../src/domain/notification-rules.ts';
 import { LIVE_ACTIVITY_PLATFORMS, NOT_IN_LIVE_ACTIVITY, ONLY_WITH_START } from '../src/domain/live-activity-rules.ts';
 import { liveActivitySchema, notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification-schema.ts';
 import { apnsFieldsSchema, apnsSoundSchema } from '../src/providers/apns/fields.ts';
@@ -97,6 +97,15 @@ const BY_THROTTLE = [
   { if: throttled('digest'), then: { required: ['digest'] }, else: { not: { required: ['digest'] } } },
 ];
 
+/** What the app draws itself. */
+const BY_DATA_ONLY = {
+  if: {
+    properties: { android: { properties: { dataOnly: { const: true } }, required: ['dataOnly'] } },
+    required: ['android'],
+  },
+  then: { allOf: [withoutAny(NOT_IN_DATA_ONLY), { anyOf: [{ required: ['data'] }, { required: ['fcm'] }] }] },
+};
+
 /** The JSON Schema of what a producer writes, as the text of its file. */
 function schemaText(): string {
   const { $schema, properties = {}, ...rest } = z.toJSONSchema(notificationSchema, { io: 'input' });
@@ -114,7 +123,7 @@ function schemaText(): string {
     ...rest,
     properties: Object.fromEntries(described) as object,
     ...BY_PUSH_TYPE,
-    allOf: BY_THROTTLE,
+    allOf: [...BY_THROTTLE, BY_DATA_ONLY],
   };
   return `${JSON.stringify(schema, null, 2)}\n`;
 }

@@ -57,8 +57,8 @@ interface Open {
 /** Longer than a pass takes, unless it waits for a connection; such a pass is deferred at no attempt. */
 const RETIRED_FOR_MS = 60_000;
 /**
- * The connections of an app that had no notification for half an hour are closed. Not sooner: APNs refuses a token that replaces
- * another before 20 minutes have passed, and a new connection begins with a new one.
+ * The connections of an app that had no notification for half an hour are closed. Not sooner: Apple wants connections to be kept,
+ * and a sign-in at Google is made anew with them. The token for APNs outlives them (src/providers/apns/token.ts).
  */
 const IDLE_CHECKS = 30;
 const CHECK_EVERY_MS = 60_000;

@@ -1,6 +1,9 @@
 import { accountOf, namesOf, type Account } from '../domain/account.ts';
 import { serviceOfDevice } from '../domain/device.ts';
 import { asDigest } from '../domain/digest.ts';
+import { formatFault } from '../domain/faults.ts';
+import { laterPayloadFault } from '../domain/notification-rules.ts';
+import type { Device } from '../domain/notification.ts';
 import type { FailedAttempt } from '../domain/outcome.ts';
 import { pushId } from '../domain/push-id.ts';
 import type { Context, ReadyDevice } from './context.ts';
@@ -11,10 +14,14 @@ import { replyText, STATE_OF } from './replies.ts';
 
 /**
  * Encodes the alert for each open device whose provider may be sent to: `context.ready`. It takes time, so it is done
- * before the ask for a slot. A device that cannot be sent to at all (no credentials, a payload over the limit) ends here.
+ * before the ask for a slot. A device that cannot be sent to at all (no credentials, a payload over the limit) ends here, also
+ * where only the silent form or the digest would be over the limit: what is found after the ask would have cost the wait.
  */
 export function encode(context: Context, parts: DeliverParts): void {
-  context.ready = encodeOpen(context, false, parts);
+  context.ready = encodeOpen(context, false, parts, ({ platform }) => {
+    const fault = laterPayloadFault(context.notification, platform);
+    return fault && `payload-too-large: ${formatFault(fault)}`;
+  });
 }
 
 /** Encodes again what is ready: without a sound, or as a digest. The streams that were set aside are kept. */
@@ -31,7 +38,13 @@ export function isDigest({ progress: { digest } }: Pick<Context, 'progress'>): b
   return digest !== undefined && !(digest.own && digest.count === 1);
 }
 
-function encodeOpen(context: Context, silent: boolean, parts: DeliverParts): ReadyDevice[] {
+/** @param refusal why the device is not sent to although it could be now */
+function encodeOpen(
+  context: Context,
+  silent: boolean,
+  parts: DeliverParts,
+  refusal: (device: Device) => string | undefined = () => undefined,
+): ReadyDevice[] {
   const { progress, breakerAnswers } = context;
   const notification = isDigest(context)
     ? asDigest(context.notification, progress.digest?.count ?? 1)
@@ -53,8 +66,13 @@ function encodeOpen(context: Context, silent: boolean, parts: DeliverParts): Rea
     const service = serviceOfDevice(device);
     if (breakerAnswers?.get(service)?.kind === 'open') continue;
     const prepared = provider.prepare({ notification, device, pushId: pushId(notification.id, index), silent });
-    if (prepared.kind === 'ready') ready.push({ label, device, account, service, provider, encoded: prepared.encoded });
-    else fail(label, STATE_OF[prepared.reply.meaning] ?? 'rejected', replyText(prepared.reply));
+    if (prepared.kind === 'refused') {
+      fail(label, STATE_OF[prepared.reply.meaning] ?? 'rejected', replyText(prepared.reply));
+      continue;
+    }
+    const refused = refusal(device);
+    if (refused === undefined) ready.push({ label, device, account, service, provider, encoded: prepared.encoded });
+    else fail(label, 'rejected', refused);
   }
   if (failures.length > 0) {
     context.progress = withAttempts({ ...progress, devices: { ...progress.devices, ...ended } }, failures);

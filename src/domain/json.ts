@@ -41,3 +41,26 @@ function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === null || prototype === Object.prototype;
 }
+
+/**
+ * The value with U+FFFD in place of each lone surrogate (half a character, such as a cut emoji leaves), in texts and names however
+ * deep. JSON would carry it as an escape without a meaning, which is no UTF-8. The value itself where there is none. Only for values
+ * whose depth was checked.
+ */
+export function wellFormed<T>(value: T): T {
+  return isWellFormed(value) ? value : (repaired(value) as T);
+}
+
+function isWellFormed(value: unknown): boolean {
+  if (typeof value === 'string') return value.isWellFormed();
+  if (Array.isArray(value)) return value.every(isWellFormed);
+  if (!isObject(value)) return true;
+  return Object.entries(value).every(([name, inner]) => name.isWellFormed() && isWellFormed(inner));
+}
+
+function repaired(value: unknown): unknown {
+  if (typeof value === 'string') return value.toWellFormed();
+  if (Array.isArray(value)) return value.map(repaired);
+  if (!isObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name.toWellFormed(), repaired(inner)]));
+}

@@ -1,3 +1,4 @@
+import { disguisedFaults, patchFaults } from './background-rules.ts';
 import { asDigest, MAX_DIGEST } from './digest.ts';
 import { describeFound, type Fault } from './faults.ts';
 import { isObject, valueAt } from './json.ts';
@@ -5,7 +6,8 @@ import { liveActivityFaults, strayLiveActivityFaults } from './live-activity-rul
 import { instantOf } from './send-after.ts';
 import type { DeviceKind } from '../providers/device-kind.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
-import type { Notification } from './notification-types.ts';
+import { androidFieldsSchema } from '../providers/fcm/fields.ts';
+import type { Notification, Platform } from './notification-types.ts';
 
 /**
  * What no field tells by itself: which fields need or exclude each other. They are read from the raw value, so that these
@@ -15,10 +17,11 @@ export function togetherFaults(raw: unknown): Fault[] {
   if (!isObject(raw)) return [];
   const alert = raw['alert'];
   const waiting = [...timesFaults(raw), ...waitingFaults(raw), ...strayLiveActivityFaults(raw)];
-  if (raw['pushType'] === 'background') return [...backgroundFaults(raw), ...waiting];
+  if (raw['pushType'] === 'background') return [...backgroundFaults(raw), ...patchFaults(raw), ...waiting];
   if (raw['pushType'] === 'liveactivity') {
     return [...liveActivityFaults(raw), ...(isObject(alert) ? locArgsFaults(alert) : []), ...waiting];
   }
+  waiting.push(...disguisedFaults(raw), ...dataOnlyFaults(raw));
   if (alert === undefined) return [{ path: 'alert', expected: 'an object', found: 'nothing' }, ...waiting];
   return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
 }
@@ -73,8 +76,12 @@ export const NOT_IN_BACKGROUND = [
     'targetContentId',
     'sound',
   ].map((field) => `apns.${field}`),
-  ...['alert', 'sound', 'badge'].map((key) => `apns.payload.aps.${key}`),
-  ...['notification', 'android.notification', 'apns.payload.aps.alert'].map((name) => `fcm.message.${name}`),
+  ...['apns.payload', 'fcm.message.apns.payload'].flatMap((payload) =>
+    ['alert', 'sound', 'badge'].map((key) => `${payload}.aps.${key}`),
+  ),
+  ...['notification', 'android.notification', 'apns.fcm_options.image', 'webpush.notification'].map(
+    (name) => `fcm.message.${name}`,
+  ),
 ];
 
 /** The platforms whose devices take no background pushes. */
@@ -112,6 +119,31 @@ function backgroundFaults(raw: Record<string, unknown>): Fault[] {
   return faults;
 }
 
+/** What Android would show by itself, or shows by, where the app draws (`android.dataOnly`): it could not draw a digest's count. */
+export const NOT_IN_DATA_ONLY = [
+  'digest',
+  ...Object.keys(androidFieldsSchema.shape)
+    .filter((field) => field !== 'dataOnly')
+    .map((field) => `android.${field}`),
+  'fcm.message.notification',
+  'fcm.message.android.notification',
+];
+
+function dataOnlyFaults(raw: Record<string, unknown>): Fault[] {
+  if (valueAt(raw, 'android.dataOnly') !== true) return [];
+  const faults = NOT_IN_DATA_ONLY.filter((path) => valueAt(raw, path) !== undefined).map((path) => ({
+    path,
+    expected: 'none beside android.dataOnly, since the app itself draws',
+    found: 'one',
+  }));
+  const data = ['data', 'fcm.message.data', 'fcm.message.android.data'].map((path) => valueAt(raw, path));
+  const isThere = data.some((each) => isObject(each) && Object.values(each).some((value) => value !== null));
+  if (!isThere) {
+    faults.push({ path: 'data', expected: 'an object beside android.dataOnly, for the app to draw', found: 'nothing' });
+  }
+  return faults;
+}
+
 /** The devices fill in the arguments only where there is a key. */
 function locArgsFaults(alert: Record<string, unknown>): Fault[] {
   return ['title', 'subtitle', 'body'].flatMap((text) => {
@@ -128,17 +160,51 @@ function keysAloneFaults(raw: Record<string, unknown>, alert: Record<string, unk
   return [{ path: 'alert', expected, found: 'keys alone' }];
 }
 
-/** A payload that is too large for a platform of its devices. The worker would find it too, but only after the queue. */
+/** A form in which a notification may be sent. */
+interface Form {
+  /** In words, after the platform; empty for the one that goes if nothing blocks it. */
+  readonly name: string;
+  readonly notification: Notification;
+  readonly silent: boolean;
+}
+
+/** What is sent if the limits or quiet hours block it. A digest is never silent, and a background push always is. */
+function otherForms(notification: Notification): Form[] {
+  const { digest, onQuiet, onThrottle, pushType } = notification;
+  const forms: Form[] = [];
+  if (digest !== undefined) {
+    forms.push({ name: ' as a digest', notification: asDigest(notification, MAX_DIGEST), silent: false });
+  }
+  const by = [onThrottle === 'silence' && 'onThrottle', onQuiet === 'silence' && 'onQuiet'].filter(
+    (field) => field !== false,
+  );
+  if (pushType === 'alert' && by.length > 0) {
+    forms.push({ name: ` where it is silenced (${by.join(', ')})`, notification, silent: true });
+  }
+  return forms;
+}
+
+/** A payload that is too large for a platform of its devices, in any form. The worker would find it too, but only after the queue. */
 export function payloadFaults(notification: Notification): Fault[] {
-  return DEVICE_KINDS.flatMap(({ schema, payload }) => {
-    const platform = schema.shape.platform.value;
-    if (payload === undefined || !notification.devices.some((device) => device.platform === platform)) return [];
-    const forms =
-      notification.digest === undefined ? [notification] : [notification, asDigest(notification, MAX_DIGEST)];
-    const bytes = Math.max(...forms.map((each) => payload.bytesOf(each)));
-    if (bytes <= payload.maxBytes) return [];
-    return [
-      { path: '', expected: `a payload of at most ${payload.maxBytes} bytes for ${platform}`, found: `${bytes} bytes` },
-    ];
-  });
+  const forms = [{ name: '', notification, silent: false }, ...otherForms(notification)];
+  return DEVICE_KINDS.flatMap(({ schema }) => tooLarge(notification, schema.shape.platform.value, forms) ?? []);
+}
+
+/** The fault of the forms that this send is not, so that a worker does not find it only when it is blocked. */
+export function laterPayloadFault(notification: Notification, platform: Platform): Fault | undefined {
+  const forms = otherForms(notification);
+  return forms.length === 0 ? undefined : tooLarge(notification, platform, forms);
+}
+
+/** The fault of the first form that is too large for the platform's devices. */
+function tooLarge({ devices }: Notification, platform: Platform, forms: readonly Form[]): Fault | undefined {
+  const payload = DEVICE_KINDS.find(({ schema }) => schema.shape.platform.value === platform)?.payload;
+  if (payload === undefined || !devices.some((device) => device.platform === platform)) return undefined;
+  for (const { name, notification, silent } of forms) {
+    const bytes = payload.bytesOf(notification, silent);
+    if (bytes <= payload.maxBytes) continue;
+    const expected = `a payload of at most ${payload.maxBytes} bytes for ${platform}${name}`;
+    return { path: '', expected, found: `${bytes} bytes` };
+  }
+  return undefined;
 }

@@ -7,6 +7,7 @@ import { analyticsLabelSchema, androidFieldsSchema, fcmFieldsSchema } from '../p
 import { alertSchema, isShown } from './alert-schema.ts';
 import { digestSchema } from './digest.ts';
 import { liveActivityFields } from './live-activity-schema.ts';
+import { wellFormed } from './json.ts';
 import { jsonValue } from './json-schema.ts';
 import { ID, ID_FORMAT, printable } from './text-schema.ts';
 
@@ -25,10 +26,14 @@ const deviceSchema = z.discriminatedUnion('platform', schemasOf(DEVICE_KINDS), {
 });
 
 const INSTANT_FORMAT = 'an RFC 3339 date-time or epoch milliseconds';
+/** Numbers below it are Unix seconds by mistake: as seconds it lies 31,000 years ahead. */
+const EARLIEST_MS = Date.UTC(2001, 0, 1);
+const epochMs = z
+  .int()
+  .refine((at) => at >= EARLIEST_MS, { error: 'epoch milliseconds or ISO 8601 (it looks like seconds)' })
+  .meta({ minimum: EARLIEST_MS });
 const instantSchema = z
-  .union([z.iso.datetime({ offset: true, error: INSTANT_FORMAT }), z.int().nonnegative()], {
-    error: INSTANT_FORMAT,
-  })
+  .union([z.iso.datetime({ offset: true, error: INSTANT_FORMAT }), epochMs], { error: INSTANT_FORMAT })
   .transform((at) => (typeof at === 'number' ? at : Date.parse(at)));
 
 export const liveActivitySchema = liveActivityFields(instantSchema);
@@ -39,8 +44,8 @@ const imageUrlSchema = z
   .refine((url) => IMAGE_URL.test(url) && URL.canParse(url), { error: 'an https URL of up to 2048 characters' })
   .meta({ pattern: IMAGE_URL.source });
 
-/** The job's data: one message to one recipient, for one or more devices. */
-export const notificationSchema = z.strictObject({
+/** The fields of a notification. */
+const fields = z.strictObject({
   id: z
     .string()
     .regex(ID, { error: ID_FORMAT })
@@ -83,7 +88,7 @@ export const notificationSchema = z.strictObject({
     )
     .optional()
     .describe(
-      `What the app gets beside the alert: any JSON values, each under a key. FCM carries only texts, so there a value that is no text becomes its JSON: \`{ "form": { "id": 7 } }\` arrives as the text \`{"id":7}\`. The providers reserve the keys ${listed(RESERVED_DATA_KEYS.map((key) => `\`${key}\``))}, where \`*\` stands for any characters. Default: none. Example: \`{ "threadId": "77" }\`.`,
+      `What the app gets beside the alert: any JSON values, each under a key. FCM carries only texts, so there a value that is no text becomes its JSON: \`{ "form": { "id": 7 } }\` arrives as the text \`{"id":7}\`. A key whose value is \`null\` is left out. The providers reserve the keys ${listed(RESERVED_DATA_KEYS.map((key) => `\`${key}\``))}, where \`*\` stands for any characters. Default: none. Example: \`{ "threadId": "77" }\`.`,
     ),
   sound: printable(128)
     .optional()
@@ -130,7 +135,7 @@ export const notificationSchema = z.strictObject({
   expiresAt: instantSchema
     .optional()
     .describe(
-      'Not delivered after this instant; its outcome is then `expired`. RFC 3339 with `Z` or an offset, or epoch milliseconds. Default: it does not expire. Example: `2026-11-21T18:00:00Z`.',
+      'Not delivered after this instant; its outcome is then `expired`. At most 366 days ahead. RFC 3339 with `Z` or an offset, or epoch milliseconds. Default: it does not expire. Example: `2026-11-21T18:00:00Z`.',
     ),
   cancellationKey: printable(128)
     .optional()
@@ -168,6 +173,19 @@ export const notificationSchema = z.strictObject({
     .describe('For browsers only. Default: none. Example: `{ "requireInteraction": true }`.'),
   analyticsLabel: analyticsLabelSchema,
 });
+
+/**
+ * The job's data: one message to one recipient, for one or more devices. What it answers is what every size check, every encoder
+ * and the digest see, so texts are made well-formed here, and nowhere else.
+ */
+export const notificationSchema = fields.overwrite((given) => wellFormed(withoutNulls(given)));
+
+/** Apple names no null among the values of custom keys, so such a key of `data` is as one that is not there. */
+function withoutNulls(given: z.output<typeof fields>): z.output<typeof fields> {
+  const { data } = given;
+  if (data === undefined || !Object.values(data).includes(null)) return given;
+  return { ...given, data: Object.fromEntries(Object.entries(data).filter(([, value]) => value !== null)) };
+}
 
 /** The schemas of some kinds of devices, each with its own type. */
 function schemasOf<const Kinds extends readonly DeviceKind[]>(kinds: Kinds) {

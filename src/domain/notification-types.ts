@@ -230,6 +230,12 @@ export interface LiveActivityFields {
 /** The fields for Android devices. */
 export interface AndroidFields {
   /**
+   * `true`: Android gets `data` alone, and the app draws the notification itself, from `data`, which must be there. No
+   * other field of `android` beside it. With `priority: "high"` it wakes a sleeping device. Silenced it has normal
+   * priority, and the key `pushpacer_silent` in the data. An iPhone shows the alert as without it. Default: `false`.
+   */
+  dataOnly?: boolean | undefined;
+  /**
    * The notification channel (since Android 8), which the app has created. With `onThrottle: silence` the silent
    * channel takes its place. 1 to 256 printable characters. Default: the channel in the app's manifest. Example:
    * `homework`.
@@ -269,7 +275,8 @@ export interface FcmFields {
   /**
    * For all that has no field here: it is merged into FCM's message at the end, as a JSON Merge Patch (RFC 7396):
    * objects name by name, `null` removes, everything else replaces. Names as in Google's reference, `channel_id`; no
-   * `token`, `topic`, `condition` or `name`. Default: none. Example: `{ "android": { "direct_boot_ok": true } }`.
+   * `token`, `topic`, `condition`, `fid` or `name`. Default: none. Example:
+   * `{ "android": { "direct_boot_ok": true } }`.
    */
   message?: JsonObject | undefined;
 }
@@ -348,9 +355,9 @@ export interface NotificationInput {
   liveActivity?: LiveActivityFields | undefined;
   /**
    * What the app gets beside the alert: any JSON values, each under a key. FCM carries only texts, so there a value
-   * that is no text becomes its JSON: `{ "form": { "id": 7 } }` arrives as the text `{"id":7}`. The providers reserve
-   * the keys `aps`, `fcm_options`, `from`, `message_type`, `google*` and `gcm*`, where `*` stands for any characters.
-   * Default: none. Example: `{ "threadId": "77" }`.
+   * that is no text becomes its JSON: `{ "form": { "id": 7 } }` arrives as the text `{"id":7}`. A key whose value is
+   * `null` is left out. The providers reserve the keys `aps`, `fcm_options`, `from`, `message_type`, `google*` and
+   * `gcm*`, where `*` stands for any characters. Default: none. Example: `{ "threadId": "77" }`.
    */
   data?: Record<string, JsonValue> | undefined;
   /**
@@ -390,8 +397,8 @@ export interface NotificationInput {
    */
   sendAfter?: string | number | undefined;
   /**
-   * Not delivered after this instant; its outcome is then `expired`. RFC 3339 with `Z` or an offset, or epoch
-   * milliseconds. Default: it does not expire. Example: `2026-11-21T18:00:00Z`.
+   * Not delivered after this instant; its outcome is then `expired`. At most 366 days ahead. RFC 3339 with `Z` or an
+   * offset, or epoch milliseconds. Default: it does not expire. Example: `2026-11-21T18:00:00Z`.
    */
   expiresAt?: string | number | undefined;
   /**

@@ -7,14 +7,29 @@ const MAX_DATE_MS = 8.64e15;
 /** The rule of a notification that waits for its `sendAfter`. It is no wait of the limits. */
 export const SEND_AFTER = 'sendAfter';
 
-/** How far ahead `sendAfter` may lie, in milliseconds: a leap year. */
+/**
+ * How far ahead `sendAfter` and `expiresAt` may lie, in milliseconds: a leap year. Microseconds, and the year 9999 for "never", lie
+ * beyond it; `apns-expiration` could not carry them in 32 bits.
+ */
 export const MOST_AHEAD_MS = 366 * 86_400_000;
 
-/** The fault of a `sendAfter` (epoch milliseconds) that lies too far ahead of `now`; undefined if it does not. */
-export function tooFarAhead(sendAfter: number, now: number): Fault | undefined {
-  if (sendAfter <= now + MOST_AHEAD_MS) return undefined;
-  const expected = `an instant at most 366 days ahead, so by ${new Date(now + MOST_AHEAD_MS).toISOString()}`;
-  return { path: 'sendAfter', expected, found: textOf(sendAfter) };
+interface Instants {
+  /** Epoch milliseconds. */
+  readonly sendAfter?: number | undefined;
+  readonly expiresAt?: number | undefined;
+}
+
+/**
+ * The faults of the instants that lie too far ahead of `now`.
+ *
+ * @param skewMs how much later `now` may be elsewhere: a worker lets it pass where the producer's clock may have
+ */
+export function tooFarAhead({ sendAfter, expiresAt }: Instants, now: number, skewMs = 0): Fault[] {
+  return Object.entries({ sendAfter, expiresAt }).flatMap(([path, at = 0]) => {
+    if (at <= now + MOST_AHEAD_MS + skewMs) return [];
+    const expected = `an instant at most 366 days ahead, so by ${new Date(now + MOST_AHEAD_MS).toISOString()}`;
+    return [{ path, expected, found: textOf(at) }];
+  });
 }
 
 function textOf(at: number): string {

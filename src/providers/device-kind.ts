@@ -21,8 +21,8 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
   /** How large a payload may be, so that a producer is told before it enqueues. Absent: only the worker looks. */
   readonly payload?: {
     readonly maxBytes: number;
-    /** The bytes that count, of a notification that is not silent. */
-    bytesOf(notification: Notification): number;
+    /** The bytes that count. */
+    bytesOf(notification: Notification, silent: boolean): number;
   };
 }
 

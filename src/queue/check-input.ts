@@ -26,8 +26,8 @@ export function check(input: EnqueueInput): Check {
   if (tooLarge.length > 0) return { faults: tooLarge };
   const { id, recipientId, priority, sendAfter = 0, expiresAt, cancellationKey, collapseId } = parsed.notification;
   const now = Date.now();
-  const tooFar = tooFarAhead(sendAfter, now);
-  if (tooFar !== undefined) return { faults: [tooFar] };
+  const tooFar = tooFarAhead({ sendAfter, expiresAt }, now);
+  if (tooFar.length > 0) return { faults: tooFar };
   const delayMs = Math.max(0, sendAfter - now);
   const orderKey = parsed.notification.onThrottle === 'latest' ? `${recipientId} ${collapseId}` : undefined;
   const entry = { id, recipientId, priority: PRIORITY[priority], delayMs, orderKey, cancellationKey, data };

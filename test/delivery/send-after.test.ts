@@ -28,3 +28,17 @@ test('one that lies more than 366 days ahead is invalid: the queue could not kee
   expect(outcome).toMatchObject({ kind: 'dead-letter', reason: 'invalid' });
   expect(outcome).toHaveProperty('message', expect.stringMatching(/^sendAfter: expected an instant at most 366 days/));
 });
+
+test('neither does a job of another client with an expiresAt in microseconds go out', async () => {
+  const { run, sandbox } = await openBench();
+  const { outcome } = await run(makeNotification({ expiresAt: Date.now() * 1_000 }));
+  expect(outcome).toMatchObject({ kind: 'dead-letter', reason: 'invalid' });
+  expect(outcome).toHaveProperty('message', expect.stringMatching(/^expiresAt: expected an instant at most 366 days/));
+  expect(sandbox.journal.all).toEqual([]);
+});
+
+test('what a producer with a clock a little ahead let pass, is sent', async () => {
+  const { run } = await openBench();
+  const expiresAt = Date.now() + 366 * 86_400_000 + 60_000;
+  expect((await run(makeNotification({ expiresAt }))).outcome).toEqual({ kind: 'delivered' });
+});

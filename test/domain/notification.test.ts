@@ -59,8 +59,18 @@ describe('what does not fit', () => {
     ['a badge', { ...good, badge: 1.5 }, 'badge: expected an integer, found 1.5'],
     [
       'a time before which it is not sent',
-      { ...good, sendAfter: 1_000, expiresAt: '1970-01-01T00:00:01Z' },
-      'sendAfter: expected a time before expiresAt, which is 1970-01-01T00:00:01.000Z, found 1970-01-01T00:00:01.000Z',
+      { ...good, sendAfter: 1_795_284_000_000, expiresAt: '2026-11-21T18:00:00Z' },
+      'sendAfter: expected a time before expiresAt, which is 2026-11-21T18:00:00.000Z, found 2026-11-21T18:00:00.000Z',
+    ],
+    [
+      'seconds as expiresAt',
+      { ...good, expiresAt: 1_795_284_000 },
+      'expiresAt: expected epoch milliseconds or ISO 8601 (it looks like seconds), found 1795284000',
+    ],
+    [
+      'seconds as sendAfter',
+      { ...good, sendAfter: 1_795_284_000 },
+      'sendAfter: expected epoch milliseconds or ISO 8601 (it looks like seconds), found 1795284000',
     ],
     [
       'a cancellation key',

@@ -2,22 +2,14 @@ import { describe, expect, it } from 'vitest';
 import { formatFault } from '../../src/domain/faults.ts';
 import { parseNotification } from '../../src/domain/notification.ts';
 import { redact } from '../../src/domain/redact.ts';
-import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
 
 const APNS = { platform: 'apns', token: 'abcdef01' };
-const FCM = { platform: 'fcm', token: 'tok:en' };
 const good = { id: 'msg-1', recipientId: 'teacher-42', devices: [APNS], alert: { title: 'Room 12' } };
 const background = { ...good, pushType: 'background', alert: undefined };
 
 function faultsOf(raw: unknown): string[] {
   const parsed = parseNotification(raw);
   return parsed.ok ? [] : parsed.faults.map(formatFault);
-}
-
-/** What a producer is told before it enqueues. */
-function refusals(input: object): string[] {
-  const result = checkInput(input as EnqueueInput);
-  return result.kind === 'invalid' ? result.faults.map(formatFault) : [];
 }
 
 describe('an unknown field is named with the one that was meant', () => {
@@ -135,6 +127,101 @@ describe('a background push', () => {
     ]);
   });
 
+  const headers = (given: object) => ({ fcm: { message: { apns: { headers: given } } } });
+  const NEEDED = {
+    'apns-push-type': 'expected "background", as Apple asks of a background push',
+    'apns-priority': 'expected "5", as Apple asks of a background push',
+  };
+
+  it.each<[object, string]>([
+    [
+      { apns: { payload: { aps: { 'content-available': null } } } },
+      'apns.payload.aps.content-available: expected 1 in a background push, found null',
+    ],
+    [
+      { apns: { payload: { aps: { 'content-available': 0 } } } },
+      'apns.payload.aps.content-available: expected 1 in a background push, found 0',
+    ],
+    [
+      { apns: { payload: { aps: { category: 'FORM' } } } },
+      'apns.payload.aps.category: expected none in a background push, whose aps has only content-available, found one',
+    ],
+    [
+      { fcm: { message: { apns: { payload: { aps: { sound: 'default' } } } } } },
+      'fcm.message.apns.payload.aps.sound: expected none in a background push, which shows nothing, found one',
+    ],
+    [
+      { fcm: { message: { apns: { payload: { aps: { badge: 1 } } } } } },
+      'fcm.message.apns.payload.aps.badge: expected none in a background push, which shows nothing, found one',
+    ],
+    [
+      { fcm: { message: { apns: { payload: { aps: { 'content-available': null } } } } } },
+      'fcm.message.apns.payload.aps.content-available: expected 1 in a background push, found null',
+    ],
+    [
+      { fcm: { message: { apns: { payload: { aps: null } } } } },
+      'fcm.message.apns.payload.aps: expected an object, since a background push needs its part, found null',
+    ],
+    [
+      { fcm: { message: { apns: { payload: null } } } },
+      'fcm.message.apns.payload: expected an object, since a background push needs its part, found null',
+    ],
+    [
+      { fcm: { message: { apns: { headers: null } } } },
+      'fcm.message.apns.headers: expected an object, since a background push needs its part, found null',
+    ],
+    [
+      headers({ 'apns-priority': '10' }),
+      `fcm.message.apns.headers.apns-priority: ${NEEDED['apns-priority']}, found "10"`,
+    ],
+    [
+      headers({ 'Apns-Priority': '10' }),
+      `fcm.message.apns.headers.Apns-Priority: ${NEEDED['apns-priority']}, found "10"`,
+    ],
+    [
+      headers({ 'apns-priority': null }),
+      `fcm.message.apns.headers.apns-priority: ${NEEDED['apns-priority']}, found null`,
+    ],
+    [
+      headers({ 'apns-push-type': 'alert' }),
+      `fcm.message.apns.headers.apns-push-type: ${NEEDED['apns-push-type']}, found "alert"`,
+    ],
+    [
+      { fcm: { message: { android: { priority: 'HIGH' } } } },
+      'fcm.message.android.priority: expected "normal" in a background push, which shows nothing, found "HIGH"',
+    ],
+    [
+      { fcm: { message: { webpush: { notification: { title: 'a' } } } } },
+      'fcm.message.webpush.notification: expected none in a background push, which shows nothing, found one',
+    ],
+    [
+      { fcm: { message: { apns: { fcm_options: { image: 'a' } } } } },
+      'fcm.message.apns.fcm_options.image: expected none in a background push, which shows nothing, found one',
+    ],
+  ])('is not made loud, or something else, by a patch: %j', (fields, fault) => {
+    expect(faultsOf({ ...background, ...fields })).toEqual([fault]);
+  });
+
+  it('may be patched where it stays one', () => {
+    const message = {
+      data: { a: 'b' },
+      android: { direct_boot_ok: true, priority: 'normal' },
+      apns: {
+        headers: { 'apns-priority': '5', 'apns-push-type': 'background', 'apns-expiration': '0' },
+        payload: { aps: { 'content-available': 1 }, more: 1 },
+      },
+    };
+    expect(faultsOf({ ...background, apns: { payload: { aps: { sync: null }, more: 1 } }, fcm: { message } })).toEqual(
+      [],
+    );
+  });
+
+  it('is none in the header alone: the alert would keep its sound and its priority', () => {
+    expect(faultsOf({ ...good, sound: 'default', ...headers({ 'apns-push-type': 'background' }) })).toEqual([
+      'fcm.message.apns.headers.apns-push-type: expected pushType "background" in its place: a background push has no alert, sound and badge, found "background"',
+    ]);
+  });
+
   it('is asked for: without it an alert must be there', () => {
     expect(faultsOf({ ...good, alert: undefined })).toEqual(['alert: expected an object, found nothing']);
   });
@@ -146,6 +233,7 @@ describe('what is merged at the end', () => {
     [{ apns: { payload: [1] } }, 'apns.payload: expected an object, JSON of at most 20 levels'],
     [{ fcm: { message: { token: 'a' } } }, 'fcm.message.token: expected none: the device decides'],
     [{ fcm: { message: { topic: 'a', condition: 'b' } } }, 'fcm.message.condition: expected none'],
+    [{ fcm: { message: { fid: 'a' } } }, 'fcm.message.fid: expected none: the device decides'],
     [{ fcm: { message: { data: { from: 'a' } } } }, 'fcm.message.data.from: expected a key that FCM does not reserve'],
     [{ fcm: { message: { data: { a: 1 } } } }, 'fcm.message.data.a: expected a text'],
     [
@@ -189,24 +277,6 @@ describe('any JSON', () => {
     expect(
       faultsOf({ ...good, data: { value: JSON.parse('['.repeat(2_000) + ']'.repeat(2_000)) as unknown } }),
     ).toHaveLength(1);
-  });
-});
-
-describe('the size is checked before the queue', () => {
-  const text = 'x'.repeat(4_050);
-
-  it.each([
-    [[APNS], { data: { text } }, ['expected a payload of at most 4096 bytes for apns, found 4097 bytes']],
-    [[FCM], { data: { text } }, ['expected a payload of at most 4096 bytes for fcm, found 4105 bytes']],
-    [
-      [FCM],
-      { apns: { payload: { text: `${text}${text}` } } },
-      ['expected a payload of at most 4096 bytes for fcm, found 8111 bytes'],
-    ],
-    [[APNS], { fcm: { message: { data: { text: `${text}${text}` } } } }, []],
-    [[APNS, FCM], { data: { text: 'x'.repeat(4_000) } }, []],
-  ])('%j %#', (devices, fields, faults) => {
-    expect(refusals({ ...good, devices, ...fields })).toEqual(faults);
   });
 });
 

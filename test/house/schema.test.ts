@@ -122,6 +122,7 @@ const INVALID: readonly [what: string, change: object][] = [
   ['a priority of its own', { priority: 'urgent' }],
   ['a collapse id that is too long', { collapseId: 'c'.repeat(65) }],
   ['a date without a time', { expiresAt: '2026-11-21' }],
+  ['seconds in place of milliseconds', { expiresAt: 1_795_284_000 }],
   ['the 31st of November', { expiresAt: '2026-11-31T18:00:00Z' }],
   ['an onThrottle of its own', { onThrottle: 'wait' }],
   ['an onQuiet of its own', { onQuiet: 'wait' }],
@@ -179,6 +180,7 @@ const INVALID: readonly [what: string, change: object][] = [
   ['a background push of priority 1', { ...BACKGROUND, apns: { priority: 1 } }],
   ['a silent background push', { ...BACKGROUND, onThrottle: 'silence' }],
   ['a background push that alerts by the hatch', { ...BACKGROUND, apns: { payload: { aps: { alert: 'a' } } } }],
+  ['the same for iPhones', { ...BACKGROUND, fcm: { message: { apns: { payload: { aps: { sound: 'a' } } } } } }],
   ['the same for Android', { ...BACKGROUND, fcm: { message: { android: { notification: { title: 'a' } } } } }],
 ];
 

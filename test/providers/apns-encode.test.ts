@@ -51,8 +51,8 @@ test('a silent alert is passive, without sound and badge', async () => {
 
 test.each([
   [1_800_000_000_999, 1_800_000_000],
-  [0, 1], // 0 would mean "once, now, and do not keep"
-])('expiresAt %d becomes %d', async (expiresAt, expected) => {
+  ['1970-01-01T00:00:00Z', 1], // 0 would mean "once, now, and do not keep"
+])('expiresAt %s becomes %d', async (expiresAt, expected) => {
   const { entry } = await received({ expiresAt });
   expect(entry?.expiration).toBe(expected);
 });

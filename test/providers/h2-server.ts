@@ -45,7 +45,8 @@ export interface H2ServerOptions {
   maxConnections?: number;
 }
 
-const authority = await makeAuthority(Date.now());
+/** Who signs the servers' certificates; clients trust it as `ca`. */
+export const authority = await makeAuthority(Date.now());
 /** For 127.0.0.1 and localhost; clients trust it by `secureContext`. */
 export const certificate = await signCertificate(authority, ['127.0.0.1', 'localhost'], Date.now());
 export const secureContext = createSecureContext({ ca: [authority.cert] });

@@ -141,6 +141,17 @@ const ROWS: readonly (readonly [field: string, given: Given, apns: Wire, fcm: Wi
     { expiration: 1_795_284_000 },
     { 'message.android.ttl': '3600s', 'message.apns.headers.apns-expiration': '1795284000' },
   ],
+  [
+    'android.dataOnly',
+    { alert: TEXTS, data: { a: 'b' }, android: { dataOnly: true } },
+    { 'payload.aps.alert': TEXTS, 'payload.a': 'b' },
+    {
+      'message.notification': undefined,
+      'message.android.notification': undefined,
+      'message.data': { a: 'b' },
+      'message.apns.payload.aps.alert': TEXTS,
+    },
+  ],
   ...onIphones('threadId', 'class-7b', 'thread-id'),
   ...onIphones('actionCategory', 'FORM', 'category'),
   ...onIphones('interruptionLevel', 'time-sensitive', 'interruption-level'),

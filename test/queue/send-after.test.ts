@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createProducer, type Producer } from '../../src/queue/producer.ts';
+import { checkInput, createProducer, type Producer } from '../../src/queue/producer.ts';
 import { testRedisUrl } from '../support/redis.ts';
 import { notification, openQueues, present } from './support.ts';
 
@@ -66,5 +66,30 @@ describe('sendAfter', () => {
     const { prefix } = openQueues();
     const [far] = await produce(prefix).enqueueMany([notification({ sendAfter: Date.now() + 367 * 24 * HOUR_MS })]);
     expect(far).toMatchObject({ kind: 'invalid', faults: [{ path: 'sendAfter' }] });
+  });
+});
+
+describe('expiresAt', () => {
+  test.each([
+    ['microseconds', Date.now() * 1_000],
+    ['the year 9999', '9999-12-31T23:59:59Z'],
+    ['the last instant of Date', 8.64e15],
+    ['367 days ahead', Date.now() + 367 * 24 * HOUR_MS],
+  ])('of %s is refused: apns-expiration has 32 bits', (_, expiresAt) => {
+    expect(checkInput(notification({ expiresAt }))).toMatchObject({
+      kind: 'invalid',
+      faults: [{ path: 'expiresAt' }],
+    });
+  });
+
+  test('may lie 365 days ahead', () => {
+    expect(checkInput(notification({ expiresAt: Date.now() + 365 * 24 * HOUR_MS }))).toMatchObject({ kind: 'added' });
+  });
+
+  test('and a sendAfter that both lie too far ahead are both told', () => {
+    const sendAfter = Date.now() * 1_000;
+    expect(checkInput(notification({ sendAfter, expiresAt: sendAfter + 1 }))).toMatchObject({
+      faults: [{ path: 'sendAfter' }, { path: 'expiresAt' }],
+    });
   });
 });

@@ -70,7 +70,7 @@ function messageFor(device: Device & { platform: 'webpush' }, body: string | Buf
 /** By the bytes of what would have been sent. */
 function isTooLarge({ notification, pushId: id, silent, device }: Push): boolean {
   const bytesOf = (value: object): number => Buffer.byteLength(JSON.stringify(value));
-  if (device.platform === 'apns') return bytesOf(apnsPayload(notification, silent)) > 4_096;
+  if (device.platform === 'apns') return bytesOf(apnsPayload(notification, silent, NOW_MS)) > 4_096;
   if (device.platform === 'webpush') return bytesOf(webpushMessage(notification, { pushId: id, silent })) > 3_993;
   const options = { token: '', pushId: id, silent, silentChannelId: 'silent', nowMs: NOW_MS };
   return Math.max(...Object.values(fcmBytes(fcmMessage(notification, options)))) > 4_096;

@@ -17,6 +17,6 @@ export const apnsDevice: TokenKind<'apns'> = {
   takesLiveActivities: true,
   payload: {
     maxBytes: APNS_MAX_PAYLOAD_BYTES,
-    bytesOf: (notification) => Buffer.byteLength(JSON.stringify(apnsPayload(notification, false, Date.now()))),
+    bytesOf: (notification, silent) => Buffer.byteLength(JSON.stringify(apnsPayload(notification, silent, Date.now()))),
   },
 };

@@ -6,14 +6,14 @@ import { apsOf } from '../apns/payload.ts';
 
 /**
  * The part of a message for an iPhone (`ApnsConfig`): what FCM cannot know. FCM itself adds the title and the body of
- * `notification`, and `data`; the alert is written here only if it has a subtitle or keys of texts,
- * or if a patch adds to it, and then it is the whole one.
+ * `notification`, and `data`; the alert is written here only if it has a subtitle or keys of texts, if a patch adds to it, or if
+ * there is no `notification` (`android.dataOnly`), and then it is the whole one.
  */
 export function apnsConfig(
   notification: Notification,
   { pushId, silent }: { readonly pushId: string; readonly silent: boolean },
 ): JsonObject {
-  const { alert, apns, imageUrl } = notification;
+  const { alert, android, apns, imageUrl } = notification;
   const { pushType, priority, collapseId, expiration } = apnsDelivery(notification, pushId, silent);
   const headers: JsonObject = {
     'apns-push-type': pushType,
@@ -21,7 +21,8 @@ export function apnsConfig(
     'apns-collapse-id': collapseId,
   };
   if (expiration !== undefined) headers['apns-expiration'] = `${expiration}`;
-  const aps = apsOf(notification, isWhole(alert) || isPatched(notification) ? alert : undefined);
+  const isNeeded = android?.dataOnly === true || isWhole(alert) || isPatched(notification);
+  const aps = apsOf(notification, isNeeded ? alert : undefined);
   const payload: JsonObject = Object.keys(aps).length > 0 ? { aps } : {};
   const merged = apns?.payload === undefined ? payload : mergePatch(payload, apns.payload);
   const config: JsonObject = { headers };

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { deviceApp, type TokenKind } from '../device-kind.ts';
-import { FCM_MAX_PAYLOAD_BYTES, fcmMessage } from './message.ts';
+import { FCM_MAX_PAYLOAD_BYTES, fcmMessage, SILENT_CHANNEL } from './message.ts';
 import { FCM_RESERVED_DATA_KEYS } from './fields.ts';
 import { fcmPayloadBytes } from './size.ts';
 
@@ -17,9 +17,9 @@ export const fcmDevice: TokenKind<'fcm'> = {
   reservedDataKeys: FCM_RESERVED_DATA_KEYS,
   payload: {
     maxBytes: FCM_MAX_PAYLOAD_BYTES,
-    bytesOf: (notification) => fcmPayloadBytes(fcmMessage(notification, MEASURED)),
+    bytesOf: (notification, silent) => fcmPayloadBytes(fcmMessage(notification, { ...MEASURED, silent })),
   },
 };
 
 /** As long as a real push id. The token and the time that is left do not count. */
-const MEASURED = { token: '', pushId: '0'.repeat(36), silent: false, silentChannelId: '', nowMs: 0 };
+const MEASURED = { token: '', pushId: '0'.repeat(36), silentChannelId: SILENT_CHANNEL, nowMs: 0 };

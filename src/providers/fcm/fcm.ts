@@ -4,6 +4,7 @@ import { parseEndpoint, trustBeside } from '../sender/endpoint.ts';
 import { createSender, type SenderOptions } from '../sender/sender.ts';
 import { createThirdPartyWatch, readFcmAnswer } from './answers.ts';
 import { encodeFcm } from './encode.ts';
+import { SILENT_CHANNEL } from './message.ts';
 import { createGoogleCredential, createStaticCredential } from './sign-in.ts';
 
 type Tuning = Omit<SenderOptions, 'endpoint' | 'secureContext'>;
@@ -30,7 +31,7 @@ const FCM_HOST = 'fcm.googleapis.com';
  * @throws InputError if the endpoint or the service account is not usable; the error shows nothing of their content.
  */
 export function createFcmProvider(options: FcmOptions): Provider {
-  const { projectId, credentials, endpoint, ca, silentChannelId = 'silent', now = Date.now, ...tuning } = options;
+  const { projectId, credentials, endpoint, ca, silentChannelId = SILENT_CHANNEL, now = Date.now, ...tuning } = options;
   const target = parseEndpoint(endpoint, 'fcm.endpoint');
   const watched = createThirdPartyWatch();
   return createHttp2Provider({

@@ -17,6 +17,12 @@ export const FCM_RESERVED_DATA_KEYS = ['from', 'message_type', 'google*', 'gcm*'
 export const VISIBILITIES = ['private', 'public', 'secret'] as const;
 
 export const androidFieldsSchema = z.strictObject({
+  dataOnly: z
+    .boolean()
+    .optional()
+    .describe(
+      '`true`: Android gets `data` alone, and the app draws the notification itself, from `data`, which must be there. No other field of `android` beside it. With `priority: "high"` it wakes a sleeping device. Silenced it has normal priority, and the key `pushpacer_silent` in the data. An iPhone shows the alert as without it. Default: `false`.',
+    ),
   channelId: printable(256)
     .optional()
     .describe(
@@ -62,7 +68,7 @@ export const fcmFieldsSchema = z.strictObject({
   message: jsonObject(misplacedIn)
     .optional()
     .describe(
-      'For all that has no field here: it is merged into FCM\'s message at the end, as a JSON Merge Patch (RFC 7396): objects name by name, `null` removes, everything else replaces. Names as in Google\'s reference, `channel_id`; no `token`, `topic`, `condition` or `name`. Default: none. Example: `{ "android": { "direct_boot_ok": true } }`.',
+      'For all that has no field here: it is merged into FCM\'s message at the end, as a JSON Merge Patch (RFC 7396): objects name by name, `null` removes, everything else replaces. Names as in Google\'s reference, `channel_id`; no `token`, `topic`, `condition`, `fid` or `name`. Default: none. Example: `{ "android": { "direct_boot_ok": true } }`.',
     ),
 });
 
@@ -76,7 +82,7 @@ export const analyticsLabelSchema = z
   );
 
 /** A message has one target, the device, and Google writes `name`. */
-const NOT_OURS = ['token', 'topic', 'condition', 'name'];
+const NOT_OURS = ['token', 'topic', 'condition', 'fid', 'name'];
 /** Maps whose names the sender chooses. */
 const OWN_NAMES = new Set(['data', 'headers', 'payload']);
 

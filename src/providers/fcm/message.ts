@@ -1,8 +1,8 @@
-import type { JsonObject, JsonValue } from '../../domain/json.ts';
+import { isObject, type JsonObject, type JsonValue } from '../../domain/json.ts';
 import { mergePatch } from '../../domain/merge-patch.ts';
 import type { AndroidFields, Notification } from '../../domain/notification-types.ts';
 import { apnsConfig } from './apns-config.ts';
-import { silencedMessage } from './silence.ts';
+import { markedSilent, silencedMessage } from './silence.ts';
 
 /** The longest time that FCM keeps a message: 28 days (firebase.google.com/docs/cloud-messaging/concept-options#ttl). */
 const MAX_TTL_MS = 2_419_200_000;
@@ -12,6 +12,9 @@ const MAX_TTL_MS = 2_419_200_000;
  * it counts: about 40 bytes, and 6 for each field, come on top. So a payload just below the limit may still be refused by FCM.
  */
 export const FCM_MAX_PAYLOAD_BYTES = 4_096;
+
+/** The Android channel of silent alerts, unless the provider is told another one. */
+export const SILENT_CHANNEL = 'silent';
 
 /** What a message needs beside the notification. */
 export interface FcmMessageOptions {
@@ -28,18 +31,47 @@ export interface FcmMessageOptions {
  * The message to one registration token, with the field names of the HTTP API
  * (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages). FCM does not tell whose device a token is, so every
  * message has a part for Android and one for iPhones; each device gets only its own. `fcm.message` is merged at the end.
+ *
+ * With `android.dataOnly` nothing stands in `notification`, which Android would show: the alert is in the part for iPhones.
  */
 export function fcmMessage(notification: Notification, options: FcmMessageOptions): JsonObject {
-  const { analyticsLabel, data, fcm, pushType } = notification;
+  const { analyticsLabel, data, fcm } = notification;
   const message: JsonObject = { token: options.token };
-  const shown = pushType === 'alert' ? shownOf(notification) : undefined;
+  const shown = isDrawnByAndroid(notification) ? shownOf(notification) : undefined;
   if (shown !== undefined) message['notification'] = shown;
   if (data !== undefined) message['data'] = asTexts(data);
   message['android'] = androidConfig(notification, options);
   message['apns'] = apnsConfig(notification, options);
   if (analyticsLabel !== undefined) message['fcm_options'] = { analytics_label: analyticsLabel };
-  const merged = fcm?.message === undefined ? message : mergePatch(message, fcm.message);
-  return options.silent ? silencedMessage(merged, options.silentChannelId) : merged;
+  const merged = fcm?.message === undefined ? message : withoutEmpty(mergePatch(message, fcm.message));
+  if (!options.silent) return merged;
+  const silenced = silencedMessage(merged, options.silentChannelId);
+  return isDataOnly(notification) ? markedSilent(silenced) : silenced;
+}
+
+/** Whether Android itself shows something. */
+function isDrawnByAndroid(notification: Notification): boolean {
+  return notification.pushType === 'alert' && !isDataOnly(notification);
+}
+
+function isDataOnly({ android }: Notification): boolean {
+  return android?.dataOnly === true;
+}
+
+/** Without the part that says how Android shows a text, where a patch has removed the text: Android would show an empty one. */
+function withoutEmpty(message: JsonObject): JsonObject {
+  const { android, notification } = message;
+  if (!isObject(android) || hasText(android['notification']) || hasText(notification)) return message;
+  return {
+    ...message,
+    android: Object.fromEntries(Object.entries(android).filter(([name]) => name !== 'notification')),
+  };
+}
+
+function hasText(shown: JsonValue | undefined): boolean {
+  return (
+    isObject(shown) && ['title', 'body', 'title_loc_key', 'body_loc_key'].some((name) => (shown[name] ?? '') !== '')
+  );
 }
 
 /** What both kinds of devices show; undefined if there are only keys of texts. */
@@ -75,7 +107,7 @@ function androidConfig(notification: Notification, { pushId, nowMs }: FcmMessage
   const config: JsonObject = { priority: pushType === 'background' ? 'normal' : priority };
   if (expiresAt !== undefined) config['ttl'] = `${Math.min(Math.max(0, expiresAt - nowMs), MAX_TTL_MS) / 1_000}s`;
   if (collapseId !== undefined) config['collapse_key'] = collapseId;
-  if (pushType === 'alert') config['notification'] = androidNotification(notification, pushId);
+  if (isDrawnByAndroid(notification)) config['notification'] = androidNotification(notification, pushId);
   return config;
 }
 

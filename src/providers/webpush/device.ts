@@ -51,7 +51,8 @@ export const webpushDevice: DeviceKind<
   reservedDataKeys: [],
   payload: {
     maxBytes: WEBPUSH_MAX_MESSAGE_BYTES,
-    bytesOf: (notification) => Buffer.byteLength(JSON.stringify(webpushMessage(notification, MEASURED))),
+    bytesOf: (notification, silent) =>
+      Buffer.byteLength(JSON.stringify(webpushMessage(notification, { ...MEASURED, silent }))),
   },
   mustShow: true, // browsers take the permission away from a website that shows nothing
 };
@@ -62,4 +63,4 @@ function isPlainUrl(text: string): boolean {
 }
 
 /** As long as a real push id. */
-const MEASURED = { pushId: '0'.repeat(36), silent: false };
+const MEASURED = { pushId: '0'.repeat(36) };

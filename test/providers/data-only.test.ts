@@ -1,0 +1,184 @@
+import { describe, expect, test } from 'vitest';
+import { formatFault } from '../../src/domain/faults.ts';
+import { parseNotification } from '../../src/domain/notification.ts';
+import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
+import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
+import { makePush, type PushFields } from '../support/push.ts';
+
+/** What FCM received of a push, without its token, and the push id. */
+async function received(fields: PushFields) {
+  const sandbox = await openSandbox();
+  const push = makePush({ platform: 'fcm', ...fields });
+  const reply = await sendPush(await openFcm(sandbox), push);
+  const { token, ...message } = (sandbox.journal.all[0]?.payload ?? {}) as Record<string, unknown>;
+  return { reply, message, token, pushId: push.pushId };
+}
+
+const TEXTS = { title: 'Room 12', body: 'Forms' };
+const patched = (message: object) => ({ alert: TEXTS, fcm: { message } }) as PushFields;
+
+describe('silence adds nothing of a notification that a patch has removed', () => {
+  test('a message without a notification stays a data message', async () => {
+    const fields = { ...patched({ notification: null }), data: { a: 'b' }, sound: 'default', badge: 3 };
+    const { reply, message, pushId } = await received({ ...fields, silent: true, priority: 'high' });
+    expect(reply).toMatchObject({ meaning: 'accepted' });
+    expect(message).toEqual({
+      data: { a: 'b' },
+      android: { priority: 'normal' },
+      apns: {
+        headers: { 'apns-push-type': 'alert', 'apns-priority': '5', 'apns-collapse-id': pushId },
+        payload: { aps: {} },
+      },
+    });
+  });
+
+  test('not even where it goes out loud: Android would show an empty one', async () => {
+    const { message } = await received({ ...patched({ notification: null }), data: { a: 'b' }, priority: 'high' });
+    expect(message).toMatchObject({ data: { a: 'b' }, android: { priority: 'high' } });
+    expect(message).not.toHaveProperty('android.notification');
+    const own = { notification: null, android: { notification: { title: 'own' } } };
+    expect((await received(patched(own))).message).toHaveProperty('android.notification.title', 'own');
+  });
+
+  test('parts that were removed stay away', async () => {
+    const { message } = await received({
+      ...patched({ notification: null, android: null, apns: null }),
+      data: { a: 'b' },
+      silent: true,
+    });
+    expect(message).toEqual({ data: { a: 'b' } });
+  });
+
+  test('but what is still shown is silenced, with a whole part', async () => {
+    const { reply, message } = await received({ ...patched({ android: null, apns: null }), silent: true });
+    expect(reply).toMatchObject({ meaning: 'accepted' });
+    expect(message).toEqual({
+      notification: TEXTS,
+      android: {
+        priority: 'normal',
+        notification: { channel_id: 'silent', notification_priority: 'PRIORITY_LOW' },
+      },
+      apns: {
+        headers: { 'apns-push-type': 'alert', 'apns-priority': '5' },
+        payload: { aps: { 'interruption-level': 'passive' } },
+      },
+    });
+  });
+
+  test('a priority in other letters is the same header', async () => {
+    const apns = { headers: { 'Apns-Priority': '10' } };
+    const { message } = await received({ ...patched({ apns }), silent: true });
+    expect(message).toHaveProperty('apns.headers', {
+      'apns-push-type': 'alert',
+      'apns-collapse-id': expect.any(String) as string,
+      'apns-priority': '5',
+    });
+  });
+});
+
+const DATA_ONLY: PushFields = {
+  alert: { title: 'Room 12', body: 'Forms' },
+  data: { form: { id: 7 } },
+  sound: 'default',
+  badge: 3,
+  priority: 'high',
+  collapseId: 'forms',
+  imageUrl: 'https://example.com/a.jpg',
+  android: { dataOnly: true },
+};
+
+describe('android.dataOnly', () => {
+  test('gives Android the data alone, at its priority, and an iPhone the whole alert', async () => {
+    const { reply, message } = await received(DATA_ONLY);
+    expect(reply).toMatchObject({ meaning: 'accepted' });
+    expect(message).toEqual({
+      data: { form: '{"id":7}' },
+      android: { priority: 'high', collapse_key: 'forms' },
+      apns: {
+        headers: { 'apns-push-type': 'alert', 'apns-priority': '10', 'apns-collapse-id': 'forms' },
+        payload: { aps: { alert: TEXTS, sound: 'default', badge: 3, 'mutable-content': 1 } },
+        fcm_options: { image: 'https://example.com/a.jpg' },
+      },
+    });
+  });
+
+  test('silenced tells the app so, at normal priority', async () => {
+    const { reply, message } = await received({ ...DATA_ONLY, silent: true });
+    expect(reply).toMatchObject({ meaning: 'accepted' });
+    expect(message).toMatchObject({
+      data: { form: '{"id":7}', pushpacer_silent: 'true' },
+      android: { priority: 'normal', collapse_key: 'forms' },
+      apns: {
+        headers: { 'apns-push-type': 'alert', 'apns-priority': '5' },
+        payload: { aps: { alert: TEXTS, 'interruption-level': 'passive', 'mutable-content': 1 } },
+      },
+    });
+    expect(message).not.toHaveProperty('notification');
+    expect(message).not.toHaveProperty('android.notification');
+    expect(JSON.stringify(message)).not.toMatch(/sound|badge/);
+  });
+
+  test("tells it in Android's own data too, which go before the others", async () => {
+    const message = { android: { data: { own: 'a' } } };
+    const sent = await received({ ...DATA_ONLY, fcm: { message }, silent: true });
+    expect(sent.message).toHaveProperty('android.data', { own: 'a', pushpacer_silent: 'true' });
+  });
+
+  test('false is as without it', async () => {
+    const { message } = await received({ alert: TEXTS, android: { dataOnly: false, color: '#1a73e8' } });
+    expect(message).toMatchObject({ notification: TEXTS, android: { notification: { color: '#1a73e8' } } });
+  });
+
+  const good: EnqueueInput = {
+    recipientId: 'r',
+    devices: [{ platform: 'fcm', token: 't' }],
+    alert: TEXTS,
+    data: { a: 'b' },
+  };
+  const faultsOf = (fields: object) => {
+    const parsed = parseNotification({ id: 'i', ...good, android: { dataOnly: true }, ...fields });
+    return parsed.ok ? [] : parsed.faults.map(formatFault);
+  };
+
+  test.each<[string, object, string[]]>([
+    ['data', {}, []],
+    ['data of the patch', { data: undefined, fcm: { message: { data: { a: 'b' } } } }, []],
+    [
+      'no data',
+      { data: undefined },
+      ['data: expected an object beside android.dataOnly, for the app to draw, found nothing'],
+    ],
+    [
+      'empty data',
+      { data: { a: null } },
+      ['data: expected an object beside android.dataOnly, for the app to draw, found nothing'],
+    ],
+    [
+      'a digest, whose count the app would not know',
+      { onThrottle: 'digest', digest: { key: 'k', title: '{{count}} new' } },
+      ['digest: expected none beside android.dataOnly, since the app itself draws, found one'],
+    ],
+    [
+      'what Android draws by',
+      { android: { dataOnly: true, channelId: 'a' } },
+      ['android.channelId: expected none beside android.dataOnly, since the app itself draws, found one'],
+    ],
+    [
+      'a notification by the patch',
+      { fcm: { message: { notification: { title: 'a' }, android: { notification: { title: 'a' } } } } },
+      [
+        'fcm.message.notification: expected none beside android.dataOnly, since the app itself draws, found one',
+        'fcm.message.android.notification: expected none beside android.dataOnly, since the app itself draws, found one',
+      ],
+    ],
+  ])('with %s', (_, fields, faults) => expect(faultsOf(fields)).toEqual(faults));
+
+  test('has a size of its own: the data for Android, the alert for an iPhone', () => {
+    const enqueue = (fields: Partial<EnqueueInput>) => checkInput({ ...good, android: { dataOnly: true }, ...fields });
+    expect(enqueue({ data: { a: 'x'.repeat(4_095) } })).toMatchObject({ kind: 'added' });
+    expect(enqueue({ data: { a: 'x'.repeat(4_096) } })).toMatchObject({ faults: [{ found: '4097 bytes' }] });
+    const frame = Buffer.byteLength(JSON.stringify({ aps: { alert: { body: '' } } }));
+    expect(enqueue({ alert: { body: 'x'.repeat(4_096 - frame) } })).toMatchObject({ kind: 'added' });
+    expect(enqueue({ alert: { body: 'x'.repeat(4_097 - frame) } })).toMatchObject({ kind: 'invalid' });
+  });
+});

@@ -1,0 +1,115 @@
+import { expect, test } from 'vitest';
+import { asDigest } from '../../src/domain/digest.ts';
+import { formatFault } from '../../src/domain/faults.ts';
+import { parseNotification, type Notification } from '../../src/domain/notification.ts';
+import { pushId } from '../../src/domain/push-id.ts';
+import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
+import { openApns, openFcm, openSandbox, openWebpush, sendPush } from '../support/providers.ts';
+
+/** The first half of an emoji, as a text that was cut by its length ends in. */
+const HALF = '\ud83d';
+/** What stands in its place. */
+const INSTEAD = '\ufffd';
+
+const DEVICES = [
+  { platform: 'apns', token: 'a1b2c3d4' },
+  { platform: 'fcm', token: 'f1:APA91b' },
+] as const;
+
+const good: EnqueueInput = {
+  id: 'cut',
+  recipientId: 'teacher-42',
+  devices: [...DEVICES],
+  alert: { title: 'Room 12', body: 'Forms' },
+};
+
+function parsed(fields: Partial<EnqueueInput>): Notification {
+  const result = parseNotification({ ...good, ...fields });
+  if (!result.ok) throw new Error(result.faults.map(formatFault).join());
+  return result.notification;
+}
+
+/** What each provider got, as JSON: there a lone surrogate is an escape. */
+async function sentToAll(fields: Partial<EnqueueInput>, change = (notification: Notification) => notification) {
+  const sandbox = await openSandbox();
+  const browser = { platform: 'webpush', ...sandbox.webpush.subscription('ana') } as const;
+  const notification = change(parsed({ ...fields, devices: [...DEVICES, browser] }));
+  const providers = {
+    apns: await openApns(sandbox),
+    fcm: await openFcm(sandbox),
+    webpush: await openWebpush(sandbox),
+  };
+  for (const [index, device] of notification.devices.entries()) {
+    const push = { notification, device, pushId: pushId(notification.id, index), silent: false };
+    expect(await sendPush(providers[device.platform], push)).toMatchObject({ meaning: 'accepted' });
+  }
+  return sandbox.journal.all.map(({ payload }) => JSON.stringify(payload));
+}
+
+const CUT: readonly (readonly [what: string, fields: Partial<EnqueueInput>, seenBy: number])[] = [
+  ['a title', { alert: { title: `a${HALF}` } }, 3],
+  ['a subtitle', { alert: { title: 'a', subtitle: `a${HALF}` } }, 2],
+  ['a body', { alert: { body: `${HALF}a` } }, 3],
+  ['an argument', { alert: { title: 'a', titleLocKey: 'K', titleLocArgs: [HALF] } }, 2],
+  ['a value of the data', { data: { a: HALF } }, 3],
+  ['a name in the data', { data: { [`a${HALF}`]: 'b' } }, 3],
+  ['data, however deep', { data: { a: { b: [{ [HALF]: [HALF] }] } } }, 3],
+  ['apns.payload', { apns: { payload: { aps: { alert: { title: HALF } }, [HALF]: [HALF] } } }, 2],
+  ['fcm.message', { fcm: { message: { notification: { title: HALF }, data: { [HALF]: HALF } } } }, 1],
+];
+
+test.each(CUT)('half a character in %s goes out as U+FFFD, in UTF-8', async (_, fields, seenBy) => {
+  const sent = await sentToAll(fields);
+  expect(sent).toHaveLength(3);
+  for (const json of sent) expect(json).not.toMatch(/\\+ud[89a-f]/i);
+  expect(sent.filter((json) => json.includes(INSTEAD))).toHaveLength(seenBy);
+});
+
+test('so does one in a digest', async () => {
+  const digest = { key: 'k', title: `7b${HALF}`, body: `{{count}} new ${HALF}` };
+  const sent = await sentToAll({ onThrottle: 'digest', digest }, (notification) => asDigest(notification, 5));
+  for (const json of sent) {
+    expect(json).toContain(`5 new ${INSTEAD}`);
+    expect(json).not.toMatch(/\\+ud[89a-f]/i);
+  }
+});
+
+test('whole characters stay as they are, and the value itself is not changed', () => {
+  const data = { a: ['👩‍🏫', HALF] };
+  expect(parsed({ data, alert: { title: '👩‍🏫 先生' } })).toMatchObject({
+    data: { a: ['👩‍🏫', INSTEAD] },
+    alert: { title: '👩‍🏫 先生' },
+  });
+  expect(data.a[1]).toBe(HALF);
+});
+
+test('the size is that of what goes out: three bytes for each half', () => {
+  const frame = Buffer.byteLength(JSON.stringify({ aps: { alert: { title: '' } } }));
+  const title = (room: number) => ({ title: HALF.repeat(Math.floor(room / 3)) + 'x'.repeat(room % 3) });
+  const enqueue = (bytes: number) => checkInput({ ...good, devices: [DEVICES[0]], alert: title(bytes - frame) });
+  expect(enqueue(4_096)).toMatchObject({ kind: 'added' });
+  expect(enqueue(4_097)).toMatchObject({ kind: 'invalid', faults: [{ found: '4097 bytes' }] });
+});
+
+test.each<[string, Partial<EnqueueInput>]>([
+  ['id', { id: `a${HALF}` }],
+  ['recipientId', { recipientId: `a${HALF}` }],
+  ['category', { category: `a${HALF}` }],
+  ['collapseId', { collapseId: `a${HALF}` }],
+  ['cancellationKey', { cancellationKey: `a${HALF}` }],
+  ['sound', { sound: `a${HALF}` }],
+  ['digest.key', { onThrottle: 'digest', digest: { key: HALF, title: 'a' } }],
+  ['alert.titleLocKey', { alert: { titleLocKey: HALF } }],
+  ['apns.threadId', { apns: { threadId: HALF } }],
+  ['android.channelId', { android: { channelId: HALF } }],
+  ['devices[0].token', { devices: [{ platform: 'fcm', token: `a${HALF}` }] }],
+])('%s is refused with one, since two different ones could become the same', (path, fields) => {
+  const result = parseNotification({ ...good, ...fields });
+  expect(result.ok ? [] : result.faults.map((fault) => fault.path)).toEqual([path]);
+});
+
+test('a null in data is as a key that is not there; inside of a value it stays', async () => {
+  const sent = await sentToAll({ data: { nothing: null, form: { due: null, tags: [null] } } });
+  for (const json of sent) expect(json).not.toContain('nothing');
+  expect(sent[0]).toContain('"form":{"due":null,"tags":[null]}');
+});
