@@ -104,7 +104,7 @@ export default {
       severity: 'error',
       from: { path: '^src/', pathNot: '^src/(providers|redis|sandbox)/' },
       to: {
-        path: '(^|/)node_modules/(apn|@parse/node-apn|firebase-admin|http_ece|ioredis)/',
+        path: '(^|/)node_modules/(apn|@parse/node-apn|firebase-admin|google-auth-library|http_ece|ioredis)/',
         dependencyTypesNot: ['type-only'],
       },
     },

@@ -1,5 +1,6 @@
 import { Agent } from 'node:https';
-import { applicationDefault, cert, type Credential as GoogleCredential } from 'firebase-admin/app';
+import { cert, type ServiceAccount } from 'firebase-admin/app';
+import { GoogleAuth, JWT, type JWTOptions } from 'google-auth-library';
 import { errorChain } from '../../domain/error-chain.ts';
 import { InputError } from '../../domain/faults.ts';
 import { withoutCredentials } from '../../domain/redact.ts';
@@ -16,22 +17,37 @@ export const SIGN_IN_REPLIES = {
   'sign-in-unreachable': { meaning: 'later', alerted: 'no', retryAfterMs: 10_000, unsent: true, suspect: 'outage' },
 } as const satisfies ReplyTable;
 
+/** The only scope: to send messages. firebase-admin would ask for `cloud-platform` and more, and lets nobody choose. */
+const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';
+
 /**
- * Google's sign-in, by firebase-admin: with a service account's JSON, or without one by application default credentials
- * (workload identity, metadata server). Throws an InputError if the JSON is not usable.
+ * Google's sign-in, by Google's own library, which firebase-admin uses too: with a service account's JSON, or without one by
+ * application default credentials (workload identity, metadata server). Throws an InputError if the JSON is not usable.
  */
-export function createGoogleCredential(serviceAccount: unknown, now: () => number): Credential {
-  const open = (): GoogleCredential =>
-    serviceAccount === undefined ? applicationDefault(agent()) : read(serviceAccount);
-  open(); // so that a bad file is reported at the start
+export function createGoogleCredential(
+  serviceAccount: unknown,
+  now: () => number,
+  agent: Agent = checkingAgent(),
+): Credential {
+  // The file is reported at the start, if it is bad.
+  const account = serviceAccount === undefined ? undefined : checked(serviceAccount);
+  const clientOptions = { transporterOptions: { agent } };
+  // A new object each time, because it caches its token, even one that the provider calls expired.
+  const open = () =>
+    account === undefined
+      ? new GoogleAuth({ scopes: [SCOPE], clientOptions }).getClient()
+      : Promise.resolve(new JWT({ ...account, scopes: [SCOPE], ...clientOptions }));
   return createCredential({
     now,
     renewBelowMs: RENEW_BELOW_MS,
     leastRenewalMs: LEAST_RENEWAL_MS,
     async signIn() {
-      // A new object each time, because it caches its token, even one that the provider calls expired.
-      const { access_token: token, expires_in: seconds } = await open().getAccessToken();
-      return { authorization: `Bearer ${token}`, lifetimeMs: seconds * 1_000 };
+      const client = await open();
+      const { token } = await client.getAccessToken();
+      const { expiry_date: expiresAt } = client.credentials;
+      if (typeof token !== 'string' || token === '') throw new Error('Google gave no access token');
+      if (typeof expiresAt !== 'number') throw new Error('Google did not say when its access token ends');
+      return { authorization: `Bearer ${token}`, lifetimeMs: expiresAt - Date.now() }; // the library counts from the real time
     },
     failureReply: signInReply,
   });
@@ -49,16 +65,20 @@ export function createStaticCredential(now: () => number): Credential {
 }
 
 /** Checks certificates even if the environment (NODE_TLS_REJECT_UNAUTHORIZED) turns that off. */
-function agent(): Agent {
+function checkingAgent(): Agent {
   return new Agent({ rejectUnauthorized: true });
 }
 
-function read(serviceAccount: unknown): GoogleCredential {
+/** What the library needs of the account. firebase-admin finds what is missing, and whether the key is one. */
+function checked(serviceAccount: unknown): Pick<JWTOptions, 'email' | 'key'> {
   try {
     // `cert` would take a string for a file name, and it changes the object that it is given.
-    if (typeof serviceAccount === 'object' && serviceAccount !== null)
-      return cert(structuredClone(serviceAccount), agent());
-    throw new TypeError(`a ${typeof serviceAccount}`);
+    if (typeof serviceAccount !== 'object' || serviceAccount === null)
+      throw new TypeError(`a ${typeof serviceAccount}`);
+    cert(structuredClone(serviceAccount));
+    const account: ServiceAccount & Readonly<Record<string, unknown>> = { ...serviceAccount };
+    const { clientEmail = account['client_email'], privateKey = account['private_key'] } = account;
+    return { email: String(clientEmail), key: String(privateKey) };
   } catch (error) {
     // firebase-admin's message names the missing field and shows nothing of the file's content.
     const found = error instanceof Error ? error.message : 'something else';

@@ -1,0 +1,77 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { createServer as createHttp } from 'node:http';
+import { Agent, createServer, type AgentOptions } from 'node:https';
+import type { AddressInfo, Server } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { decodeJwt } from 'jose';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { createGoogleCredential } from '../../src/providers/fcm/sign-in.ts';
+import { signCertificate } from '../../src/sandbox/keys/certificates.ts';
+import { authority } from './h2-server.ts';
+
+const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';
+const ANSWER = JSON.stringify({ access_token: 'from-google', expires_in: 3_600, token_type: 'Bearer' });
+
+async function listen(server: Server): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+/** Leads every connection to a server on the loopback, with the name that was asked for. */
+class LoopbackAgent extends Agent {
+  readonly #port: number;
+
+  constructor(port: number, options: AgentOptions = {}) {
+    super({ keepAlive: false, ...options });
+    this.#port = port;
+  }
+
+  override createConnection(options: object, callback?: (error: Error | null, stream: Duplex) => void) {
+    return super.createConnection({ ...options, host: '127.0.0.1', port: this.#port }, callback);
+  }
+}
+
+test('a service account asks for the scope of messages alone, with a JWT signed by its key', async () => {
+  const asked: { host: string | undefined; body: string }[] = [];
+  const certificate = await signCertificate(authority, ['oauth2.googleapis.com'], Date.now());
+  const server = createServer(certificate, (request, response) => {
+    let body = '';
+    request.on('data', (chunk: Buffer) => (body += chunk.toString()));
+    request.on('end', () => {
+      asked.push({ host: request.headers.host, body });
+      response.setHeader('content-type', 'application/json').end(ANSWER);
+    });
+  });
+  const agent = new LoopbackAgent(await listen(server), { ca: authority.cert });
+  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+  const account = {
+    project_id: 'p',
+    client_email: 'sender@p.iam.gserviceaccount.com',
+    private_key: privateKey.export({ type: 'pkcs8', format: 'pem' }),
+  };
+  const credential = createGoogleCredential(account, Date.now, agent);
+  expect(await credential.obtain()).toBe('Bearer from-google');
+  expect(credential.current()).toBe('Bearer from-google');
+  expect(asked).toHaveLength(1);
+  expect(asked[0]?.host).toBe('oauth2.googleapis.com');
+  const assertion = new URLSearchParams(asked[0]?.body).get('assertion') ?? '';
+  expect(decodeJwt(assertion)).toMatchObject({ scope: SCOPE, iss: account.client_email });
+});
+
+test('application default credentials ask for it too, here at a metadata server', async () => {
+  const asked: URL[] = [];
+  const server = createHttp((request, response) => {
+    asked.push(new URL(request.url ?? '', 'http://metadata'));
+    response.setHeader('metadata-flavor', 'Google').setHeader('content-type', 'application/json').end(ANSWER);
+  });
+  const port = await listen(server);
+  vi.stubEnv('GCE_METADATA_HOST', `127.0.0.1:${port}`);
+  vi.stubEnv('GOOGLE_APPLICATION_CREDENTIALS', undefined);
+  vi.stubEnv('HOME', '/nonexistent');
+  vi.stubEnv('METADATA_SERVER_DETECTION', 'assume-present');
+  onTestFinished(() => void vi.unstubAllEnvs());
+  expect(await createGoogleCredential(undefined, Date.now).obtain()).toBe('Bearer from-google');
+  const tokens = asked.filter(({ pathname }) => pathname.endsWith('/token'));
+  expect(tokens.map(({ searchParams }) => searchParams.get('scopes'))).toEqual([SCOPE]);
+});
