@@ -1,6 +1,7 @@
 import {
   headerText,
   isJson,
+  isOwnNull,
   jsonFaults,
   readJson,
   shapeFaults,
@@ -167,7 +168,7 @@ export function apnsFaults({ path, headers, body }: WireRequest): string[] {
   const maxBytes = type.maxBytes ?? 4_096;
   return [
     ...faults,
-    ...jsonFaults(json, 'payload'),
+    ...jsonFaults(json, 'payload').filter((fault) => !isOwnNull(fault)),
     ...(/^\/3\/device\/([0-9a-fA-F]{2})+$/.test(path) ? [] : [`path: expected /3/device/ and a token in hexadecimal`]),
     ...shapeFaults(sent, { is: 'object', fields: APNS_HEADERS }, 'headers'),
     ...['apns-push-type', 'apns-topic'].filter((name) => !(name in sent)).map((name) => `headers.${name}: missing`),

@@ -2,6 +2,7 @@ import { ACTIVITY_KEYS, APNS_HEADERS, loudFaults, payloadFaults } from './apns-r
 import {
   headerText,
   isJson,
+  isOwnNull,
   jsonFaults,
   protoField,
   readJson,
@@ -141,7 +142,7 @@ export function fcmFaults({ path, headers, body }: WireRequest): string[] {
     ...(/^\/v1\/projects\/[^/?#\s]+\/messages:send$/.test(path) ? [] : ['path: expected /v1/projects/*/messages:send']),
     ...(isTyped ? [] : ['headers.content-type: expected application/json']),
     ...(isSigned ? [] : ['headers.authorization: expected Bearer and a token']),
-    ...jsonFaults(json, 'body'),
+    ...jsonFaults(json, 'body').filter((fault) => !isOwnNull(fault)),
     ...shapeFaults(json, REQUEST, 'body'),
     ...(targets.length === 1 ? [] : [`message: expected one target, found ${targets.join(' and ') || 'none'}`]),
     ...sizeFaults(sent),

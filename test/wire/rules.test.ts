@@ -122,7 +122,7 @@ test.each<[fault: string, WireRequest]>([
   ['apns-topic: expected an end .voip', withHeaders(voip, { 'apns-topic': 'com.example' })],
   ['bytes, over 4096', { ...alert, body: JSON.stringify({ aps: { alert: 'x'.repeat(4_080) } }) }],
   ['bytes, over 5120', { ...voip, body: JSON.stringify({ aps: {}, a: 'x'.repeat(5_110) }) }],
-  ['payload.a[0].b: null', { ...alert, body: '{"aps":{"alert":"a"},"a":[{"b":null}]}' }],
+  ['payload.a: null', { ...alert, body: '{"aps":{"alert":"a"},"a":null}' }],
   ['payload.aps.alert: a lone surrogate', { ...alert, body: '{"aps":{"alert":"\\ud83d"}}' }],
   ['a lone surrogate in the name', { ...alert, body: '{"aps":{"alert":"a"},"\\udc00":1}' }],
   ['a lone surrogate, which is no UTF-8', { ...alert, body: '{"aps":{"alert":"\ud83d"}}' }],

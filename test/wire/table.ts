@@ -136,6 +136,14 @@ export function jsonFaults(value: unknown, path: string): string[] {
   ]);
 }
 
+/**
+ * A null inside of an app's own value, of its data or of a Live Activity's state: Apple describes these values only as the app's, and
+ * the app reads it.
+ */
+export function isOwnNull(fault: string): boolean {
+  return /^(payload|body\.message\.apns\.payload)\.((?!aps[.[])[^.[]*|aps\.(content-state|attributes))[.[].*: null$/.test(fault);
+}
+
 /** The object in a body of JSON, or what is wrong with the body. The bytes must be UTF-8. */
 export function readJson(body: string | Buffer): { readonly json: Json; readonly faults: readonly string[] } {
   const bytes = Buffer.from(body as string);
