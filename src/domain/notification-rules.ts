@@ -6,7 +6,7 @@ import { liveActivityFaults, strayLiveActivityFaults } from './live-activity-rul
 import { instantOf } from './send-after.ts';
 import type { DeviceKind } from '../providers/device-kind.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
-import { androidFieldsSchema } from '../providers/fcm/fields.ts';
+import { androidFieldsSchema, SHOWN_BY_FCM } from '../providers/fcm/fields.ts';
 import type { Notification, Platform } from './notification-types.ts';
 
 /**
@@ -79,9 +79,7 @@ export const NOT_IN_BACKGROUND = [
   ...['apns.payload', 'fcm.message.apns.payload'].flatMap((payload) =>
     ['alert', 'sound', 'badge'].map((key) => `${payload}.aps.${key}`),
   ),
-  ...['notification', 'android.notification', 'apns.fcm_options.image', 'webpush.notification'].map(
-    (name) => `fcm.message.${name}`,
-  ),
+  ...SHOWN_BY_FCM.map((name) => `fcm.message.${name}`),
 ];
 
 /** The platforms whose devices take no background pushes. */

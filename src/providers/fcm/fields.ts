@@ -81,6 +81,9 @@ export const analyticsLabelSchema = z
     "A label for FCM's reports; Google takes at most 100 different ones a day. 1 to 50 of `A-Z a-z 0-9 - _ . ~ %`. Default: none. Example: `homework`.",
   );
 
+/** The parts of a message that a device shows. */
+export const SHOWN_BY_FCM = ['notification', 'android.notification', 'apns.fcm_options.image', 'webpush.notification'];
+
 /** A message has one target, the device, and Google writes `name`. */
 const NOT_OURS = ['token', 'topic', 'condition', 'fid', 'name'];
 /** Maps whose names the sender chooses. */
