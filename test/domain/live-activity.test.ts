@@ -22,7 +22,7 @@ function faultsOf(raw: unknown): string[] {
 
 test.each([
   [{}],
-  [{ liveActivity: { ...UPDATE, event: 'end', dismissalDate: 0 } }],
+  [{ liveActivity: { ...UPDATE, event: 'end', dismissalDate: Date.UTC(2001, 0, 1) } }],
   [{ alert, sound: 'goal.caf', onThrottle: 'silence', onQuiet: 'drop' }],
   [{ liveActivity: START, alert }],
   [{ onThrottle: 'latest', collapseId: 'match-12', expiresAt: 1_900_000_000_000 }],

@@ -26,7 +26,7 @@ describe('silence adds nothing of a notification that a patch has removed', () =
       data: { a: 'b' },
       android: { priority: 'normal' },
       apns: {
-        headers: { 'apns-push-type': 'alert', 'apns-priority': '5', 'apns-collapse-id': pushId },
+        headers: { 'apns-collapse-id': pushId }, // no alert, so neither its push type nor its priority
         payload: { aps: {} },
       },
     });

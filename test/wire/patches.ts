@@ -2,7 +2,7 @@ import fc from 'fast-check';
 
 /**
  * Odd and long texts, numbers at their edges, and patches of them. A patch writes what the provider's reference allows, since
- * a producer who asks for something else gets it; the few that do not are told in known.ts.
+ * a producer who asks for something else gets it.
  */
 const HALVES = ['\ud83d', '\udc69', 'a\ud800b'];
 const PIECES = [

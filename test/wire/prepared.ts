@@ -10,7 +10,6 @@ import { decryptPush } from '../../src/sandbox/webpush/decrypt.ts';
 import { browserKeys, ENDPOINT_PATH } from '../../src/sandbox/webpush/subscription.ts';
 import { apnsFaults, apnsLoudFaults } from './apns-rules.ts';
 import { fcmBytes, fcmFaults, fcmLoudFaults } from './fcm-rules.ts';
-import { KNOWN } from './known.ts';
 import { NOW_MS } from './notifications.ts';
 import type { WireRequest } from './table.ts';
 import { webpushFaults, webpushLoudFaults } from './webpush-rules.ts';
@@ -49,13 +48,6 @@ export function requestFaults(push: Push, request: WireRequest & Pick<Encoded, '
   const { origin = new URL(device.endpoint).origin } = request;
   const whole = { ...request, origin, message: messageFor(device, request.body), nowMs };
   return [...webpushFaults(whole), ...(silent ? webpushLoudFaults(whole) : [])];
-}
-
-/** Without those that are known. */
-export function newFaults(push: Push, faults: readonly string[]): string[] {
-  const { notification, silent, device } = push;
-  const given = { notification, silent, platform: device.platform };
-  return faults.filter((fault) => !KNOWN.some(({ isIt }) => isIt(fault, given)));
 }
 
 function messageFor(device: Device & { platform: 'webpush' }, body: string | Buffer): Buffer | undefined {

@@ -1,15 +1,12 @@
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { parseNotification, type Notification } from '../../src/domain/notification.ts';
-import type { Push } from '../../src/providers/provider.ts';
-import { sandboxSubscription } from '../../src/sandbox/webpush/subscription.ts';
+import { parseNotification } from '../../src/domain/notification.ts';
 import { ca, openServer } from '../providers/h2-server.ts';
 import { cases } from '../support/cases.ts';
 import { openApns, openFcm, openSandbox, openWebpush, sendPush } from '../support/providers.ts';
-import { KNOWN } from './known.ts';
-import { notifications, NOW_MS, PUSH_SERVICE } from './notifications.ts';
-import { newFaults, preparedFaults, pushesOf, requestFaults, type Providers } from './prepared.ts';
+import { notifications, NOW_MS } from './notifications.ts';
+import { preparedFaults, pushesOf, requestFaults, type Providers } from './prepared.ts';
 
 const SEED = 8_030;
 const RUNS = cases(5_000);
@@ -38,7 +35,7 @@ test(`${RUNS} notifications become requests that the providers take, loud, silen
       for (const push of pushesOf(parsed.notification)) {
         const faults = preparedFaults(push, providers);
         counts[faults === undefined ? 'tooLarge' : 'requests'] += 1;
-        expect(newFaults(push, faults ?? [])).toEqual([]);
+        expect(faults ?? []).toEqual([]);
       }
     }),
     { seed: SEED, numRuns: RUNS, maxSkipsPerRun: 1 },
@@ -96,26 +93,8 @@ test(`${SENT} notifications arrive at a server as requests that the providers ta
     expect(reply).toMatchObject({ meaning: 'accepted' });
     expect(request.headers[':method']).toBe('POST');
     expect(request.headers.authorization).toBeDefined();
-    expect(newFaults(push, requestFaults(push, request, Date.now()))).toEqual([]);
+    expect(requestFaults(push, request, Date.now())).toEqual([]);
   }
   expect(got).toEqual([]);
   expect(sent).toBeGreaterThan(SENT);
-});
-
-const DEVICES = {
-  apns: { platform: 'apns', token: 'ab'.repeat(32) },
-  fcm: { platform: 'fcm', token: 'fcm-token' },
-  webpush: { platform: 'webpush', ...sandboxSubscription(PUSH_SERVICE, 'ana') },
-} as const;
-
-// Each is expected to fail: one that passes is mended, and its entry in known.ts can go.
-test.fails.each(KNOWN)('known: $name', async ({ isIt, example: { platform, silent = false, fields } }) => {
-  const providers = await openProviders();
-  const device = DEVICES[platform];
-  const parsed = parseNotification({ id: 'msg-8841', recipientId: 'teacher-42', devices: [device], ...fields });
-  if (!parsed.ok) return;
-  const { notification }: { readonly notification: Notification } = parsed;
-  const push: Push = { notification, device, pushId: '5f1c7a0e-9b5d-5e0c-8d3a-6c2f7be41d90', silent };
-  const faults = preparedFaults(push, providers) ?? [];
-  expect(faults.filter((fault) => isIt(fault, { notification, platform, silent }))).toEqual([]);
 });

@@ -141,7 +141,9 @@ export function jsonFaults(value: unknown, path: string): string[] {
  * the app reads it.
  */
 export function isOwnNull(fault: string): boolean {
-  return /^(payload|body\.message\.apns\.payload)\.((?!aps[.[])[^.[]*|aps\.(content-state|attributes))[.[].*: null$/.test(fault);
+  return /^(payload|body\.message\.apns\.payload)\.((?!aps[.[])[^.[]*|aps\.(content-state|attributes))[.[].*: null$/.test(
+    fault,
+  );
 }
 
 /** The object in a body of JSON, or what is wrong with the body. The bytes must be UTF-8. */

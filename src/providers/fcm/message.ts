@@ -43,7 +43,7 @@ export function fcmMessage(notification: Notification, options: FcmMessageOption
   message['android'] = androidConfig(notification, options);
   message['apns'] = apnsConfig(notification, options);
   if (analyticsLabel !== undefined) message['fcm_options'] = { analytics_label: analyticsLabel };
-  const merged = fcm?.message === undefined ? message : withoutEmpty(mergePatch(message, fcm.message));
+  const merged = fcm?.message === undefined ? message : mendPatched(message, fcm.message, notification);
   if (!options.silent) return merged;
   const silenced = silencedMessage(merged, options.silentChannelId);
   return isDataOnly(notification) ? markedSilent(silenced) : silenced;
@@ -56,6 +56,28 @@ function isDrawnByAndroid(notification: Notification): boolean {
 
 function isDataOnly({ android }: Notification): boolean {
   return android?.dataOnly === true;
+}
+
+/** What a patch leaves must not be shown empty, and must not be called an alert. */
+function mendPatched(message: JsonObject, patch: JsonObject, notification: Notification): JsonObject {
+  const merged = withoutEmpty(mergePatch(message, patch));
+  const isAlert = notification.pushType === 'alert';
+  return isAlert && isObject(merged['apns']) ? { ...merged, apns: typed(merged['apns'], merged, patch) } : merged;
+}
+
+/**
+ * Where a patch has removed all texts, an iPhone shows nothing. Then the push type and the priority that an alert has are left out, and
+ * FCM finds its own; what the patch says itself stays.
+ */
+function typed(apns: JsonObject, { notification }: JsonObject, patch: JsonObject): JsonObject {
+  const { headers, payload } = apns;
+  const aps = isObject(payload) && isObject(payload['aps']) ? payload['aps'] : {};
+  if (!isObject(headers) || hasText(notification) || 'alert' in aps) return apns;
+  const own = isObject(patch['apns']) && isObject(patch['apns']['headers']) ? patch['apns']['headers'] : {};
+  const left = Object.entries(headers).filter(
+    ([name]) => name in own || (name !== 'apns-push-type' && name !== 'apns-priority'),
+  );
+  return { ...apns, headers: Object.fromEntries(left) };
 }
 
 /** Without the part that says how Android shows a text, where a patch has removed the text: Android would show an empty one. */

@@ -56,10 +56,15 @@ function silencedApns(apns: JsonObject, isShown: boolean): JsonObject {
   const isAlert = isShown || 'alert' in aps;
   if (!isAlert && !isObject(headers) && !isObject(payload)) return apns;
   const kept = Object.entries(objectOr(headers)).filter(([name]) => name.toLowerCase() !== 'apns-priority');
-  const hasType = kept.some(([name]) => name.toLowerCase() === 'apns-push-type');
+  const isTyped = !isAlert || kept.some(([name]) => name.toLowerCase() === 'apns-push-type');
+  const hasPriority = isAlert || kept.length < Object.keys(objectOr(headers)).length;
   const quiet: JsonObject = {
     ...apns,
-    headers: { ...(!hasType && { 'apns-push-type': 'alert' }), ...Object.fromEntries(kept), 'apns-priority': '5' },
+    headers: {
+      ...(!isTyped && { 'apns-push-type': 'alert' }),
+      ...Object.fromEntries(kept),
+      ...(hasPriority && { 'apns-priority': '5' }),
+    },
   };
   if (isAlert) return { ...quiet, payload: silenced(objectOr(payload)) };
   // Nothing is shown, so there is nothing to be passive.
