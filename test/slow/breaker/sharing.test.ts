@@ -76,7 +76,7 @@ describe('what a provider says about all of us', () => {
   });
 
   it.each([
-    [10, overQuota, { trouble: 'quota', code: 'TooManyRequests' }],
+    [20, overQuota, { trouble: 'quota', code: 'TooManyRequests' }],
     [20, badToken, { trouble: 'configuration', code: 'BadDeviceToken' }],
   ])('is found in answers about the devices of %i recipients', async (count, about, found) => {
     const [worker, other] = two();

@@ -54,7 +54,7 @@ it('a subscription that is gone is a dead letter, and its endpoint is in the str
   const [letter] = await deadQueue.getWaiting();
   expect(letter?.data).toMatchObject({ reason: 'unregistered', notification: { devices: [gone, unknown] } });
   const entries = await connectRedis().xrange(invalidTokensKey(prefix), '-', '+');
-  expect(entries.map(([, fields]) => fields.slice(0, 8)).sort()).toEqual(
+  expect(entries.map(([, fields]) => fields.slice(0, 10)).sort()).toEqual(
     [
       [
         'recipientId',
