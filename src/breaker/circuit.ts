@@ -76,7 +76,9 @@ export function createCircuit(
   let claimAgainAt = 0;
   let earlyAgainAt = 0;
   let earlyLineEnd = 0;
+  /** How many more may come back first, to be the trial: of those that have not failed, and of those that have. */
   let firsts = 0;
+  let failedFirsts = 0;
 
   function become(next: State | undefined): void {
     const before = known;
@@ -84,7 +86,7 @@ export function createCircuit(
     failed = next === undefined ? new Set() : latestOf([...failed, ...next.failed]);
     if (before?.trouble === next?.trouble && before?.step === next?.step) return;
     if (next === undefined) suspicion.clear(); // answers from before it closed say nothing about the provider now
-    firsts = 1;
+    firsts = failedFirsts = 1;
     if (before === undefined) earlyAgainAt = earlyLineEnd = now() + EARLY_LINE_MS;
     onChange({ service, open: next, before });
   }
@@ -193,17 +195,19 @@ export function createCircuit(
       void tell(['release', id]);
     },
     deferUntil({ recipientId, enqueuedAt }: Deferred): number {
-      const halfOpenAt = Math.max(now(), known?.until ?? 0);
-      if (!failed.has(recipientId)) {
-        const earlyAt = Math.max(now(), earlyAgainAt, earlyLineEnd);
-        if (known?.isSuspected && earlyAt <= Math.min(halfOpenAt, now() + EARLY_AHEAD_MS)) {
-          earlyLineEnd = earlyAt + EARLY_LINE_MS;
-          return earlyAt;
-        }
-        if (firsts-- > 0) return halfOpenAt + FIRST_AFTER_MS;
+      const hasFailed = failed.has(recipientId);
+      const earlyAt = Math.max(now(), earlyAgainAt, earlyLineEnd);
+      const isEarly =
+        known?.isSuspected === true && !hasFailed && earlyAt <= Math.min(known.until, now() + EARLY_AHEAD_MS);
+      if (isEarly) {
+        earlyLineEnd = earlyAt + EARLY_LINE_MS;
+        return earlyAt;
       }
+      // Those that stand back come back after that: if they came in vain, each would come again, and their order would be lost.
+      const freeAt = Math.max(now(), (known?.until ?? 0) + (hasFailed ? STAND_BACK_MS : 0));
+      if (hasFailed ? failedFirsts-- > 0 : firsts-- > 0) return freeAt + FIRST_AFTER_MS;
       const place = Math.floor((enqueuedAt - (known?.since ?? 0)) / ENQUEUED_PER_MS);
-      return halfOpenAt + AGAIN_MS + Math.min(Math.max(0, place), MAX_PLACE_MS);
+      return freeAt + AGAIN_MS + Math.min(Math.max(0, place), MAX_PLACE_MS);
     },
     /** Closed, and Redis was told so: a state in Redis is another worker's finding. */
     isQuiet: () => known === undefined && untold === undefined,
