@@ -17,7 +17,7 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 60_000,
     pool: 'forks',
-    maxWorkers: 2,
+    maxWorkers: 3, // on two cores: many tests wait for processes, timers and providers
     projects: [
       {
         extends: true,
