@@ -1,9 +1,9 @@
 import { accountOf, namesOf, type Account } from '../domain/account.ts';
 import { serviceOfDevice } from '../domain/device.ts';
 import { asDigest } from '../domain/digest.ts';
-import { formatFault } from '../domain/faults.ts';
+import { formatFault, type Fault } from '../domain/faults.ts';
 import { laterPayloadFault } from '../domain/notification-rules.ts';
-import type { Device } from '../domain/notification.ts';
+import type { Device, Platform } from '../domain/notification.ts';
 import type { FailedAttempt } from '../domain/outcome.ts';
 import { pushId } from '../domain/push-id.ts';
 import type { Context, ReadyDevice } from './context.ts';
@@ -18,8 +18,10 @@ import { replyText, STATE_OF } from './replies.ts';
  * where only the silent form or the digest would be over the limit: what is found after the ask would have cost the wait.
  */
 export function encode(context: Context, parts: DeliverParts): void {
+  const faults = new Map<Platform, Fault | undefined>(); // each form is measured once, however many devices there are
   context.ready = encodeOpen(context, false, parts, ({ platform }) => {
-    const fault = laterPayloadFault(context.notification, platform);
+    if (!faults.has(platform)) faults.set(platform, laterPayloadFault(context.notification, platform));
+    const fault = faults.get(platform);
     return fault && `payload-too-large: ${formatFault(fault)}`;
   });
 }

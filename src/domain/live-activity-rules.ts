@@ -1,5 +1,6 @@
 import type { DeviceKind } from '../providers/device-kind.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
+import { SHOWN_BY_APNS } from '../providers/apns/fields.ts';
 import { describeFound, type Fault } from './faults.ts';
 import { isObject, valueAt } from './json.ts';
 
@@ -14,15 +15,7 @@ export const LIVE_ACTIVITY_PLATFORMS: readonly string[] = DEVICE_KINDS.filter(
 export const NOT_IN_LIVE_ACTIVITY = [
   ...['data', 'badge', 'imageUrl', 'digest', 'android', 'fcm', 'webpush', 'analyticsLabel'],
   ...['subtitle', 'subtitleLocKey', 'subtitleLocArgs'].map((field) => `alert.${field}`),
-  ...[
-    'threadId',
-    'actionCategory',
-    'interruptionLevel',
-    'relevanceScore',
-    'mutableContent',
-    'targetContentId',
-    'sound',
-  ].map((field) => `apns.${field}`),
+  ...SHOWN_BY_APNS.map((field) => `apns.${field}`),
   ...['alert', 'sound', 'badge'].map((key) => `apns.payload.aps.${key}`),
 ];
 

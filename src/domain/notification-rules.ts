@@ -5,6 +5,7 @@ import { isObject, valueAt } from './json.ts';
 import { liveActivityFaults, strayLiveActivityFaults } from './live-activity-rules.ts';
 import { instantOf } from './send-after.ts';
 import type { DeviceKind } from '../providers/device-kind.ts';
+import { SHOWN_BY_APNS } from '../providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import { androidFieldsSchema, SHOWN_BY_FCM } from '../providers/fcm/fields.ts';
 import type { Notification, Platform } from './notification-types.ts';
@@ -67,15 +68,7 @@ function timesFaults(raw: Record<string, unknown>): Fault[] {
  */
 export const NOT_IN_BACKGROUND = [
   ...['alert', 'sound', 'badge', 'imageUrl', 'android', 'webpush', 'digest'],
-  ...[
-    'threadId',
-    'actionCategory',
-    'interruptionLevel',
-    'relevanceScore',
-    'mutableContent',
-    'targetContentId',
-    'sound',
-  ].map((field) => `apns.${field}`),
+  ...SHOWN_BY_APNS.map((field) => `apns.${field}`),
   ...['apns.payload', 'fcm.message.apns.payload'].flatMap((payload) =>
     ['alert', 'sound', 'badge'].map((key) => `${payload}.aps.${key}`),
   ),

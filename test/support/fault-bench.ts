@@ -8,11 +8,11 @@ import {
   startEmbeddedRedis,
 } from '../../src/sandbox/redis/embedded-redis.ts';
 import { judge, type Arrival, type Verdict } from '../../src/sandbox/judge.ts';
-import { WorkerDelays } from '../../scripts/support/delays.ts';
 import { startProviders, type ProvidersProcess } from '../../scripts/support/providers-process.ts';
 import { DELAYS } from '../../scripts/support/replicas.ts';
 import { startProcess, type TestProcess } from './process.ts';
 import { makeNotification } from './push.ts';
+import { delaysOf } from './real-bench.ts';
 import { testPrefix } from './redis.ts';
 
 /** What the workers keep to beside the gap; short, so that a test sees several windows. */
@@ -74,17 +74,13 @@ export async function openFaultBench({
 
   const workers: TestProcess[] = [];
   const accepted = () => providers.entries.filter((entry) => entry.accepted);
-  const arrivals = (): Arrival[] => {
-    const delays = new WorkerDelays();
-    for (const [index, worker] of workers.entries())
-      for (const line of worker.stdout().split('\n')) delays.note(String(index), line);
-    return delays
+  const arrivals = (): Arrival[] =>
+    delaysOf(workers)
       .counted(accepted(), ({ data }) => data['ref'] ?? '')
       .map(({ data, token, at, delayMs }) => {
         const id = data['ref'] ?? '';
         return { recipientId: recipients.get(id) ?? '', notificationId: id, device: token, at, delayMs };
       });
-  };
   return {
     providers,
     queue,

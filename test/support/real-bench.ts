@@ -28,12 +28,7 @@ export async function openRealBench({ latency }: { readonly latency?: Latency } 
   const { queue } = queues;
   const workers: TestWorker[] = [];
   let startedAt = Infinity;
-  const delays = (): WorkerDelays => {
-    const all = new WorkerDelays();
-    for (const [index, worker] of workers.entries())
-      for (const line of worker.stdout().split('\n')) all.note(String(index), line);
-    return all;
-  };
+  const delays = (): WorkerDelays => delaysOf(workers);
   return {
     ...queues,
     providers,
@@ -64,6 +59,14 @@ export async function openRealBench({ latency }: { readonly latency?: Latency } 
         .filter((ms) => ms > 40).length,
     }),
   };
+}
+
+/** What the logs of workers that were started with `DELAYS` tell so far. */
+export function delaysOf(workers: readonly Pick<TestWorker, 'stdout'>[]): WorkerDelays {
+  const delays = new WorkerDelays();
+  for (const [index, worker] of workers.entries())
+    for (const line of worker.stdout().split('\n')) delays.note(String(index), line);
+  return delays;
 }
 
 /** By how many that were enqueued later each one was overtaken; `titles` in the order of arrival, numbers from 0. */

@@ -90,3 +90,14 @@ export const apnsFieldsSchema = z.strictObject({
       'For all that has no field here: it is merged into the payload at the end, as a JSON Merge Patch (RFC 7396): objects name by name, `null` removes, everything else replaces. Default: none. Example: `{ "aps": { "filter-criteria": "7b" } }`.',
     ),
 });
+
+/** Those that say how an alert is shown: nothing that shows no alert may have them. */
+export const SHOWN_BY_APNS = [
+  'threadId',
+  'actionCategory',
+  'interruptionLevel',
+  'relevanceScore',
+  'mutableContent',
+  'targetContentId',
+  'sound',
+] as const satisfies readonly (keyof typeof apnsFieldsSchema.shape)[];
