@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { watchDelays, watchStandstills, WorkerDelays, type Standstill } from '../../scripts/support/delays.ts';
 import { latenessOf } from '../../scripts/support/replicas.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
@@ -23,6 +23,23 @@ describe('the watch of a process', () => {
     expect(busy).toBeGreaterThanOrEqual(95);
     expect(busy).toBeLessThan(1_000); // bounded by what it measured, also on a busy machine
     await expect.poll(() => watch.delayMs(epochMs()), { timeout: 5_000, interval: 30 }).toBe(0);
+  });
+
+  it('tells of small delays too', () => {
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
+    let now = 1_000;
+    const watch = watchDelays(undefined, () => now);
+    onTestFinished(() => watch.stop());
+    const tickAt = (at: number) => {
+      now = at;
+      vi.advanceTimersByTime(5);
+    };
+    for (const at of [1_005, 1_010, 1_022]) tickAt(at);
+    expect(watch.delayMs(1_009)).toBe(0);
+    expect(watch.delayMs(1_022)).toBe(7); // it came after 1,010, and 5 ms of this is what a tick takes
+    tickAt(1_027);
+    expect(watch.delayMs(1_028)).toBe(0);
   });
 
   it('tells of a standstill, and of the machine that stood still', async () => {
