@@ -2,6 +2,7 @@ import { globSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
+import { notificationSchema } from '../../src/domain/notification-schema.ts';
 import * as library from '../../src/index.ts';
 import { PROVIDERS } from '../../src/providers/registry.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
@@ -68,6 +69,73 @@ describe('names in the documentation', () => {
     expect(named.length).toBeGreaterThan(50);
     const missing = named.filter(({ name }) => !files.some((file) => file === name || file.endsWith(`/${name}`)));
     expect(missing).toEqual([]);
+  });
+});
+
+describe('what the pages for those who still choose say that there is not', () => {
+  /** With which words a page might deny what there is, by the field or the variable that does it; null for what nobody would deny. */
+  const WORDS: Readonly<Record<string, RegExp | null>> = {
+    id: null,
+    recipientId: null,
+    data: null,
+    alert: null,
+    devices: /several devices|more than one device/,
+    pushType: /(?:background|silent) push(?:es)?/,
+    liveActivity: /live activit(?:y|ies)/,
+    sound: /sounds?/,
+    imageUrl: /images?|pictures?/,
+    badge: /badges?/,
+    category: /categor(?:y|ies)/,
+    priority: /priorit(?:y|ies)/,
+    collapseId: /collaps\w*|replaces?|replaced/,
+    sendAfter: /schedul\w*|date to send|sends? (?:it |them |one )?(?:later|tomorrow)/,
+    expiresAt: /expir\w*|time to live/,
+    cancellationKey: /cancel\w*|calls? (?:it |them )?back|called back/,
+    onThrottle: /drops?|dropped|newest/,
+    digest: /merges?|merged?|merge them|summar(?:y|ies)|digests?/,
+    onQuiet: /quiet (?:hours|times?)|time zones?/,
+    apns: /iphones?/,
+    android: /android/,
+    fcm: /fcm/,
+    webpush: /web push|browsers?/,
+    analyticsLabel: /analytics/,
+    exempt: /at once with a sound|urgent|emergenc(?:y|ies)/,
+    APPS_FILE: /several apps|apps of their own/,
+    APNS_QUOTA: /quotas?/,
+    OUTCOMES_MAX: /outcomes?|webhooks?|what became of/,
+    METRICS_PORT: /metrics?|prometheus/,
+  };
+  const CHOOSING = ['README.md', 'docs/when-not.md', 'docs/faq.md', 'docs/comparison.md'];
+  const NO = String.raw`(?:\b(?:no|cannot|does not|do not|not yet)\b|^not)(?:\s+[\w'-]+){0,6}?\s+(?:`;
+
+  function denials(text: string): string[] {
+    const plain = withoutFences(text).replaceAll(/\]\([^)]*\)|[[\]`*_]/g, '');
+    return plain.split(/[.;:,()|]|\n\n/).flatMap((clause) => {
+      const words = clause.replaceAll(/\s+/g, ' ').trim();
+      return Object.values(WORDS).some((named) => named && new RegExp(`${NO}${named.source})\\b`, 'i').test(words))
+        ? [words]
+        : [];
+    });
+  }
+
+  it.each([
+    'There is no date to send at, no time zone and no quiet hours.',
+    'No field sends a blocked alert at once with a sound: that would be the burst.',
+    'pushpacer delays alerts; it does not merge them.',
+    'There are no images.',
+    'It cannot be canceled.',
+  ])('%j would be found', (claim) => {
+    expect(denials(claim)).not.toEqual([]);
+  });
+
+  it('knows the words of every field of a notification', () => {
+    expect(Object.keys(notificationSchema.shape).filter((field) => !(field in WORDS))).toEqual([]);
+    const others = Object.keys(WORDS).filter((name) => /^[A-Z]/.test(name));
+    expect(others.filter((name) => !CONFIG_VARIABLES.some((variable) => variable.name === name))).toEqual([]);
+  });
+
+  it.each(CHOOSING)('%s denies nothing that there is', (page) => {
+    expect(denials(PAGES.find((each) => each.page === page)?.text ?? 'no such page: no images')).toEqual([]);
   });
 });
 
