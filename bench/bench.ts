@@ -1,4 +1,5 @@
 import { createCommand, printJson, runCommand, UsageError } from '../scripts/support/command.ts';
+import { helpItem } from '../scripts/support/help.ts';
 import { checkOutputFile } from '../scripts/support/output-file.ts';
 import { alternativesSuite } from './alternatives/suite.ts';
 import { capacitySuite } from './capacity/suite.ts';
@@ -23,7 +24,7 @@ interface Flags {
 
 const HELP = `
 Suites:
-${SUITES.map(({ name, description }) => `  ${name.padEnd(12)} ${description}`).join('\n')}
+${SUITES.map(({ name, description }) => helpItem(name, description, 12)).join('\n')}
 
 Each suite starts a Redis of its own. docs/benchmarks.md explains the numbers.`;
 

@@ -16,6 +16,7 @@ interface Flags {
 const HELP = `
 What is canceled is not sent, and ends as "canceled". It is too late for what is being sent, may have alerted a device, or
 has ended. If the command fails half-way, start it again.
+
 REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, LIMITER_REDIS_URL, LIMITER_REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS
 must be the same as the workers'.`;
 

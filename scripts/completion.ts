@@ -9,9 +9,12 @@ const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript };
 type Shell = keyof typeof SCRIPTS;
 
 const HELP = `
-bash, in ~/.bashrc:                 source <(pushpacer completion bash)
-zsh, in ~/.zshrc, after compinit:   source <(pushpacer completion zsh)
-fish, once:                         pushpacer completion fish > ~/.config/fish/completions/pushpacer.fish
+bash, in ~/.bashrc:
+  source <(pushpacer completion bash)
+zsh, in ~/.zshrc, after compinit:
+  source <(pushpacer completion zsh)
+fish, once:
+  pushpacer completion fish > ~/.config/fish/completions/pushpacer.fish
 
 It completes the word pushpacer, so that must be on the PATH (npm install --global pushpacer). After an update of pushpacer a new
 shell has the new flags in bash and zsh; in fish, write the file again.`;

@@ -8,6 +8,7 @@ const HELP = `
 The newest are last, as in a log: --limit takes the newest (replay and discard begin with the oldest). Without --limit, 50
 are shown, and with --json all of them. Tokens, texts and data are never shown.
 ${TIME_HELP}
+
 ${QUEUE_HELP}`;
 
 /** `npm run dead-letters [-- show ID]`: lists dead letters, or shows one. */

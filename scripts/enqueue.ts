@@ -8,12 +8,13 @@ import { parseDuration } from '../src/domain/time.ts';
 import { ID, ID_FORMAT } from '../src/domain/text-schema.ts';
 import { MAX_SPREAD_MS } from '../src/queue/broadcast.ts';
 import { checkInput, createProducer, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
-import { CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';
+import { callOf, CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';
 import { addNotificationFlags, itemOfFlags, type NotificationFlags } from './enqueue/flags.ts';
 import { itemsOfLines, type Item } from './enqueue/items.ts';
 import { watchInterrupts } from './enqueue/interrupts.ts';
 import { readEnvironment } from './support/environment.ts';
 import { createProgress, type Progress } from './support/progress.ts';
+import { red } from './support/terminal.ts';
 
 interface Flags extends NotificationFlags {
   readonly file?: string;
@@ -32,8 +33,9 @@ interface Counts {
 }
 
 const HELP = `
-REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS say where the queue is. If a file was
-enqueued only in part, enqueue it again: ids that are in the queue already count as duplicates. A line without an id is a
+REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS say where the queue is.
+
+If a file was enqueued only in part, enqueue it again: ids that are in the queue already count as duplicates. A line without an id is a
 new notification each time. With --broadcast the second run goes on where the first one stopped, so give it the same file.
 It does not read bad lines again either: put the corrected ones into a file of their own. Ctrl-C waits for the
 notifications that are being added; a second Ctrl-C does not.`;
@@ -149,9 +151,9 @@ function broadcastFlag(text: string): string {
   throw new UsageError(`--broadcast: expected ${ID_FORMAT}, found ${JSON.stringify(text)}`);
 }
 
-/** `line 12: recipientId: expected …; devices: expected …` */
+/** `line 12: recipientId: expected …; devices: expected …`; of the flags `error: recipientId: expected …`. */
 function complaint(where: string, faults: readonly Fault[]): string {
-  return `${where === '' ? '' : `${where}: `}${faults.map(formatFault).join('; ')}`;
+  return `${where === '' ? red('error:') : `${where}:`} ${faults.map(formatFault).join('; ')}`;
 }
 
 async function open(
@@ -163,7 +165,8 @@ async function open(
     throw new UsageError(`expected - or --file, found ${JSON.stringify(source)}`);
   const inputs = [source, flags.file, hasNotification(flags) ? '' : undefined].filter((input) => input !== undefined);
   const [path] = inputs;
-  if (path === undefined || inputs.length > 1) {
+  if (path === undefined) throw new UsageError(usage());
+  if (inputs.length > 1) {
     throw new UsageError(`expected one of --file, - and the flags of a notification, found ${inputs.length}`);
   }
   if (path === '') return { items: [itemOfFlags(flags)], progress: createProgress('added', 1) };
@@ -177,6 +180,16 @@ async function open(
     progress.update(bytes);
   };
   return { items: itemsOfLines(chunks, onRead), progress };
+}
+
+function usage(): string {
+  const call = callOf('enqueue');
+  return [
+    'nothing to enqueue: expected the flags of a notification, --file, or - for standard input',
+    `Examples: ${call} --recipient teacher-42 --fcm TOKEN --title 'Room 12' --body 'Forms are due'`,
+    `          ${call} --file morning.ndjson`,
+    '(--help shows the options)',
+  ].join('\n');
 }
 
 function hasNotification(flags: Flags): boolean {

@@ -10,7 +10,7 @@ export function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['
     const { going, firstAt, lastAt, diedUntil } = warning;
     const [first, last, died] = [firstAt, lastAt, diedUntil].map(instant) as [string, string, string];
     const bound = `DEAD_LETTER_MAX_AGE is ${formatDuration(maxAgeMs)}`;
-    const commands = `look: npm run dead-letters -- --until ${died}, keep: npm run replay -- --until ${died}`;
+    const commands = `look: npx pushpacer dead-letters --until ${died}, keep: npx pushpacer replay --until ${died}`;
     const text = `${deadLetters(going)} will be removed from ${first} to ${last}, since ${bound}; ${commands}`;
     log.warn({ bound: 'age', deadLetters: going, firstAt: first, lastAt: last }, text);
     return;
@@ -18,7 +18,7 @@ export function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['
   const { count, going } = warning;
   const room = `room is left for ${maxCount - count} more, then the oldest will be removed`;
   const when = going === 0 ? room : `the ${going} oldest will be removed within minutes`;
-  const commands = 'look: npm run dead-letters, keep: npm run replay';
+  const commands = 'look: npx pushpacer dead-letters, keep: npx pushpacer replay --all';
   const bound = `DEAD_LETTER_MAX_COUNT is ${maxCount}`;
   log.warn(
     { bound: 'count', deadLetters: count, going },

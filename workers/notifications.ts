@@ -6,6 +6,8 @@ import { printable } from '../src/domain/faults.ts';
 import { PLATFORMS } from '../src/domain/notification.ts';
 import { createLog, type Logger } from '../src/observe/log.ts';
 import { createCommand, runCommand } from '../scripts/support/command.ts';
+import { helpItem } from '../scripts/support/help.ts';
+import { columnsOf } from '../scripts/support/terminal.ts';
 import { startReplica } from './replica.ts';
 
 /** One replica, from the environment, until SIGTERM or SIGINT. Exit 1 where it cannot start, 2 on bad usage. */
@@ -20,8 +22,8 @@ export async function main(argv: readonly string[]): Promise<void> {
 }
 
 function variablesHelp(): string {
-  const rows = CONFIG_VARIABLES.map(
-    ({ name, default: value, meaning }) => `  ${name.padEnd(32)}${meaning}${value === undefined ? '' : ` (${value})`}`,
+  const rows = CONFIG_VARIABLES.map(({ name, default: value, meaning }) =>
+    helpItem(name, `${meaning}${value === undefined ? '' : ` (${value})`}`, 30, columnsOf() ?? Infinity),
   );
   return `\nVariables (defaults in brackets):\n${rows.join('\n').replaceAll('`', '')}`;
 }

@@ -1,11 +1,12 @@
-import { PLATFORMS } from '../../src/domain/notification.ts';
+import { PLATFORMS, type Platform } from '../../src/domain/notification.ts';
 import type { DeadLetterReason, FailedAttempt } from '../../src/domain/outcome.ts';
+import { openDevicesOf, statedIdOf } from '../../src/dead-letters/letter.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
 import { notificationIdOf } from '../../src/queue/names.ts';
 
 /** The part of a dead letter that may be shown: no token, no text of the alert, no data. */
 export interface Facts {
-  /** The dead letter's id: the notification's, followed by `#d1` or `#r1` if it became a dead letter more than once. */
+  /** The dead letter's id: that of its job, followed by `#d1` or `#r1` if it became a dead letter more than once. */
   readonly id: string;
   readonly reason: DeadLetterReason;
   readonly message: string;
@@ -14,6 +15,10 @@ export interface Facts {
   readonly deadAt: number;
   readonly generation: number;
   readonly delivered?: readonly string[];
+  /** Of the devices that were not alerted; absent if none is known. */
+  readonly platforms?: readonly Platform[];
+  /** The apps that these devices name; absent if none does. */
+  readonly apps?: readonly string[];
   readonly notification: NotificationFacts;
 }
 
@@ -34,8 +39,17 @@ export interface NotificationFacts {
 /** A longer name is not valid in a notification, and may be a token or a text. */
 const MAX_NAME = 256;
 
+/** `msg-1`, `msg-1#r1`; `msg-1 (job 17)` where a producer gave the job an id of its own. */
+export function nameOf({ id, notification }: Facts): string {
+  if (notification.id === notificationIdOf(id)) return id;
+  return `${notification.id ?? '-'} (job ${id})`;
+}
+
 export function factsOf({ id, letter }: StoredDeadLetter): Facts {
   const { reason, message, attempts, deadAt, generation, delivered, notification } = letter;
+  const devices = openDevicesOf(letter);
+  const platforms = PLATFORMS.filter((platform) => devices.some((device) => device.platform === platform));
+  const apps = [...new Set(devices.flatMap(({ app }) => app ?? []))].sort();
   return {
     id,
     reason,
@@ -44,6 +58,8 @@ export function factsOf({ id, letter }: StoredDeadLetter): Facts {
     deadAt,
     generation,
     ...(delivered && { delivered }),
+    ...(platforms.length > 0 && { platforms }),
+    ...(apps.length > 0 && { apps }),
     notification: notificationFacts(notification, id),
   };
 }
@@ -55,8 +71,10 @@ function notificationFacts(notification: unknown, deadLetterId: string): Notific
   const known = names.map((name) => [name, fields[name]] as const).filter(([, value]) => isName(value));
   const expiresAt = instantOf(fields['expiresAt']);
   const devices = labelsOf(fields['devices']);
+  // The id may be left out of the data: it is the job's then.
+  const id = 'id' in fields ? statedIdOf(notification) : notificationIdOf(deadLetterId);
   return {
-    id: isName(fields['id']) ? fields['id'] : notificationIdOf(deadLetterId),
+    ...(isName(id) && { id }),
     ...(Object.fromEntries(known) as Partial<Record<(typeof names)[number], string>>),
     ...(expiresAt !== undefined && { expiresAt }),
     ...(devices && { devices }),

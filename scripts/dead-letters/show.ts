@@ -6,7 +6,7 @@ import { columnsOf, heading } from '../support/terminal.ts';
 import { instantFrom } from '../support/text.ts';
 import { CommandError, createCommand, printJson } from '../support/command.ts';
 import { atDeadLetters, inOrder, type Desk } from './desk.ts';
-import { factsOf, type Facts } from './facts.ts';
+import { factsOf, nameOf, type Facts } from './facts.ts';
 
 const HELP = `
 ID is the id of a dead letter or of a notification; a notification may have several dead letters. Tokens, texts and data are
@@ -41,7 +41,7 @@ async function find(desk: Desk, id: string): Promise<StoredDeadLetter[]> {
 }
 
 function describe(facts: Facts, now: number): string[] {
-  const { id, reason, message, deadAt, generation, attempts } = facts;
+  const { reason, message, deadAt, generation, attempts } = facts;
   const lines = [
     ['reason', reason],
     ['message', printable(message)],
@@ -52,10 +52,10 @@ function describe(facts: Facts, now: number): string[] {
   const tries = attempts.map(({ at, device = '-', error }) => [instantFrom(now, at), device, printable(error)]);
   const title = attempts.length === 0 ? 'No attempt failed before.' : 'Failed attempts, the newest last';
   const width = { columns: columnsOf(), wrap: true };
-  return [heading(printable(id)), '', ...table(lines, width), '', heading(title), ...table(tries, width)];
+  return [heading(printable(nameOf(facts))), '', ...table(lines, width), '', heading(title), ...table(tries, width)];
 }
 
-function notificationLines({ notification, delivered = [] }: Facts, now: number): string[][] {
+function notificationLines({ notification, platforms, apps, delivered = [] }: Facts, now: number): string[][] {
   const { id, recipientId, category, priority, expiresAt, devices, sizes } = notification;
   const told = devices?.map((label) => (delivered.includes(label) ? `${label} (alerted)` : label)).join(', ');
   const { alert, data, all } = sizes;
@@ -63,6 +63,8 @@ function notificationLines({ notification, delivered = [] }: Facts, now: number)
   const lines: (readonly [name: string, value: string | undefined])[] = [
     ['notification', id],
     ['recipient', recipientId],
+    ['platform', platforms?.join(', ')],
+    ['app', apps?.join(', ')],
     ['category', category],
     ['priority', priority],
     ['expires', expiresAt === undefined ? undefined : instantFrom(now, expiresAt)],

@@ -2,11 +2,32 @@ import { printable } from '../../src/domain/faults.ts';
 import { cut, table, widthOf } from '../support/table.ts';
 import { heading } from '../support/terminal.ts';
 import { span } from '../support/text.ts';
-import type { Facts } from './facts.ts';
+import { nameOf, type Facts } from './facts.ts';
 
-const HEAD = ['id', 'reason', 'died (UTC)', '', 'gen', 'tries', 'recipient', 'message'];
-/** On a narrow terminal: id, reason, ago, recipient. */
-const ESSENTIAL = [0, 1, 3, 6];
+/** One column: its head, and what it says of a dead letter. */
+interface Column {
+  readonly head: string;
+  readonly of: (facts: Facts, now: number) => string;
+  /** Stays on a narrow terminal. */
+  readonly isEssential?: true;
+  /** Is left out where it would say nothing of any dead letter. */
+  readonly isOptional?: true;
+}
+
+const NOTHING = '-';
+const COLUMNS: readonly Column[] = [
+  { head: 'id', of: nameOf, isEssential: true },
+  { head: 'reason', of: ({ reason }) => reason, isEssential: true },
+  { head: 'died (UTC)', of: ({ deadAt }, now) => died(deadAt, now) },
+  { head: '', of: ({ deadAt }, now) => `${span(Math.max(0, now - deadAt)).replace(/ .*/, '')} ago`, isEssential: true },
+  { head: 'gen', of: ({ generation }) => String(generation) },
+  { head: 'tries', of: ({ attempts }) => String(attempts.length) },
+  { head: 'platform', of: ({ platforms = [] }) => platforms.join(',') || NOTHING, isOptional: true },
+  { head: 'app', of: ({ apps = [] }) => apps.join(',') || NOTHING, isOptional: true },
+  { head: 'category', of: ({ notification }) => notification.category ?? NOTHING, isOptional: true },
+  { head: 'recipient', of: ({ notification }) => notification.recipientId ?? NOTHING, isEssential: true },
+  { head: 'message', of: ({ message }) => message },
+];
 /** With less room than this, the message gets a line of its own. */
 const LEAST_WORDS_WIDTH = 20;
 const INDENT = '    ';
@@ -16,7 +37,14 @@ const INDENT = '    ';
  */
 export function renderTable(all: readonly Facts[], now: number, columns?: number): string[] {
   if (all.length === 0) return [];
-  const rows = [HEAD, ...all.map((facts) => row(facts, now))];
+  const told = COLUMNS.filter(
+    (column) => column.isOptional !== true || all.some((facts) => column.of(facts, now) !== NOTHING),
+  );
+  const essential = told.flatMap((column, at) => (column.isEssential === true ? [at] : []));
+  const rows = [
+    told.map(({ head }) => head),
+    ...all.map((facts) => told.map((column) => printable(column.of(facts, now)))),
+  ];
   const facts = table(rows.map((cells) => cells.slice(0, -1)));
   const width = Math.max(...facts.map(widthOf)) + '  '.length;
   if (columns === undefined || columns - width >= LEAST_WORDS_WIDTH) {
@@ -26,23 +54,10 @@ export function renderTable(all: readonly Facts[], now: number, columns?: number
   }
   const [head = '', ...lines] = table(
     rows.map((cells) => cells.slice(0, -1)),
-    { columns, essential: ESSENTIAL },
+    { columns, essential },
   );
   const messages = all.map(({ message }) => `${INDENT}${cut(printable(message), columns - INDENT.length)}`);
   return [heading(head), ...lines.flatMap((line, at) => [line, messages[at] ?? ''])];
-}
-
-function row({ id, reason, deadAt, generation, attempts, notification, message }: Facts, now: number): string[] {
-  return [
-    printable(id),
-    reason,
-    died(deadAt, now),
-    `${span(Math.max(0, now - deadAt)).replace(/ .*/, '')} ago`,
-    String(generation),
-    String(attempts.length),
-    printable(notification.recipientId ?? '-'),
-    printable(message),
-  ];
 }
 
 /** `11-21 14:00:00`, with the year if it is not this one. */

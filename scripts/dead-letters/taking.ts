@@ -3,9 +3,11 @@ import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
 import type { DeadLetters } from '../../src/dead-letters/store.ts';
 import { takeAll } from '../../src/dead-letters/take.ts';
 import type { DeadLetterReason } from '../../src/domain/outcome.ts';
-import { createProgress } from '../support/progress.ts';
+import { CommandError, printJson } from '../support/command.ts';
+import { confirm } from '../support/confirm.ts';
+import { createProgress, say } from '../support/progress.ts';
 import type { Desk } from './desk.ts';
-import { filterOf, type FilterFlags } from './flags.ts';
+import { filterOf, type FilterFlags, type TakingFlags, type Verb } from './flags.ts';
 
 export interface Taking {
   /** The label of the progress bar. */
@@ -13,6 +15,8 @@ export interface Taking {
   /** Takes one; false if it was gone. Absent: they are only counted. */
   readonly take?: (shard: DeadLetters, stored: StoredDeadLetter) => Promise<boolean>;
   readonly pace?: () => Promise<void>;
+  /** Called for each that matches, in their order, before it is taken. */
+  readonly onMatched?: (stored: StoredDeadLetter) => void;
 }
 
 /** Counts of the dead letters that existed when the command began. */
@@ -25,7 +29,7 @@ export interface TakenInAll {
 
 /** Goes through one shard after the other, oldest first in each, with a progress bar on a terminal. */
 export async function takeFromAll(desk: Desk, flags: FilterFlags, taking: Taking): Promise<TakenInAll> {
-  const { label, take, pace } = taking;
+  const { label, take, pace, onMatched } = taking;
   const filter = filterOf(flags);
   const progress = createProgress(label, await desk.count());
   const byReason: Partial<Record<DeadLetterReason, number>> = {};
@@ -40,6 +44,7 @@ export async function takeFromAll(desk: Desk, flags: FilterFlags, taking: Taking
         limit,
         ...(take && { take: (stored: StoredDeadLetter) => take(shard, stored) }),
         ...(pace && { pace }),
+        ...(onMatched && { onMatched }),
         onSeen: () => {
           progress.update(++shown);
         },
@@ -55,6 +60,65 @@ export async function takeFromAll(desk: Desk, flags: FilterFlags, taking: Taking
     progress.stop();
   }
   return { seen, matched, taken, byReason };
+}
+
+/** How a command takes dead letters. */
+export interface TakingCommand extends Required<Pick<Taking, 'take'>>, Pick<Taking, 'pace'> {
+  readonly verb: Verb;
+  readonly past: 'replayed' | 'discarded';
+  /** After `120 dead letters (…)`, on a terminal. */
+  readonly question: string;
+  /** What it comes to, beside the counts by reason; one for each look at the dead letters. Absent: that is all. */
+  readonly outlook?: () => Outlook;
+}
+
+/** Gathers what taking the dead letters would come to. */
+export interface Outlook {
+  add(stored: StoredDeadLetter): void;
+  /** `, to 12 recipients (40 to teacher-42)`: the end of the line with the counts. */
+  suffix(): string;
+  /** Whole sentences. */
+  lines(): readonly string[];
+  /** For the JSON. */
+  fields(): Readonly<Record<string, unknown>>;
+}
+
+/**
+ * Says what would be taken and asks, unless --yes or --dry-run is given; takes them, and tells what came of it. Dead letters that
+ * come while the operator decides are not taken: the question was not about them.
+ */
+export async function takeChosen(desk: Desk, flags: TakingFlags, command: TakingCommand): Promise<void> {
+  const { dryRun = false, yes = false, json = false } = flags;
+  const { verb, past, take, pace, question } = command;
+  const look = async (label: string, taking?: Pick<Taking, 'take' | 'pace'>) => {
+    const outlook = command.outlook?.();
+    const counts = await takeFromAll(desk, flags, { ...taking, label, onMatched: (stored) => outlook?.add(stored) });
+    return { ...counts, outlook };
+  };
+  if (!dryRun && !yes) {
+    const { matched, byReason, outlook } = await look('counted');
+    // With none there is nothing to ask about, and the result says so.
+    if (matched > 0) {
+      say(
+        [`${deadLetters(matched)}${breakdown(byReason)}${outlook?.suffix() ?? ''}`, ...(outlook?.lines() ?? [])].join(
+          '\n',
+        ),
+      );
+      if (!(await confirm(question))) throw new CommandError(`nothing was ${past}`);
+    }
+  }
+  const { seen, matched, taken, byReason, outlook } = dryRun
+    ? await look('counted')
+    : await look(past, { take, ...(pace && { pace }) });
+  const left = await desk.count();
+  if (json) {
+    printJson({ seen, matched, [past]: taken, byReason, ...outlook?.fields(), left, dryRun });
+  } else if (dryRun) {
+    const counts = `would ${verb} ${matched} of ${deadLetters(seen)}${breakdown(byReason)}${outlook?.suffix() ?? ''}`;
+    process.stdout.write(`${[counts, ...(outlook?.lines() ?? [])].join('\n')}\n`);
+  } else {
+    process.stdout.write(`${past} ${taken} of ${deadLetters(seen)}${breakdown(byReason)}; ${left} there now\n`);
+  }
 }
 
 /** ` (9 rejected, 3 stalled)`, the most frequent first; empty for none. */
@@ -79,8 +143,9 @@ export function createPace(perSecond: number, now: () => number = () => performa
   };
 }
 
-/** `100/s`, `100` → 100 a second; `30/m` → 0.5 a second; undefined if the text is no rate. */
+/** `100/s`, `100` → 100 a second; `30/m` → 0.5 a second; `off` → Infinity; undefined if the text is no rate. */
 export function parseRate(text: string): number | undefined {
+  if (text === 'off') return Infinity;
   const match = /^(\d{1,9}(?:\.\d{1,3})?)(?:\/(s|m|h))?$/.exec(text);
   if (!match) return undefined;
   const perSecond = Number(match[1]) / { s: 1, m: 60, h: 3_600 }[(match[2] ?? 's') as 's' | 'm' | 'h'];

@@ -1,5 +1,7 @@
 import { Option, type Command } from 'commander';
+import { parseDuration } from '../../src/domain/time.ts';
 import { UsageError } from '../support/command.ts';
+import { parseInstant } from '../support/flags.ts';
 import type { Item } from './items.ts';
 
 const ON_THROTTLE = ['delay', 'latest', 'digest', 'drop', 'silence'];
@@ -42,6 +44,18 @@ export interface NotificationFlags {
   readonly analyticsLabel?: string;
 }
 
+const TIME_FORMAT = 'RFC 3339, epoch milliseconds, or a duration from now such as 1h';
+
+/** A duration becomes an instant. Whether an instant is usable is left to the validation of the notification. */
+function time(flag: string): (text: string) => string {
+  return (text) => {
+    const ms = /[a-z]$/.test(text) ? parseDuration(text) : undefined;
+    if (ms !== undefined) return String(Date.now() + ms);
+    if (/^-?\d+$/.test(text) || parseInstant(text) !== undefined) return text;
+    throw new UsageError(`${flag}: expected ${TIME_FORMAT}, found ${JSON.stringify(text)}`);
+  };
+}
+
 export function addNotificationFlags(command: Command): Command {
   const repeated = (value: string, before: readonly string[]) => [...before, value];
   return command
@@ -69,8 +83,8 @@ export function addNotificationFlags(command: Command): Command {
     .option('--category <name>', 'what kind it is; limits can be set per category')
     .addOption(new Option('--priority <name>', 'how urgent it is').choices(['high', 'normal']))
     .option('--collapse-id <id>', 'replaces the alert shown under the same id')
-    .option('--send-after <time>', 'not sent before: RFC 3339 or epoch milliseconds')
-    .option('--expires-at <time>', 'not delivered after: RFC 3339 or epoch milliseconds')
+    .option('--send-after <time>', `not sent before: ${TIME_FORMAT}`, time('--send-after'))
+    .option('--expires-at <time>', `not delivered after: ${TIME_FORMAT}`, time('--expires-at'))
     .option('--cancellation-key <key>', 'cancel all of the recipient that wait under it')
     .addOption(new Option('--on-throttle <what>', 'if it is blocked').choices(ON_THROTTLE))
     .option('--digest-key <key>', 'with --on-throttle digest: what goes together')

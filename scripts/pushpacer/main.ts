@@ -1,16 +1,18 @@
 import { readFileSync } from 'node:fs';
 import { nearest } from '../../src/domain/nearest.ts';
 import { EXIT } from '../support/command.ts';
+import { helpItem } from '../support/help.ts';
 import { endWithReader, red } from '../support/terminal.ts';
 import { COMMANDS, loadCommand } from './commands.ts';
 
 const USAGE = `Usage: pushpacer <command> [options]
 
 ${Object.entries(COMMANDS)
-  .map(([name, [, does]]) => `  ${name.padEnd(13)} ${does}`)
+  .map(([name, [, does]]) => helpItem(name, does, 12))
   .join('\n')}
 
-  pushpacer <command> --help shows a command's options; --version this program's version.
+${helpItem('pushpacer <command> --help', "a command's options", 26)}
+${helpItem('pushpacer --version', "this program's version", 26)}
 `;
 
 /** `pushpacer enqueue --file F`: the commands of `npm run`, under one name. */

@@ -5,6 +5,7 @@ import { EXEMPTIONS, type CategoryPolicy } from '../../src/domain/limits.ts';
 import type { Inspection, QuietView, SlotView } from '../../src/limiter/limiter.ts';
 import type { DelayedJob, DelayedJobs, WaitingJob } from './jobs.ts';
 import { jobIdOfAsk } from '../../src/delivery/slot.ts';
+import { notificationIdOf } from '../../src/queue/names.ts';
 import { quietText } from './quiet-text.ts';
 import { table } from '../support/table.ts';
 import { heading } from '../support/terminal.ts';
@@ -162,11 +163,16 @@ function waitingLines({ inspection: { now }, waiting, others = [], delayed, told
 function waitingRow(now: number, { at, id = '-', notification }: WaitingSlot, kind = ''): string[] {
   if (notification === undefined) return [...when(now, at), `no job${kind}`, '-', '-', '-', '-', printable(id)];
   const [why = '', ...others] = facts(now, notification);
-  return [...when(now, at), `${why}${kind}`, ...others, jobIdOfAsk(id) ?? notification.id];
+  return [...when(now, at), `${why}${kind}`, ...others, nameOf(notification.id, jobIdOfAsk(id))];
 }
 
 function delayedRow(now: number, job: DelayedJob): string[] {
   return [...when(now, job.dueAt), ...facts(now, job), job.id];
+}
+
+/** `msg-1`; `msg-1 (job 17)` where a producer gave the job an id of its own. */
+function nameOf(id: string, jobId: string | undefined): string {
+  return jobId === undefined || notificationIdOf(jobId) === id ? id : `${id} (job ${printable(jobId)})`;
 }
 
 function when(now: number, at: number): string[] {

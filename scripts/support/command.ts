@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { styleText } from 'node:util';
-import { Command, CommanderError } from 'commander';
+import { CommanderError, type Command } from 'commander';
 import { InputError } from '../../src/domain/faults.ts';
+import { LaidOutCommand } from './help.ts';
 import { keptByNpm, type KeptFlags } from './npm-flags.ts';
 import { endWithReader, red, yellow } from './terminal.ts';
 
@@ -20,12 +20,11 @@ export class UsageError extends Error {
 
 /** A command with `--help` and errors on standard error. It does not exit by itself: `runCommand` sets the exit code. */
 export function createCommand(name: string, description: string): Command {
-  return new Command(name)
+  return new LaidOutCommand(name)
     .description(description)
     .exitOverride()
     .showHelpAfterError('(--help shows the options)')
-    .configureOutput({ outputError: (text, write) => write(text.replace(/^error:/, red('error:'))) })
-    .configureHelp({ styleTitle: (title) => styleText('bold', title, { validateStream: false }) }); // commander takes it away again
+    .configureOutput({ outputError: (text, write) => write(text.replace(/^error:/, red('error:'))) });
 }
 
 const collecting = new AsyncLocalStorage<(command: Command) => void>();
@@ -80,9 +79,11 @@ export function warn(message: string): void {
   process.stderr.write(`${yellow('warning:')} ${message}\n`);
 }
 
-/** How the reader calls a command, for examples in messages: `npm run discard --` or `pushpacer discard`. */
+/** How the reader called this command, for examples in messages: `npm run discard --`, `npx pushpacer discard` or `pushpacer discard`. */
 export function callOf(name: string, env: Readonly<Record<string, string | undefined>> = process.env): string {
-  return env['npm_lifecycle_event'] === name ? `npm run ${name} --` : `pushpacer ${name}`;
+  const { npm_lifecycle_event: event, npm_command: command } = env;
+  if (event === name) return `npm run ${name} --`;
+  return command === 'exec' ? `npx pushpacer ${name}` : `pushpacer ${name}`;
 }
 
 /** The last line of a command under `--json`. */

@@ -52,7 +52,7 @@ export function table(
   const before = sum(widths.slice(0, -1)) + last * GAP.length;
   if (wrap && columns - before >= LEAST_WRAPPED) {
     return rows.flatMap((row) =>
-      wrapped(row[last] ?? '', columns - before).map((part, at) =>
+      wrapText(row[last] ?? '', columns - before).map((part, at) =>
         line((at === 0 ? row : []).slice(0, last), widths, part),
       ),
     );
@@ -92,7 +92,7 @@ function shrink(widths: readonly number[], room: number): number[] {
 }
 
 /** Breaks at spaces; a word that is longer than a line is broken too. */
-function wrapped(text: string, width: number): string[] {
+export function wrapText(text: string, width: number): string[] {
   const lines = [''];
   for (const word of text.split(' ')) {
     const current = lines.at(-1) ?? '';

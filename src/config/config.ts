@@ -106,6 +106,14 @@ export function loadQueueConfig(env: Environment): Pick<Config, 'redis' | 'queue
   return queueConfig(variables);
 }
 
+/** For the command that says how long a replay takes: the overall limits of a recipient. */
+export function loadPolicy(env: Environment): Policy {
+  const faults: Fault[] = [];
+  const { variables } = readVariables(pick(env, ['LIMIT_RULES', 'LIMIT_MIN_GAP']), faults);
+  refuse(faults);
+  return policyConfig(variables);
+}
+
 type LimiterConfig = Pick<
   Config,
   'redis' | 'queue' | 'limiterRedis' | 'policy' | 'categories' | 'quietHours' | 'apartRules'
@@ -145,13 +153,17 @@ function limiterConfig(variables: Variables, faults: Fault[]): LimiterConfig {
       variables.LIMITER_REDIS_SENTINEL_NAME ?? variables.REDIS_SENTINEL_NAME,
       variables,
     ),
-    policy: { rules: variables.LIMIT_RULES, minGapMs: variables.LIMIT_MIN_GAP },
+    policy: policyConfig(variables),
     ...readLimitsFile(variables.LIMITS_FILE, faults),
     apartRules: {
       background: variables.LIMIT_BACKGROUND_RULES,
       liveactivity: variables.LIMIT_LIVE_ACTIVITY_RULES,
     },
   };
+}
+
+function policyConfig({ LIMIT_RULES: rules, LIMIT_MIN_GAP: minGapMs }: Variables): Policy {
+  return { rules, minGapMs };
 }
 
 function redisConfig(urls: readonly string[], name: string | undefined, variables: Variables): RedisConfig {

@@ -1,4 +1,4 @@
-import { parseNotification } from '../domain/notification.ts';
+import { parseNotification, PLATFORMS, type Platform } from '../domain/notification.ts';
 import { redact } from '../domain/redact.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason, type FailedAttempt } from '../domain/outcome.ts';
 import type { JobHash } from './job-hash.ts';
@@ -52,6 +52,37 @@ export function readDeadLetter(data: unknown): DeadLetter {
     generation: generationOf(data),
     ...(Array.isArray(delivered) && { delivered: delivered.filter((label) => typeof label === 'string') }),
   };
+}
+
+/** A device that a dead letter is about. */
+export interface OpenDevice {
+  readonly platform: Platform;
+  /** Absent: the app of the workers' environment. */
+  readonly app?: string;
+}
+
+/**
+ * The devices of its notification that were not alerted. The notification may be any value, so a device without a known platform
+ * is left out, and there may be none.
+ */
+export function openDevicesOf({ notification, delivered = [] }: DeadLetter): OpenDevice[] {
+  const devices = field(notification, 'devices');
+  if (!Array.isArray(devices)) return [];
+  return devices.flatMap((device: unknown, index): OpenDevice[] => {
+    const [platform, app] = [PLATFORMS.find((known) => known === field(device, 'platform')), field(device, 'app')];
+    if (platform === undefined || delivered.includes(`${platform}#${index}`)) return [];
+    if (app === undefined) return [{ platform }];
+    return typeof app === 'string' && app.length <= MAX_APP ? [{ platform, app }] : [];
+  });
+}
+
+/** A longer text is no name of an app, and may be a token in the wrong place. */
+const MAX_APP = 64;
+
+/** The id in a notification's data, also where it is a number by mistake; undefined if there is none to show. */
+export function statedIdOf(notification: unknown): string | undefined {
+  const id = field(notification, 'id');
+  return typeof id === 'string' || typeof id === 'number' ? String(id) : undefined;
 }
 
 const FOREIGN = {

@@ -1,4 +1,6 @@
-import type { DeadLetterReason } from '../domain/outcome.ts';
+import type { Platform } from '../domain/notification.ts';
+import type { DeadLetter, DeadLetterReason } from '../domain/outcome.ts';
+import { openDevicesOf, statedIdOf } from './letter.ts';
 import type { StoredDeadLetter } from './list.ts';
 import type { DeadLetters } from './store.ts';
 
@@ -6,6 +8,10 @@ import type { DeadLetters } from './store.ts';
 export interface DeadLetterFilter {
   readonly reason?: DeadLetterReason;
   readonly recipientId?: string;
+  /** Of a device that was not alerted. An empty `app` is the app of the environment. With both, one device must fit both. */
+  readonly platform?: Platform;
+  readonly app?: string;
+  readonly category?: string;
   /** The notification's id, or that of the dead letter's job. */
   readonly id?: string;
   /** The earliest and the latest time of death: epoch milliseconds. */
@@ -14,13 +20,22 @@ export interface DeadLetterFilter {
 }
 
 export function matches({ id, letter }: StoredDeadLetter, filter: DeadLetterFilter): boolean {
-  const { reason, recipientId, sinceMs = -Infinity, untilMs = Infinity } = filter;
+  const { reason, recipientId, category, sinceMs = -Infinity, untilMs = Infinity } = filter;
   return (
     (reason === undefined || letter.reason === reason) &&
     (recipientId === undefined || field(letter.notification, 'recipientId') === recipientId) &&
-    (filter.id === undefined || id === filter.id || field(letter.notification, 'id') === filter.id) &&
+    (category === undefined || field(letter.notification, 'category') === category) &&
+    (filter.id === undefined || id === filter.id || statedIdOf(letter.notification) === filter.id) &&
     letter.deadAt >= sinceMs &&
-    letter.deadAt <= untilMs
+    letter.deadAt <= untilMs &&
+    isOfDevice(letter, filter)
+  );
+}
+
+function isOfDevice(letter: DeadLetter, { platform, app }: DeadLetterFilter): boolean {
+  if (platform === undefined && app === undefined) return true;
+  return openDevicesOf(letter).some(
+    (device) => (platform ?? device.platform) === device.platform && (app ?? device.app ?? '') === (device.app ?? ''),
   );
 }
 
@@ -38,6 +53,8 @@ export interface TakeOptions {
   readonly take?: (stored: StoredDeadLetter) => Promise<boolean>;
   /** Awaited before each: bounds the rate. */
   readonly pace?: () => Promise<void>;
+  /** Called for each that matches, in their order, before it is taken. */
+  readonly onMatched?: (stored: StoredDeadLetter) => void;
   /** Called for each dead letter that was looked at. */
   readonly onSeen?: () => void;
 }
@@ -55,7 +72,7 @@ export interface Taken {
  * Replays or removes dead letters, oldest first. If it is ended half-way, start it again and it goes on.
  */
 export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: TakeOptions): Promise<Taken> {
-  const { filter = {}, buriedUntilMs, limit = Infinity, take, pace, onSeen } = options;
+  const { filter = {}, buriedUntilMs, limit = Infinity, take, pace, onMatched, onSeen } = options;
   const matched = new Map<DeadLetterReason, number>();
   let [seen, chosen, taken] = [0, 0, 0];
 
@@ -68,7 +85,11 @@ export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: T
   for await (const all of deadLetters.walk()) {
     const page = all.filter(({ buriedAt }) => buriedAt <= buriedUntilMs);
     const batch = page.filter((stored) => matches(stored, filter)).slice(0, limit - chosen);
-    for (const { letter } of batch) matched.set(letter.reason, (matched.get(letter.reason) ?? 0) + 1);
+    for (const stored of batch) {
+      const { reason } = stored.letter;
+      matched.set(reason, (matched.get(reason) ?? 0) + 1);
+      onMatched?.(stored);
+    }
     chosen += batch.length;
     await Promise.all(batch.map(takeOne));
     for (let told = batch.length; told < page.length; told++) onSeen?.();

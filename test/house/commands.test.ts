@@ -109,6 +109,9 @@ describe('the JSON of each command is that of the page', () => {
     });
     const letters = {
       full: deadLetter('full', { notification: full, attempts, delivered: ['apns#0'] }),
+      named: deadLetter('named', {
+        notification: { ...full, devices: [{ platform: 'fcm', token: 't', app: 'teacher' }] },
+      }),
       other: deadLetter('other'),
     };
     await deadQueue.addBulk(Object.entries(letters).map(([jobId, data]) => ({ name: 'push', data, opts: { jobId } })));
@@ -118,9 +121,13 @@ describe('the JSON of each command is that of the page', () => {
       await answerOf('dead-letters', [], env),
       await answerOf('dead-letters', ['--limit', '1'], env),
     );
-    await expectDocumented('dead-letters show', await answerOf('dead-letters', ['show', 'full'], env));
+    await expectDocumented(
+      'dead-letters show',
+      await answerOf('dead-letters', ['show', 'full'], env),
+      await answerOf('dead-letters', ['show', 'named'], env),
+    );
     await expectDocumented('discard', await answerOf('discard', ['--all', '--dry-run'], env));
-    await expectDocumented('replay', await answerOf('replay', [], env));
+    await expectDocumented('replay', await answerOf('replay', ['--all', '--yes'], env));
   });
 
   test('recipient', async () => {
@@ -235,7 +242,7 @@ describe('exit codes', () => {
     ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
     ['cancel', '--id', 'msg-1'],
     ['dead-letters'],
-    ['replay'],
+    ['replay', '--all', '--yes'],
     ['discard', '--all', '--yes'],
     ['recipient', 'show', 't'],
   ])('%s: 1 where Redis is away', async (name, ...args) => {
@@ -262,7 +269,7 @@ test('each command that reads the environment names a mistyped variable, and the
     ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
     ['cancel', '--id', 'msg-1'],
     ['dead-letters'],
-    ['replay'],
+    ['replay', '--all', '--yes'],
     ['discard', '--all', '--yes'],
     ['recipient', 'show', 't'],
   ]) {

@@ -16,7 +16,12 @@ interface Listed {
   readonly total: number;
   readonly matched: number;
   readonly byReason: Readonly<Record<string, number>>;
-  readonly deadLetters: readonly { readonly id: string }[];
+  readonly deadLetters: readonly {
+    readonly id: string;
+    readonly platforms?: readonly string[];
+    readonly apps?: readonly string[];
+    readonly notification: { readonly id?: string };
+  }[];
 }
 
 function run(
@@ -66,9 +71,11 @@ test('a table, the newest last, and how many died of what', async () => {
   const { code, stdout, stderr } = await command.waitForExit();
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   const [head, first, second, third, ...rest] = stdout.split('\n');
-  expect(head).toMatch(/^id +reason +died \(UTC\) +gen +tries +recipient +message$/);
-  expect(first).toMatch(/^first +stalled +[\d-]+ [\d:]{8} +30m ago +0 +0 +recipient-first +job stalled$/);
-  expect(second).toMatch(/^second +attempts-exhausted .+ 20m ago +1 +2 +recipient-second +reset: socket hang up </);
+  expect(head).toMatch(/^id +reason +died \(UTC\) +gen +tries +platform +recipient +message$/);
+  expect(first).toMatch(/^first +stalled +[\d-]+ [\d:]{8} +30m ago +0 +0 +apns +recipient-first +job stalled$/);
+  expect(second).toMatch(
+    /^second +attempts-exhausted .+ 20m ago +1 +2 +apns +recipient-second +reset: socket hang up </,
+  );
   expect(third).toMatch(/^third .+ 5m ago /);
   expect(rest).toEqual(['', '3 dead letters (2 stalled, 1 attempts-exhausted)', '']);
 });
@@ -87,6 +94,65 @@ test('the flags choose', async () => {
     /^… and 2 more, older ones; .+\nid .+\nthird .+\n\n3 dead/,
   );
   expect((await run(prefix, ['--id', 'none'])).stdout).toBe('0 of 3 dead letters\n');
+});
+
+test('app, platform and category are shown, and choose', async () => {
+  const { prefix, deadQueue } = openQueues();
+  const [apns, fcm, webpush] = [
+    { platform: 'apns', token: 'ab'.repeat(32), app: 'teacher' },
+    { platform: 'fcm', token: 'some-token', app: 'parent' },
+    { platform: 'webpush', endpoint: 'https://push.example/x', keys: {} },
+  ] as const;
+  const of = (devices: readonly unknown[], category?: string) =>
+    ({ notification: { ...notification(), devices, category } }) as Partial<DeadLetter>;
+  await addDead(deadQueue, {
+    both: deadLetter('both', of([apns, fcm], 'messages')),
+    half: deadLetter('half', { ...of([apns, fcm]), delivered: ['apns#0'] }),
+    web: deadLetter('web', of([webpush], 'trips')),
+    odd: deadLetter('odd', { notification: { devices: [{ platform: 'sms' }, null], category: 7 }, reason: 'invalid' }),
+  });
+  const chosen = async (...args: string[]) => idsOf(await list(prefix, args));
+  expect(await chosen('--platform', 'apns')).toEqual(['both']);
+  expect(await chosen('--platform', 'fcm')).toEqual(['both', 'half']);
+  expect(await chosen('--app', 'teacher')).toEqual(['both']);
+  expect(await chosen('--app', 'parent', '--platform', 'fcm')).toEqual(['both', 'half']);
+  expect(await chosen('--app', 'parent', '--platform', 'apns')).toEqual([]);
+  expect(await chosen('--app', '')).toEqual(['web']);
+  expect(await chosen('--category', 'trips')).toEqual(['web']);
+  expect((await run(prefix, ['--platform', 'sms'])).code).toBe(2);
+
+  const { deadLetters } = await list(prefix);
+  expect(deadLetters.map(({ platforms, apps }) => ({ platforms, apps }))).toEqual([
+    { platforms: ['apns', 'fcm'], apps: ['parent', 'teacher'] },
+    { platforms: ['fcm'], apps: ['parent'] },
+    { platforms: ['webpush'] },
+    {},
+  ]);
+  const lines = (await run(prefix, [])).stdout.split('\n');
+  expect(lines[0]).toMatch(/ tries +platform +app +category +recipient /);
+  expect(lines[1]).toMatch(/^both .+ apns,fcm +parent,teacher +messages +teacher-42 /);
+  expect(lines[4]).toMatch(/^odd .+ 0 +- +- +- +- +no$/);
+  const shown = (await run(prefix, ['show', 'both'])).stdout;
+  expect(shown).toMatch(/^platform +apns, fcm\napp +parent, teacher\ncategory +messages$/m);
+});
+
+test('an id that a producer gave the job alone is not told as the notification’s', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addDead(deadQueue, {
+    '#17': deadLetter('msg-1', { notification: notification({ id: 'msg-1' }) }),
+    '#18': deadLetter('', { notification: { ...notification(), id: 8841 }, reason: 'invalid' }),
+    '#19': deadLetter('', { notification: notification({ id: undefined }) }),
+    '#20#r1': deadLetter('', { notification: { ...notification(), id: ['x'] }, reason: 'invalid' }),
+  });
+  const { deadLetters } = await list(prefix);
+  const ids = deadLetters.map((each) => each.notification.id);
+  expect(ids).toEqual(['msg-1', '8841', '19', undefined]);
+  const lines = (await run(prefix, [])).stdout.split('\n').slice(1, 5);
+  expect(lines.map((line) => line.split('  ')[0])).toEqual([
+    ...['msg-1 (job #17)', '8841 (job #18)', '#19', '- (job #20#r1)'],
+  ]);
+  expect((await run(prefix, ['show', 'msg-1'])).stdout).toMatch(/^msg-1 \(job #17\)\n/);
+  expect(idsOf(await list(prefix, ['--id', '8841']))).toEqual(['#18']);
 });
 
 test('many are told with --json, and 50 in a table', async () => {

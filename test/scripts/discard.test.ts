@@ -106,9 +106,9 @@ test('says what it did', async () => {
 test.each([
   [
     [],
-    'say which dead letters to remove: with --reason, --recipient, --id, --since or --until, or all of them with --all.',
+    'say which dead letters to discard: with --reason, --recipient, --platform, --app, --category, --id, --since or --until,',
   ],
-  [['--limit', '5', '--yes'], 'Example, which only counts: pushpacer discard --reason unregistered --dry-run'],
+  [['--limit', '5', '--yes'], 'pushpacer discard --reason unregistered --dry-run'],
   [
     ['--all', '--reason', 'stalled', '--yes'],
     '--all: expected no filter beside it, since it means all dead letters; found one',

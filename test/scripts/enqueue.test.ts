@@ -143,6 +143,21 @@ test('flags make one notification', async () => {
   });
 });
 
+test('--send-after and --expires-at take a duration from now, and instants', async () => {
+  const { prefix, queue } = openQueues();
+  const flags = ['--recipient', 'teacher-42', '--apns', 'abab', '--title', 'Room'];
+  const before = Date.now();
+  const durations = ['--id', 't1', '--send-after', '30m', '--expires-at', '1h'];
+  expect(await enqueue({ args: [...flags, ...durations], prefix })).toMatchObject({ code: 0, stderr: '' });
+  const { sendAfter, expiresAt } = (await queue.getJob('t1'))?.data as { sendAfter: number; expiresAt: number };
+  expect(sendAfter - before).toBeGreaterThanOrEqual(30 * 60_000);
+  expect(expiresAt - sendAfter).toBeGreaterThanOrEqual(30 * 60_000);
+  expect(expiresAt - before).toBeLessThan(3_600_000 + 60_000);
+  const at = new Date(before + 3_600_000).toISOString();
+  expect(await enqueue({ args: [...flags, '--id', 't2', '--expires-at', at], prefix })).toMatchObject({ code: 0 });
+  expect((await queue.getJob('t2'))?.data).toMatchObject({ expiresAt: at });
+});
+
 test('--app names the app of all devices of the flags', async () => {
   const { prefix, queue } = openQueues();
   const flags = '--id a1 --recipient teacher-42 --apns abab --fcm tok:en --app teacher --title Room';
@@ -231,8 +246,16 @@ test('a payload that is too large is told before it is enqueued', async () => {
   const exit = await enqueue({ args, prefix });
   expect(exit).toMatchObject({
     code: 2,
-    stderr: 'expected a payload of at most 4096 bytes for apns, found 4137 bytes\n',
+    stderr: 'error: expected a payload of at most 4096 bytes for apns, found 4137 bytes\n',
   });
+  expect(await queue.getPrioritizedCount()).toBe(0);
+});
+
+test('flags that make no notification are an error as any other', async () => {
+  const { prefix, queue } = openQueues();
+  const exit = await enqueue({ args: ['--recipient', 'r', '--title', 'a', '--badge', 'x'], prefix });
+  expect(exit.stderr).toMatch(/^error: devices: expected at least 1 entry, found .+; badge: expected .+\n$/);
+  expect(exit.code).toBe(2);
   expect(await queue.getPrioritizedCount()).toBe(0);
 });
 
@@ -257,7 +280,13 @@ test('Redis away is told at once, without the password', async () => {
 });
 
 test.each([
-  [[], 'expected one of --file, - and the flags of a notification, found 0'],
+  [[], 'error: nothing to enqueue: expected the flags of a notification, --file, or - for standard input\nExamples: '],
+  [['--json'], "pushpacer enqueue --recipient teacher-42 --fcm TOKEN --title 'Room 12' --body 'Forms are due'\n"],
+  [
+    ['--recipient', 'r', '--expires-at', 'soon'],
+    'error: --expires-at: expected RFC 3339, epoch milliseconds, or a duration from',
+  ],
+  [['--recipient', 'r', '--send-after', '1w'], 'error: --send-after: expected RFC 3339,'],
   [['-', '--recipient', 'r'], 'expected one of --file, - and the flags of a notification, found 2'],
   [['--file', 'a', '--file'], 'argument missing'],
   [['list.ndjson'], 'expected - or --file, found "list.ndjson"'],

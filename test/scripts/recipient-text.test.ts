@@ -32,6 +32,8 @@ function slots(count: number, fromMs: number, stepMs: number): SlotView[] {
 interface Options {
   readonly told?: number;
   readonly job?: WaitingJob;
+  /** The notification's, where its job has another one. */
+  readonly id?: string;
   readonly recipientId?: string;
   readonly delayed?: DelayedJobs;
 }
@@ -39,7 +41,10 @@ interface Options {
 function lines(change: Partial<Inspection>, options: Options = {}) {
   const inspection = { ...QUIET, ...change };
   const { told = 20, job = JOB, recipientId = 'teacher-42', delayed = NONE } = options;
-  const waiting = inspection.reserved.map((slot) => ({ ...slot, notification: job }));
+  const waiting = inspection.reserved.map((slot) => ({
+    ...slot,
+    notification: { ...job, id: options.id ?? slot.id?.replace('/0', '') ?? '' },
+  }));
   const categories = { messages: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 10_000 } };
   return describeRecipient({ recipientId, inspection, waiting, delayed, categories, told });
 }
@@ -90,6 +95,11 @@ describe('a recipient', () => {
       'in 31s  12:00:34Z  gap  4s ago    2         high      -         msg-0',
       'in 34s  12:00:37Z  gap  4s ago    2         high      -         msg-1',
     ]);
+  });
+
+  it('has each notification under its own id, also where its job has another one', () => {
+    const told = lines({ reserved: slots(1, 31_000, 3_000) }, { id: 'form-12' });
+    expect(told.at(-1)).toMatch(/ form-12 \(job msg-0\)$/);
   });
 
   it('who has no limits is told so', () => {

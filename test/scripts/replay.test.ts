@@ -1,5 +1,6 @@
 import type { Queue } from 'bullmq';
-import { expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
+import { createOutlook } from '../../scripts/dead-letters/outlook.ts';
 import { main } from '../../scripts/replay.ts';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
@@ -14,14 +15,18 @@ const envOf = (prefix: string, redisUrl = testRedisUrl(), shards?: string) => ({
   QUEUE_PREFIX: prefix,
   QUEUE_SHARDS: shards,
   REDIS_CLUSTER: undefined,
+  LIMIT_RULES: undefined,
+  LIMIT_MIN_GAP: undefined,
 });
 
 function run(prefix: string, args: readonly string[], redisUrl?: string, shards?: string): Promise<CommandExit> {
   return runMain(main, args, envOf(prefix, redisUrl, shards));
 }
 
+/** Without a question and a pause, unless the flags have a rate. */
 async function replay(prefix: string, ...args: string[]): Promise<Record<string, unknown>> {
-  const exit = await run(prefix, [...args, '--json']);
+  const rate = args.includes('--rate') ? [] : ['--rate', 'off'];
+  const exit = await run(prefix, [...args, ...rate, '--yes', '--json']);
   expect(exit).toMatchObject({ code: 0, stderr: '' });
   return JSON.parse(exit.stdout.trimEnd().split('\n').at(-1) ?? '') as Record<string, unknown>;
 }
@@ -42,14 +47,18 @@ test('puts everything back, oldest first', async () => {
   const { prefix, queue, deadQueue } = openQueues();
   const letters = Array.from({ length: 250 }, (_, n) => [`n${n}`, letter(`n${n}`)] as const);
   await addDead(deadQueue, Object.fromEntries(letters));
-  expect(await replay(prefix)).toEqual({
+  const { lastAfterMs, ...counts } = await replay(prefix, '--all');
+  expect(counts).toEqual({
     seen: 250,
     matched: 250,
     replayed: 250,
     byReason: { rejected: 250 },
+    recipients: 1,
+    expired: 0,
     left: 0,
     dryRun: false,
   });
+  expect(lastAfterMs).toBe(24 * 60_000 + 9 * 3_000); // ten in each minute
   expect((await queue.getPrioritized(0, -1)).map((job) => job.id)).toEqual(letters.map(([id]) => `${id}#r1`));
 });
 
@@ -64,7 +73,13 @@ test('takes what the flags say, and leaves the rest', async () => {
     broken: letter('broken', { notification: 'text', reason: 'invalid' }),
     recent: letter('recent'),
   });
-  expect(await replay(prefix, '--dry-run')).toMatchObject({ seen: 5, matched: 5, replayed: 0, left: 5, dryRun: true });
+  expect(await replay(prefix, '--all', '--dry-run')).toMatchObject({
+    seen: 5,
+    matched: 5,
+    replayed: 0,
+    left: 5,
+    dryRun: true,
+  });
   expect(await replay(prefix, '--recipient', 'teacher-7')).toMatchObject({ seen: 5, replayed: 1, left: 4 });
   expect(await idsIn(queue)).toEqual(['other#r1']);
   expect(await replay(prefix, '--reason', 'stalled')).toMatchObject({ byReason: { stalled: 1 }, left: 3 });
@@ -82,7 +97,10 @@ test('killed half-way and started again, it neither loses nor doubles', async ()
   await addDead(deadQueue, Object.fromEntries(letters));
   let kills = 0;
   for (const replayed of [40, 130, 260]) {
-    const command = startProcess({ args: ['scripts/replay.ts', '--rate', '400/s'], env: envOf(prefix) });
+    const command = startProcess({
+      args: ['scripts/replay.ts', '--all', '--yes', '--rate', '400/s'],
+      env: envOf(prefix),
+    });
     await vi.waitFor(async () => expect(await queue.getPrioritizedCount()).toBeGreaterThan(replayed), {
       timeout: 15_000,
     });
@@ -90,7 +108,7 @@ test('killed half-way and started again, it neither loses nor doubles', async ()
     kills += (await command.waitForExit()).signal === 'SIGKILL' ? 1 : 0;
   }
   expect(kills).toBe(3); // else it was over before it was killed, and nothing was tested
-  await replay(prefix);
+  await replay(prefix, '--all');
   expect(await deadQueue.getJobCountByTypes()).toBe(0);
   expect(await idsIn(queue)).toEqual(letters.map(([id]) => `${id}#r1`).sort());
 });
@@ -101,7 +119,7 @@ test('leaves what dies while it runs', async () => {
   await addDead(deadQueue, Object.fromEntries(Array.from({ length: 50 }, (_, n) => [`n${n}`, letter(`n${n}`)])));
   const worker = consume(prefix, (job) => die(job), { concurrency: 10 });
   worker.on('failed', (job) => void deadLetters.bury(job?.id ?? ''));
-  expect(await replay(prefix, '--rate', '100/s')).toMatchObject({ replayed: 50 });
+  expect(await replay(prefix, '--all', '--rate', '100/s')).toMatchObject({ replayed: 50 });
   await vi.waitFor(async () => expect(await deadLetters.count()).toBe(50), { timeout: 10_000 });
   const generations = (await deadLetters.page(0, 100)).map((stored) => stored.letter.generation);
   expect(new Set(generations)).toEqual(new Set([1]));
@@ -113,7 +131,7 @@ test('is over all shards, and --limit too', async () => {
   for (const { deadQueue } of shards) {
     await addDead(deadQueue, { a: letter('a'), b: letter('b'), c: letter('c', { reason: 'stalled' }) });
   }
-  const args = ['--reason', 'rejected', '--limit', '3'];
+  const args = ['--reason', 'rejected', '--limit', '3', '-y'];
   expect(await run(prefix, args, testRedisUrl(), '2')).toMatchObject({
     code: 0,
     stdout: expect.stringMatching(/^replayed 3 of \d dead letters \(3 rejected\); 3 there now\n$/) as string,
@@ -124,17 +142,79 @@ test('is over all shards, and --limit too', async () => {
 test('says what it did', async () => {
   const { prefix, deadQueue } = openQueues();
   await addDead(deadQueue, { a: letter('a'), b: letter('b', { reason: 'stalled' }) });
-  expect(await run(prefix, ['--dry-run'])).toMatchObject({
+  expect(await run(prefix, ['--all', '--dry-run'])).toMatchObject({
     code: 0,
-    stdout: 'would replay 2 of 2 dead letters (1 rejected, 1 stalled)\n',
+    stdout:
+      'would replay 2 of 2 dead letters (1 rejected, 1 stalled), to teacher-42\n' +
+      'At 50/s, and under 10/1m, gap 3s, the last goes out in about 3s.\n',
   });
-  expect(await run(prefix, ['--limit', '1'])).toMatchObject({
+  expect(await run(prefix, ['--all', '--limit', '1', '--yes'])).toMatchObject({
     stdout: 'replayed 1 of 2 dead letters (1 rejected); 1 there now\n',
   });
 });
 
+test('fifty go in a second, if no rate is given', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addDead(deadQueue, Object.fromEntries(Array.from({ length: 61 }, (_, n) => [`n${n}`, letter(`n${n}`)])));
+  const began = performance.now();
+  expect(await run(prefix, ['--all', '--yes'])).toMatchObject({ code: 0 });
+  expect(performance.now() - began).toBeGreaterThan(1_190);
+});
+
+describe('what a replay comes to', () => {
+  const now = Date.UTC(2026, 10, 21, 12);
+  const policy = { rules: [{ max: 2, perMs: 60_000 }], minGapMs: 3_000 };
+  const outlookOf = (perSecond: number, notifications: readonly unknown[]) => {
+    const outlook = createOutlook({ perSecond, policy, now });
+    for (const each of notifications)
+      outlook.add({ id: 'x', buriedAt: now, letter: letter('x', { notification: each }) });
+    return outlook;
+  };
+  const to = (recipientId: string, fields: object = {}) => ({ ...notification({ recipientId }), ...fields });
+
+  test('the last goes out when the recipient with the most has room for it', () => {
+    const outlook = outlookOf(50, [...Array.from({ length: 5 }, () => to('busy')), to('a'), to('b')]);
+    expect(outlook.fields()).toEqual({ recipients: 3, expired: 0, lastAfterMs: 120_000 });
+    expect(outlook.suffix()).toBe(', to 3 recipients (5 to busy)');
+    expect(outlook.lines()).toEqual(['At 50/s, and under 2/1m, gap 3s, the last goes out in about 2m.']);
+  });
+
+  test('or when the rate has come to it', () => {
+    const many = Array.from({ length: 31 }, (_, n) => to(`r${n}`));
+    expect(outlookOf(0.5, many).lines()).toEqual(['At 30/m, and under 2/1m, gap 3s, the last goes out in about 1m.']);
+    expect(outlookOf(0.5, many).suffix()).toBe(', to 31 recipients');
+    expect(outlookOf(Infinity, many).lines()).toEqual([
+      'Without a rate, and under 2/1m, gap 3s, the last goes out at once.',
+    ]);
+  });
+
+  test('what will have expired is not sent, and makes nobody wait', () => {
+    const gone = to('busy', { expiresAt: now - 1 });
+    const soon = to('busy', { expiresAt: new Date(now + 2_000).toISOString() });
+    expect(outlookOf(50, [gone, to('busy'), soon, to('busy')]).fields()).toEqual({
+      ...{ recipients: 1, expired: 2, lastAfterMs: 3_020 },
+    });
+    expect(
+      outlookOf(50, [gone, to('busy')])
+        .lines()
+        .at(-1),
+    ).toBe('About 1 will have expired by then, and will not be sent.');
+    expect(outlookOf(50, [gone]).lines()).toEqual(['All of them have expired: none will be sent.']);
+    expect(outlookOf(50, [gone]).fields()).toEqual({ recipients: 1, expired: 1 });
+  });
+
+  test('what is not sent before an instant makes it later; any value is taken', () => {
+    const later = to('a', { sendAfter: now + 3_600_000 });
+    expect(outlookOf(50, [later, 'text', null, { recipientId: 7 }]).fields()).toEqual({
+      ...{ recipients: 1, expired: 0, lastAfterMs: 3_600_000 },
+    });
+    expect(outlookOf(50, ['text']).suffix()).toBe('');
+    expect(outlookOf(50, []).lines()).toEqual([]);
+  });
+});
+
 test('Redis away is told at once, without the password', async () => {
-  const exit = await run('{unused}', [], 'redis://:s3cret@127.0.0.1:1');
+  const exit = await run('{unused}', ['--all', '--yes'], 'redis://:s3cret@127.0.0.1:1');
   expect(exit.code).toBe(1);
   expect(exit.stderr).toMatch(/^error: Redis is away: 127\.0\.0\.1:1 \(.+\); start again to go on\n$/);
 });
@@ -144,9 +224,20 @@ test.each([
   [['--since', 'yesterday'], '--since: expected an RFC 3339 date-time, epoch milliseconds or a duration ago'],
   [['--until', '2026-13-01T00:00:00Z'], '--until: expected'],
   [['--limit', '0'], '--limit: expected an integer of 1 or more, found "0"'],
-  [['--rate', 'fast'], '--rate: expected a rate such as 50/s'],
-])('%j is bad usage', async (args, message) => {
-  const { code, stderr } = await run('{unused}', args);
+  [['--rate', 'fast'], '--rate: expected a rate such as 50/s, or off, found "fast"'],
+  [[], 'say which dead letters to replay: with --reason, --recipient, --platform, --app, --category, --id, --since or'],
+  [['--limit', '5', '--yes'], 'pushpacer replay --reason provider-auth --dry-run'],
+  [['--rate', '5/s', '--json', '--yes'], 'or all of them with --all.'],
+  [['--all', '--reason', 'stalled', '--yes'], '--all: expected no filter beside it'],
+  [
+    ['--reason', 'stalled'],
+    'there is no terminal to ask on: add --yes to replay them without a question, or --dry-run',
+  ],
+])('%j is bad usage, and replays nothing', async (args, message) => {
+  const { prefix, queue, deadQueue } = openQueues();
+  await addDead(deadQueue, { a: letter('a', { reason: 'stalled' }) });
+  const { code, stderr, stdout } = await run(prefix, args);
   expect(stderr).toContain(message);
-  expect(code).toBe(2);
+  expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+  expect(await idsIn(queue)).toEqual([]);
 });

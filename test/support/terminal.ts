@@ -43,10 +43,13 @@ export interface OnTerminal {
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** Presses Ctrl-C when this has been written. */
   readonly interruptAt?: string;
+  /** Types `text` when `at` has been written. */
+  readonly typed?: { readonly at: string; readonly text: string };
 }
 
 /** Runs a command on a pseudo-terminal to its end: its exit code, all that it wrote, and what is then to be seen. */
-export async function runOnTerminal({ command, columns, env = {}, interruptAt }: OnTerminal) {
+export async function runOnTerminal({ command, columns, env = {}, interruptAt, typed }: OnTerminal) {
+  const { at: pressAt, text: pressed } = typed ?? { at: interruptAt, text: '\x03' };
   const sized = `stty -echo cols ${columns} rows 24; exec ${command.replace(/^node /, `${process.execPath} `)}`;
   const child = spawn('script', ['-qec', sized, '/dev/null'], {
     // Node shows no colours where CI is set, whatever the terminal is.
@@ -58,9 +61,9 @@ export async function runOnTerminal({ command, columns, env = {}, interruptAt }:
   let isPressed = false;
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     raw += text;
-    if (interruptAt === undefined || isPressed || !raw.includes(interruptAt)) return;
+    if (pressAt === undefined || isPressed || !raw.includes(pressAt)) return;
     isPressed = true;
-    child.stdin.write('\x03');
+    child.stdin.write(pressed);
   });
   const [code] = (await once(child, 'close')) as [number | null];
   const terminal = openTerminal(columns);

@@ -69,7 +69,7 @@ it('each notification that ends is in the stream, and its status is the same', a
   const { reason } = byId.get('refused') ?? {};
   expect(await producer.status('refused')).toMatchObject({ state: 'dead-lettered', reason, generation: 0 });
 
-  expect(await runMain(replay, ['--recipient', 'd'], queueEnv(prefix))).toMatchObject({ code: 0 });
+  expect(await runMain(replay, ['--recipient', 'd', '--yes'], queueEnv(prefix))).toMatchObject({ code: 0 });
   await worker.waitForLine(/"jobId":"refused#r1"/);
   await vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(notifications.length + 1), SOON);
   expect((await outcomesIn(redis, prefix)).at(-1)).toMatchObject({

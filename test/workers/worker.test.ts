@@ -53,7 +53,7 @@ describe('jobs of a plain BullMQ client', () => {
     await queue.add('push', { recipientId, alert, devices: [device] }, { jobId: 'by-job', priority: 10 });
     await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), { timeout: 10_000 });
     const replay = startProcess({
-      args: ['scripts/replay.ts'],
+      args: ['scripts/replay.ts', '--all', '--yes'],
       env: { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix },
     });
     expect((await replay.waitForExit()).code).toBe(0);

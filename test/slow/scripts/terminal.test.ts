@@ -1,6 +1,9 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
 import { expect, test } from 'vitest';
+import { COMMANDS } from '../../../scripts/pushpacer/commands.ts';
+import { deadLetter } from '../../dead-letters/letters.ts';
 import { notification, openQueues } from '../../queue/support.ts';
 import { startProcess } from '../../support/process.ts';
 import { runProgram, temporaryFolder } from '../../support/program.ts';
@@ -57,6 +60,39 @@ test('errors are red on a terminal, unless NO_COLOR is set; FORCE_COLOR makes th
     (await startProcess({ args: ['scripts/replay.ts', '--limit', 'x'], env }).waitForExit()).stderr;
   expect(await redirected({ FORCE_COLOR: undefined, NO_COLOR: undefined })).toBe(`error: ${message}\n`);
   expect(await redirected({ FORCE_COLOR: '1', NO_COLOR: undefined })).toBe(`${red}\n`);
+});
+
+test.each([
+  ['y', 0, 'replayed 2 of 3 dead letters (1 rejected, 1 stalled); 1 there now'],
+  ['n', 1, 'error: nothing was replayed'],
+])('replay on a terminal says what it would do, and asks; %s', async (answer, code, last) => {
+  const { prefix, queue, deadQueue } = openQueues();
+  const letters = [deadLetter('a'), deadLetter('b', { reason: 'stalled' }), deadLetter('c', { deadAt: 1 })];
+  await deadQueue.addBulk(letters.map((data, at) => ({ name: 'push', data, opts: { jobId: `n${at}` } })));
+  const command = 'node scripts/replay.ts --since 1h';
+  const env = { ...queueEnv(prefix), LIMIT_RULES: '10/1m', LIMIT_MIN_GAP: '3s' };
+  const exit = await runOnTerminal({ command, columns: 80, env, typed: { at: '[y/N]', text: `${answer}\n` } });
+  expect(exit.lines.map((line) => line.replace(`] ${answer}`, ']'))).toEqual([
+    '2 dead letters (1 rejected, 1 stalled), to 2 recipients',
+    'At 50/s, and under 10/1m, gap 3s, the last goes out at once.',
+    'Replay them? [y/N]',
+    last,
+  ]);
+  expect(exit.code).toBe(code);
+  expect(await queue.getPrioritizedCount()).toBe(answer === 'y' ? 2 : 0);
+});
+
+test('the help of every command fits a narrow terminal, and no line breaks inside a word', async () => {
+  const files = Object.keys(COMMANDS).map((name) => [name, '--help'].join(' '));
+  const subcommands = ['show', 'block', 'quiet', 'limit', 'reset'].map((name) => `recipient ${name} --help`);
+  for (const words of ['--help', ...files, 'dead-letters show --help', ...subcommands]) {
+    const { raw } = await runOnTerminal({ command: `node scripts/pushpacer.ts ${words}`, columns: 60 });
+    const lines = stripVTControlCharacters(raw).split(/\r?\n/);
+    // One word alone, such as a path to copy, may be too long.
+    const tooLong = lines.filter((line) => line.length > 60 && !/^ {2}pushpacer completion fish/.test(line));
+    expect({ words, tooLong }).toEqual({ words, tooLong: [] });
+    expect(lines.length).toBeGreaterThan(3);
+  }
 });
 
 test.each([

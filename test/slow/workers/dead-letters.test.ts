@@ -72,7 +72,7 @@ test('warns, removes and counts: what will go and when, how to look, and what we
   const [warned, removed] = lines;
   expect(warned).toMatchObject({ bound: 'age', deadLetters: 2 });
   expect(warned?.msg).toMatch(
-    /^2 dead letters will be removed from \S+Z to \S+Z, since DEAD_LETTER_MAX_AGE is 20s; look: npm run dead-letters -- --until \S+Z, keep: npm run replay -- --until \S+Z$/,
+    /^2 dead letters will be removed from \S+Z to \S+Z, since DEAD_LETTER_MAX_AGE is 20s; look: npx pushpacer dead-letters --until \S+Z, keep: npx pushpacer replay --until \S+Z$/,
   );
   expect(removed).toMatchObject({ bound: 'age', byReason: { rejected: 1, stalled: 1 } });
   expect(removed?.msg).toBe('removed 2 dead letters for good: older than DEAD_LETTER_MAX_AGE, 20s');
@@ -106,7 +106,7 @@ test('a bound on their number is warned of with the room that is left', async ()
   await waitFor(() => expect(lines).toHaveLength(1));
   expect(lines[0]).toMatchObject({ level: 'warn', bound: 'count', deadLetters: 9 });
   expect(lines[0]?.msg).toBe(
-    '9 dead letters: room is left for 1 more, then the oldest will be removed, since DEAD_LETTER_MAX_COUNT is 10; look: npm run dead-letters, keep: npm run replay',
+    '9 dead letters: room is left for 1 more, then the oldest will be removed, since DEAD_LETTER_MAX_COUNT is 10; look: npx pushpacer dead-letters, keep: npx pushpacer replay --all',
   );
 });
 
@@ -164,7 +164,7 @@ test('a replay alerts only the devices that were not alerted before the job was 
   const letter = { notification, reason: 'stalled', delivered: ['apns#0'] } as const;
   await addDead(prefix, [deadLetter(notification.id, letter)]);
   const env = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix };
-  expect((await startProcess({ args: ['scripts/replay.ts'], env }).waitForExit()).code).toBe(0);
+  expect((await startProcess({ args: ['scripts/replay.ts', '--all', '--yes'], env }).waitForExit()).code).toBe(0);
   const worker = await startWorker();
   await worker.waitForLine(/"outcome":"delivered"/);
   expect(sandbox.journal.accepted.map(({ token }) => token)).toEqual([devices[1]?.token]);
