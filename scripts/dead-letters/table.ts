@@ -21,7 +21,7 @@ const COLUMNS: readonly Column[] = [
   { head: 'died (UTC)', of: ({ deadAt }, now) => died(deadAt, now) },
   { head: '', of: ({ deadAt }, now) => `${span(Math.max(0, now - deadAt)).replace(/ .*/, '')} ago`, isEssential: true },
   { head: 'gen', of: ({ generation }) => String(generation) },
-  { head: 'tries', of: ({ attempts }) => String(attempts.length) },
+  { head: 'tries', of: ({ attempts }) => String(triesOf(attempts)) },
   { head: 'platform', of: ({ platforms = [] }) => platforms.join(',') || NOTHING, isOptional: true },
   { head: 'app', of: ({ apps = [] }) => apps.join(',') || NOTHING, isOptional: true },
   { head: 'category', of: ({ notification }) => notification.category ?? NOTHING, isOptional: true },
@@ -58,6 +58,15 @@ export function renderTable(all: readonly Facts[], now: number, columns?: number
   );
   const messages = all.map(({ message }) => `${INDENT}${cut(printable(message), columns - INDENT.length)}`);
   return [heading(head), ...lines.flatMap((line, at) => [line, messages[at] ?? ''])];
+}
+
+/** How often the device failed that failed most. An attempt at several devices has an entry for each. */
+function triesOf(attempts: Facts['attempts']): number {
+  const byDevice = new Map<string, number>();
+  for (const { device = '' } of attempts) byDevice.set(device, (byDevice.get(device) ?? 0) + 1);
+  const ofAll = byDevice.get('') ?? 0;
+  byDevice.delete('');
+  return ofAll + Math.max(0, ...byDevice.values());
 }
 
 /** `11-21 14:00:00`, with the year if it is not this one. */

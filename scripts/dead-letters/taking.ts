@@ -6,6 +6,8 @@ import type { DeadLetterReason } from '../../src/domain/outcome.ts';
 import { CommandError, printJson } from '../support/command.ts';
 import { confirm } from '../support/confirm.ts';
 import { createProgress, say } from '../support/progress.ts';
+import { wrapText } from '../support/table.ts';
+import { columnsOf } from '../support/terminal.ts';
 import type { Desk } from './desk.ts';
 import { filterOf, type FilterFlags, type TakingFlags, type Verb } from './flags.ts';
 
@@ -99,11 +101,9 @@ export async function takeChosen(desk: Desk, flags: TakingFlags, command: Taking
     const { matched, byReason, outlook } = await look('counted');
     // With none there is nothing to ask about, and the result says so.
     if (matched > 0) {
-      say(
-        [`${deadLetters(matched)}${breakdown(byReason)}${outlook?.suffix() ?? ''}`, ...(outlook?.lines() ?? [])].join(
-          '\n',
-        ),
-      );
+      const counts = `${deadLetters(matched)}${breakdown(byReason)}${outlook?.suffix() ?? ''}`;
+      const columns = columnsOf(process.stderr) ?? Infinity;
+      say([counts, ...(outlook?.lines() ?? [])].flatMap((line) => wrapText(line, columns)).join('\n'));
       if (!(await confirm(question))) throw new CommandError(`nothing was ${past}`);
     }
   }

@@ -23,7 +23,9 @@ interface Flags {
 const HELP = `
 If --until is before --from, the quiet time ends on the next day. --days are the days on which it begins, such as mon-fri or
 sat,sun (default: every day). For several quiet times, --file has JSON:
-  { "timezone": "Europe/Paris", "quietHours": [{ "days": ["mon"], "from": "21:00", "until": "07:00" }] }
+  { "timezone": "Europe/Paris", "quietHours": [
+    { "days": ["mon"], "from": "21:00", "until": "07:00" }
+  ] }
 The quiet hours replace earlier ones, and those of LIMITS_FILE. They hold for all workers at once. Waiting notifications
 are moved to their earliest slots, in their order, and their delayed jobs with them.`;
 

@@ -136,6 +136,18 @@ test('app, platform and category are shown, and choose', async () => {
   expect(shown).toMatch(/^platform +apns, fcm\napp +parent, teacher\ncategory +messages$/m);
 });
 
+test('tries are those of one device, however many devices there are', async () => {
+  const { prefix, deadQueue } = openQueues();
+  const attempts = ['apns#0', 'fcm#1', 'apns#0', 'fcm#1', 'fcm#1'].map((device, at) => ({ at, device, error: 'no' }));
+  await addDead(deadQueue, {
+    two: deadLetter('two', { attempts }),
+    bug: deadLetter('bug', { attempts: [{ at: 1, error: 'TypeError' }, ...attempts.slice(0, 1)] }),
+    none: deadLetter('none'),
+  });
+  const lines = (await run(prefix, [])).stdout.split('\n').slice(1, 4);
+  expect(lines.map((line) => / ago +\d+ +(\d+) /.exec(line)?.[1])).toEqual(['3', '2', '0']);
+});
+
 test('an id that a producer gave the job alone is not told as the notification’s', async () => {
   const { prefix, deadQueue } = openQueues();
   await addDead(deadQueue, {

@@ -124,6 +124,14 @@ test.each([
   expect(await idsIn(deadQueue)).toEqual(['n0']);
 });
 
+test.each([
+  [{ npm_command: 'exec', npm_lifecycle_event: 'npx' }, 'npx pushpacer discard --reason'],
+  [{ npm_command: 'run-script', npm_lifecycle_event: 'discard' }, 'npm run discard -- --reason'],
+  [{ npm_command: undefined, npm_lifecycle_event: undefined }, ' pushpacer discard --reason'],
+])('the example is called as the command was: %j', async (env, call) => {
+  expect((await runMain(main, [], env)).stderr).toContain(`counts: ${call}`.replace(':  ', ': '));
+});
+
 test('Redis away is told at once', async () => {
   const exit = await run('{unused}', ['--all', '--yes'], { REDIS_URL: 'redis://127.0.0.1:1' });
   expect(exit.code).toBe(1);
