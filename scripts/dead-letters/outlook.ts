@@ -41,7 +41,7 @@ export function createOutlook({ perSecond, policy, now }: ReplayTerms): Outlook 
       lastAfterMs = Math.max(lastAfterMs, at);
     },
     suffix() {
-      const [busiest = '', most = 0] = [...counts].reduce((a, b) => (b[1] > a[1] ? b : a), ['', 0] as const);
+      const [busiest, most] = [...counts].reduce((a, b) => (b[1] > a[1] ? b : a), ['', 0]);
       if (counts.size === 0) return '';
       if (counts.size === 1) return `, to ${printable(busiest)}`;
       return `, to ${counts.size} recipients${most === 1 ? '' : ` (${most} to ${printable(busiest)})`}`;

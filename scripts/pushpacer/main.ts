@@ -5,7 +5,7 @@ import { helpItem } from '../support/help.ts';
 import { endWithReader, red } from '../support/terminal.ts';
 import { COMMANDS, loadCommand } from './commands.ts';
 
-const USAGE = `Usage: pushpacer <command> [options]
+const usage = () => `Usage: pushpacer <command> [options]
 
 ${Object.entries(COMMANDS)
   .map(([name, [, does]]) => helpItem(name, does, 12))
@@ -19,7 +19,7 @@ ${helpItem('pushpacer --version', "this program's version", 26)}
 export async function main([name = '--help', ...argv]: readonly string[]): Promise<void> {
   endWithReader();
   if (name === '--help' || name === '-h') {
-    process.stdout.write(USAGE);
+    process.stdout.write(usage());
     return;
   }
   if (name === '--version' || name === '-V') {
@@ -30,7 +30,7 @@ export async function main([name = '--help', ...argv]: readonly string[]): Promi
   if (command === undefined) {
     const meant = nearest(name, Object.keys(COMMANDS));
     const advice = meant === undefined ? '' : `; did you mean ${meant}?`;
-    process.stderr.write(`${red('error:')} no command ${JSON.stringify(name)}${advice}\n\n${USAGE}`);
+    process.stderr.write(`${red('error:')} no command ${JSON.stringify(name)}${advice}\n\n${usage()}`);
     process.exitCode = EXIT.usage;
     return;
   }

@@ -13,7 +13,7 @@ const LEAST_ROOM = 32;
 const INDENT = '  ';
 const BELOW = '      ';
 
-export function helpWidth(): number {
+function helpWidth(): number {
   return Math.min(columnsOf() ?? WITHOUT_TERMINAL, WIDEST);
 }
 

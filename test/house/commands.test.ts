@@ -1,11 +1,13 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { judgeRun } from '../../scripts/chaos/judge/result.ts';
 import { WorkerDelays } from '../../scripts/support/delays.ts';
 import { countResult } from '../../scripts/demo/counts.ts';
 import type { DemoDeadLetter } from '../../scripts/demo/queue.ts';
 import { COMMANDS, loadCommand, type CommandMain } from '../../scripts/pushpacer/commands.ts';
+import { main as pushpacer } from '../../scripts/pushpacer/main.ts';
 import { definitionOf } from '../../scripts/support/command.ts';
 import { apartOptions } from '../../src/limiter/apart.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
@@ -225,6 +227,26 @@ test('the page has every command, with its subcommands', async () => {
     const names = command.commands.length > 0 && name !== 'dead-letters' ? [] : [name];
     for (const each of [...names, ...command.commands.map((sub) => `${name} ${sub.name()}`)])
       expect(text).toContain(`\`${each}`);
+  }
+});
+
+test.each([60, 200])('the help of every command fits %i columns, and no line ends inside a word', async (columns) => {
+  const before = { isTTY: process.stdout.isTTY, columns: process.stdout.columns };
+  Object.assign(process.stdout, { isTTY: true, columns });
+  onTestFinished(() => void Object.assign(process.stdout, before));
+  const all: (readonly string[])[] = [[]];
+  for (const name of Object.keys(COMMANDS)) {
+    const { commands } = await definitionOf(await commandOf(name));
+    all.push([name], ...commands.map((sub) => [name, sub.name()]));
+  }
+  expect(all.length).toBeGreaterThan(19);
+  for (const words of all) {
+    const { stdout } = await runMain(pushpacer, [...words, '--help']);
+    const lines = stdout.split('\n').map((line) => stripVTControlCharacters(line));
+    expect(lines.length).toBeGreaterThan(5);
+    const toCopy = /^ {2}pushpacer completion fish > /;
+    const tooLong = lines.filter((line) => line.length > columns && !toCopy.test(line));
+    expect({ words, tooLong }).toEqual({ words, tooLong: [] });
   }
 });
 

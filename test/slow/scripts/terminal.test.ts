@@ -1,8 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { stripVTControlCharacters } from 'node:util';
 import { expect, test } from 'vitest';
-import { COMMANDS } from '../../../scripts/pushpacer/commands.ts';
 import { deadLetter } from '../../dead-letters/letters.ts';
 import { notification, openQueues } from '../../queue/support.ts';
 import { startProcess } from '../../support/process.ts';
@@ -80,19 +78,6 @@ test.each([
   ]);
   expect(exit.code).toBe(code);
   expect(await queue.getPrioritizedCount()).toBe(answer === 'y' ? 2 : 0);
-});
-
-test('the help of every command fits a narrow terminal, and no line breaks inside a word', async () => {
-  const files = Object.keys(COMMANDS).map((name) => [name, '--help'].join(' '));
-  const subcommands = ['show', 'block', 'quiet', 'limit', 'reset'].map((name) => `recipient ${name} --help`);
-  for (const words of ['--help', ...files, 'dead-letters show --help', ...subcommands]) {
-    const { raw } = await runOnTerminal({ command: `node scripts/pushpacer.ts ${words}`, columns: 60 });
-    const lines = stripVTControlCharacters(raw).split(/\r?\n/);
-    // One word alone, such as a path to copy, may be too long.
-    const tooLong = lines.filter((line) => line.length > 60 && !/^ {2}pushpacer completion fish/.test(line));
-    expect({ words, tooLong }).toEqual({ words, tooLong: [] });
-    expect(lines.length).toBeGreaterThan(3);
-  }
 });
 
 test.each([
