@@ -64,16 +64,20 @@ export function addTakingFlags(command: Command, verb: Verb, fields: string): Co
 }
 
 /** What their help says of the flags. */
-export const takingHelp = (verb: Verb): string =>
-  `On a terminal the command says what it would ${verb}, and asks; without a terminal --yes is required. Without a filter ` +
-  '--all is required; --limit is not a filter.';
+export const takingHelp = (verb: Verb): string => {
+  const elsewhere = verb === 'discard' ? 'without a terminal --yes is required' : 'without a terminal it goes on';
+  return (
+    `On a terminal the command says what it would ${verb}, and asks; ${elsewhere}. Without a filter --all is required; ` +
+    '--limit is not a filter.'
+  );
+};
 
 const EXAMPLES: Readonly<Record<Verb, string>> = {
   replay: '--reason provider-auth --dry-run',
   discard: '--reason unregistered --dry-run',
 };
 
-/** One word may concern all dead letters, so the caller must choose a filter or --all, and confirm. */
+/** One word may concern all dead letters, so the caller must choose a filter or --all; what is lost for good must be confirmed. */
 export function checkTaking(flags: TakingFlags, verb: Verb): void {
   const isFiltered = Object.keys(filterOf(flags)).length > 0;
   if (!isFiltered && flags.all !== true) {
@@ -86,9 +90,9 @@ Example, which only counts: ${callOf(verb)} ${EXAMPLES[verb]}`,
   if (isFiltered && flags.all === true) {
     throw new UsageError('--all: expected no filter beside it, since it means all dead letters; found one');
   }
-  if (flags.dryRun !== true && flags.yes !== true && !canAsk()) {
+  if (verb === 'discard' && flags.dryRun !== true && flags.yes !== true && !canAsk()) {
     throw new UsageError(
-      `there is no terminal to ask on: add --yes to ${verb} them without a question, or --dry-run to count them`,
+      'there is no terminal to ask on: add --yes to discard them without a question, or --dry-run to count them',
     );
   }
 }

@@ -4,7 +4,7 @@ import type { DeadLetters } from '../../src/dead-letters/store.ts';
 import { takeAll } from '../../src/dead-letters/take.ts';
 import type { DeadLetterReason } from '../../src/domain/outcome.ts';
 import { CommandError, printJson } from '../support/command.ts';
-import { confirm } from '../support/confirm.ts';
+import { canAsk, confirm } from '../support/confirm.ts';
 import { createProgress, say } from '../support/progress.ts';
 import { wrapText } from '../support/table.ts';
 import { columnsOf } from '../support/terminal.ts';
@@ -86,8 +86,8 @@ export interface Outlook {
 }
 
 /**
- * Says what would be taken and asks, unless --yes or --dry-run is given; takes them, and tells what came of it. Dead letters that
- * come while the operator decides are not taken: the question was not about them.
+ * Says what would be taken and asks on a terminal, unless --yes or --dry-run is given; takes them, and tells what came of it. Dead
+ * letters that come while the operator decides are not taken: the question was not about them.
  */
 export async function takeChosen(desk: Desk, flags: TakingFlags, command: TakingCommand): Promise<void> {
   const { dryRun = false, yes = false, json = false } = flags;
@@ -104,7 +104,7 @@ export async function takeChosen(desk: Desk, flags: TakingFlags, command: Taking
       const counts = `${deadLetters(matched)}${breakdown(byReason)}${outlook?.suffix() ?? ''}`;
       const columns = columnsOf(process.stderr) ?? Infinity;
       say([counts, ...(outlook?.lines() ?? [])].flatMap((line) => wrapText(line, columns)).join('\n'));
-      if (!(await confirm(question))) throw new CommandError(`nothing was ${past}`);
+      if (canAsk() && !(await confirm(question))) throw new CommandError(`nothing was ${past}`);
     }
   }
   const { seen, matched, taken, byReason, outlook } = dryRun

@@ -153,6 +153,17 @@ test('says what it did', async () => {
   });
 });
 
+test('without a terminal it says what it does, and begins', async () => {
+  const { prefix, queue, deadQueue } = openQueues();
+  await addDead(deadQueue, { a: letter('a', { reason: 'stalled' }) });
+  const { code, stderr } = await run(prefix, ['--reason', 'stalled']);
+  expect(stderr).toContain('1 dead letter (1 stalled)');
+  expect(stderr).toContain('the last goes out at once');
+  expect(stderr).not.toContain('[y/N]');
+  expect(code).toBe(0);
+  expect(await idsIn(queue)).toHaveLength(1);
+});
+
 test('fifty go in a second, if no rate is given', async () => {
   const { prefix, deadQueue } = openQueues();
   await addDead(deadQueue, Object.fromEntries(Array.from({ length: 61 }, (_, n) => [`n${n}`, letter(`n${n}`)])));
@@ -229,10 +240,6 @@ test.each([
   [['--limit', '5', '--yes'], 'pushpacer replay --reason provider-auth --dry-run'],
   [['--rate', '5/s', '--json', '--yes'], 'or all of them with --all.'],
   [['--all', '--reason', 'stalled', '--yes'], '--all: expected no filter beside it'],
-  [
-    ['--reason', 'stalled'],
-    'there is no terminal to ask on: add --yes to replay them without a question, or --dry-run',
-  ],
 ])('%j is bad usage, and replays nothing', async (args, message) => {
   const { prefix, queue, deadQueue } = openQueues();
   await addDead(deadQueue, { a: letter('a', { reason: 'stalled' }) });
