@@ -1,5 +1,5 @@
 import { doubledMs, within } from '../domain/time.ts';
-import type { Reply } from './provider.ts';
+import type { Reach, Reply } from './provider.ts';
 
 /** The result of a sign-in. */
 export interface SignedIn {
@@ -14,6 +14,8 @@ export interface CredentialOptions {
   readonly signIn: () => Promise<SignedIn>;
   /** The reply to a send that needed a sign-in which failed. Nothing was sent. */
   readonly failureReply: (error: unknown) => Reply;
+  /** Whom a failed sign-in could not reach, and why; undefined if it was refused. Absent: it needs no network. */
+  readonly unreachedBy?: (error: unknown) => Unreached | undefined;
   /** A new sign-in begins when less than this is left; the old one is used until then. Milliseconds. */
   readonly renewBelowMs: number;
   /** The least time between two renewals, even if the provider says that the credentials have expired. Milliseconds. */
@@ -24,6 +26,13 @@ export interface CredentialOptions {
   readonly now: () => number;
 }
 
+/** A server that a sign-in could not reach. */
+export interface Unreached {
+  readonly host: string;
+  readonly cause: string;
+  readonly detail?: string;
+}
+
 /** The `authorization` header of a provider. All sends share one sign-in, which is renewed before it ends. */
 export interface Credential {
   /** The header if one is valid now. Starts a renewal if its end is near. */
@@ -32,6 +41,8 @@ export interface Credential {
   obtain(): Promise<string | Reply>;
   /** Call it if the provider says that this header has expired. True if there is a new one: repeat the send. */
   replace(expired: string): Promise<boolean>;
+  /** Whether the server of the sign-in can be reached. Absent, or undefined: it needs none, or it was reached from the start. */
+  reach?(): Reach | undefined;
 }
 
 /** If less than this is left, a send waits for the new sign-in. */
@@ -40,10 +51,13 @@ const USE_ABOVE_MS = 30_000;
 const BACKOFF = { firstMs: 1_000, lastMs: 60_000 };
 
 export function createCredential(options: CredentialOptions): Credential {
-  const { signIn, failureReply, renewBelowMs, leastRenewalMs, timeoutMs = 10_000, now } = options;
+  const { signIn, failureReply, unreachedBy, renewBelowMs, leastRenewalMs, timeoutMs = 10_000, now } = options;
   let held: { readonly authorization: string; readonly expiresAt: number; readonly since: number } | undefined;
   let failed: { readonly reply: Reply; readonly at: number; readonly waitMs: number } | undefined;
   let failures = 0;
+  let unreached: (Unreached & { readonly since: number }) | undefined;
+  /** The server that was not reached at some time. */
+  let host: string | undefined;
   let renewal: Promise<string | Reply> | undefined;
 
   const leftMs = (): number => (held === undefined ? -Infinity : held.expiresAt - now());
@@ -55,6 +69,7 @@ export function createCredential(options: CredentialOptions): Credential {
   }
 
   async function renew(): Promise<string | Reply> {
+    const beganAt = now();
     try {
       const { authorization, lifetimeMs } = await within(signIn(), timeoutMs, () => {
         throw Object.assign(new Error(`no sign-in within ${timeoutMs} ms`), { code: 'ETIMEDOUT' });
@@ -62,9 +77,13 @@ export function createCredential(options: CredentialOptions): Credential {
       held = { authorization, expiresAt: now() + lifetimeMs, since: now() };
       failed = undefined;
       failures = 0;
+      unreached = undefined;
       return authorization;
     } catch (error) {
       failures += 1;
+      const found = unreachedBy?.(error);
+      unreached = found && { ...found, since: unreached?.since ?? beganAt };
+      host = found?.host ?? host;
       const waitMs = doubledMs(BACKOFF.firstMs, BACKOFF.lastMs, failures - 1);
       failed = { reply: failureReply(error), at: now(), waitMs };
       return failed.reply;
@@ -95,6 +114,13 @@ export function createCredential(options: CredentialOptions): Credential {
       held = undefined;
       const fresh = await renewOnce();
       return typeof fresh === 'string' && fresh !== expired;
+    },
+    reach() {
+      if (host === undefined) return undefined;
+      const { cause, detail, since } = unreached ?? {};
+      if (cause === undefined || since === undefined) return { host, isSignIn: true };
+      const failure = { cause, ...(detail !== undefined && { detail }), forMs: Math.max(0, now() - since) };
+      return { host, isSignIn: true, failure };
     },
   };
 }

@@ -85,6 +85,28 @@ export interface SendOptions {
   readonly sendBy?: number | undefined;
 }
 
+/** Whether a server of a provider can be reached. */
+export interface Reach {
+  /** Host and port: `api.push.apple.com:443`. */
+  readonly host: string;
+  /** On a platform whose devices name their servers (web push): which one it is, as in the name of its circuit breaker. */
+  readonly server?: string;
+  /** It is the server of a sign-in, without which nothing can be sent. */
+  readonly isSignIn?: true;
+  /** Why the latest try failed. Absent if it was reached. */
+  readonly failure?: ReachFailure;
+}
+
+/** No connection is open, and the latest try to make one failed. */
+export interface ReachFailure {
+  /** The error code of the system or of TLS: `ENOTFOUND`, `ECONNREFUSED`, `CERT_HAS_EXPIRED`; or `HTTP 503`. */
+  readonly cause: string;
+  /** The error's message; without anything that is private. */
+  readonly detail?: string;
+  /** How long ago the first try began that failed, milliseconds. None has succeeded since. */
+  readonly forMs: number;
+}
+
 /** One push service. Its methods never throw: every failure is a Reply. */
 export interface Provider {
   readonly platform: Platform;
@@ -102,6 +124,8 @@ export interface Provider {
    * its servers only from the devices connects with the first `reserve` or `send`.
    */
   connect(): Promise<void>;
+  /** The servers that were tried and are still in use. Asks nobody. */
+  reach(): readonly Reach[];
   /** Ends all sends that wait or are under way, with the code `cancelled` or `aborted`. */
   abort(): void;
   /** Waits for the sends under way; later ones are answered with the code `closed`. */

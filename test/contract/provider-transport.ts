@@ -1,4 +1,5 @@
 import { createServer, type AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { tokenOf } from '../../src/domain/device.ts';
 import type { Provider, Reply, SendOptions } from '../../src/providers/provider.ts';
@@ -22,6 +23,8 @@ interface Fault {
   readonly tuning?: ProviderTuning;
   readonly answers?: readonly Answer[];
   readonly sendInMs?: number;
+  /** Why the server cannot be reached; undefined if it can, or if that is not known. */
+  readonly cause?: string;
   readonly before?: (sandbox: Sandbox, provider: Provider) => Promise<void> | void;
 }
 
@@ -32,6 +35,7 @@ export function transport({ platform, open }: ProviderSubject): void {
     {
       name: 'nobody listens',
       code: 'connection-refused',
+      cause: 'ECONNREFUSED',
       expected: NO_CONNECTION,
       requests: 0,
       before: (sandbox) => sandbox[platform].down(),
@@ -39,6 +43,7 @@ export function transport({ platform, open }: ProviderSubject): void {
     {
       name: 'a host that does not exist',
       code: 'host-not-found',
+      cause: 'ENOTFOUND',
       expected: NO_CONNECTION,
       requests: 0,
       tuning: { endpoint: 'https://push.invalid' },
@@ -46,6 +51,7 @@ export function transport({ platform, open }: ProviderSubject): void {
     {
       name: 'a certificate that nobody trusts',
       code: 'tls-failed',
+      cause: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
       expected: NO_CONNECTION,
       requests: 0,
       tuning: { ca: undefined },
@@ -53,6 +59,7 @@ export function transport({ platform, open }: ProviderSubject): void {
     {
       name: 'a handshake that is not answered',
       code: 'connect-timeout',
+      cause: 'ETIMEDOUT',
       expected: NO_CONNECTION,
       requests: 0,
       tuning: { connectTimeoutMs: 200 },
@@ -128,7 +135,8 @@ export function transport({ platform, open }: ProviderSubject): void {
   ];
 
   describe('without an answer', () => {
-    test.each(faults)('$name: $code', async ({ code, expected, requests, tuning, answers = [], sendInMs, before }) => {
+    test.each(faults)('$name: $code', async (fault) => {
+      const { code, expected, requests, tuning, answers = [], sendInMs, before, cause } = fault;
       const sandbox = await openSandbox();
       const provider = await open(sandbox, tuning);
       await before?.(sandbox, provider);
@@ -137,6 +145,31 @@ export function transport({ platform, open }: ProviderSubject): void {
       const options: SendOptions = sendInMs === undefined ? {} : { sendBy: performance.now() + sendInMs };
       expect(withoutDetail(await sendPush(provider, push, options))).toEqual({ ...expected, code });
       expect(sandbox[platform].counts.requests).toBe(requests);
+      const causes = provider.reach().map(({ failure }) => failure?.cause);
+      if (cause !== undefined) expect(causes).toEqual([cause]);
+      else expect(causes.filter((each) => each !== undefined)).toEqual([]);
+    });
+
+    test('it knows for how long its server cannot be reached, and when it is reached again', async () => {
+      const sandbox = await openSandbox();
+      const provider = await open(sandbox, { random: () => 0 });
+      expect(provider.reach()).toEqual([]); // nobody has tried
+      await sandbox[platform].down();
+      const { host } = new URL(sandbox[platform].url);
+      const send = () => sendPush(provider, pushTo(sandbox, { platform }));
+      await send();
+      const [first] = provider.reach();
+      expect(first).toMatchObject({ host, failure: { cause: 'ECONNREFUSED' } });
+      await sleep(700); // and it is tried again meanwhile
+      await send();
+      const [later] = provider.reach();
+      expect((later?.failure?.forMs ?? 0) - (first?.failure?.forMs ?? 0)).toBeGreaterThan(650);
+      expect(later?.server).toBe(platform === 'webpush' ? host : undefined);
+      await sandbox[platform].up();
+      await expect.poll(async () => (await send()).meaning, { timeout: 15_000 }).toBe('accepted');
+      expect(provider.reach()).toEqual([{ host, ...(platform === 'webpush' && { server: host }) }]);
+      await provider.close();
+      expect(provider.reach()).toEqual([]);
     });
 
     test('a server that hangs up before TLS stands: connection-failed', async () => {

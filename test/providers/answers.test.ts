@@ -42,7 +42,8 @@ test.each([
   [undefined, 'connection-failed'],
 ])('a connection that ends with %s before it stands is %s, also among several addresses', (code, expected) => {
   const error = Object.assign(new Error('no connection'), { code });
-  expect(connectFailure(error)).toEqual({ kind: 'unsent', code: expected, detail: 'no connection' });
+  const cause = code === undefined ? {} : { cause: code };
+  expect(connectFailure(error)).toEqual({ kind: 'unsent', code: expected, detail: 'no connection', ...cause });
   expect(connectFailure(new AggregateError([error], 'all addresses')).code).toBe(expected);
 });
 

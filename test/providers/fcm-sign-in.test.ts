@@ -59,6 +59,43 @@ test('a service account asks for the scope of messages alone, with a JWT signed 
   expect(decodeJwt(assertion)).toMatchObject({ scope: SCOPE, iss: account.client_email });
 });
 
+test('a sign-in that cannot reach Google tells where and why, and when it can', async () => {
+  const certificate = await signCertificate(authority, ['oauth2.googleapis.com'], Date.now());
+  let status = 503;
+  const server = createServer(certificate, (_request, response) => {
+    response.statusCode = status;
+    response.setHeader('content-type', 'application/json').end(status === 200 ? ANSWER : '{}');
+  });
+  const port = await listen(server);
+  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+  const account = {
+    project_id: 'p',
+    client_email: 'sender@p.iam.gserviceaccount.com',
+    private_key: privateKey.export({ type: 'pkcs8', format: 'pem' }),
+  };
+  const clock = { ms: Date.now() };
+  const open = (agent: Agent) => createGoogleCredential(account, () => clock.ms, agent);
+  const reachOf = async (agent: Agent) => {
+    const credential = open(agent);
+    expect(await credential.obtain()).toMatchObject({ code: 'sign-in-unreachable', unsent: true });
+    return credential.reach?.();
+  };
+  const google = { host: 'oauth2.googleapis.com', isSignIn: true };
+  const untrusted = 'UNABLE_TO_VERIFY_LEAF_SIGNATURE';
+  expect(await reachOf(new LoopbackAgent(port))).toMatchObject({ ...google, failure: { cause: untrusted } });
+  const credential = open(new LoopbackAgent(port, { ca: authority.cert }));
+  expect(credential.reach?.()).toBeUndefined();
+  expect(await credential.obtain()).toMatchObject({ code: 'sign-in-unreachable' });
+  clock.ms += 5_000;
+  expect(credential.reach?.()).toMatchObject({ ...google, failure: { cause: 'HTTP 503', forMs: 5_000 } });
+  await credential.obtain();
+  expect(credential.reach?.()).toMatchObject({ failure: { forMs: 5_000 } }); // since the first one
+  status = 200;
+  clock.ms += 120_000;
+  expect(await credential.obtain()).toBe('Bearer from-google');
+  expect(credential.reach?.()).toEqual(google);
+}, 60_000);
+
 test('application default credentials ask for it too, here at a metadata server', async () => {
   const asked: URL[] = [];
   const server = createHttp((request, response) => {

@@ -53,6 +53,8 @@ describe('credentials', () => {
     ['sign-in-unreachable', { code: 'ENOTFOUND' }],
     ['sign-in-unreachable', { code: 'ECONNRESET' }],
     ['sign-in-unreachable', { code: 'ETIMEDOUT' }],
+    ['sign-in-unreachable', { code: 'SELF_SIGNED_CERT_IN_CHAIN' }],
+    ['sign-in-refused', { code: 'ERR_OSSL_UNSUPPORTED' }],
   ] as const)('%s, by %o somewhere in the error', (code, fields) => {
     const cause = Object.assign(new Error('no token for worker@example.iam'), fields);
     const error = Object.assign(new Error('Credential implementation failed', { cause }), {

@@ -1,6 +1,7 @@
 import { decodeJwt, decodeProtectedHeader } from 'jose';
+import dns from 'node:dns';
 import { readFile } from 'node:fs/promises';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import { createWebpushProvider, type WebpushOptions } from '../../src/providers/webpush/webpush.ts';
@@ -103,6 +104,23 @@ test('a push service that is not allowed is never connected to', async () => {
   const provider = await openProvider([service], { origins: [] });
   expect(await sendPush(provider, pushTo(service))).toMatchObject({ code: 'origin-not-allowed' });
   expect(service.webpush.counts.connections).toBe(0);
+});
+
+test('a host that somebody made up is no push service that cannot be reached', async () => {
+  const [service] = (await openServices(1)) as [Sandbox];
+  const unknown = (host: string, _options: unknown, done: (error: Error) => void): void =>
+    done(Object.assign(new Error(`getaddrinfo ENOTFOUND ${host}`), { code: 'ENOTFOUND' }));
+  const lookup = vi.spyOn(dns, 'lookup').mockImplementation(unknown as never);
+  onTestFinished(() => lookup.mockRestore());
+  const provider = await openProvider([service], { origins: ['https://named.invalid'] });
+  for (const server of ['https://named.invalid', 'https://made-up.notify.windows.com']) {
+    expect(await sendPush(provider, makePush({ platform: 'webpush', server }))).toMatchObject({
+      code: 'host-not-found',
+    });
+  }
+  expect(lookup.mock.calls.map(([host]) => host)).toContain('made-up.notify.windows.com');
+  const told = provider.reach().filter(({ failure }) => failure?.cause === 'ENOTFOUND');
+  expect(told.map(({ server }) => server)).toEqual(['named.invalid']);
 });
 
 test('a redirect is not followed', async () => {

@@ -4,9 +4,10 @@ import { GoogleAuth, JWT, type JWTOptions } from 'google-auth-library';
 import { errorChain } from '../../domain/error-chain.ts';
 import { InputError } from '../../domain/faults.ts';
 import { withoutCredentials } from '../../domain/redact.ts';
-import { createCredential, type Credential } from '../credential.ts';
+import { createCredential, type Credential, type Unreached } from '../credential.ts';
 import type { Reply } from '../provider.ts';
 import type { ReplyTable } from '../replies.ts';
+import { isTlsError } from '../sender/result.ts';
 
 const RENEW_BELOW_MS = 10 * 60_000;
 const LEAST_RENEWAL_MS = 60_000;
@@ -50,6 +51,7 @@ export function createGoogleCredential(
       return { authorization: `Bearer ${token}`, lifetimeMs: expiresAt - Date.now() }; // the library counts from the real time
     },
     failureReply: signInReply,
+    unreachedBy: (error) => signInUnreached(error, account === undefined ? DEFAULT_SIGN_IN : TOKEN_HOST),
   });
 }
 
@@ -86,26 +88,58 @@ function checked(serviceAccount: unknown): Pick<JWTOptions, 'email' | 'key'> {
   }
 }
 
+/** Where a service account signs in, and what is told if the error names no host. */
+const TOKEN_HOST = 'oauth2.googleapis.com';
+const DEFAULT_SIGN_IN = 'the sign-in of the application default credentials';
+
 interface ErrorLike {
   readonly code?: unknown;
   readonly cause?: unknown;
   readonly response?: { readonly status?: unknown };
+  /** Of Google's HTTP client. */
+  readonly config?: { readonly url?: unknown };
 }
 
 /** `sign-in-refused` if Google refused, `sign-in-unreachable` if it could not be asked or is overloaded. */
 export function signInReply(error: unknown): Reply {
-  const chain: ErrorLike[] = [];
-  for (let link = error; isErrorLike(link) && chain.length < 10; link = link.cause) chain.push(link);
-  const status = chain.map(({ response }) => response?.status).find((value) => typeof value === 'number');
-  const isAway = status === undefined ? chain.some(({ code }) => isNetworkCode(code)) : status >= 500 || status === 429;
-  const code = isAway ? 'sign-in-unreachable' : 'sign-in-refused';
-  return { ...SIGN_IN_REPLIES[code], code, detail: withoutCredentials(errorChain(error)).slice(0, 300) };
+  const code = awayBy(error) === undefined ? 'sign-in-refused' : 'sign-in-unreachable';
+  return { ...SIGN_IN_REPLIES[code], code, detail: detailOf(error) };
+}
+
+/** Whom a sign-in could not reach, and why; undefined if Google refused it. */
+export function signInUnreached(error: unknown, defaultHost: string): Unreached | undefined {
+  const cause = awayBy(error);
+  if (cause === undefined) return undefined;
+  const url = linksOf(error)
+    .map(({ config }) => String(config?.url))
+    .find((text) => URL.canParse(text));
+  return { host: url === undefined ? defaultHost : new URL(url).host, cause, detail: detailOf(error) };
+}
+
+/** Why Google could not be asked, or is overloaded: `ENOTFOUND`, `CERT_HAS_EXPIRED`, `HTTP 503`; undefined if it answered. */
+function awayBy(error: unknown): string | undefined {
+  const links = linksOf(error);
+  const status = links.map(({ response }) => response?.status).find((value) => typeof value === 'number');
+  if (status !== undefined) return status >= 500 || status === 429 ? `HTTP ${status}` : undefined;
+  return links.map(({ code }) => code).find(isNetworkCode);
+}
+
+function detailOf(error: unknown): string {
+  return withoutCredentials(errorChain(error)).slice(0, 300);
+}
+
+/** The error, its cause, and so on. */
+function linksOf(error: unknown): ErrorLike[] {
+  const links: ErrorLike[] = [];
+  for (let link = error; isErrorLike(link) && links.length < 10; link = link.cause) links.push(link);
+  return links;
 }
 
 function isErrorLike(value: unknown): value is ErrorLike {
   return typeof value === 'object' && value !== null;
 }
 
-function isNetworkCode(code: unknown): boolean {
-  return typeof code === 'string' && /^(E[A-Z_]+|ERR_(TLS|SSL|SOCKET)_.*|UND_ERR_.*)$/.test(code);
+function isNetworkCode(code: unknown): code is string {
+  if (typeof code !== 'string' || code.startsWith('ERR_OSSL_')) return false; // of a key that cannot sign
+  return /^(E[A-Z_]+|ERR_SOCKET_.*|UND_ERR_.*)$/.test(code) || isTlsError(code);
 }

@@ -8,6 +8,11 @@ export interface Endpoint {
   readonly port: number;
 }
 
+/** `{ host: '::1', port: 443 }` → `[::1]:443` */
+export function addressOfEndpoint({ host, port }: Endpoint): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
 /** `https://api.push.apple.com` → host and port (443 where none is named); throws an InputError that names `path`. */
 export function parseEndpoint(text: string, path: string): Endpoint {
   const url = URL.canParse(text) ? new URL(text) : undefined;

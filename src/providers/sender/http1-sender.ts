@@ -3,7 +3,7 @@ import { Agent, request as httpsRequest } from 'node:https';
 import { isIP } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { MAX_BODY_BYTES, type SendRequest } from './exchange.ts';
-import { connectFailure, unsent, type SendResult } from './result.ts';
+import { connectFailure, createReach, unsent, type SendResult, type Unsent } from './result.ts';
 import type { Sender, SenderOptions } from './sender.ts';
 import { createSlots } from './slots.ts';
 
@@ -14,6 +14,7 @@ const IDLE_MS = 4_000;
 export function createHttp1Sender(options: SenderOptions): Sender {
   const { endpoint, secureContext, requestTimeoutMs = 10_000, connectTimeoutMs = 5_000, maxConnections = 16 } = options;
   const slots = createSlots(maxConnections);
+  const reach = createReach(endpoint);
   const agent = new Agent({ keepAlive: true, maxSockets: maxConnections, timeout: IDLE_MS });
   const underWay = new Map<Promise<SendResult>, () => void>();
   let isClosed = false;
@@ -45,14 +46,22 @@ export function createHttp1Sender(options: SenderOptions): Sender {
       resolve(result);
       if (result.kind !== 'answered') sent.destroy(); // after an answer the connection is kept
     };
-    const giveUpConnecting = (): void =>
-      end(unsent('connect-timeout', new Error(`no connection within ${connectTimeoutMs} ms`)));
+    const beganAt = performance.now();
+    const unreached = (failure: Unsent): Unsent => {
+      reach.failed(failure, beganAt);
+      return failure;
+    };
+    const giveUpConnecting = (): void => {
+      const error = new Error(`no connection within ${connectTimeoutMs} ms`);
+      end(unreached(connectFailure(Object.assign(error, { code: 'ETIMEDOUT' }))));
+    };
     // `setImmediate` lets an answer that already lies in the socket be read first, if this process was stalled.
     const giveUp = (): void => void setImmediate(() => end({ kind: 'unknown', code: 'timeout' }));
     let timer = setTimeout(giveUpConnecting, connectTimeoutMs);
 
     /** Only on a connection that stands: until then nothing has left, and the time for it may pass. */
     const write = (): void => {
+      reach.succeeded();
       if (performance.now() > sendBy) {
         end(unsent('too-late'));
         return;
@@ -68,7 +77,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
     });
     sent.once('response', (response) => void read(response).then(end));
     sent.on('error', (error) =>
-      end(isWritten ? { kind: 'unknown', code: 'reset', detail: error.message } : connectFailure(error)),
+      end(isWritten ? { kind: 'unknown', code: 'reset', detail: error.message } : unreached(connectFailure(error))),
     );
     underWay.set(promise, () => end(isWritten ? { kind: 'unknown', code: 'aborted' } : unsent('cancelled')));
     return promise.finally(() => underWay.delete(promise));
@@ -90,6 +99,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
       }
     },
     connect: () => Promise.resolve(),
+    reach: () => (isClosed ? undefined : reach.now()),
     abort() {
       slots.giveUpWaiting(unsent('cancelled'));
       for (const give of underWay.values()) give();

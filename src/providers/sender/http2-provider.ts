@@ -103,8 +103,9 @@ export function createHttp2Provider(service: PushService): Provider {
       }
     },
     async connect() {
-      if (!isClosed) await Promise.all([credential.obtain(), sender.connect()]);
+      if (!isClosed) await Promise.all([credential.current() ?? credential.obtain(), sender.connect()]);
     },
+    reach: () => (isClosed ? [] : [sender.reach(), credential.reach?.()].filter((found) => found !== undefined)),
     abort() {
       for (const resolve of waiting) resolve(transportReply('cancelled'));
       sender.abort();

@@ -1,5 +1,5 @@
 import { createHttp1Sender } from './http1-sender.ts';
-import type { SendResult, Unsent } from './result.ts';
+import { NO_HTTP2, type SendResult, type Unsent } from './result.ts';
 import { createSender, type Sender, type SenderOptions } from './sender.ts';
 
 /**
@@ -35,6 +35,10 @@ export function createNegotiatedSender(options: SenderOptions): Sender {
       return fallBack().send(request, { ...when, permit: undefined });
     },
     connect: () => current().connect(),
+    reach() {
+      const found = current().reach();
+      return found?.failure?.cause === NO_HTTP2 ? undefined : found; // it was reached, and HTTP/1.1 comes next
+    },
     abort() {
       current().abort();
     },

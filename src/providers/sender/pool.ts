@@ -1,6 +1,7 @@
 import { doubledMs } from '../../domain/time.ts';
+import type { Reach } from '../provider.ts';
 import { Connection, type ConnectionOptions } from './connection.ts';
-import { unsent, type Unsent } from './result.ts';
+import { createReach, unsent, type Unsent } from './result.ts';
 import { Waiting } from './waiting.ts';
 
 export interface PoolOptions extends ConnectionOptions {
@@ -36,6 +37,8 @@ export interface Pool {
   reserve(until?: number): StreamPermit | Promise<StreamPermit | Unsent>;
   /** Opens `minConnections`. Resolves when one is open, or could not be made. */
   connect(): Promise<void>;
+  /** Whether the server can be reached; undefined if that was not tried, or after `end`. */
+  reach(): Reach | undefined;
   giveUpWaiting(why: Unsent): void;
   /** No more streams, no more connections. */
   end(): void;
@@ -54,6 +57,7 @@ export function createPool(options: PoolOptions): Pool {
   const { minConnections, maxConnections, random } = options;
   const connections = new Set<Connection>();
   const waiting = new Waiting<StreamPermit>();
+  const reach = createReach(options.endpoint);
   /** Why the last try to connect failed; undefined after a success. */
   let failure: Unsent | undefined;
   let failures = 0;
@@ -91,6 +95,7 @@ export function createPool(options: PoolOptions): Pool {
     const connection = new Connection(options, {
       onOpen() {
         failure = undefined;
+        reach.succeeded();
         serveWaiting();
       },
       onFree() {
@@ -106,6 +111,8 @@ export function createPool(options: PoolOptions): Pool {
         else if (openedAt > failedAt) failures += 1; // connections that were tried together count as one failure
         if (isFailure) failedAt = performance.now();
         failure = why ?? failure;
+        const isOneOpen = [...connections].some(({ isConnecting }) => !isConnecting);
+        if (why !== undefined && !isOneOpen) reach.failed(why, openedAt);
         if (why !== undefined && connections.size === 0) waiting.giveUp(why);
         grow();
       },
@@ -158,6 +165,7 @@ export function createPool(options: PoolOptions): Pool {
       const found = await waiting.join(Infinity);
       if (found instanceof StreamPermit) found.release();
     },
+    reach: () => (isEnded ? undefined : reach.now()),
     giveUpWaiting: (why) => waiting.giveUp(why),
     end() {
       isEnded = true;

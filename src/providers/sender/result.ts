@@ -1,4 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http2';
+import type { Reach } from '../provider.ts';
+import { addressOfEndpoint, type Endpoint } from './endpoint.ts';
 
 /** The server answered. */
 export interface Answered {
@@ -37,6 +39,8 @@ export interface Unsent {
   readonly code: UnsentCode;
   /** The error's message. Not redacted: it may contain private data. */
   readonly detail?: string;
+  /** The system's code of a connection that could not be made: `ENOTFOUND`, `CERT_HAS_EXPIRED`. */
+  readonly cause?: string;
 }
 
 /** Nobody knows whether it was processed. */
@@ -71,9 +75,16 @@ const TLS_ERROR =
 /** Why a connection could not be made. */
 export function connectFailure(error: unknown): Unsent {
   const codes = codesOf(error);
-  if (codes.some((code) => TLS_ERROR.test(code))) return unsent('tls-failed', error);
+  const tlsCode = codes.find(isTlsError);
   const known = codes.find((code) => Object.hasOwn(CODE_OF_ERROR, code));
-  return unsent((known === undefined ? undefined : CODE_OF_ERROR[known]) ?? 'connection-failed', error);
+  const code = (known === undefined ? undefined : CODE_OF_ERROR[known]) ?? 'connection-failed';
+  const cause = tlsCode ?? known ?? codes[0];
+  return { ...unsent(tlsCode === undefined ? code : 'tls-failed', error), ...(cause !== undefined && { cause }) };
+}
+
+/** Whether an error code is about a certificate or a TLS handshake. */
+export function isTlsError(code: string): boolean {
+  return TLS_ERROR.test(code);
 }
 
 /** The codes of an error and of the errors inside it (Node tries each address of a host and reports all failures). */
@@ -82,4 +93,35 @@ function codesOf(error: unknown): string[] {
   const { code, errors } = error as { readonly code?: unknown; readonly errors?: unknown };
   const inner: unknown[] = Array.isArray(errors) ? errors : [];
   return [...(typeof code === 'string' ? [code] : []), ...inner.flatMap(codesOf)];
+}
+
+/** What the tries to reach one server came to. */
+export interface ReachNote {
+  succeeded(): void;
+  /** @param beganAt when the try began: an instant of `performance.now()` */
+  failed(why: Pick<Unsent, 'code' | 'cause' | 'detail'>, beganAt: number): void;
+  /** Undefined before the first try has ended. */
+  now(): Reach | undefined;
+}
+
+export function createReach(endpoint: Endpoint): ReachNote {
+  const host = addressOfEndpoint(endpoint);
+  let failure: { readonly cause: string; readonly detail?: string } | undefined;
+  let since = 0;
+  let isTried = false;
+  return {
+    succeeded() {
+      isTried = true;
+      failure = undefined;
+    },
+    failed({ code, cause = code, detail }, beganAt) {
+      isTried = true;
+      if (failure === undefined) since = beganAt;
+      failure = { cause, ...(detail !== undefined && detail !== '' && { detail }) };
+    },
+    now() {
+      if (!isTried) return undefined;
+      return { host, ...(failure && { failure: { ...failure, forMs: performance.now() - since } }) };
+    },
+  };
 }

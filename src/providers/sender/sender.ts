@@ -1,5 +1,5 @@
 import type { SecureContext } from 'node:tls';
-import type { Permit } from '../provider.ts';
+import type { Permit, Reach } from '../provider.ts';
 import type { Endpoint } from './endpoint.ts';
 import { exchange, type Exchange, type SendRequest } from './exchange.ts';
 import { createPool, StreamPermit } from './pool.ts';
@@ -43,6 +43,8 @@ export interface Sender {
   send(request: SendRequest, when?: When): Promise<SendResult>;
   /** Resolves when the first connection is open, or could not be made. */
   connect(): Promise<void>;
+  /** Whether the server can be reached; undefined if that was not tried, or the sender is closed. Asks nobody. */
+  reach(): Reach | undefined;
   /** Ends all requests that wait or are under way: `cancelled` or `aborted`. */
   abort(): void;
   /** Takes no more requests; resolves when those under way have ended and the connections are closed. */
@@ -106,6 +108,7 @@ export function createSender(options: SenderOptions): Sender {
     reserve: () => pool.reserve(),
     send,
     connect: () => pool.connect(),
+    reach: () => pool.reach(),
     abort() {
       pool.giveUpWaiting(unsent('cancelled'));
       for (const each of underWay) each.abort();

@@ -21,6 +21,8 @@ export interface Origins {
   get(origin: string): Provider | undefined;
   /** As `get`; the provider stays open until `work` has ended. */
   use<T>(origin: string, work: (provider: Provider) => Promise<T>): Promise<T> | undefined;
+  /** Those that are open. */
+  all(): readonly (readonly [origin: string, provider: Provider])[];
   abort(): void;
   close(): Promise<void>;
 }
@@ -69,6 +71,7 @@ export function createOrigins({ create, max, idleMs }: OriginsOptions): Origins 
       found.sending += 1;
       return work(found.provider).finally(() => (found.sending -= 1));
     },
+    all: () => [...open].map(([origin, { provider }]) => [origin, provider] as const),
     abort() {
       for (const { provider } of open.values()) provider.abort();
     },

@@ -1,5 +1,5 @@
 import { InputError } from '../../domain/faults.ts';
-import type { Provider, Reply, Reserved } from '../provider.ts';
+import type { Provider, Reach, Reply, Reserved } from '../provider.ts';
 import { transportReply } from '../replies.ts';
 import { parseEndpoint, trustBeside } from '../sender/endpoint.ts';
 import { createHttp2Provider } from '../sender/http2-provider.ts';
@@ -68,10 +68,13 @@ export function createWebpushProvider(options: WebpushOptions): Provider {
 
   /** A host that somebody made up is that subscription's own fault: it costs attempts. */
   function ofOrigin(reply: Reply, origin: string): Reply {
-    const isMadeUp = reply.code === 'host-not-found' && allowed(origin) === 'below';
-    if (!isMadeUp) return withHost(reply, origin);
+    if (reply.code !== 'host-not-found' || allowed(origin) !== 'below') return withHost(reply, origin);
     const { meaning, code, alerted, detail } = reply;
     return withHost({ meaning, code, alerted, ...(detail !== undefined && { detail }) }, origin);
+  }
+
+  function isMadeUp({ failure }: Reach, origin: string): boolean {
+    return failure?.cause === 'ENOTFOUND' && allowed(origin) === 'below';
   }
 
   const prepare: Provider['prepare'] = (push) => encodeWebpush(push, { isAllowed, nowMs: now() });
@@ -97,6 +100,14 @@ export function createWebpushProvider(options: WebpushOptions): Provider {
       return transportReply(isClosed ? 'closed' : 'no-stream');
     },
     connect: () => Promise.resolve(), // which push services there are, only the devices say
+    reach: () =>
+      origins
+        .all()
+        .flatMap(([origin, provider]) =>
+          provider
+            .reach()
+            .flatMap((found) => (isMadeUp(found, origin) ? [] : { ...found, server: new URL(origin).host })),
+        ),
     abort: () => origins.abort(),
     close() {
       isClosed = true;
