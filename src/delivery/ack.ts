@@ -1,7 +1,7 @@
 import { DelayedError, UnrecoverableError } from 'bullmq';
 import type { OutcomeName } from '../domain/outcome.ts';
 import { insist } from '../redis/not-now.ts';
-import type { JobLock } from '../queue/job-lock.ts';
+import { ANOTHER_HAS_IT, type JobLock } from '../queue/job-lock.ts';
 import type { Context } from './context.ts';
 import type { Result } from './decide.ts';
 import { withDeadLetter, type Progress } from './progress.ts';
@@ -49,7 +49,7 @@ export async function ack(
       const letter = withDeadLetter(progress, reason, message);
       const isSaved = await write(lock, onNotAcked, () => lock.save(letter));
       if (isSaved) throw new UnrecoverableError(`${reason}: ${message}`);
-      onNotAcked(new Error('another worker has the job'));
+      onNotAcked(new Error(ANOTHER_HAS_IT));
       throw new DelayedError();
     }
   }

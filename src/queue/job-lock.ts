@@ -20,6 +20,22 @@ export interface JobLock {
   putBack(delayMs: number, progress: object): Promise<void>;
 }
 
+/** BullMQ's errors for a job whose lock ran out, or is another worker's by now. */
+const LOST = /^(?:could not renew lock|Missing lock|Lock mismatch) for job (\S+?)\.?(?: |$)/;
+
+/** The job whose lock was lost, if that is what BullMQ's error says. */
+export function jobOfLostLock(error: unknown): string | undefined {
+  return error instanceof Error ? LOST.exec(error.message)?.[1] : undefined;
+}
+
+/** The error of a result that is not written because another worker has the job. */
+export const ANOTHER_HAS_IT = 'another worker has the job';
+
+/** Whether an error says that the lock of a job was lost. */
+export function isLockLost(error: unknown): boolean {
+  return jobOfLostLock(error) !== undefined || (error instanceof Error && error.message === ANOTHER_HAS_IT);
+}
+
 type LockedJob = Pick<Job, 'id' | 'processedOn' | 'extendLock'>;
 
 /** The same for all jobs of a queue. */
