@@ -6,7 +6,7 @@ import type { Platform } from '../src/domain/notification.ts';
 import type { Quota } from '../src/quota/quota.ts';
 import { createRedisQuota } from '../src/quota/redis-quota.ts';
 import type { ScriptRedis } from '../src/redis/scripts.ts';
-import type { Provider } from '../src/providers/provider.ts';
+import type { Provider, Reach } from '../src/providers/provider.ts';
 import { PROVIDERS, type OptionsOf } from '../src/providers/registry.ts';
 
 export interface AccountsOptions {
@@ -40,10 +40,18 @@ export interface Accounts {
     credentials: Omit<Credentials, 'files'>,
     isFaulty?: (account: Account) => boolean,
   ): { readonly changes: readonly AccountChange[]; readonly faults: readonly Fault[] };
+  /** The servers that were tried, and whether they can be reached. Asks nobody. */
+  reach(): readonly AccountReach[];
+  /** Tries the sign-in again, which otherwise only a notification would do. */
+  signIn(account: Account): void;
   /** Connects the environment's app. The others connect with their first notification. */
   connect(): Promise<void>;
   abort(): void;
   close(): Promise<void>;
+}
+
+export interface AccountReach extends Reach {
+  readonly account: Account;
 }
 
 interface Open {
@@ -67,6 +75,7 @@ export function createAccounts(options: AccountsOptions): Accounts {
   const { redis, prefix, timeoutMs, isWaiting, everyMs = CHECK_EVERY_MS } = options;
   const open = new Map<Account, Open>();
   const retired = new Map<Open, NodeJS.Timeout>();
+  const signingIn = new Set<Provider>();
   const timer = setInterval(closeIdle, everyMs).unref();
 
   function create(account: Account, config: AccountConfig): Open {
@@ -143,6 +152,13 @@ export function createAccounts(options: AccountsOptions): Accounts {
         changes.push({ account, change: 'removed' });
       }
       return { changes, faults };
+    },
+    reach: () => [...open].flatMap(([account, { provider }]) => provider.reach().map((each) => ({ ...each, account }))),
+    signIn(account) {
+      const provider = open.get(account)?.provider;
+      if (provider === undefined || signingIn.has(provider)) return;
+      signingIn.add(provider);
+      void provider.connect().finally(() => signingIn.delete(provider));
     },
     async connect() {
       const own = [...open].filter(([account]) => isOfEnvironment(account));

@@ -1,10 +1,12 @@
 import type { BreakerChange, Breakers, OpenBreaker } from '../src/breaker/breaker.ts';
 import { createBreakers, type BreakerRedis } from '../src/breaker/redis-breakers.ts';
 import type { Config } from '../src/config/config.ts';
-import { namesOf } from '../src/domain/account.ts';
+import { namesOf, serviceOf, type Service } from '../src/domain/account.ts';
 import type { Trouble } from '../src/domain/outcome.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
+import type { ReachFailure } from '../src/providers/provider.ts';
+import type { AccountReach, Accounts } from './accounts.ts';
 
 export interface BreakerParts {
   readonly redis: BreakerRedis;
@@ -80,17 +82,27 @@ export function openMs(open: Pick<OpenBreaker, 'until'> | undefined, at: number 
 
 /**
  * What `/readyz` says: every provider of the environment's app; of the other apps, and of single servers (`webpush@host`), those
- * whose breaker is not closed.
+ * whose breaker is not closed, or which cannot be reached.
+ *
+ * @param unreached by service
  */
-export function describeBreakers(breakers: Pick<Breakers, 'all'>, at: number): Readonly<Record<string, unknown>> {
+export function describeProviders(
+  services: Iterable<readonly [Service, OpenBreaker | undefined]>,
+  unreached: ReadonlyMap<Service, UnreachedServer>,
+  at: number,
+): Readonly<Record<string, unknown>> {
   const providers: Record<string, unknown> = {};
   const apps = new Map<string, Record<string, unknown>>();
-  for (const [service, open] of breakers.all()) {
+  const all = new Map<Service, OpenBreaker | undefined>(services);
+  for (const service of unreached.keys()) if (!all.has(service)) all.set(service, undefined);
+  for (const [service, open] of all) {
     const { platform, app, server } = namesOf(service);
     const name = server === undefined ? platform : `${platform}@${server}`;
-    if (app === undefined && (server === undefined || open !== undefined)) providers[name] = describeBreaker(open, at);
-    else if (open !== undefined && app !== undefined)
-      apps.set(app, { ...apps.get(app), [name]: describeBreaker(open, at) });
+    const failing = unreached.get(service);
+    const isInTrouble = open !== undefined || failing !== undefined;
+    const told = { ...describeBreaker(open, at), ...(failing && { unreachable: describeUnreached(failing, at) }) };
+    if (app === undefined && (server === undefined || isInTrouble)) providers[name] = told;
+    else if (isInTrouble && app !== undefined) apps.set(app, { ...apps.get(app), [name]: told });
   }
   return { providers, ...(apps.size > 0 && { apps: Object.fromEntries(apps) }) };
 }
@@ -100,3 +112,102 @@ function describeBreaker(open: OpenBreaker | undefined, at: number): Readonly<Re
   const { trouble, code, since } = open;
   return { breaker: 'open', trouble, code, since: new Date(since).toISOString(), forMs: openMs(open, at) };
 }
+
+function describeUnreached({ host, failure: { cause, forMs } }: UnreachedServer, at: number): object {
+  return { host, cause, since: new Date(at - forMs).toISOString(), forMs: Math.round(forMs) };
+}
+
+/** A server that cannot be reached. */
+export type UnreachedServer = AccountReach & { readonly failure: ReachFailure };
+
+/** Tells which providers cannot be reached, also while there is nothing to send: a breaker opens only by answers to sends. */
+export interface ReachWatch {
+  /** By service; of several servers the one that is away for the longest time. */
+  unreached(): ReadonlyMap<Service, UnreachedServer>;
+  stop(): void;
+}
+
+interface ReachParts {
+  readonly accounts: Pick<Accounts, 'reach' | 'signIn'>;
+  readonly log: Logger;
+  /** How often to look, milliseconds. */
+  readonly everyMs?: number;
+}
+
+const LOOK_EVERY_MS = 1_000;
+/** The second warning comes after this, the third after twice this, and so on. */
+const WARN_AGAIN_MS = 10_000;
+
+/** Warns when a server cannot be reached, again each time that this has lasted twice as long, and logs the end. */
+export function watchReach({ accounts, log, everyMs = LOOK_EVERY_MS }: ReachParts): ReachWatch {
+  const told = new Map<string, { readonly last: UnreachedServer; readonly againMs: number }>();
+
+  function look(): void {
+    const reach = new Map(
+      accounts.reach().map((each) => [`${serviceOf(each.account, each.server)} ${each.host}`, each]),
+    );
+    for (const [key, found] of reach) {
+      if (!isUnreached(found)) continue;
+      if (found.isSignIn) accounts.signIn(found.account);
+      const before = told.get(key);
+      const { forMs } = found.failure;
+      const isDue = before === undefined || forMs >= before.againMs;
+      if (isDue) warn(found, messageOf(found, before === undefined));
+      told.set(key, { last: found, againMs: isDue ? nextWarningMs(forMs) : before.againMs });
+    }
+    for (const [key, { last }] of told) {
+      const found = reach.get(key);
+      if (found !== undefined && isUnreached(found)) continue;
+      told.delete(key);
+      log.info(
+        { ...factsOf(last), lastedMs: Math.round(last.failure.forMs) },
+        found === undefined ? NOT_TRIED : REACHED,
+      );
+    }
+  }
+
+  function warn(found: UnreachedServer, message: string): void {
+    const { cause, detail, forMs } = found.failure;
+    log.warn({ ...factsOf(found), cause, detail, forMs: Math.round(forMs) }, message);
+  }
+
+  look();
+  const timer = setInterval(look, everyMs).unref();
+  return {
+    unreached() {
+      const all = accounts.reach().filter(isUnreached);
+      const byTime = all.toSorted((a, b) => a.failure.forMs - b.failure.forMs);
+      return new Map(byTime.map((each) => [serviceOf(each.account, each.server), each])); // the last one stays
+    },
+    stop: () => clearInterval(timer),
+  };
+}
+
+/** 10 s, 20 s, 40 s, …: the first one that is still ahead. */
+function nextWarningMs(forMs: number): number {
+  let atMs = WARN_AGAIN_MS;
+  while (atMs <= forMs) atMs *= 2;
+  return atMs;
+}
+
+function isUnreached(found: AccountReach): found is UnreachedServer {
+  return found.failure !== undefined;
+}
+
+function factsOf({ account, server, host, isSignIn }: AccountReach): object {
+  return { ...namesOf(serviceOf(account, server)), host, ...(isSignIn && { isSignIn }) };
+}
+
+function messageOf({ isSignIn }: AccountReach, isFirst: boolean): string {
+  const who = isSignIn ? "the provider's sign-in" : 'the provider';
+  const still = isFirst ? '' : 'still ';
+  const waits = isSignIn ? 'when the last sign-in has run out, its notifications wait' : 'its notifications wait';
+  return `${who} ${still}cannot be reached: ${waits}, at no attempt, and it is tried again; ${CHECK}`;
+}
+
+const CHECK =
+  '`cause` tells why: check the name servers, the firewall, the endpoint and the CA file; the next warning comes when this has ' +
+  'lasted twice as long';
+const REACHED = 'the provider is reached again: its notifications are sent';
+const NOT_TRIED =
+  'the provider that could not be reached is not tried any more: its credentials were replaced, or nothing is sent to it';

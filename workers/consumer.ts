@@ -1,12 +1,13 @@
 import { Queue, type Job } from 'bullmq';
+import type { Outcome } from '../src/domain/ended.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import { assertBullMq } from '../src/queue/bullmq-internals.ts';
 import { measureClockOffset, type ClockChange, type ClockOffset } from '../src/queue/clock-offset.ts';
 import type { Connection } from '../src/redis/connection.ts';
-import { createDeadLetters } from '../src/dead-letters/store.ts';
+import { createDeadLetters, type DeadLettersOptions } from '../src/dead-letters/store.ts';
 import { createPrioritiser } from '../src/queue/prioritise.ts';
 import { isUnprioritised, protect } from '../src/queue/retention.ts';
-import { createJobLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
+import { createJobLock, jobOfLostLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
 import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import { NotificationWorker, workerOptions, type Place } from '../src/queue/notification-worker.ts';
 import { startWaker, type Waker } from '../src/queue/wake.ts';
@@ -36,6 +37,10 @@ export interface ConsumerOptions {
   readonly outcomesMax: number;
   readonly log: Logger;
   readonly process: (job: Job, lock: JobLock, place: Place) => Promise<unknown>;
+  /** Called with a job that another worker has by now, or may take. */
+  readonly onLockLost: LockWatch['lost'];
+  /** Called with a notification that became a dead letter although no pass decided that. */
+  readonly onDiedUnseen: (outcome: Outcome) => void;
 }
 
 /** How long the start waits for the first look at Redis's clock. */
@@ -54,7 +59,12 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
     lockMs,
     onPutBack: (dueAt) => waker.note(dueAt),
   });
-  const burials = createBurials(worker, createDeadLetters({ queue, deadQueue, outcomesMax: options.outcomesMax }), log);
+  const { outcomesMax } = options;
+  const onDiedUnseen: DeadLettersOptions['onDiedUnseen'] = (jobId, outcome, message) => {
+    log.warn({ jobId, ...outcome, message }, 'dead-lettered');
+    options.onDiedUnseen(outcome);
+  };
+  const burials = createBurials(worker, createDeadLetters({ queue, deadQueue, outcomesMax, onDiedUnseen }), log);
 
   const close = async (): Promise<void> => {
     clock.close();
@@ -97,12 +107,15 @@ function createWorker(
   clock: ClockOffset,
   lockOptions: JobLockOptions,
 ): NotificationWorker {
-  const { log, process, onUnprioritised } = options;
+  const { log, process, onUnprioritised, onLockLost } = options;
   const worker: NotificationWorker = new NotificationWorker(
     QUEUE,
     (job, token = '') => process(job, createJobLock(job, token, lockOptions), worker.place),
     workerOptions(options),
-    (job, error) => log.warn({ jobId: job.id, err: error }, NOT_ACKED),
+    (job, error) => {
+      if (jobOfLostLock(error) === undefined) log.warn({ jobId: job.id, err: error }, NOT_ACKED);
+      else onLockLost(job.id ?? '');
+    },
     () => clock.offsetMs,
   );
   const sparing = createSparing(TROUBLE_EVERY_MS);
@@ -111,6 +124,11 @@ function createWorker(
     if (isUnprioritised(job)) onUnprioritised();
   });
   worker.on('error', (error) => {
+    const lost = jobOfLostLock(error);
+    if (lost !== undefined) {
+      onLockLost(lost);
+      return;
+    }
     const repeats = sparing(error.message);
     if (repeats !== undefined)
       log.error({ err: error, repeats }, 'Redis failed a command of the queue; it is tried again');
@@ -129,4 +147,81 @@ function logClock({ isApart, offsetMs }: ClockChange, log: Logger): void {
       "this machine's clock is not Redis's: due times are corrected, but expiry and the age of credentials are judged by it; " +
         'set the clock',
     );
+}
+
+/** Gathers the jobs whose locks this replica lost. */
+export interface LockWatch {
+  lost(jobId: string): void;
+  stop(): void;
+}
+
+const TICK_MS = 250;
+/** A shorter standstill is told only if it cost locks. */
+const STANDSTILL_MS = 5_000;
+/** BullMQ tells of each job and each command alone; they are gathered for so long. */
+const GATHER_MS = 1_000;
+const MOST_NAMED = 20;
+/** A job that was told is not told again for about so long. */
+const TOLD_MS = 60_000;
+
+/**
+ * Tells in one line when this process stood still (it was stopped, its machine slept, or something kept it busy), and when jobs
+ * lost their locks by that or because Redis was away.
+ */
+export function watchLocks(log: Pick<Logger, 'warn'>): LockWatch {
+  const jobs = new Set<string>();
+  /** Of one job several commands may fail, one after the other. */
+  const told = new Set<string>();
+  let toldAt = -Infinity;
+  let last = performance.now();
+  let stoodStillMs = 0;
+  let telling: NodeJS.Timeout | undefined;
+  const ticking = setInterval(() => {
+    const now = performance.now();
+    const lateMs = now - last - TICK_MS;
+    last = now;
+    if (lateMs < GATHER_MS) return;
+    told.clear(); // what is lost now is lost anew
+    stoodStillMs = Math.max(stoodStillMs, lateMs);
+    tellSoon();
+  }, TICK_MS).unref();
+
+  function tellSoon(): void {
+    telling ??= setTimeout(tell, GATHER_MS).unref();
+  }
+
+  function tell(): void {
+    telling = undefined;
+    const lost = [...jobs];
+    const forMs = Math.round(stoodStillMs);
+    jobs.clear();
+    stoodStillMs = 0;
+    if (performance.now() - toldAt > TOLD_MS) told.clear();
+    toldAt = performance.now();
+    for (const jobId of lost) told.add(jobId);
+    if (lost.length === 0 && forMs < STANDSTILL_MS) return;
+    const facts = { ...(forMs > 0 && { stoodStillMs: forMs }), jobs: lost.length, jobIds: lost.slice(0, MOST_NAMED) };
+    log.warn(facts, standstillText(forMs, lost.length));
+  }
+
+  return {
+    lost(jobId) {
+      if (told.has(jobId)) return;
+      jobs.add(jobId);
+      tellSoon();
+    },
+    stop() {
+      clearInterval(ticking);
+      clearTimeout(telling);
+    },
+  };
+}
+
+function standstillText(forMs: number, lost: number): string {
+  const jobs = lost === 1 ? '1 job' : `${lost} jobs`;
+  const went = `${jobs} went to other workers, or will; what this one had sent of them may alert a second time`;
+  if (forMs === 0)
+    return `locks were not renewed in time, since Redis did not answer or this process was busy: ${went}`;
+  const stood = `this process stood still for ${(forMs / 1_000).toFixed(forMs < 10_000 ? 1 : 0)} s`;
+  return lost === 0 ? `${stood}: what was due meanwhile is late; it lost no job` : `${stood}: ${went}`;
 }

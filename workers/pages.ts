@@ -1,10 +1,11 @@
-import type { Breakers } from '../src/breaker/breaker.ts';
+import type { OpenBreaker } from '../src/breaker/breaker.ts';
+import type { Service } from '../src/domain/account.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 import { serveMetrics, type MetricsServer } from '../src/observe/server.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import type { Consumer } from './consumer.ts';
-import { describeBreakers } from './breakers.ts';
+import { describeProviders, type ReachWatch } from './breakers.ts';
 import { within } from '../src/domain/time.ts';
 
 export interface PagesParts {
@@ -12,7 +13,9 @@ export interface PagesParts {
   readonly connections: readonly Pick<Connection, 'ping'>[];
   readonly consumers: readonly Consumer[];
   readonly metrics: Metrics;
-  readonly breakers: Pick<Breakers, 'all'>;
+  /** What has credentials here, with its breaker unless that is closed. */
+  readonly services: () => Iterable<readonly [Service, OpenBreaker | undefined]>;
+  readonly reach: Pick<ReachWatch, 'unreached'>;
   readonly log: Logger;
 }
 
@@ -22,15 +25,16 @@ const ANSWER_TIMEOUT_MS = 1_000;
 /** `/metrics`, `/healthz` and `/readyz` of this replica. */
 export function serveReplica(
   address: { readonly host: string; readonly port: number },
-  { connections, consumers, metrics, breakers, log }: PagesParts,
+  { connections, consumers, metrics, services, reach, log }: PagesParts,
 ): Promise<MetricsServer> {
   const pages = {
     metrics: async () => ({ contentType: metrics.registry.contentType, body: await metrics.registry.metrics() }),
     ready: async () => {
       const redis = (await Promise.all(connections.map(answers))).every(Boolean);
       const consuming = consumers.length > 0 && consumers.every((consumer) => consumer.isRunning());
-      // An open breaker does not make the replica unready: a new one in its place could not send either.
-      return { ok: redis && consuming, detail: { redis, consuming, ...describeBreakers(breakers, Date.now()) } };
+      // An open breaker, or a provider that cannot be reached, does not make it unready: a new one could not send either.
+      const providers = describeProviders(services(), reach.unreached(), Date.now());
+      return { ok: redis && consuming, detail: { redis, consuming, ...providers } };
     },
   };
   return serveMetrics(address, pages, (taken) => {

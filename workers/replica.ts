@@ -1,5 +1,6 @@
 import type { Breakers } from '../src/breaker/breaker.ts';
 import type { Config } from '../src/config/config.ts';
+import { accountIn, type Account } from '../src/domain/account.ts';
 import { InputError } from '../src/domain/faults.ts';
 import { within } from '../src/domain/time.ts';
 import type { Environment } from '../src/environment/values.ts';
@@ -16,9 +17,9 @@ import { createCancellationIndex } from '../src/queue/cancellation-index.ts';
 import { CANCEL } from '../src/queue/names.ts';
 import { shardOf, shardPrefixes } from '../src/queue/shards.ts';
 import { createAccounts, type Accounts } from './accounts.ts';
-import { openMs, startBreakers } from './breakers.ts';
+import { openMs, startBreakers, watchReach } from './breakers.ts';
 import { createCancelling } from './cancel.ts';
-import { startConsumer, type Consumer, type ConsumerOptions } from './consumer.ts';
+import { startConsumer, watchLocks, type Consumer, type ConsumerOptions } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
 import { startOutcomes } from './outcomes.ts';
 import { queueDepth, serveReplica } from './pages.ts';
@@ -93,18 +94,36 @@ async function compose(
   const metrics = createMetrics({
     lateAfterMs: paceOf(policy).toleranceMs,
     queueDepth: () => queueDepth(consumers),
-    breakersOpenMs: () => [...breakers.all()].map(([service, open]) => [service, openMs(open)] as const),
+    breakersOpenMs: () => services().map(([service, open]) => [service, openMs(open)] as const),
+    unreachableMs: () => {
+      const unreached = reach.unreached();
+      const all = new Set([...services().map(([service]) => service), ...unreached.keys()]);
+      return [...all].map((service) => [service, unreached.get(service)?.failure.forMs ?? 0] as const);
+    },
   });
   const breakers: Breakers = startBreakers(config, { redis: limiterRedis, metrics, log });
   closing.defer(() => breakers.close());
-  breakers.use(accounts.names());
-  const rotation = startRotation({ env: connecting.env, files: config.files, accounts, breakers, log });
+  /** Of what has credentials here: the breakers of platforms that are off say nothing. */
+  const services = () => {
+    const known = new Set(accounts.names());
+    return [...breakers.all()].filter(([service]) => known.has(accountIn(service)));
+  };
+  const use = (names: readonly Account[]): void => {
+    breakers.use(names);
+    metrics.use(names);
+  };
+  use(accounts.names());
+  const reach = watchReach({ accounts, log });
+  closing.defer(() => reach.stop());
+  const rotation = startRotation({ env: connecting.env, files: config.files, accounts, use, log });
   closing.defer(() => rotation.stop());
   // Before the first job is taken: a replica whose pages cannot be served would consume unseen.
-  const pageParts = { connections: [redis, limiterRedis], consumers, metrics, breakers, log };
+  const pageParts = { connections: [redis, limiterRedis], consumers, metrics, services, reach, log };
   const pages = config.metrics && (await serveReplica(config.metrics, pageParts));
   if (pages) closing.defer(() => pages.close());
 
+  const locks = watchLocks(log);
+  closing.defer(() => locks.stop());
   const graceOver = new AbortController();
   const outcomes = startOutcomes(config, { redis, log });
   const cancelling = createCancelling({ redis, limiterRedis, ...queue }, closing);
@@ -132,6 +151,7 @@ async function compose(
     random: Math.random,
     signal: graceOver.signal,
     onReply: createReplyListener({ redis, prefix: queue.prefix, breakers, metrics, log }),
+    onLockLost: (jobId) => locks.lost(jobId),
     log,
     metrics,
   });
@@ -141,7 +161,10 @@ async function compose(
   const concurrency = Math.max(1, Math.ceil(config.concurrency / queue.shards));
   for (const prefix of shardPrefixes(queue.prefix, queue.shards)) {
     const settings = { connection: redis, prefix, concurrency, lockMs, maxStalls, outcomesMax };
-    const consumer = await startConsumer({ ...settings, log, process });
+    const consumer = await startConsumer({
+      ...{ ...settings, log, process, onLockLost: (jobId) => locks.lost(jobId) },
+      onDiedUnseen: (outcome) => metrics.diedUnseen(outcome),
+    });
     consumers.push(consumer);
     closing.defer(() => within(consumer.close(), ABORT_MS));
   }

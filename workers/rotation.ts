@@ -1,6 +1,5 @@
-import type { Breakers } from '../src/breaker/breaker.ts';
 import { reloadCredentials } from '../src/config/config.ts';
-import { namesOf } from '../src/domain/account.ts';
+import { namesOf, type Account } from '../src/domain/account.ts';
 import { formatFault } from '../src/domain/faults.ts';
 import { watchFiles } from '../src/environment/watch-files.ts';
 import type { Environment } from '../src/environment/values.ts';
@@ -13,7 +12,8 @@ export interface RotationParts {
   /** The files that the credentials in force were read from. */
   readonly files: readonly string[];
   readonly accounts: Pick<Accounts, 'apply' | 'names'>;
-  readonly breakers: Pick<Breakers, 'use'>;
+  /** Called with the accounts that there are from now on. */
+  readonly use: (accounts: readonly Account[]) => void;
   readonly log: Logger;
 }
 
@@ -24,7 +24,7 @@ export interface Rotation {
 }
 
 /** Reads the credentials anew when one of their files changes, and when it is asked to; logs what changed. */
-export function startRotation({ env, files, accounts, breakers, log }: RotationParts): Rotation {
+export function startRotation({ env, files, accounts, use, log }: RotationParts): Rotation {
   const watch = watchFiles(() => reload('a file changed'));
   watch.use(files);
   let isStopped = false;
@@ -42,7 +42,7 @@ export function startRotation({ env, files, accounts, breakers, log }: RotationP
   function readAnew(why: string): void {
     const { credentials, isFaulty, faults: readFaults } = reloadCredentials(env);
     const { changes, faults: createFaults } = accounts.apply(credentials, isFaulty);
-    breakers.use(accounts.names());
+    use(accounts.names());
     watch.use(credentials.files);
     const faults = [...readFaults, ...createFaults].map(formatFault);
     // The files are read once more soon after they changed: the same faults are told once.

@@ -22,6 +22,11 @@ export function deadLetterOf(job: FailedJob, now: number): DeadLetter {
   };
 }
 
+/** Whether a pass of a worker decided that the job fails, and so has logged and counted it. */
+export function isDecided({ progress }: Pick<FailedJob, 'progress'>): boolean {
+  return isReason(field(field(progress, 'dead'), 'reason'));
+}
+
 /** A replayed job has its generation in its options, because its data stays exactly the producer's. */
 export function generationOf(options: unknown): number {
   const generation = field(options, 'generation');

@@ -1,3 +1,4 @@
+import { targetOf } from '../domain/device.ts';
 import { waitOf, type DeviceState, type Outcome } from '../domain/ended.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter } from '../domain/outcome.ts';
 import { waitsFrom } from '../domain/send-after.ts';
@@ -16,6 +17,7 @@ export function outcomeOf(jobId: string, job: JobHash, { reason, deadAt, generat
     id: text(field(job.data, 'id')) ?? notificationIdOf(jobId),
     ...(recipientId !== undefined && { recipientId }),
     ...(category !== undefined && { category }),
+    ...targetOf(job.data),
     ...{ outcome: 'dead-lettered', reason, generation, enqueuedAt: job.timestamp },
     ...(isSent && { sentAt }),
     waitMs: waitOf(waitsFrom(job.timestamp, job.data), isSent ? sentAt : undefined, deadAt),

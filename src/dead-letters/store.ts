@@ -1,5 +1,6 @@
 import type { Queue } from 'bullmq';
-import { deadLetterOf, replayProgress } from './letter.ts';
+import type { Outcome } from '../domain/ended.ts';
+import { deadLetterOf, isDecided, replayProgress } from './letter.ts';
 import { outcomeOf } from './outcome.ts';
 import { findDeadLetter, pageOfDeadLetters, walkDeadLetters, type StoredDeadLetter } from './list.ts';
 import { forgetJob, readJob, type JobHash } from './job-hash.ts';
@@ -36,12 +37,14 @@ export interface DeadLettersOptions {
   readonly now?: () => number;
   /** About how many outcomes their stream keeps; 0 (the default): there is no stream. */
   readonly outcomesMax?: number;
+  /** Called with each dead letter that no pass of a worker decided on: its job stalled too often, or BullMQ could not run it. */
+  readonly onDiedUnseen?: (jobId: string, outcome: Outcome, message: string) => void;
 }
 
 const PAGE = 100;
 
 export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
-  const { queue, deadQueue, now = Date.now, outcomesMax = 0 } = options;
+  const { queue, deadQueue, now = Date.now, outcomesMax = 0, onDiedUnseen } = options;
   const moves = createMoves(queue, deadQueue, outcomesMax);
 
   async function buryJob(jobId: string, job: JobHash): Promise<boolean> {
@@ -50,6 +53,7 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
     const ids = (attempt: number) => (attempt === 0 ? jobId : `${jobId}#d${attempt}`);
     const outcome = outcomeOf(jobId, job, data);
     const id = await underFreeId(ids, (id) => moves.bury(jobId, { id, data, options: { attempts: 0 } }, outcome));
+    if (id !== undefined && !isDecided(job)) onDiedUnseen?.(jobId, outcome, data.message);
     return id !== undefined;
   }
 

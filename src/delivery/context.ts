@@ -25,6 +25,8 @@ export interface Context {
   readonly faults: readonly Fault[];
   /** When the job was added: epoch milliseconds. */
   readonly enqueuedAt: number;
+  /** Attempts of the passes before this one. */
+  readonly attemptsBefore: number;
   /** How often the job came back because a worker did not renew its lock (BullMQ's count). */
   readonly stalls: number;
   readonly lock: JobLock;
@@ -41,6 +43,8 @@ export interface Context {
   breakerAnswers: Map<Service, BreakerAnswer> | undefined;
   /** The devices that can be sent to now. */
   ready: readonly ReadyDevice[];
+  /** What is sent now makes no sound, no vibration and no banner: `onThrottle` or `onQuiet` wants that. */
+  isSilent: boolean;
   /** Every stream that was set aside; those that are not used are released at the end of the pass. */
   readonly permits: Permit[];
   /** The slot to send in; undefined until there is one, and for a silent send. */
@@ -129,9 +133,11 @@ export function createContext(
     signal,
     // A worker that died after the ask may have sent.
     isSlotUnused: progress.unsent === true && job.stalledCounter === 0,
+    attemptsBefore: progress.tries,
     progress,
     breakerAnswers: undefined,
     ready: NO_DEVICES,
+    isSilent: false,
     permits: [],
     slot: undefined,
     tokensUntil: Infinity,

@@ -88,7 +88,7 @@ const NEWER_PRODUCER = ' (if a newer producer knows the field: upgrade the worke
 /** Every device has ended. The notification is delivered if at least one was alerted. */
 export function finished({ progress }: Pick<Context, 'progress'>): Result {
   const states = Object.values(progress.devices);
-  if (states.includes('delivered')) return { kind: 'delivered' };
+  if (states.includes('delivered')) return { kind: 'delivered', ...(progress.silenced === true && { silenced: true }) };
   const reason = REASONS_BY_WEIGHT.find((candidate) => states.includes(candidate)) ?? 'attempts-exhausted';
   return { kind: 'dead-letter', reason, message: progress.attempts.at(-1)?.error ?? reason };
 }
@@ -169,7 +169,7 @@ export function afterSend(context: Context, parts: DeliverParts): Result {
   const { quotaWait } = context;
   if (context.tried.length === 0 && quotaWait !== undefined) return overQuota(context, quotaWait, parts);
   const tried = context.tried.map((each) => openIfMisconfigured(each, parts));
-  context.progress = record(context.progress, tried, parts.atMostOnce);
+  context.progress = record(context, tried, parts.atMostOnce);
   const open = openLabels(context);
   if (open.length === 0) return finished(context);
 

@@ -60,6 +60,7 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
         return result;
       }
       if (onQuiet === 'delay' && answer.quietMs !== undefined) return decide.untilQuietEnds(context, answer, parts);
+      context.isSilent = true;
       encodeAgain(context, true, parts); // nobody is alerted, so it needs no slot
       await prepareSend(context, parts);
     }

@@ -1,3 +1,4 @@
+import { targetOf } from '../domain/device.ts';
 import { waitOf, type Ended, type Outcome } from '../domain/ended.ts';
 import { waitsFrom } from '../domain/send-after.ts';
 import type { Completed } from './ack.ts';
@@ -6,8 +7,14 @@ import type { Context } from './context.ts';
 /** The return value of a job that completes: how, when the first device accepted it, and how each device ended. */
 export function endedOf({ progress }: Pick<Context, 'progress'>, completed: Completed): Ended {
   const { sentAt, devices, digest } = progress;
-  const forOthers = completed.outcome === 'delivered' && digest?.own === false;
-  return { ...completed, ...(forOthers && { forOthers }), ...(sentAt !== undefined && { sentAt }), devices };
+  const isDelivered = completed.outcome === 'delivered';
+  return {
+    ...completed,
+    ...(isDelivered && digest?.own === false && { forOthers: true }),
+    ...(isDelivered && progress.silenced === true && { silenced: true }),
+    ...(sentAt !== undefined && { sentAt }),
+    devices,
+  };
 }
 
 /** The entry of a job that completes. `options`: the job's, which have its generation. */
@@ -20,7 +27,7 @@ export function outcomeOf(
   const { id, recipientId, category } = notification;
   const { generation } = options as { readonly generation?: unknown };
   return {
-    ...{ id, recipientId, ...(category !== undefined && { category }) },
+    ...{ id, recipientId, ...(category !== undefined && { category }), ...targetOf(notification) },
     ...ended,
     generation: typeof generation === 'number' ? generation : 0,
     enqueuedAt,

@@ -12,7 +12,7 @@ import { noteKey } from './cancellation-key.ts';
 import { createContext } from './context.ts';
 import { deliver } from './deliver.ts';
 import { endedOf, outcomeOf } from './ended.ts';
-import { createPassLog } from './pass-log.ts';
+import { createPassLog, endOf } from './pass-log.ts';
 import type { DeliverParts } from './parts.ts';
 import { createTurns } from './turns.ts';
 
@@ -23,6 +23,8 @@ export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
   readonly index: CancellationIndex;
   /** Fires when the grace of a stopping worker is over. */
   readonly signal: AbortSignal;
+  /** Called with a job that another worker has by now, or may take. */
+  readonly onLockLost?: (jobId: string) => void;
   /** Absent: no stream of outcomes is written. */
   readonly outcomes?: Outcomes;
 }
@@ -47,8 +49,9 @@ export function createProcessor(given: ProcessorParts): Processor {
       context.progress = { ...context.progress, dueAt: undefined };
     }
     const result = await deliver(context, parts);
-    metrics.passEnded(result);
-    log.result(context, result);
+    const end = endOf(context, result, parts.now());
+    metrics.passEnded(result, end);
+    log.result(context, result, end);
     const noting = noteKey(context, result, parts.index);
     if (noting !== undefined) await noting;
     const completed = await ack(context, result, (error) => log.notAcked(context, error));

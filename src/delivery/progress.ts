@@ -8,6 +8,10 @@ const progressSchema = z.object({
   devices: z.record(z.string(), deviceStateSchema).default({}),
   /** When the first device accepted it: epoch milliseconds. Absent if none did, or only before a replay. */
   sentAt: z.number().optional(),
+  /**
+   * Of one that may be silenced: whether all that may have reached a device so far went without a sound. Absent while nothing did.
+   */
+  silenced: z.boolean().optional(),
   /** The tries that failed, the newest last, as a dead letter tells them. */
   attempts: z
     .array(z.object({ at: z.number(), device: z.string().optional(), error: z.string() }))

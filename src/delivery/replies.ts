@@ -30,7 +30,8 @@ export const STATE_OF: Partial<Record<Meaning, DeviceState>> = {
 };
 
 /** The progress after these tries: how devices ended, the failures, and no device that is being sent to. */
-export function record(progress: Progress, tried: readonly Tried[], atMostOnce: boolean): Progress {
+export function record(context: Context, tried: readonly Tried[], atMostOnce: boolean): Progress {
+  const { progress } = context;
   const devices = { ...progress.devices };
   let { sentAt } = progress;
   const failures: FailedAttempt[] = [];
@@ -41,7 +42,19 @@ export function record(progress: Progress, tried: readonly Tried[], atMostOnce: 
     if (reply.meaning === 'accepted') sentAt = Math.min(sentAt ?? at, at);
     else failures.push({ at, device: label, error: replyText(reply) });
   }
-  return withAttempts({ ...progress, devices, ...(sentAt !== undefined && { sentAt }), trying: undefined }, failures);
+  const known = { ...(sentAt !== undefined && { sentAt }), ...silencedBy(context, tried) };
+  return withAttempts({ ...progress, devices, ...known, trying: undefined }, failures);
+}
+
+/** Whether all that may have reached a device, before and now, was silent. Nothing for a notification that is never silenced. */
+function silencedBy(
+  { notification: { onThrottle, onQuiet }, progress, isSilent }: Context,
+  tried: readonly Tried[],
+): Pick<Progress, 'silenced'> {
+  if (onThrottle !== 'silence' && onQuiet !== 'silence') return {};
+  if (tried.every(({ reply }) => reply.alerted === 'no')) return {};
+  const wasLoud = Object.values(progress.devices).includes('delivered'); // by a worker that did not note it, or before a replay
+  return { silenced: isSilent && (progress.silenced ?? !wasLoud) };
 }
 
 /** A reply as an attempt of a dead letter tells it: `BadTopic`, `timeout: no answer within 30 s`. */

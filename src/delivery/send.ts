@@ -92,8 +92,7 @@ function createSaver(context: Context, { atMostOnce }: DeliverParts) {
   let saving: Promise<unknown> | undefined;
   const save = (): void => {
     timer = undefined;
-    const { progress, tried } = context;
-    const reached = { ...record(progress, tried, atMostOnce), trying: stillTrying(context) };
+    const reached = { ...record(context, context.tried, atMostOnce), trying: stillTrying(context) };
     saving = context.lock.save(reached).catch(() => undefined);
   };
   return {

@@ -1,3 +1,4 @@
+import type { Target } from './device.ts';
 import type { DeadLetterReason, OutcomeName } from './outcome.ts';
 
 /** How a device of a notification ended: it was alerted, or why not. */
@@ -10,6 +11,10 @@ export interface Ended {
   readonly by?: string;
   /** It was canceled, and a digest of others went in its slot: what was sent has nothing of it. Absent otherwise. */
   readonly forOthers?: true;
+  /** Delivered without sound, vibration or banner, because its producer wanted that of what is blocked. Absent otherwise. */
+  readonly silenced?: true;
+  /** Epoch milliseconds: when it was canceled, if its job had completed as `merged` before that. Absent otherwise. */
+  readonly endedAt?: number;
   /** Epoch milliseconds: when the first device accepted it. Absent if none did. */
   readonly sentAt?: number;
   /** By label, such as `apns#0`; a device that is not here was not tried to an end. */
@@ -17,7 +22,7 @@ export interface Ended {
 }
 
 /** What became of a notification: one entry of the stream of outcomes. docs/outcomes.md explains the fields. */
-export interface Outcome {
+export interface Outcome extends Target {
   readonly id: string;
   /** Absent where the notification has no usable one. */
   readonly recipientId?: string;
@@ -29,6 +34,8 @@ export interface Outcome {
   readonly by?: string;
   /** It was canceled, and a digest of others went in its slot: what was sent has nothing of it. Absent otherwise. */
   readonly forOthers?: true;
+  /** Delivered without sound, vibration or banner. Absent otherwise. */
+  readonly silenced?: true;
   /** How often it was replayed before. */
   readonly generation: number;
   /** Epoch milliseconds: when its job was added. */

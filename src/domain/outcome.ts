@@ -53,7 +53,8 @@ export type OutcomeName = (typeof OUTCOMES)[number];
  * | dead-letter | failed, then moved to the dead letters | — |
  */
 export type Result =
-  | { readonly kind: 'delivered' }
+  /** `silenced`: no device made a sound, vibrated or showed a banner. */
+  | { readonly kind: 'delivered'; readonly silenced?: true }
   | { readonly kind: 'expired' }
   | { readonly kind: 'dropped'; readonly rule: string }
   | { readonly kind: 'canceled' }

@@ -1,6 +1,9 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { readFileSync } from 'node:fs';
 import { namesOf, type Account, type Service } from '../domain/account.ts';
-import type { Result, Trouble } from '../domain/outcome.ts';
+import { SEVERAL_APPS, type Target } from '../domain/device.ts';
+import { PLATFORMS } from '../domain/notification.ts';
+import { DEAD_LETTER_REASONS, OUTCOMES, type DeadLetterReason, type Result, type Trouble } from '../domain/outcome.ts';
 import { SEND_AFTER } from '../domain/send-after.ts';
 
 /**
@@ -9,8 +12,12 @@ import { SEND_AFTER } from '../domain/send-after.ts';
  */
 export interface Metrics {
   readonly registry: Registry;
+  /** Which accounts have credentials from now on. The series of outcomes of their apps begin at 0. */
+  use(accounts: Iterable<Account>): void;
   /** A pass ended. */
-  passEnded(result: Result): void;
+  passEnded(result: Result, end: PassEnd): void;
+  /** A notification became a dead letter without a pass that decided it: its job stalled too often. */
+  diedUnseen(dead: Target & { readonly reason?: DeadLetterReason }): void;
   /** A provider answered. */
   reply(account: Account, meaning: string, tookMs: number): void;
   /** A deferred job reached a worker this long after it was due. */
@@ -23,12 +30,23 @@ export interface Metrics {
   breakerTrial(service: Service, result: string): void;
 }
 
+/** What is told of a pass beside its result. */
+export interface PassEnd {
+  readonly target: Target;
+  /** From enqueuing, or a later `sendAfter`, to the first acceptance, or to the end without one. Absent if it has not ended. */
+  readonly waitedMs?: number;
+  /** The same, if the notification is delivered and a device accepted it in this generation. */
+  readonly acceptedMs?: number;
+}
+
 /** Values that are read at each scrape. */
 export interface MetricsSources {
   /** Jobs by state: `waiting`, `delayed`, `active`, … */
   readonly queueDepth: () => Promise<Readonly<Record<string, number>>>;
   /** How much longer each circuit breaker stays open; 0 if it is closed or half open. */
   readonly breakersOpenMs: () => Iterable<readonly [Service, number]>;
+  /** For how long each provider could not be reached; 0 if it can. */
+  readonly unreachableMs: () => Iterable<readonly [Service, number]>;
 }
 
 export interface MetricsOptions extends MetricsSources {
@@ -36,18 +54,21 @@ export interface MetricsOptions extends MetricsSources {
   readonly lateAfterMs: number;
 }
 
-const SECONDS = { wait: [0.1, 0.5, 1, 3, 10, 30, 60, 300, 900, 3600, 14_400, 86_400] };
+const LONG_SECONDS = [0.1, 0.5, 1, 3, 10, 30, 60, 300, 900, 3600, 14_400, 86_400];
+const WHOLE_SECONDS = [0.025, 0.05, ...LONG_SECONDS];
 const FAST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10];
 
 export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metrics {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
+  for (const name of MISNAMED) registry.removeSingleMetric(name);
+  createBuildInfo(registry);
 
   const outcomes = new Counter({
     name: 'pushpacer_outcomes_total',
-    help: 'Notifications that ended, by outcome and, for dead letters, reason.',
-    labelNames: ['outcome', 'reason'],
+    help: 'Notifications that ended, by outcome, reason (of dead letters), silenced, the platforms of their devices, and app.',
+    labelNames: ['outcome', 'reason', 'silenced', 'platform', 'app'],
     registers,
   });
   const requeues = new Counter({
@@ -65,7 +86,13 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
   const waits = new Histogram({
     name: 'pushpacer_wait_seconds',
     help: 'Waits that the limiter gave to blocked notifications.',
-    buckets: SECONDS.wait,
+    buckets: LONG_SECONDS,
+    registers,
+  });
+  const accepted = new Histogram({
+    name: 'pushpacer_enqueue_to_accepted_seconds',
+    help: 'Time from enqueuing a notification, or from its sendAfter, until a provider accepted it, with all waits.',
+    buckets: WHOLE_SECONDS,
     registers,
   });
   const lateness = new Histogram({
@@ -118,6 +145,16 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
       for (const [service, ms] of sources.breakersOpenMs()) this.set(namesOf(service), ms / 1000);
     },
   });
+  new Gauge({
+    name: 'pushpacer_provider_unreachable_seconds',
+    help: 'For how long this replica could not connect to a provider, or reach its sign-in; 0 if it can.',
+    labelNames: ['platform', 'app', 'server'],
+    registers,
+    collect() {
+      this.reset();
+      for (const [service, ms] of sources.unreachableMs()) this.set(namesOf(service), ms / 1000);
+    },
+  });
   const breakersOpened = new Counter({
     name: 'pushpacer_breaker_opened_total',
     help: 'Openings of circuit breakers that this replica learned of, by trouble. All replicas share all but outages.',
@@ -131,18 +168,35 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
     registers,
   });
 
+  let apps: ReadonlySet<string> = new Set();
+  /** A producer may name any app. Only those with credentials become a label. */
+  const labelsOf = ({ platform, app }: Target): Target => ({
+    ...(platform !== undefined && { platform }),
+    ...(app !== undefined && { app: apps.has(app) || app === SEVERAL_APPS ? app : NOT_CONFIGURED }),
+  });
+
   return {
     registry,
-    passEnded(result) {
+    use(accounts) {
+      const platformsOf = Map.groupBy([...accounts].map(namesOf), ({ app }) => app);
+      platformsOf.delete(undefined);
+      apps = new Set([...platformsOf.keys()].filter((app) => app !== undefined));
+      for (const labels of firstSeries(platformsOf)) outcomes.inc(labels, 0);
+    },
+    diedUnseen: ({ reason = 'stalled', ...target }) =>
+      outcomes.inc({ outcome: 'dead-lettered', reason, ...labelsOf(target) }),
+    passEnded(result, { target, acceptedMs }) {
       if (result.kind === 'requeued') {
         requeues.inc({ rule: result.rule });
         if (result.rule !== SEND_AFTER) waits.observe(result.waitMs / 1000);
       } else if (result.kind === 'retried' || result.kind === 'held') {
         retries.inc({ kind: result.kind });
       } else if (result.kind === 'dead-letter') {
-        outcomes.inc({ outcome: 'dead-lettered', reason: result.reason });
-      } else {
-        outcomes.inc({ outcome: result.kind, reason: '' });
+        outcomes.inc({ outcome: 'dead-lettered', reason: result.reason, ...labelsOf(target) });
+      } else if (result.kind !== 'yielded') {
+        const silenced = result.kind === 'delivered' && result.silenced && { silenced: 'true' };
+        outcomes.inc({ outcome: result.kind, reason: '', ...silenced, ...labelsOf(target) });
+        if (acceptedMs !== undefined) accepted.observe(acceptedMs / 1000);
       }
     },
     reply: (account, meaning, tookMs) => provider.observe({ ...namesOf(account), meaning }, tookMs / 1000),
@@ -169,4 +223,61 @@ export function createClockMetrics(registry: Registry, offsetsMs: () => readonly
       this.set(furthestMs / 1_000);
     },
   });
+}
+
+/** Gauges that prom-client names as counters. `promtool check metrics` refuses them; each has a twin without `_total`. */
+const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
+
+/** The value of `app` for an app that has no credentials here. No app's name has a space. */
+const NOT_CONFIGURED = 'not configured';
+/** The series of so many apps begin at 0; those of further ones begin with their first notification. */
+const MOST_APPS = 20;
+type SeriesLabels = Partial<Record<'outcome' | 'reason' | 'silenced' | 'platform' | 'app', string>>;
+
+/** Series that begin at 0. Prometheus sees no rise in a series that begins at 1. */
+function firstSeries(
+  platformsOf: ReadonlyMap<string | undefined, readonly { readonly platform: string }[]>,
+): SeriesLabels[] {
+  const unconfigured = { outcome: 'dead-lettered', reason: 'provider-not-configured', app: NOT_CONFIGURED };
+  return [
+    ...[{ outcome: 'dead-lettered', reason: 'invalid' }], // no device could be read
+    ...PLATFORMS.map((platform) => ({ ...unconfigured, platform })),
+    ...combinations(PLATFORMS).flatMap((platform) => seriesOf({ platform })), // also of those that are off
+    ...[...platformsOf]
+      .slice(0, MOST_APPS)
+      .flatMap(([app = '', accounts]) =>
+        combinations(accounts.map(({ platform }) => platform)).flatMap((platform) => seriesOf({ platform, app })),
+      ),
+  ];
+}
+
+function seriesOf(target: Target): SeriesLabels[] {
+  return [
+    ...OUTCOMES.filter((outcome) => outcome !== 'dead-lettered').map((outcome) => ({ outcome, reason: '', ...target })),
+    { outcome: 'delivered', reason: '', silenced: 'true', ...target },
+    ...DEAD_LETTER_REASONS.map((reason) => ({ outcome: 'dead-lettered', reason, ...target })),
+  ];
+}
+
+/** `['apns', 'fcm']` → `['apns', 'fcm', 'apns,fcm']`: every value that the label `platform` may have. */
+function combinations(platforms: readonly string[]): string[] {
+  const sorted = platforms.toSorted();
+  const subsets = sorted.reduce<string[][]>((all, next) => [...all, ...all.map((some) => [...some, next])], [[]]);
+  return subsets.filter(({ length }) => length > 0).map((some) => some.join());
+}
+
+function createBuildInfo(registry: Registry): void {
+  const info = new Gauge({
+    name: 'pushpacer_build_info',
+    help: 'Always 1; the labels say which version of pushpacer and of Node this replica runs.',
+    labelNames: ['version', 'node'],
+    registers: [registry],
+  });
+  info.set({ version: packageVersion(), node: process.versions.node }, 1);
+}
+
+/** From package.json, which is one folder higher if this file runs from `dist`. */
+function packageVersion(): string {
+  const file = import.meta.url.endsWith('.ts') ? '../../package.json' : '../../../package.json';
+  return (JSON.parse(readFileSync(new URL(file, import.meta.url), 'utf8')) as { readonly version: string }).version;
 }

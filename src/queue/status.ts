@@ -35,6 +35,8 @@ export type NotificationStatus =
       readonly by?: string;
       /** It was canceled, and a digest of others went in its slot. Absent otherwise. */
       readonly forOthers?: true;
+      /** It was delivered without sound, vibration or banner, because `onThrottle` or `onQuiet` is `silence`. Absent otherwise. */
+      readonly silenced?: true;
       /** Epoch milliseconds. */
       readonly endedAt: number;
       /** Epoch milliseconds: when the first device accepted it. Absent if none did. */
@@ -123,18 +125,20 @@ function delayedStatus({ progress }: Job<unknown, unknown>, until: number): Noti
 }
 
 function endedStatus({ data, returnvalue, timestamp, finishedOn = 0 }: Job<unknown, unknown>): NotificationStatus {
+  const ended = (returnvalue ?? {}) as Partial<Ended>;
   // An older worker returned only the outcome.
-  const { outcome = 'delivered', by, forOthers, sentAt, devices = {} } = (returnvalue ?? {}) as Partial<Ended>;
+  const { outcome = 'delivered', by, forOthers, silenced, endedAt = finishedOn, sentAt, devices = {} } = ended;
   return {
     ...{
       state: 'ended',
       outcome,
       ...(by !== undefined && { by }),
       ...(forOthers && { forOthers }),
-      endedAt: finishedOn,
+      ...(silenced && { silenced }),
+      endedAt,
     },
     ...(sentAt !== undefined && { sentAt }),
-    ...{ waitMs: waitOf(waitsFrom(timestamp, data), sentAt, finishedOn), devices },
+    ...{ waitMs: waitOf(waitsFrom(timestamp, data), sentAt, endedAt), devices },
   };
 }
 

@@ -1,7 +1,7 @@
 import type { Job } from 'bullmq';
 import { expect, test, vi } from 'vitest';
 import { readProgress } from '../../src/delivery/progress.ts';
-import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
+import { createDeadLetters, type DeadLetters, type DeadLettersOptions } from '../../src/dead-letters/store.ts';
 import { protect } from '../../src/queue/retention.ts';
 import { outcomesKey } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
@@ -252,8 +252,14 @@ test('each dead letter has one outcome, also one that BullMQ itself failed and s
   const progress = { dead: { reason: 'rejected', message: 'no' }, sentAt, devices: { 'apns#0': 'delivered' } };
   await redis.hset(queue.toKey('n1'), { timestamp: enqueuedAt, progress: JSON.stringify(progress) });
 
-  const several = Array.from({ length: 5 }, () => createDeadLetters({ queue, deadQueue, outcomesMax: 100 }));
+  const unseen: unknown[] = [];
+  const onDiedUnseen: DeadLettersOptions['onDiedUnseen'] = (...dead) => void unseen.push(dead);
+  const options = { queue, deadQueue, outcomesMax: 100, onDiedUnseen };
+  const several = Array.from({ length: 5 }, () => createDeadLetters(options));
   await Promise.all(several.map((each) => each.sweep()));
+  // A pass of a worker has logged and counted the other one.
+  const died = expect.objectContaining({ id: 'n0', reason: 'stalled' }) as object;
+  expect(unseen).toEqual([['n0', died, 'job stalled more than allowable limit']]);
   const told = await outcomesIn(redis, prefix);
   expect(told.toSorted((a, b) => (a['id'] ?? '').localeCompare(b['id'] ?? ''))).toEqual([
     expect.objectContaining({ id: 'n0', outcome: 'dead-lettered', reason: 'stalled', devices: '{}' }),
@@ -266,7 +272,7 @@ test('each dead letter has one outcome, also one that BullMQ itself failed and s
         sentAt: String(sentAt),
         waitMs: '1000',
       },
-      devices: '{"apns#0":"delivered"}',
+      ...{ platform: 'apns', devices: '{"apns#0":"delivered"}' },
     },
   ]);
   expect(told.find(({ id }) => id === 'n0')).not.toHaveProperty('recipientId'); // a number is none

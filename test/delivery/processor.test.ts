@@ -50,7 +50,7 @@ it('keeps a notification while the limiter does not answer: nothing is sent, no 
   });
   const job = await queue.add('push', makeNotification());
   await vi.waitFor(async () => expect(await job.getState()).toBe('delayed'), { timeout: 10_000 });
-  expect(lines.join()).toContain('"code":"limiter-unavailable","tries":0');
+  expect(lines.join()).toContain('"code":"limiter-unavailable","attempts":0');
   expect(sandbox.journal.accepted).toEqual([]);
 });
 
@@ -64,7 +64,7 @@ it('keeps one slot, not two, where the quota does not answer after the slot was 
   const { queue, lines, sandbox, limiter } = await openProcessor({ quotas: new Map([['apns', { take }]]) });
   const job = await queue.add('push', makeNotification({ recipientId: 'teacher-7' }));
   await vi.waitFor(async () => expect(await job.getState()).toBe('completed'), { timeout: 10_000 });
-  expect(lines.join()).toContain('"code":"limiter-unavailable","tries":0');
+  expect(lines.join()).toContain('"code":"limiter-unavailable","attempts":0');
   expect(sandbox.journal.accepted).toHaveLength(1);
   expect((await limiter.inspect('teacher-7')).sent).toHaveLength(1);
 });

@@ -64,7 +64,7 @@ describe('a notification in quiet hours', () => {
   it('is delivered now without a sound on request, and takes no slot', async () => {
     const bench = await openQuiet();
     const { outcome } = await bench.run(makeNotification({ onQuiet: 'silence', sound: 'default' }));
-    expect(outcome).toEqual({ kind: 'delivered' });
+    expect(outcome).toEqual({ kind: 'delivered', silenced: true });
     expect(JSON.stringify(bench.sandbox.journal.accepted)).not.toContain('"sound"');
     expect((await bench.limiter.inspect(RECIPIENT)).sent).toEqual([]);
   });

@@ -154,7 +154,7 @@ describe('a quota whose answer takes long', () => {
     const { outcome, progress } = await run(late, none, { quotas });
     expect(outcome).toMatchObject({ kind: 'held', code: 'too-late' });
     expect(sandbox.journal.accepted).toHaveLength(1);
-    expect((await run(late, progress, { quotas })).outcome).toEqual({ kind: 'delivered' });
+    expect((await run(late, progress, { quotas })).outcome).toEqual({ kind: 'delivered', silenced: true });
     expect(sandbox.journal.accepted).toHaveLength(2);
   });
 });

@@ -69,12 +69,32 @@ describe('a blocked notification that is to be silent', () => {
     const { run, sandbox, limiter } = await openBench();
     await run(makeNotification());
     const silent = makeNotification({ sound: 'default', onThrottle: 'silence' });
-    expect((await run(silent)).outcome).toEqual({ kind: 'delivered' });
+    expect((await run(silent)).outcome).toEqual({ kind: 'delivered', silenced: true });
     expect((await limiter.inspect(RECIPIENT)).sent).toHaveLength(1);
     const entry = sandbox.journal.accepted[1];
     expect(entry?.payload).toMatchObject({ aps: { 'interruption-level': 'passive' } });
     expect(entry?.payload).not.toHaveProperty('aps.sound');
     expect(entry?.priority).toBe('5');
+  });
+
+  it('is not called silenced if one of its devices made a sound later', async () => {
+    const bench = await openBench();
+    const { run, sandbox, limiter } = bench;
+    await run(makeNotification());
+    const [first, second] = [makeDevice(), makeDevice()];
+    sandbox.apns.script(second.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
+    const both = makeNotification({ devices: [first, second], onThrottle: 'silence' });
+    const { outcome, progress } = await run(both);
+    expect(outcome).toMatchObject({ kind: 'retried' });
+    expect(progress).toMatchObject({ silenced: true, devices: { 'apns#0': 'delivered' } });
+    await limiter.reset(RECIPIENT);
+    expect((await run(both, progress)).outcome).toEqual({ kind: 'delivered' });
+    expect(sandbox.journal.accepted.at(-1)?.payload).not.toMatchObject({ aps: { 'interruption-level': 'passive' } });
+  });
+
+  it('is not called silenced if the limits had room for it', async () => {
+    const { run } = await openBench();
+    expect((await run(makeNotification({ onThrottle: 'silence' }))).outcome).toEqual({ kind: 'delivered' });
   });
 
   it('is tried once only at a provider that cannot be reached', async () => {

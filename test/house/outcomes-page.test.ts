@@ -59,7 +59,15 @@ it('has no snippet that is not run', () => {
 it('names every field of an entry, and every outcome', () => {
   const section = page.split('## Read all: the stream')[1]?.split('\n## ')[0] ?? '';
   const named = [...section.matchAll(/^\| `(\w+)` /gm)].map(([, name]) => name);
-  const all = outcomeFields({ ...OUTCOME, reason: 'stalled', by: 'msg-8842', forOthers: true });
+  const all = outcomeFields({
+    ...OUTCOME,
+    reason: 'stalled',
+    by: 'msg-8842',
+    forOthers: true,
+    silenced: true,
+    platform: 'fcm',
+    app: 'teacher',
+  });
   expect(named.toSorted()).toEqual(all.filter((_, index) => index % 2 === 0).toSorted());
   for (const outcome of OUTCOMES) expect(section).toContain(`\`${outcome}\``);
 });

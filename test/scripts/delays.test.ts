@@ -108,6 +108,7 @@ it('late wake-ups are counted over all workers, from their pages', async () => {
         lateAfterMs: 90,
         queueDepth: () => Promise.resolve({}),
         breakersOpenMs: () => [],
+        unreachableMs: () => [],
       });
       for (const lateMs of wakes) metrics.woken(lateMs);
       return metrics.registry.metrics();

@@ -1,7 +1,10 @@
+import type { Job } from 'bullmq';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { main as replay } from '../../scripts/replay.ts';
+import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { outcomesKey } from '../../src/queue/names.ts';
+import { NO_LATENCY } from '../../src/sandbox/loopback/timing.ts';
 import { runMain } from '../support/command.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
@@ -77,6 +80,52 @@ it('each notification that ends is in the stream, and its status is the same', a
   });
   await expect.poll(() => producer.status('refused'), SOON).toMatchObject({ state: 'ended', outcome: 'delivered' });
 });
+
+it.each([
+  ['onThrottle', { LIMIT_RULES: '1/1h', LIMIT_MIN_GAP: '0' }],
+  ['onQuiet', { LIMIT_MIN_GAP: '0' }],
+] as const)(
+  'what %s silenced says so in the log, the return value, the status, the stream and the metric',
+  async (field, limits) => {
+    const { queue, prefix, sandbox, startWorker } = await openWorkerBench({ latency: NO_LATENCY });
+    const redis = connectRedis();
+    const producer = createProducer({ connection: connectRedis(), prefix });
+    onTestFinished(() => producer.close());
+    const worker = await startWorker({ ...limits, OUTCOMES_MAX: '1000' });
+    const loud = makeNotification({ id: 'loud', [field]: 'silence' });
+    await producer.enqueue(loud);
+    await worker.waitForLine(/"jobId":"loud".*"outcome":"delivered"/);
+    if (field === 'onQuiet') {
+      const limiter = createWaitingLimiter({ redis, prefix, policy: { rules: [], minGapMs: 0 } });
+      const [from = '', until = ''] = [-1, 1].map((hours) =>
+        new Date(Date.now() + hours * 3_600_000).toISOString().slice(11, 16),
+      );
+      await limiter.quiet(loud.recipientId, { timezone: 'UTC', quietHours: [{ from, until }] });
+    }
+    await producer.enqueue(makeNotification({ id: 'silent', sound: 'default', [field]: 'silence' }));
+    const line = JSON.parse(await worker.waitForLine(/"jobId":"silent".*"outcome":"delivered"/)) as Record<
+      string,
+      unknown
+    >;
+    expect(line).toMatchObject({ silenced: true, platform: 'apns', attempts: 1, waitMs: expect.any(Number) as number });
+    expect(worker.stdout()).not.toMatch(/"jobId":"loud".*silenced/);
+    expect(JSON.stringify(sandbox.journal.accepted.at(-1))).not.toContain('"sound"');
+
+    await vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(2), SOON);
+    expect(await outcomesIn(redis, prefix)).toMatchObject([
+      expect.not.objectContaining({ silenced: expect.anything() as string }),
+      { id: 'silent', outcome: 'delivered', silenced: 'true', platform: 'apns' },
+    ]);
+    await expect.poll(() => producer.status('silent'), SOON).toMatchObject({ outcome: 'delivered', silenced: true });
+    expect(await producer.status('loud')).not.toHaveProperty('silenced');
+    const job = (await queue.getJob('silent')) as Job | undefined;
+    expect(job?.returnvalue).toMatchObject({ outcome: 'delivered', silenced: true });
+    const metrics = await (await fetch(`${worker.url}/metrics`)).text();
+    const labels = 'outcome="delivered",reason=""';
+    expect(metrics).toContain(`pushpacer_outcomes_total{${labels},silenced="true",platform="apns"} 1`);
+    expect(metrics).toContain(`pushpacer_outcomes_total{${labels},platform="apns"} 1`);
+  },
+);
 
 it('what a newer one took the place of says by which', async () => {
   const { queue, prefix, startWorker } = await openWorkerBench();

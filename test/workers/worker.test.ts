@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { tokenOf } from '../../src/domain/device.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
@@ -80,6 +81,51 @@ describe('jobs of a plain BullMQ client', () => {
   });
 });
 
+it('a worker that stood still says so in one line, with the jobs that it lost, and without a stack', async () => {
+  const { queue, sandbox, startWorker } = await openWorkerBench();
+  const frozen = await startWorker({ LOCK_DURATION: '1s' });
+  sandbox.apns.setDefault({ kind: 'accept', delayMs: 1_000 });
+  const all = [1, 2, 3].map((number) => makeNotification({ recipientId: `teacher-${number}` }));
+  await queue.addBulk(all.map((data) => ({ name: 'push', data, opts: { jobId: data.id, priority: 10 } })));
+  await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(3), { timeout: 10_000 });
+  frozen.kill('SIGSTOP');
+  const other = await startWorker({ LOCK_DURATION: '1s' });
+  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(3), { timeout: 20_000 });
+  frozen.kill('SIGCONT');
+  const line = await frozen.waitForLine(/stood still/);
+  const { level, msg, jobs, jobIds, stoodStillMs } = JSON.parse(line) as Record<string, unknown>;
+  expect([level, jobs, (jobIds as string[]).toSorted()]).toEqual(['warn', 3, all.map(({ id }) => id).toSorted()]);
+  expect(msg).toMatch(/^this process stood still for [\d.]+ s: 3 jobs went to other workers, or will/);
+  expect(stoodStillMs).toBeGreaterThan(1_000);
+  await sleep(2_000);
+  const told = frozen
+    .stdout()
+    .split('\n')
+    .filter((text) => /"level":"(warn|error)"/.test(text));
+  expect(told.filter((text) => !text.includes('"outcome"'))).toEqual([line]); // beside the lines of the passes
+  expect(frozen.stdout()).not.toContain('"stack"');
+  expect(other.stdout()).not.toContain('stood still');
+});
+
+it('a job that stalled too often is told and counted as a dead letter', async () => {
+  const { queue, deadQueue, startWorker } = await openWorkerBench();
+  const stalled = makeNotification({ category: 'messages', devices: [makeDevice('fcm')] });
+  await queue.add('push', stalled, { jobId: stalled.id, priority: 10 });
+  const redis = connectRedis();
+  // As a worker leaves it that died with it, for the second time.
+  await redis.zrem(queue.toKey('prioritized'), stalled.id);
+  await redis.rpush(queue.toKey('active'), stalled.id);
+  await redis.hset(queue.toKey(stalled.id), 'stc', '1');
+  await redis.sadd(queue.toKey('stalled'), stalled.id);
+  const worker = await startWorker({ MAX_STALLS: '1', LOCK_DURATION: '1s' });
+  await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), { timeout: 10_000 });
+  const line = await worker.waitForLine(/"outcome":"dead-lettered"/);
+  const facts = { jobId: stalled.id, recipientId: stalled.recipientId, category: 'messages', platform: 'fcm' };
+  expect(JSON.parse(line)).toMatchObject({ level: 'warn', ...facts, reason: 'stalled', msg: 'dead-lettered' });
+  const metrics = await (await fetch(`${worker.url}/metrics`)).text();
+  expect(metrics).toContain('pushpacer_outcomes_total{outcome="dead-lettered",reason="stalled",platform="fcm"} 1');
+});
+
 describe('pages', () => {
   it('tell health, readiness and metrics', async () => {
     const { queue, startWorker } = await openWorkerBench();
@@ -95,7 +141,11 @@ describe('pages', () => {
       consuming: true,
     });
     const metrics = await (await fetch(`${worker.url}/metrics`)).text();
-    expect(metrics).toContain('pushpacer_outcomes_total{outcome="delivered",reason=""} 1');
+    expect(metrics).toContain('pushpacer_outcomes_total{outcome="delivered",reason="",platform="apns"} 1');
+    expect(metrics).toContain(
+      'pushpacer_outcomes_total{outcome="dead-lettered",reason="bad-token",platform="apns,fcm"} 0',
+    );
+    expect(metrics).toContain('pushpacer_enqueue_to_accepted_seconds_count 1');
     expect(metrics).toContain('pushpacer_requeues_total{rule="gap"} 1');
     expect(metrics).toContain('pushpacer_wait_seconds_count 1');
     expect(metrics).toContain('pushpacer_queue_jobs{state="delayed"} 1');

@@ -28,7 +28,7 @@ it(
     await bench.completed();
     expect(bench.verdict()).toMatchObject(KEPT);
     expect((await bench.queue.getJobs(['completed'])).every((job) => job.attemptsMade === 1)).toBe(true);
-    expect((await worker.waitForLine(/"outcome":"held"/)).includes('"tries":0')).toBe(true);
+    expect((await worker.waitForLine(/"outcome":"held"/)).includes('"attempts":0')).toBe(true);
     await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(200));
   },
 );

@@ -1,0 +1,103 @@
+import { expect, it } from 'vitest';
+import { targetOf } from '../../src/domain/device.ts';
+import { DEAD_LETTER_REASONS } from '../../src/domain/outcome.ts';
+import { createMetrics, type Metrics } from '../../src/observe/metrics.ts';
+import { makeDevice, makeNotification } from '../support/push.ts';
+
+function open(): Metrics {
+  return createMetrics({
+    lateAfterMs: 0,
+    queueDepth: () => Promise.resolve({}),
+    breakersOpenMs: () => [],
+    unreachableMs: () => [
+      ['apns', 90_000],
+      ['webpush@push.example.com', 0],
+    ],
+  });
+}
+
+const read = ({ registry }: Metrics): Promise<string> => registry.metrics();
+const series = async (metrics: Metrics, pattern: RegExp): Promise<string[]> =>
+  (await read(metrics))
+    .split('\n')
+    .filter((line) => line.startsWith('pushpacer_outcomes_total{') && pattern.test(line));
+
+it('tells promtool nothing that it refuses: what ends with _total is a counter, and every counter does', async () => {
+  const types = [...(await read(open())).matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = '', type]) => ({
+    name,
+    type,
+  }));
+  expect(types.length).toBeGreaterThan(30);
+  for (const { name, type } of types)
+    expect(`${name} ${name.endsWith('_total') ? 'counter' : type}`).toBe(`${name} ${type}`);
+  for (const { name, type } of types) if (type === 'counter') expect(name).toMatch(/_total$/);
+  expect(types.map(({ name }) => name)).toContain('nodejs_active_resources'); // the twin
+});
+
+it('names the version of the package and of Node', async () => {
+  const { version } = (await import('../../package.json', { with: { type: 'json' } })).default;
+  const node = process.versions.node;
+  expect(await read(open())).toContain(`pushpacer_build_info{version="${version}",node="${node}"} 1`);
+});
+
+it('every series of an app with credentials begins at 0', async () => {
+  const metrics = open();
+  metrics.use(['apns', 'fcm', 'apns~teacher', 'fcm~teacher']);
+  for (const reason of DEAD_LETTER_REASONS) {
+    for (const platform of ['apns', 'fcm', 'apns,fcm']) {
+      const labels = `outcome="dead-lettered",reason="${reason}",platform="${platform}"`;
+      expect(await read(metrics)).toContain(`pushpacer_outcomes_total{${labels}} 0`);
+      expect(await read(metrics)).toContain(`pushpacer_outcomes_total{${labels},app="teacher"} 0`);
+    }
+  }
+  expect(
+    await series(metrics, /outcome="delivered",reason="",silenced="true",platform="apns",app="teacher"} 0/),
+  ).toHaveLength(1);
+  expect(await series(metrics, /app="teacher"/)).toHaveLength(3 * 17);
+  expect(await series(metrics, / [1-9]/)).toEqual([]);
+});
+
+it('many apps begin with their first notification, so that the page stays short', async () => {
+  const metrics = open();
+  metrics.use(Array.from({ length: 1_000 }, (_, number) => `apns~app-${number}` as const));
+  expect((await series(metrics, /./)).length).toBeLessThan(600);
+  const target = { platform: 'apns', app: 'app-999' };
+  metrics.passEnded({ kind: 'expired' }, { target });
+  expect(await series(metrics, /app="app-999"/)).toEqual([
+    'pushpacer_outcomes_total{outcome="expired",reason="",platform="apns",app="app-999"} 1',
+  ]);
+});
+
+it('counts a notification once, whatever platforms and apps its devices are of', async () => {
+  const metrics = open();
+  metrics.use(['apns', 'fcm~teacher']);
+  const phone = makeDevice();
+  const both = makeNotification({ devices: [makeDevice('fcm'), phone] });
+  const apps = makeNotification({ devices: [phone, { ...makeDevice('fcm'), app: 'teacher' }] });
+  const made = Array.from({ length: 50 }, (_, number) => ({ devices: [{ ...phone, app: `made-up-${number}` }] }));
+  for (const data of [both, apps, ...made, { devices: 'none' }, undefined]) {
+    metrics.passEnded({ kind: 'dead-letter', reason: 'rejected', message: '' }, { target: targetOf(data) });
+  }
+  metrics.passEnded({ kind: 'yielded' }, { target: targetOf(both) });
+  expect((await series(metrics, / [1-9]/)).toSorted()).toEqual([
+    'pushpacer_outcomes_total{outcome="dead-lettered",reason="rejected",platform="apns",app="not configured"} 50',
+    'pushpacer_outcomes_total{outcome="dead-lettered",reason="rejected",platform="apns,fcm",app="several apps"} 1',
+    'pushpacer_outcomes_total{outcome="dead-lettered",reason="rejected",platform="apns,fcm"} 1',
+    'pushpacer_outcomes_total{outcome="dead-lettered",reason="rejected"} 2',
+  ]);
+});
+
+it('observes how long it took until the first acceptance', async () => {
+  const metrics = open();
+  metrics.passEnded({ kind: 'delivered' }, { target: {}, waitedMs: 2_000, acceptedMs: 2_000 });
+  metrics.passEnded({ kind: 'delivered' }, { target: {}, waitedMs: 9_000 }); // it was accepted before a replay
+  const page = await read(metrics);
+  expect(page).toContain('pushpacer_enqueue_to_accepted_seconds_sum 2');
+  expect(page).toContain('pushpacer_enqueue_to_accepted_seconds_count 1');
+});
+
+it('shows for how long a provider could not be reached', async () => {
+  const page = await read(open());
+  expect(page).toContain('pushpacer_provider_unreachable_seconds{platform="apns"} 90');
+  expect(page).toContain('pushpacer_provider_unreachable_seconds{platform="webpush",server="push.example.com"} 0');
+});
