@@ -2,8 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Queue } from 'bullmq';
 import { countedAs, type CountedAs } from '../domain/counted-as.ts';
 import type { CancelTarget } from '../domain/cancel-target.ts';
-import type { Ended } from '../domain/ended.ts';
+import { targetOf } from '../domain/device.ts';
+import { outcomeFields, waitOf, type Ended } from '../domain/ended.ts';
+import { waitsFrom } from '../domain/send-after.ts';
 import type { Connection } from '../redis/connection.ts';
+import { defineQueueScript } from '../redis/scripts.ts';
+import { notificationIdOf, outcomesKey } from './names.ts';
 import { findJob } from './readable.ts';
 import { lockKeyOf } from './bullmq-internals.ts';
 import { findById, findByKey, type Found } from './find-to-cancel.ts';
@@ -44,8 +48,8 @@ const AT_ONCE = 100;
 
 /**
  * Cancels what has not been sent. The limiter decides in one step with its admissions: what is canceled gets no slot any more, and
- * for what has a slot it is too late. The job itself stays: it is woken, its next pass asks for a slot, and ends as `canceled`. It is
- * safe to repeat.
+ * for what has a slot it is too late. The job itself stays: it is woken, its next pass asks for a slot, and ends as `canceled`. The
+ * job of a part of a digest has ended as `merged` before that; what it tells is changed here. It is safe to repeat.
  */
 export async function cancelWaiting(target: CancelTarget, parts: CancelParts): Promise<Canceled> {
   if ('id' in target) {
@@ -66,7 +70,7 @@ export async function cancelWaiting(target: CancelTarget, parts: CancelParts): P
 
 async function cancelOne({ queue, job }: Found, { connection, deciders }: CancelParts): Promise<boolean> {
   const standing = standingOf(job);
-  if (standing !== 'waits') return standing === 'canceled';
+  if (standing !== 'waits' && standing !== 'merged') return standing === 'canceled';
   const data = job.data as { readonly recipientId: string; readonly pushType?: unknown; readonly alert?: unknown };
   const jobId = job.id ?? '';
   const { asks = 0, dueAt = 0 } = progressOf(job);
@@ -75,38 +79,63 @@ async function cancelOne({ queue, job }: Found, { connection, deciders }: Cancel
   if (answer?.canceled !== true) return false;
   // Where its job goes on, it is a digest of others, which has nothing of it: however that ends, it is canceled.
   const isForOthers = !answer.wake.includes(jobId);
-  const isCanceled = isForOthers || (await isUnsent(queue, jobId, connection));
+  const after = await afterPass(queue, jobId, connection);
+  if (after.job !== undefined && after.standing === 'merged') await tellCanceled(queue, after.job);
   // Also the job itself, where an earlier call could not wake it.
   const wake = new Set([jobId, ...answer.wake]);
   await redelay(
     queue,
     [...wake].map((id) => ({ jobId: id, at: 0 })),
   );
-  return isCanceled;
+  return isForOthers || after.standing !== 'ended';
 }
 
 /**
- * Whether the job was not sent before it was canceled. The limiter knows an admission only as long as its windows: a send that takes
- * longer is known by its job lock. Its pass ends within milliseconds if it sends nothing.
+ * The job when no pass of it is under way. The limiter knows an admission only as long as its windows: a send that takes longer is
+ * known by its job lock. And a pass may be about to end as `merged`. It ends within milliseconds if it sends nothing.
  */
-async function isUnsent(queue: Queue, jobId: string, connection: Connection): Promise<boolean> {
+async function afterPass(
+  queue: Queue,
+  jobId: string,
+  connection: Connection,
+): Promise<{ readonly standing: Standing; readonly job: Job<unknown> | undefined }> {
   const deadline = performance.now() + PASS_MS;
   for (;;) {
     const isLocked = (await connection.exists(lockKeyOf(queue, jobId))) === 1; // before the job: a pass writes its end, then unlocks
     const job = await findJob(queue, jobId);
     const standing = job === undefined ? 'waits' : standingOf(job);
-    if (standing !== 'waits') return standing === 'canceled';
-    if (!isLocked || performance.now() > deadline) return true;
+    if (standing !== 'waits' || !isLocked || performance.now() > deadline) return { standing, job };
     await sleep(LOOK_MS);
   }
 }
 
-/** `ended`: it has ended otherwise, or it may have alerted a device. */
-function standingOf(job: Job<unknown>): 'waits' | 'canceled' | 'ended' {
+const CANCEL_MERGED = defineQueueScript<number>(new URL('cancel-merged.lua', import.meta.url), 2);
+
+/** Tells what became of a part of a digest after it was told as `merged`. */
+async function tellCanceled(queue: Queue, job: Job<unknown>): Promise<void> {
+  const { id: jobId = '', data, timestamp, opts } = job;
+  const { recipientId, category } = data as { readonly recipientId: string; readonly category?: string };
+  const { generation = 0 } = opts as { readonly generation?: number };
+  const endedAt = Date.now();
+  const outcome = 'canceled';
+  const ended: Ended = { outcome, endedAt, devices: {} };
+  const entry = outcomeFields({
+    ...{ id: notificationIdOf(jobId), recipientId, ...(category !== undefined && { category }), ...targetOf(data) },
+    ...{ outcome, generation, enqueuedAt: timestamp, devices: {} },
+    waitMs: waitOf(waitsFrom(timestamp, data), undefined, endedAt),
+  });
+  const keys = [queue.toKey(jobId), outcomesKey(queue.opts.prefix ?? '')];
+  await CANCEL_MERGED(queue, [...keys, JSON.stringify(ended), ...entry]);
+}
+
+/** `merged`: it is a part of a digest, or was. `ended`: it has ended otherwise, or it may have alerted a device. */
+type Standing = 'waits' | 'merged' | 'canceled' | 'ended';
+
+function standingOf(job: Job<unknown>): Standing {
   const { outcome, forOthers } = (job.returnvalue ?? {}) as Partial<Ended>;
   if (job.finishedOn !== undefined) {
     if (forOthers === true) return 'canceled';
-    if (outcome === 'merged') return 'waits'; // in a digest
+    if (outcome === 'merged') return outcome;
     return outcome === 'canceled' ? 'canceled' : 'ended';
   }
   const { devices = {}, ambiguous = 0, trying = [] } = progressOf(job);

@@ -6,7 +6,9 @@ import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { RedisAwayError } from '../../src/redis/connection.ts';
+import { outcomesKey } from '../../src/queue/names.ts';
 import { present } from '../queue/support.ts';
+import { outcomesIn } from '../support/outcomes.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
@@ -161,8 +163,12 @@ describe('by id', () => {
 
   test('a part of a digest is taken out of it, until the digest is sent', async () => {
     const bench = await openReplicaBench();
-    await bench.startHere({ LIMIT_RULES: '1/3s', LIMIT_MIN_GAP: '0' });
-    const fields = { onThrottle: 'digest', digest: { key: 'thread-77', title: '{{count}} new' } } as const;
+    await bench.startHere({ LIMIT_RULES: '1/3s', LIMIT_MIN_GAP: '0', OUTCOMES_MAX: '100' });
+    const fields = {
+      onThrottle: 'digest',
+      digest: { key: 'thread-77', title: '{{count}} new' },
+      category: 'chat',
+    } as const;
     const [first, holder, one, two] = Array.from({ length: 4 }, () => makeNotification(fields)) as Four;
     await bench.producer.enqueue(first);
     await ends(bench, first.id, 'delivered');
@@ -172,11 +178,41 @@ describe('by id', () => {
       await bench.producer.enqueue(part);
       await ends(bench, part.id, 'merged');
     }
+    const merged = await bench.producer.status(one.id);
     expect(await bench.producer.cancel({ id: one.id })).toEqual({ canceled: 1, tooLate: 0 });
     expect(await bench.producer.cancel({ id: one.id })).toEqual({ canceled: 1, tooLate: 0 });
     await ends(bench, holder.id, 'delivered');
     expect(bench.sandbox.journal.accepted.map(({ title }) => title)).toEqual([first.alert?.title, '2 new']);
     expect(await bench.producer.cancel({ id: two.id })).toEqual({ canceled: 0, tooLate: 1 });
+
+    const status = await bench.producer.status(one.id);
+    expect(status).toMatchObject({ state: 'ended', outcome: 'canceled', devices: {} });
+    expect(status).not.toHaveProperty('by');
+    expect((status as { endedAt: number }).endedAt).toBeGreaterThan((merged as { endedAt: number }).endedAt);
+    expect(await bench.producer.status(two.id)).toMatchObject({ outcome: 'merged', by: holder.id });
+    const entries = (await outcomesIn(connectRedis(), bench.prefix)).filter(({ id }) => id === one.id);
+    expect(entries.map(({ outcome }) => outcome)).toEqual(['merged', 'canceled']); // once, however often it is canceled
+    const told = { recipientId: one.recipientId, category: 'chat', platform: 'apns', generation: '0', devices: '{}' };
+    expect(entries[1]).toMatchObject(told);
+    expect(entries[1]?.['enqueuedAt']).toBe(entries[0]?.['enqueuedAt']);
+  });
+
+  test('where the stream of outcomes cannot be written, a part of a digest is told as canceled when it is canceled again', async () => {
+    const bench = await openReplicaBench();
+    const redis = connectRedis();
+    await bench.startHere(SLOW);
+    const fields = { onThrottle: 'digest', digest: { key: 'thread-77', title: '{{count}} new' } } as const;
+    const [holder] = await blocked(bench, [fields]);
+    const part = makeNotification(fields);
+    await bench.producer.enqueue(part);
+    await ends(bench, part.id, 'merged');
+    await redis.set(outcomesKey(bench.prefix), 'of another program');
+    await expect(bench.producer.cancel({ id: part.id })).rejects.toThrow('WRONGTYPE');
+    expect(await bench.producer.status(part.id)).toMatchObject({ outcome: 'merged', by: holder.id });
+    await redis.del(outcomesKey(bench.prefix));
+    expect(await bench.producer.cancel({ id: part.id })).toEqual({ canceled: 1, tooLate: 0 });
+    expect(await bench.producer.status(part.id)).toMatchObject({ outcome: 'canceled' });
+    expect(await redis.exists(outcomesKey(bench.prefix))).toBe(0); // there is no stream without OUTCOMES_MAX
   });
 
   test('one whose slot a digest of others has is canceled, also when that is sent and it is canceled again', async () => {
