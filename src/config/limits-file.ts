@@ -1,7 +1,7 @@
 import { DURATION_FORMAT, formatDuration, parseDuration } from '../domain/time.ts';
 import type { Fault } from '../domain/faults.ts';
 import {
-  categoryFaults,
+  exemptFaults,
   MAX_WINDOW_MS,
   parseRules,
   type CategoryPolicy,
@@ -79,13 +79,13 @@ function policyOf(value: unknown, path: string, report: Report): CategoryPolicy 
   const own = { ...policy, exempt: exemptions };
   // Bad rules have been reported already, and are not reported as missing too.
   const toTell = rules === undefined ? own : { ...own, minGapMs: 1 };
-  for (const fault of categoryFaults(toTell, path)) report(fault.path, fault.expected, fault.found);
+  for (const fault of exemptFaults(toTell, path, 'minGap')) report(fault.path, fault.expected, fault.found);
   return own;
 }
 
 function exemptOf(value: unknown, path: string, report: Report): readonly Exemption[] | undefined {
   if (value === undefined) return undefined;
-  if (Array.isArray(value) && value.length > 0) return value as readonly Exemption[]; // categoryFaults checks each
+  if (Array.isArray(value) && value.length > 0) return value as readonly Exemption[]; // exemptFaults checks each
   report(path, 'an array of gap, rules, quietHours', kindOf(value));
   return undefined;
 }

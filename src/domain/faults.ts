@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { meantOption } from './nearest.ts';
 
 /** One thing that is wrong with an input: where, what was expected, what was found (never a secret's value). */
 export interface Fault {
@@ -49,6 +50,52 @@ export function isUnknownField({ expected }: Fault): boolean {
   return expected.startsWith(NO_SUCH_FIELD);
 }
 
+function noSuchField(meant: string | undefined): string {
+  return meant === undefined ? NO_SUCH_FIELD : `${NO_SUCH_FIELD} (did you mean ${meant}?)`;
+}
+
+/** The names of all options of a type: the compiler finds one that is missing, and one too many. */
+export type OptionNames<Options> = Readonly<Record<keyof Options, true>>;
+
+/**
+ * A fault for each option that does not exist, since a wrong name would silently leave the default in force. TypeScript finds most of
+ * them, but callers may be plain JavaScript. Throws InputError if `options` is no object at all.
+ *
+ * @param place where these options are, if they are within others: `sentinel`
+ * @param meant options that are found under another name elsewhere: `{ uri: 'redisUrl' }`
+ */
+export function optionFaults(
+  options: object,
+  names: Readonly<Record<string, true>>,
+  place = '',
+  meant: Readonly<Record<string, string>> = {},
+): Fault[] {
+  if (!isOptions(options)) {
+    throw new InputError('unusable options', [notOptions(options, place)]);
+  }
+  const known = Object.keys(names);
+  return Object.keys(options)
+    .filter((name) => !Object.hasOwn(names, name))
+    .map((name) => {
+      const other = Object.hasOwn(meant, name) ? meant[name] : meantOption(name, known);
+      return {
+        path: `${place === '' ? '' : `${place}.`}${formatPath([name])}`,
+        expected: noSuchField(other),
+        found: 'one',
+      };
+    });
+}
+
+/** The fault of a value in the place of options. A text may be a URL with a password, so it is not shown. */
+function notOptions(value: unknown, path: string): Fault {
+  return { path, expected: 'an object with options', found: describeFound(value, true) };
+}
+
+/** Whether it has fields: no text, no null, no array. */
+export function isOptions(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 /**
  * zod's issues as faults: where, what was expected, what was found. Of a private value only its kind and size are shown.
  *
@@ -63,8 +110,7 @@ export function zodFaults(
   return error.issues.flatMap((issue) => {
     if (issue.code === 'unrecognized_keys') {
       return issue.keys.map((key) => {
-        const known = meant(issue.path, key);
-        const expected = known === undefined ? NO_SUCH_FIELD : `${NO_SUCH_FIELD} (did you mean ${known}?)`;
+        const expected = noSuchField(meant(issue.path, key));
         return { path: formatPath([...issue.path, key]), expected, found: 'one' };
       });
     }

@@ -1,5 +1,5 @@
 import { DURATION_FORMAT, formatDuration, parseDuration } from './time.ts';
-import { describeFound, type Fault } from './faults.ts';
+import { describeFound, isOptions, optionFaults, type Fault, type OptionNames } from './faults.ts';
 import { nearest } from './nearest.ts';
 
 /** At most `max` alerts in any rolling window of `perMs` milliseconds. */
@@ -75,24 +75,102 @@ export function parseRules(text: string, path: string, largest: Rule = LARGEST_R
     }
     return { max: Number(max), perMs };
   });
-  faults.push(...rulesFaults(rules, path, largest));
+  faults.push(...textRuleFaults(rules, path, largest));
   return faults.length > 0 ? { ok: false, faults } : { ok: true, rules };
 }
 
-/** Every way in which a policy is unusable; paths are below `path`: `path[0].max`, `path.minGapMs`. */
-export function policyFaults(policy: Policy, path: string): Fault[] {
-  const faults = rulesFaults(policy.rules, path, LARGEST_RULE);
-  const { minGapMs } = policy;
+const RULE_FIELDS: OptionNames<Rule> = { max: true, perMs: true };
+const POLICY_FIELDS: OptionNames<Policy> = { rules: true, minGapMs: true };
+/** The fields of a policy that may be a category's. */
+export const CATEGORY_FIELDS: OptionNames<CategoryPolicy> = { ...POLICY_FIELDS, exempt: true };
+/** What other limiters, and our own texts, call the fields of a rule: `10/1m` is max/per. */
+const MEANT_IN_RULE = {
+  ...{ window: 'perMs', windowMs: 'perMs', duration: 'perMs', interval: 'perMs', period: 'perMs' },
+  ...{ limit: 'max', points: 'max', count: 'max' },
+};
+/** A rule in the place of the policy. */
+const MEANT_IN_POLICY = Object.fromEntries(
+  [...Object.keys(RULE_FIELDS), ...Object.keys(MEANT_IN_RULE), 'per'].map((name) => [name, 'rules']),
+);
+
+/** Every way in which a policy is unusable, as its caller wrote it; paths are below `path`: `path.rules[0].max`, `path.minGapMs`. */
+export function policyFaults(
+  policy: Policy,
+  path: string,
+  fields: Readonly<Record<string, true>> = POLICY_FIELDS,
+): Fault[] {
+  if (!isOptions(policy)) {
+    return [
+      { path, expected: 'an object: { rules: [{ max, perMs }], minGapMs }', found: describeFound(policy, false) },
+    ];
+  }
+  const faults = optionFaults(policy, fields, path, MEANT_IN_POLICY);
+  const { rules, minGapMs, exempt } = policy as Partial<Record<keyof CategoryPolicy, unknown>>;
+  faults.push(...ruleFaults(rules, `${path}.rules`, LARGEST_RULE));
   if (!isInteger(minGapMs, 0, MAX_WINDOW_MS)) {
-    const expected = `0 or ${DURATION_FORMAT}, at most ${formatDuration(MAX_WINDOW_MS)}`;
-    faults.push({ path: `${path}.minGap`, expected, found: `${minGapMs} ms` });
+    const expected = `${integerMs(0, MAX_WINDOW_MS)}; 0 for no gap`;
+    faults.push({ path: `${path}.minGapMs`, expected, found: describeFound(minGapMs, false) });
+  }
+  if ('exempt' in fields && exempt !== undefined && !Array.isArray(exempt)) {
+    const expected = 'an array of gap, rules, quietHours';
+    faults.push({ path: `${path}.exempt`, expected, found: describeFound(exempt, false) });
   }
   return faults;
 }
 
 /** The same for a category, with its exemptions. */
 export function categoryFaults(policy: CategoryPolicy, path: string): Fault[] {
-  const faults = policyFaults(policy, path);
+  const faults = policyFaults(policy, path, CATEGORY_FIELDS);
+  return faults.length > 0 ? faults : exemptFaults(policy, path, 'minGapMs');
+}
+
+/**
+ * Every way in which a list of rules is unusable, as its caller wrote it: `path[0].perMs`.
+ *
+ * @param least how many rules there must be
+ */
+export function ruleFaults(rules: unknown, path: string, largest: Rule, least = 0): Fault[] {
+  if (!Array.isArray(rules)) {
+    const expected = 'an array of rules, such as [{ max: 10, perMs: 60_000 }]';
+    return [{ path, expected, found: describeFound(rules, false) }];
+  }
+  const faults: Fault[] = [];
+  if (rules.length < least || rules.length > MAX_RULES) {
+    const expected = `${least === 0 ? 'at most' : `${least} to`} ${MAX_RULES} rules`;
+    faults.push({ path, expected, found: String(rules.length) });
+  }
+  for (const [index, rule] of rules.entries()) {
+    const place = `${path}[${index}]`;
+    if (!isOptions(rule)) {
+      const expected = 'a rule, such as { max: 10, perMs: 60_000 }';
+      faults.push({ path: place, expected, found: describeFound(rule, false) });
+      continue;
+    }
+    faults.push(...optionFaults(rule, RULE_FIELDS, place, MEANT_IN_RULE));
+    const { max, perMs } = rule as Partial<Record<keyof Rule, unknown>>;
+    if (!isInteger(max, 1, largest.max)) {
+      const expected = `an integer from 1 to ${largest.max}`;
+      faults.push({ path: `${place}.max`, expected, found: describeFound(max, false) });
+    }
+    if (!isInteger(perMs, 1, largest.perMs)) {
+      const expected = integerMs(1, largest.perMs);
+      faults.push({ path: `${place}.perMs`, expected, found: describeFound(perMs, false) });
+    }
+  }
+  return faults;
+}
+
+function integerMs(least: number, most: number): string {
+  return `an integer of milliseconds from ${least} to ${most} (${formatDuration(most)})`;
+}
+
+/**
+ * Every way in which the exemptions of a category are unusable.
+ *
+ * @param gap what the gap is called there: `minGapMs` in code, `minGap` in a file
+ */
+export function exemptFaults(policy: CategoryPolicy, path: string, gap: 'minGap' | 'minGapMs'): Fault[] {
+  const faults: Fault[] = [];
   const { exempt = [], rules, minGapMs } = policy;
   for (const [index, name] of exempt.entries()) {
     if (EXEMPTIONS.includes(name)) continue;
@@ -101,13 +179,14 @@ export function categoryFaults(policy: CategoryPolicy, path: string): Fault[] {
     faults.push({ path: `${path}.exempt[${index}]`, expected, found: describeFound(name, false) });
   }
   if (exempt.length > 0 && rules.length === 0 && minGapMs === 0) {
-    const expected = 'rules or minGap of its own beside exempt, so that not every alert goes at once';
+    const expected = `rules or ${gap} of its own beside exempt, so that not every alert goes at once`;
     faults.push({ path, expected, found: 'neither' });
   }
   return faults;
 }
 
-function rulesFaults(rules: readonly Rule[], path: string, largest: Rule): Fault[] {
+/** Of rules that were read from a text, where windows are durations: `LIMIT_RULES[0].per`. */
+function textRuleFaults(rules: readonly Rule[], path: string, largest: Rule): Fault[] {
   const faults: Fault[] = [];
   if (rules.length > MAX_RULES) {
     faults.push({ path, expected: `at most ${MAX_RULES} rules`, found: String(rules.length) });
@@ -125,6 +204,6 @@ function rulesFaults(rules: readonly Rule[], path: string, largest: Rule): Fault
   return faults;
 }
 
-function isInteger(value: number, least: number, most: number): boolean {
-  return Number.isSafeInteger(value) && value >= least && value <= most;
+function isInteger(value: unknown, least: number, most: number): boolean {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= least && value <= most;
 }

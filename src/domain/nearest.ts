@@ -14,6 +14,22 @@ export function nearest(name: string, known: Iterable<string>): string | undefin
   return best?.candidate;
 }
 
+/** Shorter names are in many others by chance. */
+const LEAST_SHARED = 3;
+
+/**
+ * The known option that an unknown one was probably meant to be: a near one, otherwise the shortest that has it in its name, or that
+ * is in its name (`url` → `redisUrl`, `queuePrefix` → `prefix`). Undefined if there is none.
+ */
+export function meantOption(name: string, known: readonly string[]): string | undefined {
+  const given = name.toLowerCase();
+  const kin = known.filter((each) => {
+    const [short = '', long = ''] = [given, each.toLowerCase()].toSorted((a, b) => a.length - b.length);
+    return short.length >= LEAST_SHARED && long.includes(short);
+  });
+  return nearest(name, known) ?? kin.toSorted((a, b) => a.length - b.length)[0];
+}
+
 /** How many letters are missing, too many, wrong, or swapped with the next one (the optimal string alignment distance). */
 export function typingMistakes(a: string, b: string): number {
   let [before, previous]: [number[], number[]] = [[], Array.from({ length: b.length + 1 }, (_, at) => at)];

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { httpLimit, whilePresent, type Closable, type HttpLimitOptions } from './limit.ts';
+import { decider, whilePresent, type Closable, type HttpLimitOptions } from './limit.ts';
 import { PROBLEM_TYPE, type Refusal } from './problem.ts';
 
 /** The fields of a request that a `key` mostly uses. A function that takes Express's own `Request` fits too. */
@@ -43,7 +43,7 @@ export type ConnectMiddleware<Request, Response> = (
 export function expressLimit<Request = ExpressRequestLike, Response extends ConnectResponse = ConnectResponse>(
   options: ExpressLimitOptions<Request, Response>,
 ): ConnectMiddleware<Request, Response> {
-  const decide = httpLimit(options);
+  const decide = decider(options, { refuse: true });
   const { refuse = sendProblem } = options;
 
   /** Whether the request goes on. */

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { httpLimit, whilePresent, type Closable, type HttpLimitOptions } from './limit.ts';
+import { decider, whilePresent, type Closable, type HttpLimitOptions } from './limit.ts';
 import { PROBLEM_TYPE, type Refusal } from './problem.ts';
 
 /** The fields of a request that a `key` mostly uses. A function that takes Fastify's own `FastifyRequest` fits too. */
@@ -44,7 +44,7 @@ export interface FastifyLimitOptions<Request, Reply> extends HttpLimitOptions<Re
 export function fastifyLimit<Request = FastifyRequestLike, Reply extends FastifyReplyLike = FastifyReplyLike>(
   options: FastifyLimitOptions<Request, Reply>,
 ): (request: NoInfer<Request>, reply: NoInfer<Reply>) => Promise<unknown> {
-  const decide = httpLimit(options);
+  const decide = decider(options, { refuse: true });
   const { refuse = sendProblem } = options;
   return async (request, reply) => {
     const decision = await whilePresent(reply.raw, (signal) => decide(request, signal));

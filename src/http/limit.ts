@@ -1,4 +1,4 @@
-import { InputError } from '../domain/faults.ts';
+import { describeFound, InputError, optionFaults, type OptionNames } from '../domain/faults.ts';
 import { policyFaults, type Policy } from '../domain/limits.ts';
 import { sleepUntil } from '../domain/time.ts';
 import type { Held, Limiter } from '../limiter/limiter.ts';
@@ -35,13 +35,48 @@ export type Decision =
       readonly kind: 'gone';
     };
 
+type Names = Readonly<Record<string, true>>;
+
+const OPTIONS: OptionNames<HttpLimitOptions<unknown>> = { limiter: true, key: true, category: true, policy: true };
+/** What other middleware calls them, and what is a limiter's. */
+const MEANT = {
+  ...{ rules: 'policy', max: 'policy', minGapMs: 'policy', windowMs: 'policy', limit: 'limiter', store: 'limiter' },
+  ...{ redis: 'limiter', handler: 'refuse', onUnavailable: "the limiter's onUnavailable" },
+};
+
+/** Throws InputError with every option that does not exist or cannot be used. `more`: options of a framework. */
+function checkOptions(options: object, more: Names): void {
+  const faults = optionFaults(options, { ...OPTIONS, ...more }, '', MEANT);
+  const { limiter, ...others } = options as Readonly<Record<string, unknown>>;
+  const functions = limiter as Partial<Record<string, unknown>> | null | undefined;
+  if (typeof functions?.['admit'] !== 'function' || typeof functions['refund'] !== 'function') {
+    const expected = 'a limiter, such as createMemoryLimiter makes';
+    faults.push({ path: 'limiter', expected, found: describeFound(limiter, true) });
+  }
+  for (const path of ['key', 'category', ...Object.keys(more)]) {
+    const value = others[path];
+    if (typeof value === 'function' || (value === undefined && path !== 'key')) continue;
+    faults.push({ path, expected: 'a function', found: describeFound(value, true) });
+  }
+  if (faults.length > 0) throw new InputError('unusable options', faults);
+}
+
 /**
  * Decides about a request, for any framework. An allowed request resolves at its slot, which is at most 120 ms
- * ahead (docs/http.md); `signal` ends that wait. Throws InputError if the policy cannot be used.
+ * ahead (docs/http.md); `signal` ends that wait. Throws InputError if an option or the policy cannot be used.
  */
 export function httpLimit<Request>(
   options: HttpLimitOptions<Request>,
 ): (request: Request, signal: AbortSignal) => Promise<Decision> {
+  return decider(options, {});
+}
+
+/** As `httpLimit`; `more` are the names of a framework's own options. */
+export function decider<Request>(
+  options: HttpLimitOptions<Request>,
+  more: Names,
+): (request: Request, signal: AbortSignal) => Promise<Decision> {
+  checkOptions(options, more);
   const { limiter, key, category, policy } = options;
   const faults = policy === undefined ? [] : policyFaults(policy, 'policy');
   if (faults.length > 0) throw new InputError('unusable policy', faults);

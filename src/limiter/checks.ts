@@ -1,13 +1,36 @@
-import { InputError, type Fault } from '../domain/faults.ts';
+import { describeFound, InputError, isOptions, optionFaults, type Fault, type OptionNames } from '../domain/faults.ts';
 import { categoryFaults, MAX_WINDOW_MS, policyFaults, type CategoryPolicy, type Policy } from '../domain/limits.ts';
 import { quietFaults, type QuietHours } from '../domain/quiet-hours.ts';
-import type { Ask, Block, Follow, Held } from './limiter.ts';
+import type { Block, Follow, Held } from './limiter.ts';
+import type { WaitingAsk } from './waiting.ts';
 
 /** The longest block: 366 days. */
 export const MAX_BLOCK_MS = 366 * 86_400_000;
 const MAX_REASON = 500;
 /** The bounds of an ask that are durations. */
 const BOUNDS = ['maxWaitMs', 'maxQuietMs', 'expiresInMs'] as const;
+
+const ASK_FIELDS: OptionNames<WaitingAsk> = {
+  ...{ recipientId: true, id: true, category: true, policy: true, renew: true, leadMs: true, everyRule: true },
+  ...{ maxWaitMs: true, maxQuietMs: true, expiresInMs: true, maxPending: true, join: true, claim: true },
+};
+const BLOCK_FIELDS: OptionNames<Block> = { until: true, reason: true };
+const FOLLOW_OPTIONS: OptionNames<Follow> = { onMoved: true, leadMs: true };
+/** What is elsewhere, or has another name in other libraries. */
+export const MEANT_IN_OPTIONS = {
+  ...{ rules: 'policy', max: 'policy', per: 'policy', perMs: 'policy', minGapMs: 'policy', limit: 'policy' },
+  ...{ client: 'redis', storeClient: 'redis', connection: 'redis', redisUrl: 'redis', url: 'redis' },
+};
+
+/** Throws InputError with every option of a limiter that does not exist, then with every fault of its overall policy. */
+export function checkLimiterOptions(
+  options: { readonly policy: Policy },
+  names: Readonly<Record<string, true>>,
+  meant: Readonly<Record<string, string>> = MEANT_IN_OPTIONS,
+): void {
+  throwAll('unusable options', optionFaults(options, names, '', meant));
+  throwAll('unusable policy', policyFaults(options.policy, 'policy'));
+}
 
 /** The time that `until` is compared with, in epoch milliseconds; absent if only Redis knows it, which then checks it. */
 type Now = number | undefined;
@@ -30,8 +53,10 @@ export function checkLimit(recipientId: string, policy: Policy, until: number | 
 }
 
 /** Throws InputError with every fault of the arguments of `block`. */
-export function checkBlock(recipientId: string, { until, reason }: Block, now: Now): void {
-  const faults = [...textFaults({ recipientId }), ...untilFaults(until, now, MAX_BLOCK_MS)];
+export function checkBlock(recipientId: string, block: Block, now: Now): void {
+  const faults = [...optionFaults(block, BLOCK_FIELDS), ...textFaults({ recipientId })];
+  const { until, reason } = block;
+  faults.push(...untilFaults(until, now, MAX_BLOCK_MS));
   if (!isReadable(reason)) {
     const expected = `1 to ${MAX_REASON} printable characters`;
     faults.push({ path: 'reason', expected, found: describeText(reason) });
@@ -49,10 +74,20 @@ export function checkQuietHours(hours: QuietHours | undefined): void {
   if (hours !== undefined) throwAll('unusable quiet hours', quietFaults(hours));
 }
 
-/** Throws InputError with every fault of the policies of categories: `categories.messages[0].max: expected ...`. */
+/** Throws InputError with every fault of the policies of categories: `categories.messages.rules[0].max: expected ...`. */
 export function checkCategories(categories: Readonly<Record<string, CategoryPolicy>>): void {
+  if (!isOptions(categories)) {
+    const expected = 'an object: { <category>: { rules: [{ max, perMs }], minGapMs } }';
+    throwAll('unusable categories', [{ path: 'categories', expected, found: describeFound(categories, false) }]);
+  }
   const faults = Object.entries(categories).flatMap(([name, policy]) => categoryFaults(policy, `categories.${name}`));
   throwAll('unusable categories', faults);
+}
+
+/** Throws InputError if the first part of all keys is no text. */
+export function checkPrefix(prefix: string): void {
+  if (typeof prefix === 'string') return;
+  throwAll('unusable options', [{ path: 'prefix', expected: 'a text', found: describeFound(prefix, false) }]);
 }
 
 /** Throws InputError if `keepMs` is not usable. */
@@ -62,8 +97,10 @@ export function checkKeep(keepMs: number): void {
   throwAll('unusable options', [{ path: 'keepMs', expected, found: String(keepMs) }]);
 }
 
-/** Throws InputError if `leadMs` is not usable. */
-export function checkFollow({ leadMs = 0 }: Follow): void {
+/** Throws InputError if an option does not exist, or `leadMs` is not usable. */
+export function checkFollow(follow: Follow): void {
+  throwAll('unusable options', optionFaults(follow, FOLLOW_OPTIONS));
+  const { leadMs = 0 } = follow;
   if (Number.isSafeInteger(leadMs) && leadMs >= 0) return;
   const expected = 'an integer of milliseconds, 0 or more';
   throwAll('unusable options', [{ path: 'leadMs', expected, found: String(leadMs) }]);
@@ -108,9 +145,11 @@ function throwAll(what: string, faults: readonly Fault[]): void {
   if (faults.length > 0) throw new InputError(what, faults);
 }
 
-/** Throws InputError if a recipient or an id is missing, or a bound is not usable. Every text is a valid id. */
-export function checkAsk({ maxPending, leadMs = 0, ...ask }: Ask): void {
-  const faults: Fault[] = heldFaults(ask);
+/** Throws InputError if a recipient or an id is missing, a field does not exist, or a bound is not usable. Every text is a valid id. */
+export function checkAsk(asked: WaitingAsk): void {
+  const faults: Fault[] = optionFaults(asked, ASK_FIELDS);
+  const { maxPending, leadMs = 0, ...ask } = asked;
+  faults.push(...heldFaults(ask));
   for (const path of BOUNDS) {
     const ms = ask[path];
     if (ms === undefined || (typeof ms === 'number' && !Number.isNaN(ms))) continue;

@@ -1,3 +1,4 @@
+import { describeFound, InputError } from '../domain/faults.ts';
 import { createOutageGate } from './outage.ts';
 import type { Admission, Ask, Limiter } from './limiter.ts';
 import type { MemoryLimiterOptions } from './memory/memory-limiter.ts';
@@ -20,6 +21,14 @@ export interface FallbackOptions extends MemoryLimiterOptions {
 }
 
 const PAUSE_MS = 1_000;
+const ON_UNAVAILABLE: readonly OnUnavailable[] = ['closed', 'open', 'memory'];
+
+/** Throws InputError if it is none of the three: a word with a mistake in it must not decide what happens in an outage. */
+export function checkOnUnavailable(value: OnUnavailable): void {
+  if (ON_UNAVAILABLE.includes(value)) return;
+  const found = describeFound(value, false);
+  throw new InputError('unusable options', [{ path: 'onUnavailable', expected: 'closed, open or memory', found }]);
+}
 
 /**
  * Wraps a limiter so that asks are answered while it does not answer. `closed` changes nothing: each ask waits for the

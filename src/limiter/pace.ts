@@ -1,5 +1,5 @@
 import { InputError } from '../domain/faults.ts';
-import { policyFaults, ruleName, type Policy } from '../domain/limits.ts';
+import { CATEGORY_FIELDS, policyFaults, ruleName, type Policy } from '../domain/limits.ts';
 
 /** At most `max` slots in any window of `perMs`. The gap is a limit too, with max 1. */
 export interface Limit {
@@ -40,11 +40,11 @@ export function earlyMsOf(toleranceMs: number): number {
 
 const paces = new WeakMap<Policy, Pace>();
 
-/** Throws InputError with every fault of the policy. */
+/** Throws InputError with every fault of the policy, which may be a category's. */
 export function paceOf(policy: Policy): Pace {
   const known = paces.get(policy);
   if (known !== undefined) return known;
-  const faults = policyFaults(policy, 'policy');
+  const faults = policyFaults(policy, 'policy', CATEGORY_FIELDS);
   if (faults.length > 0) throw new InputError('unusable policy', faults);
   const pace = workOut(policy);
   paces.set(policy, pace);

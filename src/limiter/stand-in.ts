@@ -1,6 +1,6 @@
 import { checkAsk } from './checks.ts';
 import type { Admission, Admitted, Ask, Limiter } from './limiter.ts';
-import { createMemoryLimiter, type MemoryLimiter, type MemoryLimiterOptions } from './memory/memory-limiter.ts';
+import { openMemoryLimiter, type MemoryLimiter, type MemoryLimiterOptions } from './memory/memory-limiter.ts';
 import { NO_SHOW_MS, paceOf } from './pace.ts';
 
 /** Answers in place of a limiter that does not answer (fallback.ts). */
@@ -59,7 +59,7 @@ export function memoryStandIn(options: MemoryLimiterOptions): StandIn {
 
   async function admit(ask: Ask): Promise<Admission> {
     const keptMs = Math.max(ownKeepMs, ask.policy === undefined ? 0 : paceOf(ask.policy).longestMs);
-    memory = current() ?? createMemoryLimiter(options);
+    memory = current() ?? openMemoryLimiter(options);
     neededUntil = Math.max(neededUntil, now() + keptMs);
     const answer = await memory.admit(ask);
     if ('at' in answer) neededUntil = Math.max(neededUntil, answer.at + keptMs);
@@ -69,7 +69,7 @@ export function memoryStandIn(options: MemoryLimiterOptions): StandIn {
   return {
     told,
     admit,
-    peek: (ask) => (current() ?? createMemoryLimiter(options)).peek(ask),
+    peek: (ask) => (current() ?? openMemoryLimiter(options)).peek(ask),
     async handOver(ask) {
       if (ask.renew === true) await current()?.refund(ask);
       await current()?.cancel(ask);

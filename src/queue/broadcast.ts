@@ -1,4 +1,4 @@
-import { describeFound, InputError, type Fault } from '../domain/faults.ts';
+import { describeFound, InputError, optionFaults, type Fault, type OptionNames } from '../domain/faults.ts';
 import { ID, ID_FORMAT } from '../domain/text-schema.ts';
 import type { Enqueued } from './enqueued.ts';
 
@@ -49,9 +49,14 @@ const BATCH = 500;
 /** The longest spread, in milliseconds: a week. */
 export const MAX_SPREAD_MS = 7 * 86_400_000;
 
+const OPTIONS: OptionNames<EnqueueManyOptions> = {
+  ...{ broadcastId: true, spreadOverMs: true, onResult: true, onSkipped: true, signal: true },
+};
+
 /** Throws InputError with every option that is not usable. */
-export function checkBroadcast({ broadcastId, spreadOverMs = 0 }: EnqueueManyOptions): void {
-  const faults: Fault[] = [];
+export function checkBroadcast(options: EnqueueManyOptions): void {
+  const faults: Fault[] = optionFaults(options, OPTIONS);
+  const { broadcastId, spreadOverMs = 0 } = options;
   if (broadcastId !== undefined && !(typeof broadcastId === 'string' && ID.test(broadcastId))) {
     faults.push({ path: 'broadcastId', expected: ID_FORMAT, found: describeFound(broadcastId, false) });
   }

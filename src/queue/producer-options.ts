@@ -1,7 +1,7 @@
-import { describeFound, InputError, type Fault } from '../domain/faults.ts';
+import { describeFound, InputError, optionFaults, type Fault, type OptionNames } from '../domain/faults.ts';
 import { DEFAULT_PREFIX, MAX_SHARDS, PREFIX_FORMAT, PREFIX_PATTERN } from '../domain/queue-address.ts';
 import { PRODUCER_TIMEOUT_MS, type Connection, type RedisTarget } from '../redis/connection.ts';
-import { targetFaults } from '../redis/target.ts';
+import { targetFaults, type SentinelTarget } from '../redis/target.ts';
 
 /** Where the queue is, and how long to wait for it. All options have the defaults of a worker's variables. */
 export interface ProducerOptions extends RedisTarget {
@@ -25,6 +25,25 @@ export interface ProducerOptions extends RedisTarget {
   readonly timeoutMs?: number | undefined;
 }
 
+const OPTIONS: OptionNames<ProducerOptions> = {
+  ...{ redisUrl: true, cluster: true, sentinel: true, connection: true, prefix: true, shards: true, timeoutMs: true },
+  ...{ limiterRedisUrl: true, limiterSentinelName: true },
+};
+const SENTINEL_OPTIONS: OptionNames<SentinelTarget> = { name: true, password: true };
+/** What other clients call them. */
+const MEANT = {
+  ...{
+    uri: 'redisUrl',
+    host: 'redisUrl',
+    port: 'redisUrl',
+    password: 'redisUrl',
+    username: 'redisUrl',
+    db: 'redisUrl',
+  },
+  ...{ connectionString: 'redisUrl', sentinels: 'redisUrl and sentinel', client: 'connection' },
+};
+const MEANT_IN_SENTINEL = { url: 'redisUrl', master: 'name', sentinelPassword: 'password' };
+
 interface Checked {
   readonly prefix: string;
   readonly shards: number;
@@ -36,9 +55,14 @@ const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 /** The options with their defaults. Throws InputError with every fault. */
 export function checkOptions(options: ProducerOptions): Checked {
+  const unknown = optionFaults(options, OPTIONS, '', MEANT);
+  if (options.sentinel !== undefined) {
+    unknown.push(...optionFaults(options.sentinel, SENTINEL_OPTIONS, 'sentinel', MEANT_IN_SENTINEL));
+  }
   const { shards = 1, timeoutMs = PRODUCER_TIMEOUT_MS } = options;
   const prefix = options.prefix === undefined || options.prefix === '' ? DEFAULT_PREFIX : options.prefix;
-  const faults = options.connection === undefined ? targetFaults(options) : connectionFaults(options);
+  const ofTarget = options.connection === undefined ? targetFaults(options) : connectionFaults(options);
+  const faults = [...unknown, ...ofTarget];
   const limiter = limiterTarget(options);
   if (limiter !== undefined) {
     const inLimiter = targetFaults(limiter).filter(({ path }) => path === 'redisUrl');

@@ -1,6 +1,7 @@
+import type { OptionNames } from '../domain/faults.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { createQuotaBook } from './book.ts';
-import { checkPromise, checkTerms } from './tiers.ts';
+import { checkPromise, checkQuotaOptions, checkTerms } from './tiers.ts';
 import type { Quota, QuotaAnswer, QuotaTerms } from './quota.ts';
 
 /** The terms of a memory quota. */
@@ -9,10 +10,13 @@ export interface MemoryQuotaOptions extends QuotaTerms {
   readonly now?: () => number;
 }
 
-/** The same promise as the Redis quota, for a single process. Throws InputError if a term is not usable. */
+const OPTIONS: OptionNames<MemoryQuotaOptions> = { name: true, rules: true, leaseMs: true, now: true };
+
+/** The same promise as the Redis quota, for a single process. Throws InputError if a term or an option is not usable. */
 export function createMemoryQuota(options: MemoryQuotaOptions): Quota {
-  const { now = Date.now } = options;
+  checkQuotaOptions(options, OPTIONS);
   const { tiers, leaseMs } = checkTerms(options);
+  const { now = Date.now } = options;
   const steady = options.now ?? (() => performance.now());
   const book = createQuotaBook(tiers);
   let isClosed = false;
@@ -26,15 +30,18 @@ export function createMemoryQuota(options: MemoryQuotaOptions): Quota {
     return { kind: 'over', ...told, waitMs: Math.max(1, told.at - at) };
   }
 
+  const close = (): Promise<void> => {
+    isClosed = true;
+    return Promise.resolve();
+  };
+
   return {
     take: (promisedAt) => new Promise((resolve) => resolve(answer(promisedAt))),
     used() {
       const used = book.used(now());
       return Promise.resolve(tiers.map(({ name: rule, max }, index) => ({ rule, max, used: used[index] ?? 0 })));
     },
-    close() {
-      isClosed = true;
-      return Promise.resolve();
-    },
+    close,
+    [Symbol.asyncDispose]: close,
   };
 }

@@ -41,7 +41,7 @@ export interface QuotaUse {
  * rolling window of a rule ever has more than `max` used tokens, for all rules at once. An ask without room is promised an
  * instant of its own, and gets its token when it comes back then.
  */
-export interface Quota {
+export interface Quota extends AsyncDisposable {
   /**
    * Takes one token. An ask that comes back passes the `at` of its earlier answer: only then it gets the promised room, before
    * all newcomers. Rejects with LimiterUnavailableError if there was no answer, after twice `timeoutMs` at most, plus
@@ -50,7 +50,7 @@ export interface Quota {
   take(promisedAt?: number): Promise<QuotaAnswer>;
   /** How much of each rule is used, the shortest window first. Rejects like `take`. */
   used(): Promise<readonly QuotaUse[]>;
-  /** Gives unused tokens back. Nothing can be taken afterwards; never rejects. */
+  /** Gives unused tokens back. Nothing can be taken afterwards; never rejects. `await using` calls it by itself. */
   close(): Promise<void>;
 }
 

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
+import type { OptionNames } from '../domain/faults.ts';
 import { createDeadline } from '../redis/deadline.ts';
 import { defineScript, readScript, type Call, type ScriptRedis } from '../redis/scripts.ts';
 import { createTokenBatches, type BatchAsk, type BatchReply } from './token-batches.ts';
 import type { Over, Quota, QuotaTerms } from './quota.ts';
-import { checkPromise, checkTerms, type Tier } from './tiers.ts';
+import { checkPromise, checkQuotaOptions, checkTerms, type Tier } from './tiers.ts';
 
 /** The terms of a Redis quota, and its client. */
 export interface RedisQuotaOptions extends QuotaTerms {
@@ -17,6 +18,10 @@ export interface RedisQuotaOptions extends QuotaTerms {
   readonly now?: () => number;
 }
 
+const OPTIONS: OptionNames<RedisQuotaOptions> = {
+  ...{ name: true, rules: true, leaseMs: true, redis: true, prefix: true, timeoutMs: true, now: true },
+};
+
 type TakeReply = [now: number, more: number, instantsAndTiers: number[], used: number[]];
 
 /** Stands for Infinity in ARGV: more tokens than any batch has. */
@@ -24,11 +29,12 @@ const ALL = 1e12;
 
 /**
  * The quota that all workers share. {@link Quota} has its promise, docs/quota.md and quota.lua its algorithm. Throws
- * InputError if a term is not usable.
+ * InputError if a term or an option is not usable.
  */
 export function createRedisQuota(options: RedisQuotaOptions): Quota {
-  const { redis, prefix = 'pushpacer', timeoutMs = 2_000, now } = options;
+  checkQuotaOptions(options, OPTIONS);
   const { name, tiers, leaseMs } = checkTerms(options);
+  const { redis, prefix = 'pushpacer', timeoutMs = 2_000, now } = options;
   const run = define(redis, tiers.length);
   const answered = createDeadline(timeoutMs);
   const keys = quotaKeys(prefix, name, randomUUID(), tiers);
@@ -53,6 +59,7 @@ export function createRedisQuota(options: RedisQuotaOptions): Quota {
       return tiers.map(({ name: rule, max }, index) => ({ rule, max, used: used[index] ?? 0 }));
     },
     close: () => batches.close(),
+    [Symbol.asyncDispose]: () => batches.close(),
   };
 }
 

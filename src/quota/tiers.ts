@@ -1,6 +1,5 @@
-import { DURATION_FORMAT, formatDuration } from '../domain/time.ts';
-import { InputError, type Fault } from '../domain/faults.ts';
-import { MAX_RULES, MAX_WINDOW_MS, ruleName, type Rule } from '../domain/limits.ts';
+import { describeFound, InputError, optionFaults, type Fault } from '../domain/faults.ts';
+import { MAX_WINDOW_MS, ruleFaults, ruleName, type Rule } from '../domain/limits.ts';
 import type { QuotaTerms } from './quota.ts';
 
 /** A rule as the quota counts it: in buckets of `widthMs` milliseconds, numbered from the epoch. */
@@ -32,20 +31,37 @@ const BUCKETS = 100;
 const MAX_LEASE_MS = 1_000;
 const NAME = /^[\w.~-]{1,128}$/;
 
+const MEANT = {
+  max: 'rules',
+  per: 'rules',
+  perMs: 'rules',
+  policy: 'rules',
+  client: 'redis',
+  connection: 'redis',
+  url: 'redis',
+};
+
+/** Throws InputError with every option that does not exist. @param names all options of this kind of quota */
+export function checkQuotaOptions(options: object, names: Readonly<Record<string, true>>): void {
+  const faults = optionFaults(options, names, '', MEANT);
+  if (faults.length > 0) throw new InputError('unusable options', faults);
+}
+
 /** Throws InputError with every fault of the terms. */
 export function checkTerms({ name, rules, leaseMs }: QuotaTerms): CheckedTerms {
   const faults: Fault[] = [];
-  if (!NAME.test(name)) {
-    faults.push({ path: 'name', expected: '1 to 128 of A-Z a-z 0-9 . _ ~ -', found: JSON.stringify(name) });
+  if (typeof name !== 'string' || !NAME.test(name)) {
+    const expected = '1 to 128 of A-Z a-z 0-9 . _ ~ -';
+    faults.push({ path: 'name', expected, found: describeFound(name, false) });
   }
-  faults.push(...quotaFaults(rules, 'rules'));
+  faults.push(...ruleFaults(rules, 'rules', { max: MAX_TOKENS, perMs: MAX_WINDOW_MS }, 1));
+  if (faults.length > 0) throw new InputError('unusable quota', faults);
   const shortestMs = Math.min(...rules.map(({ perMs }) => perMs));
   const longestLeaseMs = Math.min(MAX_LEASE_MS, shortestMs);
-  if (faults.length === 0 && leaseMs !== undefined && !isInteger(leaseMs, 1, longestLeaseMs)) {
+  if (leaseMs !== undefined && !isInteger(leaseMs, 1, longestLeaseMs)) {
     const expected = `an integer from 1 to ${longestLeaseMs} (the shortest window, 1 s at the most)`;
-    faults.push({ path: 'leaseMs', expected, found: String(leaseMs) });
+    throw new InputError('unusable quota', [{ path: 'leaseMs', expected, found: describeFound(leaseMs, false) }]);
   }
-  if (faults.length > 0) throw new InputError('unusable quota', faults);
   const lease = leaseMs ?? Math.max(1, Math.min(500, Math.floor(shortestMs / 20)));
   return { name, leaseMs: lease, tiers: tiersOf(rules, lease) };
 }
@@ -55,25 +71,6 @@ export function checkPromise(promisedAt: number | undefined): void {
   if (promisedAt === undefined || Number.isSafeInteger(promisedAt)) return;
   const fault = { path: 'promisedAt', expected: '`at` of an earlier answer, in epoch ms', found: String(promisedAt) };
   throw new InputError('unusable promise', [fault]);
-}
-
-/** Every fault of the rules of a quota; paths are below `path`: `path[0].max`. */
-export function quotaFaults(rules: readonly Rule[], path: string): Fault[] {
-  const faults: Fault[] = [];
-  if (rules.length === 0 || rules.length > MAX_RULES) {
-    faults.push({ path, expected: `1 to ${MAX_RULES} rules`, found: String(rules.length) });
-  }
-  for (const [index, { max, perMs }] of rules.entries()) {
-    if (!isInteger(max, 1, MAX_TOKENS)) {
-      const expected = `an integer from 1 to ${MAX_TOKENS}`;
-      faults.push({ path: `${path}[${index}].max`, expected, found: String(max) });
-    }
-    if (!isInteger(perMs, 1, MAX_WINDOW_MS)) {
-      const expected = `${DURATION_FORMAT}, from 1ms to ${formatDuration(MAX_WINDOW_MS)}`;
-      faults.push({ path: `${path}[${index}].per`, expected, found: `${perMs} ms` });
-    }
-  }
-  return faults;
 }
 
 /** Of two rules with the same window only the stricter one matters. */

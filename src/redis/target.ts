@@ -65,7 +65,11 @@ export function openConnection(target: RedisTarget, options: ConnectionOptions):
   if (faults.length > 0) throw new InputError('unusable options', faults);
   const { cluster, sentinel } = target;
   const redisUrl = urlOf(target);
-  if (cluster === true) return connectCluster(redisUrl, options);
+  if (cluster === true) {
+    const connection = connectCluster(redisUrl, options);
+    STARTUP_NODES.set(connection, endpointsOf(redisUrl, REDIS_PORT));
+    return connection;
+  }
   if (sentinel !== undefined) return connectSentinel(redisUrl, sentinel, options);
   return new BatchingRedis(redisUrl, options);
 }
@@ -74,8 +78,41 @@ export function openConnection(target: RedisTarget, options: ConnectionOptions):
 export function addressOf(connection: Connection): string {
   if (!(connection instanceof Cluster)) return endpoint(connection.options);
   const nodes: Redis[] = connection.nodes('all');
-  if (nodes.length === 0) return 'no node of the cluster answers';
-  return nodes.map((node) => endpoint(node.options)).join(', ');
+  if (nodes.length > 0) return nodes.map((node) => endpoint(node.options)).join(', ');
+  const given = STARTUP_NODES.get(connection) ?? [];
+  return given.length === 0 ? 'no node of the cluster answers' : given.map(formatEndpoint).join(', ');
+}
+
+/** A place on the network that a client connects to. */
+export interface Endpoint {
+  readonly host: string;
+  readonly port: number;
+  readonly isTls: boolean;
+}
+
+/** Where a cluster that has lost all its nodes was opened. */
+const STARTUP_NODES = new WeakMap<Connection, readonly Endpoint[]>();
+
+/** `one:6379` */
+export function formatEndpoint({ host, port }: Endpoint): string {
+  return `${host}:${port}`;
+}
+
+/** The places that a client connects to first; those of Sentinels are the Sentinels'. None for a Unix socket. */
+export function placesOf(connection: Connection): readonly Endpoint[] {
+  const { isCluster, options } = connection as Partial<Redis>; // a caller's own client may be of another copy of ioredis
+  if (isCluster !== false || options === undefined) return STARTUP_NODES.get(connection) ?? [];
+  const { host = 'localhost', port = REDIS_PORT, path, sentinels, tls, sentinelTLS } = options;
+  if (sentinels) {
+    const isTls = sentinelTLS !== undefined;
+    return sentinels.map((each) => ({ host: each.host ?? 'localhost', port: each.port ?? SENTINEL_PORT, isTls }));
+  }
+  return typeof path === 'string' ? [] : [{ host, port, isTls: tls !== undefined }];
+}
+
+function endpointsOf(redisUrl: string, defaultPort: number): Endpoint[] {
+  const isTls = sharedBy(redisUrl).tls !== undefined;
+  return nodesOf(redisUrl, defaultPort).map((node) => ({ ...node, isTls }));
 }
 
 function endpoint({ host = 'localhost', port = REDIS_PORT, path, sentinels, name = '' }: ConnectionOptions): string {
@@ -99,6 +136,15 @@ export function targetFaults(target: RedisTarget): Fault[] {
   }
   if (sentinel !== undefined && (target.redisUrl ?? '') === '') {
     faults.push({ path: 'redisUrl', expected: 'Sentinels, since sentinel is given', found: 'nothing' });
+  }
+  const isCluster: unknown = cluster;
+  if (isCluster !== undefined && typeof isCluster !== 'boolean') {
+    faults.push({ path: 'cluster', expected: 'true or false', found: describeFound(isCluster, false) });
+  }
+  const name: unknown = sentinel?.name;
+  if (sentinel !== undefined && (typeof name !== 'string' || name === '')) {
+    const expected = 'the name of a master, such as mymaster';
+    faults.push({ path: 'sentinel.name', expected, found: describeFound(name, false) });
   }
   const count = urls?.length ?? 0;
   if (cluster === true && sentinel !== undefined) {

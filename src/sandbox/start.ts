@@ -1,4 +1,14 @@
+import { InputError, optionFaults, type OptionNames } from '../domain/faults.ts';
+import type { Platform } from '../domain/notification.ts';
 import type { Sandbox, SandboxOptions } from './interface.ts';
+import type { Latency } from './loopback/timing.ts';
+
+const OPTIONS: OptionNames<SandboxOptions> = {
+  ...{ ports: true, answers: true, latency: true, seed: true, keep: true, dir: true, host: true, name: true },
+};
+const PORTS: OptionNames<Record<Platform, true>> = { apns: true, fcm: true, webpush: true };
+const LATENCY: OptionNames<Latency> = { medianMs: true, p99Ms: true };
+const MEANT = { port: 'ports', script: 'answers', directory: 'dir', latencyMs: 'latency', handshakeMs: 'latency' };
 
 /**
  * Starts APNs, FCM and a web push service on the loopback. Point a worker at them with `env()`.
@@ -10,11 +20,20 @@ import type { Sandbox, SandboxOptions } from './interface.ts';
  * const [first] = await sandbox.journal.waitFor(1);
  * ```
  *
- * @throws InputError where `answers` has a fault; RangeError where `latency` does not fit. Rejects with the system's error
+ * @throws InputError where an option does not exist, or `answers` has a fault; RangeError where `latency` does not fit. Rejects with the system's error
  * (`EADDRINUSE`) where a port is taken.
  */
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
+  checkOptions(options);
   // Loaded only now: who imports the package to enqueue should not load two servers.
   const sandbox = await import('./sandbox.ts');
   return sandbox.startSandbox(options);
+}
+
+function checkOptions(options: SandboxOptions): void {
+  const faults = optionFaults(options, OPTIONS, '', MEANT);
+  const { ports, latency } = options;
+  if (ports !== undefined) faults.push(...optionFaults(ports, PORTS, 'ports'));
+  if (latency !== undefined) faults.push(...optionFaults(latency, LATENCY, 'latency'));
+  if (faults.length > 0) throw new InputError('unusable options', faults);
 }

@@ -1,10 +1,35 @@
 import { describe, expect, it } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
+import type { Policy } from '../../src/domain/limits.ts';
 import type { Held, Limiter } from '../../src/limiter/limiter.ts';
 import { gapOf, MINUTE, recipientId, reserved, Trial, type LimiterFactory } from './trial.ts';
 
 const DAY = 86_400_000;
 const UNUSABLE = { rules: [{ max: 0, perMs: 1.5 }], minGapMs: -1 };
+const FAULTS = /policy\.rules\[0\]\.max: [^]*policy\.rules\[0\]\.perMs: [^]*policy\.minGapMs: /;
+/** What plain JavaScript may write, and what is said about it. */
+const MISTAKEN: readonly (readonly [policy: unknown, faults: readonly string[]])[] = [
+  [undefined, ['policy: expected an object: { rules: [{ max, perMs }], minGapMs }, found nothing']],
+  ['10/1m', ['policy: expected an object: { rules: [{ max, perMs }], minGapMs }, found "10/1m"']],
+  [
+    { max: 10, per: '1s' },
+    [
+      'policy.max: expected no such field (did you mean rules?), found one',
+      'policy.per: expected no such field (did you mean rules?), found one',
+      'policy.rules: expected an array of rules, such as [{ max: 10, perMs: 60_000 }], found nothing',
+      'policy.minGapMs: expected an integer of milliseconds from 0 to 2678400000 (31d); 0 for no gap, found nothing',
+    ],
+  ],
+  [
+    { rules: [{ max: 10, per: '1s' }, '10/1m'], minGap: 0, minGapMs: 0 },
+    [
+      'policy.minGap: expected no such field (did you mean minGapMs?), found one',
+      'policy.rules[0].per: expected no such field (did you mean perMs?), found one',
+      'policy.rules[0].perMs: expected an integer of milliseconds from 1 to 2678400000 (31d), found nothing',
+      'policy.rules[1]: expected a rule, such as { max: 10, perMs: 60_000 }, found "10/1m"',
+    ],
+  ],
+];
 
 /** Calls that make no sense: what is told, and that nothing is written. */
 export function checksContract(create: LimiterFactory): void {
@@ -64,22 +89,41 @@ export function checksContract(create: LimiterFactory): void {
 
     it('is an ask with an unusable policy, or a limiter with one', async () => {
       const trial = new Trial(create);
-      await rejects(
-        trial.ask('a', { policy: UNUSABLE }),
-        /policy\[0\]\.max: [^]*policy\[0\]\.per: [^]*policy\.minGap: /,
-      );
+      await rejects(trial.ask('a', { policy: UNUSABLE }), FAULTS);
       expect(await trial.reset()).toBe(false);
       expect(() => create(UNUSABLE)).toThrow(InputError);
       const withCategory = () => create(gapOf(1), { categories: { messages: UNUSABLE } });
       expect(withCategory).toThrow(InputError);
-      expect(withCategory).toThrow(/categories\.messages\[0\]\.max: [^]*categories\.messages\.minGap: /);
+      expect(withCategory).toThrow(/categories\.messages\.rules\[0\]\.max: [^]*categories\.messages\.minGapMs: /);
     });
 
     it('is to store an unusable policy, and what is stored stays', async () => {
       const trial = new Trial(create);
       await trial.limit(gapOf(5_000));
-      await rejects(trial.limit(UNUSABLE), /policy\[0\]\.max: [^]*policy\[0\]\.per: [^]*policy\.minGap: /);
+      await rejects(trial.limit(UNUSABLE), FAULTS);
       expect(await trial.inspect()).toMatchObject({ policy: gapOf(5_000) });
+    });
+
+    it.each(MISTAKEN)('is a policy such as %j, told in the fields of the library', async (mistaken, faults) => {
+      const policy = mistaken as Policy;
+      const trial = new Trial(create);
+      const message = faults.length === 1 ? faults.join() : faults.join('\n  ');
+      if (mistaken !== undefined) await rejects(trial.ask('a', { policy }), message);
+      await rejects(trial.limiter.limit(recipientId, policy), message);
+      if (mistaken !== undefined) expect(() => create(policy)).toThrow(message);
+    });
+
+    it('is one with a field or an option that does not exist', async () => {
+      const { limiter, start } = new Trial(create);
+      const wrong = { maxWait: 5, recipient: 'teacher-42' };
+      const asked = limiter.admit({ recipientId, id: 'a', ...wrong });
+      await rejects(asked, /maxWait: [^]*did you mean maxWaitMs[^]*recipient: [^]*did you mean recipientId/);
+      const until = start + MINUTE;
+      const lead = { lead: 5 } as object;
+      await rejects(limiter.limit(recipientId, gapOf(1), { until, ...lead }), 'lead: expected no such field');
+      await rejects(limiter.block(recipientId, { until, reason: 'x', ...lead }), 'lead: expected no such field');
+      await rejects(limiter.unblock(recipientId, lead), 'lead: expected no such field (did you mean leadMs?)');
+      expect(await limiter.inspect(recipientId)).toMatchObject({ source: 'limiter', reserved: [], sent: [] });
     });
 
     it.each([0, -1, 0.5, NaN, Infinity])('is to store a policy until %s ms from now', async (ahead) => {

@@ -158,7 +158,7 @@ export function quotaContract(name: string, startMs: () => number, create: Quota
       ];
       expect(() => open(wrong)).toThrow(InputError);
       expect(() => open(wrong)).toThrow(
-        /rules\[0\]\.max: .*found 0\n.*rules\[0\]\.per: .*\n.*rules\[1\]\.max: .*1000000001/,
+        /rules\[0\]\.max: .*found 0\n.*rules\[0\]\.perMs: .*\n.*rules\[1\]\.max: .*1000000001/,
       );
       expect(() => open([])).toThrow('rules: expected 1 to 16 rules, found 0');
       expect(() => open([{ max: 1, perMs: 100 }], 101)).toThrow(

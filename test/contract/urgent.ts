@@ -165,7 +165,7 @@ export function urgentContract(create: LimiterFactory): void {
     it('needs rules or a gap of its own', () => {
       const emergency = { rules: [], minGapMs: 0, exempt: ['gap'] } as const;
       expect(() => create(POLICY, { categories: { emergency } })).toThrow(
-        'categories.emergency: expected rules or minGap of its own beside exempt',
+        'categories.emergency: expected rules or minGapMs of its own beside exempt',
       );
     });
   });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { nearest, typingMistakes } from '../../src/domain/nearest.ts';
+import { meantOption, nearest, typingMistakes } from '../../src/domain/nearest.ts';
 
 test.each([
   ['recipientID', 'recipientId'],
@@ -14,6 +14,20 @@ test.each([
 
 test.each(['', 'x', 'data', 'token', 'al', 'receiver'])('%j is near nothing', (name) => {
   expect(nearest(name, ['id', 'recipientId', 'devices', 'alert', 'sound'])).toBeUndefined();
+});
+
+test.each([
+  ['url', 'redisUrl'],
+  ['redisURL', 'redisUrl'],
+  ['queuePrefix', 'prefix'],
+  ['timeout', 'timeoutMs'],
+  ['shard', 'shards'],
+])('the option %s was meant to be %s', (name, meant) => {
+  expect(meantOption(name, ['limiterRedisUrl', 'redisUrl', 'prefix', 'timeoutMs', 'shards'])).toBe(meant);
+});
+
+test.each(['', 'x', 're', 'concurrency'])('the option %j is like none', (name) => {
+  expect(meantOption(name, ['limiterRedisUrl', 'redisUrl', 'prefix', 'timeoutMs', 'shards'])).toBeUndefined();
 });
 
 test('the nearest one is chosen, and the first of equals', () => {

@@ -195,10 +195,16 @@ export function httpContract(name: string, serve: Serve): void {
       expect(served()).toBe(3);
     });
 
-    it('has no choice of its own for an outage: an option left from before lets nobody through', async () => {
-      const { ask, served } = await withoutRedis({}, { onUnavailable: 'open' });
-      expect(await ask()).toMatchObject({ status: 503, retryAfter: '5' });
-      expect(served()).toBe(0);
+    it.each([
+      [{ onUnavailable: 'open' }, "onUnavailable: expected no such field (did you mean the limiter's onUnavailable?)"],
+      [{ keyGenerator: key }, 'keyGenerator: expected no such field (did you mean key?)'],
+      [{ key: 'user' }, 'key: expected a function, found a string of 4 characters'],
+      [{ category: 'messages' }, 'category: expected a function, found a string of 8 characters'],
+      [{ limiter: undefined }, 'limiter: expected a limiter, such as createMemoryLimiter makes, found nothing'],
+    ])('refuses an option that does not exist or cannot be used: %j', async (wrong, message) => {
+      const limiter = createRedisLimiter({ redis: connectRedis(), policy: WINDOW });
+      const options = { limiter, key, ...wrong } as unknown as ServeOptions;
+      await expect(async () => serve(options)).rejects.toThrow(`unusable options: ${message}`);
     });
 
     it('hands on what is no outage', async () => {
@@ -210,7 +216,9 @@ export function httpContract(name: string, serve: Serve): void {
     it('refuses an unusable policy before the first request', async () => {
       const limiter = createRedisLimiter({ redis: connectRedis(), policy: WINDOW });
       const policy = { rules: [{ max: 0, perMs: 1_000 }], minGapMs: 0 };
-      await expect(async () => serve({ limiter, key, policy })).rejects.toThrow('policy[0].max: expected an integer');
+      await expect(async () => serve({ limiter, key, policy })).rejects.toThrow(
+        'policy.rules[0].max: expected an integer',
+      );
     });
   });
 

@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest';
 import { InputError, type Fault } from '../../src/domain/faults.ts';
-import { createProducer, type ProducerOptions } from '../../src/queue/producer.ts';
+import { createProducer, type EnqueueManyOptions, type ProducerOptions } from '../../src/queue/producer.ts';
 import { limiterTarget } from '../../src/queue/producer-options.ts';
 import { addressOf, openConnection } from '../../src/redis/target.ts';
 import { connectRedis } from '../support/redis.ts';
@@ -60,6 +60,49 @@ it('every other option is checked too, and all faults are reported at once', () 
     { path: 'shards', expected: 'an integer from 1 to 64', found: 'NaN' },
     { path: 'timeoutMs', expected: 'milliseconds, from 1 to 2147483647', found: '0' },
   ]);
+});
+
+it.each([
+  [{ url: 'redis://:s3cret@one' }, 'url', 'redisUrl'],
+  [{ redis: { url: 'redis://:s3cret@one' } }, 'redis', 'redisUrl'],
+  [{ host: 'one' }, 'host', 'redisUrl'],
+  [{ queuePrefix: '{app}' }, 'queuePrefix', 'prefix'],
+  [{ timeout: 1_000 }, 'timeout', 'timeoutMs'],
+  [{ redisUrl: 'redis://one', sentinel: { name: 'mymaster', pasword: 's3cret' } }, 'sentinel.pasword', 'password'],
+])('%j has an option that does not exist', (options, path, meant) => {
+  const expected = `no such field (did you mean ${meant}?)`;
+  expect(faultsOf(options)).toEqual([{ path, expected, found: 'one' }]);
+});
+
+it('an option that is like none, and a bad value, are told together', () => {
+  expect(faultsOf({ concurrency: 7, shards: 0 })).toMatchObject([
+    { path: 'concurrency', expected: 'no such field' },
+    { path: 'shards' },
+  ]);
+});
+
+it.each([
+  ['redis://:s3cret@one', 'a string of 19 characters'],
+  [null, 'null'],
+  [['redis://one'], 'an array of 1'],
+])('%j is no object of options', (options, found) => {
+  expect(faultsOf(options)).toEqual([{ path: '', expected: 'an object with options', found }]);
+});
+
+it.each([
+  [{ sentinel: 'mymaster', redisUrl: 'redis://one' }, 'sentinel'],
+  [{ sentinel: {}, redisUrl: 'redis://one' }, 'sentinel.name'],
+  [{ cluster: 'true' }, 'cluster'],
+])('%j is refused', (options, path) => {
+  expect(faultsOf(options)).toMatchObject([{ path }]);
+});
+
+it('the options of a long sequence are checked too', async () => {
+  await using producer = createProducer();
+  const options = { spread: 60_000 } as EnqueueManyOptions;
+  await expect(producer.enqueueMany([], options)).rejects.toThrow(
+    'unusable options: spread: expected no such field (did you mean spreadOverMs?), found one',
+  );
 });
 
 it('a connection of the caller goes with no target', () => {

@@ -7,8 +7,10 @@ import {
   NO_LATENCY,
   startEmbeddedRedis,
   startSandbox,
+  type EmbeddedRedisOptions,
   type JournalEntry,
   type Sandbox,
+  type SandboxOptions,
   type SandboxServer,
   type ScriptedAnswer,
 } from '../../src/index.ts';
@@ -59,6 +61,22 @@ it('a provider goes down and comes up on the same port', async () => {
 
 it('a fault in the first script is an InputError', async () => {
   await expect(startSandbox({ answers: [{ platform: 'fcm', status: 410 }] })).rejects.toBeInstanceOf(InputError);
+});
+
+it.each([
+  [{ port: 8443 }, 'port: expected no such field (did you mean ports?)'],
+  [{ latency: { median: 1 } }, 'latency.median: expected no such field (did you mean medianMs?)'],
+  [{ ports: { gcm: 8443 } }, 'ports.gcm: expected no such field'],
+  ['8443', 'expected an object with options'],
+])('a sandbox is not started with %j', async (options, message) => {
+  await expect(startSandbox(options as SandboxOptions)).rejects.toThrow(`unusable options: ${message}`);
+});
+
+it('a Redis is not started with an option that does not exist', async () => {
+  const options = { appendOnly: true, directory: '/tmp' } as EmbeddedRedisOptions;
+  await expect(startEmbeddedRedis(options)).rejects.toThrow(
+    /^unusable options:\n {2}appendOnly: .*did you mean appendonly.*\n {2}directory: .*did you mean dir\?/,
+  );
 });
 
 it('its type shows what users need, and nothing of the inside', () => {

@@ -1,3 +1,4 @@
+import type { OptionNames } from '../../domain/faults.ts';
 import type { CategoryPolicy, Policy } from '../../domain/limits.ts';
 import type { QuietHours } from '../../domain/quiet-hours.ts';
 import {
@@ -7,8 +8,10 @@ import {
   checkHeld,
   checkKeep,
   checkLimit,
+  checkLimiterOptions,
   checkQuiet,
   checkRecipient,
+  MEANT_IN_OPTIONS,
 } from '../checks.ts';
 import { blockAt, Books, edited, policyAt, withoutSent, withScopes, type Book } from './book.ts';
 import { decide, type Decision } from './decide.ts';
@@ -43,8 +46,18 @@ export interface MemoryLimiter extends Limiter {
   readonly recipients: number;
 }
 
-/** The same promise as the Redis limiter, for a single process. Throws InputError if a policy is not usable. */
+const OPTIONS: OptionNames<MemoryLimiterOptions> = {
+  ...{ policy: true, categories: true, quietHours: true, countBlocked: true, keepIds: true, keepMs: true, now: true },
+};
+
+/** The same promise as the Redis limiter, for a single process. Throws InputError if an option or a policy is not usable. */
 export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter {
+  checkLimiterOptions(options, OPTIONS, { ...MEANT_IN_OPTIONS, redis: 'createRedisLimiter' });
+  return openMemoryLimiter(options);
+}
+
+/** As `createMemoryLimiter`, from options that hold more than its own. */
+export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter {
   const { policy, categories = {}, countBlocked = false, keepIds = false, keepMs = 0, now = Date.now } = options;
   checkKeep(keepMs);
   const opener = createOpener({ policy, categories, quietHours: options.quietHours, keepMs, now });
@@ -97,10 +110,10 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
   }
 
   async function limit(recipientId: string, own: Policy, options: Follow & { readonly until?: number } = {}) {
-    const { until } = options;
+    const { until, ...follow } = options;
     checkLimit(recipientId, own, until, now());
     const stored = { policy: structuredClone(own), until: until ?? Infinity };
-    await oversee(recipientId, (book) => ({ ...book, stored }), options);
+    await oversee(recipientId, (book) => ({ ...book, stored }), follow);
   }
 
   async function unlimit(recipientId: string, follow: Follow = {}): Promise<boolean> {
@@ -110,8 +123,9 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
     );
   }
 
-  async function block(recipientId: string, { until, reason }: Block, follow: Follow = {}): Promise<void> {
-    checkBlock(recipientId, { until, reason }, now());
+  async function block(recipientId: string, block: Block, follow: Follow = {}): Promise<void> {
+    checkBlock(recipientId, block, now());
+    const { until, reason } = block;
     await oversee(recipientId, (book) => ({ ...book, block: { until, reason } }), follow);
   }
 

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { OptionNames } from '../../domain/faults.ts';
 import type { CategoryPolicy, Policy } from '../../domain/limits.ts';
 import { quietText, type QuietHours } from '../../domain/quiet-hours.ts';
 import {
@@ -9,6 +10,8 @@ import {
   checkHeld,
   checkKeep,
   checkLimit,
+  checkLimiterOptions,
+  checkPrefix,
   checkQuiet,
   checkQuietHours,
   checkRecipient,
@@ -19,7 +22,7 @@ import { createDeadline } from '../../redis/deadline.ts';
 import { categoryKeys, entryOf, memberOf, recipientKeys, type CategoryKeys } from './keys.ts';
 import type { Admission, Ask, Follow, Held, Limiter } from '../limiter.ts';
 import type { Ended, WaitingAsk, WaitingLimiter } from '../waiting.ts';
-import { withFallback, type OnUnavailable } from '../fallback.ts';
+import { checkOnUnavailable, withFallback, type OnUnavailable } from '../fallback.ts';
 import { lookAt, toInspection, type LookedAt } from './look.ts';
 import { misplaced, movedOf, toMoves, waitingIn } from './oversee.ts';
 import { boundOf, createQuietTerms, withQuietOptions } from './quiet.ts';
@@ -60,12 +63,19 @@ export interface RedisLimiterOptions {
   readonly now?: () => number;
 }
 
+const OPTIONS: OptionNames<RedisLimiterOptions> = {
+  ...{ redis: true, policy: true, categories: true, quietHours: true, prefix: true, timeoutMs: true, keepMs: true },
+  ...{ countBlocked: true, keepIds: true, onUnavailable: true, onOutage: true, now: true },
+};
+
 /**
  * The limiter that all workers share. {@link Limiter} has its promise, docs/limiter.md and admit.lua its algorithm. Throws
  * InputError if an option is not usable.
  */
 export function createRedisLimiter(options: RedisLimiterOptions): Limiter {
+  checkLimiterOptions(options, OPTIONS);
   const { onUnavailable = 'closed', ...own } = options;
+  checkOnUnavailable(onUnavailable);
   return withFallback(createWaitingLimiter(own) as Limiter, { ...own, onUnavailable }); // without a canceller and a join nothing is `ended`
 }
 
@@ -73,6 +83,7 @@ export function createRedisLimiter(options: RedisLimiterOptions): Limiter {
 export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnavailable' | 'onOutage'>): WaitingLimiter {
   const { redis, policy, categories = {}, prefix = 'pushpacer', timeoutMs = 2_000, keepMs = 0, now } = options;
   const { countBlocked = false, keepIds = false } = options;
+  checkPrefix(prefix);
   checkCategories(categories);
   checkKeep(keepMs);
   checkQuietHours(options.quietHours);

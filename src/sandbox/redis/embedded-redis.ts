@@ -7,6 +7,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
+import { InputError, optionFaults, type OptionNames } from '../../domain/faults.ts';
 import { redisServer, thisMachine } from './redis-server.ts';
 import { freePort } from './free-port.ts';
 
@@ -56,6 +57,12 @@ export interface EmbeddedRedisOptions {
   readonly startTimeoutMs?: number;
 }
 
+const OPTIONS: OptionNames<EmbeddedRedisOptions> = {
+  ...{ install: true, say: true, hz: true, appendonly: true, port: true, dir: true, extraArgs: true },
+  ...{ startTimeoutMs: true },
+};
+const MEANT = { aof: 'appendonly', args: 'extraArgs', timeoutMs: 'startTimeoutMs', log: 'say' };
+
 /**
  * Starts a Redis of its own on the loopback, for tests and development, and waits until it answers. It needs a `redis-server`
  * or `valkey-server` on the PATH.
@@ -64,10 +71,12 @@ export interface EmbeddedRedisOptions {
  * await using redis = await startEmbeddedRedis();
  * ```
  *
- * Rejects with an InputError that says how to install one if there is no server, and with an Error that has the server's last
+ * Rejects with an InputError if an option does not exist, or that says how to install one if there is no server, and with an Error that has the server's last
  * output if it does not answer.
  */
 export async function startEmbeddedRedis(options: EmbeddedRedisOptions = {}): Promise<EmbeddedRedis> {
+  const faults = optionFaults(options, OPTIONS, '', MEANT);
+  if (faults.length > 0) throw new InputError('unusable options', faults);
   const { say = () => undefined, install = false } = options;
   const program = await redisServer(say, thisMachine(), install);
   for (let tries = 1; ; tries += 1) {
