@@ -2,7 +2,7 @@ import { loadLimiterConfig } from '../src/config/config.ts';
 import { parseCancelTarget, type CancelTarget } from '../src/domain/cancel-target.ts';
 import { printable } from '../src/domain/faults.ts';
 import { createProducer, type Canceled } from '../src/queue/producer.ts';
-import { RedisAwayError } from '../src/redis/connection.ts';
+import { isLasting, RedisAwayError } from '../src/redis/connection.ts';
 import { callOf, CommandError, createCommand, printJson, runCommand, UsageError } from './support/command.ts';
 import { readEnvironment } from './support/environment.ts';
 
@@ -43,8 +43,8 @@ async function cancel(flags: Flags): Promise<void> {
     if (flags.json === true) printJson(result);
     else process.stdout.write(`${textOf(result, target)}\n`);
   } catch (error) {
-    if (error instanceof RedisAwayError) throw new CommandError(`${error.message}; it is safe to cancel again`);
-    throw error;
+    if (!(error instanceof RedisAwayError)) throw error;
+    throw new CommandError(`${error.message}${isLasting(error.trouble) ? '' : '; it is safe to cancel again'}`);
   } finally {
     await producer.close();
   }

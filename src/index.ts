@@ -1,7 +1,7 @@
 /**
  * What the npm package exports. Begin with one of these:
  *
- * - {@link createProducer} enqueues notifications, and {@link NotificationInput} has every field of one.
+ * - {@link createProducer} enqueues notifications, and {@link EnqueueInput} has every field of one.
  * - {@link createRedisLimiter} limits anything per recipient, and {@link Limiter} has its promise.
  * - {@link expressLimit}, {@link fastifyLimit} and {@link httpLimit} limit HTTP requests.
  * - {@link createRedisQuota} shares one limit between all processes.
@@ -85,7 +85,7 @@ export type { Over, Quota, QuotaAnswer, QuotaTerms, QuotaUse, Taken } from './qu
 export { createRedisQuota, type RedisQuotaOptions } from './quota/redis-quota.ts';
 export { createRedisLimiter, type RedisLimiterOptions } from './limiter/redis/redis-limiter.ts';
 export type { LimiterRedis } from './limiter/redis/scripts.ts';
-export { RedisAwayError } from './redis/connection.ts';
+export { RedisAwayError, type RedisTrouble } from './redis/connection.ts';
 export type { ScriptDefinition, ScriptRedis } from './redis/scripts.ts';
 export type { Connection, RedisTarget, SentinelTarget } from './redis/target.ts';
 export {

@@ -2,7 +2,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../src/config/config.ts';
 import { errorChain } from '../src/domain/error-chain.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
-import { connectLimiter, connectWorker, RedisAwayError, whenReady, type Connection } from '../src/redis/connection.ts';
+import {
+  connectLimiter,
+  connectWorker,
+  explainedLoss,
+  isLasting,
+  RedisAwayError,
+  whenReady,
+  type Connection,
+  type RedisTrouble,
+} from '../src/redis/connection.ts';
 import { addressOf } from '../src/redis/target.ts';
 
 /** How long the limiter and the quotas wait for an answer of Redis before the job is put back. */
@@ -10,6 +19,8 @@ export const LIMITER_TIMEOUT_MS = 2_000;
 /** How often the same trouble is logged: a Redis that is away or full makes it many times a second. */
 export const TROUBLE_EVERY_MS = 5_000;
 const RETRY_MS = 500;
+/** One try to connect: long enough for a look at the port, where the error does not say what is wrong. */
+const TRY_MS = 1_500;
 
 export interface Connections {
   /** For the queue, the breakers' listeners and the dead letters: commands wait until Redis is back. */
@@ -28,7 +39,8 @@ export interface ConnectOptions {
 /**
  * Opens the connections of a replica, and logs when one is lost and when it is back. `closing` closes them.
  *
- * @throws RedisAwayError with the last reason, where Redis could not be reached in time
+ * @throws RedisAwayError with the last reason, where Redis could not be reached in time; at once where waiting does not help, such
+ * as with a wrong password
  */
 export async function connect(
   config: Pick<Config, 'redis' | 'limiterRedis'>,
@@ -39,14 +51,16 @@ export async function connect(
   const queue = connectWorker(config.redis);
   const limiter = connectLimiter(config.limiterRedis, LIMITER_TIMEOUT_MS);
   const both = [queue, limiter];
-  logLosses(both, log);
+  const starting = { isOver: false };
+  logLosses(both, log, starting);
   for (const connection of both) closing.defer(() => connection.disconnect());
   await Promise.all(both.map((connection) => untilReady(connection, timeoutMs, signal)));
+  starting.isOver = true;
   return { queue, limiter };
 }
 
 /** One line for each trouble, and one when all connections that were lost are back. */
-function logLosses(connections: readonly Connection[], log: Logger): void {
+function logLosses(connections: readonly Connection[], log: Logger, starting: { readonly isOver: boolean }): void {
   const sparing = createSparing(TROUBLE_EVERY_MS);
   const lost = new Set<Connection>();
   let isLogged = false;
@@ -56,8 +70,13 @@ function logLosses(connections: readonly Connection[], log: Logger): void {
       const reason = errorChain(error);
       const repeats = sparing(reason);
       if (repeats === undefined) return;
-      isLogged = true;
-      log.warn({ redis: addressOf(connection), reason, repeats }, NO_CONNECTION);
+      const redis = addressOf(connection);
+      void explainedLoss(connection, error).then(({ trouble, message }) => {
+        if (!isLasting(trouble)) log.warn({ redis, reason, repeats }, LOST[trouble]);
+        else if (starting.isOver) log.error({ redis, reason: message, repeats }, LOST[trouble]);
+        else return; // the start ends with this error
+        isLogged = true;
+      });
     });
     connection.on('close', () => {
       if (lost.size === 0) lostAt = performance.now();
@@ -74,6 +93,17 @@ function logLosses(connections: readonly Connection[], log: Logger): void {
 
 const NO_CONNECTION = 'no connection to Redis: jobs wait, and it is tried again until Redis answers';
 
+const LOST: Readonly<Record<RedisTrouble, string>> = {
+  away: NO_CONNECTION,
+  'not-now': NO_CONNECTION,
+  credentials:
+    'Redis refuses the credentials: jobs wait, and it is tried again; set the old password in Redis again, or restart the ' +
+    'worker with the new one',
+  'not-redis':
+    'another server answers in the place of Redis: jobs wait, and it is tried again; look at what listens at this address',
+  tls: 'no TLS with Redis as configured: jobs wait, and it is tried again; look at the certificate, and at redis:// or rediss://',
+};
+
 /** As `whenReady`, but a connection that failed is tried again. */
 async function untilReady(connection: Connection, timeoutMs: number, signal: AbortSignal): Promise<void> {
   const deadline = performance.now() + timeoutMs;
@@ -83,10 +113,11 @@ async function untilReady(connection: Connection, timeoutMs: number, signal: Abo
     for (;;) {
       signal.throwIfAborted();
       try {
-        await whenReady(connection, RETRY_MS);
+        await whenReady(connection, TRY_MS);
         return;
       } catch (error) {
-        // "No answer within 500 ms" only says that no try fell into the last half second: the error before tells why.
+        if (error instanceof RedisAwayError && isLasting(error.trouble)) throw error;
+        // "No answer within 1500 ms" only says that no try fell into that time: the error before tells why.
         if (performance.now() > deadline)
           throw lastError === undefined ? error : new RedisAwayError(addressOf(connection), lastError);
         await sleep(RETRY_MS);

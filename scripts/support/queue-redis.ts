@@ -2,6 +2,7 @@ import type { RedisConfig } from '../../src/config/config.ts';
 import {
   connectProducer,
   explained,
+  isLasting,
   PRODUCER_TIMEOUT_MS,
   RedisAwayError,
   whenReady,
@@ -9,7 +10,7 @@ import {
 } from '../../src/redis/connection.ts';
 import { CommandError } from './command.ts';
 
-/** Connects to the queue's Redis, runs `work`, and disconnects. `advice` is added to the error if Redis is lost. */
+/** Connects to the queue's Redis, runs `work`, and disconnects. `advice` is added to the error if Redis is lost for a while. */
 export async function atQueueRedis<T>(
   redis: RedisConfig,
   work: (connection: Connection) => Promise<T>,
@@ -22,7 +23,8 @@ export async function atQueueRedis<T>(
     return await work(connection);
   } catch (error) {
     const known = explained(connection, error);
-    throw known instanceof RedisAwayError ? new CommandError(`${known.message}${advice}`) : known;
+    if (!(known instanceof RedisAwayError)) throw known;
+    throw new CommandError(`${known.message}${isLasting(known.trouble) ? '' : advice}`);
   } finally {
     connection.disconnect();
   }

@@ -1,21 +1,52 @@
 import { withoutCredentials } from '../domain/redact.ts';
+import { lookAt, refusalReason, troubleOf, WrongServerError, type RedisTrouble } from './diagnosis.ts';
 import { isNotNow } from './not-now.ts';
-import { addressOf, openConnection, type Connection, type ConnectionOptions, type RedisTarget } from './target.ts';
+import {
+  addressOf,
+  openConnection,
+  placesOf,
+  type Connection,
+  type ConnectionOptions,
+  type RedisTarget,
+} from './target.ts';
 
+export { isLasting, type RedisTrouble } from './diagnosis.ts';
 export type { Connection, RedisTarget } from './target.ts';
 
 /**
  * Redis did not answer, or says that it cannot work now (`OOM`, `READONLY`). The last command may or may not have been carried out;
- * since notifications have ids, it is safe to send it again.
+ * since notifications have ids, it is safe to send it again. Or Redis cannot be used as it is configured: `trouble` tells that apart.
  */
 export class RedisAwayError extends Error {
   /** To recognise it without the class, such as across two copies of the package. */
   override readonly name = 'RedisAwayError';
+  /**
+   * `away` and `not-now` pass by themselves. With `credentials`, `not-redis` and `tls` nothing was carried out, and a second try
+   * fails too until somebody corrects the URL or the server.
+   */
+  readonly trouble: RedisTrouble;
 
   /** `where`: the address, without user and password. */
   constructor(where: string, cause: unknown) {
-    const what = isNotNow(cause) ? 'Redis cannot now' : 'Redis is away';
-    super(`${what}: ${where} (${withoutCredentials(reasonOf(cause))})`, { cause: withoutCommand(cause) });
+    const trouble = troubleOf(cause);
+    super(withoutCredentials(textOf(trouble, where, cause)), { cause: withoutCommand(cause) });
+    this.trouble = trouble;
+  }
+}
+
+function textOf(trouble: RedisTrouble, where: string, cause: unknown): string {
+  if (cause instanceof WrongServerError) return cause.message;
+  switch (trouble) {
+    case 'away':
+      return `Redis is away: ${where} (${reasonOf(cause)})`;
+    case 'not-now':
+      return `Redis cannot now: ${where} (${reasonOf(cause)})`;
+    case 'credentials':
+      return `Redis refuses the credentials: ${where} (${refusalReason(cause) ?? reasonOf(cause)})`;
+    case 'not-redis':
+      return `${where} is not a Redis server (its answer is none of Redis's)`;
+    case 'tls':
+      return `no TLS with Redis: ${where} (${reasonOf(cause)})`;
   }
 }
 
@@ -101,26 +132,55 @@ export async function whenReady(connection: Connection, timeoutMs: number): Prom
 /** One wait for all callers of a connection: a web server may have hundreds of requests during an outage. */
 const waits = new WeakMap<Connection, Promise<unknown>>();
 
+/** If there is no connection after this, a look at the port may tell why: Redis says nothing to a client that speaks TLS. */
+const LOOK_AFTER_MS = 250;
+
 /** Resolves when the connection becomes ready; rejects when a try to connect fails, or it is closed for good. */
 function nextState(connection: Connection): Promise<unknown> {
   const known = waits.get(connection);
   if (known !== undefined) return known;
   const { promise, resolve, reject } = Promise.withResolvers<unknown>();
-  connection.once('ready', resolve).once('error', reject).once('end', reject);
+  const places = placesOf(connection);
+  let lastError: unknown;
+  const look = async (): Promise<void> => {
+    const found = await lookAt(places, lastError);
+    if (found !== undefined) reject(found);
+    else if (lastError !== undefined) reject(lastError);
+  };
+  const fail = (error: unknown): void => {
+    lastError = error;
+    if (isUnclear(error)) void look();
+    else reject(error);
+  };
+  const timer = setTimeout(() => void look(), LOOK_AFTER_MS);
+  connection.once('ready', resolve).once('error', fail).once('end', reject);
   const forget = (): void => {
     waits.delete(connection);
-    connection.off('ready', resolve).off('error', reject).off('end', reject);
+    clearTimeout(timer);
+    connection.off('ready', resolve).off('error', fail).off('end', reject);
   };
   promise.then(forget, forget);
   waits.set(connection, promise);
   return promise;
 }
 
-/** The error to report: RedisAwayError if the connection was lost, silent, or Redis cannot work now; else the error itself. */
+/** Whether a look at the port can say more than this error. */
+function isUnclear(error: unknown): boolean {
+  const trouble = troubleOf(error);
+  return trouble === 'not-redis' || trouble === 'tls';
+}
+
+/** What a failed try to connect means, after a look at the port where the error does not say it. Never rejects. */
+export async function explainedLoss(connection: Connection, error: unknown): Promise<RedisAwayError> {
+  const found = isUnclear(error) ? await lookAt(placesOf(connection), error) : undefined;
+  return new RedisAwayError(addressOf(connection), found ?? error);
+}
+
+/** The error to report: RedisAwayError if the connection was lost or silent, or Redis cannot work now or refuses us; else the error itself. */
 export function explained(connection: Connection, error: unknown): unknown {
   if (error instanceof RedisAwayError) return error;
   const cause = causeOf(error);
-  const isAway = wasNotCarried(cause) || isNotNow(cause) || !isReady(connection);
+  const isAway = wasNotCarried(cause) || isNotNow(cause) || refusalReason(cause) !== undefined || !isReady(connection);
   return isAway ? new RedisAwayError(addressOf(connection), cause) : withoutCommand(error);
 }
 
@@ -155,9 +215,8 @@ function withoutCommand(error: unknown, seen = new Set<unknown>()): unknown {
   if (!(error instanceof Error) || seen.has(error)) return error; // `seen`: all commands of a transaction may share one error
   seen.add(error);
   Reflect.deleteProperty(error, 'command');
-  for (const earlier of (error as { readonly previousErrors?: unknown[] }).previousErrors ?? []) {
-    withoutCommand(earlier, seen);
-  }
+  const { previousErrors = [], lastNodeError } = error as { previousErrors?: unknown[]; lastNodeError?: unknown };
+  for (const earlier of [...previousErrors, lastNodeError]) withoutCommand(earlier, seen);
   return error;
 }
 

@@ -2,6 +2,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { createLog } from '../../src/observe/log.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { connect } from '../../workers/redis.ts';
+import { connectRedis } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 
 type Line = Readonly<Record<string, unknown>>;
@@ -34,4 +35,24 @@ it('a Redis that is lost is told, and once when it is back', async () => {
   const back = (): Line[] => told.filter(({ msg }) => String(msg).startsWith('connected to Redis again'));
   await waitFor(() => expect(back()).toHaveLength(1));
   expect(back()[0]).toMatchObject({ level: 'info', awayMs: expect.any(Number) as number });
+});
+
+it('a password that is changed under a running worker is told as such, and it goes on when it may', async () => {
+  const redis = await startEmbeddedRedis();
+  onTestFinished(() => redis.close());
+  const admin = connectRedis(redis.url);
+  const { told, connecting } = open(redis.url, 5_000);
+  await connecting;
+  await admin.config('SET', 'requirepass', 's3cret');
+  await admin.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+  const refused = (): Line[] => told.filter(({ msg }) => String(msg).startsWith('Redis refuses the credentials'));
+  await waitFor(() => expect(refused().length).toBeGreaterThan(0));
+  expect(refused()[0]).toMatchObject({
+    level: 'error',
+    reason: expect.stringContaining('NOAUTH: it asks for a password') as string,
+  });
+  await admin.auth('s3cret'); // it may have been reconnected by then
+  await admin.config('SET', 'requirepass', '');
+  await waitFor(() => expect(told.at(-1)?.['msg']).toContain('connected to Redis again'));
+  expect(JSON.stringify(told)).not.toContain('s3cret');
 });

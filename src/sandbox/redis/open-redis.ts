@@ -49,8 +49,15 @@ async function refusalOf(url: string): Promise<string | undefined> {
     await redis.ping();
     return undefined;
   } catch (error) {
-    return (lastError ?? (error as Error)).message;
+    return described(lastError ?? (error as Error));
   } finally {
     redis.disconnect();
   }
+}
+
+/** The client's words for an answer that is none of Redis's, and Redis's own for a refusal, explain the protocol. */
+function described({ message }: Error): string {
+  const code = /\b(NOAUTH|WRONGPASS)\b/.exec(message)?.[0];
+  if (code !== undefined) return `one that refuses the credentials (${code})`;
+  return message.startsWith('Unknown RESP type') ? 'a server that is no Redis' : message;
 }

@@ -1,0 +1,160 @@
+import { once } from 'node:events';
+import { connect as connectPlain, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { printable } from '../domain/faults.ts';
+import { isNotNow } from './not-now.ts';
+import { formatEndpoint, type Endpoint } from './target.ts';
+
+/**
+ * Why a Redis cannot be used.
+ * - `away`: it does not answer, or the connection broke.
+ * - `not-now`: it says that it cannot work now (`OOM`, `READONLY`).
+ * - `credentials`: it refuses the user or the password, or wants one.
+ * - `not-redis`: a server of another kind answers at that port.
+ * - `tls`: only one of the two sides speaks TLS, or the certificate is not trusted.
+ *
+ * The first two pass by themselves. The others stay until somebody corrects the URL or the server.
+ */
+export type RedisTrouble = 'away' | 'not-now' | 'credentials' | 'not-redis' | 'tls';
+
+/** Whether waiting does not help: an operator has to correct something. */
+export function isLasting(trouble: RedisTrouble): boolean {
+  return trouble === 'credentials' || trouble === 'not-redis' || trouble === 'tls';
+}
+
+/** What a look at the port has found. It is the cause of a RedisAwayError. */
+export class WrongServerError extends Error {
+  override readonly name = 'WrongServerError';
+  readonly trouble: 'not-redis' | 'tls';
+
+  constructor(trouble: 'not-redis' | 'tls', message: string) {
+    super(message);
+    this.trouble = trouble;
+  }
+}
+
+/** An error and what a client of a cluster keeps beside it: what its last node said. */
+function messagesOf(error: unknown): string[] {
+  const errors = error instanceof AggregateError ? error.errors : [error];
+  return errors.flatMap((each: unknown) => {
+    if (!(each instanceof Error)) return [];
+    const { lastNodeError } = each as { readonly lastNodeError?: unknown };
+    const code = (each as { readonly code?: unknown }).code;
+    return [typeof code === 'string' ? `${each.message} (${code})` : each.message, ...messagesOf(lastNodeError)];
+  });
+}
+
+/** Redis's words for a client that it does not let in. Those of Sentinels reach us in a message of the client. */
+const REFUSES: readonly (readonly [pattern: RegExp, reason: string])[] = [
+  [/\bWRONGPASS\b|\binvalid password\b/, 'WRONGPASS: the user or the password is wrong'],
+  [/\bNOAUTH\b/, 'NOAUTH: it asks for a password, and was given none'],
+  [/\bDENIED\b/, 'DENIED: it is in protected mode, and has no password'],
+];
+
+/** The reason why Redis refuses this client, in our words: Redis's own texts explain its protocol. */
+export function refusalReason(error: unknown): string | undefined {
+  const messages = messagesOf(error).join('\n');
+  return REFUSES.find(([pattern]) => pattern.test(messages))?.[1];
+}
+
+/** OpenSSL's words for a server that does not speak TLS; Node has the codes of a certificate that is not trusted. */
+const NO_TLS =
+  /wrong version number|packet length too long|record layer failure|ERR_SSL_(?:WRONG_VERSION|PACKET_LENGTH)/i;
+const UNTRUSTED =
+  /\b(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|UNABLE_TO_\w+|CERT_\w+|ERR_TLS_CERT_ALTNAME_INVALID)\b/;
+/** The client's words for an answer that does not begin as one of Redis. */
+const UNREADABLE = /\bUnknown RESP type/;
+
+/** What an error says by itself. */
+export function troubleOf(error: unknown): RedisTrouble {
+  if (error instanceof WrongServerError) return error.trouble;
+  if (refusalReason(error) !== undefined) return 'credentials';
+  if (isNotNow(error)) return 'not-now';
+  const messages = messagesOf(error).join('\n');
+  if (UNREADABLE.test(messages)) return 'not-redis';
+  return NO_TLS.test(messages) || UNTRUSTED.test(messages) ? 'tls' : 'away';
+}
+
+/** How long a look may take in all. */
+const LOOK_MS = 1_000;
+/** How much of an answer is read, and shown. */
+const MOST_BYTES = 512;
+const MOST_SHOWN = 60;
+
+/** What the first bytes of the answer are, where they are understood. */
+type Answer = 'redis' | 'tls' | 'nothing' | { readonly text: string };
+
+/**
+ * Looks what kind of server is there, since the client only says that it does not understand it. Sends a PING and no credentials.
+ * Answers undefined where it could be a Redis that is spoken to as it wants. Never rejects.
+ */
+export async function lookAt(places: readonly Endpoint[], error: unknown): Promise<WrongServerError | undefined> {
+  const [place] = places;
+  return place === undefined ? undefined : look(place, error).catch(() => undefined);
+}
+
+async function look(place: Endpoint, error: unknown): Promise<WrongServerError | undefined> {
+  const where = formatEndpoint(place);
+  const untrusted = messagesOf(error)
+    .map((message) => UNTRUSTED.exec(message)?.[1])
+    .find((code) => code !== undefined);
+  if (untrusted !== undefined) {
+    const advice = 'NODE_EXTRA_CA_CERTS may name the file of a CA to trust';
+    return new WrongServerError('tls', `the certificate of ${where} is not trusted (${untrusted}); ${advice}`);
+  }
+  const answer = await answerOf(place);
+  if (typeof answer === 'object') {
+    return new WrongServerError(
+      'not-redis',
+      `${where} is not a Redis server (it answered ${JSON.stringify(answer.text)})`,
+    );
+  }
+  if (answer === 'redis' && place.isTls) {
+    return new WrongServerError('tls', `${where} does not speak TLS: the URL begins with redis://, not rediss://`);
+  }
+  if (!place.isTls && (answer === 'tls' || (answer === 'nothing' && (await speaksTls(place))))) {
+    return new WrongServerError('tls', `${where} speaks TLS: the URL begins with rediss://, not redis://`);
+  }
+  return undefined;
+}
+
+/** The answer to a PING without TLS. */
+async function answerOf({ host, port }: Endpoint): Promise<Answer> {
+  const socket = connectPlain({ host, port });
+  const bytes = await bounded(socket, async () => {
+    await once(socket, 'connect');
+    socket.write('*1\r\n$4\r\nPING\r\n');
+    const [data] = (await once(socket, 'data')) as [Buffer];
+    return data.subarray(0, MOST_BYTES);
+  });
+  if (bytes === undefined) return 'nothing';
+  if (bytes[0] === TLS_ALERT || bytes[0] === TLS_HANDSHAKE) return 'tls';
+  const text = bytes.toString('latin1');
+  if (/^(\+PONG|-[A-Z]+ )/.test(text)) return 'redis';
+  return { text: printable((text.split(/[\r\n]/, 1)[0] ?? '').slice(0, MOST_SHOWN)) };
+}
+
+/** The first byte of what a server that speaks TLS answers to anything else. */
+const TLS_ALERT = 0x15;
+const TLS_HANDSHAKE = 0x16;
+
+async function speaksTls({ host, port }: Endpoint): Promise<boolean> {
+  // Nothing is sent over it: who the server is does not matter here.
+  const socket = connectTls({ host, port, rejectUnauthorized: false });
+  return (await bounded(socket, () => once(socket, 'secureConnect'))) !== undefined;
+}
+
+/** What `work` resolves with; undefined where the socket fails, ends, or takes too long. */
+async function bounded<T>(socket: Socket, work: () => Promise<T>): Promise<T | undefined> {
+  const { promise: ended, resolve } = Promise.withResolvers<undefined>();
+  const end = (): void => resolve(undefined);
+  const timer = setTimeout(end, LOOK_MS / 2);
+  socket.once('error', end).once('close', end);
+  try {
+    return await Promise.race([work().catch(() => undefined), ended]);
+  } finally {
+    clearTimeout(timer);
+    socket.off('error', end).on('error', () => undefined);
+    socket.destroy();
+  }
+}

@@ -1,0 +1,208 @@
+import { once } from 'node:events';
+import { createServer as createHttpServer } from 'node:http';
+import { createServer, type AddressInfo, type Server } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
+import { inspect } from 'node:util';
+import { Redis } from 'ioredis';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { main as cancel } from '../../scripts/cancel.ts';
+import { main as deadLetters } from '../../scripts/dead-letters.ts';
+import { main as discard } from '../../scripts/discard.ts';
+import { main as enqueue } from '../../scripts/enqueue.ts';
+import { main as recipient } from '../../scripts/recipient.ts';
+import { main as replay } from '../../scripts/replay.ts';
+import { createProducer, RedisAwayError } from '../../src/index.ts';
+import { isLasting, troubleOf } from '../../src/redis/diagnosis.ts';
+import { signCertificate, type Certificate } from '../../src/sandbox/keys/certificates.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { openRedis } from '../../src/sandbox/redis/open-redis.ts';
+import { notification } from '../queue/support.ts';
+import { runMain } from '../support/command.ts';
+import { startProcess } from '../support/process.ts';
+
+const PASSWORD = 's3cret-of-redis';
+const WRONG = 'wr0ng-one';
+
+/** It must be told well before any timeout: the tests' machine may be busy. */
+const AT_ONCE_MS = 3_000;
+
+let certificate: Certificate;
+beforeAll(async () => {
+  certificate = await signCertificate(undefined, ['127.0.0.1', 'localhost'], Date.now());
+});
+
+async function portOf(server: Server): Promise<number> {
+  if (!server.listening) await once(server.listen(0, '127.0.0.1'), 'listening');
+  onTestFinished(() => void server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+async function redisPort(extraArgs: readonly string[] = []): Promise<number> {
+  const redis = await startEmbeddedRedis({ extraArgs });
+  onTestFinished(() => redis.close());
+  return redis.port;
+}
+
+/** A Redis that asks for a password. Its own start looks whether it answers, so the password comes afterwards. */
+async function guardedPort(): Promise<number> {
+  const port = await redisPort();
+  const admin = new Redis(port, '127.0.0.1');
+  await admin.config('SET', 'requirepass', PASSWORD);
+  admin.disconnect();
+  return port;
+}
+
+const CASES: readonly (readonly [
+  what: string,
+  url: () => Promise<string>,
+  trouble: string,
+  message: (port: number) => string,
+])[] = [
+  [
+    'a wrong password',
+    async () => `redis://:${WRONG}@127.0.0.1:${await guardedPort()}`,
+    'credentials',
+    (port) => `Redis refuses the credentials: 127.0.0.1:${port} (WRONGPASS: the user or the password is wrong)`,
+  ],
+  [
+    'a user that there is not',
+    async () => `redis://somebody:${WRONG}@127.0.0.1:${await redisPort()}`,
+    'credentials',
+    (port) => `Redis refuses the credentials: 127.0.0.1:${port} (WRONGPASS: the user or the password is wrong)`,
+  ],
+  [
+    'no password where one is needed',
+    async () => `redis://127.0.0.1:${await guardedPort()}`,
+    'credentials',
+    (port) => `Redis refuses the credentials: 127.0.0.1:${port} (NOAUTH: it asks for a password, and was given none)`,
+  ],
+  [
+    'a web server',
+    async () => `redis://:${WRONG}@127.0.0.1:${await portOf(createHttpServer())}`,
+    'not-redis',
+    (port) => `127.0.0.1:${port} is not a Redis server (it answered "HTTP/1.1 400 Bad Request")`,
+  ],
+  [
+    'an SSH server',
+    async () => {
+      const server = createServer((socket) => socket.on('error', () => undefined).write('SSH-2.0-OpenSSH_9.2\r\n'));
+      return `redis://127.0.0.1:${await portOf(server)}`;
+    },
+    'not-redis',
+    (port) => `127.0.0.1:${port} is not a Redis server (it answered "SSH-2.0-OpenSSH_9.2")`,
+  ],
+  [
+    'a server that speaks TLS',
+    async () =>
+      `redis://:${WRONG}@127.0.0.1:${await portOf(createTlsServer(certificate).on('tlsClientError', () => undefined))}`,
+    'tls',
+    (port) => `127.0.0.1:${port} speaks TLS: the URL begins with rediss://, not redis://`,
+  ],
+  [
+    'TLS to a Redis without it',
+    async () => `rediss://:${WRONG}@127.0.0.1:${await redisPort()}`,
+    'tls',
+    (port) => `127.0.0.1:${port} does not speak TLS: the URL begins with redis://, not rediss://`,
+  ],
+  [
+    'a certificate that nobody trusts',
+    async () =>
+      `rediss://:${WRONG}@127.0.0.1:${await portOf(createTlsServer(certificate).on('tlsClientError', () => undefined))}`,
+    'tls',
+    (port) => `the certificate of 127.0.0.1:${port} is not trusted (DEPTH_ZERO_SELF_SIGNED_CERT)`,
+  ],
+];
+
+describe.each(CASES)('%s', (_, open, trouble, message) => {
+  it('is told at once by a producer, every time, and the password is not shown', async () => {
+    const redisUrl = await open();
+    await using producer = createProducer({ redisUrl });
+    const begunAt = performance.now();
+    for (let tries = 1; tries <= 2; tries++) {
+      const error: unknown = await producer.enqueue(notification()).catch((caught: unknown) => caught);
+      expect(error).toBeInstanceOf(RedisAwayError);
+      expect((error as RedisAwayError).message).toContain(message(Number(new URL(redisUrl).port)));
+      expect((error as RedisAwayError).trouble).toBe(trouble);
+      expect(inspect(error, { depth: 20, showHidden: true })).not.toMatch(/s3cret|wr0ng/);
+    }
+    expect(performance.now() - begunAt).toBeLessThan(2 * AT_ONCE_MS);
+  });
+});
+
+describe('a worker that starts', () => {
+  const some = ['a wrong password', 'no password where one is needed', 'a web server', 'TLS to a Redis without it'];
+  it.each(CASES.filter(([what]) => some.includes(what)))(
+    'with %s ends with 1, and says why',
+    async (_, open, __, message) => {
+      const REDIS_URL = await open();
+      const worker = startProcess({ args: ['workers/notifications.ts'], env: { REDIS_URL, METRICS_PORT: 'off' } });
+      await worker.waitForLine(/no platform has credentials/);
+      const begunAt = performance.now();
+      const { code, stdout, stderr } = await worker.waitForExit();
+      expect(performance.now() - begunAt).toBeLessThan(AT_ONCE_MS);
+      expect({ code, stderr }).toEqual({ code: 1, stderr: '' });
+      const lines = stdout
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line) as Record<string, unknown>);
+      expect(lines.at(-1)).toMatchObject({ level: 'fatal' });
+      expect((lines.at(-1)?.['err'] as Error).message).toContain(message(Number(new URL(REDIS_URL).port)));
+      expect(stdout).not.toMatch(/s3cret|wr0ng|jobs wait/);
+    },
+  );
+});
+
+const COMMANDS = {
+  enqueue: [enqueue, '--recipient', 'teacher-42', '--fcm', 'some-token', '--title', 'Room 12'],
+  cancel: [cancel, '--id', 'msg-1'],
+  'dead-letters': [deadLetters],
+  replay: [replay, '--reason', 'stalled'],
+  discard: [discard, '--reason', 'stalled', '--yes'],
+  'recipient show': [recipient, 'show', 'teacher-42'],
+} as const;
+
+it.each(Object.keys(COMMANDS) as (keyof typeof COMMANDS)[])('%s ends with 1, and says why', async (name) => {
+  const [main, ...args] = COMMANDS[name];
+  for (const [, open, , message] of CASES.filter(([what]) => ['a wrong password', 'a web server'].includes(what))) {
+    const REDIS_URL = await open();
+    const begunAt = performance.now();
+    const { code, stdout, stderr } = await runMain(main, args, { REDIS_URL, LIMITER_REDIS_URL: undefined });
+    expect(performance.now() - begunAt).toBeLessThan(AT_ONCE_MS);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+    expect(stderr).toContain(`error: ${message(Number(new URL(REDIS_URL).port))}`);
+    expect(stderr).not.toMatch(/s3cret|wr0ng|again/);
+  }
+});
+
+it('a demo on such a Redis is told in plain words too', async () => {
+  const url = `redis://127.0.0.1:${await guardedPort()}`;
+  const say = (): void => undefined;
+  await expect(openRedis({ url, say })).rejects.toThrow('found one that refuses the credentials (NOAUTH)');
+  const other = `redis://127.0.0.1:${await portOf(createHttpServer())}`;
+  await expect(openRedis({ url: other, say })).rejects.toThrow('found a server that is no Redis');
+});
+
+it('a Cluster and Sentinels that refuse the password are told too', async () => {
+  const port = await guardedPort();
+  for (const target of [{ cluster: true }, { sentinel: { name: 'mymaster', password: WRONG } }]) {
+    await using producer = createProducer({ redisUrl: `redis://:${WRONG}@127.0.0.1:${port}`, ...target });
+    const error: unknown = await producer.enqueue(notification()).catch((caught: unknown) => caught);
+    expect(error).toMatchObject({ name: 'RedisAwayError', trouble: 'credentials' });
+    expect((error as Error).message).toMatch(/^Redis refuses the credentials: .*127\.0\.0\.1:\d+ \(WRONGPASS/);
+    expect(inspect(error, { depth: 20, showHidden: true })).not.toMatch(/s3cret|wr0ng/);
+  }
+});
+
+it.each([
+  [new Error('connect ECONNREFUSED 127.0.0.1:6379'), 'away'],
+  [Object.assign(new Error('OOM command not allowed'), { name: 'ReplyError' }), 'not-now'],
+  [Object.assign(new Error('WRONGPASS invalid'), { name: 'ReplyError' }), 'credentials'],
+  [new Error('All sentinels are unreachable. Last error: NOAUTH Authentication required.'), 'credentials'],
+  [Object.assign(new Error('Failed to refresh slots cache.'), { lastNodeError: new Error('NOAUTH x') }), 'credentials'],
+  [new Error('Unknown RESP type 72 "H". Please report this.'), 'not-redis'],
+  [Object.assign(new Error('unable to verify'), { code: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE' }), 'tls'],
+  [undefined, 'away'],
+])('%s is %s', (error, trouble) => {
+  expect(troubleOf(error)).toBe(trouble);
+  expect(isLasting(troubleOf(error))).toBe(!['away', 'not-now'].includes(trouble));
+});
