@@ -1,6 +1,6 @@
 import { entryText, tokenStart, type JournalEntry } from '../../src/sandbox/journal-entry.ts';
 
-/** A line for a person: `14:02:11.482 fcm  dGVz… refused 404 UNREGISTERED "Room 12" id 5f1c7a0e`. The time is this machine's. */
+/** A line for a person: `14:02:11.482 fcm  dGVz… refused 404 UNREGISTERED "Room 12" push id 5f1c7a0e`. The time is this machine's. */
 export function requestLine(entry: JournalEntry): string {
   const at = new Date(entry.at);
   const [hours, minutes, seconds] = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => pad(part, 2));

@@ -16,6 +16,8 @@ interface ProducerCancel {
 }
 
 interface ProducerCancelParts {
+  /** Throws once the producer was closed. */
+  readonly assertOpen: () => void;
   readonly connection: Connection;
   /** The queues of all shards. */
   readonly open: () => Promise<readonly Queue[]>;
@@ -26,7 +28,7 @@ interface ProducerCancelParts {
 
 /** The `cancel` of a producer. It connects to a limiter of its own at the first call. */
 export function createProducerCancel(parts: ProducerCancelParts): ProducerCancel {
-  const { connection, open, prefix, options, timeoutMs } = parts;
+  const { assertOpen, connection, open, prefix, options, timeoutMs } = parts;
   const target = limiterTarget(options);
   let limiter: Connection | undefined;
   let deciders: CancelParts['deciders'] | undefined;
@@ -46,6 +48,7 @@ export function createProducerCancel(parts: ProducerCancelParts): ProducerCancel
     async cancel(given) {
       const parsed = parseCancelTarget(given);
       if (!parsed.ok) throw new InputError('unusable cancel', parsed.faults);
+      assertOpen();
       const redis = limiterConnection();
       await Promise.all([whenReady(connection, timeoutMs), whenReady(redis, timeoutMs)]);
       try {

@@ -30,8 +30,11 @@ export interface EnqueuedOne {
   readonly added: boolean;
 }
 
-/** Adds notifications to the queue, over one connection. Keep one for the whole process, and close it at the end. */
-export interface Producer {
+/**
+ * Adds notifications to the queue, over one connection. Keep one for the whole process, and close it at the end. After that every
+ * call rejects with an Error.
+ */
+export interface Producer extends AsyncDisposable {
   /**
    * Adds one notification. Rejects with InputError, which lists every fault: nothing was added. Rejects with RedisAwayError: it
    * may have been added, so try again with the same id.
@@ -63,7 +66,7 @@ export interface Producer {
    * counts what was canceled before again, for an hour.
    */
   cancel(target: CancelTarget): Promise<Canceled>;
-  /** Closes the connection, unless the caller gave it. */
+  /** Closes the connection, unless the caller gave it. `await using` calls it by itself. */
   close(): Promise<void>;
 }
 
@@ -85,6 +88,25 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   if (isOwned) connection.on('error', toldElsewhere);
   const prefixes = shardPrefixes(prefix, shards);
   const opened = new Map<string, Promise<Queue[]>>();
+  let closed: Promise<void> | undefined;
+
+  /** Without this a call after `close` would look like an outage, though it is a mistake in the caller's code. */
+  function assertOpen(): void {
+    if (closed !== undefined) throw new Error('the producer was closed: it takes no more calls');
+  }
+
+  /** Resolves once Redis can be asked. */
+  async function ready(): Promise<void> {
+    assertOpen();
+    await whenReady(connection, timeoutMs);
+  }
+
+  async function close(): Promise<void> {
+    canceller.close();
+    const queues = await Promise.all([...opened.values()].map((opening) => opening.catch(() => [])));
+    await Promise.all(queues.flat().map((queue) => queue.close()));
+    if (isOwned) connection.disconnect();
+  }
 
   // BullMQ never recovers if the connection breaks while it asks for Redis's version, so the queues are opened again then.
   function open(name: string): Promise<Queue[]> {
@@ -100,7 +122,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
   /** Adds them; answers those whose id was not taken. */
   async function addAll(entries: readonly Entry[]): Promise<Set<Entry>> {
-    await whenReady(connection, timeoutMs);
+    await ready();
     const added = new Set<Entry>();
     try {
       for (const [shard, queue] of (await open(QUEUE)).entries()) {
@@ -126,14 +148,14 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   }
 
   const openShards = () => open(QUEUE);
-  const canceller = createProducerCancel({ connection, open: openShards, prefix, options, timeoutMs });
+  const canceller = createProducerCancel({ assertOpen, connection, open: openShards, prefix, options, timeoutMs });
 
   function enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
   function enqueueMany(inputs: Inputs, options: EnqueueManyOptions): Promise<EnqueuedMany>;
   async function enqueueMany(inputs: Inputs, options?: EnqueueManyOptions): Promise<Enqueued[] | EnqueuedMany> {
     if (options === undefined && Array.isArray(inputs)) return addMany(inputs as readonly EnqueueInput[]);
+    checkBroadcast(options ?? {});
     const { broadcastId, spreadOverMs = 0, ...others } = options ?? {};
-    checkBroadcast({ broadcastId, spreadOverMs });
     const spreadOver = { from: Date.now(), ms: spreadOverMs };
     const positions = broadcastId === undefined ? undefined : positionsOf(broadcastId);
     return broadcast(inputs, (batch) => addMany(batch, spreadOver), positions, others);
@@ -142,7 +164,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   function positionsOf(broadcastId: string): Positions {
     const key = broadcastKey(prefix, broadcastId);
     const ask = async <T>(command: () => Promise<T>): Promise<T> => {
-      await whenReady(connection, timeoutMs);
+      await ready();
       return command().catch((error: unknown) => {
         throw explained(connection, error);
       });
@@ -165,7 +187,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     enqueueMany,
     async status(id) {
       checkId(id);
-      await whenReady(connection, timeoutMs);
+      await ready();
       try {
         return await findStatus(id, await open(QUEUE), () => open(DEAD_LETTERS));
       } catch (error) {
@@ -173,12 +195,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       }
     },
     cancel: (target) => canceller.cancel(target),
-    async close() {
-      canceller.close();
-      const queues = await Promise.all([...opened.values()].map((opening) => opening.catch(() => [])));
-      await Promise.all(queues.flat().map((queue) => queue.close()));
-      if (isOwned) connection.disconnect();
-    },
+    close: () => (closed ??= close()),
+    [Symbol.asyncDispose]: () => (closed ??= close()),
   };
 }
 

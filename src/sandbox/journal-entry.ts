@@ -56,8 +56,9 @@ const MAX_TEXT = 60;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /**
- * `fcm  dGVz… refused 404 UNREGISTERED "Room 12" id 5f1c7a0e`: enough to follow, without the whole token and the alert's text.
- * Retries of one notification at one device have the same id, the beginning of APNs' `apns-id` or FCM's `tag`.
+ * `fcm  dGVz… refused 404 UNREGISTERED "Room 12" push id 5f1c7a0e`: enough to follow, without the whole token and the alert's text.
+ * No provider is told the notification's id. The push id comes from it, so that retries of one notification at one device have the
+ * same: the beginning of APNs' `apns-id` or FCM's `tag`.
  */
 export function entryText(entry: JournalEntry): string {
   const { platform, token, title, apnsId, tag, collapseId } = entry;
@@ -67,7 +68,7 @@ export function entryText(entry: JournalEntry): string {
     tokenStart(token),
     outcomeText(entry),
     ...(title === undefined ? [] : [quoted(title)]),
-    ...(pushId === undefined ? [] : [`id ${pushId.slice(0, 8).toLowerCase()}`]),
+    ...(pushId === undefined ? [] : [`push id ${pushId.slice(0, 8).toLowerCase()}`]),
     ...(collapseId === undefined || collapseId === pushId ? [] : [`collapse id ${quoted(collapseId)}`]),
   ];
   return parts.join(' ');

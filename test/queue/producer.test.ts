@@ -98,6 +98,27 @@ test('goes on after SCRIPT FLUSH', async () => {
   ]);
 });
 
+test('a closed producer says that it was closed, and that it is no outage', async () => {
+  const { prefix } = openQueues();
+  const closed = await (async () => {
+    await using producer = produce({ prefix });
+    expect(await producer.enqueue(notification())).toMatchObject({ added: true });
+    return producer;
+  })();
+  const calls = [
+    closed.enqueue(notification()),
+    closed.enqueueMany([notification()]),
+    closed.enqueueMany([notification()], { broadcastId: 'b' }),
+    closed.status('msg-1'),
+    closed.cancel({ id: 'msg-1' }),
+  ];
+  for (const call of calls) {
+    await expect(call).rejects.toThrow('the producer was closed: it takes no more calls');
+    await expect(call).rejects.not.toBeInstanceOf(RedisAwayError);
+  }
+  await closed.close();
+});
+
 test('fails fast where nobody listens, and names no password', async () => {
   const producer = produce({ redisUrl: `redis://user:s3cret@127.0.0.1:${await freePort()}/0` });
   const error = await producer.enqueue(notification()).catch((caught: unknown) => caught);

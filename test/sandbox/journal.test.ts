@@ -85,7 +85,7 @@ test('says what came instead', async () => {
 
 const ID = '5f1c7a0e-9b5d-5e0c-8d3a-6c2f7be41d90';
 test.each<[Partial<JournalEntry>, string]>([
-  [{ status: 200, apnsId: ID, collapseId: ID }, 'apns abcd… accepted id 5f1c7a0e'],
+  [{ status: 200, apnsId: ID, collapseId: ID }, 'apns abcd… accepted push id 5f1c7a0e'],
   [
     { platform: 'fcm', status: 200, tag: 'thread-7', collapseId: 'thread-7' },
     'fcm  abcd… accepted collapse id "thread-7"',

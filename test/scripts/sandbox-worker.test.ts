@@ -31,7 +31,7 @@ it('a 410 that PUT /answers asks for becomes a dead letter, unregistered; after 
   const { entries } = (await (await fetch(`${control}/journal?id=msg-gone`)).json()) as { entries: unknown[] };
   expect(entries).toMatchObject([{ token: 'ab01', accepted: false, status: 410, reason: 'Unregistered' }]);
   expect(await first.command.waitForLine(/refused/)).toMatch(
-    / apns ab… refused 410 Unregistered "Room 12" id [0-9a-f]{8}$/,
+    / apns ab… refused 410 Unregistered "Room 12" push id [0-9a-f]{8}$/,
   );
 
   first.command.kill();
