@@ -8,6 +8,7 @@ import { createLog, type Logger } from '../src/observe/log.ts';
 import { createCommand, runCommand } from '../scripts/support/command.ts';
 import { helpItem } from '../scripts/support/help.ts';
 import { columnsOf } from '../scripts/support/terminal.ts';
+import { findParent, isUnattended, STARTED_BY_NPM, whenGone, type Parent } from './parent.ts';
 import { startReplica } from './replica.ts';
 
 /** One replica, from the environment, until SIGTERM or SIGINT. Exit 1 where it cannot start, 2 on bad usage. */
@@ -29,6 +30,7 @@ function variablesHelp(): string {
 }
 
 async function work(config: Config): Promise<void> {
+  const parent = findParent(process.env);
   const log = createLog(config.logLevel);
   exitOnUncaught(log);
   for (const unknown of unknownVariables(process.env)) {
@@ -38,7 +40,9 @@ async function work(config: Config): Promise<void> {
   const platforms = Object.fromEntries(PLATFORMS.map((platform) => [platform, platform in config.providers]));
   if (Object.keys(config.providers).length === 0 && config.apps.size === 0) log.warn(NO_CREDENTIALS);
 
-  const signal = onStop(log, async () => (await starting).stop());
+  if (parent.isNpm && isUnattended()) log.warn(STARTED_BY_NPM);
+
+  const signal = onStop(log, parent, async () => (await starting).stop());
   const starting = startReplica(config, log, { signal, env: process.env });
   process.on('SIGHUP', (why) => {
     if (isTerminalClosed()) return; // onStop stops the worker
@@ -81,7 +85,7 @@ function isTerminalClosed(): boolean {
  * Stops the worker on the first signal, also while it is starting, and exits with 0, or 1 where that failed. A second
  * signal exits at once. The answer fires with the first signal.
  */
-function onStop(log: Logger, stop: () => Promise<void>): AbortSignal {
+function onStop(log: Logger, parent: Parent, stop: () => Promise<void>): AbortSignal {
   const stopping = new AbortController();
   const begin = (why: string): void => {
     if (stopping.signal.aborted) process.exit(1);
@@ -108,10 +112,12 @@ function onStop(log: Logger, stop: () => Promise<void>): AbortSignal {
   process.on('SIGHUP', (why) => {
     if (isTerminalClosed() && !stopping.signal.aborted) begin(why); // the shell may send it a second time
   });
-  // Started with an IPC channel (by the demo, say), it ends with its parent.
-  process.once('disconnect', () => {
-    if (!stopping.signal.aborted) begin('disconnect');
-  });
+  // Started with an IPC channel (by the demo, say), or by npm, it ends with its parent.
+  const end = (why: string) => (): void => {
+    if (!stopping.signal.aborted) begin(why);
+  };
+  process.once('disconnect', end('disconnect'));
+  whenGone(parent, end('npm, which started this worker, has ended'));
   return stopping.signal;
 }
 

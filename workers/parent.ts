@@ -1,0 +1,86 @@
+import { readFileSync } from 'node:fs';
+import { isatty } from 'node:tty';
+import type { Environment } from '../src/environment/values.ts';
+
+/**
+ * npm and npx stand between a supervisor and its worker, and do not hand every signal on: after a SIGTERM they are gone, and the worker
+ * would go on alone, where nobody can stop it any more. So such a worker says at the start how it should be started, and ends when
+ * npm has ended.
+ */
+export interface Parent {
+  /** npm, npx or a program like them started this process, directly or by a shell of its own. */
+  readonly isNpm: boolean;
+  /** Whether npm has ended since, and left this process behind. */
+  isGone(): boolean;
+}
+
+/** What is known of a process; undefined where the system does not tell (there is no /proc), or it has ended. */
+interface Known {
+  /** Its arguments with spaces between them, or its title where it has given itself one, as npm does. */
+  readonly command: string;
+  readonly parentPid: number;
+}
+
+export interface Processes {
+  /** The parent of this process now. */
+  parentPid(): number;
+  look(pid: number): Known | undefined;
+}
+
+/** `npm exec pushpacer worker`, `node /usr/lib/node_modules/npm/bin/npx-cli.js pushpacer`, `node /opt/yarn.cjs worker`. */
+const NPM = /(^|[/ ])(npm|npx|pnpm|pnpx|yarn|yarnpkg)(-cli)?(\.[cm]?js)?( |$)/;
+/** The shell that npm runs a command with. */
+const SHELL = /(^|\/)(sh|bash|dash|ash|zsh) -\w*c /;
+
+/** Looks who started this process. */
+export function findParent(env: Environment, processes: Processes = thisSystem): Parent {
+  const none: Parent = { isNpm: false, isGone: () => false };
+  if (env['npm_command'] === undefined && env['npm_lifecycle_event'] === undefined) return none;
+  const parentPid = processes.parentPid();
+  const parent = processes.look(parentPid);
+  // Without a way to look, the variables alone decide: programs that npm started hand them on to their own children.
+  if (parent === undefined || NPM.test(parent.command)) {
+    return { isNpm: true, isGone: () => processes.parentPid() !== parentPid };
+  }
+  const isOfNpm = SHELL.test(parent.command) && NPM.test(processes.look(parent.parentPid)?.command ?? '');
+  if (!isOfNpm) return none;
+  const isGone = (): boolean =>
+    processes.parentPid() !== parentPid || processes.look(parentPid)?.parentPid !== parent.parentPid;
+  return { isNpm: true, isGone };
+}
+
+const thisSystem: Processes = {
+  parentPid: () => process.ppid,
+  look(pid) {
+    try {
+      const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim();
+      // `42 (a name) S 7 …`: the name may have spaces and brackets.
+      const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+      const parentPid = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
+      return { command, parentPid };
+    } catch {
+      return undefined;
+    }
+  },
+};
+
+/** Whether nobody is there who could press Ctrl-C: a supervisor started this process. */
+export function isUnattended(): boolean {
+  return !isatty(0);
+}
+
+const LOOK_EVERY_MS = 1_000;
+
+/** Calls back once when npm has ended. It keeps no process alive. */
+export function whenGone(parent: Parent, gone: () => void): void {
+  if (!parent.isNpm) return;
+  const timer = setInterval(() => {
+    if (!parent.isGone()) return;
+    clearInterval(timer);
+    gone();
+  }, LOOK_EVERY_MS).unref();
+}
+
+export const STARTED_BY_NPM =
+  'npm or npx started this worker, and no terminal is there: they do not hand every signal on, so a supervisor cannot stop the ' +
+  'worker in order; start node_modules/.bin/pushpacer worker instead (from a shell: exec node_modules/.bin/pushpacer worker)';
