@@ -1,12 +1,12 @@
 import { InputError, optionFaults, type OptionNames } from '../domain/faults.ts';
-import type { Platform } from '../domain/notification.ts';
+import { PLATFORMS } from '../domain/notification.ts';
 import type { Sandbox, SandboxOptions } from './interface.ts';
 import type { Latency } from './loopback/timing.ts';
 
 const OPTIONS: OptionNames<SandboxOptions> = {
   ...{ ports: true, answers: true, latency: true, seed: true, keep: true, dir: true, host: true, name: true },
 };
-const PORTS: OptionNames<Record<Platform, true>> = { apns: true, fcm: true, webpush: true };
+const PORTS = Object.fromEntries(PLATFORMS.map((platform) => [platform, true as const]));
 const LATENCY: OptionNames<Latency> = { medianMs: true, p99Ms: true };
 const MEANT = { port: 'ports', script: 'answers', directory: 'dir', latencyMs: 'latency', handshakeMs: 'latency' };
 

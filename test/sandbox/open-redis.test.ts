@@ -33,7 +33,7 @@ test('a Redis that refuses is told, without its password', async () => {
   const url = `redis://:wr0ng@127.0.0.1:${locked.port}`;
   const failed = openRedis({ url, say });
   await expect(failed).rejects.toThrow(
-    /^no Redis: REDIS_URL: expected the URL of a Redis that answers, found WRONGPASS/,
+    /^no Redis: REDIS_URL: expected the URL of a Redis that answers, found one that refuses the credentials \(WRONGPASS\)$/,
   );
   await expect(failed).rejects.not.toThrow('wr0ng');
 });

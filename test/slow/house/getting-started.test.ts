@@ -52,7 +52,7 @@ it(
         worker = await terminals.start(folder, code, 'ready');
       } else left.push(verb);
     }
-    expect(left).toEqual(['docker']);
+    expect(left).toEqual(['docker', 'docker']);
     // The alerts of the app, and the one that the command enqueued, by the beginning of their tokens.
     await vi.waitFor(() => expect(sandbox?.output()).toMatch(/apns.* 00fc/), { timeout: 60_000 });
     expect(sandbox?.output()).toMatch(/fcm.* a-re/);

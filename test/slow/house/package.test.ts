@@ -95,8 +95,15 @@ async function typeCheck(consumer: string): Promise<void> {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error; // it came with a dependency
     },
   );
-  const flags = ['--module', 'nodenext', '--target', 'es2024', '--types', 'node', '--strict', '--noEmit'];
-  for (const exact of ['true', 'false']) {
-    await runProgram('tsc', [...flags, '--exactOptionalPropertyTypes', exact, 'consumer.ts'], consumer);
+  const flags = ['--target', 'es2024', '--types', 'node', '--strict', '--noEmit'];
+  const exact = '--exactOptionalPropertyTypes';
+  for (const more of [
+    ['--module', 'nodenext', exact, 'true'],
+    ['--module', 'nodenext', exact, 'false'],
+    ['--module', 'esnext', '--moduleResolution', 'bundler'],
+    // It does not know `exports`. Projects that have not moved on yet have it.
+    ['--module', 'esnext', '--moduleResolution', 'node10', '--ignoreDeprecations', '6.0'],
+  ]) {
+    await runProgram('tsc', [...flags, ...more, 'consumer.ts'], consumer);
   }
 }
