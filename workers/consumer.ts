@@ -18,7 +18,7 @@ import { within } from '../src/domain/time.ts';
 /** Takes the jobs of one queue, is there when delayed ones are due, and moves those that failed to the dead letters. */
 export interface Consumer {
   readonly queue: Queue;
-  readonly worker: Pick<NotificationWorker, 'concurrency' | 'id'>;
+  readonly worker: Pick<NotificationWorker, 'concurrency' | 'id' | 'inHand'>;
   readonly clock: Pick<ClockOffset, 'offsetMs'>;
   isRunning(): boolean;
   /** Takes no more jobs; resolves when those under way have ended. */

@@ -23,6 +23,7 @@ import { startConsumer, watchLocks, type Consumer, type ConsumerOptions } from '
 import { keepDeadLetters } from './dead-letters.ts';
 import { startOutcomes } from './outcomes.ts';
 import { queueDepth, serveReplica } from './pages.ts';
+import { startReplicaPresence } from './presence.ts';
 import { connect, LIMITER_TIMEOUT_MS, type ConnectOptions } from './redis.ts';
 import { createReplyListener } from './replies.ts';
 import { startRotation } from './rotation.ts';
@@ -172,6 +173,8 @@ async function compose(
   const deadLetters = { bounds: config.deadLetters, registry: metrics.registry, log };
   const keeper = keepDeadLetters({ connection: redis, queue, ...deadLetters });
   closing.defer(() => keeper.stop());
+  const presence = await startReplicaPresence(config, { redis, consumers, accounts, breakers, metrics });
+  closing.defer(() => presence.close());
 
   return {
     url: pages?.url,

@@ -225,6 +225,47 @@ export function createClockMetrics(registry: Registry, offsetsMs: () => readonly
   });
 }
 
+/** What all replicas together have to do. Every replica reads the same from Redis. */
+export interface QueueAges {
+  readonly oldestDueMs: number;
+  readonly oldestWaitingMs: number;
+  readonly workersAlive: number;
+}
+
+/** `read` is called once for each scrape; undefined where Redis does not answer in time. */
+export function createAgeMetrics(registry: Registry, read: () => Promise<QueueAges | undefined>): void {
+  let reading: Promise<QueueAges | undefined> | undefined;
+  const gauge = (name: string, help: string, valueOf: (ages: QueueAges) => number): void => {
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      async collect() {
+        reading ??= read().finally(() => (reading = undefined));
+        const ages = await reading;
+        if (ages === undefined)
+          this.remove(); // no number is better than an old one
+        else this.set(valueOf(ages));
+      },
+    });
+  };
+  gauge(
+    'pushpacer_due_oldest_age_seconds',
+    'For how long the oldest job is due and not taken; 0 if there is none. Every replica shows the same.',
+    ({ oldestDueMs }) => oldestDueMs / 1_000,
+  );
+  gauge(
+    'pushpacer_waiting_oldest_age_seconds',
+    'Age of the oldest alert that waits, of the new ones and of the 100 that are due next; 0 if there is none.',
+    ({ oldestWaitingMs }) => oldestWaitingMs / 1_000,
+  );
+  gauge(
+    'pushpacer_workers_alive',
+    'Workers that were seen within the last 15 seconds. Every replica shows the same.',
+    ({ workersAlive }) => workersAlive,
+  );
+}
+
 /** Gauges that prom-client names as counters. `promtool check metrics` refuses them; each has a twin without `_total`. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
 
@@ -276,8 +317,8 @@ function createBuildInfo(registry: Registry): void {
   info.set({ version: packageVersion(), node: process.versions.node }, 1);
 }
 
-/** From package.json, which is one folder higher if this file runs from `dist`. */
-function packageVersion(): string {
+/** This program's version: from package.json, which is one folder higher if this file runs from `dist`. */
+export function packageVersion(): string {
   const file = import.meta.url.endsWith('.ts') ? '../../package.json' : '../../../package.json';
   return (JSON.parse(readFileSync(new URL(file, import.meta.url), 'utf8')) as { readonly version: string }).version;
 }

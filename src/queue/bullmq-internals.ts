@@ -65,6 +65,19 @@ export function dueAtOfScore(score: number): number {
   return Math.floor(score / SCORES_PER_MS);
 }
 
+/** The least score in `delayed` of a job that is due at this instant. */
+export function scoreOfDue(at: number): number {
+  return at * SCORES_PER_MS;
+}
+
+/** BullMQ's score of a job in `prioritized`: its priority times this, plus a counter. */
+const SCORES_PER_PRIORITY = 0x100000000;
+
+/** The scores in `prioritized` of the priorities from `first` to `last`. */
+export function scoresOfPriority(first: number, last: number): [least: number, most: number] {
+  return [first * SCORES_PER_PRIORITY, (last + 1) * SCORES_PER_PRIORITY - 1];
+}
+
 /** `{pushpacer}:notifications:msg-1:lock`: holds the token of the worker that has the job. */
 export function lockKeyOf(queue: Pick<Queue, 'toKey'>, jobId: string): string {
   return queue.toKey(`${jobId}:lock`);

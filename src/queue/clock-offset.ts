@@ -79,6 +79,12 @@ async function bestOf(queue: Queue, count: number): Promise<Sample> {
   return best;
 }
 
+/** Redis's clock on the node that has the queue, epoch milliseconds. */
+export async function redisNow(queue: Queue): Promise<number> {
+  const [seconds, microseconds] = await TIME(queue, [queue.toKey('delayed')]);
+  return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
+}
+
 /** Redis read its clock during the round trip. Taking the middle of the trip is wrong by half of the trip at most. */
 async function sampleOf(queue: Queue): Promise<Sample> {
   const askedAt = performance.now();

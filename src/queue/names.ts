@@ -48,6 +48,11 @@ export function outcomesKey(prefix: string): string {
   return `${prefix}:outcomes`;
 }
 
+/** `{pushpacer}:workers`: who lives. One for all shards: `prefix` is QUEUE_PREFIX itself. */
+export function workersKey(prefix: string): string {
+  return `${prefix}:workers`;
+}
+
 /** `{pushpacer}:broadcast:term-start`: how much of a broadcast was enqueued. */
 export function broadcastKey(prefix: string, broadcastId: string): string {
   return `${prefix}:broadcast:${broadcastId}`;

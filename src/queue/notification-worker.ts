@@ -111,6 +111,11 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     this.#setConcurrency();
   }
 
+  /** How many jobs it has now, and how many of them sleep without a place. */
+  get inHand(): { readonly all: number; readonly asleep: number } {
+    return { all: this.#underWay, asleep: this.#asleep };
+  }
+
   readonly place: Place = {
     leave: () => {
       if (this.#asleep >= MOST_ASLEEP) return () => undefined;

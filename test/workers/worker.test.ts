@@ -149,6 +149,9 @@ describe('pages', () => {
     expect(metrics).toContain('pushpacer_requeues_total{rule="gap"} 1');
     expect(metrics).toContain('pushpacer_wait_seconds_count 1');
     expect(metrics).toContain('pushpacer_queue_jobs{state="delayed"} 1');
+    expect(metrics).toMatch(/^pushpacer_workers_alive 1$/m);
+    expect(metrics).toMatch(/^pushpacer_due_oldest_age_seconds \d/m);
+    expect(Number(/^pushpacer_waiting_oldest_age_seconds (.*)$/m.exec(metrics)?.[1])).toBeGreaterThan(0);
     expect(metrics).toMatch(/pushpacer_provider_seconds_count\{platform="apns",meaning="accepted"\} 1/);
     expect((await fetch(`${worker.url}/elsewhere`)).status).toBe(404);
   });
@@ -165,6 +168,7 @@ describe('pages', () => {
       const text = await (await fetch(`${url}/metrics`)).text();
       expect(text).toContain('pushpacer_outcomes_total');
       expect(text).not.toContain('pushpacer_queue_jobs{');
+      expect(text).not.toMatch(/^pushpacer_(workers_alive|due_oldest_age_seconds) \d/m);
     } finally {
       await redis.close();
     }

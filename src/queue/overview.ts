@@ -1,0 +1,297 @@
+import type { Queue } from 'bullmq';
+import { countedAs } from '../domain/counted-as.ts';
+import { isObject } from '../domain/json.ts';
+import { SEND_AFTER, waitsFrom } from '../domain/send-after.ts';
+import type { Connection } from '../redis/connection.ts';
+import { defineQueueScript } from '../redis/scripts.ts';
+import { dueAtOfScore, scoreOfDue, scoresOfPriority } from './bullmq-internals.ts';
+import { redisNow } from './clock-offset.ts';
+import { CANCEL, outcomesKey, PRIORITY } from './names.ts';
+import { MAX_JOB_TEXT } from './readable.ts';
+
+/** The queue at one instant, over all shards. Instants are epoch milliseconds on Redis's clock. */
+export interface Overview {
+  readonly now: number;
+  /** Jobs by state, as BullMQ counts them. */
+  readonly jobs: Readonly<Record<string, number>>;
+  /** Somebody has paused the queue: workers take nothing. */
+  readonly paused: boolean;
+  /** What was put back or delayed, and its time has come: the workers take it before anything else. */
+  readonly due: Backlog;
+  /** What no worker has looked at. */
+  readonly untaken: Backlog;
+  /** What waits, as far as it was looked at. */
+  readonly waiting: Waiting;
+  /** Entries in the stream of outcomes; 0 if there is none. */
+  readonly outcomes: number;
+}
+
+export interface Backlog {
+  readonly count: number;
+  /** Since when the oldest could have been taken. Absent if there is none, or its job does not say. */
+  readonly oldestAt?: number;
+}
+
+export interface Waiting {
+  /** How many delayed jobs were looked at, those that are due first. */
+  readonly lookedAt: number;
+  /** How many delayed jobs there are. */
+  readonly of: number;
+  /**
+   * Of those that are not due yet, what they wait for: a rule (`gap`, `10/1m`), `sendAfter`, `retry`, `provider` (a breaker, a
+   * connection), or `delay`: it was added with one, and no worker has looked at it.
+   */
+  readonly byRule: Readonly<Record<string, number>>;
+  /** Since when the oldest alert waits, of those that were looked at: delayed, due, or not taken yet. Absent if none waits. */
+  readonly oldestAt?: number;
+  /** Whose alerts wait longest, of those that were looked at; the longest first. */
+  readonly recipients: readonly WaitingRecipient[];
+}
+
+export interface WaitingRecipient {
+  readonly recipientId: string;
+  /** Alerts that wait, of those that were looked at. */
+  readonly waiting: number;
+  /** Since when the oldest waits: from its enqueuing, or from a later `sendAfter`. */
+  readonly since: number;
+  /** When the last one is due; absent if none of them is delayed. */
+  readonly until?: number;
+}
+
+/** The oldest ages, for metrics: a few jobs are read, whatever the queue holds. */
+export interface QueueAges {
+  /** Milliseconds; 0 if there is none. */
+  readonly oldestDueMs: number;
+  readonly oldestWaitingMs: number;
+}
+
+/** How many delayed jobs are looked at, in all shards together. */
+const MOST_LOOKED_AT = 5_000;
+/** For metrics. */
+const FEW = 100;
+/** Jobs that no worker has looked at: these many of the oldest. */
+const UNTAKEN_LOOKED_AT = 500;
+/** So many jobs are read by one command, which takes Redis half a millisecond. */
+const PAGE = 50;
+const RECIPIENTS = 5;
+/** A longer id is not valid, and may be a token or a text. */
+const MAX_ID = 256;
+
+type Fields = readonly (string | null | undefined)[];
+
+const LOOK = defineQueueScript<Fields[]>(new URL('look.lua', import.meta.url), 1);
+
+/** What the commands show. `queues`: one for each shard. */
+export async function readOverview(queues: readonly Queue[], connection: Connection): Promise<Overview> {
+  const most = Math.ceil(MOST_LOOKED_AT / queues.length);
+  const looks = await Promise.all(queues.map((queue) => lookAt(queue, connection, most, UNTAKEN_LOOKED_AT)));
+  const lengths = await Promise.all(queues.map(({ opts }) => connection.xlen(outcomesKey(opts.prefix ?? ''))));
+  const paused = await Promise.all(queues.map((queue) => queue.isPaused()));
+  const now = Math.max(...looks.map((look) => look.now));
+  return {
+    now,
+    jobs: sumOf(looks.map(({ jobs }) => jobs)),
+    paused: paused.includes(true),
+    due: merged(looks.map(({ due }) => due)),
+    untaken: merged(looks.map(({ untaken }) => untaken)),
+    waiting: waitingIn(looks, now),
+    outcomes: lengths.reduce((sum, length) => sum + length, 0),
+  };
+}
+
+/** Of all shards. Not the whole truth: of what is delayed, only the 100 that are due next in each shard are looked at. */
+export async function readAges(queues: readonly Queue[], connection: Connection): Promise<QueueAges> {
+  const looks = await Promise.all(queues.map((queue) => lookAt(queue, connection, FEW, FEW)));
+  const now = Math.max(...looks.map((look) => look.now));
+  const ageMs = (at = now): number => Math.max(0, now - at);
+  return {
+    oldestDueMs: ageMs(merged(looks.map(({ due }) => due)).oldestAt),
+    oldestWaitingMs: ageMs(waitingIn(looks, now).oldestAt),
+  };
+}
+
+/** A job that waits, as far as the overview needs it. */
+interface Seen {
+  readonly isAlert: boolean;
+  readonly recipientId: string | undefined;
+  /** From its enqueuing, or from a later `sendAfter`. */
+  readonly since: number;
+  /** When it could be taken first: its due time, if a worker put it back; when it was enqueued, with its delay. */
+  readonly readyAt: number;
+  readonly waitsFor: string;
+  /** Of a delayed job. */
+  readonly dueAt?: number;
+}
+
+interface Look {
+  readonly now: number;
+  readonly jobs: Readonly<Record<string, number>>;
+  readonly due: Backlog;
+  readonly untaken: Backlog;
+  /** Delayed jobs, those that are due first. */
+  readonly delayed: readonly Seen[];
+  /** Others that wait: some that are due and some that are new. */
+  readonly others: readonly Seen[];
+}
+
+/** Jobs that come and go meanwhile make the numbers differ by a few. */
+async function lookAt(queue: Queue, connection: Connection, mostDelayed: number, mostNew: number): Promise<Look> {
+  const [delayedKey, prioritizedKey] = [queue.toKey('delayed'), queue.toKey('prioritized')];
+  const [dueFrom, dueTo] = scoresOfPriority(PRIORITY.due, PRIORITY.due);
+  const now = await redisNow(queue);
+  const [jobs, overdue, promoted, promotedIds, oldestOfNew, newIds] = await Promise.all([
+    queue.getJobCounts(),
+    connection.zcount(delayedKey, '-inf', scoreOfDue(now + 1) - 1),
+    connection.zcount(prioritizedKey, dueFrom, dueTo),
+    connection.zrangebyscore(prioritizedKey, dueFrom, dueTo, 'LIMIT', 0, FEW),
+    oldestNew(queue, connection),
+    connection.zrangebyscore(prioritizedKey, dueTo + 1, '+inf', 'LIMIT', 0, mostNew),
+  ]);
+  const delayed = await readDelayed(queue, connection, mostDelayed);
+  const due = await read(queue, promotedIds);
+  const fresh = await read(queue, [...new Set([...oldestOfNew, ...newIds])]);
+  // Only the first of them: where an operator moved a job to another slot, its progress has the instant before that.
+  const oldestDue = least([overdue > 0 ? delayed[0]?.dueAt : undefined, due[0]?.readyAt]);
+  const oldestUntaken = least(fresh.map(({ readyAt }) => readyAt));
+  const news = (jobs['waiting'] ?? 0) + (jobs['prioritized'] ?? 0) - promoted;
+  return {
+    now,
+    jobs,
+    due: backlog(overdue + promoted, oldestDue && Math.min(now, oldestDue)),
+    untaken: backlog(Math.max(0, news), oldestUntaken && Math.min(now, oldestUntaken)),
+    delayed,
+    others: [...due, ...fresh],
+  };
+}
+
+/** The first of each priority that is in use, and of those without one: each of these lines is in the order of enqueuing. */
+async function oldestNew(queue: Queue, connection: Connection): Promise<string[]> {
+  const key = queue.toKey('prioritized');
+  const ends = [PRIORITY.due, PRIORITY.high, PRIORITY.normal];
+  const lines = ends.map((end, index) => {
+    const [from, to] = scoresOfPriority(end + 1, ends[index + 1] ?? Infinity);
+    return connection.zrangebyscore(key, from, to === Infinity ? '+inf' : to, 'LIMIT', 0, 1);
+  });
+  const plain = connection.lrange(queue.toKey('wait'), -FEW, -1);
+  return (await Promise.all([...lines, plain])).flat();
+}
+
+async function readDelayed(queue: Queue, connection: Connection, most: number): Promise<Seen[]> {
+  const key = queue.toKey('delayed');
+  const found: Seen[] = [];
+  for (let from = 0; from < most; from += PAGE) {
+    const last = Math.min(from + PAGE, most) - 1;
+    const page = await connection.zrange(key, String(from), String(last), 'WITHSCORES');
+    const ids = page.filter((_, index) => index % 2 === 0);
+    const dueAt = new Map(ids.map((id, index) => [id, dueAtOfScore(Number(page[2 * index + 1]))]));
+    found.push(...(await read(queue, ids, dueAt)));
+    if (ids.length < PAGE) break;
+  }
+  return found;
+}
+
+/** The jobs with these ids, without those that are gone, and without those that are no notifications. */
+async function read(queue: Queue, ids: readonly string[], dueAt?: ReadonlyMap<string, number>): Promise<Seen[]> {
+  const found: Seen[] = [];
+  for (let from = 0; from < ids.length; from += PAGE) {
+    const page = ids.slice(from, from + PAGE);
+    const jobs = await LOOK(queue, [queue.toKey('delayed'), queue.toKey(''), MAX_JOB_TEXT, ...page]);
+    found.push(...jobs.flatMap((fields, index) => seen(fields, dueAt?.get(page[index] ?? '')) ?? []));
+  }
+  return found;
+}
+
+function seen([name, timestamp, opts, progress, data]: Fields, dueAt: number | undefined): Seen | undefined {
+  if (timestamp === null || timestamp === undefined || name === CANCEL) return undefined;
+  const [fields, told, options] = [parsed(data), parsed(progress), parsed(opts)];
+  const recipientId = fields['recipientId'];
+  const enqueuedAt = Number(timestamp);
+  const delay = typeof options['delay'] === 'number' ? options['delay'] : 0;
+  return {
+    isAlert: countedAs(fields) === 'alert',
+    recipientId: typeof recipientId === 'string' && recipientId.length <= MAX_ID ? recipientId : undefined,
+    since: waitsFrom(enqueuedAt, fields),
+    readyAt: typeof told['dueAt'] === 'number' ? told['dueAt'] : enqueuedAt + delay,
+    waitsFor: reasonOf(told, fields),
+    ...(dueAt !== undefined && { dueAt }),
+  };
+}
+
+/** What a delayed job waits for, by its progress. */
+function reasonOf({ rule, heldSince, tries, unreached }: JsonFields, data: JsonFields): string {
+  if (typeof rule === 'string') return rule.slice(0, MAX_ID);
+  if (typeof heldSince === 'number') return 'provider';
+  if (typeof tries === 'number' && tries > 0) return 'retry';
+  if (data[SEND_AFTER] !== undefined) return SEND_AFTER;
+  return unreached === undefined ? 'delay' : 'retry';
+}
+
+type JsonFields = Readonly<Record<string, unknown>>;
+
+function waitingIn(looks: readonly Look[], now: number): Waiting {
+  const delayed = looks.flatMap((look) => look.delayed);
+  const byRule: Record<string, number> = {};
+  for (const { waitsFor, dueAt = now } of delayed) {
+    if (dueAt > now) byRule[waitsFor] = (byRule[waitsFor] ?? 0) + 1;
+  }
+  const alerts = [...delayed, ...looks.flatMap(({ others }) => others)].filter(
+    ({ isAlert, since }) => isAlert && since <= now,
+  );
+  const oldestAt = least(alerts.map(({ since }) => since));
+  return {
+    lookedAt: delayed.length,
+    of: looks.reduce((sum, { jobs }) => sum + (jobs['delayed'] ?? 0), 0),
+    byRule,
+    ...(oldestAt !== undefined && { oldestAt }),
+    recipients: longest(alerts),
+  };
+}
+
+function longest(alerts: readonly Seen[]): WaitingRecipient[] {
+  const found = new Map<string, WaitingRecipient>();
+  for (const { recipientId, since, dueAt } of alerts) {
+    if (recipientId === undefined) continue;
+    const known = found.get(recipientId);
+    const until = Math.max(known?.until ?? 0, dueAt ?? 0);
+    found.set(recipientId, {
+      recipientId,
+      waiting: (known?.waiting ?? 0) + 1,
+      since: Math.min(known?.since ?? Infinity, since),
+      ...(until > 0 && { until }),
+    });
+  }
+  return [...found.values()].toSorted((a, b) => a.since - b.since).slice(0, RECIPIENTS);
+}
+
+function merged(backlogs: readonly Backlog[]): Backlog {
+  return backlog(
+    backlogs.reduce((sum, { count }) => sum + count, 0),
+    least(backlogs.map(({ oldestAt }) => oldestAt)),
+  );
+}
+
+function backlog(count: number, oldestAt: number | undefined): Backlog {
+  return { count, ...(oldestAt !== undefined && { oldestAt }) };
+}
+
+function sumOf(all: readonly Readonly<Record<string, number>>[]): Record<string, number> {
+  const sum: Record<string, number> = {};
+  for (const [name, count] of all.flatMap((each) => Object.entries(each))) sum[name] = (sum[name] ?? 0) + count;
+  return sum;
+}
+
+function least(numbers: readonly (number | undefined)[]): number | undefined {
+  const known = numbers.filter((number) => number !== undefined);
+  return known.length === 0 ? undefined : known.reduce((a, b) => Math.min(a, b));
+}
+
+/** The fields of a JSON object; none for anything else. */
+function parsed(text: string | null | undefined): JsonFields {
+  if (text === null || text === undefined) return {};
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : {};
+  } catch {
+    return {};
+  }
+}

@@ -1,0 +1,273 @@
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import type { CountedApart } from '../domain/counted-as.ts';
+import { categoryFaults, policyFaults, type CategoryPolicy, type Policy, type Rule } from '../domain/limits.ts';
+import { quietFaults, quietText, type QuietHours } from '../domain/quiet-hours.ts';
+import { within } from '../domain/time.ts';
+import { defineScript, readScript, type Call, type ScriptRedis } from '../redis/scripts.ts';
+import { workersKey } from './names.ts';
+
+/**
+ * The registry of workers. Each worker writes a line about itself every 5 s, so that commands and metrics can tell who lives, also when
+ * nobody does: a worker that was killed or frozen stays there, and is not seen any more.
+ */
+
+const WRITE_EVERY_MS = 5_000;
+/** A worker that was not seen for this long counts as gone: it missed two writes, and a third is late. */
+export const GONE_AFTER_MS = 15_000;
+/** Every so many writes a worker also removes others that were not seen for an hour: every ten minutes. */
+const PRUNE_EVERY = 120;
+/** The stop of a worker does not wait longer for Redis. */
+const CLOSE_MS = 1_000;
+/** A policy is not told if it is longer than this as JSON: some thousand categories. */
+const MAX_POLICY_TEXT = 100_000;
+/** The bounds of a line: it is written all the time. */
+const [MAX_NAME, MAX_CODE, MAX_APPS, MAX_BREAKERS] = [100, 100, 50, 20];
+const NO_DIGEST = '-';
+
+const breakerSchema = z.object({
+  /** `apns`, `apns~teacher`, `webpush@fcm.googleapis.com` */
+  service: z.string(),
+  trouble: z.string(),
+  code: z.string(),
+  since: z.number(),
+  until: z.number(),
+});
+
+const factsSchema = z.object({
+  /** BullMQ's id of its worker (of its first shard's): the value of a job lock begins with it. */
+  id: z.string(),
+  version: z.string(),
+  host: z.string(),
+  pid: z.number(),
+  startedAt: z.number(),
+  /** Redis's clock minus that of the worker's machine, milliseconds. */
+  clockOffsetMs: z.number(),
+  /** WORKER_CONCURRENCY */
+  concurrency: z.number(),
+  /** Jobs that it has, those that sleep too. */
+  inHand: z.number(),
+  /** Of them, those that sleep, and take none of the places of WORKER_CONCURRENCY. */
+  asleep: z.number(),
+  /** It got a signal, and takes no more jobs. */
+  stopping: z.boolean().default(false),
+  /** Platforms with credentials of the environment's app. */
+  platforms: z.array(z.string()),
+  /** The first names of APPS_FILE, and how many there are. */
+  apps: z.array(z.string()).default([]),
+  appCount: z.number().default(0),
+  /** Circuit breakers that are not closed, as this worker knows them. */
+  breakers: z.array(breakerSchema).default([]),
+});
+
+/** What a worker says of itself. Instants are epoch milliseconds on Redis's clock. */
+export type WorkerFacts = Readonly<z.output<typeof factsSchema>>;
+
+/** The limits of a worker, as its variables and its LIMITS_FILE give them. */
+export interface WorkerPolicy {
+  readonly policy: Policy;
+  readonly categories: Readonly<Record<string, CategoryPolicy>>;
+  readonly quietHours?: QuietHours;
+  readonly apartRules: Readonly<Record<CountedApart, readonly Rule[]>>;
+}
+
+/** A worker in the registry. */
+export interface SeenWorker extends WorkerFacts {
+  /** When it last wrote: epoch milliseconds on Redis's clock. */
+  readonly seenAt: number;
+  readonly silentMs: number;
+  /** Seen within the last 15 s. */
+  readonly alive: boolean;
+  /** Names its policy: the same name is the same policy. Absent if it told none. */
+  readonly policyId?: string;
+}
+
+/** The registry at one instant. */
+export interface SeenWorkers {
+  /** Redis's clock, epoch milliseconds. */
+  readonly now: number;
+  /** Those that ended by themselves are not among them; those that were killed are for an hour. The oldest first. */
+  readonly workers: readonly SeenWorker[];
+  /** By `policyId`. One that this version cannot read is not there. */
+  readonly policies: ReadonlyMap<string, WorkerPolicy>;
+}
+
+export interface PresenceOptions {
+  /** The queue's connection: commands wait on it while Redis is away. */
+  readonly redis: ScriptRedis;
+  /** QUEUE_PREFIX itself, also with several shards: there is one registry. */
+  readonly prefix: string;
+  readonly policy: WorkerPolicy;
+  readonly facts: () => WorkerFacts;
+  readonly everyMs?: number;
+}
+
+export interface Presence {
+  /** Resolves when the first line is written, or could not be. Never rejects. */
+  readonly written: Promise<void>;
+  /** Writes no more, and removes the line. */
+  close(): Promise<void>;
+}
+
+/** Writes a worker into the registry, until it is closed. A write that fails is left out: the next one is 5 s away. */
+export function startPresence({ redis, prefix, policy, facts, everyMs = WRITE_EVERY_MS }: PresenceOptions): Presence {
+  const call = callOf(redis);
+  const key = workersKey(prefix);
+  const text = policyJson(policy);
+  const isTold = text.length <= MAX_POLICY_TEXT;
+  const digest = isTold ? createHash('sha256').update(text).digest('base64url').slice(0, 16) : NO_DIGEST;
+  let writes = 0;
+  let id = '';
+  let writing: Promise<void> | undefined;
+
+  async function write(): Promise<void> {
+    const line = bounded(facts());
+    ({ id } = line);
+    const send = (withPolicy: boolean, prune: string): Promise<unknown> =>
+      call(key, 'seen', id, digest, JSON.stringify(line), withPolicy && isTold ? text : '', prune);
+    const isFirst = writes === 0;
+    const known = await send(isFirst, writes++ % PRUNE_EVERY === 0 ? 'prune' : '');
+    if (known === 0) await send(true, ''); // the registry was lost, or this process was away for longer than an hour
+  }
+
+  /** One at a time: while Redis is away a write waits. */
+  function tick(): Promise<void> {
+    writing ??= write()
+      .catch(() => undefined) // the connection's owner logs that Redis is away
+      .finally(() => (writing = undefined));
+    return writing;
+  }
+
+  const timer = setInterval(() => void tick(), everyMs).unref();
+  return {
+    written: tick(),
+    async close() {
+      clearInterval(timer);
+      if (id === '') return;
+      const gone = call(key, 'gone', id).catch(() => undefined); // behind a write that is under way
+      await within(gone, CLOSE_MS);
+    },
+  };
+}
+
+/** Who lives, and who was seen within the last hour. One call. */
+export async function readWorkers(redis: ScriptRedis, prefix: string): Promise<SeenWorkers> {
+  const [now = '0', ...fields] = (await callOf(redis)(workersKey(prefix), 'read')) as string[];
+  const at = Number(now);
+  const workers: SeenWorker[] = [];
+  const policies = new Map<string, WorkerPolicy>();
+  for (let index = 0; index < fields.length; index += 2) {
+    const [name = '', value = ''] = [fields[index], fields[index + 1]];
+    if (name.startsWith(POLICY)) {
+      const policy = policyIn(value);
+      if (policy !== undefined) policies.set(name.slice(POLICY.length), policy);
+      continue;
+    }
+    const [, seenAt, digest = '', json = ''] = /^(\d+) (\S+) (.*)$/s.exec(value) ?? [];
+    const facts = factsSchema.safeParse(parsed(json));
+    if (!facts.success) continue;
+    const silentMs = Math.max(0, at - Number(seenAt));
+    const policyId = digest === NO_DIGEST ? {} : { policyId: digest };
+    const seen = { seenAt: Number(seenAt), silentMs, alive: silentMs < GONE_AFTER_MS, ...policyId };
+    workers.push({ ...facts.data, ...seen });
+  }
+  return {
+    now: at,
+    workers: workers.toSorted((a, b) => a.startedAt - b.startedAt || a.id.localeCompare(b.id)),
+    policies,
+  };
+}
+
+/** The policy that most of the living workers have, and how many have another one. */
+export interface SharedPolicy {
+  readonly policy: WorkerPolicy;
+  readonly workers: number;
+  /** Living workers with another policy, or without one that can be read. */
+  readonly others: number;
+}
+
+/** Undefined if no worker lives, or none told a policy. Of two that are as frequent, that of the worker that started last. */
+export function sharedPolicy({ workers, policies }: SeenWorkers): SharedPolicy | undefined {
+  const living = workers.filter(({ alive }) => alive);
+  const counts = new Map<string, number>();
+  for (const { policyId = NO_DIGEST } of living) counts.set(policyId, (counts.get(policyId) ?? 0) + 1);
+  const known = living.toReversed().filter(({ policyId }) => policyId !== undefined && policies.has(policyId));
+  const best = known.toSorted((a, b) => (counts.get(b.policyId ?? '') ?? 0) - (counts.get(a.policyId ?? '') ?? 0))[0];
+  const policy = policies.get(best?.policyId ?? '');
+  if (policy === undefined) return undefined;
+  const count = counts.get(best?.policyId ?? '') ?? 0;
+  return { policy, workers: count, others: living.length - count };
+}
+
+const POLICY = 'policy:';
+const LUA = readScript('workers.lua', import.meta.url);
+
+function callOf(redis: ScriptRedis): Call<unknown> {
+  return defineScript(redis, 'pushpacerWorkers', LUA, 1);
+}
+
+function bounded(facts: WorkerFacts): WorkerFacts {
+  return {
+    ...facts,
+    version: facts.version.slice(0, MAX_NAME),
+    host: facts.host.slice(0, MAX_NAME),
+    apps: facts.apps.slice(0, MAX_APPS),
+    breakers: facts.breakers
+      .slice(0, MAX_BREAKERS)
+      .map((breaker) => ({ ...breaker, code: breaker.code.slice(0, MAX_CODE) })),
+  };
+}
+
+/** The same policy is always the same text. */
+function policyJson({ policy, categories, quietHours, apartRules }: WorkerPolicy): string {
+  const { background, liveactivity } = apartRules;
+  return JSON.stringify({
+    policy: { rules: policy.rules.map(plainRule), minGapMs: policy.minGapMs },
+    categories: Object.entries(categories)
+      .toSorted(([a], [b]) => (a < b ? -1 : 1))
+      .map(([name, { rules, minGapMs, exempt }]) => [name, { rules: rules.map(plainRule), minGapMs, exempt }]),
+    ...(quietHours && { quietHours: JSON.parse(quietText(quietHours)) as unknown }),
+    apartRules: { background: background.map(plainRule), liveactivity: liveactivity.map(plainRule) },
+  });
+}
+
+function plainRule({ max, perMs }: Rule): Rule {
+  return { max, perMs };
+}
+
+const ruleSchema = z.object({ max: z.number(), perMs: z.number() });
+const limitsSchema = z.object({ rules: z.array(ruleSchema), minGapMs: z.number() });
+const policySchema = z.object({
+  policy: limitsSchema,
+  categories: z.array(
+    z.tuple([z.string(), limitsSchema.extend({ exempt: z.array(z.enum(['gap', 'rules', 'quietHours'])).optional() })]),
+  ),
+  quietHours: z.unknown().optional(),
+  apartRules: z.object({ background: z.array(ruleSchema), liveactivity: z.array(ruleSchema) }),
+});
+
+/** Undefined for what this version cannot read, or a limiter would refuse. */
+function policyIn(json: string): WorkerPolicy | undefined {
+  const read = policySchema.safeParse(parsed(json));
+  if (!read.success) return undefined;
+  const { policy, categories: entries, quietHours, apartRules } = read.data;
+  // Without a prototype, since `constructor` is a valid category.
+  const categories = Object.create(null) as Record<string, CategoryPolicy>;
+  for (const [name, { exempt, ...limits }] of entries) categories[name] = { ...limits, ...(exempt && { exempt }) };
+  const faults = [
+    ...policyFaults(policy, ''),
+    ...Object.values(categories).flatMap((each) => categoryFaults(each, '')),
+    ...Object.values(apartRules).flatMap((rules) => policyFaults({ rules, minGapMs: 0 }, '')),
+    ...(quietHours === undefined ? [] : quietFaults(quietHours)),
+  ];
+  if (faults.length > 0) return undefined;
+  return { policy, categories, ...(quietHours !== undefined && { quietHours: quietHours as QuietHours }), apartRules };
+}
+
+function parsed(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return undefined;
+  }
+}
