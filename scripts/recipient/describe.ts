@@ -4,6 +4,7 @@ import { printable } from '../../src/domain/faults.ts';
 import { EXEMPTIONS, type CategoryPolicy } from '../../src/domain/limits.ts';
 import type { Inspection, QuietView, SlotView } from '../../src/limiter/limiter.ts';
 import type { DelayedJob, DelayedJobs, WaitingJob } from './jobs.ts';
+import type { LimitsOf } from './open.ts';
 import { jobIdOfAsk } from '../../src/delivery/slot.ts';
 import { notificationIdOf } from '../../src/queue/names.ts';
 import { quietText } from './quiet-text.ts';
@@ -32,6 +33,8 @@ export interface Described {
   /** Notifications that are delayed without a slot. */
   readonly delayed: DelayedJobs;
   readonly categories: Config['categories'];
+  /** Whose limits these are; undefined: those of this command's own variables. */
+  readonly limitsOf?: LimitsOf | undefined;
   /** How many waiting notifications are listed at most. */
   readonly told: number;
   /** The terminal's width; undefined without one. */
@@ -40,9 +43,9 @@ export interface Described {
 
 /** The output of `recipient show`: facts, timeline, and the waiting notifications. */
 export function describe(described: Described): string[] {
-  const { recipientId, inspection, others = [], delayed, categories, columns } = described;
+  const { recipientId, inspection, others = [], delayed, categories, limitsOf, columns } = described;
   const facts = [
-    ['policy', policyLine(inspection)],
+    ['policy', policyLine(inspection, limitsOf)],
     ...Object.entries(categories).map(([name, policy]) => [
       '',
       `${name}: ${policyText(policy)}${exemptText(policy)}; from LIMITS_FILE`,
@@ -74,10 +77,17 @@ function strangerLines({ sent, reserved, block, source, quiet }: Inspection, { f
   return isKnown ? [] : ['Nothing is stored: no alert lately, none waits, no limits or block of its own.'];
 }
 
-function policyLine({ now, policy, source, policyUntil }: Inspection): string {
+function policyLine({ now, policy, source, policyUntil }: Inspection, limitsOf: LimitsOf | undefined): string {
   const stored = policyUntil === undefined ? 'stored, without an end' : `stored until ${instantFrom(now, policyUntil)}`;
-  const from = source === 'stored' ? stored : 'from LIMIT_RULES and LIMIT_MIN_GAP';
+  const from = source === 'stored' ? stored : `from LIMIT_RULES and LIMIT_MIN_GAP ${whose(limitsOf)}`;
   return `${policyText(policy)}; ${from}`;
+}
+
+function whose(limitsOf: LimitsOf | undefined): string {
+  if (limitsOf === undefined) return 'of this command itself, since no living worker tells its own';
+  const { workers, others } = limitsOf;
+  const of = workers === 1 ? 'of 1 worker' : `of ${workers} workers`;
+  return others === 0 ? of : `${of}; ${others} more ${others === 1 ? 'has' : 'have'} another policy (pushpacer status)`;
 }
 
 function blockLine({ now, block }: Inspection): string {

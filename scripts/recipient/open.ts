@@ -7,6 +7,7 @@ import { apartOptions } from '../../src/limiter/apart.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { shardOf, shardPrefixes } from '../../src/queue/shards.ts';
+import { readWorkers, sharedPolicy, type SharedPolicy } from '../../src/queue/workers.ts';
 import {
   connectProducer,
   explained,
@@ -50,28 +51,47 @@ export interface Desk {
   /** Those of what is no alert. */
   readonly apart: Readonly<Record<CountedApart, Oversight>>;
   readonly config: Pick<Config, 'redis' | 'queue' | 'policy' | 'categories'>;
+  /** Whose limits the limiters have; undefined: those of this command's own variables, as no living worker tells its limits. */
+  readonly limitsOf: LimitsOf | undefined;
 }
 
+/** Living workers that have these limits, and others. */
+export type LimitsOf = Pick<SharedPolicy, 'workers' | 'others'>;
+
 /** What waits at all limiters of the recipient, the next one first. */
-export async function waitingAt({ limiter, apart }: Omit<Desk, 'config'>, recipientId: string): Promise<Waiting> {
+export async function waitingAt(
+  { limiter, apart }: Pick<Desk, 'limiter' | 'apart'>,
+  recipientId: string,
+): Promise<Waiting> {
   const others = Object.values(apart).map((each) => each.inspect(recipientId));
   const [alerts, ...pushes] = await Promise.all([limiter.inspect(recipientId), ...others]);
   const reserved = [alerts, ...pushes].flatMap((each) => each.reserved);
   return { now: alerts.now, reserved: reserved.toSorted((a, b) => a.at - b.at) };
 }
 
-/** Opens the limiters that the environment names (the workers' own), runs `work`, and closes them. */
+/**
+ * Opens the limiters that the environment names (the workers' own), runs `work`, and closes them. The limits are those that the
+ * living workers tell; without any, those of the environment.
+ */
 export async function atLimiter(work: (desk: Desk) => Promise<void>): Promise<void> {
-  const config = loadLimiterConfig(readEnvironment());
-  const { limiterRedis, policy, categories, quietHours, queue } = config;
+  const own = loadLimiterConfig(readEnvironment());
+  const { limiterRedis, queue } = own;
   const redis = connectProducer(limiterRedis);
   redis.on('error', () => undefined); // the call that fails reports it
   try {
     await whenReady(redis, PRODUCER_TIMEOUT_MS);
+    const shared = sharedPolicy(await atQueueRedis(own.redis, (connection) => readWorkers(connection, queue.prefix)));
+    const { policy, categories, quietHours, apartRules } = shared?.policy ?? own;
+    const config = { redis: own.redis, queue, policy, categories };
     const limiter = createRedisLimiter({ redis, policy, categories, quietHours, prefix: queue.prefix });
     const open = (kind: CountedApart) =>
-      createRedisLimiter({ redis, ...apartOptions(kind, config.apartRules[kind], queue.prefix) });
-    await work({ limiter, apart: { background: open('background'), liveactivity: open('liveactivity') }, config });
+      createRedisLimiter({ redis, ...apartOptions(kind, apartRules[kind], queue.prefix) });
+    await work({
+      limiter,
+      apart: { background: open('background'), liveactivity: open('liveactivity') },
+      config,
+      limitsOf: shared,
+    });
   } catch (error) {
     if (error instanceof InputError) throw new UsageError(error.message); // the limiter's arguments come from flags
     if (error instanceof RedisAwayError) throw new CommandError(error.message);

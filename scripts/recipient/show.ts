@@ -19,7 +19,8 @@ interface Flags {
 const TOLD = 20;
 
 const HELP = `
-LIMIT_RULES, LIMIT_MIN_GAP, LIMITS_FILE, LIMIT_BACKGROUND_RULES and LIMIT_LIVE_ACTIVITY_RULES must be the same as the workers'.
+The limits are those that the living workers tell. If no worker is alive, LIMIT_RULES, LIMIT_MIN_GAP, LIMITS_FILE,
+LIMIT_BACKGROUND_RULES and LIMIT_LIVE_ACTIVITY_RULES of this command stand in for them: then they must be the same as the workers'.
 Background pushes, and Live Activities without an alert, are shown where there are any: those that were sent within the longest
 of their windows, and those that wait.
 Notifications that are delayed without a slot (for a retry, or because of their provider) are shown too. The queue has no index
@@ -36,7 +37,7 @@ export function showCommand(): Command {
 }
 
 async function show(id: string, { all, json }: Flags): Promise<void> {
-  await atLimiter(async ({ limiter, apart, config }) => {
+  await atLimiter(async ({ limiter, apart, config, limitsOf }) => {
     const inspection = await limiter.inspect(id);
     const pushes: { kind: CountedApart; inspection: Inspection }[] = [];
     for (const kind of COUNTED_APART) pushes.push({ kind, inspection: await apart[kind].inspect(id) });
@@ -64,11 +65,22 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
       ]);
       printJson({
         ...{ recipientId: id, ...inspection, categories, reserved: waiting, delayed: delayed.found },
+        limitsOf: { workers: limitsOf?.workers ?? 0, others: limitsOf?.others ?? 0 },
         ...(Object.fromEntries(shown) as object),
       });
     } else {
       const columns = columnsOf();
-      const lines = describe({ recipientId: id, inspection, waiting, others, delayed, categories, told, columns });
+      const lines = describe({
+        recipientId: id,
+        inspection,
+        waiting,
+        others,
+        delayed,
+        categories,
+        limitsOf,
+        told,
+        columns,
+      });
       process.stdout.write(`${lines.join('\n')}\n`);
     }
   });

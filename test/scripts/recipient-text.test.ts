@@ -46,8 +46,10 @@ function lines(change: Partial<Inspection>, options: Options = {}) {
     notification: { ...job, id: options.id ?? slot.id?.replace('/0', '') ?? '' },
   }));
   const categories = { messages: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 10_000 } };
-  return describeRecipient({ recipientId, inspection, waiting, delayed, categories, told });
+  return describeRecipient({ recipientId, inspection, waiting, delayed, categories, limitsOf: WORKERS, told });
 }
+
+const WORKERS = { workers: 4, others: 0 };
 
 describe('a recipient', () => {
   it('who was never seen is said to be that, with the limits that would hold', () => {
@@ -55,7 +57,7 @@ describe('a recipient', () => {
       'teacher-42 at 2026-11-21 12:00:03Z',
       'Nothing is stored: no alert lately, none waits, no limits or block of its own.',
       '',
-      'policy     10/1m, gap 3s; from LIMIT_RULES and LIMIT_MIN_GAP',
+      'policy     10/1m, gap 3s; from LIMIT_RULES and LIMIT_MIN_GAP of 4 workers',
       '           messages: 5/1m, gap 10s; from LIMITS_FILE',
       'block      none',
       'sent       0 within 1m',

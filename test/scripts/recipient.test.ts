@@ -70,7 +70,7 @@ describe('show', () => {
     const { run, env } = openBench();
     const text = await said(run('show', 'teacher-42'));
     expect(text).toContain('Nothing is stored: no alert lately');
-    expect(text).toContain('policy     10/1m, gap 3s; from LIMIT_RULES and LIMIT_MIN_GAP\n');
+    expect(text).toContain('policy     10/1m, gap 3s; from LIMIT_RULES and LIMIT_MIN_GAP of this command itself');
     expect(text).toContain('next free  now\n');
     const tag = env['QUEUE_PREFIX']?.replaceAll(/[{}]/g, '') ?? '';
     expect(await connectRedis().keys(`*${tag}*`)).toEqual([]);
