@@ -1,10 +1,11 @@
 import { loadLimiterConfig } from '../src/config/config.ts';
 import { parseCancelTarget, type CancelTarget } from '../src/domain/cancel-target.ts';
 import { printable } from '../src/domain/faults.ts';
-import { createProducer, type Canceled } from '../src/queue/producer.ts';
+import type { Canceled } from '../src/queue/producer.ts';
 import { isLasting, RedisAwayError } from '../src/redis/connection.ts';
 import { callOf, CommandError, createCommand, printJson, runCommand, UsageError } from './support/command.ts';
 import { readEnvironment } from './support/environment.ts';
+import { openProducer } from './support/queue-redis.ts';
 
 interface Flags {
   readonly id?: string;
@@ -34,10 +35,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 
 async function cancel(flags: Flags): Promise<void> {
   const target = targetOf(flags);
-  const { redis, limiterRedis, queue } = loadLimiterConfig(readEnvironment());
-  const limiter = { limiterRedisUrl: limiterRedis.redisUrl, limiterSentinelName: limiterRedis.sentinel?.name };
-  const hasOwn = JSON.stringify(limiterRedis) !== JSON.stringify(redis);
-  const producer = createProducer({ ...redis, ...queue, ...(hasOwn && limiter) });
+  const producer = openProducer(loadLimiterConfig(readEnvironment()));
   try {
     const result = await producer.cancel(target);
     if (flags.json === true) printJson(result);

@@ -64,7 +64,8 @@ export function factsOf({ id, letter }: StoredDeadLetter): Facts {
   };
 }
 
-function notificationFacts(notification: unknown, deadLetterId: string): NotificationFacts {
+/** The part of any job's data that may be shown. `jobId`: for data without an id. */
+export function notificationFacts(notification: unknown, jobId: string): NotificationFacts {
   const isObject = typeof notification === 'object' && notification !== null && !Array.isArray(notification);
   const fields: Record<string, unknown> = isObject ? { ...notification } : {};
   const names = ['recipientId', 'category', 'priority'] as const;
@@ -72,7 +73,7 @@ function notificationFacts(notification: unknown, deadLetterId: string): Notific
   const expiresAt = instantOf(fields['expiresAt']);
   const devices = labelsOf(fields['devices']);
   // The id may be left out of the data: it is the job's then.
-  const id = 'id' in fields ? statedIdOf(notification) : notificationIdOf(deadLetterId);
+  const id = 'id' in fields ? statedIdOf(notification) : notificationIdOf(jobId);
   return {
     ...(isName(id) && { id }),
     ...(Object.fromEntries(known) as Partial<Record<(typeof names)[number], string>>),

@@ -6,6 +6,7 @@ export const COMMANDS: Readonly<Record<string, readonly [module: string, does: s
   demo: ['../demo', 'the main job on an embedded Redis and loopback providers, judged by what those received'],
   chaos: ['../chaos', 'faults of workers, Redis and providers during delivery, and whether the guarantees hold'],
   worker: ['../../workers/notifications', 'one replica, from the environment'],
+  status: ['../status', 'how workers and queue are, or what became of one notification'],
   enqueue: ['../enqueue', 'validate notifications and enqueue them'],
   cancel: ['../cancel', 'notifications that wait, canceled'],
   'dead-letters': ['../dead-letters', 'what could not be delivered, and why'],

@@ -1,4 +1,5 @@
-import type { RedisConfig } from '../../src/config/config.ts';
+import type { loadLimiterConfig, RedisConfig } from '../../src/config/config.ts';
+import { createProducer, type Producer } from '../../src/queue/producer.ts';
 import {
   connectProducer,
   explained,
@@ -28,4 +29,15 @@ export async function atQueueRedis<T>(
   } finally {
     connection.disconnect();
   }
+}
+
+/** A producer at the workers' queue and limiter. The caller closes it. */
+export function openProducer({
+  redis,
+  limiterRedis,
+  queue,
+}: Pick<ReturnType<typeof loadLimiterConfig>, 'redis' | 'limiterRedis' | 'queue'>): Producer {
+  const limiter = { limiterRedisUrl: limiterRedis.redisUrl, limiterSentinelName: limiterRedis.sentinel?.name };
+  const hasOwn = JSON.stringify(limiterRedis) !== JSON.stringify(redis);
+  return createProducer({ ...redis, ...queue, ...(hasOwn && limiter) });
 }

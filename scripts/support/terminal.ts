@@ -9,6 +9,10 @@ const on = (stream: NodeJS.WriteStream, format: Format) => (text: string) => sty
 export const red = on(process.stderr, 'red');
 /** `warning:`, on standard error. */
 export const yellow = on(process.stderr, 'yellow');
+/** What is wrong, on standard output. */
+export const redOut = on(process.stdout, 'red');
+/** What is well, on standard output. */
+export const green = on(process.stdout, 'green');
 /** Headings of tables, on standard output. */
 export const heading = on(process.stdout, 'bold');
 /** What matters less, on standard output. */

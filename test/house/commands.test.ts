@@ -12,54 +12,15 @@ import { definitionOf } from '../../scripts/support/command.ts';
 import { apartOptions } from '../../src/limiter/apart.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
+import { startPresence } from '../../src/queue/workers.ts';
 import { notification, openQueues } from '../queue/support.ts';
+import { expectDocumented } from './documented.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
 
 const PAGE = 'docs/commands.md';
-
-interface Documented {
-  readonly field: string;
-  /** Whether an answer may lack it. */
-  readonly isOptional: boolean;
-}
-
-/** The fields of the JSON of a command, as the page has them. */
-async function documented(command: string): Promise<Documented[]> {
-  const text = await readFile(PAGE, 'utf8');
-  const [, section = ''] = text.split(`\n## \`${command}\`\n`);
-  const rows = [...(section.split('\n## ')[0] ?? '').matchAll(/^\| `([^`]+)` +\| ([^|]+)\| ([^|]+)\|$/gm)];
-  return rows.map(([, field = '', , meaning = '']) => ({
-    field,
-    isOptional: meaning.includes('absent') || /[A-Z]{2,}|\*/.test(field),
-  }));
-}
-
-/** `deadLetters[].attempts[].at`: the path of every value that is not an object. */
-function fieldsOf(value: unknown, path = ''): string[] {
-  if (Array.isArray(value)) return value.flatMap((each) => fieldsOf(each, `${path}[]`));
-  if (typeof value !== 'object' || value === null) return [path];
-  return Object.entries(value).flatMap(([name, each]) => fieldsOf(each, path === '' ? name : `${path}.${name}`));
-}
-
-/** Every field is on the page, and every field of the page is in one of the answers, but for those that may be absent. */
-async function expectDocumented(command: string, ...answers: readonly unknown[]): Promise<void> {
-  const rows = await documented(command);
-  expect(rows.length, `the fields of ${command} on ${PAGE}`).toBeGreaterThan(0);
-  const found = new Set(answers.flatMap((answer) => fieldsOf(answer)));
-  // A name in capitals stands for any: byReason.REASON.
-  const patterns = rows.map(({ field }) => {
-    const escaped = field.replaceAll(/[.[\]]/g, '\\$&');
-    return new RegExp(`^${escaped.replace(/[A-Z]{2,}/, '[^.]+').replace('*', '.+')}$`);
-  });
-  expect([...found].filter((field) => !patterns.some((pattern) => pattern.test(field)))).toEqual([]);
-  const missing = rows.filter(
-    ({ isOptional }, at) => !isOptional && ![...found].some((field) => patterns[at]?.test(field)),
-  );
-  expect(missing).toEqual([]);
-}
 
 async function answerOf(name: string, args: readonly string[], env: Env): Promise<unknown> {
   const exit = await run(name, [...args, '--json'], env);
@@ -92,6 +53,43 @@ describe('the JSON of each command is that of the page', () => {
       await answerOf('enqueue', one, queueEnv(prefix)),
     ];
     await expectDocumented('enqueue', ...answers);
+  });
+
+  test('status', async () => {
+    const { prefix, queue, deadQueue } = openQueues();
+    const redis = connectRedis();
+    const breaker = { service: 'webpush~teacher@push.example', trouble: 'outage', code: 'timeout', since: 1, until: 2 };
+    const presence = startPresence({
+      redis,
+      prefix,
+      policy: {
+        policy: { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 },
+        categories: { messages: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 0, exempt: ['gap'] } },
+        quietHours: { timezone: 'Europe/Paris', quietHours: [{ from: '21:00', until: '07:00', days: ['mon'] }] },
+        apartRules: { background: [{ max: 3, perMs: 3_600_000 }], liveactivity: [{ max: 1, perMs: 15_000 }] },
+      },
+      facts: () => ({
+        ...{ id: 'a', version: '0.1.0', host: 'web-1', pid: 7, startedAt: 1, clockOffsetMs: 0, concurrency: 50 },
+        ...{ inHand: 1, asleep: 0, stopping: false, platforms: ['apns'], apps: ['teacher'], appCount: 1 },
+        breakers: [breaker],
+      }),
+    });
+    onTestFinished(() => presence.close());
+    await presence.written;
+    const one = notification({ id: 'one', category: 'messages', priority: 'high', sendAfter: 1_700_000_000_000 });
+    await queue.add('push', { ...one, expiresAt: Date.now() + 60_000 }, { jobId: 'one', priority: 10 });
+    const waiting = await queue.add('push', notification({ id: 'two' }), { jobId: 'two', delay: 60_000, timestamp: 1 });
+    const failed = [{ at: 1, device: 'apns#0', error: 'Shutdown' }];
+    await waiting.updateProgress({ rule: 'gap', tries: 1, attempts: failed });
+    await queue.add('push', notification({ id: 'due' }), { jobId: 'due', delay: 60_000 });
+    await redis.zadd(queue.toKey('delayed'), 1, 'due');
+    const letter = deadLetter('three', { deadAt: Date.now() });
+    await deadQueue.add('push', letter, { jobId: 'three' });
+    const env = queueEnv(prefix);
+    await expectDocumented('status', await answerOf('status', [], env));
+    const answers = [];
+    for (const id of ['one', 'two', 'three', 'four']) answers.push(await answerOf('status', [id], env));
+    await expectDocumented('status ID', ...answers);
   });
 
   test('cancel', async () => {
@@ -262,6 +260,8 @@ describe('exit codes', () => {
 
   test.each([
     ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
+    ['status'],
+    ['status', 'msg-1'],
     ['cancel', '--id', 'msg-1'],
     ['dead-letters'],
     ['replay', '--all', '--yes'],
@@ -289,6 +289,8 @@ test('each command that reads the environment names a mistyped variable, and the
   const warning = 'warning: LIMIT_RULE is not known; did you mean LIMIT_RULES?\n';
   for (const [name = '', ...args] of [
     ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
+    ['status'],
+    ['status', 'msg-1'],
     ['cancel', '--id', 'msg-1'],
     ['dead-letters'],
     ['replay', '--all', '--yes'],

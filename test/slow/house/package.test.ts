@@ -70,6 +70,7 @@ test(
         'demo',
         'chaos',
         'worker',
+        'status',
         'enqueue',
         'cancel',
         'dead-letters',

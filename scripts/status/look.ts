@@ -1,0 +1,295 @@
+import { Queue } from 'bullmq';
+import { loadQueueConfig } from '../../src/config/config.ts';
+import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
+import { namesOf, type Service } from '../../src/domain/account.ts';
+import { printable } from '../../src/domain/faults.ts';
+import type { DeadLetterReason } from '../../src/domain/outcome.ts';
+import type { Environment } from '../../src/environment/values.ts';
+import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
+import { readOverview, type Overview } from '../../src/queue/overview.ts';
+import { shardPrefixes } from '../../src/queue/shards.ts';
+import { readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../../src/queue/workers.ts';
+import type { Connection } from '../../src/redis/connection.ts';
+import { addressOf } from '../../src/redis/target.ts';
+import { breakdown, deadLetters as deadLettersText } from '../dead-letters/taking.ts';
+import { callOf } from '../support/command.ts';
+import { atQueueRedis } from '../support/queue-redis.ts';
+import { fromNow, policyText, span } from '../support/text.ts';
+
+/** What is wrong, in the words of the last lines. */
+export interface Wrong {
+  readonly kind:
+    | 'no-worker'
+    | 'worker-silent'
+    | 'paused'
+    | 'due-late'
+    | 'untaken-late'
+    | 'breaker'
+    | 'dead-letters'
+    | 'clock'
+    | 'policies';
+  readonly text: string;
+}
+
+/** A circuit breaker that is not closed, and how many of the living workers say so. */
+export interface OpenBreaker {
+  readonly platform: string;
+  readonly app?: string;
+  readonly server?: string;
+  readonly trouble: string;
+  readonly code: string;
+  readonly since: number;
+  readonly until: number;
+  readonly workers: number;
+}
+
+export interface DeadOverview {
+  readonly total: number;
+  /** How many were looked at, the newest. */
+  readonly lookedAt: number;
+  readonly byReason: Readonly<Partial<Record<DeadLetterReason, number>>>;
+  /** Those of the last hour, of the ones that were looked at. */
+  readonly lastHour: number;
+  readonly lastHourByReason: Readonly<Partial<Record<DeadLetterReason, number>>>;
+}
+
+/** A policy that workers have. */
+export interface PolicyOfWorkers extends WorkerPolicy {
+  readonly id: string;
+  /** How many of the living workers have it. */
+  readonly workers: number;
+}
+
+/** The JSON of the command. */
+export interface StatusResult extends Overview {
+  readonly ok: boolean;
+  readonly wrong: readonly Wrong[];
+  readonly workersAlive: number;
+  readonly workers: readonly SeenWorker[];
+  readonly policies: readonly PolicyOfWorkers[];
+  readonly deadLetters: DeadOverview;
+  readonly breakers: readonly OpenBreaker[];
+}
+
+export interface Status {
+  readonly result: StatusResult;
+  /** `{pushpacer} on 127.0.0.1:6379` */
+  readonly where: string;
+}
+
+const DEAD_LOOKED_AT = 1_000;
+const HOUR_MS = 3_600_000;
+/** What is due goes first, so a few seconds already mean that something is wrong. */
+const DUE_LATE_MS = 10_000;
+/** What is new waits while there is a lot to do, such as a broadcast. */
+const UNTAKEN_LATE_MS = 60_000;
+/** A worker that was killed longer ago than this is listed, but is no trouble any more if others live. */
+const SILENT_TOLD_MS = 600_000;
+const CLOCK_APART_MS = 1_000;
+
+/** Looks at queue and workers. */
+export async function readStatus(env: Environment): Promise<Status> {
+  const { redis, queue } = loadQueueConfig(env);
+  return atQueueRedis(redis, async (connection) => {
+    const prefixes = shardPrefixes(queue.prefix, queue.shards);
+    const open = async (name: string, prefix: string): Promise<Queue> => {
+      const opened = new Queue(name, { connection, prefix, skipMetasUpdate: true });
+      await opened.on('error', () => undefined).waitUntilReady();
+      return opened;
+    };
+    const queues = await Promise.all(prefixes.map((prefix) => open(QUEUE, prefix)));
+    const deadQueues = await Promise.all(prefixes.map((prefix) => open(DEAD_LETTERS, prefix)));
+    const shards = deadQueues.map((deadQueue, shard) =>
+      createDeadLetters({ queue: queues[shard] ?? deadQueue, deadQueue }),
+    );
+    return { result: await look(queues, shards, connection, queue.prefix), where: where(queue.prefix, connection) };
+  });
+}
+
+function where(prefix: string, connection: Connection): string {
+  return `${printable(prefix)} on ${addressOf(connection)}`;
+}
+
+async function look(
+  queues: readonly Queue[],
+  shards: readonly DeadLetters[],
+  connection: Connection,
+  prefix: string,
+): Promise<StatusResult> {
+  const overview = await readOverview(queues, connection);
+  const seen = await readWorkers(connection, prefix);
+  const deadLetters = await readDead(shards, overview.now);
+  const alive = seen.workers.filter((worker) => worker.alive);
+  const facts = {
+    ...overview,
+    workersAlive: alive.length,
+    workers: seen.workers,
+    policies: policiesOf(seen),
+    deadLetters,
+    breakers: breakersOf(alive),
+  };
+  const wrong = wrongsOf(facts);
+  return { ...facts, ok: wrong.length === 0, wrong };
+}
+
+/** The newest ones, by reason. */
+async function readDead(shards: readonly DeadLetters[], now: number): Promise<DeadOverview> {
+  const most = Math.ceil(DEAD_LOOKED_AT / shards.length);
+  const found = await Promise.all(
+    shards.map(async (shard) => {
+      const total = await shard.count();
+      return { total, page: await shard.page(Math.max(0, total - most), most) };
+    }),
+  );
+  const letters = found.flatMap(({ page }) => page.map(({ letter }) => letter));
+  const recent = letters.filter(({ deadAt }) => deadAt > now - HOUR_MS);
+  return {
+    total: found.reduce((sum, { total }) => sum + total, 0),
+    lookedAt: letters.length,
+    byReason: byReason(letters),
+    lastHour: recent.length,
+    lastHourByReason: byReason(recent),
+  };
+}
+
+function byReason(letters: readonly { readonly reason: DeadLetterReason }[]): DeadOverview['byReason'] {
+  const counts: Partial<Record<DeadLetterReason, number>> = {};
+  for (const { reason } of letters) counts[reason] = (counts[reason] ?? 0) + 1;
+  return counts;
+}
+
+/** Those of the living workers, the most frequent first. */
+function policiesOf({ workers, policies }: SeenWorkers): PolicyOfWorkers[] {
+  const alive = workers.filter((worker) => worker.alive);
+  return [...policies]
+    .map(([id, policy]) => ({ id, workers: alive.filter(({ policyId }) => policyId === id).length, ...policy }))
+    .filter((each) => each.workers > 0)
+    .toSorted((a, b) => b.workers - a.workers);
+}
+
+/** Breakers of the same service and trouble count once; workers may know them by different answers. */
+function breakersOf(alive: readonly SeenWorker[]): OpenBreaker[] {
+  const found = new Map<string, OpenBreaker>();
+  for (const { service, trouble, code, since, until } of alive.flatMap(({ breakers }) => breakers)) {
+    const name = `${service} ${trouble}`;
+    const known = found.get(name);
+    found.set(name, {
+      ...namesOf(service as Service),
+      ...{ trouble, code: known?.code ?? code },
+      since: Math.min(known?.since ?? Infinity, since),
+      until: Math.max(known?.until ?? 0, until),
+      workers: (known?.workers ?? 0) + 1,
+    });
+  }
+  return [...found.values()];
+}
+
+type Facts = Omit<StatusResult, 'ok' | 'wrong'>;
+
+/** How the reader calls another command: who called this one by `npm run` calls that one so too. */
+export function callOther(name: string): string {
+  const { npm_lifecycle_event: event } = process.env;
+  return callOf(name, { ...process.env, npm_lifecycle_event: event === 'status' ? name : event });
+}
+
+/** The worst first. */
+function wrongsOf(facts: Facts): Wrong[] {
+  const { now, workers, due, untaken, paused, breakers, deadLetters, policies } = facts;
+  const told: (readonly [Wrong['kind'], string | undefined | false])[] = [
+    ['no-worker', noWorker(facts)],
+    ['paused', paused && 'the queue is paused: workers take nothing; somebody paused it with another program'],
+    ['due-late', due.oldestAt !== undefined && now - due.oldestAt >= DUE_LATE_MS && dueText(facts)],
+    ['untaken-late', untaken.oldestAt !== undefined && now - untaken.oldestAt >= UNTAKEN_LATE_MS && untakenText(facts)],
+    ...some(breakers).map((breaker) => ['breaker', `nothing is sent to ${breakerText(breaker, facts)}`] as const),
+    ['breaker', breakers.length > NAMED && `${breakers.length - NAMED} more circuit breakers are not closed`],
+    ['worker-silent', facts.workersAlive > 0 && silentText(workers)],
+    ['clock', clockText(workers)],
+    ['policies', policies.length > 1 && policiesText(policies)],
+    ['dead-letters', deadLetters.lastHour > 0 && deadText(deadLetters)],
+  ];
+  return told.flatMap(([kind, text]) => (typeof text === 'string' ? { kind, text } : []));
+}
+
+/** So many of the same kind are named. A machine that is lost takes all of its workers with it. */
+const NAMED = 3;
+
+function some<T>(all: readonly T[]): readonly T[] {
+  return all.slice(0, NAMED);
+}
+
+/** `a; b; c; and 97 more` */
+function named(all: readonly string[]): string {
+  return [...some(all), ...(all.length > NAMED ? [`and ${all.length - NAMED} more`] : [])].join('; ');
+}
+
+function silentText(workers: readonly SeenWorker[]): string | undefined {
+  const silent = workers
+    .filter(({ alive, silentMs }) => !alive && silentMs < SILENT_TOLD_MS)
+    .toSorted((a, b) => b.silentMs - a.silentMs);
+  if (silent.length === 0) return undefined;
+  const names = silent.map((worker) => `${workerName(worker)} for ${span(worker.silentMs)}`);
+  const are = silent.length === 1 ? '1 worker is' : `${silent.length} workers are`;
+  return `${are} not seen, so killed or frozen; others take the jobs: ${named(names)}`;
+}
+
+function noWorker({ workersAlive, workers, now }: Facts): string | undefined {
+  if (workersAlive > 0) return undefined;
+  const last = workers.reduce<SeenWorker | undefined>(
+    (latest, worker) => (worker.seenAt > (latest?.seenAt ?? 0) ? worker : latest),
+    undefined,
+  );
+  const seen = last === undefined ? '' : `; ${workerName(last)} was seen last, ${fromNow(now, last.seenAt)}`;
+  return `no worker is alive: nothing is sent${seen}; start one: ${callOther('worker').replace(/ --$/, '')}`;
+}
+
+/** `web-1 (process 7)` */
+function workerName({ host, pid }: Pick<SeenWorker, 'host' | 'pid'>): string {
+  return `${printable(host)} (process ${pid})`;
+}
+
+function dueText({ now, due }: Facts): string {
+  return `${notifications(due.count)} due and not taken, the oldest for ${span(now - (due.oldestAt ?? now))}`;
+}
+
+function untakenText({ now, untaken }: Facts): string {
+  const age = span(now - (untaken.oldestAt ?? now));
+  return `${notifications(untaken.count)} new and not taken, the oldest for ${age}: add workers, unless a broadcast is under way`;
+}
+
+function notifications(count: number): string {
+  return count === 1 ? '1 notification is' : `${count} notifications are`;
+}
+
+/** `apns: auth, InvalidProviderToken, since 2m; next try in 40s (4 of 4 workers)` */
+export function breakerText(breaker: OpenBreaker, { now, workersAlive }: Pick<Facts, 'now' | 'workersAlive'>): string {
+  const { platform, app, server, trouble, code, since, until, workers } = breaker;
+  const of = app === undefined ? '' : ` of the app ${printable(app)}`;
+  const at = server === undefined ? '' : ` at ${printable(server)}`;
+  const next = until > now ? `next try in ${span(until - now)}` : 'tried again now';
+  const why = `${trouble}, ${printable(code)}, for ${span(Math.max(0, now - since))}`;
+  return `${platform}${of}${at}: ${why}; ${next} (${workers} of ${workersAlive} workers)`;
+}
+
+/** `clockOffsetMs` is Redis's clock minus the worker's. */
+function clockText(workers: readonly SeenWorker[]): string | undefined {
+  const apart = workers.filter(({ alive, clockOffsetMs }) => alive && Math.abs(clockOffsetMs) >= CLOCK_APART_MS);
+  if (apart.length === 0) return undefined;
+  const names = apart.map((worker) => {
+    const side = worker.clockOffsetMs > 0 ? 'behind' : 'ahead';
+    return `${workerName(worker)} ${span(Math.abs(worker.clockOffsetMs))} ${side}`;
+  });
+  return `clocks are not Redis's, set them: ${named(names)}`;
+}
+
+function policiesText(policies: readonly PolicyOfWorkers[]): string {
+  const texts = policies.map(({ policy }) => policyText(policy));
+  const differ = `workers have ${policies.length} different policies`;
+  if (new Set(texts).size < texts.length) return `${differ}: compare their LIMIT_ variables and LIMITS_FILE`;
+  return `${differ}: ${policies.map(({ workers }, index) => `${workers} with ${texts[index] ?? ''}`).join('; ')}`;
+}
+
+function deadText({ total, lookedAt, lastHour, lastHourByReason }: DeadOverview): string {
+  const least = lastHour === lookedAt && total > lookedAt ? 'at least ' : '';
+  const look = `look: ${callOther('dead-letters')} --since 1h`;
+  return `${least}${deadLettersText(lastHour)} in the last hour${breakdown(lastHourByReason)}; ${look}`;
+}

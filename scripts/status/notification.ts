@@ -1,0 +1,255 @@
+import { Queue } from 'bullmq';
+import { loadLimiterConfig } from '../../src/config/config.ts';
+import { findDeadLetter, type StoredDeadLetter } from '../../src/dead-letters/list.ts';
+import { readProgress } from '../../src/delivery/progress.ts';
+import { InputError, printable } from '../../src/domain/faults.ts';
+import { instantOf } from '../../src/domain/send-after.ts';
+import { isObject } from '../../src/domain/json.ts';
+import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
+import { DEAD_LETTERS, jobIdOf, notificationIdOf, QUEUE, replayIdsOf } from '../../src/queue/names.ts';
+import type { NotificationStatus } from '../../src/queue/producer.ts';
+import { findJob } from '../../src/queue/readable.ts';
+import { shardPrefixes } from '../../src/queue/shards.ts';
+import { readWorkers, type SeenWorker } from '../../src/queue/workers.ts';
+import type { Connection } from '../../src/redis/connection.ts';
+import { notificationFacts, type NotificationFacts } from '../dead-letters/facts.ts';
+import { printJson, UsageError } from '../support/command.ts';
+import { readEnvironment } from '../support/environment.ts';
+import { atQueueRedis, openProducer } from '../support/queue-redis.ts';
+import { table } from '../support/table.ts';
+import { columnsOf, heading } from '../support/terminal.ts';
+import { instantFrom, span } from '../support/text.ts';
+import { callOther } from './look.ts';
+
+/** What the queue has of a notification beside its status: no token, no text, no data. Instants are epoch milliseconds. */
+interface JobFacts extends Partial<Omit<NotificationFacts, 'id' | 'sizes' | 'devices'>> {
+  /** If its data has another id than its job. */
+  readonly notificationId?: string;
+  /** The job's id in its queue: another one than the notification's after a replay. */
+  readonly jobId?: string;
+  readonly enqueuedAt?: number;
+  readonly sendAfter?: number;
+  /** Delivery attempts so far. */
+  readonly attempts?: number;
+  /** How often it was put back until its slot. */
+  readonly requeues?: number;
+  /** By label, such as `apns#0`: how it ended, or `to do`. */
+  readonly devices?: Readonly<Record<string, string>>;
+  /** The attempts that failed, the newest last. */
+  readonly failures?: readonly { readonly at: number; readonly device?: string | undefined; readonly error: string }[];
+  /** Of one that no worker has looked at: how many jobs are taken before it. Absent if it has no priority. */
+  readonly ahead?: number;
+  /** The worker that has it. */
+  readonly worker?: Pick<SeenWorker, 'id' | 'host' | 'pid' | 'version' | 'silentMs' | 'alive'>;
+}
+
+/** A notification that was replayed more often than this is not found any more. */
+const MOST_REPLAYS = 10;
+
+/** `status ID` */
+export async function showNotification(id: string, json: boolean): Promise<void> {
+  const config = loadLimiterConfig(readEnvironment());
+  const { redis, queue } = config;
+  const { now, status, facts } = await atQueueRedis(redis, async (connection) => {
+    const status = await statusOf(id, config);
+    const { now, workers } = await readWorkers(connection, queue.prefix); // its clock too
+    if (status.state === 'unknown') return { now, status, facts: {} };
+    const prefixes = shardPrefixes(queue.prefix, queue.shards);
+    const found = await readFacts(id, status.state, prefixes, connection, workers);
+    const facts = status.state === 'ended' ? { ...found, devices: { ...found.devices, ...status.devices } } : found;
+    return { now, status, facts };
+  });
+  if (json) printJson({ id, now, ...status, ...facts });
+  else process.stdout.write(`${describe(id, status, facts, now).join('\n')}\n`);
+}
+
+async function statusOf(id: string, config: ReturnType<typeof loadLimiterConfig>): Promise<NotificationStatus> {
+  const producer = openProducer(config);
+  try {
+    return await producer.status(id);
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error;
+    const [fault] = error.faults;
+    throw new UsageError(`ID: expected ${fault?.expected ?? 'an id'}, found ${fault?.found ?? 'another text'}`);
+  } finally {
+    await producer.close();
+  }
+}
+
+/** Looks where `status` has found it. What has changed since then is left out. */
+async function readFacts(
+  id: string,
+  state: NotificationStatus['state'],
+  prefixes: readonly string[],
+  connection: Connection,
+  workers: readonly SeenWorker[],
+): Promise<JobFacts> {
+  const first = jobIdOf(id);
+  const replays = replayIdsOf(first, MOST_REPLAYS).toReversed();
+  const name = state === 'dead-lettered' ? DEAD_LETTERS : QUEUE;
+  const jobIds = state === 'dead-lettered' ? [...replays, first] : [first, ...replays];
+  for (const jobId of jobIds) {
+    for (const prefix of prefixes) {
+      const queue = new Queue(name, { connection, prefix, skipMetasUpdate: true });
+      await queue.on('error', () => undefined).waitUntilReady();
+      if (state === 'dead-lettered') {
+        const letter = await findDeadLetter(queue, jobId);
+        if (letter !== undefined) return factsOfLetter(letter);
+      } else if ((await queue.getJobState(jobId)) !== 'unknown') {
+        return factsOfJob(queue, jobId, connection, workers);
+      }
+    }
+  }
+  return {};
+}
+
+function factsOfLetter({ id: jobId, letter }: StoredDeadLetter): JobFacts {
+  const { notification, attempts: failures, delivered = [] } = letter;
+  const { devices = [], ...facts } = shown(notification, jobId);
+  const states = devices.map((label) => [label, delivered.includes(label) ? 'delivered' : 'not delivered'] as const);
+  return { ...facts, ...sendAfterOf(notification), jobId, devices: Object.fromEntries(states), failures };
+}
+
+async function factsOfJob(
+  queue: Queue,
+  jobId: string,
+  connection: Connection,
+  workers: readonly SeenWorker[],
+): Promise<JobFacts> {
+  const [job, lock, ahead] = await Promise.all([
+    findJob(queue, jobId),
+    connection.get(lockKeyOf(queue, jobId)),
+    connection.zrank(queue.toKey('prioritized'), jobId),
+  ]);
+  if (job === undefined) return { jobId };
+  const { devices: labels = [], ...facts } = shown(job.data, jobId);
+  const progress = readProgress(job.progress);
+  const worker = workers.find((each) => lock?.startsWith(`${each.id}:`) === true);
+  return {
+    ...facts,
+    ...sendAfterOf(job.data),
+    jobId,
+    enqueuedAt: job.timestamp,
+    attempts: progress.tries,
+    requeues: progress.requeues,
+    devices: Object.fromEntries(labels.map((label) => [label, progress.devices[label] ?? 'to do'])),
+    failures: progress.attempts,
+    ...(ahead !== null && { ahead: ahead + (await queue.getWaitingCount()) }),
+    ...(worker && { worker: nameOf(worker) }),
+  };
+}
+
+/** Without sizes, and with the id only if it is another one than the job's. */
+function shown(notification: unknown, jobId: string): Omit<JobFacts, 'devices'> & Pick<NotificationFacts, 'devices'> {
+  const facts: Partial<NotificationFacts> = { ...notificationFacts(notification, jobId) };
+  const notificationId = facts.id === notificationIdOf(jobId) ? undefined : facts.id;
+  Reflect.deleteProperty(facts, 'sizes');
+  Reflect.deleteProperty(facts, 'id');
+  return { ...facts, ...(notificationId !== undefined && { notificationId }) };
+}
+
+function sendAfterOf(data: unknown): Pick<JobFacts, 'sendAfter'> {
+  const sendAfter = isObject(data) ? instantOf(data['sendAfter']) : undefined;
+  return sendAfter === undefined ? {} : { sendAfter };
+}
+
+function nameOf({ id, host, pid, version, silentMs, alive }: SeenWorker): NonNullable<JobFacts['worker']> {
+  return { id, host, pid, version, silentMs, alive };
+}
+
+const UNKNOWN =
+  'unknown: no notification has this id, or it ended more than an hour ago (or 50000 others have ended since), or it was a ' +
+  'dead letter that was replayed too often, discarded or removed. Ids are compared letter by letter. Does QUEUE_PREFIX fit?';
+
+function describe(id: string, status: NotificationStatus, facts: JobFacts, now: number): string[] {
+  const width = { columns: columnsOf(), wrap: true };
+  const title = heading(`${printable(id)}${facts.jobId === undefined ? '' : jobText(id, facts.jobId)}`);
+  const rows = [['state', stateText(id, status, facts, now)], ...statusRows(status, now), ...factRows(facts, now)];
+  const { failures = [] } = facts;
+  const tries = failures.map(({ at, device = '-', error }) => [instantFrom(now, at), device, printable(error)]);
+  const failed = tries.length === 0 ? [] : ['', heading('Failed attempts, the newest last'), ...table(tries, width)];
+  return [title, '', ...table(rows, width), ...failed];
+}
+
+function jobText(id: string, jobId: string): string {
+  return jobId === id ? '' : `, job ${printable(jobId)}`;
+}
+
+function stateText(id: string, status: NotificationStatus, { ahead, worker }: JobFacts, now: number): string {
+  switch (status.state) {
+    case 'unknown':
+      return UNKNOWN;
+    case 'waiting': {
+      if (status.until !== undefined && status.until > now)
+        return `waits until ${instantFrom(now, status.until)}${status.rule === undefined ? '' : `, by ${printable(status.rule)}`}`;
+      if (status.until !== undefined) return `due since ${instantFrom(now, status.until)}, and not taken`;
+      return `waits for a worker${ahead === undefined ? '' : `; ${ahead} are taken before it`}`;
+    }
+    case 'sending': {
+      if (worker === undefined) return 'a worker has it';
+      const { host, pid, version, alive, silentMs } = worker;
+      const seen = alive
+        ? ''
+        : `, which is not seen for ${span(silentMs)}: another worker takes it when its lock has run out`;
+      return `a worker has it: ${printable(host)}, process ${pid}, version ${printable(version)}${seen}`;
+    }
+    case 'ended':
+      return `${status.outcome}, ${instantFrom(now, status.endedAt)}`;
+    case 'dead-lettered':
+      return `dead letter: ${status.reason}, ${instantFrom(now, status.deadAt)}; more: ${callOther('dead-letters')} show ${printable(id)}`;
+  }
+}
+
+/** Fields of a status that `state` tells already. */
+const TOLD: ReadonlySet<string> = new Set([
+  'state',
+  'until',
+  'rule',
+  'outcome',
+  'endedAt',
+  'reason',
+  'deadAt',
+  'devices',
+]);
+
+/** All others, also those that a newer status has. */
+function statusRows(status: NotificationStatus, now: number): string[][] {
+  return Object.entries(status as Readonly<Record<string, unknown>>).flatMap(([name, value]) =>
+    TOLD.has(name) || value === undefined ? [] : [[wordsOf(name), valueText(name, value, now)]],
+  );
+}
+
+/** `sentAt` → `sent`, `waitMs` → `wait`, `ruleUntil` → `rule until` */
+function wordsOf(name: string): string {
+  return name.replace(/(At|Ms)$/, '').replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+}
+
+function valueText(name: string, value: unknown, now: number): string {
+  if (typeof value === 'number' && /(At|Until)$/.test(name)) return instantFrom(now, value);
+  if (typeof value === 'number' && name.endsWith('Ms')) return span(value);
+  if (value === true) return 'yes';
+  return printable(typeof value === 'string' ? value : JSON.stringify(value));
+}
+
+function factRows(
+  { recipientId, category, priority, attempts, requeues, devices = {}, ...others }: JobFacts,
+  now: number,
+) {
+  const labels = Object.entries(devices).map(([label, state]) => `${label} ${printable(state)}`);
+  const times = [
+    ['enqueued', others.enqueuedAt],
+    ['send after', others.sendAfter],
+    ['expires', others.expiresAt],
+  ] as const;
+  const rows: (readonly [name: string, value: string | number | undefined])[] = [
+    ['notification', others.notificationId && `${printable(others.notificationId)}, by its data`],
+    ['recipient', recipientId && printable(recipientId)],
+    ['category', category && printable(category)],
+    ['priority', priority && printable(priority)],
+    ...times.map(([name, instant]) => [name, instant === undefined ? undefined : instantFrom(now, instant)] as const),
+    ['attempts', attempts],
+    ['requeues', requeues],
+    ['devices', labels.length === 0 ? undefined : labels.join(', ')],
+  ];
+  return rows.flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)]]));
+}

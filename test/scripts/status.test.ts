@@ -1,0 +1,240 @@
+import { writeFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { main as recipient } from '../../scripts/recipient.ts';
+import { main } from '../../scripts/status.ts';
+import { workersKey } from '../../src/queue/names.ts';
+import { createProducer } from '../../src/queue/producer.ts';
+import type { SeenWorker } from '../../src/queue/workers.ts';
+import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { deadLetter } from '../dead-letters/letters.ts';
+import { notification, openQueues, present } from '../queue/support.ts';
+import { runMain } from '../support/command.ts';
+import { temporaryFolder } from '../support/program.ts';
+import { connectRedis, queueEnv } from '../support/redis.ts';
+import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
+
+const MINUTE = 60_000;
+/** The command names others as npm or npx was used to call it. */
+const NOT_BY_NPM = { npm_command: undefined, npm_lifecycle_event: undefined };
+const SECRETS = ['Room 12', 'Field trip', 'ab'.repeat(16), 's3cret'];
+
+async function said(prefix: string, ...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await runMain(main, args, { ...queueEnv(prefix), ...NOT_BY_NPM });
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  for (const secret of SECRETS) expect(stdout).not.toContain(secret);
+  return stdout;
+}
+
+interface Told {
+  readonly ok: boolean;
+  readonly workersAlive: number;
+  readonly workers: readonly SeenWorker[];
+  readonly wrong: readonly { readonly kind: string; readonly text: string }[];
+}
+
+async function told<T = Told>(prefix: string, ...args: string[]): Promise<T> {
+  return JSON.parse((await said(prefix, ...args, '--json')).trimEnd().split('\n').at(-1) ?? '') as T;
+}
+
+const kinds = ({ wrong }: Told) => wrong.map(({ kind }) => kind);
+
+/** Makes the worker one that was not seen for so long, and has these facts; it does not write itself any more. */
+async function change(bench: Pick<ReplicaBench, 'prefix'>, id: string, facts: object, silentMs = 0): Promise<void> {
+  const redis = connectRedis();
+  const [, , digest = '', json = ''] =
+    /^(\d+) (\S+) (.*)$/.exec((await redis.hget(workersKey(bench.prefix), id)) ?? '') ?? [];
+  const line = JSON.stringify({ ...(JSON.parse(json) as object), ...facts });
+  await redis.hset(
+    workersKey(bench.prefix),
+    (facts as { id?: string }).id ?? id,
+    `${Date.now() - silentMs} ${digest} ${line}`,
+  );
+}
+
+describe('the whole', () => {
+  test('without a worker: that is the first thing and the last, and what waits is counted', async () => {
+    const { queue, prefix } = openQueues();
+    for (const id of ['a', 'b', 'c']) {
+      await queue.add('push', notification({ id, data: { key: 's3cret' } }), { jobId: id, priority: 10 });
+    }
+    const text = await said(prefix);
+    expect(text).toMatch(/^No worker is alive\.\n/);
+    expect(text).toMatch(/\nworkers +none is alive\n/);
+    expect(text).toMatch(/\nnew +3 not taken yet, the oldest for /);
+    expect(text).toMatch(/\nteacher-42 +3 +.* ago +now\n/);
+    expect(text.trimEnd().split('\n').at(-1)).toBe(
+      'WRONG  no worker is alive: nothing is sent; start one: pushpacer worker',
+    );
+    const env = { ...queueEnv(prefix), npm_command: 'run-script', npm_lifecycle_event: 'status' };
+    expect((await runMain(main, [], env)).stdout).toMatch(/; start one: npm run worker\n$/);
+    const result = await told(prefix);
+    expect(result).toMatchObject({ ok: false, workersAlive: 0, workers: [], untaken: { count: 3 } });
+    expect(kinds(result)).toEqual(['no-worker']);
+  });
+
+  test('with workers and nothing to do all is well, and each worker says what it is', async () => {
+    const bench = await openReplicaBench();
+    const [first, second] = [await bench.startHere(), await bench.startHere({ WORKER_CONCURRENCY: '7' })];
+    const text = await said(bench.prefix);
+    expect(text).not.toContain('No worker');
+    expect(text).toMatch(/\nworkers +2 alive, with 0 jobs in 57 places\n/);
+    expect(text).toMatch(/\npolicy +10\/1m, gap 3s \(2 workers\)\n/);
+    expect(text).toContain(hostname());
+    expect(text).toMatch(/\nALL IS WELL {2}2 workers are alive, 0 wait, nothing is late/);
+    const result = await told(bench.prefix);
+    expect(result).toMatchObject({ ok: true, wrong: [], workersAlive: 2 });
+    expect(result.workers.map(({ id }) => id).toSorted()).toEqual([...first.workerIds, ...second.workerIds].toSorted());
+    expect(result.workers[0]).toMatchObject({
+      ...{ host: hostname(), pid: process.pid, alive: true, stopping: false, inHand: 0, asleep: 0 },
+      version: expect.stringMatching(/^\d+\.\d+\.\d+/) as string,
+      platforms: expect.arrayContaining(['apns', 'fcm']) as string[],
+    });
+    await second.stop();
+    expect(await told(bench.prefix)).toMatchObject({ ok: true, workersAlive: 1 });
+  });
+
+  test('a worker tells its jobs in hand, and a breaker that is open', async () => {
+    const bench = await openReplicaBench();
+    const replica = await bench.startHere({ LIMIT_MIN_GAP: '0', LIMIT_RULES: '100/1m' });
+    bench.sandbox.setAnswers([{ platform: 'apns', reason: 'InvalidProviderToken' }]);
+    await bench.queue.add('push', notification({ id: 'a' }), { jobId: 'a', priority: 10 });
+    await vi.waitFor(
+      () => expect(bench.lines.some((line) => line.includes('circuit breaker open'))).toBe(true),
+      10_000,
+    );
+    const result = await vi.waitFor(
+      async () => {
+        const now = await told<Told & { readonly breakers: readonly object[] }>(bench.prefix);
+        expect(now.breakers).toHaveLength(1);
+        return now;
+      },
+      { timeout: 10_000, interval: 200 },
+    );
+    expect(result.breakers[0]).toMatchObject({
+      platform: 'apns',
+      trouble: 'auth',
+      code: 'InvalidProviderToken',
+      workers: 1,
+    });
+    expect(kinds(result)).toEqual(['breaker']);
+    expect(await said(bench.prefix)).toMatch(
+      /\nWRONG {2}nothing is sent to apns: auth, InvalidProviderToken, for .*\(1 of 1 workers\)\n/,
+    );
+    await replica.stop();
+  });
+
+  test('what is wrong with workers: not seen, another clock, another policy', async () => {
+    const bench = await openReplicaBench();
+    const [{ workerIds }] = [await bench.startHere(), await bench.startHere({ LIMIT_RULES: '5/1m' })];
+    const id = present(workerIds[0]);
+    await change(bench, id, { id: 'frozen', host: 'web-2', pid: 9 }, 40_000);
+    await change(bench, id, { id: 'old', host: 'web-3' }, 30 * MINUTE);
+    await change(bench, id, { id: 'early', host: 'web-4', clockOffsetMs: -3_200 });
+    const result = await told(bench.prefix);
+    expect(kinds(result)).toEqual(['worker-silent', 'clock', 'policies']);
+    const text = await said(bench.prefix);
+    expect(text).toMatch(
+      /1 worker is not seen, so killed or frozen; others take the jobs: web-2 \(process 9\) for 4\d(\.\d)?s\n/,
+    );
+    expect(text).toMatch(/clocks are not Redis's, set them: web-4 \(process \d+\) 3\.2s ahead\n/);
+    for (let at = 0; at < 40; at++) await change(bench, id, { id: `lost-${at}`, host: 'web-5', pid: at }, 30_000);
+    const many = await said(bench.prefix);
+    expect(many).toMatch(/41 workers are not seen.*: web-2 .*; web-5 .*; web-5 .*; and 38 more\n/);
+    expect(many).toContain('\nand 15 more; --json has all\n');
+    expect(text).toMatch(/workers have 2 different policies: 2 with 10\/1m, gap 3s; 1 with 5\/1m, gap 3s/);
+    expect(text).toMatch(/\nweb-2 .* not for 4/);
+    expect(text).toMatch(/\nworkers +3 alive, .*; 2 that were killed or frozen within the last hour\n/);
+  });
+
+  test('what is wrong with the queue: due and not taken, new for a minute, paused, dead letters of the last hour', async () => {
+    const bench = await openReplicaBench();
+    const { queue, deadQueue, prefix } = bench;
+    await queue.pause();
+    await bench.startHere();
+    const redis = connectRedis();
+    await queue.add('push', notification({ id: 'due' }), { jobId: 'due', delay: MINUTE });
+    await redis.zadd(queue.toKey('delayed'), (Date.now() - 40_000) * 0x1000, 'due');
+    await queue.add('push', notification({ id: 'new' }), {
+      jobId: 'new',
+      priority: 10,
+      timestamp: Date.now() - 2 * MINUTE,
+    });
+    const letters = [
+      deadLetter('x', { deadAt: Date.now() - 1_000, reason: 'rejected' }),
+      deadLetter('y', { deadAt: Date.now() - 120 * MINUTE, reason: 'stalled' }),
+    ];
+    await deadQueue.addBulk(letters.map((data, at) => ({ name: 'push', data, opts: { jobId: `letter-${at}` } })));
+    const result = await told(prefix);
+    expect(kinds(result)).toEqual(['paused', 'due-late', 'untaken-late', 'dead-letters']);
+    expect(result).toMatchObject({
+      ...{ due: { count: 1 }, untaken: { count: 1 } },
+      deadLetters: { total: 2, lookedAt: 2, byReason: { rejected: 1, stalled: 1 }, lastHour: 1 },
+    });
+    const text = await said(prefix);
+    expect(text).toMatch(/1 notification is due and not taken, the oldest for 4\d/);
+    expect(text).toMatch(/1 notification is new and not taken, the oldest for 2m/);
+    expect(text).toContain('1 dead letter in the last hour (1 rejected); look: pushpacer dead-letters --since 1h');
+  });
+
+  test('on a cluster with several shards there is one registry, and all shards are summed', async () => {
+    const server = await startEmbeddedRedis({
+      extraArgs: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
+    });
+    onTestFinished(() => server.close());
+    const own = connectRedis(server.url);
+    await own.cluster('ADDSLOTSRANGE', 0, 16_383);
+    await vi.waitFor(async () => expect(await own.cluster('INFO')).toContain('cluster_state:ok'), 10_000);
+    const redis = { REDIS_URL: server.url, REDIS_CLUSTER: 'true', QUEUE_SHARDS: '3' };
+    const bench = await openReplicaBench();
+    const replica = await bench.startHere({ ...redis, LIMIT_MIN_GAP: '1h' });
+    const producer = createProducer({ redisUrl: server.url, cluster: true, prefix: bench.prefix, shards: 3 });
+    onTestFinished(() => producer.close());
+    const inputs = Array.from({ length: 9 }, (_, at) => [
+      notification({ id: `a${at}`, recipientId: `t${at}` }),
+      notification({ id: `b${at}`, recipientId: `t${at}` }),
+    ]);
+    await producer.enqueueMany(inputs.flat());
+    const env = { ...queueEnv(bench.prefix), ...redis };
+    await vi.waitFor(
+      async () => {
+        const { stdout } = await runMain(main, ['--json'], env);
+        expect(JSON.parse(stdout)).toMatchObject({ workersAlive: 1, waiting: { of: 9, byRule: { gap: 9 } }, ok: true });
+      },
+      { timeout: 10_000, interval: 200 },
+    );
+    expect(await own.keys('*:workers')).toEqual([`${bench.prefix}:workers`]);
+    const one = await runMain(main, ['b7', '--json'], env);
+    expect(JSON.parse(one.stdout)).toMatchObject({ state: 'waiting', recipientId: 't7', requeues: 1 });
+    await replica.stop();
+    expect(await own.exists(`${bench.prefix}:workers`)).toBe(0);
+  });
+});
+
+test('recipient show has the policy of the workers, and says so', async () => {
+  const bench = await openReplicaBench();
+  const file = join(await temporaryFolder(), 'limits.json');
+  await writeFile(file, JSON.stringify({ categories: { news: { rules: '1/1h' } } }));
+  const show = async (...args: string[]) => {
+    const exit = await runMain(recipient, ['show', 'teacher-42', ...args], queueEnv(bench.prefix));
+    expect(exit).toMatchObject({ code: 0, stderr: '' });
+    return exit.stdout;
+  };
+  expect(await show()).toMatch(
+    /policy +10\/1m, gap 3s; from LIMIT_RULES and LIMIT_MIN_GAP of this command itself, since/,
+  );
+  expect(JSON.parse(await show('--json'))).toMatchObject({ limitsOf: { workers: 0, others: 0 } });
+  const env = { LIMIT_RULES: '7/1h', LIMIT_MIN_GAP: '9s', LIMITS_FILE: file };
+  await bench.startHere(env);
+  const last = await bench.startHere(env);
+  expect(await show()).toMatch(
+    /policy +7\/1h, gap 9s; from LIMIT_RULES and LIMIT_MIN_GAP of 2 workers\n +news: 1\/1h, no gap; from/,
+  );
+  await bench.startHere({ LIMIT_RULES: '5/1m' });
+  expect(await show()).toContain('of 2 workers; 1 more has another policy (pushpacer status)\n');
+  await last.stop();
+  expect(JSON.parse(await show('--json'))).toMatchObject({
+    ...{ limitsOf: { workers: 1, others: 1 }, policy: { rules: [{ max: 5, perMs: MINUTE }], minGapMs: 3_000 } },
+  });
+});
