@@ -40,7 +40,7 @@ const BELOW_DEVICES = '^src/domain/(json|json-schema|merge-patch|notification-ty
  */
 const QUEUE_FORMAT = 'src/queue/(names|retention|readable)\\.ts$';
 
-/** A producer cancels what waits, and the limiters decide that: one Lua script, which needs no policies. */
+/** A producer cancels what waits, and the limiters decide that: one Lua script, which needs no policies. It tells places in line too. */
 const CANCELLER = 'src/limiter/(redis/canceller|apart)\\.ts$';
 
 /** What a folder may import beside the floors below it. */

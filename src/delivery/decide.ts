@@ -2,7 +2,7 @@ import type { Service } from '../domain/account.ts';
 import { errorChain } from '../domain/error-chain.ts';
 import { formatFault, isUnknownField } from '../domain/faults.ts';
 import type { Notification } from '../domain/notification.ts';
-import type { DeadLetterReason, Result, Trouble } from '../domain/outcome.ts';
+import type { DeadLetterReason, Result, Trouble, Waited } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
 import type { Refused, Reserved } from '../limiter/limiter.ts';
 import type { Ended } from '../limiter/waiting.ts';
@@ -109,7 +109,8 @@ export function onRefused({ notification }: Context, { rule, because }: Refused)
 
 /** Delivered silently it needs no slot, but it waits for the end of the quiet time, since `onQuiet` says so. */
 export function untilQuietEnds(context: Context, { quietMs = 0 }: Refused, parts: DeliverParts): Result {
-  return untilDue(context, { waitMs: quietMs, rule: 'quiet' }, quietMs, parts);
+  const ruleUntil = Math.round(parts.now() + quietMs);
+  return untilDue(context, { waitMs: quietMs, rule: 'quiet', ruleUntil }, quietMs, parts);
 }
 
 /** The limiter reserved no slot: the producer wants to drop what is throttled, or the wait would be too long. */
@@ -267,7 +268,7 @@ export function deferOrGiveUp(
 /** Put back until an instant, and counted as requeued: until a slot, or until a quota has room. */
 function untilDue(
   context: Context,
-  { waitMs, rule }: { readonly waitMs: number; readonly rule: string },
+  { waitMs, rule, ruleUntil, before }: Waited,
   delayMs: number,
   { now }: Pick<DeliverParts, 'now'>,
 ): Result {
@@ -277,10 +278,11 @@ function untilDue(
     requeues: progress.requeues + 1,
     dueAt: now() + delayMs,
     rule,
+    ruleUntil,
     heldSince: undefined,
     unreached: 0,
   };
-  return { kind: 'requeued', waitMs, delayMs, rule };
+  return { kind: 'requeued', waitMs, delayMs, rule, ruleUntil, before };
 }
 
 function deferred(waitMs: number, code: string): Result {

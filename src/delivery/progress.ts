@@ -35,8 +35,10 @@ const progressSchema = z.object({
   digest: z.object({ count: z.number(), own: z.boolean() }).optional(),
   /** How often it was requeued: by the limiter, or by a quota. */
   requeues: z.number().default(0),
-  /** The rule that it waits for, while it is requeued: `gap`, `10/1m`, `fcm:600000/1m`, `sendAfter`. */
+  /** The longest cause of its wait, while it is requeued: `quiet`, `block`, `gap`, `10/1m`, `fcm:600000/1m`, `sendAfter`. */
   rule: z.string().optional(),
+  /** When the block or the quiet time ends, if `rule` is one of them; epoch milliseconds. */
+  ruleUntil: z.number().optional(),
   /** When it is due, epoch milliseconds. The lateness of wake-ups is measured against it. */
   dueAt: z.number().optional(),
   /** By account: when a quota that had no room has room for it, as promised; epoch milliseconds. */

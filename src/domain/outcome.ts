@@ -60,12 +60,24 @@ export type Result =
   | { readonly kind: 'canceled' }
   /** `by`: the id of the newer notification, or of the one that goes as the digest. */
   | { readonly kind: 'superseded' | 'merged'; readonly by: string }
-  /** `waitMs`: until its slot. `delayMs`: until a worker takes the job again, which is a little before the slot. */
-  | { readonly kind: 'requeued'; readonly waitMs: number; readonly delayMs: number; readonly rule: string }
+  /**
+   * `waitMs`: until its slot. `delayMs`: until a worker takes the job again, which is a little before the slot. `rule`: the longest
+   * cause of the wait; `ruleUntil`: when the block or the quiet time ends, epoch milliseconds; `before`: how many are before it in
+   * its line.
+   */
+  | ({ readonly kind: 'requeued'; readonly delayMs: number } & Waited)
   | { readonly kind: 'held'; readonly waitMs: number; readonly code: string }
   | { readonly kind: 'yielded' }
   | { readonly kind: 'retried'; readonly waitMs: number; readonly code: string }
   | { readonly kind: 'dead-letter'; readonly reason: DeadLetterReason; readonly message: string };
+
+/** A wait, and the reason for it. */
+export interface Waited {
+  readonly waitMs: number;
+  readonly rule: string;
+  readonly ruleUntil?: number | undefined;
+  readonly before?: number | undefined;
+}
 
 /** One failed attempt, as it is kept in a dead letter. Never holds a token. */
 export interface FailedAttempt {

@@ -61,7 +61,7 @@ export interface RuleStanding {
 export interface Standing {
   /**
    * The rule that decides: `10/1m`, `gap`, `block` or `quiet`; `messages:10/1m` for a rule of a category; `none` if there are no
-   * rules; `unavailable` if Redis does not answer and `onUnavailable` is `open`. For a wait: the rule that makes it. For an
+   * rules; `unavailable` if Redis does not answer and `onUnavailable` is `open`. For a wait: its longest cause. For an
    * admission: the rule that would make the next ask wait longest, or the first rule if none would.
    */
   readonly rule: string;
@@ -80,6 +80,19 @@ export interface Standing {
   readonly rules?: readonly RuleStanding[];
 }
 
+/** Why a wait is so long. Part of every answer that is no admission, and of every reservation that is shown. */
+export interface Cause {
+  /**
+   * The longest cause of the wait: `block`, `quiet`, or the limit that alone would make it wait longest behind those that are
+   * before it: `10/1m`, `gap`, `messages:10/1m`.
+   */
+  readonly rule: string;
+  /** How many ids are before it in its line: the overall one, or that of its category if that alone makes it wait. */
+  readonly before: number;
+  /** When the block ends, or the last quiet time before the slot: epoch milliseconds. Absent for other rules. */
+  readonly ruleUntil?: number;
+}
+
 /** Yes: send at `at`, which is now or a few milliseconds ahead. */
 export interface Admitted extends Standing {
   /** The id has a slot now. */
@@ -93,7 +106,7 @@ export interface Admitted extends Standing {
 }
 
 /** Not yet: a slot is reserved `waitMs` ahead. Come back then, and not before. */
-export interface Reserved extends Standing {
+export interface Reserved extends Standing, Cause {
   /** The id has a slot that lies ahead. */
   readonly kind: 'reserved';
   /** The slot: epoch milliseconds on the limiter's clock. */
@@ -103,7 +116,7 @@ export interface Reserved extends Standing {
 }
 
 /** The wait would be longer than the ask allows, or `maxPending` reservations wait already. Nothing was written. */
-export interface Refused extends Standing {
+export interface Refused extends Standing, Cause {
   /** The id got no slot. */
   readonly kind: 'refused';
   /** Which bound of the ask was passed: `maxPending`, or one of `maxWaitMs`, `maxQuietMs` and `expiresInMs`. */
@@ -133,6 +146,9 @@ export interface SlotView {
   readonly id?: string;
 }
 
+/** A reserved slot as `inspect` shows it, with the reason for its wait. */
+export interface ReservedView extends SlotView, Cause {}
+
 /** The quiet hours of a recipient. */
 export interface QuietView {
   /** The quiet hours in force. */
@@ -160,10 +176,10 @@ export interface Inspection {
   /** Slots sent within the longest window, oldest first. */
   readonly sent: readonly SlotView[];
   /** Reserved slots that are not no-shows yet, the next one first. */
-  readonly reserved: readonly SlotView[];
+  readonly reserved: readonly ReservedView[];
   /** The slot that a new id would get now. */
   readonly nextAt: number;
-  /** The rule that decides it: `10/1m`, `gap`, `block`, `quiet`, or `none`. */
+  /** The longest cause of the wait until then: `10/1m`, `gap`, `block`, `quiet`, or `none`. */
   readonly rule: string;
 }
 
@@ -184,8 +200,8 @@ export interface Limiter extends Oversight {
   cancel(held: Held): Promise<boolean>;
 }
 
-/** A reservation that an operator's command has moved to another slot. */
-export interface Moved {
+/** A reservation that an operator's command has moved to another slot, with the reason for that. */
+export interface Moved extends Cause {
   /** Absent if the limiter stores only a digest of it: for an id of more than 160 characters, or with other than visible ASCII. */
   readonly id?: string;
   /** Its category, if that has a policy of its own. */

@@ -51,6 +51,12 @@ export function paceOf(policy: Policy): Pace {
   return pace;
 }
 
+/** The limits of a policy under their names in answers: in a category `messages:10/1m`. */
+export function limitsOf(policy: Policy, category: string | undefined): readonly Limit[] {
+  const { limits } = paceOf(policy);
+  return category === undefined ? limits : limits.map((limit) => ({ ...limit, name: `${category}:${limit.name}` }));
+}
+
 function workOut({ rules, minGapMs }: Policy): Pace {
   const gap: Limit[] = minGapMs > 0 ? [{ name: 'gap', max: 1, perMs: minGapMs }] : [];
   const limits = [...gap, ...rules.map((rule) => ({ ...rule, name: ruleName(rule) }))];

@@ -20,6 +20,7 @@ export function awake(windows: readonly Window[], at: number, edgeMs: number): n
 
 /** How many milliseconds between two instants are quiet. */
 export function quietMsBetween(windows: readonly Window[], from: number, until: number): number {
+  if (windows.length === 0) return 0;
   const parts = windows.map((window) => Math.min(window.until, until) - Math.max(window.from, from));
   return parts.reduce((sum, ms) => sum + Math.max(0, ms), 0);
 }

@@ -1,6 +1,7 @@
-import type { Window } from '../domain/quiet-windows.ts';
 import { isUrgent, type Exemption } from '../domain/limits.ts';
-import type { Limit } from './pace.ts';
+import { causeOf, type Line, type Moment } from './cause.ts';
+import type { Cause } from './limiter.ts';
+import { GRACE_MS, type Limit } from './pace.ts';
 import { awake, QUIET_EDGE_MS } from './quiet.ts';
 
 /** A reservation. */
@@ -20,6 +21,7 @@ export interface Replanned {
   readonly waiting: Waiting;
   readonly at: number;
   readonly isHeld: boolean;
+  readonly cause: Cause;
 }
 
 /** The limits of a scope, and its sent slots, oldest first. */
@@ -30,30 +32,29 @@ export interface Room {
   readonly exempt?: readonly Exemption[] | undefined;
 }
 
-export interface ReplanAt {
-  readonly now: number;
-  readonly blockedUntil: number | undefined;
+/** The rooms of a recipient: the overall one under `undefined`, then those of its categories. */
+export type Rooms = ReadonlyMap<string | undefined, Room>;
+
+export interface ReplanAt extends Moment {
   /** No slot is moved to earlier than now plus this. */
   readonly leadMs: number;
-  /** The quiet times around now. */
-  readonly quiet: readonly Window[];
 }
 
 /**
  * Gives every reservation its earliest slot, in their order, as if all asked now one after the other: later if the limits have
  * become stricter, earlier if looser. An overdue reservation keeps its slot if the limits allow it.
- * `rooms` has the overall scope under `undefined`. Takes O(n) for n reservations, times the number of limits.
+ * Takes O(n log n) for n reservations, times the number of limits.
  */
 export function replan(
   waiting: readonly Waiting[],
-  rooms: ReadonlyMap<string | undefined, Room>,
-  { now, blockedUntil = -Infinity, leadMs, quiet }: ReplanAt,
+  rooms: Rooms,
+  { now, blockedUntil, leadMs, quiet }: ReplanAt,
 ): Replanned[] {
   const lists = new Map([...rooms].map(([category, room]) => [category, new List(room)]));
   const overall = rooms.get(undefined) ?? { limits: [], sent: [] };
   const line = lists.get(undefined) ?? new List(overall);
-  return waiting.map((each) => {
-    const from = Math.max(Math.min(each.slot, now + leadMs), blockedUntil);
+  const places = waiting.map((each) => {
+    const from = Math.max(Math.min(each.slot, now + leadMs), blockedUntil ?? -Infinity);
     const own = each.category === undefined ? undefined : lists.get(each.category);
     const exempt = (own && rooms.get(each.category)?.exempt) ?? [];
     const isQuiet = quiet.length > 0 && !exempt.includes('quietHours');
@@ -67,6 +68,55 @@ export function replan(
     if (!isHeld) line.take(at, false);
     return { waiting: each, at, isHeld };
   });
+  const placed = places.map(({ waiting: { category }, at: slot, isHeld }) => ({ category, slot, isHeld }));
+  const causes = causesOf(placed, rooms, { now, blockedUntil, quiet });
+  return places.map((place, index) => ({ ...place, cause: causes[index] ?? NO_CAUSE }));
+}
+
+/** Of nobody: every reservation has a cause of its own. */
+export const NO_CAUSE: Cause = { rule: 'none', before: 0 };
+
+type Placed = Pick<Waiting, 'slot' | 'category' | 'isHeld'>;
+
+/** Why each of these waits for so long; in their order. */
+export function causesOf(waiting: readonly Placed[], rooms: Rooms, moment: Moment): Cause[] {
+  const overall = rooms.get(undefined) ?? { limits: [], sent: [] };
+  const earlier = new Map<string | undefined, number>();
+  const count = (category: string | undefined): number => earlier.get(category) ?? 0;
+  const add = (category: string | undefined): void => void earlier.set(category, count(category) + 1);
+  const causes: Cause[] = [];
+  let uncounted: Placed[] = []; // those of the same slot are not before each other
+  for (const index of [...waiting.keys()].sort((a, b) => slotAt(waiting, a) - slotAt(waiting, b))) {
+    const each = waiting[index];
+    if (each === undefined) continue;
+    if (uncounted[0]?.slot !== each.slot) {
+      for (const { slot, category, isHeld } of uncounted) {
+        if (slot < moment.now - GRACE_MS) continue;
+        if (!isHeld) add(undefined);
+        if (category !== undefined) add(category);
+      }
+      uncounted = [];
+    }
+    uncounted.push(each);
+    const { slot, category, isHeld } = each;
+    const own = category === undefined ? undefined : rooms.get(category);
+    const exempt = own?.exempt ?? [];
+    const goesFirst = own !== undefined && isUrgent({ exempt });
+    const quiet = exempt.includes('quietHours') ? [] : moment.quiet;
+    const first = lineOf(goesFirst ? withoutLimits(overall, exempt) : overall, goesFirst ? 0 : count(undefined));
+    const lines = own === undefined ? [first] : [first, lineOf(own, count(category))];
+    const before = count(isHeld ? category : undefined);
+    causes[index] = { ...causeOf(lines, slot, { ...moment, quiet }), before };
+  }
+  return causes;
+}
+
+function slotAt(waiting: readonly Placed[], index: number): number {
+  return waiting[index]?.slot ?? 0;
+}
+
+function lineOf({ limits, sent }: Room, before: number): Line {
+  return { limits, nthSent: (k) => sent.at(-k), before };
 }
 
 /** The overall scope as it is for an urgent category, which stands behind nobody there. */

@@ -18,7 +18,7 @@ export function blocksContract(create: LimiterFactory): void {
     it('makes everybody wait for its end, and behind each other', async () => {
       const trial = new Trial(create);
       await trial.block(60_000);
-      expect(await trial.askAll('ab')).toEqual([reserved(60_000, 'block', 60_000), reserved(62_000, 'gap', 62_000)]);
+      expect(await trial.askAll('ab')).toEqual([reserved(60_000, 'block', 60_000), reserved(62_000, 'block', 62_000)]);
     });
 
     it('holds where there are no rules, and in every category', async () => {
@@ -91,7 +91,7 @@ export function blocksContract(create: LimiterFactory): void {
       expect(await trial.reset()).toBe(false);
       await trial.ask('a');
       expect(await trial.reset()).toBe(false);
-      expect(await trial.peek('b')).toEqual(reserved(62_000, 'gap', 62_000));
+      expect(await trial.peek('b')).toEqual(reserved(62_000, 'block', 62_000));
     });
 
     it('goes beside a stored policy, and each ends alone', async () => {
@@ -184,7 +184,7 @@ export function blocksContract(create: LimiterFactory): void {
       await trial.block(10_000);
       expect(await trial.slots()).toEqual({ d: 10_000, e: 11_000, b: 12_000, c: 18_000 });
       expect(await trial.ask('f', messages)).toEqual(reserved(24_000, 'messages:1/6s', 24_000));
-      expect(await trial.peek('x')).toEqual(reserved(13_000, 'gap', 13_000));
+      expect(await trial.peek('x')).toEqual(reserved(13_000, 'block', 13_000));
       trial.goTo(6_000);
       expect(await trial.ask('b', messages)).toEqual(reserved(12_000, 'block', 6_000));
       trial.goTo(12_000);

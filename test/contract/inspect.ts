@@ -33,7 +33,7 @@ export function inspectContract(create: LimiterFactory): void {
           { at: 10_000, id: 'd' },
         ],
         nextAt: 12_000,
-        rule: 'gap',
+        rule: '3/10s',
       });
     });
 

@@ -1,6 +1,7 @@
 import { describe } from 'vitest';
 import { answersContract } from './answers.ts';
 import { blocksContract } from './blocks.ts';
+import { causesContract } from './causes.ts';
 import { checksContract } from './checks.ts';
 import { countBlockedContract } from './count-blocked.ts';
 import { heldContract } from './held.ts';
@@ -23,6 +24,7 @@ export function limiterContract(name: string, create: LimiterFactory): void {
     placesContract(create);
     undoingContract(create);
     answersContract(create);
+    causesContract(create);
     policiesContract(create);
     scopesContract(create);
     heldContract(create);

@@ -1,16 +1,23 @@
 import { describe, expect, it } from 'vitest';
-import type { Moved } from '../../src/limiter/limiter.ts';
+import type { Cause, Moved } from '../../src/limiter/limiter.ts';
 import { admitted, atMost, gapOf, MINUTE, recipientId, reserved, Trial, type LimiterFactory } from './trial.ts';
+
+type Told = Omit<Moved, keyof Cause>;
 
 const DAY = 86_400_000;
 const messages = { category: 'messages' };
 
 /** Operators' acts bring service back: all that wait get their earliest places, and the caller is told who has moved. */
 export function oversightContract(create: LimiterFactory): void {
+  /** Without the reason, which causes.ts looks at. */
+  const since = ({ id, category, from, at }: Moved, { start }: Trial): Told => ({
+    ...(id !== undefined && { id }),
+    ...(category !== undefined && { category }),
+    ...{ from: from - start, at: at - start },
+  });
   const follower = (trial: Trial) => {
-    const told: Moved[] = [];
-    const onMoved = (moved: readonly Moved[]) =>
-      void told.push(...moved.map((each) => ({ ...each, from: each.from - trial.start, at: each.at - trial.start })));
+    const told: Told[] = [];
+    const onMoved = (moved: readonly Moved[]) => void told.push(...moved.map((each) => since(each, trial)));
     return { told, onMoved };
   };
 

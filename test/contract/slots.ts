@@ -15,7 +15,7 @@ export function slotsContract(create: LimiterFactory): void {
         reserved(2_000, 'gap', 2_000),
         reserved(4_000, 'gap', 4_000),
         reserved(10_000, '3/10s', 10_000),
-        reserved(12_000, 'gap', 12_000),
+        reserved(12_000, '3/10s', 12_000),
       ]);
     });
 

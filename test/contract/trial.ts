@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import type { CategoryPolicy, Policy } from '../../src/domain/limits.ts';
 import type { QuietHours } from '../../src/domain/quiet-hours.ts';
-import type { Admission, Ask, Inspection, Limiter, SlotView } from '../../src/limiter/limiter.ts';
+import type { Admission, Ask, Cause, Inspection, Limiter, SlotView } from '../../src/limiter/limiter.ts';
 
 /** A limiter on a clock that stands still until the test moves it. */
 export interface LimiterUnderTest {
@@ -95,7 +95,8 @@ export class Trial {
     return this.limiter.reset(recipientId);
   }
 
-  async inspect(): Promise<Inspection> {
+  /** Without the causes of waits: see `causes`. */
+  async inspect(): Promise<Omit<Inspection, 'reserved'> & { readonly reserved: readonly SlotView[] }> {
     const { now, policyUntil, block, quiet, sent, reserved, nextAt, ...rest } = await this.limiter.inspect(recipientId);
     const since = (slot: SlotView): SlotView => ({ ...slot, at: slot.at - this.start });
     return {
@@ -105,7 +106,7 @@ export class Trial {
       ...(block && { block: { ...block, until: block.until - this.start } }),
       ...(quiet && { quiet: { ...quiet, ...(quiet.until !== undefined && { until: quiet.until - this.start }) } }),
       sent: sent.map(since),
-      reserved: reserved.map(since),
+      reserved: reserved.map(({ at, id }) => since({ at, ...(id !== undefined && { id }) })),
       nextAt: nextAt - this.start,
     };
   }
@@ -120,9 +121,32 @@ export class Trial {
     this.#clock.advance(this.start + at - this.#clock.now());
   }
 
+  /** Why an ask would have to wait. */
+  async why(id: string, more: More = {}): Promise<string> {
+    return this.cause(await this.limiter.peek({ recipientId, id, ...more }));
+  }
+
+  /** Why those that are reserved wait, the next one first. */
+  async causes(): Promise<Record<string, string>> {
+    const { reserved } = await this.limiter.inspect(recipientId);
+    return Object.fromEntries(reserved.map((slot) => [slot.id ?? '', this.cause(slot)]));
+  }
+
+  /** `gap, 3 before`, `quiet until 28800000, 0 before`: why something waits. */
+  cause(of: object): string {
+    const { rule, before, ruleUntil } = of as Cause;
+    const until = ruleUntil === undefined ? '' : ` until ${ruleUntil - this.start}`;
+    return `${rule}${until}, ${before} before`;
+  }
+
   #told(admission: Admission): unknown {
-    const { sendAt, gapMs, toleranceMs, ...answer } = { sendAt: undefined, ...admission };
+    const { sendAt, gapMs, toleranceMs, before, ruleUntil, ...answer } = {
+      ...{ sendAt: undefined, before: undefined, ruleUntil: undefined },
+      ...admission,
+    };
     expect([typeof gapMs, typeof toleranceMs]).toEqual(['number', 'number']);
+    expect(ruleUntil).toBeTypeOf(answer.kind !== 'admitted' && isTimed(answer.rule) ? 'number' : 'undefined');
+    expect(before).toBeTypeOf(answer.kind === 'admitted' ? 'undefined' : 'number');
     if (admission.kind === 'admitted') expect(sendAt).toBeTypeOf('number');
     return 'at' in answer ? { ...answer, at: answer.at - this.start } : answer;
   }
@@ -137,7 +161,11 @@ export function admitted(at: number, repeated = false): unknown {
   return expect.objectContaining({ kind: 'admitted', at, repeated });
 }
 
-/** All of an admission without `sendAt`, `gapMs` and `toleranceMs`, which have tests of their own. */
+function isTimed(rule: string): boolean {
+  return rule === 'block' || rule === 'quiet';
+}
+
+/** All of an admission without `sendAt`, `gapMs`, `toleranceMs`, `before` and `ruleUntil`, which have tests of their own. */
 export function admittedWith(at: number, rule: string, remaining: number, resetMs: number): unknown {
   return { kind: 'admitted', at, repeated: false, rule, remaining, resetMs };
 }

@@ -29,9 +29,12 @@ describe('a notification in quiet hours', () => {
     const first = await bench.run(makeNotification());
     const second = await bench.run(makeNotification());
     expect([first.outcome, second.outcome]).toMatchObject([
-      { kind: 'requeued', rule: 'quiet' },
-      { kind: 'requeued', rule: 'gap' },
+      { kind: 'requeued', rule: 'quiet', before: 0 },
+      { kind: 'requeued', rule: 'quiet', before: 1 },
     ]);
+    const { ruleUntil } = (await bench.limiter.inspect(RECIPIENT)).reserved[0] ?? {};
+    expect([first.progress, second.progress]).toMatchObject([{ ruleUntil }, { ruleUntil }]);
+    expect(ruleUntil).toBe((await bench.limiter.inspect(RECIPIENT)).quiet?.until);
     const [one, two] = [first.outcome, second.outcome].map((each) => (each as { waitMs: number }).waitMs);
     expect(one).toBeGreaterThan(HOUR - 60_000);
     expect((two ?? 0) - (one ?? 0)).toBeGreaterThan(0);

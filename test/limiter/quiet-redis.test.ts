@@ -53,7 +53,7 @@ describe('quiet hours that are stored for a recipient', () => {
     await operator.limiter.quiet(recipientId, quietNow());
     expect(await worker.callsOf(() => ask('a'))).toBe(2);
     expect(await worker.callsOf(() => ask('b'))).toBe(1);
-    expect(await ask('c')).toMatchObject({ kind: 'reserved', rule: 'gap' });
+    expect(await ask('c')).toMatchObject({ kind: 'reserved', rule: 'quiet', before: 2 });
     const other = { ...quietNow(), quietHours: [] };
     await operator.limiter.quiet(recipientId, other);
     expect(await worker.callsOf(() => ask('d'))).toBe(2);
@@ -125,7 +125,7 @@ describe('quiet hours that are new in LIMITS_FILE', () => {
     await after.limiter.cancel({ recipientId, id: 'b' });
     expect(await after.limiter.admit({ recipientId, id: 'c' })).toMatchObject({ at: until, rule: 'quiet' });
     now = begin + 1_500;
-    expect(await after.limiter.admit({ recipientId, id: 'd' })).toMatchObject({ at: until + 1_000, rule: 'gap' });
+    expect(await after.limiter.admit({ recipientId, id: 'd' })).toMatchObject({ at: until + 1_000, rule: 'quiet' });
     expect(await slots()).toEqual([
       ['c', 60_000],
       ['d', 61_000],

@@ -1,9 +1,9 @@
 import { ruleName, withoutExempt, type CategoryPolicy, type Policy } from '../../src/domain/limits.ts';
 import type { Window } from '../../src/domain/quiet-windows.ts';
-import type { Admission, RuleStanding, SlotView, Standing } from '../../src/limiter/limiter.ts';
+import type { Admission, Cause, RuleStanding, SlotView, Standing } from '../../src/limiter/limiter.ts';
 
 /** What a limiter answers, without the instant on this process's own clock. */
-export interface Answer extends Omit<Admission, 'sendAt' | 'kind'> {
+export interface Answer extends Omit<Admission, 'sendAt' | 'kind'>, Partial<Pick<Cause, 'before' | 'ruleUntil'>> {
   readonly kind: Admission['kind'];
   readonly because?: 'max-wait' | 'max-pending';
   readonly at?: number;
@@ -208,6 +208,45 @@ function behind(ask: Seeking, scope: Scope, heldToo: boolean): Instant {
 export function slotsInLine(scope: Scope, waiting: readonly Taken[]): readonly number[] {
   if (scope.isUrgent === true) return [];
   return waiting.filter((each) => each.isHeld !== true && countsIn(scope, each)).map(({ at }) => at);
+}
+
+/** What a cause depends on. */
+interface Pondered extends Pick<Seeking, 'sent' | 'others' | 'now' | 'blockedUntil' | 'quiet'> {
+  /** How much quiet time counts. */
+  readonly quietMs: number;
+}
+
+/** Why an id waits until this place: each cause is played alone, and the longest wins; of equals the block, then the first limit. */
+export function causeOf(
+  scopes: readonly [Scope, Scope?],
+  { at, isHeld }: Pick<Taken, 'at' | 'isHeld'>,
+  facts: Pondered,
+): Cause {
+  const { sent, others, now, blockedUntil, quiet, quietMs } = facts;
+  const earlier = others.filter((other) => other.at < at && other.at >= now - GRACE_MS);
+  const counts = present(scopes).map(
+    (scope) => slotsInLine(scope, earlier).length + earlier.filter((other) => isHeldIn(scope, other)).length,
+  );
+  const byLimits = present(scopes).flatMap((scope, index) =>
+    checksOf([scope], sent).map((check) => ({ rule: check.name, ms: playAlone(check, counts[index] ?? 0, now) - now })),
+  );
+  const lastQuiet = quiet.windows.filter(({ from }) => from < at).at(-1)?.until;
+  const causes = [
+    { rule: 'block', ms: Math.min(blockedUntil, at) - now, ruleUntil: blockedUntil },
+    ...(byLimits.length > 0 ? byLimits : [{ rule: 'none', ms: 0 }]),
+    { rule: 'quiet', ms: quietMs, ...(lastQuiet !== undefined && { ruleUntil: lastQuiet }) },
+  ].filter(({ rule, ms }) => ms > 0 || (rule !== 'block' && rule !== 'quiet'));
+  const longestMs = Math.max(...causes.map(({ ms }) => ms));
+  const longest: Partial<Cause> | undefined = causes.find(({ ms }) => ms === longestMs);
+  const ruleUntil = longest?.ruleUntil === undefined ? {} : { ruleUntil: longest.ruleUntil };
+  return { rule: longest?.rule ?? 'none', ...ruleUntil, before: counts[isHeld === true ? 1 : 0] ?? 0 };
+}
+
+/** The instant of an id behind `before` others, if nothing but this limit holds. */
+function playAlone({ instants, max, perMs }: Check, before: number, now: number): number {
+  const line = [...instants].sort((a, b) => a - b);
+  for (let number = 0; number <= before; number++) line.push(Math.max(now, (line.at(-max) ?? -Infinity) + perMs));
+  return line.at(-1) ?? now;
 }
 
 function latest([first, second]: readonly [Instant, Instant]): Instant {

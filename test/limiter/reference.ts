@@ -1,9 +1,10 @@
 import type { CategoryPolicy, Policy } from '../../src/domain/limits.ts';
 import type { Window } from '../../src/domain/quiet-windows.ts';
-import type { Ask, Inspection, Moved, SlotView } from '../../src/limiter/limiter.ts';
+import type { Ask, Cause, Inspection, Moved, SlotView } from '../../src/limiter/limiter.ts';
 import {
   admissionOf,
   awakeFrom,
+  causeOf,
   checksOf,
   countsIn,
   earlyToleranceOf,
@@ -105,7 +106,9 @@ export class Reference {
       ...(stored && stored.until < Infinity && { policyUntil: stored.until }),
       ...(block && { block }),
       sent: inOrder(overall.filter(({ at }) => at >= now - longestMs).map((slot) => view(slot, keepIds))),
-      reserved: inOrder(this.#waiting(now).map((slot) => view(slot, true))),
+      reserved: inOrder(
+        this.#waiting(now).map((slot) => ({ ...view(slot, true), ...this.#causeOf(slot, this.#waiting(now), now) })),
+      ) as Inspection['reserved'],
       nextAt: next.at ?? NaN,
       rule: next.rule,
     };
@@ -147,17 +150,20 @@ export class Reference {
     const rest = kept.filter((sent) => sent.id !== id);
     const quiet = this.quietFor(ask);
     const blockedUntil = this.#blockAt(now)?.until ?? -Infinity;
+    const mates = this.#waiting(now).filter((waiting) => waiting.id !== id);
 
     const common = { toleranceMs: tolerances.lateMs, gapMs: Math.max(...scopes.map(({ gapMs }) => gapMs)) };
     const rules = (slots: readonly Taken[]) =>
       everyRule ? { rules: checksOf(scopes, slots).map((check) => roomOf(check, now)) } : {};
-    const wait = (at: number, rule: string, isFull = false): Answer => {
-      const told = { waitMs: at - now, rule, remaining: 0, resetMs: at - now, ...common, ...rules(rest) };
-      const tooLong = whyTooLong(ask, quiet, now, at);
-      if (tooLong === undefined && !isFull) return { kind: 'reserved', at, ...told };
-      const quietMs = awakeFrom({ at: now, rule }, { ...quiet, edgeMs: 0 }).at - now;
-      const inQuiet = { ...(quietMs > 0 && { quietMs }), ...(tooLong === 'quiet' && { rule: 'quiet' }) };
-      return { kind: 'refused', because: tooLong === undefined ? 'max-pending' : 'max-wait', ...told, ...inQuiet };
+    const wait = (place: Pick<Taken, 'at' | 'isHeld'>, sent: readonly Taken[], isFull = false): Answer => {
+      const { at } = place;
+      const { isTooLong, quietMs } = boundsOf(ask, quiet, now, at);
+      const cause = causeOf(both, place, { sent, others: mates, now, blockedUntil, quiet, quietMs });
+      const told = { waitMs: at - now, remaining: 0, resetMs: at - now, ...cause, ...common, ...rules(rest) };
+      if (!isTooLong && !isFull) return { kind: 'reserved', at, ...told };
+      const leftMs = awakeFrom({ at: now, rule: '' }, { ...quiet, edgeMs: 0 }).at - now;
+      const because = isTooLong ? 'max-wait' : 'max-pending';
+      return { kind: 'refused', because, ...told, ...(leftMs > 0 && { quietMs: leftMs }) };
     };
     const go = (at: number, repeated: boolean): Answer => {
       const after = [...rest, { id, category, at }];
@@ -166,13 +172,13 @@ export class Reference {
 
     if (sentAt !== undefined && !renew) return { answer: go(sentAt, true) };
     if (own !== undefined && own.at > now + tolerances.earlyMs) {
-      return { answer: wait(own.at, soonest(checksOf(scopes, rest), now, blockedUntil, quiet).rule) };
+      return { answer: wait(own, rest) };
     }
 
     const due = own?.at ?? sentAt;
     const seeking: Seeking = {
       ...{ ...tolerances, scopes: both, now, due, isHeld: own?.isHeld ?? false, leadMs, blockedUntil, quiet },
-      ...{ sent: rest, others: this.#waiting(now).filter((waiting) => waiting.id !== id) },
+      ...{ sent: rest, others: mates },
     };
     const at = admissionOf(seeking);
     if (at !== undefined) {
@@ -186,9 +192,10 @@ export class Reference {
 
     const all = this.#marked(id, category, now, scopes);
     const after = all.filter((each) => each.id !== id || each.at < now - this.options.keepMs);
-    const place = placeOf({ ...seeking, sent: after.filter((each) => each.at >= now - this.options.keepMs) });
+    const counted = after.filter((each) => each.at >= now - this.options.keepMs);
+    const place = placeOf({ ...seeking, sent: counted });
     const isFull = due === undefined && scopes.some((scope) => this.#pending(scope, now) >= maxPending);
-    const answer = wait(place.at, place.rule, isFull);
+    const answer = wait(place, counted, isFull);
     if (answer.kind === 'refused') return { answer, sent: this.#trimmed(all, scopes) };
     const others = this.reserved.filter((waiting) => waiting.id !== id);
     return {
@@ -259,7 +266,21 @@ export class Reference {
     return waiting.flatMap(({ id = '', category, at: from }, index) => {
       const at = placed[index]?.at ?? NaN;
       const named = category !== undefined && names.includes(category) ? { category } : {};
-      return at === from ? [] : [{ id, ...named, from, at }];
+      const place = placed[index];
+      return at === from || place === undefined
+        ? []
+        : [{ id, ...named, from, at, ...this.#causeOf(place, placed, now) }];
+    });
+  }
+
+  /** Why one of those that wait has no earlier slot. */
+  #causeOf(slot: Taken, waiting: readonly Taken[], now: number): Cause {
+    const quiet = this.quietFor(slot);
+    return causeOf(this.scopes({ category: slot.category }, now), slot, {
+      sent: this.sent.filter(({ at }) => at >= now - this.options.keepMs),
+      others: waiting.filter((other) => other !== slot),
+      ...{ now, quiet, blockedUntil: this.#blockAt(now)?.until ?? -Infinity },
+      quietMs: quietBetween(quiet, now, slot.at),
     });
   }
 
@@ -280,10 +301,11 @@ export class Reference {
   }
 }
 
-/** Which bound of the ask a wait until `at` passes, if any; the one on quiet time is looked at first. */
-function whyTooLong(ask: Ask, quiet: QuietTimes, now: number, at: number): 'quiet' | 'long' | undefined {
+/** Whether a wait until `at` passes a bound of the ask, and how much quiet time then counts as its cause. */
+function boundsOf(ask: Ask, quiet: QuietTimes, now: number, at: number): { isTooLong: boolean; quietMs: number } {
   const { maxWaitMs = Infinity, maxQuietMs = Infinity, expiresInMs = Infinity } = ask;
   const quietMs = quietBetween(quiet, now, at);
-  if (quietMs > maxQuietMs) return 'quiet';
-  return at - now > expiresInMs || at - now - quietMs > maxWaitMs ? 'long' : undefined;
+  if (quietMs > maxQuietMs) return { isTooLong: true, quietMs: Infinity };
+  if (at - now - quietMs > maxWaitMs) return { isTooLong: true, quietMs: 0 };
+  return { isTooLong: at - now > expiresInMs, quietMs };
 }

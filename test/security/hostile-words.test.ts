@@ -98,7 +98,7 @@ it('a recipient is shown on a terminal without what a terminal obeys', () => {
   } as const;
   fc.assert(
     fc.property(hostileText, hostileText, hostileText, (recipientId, reason, id) => {
-      const waiting = [{ at: 1, id }];
+      const waiting = [{ at: 1, id, rule: reason, before: 0 }];
       const described = describeRecipient({
         recipientId,
         inspection: {

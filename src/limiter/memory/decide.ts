@@ -1,7 +1,7 @@
-import type { Admission, Admitted, Ask, Refused, RuleStanding, Standing } from '../limiter.ts';
+import type { Admission, Admitted, Ask, Cause, Refused, RuleStanding, Standing } from '../limiter.ts';
 import { earlyMsOf, type Limit } from '../pace.ts';
 import { quietMsBetween, withQuietMs } from '../quiet.ts';
-import { admissionAt, earliestInstant, queued, waitingPlace, type Comer, type Instant, type Place } from './plan.ts';
+import { admissionAt, queued, waitCause, waitingPlace, type Comer, type Place } from './plan.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';
 import { including, marked, timeOf, withoutId, withoutOldMarks, type Slot, type Slots } from './slots.ts';
 
@@ -29,8 +29,9 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
 
   const others = each(scopes, (slots) => withoutId(slots, id));
   if (slot !== undefined && slot > now + earlyMsOf(toleranceMs)) {
-    const instant = { ...earliestInstant(others, moment), at: slot };
-    return { admission: waiting(instant, refusal(ask, slot, moment, undefined), told(others), moment, ask) };
+    const place = { at: slot, isHeld: inLine === undefined };
+    const { because, quietMs } = refusal(ask, slot, moment, undefined);
+    return { admission: waiting(place, waitCause(others, place, moment, quietMs), because, told(others), moment) };
   }
 
   const comer: Comer = {
@@ -46,8 +47,9 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
 
   const before = countBlocked ? each(others, (slots) => marked(slots, id, now)) : others;
   const place = waitingPlace(comer, before, moment);
-  const because = refusal(ask, place.at, moment, comer.due === undefined ? longestQueue(scopes, now) : undefined);
-  const admission = waiting(place, because, told(others), moment, ask);
+  const pending = comer.due === undefined ? longestQueue(scopes, now) : undefined;
+  const { because, quietMs } = refusal(ask, place.at, moment, pending);
+  const admission = waiting(place, waitCause(before, place, moment, quietMs), because, told(others), moment);
   if (because !== undefined && !countBlocked) return { admission };
   const after = because === undefined ? reserved(before, id, place) : each(scopes, (slots) => marked(slots, id, now));
   return { admission, after: countBlocked ? eachScope(after, trimmed) : after };
@@ -90,17 +92,20 @@ function longestQueue(scopes: Scopes, now: number): number {
   return Math.max(...scopes.map(count));
 }
 
-/** `pending`: how many reservations wait before a new id; undefined for an id that has a slot. */
-function refusal(ask: Ask, at: number, moment: Moment, pending: number | undefined): Refused['because'] | undefined {
-  const { maxWaitMs = Infinity, expiresInMs = Infinity, maxPending = Infinity } = ask;
-  const waitMs = at - moment.now;
-  const quietMs = quietMsBetween(moment.quiet, moment.now, at);
-  if (isTooQuiet(ask, at, moment) || waitMs - quietMs > maxWaitMs || waitMs > expiresInMs) return 'max-wait';
-  return pending !== undefined && pending >= maxPending ? 'max-pending' : undefined;
+/** Whether a wait is refused, and how much quiet time counts as its cause: none if it is refused by `maxWaitMs`. */
+interface Bounded {
+  readonly because?: Refused['because'];
+  readonly quietMs: number;
 }
 
-function isTooQuiet({ maxQuietMs = Infinity }: Ask, at: number, { now, quiet }: Moment): boolean {
-  return quietMsBetween(quiet, now, at) > maxQuietMs;
+/** `pending`: how many reservations wait before a new id; undefined for an id that has a slot. */
+function refusal(ask: Ask, at: number, { now, quiet }: Moment, pending = -1): Bounded {
+  const { maxWaitMs = Infinity, maxQuietMs = Infinity, expiresInMs = Infinity, maxPending = Infinity } = ask;
+  const quietMs = quietMsBetween(quiet, now, at);
+  if (quietMs > maxQuietMs) return { because: 'max-wait', quietMs: Infinity };
+  if (at - now - quietMs > maxWaitMs) return { because: 'max-wait', quietMs: 0 };
+  if (at - now > expiresInMs) return { because: 'max-wait', quietMs };
+  return { ...(pending >= maxPending && { because: 'max-pending' }), quietMs };
 }
 
 function admitted(at: number, standing: Standing, now: number, repeated: boolean): Admitted {
@@ -108,17 +113,15 @@ function admitted(at: number, standing: Standing, now: number, repeated: boolean
 }
 
 function waiting(
-  { at, rule }: Instant,
+  { at }: Place,
+  cause: Cause,
   because: Refused['because'] | undefined,
   common: Common,
-  moment: Moment,
-  ask: Ask,
+  { now, quiet }: Moment,
 ): Admission {
-  const { now, quiet } = moment;
   const waitMs = at - now;
-  const standing = { rule, remaining: 0, resetMs: waitMs, ...common };
-  if (because === undefined) return { kind: 'reserved', at, waitMs, ...standing };
-  const told = isTooQuiet(ask, at, moment) ? { ...standing, rule: 'quiet' } : standing;
+  const told = { ...cause, remaining: 0, resetMs: waitMs, ...common };
+  if (because === undefined) return { kind: 'reserved', at, waitMs, ...told };
   return withQuietMs({ kind: 'refused', because, waitMs, ...told }, quiet, now);
 }
 

@@ -63,6 +63,8 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
   const opener = createOpener({ policy, categories, quietHours: options.quietHours, keepMs, now });
   const books = new Books(now);
 
+  const exemptOf = (category: string | undefined) => opener.policyOf(category)?.exempt;
+
   function consider(ask: Ask): Decision {
     checkAsk(ask);
     const all = opener.open(books.get(ask.recipientId), categoriesOf(ask), ask.policy);
@@ -101,9 +103,7 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
     const { onMoved, leadMs = 0 } = follow;
     const before = books.get(recipientId);
     const changed = change(before);
-    const [after, moved] = replanned(changed, opener.open(changed, opener.categories), leadMs, (name) => {
-      return opener.policyOf(name)?.exempt;
-    });
+    const [after, moved] = replanned(changed, opener.open(changed, opener.categories), leadMs, exemptOf);
     books.set(recipientId, after);
     if (moved.length > 0) await onMoved?.(moved);
     return before;
@@ -156,7 +156,7 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
     const book = books.get(recipientId);
     const opened = opener.open(book, opener.categories);
     const hours = book.quiet ?? options.quietHours;
-    const found = inspection(book, opened, countBlocked, keepIds);
+    const found = inspection(book, opened, { countBlocked, keepIds, exemptOf });
     return hours === undefined
       ? found
       : { ...found, quiet: quietView(hours, book.quiet !== undefined, opened.quiet, opened.now) };

@@ -1,36 +1,24 @@
 import type { CategoryPolicy } from '../../domain/limits.ts';
 import type { Inspection, Moved, SlotView } from '../limiter.ts';
 import { paceOf } from '../pace.ts';
-import { replan, type Replanned } from '../replan.ts';
+import { causesOf, NO_CAUSE, replan, type Replanned, type Rooms, type Waiting } from '../replan.ts';
 import { blockAt, policyAt, withScopes, type Book } from './book.ts';
 import { decide } from './decide.ts';
 import type { Opened } from './opened.ts';
-import { reservations, type Scope } from './scope.ts';
+import { reservations, type Scope, type Scopes } from './scope.ts';
 import { including, type Slot } from './slots.ts';
+
+type ExemptOf = (category: string | undefined) => CategoryPolicy['exempt'];
 
 /** The book with all reservations planned anew, and those that moved. `opened` is the same book, with every category. */
 export function replanned(
   book: Book,
   opened: Opened,
   leadMs: number,
-  exemptOf: (category: string | undefined) => CategoryPolicy['exempt'],
+  exemptOf: ExemptOf,
 ): readonly [Book, readonly Moved[]] {
   const { scopes, now, blockedUntil, quiet } = opened;
-  const categoryOf = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.reserved, category)));
-  const held = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.held, category)));
-  const waiting = reservations(scopes).map(({ id = '', at }) => ({
-    entry: id,
-    slot: at,
-    category: held.get(id) ?? categoryOf.get(id),
-    isHeld: held.has(id),
-  }));
-  const rooms = new Map(
-    scopes.map(({ category, limits, slots }) => [
-      category,
-      { limits, exempt: exemptOf(category), sent: slots.sent.map(({ at }) => at) },
-    ]),
-  );
-  const places = replan(waiting, rooms, { now, blockedUntil, leadMs, quiet });
+  const places = replan(waitingIn(scopes), roomsOf(scopes, exemptOf), { now, blockedUntil, leadMs, quiet });
   return [
     withScopes(
       book,
@@ -38,6 +26,26 @@ export function replanned(
     ),
     places.flatMap(movedOf),
   ];
+}
+
+function waitingIn(scopes: Scopes): Waiting[] {
+  const categoryOf = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.reserved, category)));
+  const held = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.held, category)));
+  return reservations(scopes).map(({ id = '', at }) => ({
+    entry: id,
+    slot: at,
+    category: held.get(id) ?? categoryOf.get(id),
+    isHeld: held.has(id),
+  }));
+}
+
+function roomsOf(scopes: Scopes, exemptOf: ExemptOf): Rooms {
+  return new Map(
+    scopes.map(({ category, limits, slots }) => [
+      category,
+      { limits, exempt: exemptOf(category), sent: slots.sent.map(({ at }) => at) },
+    ]),
+  );
 }
 
 function idsOf(slots: readonly Slot[], category: string | undefined): [string, string | undefined][] {
@@ -55,21 +63,27 @@ function placed(scope: Scope, places: readonly Replanned[]): Scope {
   return { ...scope, slots: { ...scope.slots, reserved: slotsOf(false), held: heldHere } };
 }
 
-function movedOf({ waiting: { entry, slot, category }, at }: Replanned): Moved[] {
-  return at === slot ? [] : [{ id: entry, ...(category !== undefined && { category }), from: slot, at }];
+function movedOf({ waiting: { entry, slot, category }, at, cause }: Replanned): Moved[] {
+  return at === slot ? [] : [{ id: entry, ...(category !== undefined && { category }), from: slot, at, ...cause }];
 }
 
 /** An ask with this id is refused, so no slot has it. */
 const NOBODY = '';
 
 /** The overall part of a book, and the answer that a newcomer would get. */
-export function inspection(book: Book, opened: Opened, countBlocked: boolean, keepIds: boolean): Inspection {
-  const { now, policy, scopes } = opened;
+export function inspection(
+  book: Book,
+  opened: Opened,
+  { countBlocked, keepIds, exemptOf }: { countBlocked: boolean; keepIds: boolean; exemptOf: ExemptOf },
+): Inspection {
+  const { now, policy, scopes, blockedUntil, quiet } = opened;
   const stored = policyAt(book, now);
   const block = blockAt(book, now);
   const [overall] = scopes;
   const { admission } = decide({ recipientId: NOBODY, id: NOBODY }, [overall], opened, countBlocked);
   const since = now - paceOf(policy).longestMs;
+  const waiting = waitingIn(scopes);
+  const causes = causesOf(waiting, roomsOf(scopes, exemptOf), { now, blockedUntil, quiet });
   return {
     now,
     policy,
@@ -77,7 +91,7 @@ export function inspection(book: Book, opened: Opened, countBlocked: boolean, ke
     ...(stored !== undefined && stored.until !== Infinity && { policyUntil: stored.until }),
     ...(block !== undefined && { block }),
     sent: overall.slots.sent.filter(({ at }) => at >= since).map((slot) => view(slot, keepIds)),
-    reserved: reservations(scopes).map((slot) => view(slot, true)),
+    reserved: waiting.map(({ entry: id, slot: at }, index) => ({ at, id, ...(causes[index] ?? NO_CAUSE) })),
     nextAt: admission.kind === 'refused' ? now + admission.waitMs : admission.at,
     rule: admission.rule,
   };

@@ -1,3 +1,5 @@
+import { causeOf } from '../cause.ts';
+import type { Cause } from '../limiter.ts';
 import { earlyMsOf, GRACE_MS } from '../pace.ts';
 import { awake } from '../quiet.ts';
 import type { Moment, Scope, Scopes } from './scope.ts';
@@ -8,14 +10,9 @@ import { newest, type Slot } from './slots.ts';
  * end of admit.lua.
  */
 
-/** An instant, and what decides it: the name of a limit, `block`, `quiet` or `none`. */
-export interface Instant {
-  readonly at: number;
-  readonly rule: string;
-}
-
 /** The slot of an id that must wait. */
-export interface Place extends Instant {
+export interface Place {
+  readonly at: number;
   /** Reserved in its category alone, so that no id in the overall line has to wait for it. */
   readonly isHeld: boolean;
 }
@@ -32,32 +29,19 @@ export interface Comer {
 
 type Nth = (scope: Scope) => readonly Pick<Slot, 'at'>[];
 
-/** The same, or the end of the quiet time that it lies in. */
-function afterQuiet(instant: Instant, { quiet, edgeMs }: Moment): Instant {
-  const at = awake(quiet, instant.at, edgeMs);
-  return at > instant.at ? { at, rule: 'quiet' } : instant;
-}
-
 /**
- * The first instant, `from` or later, after a block and outside of quiet times, at which every limit has room among these
- * slots. If several limits forbid an earlier one, the first decides.
+ * The first instant, `from` or later, after a block and outside of quiet times, at which every limit has room among these slots.
  */
-function firstInstant(scopes: readonly Scope[], slotsOf: Nth, moment: Moment, from: number = moment.now): Instant {
-  const { now, blockedUntil } = moment;
-  const first = scopes.find(({ limits }) => limits.length > 0)?.limits[0];
-  let deciding = { at: now - 1, rule: first?.name ?? 'none' };
-  if (blockedUntil !== undefined) deciding = { at: blockedUntil, rule: 'block' };
-  for (const scope of scopes) {
-    for (const { name, max, perMs } of scope.limits) {
-      const at = (slotsOf(scope).at(-max)?.at ?? -Infinity) + perMs;
-      if (at > deciding.at) deciding = { at, rule: name };
-    }
-  }
-  return afterQuiet({ ...deciding, at: Math.max(from, deciding.at) }, moment);
+function firstInstant(scopes: readonly Scope[], slotsOf: Nth, moment: Moment, from: number = moment.now): number {
+  const { blockedUntil = -Infinity, quiet, edgeMs } = moment;
+  const ends = scopes.flatMap((scope) =>
+    scope.limits.map(({ max, perMs }) => (slotsOf(scope).at(-max)?.at ?? -Infinity) + perMs),
+  );
+  return awake(quiet, Math.max(from, blockedUntil, ...ends), edgeMs);
 }
 
 /** The first instant that the sent slots allow. */
-export function earliestInstant(scopes: readonly Scope[], moment: Moment, from?: number): Instant {
+function earliestInstant(scopes: readonly Scope[], moment: Moment, from?: number): number {
   return firstInstant(scopes, ({ slots }) => slots.sent, moment, from);
 }
 
@@ -66,25 +50,22 @@ export function earliestInstant(scopes: readonly Scope[], moment: Moment, from?:
  * before the earliest instant of the scope, and not before a sent slot. A held-back slot counts no earlier than the last slot in
  * line. So, from the newest to the oldest: those held back, those in line, the sent ones.
  */
-function tailInstant(scope: Scope, moment: Moment, heldToo: boolean): Instant {
+function tailInstant(scope: Scope, moment: Moment, heldToo: boolean): number {
   const { sent, reserved, held } = scope.slots;
-  const floor = Math.max(earliestInstant([scope], { ...moment, quiet: [] }).at, newest(sent) ?? 0);
+  const floor = Math.max(earliestInstant([scope], { ...moment, quiet: [] }), newest(sent) ?? 0);
   const line = queued(scope.isUrgent ? [] : reserved, moment.now).map(({ at }) => ({ at: Math.max(at, floor) }));
   const lastInLine = line.at(-1)?.at ?? floor;
   const behind = heldToo ? queued(held, moment.now).map(({ at }) => ({ at: Math.max(at, lastInLine) })) : [];
   const queue = [...line, ...behind];
   const free = firstInstant([scope], () => [...sent, ...queue], moment);
-  return afterQuiet({ ...free, at: Math.max(free.at, queue.at(-1)?.at ?? 0) }, moment);
+  return awake(moment.quiet, Math.max(free, queue.at(-1)?.at ?? 0), moment.edgeMs);
 }
 
-/** The instants behind the overall line and behind the category's line. */
-function tails(scopes: Scopes, moment: Moment, heldToo: boolean): readonly [line: Instant, own: Instant | undefined] {
-  const [line, category] = scopes;
-  return [tailInstant(line, moment, heldToo), category && tailInstant(category, moment, heldToo)];
-}
-
-function later(a: Instant, b: Instant | undefined): Instant {
-  return b !== undefined && b.at > a.at ? b : a;
+/** The instants behind the overall line and behind the category's line; without a category the first one twice. */
+function tails(scopes: Scopes, moment: Moment, heldToo: boolean): readonly [line: number, own: number] {
+  const [first, category] = scopes;
+  const line = tailInstant(first, moment, heldToo);
+  return [line, category === undefined ? line : tailInstant(category, moment, heldToo)];
 }
 
 /** The reservations that come before a newcomer. */
@@ -101,14 +82,14 @@ export function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, m
   const { due, isHeld, leadMs } = comer;
   const { now } = moment;
   if (due === undefined) {
-    const { at } = later(...tails(scopes, moment, true));
+    const at = Math.max(...tails(scopes, moment, true));
     return at <= now + earlyMsOf(toleranceMs) ? at : undefined;
   }
   const withoutEdge = { ...moment, edgeMs: 0 }; // its slot was reserved before the edge
   const from = Math.max(now + leadMs, due);
   const free = isHeld
-    ? Math.max(later(...tails(scopes, withoutEdge, false)).at, from)
-    : earliestInstant(scopes, withoutEdge, from).at;
+    ? Math.max(from, ...tails(scopes, withoutEdge, false))
+    : earliestInstant(scopes, withoutEdge, from);
   const at = awake(moment.quiet, free, 0);
   return at <= from + toleranceMs ? at : undefined;
 }
@@ -118,15 +99,26 @@ export function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, m
  * one gap behind the line's end. All others go behind everybody.
  */
 export function waitingPlace({ isHeld }: Pick<Comer, 'isHeld'>, scopes: Scopes, moment: Moment): Place {
-  const [{ isUrgent = false, gapMs }] = scopes;
+  const [{ isUrgent = false, gapMs }, category] = scopes;
   if (isHeld && !isUrgent) {
-    const [line, own = line] = tails(scopes, moment, false);
-    if (own.at <= line.at + gapMs) return { ...later(line, own), isHeld: false };
+    const [line, own] = tails(scopes, moment, false);
+    if (own <= line + gapMs) return { at: Math.max(line, own), isHeld: false };
   }
   const [line, own] = tails(scopes, moment, true);
-  if (isUrgent) return { ...later(line, own), isHeld: true };
+  if (isUrgent) return { at: Math.max(line, own), isHeld: true };
   // It is held back if its category makes it wait longer than the overall line does, or holds back others already.
-  const mates = queued(scopes[1]?.slots.held ?? [], moment.now);
-  const isHeldBack = own !== undefined && (mates.length > 0 || own.at > line.at);
-  return { ...(isHeldBack ? own : line), isHeld: isHeldBack };
+  const mates = queued(category?.slots.held ?? [], moment.now);
+  const isHeldBack = category !== undefined && (mates.length > 0 || own > line);
+  return { at: isHeldBack ? own : line, isHeld: isHeldBack };
+}
+
+/** Why an id waits until this place, if so much quiet time counts. The scopes are without the id's own slots. */
+export function waitCause(scopes: Scopes, { at, isHeld }: Place, moment: Moment, quietMs: number): Cause {
+  const isBefore = ({ at: slot }: Slot): boolean => slot < at;
+  const lines = scopes.map(({ limits, slots, isUrgent = false }) => ({
+    limits,
+    nthSent: (k: number) => slots.sent.at(-k)?.at,
+    before: queued([...(isUrgent ? [] : slots.reserved), ...slots.held], moment.now).filter(isBefore).length,
+  }));
+  return { ...causeOf(lines, at, moment, quietMs), before: lines[isHeld ? 1 : 0]?.before ?? 0 };
 }

@@ -1,7 +1,7 @@
 import { newest, NO_SLOTS, type KeptSlots, type Slot, type Slots } from './slots.ts';
 import type { Policy } from '../../domain/limits.ts';
 import type { Window } from '../../domain/quiet-windows.ts';
-import { CLOCK_STEP_MS, NO_SHOW_MS, paceOf, type Limit } from '../pace.ts';
+import { CLOCK_STEP_MS, limitsOf, NO_SHOW_MS, paceOf, type Limit } from '../pace.ts';
 
 /** A recipient's limits and slots, overall or of one category. A slot is taken in all scopes of an ask or in none. */
 export interface Scope {
@@ -41,19 +41,18 @@ export function openScope(
   stored: KeptSlots | undefined,
   now: number,
 ): Scope {
-  const { limits, toleranceMs, longestMs } = paceOf(policy);
+  const { toleranceMs, longestMs } = paceOf(policy);
   const slots = stored ?? { ...NO_SLOTS, keptMs: 0 };
   const isKeptLonger = (newest(slots.sent) ?? -Infinity) + slots.keptMs >= now && !isDamage(slots, longestMs, now);
   const keptMs = Math.max(leastKeptMs, longestMs, isKeptLonger ? slots.keptMs : 0);
-  const scope = {
-    limits,
+  return {
+    ...(category !== undefined && { category }),
+    limits: limitsOf(policy, category),
     gapMs: policy.minGapMs,
     toleranceMs,
     keptMs,
     slots: live(slots, longestMs, keptMs, now),
   };
-  if (category === undefined) return scope;
-  return { ...scope, category, limits: limits.map((limit) => ({ ...limit, name: `${category}:${limit.name}` })) };
 }
 
 /** The reservations of all scopes, by slot, each id once. At one slot those held back come last. */

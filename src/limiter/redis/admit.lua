@@ -26,11 +26,12 @@
 -- Answers {kind, at, now, tolerance, gap, scope, limit, max, window, remaining, reset}. Kind: 1 admitted (send at `at`), 2 the same
 -- admission again, 3 reserved (come back at `at`), 4 refused by maxWait, 5 refused by maxPending (`at` is the slot that a
 -- reservation would have had), 6 it ends without being sent (`at` is the slot that it had, or 0). Tolerance: the smallest of the scopes';
--- gap: the largest. Scope, limit, max and window: the deciding limit; limit 0 is the gap, -1 the block, -2 none, -3 quiet hours. Remaining and reset (ms) are those of that limit; remaining is
--- -1 for no bound. With ARGV[7], {scope, limit, max, window, remaining, reset} of every limit follow. With kind 6 {how, by} follow,
--- and for a digest that goes now {count, own} (waiting.lua). The most frequent answer is only the
--- number `now`: admitted at once, decided by the gap of the first scope (takeNow). {'quiet', text}: other quiet hours than those
--- of ARGV[9] are stored for the recipient, so ask again with theirs; nothing was written.
+-- gap: the largest. Scope, limit, max and window: the deciding limit; limit 0 is the gap, -1 the block (window: until its end), -2
+-- none, -3 quiet hours. Remaining and reset (ms) are those of that limit; remaining is -1 for no bound. Of a wait, the deciding limit
+-- is its longest cause, and remaining is how many are before it in its line (causeOf). With ARGV[7], {scope, limit, max, window,
+-- remaining, reset} of every limit follow. With kind 6 {how, by} follow, and for a digest that goes now {count, own} (waiting.lua).
+-- The most frequent answer is only the number `now`: admitted at once, decided by the gap of the first scope (takeNow). {'quiet',
+-- text}: other quiet hours than those of ARGV[9] are stored for the recipient, so ask again with theirs; nothing was written.
 --
 -- Why it is exact: a slot t is taken only if t >= (the max-th newest sent slot) + window for each limit, and sent slots never move.
 -- An id that comes back is sent if the sent slots allow that within the tolerance, whatever is reserved: it is awake, and the
@@ -123,8 +124,8 @@ local function everyRoom()
   return told
 end
 
-local function reply(kind, at, why, remaining, reset, rooms)
-  return { kind, at, now, tolerance, gap, why.scope, why.limit, why.max, why.window, remaining, reset, unpack(rooms) }
+local function reply(kind, at, scope, limit, remaining, reset, rooms)
+  return { kind, at, now, tolerance, gap, scope.number, limit.number, limit.max, limit.window, remaining, reset, unpack(rooms) }
 end
 
 -- The answer for an admission. The deciding limit is the one that makes the next ask wait longest once `at` is sent, or the
@@ -133,39 +134,34 @@ local function admitted(kind, at)
   for _, scope in ipairs(scopes) do
     if kind == 2 then scope.sent.ownAt = nil else scope.sent.extra, scope.sent.ahead = at, nil end
   end
-  local latest = { at = now }
-  for _, scope in ipairs(scopes) do
-    for _, limit in ipairs(scope.limits) do
-      local slotBefore = newest(scope.sent, limit.max)
-      if slotBefore and slotBefore + limit.window > latest.at then latest = because(scope, limit, slotBefore + limit.window) end
-    end
-  end
-  if latest.limit then return reply(kind, at, latest, 0, latest.at - now, everyRoom()) end
-
-  local scope, limit = firstLimit(scopes)
-  if limit == NONE then return reply(kind, at, because(scope, limit), -1, 0, {}) end
+  local scope, limit, free = slowest({})
+  if limit == NONE then return reply(kind, at, scope, limit, -1, 0, {}) end
+  if free > now then return reply(kind, at, scope, limit, 0, free - now, everyRoom()) end
   local remaining, reset = roomOf(scope, limit)
-  return reply(kind, at, because(scope, limit), remaining, reset, everyRoom())
+  return reply(kind, at, scope, limit, remaining, reset, everyRoom())
 end
 
--- Whether a wait until `at` is refused; the second answer: because of quiet time in it.
+-- Whether a wait until `at` is refused. With it how much quiet time counts as a cause: none if it is refused by maxWait.
 local function isTooLong(at)
   local inQuiet = quiet and quietMs(at) or 0
-  if inQuiet > (options.maxQuiet or math.huge) then return true, true end
-  return at - now - inQuiet > (maxWait or math.huge) or at - now > (options.expiresIn or math.huge)
+  if inQuiet > (options.maxQuiet or math.huge) then return true, math.huge end
+  if at - now - inQuiet > (maxWait or math.huge) then return true, 0 end
+  return at - now > (options.expiresIn or math.huge), inQuiet
 end
 
-local function mustWait(why, at, rooms)
+local function mustWait(at, inCategory, rooms)
   local kind, pending = 3, 0
-  for _, scope in ipairs(scopes) do pending = math.max(pending, (scope.queued or 0) + (scope.queuedHeld or 0)) end
-  local tooLong, byQuiet = isTooLong(at)
-  if byQuiet then why = because(scopes[1], QUIET, at) end
+  local tooLong, inQuiet = isTooLong(at)
+  local scope, limit, ahead = causeOf(at, inCategory, inQuiet)
+  for _, each in ipairs(scopes) do
+    pending = math.max(pending, queued(each.reserved) + (each.held and queued(each.held) or 0))
+  end
   if tooLong then
     kind = 4
   elseif options.maxPending and not due and pending >= options.maxPending then
     kind = 5
   end
-  return reply(kind, at, why, 0, at - now, rooms)
+  return reply(kind, at, scope, limit, ahead, at - now, rooms)
 end
 
 -- What waits under one key, and what ends without being sent: see waiting.lua. Both are rare.
@@ -186,7 +182,7 @@ local function noted(answer)
 end
 
 if sentAt and not renew then return noted(admitted(2, sentAt)) end
-if slot and slot > now + early then return noted(mustWait(earliest(scopes), slot, everyRoom())) end -- too early: the answer is the same slot again
+if slot and slot > now + early then return noted(mustWait(slot, isHeld, everyRoom())) end -- too early: the answer is the same slot again
 
 -- include write.lua
 
@@ -196,13 +192,13 @@ local at, line, own
 if due then
   local from = math.max(now + (options.lead or 0), due)
   edge = 0 -- its slot was reserved before the edge
-  at = isHeld and math.max(later(tails(false)).at, from) or earliest(scopes, from).at
+  at = isHeld and math.max(from, tails(false)) or afterQuiet(firstInstant(scopes, nthSent, from))
   if quiet then at = awake(at, 0) end
   edge = QUIET_EDGE_MS
   if at > from + tolerance then at = nil end
 else
   line, own = tails(true)
-  at = later(line, own).at
+  at = math.max(line, own)
   if at > now + early then at = nil end
 end
 if at then
@@ -227,21 +223,21 @@ if options.countBlocked then
 end
 -- One that was held back joins the line if its category allows it no later than one gap behind the line's end. All others go
 -- behind everybody.
-local why, inCategory
+local place, inCategory
 if isHeld and not isUrgent then
   line, own = tails(false)
-  if own.at <= line.at + first.gap then why, inCategory = later(line, own), false end
+  if own <= line + first.gap then place, inCategory = math.max(line, own), false end
 end
-if not why then
+if not place then
   if due or options.countBlocked then line, own = tails(true) end
-  why, inCategory = asNewcomer(line, own)
+  place, inCategory = asNewcomer(line, own)
 end
-local answer = mustWait(why, why.at, rooms)
+local answer = mustWait(place, inCategory, rooms)
 if peek then return answer end
 if answer[1] == 3 then
   for _, scope in ipairs(scopes) do
-    if inCategory then drop(scope.reserved) else put(scope.reserved, why.at) end
-    if scope.held and inCategory then put(scope.held, why.at) else drop(scope.held) end
+    if inCategory then drop(scope.reserved) else put(scope.reserved, place) end
+    if scope.held and inCategory then put(scope.held, place) else drop(scope.held) end
     drop(scope.sent)
   end
 end

@@ -1,6 +1,8 @@
 import { createDeadline } from '../../redis/deadline.ts';
 import { defineScript, readScript, type Call } from '../../redis/scripts.ts';
-import { entryOf, memberOf, recipientKeys } from './keys.ts';
+import type { Held } from '../limiter.ts';
+import { GRACE_MS } from '../pace.ts';
+import { categoryKeys, entryOf, memberOf, recipientKeys } from './keys.ts';
 import type { Numeric } from './replies.ts';
 import type { LimiterRedis } from './scripts.ts';
 
@@ -63,4 +65,33 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000, now }: Cance
 /** Every id under which an admission of the notification may stand among the sent slots. */
 function sentEntries(jobId: string, asks: number): string[] {
   return Array.from({ length: asks + ASKS_AHEAD }, (_, number) => memberOf(entryOf(`${jobId}/${number}`)));
+}
+
+/** The part of ioredis that reads a place in line. */
+export interface LineRedis {
+  zscore(key: string, member: string): Promise<string | null>;
+  zcount(key: string, min: string, max: string): Promise<number>;
+  time(): Promise<readonly (number | string)[]>;
+}
+
+/** How many are before this id in its line, as in an answer. Undefined if it has no reservation. Needs no policies. */
+export async function countBefore(
+  redis: LineRedis,
+  prefix: string,
+  { recipientId, category, id }: Held,
+): Promise<number | undefined> {
+  const keys = recipientKeys(prefix, recipientId);
+  const own = category === undefined ? undefined : categoryKeys(keys, category);
+  const entry = entryOf(id);
+  const [inLine, held, [seconds]] = await Promise.all([
+    redis.zscore(keys.reserved, entry),
+    own === undefined ? null : redis.zscore(own.held, entry),
+    redis.time(),
+  ]);
+  const slot = inLine ?? held;
+  if (slot === null) return undefined;
+  const line = inLine === null && own !== undefined ? [own.reserved, own.held] : [keys.reserved];
+  const since = String(Number(seconds) * 1_000 - GRACE_MS);
+  const counts = await Promise.all(line.map((key) => redis.zcount(key, since, `(${slot}`)));
+  return counts.reduce((sum, count) => sum + count, 0);
 }

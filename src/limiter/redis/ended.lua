@@ -4,7 +4,7 @@
 local name = string.match(id, '^(.*)/%d+$') or id -- the asks of one notification are `name/0`, `name/1`, ...
 
 local function endedReply(how, by, at)
-  local answer = reply(6, at, because(scopes[1], NONE, now), -1, 0, {})
+  local answer = reply(6, at, first, NONE, -1, 0, {})
   answer[12], answer[13] = how, by or ''
   return answer
 end

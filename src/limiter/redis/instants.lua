@@ -1,61 +1,39 @@
--- Included by admit.lua after scopes.lua. Needs all that scopes.lua gives. Gives `because`, `firstLimit`, `earliest(among)`,
--- `later(a, b)`, `tail(scope, heldToo)`, `tails(heldToo)`, `asNewcomer(line, own)`: instants that are found by rank look-ups,
--- each with the limit that decides it.
+-- Included by admit.lua after scopes.lua. Needs all that scopes.lua gives, `quiet`, `awake` and `edge`. Gives `first`,
+-- `category`, `afterQuiet(at)`, `firstInstant(among, nth, from)`, `nthSent`, `queued(set, at)`, `tails(heldToo)`, `asNewcomer(line, own)`:
+-- instants that are found by rank look-ups. And `NONE`, `QUIET`, `slowest(counts)`, `causeOf(at, inCategory, inQuiet)`: what decides.
 
 local first, category = scopes[1], scopes[2]
 
--- An instant, and the limit that decides it.
-local function because(scope, limit, at)
-  return { scope = scope.number, limit = limit.number, max = limit.max, window = limit.window, at = at }
+-- The same instant, or the end of the quiet time that it lies in.
+local function afterQuiet(at)
+  return quiet and awake(at, edge) or at
 end
 
-local BLOCK, NONE = { number = -1, max = 0, window = 0 }, { number = -2, max = 0, window = 0 }
-local QUIET = { number = -3, max = 0, window = 0 }
-local function firstLimit(among)
-  for _, scope in ipairs(among) do
-    if scope.limits[1] then return scope, scope.limits[1] end
-  end
-  return scopes[1], NONE
-end
-
--- The same, or the end of the quiet time that it lies in. `byLimits`: the same without quiet times.
-local function afterQuiet(why)
-  if not quiet then return why end
-  local at, byLimits = awake(why.at, edge), why.at
-  if at > why.at then why = because(scopes[1], QUIET, at) end
-  why.byLimits = byLimits
-  return why
-end
-
--- The first instant, `from` or later, after a block and outside of quiet times, at which every limit of these scopes has room;
--- nth(scope, k) is the k-th newest slot. With it the limit that decides, or the first limit if none makes a wait.
+-- The first instant, `from` or later and after a block, at which every limit of these scopes has room; nth(scope, k) is the k-th
+-- newest slot.
 local function firstInstant(among, nth, from)
-  local scope, limit = firstLimit(among)
-  local why = blockedUntil and because(scopes[1], BLOCK, blockedUntil) or because(scope, limit, now - 1)
+  local at = math.max(from, blockedUntil or from)
   for _, scope in ipairs(among) do
     for _, limit in ipairs(scope.limits) do
-      local slotBefore = nth(scope, limit.max)
-      if slotBefore and slotBefore + limit.window > why.at then why = because(scope, limit, slotBefore + limit.window) end
+      at = math.max(at, (nth(scope, limit.max) or -limit.window) + limit.window)
     end
   end
-  why.at = math.max(from, why.at)
-  return afterQuiet(why)
+  return at
 end
 
--- The first instant that the sent slots allow.
 local function nthSent(scope, k)
   return newest(scope.sent, k)
 end
-local function earliest(among, from)
-  return firstInstant(among, nthSent, from or now)
-end
 
--- How many reservations of a set come before a newcomer: those ahead of now, or overdue by at most GRACE_MS.
-local function queued(set)
+-- How many reservations of a set come before a newcomer, or before `at`: those ahead of now, or overdue by at most GRACE_MS.
+local function queued(set, at)
   local last = stored(set, 1)
-  if not last or last < now - GRACE_MS then return 0 end
-  local count = redis.call('ZCOUNT', set.key, string.format('%.0f', now - GRACE_MS), '+inf')
-  if set.ownAt and set.ownAt >= now - GRACE_MS then count = count - 1 end
+  if set.queued == 0 or not last or last < now - GRACE_MS then return 0 end
+  local isAll = not at or last < at
+  if isAll and set.queued then return set.queued end
+  local count = redis.call('ZCOUNT', set.key, text(now - GRACE_MS), isAll and '+inf' or beyond(at))
+  if set.ownAt and set.ownAt >= now - GRACE_MS and (isAll or set.ownAt < at) then count = count - 1 end
+  if isAll then set.queued = count end
   return count
 end
 
@@ -63,39 +41,62 @@ end
 -- of the scope, and not before a sent slot. A held-back slot counts no earlier than the last slot in line. So, from the newest to
 -- the oldest: those held back, those in line, the sent ones.
 local function tail(scope, heldToo)
-  scope.queued = scope.queued or queued(scope.reserved)
-  local why, line, held = earliest({ scope }), scope.queued, 0
-  if heldToo and scope.held then
-    scope.queuedHeld = scope.queuedHeld or queued(scope.held)
-    held = scope.queuedHeld
-  end
-  if line + held == 0 then return why end
-  local floor = math.max(why.byLimits or why.at, newest(scope.sent, 1) or 0)
+  local line, held = queued(scope.reserved), heldToo and scope.held and queued(scope.held) or 0
+  local floor = firstInstant({ scope }, nthSent, now)
+  if line + held == 0 then return afterQuiet(floor) end
+  floor = math.max(floor, newest(scope.sent, 1) or 0)
   local lastInLine = line > 0 and math.max(stored(scope.reserved, 1), floor) or floor
   local function nth(_, k)
     if k <= held then return math.max(stored(scope.held, k), lastInLine) end
     if k <= held + line then return math.max(stored(scope.reserved, k - held), floor) end
     return newest(scope.sent, k - held - line)
   end
-  local behind = firstInstant({ scope }, nth, now)
-  behind.at = math.max(behind.at, nth(scope, 1))
-  return afterQuiet(behind)
+  return afterQuiet(math.max(firstInstant({ scope }, nth, now), nth(scope, 1)))
 end
 
-local function later(a, b)
-  return b and b.at > a.at and b or a
-end
-
--- The instants behind the overall line and behind the category's line.
+-- The instants behind the overall line and behind the category's line; without a category the first one twice.
 local function tails(heldToo)
-  return tail(first), category and tail(category, heldToo)
+  local line = tail(first)
+  return line, category and tail(category, heldToo) or line
 end
 
 -- The slot of a newcomer, and whether it is held back: if its category makes it wait longer than the overall line does, or holds
 -- back others already, it is reserved in the category alone, so that no id in the overall line has to wait for it.
 -- An urgent id is in its category's line alone.
 local function asNewcomer(line, own)
-  if isUrgent then return later(line, own), true end
-  if own and (category.queuedHeld > 0 or own.at > line.at) then return own, true end
+  if isUrgent then return math.max(line, own), true end
+  if category and (queued(category.held) > 0 or own > line) then return own, true end
   return line, false
+end
+
+local NONE, QUIET = { number = -2, max = 0, window = 0 }, { number = -3, max = 0, window = 0 }
+
+-- The limit that alone would make an id wait longest, behind counts[scope] others in line, and until when. The first limit if none
+-- would make it wait.
+local function slowest(counts)
+  local scope, limit, till = first, NONE, now
+  for _, each in ipairs(scopes) do
+    local count = counts[each] or 0
+    for _, one in ipairs(each.limits) do
+      local slotBefore = math.max(newest(each.sent, one.max - count % one.max) or -math.huge, now - one.window)
+      local alone = slotBefore + one.window * (1 + math.floor(count / one.max))
+      if alone > till or limit == NONE then scope, limit, till = each, one, alone end
+    end
+  end
+  return scope, limit, till
+end
+
+-- The longest cause of a wait until `at`: the block, `inQuiet` ms of quiet time, or the slowest limit. With it how many are before
+-- it in its line, which is the category's or the overall one.
+local function causeOf(at, inCategory, inQuiet)
+  local counts = {}
+  for _, scope in ipairs(scopes) do
+    counts[scope] = queued(scope.reserved, at) + (scope.held and queued(scope.held, at) or 0)
+  end
+  local scope, limit, till = slowest(counts)
+  if blockedUntil and math.min(blockedUntil, at) >= till then
+    scope, limit, till = first, { number = -1, max = 0, window = blockedUntil - now }, math.min(blockedUntil, at)
+  end
+  if inQuiet > till - now then scope, limit = first, QUIET end
+  return scope, limit, counts[inCategory and category or first]
 end

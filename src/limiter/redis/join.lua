@@ -41,7 +41,7 @@ if join.kind == 'latest' then
   if group and not isHolder and isNew then
     local itsSlot = slotOf(group.entry)
     if itsSlot and itsSlot > now + early and isTooLong(itsSlot) then
-      return mustWait(earliest(scopes), itsSlot, {})
+      return mustWait(itsSlot, false, {})
     end
     if group.entry ~= '' then writeEnd(group.name, 'superseded', name) end
     if itsSlot then

@@ -1,5 +1,5 @@
 import type { Policy } from '../../domain/limits.ts';
-import type { Admission, Inspection, SlotView } from '../limiter.ts';
+import type { Admission, Inspection, ReservedView, SlotView } from '../limiter.ts';
 import { paceOf } from '../pace.ts';
 import { idOf } from './keys.ts';
 import type { Inspected } from './replies.ts';
@@ -56,6 +56,7 @@ function inScopes(sets: readonly Entries[]): LookedAtScope[] {
 export function toInspection(
   looked: LookedAt,
   next: Admission,
+  reserved: readonly ReservedView[],
   own: { readonly policy: Policy; readonly keepIds: boolean },
 ): Inspection {
   const { now, policy, policyUntil, blockedUntil, blockReason = '', scopes } = looked;
@@ -66,16 +67,16 @@ export function toInspection(
     source: policy === undefined ? 'limiter' : 'stored',
     ...(policyUntil !== undefined && { policyUntil }),
     ...(blockedUntil !== undefined && { block: { until: blockedUntil, reason: blockReason } }),
-    sent: views(scopes[0]?.sent ?? [], own.keepIds).filter(({ at }) => at >= since),
-    reserved: views([...scopes.flatMap(({ held }) => [...held]), ...(scopes[0]?.reserved ?? [])], true),
+    sent: sentViews(scopes[0]?.sent ?? [], own.keepIds).filter(({ at }) => at >= since),
+    reserved,
     nextAt: 'at' in next ? next.at : now + next.waitMs,
     rule: next.rule,
   };
 }
 
-/** Sorted by slot, each entry once. */
-function views(slots: Iterable<readonly [entry: string, at: number]>, areIds: boolean): SlotView[] {
-  const told = [...new Map(slots)].map(([entry, at]) => {
+/** Sorted by slot. */
+function sentViews(slots: Iterable<readonly [entry: string, at: number]>, areIds: boolean): SlotView[] {
+  const told = [...slots].map(([entry, at]) => {
     const id = areIds ? idOf(entry) : undefined;
     return id === undefined ? { at } : { at, id };
   });

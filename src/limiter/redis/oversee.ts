@@ -1,7 +1,17 @@
 import type { CategoryPolicy } from '../../domain/limits.ts';
-import type { Moved } from '../limiter.ts';
-import { paceOf } from '../pace.ts';
-import { replan, type ReplanAt, type Replanned, type Room, type Waiting } from '../replan.ts';
+import type { Window } from '../../domain/quiet-windows.ts';
+import type { Moved, ReservedView } from '../limiter.ts';
+import { limitsOf } from '../pace.ts';
+import {
+  causesOf,
+  NO_CAUSE,
+  replan,
+  type ReplanAt,
+  type Replanned,
+  type Room,
+  type Rooms,
+  type Waiting,
+} from '../replan.ts';
 import { idOf } from './keys.ts';
 import type { LookedAt } from './look.ts';
 import type { Scopes } from './scopes.ts';
@@ -16,21 +26,36 @@ export function misplaced(
   policies: Policies,
   at: Pick<ReplanAt, 'leadMs' | 'quiet'>,
 ): Replanned[] {
-  const { now, blockedUntil, policy = policies.policy, scopes } = looked;
-  const named: (readonly [string | undefined, CategoryPolicy])[] = [[undefined, policy], ...policies.categories];
-  const rooms = new Map(
+  const { now, blockedUntil } = looked;
+  return replan(waiting, roomsOf(looked, policies), { now, blockedUntil, ...at }).filter(
+    ({ waiting: { slot, isHeld: wasHeld }, at: newSlot, isHeld }) => newSlot !== slot || isHeld !== wasHeld,
+  );
+}
+
+function roomsOf({ policy, scopes }: LookedAt, policies: Policies): Rooms {
+  const own = policy ?? policies.policy;
+  const named: (readonly [string | undefined, CategoryPolicy])[] = [[undefined, own], ...policies.categories];
+  return new Map(
     named.map(([category, each], index): [string | undefined, Room] => [
       category,
       {
-        limits: paceOf(each).limits,
+        limits: limitsOf(each, category),
         exempt: each.exempt,
         sent: [...(scopes[index]?.sent.values() ?? [])].sort((a, b) => a - b),
       },
     ]),
   );
-  return replan(waiting, rooms, { now, blockedUntil, ...at }).filter(
-    ({ waiting: { slot, isHeld: wasHeld }, at: newSlot, isHeld }) => newSlot !== slot || isHeld !== wasHeld,
-  );
+}
+
+/** All reservations for people to see, in their order. */
+export function reservedIn(looked: LookedAt, policies: Policies, quiet: readonly Window[]): ReservedView[] {
+  const { now, blockedUntil } = looked;
+  const waiting = waitingIn(looked, policies);
+  const causes = causesOf(waiting, roomsOf(looked, policies), { now, blockedUntil, quiet });
+  return waiting.map(({ entry, slot: at }, index) => {
+    const id = idOf(entry);
+    return { at, ...(id !== undefined && { id }), ...(causes[index] ?? NO_CAUSE) };
+  });
 }
 
 /** All reservations, by slot; at one slot those held back come last, and otherwise by the stored id, as Redis orders them. */
@@ -68,8 +93,8 @@ export function toMoves(places: readonly Replanned[], { categories }: Policies):
 export function movedOf(places: readonly Replanned[]): Moved[] {
   return places
     .filter(({ waiting, at }) => at !== waiting.slot)
-    .map(({ waiting: { entry, slot, category }, at }) => {
+    .map(({ waiting: { entry, slot, category }, at, cause }) => {
       const id = idOf(entry);
-      return { ...(id !== undefined && { id }), ...(category !== undefined && { category }), from: slot, at };
+      return { ...(id !== undefined && { id }), ...(category !== undefined && { category }), from: slot, at, ...cause };
     });
 }

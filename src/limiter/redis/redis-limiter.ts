@@ -24,7 +24,7 @@ import type { Admission, Ask, Follow, Held, Limiter } from '../limiter.ts';
 import type { Ended, WaitingAsk, WaitingLimiter } from '../waiting.ts';
 import { checkOnUnavailable, withFallback, type OnUnavailable } from '../fallback.ts';
 import { lookAt, toInspection, type LookedAt } from './look.ts';
-import { misplaced, movedOf, toMoves, waitingIn } from './oversee.ts';
+import { misplaced, movedOf, reservedIn, toMoves, waitingIn } from './oversee.ts';
 import { boundOf, createQuietTerms, withQuietOptions } from './quiet.ts';
 import { withQuietMs } from '../quiet.ts';
 import { readAdmit, readInspect, readSettings } from './replies.ts';
@@ -119,7 +119,7 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
     if (quietTerms.learns(recipientId, reply)) return ask(mode, asked);
     const answer = readAdmit(reply, policies);
     clock.observe(askedAt, performance.now(), answer.now);
-    return withQuietMs(toAdmission(answer, asked, category, clock), terms.windows, answer.now);
+    return withQuietMs(toAdmission(answer, asked, category, clock, terms.windows), terms.windows, answer.now);
   }
 
   /** Does not look at what ended. */
@@ -245,7 +245,8 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
       checkRecipient(recipientId);
       const [looked, next] = await Promise.all([look(recipientId), peek({ recipientId, id: randomUUID() })]);
       const { quiet, now: at } = looked;
-      return { ...toInspection(looked, next, { policy, keepIds }), ...quietTerms.viewOf(quiet, at) };
+      const reserved = reservedIn(looked, scopes, quietTerms.windowsOf(quiet, at));
+      return { ...toInspection(looked, next, reserved, { policy, keepIds }), ...quietTerms.viewOf(quiet, at) };
     },
   };
 }

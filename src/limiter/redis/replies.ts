@@ -18,11 +18,12 @@ export interface Answered {
   readonly gapMs: number;
   /** 1 for the overall scope, 2 for the category. */
   readonly scope: number;
-  /** 0 the gap, -1 the block, -2 none, else the number of a rule. */
+  /** 0 the gap, -1 the block, -2 none, -3 quiet hours, else the number of a rule. */
   readonly limit: number;
   readonly max: number;
+  /** Of the block: the time until its end. */
   readonly windowMs: number;
-  /** Infinity for no bound. */
+  /** Infinity for no bound. Of a wait: how many are before it in its line. */
   readonly remaining: number;
   readonly resetMs: number;
   /** Every limit; empty unless the ask wants them. */

@@ -14,7 +14,7 @@ if not spacing then
   for _, limit in ipairs(left) do spacing = math.min(spacing, limit.window) end
 end
 isUrgent = true
-scopes[1].limits, scopes[1].queued = left, 0 -- it stands behind nobody in the overall line
+scopes[1].limits, scopes[1].reserved.queued = left, 0 -- it stands behind nobody in the overall line
 tolerance = math.min(math.floor(math.min(0.9 * spacing, 2000)), policies[2][2]) -- as in pace.ts
 early = earlyOf(tolerance)
 gap = math.max(left[1] and left[1].number == 0 and left[1].window or 0, policies[2][3])

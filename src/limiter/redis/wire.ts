@@ -1,6 +1,8 @@
 import { ruleName } from '../../domain/limits.ts';
+import type { Window } from '../../domain/quiet-windows.ts';
+import { quietCause } from '../cause.ts';
 import type { Clock } from './clock.ts';
-import type { Admission, Ask, RuleStanding, Standing } from '../limiter.ts';
+import type { Admission, Ask, Cause, RuleStanding, Standing } from '../limiter.ts';
 import type { Digest, Ended, WaitingAsk } from '../waiting.ts';
 import type { Answered, LimitRoom } from './replies.ts';
 
@@ -28,6 +30,7 @@ export function toAdmission(
   { everyRule = false }: Pick<Ask, 'everyRule'>,
   category: string | undefined,
   clock: Clock,
+  quiet: readonly Window[] = [],
 ): (Admission & { readonly digest?: Digest }) | Ended {
   const { kind, at, now, more } = answered;
   const one = standingOf(answered, category);
@@ -40,10 +43,10 @@ export function toAdmission(
         ...(more && { digest: { count: Number(more[0]), own: Number(more[1]) === 1 } }),
       };
     case 'reserved':
-      return { kind, at, waitMs: at - now, ...standing };
+      return { kind, at, waitMs: at - now, ...standing, ...waitOf(answered, quiet) };
     case 'max-wait':
     case 'max-pending':
-      return { kind: 'refused', because: kind, waitMs: at - now, ...standing };
+      return { kind: 'refused', because: kind, waitMs: at - now, ...standing, ...waitOf(answered, quiet) };
     case 'ended': {
       const [how, by] = (more ?? ['canceled', '']) as [Ended['how'], string];
       return { kind, how, ...(by !== '' && { by }), gaveBackSlot: at > now };
@@ -54,6 +57,16 @@ export function toAdmission(
 function standingOf(answered: Answered, category: string | undefined): Standing {
   const { remaining, resetMs, toleranceMs, gapMs } = answered;
   return { rule: ruleOf(answered, category), remaining, resetMs, toleranceMs, gapMs };
+}
+
+/** What a wait has in place of a limit's room. */
+function waitOf(
+  answered: Answered,
+  quiet: readonly Window[],
+): Pick<Cause, 'before' | 'ruleUntil'> & Pick<Standing, 'remaining'> {
+  const { limit, at, now, windowMs, remaining: before } = answered;
+  const told = limit === QUIET ? quietCause(quiet, at) : limit === BLOCK ? { ruleUntil: now + windowMs } : {};
+  return { before, remaining: 0, ...told };
 }
 
 function ruleStanding(room: LimitRoom, category: string | undefined): RuleStanding {
@@ -69,12 +82,14 @@ function ruleOf({ scope, limit, max, windowMs }: LimitRoom, category: string | u
 const RULE_NAMES = new Map<number, string>();
 const MAX_RULE_NAMES = 10_000;
 
-const NAMES_BELOW = ['block', 'none', 'quiet'];
+/** The numbers of what is no limit. */
+const [BLOCK, NONE, QUIET] = [-1, -2, -3];
+const NAMES_BELOW: Readonly<Record<number, string>> = { [BLOCK]: 'block', [NONE]: 'none', [QUIET]: 'quiet' };
 
 /** Rule names are cached: formatting a duration was measured to take as long as all the rest of an answer. */
 function nameOf(limit: number, max: number, perMs: number): string {
   if (limit === 0) return 'gap';
-  if (limit < 0) return NAMES_BELOW[-limit - 1] ?? 'none';
+  if (limit < 0) return NAMES_BELOW[limit] ?? 'none';
   const key = max * 2 ** 32 + perMs; // windows are shorter than 2^32 ms
   const known = RULE_NAMES.get(key);
   if (known !== undefined) return known;
