@@ -10,9 +10,9 @@ export const MOVE_LEAD_MS = 1_000;
 /** When the jobs of moved reservations are due: a little before their slots, as when a worker requeues them. */
 export function duesOf(moved: readonly Moved[], toleranceMs: number): Due[] {
   const earlyMs = leadMs({ toleranceMs });
-  return moved.flatMap(({ id, at }) => {
+  return moved.flatMap(({ id, at, rule, ruleUntil }) => {
     const jobId = id === undefined ? undefined : jobIdOfAsk(id);
-    return jobId === undefined ? [] : [{ jobId, at: at - earlyMs }];
+    return jobId === undefined ? [] : [{ jobId, at: at - earlyMs, why: { rule, ruleUntil } }];
   });
 }
 

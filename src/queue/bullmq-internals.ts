@@ -83,6 +83,29 @@ export function lockKeyOf(queue: Pick<Queue, 'toKey'>, jobId: string): string {
   return queue.toKey(`${jobId}:lock`);
 }
 
+/** A field of ours in the hash of a job that was moved to another due time: `at`, epoch milliseconds, and the reason for it. */
+const WHY = 'pushpacer:why';
+
+export async function noteWhy(queue: Queue, jobId: string, why: { readonly at: number }): Promise<void> {
+  const client = await queue.getBackend().client;
+  await client.hset(queue.toKey(jobId), { [WHY]: JSON.stringify(why) });
+}
+
+/** What was noted for this due time. Undefined if the job was put back since, or never moved. */
+export async function readWhy(
+  queue: Queue,
+  jobId: string,
+  dueAt: number,
+): Promise<Record<string, unknown> | undefined> {
+  const client = await queue.getBackend().client;
+  const text = await client.hget(queue.toKey(jobId), WHY);
+  const why = text === null ? undefined : (JSON.parse(text) as Record<string, unknown>);
+  return why !== undefined && Math.abs(Number(why['at']) - dueAt) <= SAME_MS ? why : undefined;
+}
+
+/** BullMQ adds a delay to the time, which goes on meanwhile. */
+const SAME_MS = 100;
+
 /** The commands whose answer may be `[fields of a job, its id, …]`. */
 const TAKES: ReadonlySet<string> = new Set(['moveToActive', 'moveToFinished']);
 

@@ -43,6 +43,12 @@ export function notificationIdOf(jobId: string): string {
   return jobId.replace(/^#/, '').replace(/#[rd]\d+.*$/, '');
 }
 
+/** Which replay of a dead letter a job is: `msg-1#r2` → 2; undefined if it is none. */
+export function replayOf(jobId: string): number | undefined {
+  const number = /#r(\d+)/.exec(jobId)?.[1];
+  return number === undefined ? undefined : Number(number);
+}
+
 /** `{pushpacer}:outcomes`; with several shards, each has one. */
 export function outcomesKey(prefix: string): string {
   return `${prefix}:outcomes`;

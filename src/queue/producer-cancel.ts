@@ -1,8 +1,9 @@
-import type { Queue } from 'bullmq';
+import type { Job, Queue } from 'bullmq';
+import { countedAs } from '../domain/counted-as.ts';
 import { parseCancelTarget, type CancelTarget } from '../domain/cancel-target.ts';
 import { InputError } from '../domain/faults.ts';
-import { forEachKind } from '../limiter/apart.ts';
-import { createCanceller } from '../limiter/redis/canceller.ts';
+import { forEachKind, limiterPrefix } from '../limiter/apart.ts';
+import { countBefore, createCanceller } from '../limiter/redis/canceller.ts';
 import { connectProducer, explained, RedisAwayError, whenReady, type Connection } from '../redis/connection.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { addressOf } from '../redis/target.ts';
@@ -11,6 +12,8 @@ import { limiterTarget, type ProducerOptions } from './producer-options.ts';
 
 interface ProducerCancel {
   cancel(target: CancelTarget): Promise<Canceled>;
+  /** How many are before this job in its line. Undefined if it waits in none, or the limiter does not answer. */
+  before(job: Job<unknown>): Promise<number | undefined>;
   /** Closes the limiter's connection, if there is one. */
   close(): void;
 }
@@ -26,7 +29,7 @@ interface ProducerCancelParts {
   readonly timeoutMs: number;
 }
 
-/** The `cancel` of a producer. It connects to a limiter of its own at the first call. */
+/** What a producer asks the limiter. It connects to a limiter of its own at the first call. */
 export function createProducerCancel(parts: ProducerCancelParts): ProducerCancel {
   const { assertOpen, connection, open, prefix, options, timeoutMs } = parts;
   const target = limiterTarget(options);
@@ -40,7 +43,7 @@ export function createProducerCancel(parts: ProducerCancelParts): ProducerCancel
   }
 
   function decidersOf(redis: Connection): CancelParts['deciders'] {
-    const decider = (limiterPrefix: string) => createCanceller({ redis, prefix: limiterPrefix, timeoutMs });
+    const decider = (ofKind: string) => createCanceller({ redis, prefix: ofKind, timeoutMs });
     return (deciders ??= forEachKind(prefix, decider));
   }
 
@@ -56,6 +59,19 @@ export function createProducerCancel(parts: ProducerCancelParts): ProducerCancel
       } catch (error) {
         if (error instanceof LimiterUnavailableError) throw new RedisAwayError(addressOf(redis), error.cause ?? error);
         throw explained(connection, error);
+      }
+    },
+    async before({ id: jobId = '', data, progress }) {
+      const { recipientId, category } = (data ?? {}) as Readonly<Record<string, unknown>>;
+      if (typeof recipientId !== 'string') return undefined;
+      const { asks = 0 } = progress as { readonly asks?: number };
+      const held = { recipientId, id: `${jobId}/${asks}`, ...(typeof category === 'string' && { category }) };
+      try {
+        const redis = limiterConnection();
+        await whenReady(redis, timeoutMs);
+        return await countBefore(redis, limiterPrefix(countedAs(data as object), prefix), held);
+      } catch {
+        return undefined; // all else that is known is told
       }
     },
     close: () => limiter?.disconnect(),

@@ -15,8 +15,9 @@ export interface ProducerOptions extends RedisTarget {
   /** The worker's `QUEUE_SHARDS`: 1 to 64. Default: 1. */
   readonly shards?: number | undefined;
   /**
-   * The workers' `LIMITER_REDIS_URL`, for `cancel`: the limiter decides whether something can still be canceled. Its nodes or
-   * Sentinels if the queue's Redis has `cluster` or `sentinel`. Default: the queue's Redis.
+   * The workers' `LIMITER_REDIS_URL`, for `cancel`: the limiter decides whether something can still be canceled. And for `status`:
+   * the limiter knows how many are before a notification. Its nodes or Sentinels if the queue's Redis has `cluster` or `sentinel`.
+   * Default: the queue's Redis.
    */
   readonly limiterRedisUrl?: string | undefined;
   /** The workers' `LIMITER_REDIS_SENTINEL_NAME`: the limiter's master. Default: the name in `sentinel`. */

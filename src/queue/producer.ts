@@ -189,7 +189,12 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       checkId(id);
       await ready();
       try {
-        return await findStatus(id, await open(QUEUE), () => open(DEAD_LETTERS));
+        return await findStatus(
+          id,
+          await open(QUEUE),
+          () => open(DEAD_LETTERS),
+          (job) => canceller.before(job),
+        );
       } catch (error) {
         throw explained(connection, error);
       }

@@ -5,7 +5,7 @@ import type { DeadLetter, DeadLetterReason, OutcomeName } from '../domain/outcom
 import { waitsFrom } from '../domain/send-after.ts';
 import { ID, ID_FORMAT } from '../domain/text-schema.ts';
 import { findJob } from './readable.ts';
-import { dueAtOfScore } from './bullmq-internals.ts';
+import { dueAtOfScore, readWhy } from './bullmq-internals.ts';
 import { jobIdOf, replayIdsOf } from './names.ts';
 
 /** What became of a notification. `state` says which of the fields there are. */
@@ -19,8 +19,18 @@ export type NotificationStatus =
       readonly state: 'waiting';
       /** Epoch milliseconds: no worker takes it before this. Absent if a worker may take it now. */
       readonly until?: number;
-      /** The rule that it waits for: `gap`, `10/1m`. Absent if it waits for something else, such as another attempt. */
+      /**
+       * The longest cause of its wait: `quiet`, `block`, or the limit that alone would make it wait longest: `gap`, `10/1m`. Absent
+       * if it waits for something else, such as another attempt.
+       */
       readonly rule?: string;
+      /** Epoch milliseconds: the end of the quiet time or of the block, if `rule` is one of them. */
+      readonly ruleUntil?: number;
+      /**
+       * How many notifications of this recipient are before it in its line. Absent if it has no slot in a line, or the limiter's
+       * Redis does not answer.
+       */
+      readonly before?: number;
     }
   | {
       /** A worker has it. */
@@ -59,6 +69,9 @@ export type NotificationStatus =
       readonly generation: number;
     };
 
+/** How many are before a job in its line; undefined if it waits in none, or that is not known. */
+export type CountBefore = (job: Job<unknown, unknown>) => Promise<number | undefined>;
+
 /** A notification that was replayed more often than this is not found any more. */
 const MOST_REPLAYS = 10;
 const UNKNOWN: NotificationStatus = { state: 'unknown' };
@@ -77,15 +90,16 @@ export async function findStatus(
   id: string,
   queues: readonly Queue[],
   openDeadQueues: () => Promise<readonly Queue[]>,
+  countBefore: CountBefore = () => Promise.resolve(undefined),
 ): Promise<NotificationStatus> {
   const first = jobIdOf(id);
-  const inQueue = await firstKnown(queues.map((queue) => statusOf(queue, first)));
+  const inQueue = await firstKnown(queues.map((queue) => statusOf(queue, first, countBefore)));
   if (inQueue.state !== 'unknown') return inQueue;
   const deadQueues = await openDeadQueues();
   const ids = [first, ...replayIdsOf(first, MOST_REPLAYS)].toReversed(); // the last replay first
   return firstKnown(
     ids.flatMap((jobId) => [
-      ...(jobId === first ? [] : queues.map((queue) => statusOf(queue, jobId))),
+      ...(jobId === first ? [] : queues.map((queue) => statusOf(queue, jobId, countBefore))),
       ...deadQueues.map((queue) => deadLetterStatus(queue, jobId)),
     ]),
   );
@@ -96,7 +110,7 @@ async function firstKnown(looks: readonly Promise<NotificationStatus>[]): Promis
 }
 
 /** The job as BullMQ has it. Its state is read first: if it goes on meanwhile, its fields only say more. */
-async function statusOf(queue: Queue, jobId: string): Promise<NotificationStatus> {
+async function statusOf(queue: Queue, jobId: string, countBefore: CountBefore): Promise<NotificationStatus> {
   const client = await queue.getBackend().client;
   const [state, due, job] = await Promise.all([
     queue.getJobState(jobId),
@@ -113,15 +127,28 @@ async function statusOf(queue: Queue, jobId: string): Promise<NotificationStatus
     case 'failed': // it becomes a dead letter now
       return { state: 'sending' };
     case 'delayed':
-      return due === null ? { state: 'waiting' } : delayedStatus(job, dueAtOfScore(Number(due)));
+      return due === null ? { state: 'waiting' } : delayedStatus(queue, job, dueAtOfScore(Number(due)), countBefore);
     default:
       return { state: 'waiting' };
   }
 }
 
-function delayedStatus({ progress }: Job<unknown, unknown>, until: number): NotificationStatus {
-  const rule = (progress as { readonly rule?: unknown } | null)?.rule;
-  return { state: 'waiting', until, ...(typeof rule === 'string' && { rule }) };
+/** Why it waits was noted by the worker that put it back, or by whoever moved it since. */
+async function delayedStatus(
+  queue: Queue,
+  job: Job<unknown, unknown>,
+  until: number,
+  countBefore: CountBefore,
+): Promise<NotificationStatus> {
+  const noted = (await readWhy(queue, job.id ?? '', until)) ?? (job.progress as Record<string, unknown> | null);
+  const { rule, ruleUntil } = noted ?? {};
+  if (typeof rule !== 'string') return { state: 'waiting', until };
+  const before = await countBefore(job);
+  return {
+    ...{ state: 'waiting', until, rule },
+    ...(typeof ruleUntil === 'number' && { ruleUntil }),
+    ...(before !== undefined && { before }),
+  };
 }
 
 function endedStatus({ data, returnvalue, timestamp, finishedOn = 0 }: Job<unknown, unknown>): NotificationStatus {

@@ -125,7 +125,7 @@ describe('what was canceled', () => {
     const [moved] = (await bench.limiter.inspect(RECIPIENT)).reserved;
     expect(moved?.id).toBe(`${behind.id}/0`);
     expect(moved?.at).toBeLessThan(slot?.at ?? 0);
-    expect(bench.redelayed).toEqual([{ jobId: behind.id, at: (moved?.at ?? 0) - 25 }]);
+    expect(bench.redelayed).toEqual([{ jobId: behind.id, at: (moved?.at ?? 0) - 25, why: { rule: 'gap' } }]);
     expect(bench.sandbox.journal.accepted).toHaveLength(1);
   });
 

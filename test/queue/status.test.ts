@@ -1,8 +1,12 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { duesOf } from '../../src/delivery/move-up.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { InputError } from '../../src/domain/faults.ts';
+import type { Moved } from '../../src/limiter/limiter.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { requeue } from '../../src/queue/delay.ts';
 import { createProducer, type ProducerOptions } from '../../src/queue/producer.ts';
+import { redelay } from '../../src/queue/redelay.ts';
 import { RedisAwayError } from '../../src/redis/connection.ts';
 import { strictFaults } from '../support/strict-typescript.ts';
 import { connectRedis } from '../support/redis.ts';
@@ -62,6 +66,67 @@ it.each([[{ rule: '10/1m', requeues: 1 }, { rule: '10/1m' }] as const, [{ tries:
     expect(await producer.status('msg-1')).toEqual({ state: 'waiting', until: dueAt, ...expected });
   },
 );
+
+it('one that waits in line tells how many are before it, and why; also after it was moved', async () => {
+  const { producer, queue, prefix } = open();
+  const policy = { rules: [], minGapMs: 60_000 };
+  const limiter = createRedisLimiter({ redis: connectRedis(), prefix, policy });
+  const ids = ['msg-0', 'msg-1', 'msg-2', 'msg-3'];
+  for (const id of ids) await limiter.admit({ recipientId: 'teacher-42', id: `${id}/0` });
+  await producer.enqueueMany(ids.slice(1).map((id) => notification({ id })));
+  consume(prefix, async (job, token = '') => {
+    await requeue(job, token, 60_000, { rule: 'gap', requeues: 1, asks: 0 });
+    throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
+  });
+  await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(3), { timeout: 10_000 });
+  const waiting = { state: 'waiting', until: expect.any(Number) as number };
+  expect(await producer.status('msg-1')).toEqual({ ...waiting, rule: 'gap', before: 0 });
+  expect(await producer.status('msg-3')).toEqual({ ...waiting, rule: 'gap', before: 2 });
+
+  const onMoved = async (moved: readonly Moved[]): Promise<void> => {
+    await redelay(queue, duesOf(moved, 2_000));
+  };
+  const ruleUntil = Date.now() + 3_600_000;
+  await limiter.block('teacher-42', { until: ruleUntil, reason: 'on leave' }, { onMoved });
+  const blocked = await producer.status('msg-3');
+  expect(blocked).toEqual({ ...waiting, rule: 'block', ruleUntil, before: 2 });
+  expect((blocked as { until: number }).until - (ruleUntil + 120_000 - 25)).toBeLessThan(50); // BullMQ counts from its own now
+  await limiter.limit('teacher-42', { rules: [{ max: 1, perMs: 7_200_000 }], minGapMs: 0 }, { onMoved });
+  expect(await producer.status('msg-3')).toEqual({ ...waiting, rule: '1/2h', before: 2 });
+  await limiter.unlimit('teacher-42', { onMoved });
+  await limiter.unblock('teacher-42', { onMoved });
+  await limiter.cancel({ recipientId: 'teacher-42', id: 'msg-1/0' });
+  expect(await producer.status('msg-3')).toEqual({ ...waiting, rule: 'gap', before: 1 });
+});
+
+it('one that its category holds back tells its place in that line', async () => {
+  const { producer, queue, prefix } = open();
+  const policies = { policy: { rules: [], minGapMs: 1_000 }, categories: { news: { rules: [], minGapMs: 3_600_000 } } };
+  const limiter = createRedisLimiter({ redis: connectRedis(), prefix, ...policies });
+  for (const id of ['a', 'b', 'msg-1'])
+    await limiter.admit({ recipientId: 'teacher-42', id: `${id}/0`, category: 'news' });
+  for (const id of ['c', 'd']) await limiter.admit({ recipientId: 'teacher-42', id: `${id}/0` });
+  await producer.enqueue(notification({ id: 'msg-1', category: 'news' }));
+  consume(prefix, async (job, token = '') => {
+    await requeue(job, token, 60_000, { rule: 'news:gap', requeues: 1, ruleUntil: undefined });
+    throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
+  });
+  await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), { timeout: 10_000 });
+  expect(await producer.status('msg-1')).toMatchObject({ rule: 'news:gap', before: 1 });
+});
+
+it('one that waits is told also if the Redis of the limiter does not answer', async () => {
+  const { producer, queue, prefix } = open({ limiterRedisUrl: 'redis://127.0.0.1:1', timeoutMs: 500 });
+  await producer.enqueue(notification({ id: 'msg-1' }));
+  consume(prefix, async (job, token = '') => {
+    await requeue(job, token, 60_000, { rule: 'quiet', ruleUntil: 1_784_012_400_000, requeues: 1 });
+    throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
+  });
+  await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), { timeout: 10_000 });
+  const until = expect.any(Number) as number;
+  const told = { state: 'waiting', until, rule: 'quiet', ruleUntil: 1_784_012_400_000 };
+  expect(await producer.status('msg-1')).toEqual(told);
+});
 
 it('one that a worker has is being sent, and has ended when the worker says so', async () => {
   const { producer, queue, prefix } = open();
@@ -140,7 +205,7 @@ it('strict TypeScript knows the fields of each state', () => {
     export function tell(status: NotificationStatus): string {
       switch (status.state) {
         case 'unknown': return '';
-        case 'waiting': return \`\${status.rule ?? 'none'} \${status.until?.toFixed() ?? 'now'}\`;
+        case 'waiting': return \`\${status.rule ?? 'none'} \${status.until?.toFixed() ?? 'now'} \${status.before?.toFixed() ?? ''} \${status.ruleUntil?.toFixed() ?? ''}\`;
         case 'sending': return 'now';
         case 'ended': {
           const states: DeviceState[] = Object.values(status.devices);
