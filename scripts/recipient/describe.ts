@@ -2,11 +2,11 @@ import type { Config } from '../../src/config/config.ts';
 import type { CountedApart } from '../../src/domain/counted-as.ts';
 import { printable } from '../../src/domain/faults.ts';
 import { EXEMPTIONS, type CategoryPolicy } from '../../src/domain/limits.ts';
-import type { Inspection, QuietView, SlotView } from '../../src/limiter/limiter.ts';
-import type { DelayedJob, DelayedJobs, WaitingJob } from './jobs.ts';
+import type { Cause, Inspection, QuietView, ReservedView } from '../../src/limiter/limiter.ts';
+import type { DelayedJob, DelayedJobs, FoundJobs, SendingJob, WaitingJob } from './jobs.ts';
+import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
 import type { LimitsOf } from './open.ts';
 import { jobIdOfAsk } from '../../src/delivery/slot.ts';
-import { notificationIdOf } from '../../src/queue/names.ts';
 import { quietText } from './quiet-text.ts';
 import { table } from '../support/table.ts';
 import { heading } from '../support/terminal.ts';
@@ -14,7 +14,7 @@ import { fromNow, instant, instantFrom, policyText, span } from '../support/text
 import { renderTimeline } from './timeline.ts';
 
 /** A reserved slot, with its notification if the queue still has it. */
-export interface WaitingSlot extends SlotView {
+export interface WaitingSlot extends ReservedView {
   readonly notification?: WaitingJob;
 }
 
@@ -32,6 +32,10 @@ export interface Described {
   readonly others?: readonly (Inspection & Apart)[];
   /** Notifications that are delayed without a slot. */
   readonly delayed: DelayedJobs;
+  /** Notifications that a worker may take now, and none has. */
+  readonly notTaken?: FoundJobs<WaitingJob>;
+  /** Notifications that workers have now. */
+  readonly sending?: readonly SendingJob[];
   readonly categories: Config['categories'];
   /** Whose limits these are; undefined: those of this command's own variables. */
   readonly limitsOf?: LimitsOf | undefined;
@@ -43,7 +47,18 @@ export interface Described {
 
 /** The output of `recipient show`: facts, timeline, and the waiting notifications. */
 export function describe(described: Described): string[] {
-  const { recipientId, inspection, others = [], delayed, categories, limitsOf, columns } = described;
+  const {
+    recipientId,
+    inspection,
+    others = [],
+    delayed,
+    notTaken = NONE,
+    sending = [],
+    categories,
+    limitsOf,
+    columns,
+  } = described;
+  const { now } = inspection;
   const facts = [
     ['policy', policyLine(inspection, limitsOf)],
     ...Object.entries(categories).map(([name, policy]) => [
@@ -52,15 +67,17 @@ export function describe(described: Described): string[] {
     ]),
     ['block', blockLine(inspection)],
     ...(inspection.quiet === undefined ? [] : [['quiet', quietLine(inspection.quiet, inspection.now)]]),
-    ['sent', sentLine(inspection)],
+    ['sent', sentLine(inspection, sending)],
+    ...(sending.length === 0 ? [] : [['sending', sendingLine(now, sending)]]),
     ['reserved', reservedLine(inspection)],
-    ...others.flatMap(apartFacts),
-    ['delayed', delayedLine(inspection.now, delayed)],
+    ...others.flatMap((pushes) => apartFacts(pushes, sending)),
+    ['delayed', delayedLine(now, delayed)],
+    ...(notTaken.found.length === 0 && notTaken.lookedAt >= notTaken.of ? [] : [['waiting', notTakenLine(notTaken)]]),
     ['next free', nextLine(inspection)],
   ];
   const name = heading(`${printable(recipientId)} at ${instant(inspection.now)}`);
   const parts = [
-    [name, ...(others.length === 0 ? strangerLines(inspection, delayed) : [])],
+    [name, ...(others.length === 0 && sending.length === 0 ? strangerLines(inspection, delayed, notTaken) : [])],
     table(facts, { columns, wrap: true }),
     renderTimeline(inspection, columns),
     waitingLines(described),
@@ -68,9 +85,15 @@ export function describe(described: Described): string[] {
   return parts.filter((lines) => lines.length > 0).flatMap((lines, index) => (index === 0 ? lines : ['', ...lines]));
 }
 
-function strangerLines({ sent, reserved, block, source, quiet }: Inspection, { found }: DelayedJobs): string[] {
+const NONE: FoundJobs<never> = { found: [], lookedAt: 0, of: 0 };
+
+function strangerLines(
+  { sent, reserved, block, source, quiet }: Inspection,
+  ...jobs: readonly FoundJobs<WaitingJob>[]
+): string[] {
   const isKnown =
-    sent.length + reserved.length + found.length > 0 ||
+    sent.length + reserved.length > 0 ||
+    jobs.some(({ found, lookedAt, of }) => found.length > 0 || lookedAt < of) ||
     block !== undefined ||
     source === 'stored' ||
     quiet?.source === 'stored';
@@ -108,18 +131,26 @@ function exemptText({ exempt = [] }: CategoryPolicy): string {
 
 const EXEMPT_NAMES = { gap: 'the overall gap', rules: 'the overall rules', quietHours: 'quiet hours' } as const;
 
-function sentLine({ now, policy, sent }: Inspection): string {
+/** Without those that are still being sent, though their slots count already. */
+function sentLine({ now, policy, sent: counted }: Inspection, sending: readonly SendingJob[]): string {
+  const sent = counted.filter(({ at }) => !sending.some((job) => job.at === at));
   const windowMs = Math.max(policy.minGapMs, ...policy.rules.map(({ perMs }) => perMs));
   if (windowMs === 0) return 'not counted';
   const last = sent.at(-1);
   return `${sent.length} within ${span(windowMs)}${last === undefined ? '' : `, the last ${fromNow(now, last.at)}`}`;
 }
 
+function sendingLine(now: number, sending: readonly SendingJob[]): string {
+  const since = Math.min(...sending.map(({ at, takenAt = now }) => at ?? takenAt));
+  return `${sending.length}, for ${span(Math.max(0, now - since))}`;
+}
+
 function reservedLine({ now, reserved }: Inspection): string {
   const [next, last] = [reserved[0], reserved.at(-1)];
   if (next === undefined || last === undefined) return 'none';
-  if (reserved.length === 1) return `1, ${fromNow(now, next.at)}`;
-  return `${reserved.length}, the next ${fromNow(now, next.at)}, the last ${fromNow(now, last.at)}`;
+  const told = (slot: ReservedView): string => `${fromNow(now, slot.at)} (${printable(causeText(now, slot))})`;
+  if (reserved.length === 1) return `1, ${told(next)}`;
+  return `${reserved.length}, the next ${told(next)}, the last ${told(last)}`;
 }
 
 const APART_NAMES: Readonly<Record<CountedApart, string>> = {
@@ -127,9 +158,9 @@ const APART_NAMES: Readonly<Record<CountedApart, string>> = {
   liveactivity: 'live activity',
 };
 
-function apartFacts(pushes: Inspection & Apart): string[][] {
+function apartFacts(pushes: Inspection & Apart, sending: readonly SendingJob[]): string[][] {
   return [
-    [APART_NAMES[pushes.kind], `sent ${sentLine(pushes)}`],
+    [APART_NAMES[pushes.kind], `sent ${sentLine(pushes, sending)}`],
     ['', `reserved ${reservedLine(pushes)}`],
   ];
 }
@@ -140,6 +171,12 @@ function delayedLine(now: number, { found, lookedAt, of }: DelayedJobs): string 
   const bound = lookedAt < of ? ` among the first ${lookedAt} of ${of} delayed jobs` : '';
   if (next === undefined) return `none without a slot${bound}`;
   return `${found.length} without a slot${bound}, the next ${fromNow(now, next.dueAt)}`;
+}
+
+/** What no worker has taken yet. */
+function notTakenLine({ found, lookedAt, of }: FoundJobs<WaitingJob>): string {
+  const bound = lookedAt < of ? `, among the first ${lookedAt} of ${of} that no worker has taken` : '';
+  return `${found.length === 0 ? 'none' : found.length} not taken yet${bound}`;
 }
 
 /** `nextAt` is computed one round trip after `now`; a difference this small still counts as now. */
@@ -153,8 +190,12 @@ function nextLine({ now, nextAt, rule }: Inspection): string {
 const ESSENTIAL = [0, 2, 7];
 
 /** One line each, the next one first. */
-function waitingLines({ inspection: { now }, waiting, others = [], delayed, told, columns }: Described): string[] {
+function waitingLines(described: Described): string[] {
+  const { inspection, waiting, others = [], delayed, notTaken = NONE, sending = [], told, columns } = described;
+  const { now } = inspection;
   const all = [
+    ...sending.map((job) => ({ at: -Infinity, row: inHandRow(now, job, 'being sent') })),
+    ...notTaken.found.map((job) => ({ at: now, row: inHandRow(now, job, 'not taken yet') })),
     ...waiting.map((slot) => ({ at: slot.at, row: waitingRow(now, slot) })),
     ...others.flatMap(({ kind, reserved }) =>
       reserved.map((slot) => ({ at: slot.at, row: waitingRow(now, slot, ` (${APART_NAMES[kind]})`) })),
@@ -170,25 +211,52 @@ function waitingLines({ inspection: { now }, waiting, others = [], delayed, told
 }
 
 /** @param kind stands behind what it waits for */
-function waitingRow(now: number, { at, id = '-', notification }: WaitingSlot, kind = ''): string[] {
-  if (notification === undefined) return [...when(now, at), `no job${kind}`, '-', '-', '-', '-', printable(id)];
-  const [why = '', ...others] = facts(now, notification);
-  return [...when(now, at), `${why}${kind}`, ...others, nameOf(notification.id, jobIdOfAsk(id))];
+function waitingRow(now: number, slot: WaitingSlot, kind = ''): string[] {
+  const { at, id = '-', notification } = slot;
+  const jobId = jobIdOfAsk(id);
+  const name = nameOf(notification ?? { id: jobId === undefined ? id : notificationIdOf(jobId) }, jobId);
+  if (notification === undefined) return [...when(now, at), `no job${kind}`, '-', '-', '-', '-', name];
+  return [...when(now, at), `${printable(notification.waitsFor)}${kind}`, ...facts(now, notification), name];
 }
 
 function delayedRow(now: number, job: DelayedJob): string[] {
-  return [...when(now, job.dueAt), ...facts(now, job), job.id];
+  return [...when(now, job.dueAt), printable(job.waitsFor), ...facts(now, job), nameOf(job)];
 }
 
-/** `msg-1`; `msg-1 (job 17)` where a producer gave the job an id of its own. */
-function nameOf(id: string, jobId: string | undefined): string {
-  return jobId === undefined || notificationIdOf(jobId) === id ? id : `${id} (job ${printable(jobId)})`;
+function inHandRow(now: number, job: SendingJob, why: string): string[] {
+  return ['now', '-', why, ...facts(now, job), nameOf(job)];
+}
+
+/** `quiet until 07:00:00Z; 4 before it` */
+function causeText(now: number, { rule, ruleUntil, before }: Cause): string {
+  const end =
+    ruleUntil === undefined ? '' : ` until ${ruleUntil - now < DAY_MS ? timeOf(ruleUntil) : instant(ruleUntil)}`;
+  return `${rule}${end}${before === 0 ? '' : `; ${before} before it`}`;
+}
+
+const DAY_MS = 86_400_000;
+
+/**
+ * The notification's id, by which other commands find it too: `msg-1`; `msg-1 (replay 2)`; `msg-1 (job 17)` where a producer gave
+ * the job an id of its own.
+ */
+function nameOf({ id, replay }: Pick<WaitingJob, 'id' | 'replay'>, jobId?: string): string {
+  const which = replay ?? (jobId === undefined ? undefined : replayOf(jobId));
+  const isOther = jobId !== undefined && notificationIdOf(jobId) !== id;
+  const name = `${printable(id)}${which === undefined ? '' : ` (replay ${which})`}`;
+  return isOther ? `${name} (job ${printable(jobId)})` : name;
 }
 
 function when(now: number, at: number): string[] {
-  return [fromNow(now, at), `${new Date(at).toISOString().slice(11, 19)}Z`];
+  return [fromNow(now, at), timeOf(at)];
 }
 
-function facts(now: number, { waitsFor, enqueuedAt, attempts, priority, category = '-' }: WaitingJob): string[] {
-  return [printable(waitsFor), fromNow(now, enqueuedAt), String(attempts), priority, category];
+/** `07:00:00Z` */
+function timeOf(at: number): string {
+  return `${new Date(at).toISOString().slice(11, 19)}Z`;
+}
+
+function facts(now: number, job: Omit<WaitingJob, 'waitsFor'>): string[] {
+  const { enqueuedAt, attempts, priority, category = '-' } = job;
+  return [fromNow(now, enqueuedAt), String(attempts), priority, category];
 }

@@ -1,15 +1,17 @@
-import type { Job, Queue } from 'bullmq';
+import type { Job, JobType, Queue } from 'bullmq';
 import { findJob } from '../../src/queue/readable.ts';
 import { parseNotification, type Notification } from '../../src/domain/notification.ts';
 import { SEND_AFTER } from '../../src/domain/send-after.ts';
 import { readProgress } from '../../src/delivery/progress.ts';
 import { dueAtOfScore } from '../../src/queue/bullmq-internals.ts';
 import type { Connection } from '../../src/redis/connection.ts';
-import { notificationIdOf } from '../../src/queue/names.ts';
+import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
 
 /** Facts about a waiting notification from the queue, without texts and tokens. */
 export interface WaitingJob {
   readonly id: string;
+  /** Of a replay of a dead letter: which one it is. */
+  readonly replay?: number;
   readonly category?: string;
   readonly priority: Notification['priority'];
   /** Epoch milliseconds, on the producer's clock. */
@@ -18,8 +20,16 @@ export interface WaitingJob {
   readonly attempts: number;
   /** How often it was requeued until its slot. */
   readonly requeues: number;
-  /** What it waits for: the limiter's rule of its last requeue, `sendAfter`, `retry`, or `provider` (a breaker, a connection). */
+  /** What it waits for: a limiter's rule, `sendAfter`, `retry`, or `provider` (a breaker, a connection). */
   readonly waitsFor: string;
+}
+
+/** A notification that a worker has now: it is being sent, or is about to be. */
+export interface SendingJob extends Omit<WaitingJob, 'waitsFor'> {
+  /** Its slot, which the limiter counts as sent already: epoch milliseconds. Absent if it has none yet. */
+  readonly at?: number;
+  /** When the worker took it: epoch milliseconds. */
+  readonly takenAt?: number;
 }
 
 /** A delayed notification without a slot: it waits for a retry, or for its provider. */
@@ -28,18 +38,21 @@ export interface DelayedJob extends WaitingJob {
   readonly dueAt: number;
 }
 
-/** Delayed jobs of one recipient, and whether all delayed jobs were looked at. */
-export interface DelayedJobs {
-  readonly found: readonly DelayedJob[];
-  /** How many delayed jobs were looked at, those that are due first. */
+/** Jobs of one recipient, and whether all jobs were looked at. */
+export interface FoundJobs<T> {
+  readonly found: readonly T[];
+  /** How many jobs were looked at: of delayed jobs those that are due first. */
   readonly lookedAt: number;
-  /** How many delayed jobs there are. */
+  /** How many jobs there are. */
   readonly of: number;
 }
+export type DelayedJobs = FoundJobs<DelayedJob>;
 
 const PAGE = 500;
-/** BullMQ keeps no index by recipient: each delayed job has to be read. */
+/** BullMQ keeps no index by recipient: each job has to be read. */
 const MOST_LOOKED_AT = 20_000;
+/** A worker may take the jobs in these states now, and none has. */
+const NOT_TAKEN: readonly JobType[] = ['wait', 'prioritized'];
 
 /** The jobs that are still in the recipient's queue, by their ids. */
 export async function findJobs(queue: Queue<unknown>, jobIds: readonly string[]): Promise<Map<string, WaitingJob>> {
@@ -56,11 +69,7 @@ export async function findJobs(queue: Queue<unknown>, jobIds: readonly string[])
 }
 
 /** The recipient's delayed jobs without those in `known`, the next one first. */
-export async function findDelayed(
-  queue: Queue<unknown>,
-  connection: Connection,
-  { recipientId, known }: { readonly recipientId: string; readonly known: ReadonlySet<string> },
-): Promise<DelayedJobs> {
+export async function findDelayed(queue: Queue<unknown>, connection: Connection, given: Asked): Promise<DelayedJobs> {
   const key = queue.toKey('delayed');
   const of = await queue.getDelayedCount();
   const most = Math.min(of, MOST_LOOKED_AT);
@@ -70,35 +79,100 @@ export async function findDelayed(
     const dueAt = new Map(
       page.flatMap((id, index) => (index % 2 === 0 ? [[id, Number(page[index + 1])] as const] : [])),
     );
-    const ids = [...dueAt.keys()].filter((id) => !known.has(id));
-    const jobs = await Promise.all(ids.map((id) => findJob(queue, id)));
-    for (const job of jobs) {
-      if (job?.id === undefined || recipientOf(job.data) !== recipientId) continue;
+    for (const job of await ofRecipient(queue, [...dueAt.keys()], given)) {
       const facts = factsOf(job);
-      if (facts !== undefined) found.push({ ...facts, dueAt: dueAtOfScore(dueAt.get(job.id) ?? 0) });
+      if (facts !== undefined) found.push({ ...facts, dueAt: dueAtOfScore(dueAt.get(job.id ?? '') ?? 0) });
     }
   }
   return { found, lookedAt: most, of };
+}
+
+/** The recipient's jobs that a worker may take now, without those in `known`. */
+export async function findNotTaken(queue: Queue<unknown>, given: Asked): Promise<FoundJobs<WaitingJob>> {
+  const of = await queue.getJobCountByTypes(...NOT_TAKEN);
+  const found: WaitingJob[] = [];
+  let lookedAt = 0;
+  for (const state of NOT_TAKEN) {
+    for (let from = 0; lookedAt < MOST_LOOKED_AT; from += PAGE) {
+      const ids = await queue.getRanges([state], from, from + PAGE - 1, true);
+      const jobs = await ofRecipient(queue, ids, given);
+      found.push(...jobs.flatMap((job) => factsOf(job) ?? []));
+      lookedAt += ids.length;
+      if (ids.length < PAGE) break;
+    }
+  }
+  return { found, lookedAt, of: Math.max(of, lookedAt) };
+}
+
+/**
+ * The recipient's jobs that workers have now. Their slots count as sent already, though a provider may still have to answer.
+ *
+ * @param slotOf the slot that the limiter has given to an ask: epoch milliseconds
+ */
+export async function findSending(
+  queue: Queue<unknown>,
+  recipientId: string,
+  slotOf: (data: unknown, askId: string) => Promise<number | undefined>,
+): Promise<SendingJob[]> {
+  const ids = await queue.getRanges(['active'], 0, MOST_LOOKED_AT - 1, true);
+  const jobs = await ofRecipient(queue, ids, { recipientId, known: new Set() });
+  const found = jobs.map(async (job): Promise<SendingJob | undefined> => {
+    const facts = readFacts(job)?.facts;
+    if (facts === undefined) return undefined;
+    const { asks } = readProgress(job.progress);
+    // The pass has noted no ask yet; after one that was given to a worker which died, it asks under the next number.
+    const slots = await Promise.all([asks + 1, asks].map((number) => slotOf(job.data, `${job.id ?? ''}/${number}`)));
+    const at = slots.find((slot) => slot !== undefined);
+    return {
+      ...facts,
+      ...(at !== undefined && { at }),
+      ...(job.processedOn !== undefined && { takenAt: job.processedOn }),
+    };
+  });
+  return (await Promise.all(found)).filter((job) => job !== undefined);
+}
+
+interface Asked {
+  readonly recipientId: string;
+  /** Jobs that are left out. */
+  readonly known: ReadonlySet<string>;
+}
+
+async function ofRecipient(
+  queue: Queue<unknown>,
+  ids: readonly string[],
+  { recipientId, known }: Asked,
+): Promise<Job<unknown>[]> {
+  const jobs = await Promise.all(ids.filter((id) => !known.has(id)).map((id) => findJob(queue, id)));
+  return jobs.filter((job) => job !== undefined && recipientOf(job.data) === recipientId) as Job<unknown>[];
 }
 
 function recipientOf(data: unknown): unknown {
   return typeof data === 'object' && data !== null ? (data as { recipientId?: unknown }).recipientId : undefined;
 }
 
-function factsOf({ id = '', data, timestamp, progress }: Job<unknown>): WaitingJob | undefined {
+function factsOf(job: Job<unknown>): WaitingJob | undefined {
+  const read = readFacts(job);
+  if (read === undefined) return undefined;
+  const { facts, sendAfter } = read;
+  const { rule, heldSince } = readProgress(job.progress);
+  const isNew = facts.attempts === 0 && heldSince === undefined && sendAfter !== undefined;
+  return { ...facts, waitsFor: rule ?? (isNew ? SEND_AFTER : heldSince === undefined ? 'retry' : 'provider') };
+}
+
+/** Undefined for what is no notification. */
+function readFacts({ id = '', data, timestamp, progress }: Job<unknown>) {
   const withId = typeof data === 'object' && data !== null ? { id: notificationIdOf(id), ...data } : data;
   const parsed = parseNotification(withId);
   if (!parsed.ok) return undefined;
   const { category, priority, sendAfter } = parsed.notification;
-  const { tries: attempts, requeues, rule, heldSince } = readProgress(progress);
-  const isNew = attempts === 0 && heldSince === undefined && sendAfter !== undefined;
-  return {
+  const { tries: attempts, requeues } = readProgress(progress);
+  const replay = replayOf(id);
+  const facts: Omit<WaitingJob, 'waitsFor'> = {
     id: parsed.notification.id,
+    ...(replay !== undefined && { replay }),
     ...(category !== undefined && { category }),
-    priority,
-    enqueuedAt: timestamp,
-    attempts,
-    requeues,
-    waitsFor: rule ?? (isNew ? SEND_AFTER : heldSince === undefined ? 'retry' : 'provider'),
+    ...{ priority, enqueuedAt: timestamp, attempts, requeues },
   };
+  return { facts, sendAfter };
 }

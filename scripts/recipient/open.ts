@@ -2,7 +2,7 @@ import { Queue } from 'bullmq';
 import { loadLimiterConfig, type Config, type RedisConfig } from '../../src/config/config.ts';
 import type { CountedApart } from '../../src/domain/counted-as.ts';
 import { InputError } from '../../src/domain/faults.ts';
-import type { Oversight } from '../../src/limiter/limiter.ts';
+import type { Limiter, Oversight } from '../../src/limiter/limiter.ts';
 import { apartOptions } from '../../src/limiter/apart.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { QUEUE } from '../../src/queue/names.ts';
@@ -45,11 +45,13 @@ export async function atQueue<T>(
   });
 }
 
+type DeskLimiter = Oversight & Pick<Limiter, 'peek'>;
+
 /** What a subcommand needs. */
 export interface Desk {
-  readonly limiter: Oversight;
+  readonly limiter: DeskLimiter;
   /** Those of what is no alert. */
-  readonly apart: Readonly<Record<CountedApart, Oversight>>;
+  readonly apart: Readonly<Record<CountedApart, DeskLimiter>>;
   readonly config: Pick<Config, 'redis' | 'queue' | 'policy' | 'categories'>;
   /** Whose limits the limiters have; undefined: those of this command's own variables, as no living worker tells its limits. */
   readonly limitsOf: LimitsOf | undefined;

@@ -1,12 +1,13 @@
 import type { Queue } from 'bullmq';
 import type { Command } from 'commander';
-import { COUNTED_APART, type CountedApart } from '../../src/domain/counted-as.ts';
+import { COUNTED_APART, countedAs, type CountedApart } from '../../src/domain/counted-as.ts';
+import { SEND_AFTER } from '../../src/domain/send-after.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
 import { createCommand, printJson } from '../support/command.ts';
 import { columnsOf } from '../support/terminal.ts';
 import { describe, type WaitingSlot } from './describe.ts';
 import { recipientId } from './flags.ts';
-import { findDelayed, findJobs } from './jobs.ts';
+import { findDelayed, findJobs, findNotTaken, findSending } from './jobs.ts';
 import { jobIdOfAsk } from '../../src/delivery/slot.ts';
 import { atLimiter, atQueue } from './open.ts';
 
@@ -24,7 +25,7 @@ LIMIT_BACKGROUND_RULES and LIMIT_LIVE_ACTIVITY_RULES of this command stand in fo
 Background pushes, and Live Activities without an alert, are shown where there are any: those that were sent within the longest
 of their windows, and those that wait.
 Notifications that are delayed without a slot (for a retry, or because of their provider) are shown too. The queue has no index
-by recipient, so at most 20,000 delayed jobs are looked through. Jobs that no worker has looked at yet are not shown.`;
+by recipient, so at most 20,000 delayed jobs are looked through, and as many of those that no worker has taken yet.`;
 
 /** `recipient show ID` */
 export function showCommand(): Command {
@@ -43,7 +44,7 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
     for (const kind of COUNTED_APART) pushes.push({ kind, inspection: await apart[kind].inspect(id) });
     const told = all ? Infinity : TOLD;
     const { redis, queue, categories } = config;
-    const [waiting, delayed, ...waitingPushes] = await atQueue(
+    const [waiting, delayed, notTaken, sending, ...waitingPushes] = await atQueue(
       { redis, queue, recipientId: id },
       (shard, connection) => {
         const reserved = [inspection, ...pushes.map((each) => each.inspection)].flatMap((each) => each.reserved);
@@ -51,6 +52,16 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
         return Promise.all([
           waitingOf(inspection, told, shard),
           findDelayed(shard, connection, { recipientId: id, known }),
+          findNotTaken(shard, { recipientId: id, known }),
+          findSending(shard, id, async (data, askId) => {
+            const { category } = data as { readonly category?: unknown };
+            const kind = countedAs(data as object);
+            const answer = await (kind === 'alert' ? limiter : apart[kind]).peek({
+              ...{ recipientId: id, id: askId },
+              ...(typeof category === 'string' && { category }),
+            });
+            return answer.kind === 'admitted' && answer.repeated ? answer.at : undefined;
+          }),
           ...pushes.map((each) => waitingOf(each.inspection, told, shard)),
         ]);
       },
@@ -64,27 +75,21 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
         { rules: policy.rules, sent, reserved },
       ]);
       printJson({
-        ...{ recipientId: id, ...inspection, categories, reserved: waiting, delayed: delayed.found },
+        ...{ recipientId: id, ...inspection, categories, sending, reserved: waiting, delayed: delayed.found, notTaken },
         limitsOf: { workers: limitsOf?.workers ?? 0, others: limitsOf?.others ?? 0 },
         ...(Object.fromEntries(shown) as object),
       });
     } else {
       const columns = columnsOf();
-      const lines = describe({
-        recipientId: id,
-        inspection,
-        waiting,
-        others,
-        delayed,
-        categories,
-        limitsOf,
-        told,
-        columns,
-      });
+      const found = { waiting, others, delayed, notTaken, sending };
+      const lines = describe({ recipientId: id, inspection, ...found, categories, limitsOf, told, columns });
       process.stdout.write(`${lines.join('\n')}\n`);
     }
   });
 }
+
+/** What it may wait for although it has a slot. */
+const NO_RULES: ReadonlySet<string> = new Set(['retry', 'provider', SEND_AFTER]);
 
 /** Where the JSON has them. */
 const APART_FIELDS: Readonly<Record<CountedApart, string>> = {
@@ -92,9 +97,9 @@ const APART_FIELDS: Readonly<Record<CountedApart, string>> = {
   liveactivity: 'liveActivity',
 };
 
-/** What was put back by another rule, and moved behind a block since, waits for the block. */
+/** Why it waits for its slot says the limiter, which knows of every move. */
 async function waitingOf(
-  { reserved, block }: Pick<Inspection, 'reserved' | 'block'>,
+  { reserved }: Pick<Inspection, 'reserved'>,
   most: number,
   queue: Queue<unknown>,
 ): Promise<WaitingSlot[]> {
@@ -106,7 +111,9 @@ async function waitingOf(
   return reserved.map((slot, index) => {
     const notification = jobs.get(jobIds[index] ?? '');
     if (notification === undefined) return slot;
-    const isBlocked = block !== undefined && slot.at >= block.until;
-    return { ...slot, notification: isBlocked ? { ...notification, waitsFor: 'block' } : notification };
+    return {
+      ...slot,
+      notification: NO_RULES.has(notification.waitsFor) ? notification : { ...notification, waitsFor: slot.rule },
+    };
   });
 }

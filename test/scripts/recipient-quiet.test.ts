@@ -70,8 +70,8 @@ describe('recipient quiet', () => {
     const answer = JSON.parse(await said(run('quiet', ID, '--file', file, '--json'))) as Record<string, unknown>;
     expect(answer).toMatchObject({ recipientId: ID, quiet: { hours, source: 'stored' }, waiting: 1, moved: 1 });
     const [waiting] = (await limiter.inspect(ID)).reserved;
-    expect(waiting).toEqual({ id: 'b/0', at: (answer['quiet'] as { until: number }).until });
-    expect(await said(run('show', ID))).toMatch(/; stored; quiet now, until .*\n[^]*next free .*, by gap/);
+    expect(waiting).toMatchObject({ id: 'b/0', rule: 'quiet', at: (answer['quiet'] as { until: number }).until });
+    expect(await said(run('show', ID))).toMatch(/; stored; quiet now, until .*\n[^]*next free .*, by quiet/);
   });
 
   test('replaces the quiet hours of LIMITS_FILE, with none too', async () => {

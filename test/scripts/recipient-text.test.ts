@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { Inspection, SlotView } from '../../src/limiter/limiter.ts';
+import type { Inspection, ReservedView } from '../../src/limiter/limiter.ts';
 import { describe as describeRecipient } from '../../scripts/recipient/describe.ts';
-import type { DelayedJobs, WaitingJob } from '../../scripts/recipient/jobs.ts';
+import type { DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../scripts/recipient/jobs.ts';
 import { fromNow, policyText, span } from '../../scripts/support/text.ts';
 
 const NOW = Date.parse('2026-11-21T12:00:03.300Z');
@@ -25,8 +25,13 @@ const JOB: WaitingJob = {
 const NONE: DelayedJobs = { found: [], lookedAt: 0, of: 0 };
 
 /** `count` slots, the first `fromMs` after now and each `stepMs` after the one before. */
-function slots(count: number, fromMs: number, stepMs: number): SlotView[] {
-  return Array.from({ length: count }, (_, n) => ({ at: NOW + fromMs + n * stepMs, id: `msg-${n}/0` }));
+function slots(count: number, fromMs: number, stepMs: number): ReservedView[] {
+  return Array.from({ length: count }, (_, n) => ({
+    at: NOW + fromMs + n * stepMs,
+    id: `msg-${n}/0`,
+    rule: 'gap',
+    before: n,
+  }));
 }
 
 interface Options {
@@ -36,17 +41,29 @@ interface Options {
   readonly id?: string;
   readonly recipientId?: string;
   readonly delayed?: DelayedJobs;
+  readonly notTaken?: FoundJobs<WaitingJob>;
+  readonly sending?: readonly SendingJob[];
 }
 
 function lines(change: Partial<Inspection>, options: Options = {}) {
   const inspection = { ...QUIET, ...change };
-  const { told = 20, job = JOB, recipientId = 'teacher-42', delayed = NONE } = options;
+  const { told = 20, job, recipientId = 'teacher-42', delayed = NONE, notTaken = NONE, sending = [] } = options;
   const waiting = inspection.reserved.map((slot) => ({
     ...slot,
-    notification: { ...job, id: options.id ?? slot.id?.replace('/0', '') ?? '' },
+    notification: job ?? { ...JOB, id: options.id ?? slot.id?.replace(/\/\d+$/, '') ?? '' },
   }));
   const categories = { messages: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 10_000 } };
-  return describeRecipient({ recipientId, inspection, waiting, delayed, categories, limitsOf: WORKERS, told });
+  return describeRecipient({
+    recipientId,
+    inspection,
+    waiting,
+    delayed,
+    notTaken,
+    sending,
+    categories,
+    limitsOf: WORKERS,
+    told,
+  });
 }
 
 const WORKERS = { workers: 4, others: 0 };
@@ -83,7 +100,7 @@ describe('a recipient', () => {
       '           messages: 5/1m, gap 10s; from LIMITS_FILE',
       "block      until 2026-11-21 12:00:34Z (in 31s): parents' evening",
       'sent       3 within 1m, the last 3s ago',
-      'reserved   2, the next in 31s, the last in 34s',
+      'reserved   2, the next in 31s (gap), the last in 34s (gap; 1 before it)',
       'delayed    none without a slot',
       'next free  2026-11-21 12:00:40Z (in 37s), by gap',
       '',
@@ -112,7 +129,7 @@ describe('a recipient', () => {
   });
 
   it('has no character in its name, its reason or its ids that a terminal would obey', () => {
-    const reserved = [{ at: NOW + 1_000, id: 'a\u009b31m\u202eb' }];
+    const reserved = [{ at: NOW + 1_000, id: 'a\u009b31m\u202eb', rule: 'gap', before: 0 }];
     const block = { until: NOW + 1_000, reason: 'x\u001b[2Jy' };
     const inspection = { ...QUIET, reserved, block };
     const text = describeRecipient({
@@ -138,6 +155,61 @@ describe('the notifications that wait', () => {
     expect(told.at(-1)).toBe('and 180 more; --all shows them');
     expect(lines({ reserved }, { told: Infinity }).filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(200);
   });
+});
+
+describe('why notifications wait', () => {
+  function reservedLine(...causes: readonly Partial<ReservedView>[]): string | undefined {
+    const reserved = causes.map((cause) => ({ at: NOW + 9_000_000, id: 'msg-1/0', rule: 'gap', before: 0, ...cause }));
+    return lines({ reserved }).find((line) => line.startsWith('reserved'));
+  }
+
+  it('is told with the end of a quiet time or a block, and with the place in line', () => {
+    const until = Date.parse('2026-11-22T07:00:00Z');
+    const quiet = { rule: 'quiet', ruleUntil: until };
+    expect(reservedLine(quiet)).toBe('reserved   1, in 2h 30m (quiet until 07:00:00Z)');
+    expect(reservedLine(quiet, { ...quiet, before: 1 })).toBe(
+      'reserved   2, the next in 2h 30m (quiet until 07:00:00Z), the last in 2h 30m (quiet until 07:00:00Z; 1 before it)',
+    );
+    const block = { rule: 'block', ruleUntil: until + 86_400_000 };
+    expect(reservedLine(block)).toBe('reserved   1, in 2h 30m (block until 2026-11-23 07:00:00Z)');
+    expect(reservedLine({ rule: '10/1m', before: 19 })).toBe('reserved   1, in 2h 30m (10/1m; 19 before it)');
+  });
+});
+
+describe('notifications that no worker has taken', () => {
+  it('make a recipient known, and are told as waiting', () => {
+    const notTaken = { found: [1, 2, 3].map((n) => ({ ...JOB, id: `msg-${n}` })), lookedAt: 3, of: 3 };
+    const told = lines({}, { notTaken });
+    expect(told.join()).not.toContain('Nothing is stored');
+    expect(told).toContain('waiting    3 not taken yet');
+    expect(told.slice(-3).map((line) => line.split(/ {2,}/))).toEqual(
+      [1, 2, 3].map((n) => ['now', '-', 'not taken yet', '4s ago', '2', 'high', '-', `msg-${n}`]),
+    );
+  });
+
+  it('may be more than were looked for', () => {
+    const told = lines({}, { notTaken: { found: [], lookedAt: 20_000, of: 90_000 } });
+    expect(told).toContain('waiting    none not taken yet, among the first 20000 of 90000 that no worker has taken');
+    expect(told.join()).not.toContain('Nothing is stored');
+  });
+
+  it('are not sent while a provider still has to answer', () => {
+    const sending = [{ ...JOB, id: 'msg-7', at: NOW - 12_000, takenAt: NOW - 12_050 }];
+    const told = lines({ sent: slots(5, -24_000, 3_000) }, { sending });
+    expect(told).toContain('sent       4 within 1m, the last 15s ago');
+    expect(told).toContain('sending    1, for 12s');
+    expect(told.at(-1)).toMatch(/^now +- +being sent .* msg-7$/);
+    expect(lines({}, { sending }).join()).not.toContain('Nothing is stored');
+  });
+});
+
+it('a notification is named by its own id, not by that of its job', () => {
+  const reserved = [{ at: NOW + 1_000, id: 'msg-1#r2/0', rule: 'gap', before: 0 }];
+  expect(lines({ reserved }, { job: { ...JOB, id: 'msg-1', replay: 2 } }).at(-1)).toMatch(/ msg-1 \(replay 2\)$/);
+  const without = { inspection: { ...QUIET, reserved }, waiting: reserved, delayed: NONE, categories: {}, told: 20 };
+  expect(describeRecipient({ recipientId: 'teacher-42', ...without }).at(-1)).toMatch(/ no job .* msg-1 \(replay 2\)$/);
+  const integer = [{ at: NOW + 1_000, id: '#123/0', rule: 'gap', before: 0 }];
+  expect(describeRecipient({ recipientId: 'teacher-42', ...without, waiting: integer }).at(-1)).toMatch(/ 123$/);
 });
 
 describe('notifications that are delayed without a slot', () => {

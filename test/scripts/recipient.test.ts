@@ -97,7 +97,7 @@ describe('show', () => {
     expect(text).toContain('policy     5/1m, gap 4s; stored, without an end\n');
     expect(text).toMatch(/\nblock {6}until .* \(in 1h\): parents' evening\n/);
     expect(text).toMatch(/\nsent {7}1 within 1m, the last .* ago\n/);
-    expect(text).toMatch(/\nin 1h .* no job .* b\/0\n/);
+    expect(text).toMatch(/\nin 1h .* no job .* b\n/);
   });
 
   test('tells background pushes apart from alerts, where there are any', async () => {
@@ -111,11 +111,13 @@ describe('show', () => {
     expect(shown.background).toEqual({
       rules: BACKGROUND_RULES,
       sent: Array.from({ length: 3 }, () => ({ at: expect.any(Number) as number })),
-      reserved: [{ at: expect.any(Number) as number, id: 's/0' }],
+      reserved: [{ at: expect.any(Number) as number, id: 's/0', rule: '3/1h', before: 0 }],
     });
     const text = await said(run('show', 'teacher-42'));
-    expect(text).toMatch(/\nbackground {2}sent 3 within 1h, the last .* ago\n {12}reserved 1, in (1h|59m.*)\n/);
-    expect(text).toMatch(/ no job \(background\) .* s\/0\n$/);
+    expect(text).toMatch(
+      /\nbackground {2}sent 3 within 1h, the last .* ago\n {12}reserved 1, in (1h|59m.*) \(3\/1h\)\n/,
+    );
+    expect(text).toMatch(/ no job \(background\) .* s\n$/);
   });
 
   test('tells the limits per category of the file that the workers have', async () => {
