@@ -25,7 +25,7 @@ const HELP = `
 ${takingHelp('replay')}
 
 Before it asks, and with --dry-run, it says to how many recipients they go, and about when the last goes out: from --rate, and
-from LIMIT_RULES and LIMIT_MIN_GAP, which must be the workers'.
+from the limits of the living workers. If none lives, from this command's own LIMIT_RULES and LIMIT_MIN_GAP.
 
 ${TIME_HELP} Dead letters that come while the command runs are not replayed. If the command ends half-way, start it again:
 nothing is lost, and nothing is replayed twice. Devices that were alerted before are skipped.
@@ -44,17 +44,18 @@ export async function main(argv: readonly string[]): Promise<void> {
     .addHelpText('after', HELP)
     .action(async (flags: Flags) => {
       checkTaking(flags, 'replay');
-      const policy = loadPolicy(process.env);
-      await atDeadLetters('; start again to go on', (desk) =>
-        takeChosen(desk, flags, {
+      const own = loadPolicy(process.env);
+      await atDeadLetters('; start again to go on', async (desk) => {
+        const policy = (await desk.workersPolicy()) ?? own;
+        await takeChosen(desk, flags, {
           verb: 'replay',
           past: 'replayed',
           question: 'Replay them?',
           take: async (shard, stored) => (await shard.replay(stored)) !== undefined,
           pace: createPace(flags.rate),
           outlook: () => createOutlook({ perSecond: flags.rate, policy, now: desk.now }),
-        }),
-      );
+        });
+      });
     });
   await runCommand(command, argv);
 }

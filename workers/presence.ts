@@ -8,6 +8,7 @@ import { readAges } from '../src/queue/overview.ts';
 import { readWorkers, startPresence, type Presence, type WorkerFacts } from '../src/queue/workers.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import type { Accounts } from './accounts.ts';
+import type { ReachWatch } from './breakers.ts';
 import type { Consumer } from './consumer.ts';
 
 export interface PresenceParts {
@@ -15,6 +16,7 @@ export interface PresenceParts {
   readonly consumers: readonly Consumer[];
   readonly accounts: Pick<Accounts, 'names'>;
   readonly breakers: Pick<Breakers, 'all'>;
+  readonly reach: Pick<ReachWatch, 'unreached'>;
   readonly metrics: Pick<Metrics, 'registry'>;
 }
 
@@ -48,7 +50,7 @@ export async function startReplicaPresence(config: Known, parts: PresenceParts):
 }
 
 /** What changes is read at each call. */
-function factsOf({ concurrency }: Known, { consumers, accounts, breakers }: PresenceParts): () => WorkerFacts {
+function factsOf({ concurrency }: Known, { consumers, accounts, breakers, reach }: PresenceParts): () => WorkerFacts {
   const startedAt = Date.now();
   const fixed = {
     version: packageVersion(),
@@ -82,6 +84,17 @@ function factsOf({ concurrency }: Known, { consumers, accounts, breakers }: Pres
         const [from, end] = [since, until].map((at) => Math.round(at + clockOffsetMs)) as [number, number];
         return { service, trouble, code, since: from, until: end };
       }),
+      unreachable: [...reach.unreached()].map(
+        ([
+          service,
+          {
+            host,
+            failure: { cause, forMs },
+          },
+        ]) => {
+          return { service, host, cause, since: Math.round(Date.now() + clockOffsetMs - forMs) };
+        },
+      ),
     };
   };
 }

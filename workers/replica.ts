@@ -173,7 +173,7 @@ async function compose(
   const deadLetters = { bounds: config.deadLetters, registry: metrics.registry, log };
   const keeper = keepDeadLetters({ connection: redis, queue, ...deadLetters });
   closing.defer(() => keeper.stop());
-  const presence = await startReplicaPresence(config, { redis, consumers, accounts, breakers, metrics });
+  const presence = await startReplicaPresence(config, { redis, consumers, accounts, breakers, reach, metrics });
   closing.defer(() => presence.close());
 
   return {

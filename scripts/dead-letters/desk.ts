@@ -5,6 +5,8 @@ import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/stor
 import { matches, type DeadLetterFilter } from '../../src/dead-letters/take.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { shardPrefixes } from '../../src/queue/shards.ts';
+import { readWorkers, sharedPolicy } from '../../src/queue/workers.ts';
+import type { Policy } from '../../src/domain/limits.ts';
 import type { Connection } from '../../src/redis/connection.ts';
 import { readEnvironment } from '../support/environment.ts';
 import { atQueueRedis } from '../support/queue-redis.ts';
@@ -17,6 +19,8 @@ export interface Desk {
   readonly now: number;
   /** Over all shards. */
   count(): Promise<number>;
+  /** The overall limits that the living workers tell; undefined if none does. */
+  workersPolicy(): Promise<Policy | undefined>;
 }
 
 /** Opens the dead letters that the environment names, and runs `work`. `advice` is added to the error if Redis is lost. */
@@ -28,7 +32,8 @@ export async function atDeadLetters(advice: string, work: (desk: Desk) => Promis
     const [seconds, microseconds] = await connection.time();
     const now = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
     const count = async () => (await Promise.all(shards.map((shard) => shard.count()))).reduce((a, b) => a + b, 0);
-    await work({ shards, now, count });
+    const workersPolicy = async () => sharedPolicy(await readWorkers(connection, queue.prefix))?.policy.policy;
+    await work({ shards, now, count, workersPolicy });
   };
   await atQueueRedis(redis, open, advice);
 }

@@ -6,7 +6,7 @@ import { quietText } from '../recipient/quiet-text.ts';
 import { table } from '../support/table.ts';
 import { dim, green, heading, redOut } from '../support/terminal.ts';
 import { fromNow, instant, policyText, span } from '../support/text.ts';
-import { breakerText, type Status, type StatusResult } from './look.ts';
+import { breakerText, unreachableText, type Status, type StatusResult } from './look.ts';
 
 /** So many workers are listed; `--json` has all. */
 const TOLD = 30;
@@ -29,7 +29,7 @@ export function describeStatus({ result, where }: Status, columns: number | unde
 }
 
 function factsOf(result: StatusResult): string[][] {
-  const { now, due, untaken, jobs, outcomes, breakers, policies } = result;
+  const { now, due, untaken, jobs, outcomes, breakers, unreachable, policies } = result;
   return [
     ['workers', workersLine(result)],
     ...(policies.length === 0 ? [['policy', 'not known: no living worker tells it']] : policies.map(policyLine)),
@@ -44,6 +44,9 @@ function factsOf(result: StatusResult): string[][] {
       : breakers
           .slice(0, TOLD_BREAKERS)
           .map((breaker, index) => [index === 0 ? 'breakers' : '', breakerText(breaker, result)])),
+    ...unreachable
+      .slice(0, TOLD_BREAKERS)
+      .map((each, index) => [index === 0 ? 'unreachable' : '', unreachableText(each, result)]),
     ...(outcomes === 0 ? [] : [['outcomes', `${outcomes} in their stream`]]),
   ];
 }
@@ -144,7 +147,7 @@ function verdict({ wrong, workersAlive, waiting, jobs }: StatusResult, columns: 
   if (wrong.length === 0) {
     const workers = workersAlive === 1 ? '1 worker is alive' : `${workersAlive} workers are alive`;
     const wait = `${waiting.of + (jobs['prioritized'] ?? 0) + (jobs['waiting'] ?? 0)} wait`;
-    const text = `${workers}, ${wait}, nothing is late, no breaker is open, no dead letter in the last hour`;
+    const text = `${workers}, ${wait}, nothing is late, every provider is reached, no breaker is open, no dead letter in the last hour`;
     return coloured(table([['ALL IS WELL', text]], { columns, wrap: true }), 'ALL IS WELL', green);
   }
   const rows = wrong.map(({ text }, index) => [index === 0 ? 'WRONG' : '', text]);

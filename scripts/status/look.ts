@@ -25,6 +25,7 @@ export interface Wrong {
     | 'due-late'
     | 'untaken-late'
     | 'breaker'
+    | 'unreachable'
     | 'dead-letters'
     | 'clock'
     | 'policies';
@@ -40,6 +41,17 @@ export interface OpenBreaker {
   readonly code: string;
   readonly since: number;
   readonly until: number;
+  readonly workers: number;
+}
+
+/** A provider, or its sign-in, that cannot be reached, and how many of the living workers say so. */
+export interface Unreachable {
+  readonly platform: string;
+  readonly app?: string;
+  readonly server?: string;
+  readonly host: string;
+  readonly cause: string;
+  readonly since: number;
   readonly workers: number;
 }
 
@@ -69,6 +81,7 @@ export interface StatusResult extends Overview {
   readonly policies: readonly PolicyOfWorkers[];
   readonly deadLetters: DeadOverview;
   readonly breakers: readonly OpenBreaker[];
+  readonly unreachable: readonly Unreachable[];
 }
 
 export interface Status {
@@ -127,6 +140,7 @@ async function look(
     policies: policiesOf(seen),
     deadLetters,
     breakers: breakersOf(alive),
+    unreachable: unreachableOf(alive),
   };
   const wrong = wrongsOf(facts);
   return { ...facts, ok: wrong.length === 0, wrong };
@@ -184,6 +198,22 @@ function breakersOf(alive: readonly SeenWorker[]): OpenBreaker[] {
   return [...found.values()];
 }
 
+/** The same host of the same service counts once; workers may know it by different causes. */
+function unreachableOf(alive: readonly SeenWorker[]): Unreachable[] {
+  const found = new Map<string, Unreachable>();
+  for (const { service, host, cause, since } of alive.flatMap(({ unreachable }) => unreachable)) {
+    const name = `${service} ${host}`;
+    const known = found.get(name);
+    found.set(name, {
+      ...namesOf(service as Service),
+      ...{ host, cause: known?.cause ?? cause },
+      since: Math.min(known?.since ?? Infinity, since),
+      workers: (known?.workers ?? 0) + 1,
+    });
+  }
+  return [...found.values()];
+}
+
 type Facts = Omit<StatusResult, 'ok' | 'wrong'>;
 
 /** How the reader calls another command: who called this one by `npm run` calls that one so too. */
@@ -194,7 +224,7 @@ export function callOther(name: string): string {
 
 /** The worst first. */
 function wrongsOf(facts: Facts): Wrong[] {
-  const { now, workers, due, untaken, paused, breakers, deadLetters, policies } = facts;
+  const { now, workers, due, untaken, paused, breakers, unreachable, deadLetters, policies } = facts;
   const told: (readonly [Wrong['kind'], string | undefined | false])[] = [
     ['no-worker', noWorker(facts)],
     ['paused', paused && 'the queue is paused: workers take nothing; somebody paused it with another program'],
@@ -202,6 +232,8 @@ function wrongsOf(facts: Facts): Wrong[] {
     ['untaken-late', untaken.oldestAt !== undefined && now - untaken.oldestAt >= UNTAKEN_LATE_MS && untakenText(facts)],
     ...some(breakers).map((breaker) => ['breaker', `nothing is sent to ${breakerText(breaker, facts)}`] as const),
     ['breaker', breakers.length > NAMED && `${breakers.length - NAMED} more circuit breakers are not closed`],
+    ...some(unreachable).map((each) => ['unreachable', `nothing reaches ${unreachableText(each, facts)}`] as const),
+    ['unreachable', unreachable.length > NAMED && `${unreachable.length - NAMED} more servers cannot be reached`],
     ['worker-silent', facts.workersAlive > 0 && silentText(workers)],
     ['clock', clockText(workers)],
     ['policies', policies.length > 1 && policiesText(policies)],
@@ -268,6 +300,15 @@ export function breakerText(breaker: OpenBreaker, { now, workersAlive }: Pick<Fa
   const next = until > now ? `next try in ${span(until - now)}` : 'tried again now';
   const why = `${trouble}, ${printable(code)}, for ${span(Math.max(0, now - since))}`;
   return `${platform}${of}${at}: ${why}; ${next} (${workers} of ${workersAlive} workers)`;
+}
+
+/** `apns: api.push.apple.com:443, ENOTFOUND, for 2m (4 of 4 workers)` */
+export function unreachableText(each: Unreachable, { now, workersAlive }: Pick<Facts, 'now' | 'workersAlive'>): string {
+  const { platform, app, server, host, cause, since, workers } = each;
+  const of = app === undefined ? '' : ` of the app ${printable(app)}`;
+  const at = server === undefined ? '' : ` at ${printable(server)}`;
+  const why = `${printable(host)}, ${printable(cause)}, for ${span(Math.max(0, now - since))}`;
+  return `${platform}${of}${at}: ${why} (${workers} of ${workersAlive} workers)`;
 }
 
 /** `clockOffsetMs` is Redis's clock minus the worker's. */

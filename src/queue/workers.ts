@@ -34,6 +34,15 @@ const breakerSchema = z.object({
   until: z.number(),
 });
 
+const unreachableSchema = z.object({
+  /** `fcm`, `webpush@fcm.googleapis.com` */
+  service: z.string(),
+  host: z.string(),
+  /** `ENOTFOUND`, `ECONNREFUSED` */
+  cause: z.string(),
+  since: z.number(),
+});
+
 const factsSchema = z.object({
   /** BullMQ's id of its worker (of its first shard's): the value of a job lock begins with it. */
   id: z.string(),
@@ -58,6 +67,8 @@ const factsSchema = z.object({
   appCount: z.number().default(0),
   /** Circuit breakers that are not closed, as this worker knows them. */
   breakers: z.array(breakerSchema).default([]),
+  /** Providers, and their sign-ins, that this worker cannot connect to. A breaker opens only by answers to sends. */
+  unreachable: z.array(unreachableSchema).default([]),
 });
 
 /** What a worker says of itself. Instants are epoch milliseconds on Redis's clock. */
@@ -215,6 +226,9 @@ function bounded(facts: WorkerFacts): WorkerFacts {
     breakers: facts.breakers
       .slice(0, MAX_BREAKERS)
       .map((breaker) => ({ ...breaker, code: breaker.code.slice(0, MAX_CODE) })),
+    unreachable: facts.unreachable
+      .slice(0, MAX_BREAKERS)
+      .map((each) => ({ ...each, host: each.host.slice(0, MAX_NAME), cause: each.cause.slice(0, MAX_CODE) })),
   };
 }
 

@@ -72,6 +72,9 @@ describe('the JSON of each command is that of the page', () => {
         ...{ id: 'a', version: '0.1.0', host: 'web-1', pid: 7, startedAt: 1, clockOffsetMs: 0, concurrency: 50 },
         ...{ inHand: 1, asleep: 0, stopping: false, platforms: ['apns'], apps: ['teacher'], appCount: 1 },
         breakers: [breaker],
+        unreachable: [
+          { service: 'webpush~teacher@push.example', host: 'push.example:443', cause: 'ENOTFOUND', since: 1 },
+        ],
       }),
     });
     onTestFinished(() => presence.close());

@@ -26,7 +26,16 @@ const OTHER: WorkerPolicy = { ...POLICY, policy: { rules: [], minGapMs: 1_000 } 
 function facts(id: string, more: Partial<WorkerFacts> = {}): WorkerFacts {
   return {
     ...{ id, version: '0.1.0', host: 'web-1', pid: 7, startedAt: Date.now(), clockOffsetMs: 0, concurrency: 50 },
-    ...{ inHand: 3, asleep: 1, stopping: false, platforms: ['apns'], apps: [], appCount: 0, breakers: [] },
+    ...{
+      inHand: 3,
+      asleep: 1,
+      stopping: false,
+      platforms: ['apns'],
+      apps: [],
+      appCount: 0,
+      breakers: [],
+      unreachable: [],
+    },
     ...more,
   };
 }
@@ -62,10 +71,11 @@ it('nobody is there, and looking writes nothing', async () => {
 it('a worker is there with what it says of itself, and its policy as it is', async () => {
   const { start, read } = open();
   const breaker = { service: 'apns', trouble: 'auth', code: 'Forbidden', since: 1, until: 2 };
-  await start('a', POLICY, { breakers: [breaker], apps: ['teacher'], appCount: 1 });
+  const away = { service: 'fcm', host: 'fcm.googleapis.com:443', cause: 'ENOTFOUND', since: 1 };
+  await start('a', POLICY, { breakers: [breaker], unreachable: [away], apps: ['teacher'], appCount: 1 });
   const { now, workers, policies } = await read();
   const [worker] = workers;
-  const told = facts('a', { breakers: [breaker], apps: ['teacher'], appCount: 1 });
+  const told = facts('a', { breakers: [breaker], unreachable: [away], apps: ['teacher'], appCount: 1 });
   expect(worker).toMatchObject({ ...told, startedAt: expect.any(Number) as number, alive: true });
   expect(worker?.seenAt).toBeLessThanOrEqual(now);
   expect(policies.get(worker?.policyId ?? '')).toEqual(POLICY);
@@ -123,8 +133,13 @@ it('a line has bounds, whatever the worker has', async () => {
   };
   const apps = Array.from({ length: 1_000 }, (_, at) => `app-${at}`);
   const host = 'h'.repeat(9_999);
-  await start('a', POLICY, { breakers: new Array(256).fill(breaker) as never, apps, appCount: 1_000, host });
-  expect((await redis.hget(key, 'a'))?.length).toBeLessThan(8_000);
+  const away = { service: breaker.service, host, cause: host, since: 1 };
+  const many = {
+    breakers: new Array(256).fill(breaker) as never,
+    unreachable: new Array(256).fill(away) as never,
+  };
+  await start('a', POLICY, { ...many, apps, appCount: 1_000, host });
+  expect((await redis.hget(key, 'a'))?.length).toBeLessThan(16_000);
   expect((await read()).workers[0]).toMatchObject({ appCount: 1_000 });
 });
 

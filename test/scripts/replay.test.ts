@@ -1,14 +1,15 @@
 import type { Queue } from 'bullmq';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createOutlook } from '../../scripts/dead-letters/outlook.ts';
 import { main } from '../../scripts/replay.ts';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { shardPrefixes } from '../../src/queue/shards.ts';
+import { startPresence } from '../../src/queue/workers.ts';
 import { consume, die, notification, openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
-import { testPrefix, testRedisUrl } from '../support/redis.ts';
+import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 
 const envOf = (prefix: string, redisUrl = testRedisUrl(), shards?: string) => ({
   REDIS_URL: redisUrl,
@@ -162,6 +163,29 @@ test('without a terminal it says what it does, and begins', async () => {
   expect(stderr).not.toContain('[y/N]');
   expect(code).toBe(0);
   expect(await idsIn(queue)).toHaveLength(1);
+});
+
+test('its forecast is by the limits of the living workers', async () => {
+  const { prefix, deadQueue } = openQueues();
+  await addDead(deadQueue, { a: letter('a'), b: letter('b') });
+  const presence = startPresence({
+    redis: connectRedis(),
+    prefix,
+    policy: {
+      policy: { rules: [{ max: 1, perMs: 3_600_000 }], minGapMs: 0 },
+      categories: {},
+      apartRules: { background: [], liveactivity: [] },
+    },
+    facts: () => ({
+      ...{ id: 'a', version: '0.1.0', host: 'web-1', pid: 7, startedAt: 1, clockOffsetMs: 0, concurrency: 50 },
+      ...{ inHand: 0, asleep: 0, stopping: false, platforms: [], apps: [], appCount: 0, breakers: [], unreachable: [] },
+    }),
+  });
+  onTestFinished(() => presence.close());
+  await presence.written;
+  expect((await run(prefix, ['--all', '--dry-run'])).stdout).toContain(
+    'under 1/1h, no gap, the last goes out in about 1h',
+  );
 });
 
 test('fifty go in a second, if no rate is given', async () => {

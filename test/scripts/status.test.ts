@@ -125,6 +125,25 @@ describe('the whole', () => {
     await replica.stop();
   });
 
+  test('a provider that cannot be reached is wrong, also without traffic', async () => {
+    const bench = await openReplicaBench();
+    const replica = await bench.startHere({ APNS_ENDPOINT: 'https://127.0.0.1:1' });
+    const result = await vi.waitFor(
+      async () => {
+        const now = await told<Told & { readonly unreachable: readonly object[] }>(bench.prefix);
+        expect(now.unreachable).toHaveLength(1);
+        return now;
+      },
+      { timeout: 15_000, interval: 200 },
+    );
+    expect(result.unreachable[0]).toMatchObject({ platform: 'apns', host: '127.0.0.1:1', workers: 1 });
+    expect(kinds(result)).toEqual(['unreachable']);
+    expect(await said(bench.prefix)).toMatch(
+      /\nWRONG {2}nothing reaches apns: 127\.0\.0\.1:1, ECONNREFUSED, for .* \(1 of 1 workers\)\n/,
+    );
+    await replica.stop();
+  });
+
   test('what is wrong with workers: not seen, another clock, another policy', async () => {
     const bench = await openReplicaBench();
     const [{ workerIds }] = [await bench.startHere(), await bench.startHere({ LIMIT_RULES: '5/1m' })];
