@@ -83,7 +83,7 @@ export function lockKeyOf(queue: Pick<Queue, 'toKey'>, jobId: string): string {
   return queue.toKey(`${jobId}:lock`);
 }
 
-/** A field of ours in the hash of a job that was moved to another due time: `at`, epoch milliseconds, and the reason for it. */
+/** A field of ours (look.lua reads it too) in the hash of a job that was moved to another due time: `at`, epoch milliseconds, and the reason for it. */
 const WHY = 'pushpacer:why';
 
 export async function noteWhy(queue: Queue, jobId: string, why: { readonly at: number }): Promise<void> {
@@ -98,8 +98,12 @@ export async function readWhy(
   dueAt: number,
 ): Promise<Record<string, unknown> | undefined> {
   const client = await queue.getBackend().client;
-  const text = await client.hget(queue.toKey(jobId), WHY);
-  const why = text === null ? undefined : (JSON.parse(text) as Record<string, unknown>);
+  return whyOf(await client.hget(queue.toKey(jobId), WHY), dueAt);
+}
+
+/** The same of the field's text. */
+export function whyOf(text: string | null | undefined, dueAt: number): Record<string, unknown> | undefined {
+  const why = typeof text === 'string' ? (JSON.parse(text) as Record<string, unknown>) : undefined;
   return why !== undefined && Math.abs(Number(why['at']) - dueAt) <= SAME_MS ? why : undefined;
 }
 

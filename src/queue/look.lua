@@ -5,13 +5,13 @@
 -- ARGV[2] the longest data that is read, bytes
 -- ARGV[3…] ids of jobs, a hundred or so: Redis does nothing else meanwhile
 --
--- Answers for each id { name, timestamp, delay it was added with as JSON of `opts`, progress, data }; false for what is not there.
+-- Answers for each id { name, timestamp, delay it was added with as JSON of `opts`, progress, why it was moved, data }; false for what is not there.
 
 local answer = {}
 for at = 3, #ARGV do
   local job = ARGV[1] .. ARGV[at]
-  local fields = redis.call('HMGET', job, 'name', 'timestamp', 'opts', 'progress')
-  if redis.call('HSTRLEN', job, 'data') <= tonumber(ARGV[2]) then fields[5] = redis.call('HGET', job, 'data') end
+  local fields = redis.call('HMGET', job, 'name', 'timestamp', 'opts', 'progress', 'pushpacer:why')
+  if redis.call('HSTRLEN', job, 'data') <= tonumber(ARGV[2]) then fields[6] = redis.call('HGET', job, 'data') end
   answer[#answer + 1] = fields
 end
 return answer

@@ -4,7 +4,7 @@ import { isObject } from '../domain/json.ts';
 import { SEND_AFTER, waitsFrom } from '../domain/send-after.ts';
 import type { Connection } from '../redis/connection.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
-import { dueAtOfScore, scoreOfDue, scoresOfPriority } from './bullmq-internals.ts';
+import { dueAtOfScore, scoreOfDue, scoresOfPriority, whyOf } from './bullmq-internals.ts';
 import { redisNow } from './clock-offset.ts';
 import { CANCEL, outcomesKey, PRIORITY } from './names.ts';
 import { MAX_JOB_TEXT } from './readable.ts';
@@ -201,7 +201,7 @@ async function read(queue: Queue, ids: readonly string[], dueAt?: ReadonlyMap<st
   return found;
 }
 
-function seen([name, timestamp, opts, progress, data]: Fields, dueAt: number | undefined): Seen | undefined {
+function seen([name, timestamp, opts, progress, moved, data]: Fields, dueAt: number | undefined): Seen | undefined {
   if (timestamp === null || timestamp === undefined || name === CANCEL) return undefined;
   const [fields, told, options] = [parsed(data), parsed(progress), parsed(opts)];
   const recipientId = fields['recipientId'];
@@ -212,7 +212,7 @@ function seen([name, timestamp, opts, progress, data]: Fields, dueAt: number | u
     recipientId: typeof recipientId === 'string' && recipientId.length <= MAX_ID ? recipientId : undefined,
     since: waitsFrom(enqueuedAt, fields),
     readyAt: typeof told['dueAt'] === 'number' ? told['dueAt'] : enqueuedAt + delay,
-    waitsFor: reasonOf(told, fields),
+    waitsFor: reasonOf((dueAt !== undefined && whyOf(moved, dueAt)) || told, fields),
     ...(dueAt !== undefined && { dueAt }),
   };
 }

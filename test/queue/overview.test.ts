@@ -3,6 +3,7 @@ import { requeue } from '../../src/queue/delay.ts';
 import { CANCEL, PRIORITY } from '../../src/queue/names.ts';
 import { readAges, readOverview } from '../../src/queue/overview.ts';
 import { createProducer } from '../../src/queue/producer.ts';
+import { redelay } from '../../src/queue/redelay.ts';
 import { connectRedis } from '../support/redis.ts';
 import { consume, notification, openQueues } from './support.ts';
 
@@ -71,6 +72,17 @@ it('what waits, by what it waits for; scheduled ones do not wait yet', async () 
   });
   expect(waiting.recipients.map(({ recipientId }) => recipientId)).toEqual(['asleep', 'teacher-42']);
   expect(due.count).toBe(0);
+});
+
+it('what was moved waits for the reason why it was moved', async () => {
+  const { putBack, queue, read } = open();
+  await putBack('a', MINUTE, { rule: 'gap', requeues: 1 });
+  expect((await read()).waiting.byRule).toEqual({ gap: 1 });
+  await redelay(queue, [{ jobId: 'a', at: Date.now() + 10 * MINUTE, why: { rule: 'block' } }]);
+  expect((await read()).waiting.byRule).toEqual({ block: 1 });
+  await queue.remove('a');
+  await putBack('a', MINUTE, { rule: 'gap', requeues: 1 });
+  expect((await read()).waiting.byRule).toEqual({ gap: 1 });
 });
 
 it('what is due and not taken: in the delayed set, and in the line where a worker has moved it', async () => {
