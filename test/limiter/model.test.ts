@@ -22,21 +22,25 @@ const LONGEST_SEARCH_MS = 120_000;
 describe.each(['in memory', 'on Redis'])(
   'any interleaving of asks, late returns, no-shows and what operators do, %s',
   (where) => {
-    it('is answered like the reference, and keeps the promise', async () => {
-      const redis = where === 'on Redis' ? connectRedis() : undefined;
-      const run = fc.asyncProperty(
-        scenarios,
-        fc.array(steps, { minLength: 5, maxLength: 60, size: 'max' }),
-        async (scenario, script) => {
-          const play = new Play(scenario, redis);
-          for (const step of script) await play.step(step);
-          await play.limiter.reset(recipientId);
-        },
-      );
-      // A failure is told within the test's time, however long the shortest example would take to find.
-      const ends = { interruptAfterTimeLimit: LONGEST_SEARCH_MS, markInterruptAsFailure: true };
-      await fc.assert(run, { ...ends, numRuns: cases(redis === undefined ? 1_500 : 250) });
-    }, LONGEST_SEARCH_MS + 30_000);
+    it(
+      'is answered like the reference, and keeps the promise',
+      async () => {
+        const redis = where === 'on Redis' ? connectRedis() : undefined;
+        const run = fc.asyncProperty(
+          scenarios,
+          fc.array(steps, { minLength: 5, maxLength: 60, size: 'max' }),
+          async (scenario, script) => {
+            const play = new Play(scenario, redis);
+            for (const step of script) await play.step(step);
+            await play.limiter.reset(recipientId);
+          },
+        );
+        // A failure is told within the test's time, however long the shortest example would take to find.
+        const ends = { interruptAfterTimeLimit: LONGEST_SEARCH_MS, markInterruptAsFailure: true };
+        await fc.assert(run, { ...ends, numRuns: cases(redis === undefined ? 1_500 : 250) });
+      },
+      LONGEST_SEARCH_MS + 30_000,
+    );
   },
 );
 
