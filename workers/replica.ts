@@ -9,6 +9,7 @@ import { createProcessor } from '../src/delivery/processor.ts';
 import type { CountedApart } from '../src/domain/counted-as.ts';
 import { apartOptions } from '../src/limiter/apart.ts';
 import { paceOf } from '../src/limiter/pace.ts';
+import { createClock, keepClock } from '../src/limiter/redis/clock.ts';
 import { createWaitingLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { createClockMetrics, createMetrics } from '../src/observe/metrics.ts';
 import type { Logger } from '../src/observe/log.ts';
@@ -73,7 +74,11 @@ async function compose(
   const { policy, categories, quietHours, queue } = config;
 
   const limiterOptions = { policy, categories, quietHours, prefix: queue.prefix, timeoutMs: LIMITER_TIMEOUT_MS };
-  const limiter = createWaitingLimiter({ redis: limiterRedis, ...limiterOptions });
+  const clock = createClock();
+  const clockKeeper = keepClock(clock, limiterRedis);
+  closing.defer(() => clockKeeper.stop());
+  await clockKeeper.measured;
+  const limiter = createWaitingLimiter({ redis: limiterRedis, clock, ...limiterOptions });
   const accounts: Accounts = createAccounts({
     redis: limiterRedis,
     prefix: queue.prefix,
@@ -86,7 +91,7 @@ async function compose(
   await accounts.connect(); // this only connects: nothing is sent that no producer enqueued
   const apart = (kind: CountedApart) =>
     createWaitingLimiter({
-      redis: limiterRedis,
+      ...{ redis: limiterRedis, clock },
       ...apartOptions(kind, config.apartRules[kind], queue.prefix),
       timeoutMs: LIMITER_TIMEOUT_MS,
     });

@@ -1,5 +1,8 @@
-import { describe, expect, it } from 'vitest';
-import { createClock } from '../../src/limiter/redis/clock.ts';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { createClock, keepClock } from '../../src/limiter/redis/clock.ts';
+import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { openRedisProxy } from '../support/redis-proxy.ts';
+import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 
 /** A reply: asked at the local instant `asked`, read on the limiter's clock `offset` ahead after `out`, here after `back`. */
 function reply(
@@ -58,4 +61,29 @@ describe('the clock', () => {
     for (let asked = 1; asked <= 64; asked += 1) reply(byCount, asked, OFFSET, 3, 3);
     expect(byCount.toLocal(OFFSET + 1_000)).toBe(1_003);
   });
+});
+
+it('that is kept knows that the reply to the first ask came late', async () => {
+  const proxy = await openRedisProxy(Number(new URL(testRedisUrl()).port));
+  const redis = connectRedis(proxy.url);
+  const clock = createClock();
+  const keeper = keepClock(clock, redis);
+  onTestFinished(() => keeper.stop());
+  await keeper.measured;
+  proxy.delay({ leastMs: 100, mostMs: 100 });
+  const limiter = createWaitingLimiter({
+    ...{ redis, clock, prefix: testPrefix() },
+    policy: { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 1_000 },
+  });
+  const admission = await limiter.admit({ recipientId: 'teacher-42', id: 'msg-1' });
+  const lateMs = performance.now() - (admission.kind === 'admitted' ? admission.sendAt : NaN);
+  expect(lateMs).toBeGreaterThan(90);
+});
+
+it('that is kept goes on without Redis, and stops', async () => {
+  const redis = connectRedis();
+  redis.disconnect();
+  const keeper = keepClock(createClock(), redis, 10);
+  await keeper.measured;
+  keeper.stop();
 });

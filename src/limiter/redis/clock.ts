@@ -1,3 +1,5 @@
+import { within } from '../../domain/time.ts';
+
 /** The estimate uses the last 33 to 64 replies of the last 30 to 60 s, because clocks drift apart by some ms in a minute. */
 const GENERATION = { replies: 32, ageMs: 30_000 };
 
@@ -43,5 +45,49 @@ export function createClock(): Clock {
       latest.offset = Math.min(latest.offset, heardAt - remoteNow);
     },
     toLocal: (remoteAt) => remoteAt + Math.min(latest.offset, offsetBefore),
+  };
+}
+
+/** The part of ioredis that tells the time. */
+export interface TimeRedis {
+  time(): Promise<readonly (number | string)[]>;
+}
+
+/** At the start so many replies are measured, one after the other, for this long at most. */
+const FIRST = { replies: 5, forMs: 1_000 };
+/** Half a dozen of each generation, also where there is nothing to send. */
+const PROBE_EVERY_MS = 5_000;
+
+/**
+ * Keeps the estimate good without traffic. A worker that has just started, or had nothing to send for a minute, knows only the reply
+ * to its first ask: if that travelled for 100 ms, the alert leaves 100 ms late unseen, and the next one of the recipient, from a
+ * worker that knows better, comes 100 ms too close.
+ */
+export function keepClock(
+  clock: Clock,
+  redis: TimeRedis,
+  everyMs = PROBE_EVERY_MS,
+): { readonly measured: Promise<void>; stop(): void } {
+  const probe = async (): Promise<void> => {
+    const askedAt = performance.now();
+    const [seconds, microseconds] = await redis.time();
+    clock.observe(askedAt, performance.now(), Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000));
+  };
+  const first = async (): Promise<void> => {
+    const until = performance.now() + FIRST.forMs;
+    for (let replies = 0; replies < FIRST.replies && performance.now() < until; replies++) await probe();
+  };
+  let probing: Promise<void> | undefined;
+  const timer = setInterval(() => {
+    probing ??= probe()
+      .catch(() => undefined) // the connection's owner logs that Redis is away
+      .finally(() => (probing = undefined));
+  }, everyMs).unref();
+  return {
+    measured: within(
+      first().catch(() => undefined),
+      FIRST.forMs,
+    ),
+    stop: () => clearInterval(timer),
   };
 }

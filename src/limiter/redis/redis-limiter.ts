@@ -17,7 +17,7 @@ import {
   checkRecipient,
   MAX_BLOCK_MS,
 } from '../checks.ts';
-import { createClock } from './clock.ts';
+import { createClock, type Clock } from './clock.ts';
 import { createDeadline } from '../../redis/deadline.ts';
 import { categoryKeys, entryOf, memberOf, recipientKeys, type CategoryKeys } from './keys.ts';
 import type { Admission, Ask, Follow, Held, Limiter } from '../limiter.ts';
@@ -79,8 +79,13 @@ export function createRedisLimiter(options: RedisLimiterOptions): Limiter {
   return withFallback(createWaitingLimiter(own) as Limiter, { ...own, onUnavailable }); // without a canceller and a join nothing is `ended`
 }
 
+export interface WaitingLimiterOptions extends Omit<RedisLimiterOptions, 'onUnavailable' | 'onOutage'> {
+  /** That of other limiters on the same Redis. Default: one of its own. */
+  readonly clock?: Clock;
+}
+
 /** The same limiter, for notifications that can be canceled and that wait together. */
-export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnavailable' | 'onOutage'>): WaitingLimiter {
+export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLimiter {
   const { redis, policy, categories = {}, prefix = 'pushpacer', timeoutMs = 2_000, keepMs = 0, now } = options;
   const { countBlocked = false, keepIds = false } = options;
   checkPrefix(prefix);
@@ -91,7 +96,7 @@ export function createWaitingLimiter(options: Omit<RedisLimiterOptions, 'onUnava
   const scopes = createScopes({ policy, categories, keepMs });
   const scripts = defineScripts(redis, 1 + scopes.categories.length);
   const answered = createDeadline(timeoutMs);
-  const clock = createClock();
+  const { clock = createClock() } = options;
   const sentEntry = keepIds ? (entry: string) => entry : memberOf;
 
   async function ask(mode: 'admit' | 'peek', asked: WaitingAsk): Promise<Admission | Ended> {
