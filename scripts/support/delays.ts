@@ -115,20 +115,26 @@ export class WorkerDelays {
     else own.push(standstill);
   }
 
-  /** The entries, their `delayMs` counted from the instant at which they may have left: their worker looked at the clock then. */
+  /**
+   * The entries, their `delayMs` counted from the instant at which they may have left: their worker looked at the clock then.
+   *
+   * @param isUnknown whether the worker that sent this may have been killed before it could log that: then it may be any of them
+   */
   counted<Entry extends JournalEntry & { readonly delayMs?: number }>(
     entries: readonly Entry[],
     idOf: (entry: Entry) => string,
+    isUnknown: (id: string, at: number) => boolean = () => false,
   ): Entry[] {
     return entries.map((entry) => {
-      const leftAt = this.#leftAt(idOf(entry), entry.at - (entry.delayMs ?? 0), entry.at);
+      const id = idOf(entry);
+      const senders = isUnknown(id, entry.at) ? this.#standstills.keys() : (this.#senders.get(id) ?? []);
+      const leftAt = this.#leftAt([...senders], entry.at - (entry.delayMs ?? 0), entry.at);
       return { ...entry, delayMs: entry.at - leftAt };
     });
   }
 
   /** The earliest instant at which an alert may have left that arrived between these two. */
-  #leftAt(id: string, from: number, until: number): number {
-    const senders = [...(this.#senders.get(id) ?? [])];
+  #leftAt(senders: readonly string[], from: number, until: number): number {
     return Math.min(
       from,
       ...senders.flatMap((worker) => {

@@ -87,6 +87,14 @@ describe('the delays of workers', () => {
     expect(delayOf(other, 1_085, 3)).toBe(3);
   });
 
+  it('are those of any worker where the one that sent it was killed before it could say so', () => {
+    const delays = delaysOf(['1', standstillOf(1_000, 1_080)], ['2', passOf('a')]);
+    expect(delayOf(delays, 1_085)).toBe(0);
+    const killed = (id: string, at: number) => id === 'a' && at < 1_090;
+    const counted = (at: number) => delays.counted([entryOf('a', at, {})], () => 'a', killed)[0]?.delayMs;
+    expect([counted(1_085), counted(1_091)]).toEqual([85, 0]);
+  });
+
   it('go over two turns of the event loop', () => {
     const turns = [standstillOf(900, 950), standstillOf(950, 1_000), standstillOf(1_000, 1_080)];
     const delays = delaysOf(['1', passOf('a')], ...turns.map((line) => ['1', line] as const));

@@ -18,6 +18,15 @@ export interface Judged {
   readonly troubles: Readonly<Record<string, readonly string[]>>;
 }
 
+/**
+ * Whether a worker that was killed may have sent this: it had the job, and it did not live to log who sent it. The log line of a pass
+ * is written at its end, and the last 100 ms of a log are lost with its process.
+ */
+function wasKilled(incidents: Facts['struck']['incidents']): (id: string, at: number) => boolean {
+  const kills = incidents.filter(({ kind }) => kind === 'kill');
+  return (id, at) => kills.some((kill) => at <= kill.at && kill.ids.has(id));
+}
+
 /** Computes the result from the facts alone. */
 export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: number; readonly seconds: number }): Judged {
   const { enqueued, entries, ends, struck, leaks, logs, left } = facts;
@@ -25,7 +34,7 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
   const { suspects, ...balance } = countBalance(enqueued, entries, ends);
   const { bursts, burstsAfterFreeze, burstsAfterStall, ...pacing } = judgePacing(
     enqueued,
-    facts.delays.counted(entries, ({ data }) => refOf(data)),
+    facts.delays.counted(entries, ({ data }) => refOf(data), wasKilled(struck.incidents)),
     POLICIES,
     thaws,
   );
