@@ -80,7 +80,7 @@ test('block holds what waits already, and what comes, until its end: in order, o
   await enqueue(['a', 'b', 'c', 'd', 'e', 'f']);
   await waitFor(() => expect(delivered().toSorted()).toEqual(['a', 'b', 'c', 'd']));
   await untilWaiting(2);
-  const blocked = await recipient('block', 'teacher-42', '--for', '6s', '--reason', "parents' evening");
+  const blocked = await recipient('block', 'teacher-42', '--for', '10s', '--reason', "parents' evening");
   expect(blocked).toMatchObject({ waiting: 2, until: expect.any(Number) as number });
   await enqueue(['g', 'h']);
   await untilWaiting(4);
