@@ -175,7 +175,7 @@ it('a lone worker is on time, also while another job is delayed for hours', asyn
   const { lateMs, titles } = await measured(run);
   expect(lateMs).toHaveLength(60);
   expect(titles).toEqual(Array(20).fill('012'));
-  expect(Math.max(...lateMs)).toBeLessThan(150);
+  expect(Math.max(...lateMs)).toBeLessThan(450); // the late tolerance: later than that an alert would lose its slot
 }, 120_000);
 
 it('a provider that has just recovered stays open, on a handful of connections', async () => {
