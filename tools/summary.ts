@@ -1,18 +1,30 @@
 import { readFileSync } from 'node:fs';
+import { relative } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
+
+/** A difference of two long values is cut here: the whole of it stands in the output of the test run. */
+const REASON_LINES = 30;
 
 /** The part of vitest's JSON report that is counted. */
 interface Report {
   readonly numPassedTests: number;
   readonly numFailedTests: number;
   readonly testResults: readonly {
+    readonly name: string;
     readonly status: string;
-    readonly assertionResults: readonly { status: string }[];
+    readonly message?: string;
+    readonly assertionResults: readonly {
+      readonly status: string;
+      readonly fullName: string;
+      readonly failureMessages: readonly string[];
+    }[];
   }[];
 }
 
 interface Counts {
   readonly passed: number;
   readonly failed: number;
+  readonly failures: readonly string[];
 }
 
 /**
@@ -25,7 +37,25 @@ function countSuite(report: Report | undefined, testCode: number): Counts {
     ({ status, assertionResults }) => status === 'failed' && !assertionResults.some((test) => test.status === 'failed'),
   );
   const failed = (report?.numFailedTests ?? 0) + (brokenFiles?.length ?? 0);
-  return { passed, failed: failed === 0 && (testCode !== 0 || passed === 0) ? 1 : failed };
+  return {
+    passed,
+    failed: failed === 0 && (testCode !== 0 || passed === 0) ? 1 : failed,
+    failures: failuresOf(report),
+  };
+}
+
+/** Each failed test, or file that could not be loaded, with the first lines of its reason. */
+function failuresOf(report: Report | undefined): string[] {
+  return (report?.testResults ?? []).flatMap(({ name, status, message = '', assertionResults }) => {
+    const tests = assertionResults.filter((test) => test.status === 'failed');
+    if (tests.length > 0) return tests.map((test) => failureText(name, test.fullName, test.failureMessages.join('\n')));
+    return status === 'failed' ? [failureText(name, 'was not loaded', message)] : [];
+  });
+}
+
+function failureText(file: string, name: string, reason: string): string {
+  const lines = stripVTControlCharacters(reason).split('\n').slice(0, REASON_LINES);
+  return [`FAILED ${relative('.', file)} > ${name}`, ...lines.map((line) => `  ${line}`)].join('\n');
 }
 
 function readReport(file: string): Report | undefined {
@@ -37,11 +67,13 @@ function readReport(file: string): Report | undefined {
 }
 
 /**
- * The last line of a CI run: `N passed, N failed`, over all of its suites and the gate, which counts as one failure.
+ * The end of a CI run: what failed, once more, since the start of so long an output is often cut off, and as the last line
+ * `N passed, N failed`, over all of its suites and the gate, which counts as one failure.
  *
  *   node summary.ts CHECK-EXIT-CODE REPORT TEST-EXIT-CODE [REPORT TEST-EXIT-CODE]...
  */
 function summarize([checkCode = '1', ...suites]: readonly string[]): Counts {
+  const failures: string[] = [];
   let passed = 0;
   let failed = checkCode === '0' ? 0 : 1;
   if (suites.length === 0) failed += 1; // nothing was tested
@@ -49,10 +81,12 @@ function summarize([checkCode = '1', ...suites]: readonly string[]): Counts {
     const suite = countSuite(readReport(suites[index] ?? ''), Number(suites[index + 1] ?? '1'));
     passed += suite.passed;
     failed += suite.failed;
+    failures.push(...suite.failures);
   }
-  return { passed, failed };
+  return { passed, failed, failures };
 }
 
-const { passed, failed } = summarize(process.argv.slice(2));
+const { passed, failed, failures } = summarize(process.argv.slice(2));
+for (const failure of failures) process.stdout.write(`${failure}\n`);
 process.stdout.write(`${passed} passed, ${failed} failed\n`);
 if (failed > 0) process.exitCode = 1;

@@ -1,12 +1,23 @@
 import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
 
-const passedFile = { status: 'passed', assertionResults: [{ status: 'passed' }] };
-const failedFile = { status: 'failed', assertionResults: [{ status: 'failed' }, { status: 'passed' }] };
-const brokenFile = { status: 'failed', assertionResults: [] };
+const passedTest = { status: 'passed', fullName: 'adds', failureMessages: [] };
+const failedTest = {
+  status: 'failed',
+  fullName: 'sums > subtracts',
+  failureMessages: ['Error: 1 is not 2\n    at sum.ts:3'],
+};
+const passedFile = { name: resolve('test/a.test.ts'), status: 'passed', assertionResults: [passedTest] };
+const failedFile = { name: resolve('test/b.test.ts'), status: 'failed', assertionResults: [failedTest, passedTest] };
+const brokenFile = {
+  name: resolve('test/c.test.ts'),
+  status: 'failed',
+  message: 'no such module',
+  assertionResults: [],
+};
 
 const report = (numPassedTests: number, numFailedTests: number, ...testResults: object[]) =>
   JSON.stringify({ numPassedTests, numFailedTests, testResults });
@@ -42,6 +53,19 @@ test.each<[name: string, suites: Suite[], checkCode: number, line: string]>([
   ['no suite ran', [], 0, '0 passed, 1 failed'],
 ])('the last line of CI when %s', async (_, suites, checkCode, line) => {
   const { code, stdout } = await lastLine(checkCode, suites);
-  expect(stdout).toBe(`${line}\n`);
+  expect(stdout.split('\n').slice(-2)).toEqual([line, '']);
   expect(code).toBe(line.endsWith(' 0 failed') ? 0 : 1);
+});
+
+test('what failed stands before the last line, with its reason', async () => {
+  const { stdout } = await lastLine(0, [FAILED, { text: report(7, 0, passedFile, brokenFile), code: 1 }]);
+  expect(stdout.split('\n')).toEqual([
+    'FAILED test/b.test.ts > sums > subtracts',
+    '  Error: 1 is not 2',
+    '      at sum.ts:3',
+    'FAILED test/c.test.ts > was not loaded',
+    '  no such module',
+    '13 passed, 3 failed',
+    '',
+  ]);
 });
