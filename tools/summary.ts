@@ -8,7 +8,6 @@ const REASON_LINES = 30;
 /** The part of vitest's JSON report that is counted. */
 interface Report {
   readonly numPassedTests: number;
-  readonly numFailedTests: number;
   readonly testResults: readonly {
     readonly name: string;
     readonly status: string;
@@ -33,23 +32,17 @@ interface Counts {
  */
 function countSuite(report: Report | undefined, testCode: number): Counts {
   const passed = report?.numPassedTests ?? 0;
-  const brokenFiles = report?.testResults.filter(
-    ({ status, assertionResults }) => status === 'failed' && !assertionResults.some((test) => test.status === 'failed'),
-  );
-  const failed = (report?.numFailedTests ?? 0) + (brokenFiles?.length ?? 0);
-  return {
-    passed,
-    failed: failed === 0 && (testCode !== 0 || passed === 0) ? 1 : failed,
-    failures: failuresOf(report),
-  };
+  const failures = failuresOf(report);
+  const endedBadly = testCode !== 0 || passed === 0;
+  return { passed, failed: failures.length === 0 && endedBadly ? 1 : failures.length, failures };
 }
 
-/** Each failed test, or file that could not be loaded, with the first lines of its reason. */
+/** Each failed test, and each file that failed without one (it could not be loaded, or a hook failed), with the first lines of its reason. */
 function failuresOf(report: Report | undefined): string[] {
   return (report?.testResults ?? []).flatMap(({ name, status, message = '', assertionResults }) => {
     const tests = assertionResults.filter((test) => test.status === 'failed');
     if (tests.length > 0) return tests.map((test) => failureText(name, test.fullName, test.failureMessages.join('\n')));
-    return status === 'failed' ? [failureText(name, 'was not loaded', message)] : [];
+    return status === 'failed' ? [failureText(name, 'the file itself', message)] : [];
   });
 }
 

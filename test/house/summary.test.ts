@@ -11,7 +11,11 @@ const failedTest = {
   failureMessages: ['Error: 1 is not 2\n    at sum.ts:3'],
 };
 const passedFile = { name: resolve('test/a.test.ts'), status: 'passed', assertionResults: [passedTest] };
-const failedFile = { name: resolve('test/b.test.ts'), status: 'failed', assertionResults: [failedTest, passedTest] };
+const failedFile = {
+  name: resolve('test/b.test.ts'),
+  status: 'failed',
+  assertionResults: [failedTest, failedTest, passedTest],
+};
 const brokenFile = {
   name: resolve('test/c.test.ts'),
   status: 'failed',
@@ -58,12 +62,12 @@ test.each<[name: string, suites: Suite[], checkCode: number, line: string]>([
 });
 
 test('what failed stands before the last line, with its reason', async () => {
+  const reason = ['FAILED test/b.test.ts > sums > subtracts', '  Error: 1 is not 2', '      at sum.ts:3'];
   const { stdout } = await lastLine(0, [FAILED, { text: report(7, 0, passedFile, brokenFile), code: 1 }]);
   expect(stdout.split('\n')).toEqual([
-    'FAILED test/b.test.ts > sums > subtracts',
-    '  Error: 1 is not 2',
-    '      at sum.ts:3',
-    'FAILED test/c.test.ts > was not loaded',
+    ...reason,
+    ...reason,
+    'FAILED test/c.test.ts > the file itself',
     '  no such module',
     '13 passed, 3 failed',
     '',
