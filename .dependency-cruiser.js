@@ -19,7 +19,7 @@ const FLOORS = {
   'dead-letters': ['domain', 'redis'],
   observe: ['domain'],
   breaker: ['domain', 'redis'],
-  config: ['domain', 'environment', 'providers'],
+  config: ['domain', 'environment', 'redis', 'providers'],
   sandbox: ['domain'],
   http: ['domain', 'redis', 'limiter'],
   delivery: ['domain', 'redis', 'limiter', 'quota', 'breaker', 'providers', 'queue', 'observe'],
@@ -30,18 +30,18 @@ const FLOORS = {
  * these files lie in providers, and domain may import them. That stays an import that goes down, because they import nothing but
  * zod, each other, and the files of domain that know nothing of providers.
  */
-const PAYLOAD_FILES = 'device|fields|payload|live-activity|headers|message|apns-config|silence|size';
+const PAYLOAD_FILES = 'fields|payload';
 const DEVICES = `src/providers/(devices|device-kind|[^/]+/(${PAYLOAD_FILES}))\\.ts$`;
-const BELOW_DEVICES = '^src/domain/(json|json-schema|merge-patch|notification-types|text-schema)\\.ts$';
+const BELOW_DEVICES = '^src/domain/(json|notification-types)\\.ts$';
 
 /**
  * A dead letter was a job of the queue and may become one again: names, keys and how long a job is kept are the queue's to
  * say. Dead letters see these three files of it, which do nothing by themselves, and the queue sees nothing of dead letters.
  */
-const QUEUE_FORMAT = 'src/queue/(names|retention|readable)\\.ts$';
+const QUEUE_FORMAT = 'src/queue/(names|readable)\\.ts$';
 
 /** A producer cancels what waits, and the limiters decide that: one Lua script, which needs no policies. It tells places in line too. */
-const CANCELLER = 'src/limiter/(redis/canceller|apart)\\.ts$';
+const CANCELLER = 'src/limiter/(redis/canceller|limiter)\\.ts$';
 
 /** What a folder may import beside the floors below it. */
 const EXCEPT = { domain: [`^${DEVICES}`], 'dead-letters': [`^${QUEUE_FORMAT}`], queue: [`^${CANCELLER}`] };

@@ -5,7 +5,7 @@ import { loadQueueConfig } from '../src/config/config.ts';
 import { formatFault, type Fault } from '../src/domain/faults.ts';
 import { RedisAwayError } from '../src/redis/connection.ts';
 import { parseDuration } from '../src/domain/time.ts';
-import { ID, ID_FORMAT } from '../src/domain/text-schema.ts';
+import { ID, ID_FORMAT } from '../src/domain/json.ts';
 import { MAX_SPREAD_MS } from '../src/queue/broadcast.ts';
 import { checkInput, createProducer, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
 import { callOf, CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';

@@ -42,7 +42,7 @@ export {
   type FailedAttempt,
   type OutcomeName,
 } from './domain/outcome.ts';
-export type { DeviceState } from './domain/ended.ts';
+export type { DeviceState } from './domain/outcome.ts';
 export {
   expressLimit,
   type ConnectMiddleware,
@@ -56,9 +56,9 @@ export {
   type FastifyReplyLike,
   type FastifyRequestLike,
 } from './http/fastify.ts';
-export type { Fields } from './http/fields.ts';
+export type { Fields } from './http/limit.ts';
 export { httpLimit, type Closable, type Decision, type HttpLimitOptions } from './http/limit.ts';
-export type { Problem, Refusal } from './http/problem.ts';
+export type { Problem, Refusal } from './http/limit.ts';
 export { LimiterUnavailableError } from './redis/deadline.ts';
 export type { OnUnavailable } from './limiter/fallback.ts';
 export type {
@@ -86,7 +86,7 @@ export { createMemoryQuota, type MemoryQuotaOptions } from './quota/memory-quota
 export type { Over, Quota, QuotaAnswer, QuotaTerms, QuotaUse, Taken } from './quota/quota.ts';
 export { createRedisQuota, type RedisQuotaOptions } from './quota/redis-quota.ts';
 export { createRedisLimiter, type RedisLimiterOptions } from './limiter/redis/redis-limiter.ts';
-export type { LimiterRedis } from './limiter/redis/scripts.ts';
+export type { LimiterRedis } from './limiter/redis/keys.ts';
 export { RedisAwayError, type RedisTrouble } from './redis/connection.ts';
 export type { ScriptDefinition, ScriptRedis } from './redis/scripts.ts';
 export type { Connection, RedisTarget, SentinelTarget } from './redis/target.ts';

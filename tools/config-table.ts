@@ -1,6 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
-import { CONFIG_VARIABLES } from '../src/config/documentation.ts';
+import { CONFIG_VARIABLES } from '../src/config/variables.ts';
 
 const FILE = new URL('../README.md', import.meta.url);
 const BLOCK = /(<!-- config:start -->\n)[^]*(<!-- config:end -->)/;

@@ -1,11 +1,21 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
-import { alertSchema } from '../src/domain/alert-schema.ts';
-import { digestSchema } from '../src/domain/digest.ts';
-import { MUST_SHOW, NOT_IN_BACKGROUND, NOT_IN_DATA_ONLY } from '../src/domain/notification-rules.ts';
-import { LIVE_ACTIVITY_PLATFORMS, NOT_IN_LIVE_ACTIVITY, ONLY_WITH_START } from '../src/domain/live-activity-rules.ts';
-import { liveActivitySchema, notificationSchema, RESERVED_DATA_KEYS } from '../src/domain/notification-schema.ts';
+import {
+  alertSchema,
+  digestSchema,
+  liveActivitySchema,
+  notificationSchema,
+  RESERVED_DATA_KEYS,
+} from '../src/domain/notification-schema.ts';
+import {
+  MUST_SHOW,
+  NOT_IN_BACKGROUND,
+  NOT_IN_DATA_ONLY,
+  LIVE_ACTIVITY_PLATFORMS,
+  NOT_IN_LIVE_ACTIVITY,
+  ONLY_WITH_START,
+} from '../src/domain/notification-rules.ts';
 import { apnsFieldsSchema, apnsSoundSchema } from '../src/providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../src/providers/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../src/providers/fcm/fields.ts';

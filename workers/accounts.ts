@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import { accountsOf, type AccountConfig, type Credentials } from '../src/config/credentials.ts';
-import { namesOf, type Account } from '../src/domain/account.ts';
+import { accountsOf, type AccountConfig, type Credentials } from '../src/config/apps-file.ts';
+import { namesOf, type Account } from '../src/domain/device.ts';
 import { InputError, type Fault } from '../src/domain/faults.ts';
 import type { Platform } from '../src/domain/notification.ts';
 import type { Quota } from '../src/quota/quota.ts';
@@ -66,7 +66,7 @@ interface Open {
 const RETIRED_FOR_MS = 60_000;
 /**
  * The connections of an app that had no notification for half an hour are closed. Not sooner: Apple wants connections to be kept,
- * and a sign-in at Google is made anew with them. The token for APNs outlives them (src/providers/apns/token.ts).
+ * and a sign-in at Google is made anew with them. The token for APNs outlives them (src/providers/apns/apns.ts).
  */
 const IDLE_CHECKS = 30;
 const CHECK_EVERY_MS = 60_000;

@@ -1,7 +1,7 @@
 import type { BreakerChange, Breakers, OpenBreaker } from '../src/breaker/breaker.ts';
 import { createBreakers, type BreakerRedis } from '../src/breaker/redis-breakers.ts';
 import type { Config } from '../src/config/config.ts';
-import { namesOf, serviceOf, type Service } from '../src/domain/account.ts';
+import { namesOf, serviceOf, type Service } from '../src/domain/device.ts';
 import type { Trouble } from '../src/domain/outcome.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';

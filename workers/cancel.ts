@@ -1,13 +1,11 @@
 import { Queue } from 'bullmq';
 import type { CancelTarget } from '../src/domain/cancel-target.ts';
 import type { Notification } from '../src/domain/notification.ts';
-import { countedAs } from '../src/domain/counted-as.ts';
-import { forEachKind } from '../src/limiter/apart.ts';
-import { createCanceledLook } from '../src/limiter/redis/canceled.ts';
-import { createCanceller } from '../src/limiter/redis/canceller.ts';
+import { countedAs } from '../src/domain/limits.ts';
+import { forEachKind } from '../src/limiter/limiter.ts';
+import { createCanceledLook, createCanceller } from '../src/limiter/redis/canceller.ts';
 import { cancelWaiting, type Canceled } from '../src/queue/cancel.ts';
-import { QUEUE } from '../src/queue/names.ts';
-import { shardPrefixes } from '../src/queue/shards.ts';
+import { QUEUE, shardPrefixes } from '../src/queue/names.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import { LIMITER_TIMEOUT_MS } from './redis.ts';
 

@@ -1,7 +1,7 @@
 import type { Config } from '../src/config/config.ts';
 import { formatDuration } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
-import type { Removal, Warning } from '../src/dead-letters/keeper/removal.ts';
+import type { Removal, Warning } from '../src/dead-letters/keeper.ts';
 
 /** Logs which dead letters will be removed, and the commands to look at them or keep them. */
 export function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): void {

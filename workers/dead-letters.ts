@@ -2,14 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import type { Registry } from 'prom-client';
 import type { Config } from '../src/config/config.ts';
-import { createDeadLetterMetrics, type DeadLetterFigures } from '../src/observe/dead-letter-metrics.ts';
+import { createDeadLetterMetrics, type DeadLetterFigures } from '../src/observe/metrics.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import { createDeadLetters } from '../src/dead-letters/store.ts';
-import { createKeeper, type KeeperRedis } from '../src/dead-letters/keeper/keeper.ts';
-import { diedAt, type Shard } from '../src/dead-letters/keeper/removal.ts';
-import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
-import { shardPrefixes } from '../src/queue/shards.ts';
+import { createKeeper, type KeeperRedis, diedAt, type Shard } from '../src/dead-letters/keeper.ts';
+import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../src/queue/names.ts';
 import { tellRemoval, warnOfRemoval } from './dead-letter-words.ts';
 import { within } from '../src/domain/time.ts';
 

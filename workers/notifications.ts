@@ -1,7 +1,6 @@
 import { isatty } from 'node:tty';
 import { loadConfig, type Config } from '../src/config/config.ts';
-import { CONFIG_VARIABLES } from '../src/config/documentation.ts';
-import { unknownText, unknownVariables } from '../src/config/unknown.ts';
+import { CONFIG_VARIABLES, unknownText, unknownVariables } from '../src/config/variables.ts';
 import { printable } from '../src/domain/faults.ts';
 import { PLATFORMS } from '../src/domain/notification.ts';
 import { createLog, type Logger } from '../src/observe/log.ts';

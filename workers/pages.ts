@@ -1,5 +1,5 @@
 import type { OpenBreaker } from '../src/breaker/breaker.ts';
-import type { Service } from '../src/domain/account.ts';
+import type { Service } from '../src/domain/device.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 import { serveMetrics, type MetricsServer } from '../src/observe/server.ts';

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import type { Breakers } from '../src/breaker/breaker.ts';
 import type { Config } from '../src/config/config.ts';
-import { accountIn, namesOf } from '../src/domain/account.ts';
+import { accountIn, namesOf } from '../src/domain/device.ts';
 import { within } from '../src/domain/time.ts';
 import { createAgeMetrics, packageVersion, type Metrics } from '../src/observe/metrics.ts';
 import { readAges } from '../src/queue/overview.ts';

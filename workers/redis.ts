@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../src/config/config.ts';
-import { errorChain } from '../src/domain/error-chain.ts';
+import { errorChain } from '../src/domain/redact.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import {
   connectLimiter,

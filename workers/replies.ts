@@ -1,11 +1,10 @@
-import { accountOf } from '../src/domain/account.ts';
+import { accountOf, serviceOfDevice, tokenOf } from '../src/domain/device.ts';
 import type { Breakers } from '../src/breaker/breaker.ts';
-import { serviceOfDevice, tokenOf } from '../src/domain/device.ts';
-import type { ReplyEvent } from '../src/delivery/parts.ts';
+import type { ReplyEvent } from '../src/delivery/context.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 import type { Reply } from '../src/providers/provider.ts';
-import { reportInvalidToken, type StreamRedis } from '../src/queue/invalid-tokens.ts';
+import { reportInvalidToken, type StreamRedis } from '../src/queue/outcomes.ts';
 
 export interface ReplyListenerParts {
   readonly redis: StreamRedis;

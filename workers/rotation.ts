@@ -1,7 +1,7 @@
 import { reloadCredentials } from '../src/config/config.ts';
-import { namesOf, type Account } from '../src/domain/account.ts';
+import { namesOf, type Account } from '../src/domain/device.ts';
 import { formatFault } from '../src/domain/faults.ts';
-import { watchFiles } from '../src/environment/watch-files.ts';
+import { watchFiles } from '../src/environment/files.ts';
 import type { Environment } from '../src/environment/values.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Accounts } from './accounts.ts';

@@ -16,7 +16,7 @@ export interface Work {
 }
 
 /** Means over many notifications. */
-export interface Cost {
+interface Cost {
   /** Commands that the worker sends to Redis. */
   readonly commands: number;
   /** Processor time in milliseconds of the worker's process, and of Redis. */

@@ -6,7 +6,7 @@ import { createOurCases, TURNS, type OurCases } from './ours.ts';
 import { rollingCase } from './rolling.ts';
 import { upstashCase } from './upstash.ts';
 
-export interface RivalCases {
+interface RivalCases {
   readonly rolling: Case;
   readonly flexibleUnion: Case;
   readonly flexibleSingle: Case;

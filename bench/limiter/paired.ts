@@ -27,7 +27,7 @@ export async function warmUp(measured: Case, sliceMs: number): Promise<Runner> {
 }
 
 /** Measures one slice. What it needs is prepared before the time starts. */
-export async function asksPerSecond({ measured, asks }: Runner): Promise<number> {
+async function asksPerSecond({ measured, asks }: Runner): Promise<number> {
   await measured.prepare(asks);
   const start = performance.now();
   await pump(asks, () => measured.ask());

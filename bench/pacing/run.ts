@@ -15,9 +15,9 @@ import { readBuckets, subtract, sum, type Buckets, type JobFacts, type Jobs } fr
 import { startProxy } from './proxy.ts';
 
 /** Worker processes of every row. */
-export const WORKERS = 2;
+const WORKERS = 2;
 /** The relay before Redis holds every piece of data back for this long, in each direction. */
-export const PROXY_EACH_WAY_MS = 2;
+const PROXY_EACH_WAY_MS = 2;
 
 export interface Setting {
   readonly policy: Policy;
@@ -32,7 +32,7 @@ export interface Setting {
 export type Alert = NotificationInput & { readonly id: string };
 
 /** What one setting did with its alerts. */
-export interface Run {
+interface Run {
   /** What the providers accepted, in the order of the arrivals. */
   readonly arrivals: readonly Arrival[];
   readonly jobs: Jobs;

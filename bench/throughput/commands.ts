@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 
 /** What one command did over a batch, by `INFO commandstats`. */
-export interface CommandUse {
+interface CommandUse {
   readonly calls: number;
   /** Time inside Redis; a script's includes that of the commands it runs. */
   readonly micros: number;

@@ -7,7 +7,7 @@ import type { NotificationInput } from '../../src/domain/notification.ts';
 import type { BenchPlatform } from './case.ts';
 
 /** One request: what pushpacer sends for the same notification, without its checks. */
-export interface PlainRequest {
+interface PlainRequest {
   readonly headers: OutgoingHttpHeaders;
   readonly body: string;
 }

@@ -1,8 +1,7 @@
 import { Worker } from 'bullmq';
 import { Redis } from 'ioredis';
 import type { NotificationInput } from '../../src/domain/notification.ts';
-import { QUEUE } from '../../src/queue/names.ts';
-import { KEEP_ALL, KEEP_COMPLETED } from '../../src/queue/retention.ts';
+import { QUEUE, KEEP_ALL, KEEP_COMPLETED } from '../../src/queue/names.ts';
 import type { BenchPlatform } from './case.ts';
 import { need } from './plain-requests.ts';
 import { openPlainSession } from './plain-session.ts';

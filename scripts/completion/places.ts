@@ -3,7 +3,7 @@ import { COMMANDS, loadCommand } from '../pushpacer/commands.ts';
 import { definitionOf } from '../support/command.ts';
 
 /** A word that a shell may offer, and what it does. */
-export interface Word {
+interface Word {
   readonly word: string;
   readonly does: string;
 }

@@ -1,10 +1,9 @@
 import { Queue } from 'bullmq';
 import { loadQueueConfig } from '../../src/config/config.ts';
-import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
+import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
 import { matches, type DeadLetterFilter } from '../../src/dead-letters/take.ts';
-import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
-import { shardPrefixes } from '../../src/queue/shards.ts';
+import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../../src/queue/names.ts';
 import { readWorkers, sharedPolicy } from '../../src/queue/workers.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Connection } from '../../src/redis/connection.ts';

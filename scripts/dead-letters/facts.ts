@@ -1,7 +1,6 @@
 import { PLATFORMS, type Platform } from '../../src/domain/notification.ts';
 import type { DeadLetterReason, FailedAttempt } from '../../src/domain/outcome.ts';
-import { openDevicesOf, statedIdOf } from '../../src/dead-letters/letter.ts';
-import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
+import { openDevicesOf, statedIdOf, type StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import { notificationIdOf } from '../../src/queue/names.ts';
 
 /** The part of a dead letter that may be shown: no token, no text of the alert, no data. */

@@ -1,4 +1,4 @@
-import { instantOf } from '../../src/domain/send-after.ts';
+import { instantOf } from '../../src/domain/time.ts';
 import { printable } from '../../src/domain/faults.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import { policyText, span } from '../support/text.ts';

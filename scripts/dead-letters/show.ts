@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { printable } from '../../src/domain/faults.ts';
-import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
+import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import { table } from '../support/table.ts';
 import { columnsOf, heading } from '../support/terminal.ts';
 import { instantFrom } from '../support/text.ts';

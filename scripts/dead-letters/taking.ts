@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { StoredDeadLetter } from '../../src/dead-letters/list.ts';
+import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import type { DeadLetters } from '../../src/dead-letters/store.ts';
 import { takeAll } from '../../src/dead-letters/take.ts';
 import type { DeadLetterReason } from '../../src/domain/outcome.ts';
@@ -11,7 +11,7 @@ import { columnsOf } from '../support/terminal.ts';
 import type { Desk } from './desk.ts';
 import { filterOf, type FilterFlags, type TakingFlags, type Verb } from './flags.ts';
 
-export interface Taking {
+interface Taking {
   /** The label of the progress bar. */
   readonly label: string;
   /** Takes one; false if it was gone. Absent: they are only counted. */
@@ -30,7 +30,7 @@ export interface TakenInAll {
 }
 
 /** Goes through one shard after the other, oldest first in each, with a progress bar on a terminal. */
-export async function takeFromAll(desk: Desk, flags: FilterFlags, taking: Taking): Promise<TakenInAll> {
+async function takeFromAll(desk: Desk, flags: FilterFlags, taking: Taking): Promise<TakenInAll> {
   const { label, take, pace, onMatched } = taking;
   const filter = filterOf(flags);
   const progress = createProgress(label, await desk.count());

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
-import { readProgress } from '../../src/delivery/progress.ts';
+import { readProgress } from '../../src/delivery/context.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { QuietHours } from '../../src/domain/quiet-hours.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { connectWorker } from '../../src/redis/connection.ts';
 import { createDeadLetters, type StoredDeadLetter } from '../../src/dead-letters/store.ts';
-import { invalidTokensKey } from '../../src/queue/invalid-tokens.ts';
+import { invalidTokensKey } from '../../src/queue/outcomes.ts';
 import { DEAD_LETTERS, JOB, PRIORITY, QUEUE } from '../../src/queue/names.ts';
 import { createProducer, type Canceled, type CancelTarget } from '../../src/queue/producer.ts';
 import type { DeadLetterReason } from '../../src/domain/outcome.ts';
@@ -46,7 +46,7 @@ export interface DemoQueue {
   close(): Promise<void>;
 }
 
-export function demoDeadLetter(stored: StoredDeadLetter): DemoDeadLetter {
+function demoDeadLetter(stored: StoredDeadLetter): DemoDeadLetter {
   const { id, reason, message, notification } = factsOf(stored);
   return { id, recipientId: notification.recipientId ?? null, reason, message };
 }

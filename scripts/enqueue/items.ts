@@ -4,7 +4,7 @@ import type { Fault } from '../../src/domain/faults.ts';
  * The lines of a stream, with the bytes read so far; never more than a chunk and a line in memory. node:readline would
  * also break at U+2028 and U+2029, which JSON allows inside a string.
  */
-export async function* linesOf(
+async function* linesOf(
   chunks: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<{ readonly line: string; readonly bytes: number }> {
   const decoder = new TextDecoder(); // drops a byte order mark

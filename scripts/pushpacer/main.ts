@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { nearest } from '../../src/domain/nearest.ts';
+import { nearest } from '../../src/domain/faults.ts';
 import { EXIT } from '../support/command.ts';
 import { helpItem } from '../support/help.ts';
 import { endWithReader, red } from '../support/terminal.ts';

@@ -1,7 +1,6 @@
 import type { Config } from '../../src/config/config.ts';
-import type { CountedApart } from '../../src/domain/counted-as.ts';
+import { type CountedApart, EXEMPTIONS, type CategoryPolicy } from '../../src/domain/limits.ts';
 import { printable } from '../../src/domain/faults.ts';
-import { EXEMPTIONS, type CategoryPolicy } from '../../src/domain/limits.ts';
 import type { Cause, Inspection, QuietView, ReservedView } from '../../src/limiter/limiter.ts';
 import type { DelayedJob, DelayedJobs, FoundJobs, SendingJob, WaitingJob } from './jobs.ts';
 import { notificationIdOf, replayOf } from '../../src/queue/names.ts';

@@ -1,8 +1,8 @@
 import type { Config } from '../../src/config/config.ts';
-import { duesOf, MOVE_LEAD_MS } from '../../src/delivery/move-up.ts';
+import { duesOf, MOVE_LEAD_MS } from '../../src/delivery/slot.ts';
 import type { Follow, Moved } from '../../src/limiter/limiter.ts';
 import { paceOf } from '../../src/limiter/pace.ts';
-import { redelay } from '../../src/queue/redelay.ts';
+import { redelay } from '../../src/queue/job-lock.ts';
 import { createProgress } from '../support/progress.ts';
 import { atQueue } from './open.ts';
 

@@ -1,8 +1,8 @@
 import type { Job, JobType, Queue } from 'bullmq';
 import { findJob } from '../../src/queue/readable.ts';
 import { parseNotification, type Notification } from '../../src/domain/notification.ts';
-import { SEND_AFTER } from '../../src/domain/send-after.ts';
-import { readProgress } from '../../src/delivery/progress.ts';
+import { SEND_AFTER } from '../../src/domain/time.ts';
+import { readProgress } from '../../src/delivery/context.ts';
 import { dueAtOfScore } from '../../src/queue/bullmq-internals.ts';
 import type { Connection } from '../../src/redis/connection.ts';
 import { notificationIdOf, replayOf } from '../../src/queue/names.ts';

@@ -1,12 +1,10 @@
 import { Queue } from 'bullmq';
 import { loadLimiterConfig, type Config, type RedisConfig } from '../../src/config/config.ts';
-import type { CountedApart } from '../../src/domain/counted-as.ts';
+import type { CountedApart } from '../../src/domain/limits.ts';
 import { InputError } from '../../src/domain/faults.ts';
-import type { Limiter, Oversight } from '../../src/limiter/limiter.ts';
-import { apartOptions } from '../../src/limiter/apart.ts';
+import { type Limiter, type Oversight, apartOptions } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { QUEUE } from '../../src/queue/names.ts';
-import { shardOf, shardPrefixes } from '../../src/queue/shards.ts';
+import { QUEUE, shardOf, shardPrefixes } from '../../src/queue/names.ts';
 import { readWorkers, sharedPolicy, type SharedPolicy } from '../../src/queue/workers.ts';
 import {
   connectProducer,

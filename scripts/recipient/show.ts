@@ -1,7 +1,7 @@
 import type { Queue } from 'bullmq';
 import type { Command } from 'commander';
-import { COUNTED_APART, countedAs, type CountedApart } from '../../src/domain/counted-as.ts';
-import { SEND_AFTER } from '../../src/domain/send-after.ts';
+import { COUNTED_APART, countedAs, type CountedApart } from '../../src/domain/limits.ts';
+import { SEND_AFTER } from '../../src/domain/time.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
 import { createCommand, printJson } from '../support/command.ts';
 import { columnsOf } from '../support/terminal.ts';

@@ -1,13 +1,12 @@
 import { Queue } from 'bullmq';
 import { loadQueueConfig } from '../../src/config/config.ts';
 import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
-import { namesOf, type Service } from '../../src/domain/account.ts';
+import { namesOf, type Service } from '../../src/domain/device.ts';
 import { printable } from '../../src/domain/faults.ts';
 import type { DeadLetterReason } from '../../src/domain/outcome.ts';
 import type { Environment } from '../../src/environment/values.ts';
-import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
+import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../../src/queue/names.ts';
 import { readOverview, type Overview } from '../../src/queue/overview.ts';
-import { shardPrefixes } from '../../src/queue/shards.ts';
 import { readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../../src/queue/workers.ts';
 import type { Connection } from '../../src/redis/connection.ts';
 import { addressOf } from '../../src/redis/target.ts';
@@ -17,7 +16,7 @@ import { atQueueRedis } from '../support/queue-redis.ts';
 import { fromNow, policyText, span } from '../support/text.ts';
 
 /** What is wrong, in the words of the last lines. */
-export interface Wrong {
+interface Wrong {
   readonly kind:
     | 'no-worker'
     | 'worker-silent'
@@ -55,7 +54,7 @@ export interface Unreachable {
   readonly workers: number;
 }
 
-export interface DeadOverview {
+interface DeadOverview {
   readonly total: number;
   /** How many were looked at, the newest. */
   readonly lookedAt: number;
@@ -66,7 +65,7 @@ export interface DeadOverview {
 }
 
 /** A policy that workers have. */
-export interface PolicyOfWorkers extends WorkerPolicy {
+interface PolicyOfWorkers extends WorkerPolicy {
   readonly id: string;
   /** How many of the living workers have it. */
   readonly workers: number;

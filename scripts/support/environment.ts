@@ -1,4 +1,4 @@
-import { unknownText, unknownVariables } from '../../src/config/unknown.ts';
+import { unknownText, unknownVariables } from '../../src/config/variables.ts';
 import { printable } from '../../src/domain/faults.ts';
 import type { Environment } from '../../src/environment/values.ts';
 import { warn } from './command.ts';

@@ -4,7 +4,7 @@ import { extname } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { WorkerDelays } from './delays.ts';
-import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
+import { CONFIG_VARIABLES } from '../../src/config/variables.ts';
 
 /** Several worker processes that are started together and stopped together. */
 export interface Replicas {
@@ -29,7 +29,7 @@ export interface Lateness {
 }
 
 /** What a worker process is reached by. */
-export interface ReplicaProcess {
+interface ReplicaProcess {
   readonly pid: number;
   /** Where its pages are, such as `/metrics`; undefined with `METRICS_PORT=off`. */
   readonly url: string | undefined;

@@ -1,4 +1,4 @@
-import type { Account, Service } from '../domain/account.ts';
+import type { Account, Service } from '../domain/device.ts';
 import type { Trouble } from '../domain/outcome.ts';
 
 /** An open circuit breaker: nothing is sent to this service. All times are epoch milliseconds. */

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { accountIn, type Account, type Service } from '../domain/account.ts';
+import { accountIn, type Account, type Service } from '../domain/device.ts';
 import { PLATFORMS } from '../domain/notification.ts';
 import { readScript } from '../redis/scripts.ts';
 import type { BreakerAnswer, Breakers } from './breaker.ts';

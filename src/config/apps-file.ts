@@ -1,20 +1,75 @@
-import { dirname, resolve } from 'node:path';
-import { accountOf, namesOf, type Account } from '../domain/account.ts';
-import { formatPath, type Fault } from '../domain/faults.ts';
+import { resolve, dirname } from 'node:path';
+import type { z } from 'zod';
+import { accountOf, type Account, namesOf } from '../domain/device.ts';
+import { type Fault, formatPath, zodFaults } from '../domain/faults.ts';
+import type { Rule } from '../domain/limits.ts';
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
-import { reporter, type Report } from '../environment/files.ts';
+import { reporter, type Report, readJsonFile, shapeOf } from '../environment/files.ts';
+import { type Environment, rules } from '../environment/values.ts';
 import { appNameSchema } from '../providers/device-kind.ts';
-import { readAppBlock, type AppBlock } from './app-block.ts';
-import { readJsonFile, shapeOf } from './json-file.ts';
-import type { ProviderConfigs, QuotaConfigs } from './providers.ts';
+import { PROVIDERS, type OptionsOf } from '../providers/registry.ts';
+
+/** The credentials of all apps: at the top those of the environment's app. */
+export interface Credentials extends AppConfig {
+  /** The apps of APPS_FILE, by name. */
+  readonly apps: ReadonlyMap<string, AppConfig>;
+  /** All files that they were read from, as absolute paths. */
+  readonly files: readonly string[];
+}
+
+export interface CredentialsRead {
+  readonly credentials: Credentials;
+  /** Whether there were faults in what belongs to the account: it may be missing in `credentials`, or be wrong there. */
+  readonly isFaulty: (account: Account) => boolean;
+}
+
+/** Reads the credentials of all apps. @param given the variables that are well-formed */
+export function readCredentials(given: Environment, faults: Fault[]): CredentialsRead {
+  const { providers, faulty } = readProviders(given, faults);
+  const { apps, files, isFaulty } = readAppsFile(given['APPS_FILE'], faults);
+  const own = PLATFORMS.flatMap((platform) => filesOf(platform, given));
+  return {
+    credentials: { providers, quotas: readQuotas(given), apps, files: [...own, ...files] },
+    isFaulty: (account) => faulty.has(account) || isFaulty(account),
+  };
+}
+
+function filesOf(platform: Platform, given: Environment): string[] {
+  return [...APP_FIELDS[platform]].flatMap(([field, variable]) => {
+    const path = given[variable];
+    return path !== undefined && isFileField(field) ? [resolve(path)] : [];
+  });
+}
+
+/** What an account is created from. */
+export interface AccountConfig {
+  readonly options: NonNullable<ProviderConfigs[Platform]>;
+  /** Undefined: no bound. */
+  readonly quota: readonly Rule[] | undefined;
+}
+
+/** The accounts that have credentials, those of the environment's app first. */
+export function accountsOf({ providers, quotas, apps }: Omit<Credentials, 'files'>): Map<Account, AccountConfig> {
+  const accounts = new Map<Account, AccountConfig>();
+  const add = (app: string | undefined, of: AppConfig): void => {
+    for (const platform of PLATFORMS) {
+      const options = of.providers[platform];
+      const account = accountOf(app === undefined ? { platform } : { platform, app });
+      if (options !== undefined) accounts.set(account, { options, quota: of.quotas[platform] });
+    }
+  };
+  add(undefined, { providers, quotas });
+  for (const [app, of] of apps) add(app, of);
+  return accounts;
+}
 
 /** The credentials of an app: the options of each provider that it uses, and their quotas. */
-export interface AppConfig {
+interface AppConfig {
   readonly providers: ProviderConfigs;
   readonly quotas: QuotaConfigs;
 }
 
-export interface AppsFile {
+interface AppsFile {
   /** By name. */
   readonly apps: ReadonlyMap<string, AppConfig>;
   /** The file itself and those that it names, as absolute paths. */
@@ -29,7 +84,7 @@ const NAME = 'APPS_FILE';
  * The apps of the file at `path`, which is relative to the working directory:
  * `{ "apps": { "teacher": { "apns": { "keyFile": "teacher.p8", … }, "fcm": { "credentialsFile": "teacher.json" } } } }`.
  */
-export function readAppsFile(path: string | undefined, faults: Fault[]): AppsFile {
+function readAppsFile(path: string | undefined, faults: Fault[]): AppsFile {
   const apps = new Map<string, AppConfig>();
   if (path === undefined) return { apps, files: [], isFaulty: () => false };
   const report = reporter(faults);
@@ -96,4 +151,154 @@ function objectAt(value: unknown, known: readonly string[] | undefined, report: 
     if (known?.includes(name) === false) report(formatPath([name]), `one of ${known.join(', ')}`, 'another field');
   }
   return value as Readonly<Record<string, unknown>>;
+}
+
+/** A platform's block of an app, as the file has it. */
+type Block = Readonly<Record<string, unknown>>;
+
+/** What a platform's block in APPS_FILE says. */
+interface AppBlock {
+  readonly options: ProviderConfigs[Platform];
+  readonly quota: readonly Rule[] | undefined;
+  /** The files that it names, as absolute paths. */
+  readonly files: readonly string[];
+}
+
+/**
+ * Reads one platform's block of one app: its fields are those of the environment, so the provider itself reads them. Reports
+ * every fault by the field's name.
+ *
+ * @param folder relative paths are relative to it
+ */
+function readAppBlock(platform: Platform, block: Block, folder: string, report: Report): AppBlock {
+  const { settings } = PROVIDERS[platform];
+  const fields = APP_FIELDS[platform];
+  const faulty = new Set<string>();
+  /** A second fault of a field would only follow from the first one. */
+  const reportOnce: Report = (field, expected, found) => {
+    if (faulty.has(field)) return;
+    faulty.add(field);
+    report(field, inFields(expected, fields), inFields(found, fields));
+  };
+  const given = givenOf(block, fields, folder, reportOnce);
+
+  const { variable } = settings.quota;
+  const schema = settings.variables.extend({ [variable]: quotaSchema(variable) });
+  const checked = schema.safeParse(given);
+  const faults = checked.success
+    ? []
+    : zodFaults(checked.error, given, ([name]) => settings.secrets.includes(String(name)));
+  for (const { path, expected, found } of faults) reportOnce(inFields(path, fields), expected, found);
+  const bad = new Set(faults.map(({ path }) => path));
+  const wellFormed = Object.fromEntries(Object.entries(given).filter(([name]) => !bad.has(name)));
+
+  const byField: Report = (name, expected, found) => reportOnce(inFields(name, fields), expected, found);
+  const options = settings.read(wellFormed, byField, 'apps-file');
+  if (options === undefined && faulty.size === 0) report('', 'credentials', 'none');
+  return { options, quota: quotaSchema(variable).parse(wellFormed[variable]), files: namedFiles(given, fields) };
+}
+
+/** The block's fields as variables; those that there are not, or that are no text, are reported. */
+function givenOf(block: Block, fields: ReadonlyMap<string, string>, folder: string, report: Report): Environment {
+  const given: Record<string, string> = {};
+  for (const [field, value] of Object.entries(block)) {
+    const variable = fields.get(field);
+    if (variable === undefined) report(formatPath([field]), `one of ${[...fields.keys()].join(', ')}`, 'another field');
+    else if (typeof value !== 'string') report(field, 'a string', shapeOf(value));
+    else given[variable] = isFileField(field) ? resolve(folder, value) : value;
+  }
+  return given;
+}
+
+function namedFiles(given: Environment, fields: ReadonlyMap<string, string>): string[] {
+  return [...fields].flatMap(([field, variable]) => (isFileField(field) ? (given[variable] ?? []) : []));
+}
+
+/** A text with the names of fields in place of those of variables. */
+function inFields(text: string, fields: ReadonlyMap<string, string>): string {
+  const longestFirst = [...fields].toSorted(([, a], [, b]) => b.length - a.length);
+  return longestFirst.reduce((rest, [field, variable]) => rest.replaceAll(variable, field), text);
+}
+
+/** The fields of a platform's block in APPS_FILE, each with the variable that means the same: `keyFile` → `APNS_KEY_FILE`. */
+export const APP_FIELDS: Readonly<Record<Platform, ReadonlyMap<string, string>>> = Object.fromEntries(
+  PLATFORMS.map((platform) => [platform, fieldsOf(platform)]),
+) as Record<Platform, ReadonlyMap<string, string>>;
+
+function fieldsOf(platform: Platform): ReadonlyMap<string, string> {
+  const { variables, quota, appFields = {} } = PROVIDERS[platform].settings;
+  const names = [...Object.keys(variables.shape), quota.variable];
+  return new Map(names.map((variable) => [appFields[variable] ?? fieldOf(variable, platform), variable]));
+}
+
+/** `APNS_KEY_FILE`, `apns` → `keyFile` */
+function fieldOf(variable: string, platform: Platform): string {
+  const prefix = `${platform.toUpperCase()}_`;
+  if (!variable.startsWith(prefix)) throw new Error(`${variable}: name its field in \`appFields\` of ${platform}`);
+  const words = variable.slice(prefix.length).toLowerCase();
+  return words.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+/** Whether the value is the path of a file. */
+function isFileField(field: string): boolean {
+  return field.endsWith('File');
+}
+
+/** The options of each provider; an absent platform is off. */
+type ProviderConfigs = { readonly [P in Platform]?: OptionsOf<P> };
+/** The quota of each provider, which all workers share; absent: no bound. */
+type QuotaConfigs = { readonly [P in Platform]?: readonly Rule[] };
+
+/**
+ * A quota stores a number for each bucket of time, not an entry for each send, so it may be larger than a recipient's rule.
+ * At most an hour, since a notification that finds no room may have to wait for that long.
+ */
+const LARGEST_QUOTA: Rule = { max: 1_000_000_000, perMs: 3_600_000 };
+
+/** The variables of all providers, in the README's order: those of each provider, then its quota. */
+export function providerVariables(): Readonly<Record<string, z.ZodType>> {
+  const variables: Record<string, z.ZodType> = {};
+  for (const platform of PLATFORMS) {
+    const { settings } = PROVIDERS[platform];
+    const { variable, meaning } = settings.quota;
+    Object.assign(variables, settings.variables.shape, { [variable]: quotaSchema(variable).describe(meaning) });
+  }
+  return variables;
+}
+
+/** Variables of the providers whose value an error must not repeat. */
+export const PROVIDER_SECRETS: readonly string[] = PLATFORMS.flatMap(
+  (platform) => PROVIDERS[platform].settings.secrets,
+);
+
+/** The options of each provider, from variables that are well-formed, and the platforms whose variables have faults. */
+function readProviders(
+  given: Environment,
+  faults: Fault[],
+): { readonly providers: ProviderConfigs; readonly faulty: ReadonlySet<string> } {
+  const faulty = new Set<string>();
+  const report = reporter(faults);
+  const read = PLATFORMS.map((platform) => {
+    const before = faults.length;
+    const options = PROVIDERS[platform].settings.read(given, report, 'environment');
+    if (faults.length > before) faulty.add(platform);
+    return [platform, options] as const;
+  });
+  return { providers: Object.fromEntries(read.filter(([, options]) => options !== undefined)), faulty };
+}
+
+/** The quotas that are given, from variables that are well-formed. */
+function readQuotas(given: Environment): QuotaConfigs {
+  const quotas: { [P in Platform]?: readonly Rule[] } = {};
+  for (const platform of PLATFORMS) {
+    const { variable } = PROVIDERS[platform].settings.quota;
+    const quota = quotaSchema(variable).parse(given[variable]);
+    if (quota !== undefined) quotas[platform] = quota;
+  }
+  return quotas;
+}
+
+/** @param variable its name, for the faults */
+function quotaSchema(variable: string) {
+  return rules(variable, LARGEST_QUOTA).optional();
 }

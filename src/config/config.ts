@@ -1,10 +1,9 @@
-import type { CountedApart } from '../domain/counted-as.ts';
 import { InputError, zodFaults, type Fault } from '../domain/faults.ts';
-import type { CategoryPolicy, Policy, Rule } from '../domain/limits.ts';
+import type { CountedApart, CategoryPolicy, Policy, Rule } from '../domain/limits.ts';
 import type { QuietHours } from '../domain/quiet-hours.ts';
+import { formatDuration } from '../domain/time.ts';
 import type { Environment } from '../environment/values.ts';
-import { contradictions } from './contradictions.ts';
-import { readCredentials, type Credentials, type CredentialsRead } from './credentials.ts';
+import { readCredentials, type Credentials, type CredentialsRead } from './apps-file.ts';
 import { readLimitsFile } from './limits-file.ts';
 import { environmentSchema, SECRET_VARIABLES, variablesSchema, type Variables } from './variables.ts';
 
@@ -48,7 +47,7 @@ export interface Config extends Credentials {
   readonly logLevel: Variables['LOG_LEVEL'];
 }
 
-export interface RetryPolicy {
+interface RetryPolicy {
   readonly attempts: number;
   readonly backoffBaseMs: number;
   readonly backoffMaxMs: number;
@@ -207,4 +206,45 @@ function pick(env: Environment, names: readonly string[]): Environment {
 
 function refuse(faults: readonly Fault[]): void {
   if (faults.length > 0) throw new InputError('bad environment', faults);
+}
+
+/** Faults of variables that are well-formed but contradict each other. `given`: the environment without defaults. */
+function contradictions(variables: Variables, given: Readonly<Record<string, unknown>>): Fault[] {
+  return [...redisFaults(variables, 'REDIS_URL' in given), ...sentinelFaults(variables), ...pauseFaults(variables)];
+}
+
+function redisFaults(variables: Variables, hasUrl: boolean): Fault[] {
+  const { REDIS_CLUSTER: isCluster, REDIS_SENTINEL_NAME: sentinel, QUEUE_PREFIX: prefix } = variables;
+  const faults: Fault[] = [];
+  if (isCluster && !/\{[^{}]+\}/.test(prefix)) {
+    const expected = 'a prefix with a {tag}, since REDIS_CLUSTER is true';
+    faults.push({ path: 'QUEUE_PREFIX', expected, found: JSON.stringify(prefix) });
+  }
+  if (sentinel !== undefined && !hasUrl) {
+    faults.push({ path: 'REDIS_URL', expected: 'Sentinels, since REDIS_SENTINEL_NAME is given', found: 'nothing' });
+  }
+  for (const name of ['REDIS_URL', 'LIMITER_REDIS_URL'] as const) {
+    const count = variables[name]?.length ?? 1;
+    if (isCluster || sentinel !== undefined || count === 1) continue;
+    const expected = 'one URL, or REDIS_CLUSTER=true, or a REDIS_SENTINEL_NAME';
+    faults.push({ path: name, expected, found: `${count} URLs` });
+  }
+  return faults;
+}
+
+function sentinelFaults(variables: Variables): Fault[] {
+  const { REDIS_CLUSTER: isCluster, REDIS_SENTINEL_NAME: sentinel } = variables;
+  if (sentinel !== undefined) {
+    const found = JSON.stringify(sentinel);
+    return isCluster ? [{ path: 'REDIS_SENTINEL_NAME', expected: 'none, since REDIS_CLUSTER is true', found }] : [];
+  }
+  return (['LIMITER_REDIS_SENTINEL_NAME', 'REDIS_SENTINEL_PASSWORD'] as const)
+    .filter((name) => variables[name] !== undefined)
+    .map((path) => ({ path, expected: 'none without REDIS_SENTINEL_NAME', found: 'one' }));
+}
+
+function pauseFaults({ PROVIDER_PAUSE_BASE: baseMs, PROVIDER_PAUSE_MAX: maxMs }: Variables): Fault[] {
+  if (baseMs <= maxMs) return [];
+  const expected = `a duration of PROVIDER_PAUSE_BASE (${formatDuration(baseMs)}) or more`;
+  return [{ path: 'PROVIDER_PAUSE_MAX', expected, found: formatDuration(maxMs) }];
 }

@@ -1,5 +1,5 @@
 import { DURATION_FORMAT, formatDuration, parseDuration } from '../domain/time.ts';
-import type { Fault } from '../domain/faults.ts';
+import { type Fault, nearest } from '../domain/faults.ts';
 import {
   exemptFaults,
   MAX_WINDOW_MS,
@@ -9,10 +9,8 @@ import {
   type Rule,
 } from '../domain/limits.ts';
 import { quietFaults, type QuietHours } from '../domain/quiet-hours.ts';
-import { nearest } from '../domain/nearest.ts';
 import { notificationSchema } from '../domain/notification.ts';
-import { reporter, type Report } from '../environment/files.ts';
-import { readJsonFile } from './json-file.ts';
+import { reporter, type Report, readJsonFile } from '../environment/files.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 

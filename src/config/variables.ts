@@ -1,4 +1,8 @@
 import { z } from 'zod';
+import { nearest, typingMistakes } from '../domain/faults.ts';
+import { ruleName, type Rule } from '../domain/limits.ts';
+import { formatDuration } from '../domain/time.ts';
+import { anyText, duration, flag, integer, parsed, rules, text, type Environment } from '../environment/values.ts';
 import {
   DEFAULT_PREFIX,
   DEFAULT_REDIS_URL,
@@ -7,9 +11,8 @@ import {
   PREFIX_FORMAT,
   PREFIX_PATTERN,
   REDIS_URLS_FORMAT,
-} from '../domain/queue-address.ts';
-import { anyText, duration, flag, integer, parsed, rules, text } from '../environment/values.ts';
-import { PROVIDER_SECRETS, providerVariables } from './providers.ts';
+} from '../redis/target.ts';
+import { PROVIDER_SECRETS, providerVariables } from './apps-file.ts';
 
 /** The variables before the providers' own: the values that are allowed, what they become, and the README's text. */
 const queueAndDelivery = {
@@ -136,4 +139,73 @@ function port() {
     if (value === 'off') return 'off';
     return /^\d{1,5}$/.test(value) && Number(value) <= 65_535 ? Number(value) : undefined;
   });
+}
+
+export interface VariableDoc {
+  readonly name: string;
+  /** As one writes it into the environment; undefined if there is no default. */
+  readonly default: string | undefined;
+  readonly meaning: string;
+}
+
+const DURATIONS =
+  /^(LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|LOCK_DURATION|PROVIDER_PAUSE_|DEAD_LETTER_MAX_AGE|SHUTDOWN_GRACE)/;
+
+/** Every variable that a worker reads, in the order of the README's table, which is generated from this. */
+export const CONFIG_VARIABLES: readonly VariableDoc[] = Object.entries(environmentSchema.shape).map(
+  ([name, schema]) => ({
+    name,
+    default: written(name, schema.safeParse(undefined).data),
+    meaning: schema.description ?? '',
+  }),
+);
+
+/** A default as one writes it into the environment. */
+function written(name: string, value: unknown): string | undefined {
+  if (value === undefined) return undefined;
+  if (/^LIMIT_.*RULES$/.test(name)) return (value as readonly Rule[]).map(ruleName).join(',');
+  if (DURATIONS.test(name)) return formatDuration(value as number);
+  return Array.isArray(value) ? value.join(',') : JSON.stringify(value).replaceAll('"', '');
+}
+
+/** A variable that nothing reads, and the one that was probably meant. */
+export interface UnknownVariable {
+  readonly name: string;
+  readonly meant: string;
+}
+
+const KNOWN = Object.keys(environmentSchema.shape);
+/** Other programs have variables of these families too: REDIS_URI beside REDIS_URL is no mistake. */
+const SHARED = /^(REDIS|LOG|METRICS)_/;
+
+/**
+ * The variables of an environment that look like a mistyped one of pushpacer's: `LIMIT_RULE` for `LIMIT_RULES`. Only really near names:
+ * most variables of an environment belong to other programs. Values are not looked at.
+ */
+export function unknownVariables(given: Environment): UnknownVariable[] {
+  return Object.keys(given).flatMap((name) => {
+    if (given[name] === undefined || KNOWN.includes(name)) return [];
+    const near = KNOWN.filter((known) => isNear(name.toUpperCase(), known));
+    const meant = nearest(name, near);
+    if (meant === undefined || (SHARED.test(meant) && given[meant] !== undefined)) return [];
+    return [{ name, meant }];
+  });
+}
+
+/** `LIMIT_RULE is not known; did you mean LIMIT_RULES?` */
+export function unknownText({ name, meant }: UnknownVariable): string {
+  return `${name} is not known; did you mean ${meant}?`;
+}
+
+/**
+ * At most one mistake, or two in a long word behind the same family (`APNS_`): of short words, such as METRICS_PATH and
+ * METRICS_PORT, two may be different on purpose.
+ */
+function isNear(name: string, known: string): boolean {
+  if (Math.abs(name.length - known.length) > 2 || name[0] !== known[0]) return false;
+  const mistakes = typingMistakes(name, known);
+  const [family, word] = [known.split('_', 1)[0] ?? '', known.slice(known.indexOf('_') + 1)];
+  const isOfFamily = name.startsWith(`${family}_`);
+  if (mistakes <= 1) return isOfFamily || name.includes('_') === known.includes('_');
+  return mistakes === 2 && isOfFamily && word.length > 6;
 }

@@ -1,7 +1,9 @@
+import type { Queue } from 'bullmq';
 import { parseNotification, PLATFORMS, type Platform } from '../domain/notification.ts';
-import { redact } from '../domain/redact.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason, type FailedAttempt } from '../domain/outcome.ts';
-import type { JobHash } from './job-hash.ts';
+import { redact } from '../domain/redact.ts';
+import { MAX_JOB_TEXT, shortened } from '../queue/readable.ts';
+import { defineQueueScript } from '../redis/scripts.ts';
 
 /** The fields that are read of a failed job. */
 export type FailedJob = Omit<JobHash, 'timestamp'>;
@@ -28,7 +30,7 @@ export function isDecided({ progress }: Pick<FailedJob, 'progress'>): boolean {
 }
 
 /** A replayed job has its generation in its options, because its data stays exactly the producer's. */
-export function generationOf(options: unknown): number {
+function generationOf(options: unknown): number {
   const generation = field(options, 'generation');
   return typeof generation === 'number' ? generation : 0;
 }
@@ -153,4 +155,126 @@ function isReason(value: unknown): value is DeadLetterReason {
 
 function field(value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+}
+
+/** The fields of a job's hash that dead letters need. */
+export interface JobHash {
+  /** The beginning of the text if it is not JSON, is too long, or is nested too deeply to be written as JSON again. */
+  readonly data: unknown;
+  readonly progress: unknown;
+  readonly opts: unknown;
+  readonly failedReason: string;
+  readonly finishedOn?: number;
+  /** When it was added: epoch milliseconds. */
+  readonly timestamp: number;
+}
+
+const FIELDS = ['progress', 'opts', 'failedReason', 'finishedOn', 'timestamp'];
+const READ = defineQueueScript<[length: number, ...(string | null)[]]>(new URL('job-hash.lua', import.meta.url), 1);
+/** Of data that is longer than any notification's, so many characters are read. */
+const BEGINNING = 4_000;
+
+/**
+ * Reads a job; undefined if it does not exist. Not by BullMQ's `getJob`, which throws if a field is not JSON: one such job would
+ * stop the whole page that is read with it.
+ */
+export async function readJob(queue: Queue, jobId: string): Promise<JobHash | undefined> {
+  const [length, ...values] = await READ(queue, [queue.toKey(jobId), MAX_JOB_TEXT, BEGINNING, ...FIELDS]);
+  if (values.every((value) => value === null)) return undefined;
+  const [data, progress, opts, failedReason, finishedOn, timestamp] = values;
+  return {
+    data: length > MAX_JOB_TEXT ? shortened(data ?? '', length) : parsed(data),
+    progress: parsed(progress),
+    opts: parsed(opts),
+    failedReason: failedReason ?? '',
+    ...(finishedOn && { finishedOn: Number(finishedOn) }),
+    timestamp: Number(timestamp ?? 0),
+  };
+}
+
+/** A shorter text cannot be nested too deeply to be written again. */
+const SHALLOW_LENGTH = 2_000;
+/** Some extra depth: the value becomes a part of a dead letter, and is written with a deeper call stack than here. */
+const MARGIN = Array.from({ length: 500 });
+
+const FORGET = defineQueueScript<number>(new URL('forget.lua', import.meta.url), 2);
+
+/**
+ * Removes the id of a job that was deleted by hand. Otherwise a whole page of such ids would be read again and again, and nothing
+ * behind it.
+ */
+export async function forgetJob(queue: Queue, state: 'failed' | 'wait', jobId: string): Promise<void> {
+  await FORGET(queue, [queue.toKey(state), queue.toKey(jobId), jobId]);
+}
+
+function parsed(text: string | null | undefined): unknown {
+  if (text === null || text === undefined) return undefined;
+  try {
+    const value: unknown = JSON.parse(text); // reads any depth
+    if (text.length > SHALLOW_LENGTH) JSON.stringify(MARGIN.reduce((inner) => [inner], value)); // throws if it is too deep
+    return value;
+  } catch {
+    return shortened(text);
+  }
+}
+
+/** A dead letter in its queue. */
+export interface StoredDeadLetter {
+  /** The id of its job in `dead-letters`. */
+  readonly id: string;
+  /** When it came into that queue: epoch milliseconds on Redis's clock. */
+  readonly buriedAt: number;
+  readonly letter: DeadLetter;
+}
+
+/** How many are read at once. */
+const PAGE = 100;
+/** How many ids a walk remembers to find its position again. */
+const REMEMBERED = 2 * PAGE;
+
+const NEXT_IDS = defineQueueScript<[left: number, found: number, ...ids: string[]]>(
+  new URL('page.lua', import.meta.url),
+  1,
+);
+
+/** One dead letter, by the id of its job. */
+export async function findDeadLetter(deadQueue: Queue, id: string): Promise<StoredDeadLetter | undefined> {
+  const job = await readJob(deadQueue, id);
+  return job && { id, buriedAt: job.timestamp, letter: readDeadLetter(job.data) };
+}
+
+/** At most `limit` after the first `offset`, oldest first; fewer if jobs were deleted by hand. */
+export async function pageOfDeadLetters(deadQueue: Queue, offset: number, limit: number): Promise<StoredDeadLetter[]> {
+  const client = await deadQueue.getBackend().client;
+  const ids = await client.lrange(deadQueue.toKey('wait'), -(offset + limit), -(offset + 1));
+  return readAll(deadQueue, ids.reverse());
+}
+
+/**
+ * All of them, oldest first, page by page; a page may be empty although others follow. Dead letters may be taken away during the
+ * walk, by others or by the caller. One that exists all the time is seen exactly once.
+ */
+export async function* walkDeadLetters(deadQueue: Queue): AsyncGenerator<StoredDeadLetter[], void, undefined> {
+  let [seen, seenCount]: [readonly string[], number] = [[], 0];
+  for (;;) {
+    const options = [PAGE, deadQueue.toKey(''), seenCount, ...seen];
+    const [left, found, ...ids] = await NEXT_IDS(deadQueue, [deadQueue.toKey('wait'), ...options]);
+    if (ids.length === 0) return;
+    yield await readAll(deadQueue, ids);
+    // The ids before the one that was found do not exist any more.
+    const stillThere = found === 0 ? [] : seen.slice(found - 1);
+    seen = [...ids.toReversed(), ...stillThere].slice(0, REMEMBERED);
+    seenCount = left + ids.length;
+  }
+}
+
+async function readAll(deadQueue: Queue, ids: readonly string[]): Promise<StoredDeadLetter[]> {
+  const letters = await Promise.all(
+    ids.map(async (id) => {
+      const letter = await findDeadLetter(deadQueue, id);
+      if (letter === undefined) await forgetJob(deadQueue, 'wait', id);
+      return letter;
+    }),
+  );
+  return letters.filter((letter) => letter !== undefined);
 }

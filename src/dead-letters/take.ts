@@ -1,7 +1,6 @@
 import type { Platform } from '../domain/notification.ts';
 import type { DeadLetter, DeadLetterReason } from '../domain/outcome.ts';
-import { openDevicesOf, statedIdOf } from './letter.ts';
-import type { StoredDeadLetter } from './list.ts';
+import { openDevicesOf, statedIdOf, type StoredDeadLetter } from './letter.ts';
 import type { DeadLetters } from './store.ts';
 
 /** Selects dead letters; a field that is left out matches all. */

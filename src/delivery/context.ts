@@ -1,15 +1,19 @@
 import type { Job } from 'bullmq';
-import type { BreakerAnswer } from '../breaker/breaker.ts';
-import type { Account, Service } from '../domain/account.ts';
+import { z } from 'zod';
+import type { BreakerAnswer, Breakers } from '../breaker/breaker.ts';
+import { type Account, type Service, accountOf, serviceOfDevice, tokenOf } from '../domain/device.ts';
 import type { Fault } from '../domain/faults.ts';
+import type { CountedApart } from '../domain/limits.ts';
 import { parseNotification, type Device, type Notification, type ParsedNotification } from '../domain/notification.ts';
+import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason } from '../domain/outcome.ts';
+import type { WaitingLimiter } from '../limiter/checks.ts';
 import type { Held } from '../limiter/limiter.ts';
 import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
-import type { JobLock } from '../queue/job-lock.ts';
-import type { Place } from '../queue/notification-worker.ts';
+import type { JobLock, Due } from '../queue/job-lock.ts';
 import { notificationIdOf } from '../queue/names.ts';
+import type { Place } from '../queue/notification-worker.ts';
 import { unreadableFault } from '../queue/readable.ts';
-import { readProgress, type Progress } from './progress.ts';
+import type { Quota } from '../quota/quota.ts';
 
 /**
  * One pass: one run of a job through this worker. The steps of deliver.ts read here what they need, and write here what
@@ -171,4 +175,196 @@ function withId(data: unknown, jobId: string): unknown {
 /** Milliseconds until the notification expires; Infinity where it does not. */
 export function timeLeftMs({ notification }: Pick<Context, 'notification'>, { now }: { now: () => number }): number {
   return notification.expiresAt === undefined ? Infinity : notification.expiresAt - now();
+}
+
+/** What delivery needs of a limiter. */
+export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'cancel' | 'moveUp'>;
+
+/** What the pipeline works with; the same for every pass. */
+export interface DeliverParts {
+  readonly limiter: DeliveryLimiter;
+  /** Of what shows nothing loud: it takes no slot of an alert, and is counted here instead. */
+  readonly apart: Readonly<Record<CountedApart, DeliveryLimiter>>;
+  /** The gap of the policy that holds overall, milliseconds; 0 for none. */
+  readonly overallGapMs: number;
+  /** Its tolerance, milliseconds. */
+  readonly toleranceMs: number;
+  /** The quotas of whole projects, for the accounts that have one. They may change from one pass to the next. */
+  readonly quotas: { get(account: Account): Pick<Quota, 'take'> | undefined };
+  /** For the accounts that have credentials. They may change from one pass to the next. */
+  readonly providers: { get(account: Account): Provider | undefined };
+  readonly breakers: Breakers;
+  /** Of this worker; other workers have their own. */
+  readonly turns: Turns;
+  readonly retry: RetryPolicy;
+  /** A slot further ahead than this is not reserved: the notification becomes a dead letter. Milliseconds. */
+  readonly maxWaitMs: number;
+  /** No slot is reserved where so many notifications of the recipient already wait for theirs. */
+  readonly maxPending?: number;
+  /** What may have alerted is never sent again. */
+  readonly atMostOnce: boolean;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  /** 0 to 1. */
+  readonly random: () => number;
+  /** Called with each reply. The pass does not end before what this answers; it must not reject. */
+  readonly onReply: (event: ReplyEvent) => void | Promise<void>;
+  /** Whether the notification was canceled; asks the limiter for nothing. Rejects where the limiter does not answer. */
+  readonly isCanceled: (pass: { readonly notification: Notification; readonly jobId: string }) => Promise<boolean>;
+  /** Changes the due times of the recipient's delayed jobs: their slots have moved. */
+  readonly redelay: (recipientId: string, due: readonly Due[]) => Promise<unknown>;
+}
+
+/** One reply of a provider. */
+export interface ReplyEvent {
+  readonly notification: Notification;
+  readonly device: Device;
+  /** `apns#0`: the first of `devices`, which is on APNs. */
+  readonly label: string;
+  readonly reply: Reply;
+  readonly tookMs: number;
+}
+
+/** The waits between retries: the first one, and the longest. */
+export interface Backoff {
+  readonly backoffBaseMs: number;
+  readonly backoffMaxMs: number;
+}
+
+/** How often, and how soon, an attempt that failed is repeated. */
+export interface RetryPolicy extends Backoff {
+  /** Attempts before the notification becomes a dead letter. */
+  readonly attempts: number;
+}
+
+/**
+ * The passes of one recipient ask for their slots in the order in which this worker took the jobs, whichever of them gets a
+ * stream first: the limiter gives slots in the order of asking.
+ */
+export interface Turns {
+  /** Called in the order that is kept. Resolves when the turns before have ended; what it answers ends this turn. */
+  take(recipientId: string): Promise<EndTurn> | EndTurn;
+}
+
+/** May be called more than once. */
+export type EndTurn = () => void;
+
+const deviceStateSchema = z.enum(['delivered', ...DEAD_LETTER_REASONS]);
+
+const progressSchema = z.object({
+  /** How each device ended, by its label; a device that is not here is still to be tried. */
+  devices: z.record(z.string(), deviceStateSchema).default({}),
+  /** When the first device accepted it: epoch milliseconds. Absent if none did, or only before a replay. */
+  sentAt: z.number().optional(),
+  /**
+   * Of one that may be silenced: whether all that may have reached a device so far went without a sound. Absent while nothing did.
+   */
+  silenced: z.boolean().optional(),
+  /** The tries that failed, the newest last, as a dead letter tells them. */
+  attempts: z
+    .array(z.object({ at: z.number(), device: z.string().optional(), error: z.string() }))
+    .readonly()
+    .default([]),
+  /** Attempts so far: tries that count. */
+  tries: z.number().default(0),
+  /** Attempts of which it is unknown whether they alerted. */
+  ambiguous: z.number().default(0),
+  /** Passes in a row that were to send and certainly sent nothing: no connection, a missed slot. No attempts. */
+  unreached: z.number().default(0),
+  /** Under AT_MOST_ONCE: the devices that are being sent to. Those that the next pass still finds here may have been alerted. */
+  trying: z.array(z.string()).readonly().optional(),
+  /** The stalls of the job (BullMQ's count) after which it has waited. */
+  stalls: z.number().optional(),
+  /** The number in the id of the next ask for a slot: 0 at first, one more after each send. */
+  asks: z.number().default(0),
+  /** The last pass asked for a slot, got no answer, and sent nothing. */
+  unsent: z.boolean().optional(),
+  /** What the digest is made of in whose slot it was to be sent. A retry sends the same. */
+  digest: z.object({ count: z.number(), own: z.boolean() }).optional(),
+  /** How often it was requeued: by the limiter, or by a quota. */
+  requeues: z.number().default(0),
+  /** The longest cause of its wait, while it is requeued: `quiet`, `block`, `gap`, `10/1m`, `fcm:600000/1m`, `sendAfter`. */
+  rule: z.string().optional(),
+  /** When the block or the quiet time ends, if `rule` is one of them; epoch milliseconds. */
+  ruleUntil: z.number().optional(),
+  /** When it is due, epoch milliseconds. The lateness of wake-ups is measured against it. */
+  dueAt: z.number().optional(),
+  /** By account: when a quota that had no room has room for it, as promised; epoch milliseconds. */
+  quotaAt: z.record(z.string(), z.number()).optional(),
+  /** Since when it has been deferred because a breaker is open or a provider cannot be reached; epoch milliseconds. */
+  heldSince: z.number().optional(),
+});
+
+/**
+ * What a job remembers between two passes; BullMQ's `progress`, so a crash does not lose it. Jobs wait for days, so
+ * workers of the next version read what this one wrote: a field is never renamed. Two names are older than the words of
+ * the rest of the code: an entry of `attempts` is a try that failed, and `tries` counts the attempts.
+ */
+export type Progress = Readonly<z.output<typeof progressSchema>>;
+export type DeviceState = z.output<typeof deviceStateSchema>;
+
+/** Whatever `job.progress` holds → Progress; what is not one counts as none. */
+export function readProgress(raw: unknown): Progress {
+  if (raw === 0 || raw === undefined) return NEW; // BullMQ's own default, of every job that is new
+  const result = progressSchema.safeParse(raw);
+  return result.success ? result.data : progressSchema.parse({});
+}
+
+const NEW: Progress = progressSchema.parse({});
+
+/** A dead letter tells the newest of its failed tries, this many at most. */
+const MAX_ATTEMPTS_TOLD = 100;
+
+/** The progress with failed tries added. */
+export function withAttempts(progress: Progress, added: Progress['attempts']): Progress {
+  if (added.length === 0) return progress;
+  return { ...progress, attempts: [...progress.attempts, ...added].slice(-MAX_ATTEMPTS_TOLD) };
+}
+
+/**
+ * The progress of a job that fails for good: its dead letter is made of it (dead-letters/letter.ts). `dead` is no part of
+ * Progress: if the job runs once more because its end was not noted, the new pass decides anew.
+ */
+export function withDeadLetter(
+  progress: Progress,
+  reason: DeadLetterReason,
+  message: string,
+): Progress & { readonly dead: Pick<DeadLetter, 'reason' | 'message'> } {
+  return { ...progress, dead: { reason, message } };
+}
+
+interface LabelledDevice {
+  /** `apns#0`: the first of `devices`, which is on APNs. Never the token. */
+  readonly label: string;
+  readonly device: Device;
+  readonly index: number;
+}
+
+/** A notification, and how far it has come. */
+interface Standing {
+  readonly notification: Notification;
+  readonly progress: Pick<Progress, 'devices'>;
+}
+
+/** The devices that have not ended: neither delivered nor failed. */
+export function openDevices({ notification, progress }: Standing): LabelledDevice[] {
+  return labelledDevices(notification).filter(({ label }) => !(label in progress.devices));
+}
+
+/** The labels of those devices. */
+export function openLabels(standing: Standing): string[] {
+  return openDevices(standing).map(({ label }) => label);
+}
+
+/** What has the circuit breakers of those devices. */
+export function openServices(standing: Standing): Service[] {
+  return [...new Set(openDevices(standing).map(({ device }) => serviceOfDevice(device)))];
+}
+
+/** A device that is listed twice counts once. */
+function labelledDevices({ devices }: Notification): LabelledDevice[] {
+  const labelled = devices.map((device, index) => ({ label: `${device.platform}#${index}`, device, index }));
+  if (labelled.length === 1) return labelled; // most notifications have one device
+  const isSame = (a: Device, b: Device) => accountOf(a) === accountOf(b) && tokenOf(a) === tokenOf(b);
+  return labelled.filter(({ device, index }) => devices.findIndex((other) => isSame(other, device)) === index);
 }

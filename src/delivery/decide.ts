@@ -1,17 +1,23 @@
-import type { Service } from '../domain/account.ts';
-import { errorChain } from '../domain/error-chain.ts';
+import type { Service } from '../domain/device.ts';
 import { formatFault, isUnknownField } from '../domain/faults.ts';
 import type { Notification } from '../domain/notification.ts';
 import type { DeadLetterReason, Result, Trouble, Waited } from '../domain/outcome.ts';
-import { redact } from '../domain/redact.ts';
+import { errorChain, redact } from '../domain/redact.ts';
+import { doubledMs } from '../domain/time.ts';
+import type { Ended } from '../limiter/checks.ts';
 import type { Refused, Reserved } from '../limiter/limiter.ts';
-import type { Ended } from '../limiter/waiting.ts';
 import { notificationIdOf } from '../queue/names.ts';
-import { backoffMs, stallSpreadMs, type Backoff } from './backoff.ts';
-import { timeLeftMs, type Context, type QuotaWait, type Tried } from './context.ts';
-import { openLabels, openServices } from './devices.ts';
-import type { DeliverParts } from './parts.ts';
-import { withAttempts } from './progress.ts';
+import {
+  type Backoff,
+  timeLeftMs,
+  type Context,
+  type QuotaWait,
+  type Tried,
+  openLabels,
+  openServices,
+  type DeliverParts,
+  withAttempts,
+} from './context.ts';
 import { record } from './replies.ts';
 import { leadMs } from './slot.ts';
 
@@ -321,4 +327,23 @@ function soonestBreaker(services: readonly Service[], { breakers }: DeliverParts
 
 function needsOperator(trouble: Trouble | undefined): boolean {
   return trouble === 'auth' || trouble === 'configuration';
+}
+
+/**
+ * The wait before the next attempt, in milliseconds: base x 2^(tries - 1), at most the maximum. The upper half of it is
+ * random, so that notifications that failed together do not come back together. It is never shorter than what a provider
+ * asked for (`atLeastMs`, Retry-After), to which up to a tenth is added at random.
+ */
+export function backoffMs(tries: number, backoff: Backoff, atLeastMs: number, random: number): number {
+  const own = doubledMs(backoff.backoffBaseMs, backoff.backoffMaxMs, tries - 1) * (0.5 + random / 2);
+  const asked = atLeastMs * (1 + random / 10);
+  return Math.round(Math.max(own, asked));
+}
+
+/** The longest wait after a stall. */
+const MAX_STALL_SPREAD_MS = 60_000;
+
+/** The wait of a job that stalled for the second time or more, in milliseconds: random, up to lockMs x 2^(stalls - 2). */
+function stallSpreadMs(stalls: number, lockMs: number, random: number): number {
+  return Math.ceil(random * doubledMs(lockMs, MAX_STALL_SPREAD_MS, stalls - 2));
 }

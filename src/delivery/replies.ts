@@ -1,9 +1,17 @@
+import type { Breakers, BreakerAnswer } from '../breaker/breaker.ts';
+import { type Service, serviceOfDevice } from '../domain/device.ts';
 import type { FailedAttempt } from '../domain/outcome.ts';
 import type { Meaning, Reply } from '../providers/provider.ts';
-import { reportReply } from './breakers.ts';
-import type { Context, ReadyDevice, Tried } from './context.ts';
-import type { DeliverParts } from './parts.ts';
-import { withAttempts, type DeviceState, type Progress } from './progress.ts';
+import {
+  type Context,
+  type ReadyDevice,
+  type Tried,
+  type DeliverParts,
+  withAttempts,
+  type DeviceState,
+  type Progress,
+  openServices,
+} from './context.ts';
 
 /** Adds a try to `context.tried`; tells the breakers, and the listener, of its reply. Undefined where there is nothing to wait for. */
 export function noteReply(
@@ -60,4 +68,47 @@ function silencedBy(
 /** A reply as an attempt of a dead letter tells it: `BadTopic`, `timeout: no answer within 30 s`. */
 export function replyText({ code, detail }: Reply): string {
   return detail === undefined || detail === code ? code : `${code}: ${detail}`;
+}
+
+interface Parts {
+  readonly breakers: Breakers;
+}
+
+/**
+ * Asks the circuit breakers that are not closed whether this notification may be sent; a half open one may make it the
+ * trial. Undefined where all are closed: there is nothing to ask.
+ */
+export function askBreakers(context: Context, { breakers }: Parts): Promise<unknown> | undefined {
+  const isNotClosed = (service: Service): boolean => breakers.current(service) !== undefined;
+  if (!context.notification.devices.some((device) => isNotClosed(serviceOfDevice(device)))) return undefined;
+  const answers = (context.breakerAnswers = new Map<Service, BreakerAnswer>());
+  const ask = async (service: Service): Promise<void> => {
+    answers.set(service, await breakers.enter(service, context.notification.recipientId));
+  };
+  return Promise.all(openServices(context).filter(isNotClosed).map(ask));
+}
+
+/** Tells the breaker of a reply, if the reply says something about the provider; the first reply ends a trial. */
+function reportReply(context: Context, service: Service, reply: Reply, { breakers }: Parts): void {
+  if (!isAboutProvider(reply)) return;
+  const { notification, breakerAnswers } = context;
+  const { code, trouble, suspect, retryAfterMs } = reply;
+  const { recipientId } = notification;
+  const evidence = { service, recipientId, code, trouble, suspect, retryAfterMs };
+  const answer = breakerAnswers?.get(service);
+  if (answer?.kind === 'trial') {
+    breakerAnswers?.delete(service);
+    breakers.report(evidence, answer.trial);
+  } else breakers.report(evidence);
+}
+
+/** Gives back the trials on which nothing was sent: another notification may have them. */
+export function releaseTrials({ breakerAnswers }: Context, { breakers }: Parts): void {
+  if (breakerAnswers === undefined) return;
+  for (const answer of breakerAnswers.values()) if (answer.kind === 'trial') breakers.release(answer.trial);
+}
+
+/** What this worker gave up, or did not send for a reason of its own, says nothing about the provider. */
+function isAboutProvider({ unsent, trouble, suspect, code }: Reply): boolean {
+  return trouble !== undefined || suspect !== undefined || (unsent !== true && code !== 'aborted');
 }

@@ -1,12 +1,18 @@
-import { errorChain } from '../domain/error-chain.ts';
-import { redact } from '../domain/redact.ts';
+import type { Account } from '../domain/device.ts';
+import type { FailedAttempt } from '../domain/outcome.ts';
+import { errorChain, redact } from '../domain/redact.ts';
 import type { Reply } from '../providers/provider.ts';
 import { transportReply } from '../providers/replies.ts';
-import { noteTrying } from './at-most-once.ts';
-import { timeLeftMs, type Context, type ReadyDevice } from './context.ts';
-import type { DeliverParts } from './parts.ts';
-import type { Progress } from './progress.ts';
-import { takeTokens } from './quota.ts';
+import type { Over, Quota } from '../quota/quota.ts';
+import {
+  timeLeftMs,
+  type Context,
+  type ReadyDevice,
+  type DeliverParts,
+  type Progress,
+  type QuotaWait,
+  withAttempts,
+} from './context.ts';
 import { noteReply, record } from './replies.ts';
 
 /**
@@ -107,4 +113,86 @@ function createSaver(context: Context, { atMostOnce }: DeliverParts) {
 /** Under AT_MOST_ONCE: the noted devices that have not replied. */
 function stillTrying({ progress, tried }: Context): Progress['trying'] {
   return progress.trying?.filter((label) => !tried.some((each) => each.label === label));
+}
+
+/**
+ * Takes a token of its provider's quota for each device that is ready. A device for which there is no token stays open and
+ * is tried when the quota has room: `context.quotaWait`. Undefined where no device has a quota: there is nothing to wait for.
+ */
+function takeTokens(context: Context, { quotas }: Pick<DeliverParts, 'quotas'>): Promise<void> | undefined {
+  if (!context.ready.some(({ account }) => quotas.get(account) !== undefined)) return undefined;
+  return takeAll(context, quotas);
+}
+
+async function takeAll(context: Context, quotas: DeliverParts['quotas']): Promise<void> {
+  const { ready, progress } = context;
+  const accounts = [...new Set(ready.map(({ account }) => account))];
+  const answers = await Promise.all(
+    accounts.map((account) => {
+      const devices = ready.filter((device) => device.account === account);
+      return takeFor(account, devices, quotas.get(account), progress.quotaAt?.[account]);
+    }),
+  );
+  context.ready = answers.flatMap(({ withToken }) => withToken);
+  context.tokensUntil = Math.min(...answers.map(({ useBy }) => useBy));
+  const waits = answers.flatMap(({ wait }) => wait ?? []);
+  context.quotaWait = waits.toSorted((a, b) => a.waitMs - b.waitMs)[0];
+  const quotaAt = Object.fromEntries(waits.map(({ account, at }) => [account, at]));
+  context.progress = { ...progress, quotaAt: waits.length > 0 ? quotaAt : undefined };
+}
+
+/** What the quota of one account answered. */
+interface TokensOfAccount {
+  readonly withToken: readonly ReadyDevice[];
+  readonly useBy: number;
+  readonly wait?: QuotaWait & { readonly account: Account; readonly at: Over['at'] };
+}
+
+/** One device after the other, up to the first that has to wait: a quota sets room aside for each ask without a token. */
+async function takeFor(
+  account: Account,
+  devices: readonly ReadyDevice[],
+  quota: Pick<Quota, 'take'> | undefined,
+  promisedAt: number | undefined,
+): Promise<TokensOfAccount> {
+  let useBy = Infinity;
+  if (quota === undefined) return { withToken: devices, useBy };
+  for (const index of devices.keys()) {
+    const answer = await quota.take(index === 0 ? promisedAt : undefined);
+    if (answer.kind === 'over') {
+      const { waitMs, at } = answer;
+      const wait = { account, at, waitMs, rule: `${account}:${answer.rule}`, dueAt: performance.now() + waitMs };
+      return { withToken: devices.slice(0, index), useBy, wait };
+    }
+    useBy = Math.min(useBy, answer.useBy);
+  }
+  return { withToken: devices, useBy };
+}
+
+const WORKER_ENDED = 'its worker ended while it was being sent';
+
+/**
+ * Under AT_MOST_ONCE: a device that was being sent to when its worker ended may have been alerted, so it is not sent to
+ * again. It was noted before the send, since a worker that ends cannot note it.
+ */
+export function endInterrupted(progress: Progress, at: number): Progress {
+  if (progress.trying === undefined) return progress;
+  const { trying, ...rest } = progress;
+  const interrupted = trying.filter((label) => !(label in progress.devices));
+  if (interrupted.length === 0) return rest;
+  const states = Object.fromEntries(interrupted.map((label) => [label, 'ambiguous' as const]));
+  const failures = interrupted.map((device): FailedAttempt => ({ at, device, error: WORKER_ENDED }));
+  return withAttempts({ ...rest, devices: { ...progress.devices, ...states } }, failures);
+}
+
+/** Notes the devices that are about to be sent to. If it is not noted, nothing may be sent. */
+async function noteTrying(context: Context): Promise<'noted' | 'lock-lost' | 'not-noted'> {
+  const progress = { ...context.progress, trying: context.ready.map(({ label }) => label) };
+  try {
+    if (!(await context.lock.save(progress))) return 'lock-lost';
+  } catch {
+    return 'not-noted';
+  }
+  context.progress = progress;
+  return 'noted';
 }

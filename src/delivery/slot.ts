@@ -1,10 +1,17 @@
-import { countedAs } from '../domain/counted-as.ts';
-import { DEFAULT_DIGEST } from '../domain/digest.ts';
+import { countedAs } from '../domain/limits.ts';
+import { DEFAULT_DIGEST } from '../domain/notification-schema.ts';
 import { sleepUntil } from '../domain/time.ts';
-import type { Admission, Standing } from '../limiter/limiter.ts';
-import type { Ended, Join, WaitingAsk } from '../limiter/waiting.ts';
-import { timeLeftMs, type Context, type Slot } from './context.ts';
-import type { DeliverParts, DeliveryLimiter } from './parts.ts';
+import type { Ended, Join, WaitingAsk } from '../limiter/checks.ts';
+import type { Admission, Standing, Moved } from '../limiter/limiter.ts';
+import type { Due } from '../queue/job-lock.ts';
+import {
+  timeLeftMs,
+  type Context,
+  type Slot,
+  type DeliverParts,
+  type DeliveryLimiter,
+  type Turns,
+} from './context.ts';
 
 /** What came of asking for a slot: one to send in now, the limiter's no, or slots that were missed again and again. */
 export type SlotAnswer = Slot | Exclude<Admission, { kind: 'admitted' }> | Ended | { readonly kind: 'missed' };
@@ -163,7 +170,7 @@ export function jobIdOfAsk(askId: string): string | undefined {
 type Limiters = Pick<DeliverParts, 'limiter' | 'apart'>;
 
 /** What does not alert is outside of the limits of alerts. */
-export function limiterOf({ notification }: Context, { limiter, apart }: Limiters): DeliveryLimiter {
+function limiterOf({ notification }: Context, { limiter, apart }: Limiters): DeliveryLimiter {
   const kind = countedAs(notification);
   return kind === 'alert' ? limiter : apart[kind];
 }
@@ -188,4 +195,65 @@ export async function refundSlot(context: Context, parts: Limiters): Promise<voi
     await limiterOf(context, parts)
       .refund(slot.ask)
       .catch(() => undefined);
+}
+
+/** Longer than this no pass waits for those before: one of them may wait for a provider that cannot be connected to. */
+const MAX_WAIT_MS = 1_000;
+
+export function createTurns(maxWaitMs: number = MAX_WAIT_MS): Turns {
+  /** The latest turn of each recipient that has not ended. */
+  const latest = new Map<string, Turn>();
+  return {
+    take(recipientId) {
+      const before = latest.get(recipientId);
+      const turn: Turn = { ended: undefined };
+      latest.set(recipientId, turn);
+      const end = (): void => {
+        if (latest.get(recipientId) === turn) latest.delete(recipientId);
+        turn.ended?.resolve();
+      };
+      if (before === undefined) return end;
+      before.ended ??= Promise.withResolvers();
+      return waitFor(before.ended.promise, maxWaitMs).then(() => end);
+    },
+  };
+}
+
+interface Turn {
+  /** Created when another pass waits for it. */
+  ended: PromiseWithResolvers<void> | undefined;
+}
+
+async function waitFor(before: Promise<unknown>, maxWaitMs: number): Promise<void> {
+  const timer = new AbortController();
+  await Promise.race([before, sleepUntil(performance.now() + maxWaitMs, timer.signal)]);
+  timer.abort();
+}
+
+/** No slot is moved to earlier than now plus this, so that the queue has the new due time before it comes. */
+export const MOVE_LEAD_MS = 1_000;
+
+/** When the jobs of moved reservations are due: a little before their slots, as when a worker requeues them. */
+export function duesOf(moved: readonly Moved[], toleranceMs: number): Due[] {
+  const earlyMs = leadMs({ toleranceMs });
+  return moved.flatMap(({ id, at, rule, ruleUntil }) => {
+    const jobId = id === undefined ? undefined : jobIdOfAsk(id);
+    return jobId === undefined ? [] : [{ jobId, at: at - earlyMs, why: { rule, ruleUntil } }];
+  });
+}
+
+type Parts = Pick<DeliverParts, 'limiter' | 'apart' | 'redelay' | 'toleranceMs'>;
+
+/**
+ * The notification gave back a slot that lay ahead: those behind it move up. Where that fails they keep their slots, which
+ * are only later than need be.
+ */
+export async function moveUp(context: Context, parts: Parts): Promise<void> {
+  const { recipientId } = context.notification;
+  const onMoved = async (moved: readonly Moved[]): Promise<void> => {
+    await parts.redelay(recipientId, duesOf(moved, parts.toleranceMs));
+  };
+  await limiterOf(context, parts)
+    .moveUp(recipientId, { onMoved, leadMs: MOVE_LEAD_MS })
+    .catch(() => undefined);
 }

@@ -1,7 +1,7 @@
+import { hash } from 'node:crypto';
 import { DEVICE_KINDS } from '../providers/devices.ts';
-import { accountOf, serviceOf, type Service } from './account.ts';
 import { isObject } from './json.ts';
-import type { Device } from './notification-types.ts';
+import type { Device, Platform } from './notification-types.ts';
 
 /** By the platform. `never`: each takes the devices of its own platform alone. */
 interface Reader {
@@ -60,3 +60,63 @@ function appOf({ app }: { readonly app?: unknown }): string | undefined {
 export const SECRET_DEVICE_FIELDS: readonly string[] = [
   ...new Set(DEVICE_KINDS.flatMap(({ schema }) => Object.keys(schema.shape))),
 ].filter((field) => field !== 'platform' && field !== 'app');
+
+/**
+ * An app on a platform: what has credentials, a quota and a circuit breaker of its own. `apns` is the app of the environment,
+ * `apns~teacher` another one. It is a part of Redis keys, and neither a platform nor an app's name contains a `~`.
+ */
+export type Account = Platform | `${Platform}~${string}`;
+
+/** @param app undefined: the app of the environment */
+export function accountOf({ platform, app }: { platform: Platform; app?: string | undefined }): Account {
+  return app === undefined ? platform : `${platform}~${app}`;
+}
+
+/**
+ * What a circuit breaker is for: an account; on a platform whose devices name their servers (web push), one server of it:
+ * `webpush@fcm.googleapis.com`. Neither an account nor a host contains an `@`.
+ */
+export type Service = Account | `${Account}@${string}`;
+
+/** @param host undefined on a platform with one server */
+export function serviceOf(account: Account, host: string | undefined): Service {
+  return host === undefined ? account : `${account}@${host}`;
+}
+
+/**
+ * `apns` → `{ platform: 'apns' }`; `webpush~teacher@fcm.googleapis.com` →
+ * `{ platform: 'webpush', app: 'teacher', server: 'fcm.googleapis.com' }`. For logs, labels and messages.
+ */
+export function namesOf(service: Service): {
+  readonly platform: Platform;
+  readonly app?: string;
+  readonly server?: string;
+} {
+  const [account = '', server] = service.split('@');
+  const [platform, app] = account.split('~');
+  return {
+    platform: platform as Platform,
+    ...(app !== undefined && { app }),
+    ...(server !== undefined && { server }),
+  };
+}
+
+/** `webpush~teacher@fcm.googleapis.com` → `webpush~teacher`. */
+export function accountIn(service: Service): Account {
+  return service.split('@')[0] as Account;
+}
+
+/** The namespace of push ids: an arbitrary UUID that must never change. */
+const NAMESPACE = Buffer.from('5f1c7a0e9b5d4e0c8d3a6c2f7be41d90', 'hex');
+
+/**
+ * The same UUID for every attempt at one device of a notification, even after a crash: `pushId('msg-8841', 0)`.
+ * A UUID of version 5 (RFC 9562, section 5.5). A notification's id contains no `#`, so two pairs never hash the same name.
+ *
+ * @param deviceIndex the device's place in the notification's `devices`, from 0
+ */
+export function pushId(notificationId: string, deviceIndex: number): string {
+  const sha1 = hash('sha1', Buffer.concat([NAMESPACE, Buffer.from(`${notificationId}#${deviceIndex}`)]), 'hex');
+  const variant = ((Number.parseInt(sha1.charAt(16), 16) & 0x3) | 0x8).toString(16);
+  return `${sha1.slice(0, 8)}-${sha1.slice(8, 12)}-5${sha1.slice(13, 16)}-${variant}${sha1.slice(17, 20)}-${sha1.slice(20, 32)}`;
+}

@@ -1,3 +1,5 @@
+import { z } from 'zod';
+
 /** Any value that JSON can hold. */
 export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue };
 
@@ -8,10 +10,10 @@ export type JsonObject = Record<string, JsonValue>;
 const MAX_LEVELS = 20;
 
 /** What `isJson` and `isJsonObject` ask for, in words. */
-export const JSON_FORMAT = `JSON of at most ${MAX_LEVELS} levels, without the key __proto__`;
+const JSON_FORMAT = `JSON of at most ${MAX_LEVELS} levels, without the key __proto__`;
 
 /** Whether JSON carries the value as it is. `__proto__` is refused, because clients lose it. */
-export function isJson(value: unknown, levels = MAX_LEVELS): value is JsonValue {
+function isJson(value: unknown, levels = MAX_LEVELS): value is JsonValue {
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return true;
   if (typeof value === 'number') return Number.isFinite(value);
   if (typeof value !== 'object' || levels === 0) return false;
@@ -22,7 +24,7 @@ export function isJson(value: unknown, levels = MAX_LEVELS): value is JsonValue 
 }
 
 /** The same of an object, which is not an array. */
-export function isJsonObject(value: unknown): value is JsonObject {
+function isJsonObject(value: unknown): value is JsonObject {
   return isObject(value) && isJson(value);
 }
 
@@ -63,4 +65,104 @@ function repaired(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(repaired);
   if (!isObject(value)) return value;
   return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name.toWellFormed(), repaired(inner)]));
+}
+
+/** The schema with the type that its check proves; zod cannot tell it from the check. */
+const typed = <T>(schema: z.ZodType) => schema as z.ZodType<T, T>;
+
+/** Any JSON value. */
+export const jsonValue = () => typed<JsonValue>(z.unknown().refine((value) => isJson(value), { error: JSON_FORMAT }));
+
+/** What is wrong in an object: the path below it, and what was expected there. */
+export interface Misplaced {
+  readonly path: readonly PropertyKey[];
+  readonly expected: string;
+}
+
+/** A JSON object with any names but those that `misplaced` finds. */
+export const jsonObject = (misplaced: (object: JsonObject) => readonly Misplaced[]) =>
+  typed<JsonObject>(
+    z
+      .unknown()
+      .superRefine((value, context) => {
+        if (!isJsonObject(value)) {
+          context.addIssue({ code: 'custom', message: `an object, ${JSON_FORMAT}` });
+          return;
+        }
+        for (const { path, expected } of misplaced(value)) {
+          context.addIssue({ code: 'custom', message: expected, path: [...path] });
+        }
+      })
+      .meta({ type: 'object' }),
+  );
+
+/** Text without control characters, line breaks or lone surrogates (halves of characters). */
+const PRINTABLE = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}]*$/u;
+/** The same for JSON Schema. In ranges, since not every language's patterns know `\p{Cc}`. */
+const PRINTABLE_IN_JSON_SCHEMA = '^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]+$';
+
+/** The id of a notification, or of a broadcast. */
+export const ID = /^[A-Za-z0-9._~-]{1,128}$/;
+export const ID_FORMAT = '1 to 128 of A-Z a-z 0-9 . _ ~ -';
+
+/** 1 to `most` printable characters. */
+export const printable = (most: number) =>
+  z
+    .string()
+    .refine((text) => text !== '' && isAtMost(most, text) && PRINTABLE.test(text), {
+      error: `1 to ${most} printable characters`,
+    })
+    .meta({ minLength: 1, maxLength: most, pattern: PRINTABLE_IN_JSON_SCHEMA });
+
+/** Counts code points. There are never more of them than UTF-16 units (`length`), so a short text needs no count. */
+const isAtMost = (most: number, text: string): boolean => text.length <= most || Array.from(text).length <= most;
+
+/**
+ * A JSON Merge Patch (RFC 7396): objects are merged name by name at every depth, null removes a name, and every other value
+ * takes the place of what was there. Neither argument is changed.
+ */
+export function mergePatch(target: JsonObject, patch: JsonObject): JsonObject {
+  const merged: JsonObject = { ...target };
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null) Reflect.deleteProperty(merged, name);
+    else merged[name] = isJsonObjectValue(value) ? mergePatch(objectOr(merged[name]), value) : value;
+  }
+  return merged;
+}
+
+function objectOr(value: JsonValue | undefined): JsonObject {
+  return value !== undefined && isJsonObjectValue(value) ? value : {};
+}
+
+function isJsonObjectValue(value: JsonValue): value is JsonObject {
+  return isObject(value);
+}
+
+/** More values than the largest notification has: 20 devices, and as many data fields as fit into 4,096 bytes. */
+export const MAX_VALUES = 2_500;
+/** 20 tokens of 4,096 characters, and about as much again for the rest. */
+export const MAX_CHARACTERS = 200_000;
+
+/**
+ * Whether a value is larger than any notification can be. Stops as soon as that is certain, since checking a million fields
+ * against the schema would block the worker's event loop for seconds. Does not recurse, so no depth overflows the stack.
+ */
+export function isOversized(value: unknown): boolean {
+  const rest: unknown[] = [value];
+  let values = 0;
+  let characters = 0;
+  while (rest.length > 0) {
+    const next = rest.pop();
+    values += 1;
+    if (typeof next === 'string') characters += next.length;
+    if (typeof next === 'object' && next !== null) {
+      const names = Array.isArray(next) ? [] : Object.keys(next);
+      const length = Array.isArray(next) ? next.length : names.length;
+      if (values + rest.length + length > MAX_VALUES) return true;
+      for (const name of names) characters += name.length;
+      rest.push(...(Object.values(next) as unknown[]));
+    }
+    if (characters > MAX_CHARACTERS) return true;
+  }
+  return false;
 }

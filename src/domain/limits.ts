@@ -1,6 +1,5 @@
+import { describeFound, isOptions, optionFaults, type Fault, type OptionNames, nearest } from './faults.ts';
 import { DURATION_FORMAT, formatDuration, parseDuration } from './time.ts';
-import { describeFound, isOptions, optionFaults, type Fault, type OptionNames } from './faults.ts';
-import { nearest } from './nearest.ts';
 
 /** At most `max` alerts in any rolling window of `perMs` milliseconds. */
 export interface Rule {
@@ -45,9 +44,9 @@ export function withoutExempt({ rules, minGapMs }: Policy, { exempt = [] }: Pick
 /** The longest rolling window: 31 days. Redis keeps every send of the longest window. */
 export const MAX_WINDOW_MS = 31 * 86_400_000;
 /** The most sends that a rule may count; Redis keeps one entry for each. */
-export const MAX_PER_WINDOW = 100_000;
+const MAX_PER_WINDOW = 100_000;
 /** The most rules in one policy. */
-export const MAX_RULES = 16;
+const MAX_RULES = 16;
 
 /** The name of a rule in answers, logs and metrics: `10/1m`. The gap's name is `gap`. */
 export function ruleName(rule: Rule): string {
@@ -206,4 +205,19 @@ function textRuleFaults(rules: readonly Rule[], path: string, largest: Rule): Fa
 
 function isInteger(value: unknown, least: number, most: number): boolean {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= least && value <= most;
+}
+
+/** Whose limits count a notification: those of alerts, or one of those that are apart from them. */
+export type CountedAs = 'alert' | CountedApart;
+/** What shows nothing loud takes no slot of the alerts. Each has rules, slots and keys of its own. */
+export type CountedApart = (typeof COUNTED_APART)[number];
+export const COUNTED_APART = ['background', 'liveactivity'] as const;
+
+/**
+ * By the fields of a notification, or of any job's data. A Live Activity's push with an alert alerts like any other one, so it
+ * takes a slot of the alerts.
+ */
+export function countedAs({ pushType, alert }: { readonly pushType?: unknown; readonly alert?: unknown }): CountedAs {
+  if (pushType === 'background') return pushType;
+  return pushType === 'liveactivity' && alert === undefined ? pushType : 'alert';
 }

@@ -1,14 +1,12 @@
-import { disguisedFaults, patchFaults } from './background-rules.ts';
-import { asDigest, MAX_DIGEST } from './digest.ts';
-import { describeFound, type Fault } from './faults.ts';
-import { isObject, valueAt } from './json.ts';
-import { liveActivityFaults, strayLiveActivityFaults } from './live-activity-rules.ts';
-import { instantOf } from './send-after.ts';
-import type { DeviceKind } from '../providers/device-kind.ts';
 import { SHOWN_BY_APNS } from '../providers/apns/fields.ts';
+import type { DeviceKind } from '../providers/device-kind.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import { androidFieldsSchema, SHOWN_BY_FCM } from '../providers/fcm/fields.ts';
+import { describeFound, type Fault } from './faults.ts';
+import { isObject, valueAt } from './json.ts';
+import { asDigest, MAX_DIGEST } from './notification-schema.ts';
 import type { Notification, Platform } from './notification-types.ts';
+import { instantOf } from './time.ts';
 
 /**
  * What no field tells by itself: which fields need or exclude each other. They are read from the raw value, so that these
@@ -198,4 +196,190 @@ function tooLarge({ devices }: Notification, platform: Platform, forms: readonly
     return { path: '', expected, found: `${bytes} bytes` };
   }
   return undefined;
+}
+
+/**
+ * What `apns.payload` and `fcm.message` may change of a background push: nothing that would make Apple refuse or show it.
+ * developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app: only `content-available` in `aps`,
+ * the push type `background`, and priority 5.
+ */
+
+/** Where the patches write Apple's keys. */
+const APS_PLACES = ['apns.payload.aps', 'fcm.message.apns.payload.aps'];
+/** Each has a rule of its own (`NOT_IN_BACKGROUND`), which JSON Schema tells too. */
+const LISTED = new Set(['alert', 'sound', 'badge']);
+/** The headers that the push type decides, with their values. */
+const HEADERS: ReadonlyMap<string, string> = new Map([
+  ['apns-push-type', 'background'],
+  ['apns-priority', '5'],
+]);
+const HEADERS_PLACE = 'fcm.message.apns.headers';
+const PRIORITY_PLACE = 'fcm.message.android.priority';
+
+/** The faults of the patches of a background push. */
+function patchFaults(raw: unknown): Fault[] {
+  return [...APS_PLACES.flatMap((place) => apsFaults(raw, place)), ...headerFaults(raw), ...priorityFaults(raw)];
+}
+
+/** The fault of an alert whose patch makes it a background push, which would keep its sound and its priority. */
+function disguisedFaults(raw: unknown): Fault[] {
+  return headersOf(raw)
+    .filter(([name, value]) => name.toLowerCase() === 'apns-push-type' && value === 'background')
+    .map(([name]) => ({
+      path: `${HEADERS_PLACE}.${name}`,
+      expected: 'pushType "background" in its place: a background push has no alert, sound and badge',
+      found: '"background"',
+    }));
+}
+
+function apsFaults(raw: unknown, place: string): Fault[] {
+  const aps = valueAt(raw, place);
+  if (aps === undefined) return placeFaults(raw, place.slice(0, -'.aps'.length));
+  if (!isObject(aps)) return placeFaults(raw, place);
+  return Object.entries(aps).flatMap(([key, value]) => {
+    const path = `${place}.${safe(key)}`;
+    if (key === 'content-available') {
+      return value === 1 ? [] : [{ path, expected: '1 in a background push', found: describeFound(value, true) }];
+    }
+    if (LISTED.has(key) || value === null) return [];
+    return [{ path, expected: 'none in a background push, whose aps has only content-available', found: 'one' }];
+  });
+}
+
+/** A patch that takes away the whole object would take `content-available` or the headers with it. */
+function placeFaults(raw: unknown, place: string): Fault[] {
+  const value = valueAt(raw, place);
+  // The schema itself tells what is wrong in `apns.payload`.
+  if (value === undefined || isObject(value) || place.startsWith('apns.')) return [];
+  return [
+    { path: place, expected: 'an object, since a background push needs its part', found: describeFound(value, true) },
+  ];
+}
+
+function headerFaults(raw: unknown): Fault[] {
+  const faults = headersOf(raw).flatMap(([name, value]) => {
+    const needed = HEADERS.get(name.toLowerCase());
+    if (needed === undefined || value === needed) return [];
+    const found = foundIn(value);
+    return [{ path: `${HEADERS_PLACE}.${name}`, expected: `"${needed}", as Apple asks of a background push`, found }];
+  });
+  return [...placeFaults(raw, HEADERS_PLACE), ...faults];
+}
+
+/** Google keeps `high` for what is shown, and lowers the messages of an app that does otherwise. */
+function priorityFaults(raw: unknown): Fault[] {
+  const priority = valueAt(raw, PRIORITY_PLACE);
+  const isNormal = typeof priority === 'string' && priority.toLowerCase() === 'normal';
+  if (priority === undefined || priority === null || isNormal) return [];
+  const expected = '"normal" in a background push, which shows nothing';
+  return [{ path: PRIORITY_PLACE, expected, found: foundIn(priority) }];
+}
+
+/** A patch is private, so only what looks like a value of the providers is repeated. */
+const foundIn = (value: unknown): string =>
+  describeFound(value, typeof value === 'string' && !/^[A-Za-z0-9]{1,12}$/.test(value));
+
+function headersOf(raw: unknown): [name: string, value: unknown][] {
+  const headers = valueAt(raw, HEADERS_PLACE);
+  return isObject(headers) ? Object.entries(headers) : [];
+}
+
+/** The name of a key, where it is one that a fault may repeat. */
+function safe(key: string): string {
+  return /^[A-Za-z0-9_-]{1,40}$/.test(key) ? key : `(a name of ${key.length} characters)`;
+}
+
+/** Which fields a Live Activity's push needs, and which it may not have. Read from the raw value, like notification-rules.ts. */
+
+/** The platforms whose devices have Live Activities. */
+export const LIVE_ACTIVITY_PLATFORMS: readonly string[] = DEVICE_KINDS.filter(
+  ({ takesLiveActivities }: DeviceKind) => takesLiveActivities === true,
+).map(({ schema }) => schema.shape.platform.value);
+
+/** What makes no sense in one, or would make it alert outside of the limits of alerts. */
+export const NOT_IN_LIVE_ACTIVITY = [
+  ...['data', 'badge', 'imageUrl', 'digest', 'android', 'fcm', 'webpush', 'analyticsLabel'],
+  ...['subtitle', 'subtitleLocKey', 'subtitleLocArgs'].map((field) => `alert.${field}`),
+  ...SHOWN_BY_APNS.map((field) => `apns.${field}`),
+  ...['alert', 'sound', 'badge'].map((key) => `apns.payload.aps.${key}`),
+];
+
+/** The fields that only a `start` has, and must have. */
+export const ONLY_WITH_START = ['attributesType', 'attributes'] as const;
+
+function liveActivityFaults(raw: Record<string, unknown>): Fault[] {
+  const faults = NOT_IN_LIVE_ACTIVITY.filter((path) => valueAt(raw, path) !== undefined).map((path) => ({
+    path,
+    expected: 'none beside pushType "liveactivity"',
+    found: 'one',
+  }));
+  const { alert, apns, liveActivity, sound } = raw;
+  if (liveActivity === undefined) {
+    faults.push({ path: 'liveActivity', expected: 'an object beside pushType "liveactivity"', found: 'nothing' });
+  }
+  if (sound !== undefined && alert === undefined) {
+    faults.push({ path: 'sound', expected: 'none in a Live Activity without an alert', found: 'one' });
+  }
+  if (isObject(apns) && apns['priority'] === 1) {
+    faults.push({ path: 'apns.priority', expected: '5 or 10 for a Live Activity', found: '1' });
+  }
+  return [...faults, ...platformFaults(raw), ...eventFaults(raw), ...silenceFaults(raw)];
+}
+
+/** `liveActivity` beside another push type. */
+function strayLiveActivityFaults({ liveActivity, pushType }: Record<string, unknown>): Fault[] {
+  if (liveActivity === undefined || pushType === 'liveactivity') return [];
+  return [{ path: 'pushType', expected: '"liveactivity" beside liveActivity', found: describeFound(pushType, false) }];
+}
+
+function platformFaults({ devices }: Record<string, unknown>): Fault[] {
+  if (!Array.isArray(devices)) return [];
+  const known = LIVE_ACTIVITY_PLATFORMS.map((platform) => `"${platform}"`).join(' or ');
+  return devices.flatMap((device: unknown, index) => {
+    const platform = isObject(device) ? device['platform'] : undefined;
+    if (typeof platform !== 'string' || LIVE_ACTIVITY_PLATFORMS.includes(platform)) return [];
+    const expected = `${known}, the only one with Live Activities`;
+    return [{ path: `devices[${index}].platform`, expected, found: describeFound(platform.slice(0, 16), false) }];
+  });
+}
+
+function eventFaults({ alert, liveActivity }: Record<string, unknown>): Fault[] {
+  if (!isObject(liveActivity)) return [];
+  const { event } = liveActivity;
+  if (event === 'start') {
+    const missing = ONLY_WITH_START.filter((field) => liveActivity[field] === undefined);
+    return [
+      ...missing.map((field) => ({
+        path: `liveActivity.${field}`,
+        expected: `${field === 'attributes' ? 'an object' : 'a text'} beside event "start"`,
+        found: 'nothing',
+      })),
+      ...(alert === undefined
+        ? [{ path: 'alert', expected: 'an object, which Apple asks of a start', found: 'nothing' }]
+        : []),
+    ];
+  }
+  if (event !== 'update' && event !== 'end') return []; // its own check tells
+  return ONLY_WITH_START.filter((field) => liveActivity[field] !== undefined).map((field) => ({
+    path: `liveActivity.${field}`,
+    expected: `none beside event "${event}"`,
+    found: 'one',
+  }));
+}
+
+/** To silence one is to leave out its alert. */
+function silenceFaults({ alert, liveActivity, onThrottle, onQuiet }: Record<string, unknown>): Fault[] {
+  const isStart = isObject(liveActivity) && liveActivity['event'] === 'start';
+  const why = isStart ? 'a start must alert' : 'without an alert it is silent already';
+  const faults: Fault[] = [];
+  if (onThrottle === 'digest') {
+    const expected = 'another one: a Live Activity has no digest';
+    faults.push({ path: 'onThrottle', expected, found: describeFound(onThrottle, false) });
+  }
+  if (alert !== undefined && !isStart) return faults;
+  for (const [path, value] of Object.entries({ onThrottle, onQuiet })) {
+    if (value !== 'silence') continue;
+    faults.push({ path, expected: `another one: ${why}`, found: describeFound(value, false) });
+  }
+  return faults;
 }

@@ -1,15 +1,149 @@
 import { z } from 'zod';
-import { isReservedKey, type DeviceKind } from '../providers/device-kind.ts';
 import { apnsFieldsSchema } from '../providers/apns/fields.ts';
+import { isReservedKey, type DeviceKind } from '../providers/device-kind.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
-import { webpushFieldsSchema } from '../providers/webpush/fields.ts';
 import { analyticsLabelSchema, androidFieldsSchema, fcmFieldsSchema } from '../providers/fcm/fields.ts';
-import { alertSchema, isShown } from './alert-schema.ts';
-import { digestSchema } from './digest.ts';
-import { liveActivityFields } from './live-activity-schema.ts';
-import { wellFormed } from './json.ts';
-import { jsonValue } from './json-schema.ts';
-import { ID, ID_FORMAT, printable } from './text-schema.ts';
+import { webpushFieldsSchema } from '../providers/webpush/fields.ts';
+import { printable, jsonObject, wellFormed, jsonValue, ID, ID_FORMAT } from './json.ts';
+import type { Alert, DigestFields, Notification } from './notification-types.ts';
+
+const alertText = (most = 4096) => z.string().max(most).optional();
+const locKey = (what: string) =>
+  printable(256)
+    .optional()
+    .describe(
+      `The key of the ${what} in the app's own texts, so that the device shows it in its language. It goes before \`${what}\`. 1 to 256 printable characters. Default: none. Example: \`FORMS_${what.toUpperCase()}\`.`,
+    );
+const locArgs = (key: string) =>
+  z
+    .array(z.string().max(4096))
+    .max(100)
+    .optional()
+    .describe(
+      `What stands in the places that the text of \`${key}\` leaves open. Up to 100 texts of up to 4,096 characters; only with \`${key}\`. Default: none. Example: \`["Room 12"]\`.`,
+    );
+
+/** What a device shows. The names on the wire: docs/notifications.md. */
+export const alertSchema = z.strictObject({
+  title: alertText().describe('Up to 4,096 characters. Default: none. Example: `Room 12`.'),
+  subtitle: alertText().describe(
+    'The line between title and body, on iPhones only. Up to 4,096 characters. Default: none. Example: `Class 7b`.',
+  ),
+  body: alertText().describe('Up to 4,096 characters. Default: none. Example: `Field trip forms are due`.'),
+  titleLocKey: locKey('title'),
+  titleLocArgs: locArgs('titleLocKey'),
+  subtitleLocKey: locKey('subtitle'),
+  subtitleLocArgs: locArgs('subtitleLocKey'),
+  bodyLocKey: locKey('body'),
+  bodyLocArgs: locArgs('bodyLocKey'),
+});
+
+/** Whether the device has something to show. */
+function isShown({ title = '', body = '', titleLocKey, bodyLocKey }: z.output<typeof alertSchema>): boolean {
+  return title + body !== '' || titleLocKey !== undefined || bodyLocKey !== undefined;
+}
+
+/**
+ * What a push does to a Live Activity. The names on the wire:
+ * developer.apple.com/documentation/activitykit/starting-and-updating-live-activities-with-activitykit-push-notifications
+ */
+export const LIVE_ACTIVITY_EVENTS = ['start', 'update', 'end'] as const;
+
+/** @param instant the schema of an instant, as in the notification's other fields */
+const liveActivityFields = <Instant extends z.ZodType>(instant: Instant) =>
+  z.strictObject({
+    event: z
+      .enum(LIVE_ACTIVITY_EVENTS)
+      .describe(
+        '`start` begins a Live Activity, and goes to a push-to-start token; `update` and `end` go to the token of the activity.',
+      ),
+    contentState: jsonObject(() => []).describe(
+      'The state that is shown, the last one with `end`: a JSON object with the names and types of the app\'s `ContentState`. Example: `{ "score": "2 : 1" }`.',
+    ),
+    timestamp: instant
+      .optional()
+      .describe(
+        'When this was the state; a device shows no state that is older than the one it has. RFC 3339 with `Z` or an offset, or epoch milliseconds; Apple gets whole seconds. Default: when it is sent. Example: `2026-11-21T17:00:00Z`.',
+      ),
+    staleDate: instant
+      .optional()
+      .describe(
+        'From then on the system calls the state stale, and the app may show it so. Written like `timestamp`. Default: none. Example: `2026-11-21T17:15:00Z`.',
+      ),
+    dismissalDate: instant
+      .optional()
+      .describe(
+        'With `end`: when it leaves the lock screen; at once if that has passed. Written like `timestamp`. Default: after four hours, by the system. Example: `2026-11-21T19:00:00Z`.',
+      ),
+    relevanceScore: z
+      .number()
+      .min(0)
+      .optional()
+      .describe(
+        'Of several activities of the app, which one is shown first: the highest. Any number from 0. Default: none. Example: `75`.',
+      ),
+    attributesType: printable(256)
+      .optional()
+      .describe(
+        "The name of the app's `ActivityAttributes` structure. 1 to 256 printable characters; with `start` it must be there, otherwise it may not. Default: none. Example: `MatchAttributes`.",
+      ),
+    attributes: jsonObject(() => [])
+      .optional()
+      .describe(
+        'What does not change while the activity lasts: a JSON object; with `start` it must be there, otherwise it may not. Default: none. Example: `{ "home": "7b", "away": "7c" }`.',
+      ),
+  });
+
+/** How many notifications may be in one digest, and how many are if the producer does not say. */
+export const MAX_DIGEST = 1_000;
+export const DEFAULT_DIGEST = 100;
+
+/** The only placeholder. */
+const COUNT = '{{count}}';
+const ANY_PLACEHOLDER = /\{\{(?!count\}\})/;
+
+const digestText = z
+  .string()
+  .max(4096)
+  .refine((value) => !ANY_PLACEHOLDER.test(value), { error: `no other placeholder than ${COUNT}` })
+  .meta({ pattern: '^(?![\\s\\S]*\\{\\{(?!count\\}\\}))' })
+  .optional();
+
+/** What goes in place of several notifications that wait. */
+export const digestSchema = z.strictObject({
+  key: printable(128).describe(
+    'Notifications to one recipient with the same key (and the same `category`) go together. 1 to 128 printable characters. Example: `thread-77`.',
+  ),
+  title: digestText.describe(
+    'The title of the digest; `{{count}}` becomes the number of notifications in it. Up to 4,096 characters. Default: none. Example: `Class 7b`.',
+  ),
+  body: digestText.describe(
+    'The body of the digest; `{{count}}` becomes the number of notifications in it. Up to 4,096 characters. Default: none. Example: `{{count}} new messages`.',
+  ),
+  maxSize: z
+    .int()
+    .min(2)
+    .max(MAX_DIGEST)
+    .optional()
+    .describe(
+      `At most so many notifications are in one digest, from 2 to 1,000; the next one begins another digest. Default: ${DEFAULT_DIGEST}. Example: \`50\`.`,
+    ),
+});
+
+/** What the devices show for a digest of so many. Everything but the texts is as in the notification. */
+export function asDigest(notification: Notification, count: number): Notification {
+  const { digest } = notification;
+  if (digest === undefined) return notification;
+  return { ...notification, alert: textsOf(digest, count) };
+}
+
+function textsOf({ title, body }: DigestFields, count: number): Alert {
+  const filled = (words: string): string => words.replaceAll(COUNT, String(count));
+  return {
+    ...(title !== undefined && { title: filled(title) }),
+    ...(body !== undefined && { body: filled(body) }),
+  };
+}
 
 /**
  * Each field with its checks and, last, its description. `npm run schema` copies the descriptions into

@@ -1,5 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import type { Fault } from '../domain/faults.ts';
 
 export type Report = (path: string, expected: string, found: string) => void;
@@ -36,4 +37,79 @@ export function readCertificate(name: string, path: string | undefined, report: 
 function pathText(path: string): string {
   const isPath = path.length <= 200 && !/[\n{]|-----BEGIN|:\/\/|^[A-Za-z0-9+/=_-]{60,}$/.test(path);
   return isPath ? JSON.stringify(path) : `a string of ${path.length} characters`;
+}
+
+/** The JSON in the file at `path`, the value of the variable `name`. Undefined, and reported, if it cannot be read or is not JSON. */
+export function readJsonFile(name: string, path: string | undefined, report: Report): { value: unknown } | undefined {
+  const text = readFile(name, path, report);
+  if (text === undefined) return undefined;
+  try {
+    return { value: JSON.parse(text) as unknown };
+  } catch (error) {
+    // The parser's own message would quote the file's content, and somebody may have given the path of a secret file.
+    const where = /line \d+ column \d+/.exec((error as Error).message)?.[0];
+    report(name, 'JSON', where === undefined ? 'text that is not JSON' : `text that is not JSON at ${where}`);
+    return undefined;
+  }
+}
+
+/** What kind of JSON value it is, without any text of it: it may be a secret in the wrong place. */
+export function shapeOf(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  if (value === null) return 'null';
+  if (Array.isArray(value)) return `an array of ${value.length}`;
+  if (typeof value === 'string') return `a string of ${value.length} characters`;
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}
+
+export interface FileWatch {
+  /** Looks at these files from now on, and calls `onChange` soon, since they may have changed after they were read. */
+  use(paths: readonly string[]): void;
+  stop(): void;
+}
+
+/**
+ * Calls `onChange` when one of the files has changed and then stayed as it is for `everyMs` milliseconds, so that none is read
+ * while it is being written. It looks at the files again and again: `fs.watch` tells nothing of a symbolic link that points
+ * elsewhere by now (Kubernetes changes mounted secrets so), nor of files on some network file systems.
+ */
+export function watchFiles(onChange: () => void, everyMs = 2_000): FileWatch {
+  let watched: readonly string[] = [];
+  let handled = '';
+  let seen = '';
+  let isStopped = false;
+  let timer: NodeJS.Timeout | undefined;
+
+  async function look(): Promise<void> {
+    const now = (await Promise.all(watched.map(stampOf))).join('\n');
+    if (isStopped) return;
+    const isNew = now !== handled && now === seen;
+    seen = now;
+    if (isNew) {
+      handled = now;
+      onChange();
+    }
+    timer = setTimeout(() => void look(), everyMs).unref();
+  }
+
+  timer = setTimeout(() => void look(), everyMs).unref();
+  return {
+    use(paths) {
+      watched = [...new Set(paths)];
+    },
+    stop() {
+      isStopped = true;
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** Is another one after each change of the file, also if another file takes its place. */
+async function stampOf(path: string): Promise<string> {
+  try {
+    const { mtimeNs, size, ino, dev } = await stat(path, { bigint: true });
+    return [path, mtimeNs, size, ino, dev].join(' ');
+  } catch (error) {
+    return `${path} ${(error as NodeJS.ErrnoException).code}`;
+  }
 }

@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { decider, whilePresent, type Closable, type HttpLimitOptions } from './limit.ts';
-import { PROBLEM_TYPE, type Refusal } from './problem.ts';
+import { decider, whilePresent, type Closable, type HttpLimitOptions, PROBLEM_TYPE, type Refusal } from './limit.ts';
 
 /** The fields of a request that a `key` mostly uses. A function that takes Fastify's own `FastifyRequest` fits too. */
 export interface FastifyRequestLike {

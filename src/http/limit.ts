@@ -1,9 +1,7 @@
 import { describeFound, InputError, optionFaults, type OptionNames } from '../domain/faults.ts';
 import { policyFaults, type Policy } from '../domain/limits.ts';
 import { sleepUntil } from '../domain/time.ts';
-import type { Held, Limiter } from '../limiter/limiter.ts';
-import { rateLimitFields, type Fields } from './fields.ts';
-import { tooMany, unavailable, type Refusal } from './problem.ts';
+import type { Held, Limiter, RuleStanding, Standing } from '../limiter/limiter.ts';
 
 /** How requests are limited: by which limiter, and for whom each one counts. */
 export interface HttpLimitOptions<Request> {
@@ -137,4 +135,115 @@ export async function whilePresent<T>(response: Closable, run: (signal: AbortSig
   } finally {
     response.removeListener('close', leave);
   }
+}
+
+/** Header fields of a response: name → value. */
+export type Fields = Readonly<Record<string, string>>;
+
+/** A rule as the header fields show it; a block has no window. */
+type Told = Omit<RuleStanding, 'perMs'> & { readonly perMs?: number };
+
+/**
+ * `RateLimit-Policy: "10/1m";q=10;w=60, "gap";q=1;w=3` and `RateLimit: "10/1m";r=9;t=53, "gap";r=0;t=3`, as revision 11 of
+ * draft-ietf-httpapi-ratelimit-headers defines them: every rule in force and what it has left, gaps last. In a refusal the
+ * rule that makes the request wait comes first. No fields if no rule is in force. Seconds are rounded up, so a client that
+ * waits as long as they say stays within the limit.
+ */
+export function rateLimitFields(standing: Omit<Standing, 'toleranceMs' | 'gapMs'>, isRefused: boolean): Fields {
+  const all = isRefused ? decidingFirst(standing) : gapsLast(standing.rules);
+  if (all.length === 0) return {};
+  return { 'RateLimit-Policy': all.map(policyItem).join(', '), RateLimit: all.map(limitItem).join(', ') };
+}
+
+function gapsLast(rules: readonly RuleStanding[] = []): readonly RuleStanding[] {
+  const isGap = ({ rule }: RuleStanding) => rule === 'gap' || rule.endsWith(':gap');
+  return [...rules.filter((each) => !isGap(each)), ...rules.filter(isGap)];
+}
+
+/** A deciding rule that is not in the list is a block: its max is 0. */
+function decidingFirst({
+  rule,
+  remaining,
+  resetMs,
+  rules = [],
+}: Omit<Standing, 'toleranceMs' | 'gapMs'>): readonly Told[] {
+  const known = rules.find((each) => each.rule === rule) ?? { max: 0 };
+  return [{ ...known, rule, remaining, resetMs }, ...gapsLast(rules.filter((each) => each.rule !== rule))];
+}
+
+/** Whole seconds, rounded up. */
+function toSeconds(ms: number): number {
+  return Math.ceil(ms / 1_000);
+}
+
+/**
+ * A string of RFC 9651 (structured fields), which allows printable ASCII only: quotes and backslashes are escaped by a
+ * backslash, other characters are percent-encoded, so that no rule name can end the field or begin another one.
+ */
+function sfString(text: string): string {
+  const printable = text.toWellFormed().replaceAll(/[^ -~]+/g, encodeURIComponent);
+  return `"${printable.replaceAll(/["\\]/g, '\\$&')}"`;
+}
+
+function policyItem({ rule, max, perMs }: Told): string {
+  const window = perMs === undefined ? '' : `;w=${toSeconds(perMs)}`;
+  return `${sfString(rule)};q=${max}${window}`;
+}
+
+function limitItem({ rule, remaining, resetMs }: Told): string {
+  return `${sfString(rule)};r=${remaining};t=${toSeconds(resetMs)}`;
+}
+
+/** A problem document (RFC 9457), sent as `application/problem+json`. */
+export interface Problem {
+  /** Absent if the status says enough (503). */
+  readonly type?: string;
+  /** The problem in a few words: `Quota Exceeded`, `Service Unavailable`. */
+  readonly title: string;
+  /** The status of the response: 429 or 503. */
+  readonly status: number;
+  /** The rule that decided: `["10/1m"]`. */
+  readonly 'violated-policies'?: readonly string[];
+}
+
+/** A request that is not let through. */
+export interface Refusal {
+  /** Do not let it through: answer with `status`, `headers` and `problem`. */
+  readonly kind: 'refused';
+  /** 429: the limiter refused. 503: the limiter could not be asked. */
+  readonly status: 429 | 503;
+  /** Whole seconds, rounded up, at least 1; the same as in `Retry-After`. */
+  readonly retryAfterSeconds: number;
+  /** `Retry-After` and the RateLimit fields, without `Content-Type`. */
+  readonly headers: Fields;
+  /** The body to send unless the application makes its own. */
+  readonly problem: Problem;
+}
+
+export const PROBLEM_TYPE = 'application/problem+json';
+
+/** The problem type that draft-ietf-httpapi-ratelimit-headers registers for a used-up quota. */
+const QUOTA_EXCEEDED = 'https://iana.org/assignments/http-problem-types#quota-exceeded';
+/** `Retry-After` while Redis is away: most outages are a restart or a failover, which take seconds. */
+const AWAY_SECONDS = 5;
+
+function tooMany(rule: string, waitMs: number, fields: Fields): Refusal {
+  const retryAfterSeconds = Math.max(1, toSeconds(waitMs));
+  return {
+    kind: 'refused',
+    status: 429,
+    retryAfterSeconds,
+    headers: { ...fields, 'Retry-After': String(retryAfterSeconds) },
+    problem: { type: QUOTA_EXCEEDED, title: 'Quota Exceeded', status: 429, 'violated-policies': [rule] },
+  };
+}
+
+function unavailable(): Refusal {
+  return {
+    kind: 'refused',
+    status: 503,
+    retryAfterSeconds: AWAY_SECONDS,
+    headers: { 'Retry-After': String(AWAY_SECONDS) },
+    problem: { title: 'Service Unavailable', status: 503 },
+  };
 }

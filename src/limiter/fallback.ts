@@ -1,8 +1,9 @@
 import { describeFound, InputError } from '../domain/faults.ts';
-import { createOutageGate } from './outage.ts';
-import type { Admission, Ask, Limiter } from './limiter.ts';
-import type { MemoryLimiterOptions } from './memory/memory-limiter.ts';
-import { memoryStandIn, openStandIn } from './stand-in.ts';
+import { LimiterUnavailableError } from '../redis/deadline.ts';
+import { checkAsk } from './checks.ts';
+import type { Admission, Ask, Limiter, Admitted } from './limiter.ts';
+import { type MemoryLimiterOptions, openMemoryLimiter, type MemoryLimiter } from './memory/memory-limiter.ts';
+import { NO_SHOW_MS, paceOf } from './pace.ts';
 
 /**
  * What happens while the limiter's Redis does not answer.
@@ -91,5 +92,143 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
       const wasThere = await limiter.reset(recipientId, follow);
       return (await standIn.reset(recipientId)) || wasThere;
     },
+  };
+}
+
+export interface OutageGateOptions {
+  /** How long after a failure no call is tried. */
+  readonly pauseMs: number;
+  /** Called with true when calls begin to be answered by `otherwise`, and with false when they no longer are. */
+  readonly onChange?: ((isAway: boolean) => void) | undefined;
+}
+
+/** A circuit breaker for the limiter's Redis: while it does not answer, calls do not all wait for their timeout. */
+export interface OutageGate {
+  /**
+   * Answers with `call`, or with `otherwise` if `call` rejects with LimiterUnavailableError or is not tried. After a failure no
+   * call is tried for `pauseMs`, then one at a time until one is answered. There is no timer: the next call is the trial.
+   */
+  run<T>(call: () => Promise<T>, otherwise: () => T | Promise<T>): Promise<T>;
+}
+
+export function createOutageGate({ pauseMs, onChange }: OutageGateOptions): OutageGate {
+  let isAway = false;
+  let isProbing = false;
+  let triedAgainAt = 0;
+  let answeredAt = -Infinity;
+
+  function turn(away: boolean): void {
+    if (isAway === away) return;
+    isAway = away;
+    onChange?.(away);
+  }
+
+  /** A call that was made before the last answer came says nothing about the state now. */
+  function failed(calledAt: number): void {
+    if (calledAt < answeredAt) return;
+    triedAgainAt = performance.now() + pauseMs;
+    turn(true);
+  }
+
+  function answered(): void {
+    answeredAt = performance.now();
+    turn(false);
+  }
+
+  return {
+    async run(call, otherwise) {
+      const isProbe = isAway;
+      if (isProbe && (isProbing || performance.now() < triedAgainAt)) return otherwise();
+      if (isProbe) isProbing = true;
+      const calledAt = performance.now();
+      try {
+        const answer = await call();
+        answered();
+        return answer;
+      } catch (error) {
+        if (!(error instanceof LimiterUnavailableError)) throw error;
+        failed(calledAt);
+      } finally {
+        if (isProbe) isProbing = false;
+      }
+      return otherwise();
+    },
+  };
+}
+
+/** Answers in place of a limiter that does not answer (fallback.ts). */
+interface StandIn extends Pick<Limiter, 'admit' | 'peek' | 'refund' | 'cancel' | 'reset'> {
+  /** The admission that this stand-in gave to this id, unless the ask says that it went unused (`renew`). */
+  told(ask: Ask): Promise<Admission | undefined>;
+  /** The limiter has answered this ask: gives back what the id holds here. */
+  handOver(ask: Ask): Promise<void>;
+}
+
+/** Admits every ask and stores nothing. */
+function openStandIn({ policy, categories = {}, now = Date.now }: MemoryLimiterOptions): StandIn {
+  const ofCategories = new Map(Object.entries(categories));
+  const nothing = (): Promise<false> => Promise.resolve(false);
+  const admit = async (ask: Ask): Promise<Admitted> => {
+    checkAsk(ask);
+    const ofCategory = ofCategories.get(ask.category ?? '');
+    const inForce = [ask.policy ?? policy, ...(ofCategory === undefined ? [] : [ofCategory])];
+    const toleranceMs = Math.min(...inForce.map((each) => paceOf(each).toleranceMs));
+    const spacing = { toleranceMs, gapMs: Math.max(...inForce.map(({ minGapMs }) => minGapMs)) };
+    const standing = { rule: 'unavailable', remaining: Infinity, resetMs: 0, ...spacing };
+    return Promise.resolve({ kind: 'admitted', at: now(), sendAt: performance.now(), repeated: false, ...standing });
+  };
+  return {
+    told: () => Promise.resolve(undefined),
+    handOver: () => Promise.resolve(),
+    admit,
+    peek: admit,
+    refund: nothing,
+    cancel: nothing,
+    reset: nothing,
+  };
+}
+
+/**
+ * Limits in this process alone. The memory limiter is created with the first ask of an outage, and dropped when none of its
+ * slots counts any more. Until then an id that it admitted is answered from it, and gives its slot back to it.
+ */
+function memoryStandIn(options: MemoryLimiterOptions): StandIn {
+  const { policy, categories = {}, keepMs = 0, now = Date.now } = options;
+  const policies = [policy, ...Object.values(categories)];
+  const ownKeepMs = Math.max(keepMs, NO_SHOW_MS, ...policies.map((one) => paceOf(one).longestMs));
+  let memory: MemoryLimiter | undefined;
+  let neededUntil = 0;
+
+  function current(): MemoryLimiter | undefined {
+    if (now() > neededUntil) memory = undefined;
+    return memory;
+  }
+
+  async function told(ask: Ask): Promise<Admission | undefined> {
+    if (ask.renew === true) return undefined;
+    const answer = await current()?.peek(ask);
+    return answer?.kind === 'admitted' && answer.repeated ? answer : undefined;
+  }
+
+  async function admit(ask: Ask): Promise<Admission> {
+    const keptMs = Math.max(ownKeepMs, ask.policy === undefined ? 0 : paceOf(ask.policy).longestMs);
+    memory = current() ?? openMemoryLimiter(options);
+    neededUntil = Math.max(neededUntil, now() + keptMs);
+    const answer = await memory.admit(ask);
+    if ('at' in answer) neededUntil = Math.max(neededUntil, answer.at + keptMs);
+    return answer;
+  }
+
+  return {
+    told,
+    admit,
+    peek: (ask) => (current() ?? openMemoryLimiter(options)).peek(ask),
+    async handOver(ask) {
+      if (ask.renew === true) await current()?.refund(ask);
+      await current()?.cancel(ask);
+    },
+    refund: async (held) => (await current()?.refund(held)) ?? false,
+    cancel: async (held) => (await current()?.cancel(held)) ?? false,
+    reset: async (recipientId) => (await current()?.reset(recipientId)) ?? false,
   };
 }

@@ -1,5 +1,7 @@
 import { InputError } from '../domain/faults.ts';
 import { CATEGORY_FIELDS, policyFaults, ruleName, type Policy } from '../domain/limits.ts';
+import { quietFaults, quietText, type QuietHours, quietWindows, type Window } from '../domain/quiet-hours.ts';
+import type { QuietView, Cause } from './limiter.ts';
 
 /** At most `max` slots in any window of `perMs`. The gap is a limit too, with max 1. */
 export interface Limit {
@@ -67,4 +69,152 @@ function workOut({ rules, minGapMs }: Policy): Pace {
     toleranceMs: Math.floor(Math.min(LATE_SHARE * spacingMs, MAX_TOLERANCE_MS)),
     longestMs: Math.max(0, ...windows),
   };
+}
+
+/**
+ * No slot is reserved in the last moment before a quiet time: most ids come late by less than this, and in the quiet time they
+ * may not be sent.
+ */
+export const QUIET_EDGE_MS = 150;
+
+/** The first instant, `at` or later, that is not quiet. Each window counts `edgeMs` longer, at its beginning. */
+export function awake(windows: readonly Window[], at: number, edgeMs: number): number {
+  let instant = at;
+  for (const { from, until } of windows) {
+    if (instant < from - edgeMs) break;
+    instant = Math.max(instant, until);
+  }
+  return instant;
+}
+
+/** How many milliseconds between two instants are quiet. */
+export function quietMsBetween(windows: readonly Window[], from: number, until: number): number {
+  if (windows.length === 0) return 0;
+  const parts = windows.map((window) => Math.min(window.until, until) - Math.max(window.from, from));
+  return parts.reduce((sum, ms) => sum + Math.max(0, ms), 0);
+}
+
+const DAY_MS = 86_400_000;
+/** Windows are computed for so long before and after now. The clock of the limiter may differ by a day. */
+const BEHIND_MS = DAY_MS;
+const AHEAD_MS = 10 * DAY_MS;
+/** They are computed anew after this. */
+const FRESH_MS = DAY_MS / 2;
+/** The most texts whose windows are remembered; a worker sees as many as its recipients have different quiet hours. */
+const MOST_TEXTS = 10_000;
+
+/** The windows of quiet hours around now. */
+export interface Quiet {
+  readonly windows: readonly Window[];
+  /** The same for admit.lua: `from until from until`. */
+  readonly text: string;
+}
+
+export interface QuietClock {
+  /** The windows around `now`; computed at most twice a day. */
+  of(hours: QuietHours, now: number): Quiet;
+  /** The same for quiet hours that are written as JSON. */
+  ofText(text: string, now: number): Quiet;
+}
+
+/** Text that is not usable was not written by pushpacer: no time is quiet then, so that its recipient still gets alerts. */
+function windowsOf(text: string, now: number): Window[] {
+  const hours = JSON.parse(text) as QuietHours;
+  return quietFaults(hours).length > 0 ? [] : quietWindows(hours, now - BEHIND_MS, now + AHEAD_MS);
+}
+
+export function createQuietClock(): QuietClock {
+  const known = new Map<string, Quiet & { readonly at: number }>();
+
+  function ofText(text: string, now: number): Quiet {
+    const before = known.get(text);
+    if (before !== undefined && Math.abs(now - before.at) < FRESH_MS) return before;
+    const windows = windowsOf(text, now);
+    const quiet = { at: now, windows, text: windows.map(({ from, until }) => `${from} ${until}`).join(' ') };
+    known.delete(text);
+    known.set(text, quiet);
+    const [oldest] = known.keys();
+    if (known.size > MOST_TEXTS && oldest !== undefined) known.delete(oldest);
+    return quiet;
+  }
+
+  const texts = new WeakMap<QuietHours, string>();
+  return {
+    ofText,
+    of(hours, now) {
+      const text = texts.get(hours) ?? quietText(hours);
+      texts.set(hours, text);
+      return ofText(text, now);
+    },
+  };
+}
+
+/** A refusal with the time until the quiet time ends that is now; every other answer as it is. */
+export function withQuietMs<Answer extends { readonly kind: string }>(
+  answer: Answer,
+  windows: readonly Window[],
+  now: number,
+): Answer {
+  if (windows.length === 0 || answer.kind !== 'refused') return answer;
+  const quietMs = awake(windows, now, 0) - now;
+  return quietMs > 0 ? { ...answer, quietMs } : answer;
+}
+
+/** The quiet hours in force, and the end of the quiet time that is now. */
+export function quietView(hours: QuietHours, isStored: boolean, windows: readonly Window[], now: number): QuietView {
+  const until = awake(windows, now, 0);
+  return { hours, source: isStored ? 'stored' : 'limiter', ...(until > now && { until }) };
+}
+
+/** Why an id waits for so long: the same as `causeOf` in instants.lua, for the limiter in memory, and for whoever looks at a line. */
+
+/** One scope of an id that waits. */
+export interface Line {
+  readonly limits: readonly Limit[];
+  /** The k-th newest sent slot; undefined if there are fewer. */
+  readonly nthSent: (k: number) => number | undefined;
+  /** How many are before the id here. */
+  readonly before: number;
+}
+
+/** The causes beside limits. */
+export interface Moment {
+  readonly now: number;
+  /** Absent if the recipient is not blocked now. */
+  readonly blockedUntil: number | undefined;
+  /** The quiet times around now. */
+  readonly quiet: readonly Window[];
+}
+
+/**
+ * The longest cause of a wait until `at`: the block, quiet time, or the limit that alone would make an id wait longest behind those
+ * that are before it. The first limit if nothing makes it wait.
+ *
+ * @param quietMs how much quiet time counts; by default all of it until `at`
+ */
+export function causeOf(
+  lines: readonly Line[],
+  at: number,
+  { now, blockedUntil, quiet }: Moment,
+  quietMs = quietMsBetween(quiet, now, at),
+): Pick<Cause, 'rule' | 'ruleUntil'> {
+  let rule: string | undefined;
+  let until = now;
+  for (const { limits, nthSent, before } of lines) {
+    for (const { name, max, perMs } of limits) {
+      const slotBefore = Math.max(nthSent(max - (before % max)) ?? -Infinity, now - perMs);
+      const alone = slotBefore + perMs * (1 + Math.floor(before / max));
+      if (rule === undefined || alone > until) [rule, until] = [name, alone];
+    }
+  }
+  const isBlock = blockedUntil !== undefined && Math.min(blockedUntil, at) >= until;
+  if (isBlock) until = Math.min(blockedUntil, at);
+  if (quietMs > until - now) return quietCause(quiet, at);
+  return isBlock ? { rule: 'block', ruleUntil: blockedUntil } : { rule: rule ?? 'none' };
+}
+
+/** The quiet times are the cause: the last one that begins before the slot is told. */
+export function quietCause(quiet: readonly Window[], at: number): Pick<Cause, 'rule' | 'ruleUntil'> {
+  const ruleUntil = quiet.findLast(({ from }) => from < at)?.until;
+  return { rule: 'quiet', ...(ruleUntil !== undefined && { ruleUntil }) };
 }

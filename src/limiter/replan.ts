@@ -1,8 +1,6 @@
 import { isUrgent, type Exemption } from '../domain/limits.ts';
-import { causeOf, type Line, type Moment } from './cause.ts';
+import { causeOf, type Line, type Moment, GRACE_MS, type Limit, awake, QUIET_EDGE_MS } from './pace.ts';
 import type { Cause } from './limiter.ts';
-import { GRACE_MS, type Limit } from './pace.ts';
-import { awake, QUIET_EDGE_MS } from './quiet.ts';
 
 /** A reservation. */
 export interface Waiting {

@@ -1,10 +1,9 @@
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { readFileSync } from 'node:fs';
-import { namesOf, type Account, type Service } from '../domain/account.ts';
-import { SEVERAL_APPS, type Target } from '../domain/device.ts';
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { namesOf, type Account, type Service, SEVERAL_APPS, type Target } from '../domain/device.ts';
 import { PLATFORMS } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS, OUTCOMES, type DeadLetterReason, type Result, type Trouble } from '../domain/outcome.ts';
-import { SEND_AFTER } from '../domain/send-after.ts';
+import { SEND_AFTER } from '../domain/time.ts';
 
 /**
  * What one replica counts. Labels have few possible values: never a recipient, never a token. What belongs to an account has the
@@ -40,7 +39,7 @@ export interface PassEnd {
 }
 
 /** Values that are read at each scrape. */
-export interface MetricsSources {
+interface MetricsSources {
   /** Jobs by state: `waiting`, `delayed`, `active`, … */
   readonly queueDepth: () => Promise<Readonly<Record<string, number>>>;
   /** How much longer each circuit breaker stays open; 0 if it is closed or half open. */
@@ -321,4 +320,58 @@ function createBuildInfo(registry: Registry): void {
 export function packageVersion(): string {
   const file = import.meta.url.endsWith('.ts') ? '../../package.json' : '../../../package.json';
   return (JSON.parse(readFileSync(new URL(file, import.meta.url), 'utf8')) as { readonly version: string }).version;
+}
+
+/** How many dead letters there are now, and how old. */
+export interface DeadLetterFigures {
+  readonly count: number;
+  /** Milliseconds since the oldest one became a dead letter; 0 if there is none. */
+  readonly oldestAgeMs: number;
+}
+
+export interface DeadLetterMetrics {
+  /** Counts dead letters that were removed for good because they were too old or too many. */
+  removed(why: 'age' | 'count', dead: number): void;
+}
+
+/** `figures` is read at each scrape; undefined if Redis does not answer. Every replica reports the same numbers. */
+export function createDeadLetterMetrics(
+  registry: Registry,
+  figures: () => Promise<DeadLetterFigures | undefined>,
+): DeadLetterMetrics {
+  const registers = [registry];
+  const removed = new Counter({
+    name: 'pushpacer_dead_letters_removed_total',
+    help: 'Dead letters that this replica removed for good, too old (age) or too many (count).',
+    labelNames: ['why'],
+    registers,
+  });
+  for (const why of ['age', 'count']) removed.inc({ why }, 0); // Prometheus can only see the first removal as a rise if there was a 0 before
+
+  let looking: Promise<DeadLetterFigures | undefined> | undefined;
+  /** Both gauges of one scrape share one read. */
+  const look = (): Promise<DeadLetterFigures | undefined> => {
+    looking ??= figures().finally(() => (looking = undefined));
+    return looking;
+  };
+  const gauge = (name: string, help: string, valueOf: (figures: DeadLetterFigures) => number): void => {
+    new Gauge({
+      name,
+      help,
+      registers,
+      async collect() {
+        const found = await look();
+        if (found === undefined)
+          this.remove(); // no number is better than an old one
+        else this.set(valueOf(found));
+      },
+    });
+  };
+  gauge('pushpacer_dead_letters', 'Dead letters that wait to be replayed or discarded.', ({ count }) => count);
+  gauge(
+    'pushpacer_dead_letters_oldest_age_seconds',
+    'Age of the oldest dead letter; 0 if there is none.',
+    ({ oldestAgeMs }) => oldestAgeMs / 1_000,
+  );
+  return { removed: (why, dead) => removed.inc({ why }, dead) };
 }

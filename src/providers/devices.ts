@@ -1,6 +1,6 @@
-import { apnsDevice } from './apns/device.ts';
-import { fcmDevice } from './fcm/device.ts';
-import { webpushDevice } from './webpush/device.ts';
+import { apnsDevice } from './apns/payload.ts';
+import { fcmDevice } from './fcm/payload.ts';
+import { webpushDevice } from './webpush/payload.ts';
 
 /**
  * The kinds of device, one for each provider. A new provider adds a line here and one in registry.ts, which does not compile

@@ -1,6 +1,6 @@
 import { describeFound, InputError, optionFaults, type Fault, type OptionNames } from '../domain/faults.ts';
-import { ID, ID_FORMAT } from '../domain/text-schema.ts';
-import type { Enqueued } from './enqueued.ts';
+import { ID, ID_FORMAT } from '../domain/json.ts';
+import type { Enqueued } from './add-jobs.ts';
 
 /** How a long sequence of notifications is enqueued. Every option may be left out. */
 export interface EnqueueManyOptions {

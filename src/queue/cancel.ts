@@ -1,17 +1,102 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job, Queue } from 'bullmq';
-import { countedAs, type CountedAs } from '../domain/counted-as.ts';
-import type { CancelTarget } from '../domain/cancel-target.ts';
+import type { ChainableCommander } from 'ioredis';
+import { parseCancelTarget, type CancelTarget } from '../domain/cancel-target.ts';
 import { targetOf } from '../domain/device.ts';
-import { outcomeFields, waitOf, type Ended } from '../domain/ended.ts';
-import { waitsFrom } from '../domain/send-after.ts';
-import type { Connection } from '../redis/connection.ts';
-import { defineQueueScript } from '../redis/scripts.ts';
-import { notificationIdOf, outcomesKey } from './names.ts';
-import { findJob } from './readable.ts';
+import { InputError } from '../domain/faults.ts';
+import { countedAs, type CountedAs } from '../domain/limits.ts';
+import { outcomeFields, waitOf, type Ended } from '../domain/outcome.ts';
+import { waitsFrom } from '../domain/time.ts';
+import { forEachKind, limiterPrefix } from '../limiter/limiter.ts';
+import { countBefore, createCanceller } from '../limiter/redis/canceller.ts';
+import { connectProducer, explained, RedisAwayError, whenReady, type Connection } from '../redis/connection.ts';
+import { LimiterUnavailableError } from '../redis/deadline.ts';
+import { defineQueueScript, defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts';
+import { addressOf } from '../redis/target.ts';
 import { lockKeyOf } from './bullmq-internals.ts';
-import { findById, findByKey, type Found } from './find-to-cancel.ts';
-import { redelay } from './redelay.ts';
+import { redelay } from './job-lock.ts';
+import {
+  notificationIdOf,
+  outcomesKey,
+  CANCEL,
+  cancellationIndexKey,
+  DEAD_LETTERS,
+  jobIdOf,
+  replayIdsOf,
+  shardOf,
+  ID_KEPT_S,
+  shardPrefixes,
+} from './names.ts';
+import { limiterTarget, type ProducerOptions } from './producer-options.ts';
+import { findJob } from './readable.ts';
+
+interface ProducerCancel {
+  cancel(target: CancelTarget): Promise<Canceled>;
+  /** How many are before this job in its line. Undefined if it waits in none, or the limiter does not answer. */
+  before(job: Job<unknown>): Promise<number | undefined>;
+  /** Closes the limiter's connection, if there is one. */
+  close(): void;
+}
+
+interface ProducerCancelParts {
+  /** Throws once the producer was closed. */
+  readonly assertOpen: () => void;
+  readonly connection: Connection;
+  /** The queues of all shards. */
+  readonly open: () => Promise<readonly Queue[]>;
+  readonly prefix: string;
+  readonly options: ProducerOptions;
+  readonly timeoutMs: number;
+}
+
+/** What a producer asks the limiter. It connects to a limiter of its own at the first call. */
+export function createProducerCancel(parts: ProducerCancelParts): ProducerCancel {
+  const { assertOpen, connection, open, prefix, options, timeoutMs } = parts;
+  const target = limiterTarget(options);
+  let limiter: Connection | undefined;
+  let deciders: CancelParts['deciders'] | undefined;
+
+  function limiterConnection(): Connection {
+    if (target === undefined) return connection;
+    limiter ??= connectProducer(target, timeoutMs).on('error', () => undefined); // the call reports it
+    return limiter;
+  }
+
+  function decidersOf(redis: Connection): CancelParts['deciders'] {
+    const decider = (ofKind: string) => createCanceller({ redis, prefix: ofKind, timeoutMs });
+    return (deciders ??= forEachKind(prefix, decider));
+  }
+
+  return {
+    async cancel(given) {
+      const parsed = parseCancelTarget(given);
+      if (!parsed.ok) throw new InputError('unusable cancel', parsed.faults);
+      assertOpen();
+      const redis = limiterConnection();
+      await Promise.all([whenReady(connection, timeoutMs), whenReady(redis, timeoutMs)]);
+      try {
+        return await cancelWaiting(parsed.target, { connection, queues: await open(), deciders: decidersOf(redis) });
+      } catch (error) {
+        if (error instanceof LimiterUnavailableError) throw new RedisAwayError(addressOf(redis), error.cause ?? error);
+        throw explained(connection, error);
+      }
+    },
+    async before({ id: jobId = '', data, progress }) {
+      const { recipientId, category } = (data ?? {}) as Readonly<Record<string, unknown>>;
+      if (typeof recipientId !== 'string') return undefined;
+      const { asks = 0 } = progress as { readonly asks?: number };
+      const held = { recipientId, id: `${jobId}/${asks}`, ...(typeof category === 'string' && { category }) };
+      try {
+        const redis = limiterConnection();
+        await whenReady(redis, timeoutMs);
+        return await countBefore(redis, limiterPrefix(countedAs(data as object), prefix), held);
+      } catch {
+        return undefined; // all else that is known is told
+      }
+    },
+    close: () => limiter?.disconnect(),
+  };
+}
 
 /** What came of a cancel. */
 export interface Canceled {
@@ -22,7 +107,7 @@ export interface Canceled {
 }
 
 /** Decides in the limiter whether a notification can still be canceled. limiter/redis/canceller.ts has one. */
-export interface Decider {
+interface Decider {
   cancel(
     recipientId: string,
     requests: readonly { readonly jobId: string; readonly asks: number; readonly keepMs: number }[],
@@ -154,4 +239,105 @@ interface Progress {
 
 function progressOf({ progress }: Job<unknown>): Progress {
   return typeof progress === 'object' ? progress : {};
+}
+
+/** A notification's job. */
+interface Found {
+  readonly queue: Queue;
+  readonly job: Job<unknown>;
+}
+
+interface Queues {
+  readonly connection: Connection;
+  readonly queues: readonly Queue[];
+}
+
+/** So many replays of one notification are looked for. */
+const MOST_REPLAYS = 20;
+
+/** The jobs of a notification: its own and those of replays, in any shard; and whether it is a dead letter. */
+async function findById(
+  id: string,
+  { connection, queues }: Queues,
+): Promise<{ readonly jobs: readonly Found[]; readonly isDead: boolean }> {
+  const jobId = jobIdOf(id);
+  const jobIds = [jobId, ...replayIdsOf(jobId, MOST_REPLAYS)];
+  const deadIds = [...jobIds, ...Array.from({ length: MOST_REPLAYS }, (_, index) => `${jobId}#d${index + 1}`)];
+  const found = await Promise.all(queues.map((queue) => jobsOf(queue, jobIds)));
+  const dead = await Promise.all(
+    queues.map((queue) => {
+      const keys = deadIds.map((deadId) => `${queue.opts.prefix ?? ''}:${DEAD_LETTERS}:${deadId}`);
+      return connection.exists(...keys);
+    }),
+  );
+  return { jobs: found.flat(), isDead: dead.some((count) => count > 0) };
+}
+
+/** The jobs that wait for a recipient under a cancellation key. Ids whose jobs are gone are removed from the index. */
+async function findByKey(place: KeyPlace, { connection, queues }: Queues): Promise<readonly Found[]> {
+  const queue = queues[shardOf(place.recipientId, queues.length)];
+  if (queue === undefined) return [];
+  const key = cancellationIndexKey(queue.opts.prefix ?? '', place.recipientId, place.cancellationKey);
+  const jobIds = await connection.zrange(key, '0', '-1');
+  const jobs = await jobsOf(queue, jobIds);
+  const known = new Set(jobs.map(({ job }) => job.id));
+  const gone = jobIds.filter((jobId) => !known.has(jobId));
+  if (gone.length > 0) await connection.zrem(key, ...gone);
+  // A duplicate may have noted its id under another key than the notification that has the id.
+  return jobs.filter(({ job }) => {
+    const { recipientId, cancellationKey } = job.data as Partial<KeyPlace>;
+    return recipientId === place.recipientId && cancellationKey === place.cancellationKey;
+  });
+}
+
+/** Those that exist, and are notifications whose recipient can be read. */
+async function jobsOf(queue: Queue, jobIds: readonly string[]): Promise<Found[]> {
+  const jobs = await Promise.all(jobIds.map((jobId) => findJob(queue, jobId)));
+  return jobs.flatMap((job) =>
+    job !== undefined && job.name !== CANCEL && hasRecipient(job.data) ? [{ queue, job }] : [],
+  );
+}
+
+function hasRecipient(data: unknown): boolean {
+  return typeof (data as Partial<KeyPlace> | null | undefined)?.recipientId === 'string';
+}
+
+/** What waits under a cancellation key: the queue itself can only be searched by id. */
+export interface CancellationIndex {
+  /** The job waits, for at least `waitMs` more. */
+  waits(place: KeyPlace, jobId: string, waitMs: number): Promise<void>;
+  /** The job has ended. `isFound`: a cancel must still find it for as long as its id is known. */
+  ended(place: KeyPlace, jobId: string, isFound: boolean): Promise<void>;
+}
+
+/** Whose key it is. */
+interface KeyPlace {
+  readonly recipientId: string;
+  readonly cancellationKey: string;
+}
+
+/** An id is kept so much longer than its job is delayed: workers may be stopped, or the limits may make it wait. */
+const INDEX_KEPT_MS = 30 * 86_400_000;
+/** The most notifications of one recipient under one key. */
+const MOST_IDS = 1_000;
+const LUA = readScript('cancellation-index.lua', import.meta.url);
+
+/** The index that a worker writes, on the queue's Redis. */
+export function createCancellationIndex(redis: ScriptRedis, prefix: string, shards: number): CancellationIndex {
+  const script = defineScript<number>(redis, 'pushpacer:cancellation-index', LUA, 1);
+  const prefixes = shardPrefixes(prefix, shards);
+  const keyOf = ({ recipientId, cancellationKey }: KeyPlace): string =>
+    cancellationIndexKey(prefixes[shardOf(recipientId, shards)] ?? prefix, recipientId, cancellationKey);
+  const write = async (place: KeyPlace, jobId: string, keptMs: number): Promise<void> => {
+    await script(keyOf(place), jobId, Math.ceil(keptMs), MOST_IDS);
+  };
+  return {
+    waits: (place, jobId, waitMs) => write(place, jobId, Math.max(0, waitMs) + INDEX_KEPT_MS),
+    ended: (place, jobId, isFound) => write(place, jobId, isFound ? ID_KEPT_S * 1_000 : 0),
+  };
+}
+
+/** Notes a job that is added, in the transaction that adds it. It sends the whole script, since a transaction cannot load one. */
+export function indexAdded(transaction: ChainableCommander, key: string, jobId: string, delayMs: number): void {
+  transaction.eval(LUA, 1, key, jobId, Math.ceil(delayMs) + INDEX_KEPT_MS, MOST_IDS);
 }

@@ -1,7 +1,8 @@
-import type { Job, Queue } from 'bullmq';
-import { lockKeyOf } from './bullmq-internals.ts';
-import { requeue } from './delay.ts';
+import { Job, type Queue } from 'bullmq';
+import type { Waited } from '../domain/outcome.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
+import { lockKeyOf, backendOf, noteWhy } from './bullmq-internals.ts';
+import { PRIORITY } from './names.ts';
 
 /** A worker's lock on a job (BullMQ's), and what may be written about the job only under it. */
 export interface JobLock {
@@ -111,4 +112,77 @@ class BullMqJobLock implements JobLock {
     this.#until = asked.steady + this.lockMs * CERTAIN_SHARE;
     return this.#isCertain();
   }
+}
+
+/**
+ * Puts the job that is being processed back for `waitMs` milliseconds, at no attempt, and saves `progress` where it is
+ * given. When the job is due it goes ahead of all jobs that no worker has looked at yet. The caller then throws BullMQ's
+ * `DelayedError`, and tells the waker the instant that is answered: epoch milliseconds on this machine's clock. (Redis
+ * holds it on its own clock, where the job came from a NotificationWorker, which knows the difference.)
+ *
+ * One script writes priority, progress and delay, so that no failure can come between them; `job.changePriority` would also
+ * search the whole list of jobs without a priority, on every requeue. Rejects where the lock was lost (it ran out, or the
+ * job was removed), and then nothing is written.
+ */
+export async function requeue(
+  job: Pick<Job, 'id'>,
+  token: string,
+  waitMs: number,
+  progress?: object,
+  now: number = Date.now(),
+): Promise<number> {
+  const delayMs = Math.max(0, Math.ceil(waitMs));
+  await backendOf(job).moveToDelayed(job.id ?? '', now, delayMs, token, {
+    skipAttempt: true,
+    fieldsToUpdate: { priority: PRIORITY.due, ...(progress && { progress: JSON.stringify(progress) }) },
+  });
+  return now + delayMs;
+}
+
+/** Why a job waits for so long; epoch milliseconds. */
+type Why = Pick<Waited, 'rule' | 'ruleUntil'>;
+
+/** A delayed job and its new due time. */
+export interface Due {
+  readonly jobId: string;
+  /** Epoch milliseconds on Redis's clock. */
+  readonly at: number;
+  /** The reason for it, for `producer.status`: that in the job's progress is older, and only a worker may write there. */
+  readonly why?: Why;
+}
+
+/** How many commands are under way at once, so that workers' commands get through in between. */
+const AT_ONCE = 100;
+
+/**
+ * Changes the due times of delayed jobs, and answers how many were delayed. Jobs that a worker has by now or that have ended are
+ * left as they are: a worker asks the limiter anyway.
+ */
+export async function redelay(queue: Queue, jobs: readonly Due[]): Promise<number> {
+  let done = 0;
+  for (let from = 0; from < jobs.length; from += AT_ONCE) {
+    const changed = await Promise.all(jobs.slice(from, from + AT_ONCE).map((due) => changeDelay(queue, due)));
+    done += changed.filter(Boolean).length;
+  }
+  return done;
+}
+
+/** BullMQ adds the delay to this machine's `Date.now()`, so subtracting that here makes it write exactly `at`. */
+async function changeDelay(queue: Queue, { jobId, at, why }: Due): Promise<boolean> {
+  const job = new Job(queue, '', {}, {}, jobId); // not added: only its id is used
+  try {
+    await job.changeDelay(Math.max(0, Math.ceil(at - Date.now())));
+  } catch (error) {
+    if (isGone(error)) return false;
+    throw error;
+  }
+  // The job is there: what has moved is not taken for a while (MOVE_LEAD_MS).
+  if (why !== undefined) await noteWhy(queue, jobId, { at, ...why });
+  return true;
+}
+
+/** BullMQ's codes of `changeDelay`: -1 no such job, -3 the job is not delayed. */
+function isGone(error: unknown): boolean {
+  const code = (error as { readonly code?: unknown } | undefined)?.code;
+  return code === -1 || code === -3;
 }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { QueueKeys } from 'bullmq';
+import { QueueKeys, type Job, type JobsOptions, type KeepJobs } from 'bullmq';
 
 /** The queue that producers add to: BullMQ's keys are `{pushpacer}:notifications:…`. */
 export const QUEUE = 'notifications';
@@ -71,4 +71,67 @@ export function broadcastKey(prefix: string, broadcastId: string): string {
 export function cancellationIndexKey(prefix: string, recipientId: string, cancellationKey: string): string {
   const digest = createHash('sha256').update(JSON.stringify([recipientId, cancellationKey]));
   return `${prefix}:cancellation:${digest.digest('base64url').slice(0, 22)}`;
+}
+
+/** How many hash slots a Redis Cluster has. */
+export const SLOTS = 16_384;
+
+/** CRC16/XMODEM over the UTF-8 bytes, as Redis Cluster hashes keys (redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec). */
+export function crc16(text: string): number {
+  let crc = 0;
+  for (const byte of Buffer.from(text)) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit++) crc = (crc & 0x8000) === 0 ? crc << 1 : (crc << 1) ^ 0x1021;
+    crc &= 0xffff;
+  }
+  return crc;
+}
+
+/**
+ * The prefix of each shard. A single shard has the prefix itself. With several, each gets a hash tag of its own, so that their
+ * hash slots are spread evenly over the cluster: `{pushpacer-0-SALT}` in the first half, `{pushpacer-1-SALT}` in the second.
+ * Before you change the number, let the queues run empty: another number has other tags.
+ */
+export function shardPrefixes(prefix: string, shards: number): string[] {
+  if (shards === 1) return [prefix];
+  const tag = /\{(.+?)\}/.exec(prefix)?.[1] ?? prefix;
+  return Array.from({ length: shards }, (_, shard) => {
+    const isInShare = (candidate: string) => Math.floor((crc16(candidate) % SLOTS) / (SLOTS / shards)) === shard;
+    let salt = 0;
+    while (!isInShare(`${tag}-${shard}-${salt}`)) salt++;
+    return `{${tag}-${shard}-${salt}}`;
+  });
+}
+
+/** The shard of a recipient, from 0. It never changes, so all notifications of one recipient are in one queue. */
+export function shardOf(recipientId: string, shards: number): number {
+  return shards === 1 ? 0 : crc16(recipientId) % shards;
+}
+
+/** How long an id stays taken after its notification has ended: enqueuing it again within this time adds nothing. */
+export const ID_KEPT_S = 3600;
+
+/** The count bounds the memory: 1.7 kB a job that was delivered (docs/capacity.md). */
+export const KEEP_COMPLETED = { age: ID_KEPT_S, count: 50_000 } as const satisfies KeepJobs;
+
+/** -1 keeps all: a failed job must stay until it has become a dead letter. */
+export const KEEP_ALL = { count: -1 } as const satisfies KeepJobs;
+
+/** True for a job that was added without a priority: BullMQ takes such jobs before all others, even before due ones. */
+export function isUnprioritised(job: Pick<Job, 'opts'>): boolean {
+  return (job.opts.priority ?? 0) === 0;
+}
+
+/**
+ * Keeps a job in Redis after its end, even if its producer asked for removal: with `removeOnFail: true` there would be no dead
+ * letter, and with `removeOnComplete: true` the same id could alert twice. Call it on the worker's `active` event: that comes
+ * before the processor runs, and also before BullMQ itself fails a job that stalled too often.
+ */
+export function protect(job: Pick<Job, 'opts'>): void {
+  job.opts.removeOnFail = false;
+  if (keepsNone(job.opts.removeOnComplete)) job.opts.removeOnComplete = KEEP_COMPLETED;
+}
+
+function keepsNone(keep: JobsOptions['removeOnComplete']): boolean {
+  return keep === true || keep === 0 || (typeof keep === 'object' && keep.count === 0);
 }

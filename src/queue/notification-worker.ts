@@ -10,10 +10,10 @@ import {
   type WorkerOptions,
 } from 'bullmq';
 import type { Connection } from '../redis/connection.ts';
-import { insist } from '../redis/not-now.ts';
+import { insist } from '../redis/deadline.ts';
 import { onRedisTime } from './bullmq-internals.ts';
 import { readableFields, readableJob } from './readable.ts';
-import { KEEP_ALL, KEEP_COMPLETED } from './retention.ts';
+import { KEEP_ALL, KEEP_COMPLETED } from './names.ts';
 
 export interface WorkerSettings {
   readonly connection: Connection;

@@ -1,8 +1,7 @@
-import { outcomeFields, type Outcome } from '../domain/ended.ts';
-import { insist } from '../redis/not-now.ts';
-import type { StreamRedis } from './invalid-tokens.ts';
-import { outcomesKey } from './names.ts';
-import { shardOf, shardPrefixes } from './shards.ts';
+import type { Platform } from '../domain/notification.ts';
+import { outcomeFields, type Outcome } from '../domain/outcome.ts';
+import { insist } from '../redis/deadline.ts';
+import { outcomesKey, shardOf, shardPrefixes } from './names.ts';
 
 export interface OutcomesOptions {
   /** Sends a command again if the connection broke before the answer, as `connectWorker` does. */
@@ -40,4 +39,51 @@ export function createOutcomes({ redis, prefix, shards, max, insistMs, onLost }:
       }
     },
   };
+}
+
+/** A token that the provider does not take. */
+export interface InvalidToken {
+  readonly recipientId: string;
+  readonly platform: Platform;
+  /** What its provider knows the device by: the token; of a web push subscription the endpoint. */
+  readonly token: string;
+  /** The app of APPS_FILE that the device has; absent for the app of the environment. */
+  readonly app?: string;
+  /** `gone`: it was valid once, so the producer should forget it. `bad-token`: it never was one of this app. */
+  readonly meaning: 'gone' | 'bad-token';
+  /** The provider's code: `Unregistered`, `SENDER_ID_MISMATCH`. */
+  readonly reason: string;
+  /** Epoch milliseconds: since when the token is invalid if the provider says it (APNs does), else when the answer came. */
+  readonly timestamp: number;
+}
+
+export interface StreamRedis {
+  xadd(
+    key: string,
+    ...args: [...bound: ['MAXLEN', '~', number], id: '*', ...fields: (string | number)[]]
+  ): Promise<unknown>;
+}
+
+/** About this many entries are kept; a consumer that is further behind misses the oldest. */
+const MAX_LENGTH = 100_000;
+/** How long to try again if Redis cannot write: no other worker will report this token. */
+const INSIST_MS = 60_000;
+
+/** `{pushpacer}:invalid-tokens` */
+export function invalidTokensKey(prefix: string): string {
+  return `${prefix}:invalid-tokens`;
+}
+
+/**
+ * Adds one entry to the stream, with the fields `recipientId`, `platform`, `token`, `app` (if it has one), `meaning`,
+ * `reason`, `timestamp`. About the latest `keep` entries (100,000) stay. Rejects if Redis has refused for a minute.
+ */
+export async function reportInvalidToken(
+  redis: StreamRedis,
+  prefix: string,
+  token: InvalidToken,
+  { keep = MAX_LENGTH }: { readonly keep?: number } = {},
+): Promise<void> {
+  const fields = Object.entries(token).flat() as (string | number)[];
+  await insist(() => redis.xadd(invalidTokensKey(prefix), 'MAXLEN', '~', keep, '*', ...fields), INSIST_MS);
 }

@@ -1,11 +1,11 @@
 import type { Queue } from 'bullmq';
-import { countedAs } from '../domain/counted-as.ts';
+import { countedAs } from '../domain/limits.ts';
 import { isObject } from '../domain/json.ts';
-import { SEND_AFTER, waitsFrom } from '../domain/send-after.ts';
+import { SEND_AFTER, waitsFrom } from '../domain/time.ts';
 import type { Connection } from '../redis/connection.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
 import { dueAtOfScore, scoreOfDue, scoresOfPriority, whyOf } from './bullmq-internals.ts';
-import { redisNow } from './clock-offset.ts';
+import { redisNow } from './wake.ts';
 import { CANCEL, outcomesKey, PRIORITY } from './names.ts';
 import { MAX_JOB_TEXT } from './readable.ts';
 
@@ -32,7 +32,7 @@ export interface Backlog {
   readonly oldestAt?: number;
 }
 
-export interface Waiting {
+interface Waiting {
   /** How many delayed jobs were looked at, those that are due first. */
   readonly lookedAt: number;
   /** How many delayed jobs there are. */
@@ -48,7 +48,7 @@ export interface Waiting {
   readonly recipients: readonly WaitingRecipient[];
 }
 
-export interface WaitingRecipient {
+interface WaitingRecipient {
   readonly recipientId: string;
   /** Alerts that wait, of those that were looked at. */
   readonly waiting: number;

@@ -15,7 +15,7 @@ export interface Prioritiser {
 }
 
 /** The part of ioredis that keeps several workers from doing the same work. */
-export interface PrioritiserRedis {
+interface PrioritiserRedis {
   set(key: string, value: string, unit: 'PX', ms: number, condition: 'NX'): Promise<'OK' | null>;
   pexpire(key: string, ms: number): Promise<number>;
   del(key: string): Promise<number>;

@@ -1,7 +1,14 @@
+import { Queue } from 'bullmq';
 import { describeFound, InputError, optionFaults, type Fault, type OptionNames } from '../domain/faults.ts';
-import { DEFAULT_PREFIX, MAX_SHARDS, PREFIX_FORMAT, PREFIX_PATTERN } from '../domain/queue-address.ts';
 import { PRODUCER_TIMEOUT_MS, type Connection, type RedisTarget } from '../redis/connection.ts';
-import { targetFaults, type SentinelTarget } from '../redis/target.ts';
+import {
+  DEFAULT_PREFIX,
+  MAX_SHARDS,
+  PREFIX_FORMAT,
+  PREFIX_PATTERN,
+  targetFaults,
+  type SentinelTarget,
+} from '../redis/target.ts';
 
 /** Where the queue is, and how long to wait for it. All options have the defaults of a worker's variables. */
 export interface ProducerOptions extends RedisTarget {
@@ -116,4 +123,21 @@ function connectionFaults({ connection, ...target }: ProducerOptions): Fault[] {
     faults.push({ path, expected: 'none, since connection is given', found: 'one' });
   }
   return faults;
+}
+
+/** The queue of this name in each shard, ready for use. Rejects, with all of them closed, if Redis does not answer. */
+export async function openQueues(name: string, connection: Connection, prefixes: readonly string[]): Promise<Queue[]> {
+  const queues = prefixes.map((prefix) => new Queue(name, { connection, prefix }).on('error', toldElsewhere));
+  try {
+    await Promise.all(queues.map((queue) => queue.waitUntilReady()));
+    return queues;
+  } catch (error) {
+    await Promise.all(queues.map((queue) => queue.close()));
+    throw error;
+  }
+}
+
+/** A listener for `error` events, which Node would throw without one. The failed call itself reports the error. */
+export function toldElsewhere(): void {
+  return;
 }

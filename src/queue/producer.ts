@@ -1,24 +1,19 @@
 import type { Queue } from 'bullmq';
 import type { CancelTarget } from '../domain/cancel-target.ts';
 import { InputError } from '../domain/faults.ts';
-import { addJobs, type Entry } from './add-jobs.ts';
 import { connectProducer, explained, whenReady } from '../redis/connection.ts';
+import { addJobs, type Entry, check, delayed, type Spread, type Enqueued, type EnqueueInput } from './add-jobs.ts';
 import { broadcast, checkBroadcast, type EnqueuedMany, type EnqueueManyOptions, type Positions } from './broadcast.ts';
-import type { Canceled } from './cancel.ts';
-import { check, delayed, type Spread } from './check-input.ts';
-import type { Enqueued, EnqueueInput } from './enqueued.ts';
-import { broadcastKey, DEAD_LETTERS, QUEUE } from './names.ts';
-import { openQueues, toldElsewhere } from './open-queues.ts';
-import { createProducerCancel } from './producer-cancel.ts';
-import { checkOptions, type ProducerOptions } from './producer-options.ts';
-import { shardOf, shardPrefixes } from './shards.ts';
+import { type Canceled, createProducerCancel } from './cancel.ts';
+import { broadcastKey, DEAD_LETTERS, QUEUE, shardOf, shardPrefixes } from './names.ts';
+import { openQueues, toldElsewhere, checkOptions, type ProducerOptions } from './producer-options.ts';
 import { checkId, findStatus, type NotificationStatus } from './status.ts';
 
 export type { EnqueuedMany, EnqueueManyOptions } from './broadcast.ts';
 export type { CancelTarget } from '../domain/cancel-target.ts';
 export type { Canceled } from './cancel.ts';
-export { checkInput } from './check-input.ts';
-export type { Enqueued, EnqueueInput } from './enqueued.ts';
+export { checkInput } from './add-jobs.ts';
+export type { Enqueued, EnqueueInput } from './add-jobs.ts';
 export type { ProducerOptions } from './producer-options.ts';
 export type { NotificationStatus } from './status.ts';
 

@@ -1,9 +1,15 @@
 import type { Job, Queue } from 'bullmq';
-import { waitOf, type DeviceState, type Ended } from '../domain/ended.ts';
+import {
+  waitOf,
+  type DeviceState,
+  type Ended,
+  type DeadLetter,
+  type DeadLetterReason,
+  type OutcomeName,
+} from '../domain/outcome.ts';
 import { describeFound, InputError } from '../domain/faults.ts';
-import type { DeadLetter, DeadLetterReason, OutcomeName } from '../domain/outcome.ts';
-import { waitsFrom } from '../domain/send-after.ts';
-import { ID, ID_FORMAT } from '../domain/text-schema.ts';
+import { waitsFrom } from '../domain/time.ts';
+import { ID, ID_FORMAT } from '../domain/json.ts';
 import { findJob } from './readable.ts';
 import { dueAtOfScore, readWhy } from './bullmq-internals.ts';
 import { jobIdOf, replayIdsOf } from './names.ts';

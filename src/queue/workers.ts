@@ -1,7 +1,13 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import type { CountedApart } from '../domain/counted-as.ts';
-import { categoryFaults, policyFaults, type CategoryPolicy, type Policy, type Rule } from '../domain/limits.ts';
+import {
+  type CountedApart,
+  categoryFaults,
+  policyFaults,
+  type CategoryPolicy,
+  type Policy,
+  type Rule,
+} from '../domain/limits.ts';
 import { quietFaults, quietText, type QuietHours } from '../domain/quiet-hours.ts';
 import { within } from '../domain/time.ts';
 import { defineScript, readScript, type Call, type ScriptRedis } from '../redis/scripts.ts';
@@ -14,7 +20,7 @@ import { workersKey } from './names.ts';
 
 const WRITE_EVERY_MS = 5_000;
 /** A worker that was not seen for this long counts as gone: it missed two writes, and a third is late. */
-export const GONE_AFTER_MS = 15_000;
+const GONE_AFTER_MS = 15_000;
 /** Every so many writes a worker also removes others that were not seen for an hour: every ten minutes. */
 const PRUNE_EVERY = 120;
 /** The stop of a worker does not wait longer for Redis. */

@@ -1,4 +1,4 @@
-import type { Tier } from './tiers.ts';
+import type { Tier } from './quota.ts';
 
 /** The counts of a quota in one tier: bucket → tokens. */
 interface Counts {
@@ -8,7 +8,7 @@ interface Counts {
 }
 
 /** A promised instant, and the rule that makes the wait. */
-export interface Promised {
+interface Promised {
   readonly at: number;
   readonly rule: string;
 }

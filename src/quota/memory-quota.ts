@@ -1,8 +1,7 @@
 import type { OptionNames } from '../domain/faults.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { createQuotaBook } from './book.ts';
-import { checkPromise, checkQuotaOptions, checkTerms } from './tiers.ts';
-import type { Quota, QuotaAnswer, QuotaTerms } from './quota.ts';
+import { checkPromise, checkQuotaOptions, checkTerms, type Quota, type QuotaAnswer, type QuotaTerms } from './quota.ts';
 
 /** The terms of a memory quota. */
 export interface MemoryQuotaOptions extends QuotaTerms {

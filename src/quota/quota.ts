@@ -1,4 +1,5 @@
-import type { Rule } from '../domain/limits.ts';
+import { describeFound, InputError, optionFaults, type Fault } from '../domain/faults.ts';
+import { type Rule, MAX_WINDOW_MS, ruleFaults, ruleName } from '../domain/limits.ts';
 
 /** There was room: a token was taken. Send before `useBy`. */
 export interface Taken {
@@ -66,4 +67,91 @@ export interface QuotaTerms {
    * limit (docs/quota.md).
    */
   readonly leaseMs?: number;
+}
+
+/** A rule as the quota counts it: in buckets of `widthMs` milliseconds, numbered from the epoch. */
+export interface Tier {
+  /** The rule's name: `600000/1m`. */
+  readonly name: string;
+  readonly max: number;
+  readonly perMs: number;
+  readonly widthMs: number;
+  /** For how many buckets a token counts, including the one in which it was taken. */
+  readonly span: number;
+  /** For how many buckets more a promised token is planned to count: it may be claimed late by up to `leaseMs`. */
+  readonly slack: number;
+}
+
+/** Checked terms, with the values that are computed from them. */
+export interface CheckedTerms {
+  readonly name: string;
+  /** One for each window length, the shortest first. */
+  readonly tiers: readonly Tier[];
+  readonly leaseMs: number;
+}
+
+/** The most tokens that a rule may count: a count is one number, so this only keeps sums exact. */
+const MAX_TOKENS = 1_000_000_000;
+/** Buckets in a window. Counting by buckets loses up to 1/100 of a window, and Redis stores 128 entries compactly. */
+const BUCKETS = 100;
+/** Not longer than the time for which newcomers wait for an overdue promise (GRACE_MS of quota.lua). */
+const MAX_LEASE_MS = 1_000;
+const NAME = /^[\w.~-]{1,128}$/;
+
+const MEANT = {
+  max: 'rules',
+  per: 'rules',
+  perMs: 'rules',
+  policy: 'rules',
+  client: 'redis',
+  connection: 'redis',
+  url: 'redis',
+};
+
+/** Throws InputError with every option that does not exist. @param names all options of this kind of quota */
+export function checkQuotaOptions(options: object, names: Readonly<Record<string, true>>): void {
+  const faults = optionFaults(options, names, '', MEANT);
+  if (faults.length > 0) throw new InputError('unusable options', faults);
+}
+
+/** Throws InputError with every fault of the terms. */
+export function checkTerms({ name, rules, leaseMs }: QuotaTerms): CheckedTerms {
+  const faults: Fault[] = [];
+  if (typeof name !== 'string' || !NAME.test(name)) {
+    const expected = '1 to 128 of A-Z a-z 0-9 . _ ~ -';
+    faults.push({ path: 'name', expected, found: describeFound(name, false) });
+  }
+  faults.push(...ruleFaults(rules, 'rules', { max: MAX_TOKENS, perMs: MAX_WINDOW_MS }, 1));
+  if (faults.length > 0) throw new InputError('unusable quota', faults);
+  const shortestMs = Math.min(...rules.map(({ perMs }) => perMs));
+  const longestLeaseMs = Math.min(MAX_LEASE_MS, shortestMs);
+  if (leaseMs !== undefined && !isInteger(leaseMs, 1, longestLeaseMs)) {
+    const expected = `an integer from 1 to ${longestLeaseMs} (the shortest window, 1 s at the most)`;
+    throw new InputError('unusable quota', [{ path: 'leaseMs', expected, found: describeFound(leaseMs, false) }]);
+  }
+  const lease = leaseMs ?? Math.max(1, Math.min(500, Math.floor(shortestMs / 20)));
+  return { name, leaseMs: lease, tiers: tiersOf(rules, lease) };
+}
+
+/** Throws InputError if this cannot be the `at` of an earlier answer. */
+export function checkPromise(promisedAt: number | undefined): void {
+  if (promisedAt === undefined || Number.isSafeInteger(promisedAt)) return;
+  const fault = { path: 'promisedAt', expected: '`at` of an earlier answer, in epoch ms', found: String(promisedAt) };
+  throw new InputError('unusable promise', [fault]);
+}
+
+/** Of two rules with the same window only the stricter one matters. */
+function tiersOf(rules: readonly Rule[], leaseMs: number): Tier[] {
+  const strictest = new Map<number, number>();
+  for (const { max, perMs } of rules) strictest.set(perMs, Math.min(max, strictest.get(perMs) ?? Infinity));
+  const sorted = [...strictest].toSorted(([a], [b]) => a - b);
+  return sorted.map(([perMs, max]) => {
+    const widthMs = Math.ceil(perMs / BUCKETS);
+    const span = 1 + Math.ceil((perMs + leaseMs) / widthMs);
+    return { name: ruleName({ max, perMs }), max, perMs, widthMs, span, slack: Math.ceil(leaseMs / widthMs) };
+  });
+}
+
+function isInteger(value: number, least: number, most: number): boolean {
+  return Number.isSafeInteger(value) && value >= least && value <= most;
 }

@@ -1,10 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import type { OptionNames } from '../domain/faults.ts';
-import { createDeadline } from '../redis/deadline.ts';
+import { createDeadline, LimiterUnavailableError } from '../redis/deadline.ts';
 import { defineScript, readScript, type Call, type ScriptRedis } from '../redis/scripts.ts';
-import { createTokenBatches, type BatchAsk, type BatchReply } from './token-batches.ts';
-import type { Over, Quota, QuotaTerms } from './quota.ts';
-import { checkPromise, checkQuotaOptions, checkTerms, type Tier } from './tiers.ts';
+import {
+  type Over,
+  type Quota,
+  type QuotaTerms,
+  checkPromise,
+  checkQuotaOptions,
+  checkTerms,
+  type Tier,
+  type Taken,
+} from './quota.ts';
 
 /** The terms of a Redis quota, and its client. */
 export interface RedisQuotaOptions extends QuotaTerms {
@@ -87,4 +94,155 @@ export function quotaKeys(prefix: string, name: string, client: string, tiers: r
   const stem = `${prefix.replaceAll(/[{}]/g, '')}:quota:{${name}}`;
   const counters = tiers.flatMap(({ perMs }) => [`${stem}:${perMs}:taken`, `${stem}:${perMs}:promised`]);
   return [`${stem}:lease:${client}`, `${stem}:tail`, ...counters];
+}
+
+/** What one call to Redis asks for. */
+export interface BatchAsk {
+  /** Tokens of the call before that were not used; Infinity if its answer never came. */
+  readonly unused: number;
+  /** The promised instants of the asks that come back. */
+  readonly promises: readonly number[];
+  readonly newcomers: number;
+  /** How many extra tokens to take for later, if there are plenty. */
+  readonly extra: number;
+}
+
+/** The answers, those for the asks that come back first. */
+export interface BatchReply<Over> {
+  readonly answers: readonly ('taken' | Over)[];
+  /** How many extra tokens were taken. */
+  readonly extra: number;
+}
+
+export interface TokenBatchesOptions<Over> {
+  /** Calls Redis; one call at a time. */
+  readonly ask: (ask: BatchAsk) => Promise<BatchReply<Over>>;
+  /** How long the tokens of a batch may be used. */
+  readonly leaseMs: number;
+  /** Milliseconds on a monotonic clock. */
+  readonly now: () => number;
+}
+
+/** One process's token batch: it takes many tokens of a quota in one call, and hands them out. */
+export interface TokenBatches<Over> {
+  take(promisedAt?: number): Promise<Taken | Over>;
+  /** Gives unused tokens back; never rejects. */
+  close(): Promise<void>;
+}
+
+interface Waiting<Over> {
+  readonly promisedAt: number | undefined;
+  readonly resolve: (answer: Taken | Over) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** The most asks in one call: each may need a search, and Redis does nothing else meanwhile. */
+const MAX_ASKS = 200;
+
+/**
+ * An ask that finds no token at hand waits for the next call; all asks that come meanwhile share that call. In addition a call
+ * takes as many extra tokens as were used in the last `leaseMs`. Tokens at hand are for newcomers: an ask that comes back claims
+ * the room that was promised to it.
+ */
+export function createTokenBatches<Over>({ ask, leaseMs, now }: TokenBatchesOptions<Over>): TokenBatches<Over> {
+  const demand = createDemand(leaseMs);
+  const waiting: Waiting<Over>[] = [];
+  let atHand = 0;
+  let useBy = -Infinity;
+  let unused = 0;
+  let asking: Promise<void> | undefined;
+  let idle: NodeJS.Timeout | undefined;
+  let isClosed = false;
+
+  /** `useBy` counts from before the call, so the batch ends here before it ends by Redis's clock. */
+  async function askFor(batch: readonly Waiting<Over>[]): Promise<void> {
+    const askedAt = now();
+    const returning = batch.filter(({ promisedAt }) => promisedAt !== undefined);
+    const fresh = batch.filter(({ promisedAt }) => promisedAt === undefined);
+    const wanted = {
+      unused: unused + atHand,
+      promises: returning.map(({ promisedAt }) => Number(promisedAt)),
+      newcomers: fresh.length,
+      extra: isClosed || fresh.length === 0 ? 0 : demand.at(askedAt),
+    };
+    atHand = 0;
+    unused = Infinity;
+    const { answers, extra } = await ask(wanted);
+    unused = 0;
+    atHand = extra;
+    useBy = askedAt + leaseMs;
+    for (const [index, { resolve, promisedAt }] of [...returning, ...fresh].entries()) {
+      const answer = answers[index];
+      if (answer === undefined) throw new Error(`expected ${batch.length} answers, found ${answers.length}`);
+      if (answer === 'taken' && promisedAt === undefined) demand.add(askedAt);
+      resolve(answer === 'taken' ? { kind: 'taken', useBy } : answer);
+    }
+  }
+
+  /** Calls until no ask waits. If a call fails, all asks that wait are rejected. */
+  async function askOn(): Promise<void> {
+    await Promise.resolve(); // all asks of this turn of the event loop share the first call
+    clearTimeout(idle);
+    do {
+      const batch = waiting.splice(0, MAX_ASKS);
+      try {
+        await askFor(batch);
+      } catch (error) {
+        for (const { reject } of [...batch, ...waiting.splice(0)]) reject(error);
+      }
+    } while (waiting.length > 0);
+    asking = undefined;
+    if (atHand > 0) idle = setTimeout(giveBack, 2 * leaseMs).unref();
+  }
+
+  function giveBack(): void {
+    if (atHand > 0) asking ??= askOn();
+  }
+
+  return {
+    take(promisedAt) {
+      if (isClosed) return Promise.reject(new LimiterUnavailableError('the quota is closed'));
+      const at = now();
+      if (promisedAt === undefined && atHand > 0 && at < useBy) {
+        atHand -= 1;
+        demand.add(at);
+        return Promise.resolve({ kind: 'taken', useBy });
+      }
+      return new Promise((resolve, reject) => {
+        waiting.push({ promisedAt, resolve, reject });
+        asking ??= askOn();
+      });
+    },
+    async close() {
+      isClosed = true;
+      await asking;
+      giveBack();
+      await asking;
+      clearTimeout(idle);
+    },
+  };
+}
+
+/** How many tokens were used in the last whole period or so far in this one, whichever is more. */
+function createDemand(periodMs: number) {
+  let since = -Infinity;
+  let current = 0;
+  let previous = 0;
+  function turn(at: number): void {
+    const ageMs = at - since;
+    if (ageMs < periodMs) return;
+    previous = ageMs < 2 * periodMs ? current : 0;
+    current = 0;
+    since = at;
+  }
+  return {
+    add(at: number): void {
+      turn(at);
+      current += 1;
+    },
+    at(at: number): number {
+      turn(at);
+      return Math.max(previous, current);
+    },
+  };
 }

@@ -1,6 +1,6 @@
 import { withoutCredentials } from '../domain/redact.ts';
 import { lookAt, refusalReason, troubleOf, WrongServerError, type RedisTrouble } from './diagnosis.ts';
-import { isNotNow } from './not-now.ts';
+import { isNotNow } from './deadline.ts';
 import {
   addressOf,
   openConnection,

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect as connectPlain, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { printable } from '../domain/faults.ts';
-import { isNotNow } from './not-now.ts';
+import { isNotNow } from './deadline.ts';
 import { formatEndpoint, type Endpoint } from './target.ts';
 
 /**

@@ -1,4 +1,4 @@
-import { pushId } from '../domain/push-id.ts';
+import { pushId } from '../domain/device.ts';
 import { entryText, type JournalEntry } from './journal-entry.ts';
 
 export type { JournalEntry } from './journal-entry.ts';

@@ -36,7 +36,7 @@ export interface ServerKey {
 }
 
 /** The paths of the files that a worker reads, absolute. */
-export interface WorkerFiles {
+interface WorkerFiles {
   readonly ca: string;
   /** The provider's key. */
   readonly key: string;

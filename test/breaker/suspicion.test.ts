@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createSuspicion } from '../../src/breaker/suspicion.ts';
+import { createSuspicion } from '../../src/breaker/circuit.ts';
 import type { Trouble } from '../../src/domain/outcome.ts';
 
 type Answer = readonly [suspect: Trouble | undefined, recipientId: string, at: number];

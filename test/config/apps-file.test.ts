@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { APP_FIELDS } from '../../src/config/app-fields.ts';
+import { APP_FIELDS } from '../../src/config/apps-file.ts';
 import { loadConfig, reloadCredentials, type Config } from '../../src/config/config.ts';
 import { formatFault } from '../../src/domain/faults.ts';
 import { PLATFORMS } from '../../src/domain/notification.ts';

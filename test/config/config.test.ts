@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { loadConfig, loadLimiterConfig, loadQueueConfig } from '../../src/config/config.ts';
-import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
+import { CONFIG_VARIABLES } from '../../src/config/variables.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'pushpacer-config-'));
 afterAll(() => {

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
-import { unknownText, unknownVariables } from '../../src/config/unknown.ts';
+import { CONFIG_VARIABLES, unknownText, unknownVariables } from '../../src/config/variables.ts';
 
 test.each([
   ['LIMIT_RULE', 'LIMIT_RULES'],

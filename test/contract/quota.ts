@@ -2,14 +2,13 @@ import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
 import type { Rule } from '../../src/domain/limits.ts';
-import { checkTerms } from '../../src/quota/tiers.ts';
-import type { Over, Quota, QuotaAnswer } from '../../src/quota/quota.ts';
+import { checkTerms, type Over, type Quota, type QuotaAnswer } from '../../src/quota/quota.ts';
 import { seededRandom } from '../../src/sandbox/random.ts';
 import { play, type Simulation } from '../quota/simulation.ts';
 import { expectWithin } from '../limiter/windows.ts';
 import { cases } from '../support/cases.ts';
 
-export interface QuotaUnderTest {
+interface QuotaUnderTest {
   /** Clients of one quota; where it is one process's, all the same. */
   readonly clients: readonly [Quota, Quota, Quota];
 }

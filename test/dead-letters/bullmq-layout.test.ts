@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import type { Queue } from 'bullmq';
 import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { createMoves } from '../../src/dead-letters/moves.ts';
+import { createMoves } from '../../src/dead-letters/store.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openQueues } from '../queue/support.ts';
 

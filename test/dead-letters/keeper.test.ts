@@ -1,11 +1,6 @@
 import { expect, test } from 'vitest';
 import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
-import {
-  createKeeper,
-  type Keeper,
-  type KeeperOptions,
-  type KeeperRedis,
-} from '../../src/dead-letters/keeper/keeper.ts';
+import { createKeeper, type Keeper, type KeeperOptions, type KeeperRedis } from '../../src/dead-letters/keeper.ts';
 import { takeAll } from '../../src/dead-letters/take.ts';
 import { connectRedis } from '../support/redis.ts';
 import { deadLetter } from './letters.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readProgress } from '../../src/delivery/progress.ts';
+import { readProgress } from '../../src/delivery/context.ts';
 import { deadLetterOf, readDeadLetter, replayProgress, type FailedJob } from '../../src/dead-letters/letter.ts';
 import { notification } from '../queue/support.ts';
 

@@ -1,9 +1,8 @@
 import type { Job } from 'bullmq';
 import { expect, test, vi } from 'vitest';
-import { readProgress } from '../../src/delivery/progress.ts';
+import { readProgress } from '../../src/delivery/context.ts';
 import { createDeadLetters, type DeadLetters, type DeadLettersOptions } from '../../src/dead-letters/store.ts';
-import { protect } from '../../src/queue/retention.ts';
-import { outcomesKey } from '../../src/queue/names.ts';
+import { protect, outcomesKey } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { connectRedis } from '../support/redis.ts';

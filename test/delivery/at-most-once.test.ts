@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { readProgress } from '../../src/delivery/progress.ts';
+import { readProgress } from '../../src/delivery/context.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { lockOf, openBench } from './support.ts';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { backoffMs } from '../../src/delivery/backoff.ts';
+import { backoffMs } from '../../src/delivery/decide.ts';
 
 const policy = { backoffBaseMs: 1_000, backoffMaxMs: 60_000 };
 

@@ -1,8 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { Tried } from '../../src/delivery/context.ts';
+import { type Tried, openLabels, type Progress } from '../../src/delivery/context.ts';
 import { afterSend, deferOrGiveUp } from '../../src/delivery/decide.ts';
-import { openLabels } from '../../src/delivery/devices.ts';
-import type { Progress } from '../../src/delivery/progress.ts';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Result } from '../../src/domain/outcome.ts';
 import { APNS_ACCEPTED, APNS_REPLIES } from '../../src/providers/apns/answers.ts';

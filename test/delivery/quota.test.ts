@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { DeliverParts } from '../../src/delivery/parts.ts';
+import type { DeliverParts } from '../../src/delivery/context.ts';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Rule } from '../../src/domain/limits.ts';
 import type { Quota } from '../../src/quota/quota.ts';

@@ -1,23 +1,26 @@
 import { onTestFinished } from 'vitest';
 import type { Breakers, TrialEnd } from '../../src/breaker/breaker.ts';
 import { createBreakers } from '../../src/breaker/redis-breakers.ts';
-import { createContext, type Context } from '../../src/delivery/context.ts';
+import {
+  createContext,
+  type Context,
+  type DeliverParts,
+  type ReplyEvent,
+  readProgress,
+  type Progress,
+} from '../../src/delivery/context.ts';
 import type { Result } from '../../src/delivery/decide.ts';
 import { deliver } from '../../src/delivery/deliver.ts';
-import type { DeliverParts, ReplyEvent } from '../../src/delivery/parts.ts';
-import { readProgress, type Progress } from '../../src/delivery/progress.ts';
-import { createTurns } from '../../src/delivery/turns.ts';
+import { createTurns } from '../../src/delivery/slot.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Trouble } from '../../src/domain/outcome.ts';
-import type { WaitingLimiter } from '../../src/limiter/waiting.ts';
-import { createCanceledLook } from '../../src/limiter/redis/canceled.ts';
-import { createCanceller, type Canceller } from '../../src/limiter/redis/canceller.ts';
+import type { WaitingLimiter } from '../../src/limiter/checks.ts';
+import { createCanceledLook, createCanceller, type Canceller } from '../../src/limiter/redis/canceller.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import type { SenderOptions } from '../../src/providers/sender/sender.ts';
-import type { Due } from '../../src/queue/redelay.ts';
-import type { JobLock } from '../../src/queue/job-lock.ts';
+import type { Due, JobLock } from '../../src/queue/job-lock.ts';
 import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
 import { openApns, openFcm, openSandbox } from '../support/providers.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { createTurns, type EndTurn } from '../../src/delivery/turns.ts';
+import type { EndTurn } from '../../src/delivery/context.ts';
+import { createTurns } from '../../src/delivery/slot.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
 import { openBench } from './support.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { errorChain } from '../../src/domain/error-chain.ts';
+import { errorChain } from '../../src/domain/redact.ts';
 
 test('tells an error and what caused it, outermost first', () => {
   const reset = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });

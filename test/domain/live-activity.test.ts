@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import { countedAs } from '../../src/domain/counted-as.ts';
+import { countedAs } from '../../src/domain/limits.ts';
 import { formatFault } from '../../src/domain/faults.ts';
 import { parseNotification } from '../../src/domain/notification.ts';
 import { redact } from '../../src/domain/redact.ts';

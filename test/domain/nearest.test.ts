@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { meantOption, nearest, typingMistakes } from '../../src/domain/nearest.ts';
+import { meantOption, nearest, typingMistakes } from '../../src/domain/faults.ts';
 
 test.each([
   ['recipientID', 'recipientId'],

@@ -1,7 +1,6 @@
 import { expectTypeOf } from 'vitest';
 import type { z } from 'zod';
-import type { alertSchema } from '../../src/domain/alert-schema.ts';
-import type { liveActivitySchema, notificationSchema } from '../../src/domain/notification-schema.ts';
+import type { alertSchema, liveActivitySchema, notificationSchema } from '../../src/domain/notification-schema.ts';
 import type {
   Alert,
   AndroidFields,

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { DAYS, type QuietHours, type QuietTime } from '../../src/domain/quiet-hours.ts';
-import { quietWindows } from '../../src/domain/quiet-windows.ts';
+import { DAYS, type QuietHours, type QuietTime, quietWindows } from '../../src/domain/quiet-hours.ts';
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { waitsFrom } from '../../src/domain/send-after.ts';
+import { waitsFrom } from '../../src/domain/time.ts';
 
 test.each([
   ['without a sendAfter', {}, 1_000],

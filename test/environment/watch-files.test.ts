@@ -2,7 +2,7 @@ import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
-import { watchFiles } from '../../src/environment/watch-files.ts';
+import { watchFiles } from '../../src/environment/files.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { waitFor } from '../support/wait.ts';
 

@@ -9,7 +9,7 @@ import type { DemoDeadLetter } from '../../scripts/demo/queue.ts';
 import { COMMANDS, loadCommand, type CommandMain } from '../../scripts/pushpacer/commands.ts';
 import { main as pushpacer } from '../../scripts/pushpacer/main.ts';
 import { definitionOf } from '../../scripts/support/command.ts';
-import { apartOptions } from '../../src/limiter/apart.ts';
+import { apartOptions } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { startPresence } from '../../src/queue/workers.ts';

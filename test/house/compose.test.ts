@@ -1,7 +1,7 @@
 import { access, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
+import { CONFIG_VARIABLES } from '../../src/config/variables.ts';
 import { portFlag, SERVER_NAMES, variableOf } from '../../scripts/sandbox/environment.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { startProcess } from '../support/process.ts';

@@ -1,7 +1,7 @@
 import { globSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { CONFIG_VARIABLES } from '../../src/config/documentation.ts';
+import { CONFIG_VARIABLES } from '../../src/config/variables.ts';
 import { notificationSchema } from '../../src/domain/notification-schema.ts';
 import * as library from '../../src/index.ts';
 import { PROVIDERS } from '../../src/providers/registry.ts';

@@ -27,8 +27,8 @@ const GOOD = {
   'src/index.ts': "export { RedisLimiter } from './limiter/redis/redis-limiter.ts';",
   'src/domain/word.ts': 'export type Word = string;',
   'src/domain/notification.ts': "import '../providers/devices.ts';",
-  'src/providers/devices.ts': "import './apns/device.ts';",
-  'src/providers/apns/device.ts': "import 'zod';",
+  'src/providers/devices.ts': "import './apns/fields.ts';",
+  'src/providers/apns/fields.ts': "import 'zod';",
   'src/limiter/limiter.ts':
     "import type { Word } from '../domain/word.ts';\nexport interface Limiter { admit(word: Word): void }",
   'src/redis/connection.ts': "import { Redis } from 'ioredis';\nexport const connect = () => new Redis();",
@@ -53,8 +53,9 @@ test('every rule of the layout finds what breaks it', async () => {
       'src/domain/up.ts': "import '../delivery/deliver.ts';",
       'src/domain/providers.ts': "import '../providers/registry.ts';",
       'src/providers/registry.ts': 'export {};',
-      'src/providers/sms/device.ts': "import '../registry.ts';",
-      'src/queue/sideways.ts': "import type { Limiter } from '../limiter/limiter.ts';\nexport type L = Limiter;",
+      'src/providers/sms/fields.ts': "import '../registry.ts';",
+      'src/queue/sideways.ts':
+        "import type { RedisLimiter } from '../limiter/redis/redis-limiter.ts';\nexport type L = RedisLimiter;",
       'src/queue/producer.ts': "import '../dead-letters/store.ts';",
       'src/dead-letters/sideways.ts': "import '../queue/sideways.ts';",
       'src/limiter/client.ts': "import { Redis } from 'ioredis';\nnew Redis();",
@@ -75,8 +76,8 @@ test('every rule of the layout finds what breaks it', async () => {
   for (const fault of [
     /^domain-only-imports-itself: src\/domain\/up\.ts imports src\/delivery\/deliver\.ts$/,
     /^domain-only-imports-itself: src\/domain\/providers\.ts imports src\/providers\/registry\.ts$/,
-    /^devices-only-import-zod: src\/providers\/sms\/device\.ts imports src\/providers\/registry\.ts$/,
-    /^queue-only-imports-domain-redis: src\/queue\/sideways\.ts imports src\/limiter\/limiter\.ts$/,
+    /^devices-only-import-zod: src\/providers\/sms\/fields\.ts imports src\/providers\/registry\.ts$/,
+    /^queue-only-imports-domain-redis: src\/queue\/sideways\.ts imports src\/limiter\/redis\/redis-limiter\.ts$/,
     /^queue-only-imports-domain-redis: src\/queue\/producer\.ts imports src\/dead-letters\/store\.ts$/,
     /^dead-letters-only-imports-domain-redis: src\/dead-letters\/sideways\.ts imports src\/queue\/sideways\.ts$/,
     /^src-stands-alone: src\/observe\/root\.ts imports workers\/worker\.ts$/,

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { asDigest } from '../../src/domain/digest.ts';
+import { asDigest } from '../../src/domain/notification-schema.ts';
 import { parseNotification, PLATFORMS, type Notification } from '../../src/domain/notification.ts';
-import { pushId } from '../../src/domain/push-id.ts';
+import { pushId } from '../../src/domain/device.ts';
 import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
 import type { JournalEntry } from '../../src/sandbox/journal.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';

@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import { expect, it, onTestFinished } from 'vitest';
-import { outcomeFields, type Outcome } from '../../src/domain/ended.ts';
+import { outcomeFields, type Outcome } from '../../src/domain/outcome.ts';
 import { OUTCOMES } from '../../src/index.ts';
 import { createOutcomes } from '../../src/queue/outcomes.ts';
-import { DEFAULT_PREFIX } from '../../src/domain/queue-address.ts';
+import { DEFAULT_PREFIX } from '../../src/redis/target.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { connectRedis } from '../support/redis.ts';
 import { runSnippet, snippetOf } from '../support/snippet.ts';

@@ -4,7 +4,7 @@ import { copyFile, mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parseNotification } from '../../src/domain/notification.ts';
-import { DEFAULT_PREFIX } from '../../src/domain/queue-address.ts';
+import { DEFAULT_PREFIX } from '../../src/redis/target.ts';
 import { JOB, PRIORITY, QUEUE } from '../../src/queue/names.ts';
 import { temporaryFolder } from '../support/program.ts';
 

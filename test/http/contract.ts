@@ -1,8 +1,7 @@
 import { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import type { Policy } from '../../src/domain/limits.ts';
-import type { HttpLimitOptions } from '../../src/http/limit.ts';
-import type { Refusal } from '../../src/http/problem.ts';
+import type { HttpLimitOptions, Refusal } from '../../src/http/limit.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter, type RedisLimiterOptions } from '../../src/limiter/redis/redis-limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
@@ -14,12 +13,12 @@ interface Asked {
 }
 
 /** An application on the loopback that answers what the limit lets through. */
-export interface Served {
+interface Served {
   readonly url: string;
   /** How many requests got to the application. */
   readonly served: () => number;
 }
-export type ServeOptions = HttpLimitOptions<Asked> & {
+type ServeOptions = HttpLimitOptions<Asked> & {
   /** What to answer a refused request with, as text. */
   readonly refuseWith?: (refusal: Refusal) => string;
 };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { rateLimitFields } from '../../src/http/fields.ts';
+import { rateLimitFields } from '../../src/http/limit.ts';
 
 const room = (rule: string, max: number, perMs: number, remaining: number, resetMs: number) => ({
   rule,

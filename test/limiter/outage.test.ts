@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createOutageGate } from '../../src/limiter/outage.ts';
+import { createOutageGate } from '../../src/limiter/fallback.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 
 const fail = () => Promise.reject(new LimiterUnavailableError('away'));

@@ -1,6 +1,5 @@
 import fc from 'fast-check';
-import type { QuietHours } from '../../src/domain/quiet-hours.ts';
-import type { Window } from '../../src/domain/quiet-windows.ts';
+import type { QuietHours, Window } from '../../src/domain/quiet-hours.ts';
 
 const MINUTE_MS = 60_000;
 

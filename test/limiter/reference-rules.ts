@@ -1,5 +1,5 @@
 import { ruleName, withoutExempt, type CategoryPolicy, type Policy } from '../../src/domain/limits.ts';
-import type { Window } from '../../src/domain/quiet-windows.ts';
+import type { Window } from '../../src/domain/quiet-hours.ts';
 import type { Admission, Cause, RuleStanding, SlotView, Standing } from '../../src/limiter/limiter.ts';
 
 /** What a limiter answers, without the instant on this process's own clock. */

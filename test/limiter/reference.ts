@@ -1,5 +1,5 @@
 import type { CategoryPolicy, Policy } from '../../src/domain/limits.ts';
-import type { Window } from '../../src/domain/quiet-windows.ts';
+import type { Window } from '../../src/domain/quiet-hours.ts';
 import type { Ask, Cause, Inspection, Moved, SlotView } from '../../src/limiter/limiter.ts';
 import {
   admissionOf,

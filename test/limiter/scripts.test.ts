@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { CLOCK_STEP_MS, GRACE_MS, NO_SHOW_MS } from '../../src/limiter/pace.ts';
+import { CLOCK_STEP_MS, GRACE_MS, NO_SHOW_MS, QUIET_EDGE_MS } from '../../src/limiter/pace.ts';
 import { createCanceller } from '../../src/limiter/redis/canceller.ts';
-import { QUIET_EDGE_MS } from '../../src/limiter/quiet.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { readScript } from '../../src/redis/scripts.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';

@@ -2,7 +2,7 @@ import { expect } from 'vitest';
 import type { Rule } from '../../src/domain/limits.ts';
 
 /** The most of these instants that any rolling window holds, its start included, its end not: `[t, t + perMs)`. */
-export function mostInWindow(instants: readonly number[], perMs: number): number {
+function mostInWindow(instants: readonly number[], perMs: number): number {
   const sorted = instants.toSorted((a, b) => a - b);
   let most = 0;
   let first = 0;

@@ -13,7 +13,7 @@ export interface DocumentedAnswer {
 
 const DOCUMENTS = ['provider-faults.md', 'webpush.md'].map((name) => new URL(`../../docs/${name}`, import.meta.url));
 
-/** What many answers of a kind say about the provider; how many, stands in src/breaker/suspicion.ts. */
+/** What many answers of a kind say about the provider; how many, stands in src/breaker/circuit.ts. */
 const SUSPECTED: Readonly<Record<Trouble, string>> = {
   auth: 'auth, if many',
   configuration: 'configuration, if 20 recipients',

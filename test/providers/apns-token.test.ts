@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { expect, onTestFinished, test } from 'vitest';
-import { createApnsCredential } from '../../src/providers/apns/token.ts';
+import { createApnsCredential } from '../../src/providers/apns/apns.ts';
 import { createAccounts } from '../../workers/accounts.ts';
 import { sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { createApnsProvider } from '../../src/providers/apns/apns.ts';
-import { createApnsCredential } from '../../src/providers/apns/token.ts';
+import { createApnsProvider, createApnsCredential } from '../../src/providers/apns/apns.ts';
 import { readApnsAnswer } from '../../src/providers/apns/answers.ts';
 import { apnsOptions, openApns, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';

@@ -5,7 +5,7 @@ import type { AddressInfo, Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { decodeJwt } from 'jose';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { createGoogleCredential } from '../../src/providers/fcm/sign-in.ts';
+import { createGoogleCredential } from '../../src/providers/fcm/fcm.ts';
 import { signCertificate } from '../../src/sandbox/keys/certificates.ts';
 import { authority } from './h2-server.ts';
 

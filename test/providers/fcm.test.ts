@@ -2,8 +2,12 @@ import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createFcmProvider } from '../../src/providers/fcm/fcm.ts';
-import { createGoogleCredential, SIGN_IN_REPLIES, signInReply } from '../../src/providers/fcm/sign-in.ts';
+import {
+  createFcmProvider,
+  createGoogleCredential,
+  SIGN_IN_REPLIES,
+  signInReply,
+} from '../../src/providers/fcm/fcm.ts';
 import type { Refuse } from '../../src/sandbox/loopback/answers.ts';
 import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';

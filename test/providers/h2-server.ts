@@ -10,8 +10,7 @@ import {
 import type { AddressInfo, Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import { onTestFinished } from 'vitest';
-import type { Endpoint } from '../../src/providers/sender/endpoint.ts';
-import type { SendResult } from '../../src/providers/sender/result.ts';
+import type { Endpoint, SendResult } from '../../src/providers/sender/result.ts';
 import { createSender, type Sender, type SenderOptions, type When } from '../../src/providers/sender/sender.ts';
 import { makeAuthority, signCertificate } from '../../src/sandbox/keys/certificates.ts';
 

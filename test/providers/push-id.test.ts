@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { pushId } from '../../src/domain/push-id.ts';
+import { pushId } from '../../src/domain/device.ts';
 
 test('a push id is a UUID of version 5 that never changes', () => {
   expect(pushId('msg-8841', 0)).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);

@@ -4,8 +4,8 @@ import type { Refuse } from '../../src/sandbox/loopback/answers.ts';
 import { webpushRefusal } from '../../src/sandbox/webpush/reasons.ts';
 
 /** What is expected of each answer, written down a second time by hand: the tables in src/ are what is tested. */
-export type Row = Omit<Reply, 'code'>;
-export type Rows<Key extends string | number = string> = Readonly<Record<Key, Row>>;
+type Row = Omit<Reply, 'code'>;
+type Rows<Key extends string | number = string> = Readonly<Record<Key, Row>>;
 
 const FINAL = { alerted: 'no' } as const;
 const GONE: Row = { meaning: 'gone', ...FINAL };

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { loadConfig } from '../../src/config/config.ts';
 import { formatFault, InputError } from '../../src/domain/faults.ts';
-import { readVapidKey } from '../../src/providers/webpush/vapid.ts';
+import { readVapidKey } from '../../src/providers/webpush/webpush.ts';
 
 const pair = createECDH('prime256v1');
 pair.generateKeys();

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { startProcess } from '../support/process.ts';
 
 const OURS = `
-  import { encodeWebpush } from './src/providers/webpush/encode.ts';
+  import { encodeWebpush } from './src/providers/webpush/webpush.ts';
   import { sandboxSubscription } from './src/sandbox/webpush/subscription.ts';
   const device = { platform: 'webpush', ...sandboxSubscription('https://127.0.0.1', 'ana') };
   const notification = { id: 'm', priority: 'normal', alert: { title: 'Room 12' } };

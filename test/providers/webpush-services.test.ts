@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createAllowed } from '../../src/providers/webpush/services.ts';
+import { createAllowed } from '../../src/providers/webpush/origins.ts';
 
 const allowed = createAllowed(['https://push.example.com', 'https://127.0.0.1:8443']);
 

@@ -4,8 +4,12 @@ import { readFile } from 'node:fs/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
 import type { Provider } from '../../src/providers/provider.ts';
-import { createWebpushProvider, type WebpushOptions } from '../../src/providers/webpush/webpush.ts';
-import { createVapidCredential, readVapidKey } from '../../src/providers/webpush/vapid.ts';
+import {
+  createWebpushProvider,
+  type WebpushOptions,
+  createVapidCredential,
+  readVapidKey,
+} from '../../src/providers/webpush/webpush.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { asDigest } from '../../src/domain/digest.ts';
+import { asDigest } from '../../src/domain/notification-schema.ts';
 import { formatFault } from '../../src/domain/faults.ts';
 import { parseNotification, type Notification } from '../../src/domain/notification.ts';
-import { pushId } from '../../src/domain/push-id.ts';
+import { pushId } from '../../src/domain/device.ts';
 import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
 import { openApns, openFcm, openSandbox, openWebpush, sendPush } from '../support/providers.ts';
 

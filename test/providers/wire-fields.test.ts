@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import type { z } from 'zod';
-import { alertSchema } from '../../src/domain/alert-schema.ts';
-import { notificationSchema } from '../../src/domain/notification-schema.ts';
+import { alertSchema, notificationSchema } from '../../src/domain/notification-schema.ts';
 import type { NotificationInput } from '../../src/domain/notification.ts';
 import { apnsFieldsSchema, apnsSoundSchema } from '../../src/providers/apns/fields.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../../src/providers/fcm/fields.ts';

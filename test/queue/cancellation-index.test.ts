@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
-import { createCancellationIndex } from '../../src/queue/cancellation-index.ts';
-import { cancellationIndexKey } from '../../src/queue/names.ts';
-import { shardOf, shardPrefixes } from '../../src/queue/shards.ts';
+import { createCancellationIndex } from '../../src/queue/cancel.ts';
+import { cancellationIndexKey, shardOf, shardPrefixes } from '../../src/queue/names.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
 const DAY_MS = 86_400_000;

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { Registry } from 'prom-client';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { createClockMetrics } from '../../src/observe/metrics.ts';
-import { measureClockOffset, type ClockChange } from '../../src/queue/clock-offset.ts';
+import { measureClockOffset, type ClockChange } from '../../src/queue/wake.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { waitFor } from '../support/wait.ts';
 import { openQueues } from './support.ts';

@@ -1,8 +1,7 @@
 import { DelayedError, type Job } from 'bullmq';
 import { expect, test, vi } from 'vitest';
-import { requeue } from '../../src/queue/delay.ts';
+import { requeue, redelay } from '../../src/queue/job-lock.ts';
 import { PRIORITY } from '../../src/queue/names.ts';
-import { redelay } from '../../src/queue/redelay.ts';
 import { consume, notification, openQueues, present } from './support.ts';
 
 const HOUR_MS = 3_600_000;

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { Webhook } from 'standardwebhooks';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import type { Outcome } from '../../src/domain/ended.ts';
+import type { Outcome } from '../../src/domain/outcome.ts';
 import { outcomesKey } from '../../src/queue/names.ts';
 import { createOutcomes } from '../../src/queue/outcomes.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';

@@ -1,9 +1,8 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { requeue } from '../../src/queue/delay.ts';
+import { requeue, redelay } from '../../src/queue/job-lock.ts';
 import { CANCEL, PRIORITY } from '../../src/queue/names.ts';
 import { readAges, readOverview } from '../../src/queue/overview.ts';
 import { createProducer } from '../../src/queue/producer.ts';
-import { redelay } from '../../src/queue/redelay.ts';
 import { connectRedis } from '../support/redis.ts';
 import { consume, notification, openQueues } from './support.ts';
 

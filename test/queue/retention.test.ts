@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest';
-import { isUnprioritised, protect } from '../../src/queue/retention.ts';
+import { isUnprioritised, protect } from '../../src/queue/names.ts';
 import { consume, die, notification, openQueues, present } from './support.ts';
 
 const FOREIGN = { removeOnFail: true, removeOnComplete: true, attempts: 5, lifo: true };

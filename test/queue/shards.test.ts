@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { crc16, shardOf, shardPrefixes, SLOTS } from '../../src/queue/shards.ts';
+import { crc16, shardOf, shardPrefixes, SLOTS } from '../../src/queue/names.ts';
 
 test('one shard is the prefix as it is', () => {
   expect(shardPrefixes('{pushpacer}', 1)).toEqual(['{pushpacer}']);

@@ -1,12 +1,11 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { duesOf } from '../../src/delivery/move-up.ts';
+import { duesOf } from '../../src/delivery/slot.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import type { Moved } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { requeue } from '../../src/queue/delay.ts';
+import { requeue, redelay } from '../../src/queue/job-lock.ts';
 import { createProducer, type ProducerOptions } from '../../src/queue/producer.ts';
-import { redelay } from '../../src/queue/redelay.ts';
 import { RedisAwayError } from '../../src/redis/connection.ts';
 import { strictFaults } from '../support/strict-typescript.ts';
 import { connectRedis } from '../support/redis.ts';

@@ -1,10 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import {
-  createTokenBatches,
-  type TokenBatches,
-  type BatchAsk,
-  type BatchReply,
-} from '../../src/quota/token-batches.ts';
+import { createTokenBatches, type TokenBatches, type BatchAsk, type BatchReply } from '../../src/quota/redis-quota.ts';
 
 type Over = 'over';
 

@@ -7,7 +7,7 @@ import { onTestFinished } from 'vitest';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 
 /** `null` leaves a header out that a request has by itself; an array sends it more than once. */
-export type Headers = Readonly<Record<string, string | readonly string[] | null>>;
+type Headers = Readonly<Record<string, string | readonly string[] | null>>;
 
 export interface ApnsRequest {
   readonly token?: string;

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { expect, it, onTestFinished, test } from 'vitest';
-import { pushId } from '../../src/domain/push-id.ts';
+import { pushId } from '../../src/domain/device.ts';
 import { MAX_SCRIPT_BYTES } from '../../src/sandbox/control/routes.ts';
 import { serveControl } from '../../src/sandbox/control/server.ts';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.ts';

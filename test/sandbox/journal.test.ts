@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { pushId } from '../../src/domain/push-id.ts';
+import { pushId } from '../../src/domain/device.ts';
 import { entryText } from '../../src/sandbox/journal-entry.ts';
 import { Journal, type JournalEntry } from '../../src/sandbox/journal.ts';
 

@@ -3,8 +3,12 @@ import { readFile } from 'node:fs/promises';
 import { connect, type OutgoingHttpHeaders } from 'node:http2';
 import { SignJWT } from 'jose';
 import { expect, onTestFinished, test } from 'vitest';
-import { encodeWebpush } from '../../src/providers/webpush/encode.ts';
-import { createVapidCredential, readVapidKey, type VapidKey } from '../../src/providers/webpush/vapid.ts';
+import {
+  encodeWebpush,
+  createVapidCredential,
+  readVapidKey,
+  type VapidKey,
+} from '../../src/providers/webpush/webpush.ts';
 import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
 import { makePush, type PushFields } from '../support/push.ts';
 import { openSandbox } from '../support/sandbox.ts';

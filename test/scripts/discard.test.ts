@@ -3,7 +3,7 @@ import { expect, test, vi } from 'vitest';
 import { main } from '../../scripts/discard.ts';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
-import { shardPrefixes } from '../../src/queue/shards.ts';
+import { shardPrefixes } from '../../src/queue/names.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import { main } from '../../scripts/recipient.ts';
-import { apartOptions } from '../../src/limiter/apart.ts';
-import type { Inspection } from '../../src/limiter/limiter.ts';
+import { apartOptions, type Inspection } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { runMain } from '../support/command.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';

@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { main } from '../../scripts/recipient.ts';
 import type { Policy } from '../../src/domain/limits.ts';
-import type { Inspection, Limiter } from '../../src/limiter/limiter.ts';
-import { apartOptions } from '../../src/limiter/apart.ts';
+import { type Inspection, type Limiter, apartOptions } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';

@@ -4,7 +4,7 @@ import { createOutlook } from '../../scripts/dead-letters/outlook.ts';
 import { main } from '../../scripts/replay.ts';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
-import { shardPrefixes } from '../../src/queue/shards.ts';
+import { shardPrefixes } from '../../src/queue/names.ts';
 import { startPresence } from '../../src/queue/workers.ts';
 import { consume, die, notification, openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';

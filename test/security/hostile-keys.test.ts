@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { categoryKeys, recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { crc16, SLOTS } from '../../src/queue/shards.ts';
+import { crc16, SLOTS } from '../../src/queue/names.ts';
 import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
 import { hostileText } from './hostile.ts';
 

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { invalidTokensKey } from '../../src/queue/invalid-tokens.ts';
+import { invalidTokensKey } from '../../src/queue/outcomes.ts';
 
 /**
  * Every text that Redis holds, names of keys included, but for where secrets belong: the data of jobs, the notification of

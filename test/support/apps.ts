@@ -5,7 +5,7 @@ import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { temporaryFolder } from './program.ts';
 
 /** An app that the loopback servers know, with a block for APPS_FILE. */
-export interface TestApp {
+interface TestApp {
   readonly name: string;
   readonly keyId: string;
   readonly teamId: string;

@@ -21,7 +21,7 @@ const RULES = { text: '6/2500ms', rules: [{ max: 6, perMs: 2_500 }] };
 /** How long all that was enqueued may take to end; it only ends a test that would fail anyway. */
 const SETTLED_WITHIN_MS = 40_000;
 
-export type Env = Readonly<Record<string, string>>;
+type Env = Readonly<Record<string, string>>;
 export type FaultWorker = TestProcess & { readonly url: string };
 
 /** Workers at the loopback providers, with a Redis that a test may treat badly. */

@@ -5,7 +5,7 @@ import {
   type NotificationInput,
   type Platform,
 } from '../../src/domain/notification.ts';
-import { pushId } from '../../src/domain/push-id.ts';
+import { pushId } from '../../src/domain/device.ts';
 import type { Push } from '../../src/providers/provider.ts';
 import { sandboxSubscription } from '../../src/sandbox/webpush/subscription.ts';
 

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { onTestFinished } from 'vitest';
 import { inOrder } from '../../bench/pacing/proxy.ts';
 
-export interface Delay {
+interface Delay {
   readonly leastMs: number;
   readonly mostMs: number;
 }

@@ -137,19 +137,17 @@ export const ACTIVITY: Fields = {
 };
 
 /** What each event of a Live Activity needs, and what it must not have. */
-export const EVENTS: Readonly<
-  Record<string, { readonly needs: readonly string[]; readonly never: readonly string[] }>
-> = {
+const EVENTS: Readonly<Record<string, { readonly needs: readonly string[]; readonly never: readonly string[] }>> = {
   start: { needs: ['timestamp', 'content-state', 'attributes-type', 'attributes', 'alert'], never: ['dismissal-date'] },
   update: { needs: ['timestamp', 'content-state'], never: ['attributes-type', 'attributes', 'dismissal-date'] },
   end: { needs: ['timestamp'], never: ['attributes-type', 'attributes'] },
 };
 
 /** One of these gives an alert something to show. */
-export const SHOWN = ['title', 'body', 'title-loc-key', 'loc-key'];
+const SHOWN = ['title', 'body', 'title-loc-key', 'loc-key'];
 
 /** The arguments of a text, and the key without which they mean nothing. */
-export const ARGUMENTS: Readonly<Record<string, string>> = {
+const ARGUMENTS: Readonly<Record<string, string>> = {
   'title-loc-args': 'title-loc-key',
   'subtitle-loc-args': 'subtitle-loc-key',
   'loc-args': 'loc-key',

@@ -33,7 +33,7 @@ const message = (fields: Fields, required: readonly string[] = []): Shape => ({
   required,
 });
 /** Only texts; the keys of Google's own libraries are reserved. */
-export const DATA: Shape = { is: 'map', of: TEXT, reserved: /^(from$|message_type$|google|gcm)/ };
+const DATA: Shape = { is: 'map', of: TEXT, reserved: /^(from$|message_type$|google|gcm)/ };
 
 const ANDROID_NOTIFICATION: Fields = {
   title: TEXT,
@@ -121,7 +121,7 @@ export const MESSAGE = {
 const REQUEST: Shape = message({ message: MESSAGE, validateOnly: FLAG }, ['message']);
 
 /** A message goes to one of these. */
-export const TARGETS = ['token', 'topic', 'condition', 'fid'];
+const TARGETS = ['token', 'topic', 'condition', 'fid'];
 /** For messages of every kind (firebase.google.com/docs/cloud-messaging/customize-messages/set-message-type). */
 const MAX_BYTES = 4_096;
 /** One of these gives an Android device something to show. */

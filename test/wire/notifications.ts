@@ -24,7 +24,7 @@ import {
 /** When the notifications are sent. */
 export const NOW_MS = Date.parse('2026-11-21T17:00:00Z');
 /** Where the subscriptions of browsers lie, unless a test has a server of its own. */
-export const PUSH_SERVICE = 'https://updates.push.services.mozilla.com';
+const PUSH_SERVICE = 'https://updates.push.services.mozilla.com';
 
 const DAY_MS = 86_400_000;
 

@@ -1,11 +1,11 @@
-import { asDigest, MAX_DIGEST } from '../../src/domain/digest.ts';
+import { asDigest, MAX_DIGEST } from '../../src/domain/notification-schema.ts';
 import { payloadFaults } from '../../src/domain/notification-rules.ts';
 import type { Device, Notification, Platform } from '../../src/domain/notification.ts';
-import { pushId } from '../../src/domain/push-id.ts';
+import { pushId } from '../../src/domain/device.ts';
 import { apnsPayload } from '../../src/providers/apns/payload.ts';
-import { fcmMessage } from '../../src/providers/fcm/message.ts';
+import { fcmMessage } from '../../src/providers/fcm/payload.ts';
 import type { Encoded, Provider, Push } from '../../src/providers/provider.ts';
-import { webpushMessage } from '../../src/providers/webpush/message.ts';
+import { webpushMessage } from '../../src/providers/webpush/payload.ts';
 import { decryptPush } from '../../src/sandbox/webpush/decrypt.ts';
 import { browserKeys, ENDPOINT_PATH } from '../../src/sandbox/webpush/subscription.ts';
 import { apnsFaults, apnsLoudFaults } from './apns-rules.ts';

@@ -4,7 +4,7 @@
  */
 
 /** Texts of a certain form. */
-export const FORMS = {
+const FORMS = {
   duration: ['seconds like 3.5s', /^\d{1,12}(\.\d{1,9})?s$/],
   instant: ['an RFC 3339 time', /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$/],
   color: ['a color as #rrggbb', /^#[0-9a-fA-F]{6}$/],

@@ -127,7 +127,7 @@ const SUBJECT = /^(mailto:[^@\s]+@[^@\s]+|https:\/\/\S+)$/;
 const MAX_VALID_MS = 86_400_000;
 
 /** RFC 8292, sections 2 and 3. */
-export function vapidFaults(authorization: unknown, origin: string, nowMs: number): string[] {
+function vapidFaults(authorization: unknown, origin: string, nowMs: number): string[] {
   const found = /^vapid t=([\w-]+)\.([\w-]+)\.([\w-]+), ?k=([\w-]+)$/.exec(headerText(authorization));
   if (found === null) return ['headers.authorization: expected vapid, t and k'];
   const [, head = '', claims = '', signature = '', key = ''] = found;

@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest';
-import type { Credentials } from '../../src/config/credentials.ts';
-import { accountOf, namesOf } from '../../src/domain/account.ts';
+import type { Credentials } from '../../src/config/apps-file.ts';
+import { accountOf, namesOf } from '../../src/domain/device.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { createAccounts, type Accounts, type AccountsOptions } from '../../workers/accounts.ts';
 import { apnsOptions, fcmOptions, openSandbox, sendPush } from '../support/providers.ts';

@@ -1,7 +1,7 @@
 import { connect, createServer, type AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
 import type { OpenBreaker } from '../../src/breaker/breaker.ts';
-import type { Account } from '../../src/domain/account.ts';
+import type { Account } from '../../src/domain/device.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import {

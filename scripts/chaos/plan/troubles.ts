@@ -3,7 +3,7 @@ import type { Answer, Rate, Refuse } from '../../../src/sandbox/loopback/answers
 import type { Dice } from './dice.ts';
 
 /** Answers that a provider gives to shares of the requests for a time. */
-export interface Trouble {
+interface Trouble {
   readonly name: string;
   readonly rates: readonly Rate[];
 }

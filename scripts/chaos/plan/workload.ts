@@ -4,7 +4,7 @@ import { sandboxSubscription } from '../../../src/sandbox/webpush/subscription.t
 import { createDice, type Dice } from './dice.ts';
 
 /** One notification as it is enqueued. */
-export interface Item {
+interface Item {
   readonly input: NotificationInput;
   /** It expires so long after it was planned to be enqueued. */
   readonly expiresInMs?: number;
@@ -54,7 +54,7 @@ export const URGENT_POLICY = { rules: [{ max: 4, perMs: 3_000 }], minGapMs: 400 
 export const BACKGROUND_POLICY = { rules: [{ max: 3, perMs: 6_000 }], minGapMs: 0 };
 
 /** The text of a digest; no other alert has such a text. */
-export const DIGEST_BODY = '{{count}} new';
+const DIGEST_BODY = '{{count}} new';
 
 /** Enqueued over the first part of a run, so that the last faults still meet work. */
 const ENQUEUED_OVER = 0.7;

@@ -16,7 +16,7 @@ export interface Cut {
 }
 
 /** One device of thousands that got an odd answer. */
-export interface OddDevice {
+interface OddDevice {
   readonly token: string;
   /** The provider's code. */
   readonly word: string;

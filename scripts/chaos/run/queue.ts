@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { createDeadLetters, type StoredDeadLetter } from '../../../src/dead-letters/store.ts';
-import { readProgress, type Progress } from '../../../src/delivery/progress.ts';
+import { readProgress, type Progress } from '../../../src/delivery/context.ts';
 import { createRedisLimiter } from '../../../src/limiter/redis/redis-limiter.ts';
 import { lockKeyOf } from '../../../src/queue/bullmq-internals.ts';
 import { DEAD_LETTERS, notificationIdOf, QUEUE } from '../../../src/queue/names.ts';

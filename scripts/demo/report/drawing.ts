@@ -73,7 +73,7 @@ export function laneAxis(scale: Scale): Markup {
 }
 
 /** `59 alerts, least gap 244 ms, last after 21.1 s`, `no alert, 2 dead letters` */
-export function factsOf({ alerts, leastGapMs, deadLetters, expired }: Teacher): string {
+function factsOf({ alerts, leastGapMs, deadLetters, expired }: Teacher): string {
   const last = alerts.at(-1);
   return [
     alerts.length === 0 ? 'no alert' : count(alerts.length, 'alert'),
@@ -84,7 +84,7 @@ export function factsOf({ alerts, leastGapMs, deadLetters, expired }: Teacher): 
   ].join(', ');
 }
 
-export function count(number: number, what: string): string {
+function count(number: number, what: string): string {
   return `${number} ${what}${number === 1 ? '' : 's'}`;
 }
 

@@ -125,7 +125,7 @@ function legend(): Markup {
 }
 
 /** A table for each reason. */
-export function deadLetterTables(letters: readonly DemoDeadLetter[]): Markup {
+function deadLetterTables(letters: readonly DemoDeadLetter[]): Markup {
   const tables = groupByReason(letters).map(({ reason, why, letters: own }) => {
     const rows = own.map(
       ({ id, recipientId, message }) =>
@@ -141,7 +141,7 @@ export function deadLetterTables(letters: readonly DemoDeadLetter[]): Markup {
 }
 
 /** What the drawings show, as numbers. */
-export function teachersTable(teachers: readonly Teacher[]): Markup {
+function teachersTable(teachers: readonly Teacher[]): Markup {
   const heads = ['enqueued', 'alerts', 'least gap', 'last alert', 'ideal', 'dead letters', 'expired'];
   const rows = teachers.map((teacher) => {
     const { recipientId, enqueued, alerts, leastGapMs, idealMs, deadLetters, expired } = teacher;
@@ -164,7 +164,7 @@ export function teachersTable(teachers: readonly Teacher[]): Markup {
 }
 
 /** The fields of the demo's `--json`, by the same names. */
-export function numbersTable(result: DemoResult): Markup {
+function numbersTable(result: DemoResult): Markup {
   const rows = Object.entries(result).map(
     ([name, value]) =>
       markup`<tr><th scope="row"><code>${name}</code></th><td class="number">${String(value)}</td></tr>`,

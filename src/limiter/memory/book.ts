@@ -1,9 +1,8 @@
-import type { Policy } from '../../domain/limits.ts';
-import type { QuietHours } from '../../domain/quiet-hours.ts';
+import { type Policy, isUrgent, withoutExempt, type CategoryPolicy, type Exemption } from '../../domain/limits.ts';
+import type { QuietHours, Window } from '../../domain/quiet-hours.ts';
+import { checkCategories, checkQuietHours } from '../checks.ts';
 import type { Block } from '../limiter.ts';
-import { NO_SHOW_MS } from '../pace.ts';
-import type { Scope } from './scope.ts';
-import { newest, type KeptSlots, type Slots } from './slots.ts';
+import { NO_SHOW_MS, paceOf, createQuietClock, QUIET_EDGE_MS, CLOCK_STEP_MS, limitsOf, type Limit } from '../pace.ts';
 
 /** A policy that is stored for a recipient, in force before `until`; Infinity if it has no end. */
 export interface StoredPolicy {
@@ -21,7 +20,7 @@ export interface Book {
   readonly quiet?: QuietHours | undefined;
 }
 
-export const EMPTY_BOOK: Book = { slots: new Map() };
+const EMPTY_BOOK: Book = { slots: new Map() };
 
 /** The stored policy that is in force. */
 export function policyAt({ stored }: Book, now: number): StoredPolicy | undefined {
@@ -63,7 +62,7 @@ export function withoutSent(book: Book): Book {
 }
 
 /** When the whole book may be forgotten, in epoch milliseconds; -Infinity for an empty one. */
-export function expiryOf({ slots, stored, block, quiet }: Book): number {
+function expiryOf({ slots, stored, block, quiet }: Book): number {
   if (quiet !== undefined) return Infinity;
   const ends = [...slots.values()].flatMap(({ sent, reserved, held, keptMs }) => [
     (newest(sent) ?? -Infinity) + keptMs,
@@ -110,4 +109,220 @@ export class Books {
       if (book.expiry >= this.#now()) this.#books.set(recipientId, book);
     }
   }
+}
+
+/** A recipient's book as one call sees it. */
+export interface Opened extends Moment {
+  /** The overall policy in force. */
+  readonly policy: Policy;
+  readonly scopes: Scopes;
+}
+
+/** The options of a limiter that decide how a book is read. */
+export interface OpenerOptions {
+  readonly policy: Policy;
+  readonly categories: Readonly<Record<string, CategoryPolicy>>;
+  readonly quietHours: QuietHours | undefined;
+  readonly keepMs: number;
+  readonly now: () => number;
+}
+
+export interface Opener {
+  /** The categories that have a policy. */
+  readonly categories: readonly string[];
+  /** The policy of a category, if it has one. */
+  policyOf(category: string | undefined): CategoryPolicy | undefined;
+  /** The overall scope, and those of the categories in `asked` that have a policy. `policy`: the ask's own. */
+  open(book: Book, asked: readonly string[], policy?: Policy): Opened;
+}
+
+/** Throws InputError with every fault of a policy. */
+export function createOpener({ policy: ownPolicy, categories, quietHours, keepMs, now }: OpenerOptions): Opener {
+  checkCategories(categories);
+  checkQuietHours(quietHours);
+  const clock = createQuietClock();
+  // A Map, because a category may be called `constructor`.
+  const policies = new Map(Object.entries(categories));
+  // The overall scope decides whether an id was admitted before, so it must keep ids as long as any category counts them.
+  const windowsMs = [ownPolicy, ...policies.values()].map((policy) => paceOf(policy).longestMs);
+  const leastKeptMs = Math.max(keepMs, ...windowsMs);
+
+  return {
+    categories: [...policies.keys()],
+    policyOf: (category) => (category === undefined ? undefined : policies.get(category)),
+    open(book, asked, policy = ownPolicy) {
+      const at = now();
+      const inForce = policyAt(book, at)?.policy ?? policy;
+      const slotsOf = (category?: string) => book.slots.get(category);
+      const overall = openScope(undefined, inForce, leastKeptMs, slotsOf(), at);
+      const others = asked.flatMap((category) => {
+        const own = policies.get(category);
+        return own === undefined ? [] : [openScope(category, own, keepMs, slotsOf(category), at)];
+      });
+      const hours = book.quiet ?? quietHours;
+      const quiet = hours === undefined ? [] : clock.of(hours, at).windows;
+      const blockedUntil = blockAt(book, at)?.until;
+      return { now: at, blockedUntil, quiet, edgeMs: QUIET_EDGE_MS, policy: inForce, scopes: [overall, ...others] };
+    },
+  };
+}
+
+/** A recipient's book as an ask of a category sees it that is exempt from some overall limits. */
+export function exempted(opened: Opened, exempt: readonly Exemption[] = []): Opened {
+  const { quiet, policy, scopes } = opened;
+  const [overall, ...others] = scopes;
+  const left = { ...opened, quiet: exempt.includes('quietHours') ? [] : quiet };
+  if (!isUrgent({ exempt })) return left;
+  const reduced = withoutExempt(policy, { exempt });
+  const { limits, toleranceMs } = paceOf(reduced);
+  return {
+    ...left,
+    scopes: [
+      { ...overall, limits, allLimits: overall.limits, toleranceMs, gapMs: reduced.minGapMs, isUrgent: true },
+      ...others,
+    ],
+  };
+}
+
+/** A recipient's limits and slots, overall or of one category. A slot is taken in all scopes of an ask or in none. */
+export interface Scope {
+  /** Absent for the overall scope. */
+  readonly category?: string;
+  /** With names as in answers: `messages:10/1m`. */
+  readonly limits: readonly Limit[];
+  readonly gapMs: number;
+  readonly toleranceMs: number;
+  readonly keptMs: number;
+  readonly slots: Slots;
+  /** Of the overall scope: the ask is urgent, so it stands behind nobody in line. */
+  readonly isUrgent?: boolean;
+  /** Where limits are skipped for the ask: all of them, by which the slots are kept. */
+  readonly allLimits?: readonly Limit[];
+}
+
+/** The overall scope, which decides whether an id was admitted before, then those of the categories that have a policy. */
+export type Scopes = readonly [Scope, ...Scope[]];
+
+/** What a call needs to know besides the slots. */
+export interface Moment {
+  readonly now: number;
+  /** Absent where the recipient is not blocked now. */
+  readonly blockedUntil: number | undefined;
+  /** The quiet times around now. */
+  readonly quiet: readonly Window[];
+  /** No slot lies so shortly before a quiet time. */
+  readonly edgeMs: number;
+}
+
+/** The scope of a category, or the overall one, with its limits and slots as they are now. */
+function openScope(
+  category: string | undefined,
+  policy: Policy,
+  leastKeptMs: number,
+  stored: KeptSlots | undefined,
+  now: number,
+): Scope {
+  const { toleranceMs, longestMs } = paceOf(policy);
+  const slots = stored ?? { ...NO_SLOTS, keptMs: 0 };
+  const isKeptLonger = (newest(slots.sent) ?? -Infinity) + slots.keptMs >= now && !isDamage(slots, longestMs, now);
+  const keptMs = Math.max(leastKeptMs, longestMs, isKeptLonger ? slots.keptMs : 0);
+  return {
+    ...(category !== undefined && { category }),
+    limits: limitsOf(policy, category),
+    gapMs: policy.minGapMs,
+    toleranceMs,
+    keptMs,
+    slots: live(slots, longestMs, keptMs, now),
+  };
+}
+
+/** The reservations of all scopes, by slot, each id once. At one slot those held back come last. */
+export function reservations([overall, ...others]: Scopes): readonly Slot[] {
+  const held = others.flatMap(({ slots }) => slots.held);
+  if (held.length === 0) return overall.slots.reserved;
+  return [...overall.slots.reserved, ...held].sort((a, b) => a.at - b.at);
+}
+
+/** Whether they were written before the clock was set back (see CLOCK_STEP_MS). */
+function isDamage({ sent }: Slots, longestMs: number, now: number): boolean {
+  return (newest(sent) ?? -Infinity) > now + longestMs + CLOCK_STEP_MS;
+}
+
+/** The slots without those that are no longer kept, and without damage. */
+function live(slots: Slots, longestMs: number, keptMs: number, now: number): Slots {
+  const { sent, reserved, held } = slots;
+  if (sent.length + reserved.length + held.length === 0) return NO_SLOTS;
+  const isAwaited = ({ at }: Slot) => at >= now - NO_SHOW_MS;
+  const areGone = isDamage(slots, longestMs, now);
+  return {
+    sent: sent.filter(({ at }) => at >= now - keptMs && at <= now + longestMs + CLOCK_STEP_MS),
+    reserved: areGone ? [] : reserved.filter(isAwaited),
+    held: areGone ? [] : held.filter(isAwaited),
+  };
+}
+
+/** An instant that is taken. */
+export interface Slot {
+  readonly at: number;
+  /** Absent for a mark, which counts a blocked ask as sent (`countBlocked`). */
+  readonly id?: string;
+  /** For a mark: the id of its ask. One id has at most one mark at one instant. */
+  readonly markOf?: string;
+}
+
+/** The slots of one scope, each list oldest first. An id is in one list at most. */
+export interface Slots {
+  readonly sent: readonly Slot[];
+  /** In line. The overall scope has all of them, a category its own ones. */
+  readonly reserved: readonly Slot[];
+  /** Held back by this category: not in the overall line yet. Empty in the overall scope. */
+  readonly held: readonly Slot[];
+}
+
+/** Slots, and for how long a sent one is kept: the longest window that any ask came with. */
+interface KeptSlots extends Slots {
+  readonly keptMs: number;
+}
+
+const NO_SLOTS: Slots = { sent: [], reserved: [], held: [] };
+
+export function timeOf(slots: readonly Slot[], id: string): number | undefined {
+  return slots.find((slot) => slot.id === id)?.at;
+}
+
+export function newest(slots: readonly Slot[]): number | undefined {
+  return slots.at(-1)?.at;
+}
+
+/** Inserts the slot behind those of the same instant. */
+export function including(slots: readonly Slot[], slot: Slot): readonly Slot[] {
+  const place = slots.findLastIndex(({ at }) => at <= slot.at) + 1;
+  return slots.toSpliced(place, 0, slot);
+}
+
+function without(slots: readonly Slot[], id: string): readonly Slot[] {
+  return slots.filter((slot) => slot.id !== id);
+}
+
+export function withoutId(slots: Slots, id: string): Slots {
+  const { sent, reserved, held } = slots;
+  return { ...slots, sent: without(sent, id), reserved: without(reserved, id), held: without(held, id) };
+}
+
+/** With a mark: a slot that counts as sent but does not hold the id. */
+export function marked(slots: Slots, id: string, at: number): Slots {
+  const isThere = slots.sent.some((slot) => slot.at === at && slot.markOf === id);
+  return isThere ? slots : { ...slots, sent: including(slots.sent, { at, markOf: id }) };
+}
+
+/** Without marks that no limit looks at any more: no limit counts more than the `most` newest slots. */
+export function withoutOldMarks(slots: Slots, most: number): Slots {
+  const lastCounted = slots.sent.at(-most)?.at ?? -Infinity;
+  return { ...slots, sent: slots.sent.filter((slot) => slot.id !== undefined || slot.at >= lastCounted) };
+}
+
+/** Without the id in this list; the same object if it is not there. */
+export function released(slots: Slots, from: 'sent' | 'reserved' | 'held', id: string): Slots {
+  const rest = without(slots[from], id);
+  return rest.length < slots[from].length ? { ...slots, [from]: rest } : slots;
 }

@@ -2,12 +2,11 @@ import { createDeadline } from '../../redis/deadline.ts';
 import { defineScript, readScript, type Call } from '../../redis/scripts.ts';
 import type { Held } from '../limiter.ts';
 import { GRACE_MS } from '../pace.ts';
-import { categoryKeys, entryOf, memberOf, recipientKeys } from './keys.ts';
-import type { Numeric } from './replies.ts';
-import type { LimiterRedis } from './scripts.ts';
+import { categoryKeys, entryOf, memberOf, recipientKeys, type LimiterRedis } from './keys.ts';
+import type { Numeric } from './wire.ts';
 
 /** A notification that is to be canceled. */
-export interface CancelRequest {
+interface CancelRequest {
   /** The id of its job. */
   readonly jobId: string;
   /** The number of its next ask (`progress.asks` of the job). */
@@ -17,7 +16,7 @@ export interface CancelRequest {
 }
 
 /** What came of it. */
-export interface CancelAnswer {
+interface CancelAnswer {
   /** False: it is too late, a slot was given to it, or it ended otherwise. */
   readonly canceled: boolean;
   /** The jobs that end now, and may be woken: its own, or that of the digest of which it was the last part. */
@@ -94,4 +93,31 @@ export async function countBefore(
   const since = String(Number(seconds) * 1_000 - GRACE_MS);
   const counts = await Promise.all(line.map((key) => redis.zcount(key, since, `(${slot}`)));
   return counts.reduce((sum, count) => sum + count, 0);
+}
+
+interface CanceledOptions {
+  /** The limiter's Redis: a client of ioredis. */
+  readonly redis: { hget(key: string, field: string): Promise<string | null> };
+  /** The limiter's prefix. */
+  readonly prefix: string;
+  /** How long an answer may take, in milliseconds. */
+  readonly timeoutMs: number;
+}
+
+/**
+ * Whether a notification was canceled (canceller.ts), by its job's id; it writes nothing. Rejects with LimiterUnavailableError if there
+ * was no answer.
+ */
+export function createCanceledLook({
+  redis,
+  prefix,
+  timeoutMs,
+}: CanceledOptions): (recipientId: string, jobId: string) => Promise<boolean> {
+  const answered = createDeadline(timeoutMs);
+  return async (recipientId, jobId) => {
+    const text = await answered(redis.hget(recipientKeys(prefix, recipientId).waiting, `end:${jobId}`));
+    if (text === null) return false;
+    const { how, kept } = JSON.parse(text) as { readonly how: string; readonly kept: number };
+    return how === 'canceled' && kept > Date.now();
+  };
 }

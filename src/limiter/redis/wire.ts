@@ -1,10 +1,9 @@
-import { ruleName } from '../../domain/limits.ts';
-import type { Window } from '../../domain/quiet-windows.ts';
-import { quietCause } from '../cause.ts';
-import type { Clock } from './clock.ts';
+import { ruleName, type Policy, type CategoryPolicy } from '../../domain/limits.ts';
+import type { Window } from '../../domain/quiet-hours.ts';
+import type { Digest, Ended, WaitingAsk } from '../checks.ts';
 import type { Admission, Ask, Cause, RuleStanding, Standing } from '../limiter.ts';
-import type { Digest, Ended, WaitingAsk } from '../waiting.ts';
-import type { Answered, LimitRoom } from './replies.ts';
+import { quietCause, paceOf } from '../pace.ts';
+import type { Clock } from './clock.ts';
 
 /** Writes an ask as arguments of admit.lua, and turns its answer (replies.ts) into an Admission. admit.lua explains each part. */
 
@@ -96,4 +95,219 @@ function nameOf(limit: number, max: number, perMs: number): string {
   const name = ruleName({ max, perMs });
   if (RULE_NAMES.size < MAX_RULE_NAMES) RULE_NAMES.set(key, name);
   return name;
+}
+
+/** Reads the answers of the scripts: lists become objects with names. */
+
+/** A number, or its text where the client has `stringNumbers`. */
+export type Numeric = number | string;
+
+/** admit.lua explains each part; the short answer is the time alone. */
+export type AdmitReply = Numeric | readonly Numeric[];
+
+/** The whole answer of admit.lua. Instants are epoch milliseconds on the limiter's clock. */
+export interface Answered {
+  readonly kind: 'admitted' | 'repeated' | 'reserved' | 'max-wait' | 'max-pending' | 'ended';
+  readonly at: number;
+  readonly now: number;
+  readonly toleranceMs: number;
+  readonly gapMs: number;
+  /** 1 for the overall scope, 2 for the category. */
+  readonly scope: number;
+  /** 0 the gap, -1 the block, -2 none, -3 quiet hours, else the number of a rule. */
+  readonly limit: number;
+  readonly max: number;
+  /** Of the block: the time until its end. */
+  readonly windowMs: number;
+  /** Infinity for no bound. Of a wait: how many are before it in its line. */
+  readonly remaining: number;
+  readonly resetMs: number;
+  /** Every limit; empty unless the ask wants them. */
+  readonly rules: readonly LimitRoom[];
+  /** Of an ask with `join`, or that ended: the last two parts. */
+  readonly more?: readonly [Numeric, Numeric];
+}
+
+/** A limit, and what it has left. */
+type LimitRoom = Pick<Answered, 'scope' | 'limit' | 'max' | 'windowMs' | 'remaining' | 'resetMs'>;
+
+const KINDS = ['admitted', 'repeated', 'reserved', 'max-wait', 'max-pending', 'ended'] as const;
+
+/** The short answer contains no gap and no tolerance: they are taken from the ask's policies (`firstGapMs`: the overall one's). */
+export function readAdmit(
+  reply: AdmitReply,
+  { firstGapMs, gapMs, toleranceMs }: Pick<ScopePolicies, 'firstGapMs' | 'gapMs' | 'toleranceMs'>,
+): Answered {
+  if (!Array.isArray(reply)) {
+    const now = Number(reply);
+    const gap = { limit: 0, max: 1, windowMs: firstGapMs, remaining: 0, resetMs: firstGapMs };
+    return { kind: 'admitted', at: now, now, toleranceMs, gapMs, scope: 1, ...gap, rules: [] };
+  }
+  const parts = reply as readonly Numeric[];
+  const part = (index: number) => Number(parts[index]);
+  const [first, second] = parts.slice(11, 13);
+  return {
+    ...(parts.length === 13 && first !== undefined && second !== undefined && { more: [first, second] as const }),
+    kind: KINDS[part(0) - 1] ?? 'reserved',
+    at: part(1),
+    now: part(2),
+    toleranceMs: part(3),
+    gapMs: part(4),
+    ...roomFrom(parts, 5),
+    rules: Array.from({ length: Math.floor((parts.length - 5) / ROOM_PARTS) - 1 }, (_, index) =>
+      roomFrom(parts, 5 + ROOM_PARTS * (index + 1)),
+    ),
+  };
+}
+
+const ROOM_PARTS = 6;
+
+function roomFrom(parts: readonly Numeric[], first: number): LimitRoom {
+  const part = (index: number) => Number(parts[first + index]);
+  return {
+    scope: part(0),
+    limit: part(1),
+    max: part(2),
+    windowMs: part(3),
+    remaining: part(4) === -1 ? Infinity : part(4),
+    resetMs: part(5),
+  };
+}
+
+export type SettingsReply = readonly [done: Numeric, now: Numeric];
+
+export function readSettings([done, now]: SettingsReply): { readonly done: boolean; readonly now: number } {
+  return { done: Number(done) === 1, now: Number(now) };
+}
+
+export type InspectReply = readonly [
+  now: Numeric,
+  policy: string | null,
+  policyUntil: Numeric | null,
+  blockedUntil: Numeric | null,
+  blockReason: string | null,
+  sets: readonly (readonly string[])[],
+  quiet: string | null,
+];
+
+/** A part of what is stored about a recipient. */
+export interface Inspected {
+  readonly now: number;
+  /** The stored policy, if it is in force. */
+  readonly policy: Policy | undefined;
+  readonly policyUntil: number | undefined;
+  readonly blockedUntil: number | undefined;
+  readonly blockReason: string | undefined;
+  /** The stored quiet hours. */
+  readonly quiet: string | undefined;
+  /** For each set, its entries and their slots. */
+  readonly sets: readonly (readonly (readonly [entry: string, at: number])[])[];
+}
+
+export function readInspect([now, policy, policyUntil, blockedUntil, reason, sets, quiet]: InspectReply): Inspected {
+  return {
+    now: Number(now),
+    policy: policy === null ? undefined : toPolicy(JSON.parse(policy) as PolicyNumbers),
+    policyUntil: policyUntil === null ? undefined : Number(policyUntil),
+    blockedUntil: blockedUntil === null ? undefined : Number(blockedUntil),
+    blockReason: reason ?? undefined,
+    quiet: quiet ?? undefined,
+    sets: sets.map(pairs),
+  };
+}
+
+function pairs(entriesAndScores: readonly string[]): [string, number][] {
+  const found: [string, number][] = [];
+  for (let index = 0; index < entriesAndScores.length; index += 2) {
+    found.push([String(entriesAndScores[index]), Number(entriesAndScores[index + 1])]);
+  }
+  return found;
+}
+
+/** The policies of an ask's scopes, and what follows from them. */
+export interface ScopePolicies {
+  /** ARGV[6] of admit.lua. */
+  readonly text: string;
+  /** The gap of the first scope. */
+  readonly firstGapMs: number;
+  /** The largest gap. */
+  readonly gapMs: number;
+  /** The smallest tolerance. */
+  readonly toleranceMs: number;
+}
+
+/** The policies of a limiter, in the form in which its scripts take them. */
+export interface Scopes {
+  readonly policy: Policy;
+  readonly categories: readonly (readonly [name: string, policy: CategoryPolicy])[];
+  /** The category, if it has a policy of its own. */
+  categoryOf(held: { readonly category?: string }): string | undefined;
+  /** The policies of an ask's scopes; computed once and remembered. */
+  policiesOf(overall: Policy | undefined, category: string | undefined): ScopePolicies;
+  /** The policies of the overall scope and of every category. */
+  readonly allPolicies: string;
+  /** A policy as it is stored for a recipient. */
+  textOf(policy: Policy): string;
+}
+
+export interface ScopesOptions {
+  readonly policy: Policy;
+  readonly categories: Readonly<Record<string, CategoryPolicy>>;
+  readonly keepMs: number;
+}
+
+/** Throws InputError if a policy is not usable. */
+export function createScopes({ policy, categories, keepMs }: ScopesOptions): Scopes {
+  const ofCategories = new Map(Object.entries(categories));
+  // The overall scope decides whether an id was admitted before, so it must keep ids as long as any category counts them.
+  const ownKeepMs = Math.max(keepMs, ...[policy, ...ofCategories.values()].map((each) => paceOf(each).longestMs));
+  const known = new WeakMap<Policy, Map<string | undefined, ScopePolicies>>();
+
+  function policiesOf(overall: Policy | undefined, category: string | undefined): ScopePolicies {
+    const first = overall ?? policy;
+    const ofFirst = known.get(first) ?? new Map<string | undefined, ScopePolicies>();
+    const found = ofFirst.get(category);
+    if (found !== undefined) return found;
+    const second = category === undefined ? [] : [ofCategories.get(category) ?? first];
+    const text = `[${[textOf(first, ownKeepMs), ...second.map((each) => textOf(each, keepMs))].join(',')}]`;
+    const both = [first, ...second];
+    const policies = {
+      text,
+      firstGapMs: first.minGapMs,
+      gapMs: Math.max(...both.map(({ minGapMs }) => minGapMs)),
+      toleranceMs: Math.min(...both.map((each) => paceOf(each).toleranceMs)),
+    };
+    known.set(first, ofFirst.set(category, policies));
+    return policies;
+  }
+
+  return {
+    policy,
+    categories: [...ofCategories],
+    categoryOf: ({ category }) => (category !== undefined && ofCategories.has(category) ? category : undefined),
+    policiesOf,
+    allPolicies: `[${[textOf(policy, ownKeepMs), ...[...ofCategories.values()].map((each) => textOf(each, keepMs))].join(',')}]`,
+    textOf: (each) => textOf(each, 0),
+  };
+}
+
+function textOf(policy: Policy, keepMs: number): string {
+  return JSON.stringify(toNumbers(policy, keepMs));
+}
+
+/** A policy as it is stored for a recipient: how long slots are kept, the tolerance, the gap or 0, max and window of each rule. */
+type PolicyNumbers = readonly [keepMs: number, toleranceMs: number, gapMs: number, ...maxAndWindow: number[]];
+
+function toNumbers(policy: Policy, keepMs: number): PolicyNumbers {
+  const { toleranceMs, longestMs } = paceOf(policy);
+  const pairs = policy.rules.flatMap(({ max, perMs }) => [max, perMs]);
+  return [Math.max(keepMs, longestMs), toleranceMs, policy.minGapMs, ...pairs];
+}
+
+function toPolicy([, , minGapMs, ...pairs]: PolicyNumbers): Policy {
+  const rules = Array.from({ length: pairs.length / 2 }, (_, index) => {
+    const [max = NaN, perMs = NaN] = pairs.slice(2 * index);
+    return { max, perMs };
+  });
+  return { rules, minGapMs };
 }

@@ -1,7 +1,5 @@
 import { z } from 'zod';
-import { isObject } from '../../domain/json.ts';
-import { jsonObject } from '../../domain/json-schema.ts';
-import { printable } from '../../domain/text-schema.ts';
+import { isObject, jsonObject, printable } from '../../domain/json.ts';
 
 /**
  * The fields of a notification for Apple's devices: iPhones on APNs, and those that FCM passes on to APNs.
@@ -10,7 +8,7 @@ import { printable } from '../../domain/text-schema.ts';
  */
 
 /** Apple's levels; `active` is what a device takes without one. */
-export const INTERRUPTION_LEVELS = ['passive', 'active', 'time-sensitive', 'critical'] as const;
+const INTERRUPTION_LEVELS = ['passive', 'active', 'time-sensitive', 'critical'] as const;
 
 export const apnsSoundSchema = z.strictObject({
   name: printable(128).describe(

@@ -1,8 +1,82 @@
-import type { ProviderDescriptor } from '../descriptor.ts';
+import { createPrivateKey } from 'node:crypto';
+import { z } from 'zod';
+import { readCertificate, readFile, type Report } from '../../environment/files.ts';
+import { anyText, httpsUrl, text, type Environment } from '../../environment/values.ts';
+import type { ProviderSettings, ProviderDescriptor } from '../descriptor.ts';
 import { APNS_ACCEPTED, APNS_REPLIES, APNS_STATUS_REPLIES, APNS_UNKNOWN } from './answers.ts';
-import { createApnsProvider, type ApnsOptions } from './apns.ts';
-import { apnsSettings } from './config.ts';
-import { apnsDevice } from './device.ts';
+import { type ApnsOptions, createApnsProvider } from './apns.ts';
+import { apnsDevice } from './payload.ts';
+
+const variables = z.object({
+  APNS_KEY_FILE: anyText().optional().describe('path of the .p8 key'),
+  APNS_KEY: anyText().optional().describe('the .p8 key as PEM, instead of a file'),
+  APNS_KEY_ID: text(/^[A-Za-z0-9]{1,32}$/, 'a key id such as ABC123DEFG')
+    .optional()
+    .describe('the id of that key'),
+  APNS_TEAM_ID: text(/^[A-Za-z0-9]{1,32}$/, 'a team id such as DEF123GHIJ')
+    .optional()
+    .describe("the developer team's id"),
+  APNS_TOPIC: text(/^[\x21-\x7e]{1,255}$/, 'a bundle id such as com.example.app')
+    .optional()
+    .describe("the app's bundle id"),
+  APNS_ENDPOINT: httpsUrl()
+    .default('https://api.push.apple.com')
+    .describe('also `https://api.sandbox.push.apple.com`, or a loopback server'),
+  APNS_CA_FILE: anyText().optional().describe("a CA to trust beside the system's"),
+});
+
+const apnsSettings: ProviderSettings<ApnsOptions> = {
+  variables,
+  // An endpoint may hold a password.
+  secrets: ['APNS_KEY', 'APNS_ENDPOINT'],
+  quota: {
+    variable: 'APNS_QUOTA',
+    meaning: 'the most sends to APNs, by all workers together: rules such as `600000/1m`, of an hour at most',
+  },
+  read,
+};
+
+/** APNs is off if none of its variables is set. If only some are set, the missing ones are faults. */
+function read(env: Environment, report: Report): ApnsOptions | undefined {
+  const given = variables.parse(env);
+  const { APNS_KEY, APNS_KEY_FILE, APNS_KEY_ID, APNS_TEAM_ID, APNS_TOPIC, APNS_CA_FILE, APNS_ENDPOINT } = given;
+  const own = [APNS_KEY, APNS_KEY_FILE, APNS_KEY_ID, APNS_TEAM_ID, APNS_TOPIC];
+  if (own.every((value) => value === undefined)) return undefined;
+
+  const key = readKey(APNS_KEY, APNS_KEY_FILE, report);
+  for (const [name, value] of Object.entries({ APNS_KEY_ID, APNS_TEAM_ID, APNS_TOPIC })) {
+    if (value === undefined) report(name, 'a value, since APNs is configured', 'nothing');
+  }
+  const ca = readCertificate('APNS_CA_FILE', APNS_CA_FILE, report);
+  return {
+    key: key ?? '',
+    keyId: APNS_KEY_ID ?? '',
+    teamId: APNS_TEAM_ID ?? '',
+    topic: APNS_TOPIC ?? '',
+    endpoint: APNS_ENDPOINT,
+    ...(ca !== undefined && { ca }),
+  };
+}
+
+/** The key as PEM, from its variable or its file. */
+function readKey(key: string | undefined, file: string | undefined, report: Report): string | undefined {
+  if (key !== undefined && file !== undefined) report('APNS_KEY', 'either APNS_KEY or APNS_KEY_FILE', 'both');
+  const pem = key ?? readFile('APNS_KEY_FILE', file, report);
+  if (pem === undefined && file === undefined) {
+    report('APNS_KEY_FILE', 'the .p8 key (or APNS_KEY), since APNs is configured', 'nothing');
+  }
+  const source = key === undefined ? 'APNS_KEY_FILE' : 'APNS_KEY';
+  if (pem !== undefined && !isP256Key(pem)) report(source, 'a PEM private key on the P-256 curve', 'something else');
+  return pem;
+}
+
+function isP256Key(pem: string): boolean {
+  try {
+    return createPrivateKey(pem).asymmetricKeyDetails?.namedCurve === 'prime256v1';
+  } catch {
+    return false;
+  }
+}
 
 export const APNS: ProviderDescriptor<'apns', ApnsOptions> = {
   platform: 'apns',

@@ -1,7 +1,8 @@
-import { isObject, type JsonObject, type JsonValue } from '../../domain/json.ts';
-import { mergePatch } from '../../domain/merge-patch.ts';
-import { liveActivityAps, silencedLiveActivity } from './live-activity.ts';
+import { hash } from 'node:crypto';
+import { z } from 'zod';
+import { isObject, type JsonObject, type JsonValue, mergePatch } from '../../domain/json.ts';
 import type { Alert, ApnsSound, Notification } from '../../domain/notification-types.ts';
+import { deviceApp, type TokenKind } from '../device-kind.ts';
 
 /** The largest payload (developer.apple.com/documentation/usernotifications/generating-a-remote-notification). */
 export const APNS_MAX_PAYLOAD_BYTES = 4_096;
@@ -47,7 +48,7 @@ export function apsOf(notification: Notification, alert: Alert | undefined): Jso
 }
 
 /** Apple's names: the body's key is `loc-key`. */
-export function apsAlert(alert: Alert): JsonObject {
+function apsAlert(alert: Alert): JsonObject {
   const { titleLocKey, titleLocArgs, subtitleLocKey, subtitleLocArgs, bodyLocKey, bodyLocArgs, ...texts } = alert;
   const written = texts as JsonObject;
   if (titleLocKey !== undefined) written['title-loc-key'] = titleLocKey;
@@ -71,3 +72,128 @@ export function silenced(payload: JsonObject): JsonObject {
   const quiet = Object.fromEntries(Object.entries(aps).filter(([key]) => key !== 'sound' && key !== 'badge'));
   return { ...payload, aps: { ...quiet, 'interruption-level': 'passive' } };
 }
+
+/** How APNs is to deliver a notification, the same on APNs and through FCM. */
+export interface ApnsDelivery {
+  readonly pushType: Notification['pushType'];
+  readonly priority: 1 | 5 | 10;
+  readonly collapseId: string;
+  /** Epoch seconds. */
+  readonly expiration?: number;
+}
+
+/**
+ * developer.apple.com/documentation/usernotifications/sending-notification-requests-to-apns says what each header means.
+ *
+ * - `apns-push-type`: `background` only where the producer asked for it. A silent alert stays an `alert`, because a
+ *   `background` push may be dropped.
+ * - `apns-priority`: 10 for every alert that makes a sound or a banner. Apple may group alerts of priority 5 and deliver
+ *   them in bursts, against the limiter's spacing, so 5 is for silent ones, for background pushes (10 is an error there) and
+ *   where the producer asked for it. So is 1, which does not wake the device; a background push always has 5. The
+ *   notification's own priority only orders the queue.
+ *   A Live Activity has 5 or 10 (live-activity.ts).
+ * - `apns-expiration`: `expiresAt` in seconds. Absent if the notification has none: APNs then keeps it for up to 30 days.
+ *   Never 0, which would mean one try and no storing.
+ * - `apns-collapse-id`: the producer's, otherwise the push id, so that a second copy (a retry after a timeout) replaces the
+ *   first one on the device.
+ */
+export function apnsDelivery(notification: Notification, pushId: string, silent: boolean): ApnsDelivery {
+  const { collapseId, expiresAt, pushType } = notification;
+  return {
+    pushType,
+    priority: priorityOf(notification, silent),
+    collapseId: collapseId === undefined ? pushId : headerSafe(collapseId),
+    ...(expiresAt === undefined ? {} : { expiration: Math.max(1, Math.floor(expiresAt / 1_000)) }),
+  };
+}
+
+function priorityOf(notification: Notification, silent: boolean): 1 | 5 | 10 {
+  const { apns, pushType } = notification;
+  if (pushType === 'background') return 5;
+  if (pushType === 'liveactivity') return liveActivityPriority(notification, silent);
+  const asked = apns?.priority ?? 10;
+  return silent && asked > 5 ? 5 : asked;
+}
+
+/** A header cannot carry every character of a collapse id. If needed its hash is sent, which is just as stable. */
+function headerSafe(collapseId: string): string {
+  return /^[\x21-\x7e]+$/.test(collapseId) ? collapseId : hash('sha256', collapseId, 'base64url');
+}
+
+/**
+ * Live Activities on APNs: developer.apple.com/documentation/activitykit/starting-and-updating-live-activities-with-activitykit-push-notifications
+ */
+
+const TOPIC_SUFFIX = '.push-type.liveactivity';
+
+/** The topic of an app's Live Activities: its bundle id with Apple's suffix, which the producer may have written already. */
+export function liveActivityTopic(topic: string): string {
+  return topic.endsWith(TOPIC_SUFFIX) ? topic : `${topic}${TOPIC_SUFFIX}`;
+}
+
+/**
+ * 5 costs nothing of the budget that a device has for updates, so it is the default of what shows nothing loud. Apple delivers
+ * 10 at once: it is for alerts, and for `priority: "high"`.
+ */
+function liveActivityPriority({ alert, apns, priority }: Notification, silent: boolean): 5 | 10 {
+  if (silent || apns?.priority === 5) return 5;
+  return apns?.priority === 10 || alert !== undefined || priority === 'high' ? 10 : 5;
+}
+
+/** @param nowMs epoch milliseconds: the `timestamp`, which Apple requires, where the producer gave none */
+function liveActivityAps({ alert, liveActivity, sound }: Notification, nowMs: number): JsonObject {
+  if (liveActivity === undefined) return {}; // the check lets no such notification pass
+  const { event, contentState, timestamp, staleDate, dismissalDate, relevanceScore } = liveActivity;
+  const aps: JsonObject = { timestamp: secondsOf(timestamp ?? nowMs), event, 'content-state': contentState };
+  if (staleDate !== undefined) aps['stale-date'] = secondsOf(staleDate);
+  if (dismissalDate !== undefined) aps['dismissal-date'] = secondsOf(dismissalDate);
+  if (relevanceScore !== undefined) aps['relevance-score'] = relevanceScore;
+  if (liveActivity.attributesType !== undefined) aps['attributes-type'] = liveActivity.attributesType;
+  if (liveActivity.attributes !== undefined) aps['attributes'] = liveActivity.attributes;
+  if (alert !== undefined) aps['alert'] = liveActivityAlert(alert, sound);
+  return aps;
+}
+
+/** The payload without its alert: the state is shown, and nothing makes a sound or lights up the screen. */
+function silencedLiveActivity(payload: JsonObject): JsonObject {
+  const aps = isObject(payload['aps']) ? payload['aps'] : {};
+  return { ...payload, aps: Object.fromEntries(Object.entries(aps).filter(([key]) => key !== 'alert')) };
+}
+
+/** Not as in other alerts: a key lies in the place of its text, and the sound in the alert. */
+function liveActivityAlert(alert: Alert, sound: string | undefined): JsonObject {
+  const written: JsonObject = {};
+  const title = textOf(alert.title, alert.titleLocKey, alert.titleLocArgs);
+  const body = textOf(alert.body, alert.bodyLocKey, alert.bodyLocArgs);
+  if (title !== undefined) written['title'] = title;
+  if (body !== undefined) written['body'] = body;
+  if (sound !== undefined) written['sound'] = sound;
+  return written;
+}
+
+function textOf(text: string | undefined, key: string | undefined, args?: string[]): JsonValue | undefined {
+  return key === undefined ? text : { 'loc-key': key, ...(args !== undefined && { 'loc-args': args }) };
+}
+
+function secondsOf(ms: number): number {
+  return Math.floor(ms / 1_000);
+}
+
+export const apnsDevice: TokenKind<'apns'> = {
+  schema: z.strictObject({
+    platform: z.literal('apns').describe("Apple's Push Notification service."),
+    token: z
+      .string()
+      .regex(/^[0-9a-fA-F]{2,512}$/, { error: 'an APNs device token: 2 to 512 hexadecimal digits' })
+      .describe('The device token that the app got from Apple. 2 to 512 hexadecimal digits.'),
+    app: deviceApp,
+  }),
+  tokenOf: ({ token }) => token,
+  // `fcm_options` is where a service extension finds the image.
+  reservedDataKeys: ['aps', 'fcm_options'],
+  takesLiveActivities: true,
+  payload: {
+    maxBytes: APNS_MAX_PAYLOAD_BYTES,
+    bytesOf: (notification, silent) => Buffer.byteLength(JSON.stringify(apnsPayload(notification, silent, Date.now()))),
+  },
+};

@@ -1,11 +1,22 @@
-import { createHttp2Provider } from '../sender/http2-provider.ts';
-import type { Provider } from '../provider.ts';
-import { parseEndpoint, trustBeside } from '../sender/endpoint.ts';
-import { createSender, type SenderOptions } from '../sender/sender.ts';
+import { Agent } from 'node:https';
+import { cert, type ServiceAccount } from 'firebase-admin/app';
+import { GoogleAuth, JWT, type JWTOptions } from 'google-auth-library';
+import { tokenOf } from '../../domain/device.ts';
+import { InputError } from '../../domain/faults.ts';
+import { errorChain, withoutCredentials } from '../../domain/redact.ts';
+import { createCredential, type Credential, type Unreached } from '../credential.ts';
+import type { Provider, Prepared, Push, Reply } from '../provider.ts';
+import type { ReplyTable } from '../replies.ts';
+import { parseEndpoint, trustBeside, isTlsError } from '../sender/result.ts';
+import { createHttp2Provider, createSender, type SenderOptions } from '../sender/sender.ts';
 import { createThirdPartyWatch, readFcmAnswer } from './answers.ts';
-import { encodeFcm } from './encode.ts';
-import { SILENT_CHANNEL } from './message.ts';
-import { createGoogleCredential, createStaticCredential } from './sign-in.ts';
+import {
+  SILENT_CHANNEL,
+  FCM_MAX_PAYLOAD_BYTES,
+  fcmMessage,
+  type FcmMessageOptions,
+  fcmPayloadBytes,
+} from './payload.ts';
 
 type Tuning = Omit<SenderOptions, 'endpoint' | 'secureContext'>;
 
@@ -45,4 +56,165 @@ export function createFcmProvider(options: FcmOptions): Provider {
     },
     isExpired: ({ code }) => code === 'UNAUTHENTICATED' || code === 'http-401',
   });
+}
+
+export interface FcmEncodeOptions extends Pick<FcmMessageOptions, 'silentChannelId' | 'nowMs'> {
+  readonly projectId: string;
+}
+
+/** A push as a request to FCM. */
+export function encodeFcm(push: Push, { projectId, silentChannelId, nowMs }: FcmEncodeOptions): Prepared {
+  const { notification, device, pushId, silent } = push;
+  const message = fcmMessage(notification, { token: tokenOf(device), pushId, silent, silentChannelId, nowMs });
+  const body = JSON.stringify({ message });
+  // The payload is a part of the body, so it is counted only if the whole body is larger than that.
+  const bytes = Buffer.byteLength(body) > FCM_MAX_PAYLOAD_BYTES ? fcmPayloadBytes(message) : 0;
+  if (bytes > FCM_MAX_PAYLOAD_BYTES) {
+    const detail = `payload: expected at most ${FCM_MAX_PAYLOAD_BYTES} bytes, found ${bytes}`;
+    return { kind: 'refused', reply: { meaning: 'rejected', alerted: 'no', code: 'payload-too-large', detail } };
+  }
+  return {
+    kind: 'ready',
+    encoded: {
+      push,
+      path: `/v1/projects/${projectId}/messages:send`,
+      headers: { 'content-type': 'application/json' },
+      body,
+    },
+  };
+}
+
+const RENEW_BELOW_MS = 10 * 60_000;
+const LEAST_RENEWAL_MS = 60_000;
+
+/** What a failed sign-in means. Google must give an access token before FCM can be asked. */
+export const SIGN_IN_REPLIES = {
+  'sign-in-refused': { meaning: 'later', alerted: 'no', unsent: true, trouble: 'auth' },
+  'sign-in-unreachable': { meaning: 'later', alerted: 'no', retryAfterMs: 10_000, unsent: true, suspect: 'outage' },
+} as const satisfies ReplyTable;
+
+/** The only scope: to send messages. firebase-admin would ask for `cloud-platform` and more, and lets nobody choose. */
+const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';
+
+/**
+ * Google's sign-in, by Google's own library, which firebase-admin uses too: with a service account's JSON, or without one by
+ * application default credentials (workload identity, metadata server). Throws an InputError if the JSON is not usable.
+ */
+export function createGoogleCredential(
+  serviceAccount: unknown,
+  now: () => number,
+  agent: Agent = checkingAgent(),
+): Credential {
+  // The file is reported at the start, if it is bad.
+  const account = serviceAccount === undefined ? undefined : checked(serviceAccount);
+  const clientOptions = { transporterOptions: { agent } };
+  // A new object each time, because it caches its token, even one that the provider calls expired.
+  const open = () =>
+    account === undefined
+      ? new GoogleAuth({ scopes: [SCOPE], clientOptions }).getClient()
+      : Promise.resolve(new JWT({ ...account, scopes: [SCOPE], ...clientOptions }));
+  return createCredential({
+    now,
+    renewBelowMs: RENEW_BELOW_MS,
+    leastRenewalMs: LEAST_RENEWAL_MS,
+    async signIn() {
+      const client = await open();
+      const { token } = await client.getAccessToken();
+      const { expiry_date: expiresAt } = client.credentials;
+      if (typeof token !== 'string' || token === '') throw new Error('Google gave no access token');
+      if (typeof expiresAt !== 'number') throw new Error('Google did not say when its access token ends');
+      return { authorization: `Bearer ${token}`, lifetimeMs: expiresAt - Date.now() }; // the library counts from the real time
+    },
+    failureReply: signInReply,
+    unreachedBy: (error) => signInUnreached(error, account === undefined ? DEFAULT_SIGN_IN : TOKEN_HOST),
+  });
+}
+
+/** For other endpoints: the fixed token that Google's own emulators take, so that no secret reaches another host. */
+function createStaticCredential(now: () => number): Credential {
+  return createCredential({
+    now,
+    renewBelowMs: 0,
+    leastRenewalMs: LEAST_RENEWAL_MS,
+    signIn: () => Promise.resolve({ authorization: 'Bearer owner', lifetimeMs: Infinity }),
+    failureReply: signInReply,
+  });
+}
+
+/** Checks certificates even if the environment (NODE_TLS_REJECT_UNAUTHORIZED) turns that off. */
+function checkingAgent(): Agent {
+  return new Agent({ rejectUnauthorized: true });
+}
+
+/** What the library needs of the account. firebase-admin finds what is missing, and whether the key is one. */
+function checked(serviceAccount: unknown): Pick<JWTOptions, 'email' | 'key'> {
+  try {
+    // `cert` would take a string for a file name, and it changes the object that it is given.
+    if (typeof serviceAccount !== 'object' || serviceAccount === null)
+      throw new TypeError(`a ${typeof serviceAccount}`);
+    cert(structuredClone(serviceAccount));
+    const account: ServiceAccount & Readonly<Record<string, unknown>> = { ...serviceAccount };
+    const { clientEmail = account['client_email'], privateKey = account['private_key'] } = account;
+    return { email: String(clientEmail), key: String(privateKey) };
+  } catch (error) {
+    // firebase-admin's message names the missing field and shows nothing of the file's content.
+    const found = error instanceof Error ? error.message : 'something else';
+    throw new InputError('FCM', [{ path: 'fcm.credentials', expected: "a service account's JSON", found }]);
+  }
+}
+
+/** Where a service account signs in, and what is told if the error names no host. */
+const TOKEN_HOST = 'oauth2.googleapis.com';
+const DEFAULT_SIGN_IN = 'the sign-in of the application default credentials';
+
+interface ErrorLike {
+  readonly code?: unknown;
+  readonly cause?: unknown;
+  readonly response?: { readonly status?: unknown };
+  /** Of Google's HTTP client. */
+  readonly config?: { readonly url?: unknown };
+}
+
+/** `sign-in-refused` if Google refused, `sign-in-unreachable` if it could not be asked or is overloaded. */
+export function signInReply(error: unknown): Reply {
+  const code = awayBy(error) === undefined ? 'sign-in-refused' : 'sign-in-unreachable';
+  return { ...SIGN_IN_REPLIES[code], code, detail: detailOf(error) };
+}
+
+/** Whom a sign-in could not reach, and why; undefined if Google refused it. */
+function signInUnreached(error: unknown, defaultHost: string): Unreached | undefined {
+  const cause = awayBy(error);
+  if (cause === undefined) return undefined;
+  const url = linksOf(error)
+    .map(({ config }) => String(config?.url))
+    .find((text) => URL.canParse(text));
+  return { host: url === undefined ? defaultHost : new URL(url).host, cause, detail: detailOf(error) };
+}
+
+/** Why Google could not be asked, or is overloaded: `ENOTFOUND`, `CERT_HAS_EXPIRED`, `HTTP 503`; undefined if it answered. */
+function awayBy(error: unknown): string | undefined {
+  const links = linksOf(error);
+  const status = links.map(({ response }) => response?.status).find((value) => typeof value === 'number');
+  if (status !== undefined) return status >= 500 || status === 429 ? `HTTP ${status}` : undefined;
+  return links.map(({ code }) => code).find(isNetworkCode);
+}
+
+function detailOf(error: unknown): string {
+  return withoutCredentials(errorChain(error)).slice(0, 300);
+}
+
+/** The error, its cause, and so on. */
+function linksOf(error: unknown): ErrorLike[] {
+  const links: ErrorLike[] = [];
+  for (let link = error; isErrorLike(link) && links.length < 10; link = link.cause) links.push(link);
+  return links;
+}
+
+function isErrorLike(value: unknown): value is ErrorLike {
+  return typeof value === 'object' && value !== null;
+}
+
+function isNetworkCode(code: unknown): code is string {
+  if (typeof code !== 'string' || code.startsWith('ERR_OSSL_')) return false; // of a key that cannot sign
+  return /^(E[A-Z_]+|ERR_SOCKET_.*|UND_ERR_.*)$/.test(code) || isTlsError(code);
 }

@@ -1,7 +1,5 @@
 import { z } from 'zod';
-import { isObject, type JsonObject, type JsonValue } from '../../domain/json.ts';
-import { jsonObject, type Misplaced } from '../../domain/json-schema.ts';
-import { printable } from '../../domain/text-schema.ts';
+import { isObject, type JsonObject, type JsonValue, jsonObject, type Misplaced, printable } from '../../domain/json.ts';
 import { isReservedKey } from '../device-kind.ts';
 
 /**
@@ -14,7 +12,7 @@ import { isReservedKey } from '../device-kind.ts';
 export const FCM_RESERVED_DATA_KEYS = ['from', 'message_type', 'google*', 'gcm*'];
 
 /** FCM's `Visibility`, in lower case. */
-export const VISIBILITIES = ['private', 'public', 'secret'] as const;
+const VISIBILITIES = ['private', 'public', 'secret'] as const;
 
 export const androidFieldsSchema = z.strictObject({
   dataOnly: z

@@ -1,9 +1,96 @@
-import type { ProviderDescriptor } from '../descriptor.ts';
+import { z } from 'zod';
+import { readCertificate, readFile, type Report } from '../../environment/files.ts';
+import { anyText, httpsUrl, text, type Environment } from '../../environment/values.ts';
+import type { ProviderSettings, ProviderDescriptor } from '../descriptor.ts';
 import { FCM_ACCEPTED, FCM_REPLIES, FCM_STATUS_REPLIES, FCM_UNKNOWN } from './answers.ts';
-import { fcmSettings } from './config.ts';
-import { fcmDevice } from './device.ts';
-import { createFcmProvider, type FcmOptions } from './fcm.ts';
-import { SIGN_IN_REPLIES } from './sign-in.ts';
+import { type FcmOptions, createFcmProvider, SIGN_IN_REPLIES } from './fcm.ts';
+import { fcmDevice } from './payload.ts';
+
+const GOOGLE_FCM = 'https://fcm.googleapis.com';
+
+const variables = z.object({
+  GOOGLE_APPLICATION_CREDENTIALS: anyText()
+    .optional()
+    .describe("path of the service account's JSON; without it Google's application default credentials are used"),
+  FCM_PROJECT_ID: text(/^[a-z0-9:.-]{1,100}$/, 'a project id such as my-app-1234')
+    .optional()
+    .describe('the project; from the service account where it is left out'),
+  FCM_ENDPOINT: httpsUrl()
+    .default(GOOGLE_FCM)
+    .describe('another host for tests; with it, a static token is used and no Google sign-in happens'),
+  FCM_CA_FILE: anyText().optional().describe("a CA to trust beside the system's"),
+});
+
+const fcmSettings: ProviderSettings<FcmOptions> = {
+  variables,
+  // An endpoint may hold a password.
+  secrets: ['FCM_ENDPOINT'],
+  quota: { variable: 'FCM_QUOTA', meaning: 'the same for FCM' },
+  appFields: { GOOGLE_APPLICATION_CREDENTIALS: 'credentialsFile' },
+  read,
+};
+
+const serviceAccountSchema = z.object({
+  type: z.literal('service_account').optional(),
+  project_id: z.string().min(1),
+  client_email: z.string().min(1),
+  private_key: z.string().min(1),
+});
+const typeSchema = z.object({ type: z.string().regex(/^(?!service_account$)[a-z_]{1,64}$/) });
+/** A Google service account, as its JSON file has it. */
+type ServiceAccount = z.output<typeof serviceAccountSchema>;
+
+/**
+ * FCM is off if neither credentials nor a project are set. The options hold no credentials if another endpoint is used, where
+ * no Google sign-in happens, or if Google's application default credentials are used (workload identity, metadata server).
+ */
+function read(env: Environment, report: Report, source: 'environment' | 'apps-file'): FcmOptions | undefined {
+  const { GOOGLE_APPLICATION_CREDENTIALS: file, FCM_PROJECT_ID, FCM_ENDPOINT, FCM_CA_FILE } = variables.parse(env);
+  if (file === undefined && FCM_PROJECT_ID === undefined) return undefined;
+
+  const needsSignIn = FCM_ENDPOINT === GOOGLE_FCM;
+  // Google's library finds another kind of file by the environment only, so an app of its own cannot have one.
+  const mayBeOther = source === 'environment';
+  const serviceAccount = readServiceAccount(file, FCM_PROJECT_ID !== undefined, mayBeOther, report);
+  const ca = readCertificate('FCM_CA_FILE', FCM_CA_FILE, report);
+  return {
+    projectId: FCM_PROJECT_ID ?? serviceAccount?.project_id ?? '',
+    endpoint: FCM_ENDPOINT,
+    ...(needsSignIn && serviceAccount !== undefined && { credentials: serviceAccount }),
+    ...(ca !== undefined && { ca }),
+  };
+}
+
+/** Undefined also for another kind of file (`external_account`): Google's library reads it itself, and it names no project. */
+function readServiceAccount(
+  path: string | undefined,
+  hasProject: boolean,
+  mayBeOther: boolean,
+  report: Report,
+): ServiceAccount | undefined {
+  const json = readFile('GOOGLE_APPLICATION_CREDENTIALS', path, report);
+  if (json === undefined) return undefined;
+  const value = parseJson(json);
+  const account = serviceAccountSchema.safeParse(value);
+  if (account.success) return account.data;
+  const isOtherKind = mayBeOther && typeSchema.safeParse(value).data?.type !== undefined;
+  if (isOtherKind && hasProject) return undefined;
+  if (isOtherKind) {
+    report('FCM_PROJECT_ID', 'the project, since GOOGLE_APPLICATION_CREDENTIALS is no service account', 'nothing');
+    return undefined;
+  }
+  const expected = 'a service account as JSON with project_id, client_email and private_key';
+  report('GOOGLE_APPLICATION_CREDENTIALS', expected, 'something else');
+  return undefined;
+}
+
+function parseJson(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return undefined;
+  }
+}
 
 export const FCM: ProviderDescriptor<'fcm', FcmOptions> = {
   platform: 'fcm',

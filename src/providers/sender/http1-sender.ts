@@ -2,10 +2,58 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import { Agent, request as httpsRequest } from 'node:https';
 import { isIP } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import { MAX_BODY_BYTES, type SendRequest } from './exchange.ts';
-import { connectFailure, createReach, unsent, type SendResult, type Unsent } from './result.ts';
-import type { Sender, SenderOptions } from './sender.ts';
-import { createSlots } from './slots.ts';
+import type { Permit } from '../provider.ts';
+import { MAX_BODY_BYTES, type SendRequest } from './connection.ts';
+import { Waiting } from './pool.ts';
+import { NO_HTTP2, type SendResult, type Unsent, connectFailure, createReach, unsent } from './result.ts';
+import { createSender, type Sender, type SenderOptions } from './sender.ts';
+
+/**
+ * HTTP/2, or HTTP/1.1 if that is all that the server speaks: the server chooses in the TLS handshake (ALPN, RFC 7301), and the
+ * first connection that ends with `no-http2` decides for as long as this sender lives.
+ */
+export function createNegotiatedSender(options: SenderOptions): Sender {
+  const http2 = createSender({ ...options, offersHttp1: true });
+  let http1: Sender | undefined;
+  let isClosed = false;
+  /** The first one closes at once, since its pool would go on trying to connect. */
+  const closing: Promise<void>[] = [];
+
+  function fallBack(): Sender {
+    if (http1 !== undefined) return http1;
+    closing.push(http2.close());
+    return (http1 = createHttp1Sender(options));
+  }
+
+  const current = (): Sender => http1 ?? http2;
+  const isWithoutHttp2 = (result: SendResult | Unsent | object): boolean =>
+    !isClosed && 'code' in result && result.code === 'no-http2';
+
+  return {
+    reserve() {
+      const found = current().reserve();
+      if (!(found instanceof Promise)) return found;
+      return found.then((answer) => (isWithoutHttp2(answer) ? fallBack().reserve() : answer));
+    },
+    async send(request, when = {}) {
+      const result = await current().send(request, when);
+      if (!isWithoutHttp2(result)) return result;
+      return fallBack().send(request, { ...when, permit: undefined });
+    },
+    connect: () => current().connect(),
+    reach() {
+      const found = current().reach();
+      return found?.failure?.cause === NO_HTTP2 ? undefined : found; // it was reached, and HTTP/1.1 comes next
+    },
+    abort() {
+      current().abort();
+    },
+    async close() {
+      isClosed = true;
+      await Promise.all([current().close(), ...closing]);
+    },
+  };
+}
 
 /** An idle connection is closed after this: shorter than what servers allow, so that a request rarely meets a closed one. */
 const IDLE_MS = 4_000;
@@ -127,4 +175,64 @@ async function read(response: IncomingMessage): Promise<SendResult> {
   }
   const body = Buffer.concat(chunks).toString('utf8');
   return { kind: 'answered', status: response.statusCode ?? 0, headers: response.headers, body };
+}
+
+/** One of a number of places for requests. */
+class Slot implements Permit {
+  #give: (() => void) | undefined;
+
+  constructor(give: () => void) {
+    this.#give = give;
+  }
+
+  release(): void {
+    const give = this.#give;
+    this.#give = undefined;
+    give?.();
+  }
+
+  /** The place, for one request, which releases it. Undefined if it was used or released before. */
+  use(): Slot | undefined {
+    const give = this.#give;
+    this.#give = undefined;
+    return give && new Slot(give);
+  }
+}
+
+/** A number of places; who finds none waits, in the order of asking. */
+interface Slots {
+  /** Unsent if none is free until then (`performance.now()`). */
+  take(until?: number): Promise<Slot | Unsent>;
+  owns(permit: Permit | undefined): permit is Slot;
+  giveUpWaiting(why: Unsent): void;
+  end(): void;
+}
+
+function createSlots(count: number): Slots {
+  const waiting = new Waiting<Slot>();
+  let free = count;
+  let isEnded = false;
+
+  function take(): Slot | undefined {
+    if (free === 0) return undefined;
+    free -= 1;
+    return new Slot(() => {
+      free += 1;
+      waiting.serve(take);
+    });
+  }
+
+  return {
+    take(until = Infinity) {
+      if (isEnded) return Promise.resolve(unsent('closed'));
+      const slot = take();
+      return slot === undefined ? waiting.join(until) : Promise.resolve(slot);
+    },
+    owns: (permit) => permit instanceof Slot,
+    giveUpWaiting: (why) => waiting.giveUp(why),
+    end() {
+      isEnded = true;
+      waiting.giveUp(unsent('closed'));
+    },
+  };
 }

@@ -2,7 +2,6 @@ import { doubledMs } from '../../domain/time.ts';
 import type { Reach } from '../provider.ts';
 import { Connection, type ConnectionOptions } from './connection.ts';
 import { createReach, unsent, type Unsent } from './result.ts';
-import { Waiting } from './waiting.ts';
 
 export interface PoolOptions extends ConnectionOptions {
   readonly minConnections: number;
@@ -181,4 +180,41 @@ export function createPool(options: PoolOptions): Pool {
 /** 250 ms after the first failure, doubled with each further one, at most 15 s; times 0.5 to 1, by `random`. */
 export function backoffMs(failures: number, random: number): number {
   return doubledMs(BACKOFF.firstMs, BACKOFF.lastMs, failures - 1) * (0.5 + random / 2);
+}
+
+/** Those who wait for a place, in the order of asking. */
+export class Waiting<Place> {
+  readonly #all = new Set<(found: Place | Unsent) => void>();
+
+  get size(): number {
+    return this.#all.size;
+  }
+
+  /** Resolves with a place from `serve`; unsent after `until` (`performance.now()`), or when all are given up. */
+  join(until: number): Promise<Place | Unsent> {
+    return new Promise((resolve) => {
+      this.#all.add(resolve);
+      if (until === Infinity) return;
+      const giveUp = (): void => {
+        if (this.#all.delete(resolve)) resolve(unsent('no-stream'));
+      };
+      setTimeout(giveUp, Math.max(0, until - performance.now())).unref();
+    });
+  }
+
+  /** Gives places to those who wait, the first one first, until `take` has none. */
+  serve(take: () => Place | undefined): void {
+    for (const resolve of this.#all) {
+      const place = take();
+      if (place === undefined) break;
+      this.#all.delete(resolve);
+      resolve(place);
+    }
+  }
+
+  giveUp(why: Unsent): void {
+    const all = [...this.#all];
+    this.#all.clear();
+    for (const resolve of all) resolve(why);
+  }
 }

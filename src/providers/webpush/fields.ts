@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { printable } from '../../domain/text-schema.ts';
+import { printable } from '../../domain/json.ts';
 
 /**
  * The fields of a notification for browsers: options of `showNotification` (notifications.spec.whatwg.org) that no phone has. The

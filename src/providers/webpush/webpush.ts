@@ -1,15 +1,18 @@
+import { createECDH, createHash, createPrivateKey, type KeyObject } from 'node:crypto';
+import './no-keylog.ts'; // before http_ece
+import { encrypt } from 'http_ece';
+import { SignJWT } from 'jose';
 import { InputError } from '../../domain/faults.ts';
-import type { Provider, Reach, Reply, Reserved } from '../provider.ts';
-import { transportReply } from '../replies.ts';
-import { parseEndpoint, trustBeside } from '../sender/endpoint.ts';
-import { createHttp2Provider } from '../sender/http2-provider.ts';
-import { createNegotiatedSender } from '../sender/negotiated-sender.ts';
-import type { SenderOptions } from '../sender/sender.ts';
+import type { WebpushDevice } from '../../domain/notification.ts';
+import { createCredential, type Credential } from '../credential.ts';
+import type { Provider, Reach, Reply, Reserved, Prepared, Push } from '../provider.ts';
+import { transportReply, type ReplyTable } from '../replies.ts';
+import { createNegotiatedSender } from '../sender/http1-sender.ts';
+import { parseEndpoint, trustBeside } from '../sender/result.ts';
+import { createHttp2Provider, type SenderOptions } from '../sender/sender.ts';
 import { readWebpushAnswer } from './answers.ts';
-import { encodeWebpush } from './encode.ts';
-import { createOrigins } from './origins.ts';
-import { createAllowed } from './services.ts';
-import { createVapidCredential, readVapidKey, type VapidKey } from './vapid.ts';
+import { createOrigins, createAllowed } from './origins.ts';
+import { WEBPUSH_MAX_MESSAGE_BYTES, webpushMessage } from './payload.ts';
 
 type Tuning = Omit<SenderOptions, 'endpoint' | 'secureContext' | 'offersHttp1'>;
 
@@ -132,4 +135,146 @@ function withHost(reply: Reply, origin: string): Reply {
   if (meaning === 'accepted' || isOwnFault) return reply;
   const { host } = new URL(origin);
   return { ...reply, detail: detail === undefined ? host : `${host}: ${detail}` };
+}
+
+// before http_ece
+
+/** Four weeks, the longest that Google keeps a push; others keep it for less (RFC 8030, section 5.2, lets them). */
+const MAX_TTL_SECONDS = 2_419_200;
+
+export interface WebpushEncodeOptions {
+  readonly isAllowed: (origin: string) => boolean;
+  /** Epoch milliseconds, from which `TTL` is counted. */
+  readonly nowMs: number;
+}
+
+/** A push as a request to its push service (RFC 8030), encrypted for the browser (RFC 8291). */
+export function encodeWebpush(push: Push, { isAllowed, nowMs }: WebpushEncodeOptions): Prepared {
+  const device = push.device as WebpushDevice; // by its platform
+  const { origin, pathname, search } = new URL(device.endpoint);
+  if (!isAllowed(origin)) {
+    return refused('origin-not-allowed', `${origin} is no known push service; WEBPUSH_ORIGINS can allow it`);
+  }
+  const message = Buffer.from(JSON.stringify(webpushMessage(push.notification, push)));
+  if (message.length > WEBPUSH_MAX_MESSAGE_BYTES) {
+    return refused(
+      'payload-too-large',
+      `payload: expected at most ${WEBPUSH_MAX_MESSAGE_BYTES} bytes, found ${message.length}`,
+    );
+  }
+  const body = encrypted(message, device.keys);
+  if (body === undefined) return refused('bad-keys', 'keys.p256dh: expected a point on P-256, found another one');
+  return { kind: 'ready', encoded: { push, origin, path: pathname + search, headers: headersOf(push, nowMs), body } };
+}
+
+/** Why a push is refused here, before any request. */
+const REFUSALS = {
+  'origin-not-allowed': { meaning: 'bad-token', alerted: 'no' },
+  'bad-keys': { meaning: 'bad-token', alerted: 'no' },
+  'payload-too-large': { meaning: 'rejected', alerted: 'no' },
+} as const satisfies ReplyTable;
+
+function refused(code: keyof typeof REFUSALS, detail: string): Prepared {
+  return { kind: 'refused', reply: { ...REFUSALS[code], code, detail } };
+}
+
+/** With a key pair of its own for each message. Undefined where the browser's key is no point on the curve. */
+function encrypted(message: Buffer, { p256dh, auth }: WebpushDevice['keys']): Buffer | undefined {
+  const privateKey = createECDH('prime256v1');
+  privateKey.generateKeys();
+  try {
+    return encrypt(message, { version: 'aes128gcm', privateKey, dh: p256dh, authSecret: auth });
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * - `ttl`: the seconds left until `expiresAt`. 0 would mean one try and no storing, and Microsoft refuses it without a header
+ *   of its own, so it is 1 at least.
+ * - `urgency` (RFC 8030, section 5.3): the notification's priority; `low` for a silent one.
+ * - `topic` (section 5.4): only if the producer gave a collapse id. A push that waits for its browser is replaced by a later
+ *   one with the same topic.
+ */
+function headersOf({ notification, silent }: Push, nowMs: number): Record<string, string | number> {
+  const { collapseId, expiresAt, priority } = notification;
+  const leftSeconds = expiresAt === undefined ? Infinity : Math.floor((expiresAt - nowMs) / 1_000);
+  return {
+    'content-type': 'application/octet-stream',
+    'content-encoding': 'aes128gcm',
+    ttl: Math.max(1, Math.min(leftSeconds, MAX_TTL_SECONDS)),
+    urgency: silent ? 'low' : priority,
+    ...(collapseId !== undefined && { topic: topicOf(collapseId) }),
+  };
+}
+
+/** At most 32 characters of base64url: the beginning of the collapse id's hash, which no push service can read. */
+export function topicOf(collapseId: string): string {
+  return createHash('sha256').update(collapseId).digest('base64url').slice(0, 32);
+}
+
+/** The key pair that names this sender to every push service (RFC 8292). Browsers subscribe with its public half. */
+export interface VapidKey {
+  readonly privateKey: KeyObject;
+  /** The uncompressed point as base64url: what browsers call `applicationServerKey`. */
+  readonly publicKey: string;
+}
+
+/** A token is valid for at most 24 hours (RFC 8292, section 2). Half of that leaves room for a clock that is wrong. */
+const LIFETIME_MS = 12 * 3_600_000;
+const RENEW_BELOW_MS = 3_600_000;
+const LEAST_RENEWAL_MS = 60_000;
+
+/** A private key on P-256: 32 bytes as base64url, as generators for web push print it, or PEM. Undefined for anything else. */
+export function readVapidKey(text: string): VapidKey | undefined {
+  const written = text.trim();
+  try {
+    return written.startsWith('-----BEGIN') ? fromPem(written) : fromBase64url(written);
+  } catch {
+    return undefined;
+  }
+}
+
+function fromPem(pem: string): VapidKey | undefined {
+  const privateKey = createPrivateKey(pem);
+  if (privateKey.asymmetricKeyDetails?.namedCurve !== 'prime256v1') return undefined;
+  const { x = '', y = '' } = privateKey.export({ format: 'jwk' });
+  const point = Buffer.concat([Buffer.from([4]), Buffer.from(x, 'base64url'), Buffer.from(y, 'base64url')]);
+  return { privateKey, publicKey: point.toString('base64url') };
+}
+
+function fromBase64url(text: string): VapidKey | undefined {
+  if (!/^[A-Za-z0-9_-]{43}=?$/.test(text)) return undefined;
+  const pair = createECDH('prime256v1');
+  pair.setPrivateKey(text, 'base64url');
+  const point = pair.getPublicKey();
+  const [x, y] = [point.subarray(1, 33).toString('base64url'), point.subarray(33).toString('base64url')];
+  const privateKey = createPrivateKey({ format: 'jwk', key: { kty: 'EC', crv: 'P-256', d: text.slice(0, 43), x, y } });
+  return { privateKey, publicKey: point.toString('base64url') };
+}
+
+/**
+ * The `authorization` header for one push service: a JWT for its origin, signed locally (RFC 8292, sections 2 and 3).
+ *
+ * @param subject whom the push service may ask about these pushes: a `mailto:` or `https:` URL
+ * @param now epoch milliseconds
+ */
+export function createVapidCredential(
+  origin: string,
+  { privateKey, publicKey }: VapidKey,
+  subject: string,
+  now: () => number,
+): Credential {
+  return createCredential({
+    now,
+    renewBelowMs: RENEW_BELOW_MS,
+    leastRenewalMs: LEAST_RENEWAL_MS,
+    async signIn() {
+      const jwt = new SignJWT({ aud: origin, exp: Math.floor((now() + LIFETIME_MS) / 1_000), sub: subject });
+      const signed = await jwt.setProtectedHeader({ typ: 'JWT', alg: 'ES256' }).sign(privateKey);
+      return { authorization: `vapid t=${signed}, k=${publicKey}`, lifetimeMs: LIFETIME_MS };
+    },
+    // No network is needed, so a failure is a bug here.
+    failureReply: () => ({ meaning: 'later', alerted: 'no', unsent: true, trouble: 'auth', code: 'sign-in-failed' }),
+  });
 }

@@ -61,7 +61,7 @@ export class AnswerRules {
 }
 
 /** The loopback server's answer for an entry of the script. `nowMs`: since when APNs calls a token gone. */
-export function answerOf(scripted: ScriptedAnswer, platform: Platform, nowMs: number): Answer {
+function answerOf(scripted: ScriptedAnswer, platform: Platform, nowMs: number): Answer {
   const { answer, delay, retryAfter, alerted } = scripted;
   const more = {
     ...(delay === undefined ? {} : { delayMs: parseDuration(delay) ?? 0 }),

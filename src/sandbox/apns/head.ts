@@ -23,7 +23,7 @@ export function header(head: ApnsHead, name: string): string | undefined {
 }
 
 /** The token in the path, in lower case; empty where there is none. */
-export function deviceToken({ path }: ApnsHead): string {
+function deviceToken({ path }: ApnsHead): string {
   return DEVICE_PATH.exec(path)?.[1]?.toLowerCase() ?? '';
 }
 

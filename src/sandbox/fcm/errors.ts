@@ -15,7 +15,7 @@ const STATUS: Readonly<Record<number, readonly [status: string, message: string]
 };
 
 /** The body of a refusal: a `google.rpc.Status`, with an `FcmError` if FCM itself refuses. */
-export function fcmErrorBody(answer: Refuse, projectId: string): string {
+function fcmErrorBody(answer: Refuse, projectId: string): string {
   const { status, reason, message, violations } = answer;
   const quota = quotaWords(answer, projectId);
   const [word, sentence] = STATUS[status] ?? ['UNKNOWN', 'Unknown error.'];

@@ -28,7 +28,7 @@ export interface FcmServerOptions extends LoopbackOptions {
  * The bearer token in place of Google's sign-in; Google's own emulators take the same one. A client of a loopback server
  * sends exactly `Authorization: Bearer owner`.
  */
-export const SANDBOX_FCM_TOKEN = 'owner';
+const SANDBOX_FCM_TOKEN = 'owner';
 
 const PATH = /^\/v1\/projects\/([^/]+)\/messages:send$/;
 const MAX_BODY_BYTES = 65_536;

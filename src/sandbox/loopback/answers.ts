@@ -40,7 +40,7 @@ export interface Refuse {
 }
 
 /** No answer ever comes; the connection stays up. */
-export interface Hang {
+interface Hang {
   readonly kind: 'hang';
   readonly accepted?: boolean;
 }
@@ -72,7 +72,7 @@ export interface Rate {
   readonly answer: Answer;
 }
 
-export const ACCEPT: Accept = { kind: 'accept' };
+const ACCEPT: Accept = { kind: 'accept' };
 
 /** Whether the alert reaches the device, whatever the answer says. */
 export function isAccepted(answer: Answer): boolean {

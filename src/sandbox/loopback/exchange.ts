@@ -42,7 +42,7 @@ export interface Exchange {
 }
 
 /** Headers and body of an answer. */
-export interface Content {
+interface Content {
   /** Of an acceptance. Default: 200. */
   readonly status?: number;
   readonly headers: Readonly<Record<string, string>>;

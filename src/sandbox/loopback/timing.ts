@@ -16,7 +16,7 @@ export const NO_LATENCY: Latency = { medianMs: 0, p99Ms: 0 };
 /** The normal distribution's 99th percentile, in standard deviations. */
 const P99_DEVIATIONS = 2.326_347_874;
 
-export function isLatencyOff({ p99Ms }: Latency): boolean {
+function isLatencyOff({ p99Ms }: Latency): boolean {
   return p99Ms === 0;
 }
 

@@ -1,6 +1,6 @@
 import type { Enqueued } from '../../../scripts/chaos/run/enqueue.ts';
 import type { Completed } from '../../../scripts/chaos/run/queue.ts';
-import { readProgress } from '../../../src/delivery/progress.ts';
+import { readProgress } from '../../../src/delivery/context.ts';
 import type { NotificationInput } from '../../../src/domain/notification.ts';
 import type { DeadLetter } from '../../../src/domain/outcome.ts';
 import type { StoredDeadLetter } from '../../../src/dead-letters/store.ts';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { readProgress } from '../../../src/delivery/progress.ts';
+import { readProgress } from '../../../src/delivery/context.ts';
 import type { Device, Notification } from '../../../src/domain/notification.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { openRealBench } from '../../support/real-bench.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Queue } from 'bullmq';
 import { describe, expect, it, vi } from 'vitest';
-import { readProgress } from '../../../src/delivery/progress.ts';
+import { readProgress } from '../../../src/delivery/context.ts';
 import type { Notification } from '../../../src/domain/notification.ts';
 import type { SeenEntry } from '../../../scripts/support/providers-child.ts';
 import { judge } from '../../../src/sandbox/judge.ts';

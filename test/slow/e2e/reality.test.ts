@@ -4,7 +4,7 @@ import type { Notification } from '../../../src/domain/notification.ts';
 import { judge, type Arrival } from '../../../src/sandbox/judge.ts';
 import { machineChecks } from '../../../scripts/demo/verdict.ts';
 import type { SeenEntry } from '../../../scripts/support/providers-child.ts';
-import { readProgress } from '../../../src/delivery/progress.ts';
+import { readProgress } from '../../../src/delivery/context.ts';
 import { measured } from '../../support/measured.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { openRealBench, overtakings } from '../../support/real-bench.ts';

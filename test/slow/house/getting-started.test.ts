@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { copyFile, cp, mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { CONFIG_VARIABLES } from '../../../src/config/documentation.ts';
+import { CONFIG_VARIABLES } from '../../../src/config/variables.ts';
 import { freePort } from '../../../src/sandbox/redis/free-port.ts';
 import { temporaryFolder } from '../../support/program.ts';
 

@@ -1,5 +1,5 @@
 import { expect, it, vi } from 'vitest';
-import { invalidTokensKey } from '../../../src/queue/invalid-tokens.ts';
+import { invalidTokensKey } from '../../../src/queue/outcomes.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { connectRedis } from '../../support/redis.ts';
 import { openSandbox } from '../../support/sandbox.ts';

@@ -5,9 +5,10 @@ import type { Logger } from '../observe/log.ts';
 import type { Canceled } from '../queue/cancel.ts';
 import type { JobLock } from '../queue/job-lock.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
-import { ack, type Completed } from './ack.ts';
-import type { Result } from './decide.ts';
-import { readProgress } from './progress.ts';
+import { readProgress, type Context, type DeliverParts } from './context.ts';
+import { type Result, ended } from './decide.ts';
+import { ack, type Completed } from './end.ts';
+import { moveUp, cancelReservation } from './slot.ts';
 
 interface CancelJobParts {
   readonly cancel: (target: CancelTarget) => Promise<Canceled>;
@@ -50,3 +51,18 @@ export function createCancelProcessor({ cancel, log, random }: CancelJobParts) {
 }
 
 const NOT_ACKED = 'Redis did not take the result of a job named cancel; it runs again when its lock has run out';
+
+/**
+ * The limiter answers an ask of a canceled notification with that. A pass that puts the job back without an ask, because of
+ * `sendAfter` or an open breaker, looks here: its job may wait for longer than the limiter remembers that it is canceled.
+ */
+export async function unlessCanceled(context: Context, result: Result, parts: DeliverParts): Promise<Result> {
+  if (result.kind !== 'requeued' && result.kind !== 'held') return result;
+  const isCanceled = await parts.isCanceled(context).catch(() => false); // then a later pass looks
+  if (!isCanceled) return result;
+  if (context.progress.requeues > 0) {
+    await cancelReservation(context, parts);
+    await moveUp(context, parts);
+  }
+  return ended(context, { kind: 'ended', how: 'canceled', gaveBackSlot: false });
+}

@@ -1,16 +1,18 @@
-import { accountOf, namesOf, type Account } from '../domain/account.ts';
-import { serviceOfDevice } from '../domain/device.ts';
-import { asDigest } from '../domain/digest.ts';
+import { accountOf, namesOf, type Account, serviceOfDevice, pushId } from '../domain/device.ts';
 import { formatFault, type Fault } from '../domain/faults.ts';
 import { laterPayloadFault } from '../domain/notification-rules.ts';
+import { asDigest } from '../domain/notification-schema.ts';
 import type { Device, Platform } from '../domain/notification.ts';
 import type { FailedAttempt } from '../domain/outcome.ts';
-import { pushId } from '../domain/push-id.ts';
-import type { Context, ReadyDevice } from './context.ts';
-import { openDevices } from './devices.ts';
-import type { DeliverParts } from './parts.ts';
-import { withAttempts, type DeviceState } from './progress.ts';
-import { replyText, STATE_OF } from './replies.ts';
+import {
+  type Context,
+  type ReadyDevice,
+  openDevices,
+  type DeliverParts,
+  withAttempts,
+  type DeviceState,
+} from './context.ts';
+import { replyText, STATE_OF, noteReply } from './replies.ts';
 
 /**
  * Encodes the alert for each open device whose provider may be sent to: `context.ready`. It takes time, so it is done
@@ -36,7 +38,7 @@ export function encodeAgain(context: Context, silent: boolean, parts: DeliverPar
 }
 
 /** Whether it goes as a digest: for others, not for itself alone. */
-export function isDigest({ progress: { digest } }: Pick<Context, 'progress'>): boolean {
+function isDigest({ progress: { digest } }: Pick<Context, 'progress'>): boolean {
   return digest !== undefined && !(digest.own && digest.count === 1);
 }
 
@@ -85,4 +87,36 @@ function encodeOpen(
 function noCredentials(account: Account): string {
   const { platform, app } = namesOf(account);
   return app === undefined ? `no credentials for ${platform}` : `no credentials for ${platform} of the app "${app}"`;
+}
+
+/**
+ * Sets a stream aside at each server, before the ask for a slot: a notification that waits for a connection then waits
+ * without a slot, and is not late for it. The devices of a server without a connection are tried and unsent.
+ *
+ * Every notification asks the servers in the same order, so that no two wait for a stream that the other one has.
+ */
+export async function reserveStreams(context: Context, parts: DeliverParts): Promise<void> {
+  let unreachable: Set<string> | undefined;
+  for (const first of firstOfEachServer(context.ready)) {
+    const { service } = first;
+    const asking = first.provider.reserve(first.encoded);
+    const reserved = asking instanceof Promise ? await asking : asking;
+    if (reserved.kind === 'permit') {
+      first.permit = reserved.permit;
+      context.permits.push(reserved.permit);
+      continue;
+    }
+    (unreachable ??= new Set()).add(service);
+    for (const device of context.ready) {
+      if (device.service === service) await noteReply(context, device, reserved.reply, 0, parts);
+    }
+  }
+  if (unreachable !== undefined) context.ready = context.ready.filter((device) => !unreachable.has(device.service));
+}
+
+/** One device of each server, in the order of the servers' names. */
+function firstOfEachServer(ready: readonly ReadyDevice[]): readonly ReadyDevice[] {
+  if (ready.length === 1) return ready;
+  const first = new Map(ready.toReversed().map((device) => [device.service, device]));
+  return [...first].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, device]) => device);
 }
