@@ -3,7 +3,7 @@
  * something to judge.
  *
  *   floor 2   delivery  http  config                                                       (never each other)
- *   floor 1   limiter  quota  breaker  providers  queue  dead-letters  observe  sandbox    (never each other)
+ *   floor 1   limiter  quota  breaker  providers  queue  dead-letters  observe  terminal   (never each other)
  *   floor 0   domain  redis  environment
  *
  * config stands above providers, because it has each of them read its own part of the environment.
@@ -20,7 +20,7 @@ const FLOORS = {
   observe: ['domain'],
   breaker: ['domain', 'redis'],
   config: ['domain', 'environment', 'redis', 'providers'],
-  sandbox: ['domain'],
+  terminal: ['domain', 'environment'],
   http: ['domain', 'redis', 'limiter'],
   delivery: ['domain', 'redis', 'limiter', 'quota', 'breaker', 'providers', 'queue', 'observe'],
 };
@@ -51,7 +51,7 @@ const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
   severity: 'error',
   from: { path: `^src/${folder}(/|\\.ts$)` },
   to: {
-    path: '^(src|workers|scripts|tools|test|bench)/',
+    path: '^(src|sandbox|workers|scripts|demo|chaos|tools|test|bench)/',
     pathNot: [`^src/(${[folder, ...below].join('|')})(/|\\.ts$)`, ...(EXCEPT[folder] ?? [])],
   },
 }));
@@ -81,13 +81,26 @@ export default {
       name: 'src-stands-alone',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^(workers|scripts|tools|test|bench|examples)/' },
+      to: { path: '^(sandbox|workers|scripts|demo|chaos|tools|test|bench|examples)/' },
     },
     {
       name: 'what-is-published-needs-no-tool-test-or-bench',
       severity: 'error',
-      from: { path: '^(workers|scripts)/' },
-      to: { path: '^(tools|test|bench|examples)/' },
+      from: { path: '^(sandbox|workers|scripts)/' },
+      to: { path: '^(demo|chaos|tools|test|bench|examples)/' },
+    },
+    {
+      name: 'workers-need-no-script',
+      severity: 'error',
+      from: { path: '^workers/' },
+      to: { path: '^(scripts|sandbox)/' },
+    },
+    {
+      name: 'the-sandbox-stands-apart',
+      comment: 'It knows what a notification is, and nothing of how a worker delivers it.',
+      severity: 'error',
+      from: { path: '^sandbox/' },
+      to: { path: '^(src/(?!domain/)|workers/|scripts/)' },
     },
     {
       name: 'concrete-parts-only-in-composition-roots',
@@ -100,9 +113,9 @@ export default {
     },
     {
       name: 'one-home-for-each-client',
-      comment: 'What knows APNs, FCM and web push is in providers; what connects to Redis is in redis and the sandbox.',
+      comment: 'What knows APNs, FCM and web push is in providers; what connects to Redis is in redis.',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(providers|redis|sandbox)/' },
+      from: { path: '^src/', pathNot: '^src/(providers|redis)/' },
       to: {
         path: '(^|/)node_modules/(apn|@parse/node-apn|firebase-admin|google-auth-library|http_ece|ioredis)/',
         dependencyTypesNot: ['type-only'],
@@ -112,12 +125,12 @@ export default {
       name: 'no-cycles',
       severity: 'error',
       from: {},
-      to: { circular: true },
+      to: { circular: true, viaOnly: { dependencyTypesNot: ['dynamic-import'] } },
     },
     {
       name: 'published-code-needs-no-dev-dependency',
       severity: 'error',
-      from: { path: '^(src|workers|scripts)/' },
+      from: { path: '^(src|sandbox|workers|scripts)/' },
       to: { dependencyTypes: ['npm-dev'], dependencyTypesNot: ['type-only'], pathNot: '(^|/)node_modules/@types/' },
     },
     {

@@ -5,10 +5,10 @@ COPY package.json package-lock.json .npmrc ./
 RUN npm ci
 COPY tsconfig.json tsconfig.build.json ./
 COPY src src
+COPY sandbox sandbox
 COPY workers workers
 COPY scripts scripts
 COPY tools tools
-COPY examples examples
 RUN npm run build && npm prune --omit=dev
 
 FROM node:24-slim

@@ -1,6 +1,5 @@
-import { createCommand, printJson, runCommand, UsageError } from '../scripts/support/command.ts';
-import { helpItem } from '../scripts/support/help.ts';
-import { checkOutputFile } from '../scripts/support/output-file.ts';
+import { createCommand, printJson, runCommand, UsageError, helpItem } from '../src/terminal/command.ts';
+import { checkOutputFile } from '../demo/demo.ts';
 import { alternativesSuite } from './alternatives/suite.ts';
 import { capacitySuite } from './capacity/suite.ts';
 import { limiterSuite } from './limiter/suite.ts';

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { startEmbeddedRedis } from '../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../sandbox/redis/embedded-redis.ts';
 
 /**
  * Bytes in Redis of what `fill` writes: keys, values, expiries and their share of the hash tables. It is the memory that FLUSHALL

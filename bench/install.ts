@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
-import { CommandError } from '../scripts/support/command.ts';
+import { CommandError } from '../src/terminal/command.ts';
 
 const FOLDER = fileURLToPath(new URL('.', import.meta.url));
 const OUTPUT_CHARACTERS = 1_000;

@@ -4,14 +4,8 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
-import {
-  createProducer,
-  NO_LATENCY,
-  startEmbeddedRedis,
-  startSandbox,
-  type Device,
-  type Producer,
-} from 'pushpacer';
+import { createProducer, type Device, type Producer } from 'pushpacer';
+import { NO_LATENCY, startEmbeddedRedis, startSandbox } from 'pushpacer/sandbox';
 import { afterAll, beforeEach, expect, test, vi } from 'vitest';
 
 vi.setConfig({ testTimeout: 30_000 }); // longer than what is waited for below, also on a busy machine

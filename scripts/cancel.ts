@@ -3,9 +3,8 @@ import { parseCancelTarget, type CancelTarget } from '../src/domain/cancel-targe
 import { printable } from '../src/domain/faults.ts';
 import type { Canceled } from '../src/queue/producer.ts';
 import { isLasting, RedisAwayError } from '../src/redis/connection.ts';
-import { callOf, CommandError, createCommand, printJson, runCommand, UsageError } from './support/command.ts';
-import { readEnvironment } from './support/environment.ts';
-import { openProducer } from './support/queue-redis.ts';
+import { callOf, CommandError, createCommand, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
+import { readEnvironment, openProducer } from './support/queue.ts';
 
 interface Flags {
   readonly id?: string;

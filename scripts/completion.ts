@@ -1,9 +1,7 @@
-import { Argument } from 'commander';
-import { bashScript } from './completion/bash.ts';
-import { fishScript } from './completion/fish.ts';
-import { readPlaces } from './completion/places.ts';
-import { zshScript } from './completion/zsh.ts';
-import { createCommand, runCommand } from './support/command.ts';
+import { Argument, type Command, type Option } from 'commander';
+import { createCommand, runCommand, definitionOf } from '../src/terminal/command.ts';
+import { shellQuoted, shellQuoted as quoted } from '../src/terminal/text.ts';
+import { COMMANDS, loadCommand } from './support/commands.ts';
 
 const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript };
 type Shell = keyof typeof SCRIPTS;
@@ -29,6 +27,229 @@ export async function main(argv: readonly string[]): Promise<void> {
       process.stdout.write(SCRIPTS[shell](await readPlaces(command)));
     });
   await runCommand(command, argv);
+}
+
+/** A word that a shell may offer, and what it does. */
+interface Word {
+  readonly word: string;
+  readonly does: string;
+}
+
+export interface Flag {
+  /** `--yes`, `-y` */
+  readonly long: string;
+  readonly short?: string;
+  readonly does: string;
+  /** What comes after it: nothing, one of these words, a file or folder, or any text. */
+  readonly value: 'none' | readonly string[] | 'file' | 'text';
+}
+
+/** A place on the command line, after the words of `path`: what may come there. */
+export interface Place {
+  /** `''`, `enqueue`, `recipient show` */
+  readonly path: string;
+  /** Commands, or values of an argument that are known. */
+  readonly words: readonly Word[];
+  readonly flags: readonly Flag[];
+}
+
+/** All places, from the definitions of the commands. `own` is the one that asks: its module is still being loaded, and cannot be loaded here. */
+export async function readPlaces(own: Command): Promise<Place[]> {
+  const names = Object.keys(COMMANDS).filter((name) => name !== own.name());
+  const definitions = await Promise.all(
+    names.map(async (name) => {
+      const main = await loadCommand(name);
+      return main === undefined ? [] : [await definitionOf(main)];
+    }),
+  );
+  const top: Place = {
+    path: '',
+    words: Object.entries(COMMANDS).map(([word, { does }]) => ({ word, does })),
+    flags: [
+      { long: '--help', short: '-h', does: 'shows the commands', value: 'none' },
+      { long: '--version', short: '-V', does: "shows this program's version", value: 'none' },
+    ],
+  };
+  return [top, ...[...definitions.flat(), own].flatMap((command) => placesOf(command, command.name()))];
+}
+
+function placesOf(command: Command, path: string): Place[] {
+  const choices = command.registeredArguments.flatMap(({ argChoices = [], description }) =>
+    argChoices.map((word) => ({ word, does: description })),
+  );
+  const place: Place = {
+    path,
+    words: [...command.commands.map((each) => ({ word: each.name(), does: each.description() })), ...choices],
+    flags: command.createHelp().visibleOptions(command).map(flagOf),
+  };
+  return [place, ...command.commands.flatMap((each) => placesOf(each, `${path} ${each.name()}`))];
+}
+
+function flagOf(option: Option): Flag {
+  const { long, short, description } = option;
+  return { long: long ?? '', ...(short !== undefined && { short }), does: description, value: valueOf(option) };
+}
+
+function valueOf({ required, optional, argChoices, flags }: Option): Flag['value'] {
+  if (!required && !optional) return 'none';
+  if (argChoices !== undefined) return argChoices;
+  return /<(path|file|folder)>/i.test(flags) ? 'file' : 'text';
+}
+
+/** Each way to write a flag: `--yes`, `-y`. */
+export function spellings({ long, short }: Flag): string[] {
+  return short === undefined ? [long] : [long, short];
+}
+
+/** How a shell writes a pattern of `case`: `'a' | 'b')`, `('a'|'b')`. */
+export interface CaseStyle {
+  readonly open: string;
+  readonly or: string;
+}
+
+/** A branch of `case` for each flag of the place that takes a value: `answerOf` says what to offer, undefined for no value. */
+export function valueCases(
+  { path, flags }: Place,
+  answerOf: (flag: Flag) => string | undefined,
+  { open, or }: CaseStyle,
+): string[] {
+  return flags.flatMap((flag) => {
+    const answer = answerOf(flag);
+    if (answer === undefined) return [];
+    const patterns = spellings(flag).map((one) => shellQuoted(`${path} ${one}`));
+    return [`    ${open}${patterns.join(or)}) ${answer}; return ;;`];
+  });
+}
+
+/**
+ * For bash 3.2 (macOS) and later. A script that knows everything answers at once; one that asks the program at each press of the key
+ * would first load all of it.
+ */
+export function bashScript(places: readonly Place[]): string {
+  const paths = places.filter(({ path }) => path !== '').map(({ path }) => quoted(path));
+  return `# bash completion for pushpacer: source <(pushpacer completion bash)
+_pushpacer() {
+  local at='' cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD-1]} words='' IFS=$' \\t\\n' i
+  # bash makes three words of --file=x
+  if [[ $cur == = ]]; then cur=''; elif [[ $prev == = ]]; then prev=\${COMP_WORDS[COMP_CWORD-2]}; fi
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case "\${at:+$at }\${COMP_WORDS[i]}" in
+      ${paths.join(' | ')}) at="\${at:+$at }\${COMP_WORDS[i]}" ;;
+    esac
+  done
+  COMPREPLY=()
+  case "$at $prev" in
+${places.flatMap((place) => valueCases(place, bashAnswer, { open: '', or: ' | ' })).join('\n')}
+  esac
+  case "$at" in
+${places.map(bashWords).join('\n')}
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}
+complete -F _pushpacer pushpacer
+`;
+}
+
+function bashAnswer({ value }: Flag): string | undefined {
+  if (value === 'none') return undefined;
+  if (value === 'text') return ':';
+  if (value === 'file') {
+    return `IFS=$'\\n'; COMPREPLY=($(compgen -f -- "$cur")); compopt -o filenames 2>/dev/null`;
+  }
+  return `COMPREPLY=($(compgen -W ${quoted(value.join(' '))} -- "$cur"))`;
+}
+
+function bashWords({ path, words, flags }: Place): string {
+  const all = [...words.map(({ word }) => word), ...flags.flatMap(spellings)];
+  return `    ${quoted(path)}) words=${quoted(all.join(' '))} ;;`;
+}
+
+/** For fish 3. */
+export function fishScript(places: readonly Place[]): string {
+  const paths = places.filter(({ path }) => path !== '').map(({ path }) => fishQuoted(path));
+  return `# fish completion for pushpacer: pushpacer completion fish > ~/.config/fish/completions/pushpacer.fish
+function __pushpacer_at
+  set -l at
+  for word in (commandline -opc)[2..-1]
+    if contains -- (string join -- ' ' $at $word) ${paths.join(' ')}
+      set at (string join -- ' ' $at $word)
+    end
+  end
+  test "$at" = "$argv[1]"
+end
+complete -c pushpacer -f
+${places.flatMap(linesOf).join('\n')}
+`;
+}
+
+function linesOf({ path, words, flags }: Place): string[] {
+  const here = `complete -c pushpacer -n ${fishQuoted(`__pushpacer_at ${fishQuoted(path)}`)}`;
+  return [
+    ...words.map(({ word, does }) => `${here} -a ${fishQuoted(word)} -d ${fishQuoted(does)}`),
+    ...flags.map((flag) => `${here} ${flagWords(flag)} -d ${fishQuoted(flag.does)}`),
+  ];
+}
+
+/** `-l yes -s y`, `-l file -r -F` */
+function flagWords({ long, short, value }: Flag): string {
+  const names = [`-l ${long.slice(2)}`, ...(short === undefined ? [] : [`-s ${short.slice(1)}`])].join(' ');
+  if (value === 'none') return names;
+  if (value === 'file') return `${names} -r -F`;
+  return value === 'text' ? `${names} -x` : `${names} -x -a ${fishQuoted(value.join(' '))}`;
+}
+
+function fishQuoted(text: string): string {
+  return `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
+}
+
+/** For zsh 5. */
+export function zshScript(places: readonly Place[]): string {
+  const paths = places.filter(({ path }) => path !== '').map(({ path }) => quoted(path));
+  return `#compdef pushpacer
+# zsh completion for pushpacer: source <(pushpacer completion zsh)
+_pushpacer() {
+  local at='' word prev=\${words[CURRENT-1]}
+  local -a offered
+  for word in \${words[2,CURRENT-1]}; do
+    case "\${at:+$at }$word" in
+      (${paths.join('|')}) at="\${at:+$at }$word" ;;
+    esac
+  done
+  if [[ $PREFIX == --*=* ]]; then
+    prev=\${PREFIX%%=*}
+    compset -P '*='
+  fi
+  case "$at $prev" in
+${places.flatMap((place) => valueCases(place, zshAnswer, { open: '(', or: '|' })).join('\n')}
+  esac
+  case "$at" in
+${places.map(zshWords).join('\n')}
+  esac
+}
+if [[ $funcstack[1] == _pushpacer ]]; then _pushpacer "$@"; else compdef _pushpacer pushpacer; fi
+`;
+}
+
+function zshAnswer({ value, does }: Flag): string | undefined {
+  if (value === 'none') return undefined;
+  if (value === 'text') return `_message ${quoted(does)}`;
+  if (value === 'file') return '_files';
+  return `compadd -- ${value.map(quoted).join(' ')}`;
+}
+
+function zshWords({ path, words, flags }: Place): string {
+  const offered = words.map(({ word, does }) => described(word, does));
+  const options = flags.flatMap((flag) => spellings(flag).map((one) => described(one, flag.does)));
+  const lines = [
+    ...(offered.length > 0 ? [`offered=(${offered.join(' ')}); _describe -V command offered`] : []),
+    `offered=(${options.join(' ')}); _describe -V -o option offered`,
+  ];
+  return `    (${quoted(path)}) ${lines.join('; ')} ;;`;
+}
+
+/** `word:what it does`, where a colon of the word itself would end it. */
+function described(word: string, does: string): string {
+  return quoted(`${word.replaceAll(':', '\\:')}:${does}`);
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

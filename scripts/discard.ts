@@ -1,5 +1,5 @@
-import { createCommand, runCommand } from './support/command.ts';
-import { atDeadLetters } from './dead-letters/desk.ts';
+import { createCommand, runCommand } from '../src/terminal/command.ts';
+import { atDeadLetters, takeChosen } from './dead-letters/taking.ts';
 import {
   addTakingFlags,
   checkTaking,
@@ -8,7 +8,6 @@ import {
   TIME_HELP,
   type TakingFlags,
 } from './dead-letters/flags.ts';
-import { takeChosen } from './dead-letters/taking.ts';
 
 const HELP = `
 A discarded dead letter cannot be restored. ${takingHelp('discard')}

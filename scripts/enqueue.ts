@@ -3,18 +3,24 @@ import { stat } from 'node:fs/promises';
 import { addAbortSignal } from 'node:stream';
 import { loadQueueConfig } from '../src/config/config.ts';
 import { formatFault, type Fault } from '../src/domain/faults.ts';
-import { RedisAwayError } from '../src/redis/connection.ts';
-import { parseDuration } from '../src/domain/time.ts';
 import { ID, ID_FORMAT } from '../src/domain/json.ts';
+import { parseDuration } from '../src/domain/time.ts';
 import { MAX_SPREAD_MS } from '../src/queue/broadcast.ts';
 import { checkInput, createProducer, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
-import { callOf, CommandError, createCommand, EXIT, printJson, runCommand, UsageError } from './support/command.ts';
-import { addNotificationFlags, itemOfFlags, type NotificationFlags } from './enqueue/flags.ts';
-import { itemsOfLines, type Item } from './enqueue/items.ts';
-import { watchInterrupts } from './enqueue/interrupts.ts';
-import { readEnvironment } from './support/environment.ts';
-import { createProgress, type Progress } from './support/progress.ts';
-import { red } from './support/terminal.ts';
+import { RedisAwayError } from '../src/redis/connection.ts';
+import {
+  callOf,
+  CommandError,
+  createCommand,
+  EXIT,
+  printJson,
+  runCommand,
+  UsageError,
+} from '../src/terminal/command.ts';
+import { createProgress, type Progress } from '../src/terminal/progress.ts';
+import { red } from '../src/terminal/text.ts';
+import { addNotificationFlags, itemOfFlags, type NotificationFlags, itemsOfLines, type Item } from './enqueue/flags.ts';
+import { readEnvironment } from './support/queue.ts';
 
 interface Flags extends NotificationFlags {
   readonly file?: string;
@@ -206,6 +212,43 @@ async function sizeOf(path: string): Promise<number> {
     if (error instanceof CommandError) throw error;
     throw new CommandError(`--file: cannot be read: ${error instanceof Error ? error.message : String(error)}`);
   }
+}
+
+/** SIGINT (Ctrl-C) and SIGTERM of this process. */
+export interface Interrupts {
+  /** Aborts with the first one. A second one ends the process at once. */
+  readonly signal: AbortSignal;
+  /** Watches no more. After an interrupt the process ends by it, as a shell expects of Ctrl-C. */
+  stop(): void;
+}
+
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+
+export function watchInterrupts(): Interrupts {
+  const interrupted = new AbortController();
+  let came: NodeJS.Signals | undefined;
+  const onSignal = (signal: NodeJS.Signals): void => {
+    if (came === undefined) {
+      came = signal;
+      interrupted.abort();
+    } else {
+      forget();
+      process.kill(process.pid, signal);
+    }
+  };
+  const forget = (): void => {
+    for (const signal of SIGNALS) process.off(signal, onSignal);
+  };
+  for (const signal of SIGNALS) process.on(signal, onSignal);
+  return {
+    signal: interrupted.signal,
+    stop() {
+      forget();
+      const signal = came;
+      // Once the error of the command is written.
+      if (signal !== undefined) setImmediate(() => process.kill(process.pid, signal));
+    },
+  };
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

@@ -1,9 +1,7 @@
-import { blockCommand, unblockCommand } from './recipient/block.ts';
-import { limitCommand } from './recipient/limit.ts';
+import { blockCommand, unblockCommand, limitCommand, resetCommand } from './recipient/change.ts';
 import { quietCommand, unquietCommand } from './recipient/quiet.ts';
-import { resetCommand } from './recipient/reset.ts';
 import { showCommand } from './recipient/show.ts';
-import { createCommand, runCommand } from './support/command.ts';
+import { createCommand, runCommand } from '../src/terminal/command.ts';
 
 const HELP = `
 Each has its own --help. REDIS_URL, REDIS_CLUSTER, LIMITER_REDIS_URL, QUEUE_PREFIX and QUEUE_SHARDS must be the same as the

@@ -1,8 +1,7 @@
 import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
-import { startEmbeddedRedis } from '../src/sandbox/redis/embedded-redis.ts';
-import { CommandError, createCommand, printJson, runCommand } from './support/command.ts';
-import { integer } from './support/flags.ts';
+import { startEmbeddedRedis } from '../sandbox/redis/embedded-redis.ts';
+import { CommandError, createCommand, printJson, runCommand, integer } from '../src/terminal/command.ts';
 
 interface Flags {
   readonly port?: number;

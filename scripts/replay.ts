@@ -1,7 +1,10 @@
 import { Option } from 'commander';
 import { loadPolicy } from '../src/config/config.ts';
-import { createCommand, runCommand, UsageError } from './support/command.ts';
-import { atDeadLetters } from './dead-letters/desk.ts';
+import { printable } from '../src/domain/faults.ts';
+import type { Policy } from '../src/domain/limits.ts';
+import { instantOf } from '../src/domain/time.ts';
+import { createCommand, runCommand, UsageError } from '../src/terminal/command.ts';
+import { span } from '../src/terminal/text.ts';
 import {
   addTakingFlags,
   checkTaking,
@@ -10,8 +13,8 @@ import {
   TIME_HELP,
   type TakingFlags,
 } from './dead-letters/flags.ts';
-import { createOutlook, rateText } from './dead-letters/outlook.ts';
-import { createPace, parseRate, takeChosen } from './dead-letters/taking.ts';
+import { atDeadLetters, createPace, parseRate, takeChosen, type Outlook } from './dead-letters/taking.ts';
+import { policyText } from './support/queue.ts';
 
 interface Flags extends TakingFlags {
   /** How many in a second; Infinity: without a pause. */
@@ -64,6 +67,85 @@ function rate(text: string): number {
   const perSecond = parseRate(text);
   if (perSecond !== undefined) return perSecond;
   throw new UsageError(`--rate: expected a rate such as 50/s, or off, found ${JSON.stringify(text)}`);
+}
+
+export interface ReplayTerms {
+  /** How many are replayed in a second; Infinity: without a pause. */
+  readonly perSecond: number;
+  /** The overall limits of each recipient. */
+  readonly policy: Policy;
+  /** Epoch milliseconds, when the replay begins. */
+  readonly now: number;
+}
+
+/**
+ * To how many recipients a replay goes, and about when its last alert would go out: each recipient's alerts follow one another as
+ * closely as the policy allows. It does not know of what waits for them already, of limits of their own or of a category, of quiet
+ * hours, and of quotas, which make it later; background pushes may come sooner.
+ */
+export function createOutlook({ perSecond, policy, now }: ReplayTerms): Outlook {
+  /** By recipient: when their alerts go out, in milliseconds after the beginning. */
+  const schedules = new Map<string, number[]>();
+  const counts = new Map<string, number>();
+  let [added, expired, lastAfterMs] = [0, 0, 0];
+
+  return {
+    add({ letter }) {
+      const { recipientId, sendAfter, expiresAt } = fieldsOf(letter.notification);
+      const replayedMs = (added++ * 1_000) / perSecond;
+      const id = typeof recipientId === 'string' ? recipientId : ''; // nobody's name, and not counted as one
+      if (id !== '') counts.set(id, (counts.get(id) ?? 0) + 1);
+      const schedule = schedules.get(id) ?? [];
+      const at = earliestMs(schedule, policy, Math.max(replayedMs, (instantOf(sendAfter) ?? now) - now));
+      if ((instantOf(expiresAt) ?? Infinity) <= now + at) {
+        expired += 1;
+        return;
+      }
+      schedule.push(at);
+      schedules.set(id, schedule);
+      lastAfterMs = Math.max(lastAfterMs, at);
+    },
+    suffix() {
+      const [busiest, most] = [...counts].reduce((a, b) => (b[1] > a[1] ? b : a), ['', 0]);
+      if (counts.size === 0) return '';
+      if (counts.size === 1) return `, to ${printable(busiest)}`;
+      return `, to ${counts.size} recipients${most === 1 ? '' : ` (${most} to ${printable(busiest)})`}`;
+    },
+    lines() {
+      if (added === 0) return [];
+      const gone = expired === 0 ? [] : [`About ${expired} will have expired by then, and will not be sent.`];
+      if (expired === added) return ['All of them have expired: none will be sent.'];
+      const rate = perSecond === Infinity ? 'Without a rate' : `At ${rateText(perSecond)}`;
+      const when = lastAfterMs < 1_000 ? 'at once' : `in about ${span(lastAfterMs)}`;
+      return [`${rate}, and under ${policyText(policy)}, the last goes out ${when}.`, ...gone];
+    },
+    fields: () => ({
+      recipients: counts.size,
+      expired,
+      ...(expired < added && { lastAfterMs: Math.round(lastAfterMs) }),
+    }),
+  };
+}
+
+/** The earliest instant, from `at` on, that the policy leaves to one more alert. */
+function earliestMs(schedule: readonly number[], { rules, minGapMs }: Policy, at: number): number {
+  const bounds = rules.map(({ max, perMs }) => (schedule.at(-max) ?? -Infinity) + perMs);
+  return Math.max(at, (schedule.at(-1) ?? -Infinity) + minGapMs, ...bounds);
+}
+
+/** `50/s`; where that is below one, `30/m` or `5/h`. */
+export function rateText(perSecond: number): string {
+  const units = [
+    [1, 's'],
+    [60, 'm'],
+    [3_600, 'h'],
+  ] as const;
+  const [size, unit] = units.find(([each]) => perSecond * each >= 1) ?? [3_600, 'h'];
+  return `${Math.round(perSecond * size * 100) / 100}/${unit}`;
+}
+
+function fieldsOf(notification: unknown): Readonly<Record<string, unknown>> {
+  return typeof notification === 'object' && notification !== null ? (notification as Record<string, unknown>) : {};
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

@@ -1,9 +1,16 @@
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parseScriptText, type ScriptedAnswer, WORDS } from '../sandbox/answers.ts';
+import { serveControl, type ControlServer } from '../sandbox/control.ts';
+import { type JournalEntry, entryText, tokenStart } from '../sandbox/journal.ts';
+import type { Counts } from '../sandbox/loopback/server.ts';
+import { DEFAULT_LATENCY, latencyFault, NO_LATENCY, type Latency } from '../sandbox/loopback/timing.ts';
+import { startSandbox, type Sandbox, writePrivateFile, SERVER_KINDS } from '../sandbox/sandbox.ts';
+import { PLATFORMS, type Platform } from '../src/domain/notification.ts';
 import { parseDuration } from '../src/domain/time.ts';
-import { DEFAULT_LATENCY, latencyFault, NO_LATENCY, type Latency } from '../src/sandbox/loopback/timing.ts';
-import { ENV_FILE, nameOf, portFlag, SERVER_NAMES } from './sandbox/environment.ts';
-import { serve, type Flags } from './sandbox/serve.ts';
-import { createCommand, runCommand, UsageError } from './support/command.ts';
-import { integer } from './support/flags.ts';
+import { createCommand, runCommand, UsageError, integer, CommandError, printJson } from '../src/terminal/command.ts';
+import { shellQuoted } from '../src/terminal/text.ts';
 
 /** How many requests the journal keeps, where `--keep` is left out: with full payloads, some megabytes. */
 const KEEP = 1_000;
@@ -65,6 +72,191 @@ function latency(text: string): Latency {
   const fault = latencyFault({ medianMs, p99Ms });
   if (fault !== undefined) throw new UsageError(`--latency: ${fault}`);
   return { medianMs, p99Ms };
+}
+
+/** `apnsPort` and so on: a port that was asked for. */
+type PortFlags = { readonly [Name in `${ServerName}Port`]?: number };
+
+export interface Flags extends PortFlags {
+  readonly controlHost: string;
+  readonly host: string;
+  readonly name?: string;
+  readonly dir?: string;
+  readonly script?: string;
+  readonly latency?: Latency;
+  readonly keep: number;
+  readonly json?: true;
+  readonly quiet?: true;
+}
+
+/** Addresses that stand for every interface: to listen on, not to be reached at. */
+const WILDCARDS = ['0.0.0.0', '::'];
+
+/** Serves until a signal comes. The environment is written and printed when all servers listen. */
+export async function serve(flags: Flags): Promise<void> {
+  const asked = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
+  const answers = flags.script === undefined ? [] : await readScript(flags.script);
+  const ports = await portsOf(flags);
+  const fail = (error: unknown): never => explain(error, ports, flags);
+  const sandbox = await start(flags, ports, answers).catch(fail);
+  let control: ControlServer | undefined;
+  try {
+    const { controlHost, name } = flags;
+    control = await serveControl(sandbox, { port: ports.control, host: controlHost, name }).catch(fail);
+    const url = controlUrl(flags, control.port);
+    const variables = { ...sandbox.env(), [CONTROL_VARIABLE]: url };
+    if (flags.dir !== undefined) await writeEnvironment(flags.dir, variables);
+    tellReady(flags, sandbox, variables, url);
+    tellRequests(sandbox, flags);
+    await asked;
+  } finally {
+    await control?.close();
+    await sandbox.close();
+  }
+  summarise(sandbox, flags.json === true);
+}
+
+function start(flags: Flags, ports: Ports, answers: readonly ScriptedAnswer[]): Promise<Sandbox> {
+  const { host, name, dir, latency, keep } = flags;
+  return startSandbox({ host, name, dir, latency, keep, answers, ports });
+}
+
+/** By the flags, else those that the folder has kept, else any free ones. */
+async function portsOf(flags: Flags): Promise<Ports> {
+  const kept = flags.dir === undefined ? undefined : await keptPorts(flags.dir);
+  return portsBy((name) => flags[`${name}Port`] ?? kept?.[name] ?? 0);
+}
+
+async function readScript(path: string): Promise<readonly ScriptedAnswer[]> {
+  const text = await readFile(path, 'utf8').catch((error: unknown) => {
+    throw new CommandError(`--script: ${(error as Error).message}`);
+  });
+  return parseScriptText(text, `--script ${path}`);
+}
+
+function controlUrl({ controlHost, name }: Flags, port: number): string {
+  const isWildcard = WILDCARDS.includes(controlHost);
+  const host = isWildcard ? (name ?? '127.0.0.1') : controlHost;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+/** The environment on standard output, for programs; then lines for a person on standard error. */
+function tellReady(
+  { json }: Flags,
+  { webpush }: Pick<Sandbox, 'webpush'>,
+  variables: Readonly<Record<string, string>>,
+  url: string,
+): void {
+  if (json === true) printJson(variables);
+  else process.stdout.write(shellLines(variables));
+  process.stderr.write(`ready. Script the answers and read the journal at ${url}; Ctrl-C stops the sandbox\n`);
+  process.stderr.write(`a subscription for web push: ${JSON.stringify(webpush.subscription('ana'))}\n`);
+}
+
+function tellRequests({ journal }: Pick<Sandbox, 'journal'>, { quiet, json }: Flags): void {
+  if (quiet === true) return;
+  const show = (entry: JournalEntry): void => {
+    if (json === true) printJson(requestJson(entry));
+    else process.stderr.write(`${requestLine(entry)}\n`);
+  };
+  journal.all.forEach(show); // a worker that waited for these ports may have been quicker
+  journal.on(show);
+}
+
+function summarise(sandbox: Sandbox, json: boolean): void {
+  const summary = Object.fromEntries(PLATFORMS.map((platform) => [platform, sandbox[platform].counts]));
+  for (const [platform, counts] of Object.entries(summary)) process.stderr.write(`${platform}: ${tell(counts)}\n`);
+  if (json) printJson(summary);
+}
+
+function tell({ accepted, requests, connections }: Counts): string {
+  return `${accepted} alerts accepted, of ${requests} requests on ${connections} connections`;
+}
+
+/** For failures that a person can correct: a port in use, an address of another machine, a folder without write permission. */
+function explain(error: unknown, ports: Ports, flags: Flags): never {
+  if (!(error instanceof Error && 'code' in error)) throw error;
+  const taken = error.code === 'EADDRINUSE' && 'port' in error ? error.port : undefined;
+  const server = SERVER_NAMES.find((name) => ports[name] === taken);
+  if (server === undefined) throw new CommandError(error.message);
+  const isKept = flags.dir !== undefined && flags[`${server}Port`] === undefined;
+  const origin = isKept ? `, kept in ${join(flags.dir, ENV_FILE)},` : '';
+  throw new CommandError(
+    `port ${ports[server]} of ${nameOf(server)}${origin} is taken. Stop the other program, maybe another sandbox, ` +
+      `or choose with ${portFlag(server)} (0: any free port)`,
+  );
+}
+
+type Variables = Readonly<Record<string, string>>;
+
+/** The file in `--dir` that other processes read the environment from, and the next start its ports. */
+export const ENV_FILE = 'sandbox.env';
+/** Where the control endpoint is. The other variables are a worker's. */
+export const CONTROL_VARIABLE = 'SANDBOX_URL';
+
+export type ServerName = Platform | 'control';
+export const SERVER_NAMES: readonly ServerName[] = [...PLATFORMS, 'control'];
+export type Ports = Readonly<Record<ServerName, number>>;
+
+/** The flag of a server's port. */
+export function portFlag(server: ServerName): string {
+  return `--${server}-port`;
+}
+
+/** A server as people write it. */
+export function nameOf(server: ServerName): string {
+  return server === 'control' ? 'the control endpoint' : WORDS[server].name;
+}
+
+/** The variable that has the server's URL. */
+export function variableOf(server: ServerName): string {
+  return server === 'control' ? CONTROL_VARIABLE : SERVER_KINDS[server].urlVariable;
+}
+
+/** One port for each server. */
+export function portsBy(portOf: (name: ServerName) => number): Ports {
+  return Object.fromEntries(SERVER_NAMES.map((name) => [name, portOf(name)])) as Ports;
+}
+
+/** The ports of the last start with this folder; 0, any free one, where it had none. */
+export async function keptPorts(dir: string): Promise<Ports> {
+  const text = await readFile(join(dir, ENV_FILE), 'utf8').catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return '';
+  });
+  const portOf = (name: ServerName): number => {
+    const port = new RegExp(`^${variableOf(name)}='https?://[^']*:(\\d{1,5})'$`, 'm').exec(text)?.[1];
+    return port === undefined || Number(port) > 65_535 ? 0 : Number(port);
+  };
+  return portsBy(portOf);
+}
+
+/** Writes the environment for other processes and for the next start. */
+export async function writeEnvironment(dir: string, variables: Variables): Promise<void> {
+  await writePrivateFile(join(dir, ENV_FILE), shellLines(variables));
+}
+
+/** One `KEY='value'` a line, which both a shell and a compose env file can read. */
+export function shellLines(variables: Variables): string {
+  const lines = Object.entries(variables).map(([key, value]) => `${key}=${shellQuoted(value)}\n`);
+  return lines.join('');
+}
+
+/** A line for a person: `14:02:11.482 fcm  dGVz… refused 404 UNREGISTERED "Room 12" push id 5f1c7a0e`. The time is this machine's. */
+export function requestLine(entry: JournalEntry): string {
+  const at = new Date(entry.at);
+  const [hours, minutes, seconds] = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => pad(part, 2));
+  return `${hours}:${minutes}:${seconds}.${pad(at.getMilliseconds(), 3)} ${entryText(entry)}`;
+}
+
+/** The same for a program, under `--json`: fields of the journal, with the token's beginning and without the alert's text. */
+export function requestJson(entry: JournalEntry): Readonly<Record<string, unknown>> {
+  const { at, platform, token, accepted, status, reason, title, apnsId, tag, collapseId } = entry;
+  return { at, platform, token: tokenStart(token), accepted, status, reason, title, apnsId, tag, collapseId };
+}
+
+function pad(value: number, digits: number): string {
+  return String(value).padStart(digits, '0');
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

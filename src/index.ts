@@ -104,13 +104,3 @@ export {
   type Producer,
   type ProducerOptions,
 } from './queue/producer.ts';
-export type { ScriptedAnswer } from './sandbox/answers/scripted.ts';
-export type { ApnsReason } from './sandbox/apns/reasons.ts';
-export type { FcmReason } from './sandbox/fcm/reasons.ts';
-export type { Sandbox, SandboxOptions, SandboxServer, SandboxWebpush } from './sandbox/interface.ts';
-export type { JournalEntry, SandboxJournal, WaitOptions } from './sandbox/journal.ts';
-export { NO_LATENCY, type Latency } from './sandbox/loopback/timing.ts';
-export { startEmbeddedRedis, type EmbeddedRedis, type EmbeddedRedisOptions } from './sandbox/redis/embedded-redis.ts';
-export { startSandbox } from './sandbox/start.ts';
-export type { WebpushReason } from './sandbox/webpush/reasons.ts';
-export type { SandboxSubscription } from './sandbox/webpush/subscription.ts';

@@ -8,7 +8,7 @@ function build(out: string): boolean {
   rmSync(out, { recursive: true, force: true });
   const { status } = spawnSync('tsc', ['-p', 'tsconfig.build.json', '--outDir', out], { stdio: 'inherit' });
   if (status !== 0) return false;
-  const assets = globSync(['src/**/*.{lua,sh}', 'examples/*.{ndjson,json}']);
+  const assets = globSync('{src,sandbox}/**/*.{lua,sh}');
   if (!assets.some((file) => file.endsWith('.lua'))) throw new Error('expected Lua scripts in src, found none');
   for (const asset of assets) cpSync(asset, `${out}/${asset}`);
   const commands = globSync([`${out}/scripts/*.js`, `${out}/workers/notifications.js`]);

@@ -6,7 +6,11 @@ const PAGES = ['{README,CONTRIBUTING,CHANGELOG}.md', 'docs/*.md'];
 /** Every page of docs/ must be reachable from here, by links from page to page. */
 const INDEX = 'docs/README.md';
 /** Files that name pages in comments, help texts and errors, such as `docs/limits.md`. */
-const SOURCES = ['{src,workers,scripts,tools,bench,examples}/**/*.{ts,lua,env}', 'docker-compose.yml', 'Dockerfile'];
+const SOURCES = [
+  '{src,sandbox,workers,scripts,demo,chaos,tools,bench,examples}/**/*.{ts,lua,env}',
+  'docker-compose.yml',
+  'Dockerfile',
+];
 const MENTION = /(?<![\w./-])docs\/[\w-]+\.md(?:#[\w-]+)?/g;
 /** `](target)`, `]: target` and HTML's `src="target"`, `href="target"`. */
 const LINKS = [/\]\(\s*<?([^)\s>]+)/g, /^ {0,3}\[[^\]]+\]:\s*<?([^\s>]+)/gm, /\b(?:src|srcset|href)="([^"]+)"/g];

@@ -9,7 +9,7 @@ import { createPrioritiser } from '../src/queue/prioritise.ts';
 import { isUnprioritised, protect, DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import { createJobLock, jobOfLostLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
 import { NotificationWorker, workerOptions, type Place } from '../src/queue/notification-worker.ts';
-import { createBurials } from './burials.ts';
+import { createBurials } from './dead-letters.ts';
 import { TROUBLE_EVERY_MS } from './redis.ts';
 import { within } from '../src/domain/time.ts';
 

@@ -1,15 +1,21 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Queue } from 'bullmq';
+import { Queue, type Worker } from 'bullmq';
 import type { Registry } from 'prom-client';
 import type { Config } from '../src/config/config.ts';
-import { createDeadLetterMetrics, type DeadLetterFigures } from '../src/observe/metrics.ts';
+import {
+  createKeeper,
+  type KeeperRedis,
+  diedAt,
+  type Shard,
+  type Removal,
+  type Warning,
+} from '../src/dead-letters/keeper.ts';
+import { createDeadLetters, type DeadLetters } from '../src/dead-letters/store.ts';
+import { within, formatDuration } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
-import type { Connection } from '../src/redis/connection.ts';
-import { createDeadLetters } from '../src/dead-letters/store.ts';
-import { createKeeper, type KeeperRedis, diedAt, type Shard } from '../src/dead-letters/keeper.ts';
+import { createDeadLetterMetrics, type DeadLetterFigures } from '../src/observe/metrics.ts';
 import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../src/queue/names.ts';
-import { tellRemoval, warnOfRemoval } from './dead-letter-words.ts';
-import { within } from '../src/domain/time.ts';
+import type { Connection } from '../src/redis/connection.ts';
 
 export interface DeadLetterKeeperParts {
   readonly connection: Connection;
@@ -107,4 +113,89 @@ async function figuresOf(shards: readonly Shard[]): Promise<DeadLetterFigures | 
   });
   await within(looking, ANSWER_TIMEOUT_MS).catch(() => undefined);
   return figures;
+}
+
+/** How often the failed jobs are looked through for those that a worker left there when it died. */
+const SWEEP_EVERY_MS = 15_000;
+
+export interface Burials {
+  /** Looks for what dead workers left, now and from time to time. */
+  start(): void;
+  /** Resolves when no job is being moved any more. */
+  stop(): Promise<void>;
+}
+
+/** Moves each job of the worker that failed to the dead letters, and now and then those that dead workers left. */
+export function createBurials(
+  worker: Pick<Worker, 'on'>,
+  deadLetters: Pick<DeadLetters, 'bury' | 'sweep'>,
+  log: Logger,
+): Burials {
+  const underWay = new Set<Promise<unknown>>();
+  const track = (work: Promise<unknown>): void => {
+    const tracked = work.catch((error: unknown) => {
+      log.warn({ err: error }, 'failed jobs could not be moved to the dead letters; tried again within 15 s');
+    });
+    underWay.add(tracked);
+    void tracked.finally(() => underWay.delete(tracked));
+  };
+  worker.on('failed', (job) => {
+    if (job?.id !== undefined) track(deadLetters.bury(job.id));
+  });
+  const sweep = (): void => track(deadLetters.sweep());
+  let sweeping: NodeJS.Timeout | undefined;
+  return {
+    start: () => {
+      sweep();
+      sweeping = setInterval(sweep, SWEEP_EVERY_MS);
+    },
+    stop: async () => {
+      clearInterval(sweeping);
+      await Promise.all(underWay);
+    },
+  };
+}
+
+/** Logs which dead letters will be removed, and the commands to look at them or keep them. */
+export function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): void {
+  if (warning.bound === 'age') {
+    if (warning.going === 0) return;
+    const { going, firstAt, lastAt, diedUntil } = warning;
+    const [first, last, died] = [firstAt, lastAt, diedUntil].map(instant) as [string, string, string];
+    const bound = `DEAD_LETTER_MAX_AGE is ${formatDuration(maxAgeMs)}`;
+    const commands = `look: npx pushpacer dead-letters --until ${died}, keep: npx pushpacer replay --until ${died}`;
+    const text = `${deadLetters(going)} will be removed from ${first} to ${last}, since ${bound}; ${commands}`;
+    log.warn({ bound: 'age', deadLetters: going, firstAt: first, lastAt: last }, text);
+    return;
+  }
+  const { count, going } = warning;
+  const room = `room is left for ${maxCount - count} more, then the oldest will be removed`;
+  const when = going === 0 ? room : `the ${going} oldest will be removed within minutes`;
+  const commands = 'look: npx pushpacer dead-letters, keep: npx pushpacer replay --all';
+  const bound = `DEAD_LETTER_MAX_COUNT is ${maxCount}`;
+  log.warn(
+    { bound: 'count', deadLetters: count, going },
+    `${deadLetters(count)}: ${when}, since ${bound}; ${commands}`,
+  );
+}
+
+/** Logs what was removed; answers how many. */
+export function tellRemoval(removal: Removal, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): number {
+  const removed = [...removal.byReason.values()].reduce((sum, count) => sum + count, 0);
+  const why =
+    removal.bound === 'age'
+      ? `older than DEAD_LETTER_MAX_AGE, ${formatDuration(maxAgeMs)}`
+      : `the oldest of more than DEAD_LETTER_MAX_COUNT, ${maxCount}`;
+  const byReason = Object.fromEntries(removal.byReason);
+  log.warn({ bound: removal.bound, removed, byReason }, `removed ${deadLetters(removed)} for good: ${why}`);
+  return removed;
+}
+
+function deadLetters(count: number): string {
+  return count === 1 ? '1 dead letter' : `${count} dead letters`;
+}
+
+/** `2026-11-21T14:00:00.000Z`, as the commands read it. */
+function instant(at: number): string {
+  return new Date(at).toISOString();
 }

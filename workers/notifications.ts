@@ -4,9 +4,8 @@ import { CONFIG_VARIABLES, unknownText, unknownVariables } from '../src/config/v
 import { printable } from '../src/domain/faults.ts';
 import { PLATFORMS } from '../src/domain/notification.ts';
 import { createLog, type Logger } from '../src/observe/log.ts';
-import { createCommand, runCommand } from '../scripts/support/command.ts';
-import { helpItem } from '../scripts/support/help.ts';
-import { columnsOf } from '../scripts/support/terminal.ts';
+import { createCommand, runCommand, helpItem } from '../src/terminal/command.ts';
+import { columnsOf } from '../src/terminal/text.ts';
 import { findParent, isUnattended, STARTED_BY_NPM, whenGone, type Parent } from './parent.ts';
 import { startReplica } from './replica.ts';
 

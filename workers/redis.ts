@@ -1,7 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Queue } from 'bullmq';
 import type { Config } from '../src/config/config.ts';
+import type { CancelTarget } from '../src/domain/cancel-target.ts';
+import { countedAs } from '../src/domain/limits.ts';
+import type { Notification } from '../src/domain/notification.ts';
 import { errorChain } from '../src/domain/redact.ts';
+import { forEachKind } from '../src/limiter/limiter.ts';
+import { createCanceledLook, createCanceller } from '../src/limiter/redis/canceller.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
+import { cancelWaiting, type Canceled } from '../src/queue/cancel.ts';
+import { QUEUE, shardPrefixes } from '../src/queue/names.ts';
+import { createOutcomes, type Outcomes, type OutcomesOptions } from '../src/queue/outcomes.ts';
 import {
   connectLimiter,
   connectWorker,
@@ -131,3 +140,59 @@ async function untilReady(connection: Connection, timeoutMs: number, signal: Abo
     lastError = error;
   }
 }
+
+export interface Cancelling {
+  /** Cancels what waits: for jobs named `cancel`. */
+  cancel(target: CancelTarget): Promise<Canceled>;
+  /** Whether a notification was canceled. */
+  isCanceled(pass: { readonly notification: Notification; readonly jobId: string }): Promise<boolean>;
+}
+
+interface CancellingOptions {
+  readonly redis: Connection;
+  readonly limiterRedis: Connection;
+  readonly prefix: string;
+  readonly shards: number;
+}
+
+/** All limiters, and the queues of all shards. `closing` closes the queues. */
+export function createCancelling(
+  { redis, limiterRedis, prefix, shards }: CancellingOptions,
+  closing: AsyncDisposableStack,
+): Cancelling {
+  const limiter = { redis: limiterRedis, timeoutMs: LIMITER_TIMEOUT_MS };
+  const deciders = forEachKind(prefix, (of) => createCanceller({ ...limiter, prefix: of }));
+  const looks = forEachKind(prefix, (of) => createCanceledLook({ ...limiter, prefix: of }));
+  const queues = shardPrefixes(prefix, shards).map((shardPrefix) => {
+    const queue = new Queue(QUEUE, { connection: redis, prefix: shardPrefix, skipMetasUpdate: true });
+    queue.on('error', () => undefined); // the worker logs it
+    closing.defer(() => queue.close());
+    return queue;
+  });
+  return {
+    cancel: (target) => cancelWaiting(target, { connection: redis, queues, deciders }),
+    isCanceled: ({ notification, jobId }) => looks[countedAs(notification)](notification.recipientId, jobId),
+  };
+}
+
+/** The stream of outcomes of this replica, with a log of what is lost; undefined where there is none. */
+export function startOutcomes(
+  { outcomesMax: max, queue, lockMs }: Pick<Config, 'outcomesMax' | 'queue' | 'lockMs'>,
+  { redis, log }: Pick<OutcomesOptions, 'redis'> & { readonly log: Logger },
+): Outcomes | undefined {
+  if (max === 0) return undefined;
+  const sparing = createSparing(TROUBLE_EVERY_MS);
+  return createOutcomes({
+    redis,
+    ...queue,
+    max,
+    insistMs: lockMs,
+    onLost: ({ id, outcome }, error) => {
+      const repeats = sparing(error instanceof Error ? error.message : String(error));
+      if (repeats !== undefined) log.error({ id, outcome, err: error, repeats }, OUTCOMES_LOST);
+    },
+  });
+}
+
+const OUTCOMES_LOST =
+  'Redis did not take an outcome for the stream of outcomes; its consumers do not see it, and the notification is ended all the same';

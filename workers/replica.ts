@@ -16,17 +16,13 @@ import type { Logger } from '../src/observe/log.ts';
 import { redelay } from '../src/queue/job-lock.ts';
 import { createCancellationIndex } from '../src/queue/cancel.ts';
 import { CANCEL, shardOf, shardPrefixes } from '../src/queue/names.ts';
-import { createAccounts, type Accounts } from './accounts.ts';
+import { createAccounts, type Accounts, startRotation } from './accounts.ts';
 import { openMs, startBreakers, watchReach } from './breakers.ts';
-import { createCancelling } from './cancel.ts';
+import { createCancelling, startOutcomes, connect, LIMITER_TIMEOUT_MS, type ConnectOptions } from './redis.ts';
 import { startConsumer, watchLocks, type Consumer, type ConsumerOptions } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
-import { startOutcomes } from './outcomes.ts';
-import { queueDepth, serveReplica } from './pages.ts';
-import { startReplicaPresence } from './presence.ts';
-import { connect, LIMITER_TIMEOUT_MS, type ConnectOptions } from './redis.ts';
+import { queueDepth, serveReplica, startReplicaPresence } from './pages.ts';
 import { createReplyListener } from './replies.ts';
-import { startRotation } from './rotation.ts';
 
 /** A running replica. */
 export interface Replica {

@@ -1,5 +1,5 @@
 import { tokenOf } from '../../src/domain/device.ts';
-import { readMorning } from '../../scripts/demo/morning.ts';
+import { readMorning } from '../../demo/morning.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { NotificationInput } from '../../src/domain/notification.ts';
 

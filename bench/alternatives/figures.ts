@@ -1,4 +1,4 @@
-import { judge } from '../../src/sandbox/judge.ts';
+import { judge } from '../../sandbox/judge.ts';
 import { POLICY, type Burst } from './burst.ts';
 import type { Run } from './run.ts';
 

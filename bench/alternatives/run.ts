@@ -4,14 +4,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Queue, type JobType } from 'bullmq';
 import { Redis } from 'ioredis';
-import type { ProvidersProcess } from '../../scripts/support/providers-process.ts';
-import { isAlive, startReplicas } from '../../scripts/support/replicas.ts';
+import type { ProvidersProcess } from '../../demo/providers-process.ts';
+import { isAlive, startReplicas } from '../../demo/replicas.ts';
 import { formatDuration } from '../../src/domain/time.ts';
 import { ruleName } from '../../src/domain/limits.ts';
 import { JOB, QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
-import type { Arrival } from '../../src/sandbox/judge.ts';
-import { arrivalInstant } from '../../src/sandbox/journal.ts';
+import type { Arrival } from '../../sandbox/judge.ts';
+import { arrivalInstant } from '../../sandbox/journal.ts';
 import { CONCURRENCY, WORKERS, type Alternative } from './alternative.ts';
 import { POLICY, type Burst, type Push } from './burst.ts';
 

@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { createProgress } from '../../scripts/support/progress.ts';
-import { longestMs, startProviders } from '../../scripts/support/providers-process.ts';
-import { alertsByRecipient, idealMakespan } from '../../src/sandbox/judge.ts';
+import { createProgress } from '../../src/terminal/progress.ts';
+import { longestMs, startProviders } from '../../demo/providers-process.ts';
+import { alertsByRecipient, idealMakespan } from '../../sandbox/judge.ts';
 import { installRivals } from '../install.ts';
 import { asMarkdown, asText } from '../limiter/table.ts';
 import type { Report, Suite, SuiteOptions } from '../suite.ts';

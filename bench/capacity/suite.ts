@@ -1,4 +1,4 @@
-import { NO_LATENCY } from '../../src/sandbox/loopback/timing.ts';
+import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
 import { round } from '../limiter/results.ts';
 import { asMarkdown, asText, type Table } from '../limiter/table.ts';
 import type { Report, Suite, SuiteOptions } from '../suite.ts';

@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { clientsOf, fieldOf } from '../bytes.ts';
 import { openBenchQueue, type BenchQueue } from '../throughput/bench-queue.ts';
 import { countClientCommands } from '../throughput/commands.ts';

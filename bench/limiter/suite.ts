@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { installRivals, type Rivals } from '../install.ts';
 import type { Report, Suite, SuiteOptions } from '../suite.ts';
 import { flexibleAsks, ourAsks, rollingAsks } from './asks.ts';

@@ -1,6 +1,6 @@
 import type { Policy } from '../../src/domain/limits.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
-import { alertsByRecipient, idealMakespan, judge, type Arrival } from '../../src/sandbox/judge.ts';
+import { alertsByRecipient, idealMakespan, judge, type Arrival } from '../../sandbox/judge.ts';
 
 /** What Redis knows of a job after its end. */
 export interface JobFacts {

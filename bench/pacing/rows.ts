@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Policy } from '../../src/domain/limits.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { arrivalInstant } from '../../src/sandbox/journal.ts';
-import type { Arrival } from '../../src/sandbox/judge.ts';
+import { arrivalInstant } from '../../sandbox/journal.ts';
+import type { Arrival } from '../../sandbox/judge.ts';
 import {
   bucketQuantile,
   countAbove,

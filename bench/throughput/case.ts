@@ -1,4 +1,4 @@
-import { DEFAULT_LATENCY, NO_LATENCY, type Latency } from '../../src/sandbox/loopback/timing.ts';
+import { DEFAULT_LATENCY, NO_LATENCY, type Latency } from '../../sandbox/loopback/timing.ts';
 
 /** The platforms that are measured. */
 export type BenchPlatform = 'apns' | 'fcm';

@@ -1,5 +1,5 @@
-import type { Latency } from '../../src/sandbox/loopback/timing.ts';
-import { startSandbox } from '../../src/sandbox/sandbox.ts';
+import type { Latency } from '../../sandbox/loopback/timing.ts';
+import { startSandbox } from '../../sandbox/sandbox.ts';
 
 /** `reset` starts counting from 0; both orders are answered with the count. */
 export type CounterOrder = 'reset' | 'report';

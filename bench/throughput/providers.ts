@@ -1,7 +1,7 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import type { Latency } from '../../src/sandbox/loopback/timing.ts';
+import type { Latency } from '../../sandbox/loopback/timing.ts';
 import type { Count, CounterMessage, CounterOrder } from './providers-child.ts';
 
 /** Loopback providers that only count. They end with `close`, and with this process. */

@@ -1,4 +1,4 @@
-import { createProgress, type Progress } from '../../scripts/support/progress.ts';
+import { createProgress, type Progress } from '../../src/terminal/progress.ts';
 import { asMarkdown, asText } from '../limiter/table.ts';
 import type { Report, Suite, SuiteOptions } from '../suite.ts';
 import { measure } from './measure.ts';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { open, readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import type { Platform } from '../../src/domain/notification.ts';
-import { isAlive, spawnWorker } from '../../scripts/support/replicas.ts';
+import { isAlive, spawnWorker } from '../../demo/replicas.ts';
 import { CONCURRENCY, type Side } from './case.ts';
 
 export interface WorkerOptions {

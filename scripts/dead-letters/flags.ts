@@ -3,9 +3,8 @@ import { PLATFORMS, type Platform } from '../../src/domain/notification.ts';
 import { parseDuration } from '../../src/domain/time.ts';
 import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../../src/domain/outcome.ts';
 import type { DeadLetterFilter } from '../../src/dead-letters/take.ts';
-import { callOf, UsageError } from '../support/command.ts';
-import { canAsk } from '../support/confirm.ts';
-import { parseInstant } from '../support/flags.ts';
+import { callOf, UsageError, parseInstant } from '../../src/terminal/command.ts';
+import { canAsk } from '../../src/terminal/progress.ts';
 
 /** The flags that choose dead letters, the same for every command. */
 export interface FilterFlags {

@@ -2,13 +2,11 @@ import { readFile } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import type { Command } from 'commander';
 import { formatFault, printable } from '../../src/domain/faults.ts';
-import { quietFaults, type QuietHours } from '../../src/domain/quiet-hours.ts';
-import { createCommand, printJson, UsageError } from '../support/command.ts';
-import { waitingText } from '../support/text.ts';
-import { recipientId } from './flags.ts';
-import { followed } from './follow.ts';
-import { atLimiter } from './open.ts';
-import { daysOf, quietText } from './quiet-text.ts';
+import { quietFaults, type QuietHours, DAYS, meantDay, type Day } from '../../src/domain/quiet-hours.ts';
+import { createCommand, printJson, UsageError } from '../../src/terminal/command.ts';
+import { waitingText } from '../support/queue.ts';
+import { followed } from './change.ts';
+import { recipientId, atLimiter, unfit } from './open.ts';
 
 interface Flags {
   readonly timezone?: string;
@@ -127,4 +125,37 @@ async function unquiet(id: string, { json }: { json?: true }): Promise<void> {
     if (json) printJson({ recipientId: id, ...result, moved });
     else process.stdout.write(`${lines.filter((line) => line !== undefined).join('\n')}\n`);
   });
+}
+
+/** `mon-fri`, `sat,sun` or both: the days, in the order in which they are written. */
+export function daysOf(text: string): readonly Day[] {
+  const days = text.split(',').flatMap((part) => {
+    const [first = '', last = first, ...more] = part.trim().split('-');
+    const [from, until] = [dayOf(first, text), dayOf(last, text)];
+    if (more.length > 0) throw unfit('--days', 'days such as mon-fri or sat,sun', text);
+    const count = ((until - from + DAYS.length) % DAYS.length) + 1;
+    return Array.from({ length: count }, (_, index) => DAYS[(from + index) % DAYS.length] ?? 'sun');
+  });
+  return [...new Set(days)];
+}
+
+function dayOf(name: string, text: string): number {
+  const day = DAYS.findIndex((known) => known === name);
+  if (day >= 0) return day;
+  const meant = meantDay(name);
+  throw unfit(
+    '--days',
+    `days such as mon-fri or sat,sun${meant === undefined ? '' : ` (did you mean ${meant}?)`}`,
+    text,
+  );
+}
+
+/** `mon,tue 21:00-07:00, 13:00-14:00, Europe/Paris` */
+export function quietText({ timezone, quietHours }: QuietHours): string {
+  if (quietHours.length === 0) return 'none';
+  const times = quietHours.map(({ days, from, until }) => {
+    const time = `${from}-${until}`;
+    return days === undefined || days.length === DAYS.length ? time : `${days.join(',')} ${time}`;
+  });
+  return [...times, timezone].join(', ');
 }

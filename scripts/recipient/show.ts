@@ -3,13 +3,12 @@ import type { Command } from 'commander';
 import { COUNTED_APART, countedAs, type CountedApart } from '../../src/domain/limits.ts';
 import { SEND_AFTER } from '../../src/domain/time.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
-import { createCommand, printJson } from '../support/command.ts';
-import { columnsOf } from '../support/terminal.ts';
+import { createCommand, printJson } from '../../src/terminal/command.ts';
+import { columnsOf } from '../../src/terminal/text.ts';
 import { describe, type WaitingSlot } from './describe.ts';
-import { recipientId } from './flags.ts';
+import { recipientId, atLimiter, atQueue } from './open.ts';
 import { findDelayed, findJobs, findNotTaken, findSending } from './jobs.ts';
 import { jobIdOfAsk } from '../../src/delivery/slot.ts';
-import { atLimiter, atQueue } from './open.ts';
 
 interface Flags {
   readonly all?: true;

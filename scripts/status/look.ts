@@ -11,9 +11,9 @@ import { readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } fro
 import type { Connection } from '../../src/redis/connection.ts';
 import { addressOf } from '../../src/redis/target.ts';
 import { breakdown, deadLetters as deadLettersText } from '../dead-letters/taking.ts';
-import { callOf } from '../support/command.ts';
-import { atQueueRedis } from '../support/queue-redis.ts';
-import { fromNow, policyText, span } from '../support/text.ts';
+import { callOf } from '../../src/terminal/command.ts';
+import { atQueueRedis, policyText } from '../support/queue.ts';
+import { fromNow, span } from '../../src/terminal/text.ts';
 
 /** What is wrong, in the words of the last lines. */
 interface Wrong {

@@ -12,12 +12,9 @@ import { findJob } from '../../src/queue/readable.ts';
 import { readWorkers, type SeenWorker } from '../../src/queue/workers.ts';
 import type { Connection } from '../../src/redis/connection.ts';
 import { notificationFacts, type NotificationFacts } from '../dead-letters/facts.ts';
-import { printJson, UsageError } from '../support/command.ts';
-import { readEnvironment } from '../support/environment.ts';
-import { atQueueRedis, openProducer } from '../support/queue-redis.ts';
-import { table } from '../support/table.ts';
-import { columnsOf, heading } from '../support/terminal.ts';
-import { instantFrom, span } from '../support/text.ts';
+import { printJson, UsageError } from '../../src/terminal/command.ts';
+import { readEnvironment, atQueueRedis, openProducer } from '../support/queue.ts';
+import { table, columnsOf, heading, instantFrom, span } from '../../src/terminal/text.ts';
 import { callOther } from './look.ts';
 
 /** What the queue has of a notification beside its status: no token, no text, no data. Instants are epoch milliseconds. */

@@ -4,14 +4,7 @@ import { sleepUntil } from '../domain/time.ts';
 import type { Ended, Join, WaitingAsk } from '../limiter/checks.ts';
 import type { Admission, Standing, Moved } from '../limiter/limiter.ts';
 import type { Due } from '../queue/job-lock.ts';
-import {
-  timeLeftMs,
-  type Context,
-  type Slot,
-  type DeliverParts,
-  type DeliveryLimiter,
-  type Turns,
-} from './context.ts';
+import { timeLeftMs, type Context, type Slot, type DeliverParts, type DeliveryLimiter, type Turns } from './context.ts';
 
 /** What came of asking for a slot: one to send in now, the limiter's no, or slots that were missed again and again. */
 export type SlotAnswer = Slot | Exclude<Admission, { kind: 'admitted' }> | Ended | { readonly kind: 'missed' };

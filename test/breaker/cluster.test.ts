@@ -1,6 +1,6 @@
 import { Cluster, Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { waitFor } from '../support/wait.ts';
 import { accepted, openBreakers, openOf, refused, trialOf, untilClosed, type BreakerWorker } from './support.ts';
 

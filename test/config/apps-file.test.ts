@@ -7,7 +7,7 @@ import { APP_FIELDS } from '../../src/config/apps-file.ts';
 import { loadConfig, reloadCredentials, type Config } from '../../src/config/config.ts';
 import { formatFault } from '../../src/domain/faults.ts';
 import { PLATFORMS } from '../../src/domain/notification.ts';
-import { makeAuthority } from '../../src/sandbox/keys/certificates.ts';
+import { makeAuthority } from '../../sandbox/loopback/certificates.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'pushpacer-apps-'));
 afterAll(() => {

@@ -4,7 +4,7 @@ import type { Platform } from '../../src/domain/notification.ts';
 import { reporter } from '../../src/environment/files.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import { PROVIDERS, type OptionsOf } from '../../src/providers/registry.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import type { ProviderTuning } from './provider-subject.ts';
 
 /** A provider of the registry, set up as a worker would be by the sandbox's environment; closed when the test ends. */

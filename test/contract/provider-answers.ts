@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { tokenOf } from '../../src/domain/device.ts';
 import type { Reply } from '../../src/providers/provider.ts';
-import type { Answer, Refuse } from '../../src/sandbox/loopback/answers.ts';
+import type { Answer, Refuse } from '../../sandbox/loopback/answers.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
 import { pushTo, type ProviderSubject } from './provider-subject.ts';
 

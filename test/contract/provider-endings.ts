@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Provider } from '../../src/providers/provider.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
 import { pushTo, type ProviderSubject } from './provider-subject.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { tokenOf } from '../../src/domain/device.ts';
 import type { Encoded, Permit, Provider } from '../../src/providers/provider.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
 import { pushTo, type ProviderSubject } from './provider-subject.ts';
 

@@ -1,8 +1,8 @@
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Provider, Push, Reply } from '../../src/providers/provider.ts';
 import type { SenderOptions } from '../../src/providers/sender/sender.ts';
-import type { Refuse } from '../../src/sandbox/loopback/answers.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Refuse } from '../../sandbox/loopback/answers.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { makePush } from '../support/push.ts';
 
 type Row = Omit<Reply, 'code'>;

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
 import type { Rule } from '../../src/domain/limits.ts';
 import { checkTerms, type Over, type Quota, type QuotaAnswer } from '../../src/quota/quota.ts';
-import { seededRandom } from '../../src/sandbox/random.ts';
+import { seededRandom } from '../../sandbox/loopback/timing.ts';
 import { play, type Simulation } from '../quota/simulation.ts';
 import { expectWithin } from '../limiter/windows.ts';
 import { cases } from '../support/cases.ts';

@@ -2,13 +2,13 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { judgeRun } from '../../scripts/chaos/judge/result.ts';
-import { WorkerDelays } from '../../scripts/support/delays.ts';
-import { countResult } from '../../scripts/demo/counts.ts';
-import type { DemoDeadLetter } from '../../scripts/demo/queue.ts';
-import { COMMANDS, loadCommand, type CommandMain } from '../../scripts/pushpacer/commands.ts';
-import { main as pushpacer } from '../../scripts/pushpacer/main.ts';
-import { definitionOf } from '../../scripts/support/command.ts';
+import { main as chaos } from '../../chaos/chaos.ts';
+import { judgeRun } from '../../chaos/report.ts';
+import { WorkerDelays } from '../../demo/delays.ts';
+import { countResult } from '../../demo/counts.ts';
+import type { DemoDeadLetter } from '../../demo/queue.ts';
+import { COMMANDS, loadCommand, type CommandMain, main as pushpacer } from '../../scripts/support/commands.ts';
+import { definitionOf } from '../../src/terminal/command.ts';
 import { apartOptions } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
@@ -191,7 +191,10 @@ describe('the JSON of each command is that of the page', () => {
   });
 
   test('chaos', async () => {
-    await expectDocumented('chaos --plan', await answerOf('chaos', ['--plan', '--seconds', '600'], {}));
+    await expectDocumented(
+      'chaos --plan',
+      lastJson((await runMain(chaos, ['--plan', '--seconds', '600', '--json'])).stdout),
+    );
     const counts = {
       'kill-worker': 0,
       'stop-worker': 0,

@@ -3,9 +3,10 @@ import { readFile } from 'node:fs/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { CONFIG_VARIABLES } from '../../src/config/variables.ts';
 import { notificationSchema } from '../../src/domain/notification-schema.ts';
+import * as sandbox from '../../sandbox/index.ts';
 import * as library from '../../src/index.ts';
 import { PROVIDERS } from '../../src/providers/registry.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { runSnippet } from '../support/snippet.ts';
 
 const PAGES = await Promise.all(
@@ -52,7 +53,12 @@ describe('names in the documentation', () => {
 
   it('in capitals are variables that a worker reads, words of a provider, exports, or known others', () => {
     const words = Object.values(PROVIDERS).flatMap(({ answers }) => Object.keys(answers.words));
-    const known = new Set([...CONFIG_VARIABLES.map(({ name }) => name), ...words, ...Object.keys(library), ...OTHERS]);
+    const known = new Set([
+      ...CONFIG_VARIABLES.map(({ name }) => name),
+      ...words,
+      ...Object.keys({ ...library, ...sandbox }),
+      ...OTHERS,
+    ]);
     const named = spans.flatMap(({ page, code }) =>
       [...code.matchAll(/(?<![\w/])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?!\w)/g)].map(([name]) => ({ page, name })),
     );
@@ -62,7 +68,9 @@ describe('names in the documentation', () => {
 
   it('of files are those of files that are there', () => {
     const exclude = ['**/node_modules/**', 'dist/**'];
-    const files = globSync(['*.md', '{docs,src,workers,scripts,tools,test,bench,examples}/**/*.*'], { exclude });
+    const files = globSync(['*.md', '{docs,src,sandbox,workers,scripts,demo,chaos,tools,test,bench,examples}/**/*.*'], {
+      exclude,
+    });
     const named = spans.flatMap(({ page, code }) =>
       [...code.matchAll(/(?<![\w./<>…*-])[\w-][\w./-]*\.(?:ts|md|lua)(?![\w./])/g)].map(([name]) => ({ page, name })),
     );

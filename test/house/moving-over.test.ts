@@ -11,7 +11,7 @@ import type { Policy } from '../../src/domain/limits.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { runSnippet } from '../support/snippet.ts';
 import { BLOCKED, INFO, INFO_WITH_DIFFERENCE, type Example } from './rolling-examples.ts';

@@ -4,8 +4,8 @@ import { asDigest } from '../../src/domain/notification-schema.ts';
 import { parseNotification, PLATFORMS, type Notification } from '../../src/domain/notification.ts';
 import { pushId } from '../../src/domain/device.ts';
 import { checkInput, type EnqueueInput } from '../../src/queue/producer.ts';
-import type { JournalEntry } from '../../src/sandbox/journal.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { JournalEntry } from '../../sandbox/journal.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { publishedSchema } from '../support/json-schema.ts';
 import { openApns, openFcm, openSandbox, openWebpush, sendPush } from '../support/providers.ts';
 

@@ -4,7 +4,7 @@ import { outcomeFields, type Outcome } from '../../src/domain/outcome.ts';
 import { OUTCOMES } from '../../src/index.ts';
 import { createOutcomes } from '../../src/queue/outcomes.ts';
 import { DEFAULT_PREFIX } from '../../src/redis/target.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { connectRedis } from '../support/redis.ts';
 import { runSnippet, snippetOf } from '../support/snippet.ts';
 import { strictFaults } from '../support/strict-typescript.ts';

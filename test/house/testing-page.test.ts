@@ -1,8 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { refusalOf, statusesOf, WORDS } from '../../src/sandbox/answers/words.ts';
-import { parseScriptText } from '../../src/sandbox/answers/schema.ts';
-import { serveControl } from '../../src/sandbox/control/server.ts';
+import { refusalOf, statusesOf, WORDS, parseScriptText } from '../../sandbox/answers.ts';
+import { serveControl } from '../../sandbox/control.ts';
 import { openSandbox } from '../support/sandbox.ts';
 
 const page = await readFile('docs/testing.md', 'utf8');

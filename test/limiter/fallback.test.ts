@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import type { FallbackOptions } from '../../src/limiter/fallback.ts';
 import type { Admission, Limiter } from '../../src/limiter/limiter.ts';
-import { freePort } from '../../src/sandbox/redis/free-port.ts';
+import { freePort } from '../../sandbox/redis/embedded-redis.ts';
 import { startProcess } from '../support/process.ts';
 import { waitFor } from '../support/wait.ts';
 import { CLIENTS, outage, POLICY, TIMEOUT_MS } from './outage.ts';

@@ -4,8 +4,7 @@ import type { Policy } from '../../src/domain/limits.ts';
 import { withFallback, type FallbackOptions } from '../../src/limiter/fallback.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { startEmbeddedRedis, type EmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
-import { freePort } from '../../src/sandbox/redis/free-port.ts';
+import { startEmbeddedRedis, type EmbeddedRedis, freePort } from '../../sandbox/redis/embedded-redis.ts';
 import { waitFor } from '../support/wait.ts';
 
 /** 5 in a minute with 20 s between: nothing of it passes by itself while a test runs. */

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { APNS_REPLIES } from '../../src/providers/apns/answers.ts';
 import { parseRetryAfter, TRANSPORT_REPLIES, transportReply, type ReplyTable } from '../../src/providers/replies.ts';
 import { connectFailure } from '../../src/providers/sender/result.ts';
-import { APNS_REASONS } from '../../src/sandbox/apns/reasons.ts';
+import { APNS_REASONS } from '../../sandbox/apns/reasons.ts';
 import { describeRow, readAnswers } from './answers-table.ts';
 
 test('docs/provider-faults.md says what the code does where there is no answer', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { CERTIFICATE_FAULTS } from '../../src/sandbox/keys/certificates.ts';
+import { CERTIFICATE_FAULTS } from '../../sandbox/loopback/certificates.ts';
 import { openApns, openFcm, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';

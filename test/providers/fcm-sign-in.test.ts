@@ -6,7 +6,7 @@ import type { Duplex } from 'node:stream';
 import { decodeJwt } from 'jose';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { createGoogleCredential } from '../../src/providers/fcm/fcm.ts';
-import { signCertificate } from '../../src/sandbox/keys/certificates.ts';
+import { signCertificate } from '../../sandbox/loopback/certificates.ts';
 import { authority } from './h2-server.ts';
 
 const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';

@@ -8,7 +8,7 @@ import {
   SIGN_IN_REPLIES,
   signInReply,
 } from '../../src/providers/fcm/fcm.ts';
-import type { Refuse } from '../../src/sandbox/loopback/answers.ts';
+import type { Refuse } from '../../sandbox/loopback/answers.ts';
 import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
 

@@ -12,7 +12,7 @@ import { createSecureContext, type SecureContext } from 'node:tls';
 import { onTestFinished } from 'vitest';
 import type { Endpoint, SendResult } from '../../src/providers/sender/result.ts';
 import { createSender, type Sender, type SenderOptions, type When } from '../../src/providers/sender/sender.ts';
-import { makeAuthority, signCertificate } from '../../src/sandbox/keys/certificates.ts';
+import { makeAuthority, signCertificate } from '../../sandbox/loopback/certificates.ts';
 
 /** What a server does with a request whose headers have arrived. */
 export type Handler = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;

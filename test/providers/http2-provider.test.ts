@@ -6,7 +6,7 @@ import { encodeFcm } from '../../src/providers/fcm/fcm.ts';
 import { createHttp2Provider, createSender } from '../../src/providers/sender/sender.ts';
 import type { Prepared, Push, Reply } from '../../src/providers/provider.ts';
 import { parseEndpoint, trustBeside } from '../../src/providers/sender/result.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { fcmOptions, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';

@@ -1,7 +1,7 @@
 import type { Reply } from '../../src/providers/provider.ts';
-import { apnsRefusal, type ApnsReason } from '../../src/sandbox/apns/reasons.ts';
-import type { Refuse } from '../../src/sandbox/loopback/answers.ts';
-import { webpushRefusal } from '../../src/sandbox/webpush/reasons.ts';
+import { apnsRefusal, type ApnsReason } from '../../sandbox/apns/reasons.ts';
+import type { Refuse } from '../../sandbox/loopback/answers.ts';
+import { webpushRefusal } from '../../sandbox/webpush/reasons.ts';
 
 /** What is expected of each answer, written down a second time by hand: the tables in src/ are what is tested. */
 type Row = Omit<Reply, 'code'>;

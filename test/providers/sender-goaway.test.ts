@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { Reply } from '../../src/providers/provider.ts';
 import { StreamPermit } from '../../src/providers/sender/pool.ts';
 import type { SendResult } from '../../src/providers/sender/result.ts';
-import { seededRandom } from '../../src/sandbox/random.ts';
+import { seededRandom } from '../../sandbox/loopback/timing.ts';
 import { openApns, openFcm, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';

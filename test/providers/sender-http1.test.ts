@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { trustBeside, type SendResult } from '../../src/providers/sender/result.ts';
 import { createHttp1Sender, createNegotiatedSender } from '../../src/providers/sender/http1-sender.ts';
 import type { Sender, SenderOptions, When } from '../../src/providers/sender/sender.ts';
-import { makeAuthority, signCertificate } from '../../src/sandbox/keys/certificates.ts';
+import { makeAuthority, signCertificate } from '../../sandbox/loopback/certificates.ts';
 import { openServer } from './h2-server.ts';
 
 interface Opened {

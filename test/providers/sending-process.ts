@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Reply } from '../../src/providers/provider.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import type { SendingMessage, SendOrder } from './sending-child.ts';
 
 /** A process of its own with one provider; it can be stopped, as a paused container is. */

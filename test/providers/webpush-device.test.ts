@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { formatFault } from '../../src/domain/faults.ts';
 import { tokenOf } from '../../src/domain/device.ts';
 import { parseNotification } from '../../src/domain/notification.ts';
-import { sandboxSubscription } from '../../src/sandbox/webpush/subscription.ts';
+import { sandboxSubscription } from '../../sandbox/webpush/subscription.ts';
 import { makeNotification } from '../support/push.ts';
 
 const subscription = sandboxSubscription('https://fcm.googleapis.com', 'ana');

@@ -4,8 +4,7 @@ import { expect, test } from 'vitest';
 import type { Encoded } from '../../src/providers/provider.ts';
 import { encodeWebpush, topicOf } from '../../src/providers/webpush/webpush.ts';
 import { WEBPUSH_MAX_MESSAGE_BYTES } from '../../src/providers/webpush/payload.ts';
-import { decryptPush } from '../../src/sandbox/webpush/decrypt.ts';
-import { browserKeys, sandboxSubscription } from '../../src/sandbox/webpush/subscription.ts';
+import { decryptPush, browserKeys, sandboxSubscription } from '../../sandbox/webpush/subscription.ts';
 import { makePush, type PushFields } from '../support/push.ts';
 
 const NOW = Date.parse('2026-11-21T18:00:00Z');

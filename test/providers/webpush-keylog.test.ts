@@ -3,7 +3,7 @@ import { startProcess } from '../support/process.ts';
 
 const OURS = `
   import { encodeWebpush } from './src/providers/webpush/webpush.ts';
-  import { sandboxSubscription } from './src/sandbox/webpush/subscription.ts';
+  import { sandboxSubscription } from './sandbox/webpush/subscription.ts';
   const device = { platform: 'webpush', ...sandboxSubscription('https://127.0.0.1', 'ana') };
   const notification = { id: 'm', priority: 'normal', alert: { title: 'Room 12' } };
   const push = { notification, device, pushId: 'p', silent: false };
@@ -12,7 +12,7 @@ const OURS = `
 const WITHOUT_US = `
   import { createECDH } from 'node:crypto';
   import { encrypt } from 'http_ece';
-  import { sandboxSubscription } from './src/sandbox/webpush/subscription.ts';
+  import { sandboxSubscription } from './sandbox/webpush/subscription.ts';
   const privateKey = createECDH('prime256v1');
   privateKey.generateKeys();
   const { keys } = sandboxSubscription('https://127.0.0.1', 'ana');

@@ -10,7 +10,7 @@ import {
   createVapidCredential,
   readVapidKey,
 } from '../../src/providers/webpush/webpush.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
 

@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { QUEUE } from '../../src/queue/names.ts';
 import { NotificationWorker, workerOptions, type Place } from '../../src/queue/notification-worker.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 import { notification } from './support.ts';
 

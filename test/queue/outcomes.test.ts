@@ -2,7 +2,7 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 import type { Outcome } from '../../src/domain/outcome.ts';
 import { outcomesKey, shardOf, shardPrefixes } from '../../src/queue/names.ts';
 import { createOutcomes, type OutcomesOptions } from '../../src/queue/outcomes.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 

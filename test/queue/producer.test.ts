@@ -5,7 +5,7 @@ import { InputError } from '../../src/domain/faults.ts';
 import { connectProducer, RedisAwayError } from '../../src/redis/connection.ts';
 import { createProducer, type EnqueueInput, type Producer, type ProducerOptions } from '../../src/queue/producer.ts';
 import { shardOf, shardPrefixes } from '../../src/queue/names.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { connectRedis, testRedisUrl } from '../support/redis.ts';
 import { consume, notification, openQueues, present } from './support.ts';
 

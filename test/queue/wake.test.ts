@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { QUEUE } from '../../src/queue/names.ts';
 import { startWaker, type DelayedSet, type Waker } from '../../src/queue/wake.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { testPrefix } from '../support/redis.ts';
 
 /** A delayed set whose looks are noted down; a job leaves it when it was looked at after its instant, as if woken. */

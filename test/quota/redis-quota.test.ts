@@ -6,7 +6,7 @@ import { GRACE_MS, NO_SHOW_MS } from '../../src/quota/book.ts';
 import { createRedisQuota, quotaKeys } from '../../src/quota/redis-quota.ts';
 import { checkTerms, type Quota } from '../../src/quota/quota.ts';
 import { readScript } from '../../src/redis/scripts.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { AHEAD_MS } from '../limiter/stored.ts';
 import { expectWithin } from '../limiter/windows.ts';

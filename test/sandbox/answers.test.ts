@@ -1,8 +1,8 @@
 import { constants } from 'node:http2';
 import { describe, expect, it, vi } from 'vitest';
-import { AnswerBook, type Answer, type Refuse } from '../../src/sandbox/loopback/answers.ts';
-import { seededRandom } from '../../src/sandbox/random.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import { AnswerBook, type Answer, type Refuse } from '../../sandbox/loopback/answers.ts';
+import { seededRandom } from '../../sandbox/loopback/timing.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { connectApns, PAYLOAD, verdict } from './apns-client.ts';
 import { connectFcm, rpcError } from './fcm-client.ts';

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { connect, type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders } from 'node:http2';
 import { SignJWT } from 'jose';
 import { onTestFinished } from 'vitest';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 
 /** `null` leaves a header out that a request has by itself; an array sends it more than once. */
 type Headers = Readonly<Record<string, string | readonly string[] | null>>;

@@ -3,7 +3,7 @@ import { connect, constants } from 'node:http2';
 import { readFile } from 'node:fs/promises';
 import { connect as connectTls } from 'node:tls';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { connectApns, verdict, type ApnsClient } from './apns-client.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import { APNS_REASONS } from '../../src/sandbox/apns/reasons.ts';
+import { APNS_REASONS } from '../../sandbox/apns/reasons.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { answerOn, connectApns, PAYLOAD, verdict, type ApnsRequest } from './apns-client.ts';
 

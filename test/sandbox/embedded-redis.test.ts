@@ -1,7 +1,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { type EmbeddedRedisOptions, startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { type EmbeddedRedisOptions, startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { connectRedis } from '../support/redis.ts';
@@ -103,7 +103,7 @@ describe('an embedded Redis', () => {
 
 describe('whatever ends the process that started it', () => {
   const script = `
-    import { startEmbeddedRedis } from '${new URL('../../src/sandbox/redis/embedded-redis.ts', import.meta.url).href}';
+    import { startEmbeddedRedis } from '${new URL('../../sandbox/redis/embedded-redis.ts', import.meta.url).href}';
     import { Redis } from 'ioredis';
     const { url, pid } = await startEmbeddedRedis();
     const redis = new Redis(url);

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { constants } from 'node:http2';
 import { describe, expect, it } from 'vitest';
-import type { Answer } from '../../src/sandbox/loopback/answers.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Answer } from '../../sandbox/loopback/answers.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait.ts';
 import { connectFcm, connectFcmHttp2, verdict } from './fcm-client.ts';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { Refuse } from '../../src/sandbox/loopback/answers.ts';
+import type { Refuse } from '../../sandbox/loopback/answers.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { connectFcmHttp2, rpcError, verdict } from './fcm-client.ts';
 

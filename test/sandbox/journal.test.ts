@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import { pushId } from '../../src/domain/device.ts';
-import { entryText } from '../../src/sandbox/journal-entry.ts';
-import { Journal, type JournalEntry } from '../../src/sandbox/journal.ts';
+import { entryText, Journal, type JournalEntry } from '../../sandbox/journal.ts';
 
 function entry(token: string, accepted = true): JournalEntry {
   return { platform: 'apns', token, at: 0, accepted, data: {} };

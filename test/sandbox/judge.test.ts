@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { idealMakespan, judge, type Arrival } from '../../src/sandbox/judge.ts';
+import { idealMakespan, judge, type Arrival } from '../../sandbox/judge.ts';
 
 const policy = { rules: [{ max: 3, perMs: 1_000 }], minGapMs: 200 };
 

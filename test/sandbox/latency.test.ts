@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { DEFAULT_LATENCY, latencyDraw, NO_LATENCY } from '../../src/sandbox/loopback/timing.ts';
-import { seededRandom } from '../../src/sandbox/random.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
+import { DEFAULT_LATENCY, latencyDraw, NO_LATENCY, seededRandom } from '../../sandbox/loopback/timing.ts';
+import { startSandbox, type Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { waitFor } from '../support/wait.ts';
 import { connectApns } from './apns-client.ts';

@@ -1,7 +1,6 @@
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test } from 'vitest';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
-import { openRedis } from '../../src/sandbox/redis/open-redis.ts';
+import { startEmbeddedRedis, openRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 
 const say = () => undefined;

@@ -1,13 +1,7 @@
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import {
-  findOnPath,
-  installRedis,
-  redisServer,
-  thisMachine,
-  type Machine,
-} from '../../src/sandbox/redis/redis-server.ts';
+import { findOnPath, installRedis, redisServer, thisMachine, type Machine } from '../../sandbox/redis/redis-server.ts';
 import { temporaryFolder } from '../support/program.ts';
 
 const silent = () => undefined;

@@ -4,14 +4,14 @@ import { access, readdir, readFile, stat } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { startSandbox } from '../../src/sandbox/sandbox.ts';
+import { startSandbox } from '../../sandbox/sandbox.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { openSandbox } from '../support/sandbox.ts';
 import { connectApns } from './apns-client.ts';
 import { connectFcm } from './fcm-client.ts';
 
-const SANDBOX = new URL('../../src/sandbox/sandbox.ts', import.meta.url).href;
+const SANDBOX = new URL('../../sandbox/sandbox.ts', import.meta.url).href;
 const YEAR_MS = 365 * 86_400_000;
 
 describe('the environment', () => {

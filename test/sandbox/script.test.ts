@@ -1,11 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { expect, it, test, vi } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
-import { APNS_REASONS, type ApnsReason } from '../../src/sandbox/apns/reasons.ts';
-import { parseScript, parseScriptText } from '../../src/sandbox/answers/schema.ts';
-import type { ScriptedAnswer } from '../../src/sandbox/answers/scripted.ts';
-import { FCM_REASONS, type FcmReason } from '../../src/sandbox/fcm/reasons.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
+import { APNS_REASONS, type ApnsReason } from '../../sandbox/apns/reasons.ts';
+import { parseScript, parseScriptText, type ScriptedAnswer } from '../../sandbox/answers.ts';
+import { FCM_REASONS, type FcmReason } from '../../sandbox/fcm/reasons.ts';
+import { startSandbox, type Sandbox } from '../../sandbox/sandbox.ts';
 import { openApns, openFcm, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
 import { openSandbox } from '../support/sandbox.ts';

@@ -9,7 +9,7 @@ import {
   readVapidKey,
   type VapidKey,
 } from '../../src/providers/webpush/webpush.ts';
-import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts';
+import { startSandbox, type Sandbox } from '../../sandbox/sandbox.ts';
 import { makePush, type PushFields } from '../support/push.ts';
 import { openSandbox } from '../support/sandbox.ts';
 

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
-import { confirm } from '../../scripts/support/confirm.ts';
+import { confirm } from '../../src/terminal/progress.ts';
 
 async function answered(text: string): Promise<{ isYes: boolean; shown: string }> {
   const [input, output] = [new PassThrough(), new PassThrough()];

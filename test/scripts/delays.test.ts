@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { watchDelays, watchStandstills, WorkerDelays, type Standstill } from '../../scripts/support/delays.ts';
-import { latenessOf } from '../../scripts/support/replicas.ts';
+import { watchDelays, watchStandstills, WorkerDelays, type Standstill } from '../../demo/delays.ts';
+import { latenessOf } from '../../demo/replicas.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { entryOf } from './chaos/facts.ts';
 

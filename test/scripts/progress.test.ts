@@ -1,7 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { expect, test, vi } from 'vitest';
-import { barText } from '../../scripts/support/progress-text.ts';
-import { createProgress, say } from '../../scripts/support/progress.ts';
+import { barText, createProgress, say } from '../../src/terminal/progress.ts';
 import { openTerminal, type TestTerminal } from '../support/terminal.ts';
 
 /** A stream to the emulator of a terminal, which has the emulator's width. */

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { main } from '../../scripts/recipient.ts';
-import { daysOf, quietText } from '../../scripts/recipient/quiet-text.ts';
+import { daysOf, quietText } from '../../scripts/recipient/quiet.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { runMain, type CommandExit } from '../support/command.ts';

@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest';
 import type { Inspection, ReservedView } from '../../src/limiter/limiter.ts';
 import { describe as describeRecipient } from '../../scripts/recipient/describe.ts';
 import type { DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../scripts/recipient/jobs.ts';
-import { fromNow, policyText, span } from '../../scripts/support/text.ts';
+import { fromNow, span } from '../../src/terminal/text.ts';
+import { policyText } from '../../scripts/support/queue.ts';
 
 const NOW = Date.parse('2026-11-21T12:00:03.300Z');
 const QUIET: Inspection = {

@@ -1,7 +1,6 @@
 import type { Queue } from 'bullmq';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { createOutlook } from '../../scripts/dead-letters/outlook.ts';
-import { main } from '../../scripts/replay.ts';
+import { createOutlook, main } from '../../scripts/replay.ts';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { shardPrefixes } from '../../src/queue/names.ts';

@@ -7,7 +7,7 @@ import { main } from '../../scripts/sandbox.ts';
 import { runMain } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
 import { runProgram, temporaryFolder } from '../support/program.ts';
-import { freePort } from '../../src/sandbox/redis/free-port.ts';
+import { freePort } from '../../sandbox/redis/embedded-redis.ts';
 
 const TOKEN = 'dGVzdA:APA91bSecretToken';
 

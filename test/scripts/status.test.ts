@@ -7,7 +7,7 @@ import { main } from '../../scripts/status.ts';
 import { workersKey } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import type { SeenWorker } from '../../src/queue/workers.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 import { notification, openQueues, present } from '../queue/support.ts';
 import { runMain } from '../support/command.ts';

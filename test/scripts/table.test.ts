@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { renderTable } from '../../scripts/dead-letters/table.ts';
-import { cut, table, widthOf } from '../../scripts/support/table.ts';
+import { renderTable } from '../../scripts/dead-letters.ts';
+import { cut, table, widthOf } from '../../src/terminal/text.ts';
 import { factsOf } from '../../scripts/dead-letters/facts.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { countResult, type DemoResult } from '../../scripts/demo/counts.ts';
-import { machineChecks, promises } from '../../scripts/demo/verdict.ts';
+import { countResult, type DemoResult } from '../../demo/counts.ts';
+import { machineChecks, promises } from '../../demo/verdict.ts';
 
 const policies = {
   alerts: { rules: [{ max: 2, perMs: 1_000 }], minGapMs: 100 },

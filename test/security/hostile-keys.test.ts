@@ -4,7 +4,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { categoryKeys, recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { crc16, SLOTS } from '../../src/queue/names.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { hostileText } from './hostile.ts';
 
 const POLICY = { rules: [{ max: 1, perMs: 60_000 }], minGapMs: 1_000 };

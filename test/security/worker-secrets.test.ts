@@ -3,7 +3,7 @@ import { expect, it, onTestFinished, vi } from 'vitest';
 import type { NotificationInput } from '../../src/domain/notification.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { invalidTokensKey } from '../../src/queue/outcomes.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
 import { openSandbox } from '../support/providers.ts';
 import { openQueuesOn } from './queues.ts';

@@ -1,11 +1,11 @@
 import { Queue } from 'bullmq';
 import { expect, vi } from 'vitest';
-import { startProviders } from '../../scripts/support/providers-process.ts';
-import { startReplicas } from '../../scripts/support/replicas.ts';
+import { startProviders } from '../../demo/providers-process.ts';
+import { startReplicas } from '../../demo/replicas.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
-import { judge, type Arrival, type Verdict } from '../../src/sandbox/judge.ts';
+import { judge, type Arrival, type Verdict } from '../../sandbox/judge.ts';
 import { makeNotification } from './push.ts';
 import { connectRedis, testPrefix, testRedisUrl } from './redis.ts';
 

@@ -6,10 +6,10 @@ import {
   type EmbeddedRedis,
   type EmbeddedRedisOptions,
   startEmbeddedRedis,
-} from '../../src/sandbox/redis/embedded-redis.ts';
-import { judge, type Arrival, type Verdict } from '../../src/sandbox/judge.ts';
-import { startProviders, type ProvidersProcess } from '../../scripts/support/providers-process.ts';
-import { DELAYS } from '../../scripts/support/replicas.ts';
+} from '../../sandbox/redis/embedded-redis.ts';
+import { judge, type Arrival, type Verdict } from '../../sandbox/judge.ts';
+import { startProviders, type ProvidersProcess } from '../../demo/providers-process.ts';
+import { DELAYS } from '../../demo/replicas.ts';
 import { startProcess, type TestProcess } from './process.ts';
 import { makeNotification } from './push.ts';
 import { delaysOf } from './real-bench.ts';

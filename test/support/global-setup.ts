@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import type { TestProject } from 'vitest/node';
-import { type EmbeddedRedis, startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { type EmbeddedRedis, startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { leftoverProcesses, markRun, strayKeys } from './leaks.ts';
 
 /** What the projects of vitest.config.ts share: each runs this file, and each loads it anew. */

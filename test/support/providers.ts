@@ -4,7 +4,7 @@ import { type ApnsOptions, createApnsProvider } from '../../src/providers/apns/a
 import { createFcmProvider, type FcmOptions } from '../../src/providers/fcm/fcm.ts';
 import type { Provider, Push, Reply, SendOptions } from '../../src/providers/provider.ts';
 import { createWebpushProvider, type WebpushOptions } from '../../src/providers/webpush/webpush.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 
 export { openSandbox } from './sandbox.ts';
 

@@ -7,7 +7,7 @@ import {
 } from '../../src/domain/notification.ts';
 import { pushId } from '../../src/domain/device.ts';
 import type { Push } from '../../src/providers/provider.ts';
-import { sandboxSubscription } from '../../src/sandbox/webpush/subscription.ts';
+import { sandboxSubscription } from '../../sandbox/webpush/subscription.ts';
 
 let made = 0;
 

@@ -1,10 +1,10 @@
 import { expect, onTestFinished, vi } from 'vitest';
-import { WorkerDelays } from '../../scripts/support/delays.ts';
-import { startProviders, type ProvidersProcess } from '../../scripts/support/providers-process.ts';
+import { WorkerDelays } from '../../demo/delays.ts';
+import { startProviders, type ProvidersProcess } from '../../demo/providers-process.ts';
 import type { Notification } from '../../src/domain/notification.ts';
-import type { SeenEntry } from '../../scripts/support/providers-child.ts';
-import { DELAYS, latenessOf, readPage, type Lateness } from '../../scripts/support/replicas.ts';
-import type { Latency } from '../../src/sandbox/loopback/timing.ts';
+import type { SeenEntry } from '../../demo/providers-child.ts';
+import { DELAYS, latenessOf, readPage, type Lateness } from '../../demo/replicas.ts';
+import type { Latency } from '../../sandbox/loopback/timing.ts';
 import { openWorkerQueues, type TestWorker, type WorkerQueues } from './worker.ts';
 
 /** Worker processes at providers that are as slow as real ones, seen from outside: by a plain BullMQ producer and by what arrives. */

@@ -5,9 +5,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { expect, onTestFinished } from 'vitest';
-import type { EmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
-import { freePort } from '../../src/sandbox/redis/free-port.ts';
-import { redisServer } from '../../src/sandbox/redis/redis-server.ts';
+import { type EmbeddedRedis, freePort } from '../../sandbox/redis/embedded-redis.ts';
+import { redisServer } from '../../sandbox/redis/redis-server.ts';
 import { eventually, ownRedis } from './fault-bench.ts';
 import { temporaryFolder } from './program.ts';
 import { connectRedis } from './redis.ts';
@@ -15,7 +14,7 @@ import { connectRedis } from './redis.ts';
 /** What the Sentinel calls the group. */
 export const GROUP = 'mymaster';
 const PASSWORDS = { servers: 'of-servers', sentinels: 'of-sentinels' };
-const GUARDIAN = fileURLToPath(new URL('../../src/sandbox/redis/redis-guardian.sh', import.meta.url));
+const GUARDIAN = fileURLToPath(new URL('../../sandbox/redis/redis-guardian.sh', import.meta.url));
 
 /** A master, its replica, and one Sentinel that suffices to decide; all ask for passwords. */
 export interface SentinelGroup {

@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest';
-import { NO_LATENCY } from '../../src/sandbox/loopback/timing.ts';
-import { startSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.ts';
+import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
+import { startSandbox, type Sandbox, type SandboxOptions } from '../../sandbox/sandbox.ts';
 
 /**
  * The loopback push services, stopped when the test ends. They answer at once unless `latency` is given: a test of one

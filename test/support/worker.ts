@@ -1,8 +1,8 @@
 import { Queue } from 'bullmq';
 import { onTestFinished } from 'vitest';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
-import { DEFAULT_LATENCY } from '../../src/sandbox/loopback/timing.ts';
-import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.ts';
+import { DEFAULT_LATENCY } from '../../sandbox/loopback/timing.ts';
+import type { Sandbox, SandboxOptions } from '../../sandbox/sandbox.ts';
 import { startProcess, type TestProcess } from './process.ts';
 import { openSandbox } from './providers.ts';
 import { connectRedis, testPrefix, testRedisUrl } from './redis.ts';

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { sandboxSubscription } from '../../src/sandbox/webpush/subscription.ts';
+import { sandboxSubscription } from '../../sandbox/webpush/subscription.ts';
 import {
   anyText,
   backgroundMessage,

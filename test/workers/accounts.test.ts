@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from 'vitest';
 import type { Credentials } from '../../src/config/apps-file.ts';
 import { accountOf, namesOf } from '../../src/domain/device.ts';
-import type { Sandbox } from '../../src/sandbox/sandbox.ts';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { createAccounts, type Accounts, type AccountsOptions } from '../../workers/accounts.ts';
 import { apnsOptions, fcmOptions, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';

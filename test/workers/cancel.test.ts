@@ -4,7 +4,7 @@ import type { Notification } from '../../src/domain/notification.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { RedisAwayError } from '../../src/redis/connection.ts';
 import { outcomesKey } from '../../src/queue/names.ts';
 import { present } from '../queue/support.ts';

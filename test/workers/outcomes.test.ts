@@ -4,7 +4,7 @@ import { main as replay } from '../../scripts/replay.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { outcomesKey } from '../../src/queue/names.ts';
-import { NO_LATENCY } from '../../src/sandbox/loopback/timing.ts';
+import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
 import { runMain } from '../support/command.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';

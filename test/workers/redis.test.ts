@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest';
 import { createLog } from '../../src/observe/log.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { connect } from '../../workers/redis.ts';
 import { connectRedis } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';

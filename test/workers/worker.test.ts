@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { tokenOf } from '../../src/domain/device.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
 import { invalidTokensKey } from '../../src/queue/outcomes.ts';
-import { startEmbeddedRedis } from '../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { startProcess } from '../support/process.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, testRedisUrl } from '../support/redis.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { countBalance } from '../../../scripts/chaos/judge/balance.ts';
+import { countBalance } from '../../../chaos/balance.ts';
 import { completedOf, deadOf, enqueuedOf, entryOf, OTHER_TOKEN, TOKEN } from './facts.ts';
 
 const nothing = { completed: [], dead: [], queued: [] };

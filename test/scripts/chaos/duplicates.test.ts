@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { countDuplicates, type DuplicatesParts } from '../../../scripts/chaos/judge/duplicates.ts';
+import { countDuplicates, type DuplicatesParts } from '../../../chaos/judge.ts';
 import { completedOf, enqueuedOf, entryOf, OTHER_TOKEN, TOKEN } from './facts.ts';
 
 const twice = [entryOf('a', 1_000), entryOf('a', 9_000)];

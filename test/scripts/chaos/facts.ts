@@ -1,10 +1,9 @@
-import type { Enqueued } from '../../../scripts/chaos/run/enqueue.ts';
-import type { Completed } from '../../../scripts/chaos/run/queue.ts';
+import type { Enqueued, Completed } from '../../../chaos/queue.ts';
 import { readProgress } from '../../../src/delivery/context.ts';
 import type { NotificationInput } from '../../../src/domain/notification.ts';
 import type { DeadLetter } from '../../../src/domain/outcome.ts';
 import type { StoredDeadLetter } from '../../../src/dead-letters/store.ts';
-import type { SeenEntry } from '../../../scripts/support/providers-child.ts';
+import type { SeenEntry } from '../../../demo/providers-child.ts';
 
 /** The facts of a run, written down by hand. */
 export const TOKEN = 'ab'.repeat(16);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { stopsWithoutRedis, thawsOf, type Freeze } from '../../../scripts/chaos/run/freezes.ts';
-import type { LogLine } from '../../../scripts/chaos/run/logs.ts';
+import { stopsWithoutRedis, thawsOf, type Freeze } from '../../../chaos/fleet.ts';
+import type { LogLine } from '../../../chaos/logs.ts';
 
 const freeze: Freeze = {
   log: 'worker-1.log',

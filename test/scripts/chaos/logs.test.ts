@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { countBreakers, parseLog } from '../../../scripts/chaos/run/logs.ts';
+import { countBreakers, parseLog } from '../../../chaos/logs.ts';
 import type { BreakerChange } from '../../../src/breaker/breaker.ts';
 import { createLog } from '../../../src/observe/log.ts';
 import { createBreakerListener } from '../../../workers/breakers.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { Thaw } from '../../../scripts/chaos/run/freezes.ts';
-import { judgePacing } from '../../../scripts/chaos/judge/pacing.ts';
-import { judge } from '../../../src/sandbox/judge.ts';
+import type { Thaw } from '../../../chaos/fleet.ts';
+import { judgePacing } from '../../../chaos/judge.ts';
+import { judge } from '../../../sandbox/judge.ts';
 import { enqueuedOf, entryOf, OTHER_TOKEN } from './facts.ts';
 
 const policies = {

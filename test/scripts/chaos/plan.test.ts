@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { main } from '../../../scripts/chaos.ts';
-import { describeFault } from '../../../scripts/chaos/judge/report.ts';
-import { planFaults, WORKERS, type Fault } from '../../../scripts/chaos/plan/faults.ts';
+import { main } from '../../../chaos/chaos.ts';
+import { describeFault } from '../../../chaos/report.ts';
+import { planFaults, WORKERS, type Fault } from '../../../chaos/faults.ts';
 import { PLATFORMS } from '../../../src/domain/notification.ts';
 import { runMain } from '../../support/command.ts';
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { unknownRequests } from '../../../scripts/chaos/judge/balance.ts';
+import { unknownRequests } from '../../../chaos/balance.ts';
 import { enqueuedOf, entryOf, OTHER_TOKEN } from './facts.ts';
 
 const enqueued = enqueuedOf({ id: 'a' });

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { expect, it } from 'vitest';
-import { findLeaks, secretsOf } from '../../../scripts/chaos/run/leaks.ts';
+import { findLeaks, secretsOf } from '../../../chaos/run.ts';
 import { openSandbox } from '../../support/providers.ts';
 
 const MARKER = '0123456789ab';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { checks, type ChaosResult } from '../../../scripts/chaos/judge/verdict.ts';
+import { checks, type ChaosResult } from '../../../chaos/judge.ts';
 
 const good: ChaosResult = {
   notifications: 100,

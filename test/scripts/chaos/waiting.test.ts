@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { judgeWaiting, type WaitedParts } from '../../../scripts/chaos/judge/waiting.ts';
+import { judgeWaiting, type WaitedParts } from '../../../chaos/balance.ts';
 import { completedOf, deadOf, enqueuedOf, entryOf } from './facts.ts';
 
 const digest = { onThrottle: 'digest', digest: { key: 'k', body: '{{count}} new' } } as const;

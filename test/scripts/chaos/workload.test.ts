@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { tokenOf } from '../../../src/domain/device.ts';
-import { lateDevices, planWorkload, refOf } from '../../../scripts/chaos/plan/workload.ts';
+import { lateDevices, planWorkload, refOf } from '../../../chaos/workload.ts';
 import { parseNotification } from '../../../src/domain/notification.ts';
 
 const options = {

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
-import type { JournalEntry } from '../../../src/sandbox/journal.ts';
+import type { JournalEntry } from '../../../sandbox/journal.ts';
 import { invalidTokensKey } from '../../../src/queue/outcomes.ts';
-import { NO_LATENCY } from '../../../src/sandbox/loopback/timing.ts';
+import { NO_LATENCY } from '../../../sandbox/loopback/timing.ts';
 import { openApps } from '../../support/apps.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { connectRedis } from '../../support/redis.ts';

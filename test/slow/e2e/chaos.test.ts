@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { startProcess } from '../../support/process.ts';
 
 it('nothing is lost, doubled without a reason or burst upon anybody, whatever fails', async () => {
-  const args = ['scripts/chaos.ts', '--seconds', '20', '--seed', '1', '--json'];
+  const args = ['chaos/chaos.ts', '--seconds', '20', '--seed', '1', '--json'];
   const { code, stdout, stderr } = await startProcess({ args }).waitForExit(240_000);
   expect(stdout, stderr).toContain('"notifications"');
   const result = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Record<string, number>;

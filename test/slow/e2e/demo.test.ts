@@ -19,7 +19,7 @@ interface Demo {
 async function runDemo(): Promise<Demo> {
   const folder = await mkdtemp(join(tmpdir(), 'pushpacer-demo-'));
   const file = join(folder, 'report.html');
-  const args = ['scripts/demo.ts', '--json', '--report', file];
+  const args = ['demo/demo.ts', '--json', '--report', file];
   const { code, stdout, stderr } = await startProcess({ args }).waitForExit(120_000);
   expect(stdout, stderr).toContain('"notifications"');
   const report = await readFile(file, 'utf8');

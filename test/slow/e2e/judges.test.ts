@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { demo } from '../../../scripts/demo.ts';
+import { demo } from '../../../demo/demo.ts';
 import type { Policy } from '../../../src/domain/limits.ts';
 import { JOB, PRIORITY } from '../../../src/queue/names.ts';
 import { runBurst } from '../../support/burst.ts';

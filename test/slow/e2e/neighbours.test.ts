@@ -1,8 +1,8 @@
 import type { Queue } from 'bullmq';
 import { expect, it } from 'vitest';
 import type { Notification } from '../../../src/domain/notification.ts';
-import type { Refuse } from '../../../src/sandbox/loopback/answers.ts';
-import type { Sandbox } from '../../../src/sandbox/sandbox.ts';
+import type { Refuse } from '../../../sandbox/loopback/answers.ts';
+import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { connectRedis } from '../../support/redis.ts';
 import { openSandbox } from '../../support/sandbox.ts';

@@ -3,8 +3,8 @@ import type { Queue } from 'bullmq';
 import { describe, expect, it, vi } from 'vitest';
 import { readProgress } from '../../../src/delivery/context.ts';
 import type { Notification } from '../../../src/domain/notification.ts';
-import type { SeenEntry } from '../../../scripts/support/providers-child.ts';
-import { judge } from '../../../src/sandbox/judge.ts';
+import type { SeenEntry } from '../../../demo/providers-child.ts';
+import { judge } from '../../../sandbox/judge.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { openWorkerBench, type WorkerBench } from '../../support/worker.ts';
 

@@ -2,7 +2,7 @@ import { access, cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { dirname, join } from 'node:path';
 import { expect, it, vi } from 'vitest';
-import { freePort } from '../../../src/sandbox/redis/free-port.ts';
+import { freePort } from '../../../sandbox/redis/embedded-redis.ts';
 import { fencesOf } from '../../support/fences.ts';
 import { runProgram, temporaryFolder } from '../../support/program.ts';
 import { startShell, type Shell } from '../../support/shell.ts';

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { tokenOf } from '../../../src/domain/device.ts';
 import type { Notification } from '../../../src/domain/notification.ts';
-import { judge, type Arrival } from '../../../src/sandbox/judge.ts';
-import { machineChecks } from '../../../scripts/demo/verdict.ts';
-import type { SeenEntry } from '../../../scripts/support/providers-child.ts';
+import { judge, type Arrival } from '../../../sandbox/judge.ts';
+import { machineChecks } from '../../../demo/verdict.ts';
+import type { SeenEntry } from '../../../demo/providers-child.ts';
 import { readProgress } from '../../../src/delivery/context.ts';
 import { measured } from '../../support/measured.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';

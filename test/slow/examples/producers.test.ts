@@ -1,7 +1,7 @@
 import { cp, readFile, symlink, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { startEmbeddedRedis } from '../../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
 import { startProcess } from '../../support/process.ts';
 import { runProgram, temporaryFolder } from '../../support/program.ts';
 import { openSandbox } from '../../support/sandbox.ts';

@@ -4,7 +4,7 @@ import { copyFile, cp, mkdir, readFile, symlink, writeFile } from 'node:fs/promi
 import { join, relative } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { CONFIG_VARIABLES } from '../../../src/config/variables.ts';
-import { freePort } from '../../../src/sandbox/redis/free-port.ts';
+import { freePort } from '../../../sandbox/redis/embedded-redis.ts';
 import { temporaryFolder } from '../../support/program.ts';
 
 const ROOT = process.cwd();

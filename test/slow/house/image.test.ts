@@ -1,7 +1,7 @@
 import { copyFile, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
-import { freePort } from '../../../src/sandbox/redis/free-port.ts';
+import { freePort } from '../../../sandbox/redis/embedded-redis.ts';
 import { commandAt, workerEnv } from '../../house/compose.ts';
 import { startProcess } from '../../support/process.ts';
 import { runProgram, temporaryFolder } from '../../support/program.ts';

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { nodeFault } from '../../../scripts/support/node-version.ts';
-import { COMMANDS } from '../../../scripts/pushpacer/commands.ts';
+import { COMMANDS } from '../../../scripts/support/commands.ts';
 import { runProgram, temporaryFolder } from '../../support/program.ts';
 
 test.each(['24.2.0', '24.21.0', '25.0.0', '26.1.0'])('Node %s will do', (version) => {

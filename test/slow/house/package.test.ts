@@ -30,12 +30,14 @@ test(
         'dist/src/dead-letters/discard.lua',
         'dist/scripts/pushpacer.js',
         'dist/workers/notifications.js',
-        'dist/src/sandbox/redis/redis-guardian.sh',
+        'dist/sandbox/redis/redis-guardian.sh',
         'docs/notification.schema.json',
       ]),
     );
-    expect(paths.filter((path) => /^(src|test|scripts|tools|bench|workers|node_modules)\//.test(path))).toEqual([]);
-    expect(paths.filter((path) => /^dist\/(tools|test|bench)\//.test(path))).toEqual([]);
+    expect(
+      paths.filter((path) => /^(src|sandbox|test|scripts|demo|chaos|tools|bench|workers|node_modules)\//.test(path)),
+    ).toEqual([]);
+    expect(paths.filter((path) => /^dist\/(demo|chaos|tools|test|bench|examples)\//.test(path))).toEqual([]);
 
     await writeFile(join(consumer, 'package.json'), '{ "type": "module", "private": true }');
     await runProgram(
@@ -67,8 +69,6 @@ test(
     const commands = [...help.matchAll(/^ {2}([a-z-]+) {2,}/gm)].map(([, command]) => command ?? '');
     expect(commands).toEqual([
       ...[
-        'demo',
-        'chaos',
         'worker',
         'status',
         'enqueue',

@@ -84,7 +84,7 @@ test.each([
   ['scripts/pushpacer.ts --help'],
   ['scripts/enqueue.ts --help'],
   ['scripts/completion.ts bash'],
-  ['scripts/chaos.ts --plan --seconds 3600'],
+  ['chaos/chaos.ts --plan --seconds 3600'],
   ['workers/notifications.ts --help'],
 ])('%s ends quietly when its reader goes away', async (command) => {
   // The reader is gone before the command writes for the first time.

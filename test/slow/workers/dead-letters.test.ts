@@ -6,7 +6,7 @@ import type { DeadLetter } from '../../../src/domain/outcome.ts';
 import { createLog } from '../../../src/observe/log.ts';
 import { connectWorker } from '../../../src/redis/connection.ts';
 import { DEAD_LETTERS } from '../../../src/queue/names.ts';
-import { startEmbeddedRedis } from '../../../src/sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
 import { keepDeadLetters } from '../../../workers/dead-letters.ts';
 import { deadLetter } from '../../dead-letters/letters.ts';
 import { startProcess } from '../../support/process.ts';

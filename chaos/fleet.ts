@@ -1,0 +1,313 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { open, readFile, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isAlive, pagesUrl, spawnWorker } from '../demo/replicas.ts';
+import { startEmbeddedRedis, type EmbeddedRedis, freePort } from '../sandbox/redis/embedded-redis.ts';
+import type { LogLine, Logs } from './logs.ts';
+
+/** Epoch milliseconds with a fraction, computed like the journal's time stamps: this clock is never set. */
+export function epochMs(): number {
+  return performance.timeOrigin + performance.now();
+}
+
+/** The workers, each at a numbered place. A worker that is killed or restarted is replaced at its place. */
+export interface Fleet {
+  /** Freezes the worker, calls `witness` (which reads the jobs that it has), kills it, and starts another one. */
+  kill(place: number, witness: () => Promise<void>): Promise<void>;
+  /** Freezes it for a while, and calls `witness` meanwhile, which reads the jobs that it has. */
+  freeze(place: number, ms: number, witness: () => Promise<void>): Promise<Omit<Freeze, 'holders'>>;
+  /** Starts another one, and sends SIGTERM to this one. */
+  restart(place: number): Promise<void>;
+  /** The addresses of the pages of all workers that take jobs. */
+  urls(): string[];
+  /** Resolves when the worker at every place takes jobs; rejects if one does not. */
+  ready(): Promise<unknown>;
+  /** Every process that was ever started. */
+  readonly pids: readonly number[];
+  /** Workers that ended without being told to, or with an error when they were told to. */
+  readonly crashes: readonly number[];
+  stop(): Promise<void>;
+}
+
+export interface FleetOptions {
+  readonly count: number;
+  readonly env: Readonly<Record<string, string>>;
+  /** Each worker's output is a file in this folder. */
+  readonly logFolder: string;
+}
+
+/** A worker that was told to stop is killed after this. */
+const STOP_MS = 20_000;
+
+export async function startFleet({ count, env, logFolder }: FleetOptions): Promise<Fleet> {
+  const pids: number[] = [];
+  const crashes: number[] = [];
+  const leaving: Promise<void>[] = [];
+  /** Killed on purpose. */
+  const condemned = new Set<ChaosWorker>();
+  /** Told to stop. */
+  const dismissed = new Set<ChaosWorker>();
+  let started = 0;
+  const start = async (): Promise<ChaosWorker> => {
+    const worker = await startWorker(env, join(logFolder, `worker-${started++}.log`));
+    pids.push(worker.pid);
+    void worker.ended.then((code) => {
+      if (!condemned.has(worker) && !(dismissed.has(worker) && code === 0)) crashes.push(worker.pid);
+    });
+    return worker;
+  };
+  const places = await Promise.all(Array.from({ length: count }, start));
+  const workerAt = async (place: number): Promise<ChaosWorker> => {
+    const worker = places[place];
+    if (worker === undefined) throw new RangeError(`no worker at place ${place}`);
+    await worker.ready.catch(() => undefined);
+    return worker;
+  };
+
+  return {
+    pids,
+    crashes,
+    async kill(place, witness) {
+      const worker = await workerAt(place);
+      condemned.add(worker);
+      worker.signal('SIGSTOP');
+      await witness();
+      worker.signal('SIGKILL');
+      await worker.ended;
+      places[place] = await start();
+    },
+    async freeze(place, ms, witness) {
+      const worker = await workerAt(place);
+      const at = epochMs();
+      const thawed = worker.freeze(ms).then(epochMs);
+      await witness();
+      return { log: basename(worker.logFile), at, forMs: ms, thawedAt: await thawed };
+    },
+    async restart(place) {
+      const worker = await workerAt(place);
+      dismissed.add(worker);
+      places[place] = await start();
+      leaving.push(end(worker));
+    },
+    urls: () => places.map((worker) => worker.url()).filter((url) => url !== undefined),
+    ready: () => Promise.all(places.map(({ ready }) => ready)),
+    async stop() {
+      for (const worker of places) dismissed.add(worker);
+      await Promise.all([...places.map(end), ...leaving]);
+    },
+  };
+}
+
+async function end(worker: ChaosWorker): Promise<void> {
+  if (!worker.isAlive()) return;
+  worker.signal('SIGTERM');
+  worker.signal('SIGCONT'); // it may be frozen
+  const late = sleep(STOP_MS, true, { ref: false });
+  if ((await Promise.race([worker.ended, late])) === true) worker.signal('SIGKILL');
+  await worker.ended;
+}
+
+/** One worker process. Its output goes to a file, so that no line is lost if it is killed. */
+interface ChaosWorker {
+  readonly pid: number;
+  /** Where its output goes. */
+  readonly logFile: string;
+  /** Resolves when it takes jobs; rejects if it ends before, or takes longer than a minute. */
+  readonly ready: Promise<unknown>;
+  /** The address of its pages, while it takes jobs. */
+  url(): string | undefined;
+  /** Its exit code; null if a signal ended it. */
+  readonly ended: Promise<number | null>;
+  isAlive(): boolean;
+  signal(name: NodeJS.Signals): void;
+  /** SIGSTOP now, SIGCONT after `ms`, even if this process has ended by then. Resolves when the worker goes on. */
+  freeze(ms: number): Promise<void>;
+}
+
+const POLL_MS = 50;
+/** A worker waits up to 30 s for a Redis that is away; the rest is for a busy machine, and for being frozen meanwhile. */
+const READY_TIMEOUT_MS = 60_000;
+
+async function startWorker(env: Readonly<Record<string, string>>, logFile: string): Promise<ChaosWorker> {
+  const log = await open(logFile, 'w');
+  const child = spawnWorker(env, [log.fd, log.fd]);
+  await log.close(); // the child has its own
+  const ended = once(child, 'exit').then(([code]) => code as number | null);
+  const pid = child.pid ?? 0;
+  let url: string | undefined;
+  const ready = untilReady(logFile, () => isAlive(child)).then((its) => (url = its));
+  ready.catch(() => undefined); // the caller of `ready` gets the error
+  return {
+    pid,
+    logFile,
+    ready,
+    ended,
+    url: () => (isAlive(child) ? url : undefined),
+    isAlive: () => isAlive(child),
+    signal: (name) => void child.kill(name),
+    async freeze(ms) {
+      child.kill('SIGSTOP');
+      const waker = spawn(
+        'sh',
+        ['-c', 'sleep "$1"; kill -CONT "$2" 2>/dev/null', 'sh', String(ms / 1_000), String(pid)],
+        {
+          stdio: 'ignore',
+          detached: true, // Ctrl-C must not leave a frozen worker behind
+        },
+      );
+      waker.unref();
+      await once(waker, 'exit');
+    },
+  };
+}
+
+/** The address of its pages, from the log line that says that it is ready. */
+async function untilReady(logFile: string, alive: () => boolean): Promise<string | undefined> {
+  const deadline = performance.now() + READY_TIMEOUT_MS;
+  for (;;) {
+    const isStillAlive = alive();
+    const line = (await readFile(logFile, 'utf8')).split('\n').find((text) => text.includes('"msg":"ready"'));
+    if (line !== undefined) return pagesUrl(line);
+    if (!isStillAlive) throw new Error(`a worker ended before it was ready; see ${logFile}`);
+    if (performance.now() > deadline) {
+      throw new Error(`a worker was not ready within ${READY_TIMEOUT_MS / 1_000} s; see ${logFile}`);
+    }
+    await sleep(POLL_MS);
+  }
+}
+
+/** A fault after which the notifications that workers had may alert a second time. */
+export interface Incident {
+  readonly kind: 'kill' | 'stop' | 'redis';
+  /** When the fault began, and until when these notifications may still have been sent; epoch milliseconds. */
+  readonly at: number;
+  readonly until: number;
+  /** The notifications that workers had at that time. */
+  readonly ids: ReadonlySet<string>;
+}
+
+/** A worker that was frozen for a while (SIGSTOP). Instants are epoch milliseconds. */
+export interface Freeze {
+  /** The name of its log. */
+  readonly log: string;
+  /** Just before SIGSTOP. */
+  readonly at: number;
+  readonly forMs: number;
+  /** Just after SIGCONT. */
+  readonly thawedAt: number;
+  /**
+   * Notification → holder of its job lock, for all jobs that workers had during the freeze. Empty if Redis did not answer before
+   * the thaw.
+   */
+  readonly holders: ReadonlyMap<string, string>;
+}
+
+/** What a frozen worker may have sent late: these notifications, with an arrival between these instants. */
+export interface Thaw {
+  readonly ids: ReadonlySet<string>;
+  readonly from: number;
+  readonly until: number;
+}
+
+/** A worker that is frozen for less keeps its job locks: they last 5 s and are renewed every half of that. */
+export const HARMLESS_STOP_MS = 2_000;
+/**
+ * A request that was being written when the freeze began leaves first after the thaw, and arrives within this time. A later
+ * arrival was sent by a process that was running.
+ */
+const AFTER_THAW_MS = 250;
+/** A pass that a freeze interrupted is in the log within this time: a request times out after 10 s. */
+const TOLD_MS = 12_000;
+
+/** What may have been sent late after each freeze. */
+export function thawsOf(freezes: readonly Freeze[], logs: Logs): Thaw[] {
+  return freezes.map((freeze) => ({
+    ids: inHandOf(freeze, logs.get(freeze.log) ?? []),
+    // SIGCONT came no earlier than this.
+    from: freeze.at + freeze.forMs,
+    until: freeze.thawedAt + AFTER_THAW_MS,
+  }));
+}
+
+/**
+ * Freezes during which Redis could not be asked for the jobs, because it was paused or away. Then the worker's own log is used:
+ * after the thaw it has the passes that the freeze interrupted.
+ */
+export function stopsWithoutRedis(freezes: readonly Freeze[], logs: Logs): Incident[] {
+  const untold = freezes.filter(({ holders, forMs }) => holders.size === 0 && forMs >= HARMLESS_STOP_MS);
+  return untold.map(({ log, at, thawedAt }) => {
+    const told = (logs.get(log) ?? []).filter((line) => line.at >= thawedAt - 1 && line.at <= thawedAt + TOLD_MS);
+    return { kind: 'stop', at, until: at, ids: new Set(told.flatMap(({ id }) => id ?? [])) };
+  });
+}
+
+/** The notifications that the frozen worker itself had: those whose job lock has one of its ids. */
+function inHandOf({ holders }: Freeze, log: readonly LogLine[]): ReadonlySet<string> {
+  const own = new Set(log.flatMap(({ workerIds }) => workerIds ?? []));
+  return new Set([...holders].filter(([, holder]) => own.has(holder)).map(([id]) => id));
+}
+
+/** A Redis that can be killed and started again on the same port, with every write that it had acknowledged. */
+export interface MortalRedis {
+  readonly url: string;
+  /** The process of each time that it was started. */
+  readonly pids: readonly number[];
+  /** SIGKILL; resolves when it is gone. */
+  kill(): Promise<void>;
+  /** Resolves when it answers again. */
+  start(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Redis may take long to load a large file. */
+const START_TIMEOUT_MS = 60_000;
+/**
+ * With `everysec` Redis acknowledges writes up to two seconds before they are in its file, and a kill loses these; but this run
+ * checks the workers, not Redis.
+ */
+const DURABLE = ['--appendfsync', 'always', '--auto-aof-rewrite-min-size', '256mb'];
+
+export async function startMortalRedis(say: (line: string) => void): Promise<MortalRedis> {
+  const dir = await mkdtemp(join(tmpdir(), 'pushpacer-chaos-redis-'));
+  const port = await freePort();
+  const pids: number[] = [];
+  const open = async (): Promise<EmbeddedRedis> => {
+    const options = {
+      dir,
+      port,
+      appendonly: true,
+      extraArgs: DURABLE,
+      startTimeoutMs: START_TIMEOUT_MS,
+      say,
+      install: true,
+    };
+    const started = await startEmbeddedRedis(options);
+    pids.push(started.pid);
+    return started;
+  };
+  const remove = () => rm(dir, { recursive: true, force: true });
+  let server = open();
+  const { url } = await server.catch(async (error: unknown) => {
+    await remove();
+    throw error;
+  });
+  return {
+    url,
+    pids,
+    async kill() {
+      const { pid, ended } = await server;
+      process.kill(pid, 'SIGKILL');
+      await ended;
+    },
+    async start() {
+      server = open();
+      await server;
+    },
+    async close() {
+      await server.then((started) => started.close()).finally(remove);
+    },
+  };
+}

@@ -1,0 +1,144 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ProvidersProcess } from '../demo/providers-process.ts';
+import { tokenOf } from '../src/domain/device.ts';
+import type { Device, Platform } from '../src/domain/notification.ts';
+import { type Fault, ODDITIES } from './faults.ts';
+import { epochMs, type Fleet, HARMLESS_STOP_MS, type Freeze, type Incident, type MortalRedis } from './fleet.ts';
+import type { ChaosQueue } from './queue.ts';
+
+/** A provider's connections were cut: answers under way may be lost. Epoch milliseconds. */
+export interface Cut {
+  readonly platform: Platform;
+  readonly at: number;
+}
+
+/** One device of thousands that got an odd answer. */
+interface OddDevice {
+  readonly token: string;
+  /** The provider's code. */
+  readonly word: string;
+}
+
+/** The faults that were injected. */
+export interface Struck {
+  readonly counts: Readonly<Record<Fault['kind'], number>>;
+  readonly incidents: readonly Incident[];
+  readonly freezes: readonly Freeze[];
+  readonly cuts: readonly Cut[];
+  readonly oddDevices: readonly OddDevice[];
+}
+
+export interface Victims {
+  readonly fleet: Fleet;
+  readonly redis: MortalRedis;
+  readonly queue: ChaosQueue;
+  readonly providers: Pick<ProvidersProcess, 'order' | 'script'>;
+  /** Devices that get notifications until the end. */
+  readonly devices: readonly Device[];
+}
+
+/** Injects every fault of the plan at its time. Resolves when all of them have ended. */
+export async function inject(plan: readonly Fault[], victims: Victims, signal: AbortSignal): Promise<Struck> {
+  const counts: Record<string, number> = {};
+  const incidents: Incident[] = [];
+  const freezes: Freeze[] = [];
+  const cuts: Cut[] = [];
+  const oddDevices: OddDevice[] = [];
+  const startedAt = performance.now();
+  const strikes = plan.map(async (fault) => {
+    await sleep(Math.max(0, startedAt + fault.atMs - performance.now()), undefined, { signal });
+    await strike(fault, victims, { incidents, freezes, cuts, oddDevices, signal });
+    counts[fault.kind] = (counts[fault.kind] ?? 0) + 1;
+  });
+  await Promise.all(strikes);
+  return { counts: counts as Struck['counts'], incidents, freezes, cuts, oddDevices };
+}
+
+interface Notes {
+  readonly incidents: Incident[];
+  readonly freezes: Freeze[];
+  readonly cuts: Cut[];
+  readonly oddDevices: OddDevice[];
+  readonly signal: AbortSignal;
+}
+
+async function strike(fault: Fault, victims: Victims, notes: Notes): Promise<void> {
+  const { fleet, redis, queue, providers, devices } = victims;
+  const { incidents, cuts, signal } = notes;
+  const wait = (ms: number): Promise<void> => sleep(ms, undefined, { signal });
+  switch (fault.kind) {
+    case 'kill-worker':
+      return fleet.kill(fault.worker, async () => {
+        const at = epochMs();
+        incidents.push({ kind: 'kill', at, until: at, ids: new Set((await queue.inHand()).keys()) });
+      });
+    case 'restart-worker':
+      return fleet.restart(fault.worker);
+    case 'stop-worker':
+      return freeze(fault, victims, notes);
+    case 'kill-redis': {
+      const at = epochMs();
+      const ids = new Set(await queue.inHandAtTheEnd());
+      await redis.kill();
+      await wait(fault.forMs);
+      await redis.start();
+      incidents.push({ kind: 'redis', at, until: epochMs(), ids });
+      return;
+    }
+    case 'pause-redis':
+      return queue.pause(fault.forMs);
+    case 'cut-clients':
+      return queue.cutClients();
+    case 'answers':
+      await providers.order({ do: 'rates', platform: fault.platform, rates: fault.rates });
+      await wait(fault.forMs);
+      return providers.order({ do: 'rates', platform: fault.platform, rates: [] });
+    case 'go-away':
+      await providers.order({ do: 'go-away', platform: fault.platform, every: fault.every });
+      await wait(fault.forMs);
+      return providers.order({ do: 'go-away', platform: fault.platform, every: 0 });
+    case 'drop-connections':
+      cuts.push({ platform: fault.platform, at: epochMs() });
+      return providers.order({ do: 'drop', platform: fault.platform });
+    case 'close-idle':
+      return providers.order({ do: 'close-idle', platform: fault.platform });
+    case 'odd-device': {
+      const own = devices.filter(({ platform }) => platform === fault.platform);
+      const device = own[fault.pick % own.length];
+      const oddity = ODDITIES.find(({ word }) => word === fault.word);
+      if (device === undefined || oddity === undefined) throw new RangeError(`no device for ${fault.word}`);
+      const token = tokenOf(device);
+      notes.oddDevices.push({ token, word: fault.word });
+      const answers = Array.from({ length: oddity.times }, () => oddity.answer);
+      return providers.script(fault.platform, token, answers);
+    }
+    case 'revoke-key':
+      await providers.order({ do: 'revoke', platform: fault.platform });
+      await wait(fault.forMs);
+      return providers.order({ do: 'restore', platform: fault.platform });
+    case 'provider-down':
+      cuts.push({ platform: fault.platform, at: epochMs() });
+      await providers.order({ do: 'down', platform: fault.platform });
+      await wait(fault.forMs);
+      return providers.order({ do: 'up', platform: fault.platform });
+  }
+}
+
+/** Freezes a worker for a while, and records the jobs that workers have meanwhile. */
+async function freeze(
+  { worker, forMs }: Extract<Fault, { kind: 'stop-worker' }>,
+  { fleet, queue }: Victims,
+  { incidents, freezes }: Pick<Notes, 'incidents' | 'freezes'>,
+): Promise<void> {
+  let holders: ReadonlyMap<string, string> = new Map();
+  let seenAt = Infinity;
+  const frozen = await fleet.freeze(worker, forMs, async () => {
+    holders = await queue.inHand();
+    seenAt = epochMs();
+  });
+  const { at } = frozen;
+  // If Redis was away, its answer is from after the freeze.
+  if (seenAt >= at + forMs) holders = new Map();
+  if (forMs >= HARMLESS_STOP_MS) incidents.push({ kind: 'stop', at, until: at, ids: new Set(holders.keys()) });
+  freezes.push({ ...frozen, holders });
+}

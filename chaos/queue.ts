@@ -1,0 +1,237 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import { quietNow } from '../demo/morning.ts';
+import { createDeadLetters, type StoredDeadLetter } from '../src/dead-letters/store.ts';
+import { readProgress, type Progress } from '../src/delivery/context.ts';
+import type { NotificationInput } from '../src/domain/notification.ts';
+import { createRedisLimiter } from '../src/limiter/redis/redis-limiter.ts';
+import { lockKeyOf } from '../src/queue/bullmq-internals.ts';
+import { DEAD_LETTERS, notificationIdOf, QUEUE, JOB, PRIORITY } from '../src/queue/names.ts';
+import { createProducer, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
+import { connectWorker, RedisAwayError } from '../src/redis/connection.ts';
+import type { Progress as Bar } from '../src/terminal/progress.ts';
+import { POLICY, type Burst, type Workload } from './workload.ts';
+
+/** How a job ended, as BullMQ keeps it. */
+export interface Completed {
+  /** The notification's. */
+  readonly id: string;
+  readonly outcome: string;
+  /** The notification that goes in its place. */
+  readonly by?: string;
+  readonly progress: Progress;
+}
+
+/** How the jobs ended, read from the queue. */
+export interface Ends {
+  readonly completed: readonly Completed[];
+  readonly dead: readonly StoredDeadLetter[];
+  /** Notifications whose job has not ended. */
+  readonly queued: readonly string[];
+}
+
+/** The queue, seen from outside of the workers. */
+export interface ChaosQueue {
+  readonly prefix: string;
+  readonly queue: Queue;
+  /** Notification → holder of its job lock ('' for none), for all jobs that workers have now. */
+  inHand(): Promise<Map<string, string>>;
+  /** The same notifications; from that instant on Redis pauses all clients for a while, because it will be killed. */
+  inHandAtTheEnd(): Promise<string[]>;
+  /** Jobs that have not ended: `failed` ones are not dead letters yet. */
+  open(): Promise<number>;
+  settled(): Promise<number>;
+  ends(): Promise<Ends>;
+  /** It is quiet for these recipients from now on. */
+  quiet(recipientIds: readonly string[]): Promise<void>;
+  cutClients(): Promise<void>;
+  pause(ms: number): Promise<void>;
+  close(): Promise<void>;
+}
+
+const OPEN = ['wait', 'active', 'delayed', 'prioritized', 'failed'] as const;
+const PAGE = 2_000;
+
+export function openChaosQueue(redisUrl: string): ChaosQueue {
+  const prefix = '{pushpacer-chaos}';
+  const connection = connectWorker({ redisUrl });
+  const control = new Redis(redisUrl, { maxRetriesPerRequest: null, retryStrategy: () => 50 });
+  const queue = new Queue(QUEUE, { connection, prefix });
+  const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
+  // Redis is killed on purpose.
+  for (const one of [connection, control]) one.on('error', () => undefined);
+  for (const one of [queue, deadQueue]) one.on('error', () => undefined);
+  const deadLetters = createDeadLetters({ queue, deadQueue });
+  const limiter = createRedisLimiter({ redis: control, policy: POLICY, prefix });
+  const active = queue.toKey('active');
+
+  return {
+    prefix,
+    queue,
+    async inHand() {
+      const jobIds = await control.lrange(active, 0, -1);
+      const tokens = jobIds.length === 0 ? [] : await control.mget(jobIds.map((jobId) => lockKeyOf(queue, jobId)));
+      return new Map(jobIds.map((jobId, index) => [notificationIdOf(jobId), holderOf(tokens[index])]));
+    },
+    async inHandAtTheEnd() {
+      const answers = await control.multi().lrange(active, 0, -1).call('CLIENT', 'PAUSE', 3_000, 'ALL').exec();
+      return (answers?.[0]?.[1] as string[]).map(notificationIdOf);
+    },
+    open: () => queue.getJobCountByTypes(...OPEN),
+    settled: async () => (await queue.getCompletedCount()) + (await deadLetters.count()),
+    ends: async () => ({
+      completed: (await everyPage((from, to) => queue.getJobs(['completed'], from, to))).map((job) => ({
+        id: notificationIdOf(job.id ?? ''),
+        outcome: 'none',
+        ...(job.returnvalue as { outcome?: string; by?: string } | null),
+        progress: readProgress(job.progress),
+      })),
+      dead: await everyPage((from, to) => deadLetters.page(from, to - from + 1)),
+      queued: (await queue.getJobs([...OPEN])).map(({ id = '' }) => notificationIdOf(id)),
+    }),
+    async quiet(recipientIds) {
+      const hours = quietNow(Date.now());
+      await Promise.all(recipientIds.map((recipientId) => limiter.quiet(recipientId, hours)));
+    },
+    async cutClients() {
+      await control.call('CLIENT', 'KILL', 'TYPE', 'normal');
+    },
+    async pause(ms) {
+      await control.call('CLIENT', 'PAUSE', ms, 'ALL');
+    },
+    async close() {
+      // First, because without Redis a call that waits for an answer would wait for ever.
+      for (const one of [connection, control]) one.disconnect();
+      await Promise.all([queue.close(), deadQueue.close()]);
+    },
+  };
+}
+
+/** The token of a lock is `<the worker's id>:<a number>`. */
+function holderOf(token: string | null | undefined): string {
+  return token?.split(':')[0] ?? '';
+}
+
+async function everyPage<T>(page: (from: number, to: number) => Promise<T[]>): Promise<T[]> {
+  const all: T[] = [];
+  for (;;) {
+    const found = await page(all.length, all.length + PAGE - 1);
+    all.push(...found);
+    if (found.length < PAGE) return all;
+  }
+}
+
+const POLL_MS = 250;
+
+/** Waits until every job has ended, but no longer than `timeoutMs`. Answers how long it took, in milliseconds. */
+export async function drain(
+  queue: Pick<ChaosQueue, 'open' | 'settled'>,
+  timeoutMs: number,
+  progress: Pick<Bar, 'update'>,
+  signal: AbortSignal,
+): Promise<number> {
+  const startedAt = performance.now();
+  for (;;) {
+    const [open, settled] = await Promise.all([queue.open(), queue.settled()]);
+    progress.update(settled, open + settled);
+    const tookMs = performance.now() - startedAt;
+    if (open === 0 || tookMs > timeoutMs) return Math.round(tookMs);
+    await sleep(POLL_MS, undefined, { signal });
+  }
+}
+
+/** A notification that Redis has acknowledged. */
+export interface Enqueued {
+  readonly id: string;
+  /** The input of `createProducer`; absent for a malformed one. */
+  readonly input?: NotificationInput;
+}
+
+/** What Redis has acknowledged. */
+export interface EnqueuedAll {
+  readonly enqueued: ReadonlyMap<string, Enqueued>;
+  /** Notification → the last answer to its cancel: whether it was canceled. */
+  readonly cancels: ReadonlyMap<string, boolean>;
+}
+
+export interface EnqueueOptions {
+  readonly redisUrl: string;
+  readonly queue: ChaosQueue;
+  readonly signal: AbortSignal;
+  readonly onEnqueued: (total: number) => void;
+}
+
+/** The part of the plan, in time, that is enqueued at once. */
+const TICK_MS = 50;
+const RETRY_MS = 200;
+
+/** Enqueues every burst at its time. If Redis is away it tries again, until all are acknowledged. */
+export async function enqueue(workload: Workload, options: EnqueueOptions): Promise<EnqueuedAll> {
+  const { redisUrl, queue, signal, onEnqueued } = options;
+  const enqueued = new Map<string, Enqueued>();
+  const cancels = new Map<string, boolean>();
+  const canceling: Promise<void>[] = [];
+  const producer = createProducer({ redisUrl, prefix: queue.prefix });
+  try {
+    await addMalformed(workload.malformed, queue);
+    for (const { id } of workload.malformed) enqueued.set(id, { id });
+    const startedAt = performance.now();
+    const left = [...workload.bursts];
+    while (left.length > 0) {
+      const now = performance.now() - startedAt;
+      const due = left.splice(0, countDue(left, now));
+      const inputs = due.flatMap(({ items }) => items).map((item) => withExpiry(item, Date.now()));
+      await insist(() => addAll(producer, inputs), signal);
+      for (const { input, cancelAfterMs } of due.flatMap(({ items }) => items)) {
+        if (cancelAfterMs === undefined) continue;
+        const cancel = async (): Promise<void> => {
+          await sleep(cancelAfterMs, undefined, { signal });
+          cancels.set(input.id, (await insist(() => producer.cancel({ id: input.id }), signal)).canceled === 1);
+        };
+        canceling.push(cancel());
+      }
+      for (const input of inputs) enqueued.set(input.id, { id: input.id, input });
+      onEnqueued(enqueued.size);
+      await sleep(TICK_MS, undefined, { signal });
+    }
+    await Promise.all(canceling);
+  } finally {
+    await Promise.allSettled(canceling);
+    await producer.close();
+  }
+  return { enqueued, cancels };
+}
+
+function countDue(bursts: readonly Burst[], nowMs: number): number {
+  const next = bursts.findIndex(({ atMs }) => atMs > nowMs);
+  return next < 0 ? bursts.length : next;
+}
+
+function withExpiry({ input, expiresInMs }: Burst['items'][number], now: number): NotificationInput {
+  return expiresInMs === undefined ? input : { ...input, expiresAt: now + expiresInMs };
+}
+
+async function addAll(producer: Producer, inputs: readonly EnqueueInput[]): Promise<void> {
+  const answers = await producer.enqueueMany(inputs);
+  const refused = answers.find(({ kind }) => kind === 'invalid');
+  if (refused !== undefined) throw new TypeError(`the workload has a bad notification: ${JSON.stringify(refused)}`);
+}
+
+/** Does it again if there was no answer; to enqueue and to cancel again is safe. */
+async function insist<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof RedisAwayError)) throw error;
+      await sleep(RETRY_MS, undefined, { signal });
+    }
+  }
+}
+
+/** As a plain BullMQ client in another language does. */
+async function addMalformed(malformed: Workload['malformed'], { queue }: Pick<ChaosQueue, 'queue'>): Promise<void> {
+  const opts = { priority: PRIORITY.normal };
+  await queue.addBulk(malformed.map((data) => ({ name: JOB, data, opts: { ...opts, jobId: data.id } })));
+}

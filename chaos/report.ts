@@ -1,0 +1,189 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { longestMs } from '../demo/providers-process.ts';
+import { countBalance, unknownRequests, judgeWaiting } from './balance.ts';
+import { POLICIES } from './environment.ts';
+import type { Fault } from './faults.ts';
+import { stopsWithoutRedis, thawsOf } from './fleet.ts';
+import { countDuplicates, saysAccepted, judgePacing, type ChaosResult, type Check } from './judge.ts';
+import { countBreakers } from './logs.ts';
+import type { Facts } from './run.ts';
+import { refOf } from './workload.ts';
+
+/** The result of a run, and details of everything that went wrong. */
+export interface Judged {
+  readonly result: ChaosResult;
+  readonly troubles: Readonly<Record<string, readonly string[]>>;
+}
+
+/**
+ * Whether a worker that was killed may have sent this: it had the job, and it did not live to log who sent it. The log line of a pass
+ * is written at its end, and the last 100 ms of a log are lost with its process.
+ */
+function wasKilled(incidents: Facts['struck']['incidents']): (id: string, at: number) => boolean {
+  const kills = incidents.filter(({ kind }) => kind === 'kill');
+  return (id, at) => kills.some((kill) => at <= kill.at && kill.ids.has(id));
+}
+
+/** Computes the result from the facts alone. */
+export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: number; readonly seconds: number }): Judged {
+  const { enqueued, entries, ends, struck, leaks, logs, left } = facts;
+  const thaws = thawsOf(struck.freezes, logs);
+  const { suspects, ...balance } = countBalance(enqueued, entries, ends);
+  const { bursts, burstsAfterFreeze, burstsAfterStall, ...pacing } = judgePacing(
+    enqueued,
+    facts.delays.counted(entries, ({ data }) => refOf(data), wasKilled(struck.incidents)),
+    POLICIES,
+    thaws,
+  );
+  const incidents = [...struck.incidents, ...stopsWithoutRedis(struck.freezes, logs)];
+  const inHand = new Set([...incidents, ...thaws].flatMap(({ ids }) => [...ids]));
+  const { unexplained, explainedBy, ...duplicates } = countDuplicates({
+    ...{ enqueued, entries, ends, thaws, cuts: struck.cuts, incidents },
+  });
+  const unknown = unknownRequests(enqueued, entries);
+  const { faults, digests, quietAlerts } = judgeWaiting({ enqueued, entries, ends, cancels: facts.cancels, inHand });
+  const { breakersOpened, breakersByOneDevice } = countBreakers(logs);
+  const { counts, oddDevices } = struck;
+  const result: ChaosResult = {
+    ...balance,
+    ...pacing,
+    ...duplicates,
+    duplicatesBy: explainedBy,
+    unknownRequests: unknown.length,
+    digests,
+    quietAlerts,
+    waitingFaults: faults.length,
+    breakersOpened,
+    breakersByOneDevice: breakersByOneDevice.length,
+    secretsLeaked: leaks.length,
+    processesLeft: left.length,
+    crashes: facts.crashes.length,
+    requeues: ends.completed.reduce((sum, { progress }) => sum + progress.requeues, 0),
+    kills: counts['kill-worker'],
+    stops: counts['stop-worker'],
+    restarts: counts['restart-worker'],
+    redisRestarts: counts['kill-redis'],
+    redisPauses: counts['pause-redis'],
+    redisCuts: counts['cut-clients'],
+    oddDevices: oddDevices.filter(({ token, word }) =>
+      entries.some((entry) => entry.token === token && entry.reason === word),
+    ).length,
+    browserPushes: entries.filter(({ platform, accepted }) => accepted && platform === 'webpush').length,
+    refusals: entries.filter((entry) => !saysAccepted(entry)).length,
+    drainMs: facts.drainMs,
+    longestStallMs: longestMs(facts.stalls),
+    seed,
+    seconds,
+  };
+  const troubles = {
+    'neither ended nor queued as it should': suspects,
+    'still queued': ends.queued,
+    'a burst': bursts,
+    'late after a freeze': burstsAfterFreeze,
+    'under way while a process did not run': burstsAfterStall,
+    'a request that nobody asked for': unknown,
+    'what waited together, or was canceled': faults,
+    'a breaker that one device opened': breakersByOneDevice,
+    'a duplicate without a reason': unexplained,
+    'a secret': leaks.map(({ where, name, times }) => `${name} in ${where}, ${times} times`),
+    'a worker that crashed': facts.crashes.map((pid) => `process ${pid}`),
+    'still running': left.map((pid) => `process ${pid}`),
+  };
+  return { result, troubles };
+}
+
+/** Writes the facts of a run as NDJSON, to find the cause of a failure. Contains tokens and texts (generated ones). */
+export async function keepFacts(folder: string, { enqueued, entries, ends, struck, leaks }: Facts): Promise<void> {
+  const incidents = struck.incidents.map((incident) => ({ ...incident, ids: [...incident.ids] }));
+  const files: Readonly<Record<string, readonly unknown[]>> = {
+    enqueued: [...enqueued.values()],
+    journal: entries,
+    completed: ends.completed,
+    'dead-letters': ends.dead,
+    incidents: [...incidents, ...struck.cuts],
+    freezes: struck.freezes.map((freeze) => ({ ...freeze, holders: [...freeze.holders] })),
+    leaks,
+  };
+  for (const [name, lines] of Object.entries(files)) {
+    await writeFile(join(folder, `${name}.ndjson`), lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  }
+}
+
+/** The report for a person at the end. */
+export function renderReport(result: ChaosResult, verdict: readonly Check[]): string {
+  const { superseded, merged, canceled } = result;
+  const { notifications, delivered, deadLettered, expired, dropped, requeues, minGapMs, drainMs } = result;
+  return [
+    `\n${notifications} notifications: ${delivered} delivered, ${deadLettered} dead letters, ${expired} expired, ${dropped} dropped.`,
+    `Waited together: ${superseded} superseded, ${merged} merged into digests; ${canceled} canceled.`,
+    `Dead letters: ${counted(result.deadLetters)}. Duplicates by their reason: ${counted(result.duplicatesBy)}.`,
+    `Breakers opened: ${counted(result.breakersOpened)}.`,
+    `${requeues} requeues; least gap ${minGapMs} ms; drained within ${(drainMs / 1_000).toFixed(1)} s.`,
+    ...verdict.map(({ what, found, ok }) => `${ok ? 'ok  ' : 'FAIL'}  ${what}: ${found}`),
+  ].join('\n');
+}
+
+/** `47 unregistered, 13 invalid` */
+function counted(counts: Readonly<Record<string, number>>): string {
+  const some = Object.entries(counts).filter(([, count]) => count > 0);
+  if (some.length === 0) return 'none';
+  return some
+    .toSorted(([, a], [, b]) => b - a)
+    .map(([name, count]) => `${count} ${name}`)
+    .join(', ');
+}
+
+const MOST_TOLD = 20;
+
+/** The first 20 of each kind of trouble, one line each: `a burst: recipient-7: gap, 263 ms at …`. */
+export function renderTroubles(troubles: Readonly<Record<string, readonly string[]>>): string[] {
+  return Object.entries(troubles).flatMap(([what, found]) => {
+    const told = found.slice(0, MOST_TOLD).map((one) => `${what}: ${one}`);
+    return found.length > MOST_TOLD ? [...told, `${what}: ${found.length - MOST_TOLD} more`] : told;
+  });
+}
+
+/** `  12.3 s  worker 4 is stopped for 7.1 s`: one line of the plan. */
+export function describeFault(fault: Fault): string {
+  return `${seconds(fault.atMs).padStart(8)}  ${what(fault)}`;
+}
+
+function what(fault: Fault): string {
+  switch (fault.kind) {
+    case 'kill-worker':
+      return `worker ${fault.worker} is killed, and replaced`;
+    case 'restart-worker':
+      return `worker ${fault.worker} is told to stop, and replaced`;
+    case 'stop-worker':
+      return `worker ${fault.worker} is frozen for ${seconds(fault.forMs)}`;
+    case 'kill-redis':
+      return `Redis is killed, and comes back after ${seconds(fault.forMs)}`;
+    case 'pause-redis':
+      return `Redis answers no client for ${seconds(fault.forMs)}`;
+    case 'cut-clients':
+      return 'Redis cuts every connection';
+    case 'answers':
+      return `${fault.platform} for ${seconds(fault.forMs)}: ${fault.name} (${percents(fault)})`;
+    case 'go-away':
+      return `${fault.platform} for ${seconds(fault.forMs)}: a GOAWAY every ${fault.every} requests`;
+    case 'drop-connections':
+      return `${fault.platform}: every connection is reset`;
+    case 'close-idle':
+      return `${fault.platform}: every idle connection is closed`;
+    case 'odd-device':
+      return `${fault.platform}: one device is answered ${fault.word}`;
+    case 'revoke-key':
+      return `${fault.platform} for ${seconds(fault.forMs)}: the workers' credentials are refused`;
+    case 'provider-down':
+      return `${fault.platform} for ${seconds(fault.forMs)}: the server is down`;
+  }
+}
+
+function percents({ rates }: Extract<Fault, { kind: 'answers' }>): string {
+  return rates.map(({ rate }) => `${(rate * 100).toFixed(1)} %`).join(', ');
+}
+
+function seconds(ms: number): string {
+  return `${(ms / 1_000).toFixed(1)} s`;
+}

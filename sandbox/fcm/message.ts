@@ -1,0 +1,261 @@
+import { z } from 'zod';
+import { ignoredByDevice, ignoredByLiveActivity } from '../aps.ts';
+import type { JournalEntry } from '../journal.ts';
+import type { FieldViolation, Refuse } from '../loopback/answers.ts';
+import { isRecord } from '../loopback/exchange.ts';
+import { malformed, invalidArgument } from './reasons.ts';
+
+/**
+ * The body of `messages:send` with the fields and types of the API's reference
+ * (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages), in camel case.
+ */
+
+const text = z.string().optional();
+const flag = z.boolean().optional();
+const texts = z.array(z.string()).optional();
+const textMap = z.record(z.string(), z.string()).optional();
+const struct = z.record(z.string(), z.unknown()).optional();
+/** `3.5s` */
+const duration = z.string().regex(/^-?\d+(\.\d{1,9})?s$/);
+const share = z.number().min(0).max(1).optional();
+const options = z.strictObject({ analyticsLabel: text }).optional();
+
+const notification = z.strictObject({ title: text, body: text, image: text });
+const androidNotification = z.strictObject({
+  title: text,
+  body: text,
+  icon: text,
+  color: text,
+  sound: text,
+  tag: text,
+  clickAction: text,
+  bodyLocKey: text,
+  bodyLocArgs: texts,
+  titleLocKey: text,
+  titleLocArgs: texts,
+  channelId: text,
+  ticker: text,
+  sticky: flag,
+  eventTime: z.iso.datetime({ offset: true }).optional(),
+  localOnly: flag,
+  notificationPriority: z
+    .enum(['UNSPECIFIED', 'MIN', 'LOW', 'DEFAULT', 'HIGH', 'MAX'].map((name) => `PRIORITY_${name}`))
+    .optional(),
+  defaultSound: flag,
+  defaultVibrateTimings: flag,
+  defaultLightSettings: flag,
+  vibrateTimings: z.array(duration).optional(),
+  visibility: z.enum(['VISIBILITY_UNSPECIFIED', 'PRIVATE', 'PUBLIC', 'SECRET']).optional(),
+  notificationCount: z.int32().optional(),
+  lightSettings: z
+    .strictObject({
+      color: z.strictObject({ red: share, green: share, blue: share, alpha: share }),
+      lightOnDuration: duration,
+      lightOffDuration: duration,
+    })
+    .optional(),
+  image: text,
+  bypassProxyNotification: flag,
+  proxy: z.enum(['PROXY_UNSPECIFIED', 'ALLOW', 'DENY', 'IF_PRIORITY_LOWERED']).optional(),
+});
+const android = z.strictObject({
+  collapseKey: text,
+  priority: z.enum(['NORMAL', 'HIGH', 'normal', 'high']).optional(),
+  ttl: text,
+  restrictedPackageName: text,
+  data: textMap,
+  notification: androidNotification.optional(),
+  fcmOptions: options,
+  directBootOk: flag,
+  bandwidthConstrainedOk: flag,
+  restrictedSatelliteOk: flag,
+});
+const apns = z.strictObject({
+  headers: textMap,
+  payload: struct,
+  fcmOptions: z.strictObject({ analyticsLabel: text, image: text }).optional(),
+  liveActivityToken: text,
+});
+const webpush = z.strictObject({
+  headers: textMap,
+  data: textMap,
+  notification: struct,
+  fcmOptions: z.strictObject({ link: text, analyticsLabel: text }).optional(),
+});
+
+const requestSchema = z.strictObject({
+  validateOnly: flag,
+  message: z.strictObject({
+    name: text,
+    data: textMap,
+    notification: notification.optional(),
+    android: android.optional(),
+    webpush: webpush.optional(),
+    apns: apns.optional(),
+    fcmOptions: options,
+    token: text,
+    topic: text,
+    condition: text,
+  }),
+});
+export type FcmRequest = z.output<typeof requestSchema>;
+
+/** Maps whose keys the sender chooses. Every other key is a field of the API, in camel case or snake case. */
+const OWN_KEYS = new Set(['data', 'headers', 'payload']);
+
+export type ReadFcmRequest =
+  { readonly ok: true; readonly request: FcmRequest } | { readonly ok: false; readonly refusal: Refuse };
+
+/** The body of `messages:send`, or the refusal of a body with other fields than the API has. */
+export function readFcmRequest(json: Readonly<Record<string, unknown>> | undefined): ReadFcmRequest {
+  if (!json) return { ok: false, refusal: malformed([]) };
+  const input = inCamelCase(json);
+  const result = requestSchema.safeParse(input);
+  if (result.success) return { ok: true, request: result.data };
+  return { ok: false, refusal: malformed(result.error.issues.flatMap((issue) => violationsOf(issue, input))) };
+}
+
+/** `collapse_key` → `collapseKey`, at every depth where keys are the API's own. */
+function inCamelCase(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(inCamelCase);
+  if (!isRecord(value)) return value;
+  const entries = Object.entries(value).map(([key, inner]) => {
+    const name = key.replace(/_([a-z])/g, (_match, letter: string) => letter.toUpperCase());
+    return [name, OWN_KEYS.has(name) ? inner : inCamelCase(inner)];
+  });
+  return Object.fromEntries(entries);
+}
+
+/** In the words of Google's front end. A value is not repeated, because it may be a text of the alert. */
+function violationsOf(issue: z.core.$ZodIssue, input: unknown): FieldViolation[] {
+  const field = fieldName(issue.path, input);
+  if (issue.code === 'unrecognized_keys') {
+    const where = field === '' ? '' : ` at '${field}'`;
+    return issue.keys.map((key) => ({
+      field,
+      description: `Invalid JSON payload received. Unknown name "${key}"${where}: Cannot find field.`,
+    }));
+  }
+  return [{ field, description: `Invalid value at '${field}'` }];
+}
+
+/** `message.data[1].value`: protocol buffers count the entries of a map. */
+function fieldName(path: readonly PropertyKey[], input: unknown): string {
+  const key = path.at(-1);
+  if (path.at(-2) !== 'data' || key === undefined) return path.join('.');
+  const map = path.slice(0, -1).reduce<unknown>((value, name) => (value as Record<PropertyKey, unknown>)[name], input);
+  return `${path.slice(0, -1).join('.')}[${Object.keys(map as object).indexOf(String(key))}].value`;
+}
+
+type Told = Pick<
+  JournalEntry,
+  'token' | 'tag' | 'collapseId' | 'priority' | 'expiration' | 'title' | 'body' | 'data' | 'ignored'
+>;
+
+/** What the journal tells of a body that is no message. */
+export const UNREADABLE: Told = { token: '', data: {} };
+
+/** What the journal tells of a message that arrived at `at`, epoch milliseconds. */
+export function readMessage({ message }: FcmRequest, at: number): Told {
+  const { android = {}, notification = {} } = message;
+  const ttl = ttlSeconds(android.ttl);
+  const { payload, liveActivityToken } = message.apns ?? {};
+  const ignoredBy = liveActivityToken === undefined ? ignoredByDevice : ignoredByLiveActivity;
+  const ignored = payload === undefined ? [] : ignoredBy(payload);
+  return {
+    token: message.token ?? '',
+    tag: android.notification?.tag,
+    collapseId: android.collapseKey,
+    priority: android.priority?.toLowerCase(),
+    expiration: typeof ttl === 'number' ? at / 1_000 + ttl : undefined,
+    title: android.notification?.title ?? notification.title,
+    body: android.notification?.body ?? notification.body,
+    data: { ...message.data, ...android.data },
+    ...(ignored.length > 0 && { ignored }),
+  };
+}
+
+const MAX_TTL_SECONDS = 2_419_200;
+const MAX_CONTENT_BYTES = 4_096;
+const RESERVED_KEY = /^(from$|message_type$|google|gcm)/;
+
+type Rule = readonly [message: string, field: string, isBroken: (message: FcmRequest['message']) => boolean];
+
+/** What FCM refuses in a message with valid fields; the first broken rule decides the answer. */
+const RULES: readonly Rule[] = [
+  ['Recipient of the message is not set.', 'message.token', (message) => targets(message).length === 0],
+  ['Only one recipient of the message can be set.', 'message', (message) => targets(message).length > 1],
+  [
+    'The registration token is not a valid FCM registration token',
+    'message.token',
+    ({ token = 'x' }) => !/^[\x21-\x7e]{1,4096}$/.test(token),
+  ],
+  ['Invalid data payload key', 'message.data', ({ data }) => hasReservedKey(data)],
+  ['Invalid data payload key', 'message.android.data', ({ android }) => hasReservedKey(android?.data)],
+  [
+    'Invalid color',
+    'message.android.notification.color',
+    ({ android }) => !/^#[0-9a-f]{6}$/i.test(android?.notification?.color ?? '#000000'),
+  ],
+  [
+    'Invalid analytics label',
+    'message.fcm_options.analytics_label',
+    (message) => labels(message).some((label) => !LABEL.test(label)),
+  ],
+  // The reference, at `data`: "only normal priority is allowed" for iPhones, where there is nothing but data.
+  [
+    'Invalid apns-priority',
+    'message.apns.headers',
+    (message) => message.apns?.headers?.['apns-priority'] === '10' && !isShown(message),
+  ],
+  ['Invalid TTL', 'message.android.ttl', ({ android }) => ttlSeconds(android?.ttl) === 'invalid'],
+  ['Message is too big', 'message', (message) => contentBytes(message) > MAX_CONTENT_BYTES],
+  ['Message is too big', 'message.apns.payload', ({ apns }) => bytesOf(apns?.payload) > MAX_CONTENT_BYTES],
+];
+
+/** FCM's refusal of a message; undefined if it is valid. */
+export function messageFault({ message }: FcmRequest): Refuse | undefined {
+  const broken = RULES.find(([, , isBroken]) => isBroken(message));
+  return broken && invalidArgument(broken[0], broken[1]);
+}
+
+const LABEL = /^[A-Za-z0-9_.~%-]{1,50}$/;
+
+function hasReservedKey(data: Readonly<Record<string, string>> = {}): boolean {
+  return Object.keys(data).some((key) => RESERVED_KEY.test(key));
+}
+
+function labels({ fcmOptions, android, apns, webpush }: FcmRequest['message']): string[] {
+  return [fcmOptions, android?.fcmOptions, apns?.fcmOptions, webpush?.fcmOptions].flatMap(
+    (options) => options?.analyticsLabel ?? [],
+  );
+}
+
+/** Whether an iPhone shows or sounds something. */
+function isShown({ notification, apns }: FcmRequest['message']): boolean {
+  const aps = apns?.payload?.['aps'];
+  return notification !== undefined || (isRecord(aps) && ['alert', 'sound', 'badge'].some((key) => key in aps));
+}
+
+function bytesOf(value: unknown): number {
+  return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
+}
+
+/** `"3.5s"` → 3.5; undefined if none is set, which means four weeks. */
+function ttlSeconds(ttl: string | undefined): number | 'invalid' | undefined {
+  if (ttl === undefined) return undefined;
+  const seconds = /^(\d{1,12}(?:\.\d{1,9})?)s$/.exec(ttl)?.[1];
+  if (seconds === undefined || Number(seconds) > MAX_TTL_SECONDS) return 'invalid';
+  return Number(seconds);
+}
+
+function targets({ token, topic, condition }: FcmRequest['message']): string[] {
+  return [token, topic, condition].filter((target) => target !== undefined && target !== '') as string[];
+}
+
+/** The alert and the data, keys and values: what counts towards FCM's limit. */
+function contentBytes({ data = {}, notification = {}, android = {} }: FcmRequest['message']): number {
+  const maps = [data, android.data ?? {}, notification, android.notification ?? {}];
+  const texts = maps.flatMap((map) => Object.entries(map)).flat(2);
+  return texts.reduce<number>((sum, part) => sum + (typeof part === 'string' ? Buffer.byteLength(part) : 0), 0);
+}

@@ -1,0 +1,70 @@
+import { readFileSync } from 'node:fs';
+import { nearest } from '../../src/domain/faults.ts';
+import { EXIT, helpItem } from '../../src/terminal/command.ts';
+import { endWithReader, red } from '../../src/terminal/text.ts';
+
+const usage = () => `Usage: pushpacer <command> [options]
+
+${Object.entries(COMMANDS)
+  .map(([name, { does }]) => helpItem(name, does, 12))
+  .join('\n')}
+
+${helpItem('pushpacer <command> --help', "a command's options", 26)}
+${helpItem('pushpacer --version', "this program's version", 26)}
+`;
+
+/** `pushpacer enqueue --file F`: the commands of `npm run`, under one name. */
+export async function main([name = '--help', ...argv]: readonly string[]): Promise<void> {
+  endWithReader();
+  if (name === '--help' || name === '-h') {
+    process.stdout.write(usage());
+    return;
+  }
+  if (name === '--version' || name === '-V') {
+    process.stdout.write(`${version()}\n`);
+    return;
+  }
+  const command = await loadCommand(name);
+  if (command === undefined) {
+    const meant = nearest(name, Object.keys(COMMANDS));
+    const advice = meant === undefined ? '' : `; did you mean ${meant}?`;
+    process.stderr.write(`${red('error:')} no command ${JSON.stringify(name)}${advice}\n\n${usage()}`);
+    process.exitCode = EXIT.usage;
+    return;
+  }
+  await command(argv);
+}
+
+/** From package.json, which is one folder higher if this file runs from `dist`. */
+function version(): string {
+  const here = import.meta.url.endsWith('.ts') ? '../../package.json' : '../../../package.json';
+  return (JSON.parse(readFileSync(new URL(here, import.meta.url), 'utf8')) as { version: string }).version;
+}
+
+export type CommandMain = (argv: readonly string[]) => Promise<void>;
+
+interface CommandEntry {
+  readonly does: string;
+  /** Loaded when it is asked for: one command needs little of what another one needs. */
+  readonly load: () => Promise<{ readonly main: CommandMain }>;
+}
+
+export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
+  worker: { does: 'one replica, from the environment', load: () => import('../../workers/notifications.ts') },
+  status: { does: 'how workers and queue are, or what became of one notification', load: () => import('../status.ts') },
+  enqueue: { does: 'validate notifications and enqueue them', load: () => import('../enqueue.ts') },
+  cancel: { does: 'notifications that wait, canceled', load: () => import('../cancel.ts') },
+  'dead-letters': { does: 'what could not be delivered, and why', load: () => import('../dead-letters.ts') },
+  replay: { does: 'dead letters back into the queue', load: () => import('../replay.ts') },
+  discard: { does: 'dead letters removed for good', load: () => import('../discard.ts') },
+  recipient: { does: 'show one recipient, or act on it', load: () => import('../recipient.ts') },
+  sandbox: { does: 'the loopback servers of APNs, FCM and web push', load: () => import('../sandbox.ts') },
+  redis: { does: 'a Redis on the loopback, for development', load: () => import('../redis.ts') },
+  completion: { does: 'completes commands and flags in bash, zsh or fish', load: () => import('../completion.ts') },
+};
+
+/** Loads a command; undefined if there is none of this name. */
+export async function loadCommand(name: string): Promise<CommandMain | undefined> {
+  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  return (await command?.load())?.main;
+}

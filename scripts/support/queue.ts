@@ -1,0 +1,76 @@
+import type { loadLimiterConfig, RedisConfig } from '../../src/config/config.ts';
+import { unknownText, unknownVariables } from '../../src/config/variables.ts';
+import { printable } from '../../src/domain/faults.ts';
+import { ruleName, type Policy } from '../../src/domain/limits.ts';
+import { formatDuration } from '../../src/domain/time.ts';
+import type { Environment } from '../../src/environment/values.ts';
+import type { Inspection } from '../../src/limiter/limiter.ts';
+import { createProducer, type Producer } from '../../src/queue/producer.ts';
+import {
+  connectProducer,
+  explained,
+  isLasting,
+  PRODUCER_TIMEOUT_MS,
+  RedisAwayError,
+  whenReady,
+  type Connection,
+} from '../../src/redis/connection.ts';
+import { warn, CommandError } from '../../src/terminal/command.ts';
+import { instantFrom } from '../../src/terminal/text.ts';
+
+/** The environment that a command reads its configuration from. Says which of its variables look mistyped. */
+export function readEnvironment(): Environment {
+  for (const unknown of unknownVariables(process.env)) warn(printable(unknownText(unknown)));
+  return process.env;
+}
+
+/** Connects to the queue's Redis, runs `work`, and disconnects. `advice` is added to the error if Redis is lost for a while. */
+export async function atQueueRedis<T>(
+  redis: RedisConfig,
+  work: (connection: Connection) => Promise<T>,
+  advice = '',
+): Promise<T> {
+  const connection = connectProducer(redis);
+  connection.on('error', () => undefined); // the call that fails reports it
+  try {
+    await whenReady(connection, PRODUCER_TIMEOUT_MS);
+    return await work(connection);
+  } catch (error) {
+    const known = explained(connection, error);
+    if (!(known instanceof RedisAwayError)) throw known;
+    throw new CommandError(`${known.message}${isLasting(known.trouble) ? '' : advice}`);
+  } finally {
+    connection.disconnect();
+  }
+}
+
+/** A producer at the workers' queue and limiter. The caller closes it. */
+export function openProducer({
+  redis,
+  limiterRedis,
+  queue,
+}: Pick<ReturnType<typeof loadLimiterConfig>, 'redis' | 'limiterRedis' | 'queue'>): Producer {
+  const limiter = { limiterRedisUrl: limiterRedis.redisUrl, limiterSentinelName: limiterRedis.sentinel?.name };
+  const hasOwn = JSON.stringify(limiterRedis) !== JSON.stringify(redis);
+  return createProducer({ ...redis, ...queue, ...(hasOwn && limiter) });
+}
+
+/** `10/1m, 100/1h, gap 3s` */
+export function policyText({ rules, minGapMs }: Policy): string {
+  if (rules.length === 0 && minGapMs === 0) return 'no limits';
+  const gap = minGapMs === 0 ? 'no gap' : `gap ${formatDuration(minGapMs)}`;
+  return [...rules.map(ruleName), gap].join(', ');
+}
+
+/** What waits for a slot, the next one first. */
+export type Waiting = Pick<Inspection, 'now' | 'reserved'>;
+
+/** `3 notifications wait, the last until 2026-11-21 14:00:09Z (in 2h)`; undefined where none does. */
+export function waitingText({ now, reserved }: Waiting): string | undefined {
+  const last = reserved.at(-1);
+  if (last === undefined) return undefined;
+  const until = instantFrom(now, last.at);
+  return reserved.length === 1
+    ? `1 notification waits, until ${until}`
+    : `${reserved.length} notifications wait, the last until ${until}`;
+}

@@ -1,0 +1,211 @@
+import { styleText } from 'node:util';
+import measure from 'fast-string-truncated-width';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+const SPANS = [
+  { unit: 'd', size: DAY, then: 'h', step: HOUR },
+  { unit: 'h', size: HOUR, then: 'm', step: MINUTE },
+  { unit: 'm', size: MINUTE, then: 's', step: SECOND },
+] as const;
+
+/** A duration in at most two units: 950 → `950ms`, 12_340 → `12.3s`, 7_260_000 → `2h 1m`. */
+export function span(ms: number): string {
+  if (Math.round(ms) < SECOND) return `${Math.round(ms)}ms`;
+  const tenths = Math.round(ms / 100) / 10;
+  if (tenths < 60) return `${tenths}s`;
+  for (const { unit, size, then, step } of SPANS) {
+    const steps = Math.round(ms / step);
+    const whole = Math.floor((steps * step) / size);
+    if (whole === 0) continue;
+    const rest = steps - (whole * size) / step;
+    return rest === 0 ? `${whole}${unit}` : `${whole}${unit} ${rest}${then}`;
+  }
+  return '1m'; // 59.95 s and more
+}
+
+/** `2026-11-21 14:00:00Z` */
+export function instant(at: number): string {
+  return `${new Date(at).toISOString().slice(0, 19).replace('T', ' ')}Z`;
+}
+
+/** `2026-11-21 14:00:00Z (in 2h)`, `2026-11-21 11:00:00Z (1h ago)` */
+export function instantFrom(now: number, at: number): string {
+  return `${instant(at)} (${fromNow(now, at)})`;
+}
+
+/** `in 2h`, `1h ago`, `now` */
+export function fromNow(now: number, at: number): string {
+  if (at === now) return 'now';
+  return at > now ? `in ${span(at - now)}` : `${span(now - at)} ago`;
+}
+
+/** Any text as one word of a shell: `it's` → `'it'\''s'`. */
+export function shellQuoted(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+type Format = Parameters<typeof styleText>[0];
+
+// Colours appear only on a terminal; NO_COLOR turns them off, and FORCE_COLOR on.
+const on = (stream: NodeJS.WriteStream, format: Format) => (text: string) => styleText(format, text, { stream });
+
+/** `error:` before what went wrong, on standard error. */
+export const red = on(process.stderr, 'red');
+/** `warning:`, on standard error. */
+export const yellow = on(process.stderr, 'yellow');
+/** What is wrong, on standard output. */
+export const redOut = on(process.stdout, 'red');
+/** What is well, on standard output. */
+export const green = on(process.stdout, 'green');
+/** Headings of tables, on standard output. */
+export const heading = on(process.stdout, 'bold');
+/** What matters less, on standard output. */
+export const dim = on(process.stdout, 'dim');
+
+/** The columns of the terminal that `stream` is; undefined if it is none, and then nothing is cut. */
+export function columnsOf(stream: NodeJS.WriteStream = process.stdout): number | undefined {
+  if (!stream.isTTY) return undefined;
+  return stream.columns > 0 ? stream.columns : 80; // 0: the terminal does not know
+}
+
+let isPrepared = false;
+
+/**
+ * When nobody reads standard output any more (`pushpacer dead-letters | head`), the command ends, quietly. When nobody reads
+ * standard error any more, it goes on: its work is not about what it says there.
+ */
+export function endWithReader(): void {
+  if (isPrepared) return;
+  isPrepared = true;
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit();
+    process.stderr.write(`${red('error:')} standard output: ${error.message}\n`);
+    process.exit(1);
+  });
+  process.stderr.on('error', () => undefined);
+}
+
+/** How many columns a terminal needs for the text: two for each wide character, such as 字. */
+export function widthOf(text: string): number {
+  return measure(text).width;
+}
+
+const characters = new Intl.Segmenter('en', { granularity: 'grapheme' });
+
+/** The first characters of the text that have room. Never a part of a character. */
+function start(text: string, width: number): string {
+  let taken = 0;
+  for (const { segment, index } of characters.segment(text)) {
+    taken += widthOf(segment);
+    if (taken > width) return text.slice(0, index);
+  }
+  return text;
+}
+
+/** `as far as i…` */
+export function cut(text: string, width: number): string {
+  if (widthOf(text) <= width) return text;
+  return width < 1 ? '' : `${start(text, width - 1)}…`;
+}
+
+type Row = readonly string[];
+
+export interface TableOptions {
+  /** The terminal's width; nothing is cut without one. */
+  readonly columns?: number | undefined;
+  /** Whether the last column is wrapped, where it would be cut otherwise. */
+  readonly wrap?: boolean;
+  /** The columns that stay where not all have room; all where it is left out. */
+  readonly essential?: readonly number[];
+}
+
+const GAP = '  ';
+/** No column is made narrower than this. */
+const LEAST = 4;
+/** With less room than this, wrapping helps nobody. */
+const LEAST_WRAPPED = 16;
+
+/** Aligns the cells of rows in columns, two spaces apart. What is too wide for the terminal is cut, the widest columns first. */
+export function table(
+  all: readonly Row[],
+  { columns = Infinity, wrap = false, essential }: TableOptions = {},
+): string[] {
+  const isTooWide = sum(widthsOf(all)) + ((all[0]?.length ?? 1) - 1) * GAP.length > columns;
+  const rows = isTooWide && essential ? all.map((row) => essential.map((column) => row[column] ?? '')) : all;
+  const widths = widthsOf(rows);
+  const last = widths.length - 1;
+  const before = sum(widths.slice(0, -1)) + last * GAP.length;
+  if (wrap && columns - before >= LEAST_WRAPPED) {
+    return rows.flatMap((row) =>
+      wrapText(row[last] ?? '', columns - before).map((part, at) =>
+        line((at === 0 ? row : []).slice(0, last), widths, part),
+      ),
+    );
+  }
+  const fitting = shrink(widths, columns - last * GAP.length);
+  return rows.map((row) => {
+    const cells = row.map((cell, column) => cut(cell, fitting[column] ?? 0));
+    return cut(line(cells.slice(0, last), fitting, cells[last] ?? ''), columns);
+  });
+}
+
+/** The last cell is not padded. */
+function line(cells: Row, widths: readonly number[], last: string): string {
+  const padded = widths.slice(0, -1).map((width, column) => {
+    const cell = cells[column] ?? '';
+    return cell + ' '.repeat(Math.max(0, width - widthOf(cell)));
+  });
+  return [...padded, last].join(GAP).trimEnd();
+}
+
+function widthsOf(rows: readonly Row[]): number[] {
+  return rows.reduce<number[]>(
+    (most, row) => row.map((cell, column) => Math.max(most[column] ?? 0, widthOf(cell))),
+    [],
+  );
+}
+
+/** Takes from the widest column, one by one, until all of them have room. */
+function shrink(widths: readonly number[], room: number): number[] {
+  const left = [...widths];
+  for (let over = sum(left) - room; over > 0; over--) {
+    const widest = left.indexOf(Math.max(...left));
+    if ((left[widest] ?? 0) <= LEAST) break;
+    left[widest] = (left[widest] ?? 0) - 1;
+  }
+  return left;
+}
+
+/** Breaks at spaces; a word that is longer than a line is broken too. */
+export function wrapText(text: string, width: number): string[] {
+  const lines = [''];
+  for (const word of text.split(' ')) {
+    const current = lines.at(-1) ?? '';
+    const longer = current === '' ? word : `${current} ${word}`;
+    if (widthOf(longer) <= width) {
+      lines[lines.length - 1] = longer;
+      continue;
+    }
+    if (current === '') lines.pop();
+    lines.push(...broken(word, width));
+  }
+  return lines;
+}
+
+function broken(word: string, width: number): string[] {
+  const parts: string[] = [];
+  let rest = word;
+  while (widthOf(rest) > width) {
+    const part = start(rest, width);
+    parts.push(part);
+    rest = rest.slice(part.length);
+  }
+  return [...parts, rest];
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((all, one) => all + one, 0);
+}
