@@ -5,26 +5,20 @@ import type { Logger } from '../observe/log.ts';
 import type { Canceled } from '../queue/cancel.ts';
 import type { JobLock } from '../queue/job-lock.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
+import type { Result } from '../domain/outcome.ts';
 import { readProgress, type Context, type DeliverParts } from './context.ts';
-import { type Result, ended } from './decide.ts';
+import { ended } from './decide.ts';
 import { ack, type Completed } from './end.ts';
-import { moveUp, cancelReservation } from './slot.ts';
+import { cancelReservation, moveUp } from './slot.ts';
 
-interface CancelJobParts {
-  readonly cancel: (target: CancelTarget) => Promise<Canceled>;
-  readonly log: Pick<Logger, 'info' | 'warn'>;
-  /** 0 to 1. */
-  readonly random: () => number;
-}
-
-/** The limiter did not answer. */
+/** The wait where the limiter does not answer, doubled at most by chance. */
 const AGAIN_MS = 1_000;
 
 /**
- * What a worker does with a job named `cancel`: its data is a CancelTarget, and its return value says what came of it. A job that does
- * not fit becomes a dead letter, `invalid`. If the limiter does not answer, the job is put back: to cancel again is safe.
+ * What a worker does with a job named `cancel`: its data is a CancelTarget, and its return value says how many notifications were
+ * canceled. Other data becomes a dead letter, `invalid`. If the limiter does not answer, the job is put back: to cancel again is safe.
  */
-export function createCancelProcessor({ cancel, log, random }: CancelJobParts) {
+export function createCancelProcessor(cancel: (target: CancelTarget) => Promise<Canceled>, log: Logger) {
   return async (job: Job<unknown>, lock: JobLock): Promise<Canceled | Completed> => {
     const jobId = job.id ?? '';
     const end = (result: Result): Promise<Completed> =>
@@ -43,9 +37,9 @@ export function createCancelProcessor({ cancel, log, random }: CancelJobParts) {
       return canceled;
     } catch (error) {
       if (!(error instanceof LimiterUnavailableError)) throw error;
-      const waitMs = Math.round(AGAIN_MS * (1 + random()));
+      const waitMs = Math.round(AGAIN_MS * (1 + Math.random()));
       log.warn({ jobId, waitMs }, 'the limiter did not answer, so nothing is known to be canceled; tried again');
-      return end({ kind: 'held', waitMs, code: 'limiter-unavailable' });
+      return end({ kind: 'deferred', waitMs, code: 'limiter-unavailable' });
     }
   };
 }
@@ -53,11 +47,12 @@ export function createCancelProcessor({ cancel, log, random }: CancelJobParts) {
 const NOT_ACKED = 'Redis did not take the result of a job named cancel; it runs again when its lock has run out';
 
 /**
- * The limiter answers an ask of a canceled notification with that. A pass that puts the job back without an ask, because of
- * `sendAfter` or an open breaker, looks here: its job may wait for longer than the limiter remembers that it is canceled.
+ * `canceled` in place of a result that puts the job back, if the notification was canceled. For passes that do not ask for a slot,
+ * because of `sendAfter` or an open breaker: the limiter's answer to an ask says it, but the next ask may come only after the limiter
+ * has forgotten it.
  */
 export async function unlessCanceled(context: Context, result: Result, parts: DeliverParts): Promise<Result> {
-  if (result.kind !== 'requeued' && result.kind !== 'held') return result;
+  if (result.kind !== 'requeued' && result.kind !== 'deferred') return result;
   const isCanceled = await parts.isCanceled(context).catch(() => false); // then a later pass looks
   if (!isCanceled) return result;
   if (context.progress.requeues > 0) {

@@ -5,7 +5,7 @@ import { type Account, type Service, accountOf, serviceOfDevice, tokenOf } from 
 import type { Fault } from '../domain/faults.ts';
 import type { CountedApart } from '../domain/limits.ts';
 import { parseNotification, type Device, type Notification, type ParsedNotification } from '../domain/notification.ts';
-import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason } from '../domain/outcome.ts';
+import { DEAD_LETTER_REASONS } from '../domain/outcome.ts';
 import type { WaitingLimiter } from '../limiter/checks.ts';
 import type { Held } from '../limiter/limiter.ts';
 import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
@@ -21,7 +21,7 @@ import type { Quota } from '../quota/quota.ts';
  */
 export interface Context {
   readonly jobId: string;
-  /** The job's data as somebody enqueued it. */
+  /** The job's data as it was enqueued. */
   readonly data: unknown;
   /** The job's data, checked; an empty notification where there are `faults`. */
   readonly notification: Notification;
@@ -38,7 +38,7 @@ export interface Context {
   readonly place: Place;
   /** Fires when the worker has to stop: nothing is sent after it. */
   readonly signal: AbortSignal;
-  /** The last pass asked for a slot, got no answer, and certainly sent nothing: if a slot was given to it, it is unused. */
+  /** The last pass asked for a slot and certainly sent nothing: if it was given a slot, that slot is unused. */
   readonly isSlotUnused: boolean;
   /** What the job remembers. A step replaces it; it is saved at the end of the pass. */
   progress: Progress;
@@ -117,7 +117,7 @@ export function createContext(
   job: Pick<Job, 'id' | 'data' | 'progress' | 'timestamp' | 'stalledCounter'>,
   lock: JobLock,
   signal: AbortSignal,
-  place: Place = STAYS,
+  place: Place,
 ): Context {
   const jobId = job.id ?? '';
   const data = job.data as unknown;
@@ -129,7 +129,7 @@ export function createContext(
     jobId,
     data,
     notification: parsed.ok ? parsed.notification : NONE,
-    faults: parsed.ok ? NO_FAULTS : parsed.faults,
+    faults: parsed.ok ? [] : parsed.faults,
     enqueuedAt: job.timestamp,
     stalls: job.stalledCounter,
     lock,
@@ -140,7 +140,7 @@ export function createContext(
     attemptsBefore: progress.tries,
     progress,
     breakerAnswers: undefined,
-    ready: NO_DEVICES,
+    ready: [],
     isSilent: false,
     permits: [],
     slot: undefined,
@@ -162,9 +162,6 @@ const NONE: Notification = {
   onThrottle: 'delay',
   onQuiet: 'delay',
 };
-const STAYS: Place = { leave: () => () => undefined };
-const NO_FAULTS: readonly Fault[] = [];
-const NO_DEVICES: readonly ReadyDevice[] = [];
 
 /** The id may be left out of the data: it is the job's then. */
 function withId(data: unknown, jobId: string): unknown {
@@ -183,11 +180,11 @@ export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'cancel'
 /** What the pipeline works with; the same for every pass. */
 export interface DeliverParts {
   readonly limiter: DeliveryLimiter;
-  /** Of what shows nothing loud: it takes no slot of an alert, and is counted here instead. */
+  /** Of background pushes and Live Activities: they take no slot of an alert, and each kind has a limiter of its own. */
   readonly apart: Readonly<Record<CountedApart, DeliveryLimiter>>;
-  /** The gap of the policy that holds overall, milliseconds; 0 for none. */
+  /** The gap of the overall policy, milliseconds; 0 for none. */
   readonly overallGapMs: number;
-  /** Its tolerance, milliseconds. */
+  /** The tolerance of that policy, milliseconds. */
   readonly toleranceMs: number;
   /** The quotas of whole projects, for the accounts that have one. They may change from one pass to the next. */
   readonly quotas: { get(account: Account): Pick<Quota, 'take'> | undefined };
@@ -207,7 +204,7 @@ export interface DeliverParts {
   readonly now: () => number;
   /** 0 to 1. */
   readonly random: () => number;
-  /** Called with each reply. The pass does not end before what this answers; it must not reject. */
+  /** Called with each reply. The pass waits for the promise that it returns, which must not reject. */
   readonly onReply: (event: ReplyEvent) => void | Promise<void>;
   /** Whether the notification was canceled; asks the limiter for nothing. Rejects where the limiter does not answer. */
   readonly isCanceled: (pass: { readonly notification: Notification; readonly jobId: string }) => Promise<boolean>;
@@ -242,25 +239,23 @@ export interface RetryPolicy extends Backoff {
  * stream first: the limiter gives slots in the order of asking.
  */
 export interface Turns {
-  /** Called in the order that is kept. Resolves when the turns before have ended; what it answers ends this turn. */
+  /** Call it in the order of the passes. Resolves when the turns before have ended; call the answer to end this turn. */
   take(recipientId: string): Promise<EndTurn> | EndTurn;
 }
 
 /** May be called more than once. */
 export type EndTurn = () => void;
 
-const deviceStateSchema = z.enum(['delivered', ...DEAD_LETTER_REASONS]);
-
 const progressSchema = z.object({
   /** How each device ended, by its label; a device that is not here is still to be tried. */
-  devices: z.record(z.string(), deviceStateSchema).default({}),
+  devices: z.record(z.string(), z.enum(['delivered', ...DEAD_LETTER_REASONS])).default({}),
   /** When the first device accepted it: epoch milliseconds. Absent if none did, or only before a replay. */
   sentAt: z.number().optional(),
   /**
    * Of one that may be silenced: whether all that may have reached a device so far went without a sound. Absent while nothing did.
    */
   silenced: z.boolean().optional(),
-  /** The tries that failed, the newest last, as a dead letter tells them. */
+  /** The tries that failed, the newest last, as a dead letter lists them. */
   attempts: z
     .array(z.object({ at: z.number(), device: z.string().optional(), error: z.string() }))
     .readonly()
@@ -269,7 +264,7 @@ const progressSchema = z.object({
   tries: z.number().default(0),
   /** Attempts of which it is unknown whether they alerted. */
   ambiguous: z.number().default(0),
-  /** Passes in a row that were to send and certainly sent nothing: no connection, a missed slot. No attempts. */
+  /** Passes in a row that were to send and certainly sent nothing (no connection, a missed slot). They are no attempts. */
   unreached: z.number().default(0),
   /** Under AT_MOST_ONCE: the devices that are being sent to. Those that the next pass still finds here may have been alerted. */
   trying: z.array(z.string()).readonly().optional(),
@@ -277,9 +272,9 @@ const progressSchema = z.object({
   stalls: z.number().optional(),
   /** The number in the id of the next ask for a slot: 0 at first, one more after each send. */
   asks: z.number().default(0),
-  /** The last pass asked for a slot, got no answer, and sent nothing. */
+  /** The last pass asked for a slot, and sent nothing. */
   unsent: z.boolean().optional(),
-  /** What the digest is made of in whose slot it was to be sent. A retry sends the same. */
+  /** It was to be sent as a digest: of how many notifications, and whether it is one of them. A retry sends the same. */
   digest: z.object({ count: z.number(), own: z.boolean() }).optional(),
   /** How often it was requeued: by the limiter, or by a quota. */
   requeues: z.number().default(0),
@@ -297,40 +292,27 @@ const progressSchema = z.object({
 
 /**
  * What a job remembers between two passes; BullMQ's `progress`, so a crash does not lose it. Jobs wait for days, so
- * workers of the next version read what this one wrote: a field is never renamed. Two names are older than the words of
- * the rest of the code: an entry of `attempts` is a try that failed, and `tries` counts the attempts.
+ * workers of the next version read what this one wrote: a field is never renamed. Three names are older than the words of
+ * the rest of the code: an entry of `attempts` is a try that failed, `tries` counts the attempts, and `heldSince` is the time since
+ * which it is deferred.
  */
 export type Progress = Readonly<z.output<typeof progressSchema>>;
-export type DeviceState = z.output<typeof deviceStateSchema>;
 
-/** Whatever `job.progress` holds → Progress; what is not one counts as none. */
+/** Any `job.progress` → Progress; what is not one counts as none. */
 export function readProgress(raw: unknown): Progress {
   if (raw === 0 || raw === undefined) return NEW; // BullMQ's own default, of every job that is new
-  const result = progressSchema.safeParse(raw);
-  return result.success ? result.data : progressSchema.parse({});
+  return progressSchema.safeParse(raw).data ?? NEW;
 }
 
 const NEW: Progress = progressSchema.parse({});
 
-/** A dead letter tells the newest of its failed tries, this many at most. */
-const MAX_ATTEMPTS_TOLD = 100;
+/** A dead letter lists the newest of its failed tries, this many at most. */
+const MAX_ATTEMPTS = 100;
 
 /** The progress with failed tries added. */
 export function withAttempts(progress: Progress, added: Progress['attempts']): Progress {
   if (added.length === 0) return progress;
-  return { ...progress, attempts: [...progress.attempts, ...added].slice(-MAX_ATTEMPTS_TOLD) };
-}
-
-/**
- * The progress of a job that fails for good: its dead letter is made of it (dead-letters/letter.ts). `dead` is no part of
- * Progress: if the job runs once more because its end was not noted, the new pass decides anew.
- */
-export function withDeadLetter(
-  progress: Progress,
-  reason: DeadLetterReason,
-  message: string,
-): Progress & { readonly dead: Pick<DeadLetter, 'reason' | 'message'> } {
-  return { ...progress, dead: { reason, message } };
+  return { ...progress, attempts: [...progress.attempts, ...added].slice(-MAX_ATTEMPTS) };
 }
 
 interface LabelledDevice {
@@ -340,25 +322,19 @@ interface LabelledDevice {
   readonly index: number;
 }
 
-/** A notification, and how far it has come. */
-interface Standing {
-  readonly notification: Notification;
-  readonly progress: Pick<Progress, 'devices'>;
-}
-
 /** The devices that have not ended: neither delivered nor failed. */
-export function openDevices({ notification, progress }: Standing): LabelledDevice[] {
+export function openDevices({ notification, progress }: Pick<Context, 'notification' | 'progress'>): LabelledDevice[] {
   return labelledDevices(notification).filter(({ label }) => !(label in progress.devices));
 }
 
 /** The labels of those devices. */
-export function openLabels(standing: Standing): string[] {
-  return openDevices(standing).map(({ label }) => label);
+export function openLabels(context: Pick<Context, 'notification' | 'progress'>): string[] {
+  return openDevices(context).map(({ label }) => label);
 }
 
-/** What has the circuit breakers of those devices. */
-export function openServices(standing: Standing): Service[] {
-  return [...new Set(openDevices(standing).map(({ device }) => serviceOfDevice(device)))];
+/** The services whose circuit breakers decide about those devices. */
+export function openServices(context: Pick<Context, 'notification' | 'progress'>): Service[] {
+  return [...new Set(openDevices(context).map(({ device }) => serviceOfDevice(device)))];
 }
 
 /** A device that is listed twice counts once. */

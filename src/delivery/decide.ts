@@ -1,42 +1,34 @@
 import type { Service } from '../domain/device.ts';
 import { formatFault, isUnknownField } from '../domain/faults.ts';
 import type { Notification } from '../domain/notification.ts';
-import type { DeadLetterReason, Result, Trouble, Waited } from '../domain/outcome.ts';
+import { needsOperator, type DeadLetterReason, type Result, type Waited } from '../domain/outcome.ts';
 import { errorChain, redact } from '../domain/redact.ts';
 import { doubledMs } from '../domain/time.ts';
 import type { Ended } from '../limiter/checks.ts';
 import type { Refused, Reserved } from '../limiter/limiter.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import {
-  type Backoff,
-  timeLeftMs,
-  type Context,
-  type QuotaWait,
-  type Tried,
   openLabels,
   openServices,
-  type DeliverParts,
+  timeLeftMs,
   withAttempts,
+  type Backoff,
+  type Context,
+  type DeliverParts,
+  type QuotaWait,
+  type Tried,
 } from './context.ts';
 import { record } from './replies.ts';
 import { leadMs } from './slot.ts';
 
-/**
- * How a pass ends. Every result is decided in this file, and what the job has to remember is written to `context.progress`.
- * The kinds are the names in logs and metrics:
- *
- * - completed: `delivered`, `expired`, `dropped`, `canceled`, `superseded`, `merged`
- * - deferred, at no attempt: `requeued` until a slot, or until a quota has room; `held` until the cause may be gone
- * - `retried`: an attempt was spent
- * - failed: `dead-letter`
- * - `yielded`: the lock was lost, so another worker decides
- */
-export type { Result };
+// How a pass ends, in the order of the steps that find it. What the job has to remember is written to `context.progress`.
 
-/** More tries after a reply that leaves it open whether it alerted. */
+/** So many tries more after a reply that leaves it open whether it alerted. */
 const MAX_AMBIGUOUS_RETRIES = 2;
 /** A notification that was deferred for longer, because its provider is down or refuses the credentials, is given up. */
 const MAX_DEFERRED_MS = 86_400_000;
+/** The longest wait after a stall. */
+const MAX_STALL_WAIT_MS = 60_000;
 /** The provider could not be reached. */
 const UNREACHED: Backoff = { backoffBaseMs: 500, backoffMaxMs: 30_000 };
 /** Nothing was sent, and the cause is in this worker: it was too late, or it stops. */
@@ -49,14 +41,12 @@ const OWN_FAULT_CODES: ReadonlySet<string> = new Set([
   'cancelled',
   'closed',
 ]);
-/** A retry comes so long after the trial of the breaker may begin, so that the trial is answered first. */
+/** A retry comes this much after the instant from which the breaker lets a trial through, so that the trial is answered first. */
 const AFTER_TRIAL_MS = 1_000;
-/** Redis did not note what was to be sent (AT_MOST_ONCE). */
-const NOT_NOTED_MS = 1_000;
-/** The limiter, or a quota, did not answer. */
-const LIMITER_UNAVAILABLE_MS = 1_000;
+/** The wait where Redis did not answer, doubled at most by chance. */
+const NO_ANSWER_MS = 1_000;
 
-/** Where devices failed for different reasons, the dead letter tells the first of these: the one most worth curing. */
+/** Where devices failed for different reasons, the dead letter names the first of these: the one most worth a cure. */
 const REASONS_BY_WEIGHT: readonly DeadLetterReason[] = [
   'provider-auth',
   'attempts-exhausted',
@@ -71,13 +61,14 @@ const REASONS_BY_WEIGHT: readonly DeadLetterReason[] = [
 export const LOCK_LOST: Result = { kind: 'yielded' };
 
 /**
- * A job that stalled again, twice or more in all, first waits for a random time. If it is the job that ends its workers, it
- * then ends other jobs with it each time, and those are not taken for the cause as well. Undefined: it need not wait.
+ * A job that stalled again, twice or more in all, first waits for a random time, up to lockMs x 2^(stalls - 2). It may be a job that
+ * makes its worker crash, and the other jobs of that worker stall with it. After the wait it meets other jobs, so that none of those
+ * stalls as often as the one that is the cause. Undefined: it need not wait.
  */
-export function stalledAgain(context: Context, { random }: Pick<DeliverParts, 'random'>): Result | undefined {
+export function stalledAgain(context: Context, { random }: DeliverParts): Result | undefined {
   const { stalls, progress, lock } = context;
   if (stalls < 2 || stalls <= (progress.stalls ?? 0)) return undefined;
-  const waitMs = stallSpreadMs(stalls, lock.lockMs, random());
+  const waitMs = Math.ceil(random() * doubledMs(lock.lockMs, MAX_STALL_WAIT_MS, stalls - 2));
   if (waitMs === 0) return undefined;
   context.progress = { ...progress, stalls };
   return deferred(waitMs, 'stalled-before');
@@ -92,7 +83,7 @@ export function invalid({ faults }: Context): Result {
 const NEWER_PRODUCER = ' (if a newer producer knows the field: upgrade the workers, then replay)';
 
 /** Every device has ended. The notification is delivered if at least one was alerted. */
-export function finished({ progress }: Pick<Context, 'progress'>): Result {
+export function finished({ progress }: Context): Result {
   const states = Object.values(progress.devices);
   if (states.includes('delivered')) return { kind: 'delivered', ...(progress.silenced === true && { silenced: true }) };
   const reason = REASONS_BY_WEIGHT.find((candidate) => states.includes(candidate)) ?? 'attempts-exhausted';
@@ -108,12 +99,12 @@ export function requeued(context: Context, reserved: Reserved, parts: DeliverPar
   return untilDue(context, reserved, Math.max(0, reserved.waitMs - leadMs(reserved)), parts);
 }
 
-/** What the producer wants in place of the slot that was refused. */
+/** What the producer wants to happen where a slot is refused. */
 export function onRefused({ notification }: Context, { rule, because }: Refused): Notification['onThrottle'] {
   return rule === 'quiet' && because !== 'max-pending' ? notification.onQuiet : notification.onThrottle;
 }
 
-/** Delivered silently it needs no slot, but it waits for the end of the quiet time, since `onQuiet` says so. */
+/** `onThrottle: silence` would deliver it now without a slot, but `onQuiet: delay` makes it wait for the end of the quiet time. */
 export function untilQuietEnds(context: Context, { quietMs = 0 }: Refused, parts: DeliverParts): Result {
   const ruleUntil = Math.round(parts.now() + quietMs);
   return untilDue(context, { waitMs: quietMs, rule: 'quiet', ruleUntil }, quietMs, parts);
@@ -131,27 +122,27 @@ export function refused(context: Context, refusal: Refused, parts: DeliverParts)
   return endedEarly(context, { kind: 'dead-letter', reason: 'throttled-too-long', message });
 }
 
-/** The limiter knows that it is not to be sent. */
+/** The limiter answered that the notification is not to be sent. */
 export function ended(context: Context, { how, by = '' }: Ended): Result {
   return endedEarly(context, how === 'canceled' ? { kind: how } : { kind: how, by: notificationIdOf(by) });
 }
 
 /** Slots were missed again and again: this machine is too busy, or stood still. Nothing was sent. */
-export function missedSlot(context: Context, { random }: Pick<DeliverParts, 'random'>): Result {
+export function missedSlot(context: Context, { random }: DeliverParts): Result {
   const unreached = context.progress.unreached + 1;
   context.progress = { ...context.progress, unreached };
   return deferred(backoffMs(unreached, OWN_FAULT, 0, random()), 'missed-slot');
 }
 
 /** Redis did not note what was to be sent (AT_MOST_ONCE). Nothing was sent. */
-export function notNoted({ random }: Pick<DeliverParts, 'random'>): Result {
-  return deferred(Math.round(NOT_NOTED_MS * (1 + random())), 'not-noted');
+export function notNoted({ random }: DeliverParts): Result {
+  return deferred(Math.round(NO_ANSWER_MS * (1 + random())), 'not-noted');
 }
 
-/** The limiter, or a quota, did not answer. Nothing was sent; a slot that was given all the same is for the next pass. */
-export function limiterUnavailable(context: Context, { random }: Pick<DeliverParts, 'random'>): Result {
+/** The limiter, or a quota, did not answer. Nothing was sent: if the limiter gave a slot all the same, the next pass uses it. */
+export function limiterUnavailable(context: Context, { random }: DeliverParts): Result {
   context.progress = { ...context.progress, unsent: true, trying: undefined };
-  return deferred(Math.round(LIMITER_UNAVAILABLE_MS * (1 + random())), 'limiter-unavailable');
+  return deferred(Math.round(NO_ANSWER_MS * (1 + random())), 'limiter-unavailable');
 }
 
 /** An error that no step foresaw: a bug. It counts as an attempt. */
@@ -171,7 +162,7 @@ export function redactedError(error: unknown, { data }: Pick<Context, 'data'>): 
   return redact(`${error instanceof Error ? error.name : 'thrown'}: ${errorChain(error)}`, data);
 }
 
-/** What the tries come to, and the devices that were not tried because a quota has no room. */
+/** The result of the tries, and of the devices that were not tried because a quota has no room. */
 export function afterSend(context: Context, parts: DeliverParts): Result {
   const { quotaWait } = context;
   if (context.tried.length === 0 && quotaWait !== undefined) return overQuota(context, quotaWait, parts);
@@ -182,18 +173,17 @@ export function afterSend(context: Context, parts: DeliverParts): Result {
 
   const later = tried.filter(({ label }) => open.includes(label));
   const failed = later.filter((each) => isAttempt(each, parts));
-  const result =
-    failed.length > 0 ? retryOrGiveUp(context, open, failed, parts) : deferOrGiveUp(context, open, later, parts);
-  return result.kind === 'held' && quotaWait !== undefined ? overQuota(context, quotaWait, parts) : result;
+  const result = failed.length > 0 ? retryOrGiveUp(context, failed, parts) : deferOrGiveUp(context, later, parts);
+  return result.kind === 'deferred' && quotaWait !== undefined ? overQuota(context, quotaWait, parts) : result;
 }
 
-/** A quota has no room. The job comes back exactly at the instant that was promised to it: later, the room may be taken. */
+/** A quota has no room. The job comes back at the instant for which the quota promised room: later, the room may be taken. */
 function overQuota(context: Context, wait: QuotaWait, parts: DeliverParts): Result {
   if (wait.waitMs >= timeLeftMs(context, parts)) return expired(context);
   return untilDue(context, wait, Math.max(0, Math.ceil(wait.dueAt - performance.now())), parts);
 }
 
-/** While many bad tokens say that the configuration is wrong, a bad token does not end its device. */
+/** While the breaker says that the configuration is wrong, `bad-token` does not end a device: its token may be a good one. */
 function openIfMisconfigured(tried: Tried, { breakers }: DeliverParts): Tried {
   const { service, reply } = tried;
   const isSuspect = reply.suspect === 'configuration' && breakers.current(service)?.trouble === 'configuration';
@@ -201,8 +191,8 @@ function openIfMisconfigured(tried: Tried, { breakers }: DeliverParts): Tried {
 }
 
 /**
- * Whether a try that failed counts as an attempt. It does not where the notification has no part in the failure: the request
- * did not get there, the provider refuses whatever this app sends, or is known to be down. A try that may have alerted
+ * Whether a try that failed counts as an attempt. It does not where the notification is not the cause: the request did not get
+ * there, the provider refuses whatever this app sends, or its breaker is open because it is down. A try that may have alerted
  * always counts, since it may be repeated only a few times.
  */
 function isAttempt({ service, reply }: Tried, { breakers }: DeliverParts): boolean {
@@ -212,12 +202,7 @@ function isAttempt({ service, reply }: Tried, { breakers }: DeliverParts): boole
 }
 
 /** An attempt failed. After the last one, the devices that failed are given up; the others stay open. */
-function retryOrGiveUp(
-  context: Context,
-  open: readonly string[],
-  failed: readonly Tried[],
-  parts: DeliverParts,
-): Result {
+function retryOrGiveUp(context: Context, failed: readonly Tried[], parts: DeliverParts): Result {
   const { progress } = context;
   const isAmbiguous = failed.some(({ reply }) => reply.ambiguous);
   const tries = progress.tries + 1;
@@ -228,26 +213,20 @@ function retryOrGiveUp(
     tries >= parts.retry.attempts || (reply.ambiguous && ambiguous > MAX_AMBIGUOUS_RETRIES);
   const lost = failed.filter(isLast).map(({ label }) => label);
   giveUp(context, lost, 'attempts-exhausted');
-  const stillOpen = open.filter((label) => !lost.includes(label));
-  if (stillOpen.length === 0) return finished(context);
+  if (openLabels(context).length === 0) return finished(context);
 
   const again = failed.filter(({ label }) => !lost.includes(label));
-  if (again.length === 0) return deferOrGiveUp(context, stillOpen, [], parts);
+  if (again.length === 0) return deferOrGiveUp(context, [], parts);
   const backoff = backoffMs(tries, parts.retry, longestRetryAfterMs(again), parts.random());
-  const services = [...new Set(again.map(({ service }) => service))];
-  const breaker = services.every(isNotClosed(parts)) ? soonestBreaker(services, parts) : undefined;
+  const services = again.map(({ service }) => service);
+  const breaker = isNoneClosed(services, parts) ? soonestBreaker(services, parts) : undefined;
   const afterTrialMs = breaker === undefined ? 0 : Math.max(0, breaker.until - parts.now()) + AFTER_TRIAL_MS;
   const code = again.map(({ reply }) => reply.code).join(',');
   return { kind: 'retried', waitMs: Math.max(backoff, afterTrialMs), code };
 }
 
-/** The notification has no part in the failure: it is deferred at no attempt, for a day at most. */
-export function deferOrGiveUp(
-  context: Context,
-  open: readonly string[],
-  tried: readonly Tried[],
-  parts: DeliverParts,
-): Result {
+/** The notification is not the cause of the failure: it is deferred at no attempt, for a day at most. */
+export function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: DeliverParts): Result {
   const { progress } = context;
   const now = parts.now();
   const heldSince = progress.heldSince ?? now;
@@ -257,11 +236,12 @@ export function deferOrGiveUp(
   const breaker = soonestBreaker(openServices(context), parts);
   if (now - heldSince > MAX_DEFERRED_MS) {
     const isSetUp = needsOperator(breaker?.trouble) || tried.some(({ reply }) => reply.setUp === true);
-    giveUp(context, open, isSetUp ? 'provider-auth' : 'attempts-exhausted');
+    giveUp(context, openLabels(context), isSetUp ? 'provider-auth' : 'attempts-exhausted');
     return finished(context);
   }
   const code = tried[0]?.reply.code ?? breaker?.code ?? 'provider-open';
-  if (breaker !== undefined && tried.map(({ service }) => service).every(isNotClosed(parts))) {
+  const services = tried.map(({ service }) => service);
+  if (breaker !== undefined && isNoneClosed(services, parts)) {
     const { enqueuedAt, notification } = context;
     const dueAt = parts.breakers.deferUntil(breaker.service, { recipientId: notification.recipientId, enqueuedAt });
     context.progress = { ...context.progress, dueAt }; // an instant, not a wait: the jobs that wait keep their order
@@ -276,7 +256,7 @@ function untilDue(
   context: Context,
   { waitMs, rule, ruleUntil, before }: Waited,
   delayMs: number,
-  { now }: Pick<DeliverParts, 'now'>,
+  { now }: DeliverParts,
 ): Result {
   const { progress } = context;
   context.progress = {
@@ -292,7 +272,7 @@ function untilDue(
 }
 
 function deferred(waitMs: number, code: string): Result {
-  return { kind: 'held', waitMs, code };
+  return { kind: 'deferred', waitMs, code };
 }
 
 /**
@@ -305,7 +285,6 @@ function endedEarly(context: Context, result: Result): Result {
 }
 
 function giveUp(context: Context, labels: readonly string[], reason: DeadLetterReason): void {
-  if (labels.length === 0) return;
   const { progress } = context;
   const devices = { ...progress.devices, ...Object.fromEntries(labels.map((label) => [label, reason])) };
   context.progress = { ...progress, devices };
@@ -315,18 +294,14 @@ function longestRetryAfterMs(tried: readonly Tried[]): number {
   return Math.max(0, ...tried.map(({ reply }) => reply.retryAfterMs ?? 0));
 }
 
-function isNotClosed({ breakers }: DeliverParts): (service: Service) => boolean {
-  return (service) => breakers.current(service) !== undefined;
+function isNoneClosed(services: readonly Service[], { breakers }: DeliverParts): boolean {
+  return services.every((service) => breakers.current(service) !== undefined);
 }
 
 /** Of the breakers of these services that are not closed, the one that may close first. */
 function soonestBreaker(services: readonly Service[], { breakers }: DeliverParts) {
   const notClosed = services.flatMap((service) => breakers.current(service) ?? []);
   return notClosed.toSorted((a, b) => a.until - b.until)[0];
-}
-
-function needsOperator(trouble: Trouble | undefined): boolean {
-  return trouble === 'auth' || trouble === 'configuration';
 }
 
 /**
@@ -338,12 +313,4 @@ export function backoffMs(tries: number, backoff: Backoff, atLeastMs: number, ra
   const own = doubledMs(backoff.backoffBaseMs, backoff.backoffMaxMs, tries - 1) * (0.5 + random / 2);
   const asked = atLeastMs * (1 + random / 10);
   return Math.round(Math.max(own, asked));
-}
-
-/** The longest wait after a stall. */
-const MAX_STALL_SPREAD_MS = 60_000;
-
-/** The wait of a job that stalled for the second time or more, in milliseconds: random, up to lockMs x 2^(stalls - 2). */
-function stallSpreadMs(stalls: number, lockMs: number, random: number): number {
-  return Math.ceil(random * doubledMs(lockMs, MAX_STALL_SPREAD_MS, stalls - 2));
 }

@@ -1,6 +1,19 @@
+/**
+ * The files of this folder, in the order of a pass through them:
+ *
+ * - deliver.ts: what a worker does with a job; the steps of a pass
+ * - context.ts: what the steps of a pass read and write, and what a job remembers between passes
+ * - ready.ts: the alert encoded for each device, and a stream set aside at each server
+ * - slot.ts: the order of one recipient's passes, the slot, and how slots are given back
+ * - send.ts: tokens of the quotas, the note of AT_MOST_ONCE, and the send
+ * - replies.ts: what the replies mean for devices and circuit breakers
+ * - decide.ts: the result of the pass, whichever step found it
+ * - end.ts: the result logged, reported to BullMQ, and written to the stream of outcomes
+ * - cancel.ts: jobs named `cancel`, and passes of notifications that were canceled
+ */
 import type { Job } from 'bullmq';
 import { formatFault } from '../domain/faults.ts';
-import type { Ended } from '../domain/outcome.ts';
+import type { Completion, Result } from '../domain/outcome.ts';
 import { SEND_AFTER, tooFarAhead } from '../domain/time.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
@@ -11,63 +24,58 @@ import type { Place } from '../queue/notification-worker.ts';
 import type { Outcomes } from '../queue/outcomes.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { unlessCanceled } from './cancel.ts';
-import { createContext, type DeliverParts, timeLeftMs, type Context, openDevices, type EndTurn } from './context.ts';
+import { createContext, openDevices, timeLeftMs, type Context, type DeliverParts, type EndTurn } from './context.ts';
 import * as decide from './decide.ts';
-import type { Result } from './decide.ts';
-import { ack, noteKey, endedOf, outcomeOf, createPassLog, endOf } from './end.ts';
+import { ack, completionOf, createPassLog, endOf, noteKey, outcomeOf } from './end.ts';
 import { encode, encodeAgain, reserveStreams } from './ready.ts';
 import { askBreakers, releaseTrials } from './replies.ts';
 import { endInterrupted, mayHaveAlerted, prepareSend, send } from './send.ts';
-import { createTurns, moveUp, cancelReservation, refundSlot, takeSlot } from './slot.ts';
+import { cancelReservation, createTurns, moveUp, refundSlot, takeSlot } from './slot.ts';
 
 export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
   readonly log: Logger;
   readonly metrics: Pick<Metrics, 'passEnded' | 'woken' | 'unprioritised'>;
-  /** What waits under cancellation keys. */
+  /** Which jobs wait under which cancellation key. */
   readonly index: CancellationIndex;
-  /** Fires when the grace of a stopping worker is over. */
+  /** Fires when the grace period of a stopping worker is over. */
   readonly signal: AbortSignal;
   /** Called with a job that another worker has by now, or may take. */
-  readonly onLockLost?: (jobId: string) => void;
+  readonly onLockLost: (jobId: string) => void;
   /** Absent: no stream of outcomes is written. */
   readonly outcomes?: Outcomes;
 }
 
-/** What BullMQ's worker does with each job. */
-export type Processor = (job: Job, lock: JobLock, place?: Place) => Promise<Ended>;
-
-/** One pass of a job: delivered as far as possible, told in one log line and in the metrics, then acked. */
-export function createProcessor(given: ProcessorParts): Processor {
+/** What BullMQ's worker does with each job that is a notification: one pass, logged and counted, then reported to BullMQ. */
+export function createProcessor(given: ProcessorParts) {
   const parts = { ...given, turns: createTurns() };
-  const { metrics, outcomes, signal } = parts;
+  const { metrics, outcomes, signal, index, now } = parts;
   const log = createPassLog(parts);
-  return async (job, lock, place) => {
+  return async (job: Job, lock: JobLock, place: Place): Promise<Completion> => {
     if (job.progress === 0 && isUnprioritised(job)) {
       metrics.unprioritised();
-      log.unprioritised(job);
+      log.unprioritised(job.id);
     }
     const context = createContext(job, lock, signal, place);
     const { dueAt } = context.progress;
     if (dueAt !== undefined) {
-      metrics.woken(parts.now() - dueAt);
+      metrics.woken(now() - dueAt);
       context.progress = { ...context.progress, dueAt: undefined };
     }
     const result = await deliver(context, parts);
-    const end = endOf(context, result, parts.now());
+    const end = endOf(context, result, now());
     metrics.passEnded(result, end);
     log.result(context, result, end);
-    const noting = noteKey(context, result, parts.index);
-    if (noting !== undefined) await noting;
-    const completed = await ack(context, result, (error) => log.notAcked(context, error));
-    const ended = endedOf(context, completed);
+    await noteKey(context, result, index);
+    const completed = await ack(context, result, (error) => log.notAcked(context.jobId, error));
+    const completion = completionOf(context.progress, completed);
     // Before BullMQ completes the job: if this worker dies in between, another one writes the entry again.
-    if (outcomes !== undefined) await outcomes.write(outcomeOf(context, ended, job.opts, parts.now()));
-    return ended;
+    await outcomes?.write(outcomeOf(context, completion, job.opts, now()));
+    return completion;
   };
 }
 
 /** One pass, from top to bottom. Each step writes what it found to the context; each result is decided in decide.ts. */
-export async function deliver(context: Context, parts: DeliverParts): Promise<decide.Result> {
+export async function deliver(context: Context, parts: DeliverParts): Promise<Result> {
   const stalled = decide.stalledAgain(context, parts);
   if (stalled !== undefined) return stalled;
   if (context.faults.length > 0) return decide.invalid(context);
@@ -77,22 +85,21 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
   let endTurn: EndTurn | undefined;
   try {
     if (openDevices(context).length === 0) return decide.finished(context);
-    if (isExpired(context, parts)) return await expire(context, parts);
+    if (timeLeftMs(context, parts) <= 0) return await expire(context, parts);
     const early = beforeSendAfter(context, parts);
     if (early !== undefined) return await unlessCanceled(context, early, parts);
 
-    const turn = parts.turns.take(context.notification.recipientId);
-    endTurn = turn instanceof Promise ? await turn : turn;
+    endTurn = await parts.turns.take(context.notification.recipientId);
     await askBreakers(context, parts);
     encode(context, parts);
     await reserveStreams(context, parts);
     if (context.ready.length === 0) return await unlessCanceled(context, decide.afterSend(context, parts), parts);
-    if (isExpired(context, parts)) return await expire(context, parts); // the steps before may have waited
+    if (timeLeftMs(context, parts) <= 0) return await expire(context, parts); // the steps before may have waited
 
-    // To ask anew for an unused slot forgets it. If another worker has the job by now, it may be sending in that slot.
+    // The ask makes the limiter forget the unused slot. If another worker has the job by now, it may be sending in that slot.
     if (context.isSlotUnused && !(await context.lock.isValid())) return decide.LOCK_LOST;
     const answer = await takeSlot(context, parts, {
-      onAsked: endTurn, // the turn ends with the ask
+      onAsked: endTurn, // the limiter answers in the order of asking
       prepare: () => {
         if (context.progress.digest !== undefined) encodeAgain(context, false, parts);
         return prepareSend(context, parts);
@@ -131,24 +138,20 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<de
   }
 }
 
-function isExpired(context: Context, parts: DeliverParts): boolean {
-  return timeLeftMs(context, parts) <= 0;
-}
-
-/** It expired before it had a slot. */
-async function expire(context: Context, parts: DeliverParts): Promise<decide.Result> {
+/** It expires before it is admitted: a slot that is reserved ahead is given back. */
+async function expire(context: Context, parts: DeliverParts): Promise<Result> {
   await cancelReservation(context, parts);
   return decide.expired(context);
 }
 
-/** What a producer let pass, a worker whose clock is behind must not refuse. */
+/** A worker whose clock is behind must not refuse an instant that the producer accepted: by so much the clocks may differ. */
 const CLOCK_SKEW_MS = 3_600_000;
 
 /**
- * Puts a notification back whose `sendAfter` lies ahead; undefined if it may be sent. Our producer delays the job itself, and
- * refuses what lies too far ahead, so this is for jobs of other clients, and for a producer whose clock is ahead.
+ * Puts a notification back whose `sendAfter` lies ahead; undefined if it may be sent. pushpacer's producer delays the job itself,
+ * and refuses what lies too far ahead, so this is for jobs of other clients, and for a producer whose clock is ahead.
  */
-function beforeSendAfter(context: Context, { now }: Pick<DeliverParts, 'now'>): Result | undefined {
+function beforeSendAfter(context: Context, { now }: DeliverParts): Result | undefined {
   const { sendAfter, expiresAt } = context.notification;
   if (sendAfter === undefined && expiresAt === undefined) return undefined;
   const at = now();

@@ -1,26 +1,19 @@
-import { accountOf, namesOf, type Account, serviceOfDevice, pushId } from '../domain/device.ts';
+import { accountOf, namesOf, pushId, serviceOfDevice } from '../domain/device.ts';
 import { formatFault, type Fault } from '../domain/faults.ts';
 import { laterPayloadFault } from '../domain/notification-rules.ts';
 import { asDigest } from '../domain/notification-schema.ts';
 import type { Device, Platform } from '../domain/notification.ts';
-import type { FailedAttempt } from '../domain/outcome.ts';
-import {
-  type Context,
-  type ReadyDevice,
-  openDevices,
-  type DeliverParts,
-  withAttempts,
-  type DeviceState,
-} from './context.ts';
-import { replyText, STATE_OF, noteReply } from './replies.ts';
+import type { DeviceState, FailedAttempt } from '../domain/outcome.ts';
+import { openDevices, withAttempts, type Context, type DeliverParts, type ReadyDevice } from './context.ts';
+import { noteReply, replyText, STATE_OF } from './replies.ts';
 
 /**
- * Encodes the alert for each open device whose provider may be sent to: `context.ready`. It takes time, so it is done
- * before the ask for a slot. A device that cannot be sent to at all (no credentials, a payload over the limit) ends here, also
- * where only the silent form or the digest would be over the limit: what is found after the ask would have cost the wait.
+ * Encodes the alert for each open device whose breaker lets it through: `context.ready`. It takes time, so it is done before
+ * the ask for a slot. A device that can never be sent to (no credentials, a payload over the limit) ends here. That includes one
+ * for which only the silent form or the digest is too large: found after the ask, that would have cost the recipient a wait.
  */
 export function encode(context: Context, parts: DeliverParts): void {
-  const faults = new Map<Platform, Fault | undefined>(); // each form is measured once, however many devices there are
+  const faults = new Map<Platform, Fault | undefined>(); // measured once for each platform
   context.ready = encodeOpen(context, false, parts, ({ platform }) => {
     if (!faults.has(platform)) faults.set(platform, laterPayloadFault(context.notification, platform));
     const fault = faults.get(platform);
@@ -37,12 +30,7 @@ export function encodeAgain(context: Context, silent: boolean, parts: DeliverPar
   });
 }
 
-/** Whether it goes as a digest: for others, not for itself alone. */
-function isDigest({ progress: { digest } }: Pick<Context, 'progress'>): boolean {
-  return digest !== undefined && !(digest.own && digest.count === 1);
-}
-
-/** @param refusal why the device is not sent to although it could be now */
+/** @param refusal why the device is not sent to although this form of the alert could be */
 function encodeOpen(
   context: Context,
   silent: boolean,
@@ -50,21 +38,23 @@ function encodeOpen(
   refusal: (device: Device) => string | undefined = () => undefined,
 ): ReadyDevice[] {
   const { progress, breakerAnswers } = context;
-  const notification = isDigest(context)
-    ? asDigest(context.notification, progress.digest?.count ?? 1)
-    : context.notification;
+  const { digest } = progress;
+  const isDigest = digest !== undefined && !(digest.own && digest.count === 1); // of itself alone it goes as it is
+  const notification = isDigest ? asDigest(context.notification, digest.count) : context.notification;
   const ready: ReadyDevice[] = [];
-  let ended: Record<string, DeviceState> | undefined;
+  const ended: Record<string, DeviceState> = {};
   const failures: FailedAttempt[] = [];
   const fail = (label: string, state: DeviceState, error: string): void => {
-    ended = { ...ended, [label]: state };
+    ended[label] = state;
     failures.push({ at: parts.now(), device: label, error });
   };
   for (const { label, device, index } of openDevices(context)) {
     const account = accountOf(device);
     const provider = parts.providers.get(account);
     if (provider === undefined) {
-      fail(label, 'provider-not-configured', noCredentials(account));
+      const { platform, app } = namesOf(account);
+      const ofApp = app === undefined ? '' : ` of the app "${app}"`;
+      fail(label, 'provider-not-configured', `no credentials for ${platform}${ofApp}`);
       continue;
     }
     const service = serviceOfDevice(device);
@@ -84,11 +74,6 @@ function encodeOpen(
   return ready;
 }
 
-function noCredentials(account: Account): string {
-  const { platform, app } = namesOf(account);
-  return app === undefined ? `no credentials for ${platform}` : `no credentials for ${platform} of the app "${app}"`;
-}
-
 /**
  * Sets a stream aside at each server, before the ask for a slot: a notification that waits for a connection then waits
  * without a slot, and is not late for it. The devices of a server without a connection are tried and unsent.
@@ -96,22 +81,21 @@ function noCredentials(account: Account): string {
  * Every notification asks the servers in the same order, so that no two wait for a stream that the other one has.
  */
 export async function reserveStreams(context: Context, parts: DeliverParts): Promise<void> {
-  let unreachable: Set<string> | undefined;
+  const unreachable = new Set<string>();
   for (const first of firstOfEachServer(context.ready)) {
     const { service } = first;
-    const asking = first.provider.reserve(first.encoded);
-    const reserved = asking instanceof Promise ? await asking : asking;
+    const reserved = await first.provider.reserve(first.encoded);
     if (reserved.kind === 'permit') {
       first.permit = reserved.permit;
       context.permits.push(reserved.permit);
       continue;
     }
-    (unreachable ??= new Set()).add(service);
+    unreachable.add(service);
     for (const device of context.ready) {
       if (device.service === service) await noteReply(context, device, reserved.reply, 0, parts);
     }
   }
-  if (unreachable !== undefined) context.ready = context.ready.filter((device) => !unreachable.has(device.service));
+  if (unreachable.size > 0) context.ready = context.ready.filter(({ service }) => !unreachable.has(service));
 }
 
 /** One device of each server, in the order of the servers' names. */

@@ -1,32 +1,60 @@
-import type { Breakers, BreakerAnswer } from '../breaker/breaker.ts';
-import { type Service, serviceOfDevice } from '../domain/device.ts';
-import type { FailedAttempt } from '../domain/outcome.ts';
+import type { BreakerAnswer } from '../breaker/breaker.ts';
+import { serviceOfDevice, type Service } from '../domain/device.ts';
+import type { DeviceState, FailedAttempt } from '../domain/outcome.ts';
 import type { Meaning, Reply } from '../providers/provider.ts';
 import {
+  openServices,
+  withAttempts,
   type Context,
+  type DeliverParts,
+  type Progress,
   type ReadyDevice,
   type Tried,
-  type DeliverParts,
-  withAttempts,
-  type DeviceState,
-  type Progress,
-  openServices,
 } from './context.ts';
 
-/** Adds a try to `context.tried`; tells the breakers, and the listener, of its reply. Undefined where there is nothing to wait for. */
-export function noteReply(
+/**
+ * Asks the circuit breakers that are not closed whether this notification may be sent; a half open one may make it the
+ * trial.
+ */
+export async function askBreakers(context: Context, { breakers }: DeliverParts): Promise<void> {
+  const isNotClosed = (service: Service): boolean => breakers.current(service) !== undefined;
+  if (!context.notification.devices.some((device) => isNotClosed(serviceOfDevice(device)))) return;
+  const answers = (context.breakerAnswers = new Map<Service, BreakerAnswer>());
+  const ask = async (service: Service): Promise<void> => {
+    answers.set(service, await breakers.enter(service, context.notification.recipientId));
+  };
+  await Promise.all(openServices(context).filter(isNotClosed).map(ask));
+}
+
+/** Reports a reply to its breaker and to the listener, and adds the try to `context.tried`. */
+export async function noteReply(
   context: Context,
   { label, device, service }: ReadyDevice,
   reply: Reply,
   tookMs: number,
   parts: DeliverParts,
-): Promise<void> | undefined {
-  reportReply(context, service, reply, parts);
+): Promise<void> {
+  reportToBreaker(context, service, reply, parts);
   const tried = { label, service, reply, at: parts.now() };
-  const listening = parts.onReply({ notification: context.notification, device, label, reply, tookMs });
-  if (listening instanceof Promise) return listening.then(() => void context.tried.push(tried));
+  await parts.onReply({ notification: context.notification, device, label, reply, tookMs });
   context.tried.push(tried);
-  return undefined;
+}
+
+/** Reports the reply, if it says something about the provider as a whole. The first reply to a trial ends it. */
+function reportToBreaker(context: Context, service: Service, reply: Reply, { breakers }: DeliverParts): void {
+  const { code, trouble, suspect, retryAfterMs, unsent } = reply;
+  // What this worker gave up, or did not send for a reason of its own, says nothing about the provider.
+  if (trouble === undefined && suspect === undefined && (unsent === true || code === 'aborted')) return;
+  const { notification, breakerAnswers } = context;
+  const answer = breakerAnswers?.get(service);
+  const trial = answer?.kind === 'trial' ? answer.trial : undefined;
+  if (trial !== undefined) breakerAnswers?.delete(service);
+  breakers.report({ service, recipientId: notification.recipientId, code, trouble, suspect, retryAfterMs }, trial);
+}
+
+/** Gives back the trials on which nothing was sent: another notification may have them. */
+export function releaseTrials({ breakerAnswers }: Context, { breakers }: DeliverParts): void {
+  for (const answer of breakerAnswers?.values() ?? []) if (answer.kind === 'trial') breakers.release(answer.trial);
 }
 
 /** The meanings that end a device, and how; `later` leaves it open. */
@@ -54,7 +82,7 @@ export function record(context: Context, tried: readonly Tried[], atMostOnce: bo
   return withAttempts({ ...progress, devices, ...known, trying: undefined }, failures);
 }
 
-/** Whether all that may have reached a device, before and now, was silent. Nothing for a notification that is never silenced. */
+/** Whether all that may have reached a device, before and now, was silent. Absent for a notification that is never silenced. */
 function silencedBy(
   { notification: { onThrottle, onQuiet }, progress, isSilent }: Context,
   tried: readonly Tried[],
@@ -65,50 +93,7 @@ function silencedBy(
   return { silenced: isSilent && (progress.silenced ?? !wasLoud) };
 }
 
-/** A reply as an attempt of a dead letter tells it: `BadTopic`, `timeout: no answer within 30 s`. */
+/** A reply as a dead letter lists it: `BadTopic`, `timeout: no answer within 30 s`. */
 export function replyText({ code, detail }: Reply): string {
   return detail === undefined || detail === code ? code : `${code}: ${detail}`;
-}
-
-interface Parts {
-  readonly breakers: Breakers;
-}
-
-/**
- * Asks the circuit breakers that are not closed whether this notification may be sent; a half open one may make it the
- * trial. Undefined where all are closed: there is nothing to ask.
- */
-export function askBreakers(context: Context, { breakers }: Parts): Promise<unknown> | undefined {
-  const isNotClosed = (service: Service): boolean => breakers.current(service) !== undefined;
-  if (!context.notification.devices.some((device) => isNotClosed(serviceOfDevice(device)))) return undefined;
-  const answers = (context.breakerAnswers = new Map<Service, BreakerAnswer>());
-  const ask = async (service: Service): Promise<void> => {
-    answers.set(service, await breakers.enter(service, context.notification.recipientId));
-  };
-  return Promise.all(openServices(context).filter(isNotClosed).map(ask));
-}
-
-/** Tells the breaker of a reply, if the reply says something about the provider; the first reply ends a trial. */
-function reportReply(context: Context, service: Service, reply: Reply, { breakers }: Parts): void {
-  if (!isAboutProvider(reply)) return;
-  const { notification, breakerAnswers } = context;
-  const { code, trouble, suspect, retryAfterMs } = reply;
-  const { recipientId } = notification;
-  const evidence = { service, recipientId, code, trouble, suspect, retryAfterMs };
-  const answer = breakerAnswers?.get(service);
-  if (answer?.kind === 'trial') {
-    breakerAnswers?.delete(service);
-    breakers.report(evidence, answer.trial);
-  } else breakers.report(evidence);
-}
-
-/** Gives back the trials on which nothing was sent: another notification may have them. */
-export function releaseTrials({ breakerAnswers }: Context, { breakers }: Parts): void {
-  if (breakerAnswers === undefined) return;
-  for (const answer of breakerAnswers.values()) if (answer.kind === 'trial') breakers.release(answer.trial);
-}
-
-/** What this worker gave up, or did not send for a reason of its own, says nothing about the provider. */
-function isAboutProvider({ unsent, trouble, suspect, code }: Reply): boolean {
-  return trouble !== undefined || suspect !== undefined || (unsent !== true && code !== 'aborted');
 }

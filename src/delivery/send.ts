@@ -6,39 +6,104 @@ import { transportReply } from '../providers/replies.ts';
 import type { Over, Quota } from '../quota/quota.ts';
 import {
   timeLeftMs,
+  withAttempts,
   type Context,
-  type ReadyDevice,
   type DeliverParts,
   type Progress,
   type QuotaWait,
-  withAttempts,
+  type ReadyDevice,
 } from './context.ts';
 import { noteReply, record } from './replies.ts';
 
+const WORKER_ENDED = 'its worker ended while it was being sent';
+
 /**
+ * Under AT_MOST_ONCE: a device that was being sent to when its worker ended may have been alerted, so it is not sent to
+ * again. It was noted before the send, since a worker that ends cannot note it.
+ */
+export function endInterrupted(progress: Progress, at: number): Progress {
+  if (progress.trying === undefined) return progress;
+  const { trying, ...rest } = progress;
+  const interrupted = trying.filter((label) => !(label in progress.devices));
+  const states = Object.fromEntries(interrupted.map((label) => [label, 'ambiguous' as const]));
+  const failures = interrupted.map((device): FailedAttempt => ({ at, device, error: WORKER_ENDED }));
+  return withAttempts({ ...rest, devices: { ...progress.devices, ...states } }, failures);
+}
+
+/**
+ * All that must be done before a send and may wait for an answer: tokens of the quotas, and under AT_MOST_ONCE a note of what is
+ * to be sent. Done before the slot, so that nothing stands between the slot and the send.
+ */
+export async function prepareSend(context: Context, parts: DeliverParts): Promise<void> {
+  await takeTokens(context, parts);
+  if (!parts.atMostOnce || context.ready.length === 0) return;
+  const progress = { ...context.progress, trying: context.ready.map(({ label }) => label) };
+  try {
+    if (await context.lock.save(progress)) context.progress = progress;
+    else context.notPrepared = 'lock-lost';
+  } catch {
+    context.notPrepared = 'not-noted';
+  }
+}
+
+/**
+ * Takes a token of its provider's quota for each device that is ready. A device for which there is no token stays open and
+ * is tried when the quota has room: `context.quotaWait`.
+ */
+async function takeTokens(context: Context, { quotas }: DeliverParts): Promise<void> {
+  const { ready, progress } = context;
+  const accounts = [...new Set(ready.map(({ account }) => account))];
+  if (accounts.every((account) => quotas.get(account) === undefined)) return;
+  const answers = await Promise.all(
+    accounts.map((account) => {
+      const devices = ready.filter((device) => device.account === account);
+      return takeFor(account, devices, quotas.get(account), progress.quotaAt?.[account]);
+    }),
+  );
+  context.ready = answers.flatMap(({ withToken }) => withToken);
+  context.tokensUntil = Math.min(...answers.map(({ useBy }) => useBy));
+  const waits = answers.flatMap(({ wait }) => wait ?? []);
+  context.quotaWait = waits.toSorted((a, b) => a.waitMs - b.waitMs)[0];
+  const quotaAt = Object.fromEntries(waits.map(({ account, at }) => [account, at]));
+  context.progress = { ...progress, quotaAt: waits.length > 0 ? quotaAt : undefined };
+}
+
+/** What the quota of one account answered. `useBy`: as `context.tokensUntil`. `at`: the promised instant. */
+interface TokensOfAccount {
+  readonly withToken: readonly ReadyDevice[];
+  readonly useBy: number;
+  readonly wait?: QuotaWait & { readonly account: Account; readonly at: Over['at'] };
+}
+
+/** One device after the other, up to the first that has to wait: a quota sets room aside for each ask without a token. */
+async function takeFor(
+  account: Account,
+  devices: readonly ReadyDevice[],
+  quota: Pick<Quota, 'take'> | undefined,
+  promisedAt: number | undefined,
+): Promise<TokensOfAccount> {
+  let useBy = Infinity;
+  if (quota === undefined) return { withToken: devices, useBy };
+  for (const index of devices.keys()) {
+    const answer = await quota.take(index === 0 ? promisedAt : undefined);
+    if (answer.kind === 'over') {
+      const { waitMs, at } = answer;
+      const wait = { account, at, waitMs, rule: `${account}:${answer.rule}`, dueAt: performance.now() + waitMs };
+      return { withToken: devices.slice(0, index), useBy, wait };
+    }
+    useBy = Math.min(useBy, answer.useBy);
+  }
+  return { withToken: devices, useBy };
+}
+
+/**
+ * Sends to the devices that are ready, after `prepareSend`, while the job is this worker's.
+ *
  * - `sent`: every device that had a token was tried; `context.tried` has the replies
  * - `lock-lost`: nothing was sent, another worker may have the job
  * - `not-noted`: nothing was sent, because Redis did not note what was to be sent (AT_MOST_ONCE)
  */
-export type Sent = 'sent' | 'lock-lost' | 'not-noted';
-
-/**
- * All that must be done before a send and may wait for an answer: tokens of the quotas, and under AT_MOST_ONCE a note of what is
- * to be sent. Done before the slot, so that nothing stands between the slot and the send. Undefined: there is nothing to wait for.
- */
-export function prepareSend(context: Context, parts: DeliverParts): Promise<void> | undefined {
-  const taking = takeTokens(context, parts);
-  if (!parts.atMostOnce) return taking;
-  return (async () => {
-    await taking;
-    if (context.ready.length === 0) return;
-    const noted = await noteTrying(context);
-    if (noted !== 'noted') context.notPrepared = noted;
-  })();
-}
-
-/** Sends to the devices that are ready, while the job is this worker's. Everything is prepared. */
-export async function send(context: Context, parts: DeliverParts): Promise<Sent> {
+export async function send(context: Context, parts: DeliverParts): Promise<'sent' | 'lock-lost' | 'not-noted'> {
   const { ready, lock, slot, tokensUntil, notPrepared } = context;
   const [first] = ready;
   if (first === undefined) return 'sent';
@@ -50,19 +115,16 @@ export async function send(context: Context, parts: DeliverParts): Promise<Sent>
   else await sendAll(context, parts);
   const { progress } = context;
   // The slot is used: the devices that are left ask for another one. Where it was too late for all, the same one is asked for anew.
+  // `too-late`: a stream was refused, or credentials had expired, and the next try would have left too long after the slot.
+  const isTooLate = context.tried.every(({ reply }) => reply.unsent === true && reply.code === 'too-late');
   if (slot !== undefined)
-    context.progress = isTooLate(context) ? { ...progress, unsent: true } : { ...progress, asks: progress.asks + 1 };
+    context.progress = isTooLate ? { ...progress, unsent: true } : { ...progress, asks: progress.asks + 1 };
   return 'sent';
 }
 
 /** Whether a reply leaves it possible that the recipient was alerted. */
 export function mayHaveAlerted({ tried }: Context): boolean {
   return tried.some(({ reply }) => reply.alerted !== 'no');
-}
-
-/** A stream was refused, or credentials had expired, and the next try would have left too long after the slot. */
-function isTooLate({ tried }: Context): boolean {
-  return tried.every(({ reply }) => reply.unsent === true && reply.code === 'too-late');
 }
 
 /** Sends to all devices at once. A reply is saved while other devices are under way. */
@@ -98,8 +160,10 @@ function createSaver(context: Context, { atMostOnce }: DeliverParts) {
   let saving: Promise<unknown> | undefined;
   const save = (): void => {
     timer = undefined;
-    const reached = { ...record(context, context.tried, atMostOnce), trying: stillTrying(context) };
-    saving = context.lock.save(reached).catch(() => undefined);
+    const { progress, tried, lock } = context;
+    // Under AT_MOST_ONCE: the noted devices that have not replied.
+    const trying = progress.trying?.filter((label) => !tried.some((each) => each.label === label));
+    saving = lock.save({ ...record(context, tried, atMostOnce), trying }).catch(() => undefined);
   };
   return {
     soon: () => void (timer ??= setTimeout(save, SAVE_AFTER_MS)),
@@ -108,91 +172,4 @@ function createSaver(context: Context, { atMostOnce }: DeliverParts) {
       await saving;
     },
   };
-}
-
-/** Under AT_MOST_ONCE: the noted devices that have not replied. */
-function stillTrying({ progress, tried }: Context): Progress['trying'] {
-  return progress.trying?.filter((label) => !tried.some((each) => each.label === label));
-}
-
-/**
- * Takes a token of its provider's quota for each device that is ready. A device for which there is no token stays open and
- * is tried when the quota has room: `context.quotaWait`. Undefined where no device has a quota: there is nothing to wait for.
- */
-function takeTokens(context: Context, { quotas }: Pick<DeliverParts, 'quotas'>): Promise<void> | undefined {
-  if (!context.ready.some(({ account }) => quotas.get(account) !== undefined)) return undefined;
-  return takeAll(context, quotas);
-}
-
-async function takeAll(context: Context, quotas: DeliverParts['quotas']): Promise<void> {
-  const { ready, progress } = context;
-  const accounts = [...new Set(ready.map(({ account }) => account))];
-  const answers = await Promise.all(
-    accounts.map((account) => {
-      const devices = ready.filter((device) => device.account === account);
-      return takeFor(account, devices, quotas.get(account), progress.quotaAt?.[account]);
-    }),
-  );
-  context.ready = answers.flatMap(({ withToken }) => withToken);
-  context.tokensUntil = Math.min(...answers.map(({ useBy }) => useBy));
-  const waits = answers.flatMap(({ wait }) => wait ?? []);
-  context.quotaWait = waits.toSorted((a, b) => a.waitMs - b.waitMs)[0];
-  const quotaAt = Object.fromEntries(waits.map(({ account, at }) => [account, at]));
-  context.progress = { ...progress, quotaAt: waits.length > 0 ? quotaAt : undefined };
-}
-
-/** What the quota of one account answered. */
-interface TokensOfAccount {
-  readonly withToken: readonly ReadyDevice[];
-  readonly useBy: number;
-  readonly wait?: QuotaWait & { readonly account: Account; readonly at: Over['at'] };
-}
-
-/** One device after the other, up to the first that has to wait: a quota sets room aside for each ask without a token. */
-async function takeFor(
-  account: Account,
-  devices: readonly ReadyDevice[],
-  quota: Pick<Quota, 'take'> | undefined,
-  promisedAt: number | undefined,
-): Promise<TokensOfAccount> {
-  let useBy = Infinity;
-  if (quota === undefined) return { withToken: devices, useBy };
-  for (const index of devices.keys()) {
-    const answer = await quota.take(index === 0 ? promisedAt : undefined);
-    if (answer.kind === 'over') {
-      const { waitMs, at } = answer;
-      const wait = { account, at, waitMs, rule: `${account}:${answer.rule}`, dueAt: performance.now() + waitMs };
-      return { withToken: devices.slice(0, index), useBy, wait };
-    }
-    useBy = Math.min(useBy, answer.useBy);
-  }
-  return { withToken: devices, useBy };
-}
-
-const WORKER_ENDED = 'its worker ended while it was being sent';
-
-/**
- * Under AT_MOST_ONCE: a device that was being sent to when its worker ended may have been alerted, so it is not sent to
- * again. It was noted before the send, since a worker that ends cannot note it.
- */
-export function endInterrupted(progress: Progress, at: number): Progress {
-  if (progress.trying === undefined) return progress;
-  const { trying, ...rest } = progress;
-  const interrupted = trying.filter((label) => !(label in progress.devices));
-  if (interrupted.length === 0) return rest;
-  const states = Object.fromEntries(interrupted.map((label) => [label, 'ambiguous' as const]));
-  const failures = interrupted.map((device): FailedAttempt => ({ at, device, error: WORKER_ENDED }));
-  return withAttempts({ ...rest, devices: { ...progress.devices, ...states } }, failures);
-}
-
-/** Notes the devices that are about to be sent to. If it is not noted, nothing may be sent. */
-async function noteTrying(context: Context): Promise<'noted' | 'lock-lost' | 'not-noted'> {
-  const progress = { ...context.progress, trying: context.ready.map(({ label }) => label) };
-  try {
-    if (!(await context.lock.save(progress))) return 'lock-lost';
-  } catch {
-    return 'not-noted';
-  }
-  context.progress = progress;
-  return 'noted';
 }

@@ -1,56 +1,62 @@
 import { countedAs } from '../domain/limits.ts';
 import { DEFAULT_DIGEST } from '../domain/notification-schema.ts';
-import { sleepUntil } from '../domain/time.ts';
+import { sleepUntil, within } from '../domain/time.ts';
 import type { Ended, Join, WaitingAsk } from '../limiter/checks.ts';
-import type { Admission, Standing, Moved } from '../limiter/limiter.ts';
+import type { Admission, Moved, Standing } from '../limiter/limiter.ts';
 import type { Due } from '../queue/job-lock.ts';
-import { timeLeftMs, type Context, type Slot, type DeliverParts, type DeliveryLimiter, type Turns } from './context.ts';
+import { timeLeftMs, type Context, type DeliverParts, type DeliveryLimiter, type Slot, type Turns } from './context.ts';
 
-/** What came of asking for a slot: one to send in now, the limiter's no, or slots that were missed again and again. */
+/** No pass waits longer than this for those before it: one of them may wait for a provider that cannot be connected to. */
+const MAX_WAIT_MS = 1_000;
+
+export function createTurns(maxWaitMs: number = MAX_WAIT_MS): Turns {
+  /** The latest turn of each recipient that has not ended. */
+  const latest = new Map<string, Turn>();
+  return {
+    take(recipientId) {
+      const before = latest.get(recipientId);
+      const turn: Turn = { ended: undefined };
+      latest.set(recipientId, turn);
+      const end = (): void => {
+        if (latest.get(recipientId) === turn) latest.delete(recipientId);
+        turn.ended?.resolve();
+      };
+      if (before === undefined) return end;
+      before.ended ??= Promise.withResolvers();
+      return within(before.ended.promise, maxWaitMs).then(() => end);
+    },
+  };
+}
+
+interface Turn {
+  /** Created when another pass waits for it. */
+  ended: PromiseWithResolvers<void> | undefined;
+}
+
+/** The answer to the ask for a slot: a slot to send in now, the limiter's no, or slots that were missed again and again. */
 export type SlotAnswer = Slot | Exclude<Admission, { kind: 'admitted' }> | Ended | { readonly kind: 'missed' };
 
-const MISSED: SlotAnswer = { kind: 'missed' };
-
 /**
- * A request leaves at most this much after its slot, or not at all: the next alert may be admitted already, and its slot keeps
- * the gap from this slot. A person does not notice the difference; half of the 50 ms that the judges allow is left for the way.
+ * A request leaves at most this much after its slot, or not at all: the slot of the next alert keeps the gap from this slot, not
+ * from this send. A person does not notice so little. The tests allow 50 ms, and half of that is left for the way to the provider.
  */
 const MAX_LATE_MS = 25;
-/** Of a short gap, at most this share. */
+/** Of a gap that is short, at most this share. */
 const MAX_LATE_SHARE = 0.25;
-/** Asking anew helps after a short standstill, not on a machine that is always late. */
+/** How often a missed slot is asked for anew: that helps after a short standstill, not on a machine that is always late. */
 const MAX_RENEWALS = 5;
-/** Who was late again asks for an instant that lies as far ahead as it was late, at most this much. */
+/** A pass that was late again asks for an instant that lies as far ahead as it was late, at most this much. */
 const MAX_LEAD_MS = 500;
 /** What has to be done before the send begins this much before the slot. */
 const PREPARE_MS = 25;
-/** Whoever sleeps for longer leaves its place to another job. */
+/** A pass that sleeps for longer leaves its place to another job. */
 const SHORT_SLEEP_MS = 30;
 
-/**
- * How long after its slot a request may be handed to the sender, in milliseconds. Where a category's gap is wider than the
- * overall one, by the overall gap: alerts of other categories may follow after that.
- */
-export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0): number {
-  const gaps = [gapMs, overallGapMs].filter((ms) => ms > 0);
-  return Math.min(MAX_LATE_MS, MAX_LATE_SHARE * Math.min(...gaps));
-}
-
-/**
- * A blocked job comes back this much before its slot, and the worker sleeps until the slot. Most jobs come back late by less
- * than this (a few ms on a quiet machine, 20 with two dozen workers on two cores). It is less than the limiter's
- * tolerance for those that come early.
- */
-export function leadMs({ toleranceMs }: Pick<Standing, 'toleranceMs'>): number {
-  return Math.min(25, Math.floor(toleranceMs / 4));
-}
-
-/** What happens while a pass takes its slot. */
-export interface WhileTaking {
-  /** Called when an ask is on its way: the limiter answers what is asked after it after it. */
+interface WhileTaking {
+  /** Called when the ask is on its way to the limiter, which answers in the order of the asks. */
   readonly onAsked?: () => void;
-  /** Called a little before the slot, and again if its tokens have run out by then: does what must be done between the answer and the send. */
-  readonly prepare?: () => Promise<unknown> | undefined;
+  /** Called a little before the slot, for what must be done between the answer and the send; again if its tokens have run out since. */
+  readonly prepare?: () => Promise<unknown>;
 }
 
 /**
@@ -84,8 +90,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
     if (!isPrepared || context.tokensUntil < sendAt) {
       await sleep(sendAt - PREPARE_MS, context);
       isPrepared = true;
-      const preparing = during.prepare?.();
-      if (preparing !== undefined) await preparing;
+      await during.prepare?.();
     }
     if (sendAt > performance.now()) await sleep(sendAt, context);
     if (signal.aborted) break;
@@ -95,10 +100,28 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
     if (tries > 0) aheadMs = Math.min(aheadMs + lateMs, MAX_LEAD_MS);
   }
   if (isUnused) await limiter.refund({ ...scopeOf(context), id: askId(context.jobId, asks) });
-  return answered(context, asks, MISSED);
+  return answered(context, asks, { kind: 'missed' });
 }
 
-/** A line that is late makes its notifications sleep in the workers: others must not wait for their places. */
+/**
+ * How long after its slot a request may be handed to the sender, in milliseconds. Where a category's gap is wider than the
+ * overall one, by the overall gap: alerts of other categories may follow after that.
+ */
+export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0): number {
+  const gaps = [gapMs, overallGapMs].filter((ms) => ms > 0);
+  return Math.min(MAX_LATE_MS, MAX_LATE_SHARE * Math.min(...gaps));
+}
+
+/**
+ * A blocked job comes back this much before its slot, and the worker sleeps until the slot. Most jobs come back late by less
+ * than this (a few ms on a quiet machine, 20 with two dozen workers on two cores). It is less than the limiter's
+ * tolerance for those that come early.
+ */
+export function leadMs({ toleranceMs }: Pick<Standing, 'toleranceMs'>): number {
+  return Math.min(25, Math.floor(toleranceMs / 4));
+}
+
+/** Sleeps, and leaves the pass's place to another job meanwhile, unless the sleep is short. */
 async function sleep(until: number, context: Context): Promise<void> {
   const leftMs = until - performance.now();
   if (leftMs <= 0) return;
@@ -111,7 +134,7 @@ async function sleep(until: number, context: Context): Promise<void> {
 function answered(context: Context, asks: number, answer: SlotAnswer): SlotAnswer {
   const { trying, ...progress } = context.progress;
   const isSent = answer.kind === 'slot';
-  // What was noted for a slot that is then missed was not sent.
+  // Only what was prepared for the slot that is used is sent.
   context.progress = { ...progress, ...(isSent && trying && { trying }), asks, unsent: undefined };
   if (isSent) context.slot = answer;
   return answer;
@@ -136,11 +159,11 @@ function askOf(context: Context, asks: number, renew: boolean, aheadMs: number, 
   };
 }
 
-function mayWait({ notification: { onThrottle } }: Pick<Context, 'notification'>): boolean {
+function mayWait({ notification: { onThrottle } }: Context): boolean {
   return onThrottle !== 'drop' && onThrottle !== 'silence';
 }
 
-/** With whom it waits. What was to be sent before may have alerted, so a retry goes as it was, and joins no digest. */
+/** With which others it waits. A retry joins no digest: what it sent before may have alerted. */
 function joinOf({ notification, enqueuedAt: at }: Context, asks: number): Join | undefined {
   const { onThrottle, collapseId, digest, category = '', expiresAt: expires } = notification;
   if (onThrottle === 'latest' && collapseId !== undefined) {
@@ -160,10 +183,8 @@ export function jobIdOfAsk(askId: string): string | undefined {
   return /^(.+)\/\d+$/s.exec(askId)?.[1];
 }
 
-type Limiters = Pick<DeliverParts, 'limiter' | 'apart'>;
-
 /** What does not alert is outside of the limits of alerts. */
-function limiterOf({ notification }: Context, { limiter, apart }: Limiters): DeliveryLimiter {
+function limiterOf({ notification }: Context, { limiter, apart }: DeliverParts): DeliveryLimiter {
   const kind = countedAs(notification);
   return kind === 'alert' ? limiter : apart[kind];
 }
@@ -174,7 +195,7 @@ function scopeOf({ notification: { recipientId, category } }: Context) {
 }
 
 /** Gives back the slot that is reserved ahead for a notification that ends without it. */
-export async function cancelReservation(context: Context, parts: Limiters): Promise<void> {
+export async function cancelReservation(context: Context, parts: DeliverParts): Promise<void> {
   const { jobId, progress, notification } = context;
   const mayReserve = mayWait(context) || notification.onQuiet === 'delay';
   if (progress.requeues === 0 || !mayReserve) return; // none was reserved
@@ -182,45 +203,10 @@ export async function cancelReservation(context: Context, parts: Limiters): Prom
 }
 
 /** Gives the slot back after a send that alerted nobody. Where the limiter does not answer, the slot stays counted. */
-export async function refundSlot(context: Context, parts: Limiters): Promise<void> {
-  const { slot } = context;
-  if (slot !== undefined)
-    await limiterOf(context, parts)
-      .refund(slot.ask)
-      .catch(() => undefined);
-}
-
-/** Longer than this no pass waits for those before: one of them may wait for a provider that cannot be connected to. */
-const MAX_WAIT_MS = 1_000;
-
-export function createTurns(maxWaitMs: number = MAX_WAIT_MS): Turns {
-  /** The latest turn of each recipient that has not ended. */
-  const latest = new Map<string, Turn>();
-  return {
-    take(recipientId) {
-      const before = latest.get(recipientId);
-      const turn: Turn = { ended: undefined };
-      latest.set(recipientId, turn);
-      const end = (): void => {
-        if (latest.get(recipientId) === turn) latest.delete(recipientId);
-        turn.ended?.resolve();
-      };
-      if (before === undefined) return end;
-      before.ended ??= Promise.withResolvers();
-      return waitFor(before.ended.promise, maxWaitMs).then(() => end);
-    },
-  };
-}
-
-interface Turn {
-  /** Created when another pass waits for it. */
-  ended: PromiseWithResolvers<void> | undefined;
-}
-
-async function waitFor(before: Promise<unknown>, maxWaitMs: number): Promise<void> {
-  const timer = new AbortController();
-  await Promise.race([before, sleepUntil(performance.now() + maxWaitMs, timer.signal)]);
-  timer.abort();
+export async function refundSlot(context: Context, parts: DeliverParts): Promise<void> {
+  if (context.slot === undefined) return;
+  const refunding = limiterOf(context, parts).refund(context.slot.ask);
+  await refunding.catch(() => undefined);
 }
 
 /** No slot is moved to earlier than now plus this, so that the queue has the new due time before it comes. */
@@ -235,13 +221,11 @@ export function duesOf(moved: readonly Moved[], toleranceMs: number): Due[] {
   });
 }
 
-type Parts = Pick<DeliverParts, 'limiter' | 'apart' | 'redelay' | 'toleranceMs'>;
-
 /**
  * The notification gave back a slot that lay ahead: those behind it move up. Where that fails they keep their slots, which
- * are only later than need be.
+ * are only later than they need to be.
  */
-export async function moveUp(context: Context, parts: Parts): Promise<void> {
+export async function moveUp(context: Context, parts: DeliverParts): Promise<void> {
   const { recipientId } = context.notification;
   const onMoved = async (moved: readonly Moved[]): Promise<void> => {
     await parts.redelay(recipientId, duesOf(moved, parts.toleranceMs));

@@ -8,6 +8,11 @@ import type { Target } from './device.ts';
 export const TROUBLES = ['auth', 'configuration', 'quota', 'outage'] as const;
 export type Trouble = (typeof TROUBLES)[number];
 
+/** Whether the trouble lasts until an operator does something about it. */
+export function needsOperator(trouble: Trouble | undefined): boolean {
+  return trouble === 'auth' || trouble === 'configuration';
+}
+
 /** Why a notification cannot be delivered as it is. docs/errors.md says of each what to do. */
 export const DEAD_LETTER_REASONS = [
   'invalid',
@@ -49,7 +54,7 @@ export type OutcomeName = (typeof OUTCOMES)[number];
  * | superseded  | completed: a newer one goes in its slot | — |
  * | merged      | completed: it is a part of a digest | — |
  * | requeued    | delayed until its slot         | +0       |
- * | held        | deferred until the provider may be back | +0 |
+ * | deferred    | delayed until the cause may be gone; logged and counted as `held` | +0 |
  * | retried     | delayed by the backoff         | +1       |
  * | yielded     | not touched: another worker has its job lock by now | +0 |
  * | dead-letter | failed, then moved to the dead letters | — |
@@ -68,7 +73,7 @@ export type Result =
    * its line.
    */
   | ({ readonly kind: 'requeued'; readonly delayMs: number } & Waited)
-  | { readonly kind: 'held'; readonly waitMs: number; readonly code: string }
+  | { readonly kind: 'deferred'; readonly waitMs: number; readonly code: string }
   | { readonly kind: 'yielded' }
   | { readonly kind: 'retried'; readonly waitMs: number; readonly code: string }
   | { readonly kind: 'dead-letter'; readonly reason: DeadLetterReason; readonly message: string };
@@ -113,7 +118,7 @@ export interface DeadLetter {
 export type DeviceState = 'delivered' | DeadLetterReason;
 
 /** What a completed job returns. BullMQ keeps it with the job, and `producer.status` reads it. */
-export interface Ended {
+export interface Completion {
   readonly outcome: Exclude<OutcomeName, 'dead-lettered'>;
   /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
   readonly by?: string;

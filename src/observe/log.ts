@@ -17,7 +17,7 @@ export function createLog(level: string, destination?: DestinationStream): Logge
     level,
     base: { pid: process.pid },
     timestamp: () => `,"time":"${new Date().toISOString()}"`,
-    formatters: { level: (label: string) => ({ level: label }) },
+    formatters: { level: (level: string) => ({ level }) },
     // ioredis attaches the failed command to its errors, and with it passwords, tokens and whole notifications.
     serializers: { err: plainError },
     redact: {
@@ -73,21 +73,21 @@ function batchedOutput(): DestinationStream & { flushSync(): void } {
   };
 }
 
-/** Whether to log a trouble now: how often it occurred unlogged since the last line, or undefined to log nothing. */
+/** Whether to log a trouble now: how often it occurred since the last line without being logged, or undefined to log nothing. */
 export type Sparing = (trouble: string) => number | undefined;
 
 /** Keeps a log short during an outage: each trouble is logged at most once in `everyMs` milliseconds. */
 export function createSparing(everyMs: number, now: () => number = () => performance.now()): Sparing {
-  const told = new Map<string, { readonly at: number; untold: number }>();
+  const logged = new Map<string, { readonly at: number; repeats: number }>();
   return (trouble) => {
     const time = now();
-    const last = told.get(trouble);
+    const last = logged.get(trouble);
     if (last !== undefined && time - last.at < everyMs) {
-      last.untold += 1;
+      last.repeats += 1;
       return undefined;
     }
-    for (const [key, { at }] of told) if (time - at >= everyMs) told.delete(key);
-    told.set(trouble, { at: time, untold: 0 });
-    return last?.untold ?? 0;
+    for (const [key, { at }] of logged) if (time - at >= everyMs) logged.delete(key);
+    logged.set(trouble, { at: time, repeats: 0 });
+    return last?.repeats ?? 0;
   };
 }

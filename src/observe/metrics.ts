@@ -29,7 +29,7 @@ export interface Metrics {
   breakerTrial(service: Service, result: string): void;
 }
 
-/** What is told of a pass beside its result. */
+/** What is counted of a pass beside its result. */
 export interface PassEnd {
   readonly target: Target;
   /** From enqueuing, or a later `sendAfter`, to the first acceptance, or to the end without one. Absent if it has not ended. */
@@ -38,19 +38,15 @@ export interface PassEnd {
   readonly acceptedMs?: number;
 }
 
-/** Values that are read at each scrape. */
-interface MetricsSources {
-  /** Jobs by state: `waiting`, `delayed`, `active`, … */
+export interface MetricsOptions {
+  /** The limiter's late tolerance: a wake-up that is later than this is counted. */
+  readonly lateAfterMs: number;
+  /** The others are called at each scrape. Jobs by state: `waiting`, `delayed`, `active`, … */
   readonly queueDepth: () => Promise<Readonly<Record<string, number>>>;
   /** How much longer each circuit breaker stays open; 0 if it is closed or half open. */
   readonly breakersOpenMs: () => Iterable<readonly [Service, number]>;
   /** For how long each provider could not be reached; 0 if it can. */
   readonly unreachableMs: () => Iterable<readonly [Service, number]>;
-}
-
-export interface MetricsOptions extends MetricsSources {
-  /** The limiter's late tolerance: a wake-up that is later than this is counted. */
-  readonly lateAfterMs: number;
 }
 
 const LONG_SECONDS = [0.1, 0.5, 1, 3, 10, 30, 60, 300, 900, 3600, 14_400, 86_400];
@@ -62,67 +58,80 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
   for (const name of MISNAMED) registry.removeSingleMetric(name);
-  createBuildInfo(registry);
+  const counter = <Label extends string = never>(name: string, help: string, labelNames: Label[] = []) =>
+    new Counter({ name, help, labelNames, registers });
+  const gauge = <Label extends string = never>(name: string, help: string, labelNames: Label[] = []) =>
+    new Gauge({ name, help, labelNames, registers });
+  const histogram = <Label extends string = never>(
+    name: string,
+    help: string,
+    buckets: number[],
+    labelNames: Label[] = [],
+  ) => new Histogram({ name, help, buckets, labelNames, registers });
+  /** `read` is called at each scrape. */
+  const gaugeOfServices = (name: string, help: string, read: () => Iterable<readonly [Service, number]>): void => {
+    new Gauge({
+      ...{ name, help, labelNames: ['platform', 'app', 'server'], registers },
+      collect() {
+        this.reset(); // an app may be gone
+        for (const [service, ms] of read()) this.set(namesOf(service), ms / 1000);
+      },
+    });
+  };
 
-  const outcomes = new Counter({
-    name: 'pushpacer_outcomes_total',
-    help: 'Notifications that ended, by outcome, reason (of dead letters), silenced, the platforms of their devices, and app.',
-    labelNames: ['outcome', 'reason', 'silenced', 'platform', 'app'],
-    registers,
-  });
-  const requeues = new Counter({
-    name: 'pushpacer_requeues_total',
-    help: 'Blocked notifications put back until their slot, by the rule that decided the wait.',
-    labelNames: ['rule'],
-    registers,
-  });
-  const retries = new Counter({
-    name: 'pushpacer_retries_total',
-    help: 'Passes that will be repeated, by kind: retried (counts as an attempt) or held (deferred, does not count).',
-    labelNames: ['kind'],
-    registers,
-  });
-  const waits = new Histogram({
-    name: 'pushpacer_wait_seconds',
-    help: 'Waits that the limiter gave to blocked notifications.',
-    buckets: LONG_SECONDS,
-    registers,
-  });
-  const accepted = new Histogram({
-    name: 'pushpacer_enqueue_to_accepted_seconds',
-    help: 'Time from enqueuing a notification, or from its sendAfter, until a provider accepted it, with all waits.',
-    buckets: WHOLE_SECONDS,
-    registers,
-  });
-  const lateness = new Histogram({
-    name: 'pushpacer_wake_lateness_seconds',
-    help: 'How long after its due time a requeued notification reached a worker.',
-    buckets: FAST_SECONDS,
-    registers,
-  });
-  const lateWakes = new Counter({
-    name: 'pushpacer_late_wakes_total',
-    help: 'Requeued notifications that reached a worker later than the tolerance of LIMIT_MIN_GAP and LIMIT_RULES.',
-    registers,
-  });
-  const mostLate = new Gauge({
-    name: 'pushpacer_wake_lateness_most_seconds',
-    help: 'The most of pushpacer_wake_lateness_seconds since the worker started.',
-    registers,
-  });
+  gauge('pushpacer_build_info', 'Always 1; the labels say which version of pushpacer and of Node this replica runs.', [
+    'version',
+    'node',
+  ]).set({ version: packageVersion(), node: process.versions.node }, 1);
+  const outcomes = counter(
+    'pushpacer_outcomes_total',
+    'Notifications that ended, by outcome, reason (of dead letters), silenced, the platforms of their devices, and app.',
+    ['outcome', 'reason', 'silenced', 'platform', 'app'],
+  );
+  const requeues = counter(
+    'pushpacer_requeues_total',
+    'Blocked notifications put back until their slot, by the rule that decided the wait.',
+    ['rule'],
+  );
+  const retries = counter(
+    'pushpacer_retries_total',
+    'Passes that will be repeated, by kind: retried (counts as an attempt) or held (deferred, does not count).',
+    ['kind'],
+  );
+  const waits = histogram(
+    'pushpacer_wait_seconds',
+    'Waits that the limiter gave to blocked notifications.',
+    LONG_SECONDS,
+  );
+  const accepted = histogram(
+    'pushpacer_enqueue_to_accepted_seconds',
+    'Time from enqueuing a notification, or from its sendAfter, until a provider accepted it, with all waits.',
+    WHOLE_SECONDS,
+  );
+  const lateness = histogram(
+    'pushpacer_wake_lateness_seconds',
+    'How long after its due time a requeued notification reached a worker.',
+    FAST_SECONDS,
+  );
+  const lateWakes = counter(
+    'pushpacer_late_wakes_total',
+    'Requeued notifications that reached a worker later than the tolerance of LIMIT_MIN_GAP and LIMIT_RULES.',
+  );
+  const mostLate = gauge(
+    'pushpacer_wake_lateness_most_seconds',
+    'The most of pushpacer_wake_lateness_seconds since the worker started.',
+  );
   let mostLateMs = 0;
-  const provider = new Histogram({
-    name: 'pushpacer_provider_seconds',
-    help: "Time to a provider's answer, by platform, app (none: that of the environment) and meaning.",
-    labelNames: ['platform', 'app', 'meaning'],
-    buckets: FAST_SECONDS,
-    registers,
-  });
-  const unprioritised = new Counter({
-    name: 'pushpacer_unprioritised_jobs_total',
-    help: 'Jobs added without a priority: BullMQ takes them before all jobs that are due.',
-    registers,
-  });
+  const provider = histogram(
+    'pushpacer_provider_seconds',
+    "Time to a provider's answer, by platform, app (none: that of the environment) and meaning.",
+    FAST_SECONDS,
+    ['platform', 'app', 'meaning'],
+  );
+  const unprioritised = counter(
+    'pushpacer_unprioritised_jobs_total',
+    'Jobs added without a priority: BullMQ takes them before all jobs that are due.',
+  );
   new Gauge({
     name: 'pushpacer_queue_jobs',
     help: 'Jobs in the queue, by state.',
@@ -134,38 +143,26 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
       for (const [state, count] of Object.entries(depth)) this.set({ state }, count);
     },
   });
-  new Gauge({
-    name: 'pushpacer_breaker_open_seconds',
-    help: "How much longer a provider's circuit breaker stays open; 0 when it is closed or half open.",
-    labelNames: ['platform', 'app', 'server'],
-    registers,
-    collect() {
-      this.reset(); // an app may be gone
-      for (const [service, ms] of sources.breakersOpenMs()) this.set(namesOf(service), ms / 1000);
-    },
-  });
-  new Gauge({
-    name: 'pushpacer_provider_unreachable_seconds',
-    help: 'For how long this replica could not connect to a provider, or reach its sign-in; 0 if it can.',
-    labelNames: ['platform', 'app', 'server'],
-    registers,
-    collect() {
-      this.reset();
-      for (const [service, ms] of sources.unreachableMs()) this.set(namesOf(service), ms / 1000);
-    },
-  });
-  const breakersOpened = new Counter({
-    name: 'pushpacer_breaker_opened_total',
-    help: 'Openings of circuit breakers that this replica learned of, by trouble. All replicas share all but outages.',
-    labelNames: ['platform', 'app', 'server', 'trouble'],
-    registers,
-  });
-  const breakerTrials = new Counter({
-    name: 'pushpacer_breaker_trials_total',
-    help: 'Trials of a half open circuit breaker by this replica, by result: success (it closed), failure, or unused.',
-    labelNames: ['platform', 'app', 'server', 'result'],
-    registers,
-  });
+  gaugeOfServices(
+    'pushpacer_breaker_open_seconds',
+    "How much longer a provider's circuit breaker stays open; 0 when it is closed or half open.",
+    sources.breakersOpenMs,
+  );
+  gaugeOfServices(
+    'pushpacer_provider_unreachable_seconds',
+    'For how long this replica could not connect to a provider, or reach its sign-in; 0 if it can.',
+    sources.unreachableMs,
+  );
+  const breakersOpened = counter(
+    'pushpacer_breaker_opened_total',
+    'Openings of circuit breakers that this replica learned of, by trouble. All replicas share all but outages.',
+    ['platform', 'app', 'server', 'trouble'],
+  );
+  const breakerTrials = counter(
+    'pushpacer_breaker_trials_total',
+    'Trials of a half open circuit breaker by this replica, by result: success (it closed), failure, or unused.',
+    ['platform', 'app', 'server', 'result'],
+  );
 
   let apps: ReadonlySet<string> = new Set();
   /** A producer may name any app. Only those with credentials become a label. */
@@ -188,8 +185,8 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
       if (result.kind === 'requeued') {
         requeues.inc({ rule: result.rule });
         if (result.rule !== SEND_AFTER) waits.observe(result.waitMs / 1000);
-      } else if (result.kind === 'retried' || result.kind === 'held') {
-        retries.inc({ kind: result.kind });
+      } else if (result.kind === 'retried' || result.kind === 'deferred') {
+        retries.inc({ kind: result.kind === 'deferred' ? 'held' : 'retried' });
       } else if (result.kind === 'dead-letter') {
         outcomes.inc({ outcome: 'dead-lettered', reason: result.reason, ...labelsOf(target) });
       } else if (result.kind !== 'yielded') {
@@ -209,60 +206,6 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
     breakerOpened: (service, trouble) => breakersOpened.inc({ ...namesOf(service), trouble }),
     breakerTrial: (service, result) => breakerTrials.inc({ ...namesOf(service), result }),
   };
-}
-
-/** `offsetsMs` is read at each scrape: Redis's clock minus this worker's, in milliseconds, one number for each queue. */
-export function createClockMetrics(registry: Registry, offsetsMs: () => readonly number[]): void {
-  new Gauge({
-    name: 'pushpacer_clock_offset_seconds',
-    help: "Redis's clock minus this worker's; of several queues, the one that is furthest from 0.",
-    registers: [registry],
-    collect() {
-      const furthestMs = offsetsMs().reduce((most, next) => (Math.abs(next) > Math.abs(most) ? next : most), 0);
-      this.set(furthestMs / 1_000);
-    },
-  });
-}
-
-/** What all replicas together have to do. Every replica reads the same from Redis. */
-export interface QueueAges {
-  readonly oldestDueMs: number;
-  readonly oldestWaitingMs: number;
-  readonly workersAlive: number;
-}
-
-/** `read` is called once for each scrape; undefined where Redis does not answer in time. */
-export function createAgeMetrics(registry: Registry, read: () => Promise<QueueAges | undefined>): void {
-  let reading: Promise<QueueAges | undefined> | undefined;
-  const gauge = (name: string, help: string, valueOf: (ages: QueueAges) => number): void => {
-    new Gauge({
-      name,
-      help,
-      registers: [registry],
-      async collect() {
-        reading ??= read().finally(() => (reading = undefined));
-        const ages = await reading;
-        if (ages === undefined)
-          this.remove(); // no number is better than an old one
-        else this.set(valueOf(ages));
-      },
-    });
-  };
-  gauge(
-    'pushpacer_due_oldest_age_seconds',
-    'For how long the oldest job is due and not taken; 0 if there is none. Every replica shows the same.',
-    ({ oldestDueMs }) => oldestDueMs / 1_000,
-  );
-  gauge(
-    'pushpacer_waiting_oldest_age_seconds',
-    'Age of the oldest alert that waits, of the new ones and of the 100 that are due next; 0 if there is none.',
-    ({ oldestWaitingMs }) => oldestWaitingMs / 1_000,
-  );
-  gauge(
-    'pushpacer_workers_alive',
-    'Workers that were seen within the last 15 seconds. Every replica shows the same.',
-    ({ workersAlive }) => workersAlive,
-  );
 }
 
 /** Gauges that prom-client names as counters. `promtool check metrics` refuses them; each has a twin without `_total`. */
@@ -306,72 +249,102 @@ function combinations(platforms: readonly string[]): string[] {
   return subsets.filter(({ length }) => length > 0).map((some) => some.join());
 }
 
-function createBuildInfo(registry: Registry): void {
-  const info = new Gauge({
-    name: 'pushpacer_build_info',
-    help: 'Always 1; the labels say which version of pushpacer and of Node this replica runs.',
-    labelNames: ['version', 'node'],
-    registers: [registry],
-  });
-  info.set({ version: packageVersion(), node: process.versions.node }, 1);
-}
-
 /** This program's version: from package.json, which is one folder higher if this file runs from `dist`. */
 export function packageVersion(): string {
   const file = import.meta.url.endsWith('.ts') ? '../../package.json' : '../../../package.json';
   return (JSON.parse(readFileSync(new URL(file, import.meta.url), 'utf8')) as { readonly version: string }).version;
 }
 
-/** How many dead letters there are now, and how old. */
+/** `offsetsMs` is read at each scrape: Redis's clock minus this worker's, in milliseconds, one number for each queue. */
+export function createClockMetrics(registry: Registry, offsetsMs: () => readonly number[]): void {
+  new Gauge({
+    name: 'pushpacer_clock_offset_seconds',
+    help: "Redis's clock minus this worker's; of several queues, the one that is furthest from 0.",
+    registers: [registry],
+    collect() {
+      const furthestMs = offsetsMs().reduce((most, next) => (Math.abs(next) > Math.abs(most) ? next : most), 0);
+      this.set(furthestMs / 1_000);
+    },
+  });
+}
+
+/** What all replicas together have to do. Every replica reads the same from Redis. */
+export interface QueueAges {
+  readonly oldestDueMs: number;
+  readonly oldestWaitingMs: number;
+  readonly workersAlive: number;
+}
+
+/** `read`: undefined where Redis does not answer in time. */
+export function createAgeMetrics(registry: Registry, read: () => Promise<QueueAges | undefined>): void {
+  createSharedGauges(registry, read, [
+    [
+      'pushpacer_due_oldest_age_seconds',
+      'For how long the oldest job is due and not taken; 0 if there is none. Every replica shows the same.',
+      ({ oldestDueMs }) => oldestDueMs / 1_000,
+    ],
+    [
+      'pushpacer_waiting_oldest_age_seconds',
+      'Age of the oldest alert that waits, of the new ones and of the 100 that are due next; 0 if there is none.',
+      ({ oldestWaitingMs }) => oldestWaitingMs / 1_000,
+    ],
+    [
+      'pushpacer_workers_alive',
+      'Workers that were seen within the last 15 seconds. Every replica shows the same.',
+      ({ workersAlive }) => workersAlive,
+    ],
+  ]);
+}
+
+/** How many dead letters there are now, and how old. Every replica reads the same from Redis. */
 export interface DeadLetterFigures {
   readonly count: number;
   /** Milliseconds since the oldest one became a dead letter; 0 if there is none. */
   readonly oldestAgeMs: number;
 }
 
-export interface DeadLetterMetrics {
-  /** Counts dead letters that were removed for good because they were too old or too many. */
-  removed(why: 'age' | 'count', dead: number): void;
-}
-
-/** `figures` is read at each scrape; undefined if Redis does not answer. Every replica reports the same numbers. */
+/**
+ * @param read undefined where Redis does not answer in time
+ * @returns counts dead letters that were removed for good because they were too old or too many
+ */
 export function createDeadLetterMetrics(
   registry: Registry,
-  figures: () => Promise<DeadLetterFigures | undefined>,
-): DeadLetterMetrics {
-  const registers = [registry];
+  read: () => Promise<DeadLetterFigures | undefined>,
+): (why: 'age' | 'count', dead: number) => void {
   const removed = new Counter({
     name: 'pushpacer_dead_letters_removed_total',
     help: 'Dead letters that this replica removed for good, too old (age) or too many (count).',
     labelNames: ['why'],
-    registers,
+    registers: [registry],
   });
-  for (const why of ['age', 'count']) removed.inc({ why }, 0); // Prometheus can only see the first removal as a rise if there was a 0 before
+  for (const why of ['age', 'count']) removed.inc({ why }, 0); // Prometheus sees no rise in a series that begins at 1
+  createSharedGauges(registry, read, [
+    ['pushpacer_dead_letters', 'Dead letters that wait to be replayed or discarded.', ({ count }) => count],
+    [
+      'pushpacer_dead_letters_oldest_age_seconds',
+      'Age of the oldest dead letter; 0 if there is none.',
+      ({ oldestAgeMs }) => oldestAgeMs / 1_000,
+    ],
+  ]);
+  return (why, dead) => removed.inc({ why }, dead);
+}
 
-  let looking: Promise<DeadLetterFigures | undefined> | undefined;
-  /** Both gauges of one scrape share one read. */
-  const look = (): Promise<DeadLetterFigures | undefined> => {
-    looking ??= figures().finally(() => (looking = undefined));
-    return looking;
-  };
-  const gauge = (name: string, help: string, valueOf: (figures: DeadLetterFigures) => number): void => {
+/** Gauges that share one read at each scrape. Without an answer they show nothing: no number is better than an old one. */
+function createSharedGauges<Found>(
+  registry: Registry,
+  read: () => Promise<Found | undefined>,
+  gauges: readonly (readonly [name: string, help: string, valueOf: (found: Found) => number])[],
+): void {
+  let reading: Promise<Found | undefined> | undefined;
+  for (const [name, help, valueOf] of gauges) {
     new Gauge({
-      name,
-      help,
-      registers,
+      ...{ name, help, registers: [registry] },
       async collect() {
-        const found = await look();
-        if (found === undefined)
-          this.remove(); // no number is better than an old one
+        reading ??= read().finally(() => (reading = undefined));
+        const found = await reading;
+        if (found === undefined) this.remove();
         else this.set(valueOf(found));
       },
     });
-  };
-  gauge('pushpacer_dead_letters', 'Dead letters that wait to be replayed or discarded.', ({ count }) => count);
-  gauge(
-    'pushpacer_dead_letters_oldest_age_seconds',
-    'Age of the oldest dead letter; 0 if there is none.',
-    ({ oldestAgeMs }) => oldestAgeMs / 1_000,
-  );
-  return { removed: (why, dead) => removed.inc({ why }, dead) };
+  }
 }

@@ -5,7 +5,7 @@ import { parseCancelTarget, type CancelTarget } from '../domain/cancel-target.ts
 import { targetOf } from '../domain/device.ts';
 import { InputError } from '../domain/faults.ts';
 import { countedAs, type CountedAs } from '../domain/limits.ts';
-import { outcomeFields, waitOf, type Ended } from '../domain/outcome.ts';
+import { outcomeFields, waitOf, type Completion } from '../domain/outcome.ts';
 import { waitsFrom } from '../domain/time.ts';
 import { forEachKind, limiterPrefix } from '../limiter/limiter.ts';
 import { countBefore, createCanceller } from '../limiter/redis/canceller.ts';
@@ -203,7 +203,7 @@ async function tellCanceled(queue: Queue, job: Job<unknown>): Promise<void> {
   const { generation = 0 } = opts as { readonly generation?: number };
   const endedAt = Date.now();
   const outcome = 'canceled';
-  const ended: Ended = { outcome, endedAt, devices: {} };
+  const ended: Completion = { outcome, endedAt, devices: {} };
   const entry = outcomeFields({
     ...{ id: notificationIdOf(jobId), recipientId, ...(category !== undefined && { category }), ...targetOf(data) },
     ...{ outcome, generation, enqueuedAt: timestamp, devices: {} },
@@ -217,7 +217,7 @@ async function tellCanceled(queue: Queue, job: Job<unknown>): Promise<void> {
 type Standing = 'waits' | 'merged' | 'canceled' | 'ended';
 
 function standingOf(job: Job<unknown>): Standing {
-  const { outcome, forOthers } = (job.returnvalue ?? {}) as Partial<Ended>;
+  const { outcome, forOthers } = (job.returnvalue ?? {}) as Partial<Completion>;
   if (job.finishedOn !== undefined) {
     if (forOthers === true) return 'canceled';
     if (outcome === 'merged') return outcome;

@@ -2,7 +2,7 @@ import type { Job, Queue } from 'bullmq';
 import {
   waitOf,
   type DeviceState,
-  type Ended,
+  type Completion,
   type DeadLetter,
   type DeadLetterReason,
   type OutcomeName,
@@ -158,7 +158,7 @@ async function delayedStatus(
 }
 
 function endedStatus({ data, returnvalue, timestamp, finishedOn = 0 }: Job<unknown, unknown>): NotificationStatus {
-  const ended = (returnvalue ?? {}) as Partial<Ended>;
+  const ended = (returnvalue ?? {}) as Partial<Completion>;
   // An older worker returned only the outcome.
   const { outcome = 'delivered', by, forOthers, silenced, endedAt = finishedOn, sentAt, devices = {} } = ended;
   return {

@@ -72,7 +72,7 @@ it('sends nothing that Redis would not note, gives the slot back, and tries agai
   const refused = lockOf(() => Promise.reject(new Error('OOM command not allowed when used memory > maxmemory')));
   const notification = makeNotification();
   const first = await run(notification, readProgress(0), { lock: refused, atMostOnce: true });
-  expect(first.outcome).toMatchObject({ kind: 'held', code: 'not-noted', waitMs: 1_000 });
+  expect(first.outcome).toMatchObject({ kind: 'deferred', code: 'not-noted', waitMs: 1_000 });
   expect(sandbox.journal.all).toEqual([]);
   expect((await limiter.inspect(notification.recipientId)).sent).toEqual([]);
   const second = await run(notification, first.progress, { atMostOnce: true });

@@ -19,7 +19,7 @@ describe('an open breaker', () => {
     const { run, sandbox, limiter, breakers } = await openBench();
     openBreaker(breakers, 'apns', 'auth', 'InvalidProviderToken');
     const { outcome, progress } = await run(makeNotification());
-    expect(outcome).toMatchObject({ kind: 'held', code: 'InvalidProviderToken' });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: 'InvalidProviderToken' });
     expect(progress).toMatchObject({ tries: 0, asks: 0, heldSince: expect.any(Number) as number });
     expect(progress.dueAt).toBeGreaterThanOrEqual(breakers.current('apns')?.until ?? NaN);
     expect(sandbox.journal.all).toEqual([]);
@@ -31,7 +31,7 @@ describe('an open breaker', () => {
     const device = makeDevice();
     sandbox.apns.script(device.token, [{ kind: 'refuse', status: 403, reason: 'InvalidProviderToken' }]);
     const { outcome, progress } = await run(makeNotification({ devices: [device] }));
-    expect(outcome).toMatchObject({ kind: 'held', code: 'InvalidProviderToken' });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: 'InvalidProviderToken' });
     expect(progress).toMatchObject({ tries: 0, asks: 1 });
     expect(breakers.current('apns')).toMatchObject({ trouble: 'auth', code: 'InvalidProviderToken' });
   });
@@ -41,7 +41,7 @@ describe('an open breaker', () => {
     openBreaker(breakers, 'apns', 'auth');
     const both = makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] });
     const { outcome, progress } = await run(both);
-    expect(outcome).toMatchObject({ kind: 'held' });
+    expect(outcome).toMatchObject({ kind: 'deferred' });
     expect(progress).toMatchObject({ asks: 1, devices: { 'fcm#1': 'delivered' } });
     expect(sandbox.journal.all.map(({ platform }) => platform)).toEqual(['fcm']);
   });
@@ -55,7 +55,7 @@ describe('an open breaker', () => {
     await untilHalfOpen(bench, 'apns');
     const admit = () => Promise.reject(new LimiterUnavailableError('away'));
     const second = await run(both, first.progress, { limiter: { ...limiter, admit } });
-    expect(second.outcome).toMatchObject({ kind: 'held', code: 'limiter-unavailable' });
+    expect(second.outcome).toMatchObject({ kind: 'deferred', code: 'limiter-unavailable' });
     const third = await run(both, second.progress, { isSlotUnused: second.progress.unsent === true });
     expect(third.outcome).toMatchObject({ kind: 'requeued', rule: 'gap' });
     expect((await limiter.inspect(RECIPIENT)).sent).toHaveLength(1);
@@ -98,7 +98,7 @@ describe('what was under way when the breaker opened', () => {
   it('keeps the job of a bad token: many of them say that our own configuration is wrong', async () => {
     const bench = await openBench();
     const { outcome, progress } = await overtaken(bench, 'configuration', { reason: 'BadDeviceToken' });
-    expect(outcome).toMatchObject({ kind: 'held', code: 'BadDeviceToken' });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: 'BadDeviceToken' });
     expect(progress).toMatchObject({ tries: 0, devices: {} });
     expect((await bench.limiter.inspect(RECIPIENT)).sent).toEqual([]);
   });
@@ -113,7 +113,7 @@ describe('what was under way when the breaker opened', () => {
       status: 503,
       reason: 'ServiceUnavailable',
     });
-    expect(outcome).toMatchObject({ kind: 'held', code: 'ServiceUnavailable' });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: 'ServiceUnavailable' });
     expect(progress).toMatchObject({ tries: 0, asks: 1 });
   });
 
@@ -140,7 +140,7 @@ describe('a half open breaker', () => {
     const { run, sandbox, breakers, trialEnds } = await openHalf();
     const passes = Array.from({ length: 10 }, (_, n) => run(makeNotification({ recipientId: `teacher-${n}` })));
     const kinds = (await Promise.all(passes)).map(({ outcome }) => outcome.kind);
-    expect(kinds.toSorted()).toEqual(['delivered', ...(Array(9).fill('held') as string[])]);
+    expect(kinds.toSorted()).toEqual(['delivered', ...(Array(9).fill('deferred') as string[])]);
     expect(sandbox.journal.all).toHaveLength(1);
     expect(breakers.current('apns')).toBeUndefined();
     expect(trialEnds).toEqual([{ service: 'apns', result: 'success' }]);
@@ -151,7 +151,7 @@ describe('a half open breaker', () => {
     const device = makeDevice();
     sandbox.apns.script(device.token, [{ kind: 'refuse', status: 403, reason: 'InvalidProviderToken' }]);
     const { outcome, progress } = await run(makeNotification({ devices: [device] }));
-    expect(outcome).toMatchObject({ kind: 'held', code: 'InvalidProviderToken' });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: 'InvalidProviderToken' });
     expect(progress.tries).toBe(0);
     expect(breakers.current('apns')).toMatchObject({ trouble: 'auth' });
     expect(trialEnds).toEqual([{ service: 'apns', result: 'failure' }]);
@@ -160,7 +160,7 @@ describe('a half open breaker', () => {
   it('takes a provider that cannot be reached for a trial that failed', async () => {
     const bench = await openHalf();
     await takeDown(bench, 'apns');
-    expect((await bench.run(makeNotification())).outcome).toMatchObject({ kind: 'held' });
+    expect((await bench.run(makeNotification())).outcome).toMatchObject({ kind: 'deferred' });
     expect(bench.trialEnds).toEqual([{ service: 'apns', result: 'failure' }]);
   });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type Tried, openLabels, type Progress } from '../../src/delivery/context.ts';
+import type { Progress, Tried } from '../../src/delivery/context.ts';
 import { afterSend, deferOrGiveUp } from '../../src/delivery/decide.ts';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Result } from '../../src/domain/outcome.ts';
@@ -97,7 +97,7 @@ describe('an answer that says later', () => {
     openBreaker(breakers, 'fcm', 'auth', 'told');
     const round: Round = { progress: { ...none, tries: 2 }, platforms: ['apns', 'fcm'] };
     const { outcome, progress } = decide([busy, undefined], round);
-    expect(outcome).toMatchObject({ kind: 'held', code: 'told' });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: 'told' });
     expect(progress.devices).toEqual({ 'apns#0': 'attempts-exhausted' });
   });
 
@@ -152,7 +152,7 @@ describe('what did not get there', () => {
     const { decide, breakers } = await openDecisions();
     openBreaker(breakers, 'fcm', 'auth');
     const { outcome } = decide([refused, undefined], { platforms: ['apns', 'fcm'] });
-    expect(outcome).toMatchObject({ kind: 'held', waitMs: 500 });
+    expect(outcome).toMatchObject({ kind: 'deferred', waitMs: 500 });
   });
 });
 
@@ -164,7 +164,7 @@ it.each([
   const { parts, breakers } = await openDecisions();
   openBreaker(breakers, 'apns', trouble);
   const context = contextOf(makeNotification(), { ...none, heldSince: Date.now() - 86_400_001 });
-  expect(deferOrGiveUp(context, openLabels(context), [], parts)).toMatchObject({ kind: 'dead-letter', reason });
+  expect(deferOrGiveUp(context, [], parts)).toMatchObject({ kind: 'dead-letter', reason });
 });
 
 describe('at most once', () => {

@@ -11,7 +11,7 @@ import { createJobLock } from '../../src/queue/job-lock.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
-import { openBench } from './support.ts';
+import { openBench, place } from './support.ts';
 
 /** A plain BullMQ worker with our processor, over a pipeline of real parts but for what is overridden. */
 async function openProcessor(overrides: Partial<DeliverParts>) {
@@ -25,12 +25,13 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
     ...overrides,
     log: createLog('info', { write: (line) => void lines.push(line) }),
     metrics: { passEnded: ignore, woken: ignore, unprioritised: ignore },
+    onLockLost: ignore,
     index: createCancellationIndex(connectRedis(), prefix, 1),
     signal: new AbortController().signal,
   };
   const process = createProcessor(processorParts);
   const lockMs = 30_000;
-  const handle = (job: Job, token = '') => process(job, createJobLock(job, token, { queue, lockMs }));
+  const handle = (job: Job, token = '') => process(job, createJobLock(job, token, { queue, lockMs }), place);
   const worker = new Worker(QUEUE, handle, { connection: connectRedis(), prefix, lockDuration: lockMs });
   onTestFinished(async () => {
     await worker.close();

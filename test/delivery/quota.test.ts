@@ -152,7 +152,7 @@ describe('a quota whose answer takes long', () => {
     const quotas = slowOnce(openQuotas({ max: 100, perMs: 1_000 }), 60); // a lease of 50 ms
     const late = { ...toFcm('a'), onThrottle: 'silence' };
     const { outcome, progress } = await run(late, none, { quotas });
-    expect(outcome).toMatchObject({ kind: 'held', code: 'too-late' });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: 'too-late' });
     expect(sandbox.journal.accepted).toHaveLength(1);
     expect((await run(late, progress, { quotas })).outcome).toEqual({ kind: 'delivered', silenced: true });
     expect(sandbox.journal.accepted).toHaveLength(2);

@@ -68,7 +68,7 @@ describe('the slot', () => {
     };
     const notification = makeNotification();
     const { outcome, progress } = await run(notification, none, { limiter: away });
-    expect(outcome).toMatchObject({ kind: 'held', code: 'limiter-unavailable' });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: 'limiter-unavailable' });
     expect(sandbox.journal.all).toEqual([]);
     // Somebody else was admitted meanwhile, a gap after the slot that went unused.
     const [unused] = (await limiter.inspect(RECIPIENT)).sent;
@@ -108,7 +108,7 @@ describe('the slot', () => {
     const late = interrupted(limiter, Array(12).fill(700) as number[]);
     const notification = makeNotification();
     const first = await run(notification, none, { limiter: late.limiter });
-    expect(first.outcome).toMatchObject({ kind: 'held', code: 'missed-slot' });
+    expect(first.outcome).toMatchObject({ kind: 'deferred', code: 'missed-slot' });
     expect((await limiter.inspect(RECIPIENT)).sent).toEqual([]);
     const stop = { signal: AbortSignal.abort(), random: () => 1 };
     const held = await Promise.all(
@@ -123,7 +123,7 @@ describe('the slot', () => {
   it('is given back by a worker that has to stop', async () => {
     const { run, limiter, sandbox } = await openBench();
     const { outcome } = await run(makeNotification(), none, { signal: AbortSignal.abort() });
-    expect(outcome).toMatchObject({ kind: 'held', code: 'missed-slot' });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: 'missed-slot' });
     expect(sandbox.journal.all).toEqual([]);
     expect((await limiter.inspect(RECIPIENT)).sent).toEqual([]);
   });
@@ -211,7 +211,7 @@ describe('after the send, the slot', () => {
     sandbox.apns.script(device.token, [{ kind: 'reset', scope: 'refused-stream', delayMs: 100 }, { kind: 'accept' }]);
     const notification = makeNotification({ devices: [device] });
     const { outcome, progress } = await run(notification);
-    expect(outcome).toMatchObject({ kind: 'held', code: 'too-late' });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: 'too-late' });
     const other = await limiter.admit({ recipientId: RECIPIENT, id: 'other' });
     expect(other.kind).toBe('reserved'); // the slot is still taken
     expect((await run(notification, progress, { isSlotUnused: true })).outcome).toEqual({ kind: 'delivered' });

@@ -16,7 +16,7 @@ describe('where no connection can be had', () => {
     const bench = await openBench();
     await takeDown(bench, 'apns');
     const { outcome, progress } = await bench.run(makeNotification());
-    expect(outcome).toMatchObject({ kind: 'held', code: expect.stringMatching(/^connection-/) as string });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: expect.stringMatching(/^connection-/) as string });
     expect(progress).toMatchObject({ tries: 0, unreached: 1, asks: 0 });
     expect(await bench.limiter.reset(RECIPIENT)).toBe(false);
   });
@@ -30,7 +30,7 @@ describe('where no connection can be had', () => {
     const [reserved] = (await limiter.inspect(RECIPIENT)).reserved;
     await takeDown(bench, 'apns');
     const { outcome, progress } = await run(second, blocked.progress);
-    expect(outcome).toMatchObject({ kind: 'held', code: expect.stringMatching(/^connection-/) as string });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: expect.stringMatching(/^connection-/) as string });
     expect(progress.asks).toBe(0); // it asks under the same id
     expect((await limiter.inspect(RECIPIENT)).reserved).toEqual([reserved]);
   });
@@ -40,7 +40,7 @@ describe('where no connection can be had', () => {
     await takeDown(bench, 'fcm');
     const both = makeNotification({ devices: [makeDevice('apns'), makeDevice('fcm')] });
     const { outcome, progress } = await bench.run(both);
-    expect(outcome).toMatchObject({ kind: 'held', code: expect.stringMatching(/^connection-/) as string });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: expect.stringMatching(/^connection-/) as string });
     expect(progress).toMatchObject({ tries: 0, asks: 1, devices: { 'apns#0': 'delivered' } });
   });
 });
@@ -136,7 +136,7 @@ describe('streams', () => {
   it('are given back where the limiter does not answer', async () => {
     const { run, parts, limiter } = await openBench({ ...ONE_STREAM, platforms: ['apns'] });
     const result = await run(makeNotification(), none, { limiter: { ...limiter, admit: away } }).catch(() => undefined);
-    expect(result?.outcome.kind ?? 'held').toBe('held');
+    expect(result?.outcome.kind ?? 'deferred').toBe('deferred');
     expect(parts.providers.get('apns')?.reserve({})).toMatchObject({ kind: 'permit' });
   });
 });

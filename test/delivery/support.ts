@@ -9,18 +9,18 @@ import {
   readProgress,
   type Progress,
 } from '../../src/delivery/context.ts';
-import type { Result } from '../../src/delivery/decide.ts';
 import { deliver } from '../../src/delivery/deliver.ts';
 import { createTurns } from '../../src/delivery/slot.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Platform } from '../../src/domain/notification.ts';
-import type { Trouble } from '../../src/domain/outcome.ts';
+import type { Result, Trouble } from '../../src/domain/outcome.ts';
 import type { WaitingLimiter } from '../../src/limiter/checks.ts';
 import { createCanceledLook, createCanceller, type Canceller } from '../../src/limiter/redis/canceller.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import type { SenderOptions } from '../../src/providers/sender/sender.ts';
 import type { Due, JobLock } from '../../src/queue/job-lock.ts';
+import type { Place } from '../../src/queue/notification-worker.ts';
 import type { Sandbox, SandboxOptions } from '../../sandbox/sandbox.ts';
 import { openApns, openFcm, openSandbox } from '../support/providers.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
@@ -69,6 +69,9 @@ const LIVE_ACTIVITY_POLICY: Policy = { rules: [{ max: 1, perMs: 2_000 }], minGap
 export const RECIPIENT = 'teacher-42';
 /** What a job remembers that is new. */
 export const none = readProgress(0);
+
+/** The place of a pass that no other job waits for. */
+export const place: Place = { leave: () => () => undefined };
 
 /** The lock on a job that no other worker wants; what is saved goes to `save`. */
 export function lockOf(save: JobLock['save'] = () => Promise.resolve(true)): JobLock {
@@ -140,7 +143,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
 export function contextOf(data: unknown, progress: Progress = none): Context {
   const id = (data as { id?: string }).id ?? 'job-1';
   const job = { id, data, progress, timestamp: Date.now(), stalledCounter: 0 };
-  return createContext(job, lockOf(), new AbortController().signal);
+  return createContext(job, lockOf(), new AbortController().signal, place);
 }
 
 /** Opens a breaker as an answer to somebody else would. */

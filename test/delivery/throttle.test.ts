@@ -104,7 +104,7 @@ describe('a blocked notification that is to be silent', () => {
     await takeDown(bench, 'fcm');
     const devices = [makeDevice('apns'), makeDevice('fcm')];
     const { outcome, progress } = await run(makeNotification({ devices, onThrottle: 'silence' }));
-    expect(outcome).toMatchObject({ kind: 'held', code: expect.stringMatching(/^connection-/) as string });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: expect.stringMatching(/^connection-/) as string });
     expect(progress).toMatchObject({ tries: 0, devices: { 'apns#0': 'delivered' } });
     expect(replies.filter(({ label }) => label === 'fcm#1')).toHaveLength(1);
   });
