@@ -188,13 +188,11 @@ function isOfEnvironment(account: Account): boolean {
 
 /** `key`, `keyId`, …, `quota`: the names only, never the values. */
 function changedFields(before: AccountConfig, after: AccountConfig): string[] {
-  const [old, next] = [optionsOf(before), optionsOf(after)];
-  const names = new Set([...old.keys(), ...next.keys()]);
-  return [...names].filter((name) => !isDeepStrictEqual(old.get(name), next.get(name)));
-}
-
-function optionsOf({ options, quota }: AccountConfig): ReadonlyMap<string, unknown> {
-  return new Map(Object.entries({ ...options, quota }));
+  const [old, next] = [before, after].map(({ options, quota }): Readonly<Record<string, unknown>> => ({
+    ...options,
+    quota,
+  }));
+  return Object.keys({ ...old, ...next }).filter((name) => !isDeepStrictEqual(old?.[name], next?.[name]));
 }
 
 /** `fcm.credentials` of the account `fcm~teacher` → `apps.teacher.fcm.credentials` */
@@ -203,7 +201,7 @@ function faultPath(account: Account, { path }: Fault): string {
   return app === undefined ? path : `apps.${app}.${path}`;
 }
 
-export interface RotationParts {
+interface RotationParts {
   /** The worker's environment, which names the files. */
   readonly env: Environment;
   /** The files that the credentials in force were read from. */
@@ -214,20 +212,14 @@ export interface RotationParts {
   readonly log: Logger;
 }
 
-export interface Rotation {
-  /** Reads all files now. @param why for the log: `SIGHUP` */
-  reload(why: string): void;
-  stop(): void;
-}
-
-/** Reads the credentials anew when one of their files changes, and when it is asked to; logs what changed. */
-export function startRotation({ env, files, accounts, use, log }: RotationParts): Rotation {
+/** Reads the credentials anew when one of their files changes, and at `reload(why)`; logs what changed. */
+export function startRotation({ env, files, accounts, use, log }: RotationParts) {
   const watch = watchFiles(() => reload('a file changed'));
   watch.use(files);
   let isStopped = false;
-  let toldFaults = '';
+  let loggedFaults = '';
 
-  /** A bug in here must not end all workers at once. */
+  /** All workers read a changed file at the same time, so an unexpected error in here must not end them. */
   function reload(why: string): void {
     try {
       if (!isStopped) readAnew(why);
@@ -242,13 +234,13 @@ export function startRotation({ env, files, accounts, use, log }: RotationParts)
     use(accounts.names());
     watch.use(credentials.files);
     const faults = [...readFaults, ...createFaults].map(formatFault);
-    // The files are read once more soon after they changed: the same faults are told once.
-    const isTold = faults.join('\n') === toldFaults && why !== SIGHUP;
-    toldFaults = faults.join('\n');
-    if (faults.length > 0 && !isTold) log.error({ why, faults }, KEPT);
+    // The files are read once more soon after they changed: the same faults are logged once.
+    const isLogged = faults.join('\n') === loggedFaults && why !== SIGHUP;
+    loggedFaults = faults.join('\n');
+    if (faults.length > 0 && !isLogged) log.error({ why, faults }, KEPT);
     if (changes.length > 0) {
-      const told = changes.map(({ account, ...change }) => ({ ...namesOf(account), ...change }));
-      log.info({ why, changes: told }, CHANGED);
+      const named = changes.map(({ account, ...change }) => ({ ...namesOf(account), ...change }));
+      log.info({ why, changes: named }, CHANGED);
     } else if (faults.length === 0 && why === SIGHUP) {
       log.info({ why }, 'credentials read anew: nothing has changed');
     }
@@ -256,14 +248,14 @@ export function startRotation({ env, files, accounts, use, log }: RotationParts)
 
   return {
     reload,
-    stop() {
+    stop(): void {
       isStopped = true;
       watch.stop();
     },
   };
 }
 
-/** Who sends this signal wants an answer. */
+/** The operator who sends this signal gets a log line in any case. */
 const SIGHUP = 'SIGHUP';
 const CHANGED = 'credentials read anew: they hold from now on; notifications under way end with the old ones';
 const FAILED = 'unexpected error while new credentials were read: some may not hold before the worker is restarted';

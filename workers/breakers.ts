@@ -2,7 +2,7 @@ import type { BreakerChange, Breakers, OpenBreaker } from '../src/breaker/breake
 import { createBreakers, type BreakerRedis } from '../src/breaker/redis-breakers.ts';
 import type { Config } from '../src/config/config.ts';
 import { namesOf, serviceOf, type Service } from '../src/domain/device.ts';
-import type { Trouble } from '../src/domain/outcome.ts';
+import { needsOperator, type Trouble } from '../src/domain/outcome.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 import type { ReachFailure } from '../src/providers/provider.ts';
@@ -24,9 +24,7 @@ export function startBreakers(
     redis,
     prefix: queue.prefix,
     onChange: createBreakerListener({ metrics, log }),
-    onTrial: ({ service, result }) => {
-      metrics.breakerTrial(service, result);
-    },
+    onTrial: ({ service, result }) => metrics.breakerTrial(service, result),
   });
 }
 
@@ -70,7 +68,7 @@ export function createBreakerListener({ metrics, log }: Omit<BreakerParts, 'redi
     const { trouble, code } = open;
     const isNew = before?.trouble !== trouble;
     if (isNew) metrics.breakerOpened(service, trouble);
-    const level = trouble === 'auth' || trouble === 'configuration' ? 'error' : 'warn';
+    const level = needsOperator(trouble) ? 'error' : 'warn';
     log[level]({ ...names, trouble, code, forMs: openMs(open, at) }, (isNew ? OPENED : STILL_OPEN)[trouble]);
   };
 }
@@ -100,9 +98,9 @@ export function describeProviders(
     const name = server === undefined ? platform : `${platform}@${server}`;
     const failing = unreached.get(service);
     const isInTrouble = open !== undefined || failing !== undefined;
-    const told = { ...describeBreaker(open, at), ...(failing && { unreachable: describeUnreached(failing, at) }) };
-    if (app === undefined && (server === undefined || isInTrouble)) providers[name] = told;
-    else if (isInTrouble && app !== undefined) apps.set(app, { ...apps.get(app), [name]: told });
+    const described = { ...describeBreaker(open, at), ...(failing && { unreachable: describeUnreached(failing, at) }) };
+    if (app === undefined && (server === undefined || isInTrouble)) providers[name] = described;
+    else if (isInTrouble && app !== undefined) apps.set(app, { ...apps.get(app), [name]: described });
   }
   return { providers, ...(apps.size > 0 && { apps: Object.fromEntries(apps) }) };
 }
@@ -120,7 +118,7 @@ function describeUnreached({ host, failure: { cause, forMs } }: UnreachedServer,
 /** A server that cannot be reached. */
 export type UnreachedServer = AccountReach & { readonly failure: ReachFailure };
 
-/** Tells which providers cannot be reached, also while there is nothing to send: a breaker opens only by answers to sends. */
+/** Which providers cannot be reached, also while there is nothing to send: a breaker opens only by answers to sends. */
 export interface ReachWatch {
   /** By service; of several servers the one that is away for the longest time. */
   unreached(): ReadonlyMap<Service, UnreachedServer>;
@@ -140,7 +138,7 @@ const WARN_AGAIN_MS = 10_000;
 
 /** Warns when a server cannot be reached, again each time that this has lasted twice as long, and logs the end. */
 export function watchReach({ accounts, log, everyMs = LOOK_EVERY_MS }: ReachParts): ReachWatch {
-  const told = new Map<string, { readonly last: UnreachedServer; readonly againMs: number }>();
+  const warned = new Map<string, { readonly last: UnreachedServer; readonly againMs: number }>();
 
   function look(): void {
     const reach = new Map(
@@ -149,26 +147,27 @@ export function watchReach({ accounts, log, everyMs = LOOK_EVERY_MS }: ReachPart
     for (const [key, found] of reach) {
       if (!isUnreached(found)) continue;
       if (found.isSignIn) accounts.signIn(found.account);
-      const before = told.get(key);
+      const before = warned.get(key);
       const { forMs } = found.failure;
       const isDue = before === undefined || forMs >= before.againMs;
-      if (isDue) warn(found, messageOf(found, before === undefined));
-      told.set(key, { last: found, againMs: isDue ? nextWarningMs(forMs) : before.againMs });
+      if (isDue) {
+        const { cause, detail } = found.failure;
+        log.warn(
+          { ...factsOf(found), cause, detail, forMs: Math.round(forMs) },
+          messageOf(found, before === undefined),
+        );
+      }
+      warned.set(key, { last: found, againMs: isDue ? nextWarningMs(forMs) : before.againMs });
     }
-    for (const [key, { last }] of told) {
+    for (const [key, { last }] of warned) {
       const found = reach.get(key);
       if (found !== undefined && isUnreached(found)) continue;
-      told.delete(key);
+      warned.delete(key);
       log.info(
         { ...factsOf(last), lastedMs: Math.round(last.failure.forMs) },
         found === undefined ? NOT_TRIED : REACHED,
       );
     }
-  }
-
-  function warn(found: UnreachedServer, message: string): void {
-    const { cause, detail, forMs } = found.failure;
-    log.warn({ ...factsOf(found), cause, detail, forMs: Math.round(forMs) }, message);
   }
 
   look();

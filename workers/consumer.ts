@@ -2,18 +2,18 @@ import { Queue, type Job } from 'bullmq';
 import type { Outcome } from '../src/domain/outcome.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import { assertBullMq } from '../src/queue/bullmq-internals.ts';
-import { measureClockOffset, type ClockChange, type ClockOffset, startWaker, type Waker } from '../src/queue/wake.ts';
+import { measureClockOffset, startWaker, type ClockChange, type ClockOffset } from '../src/queue/wake.ts';
 import type { Connection } from '../src/redis/connection.ts';
-import { createDeadLetters, type DeadLettersOptions } from '../src/dead-letters/store.ts';
+import { createDeadLetters } from '../src/dead-letters/store.ts';
 import { createPrioritiser } from '../src/queue/prioritise.ts';
 import { isUnprioritised, protect, DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import { createJobLock, jobOfLostLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
 import { NotificationWorker, workerOptions, type Place } from '../src/queue/notification-worker.ts';
-import { createBurials } from './dead-letters.ts';
+import { moveFailedJobs } from './dead-letters.ts';
 import { TROUBLE_EVERY_MS } from './redis.ts';
 import { within } from '../src/domain/time.ts';
 
-/** Takes the jobs of one queue, is there when delayed ones are due, and moves those that failed to the dead letters. */
+/** Takes the jobs of one queue, wakes for those that are due, and moves those that failed to the dead letters. */
 export interface Consumer {
   readonly queue: Queue;
   readonly worker: Pick<NotificationWorker, 'concurrency' | 'id' | 'inHand'>;
@@ -50,25 +50,28 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
   for (const side of [queue, deadQueue]) side.on('error', () => undefined); // the worker logs it
   const clock = measureClockOffset({ queue, onChange: (change) => logClock(change, log) });
-  const waker = createWaker(connection, queue, clock);
-  const prioritiser = createPrioritiser({ queue, redis: connection });
-  const worker = createWorker({ ...options, onUnprioritised: () => prioritiser.look() }, clock, {
-    queue,
-    lockMs,
-    onPutBack: (dueAt) => waker.note(dueAt),
+  const waker = startWaker({
+    redis: { zrange: (key, start, stop, scores) => connection.zrange(key, String(start), String(stop), scores) },
+    delayedKey: queue.toKey('delayed'),
+    offsetMs: () => clock.offsetMs,
   });
-  const { outcomesMax } = options;
-  const onDiedUnseen: DeadLettersOptions['onDiedUnseen'] = (jobId, outcome, message) => {
-    log.warn({ jobId, ...outcome, message }, 'dead-lettered');
-    options.onDiedUnseen(outcome);
-  };
-  const burials = createBurials(worker, createDeadLetters({ queue, deadQueue, outcomesMax, onDiedUnseen }), log);
+  const prioritiser = createPrioritiser({ queue, redis: connection });
+  const lockOptions = { queue, lockMs, onPutBack: (dueAt: number) => waker.note(dueAt) };
+  const worker = createWorker(options, clock, lockOptions, () => prioritiser.look());
+  const deadLetters = createDeadLetters({
+    ...{ queue, deadQueue, outcomesMax: options.outcomesMax },
+    onDiedUnseen(jobId, outcome, message) {
+      log.warn({ jobId, ...outcome, message }, 'dead-lettered');
+      options.onDiedUnseen(outcome);
+    },
+  });
+  const failedJobs = moveFailedJobs(worker, deadLetters, log);
 
   const close = async (): Promise<void> => {
     clock.close();
     await worker.close();
     await prioritiser.close();
-    await burials.stop();
+    await failedJobs.stop();
     await waker.close();
     await Promise.all([queue.close(), deadQueue.close()]);
   };
@@ -78,7 +81,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
     await close();
     throw error;
   }
-  burials.start();
+  failedJobs.start();
   await worker.waitUntilReady();
   await within(clock.measured, CLOCK_TIMEOUT_MS);
   void worker.run();
@@ -92,20 +95,13 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   };
 }
 
-function createWaker(connection: Connection, queue: Queue, clock: ClockOffset): Waker {
-  return startWaker({
-    redis: { zrange: (key, start, stop, scores) => connection.zrange(key, String(start), String(stop), scores) },
-    delayedKey: queue.toKey('delayed'),
-    offsetMs: () => clock.offsetMs,
-  });
-}
-
 function createWorker(
-  options: ConsumerOptions & { readonly onUnprioritised: () => void },
+  options: ConsumerOptions,
   clock: ClockOffset,
   lockOptions: JobLockOptions,
+  onUnprioritised: () => void,
 ): NotificationWorker {
-  const { log, process, onUnprioritised, onLockLost } = options;
+  const { log, process, onLockLost } = options;
   const worker: NotificationWorker = new NotificationWorker(
     QUEUE,
     (job, token = '') => process(job, createJobLock(job, token, lockOptions), worker.place),
@@ -154,63 +150,62 @@ export interface LockWatch {
 }
 
 const TICK_MS = 250;
-/** A shorter standstill is told only if it cost locks. */
+/** A shorter standstill is logged only if jobs lost their locks by it. */
 const STANDSTILL_MS = 5_000;
-/** BullMQ tells of each job and each command alone; they are gathered for so long. */
+/** BullMQ reports each job and each command alone; for so long they are gathered for one line. */
 const GATHER_MS = 1_000;
 const MOST_NAMED = 20;
-/** A job that was told is not told again for about so long. */
-const TOLD_MS = 60_000;
+/** A job that was logged is not logged again for about so long: several of its commands may fail, one after the other. */
+const LOGGED_MS = 60_000;
 
 /**
- * Tells in one line when this process stood still (it was stopped, its machine slept, or something kept it busy), and when jobs
+ * Logs in one line when this process stood still (it was stopped, its machine slept, or something kept it busy), and when jobs
  * lost their locks by that or because Redis was away.
  */
 export function watchLocks(log: Pick<Logger, 'warn'>): LockWatch {
-  const jobs = new Set<string>();
-  /** Of one job several commands may fail, one after the other. */
-  const told = new Set<string>();
-  let toldAt = -Infinity;
+  const lost = new Set<string>();
+  const logged = new Set<string>();
+  let loggedAt = -Infinity;
   let last = performance.now();
   let stoodStillMs = 0;
-  let telling: NodeJS.Timeout | undefined;
+  let gathering: NodeJS.Timeout | undefined;
   const ticking = setInterval(() => {
     const now = performance.now();
     const lateMs = now - last - TICK_MS;
     last = now;
     if (lateMs < GATHER_MS) return;
-    told.clear(); // what is lost now is lost anew
+    logged.clear(); // a job that loses its lock now loses it by another standstill
     stoodStillMs = Math.max(stoodStillMs, lateMs);
-    tellSoon();
+    logSoon();
   }, TICK_MS).unref();
 
-  function tellSoon(): void {
-    telling ??= setTimeout(tell, GATHER_MS).unref();
+  function logSoon(): void {
+    gathering ??= setTimeout(logGathered, GATHER_MS).unref();
   }
 
-  function tell(): void {
-    telling = undefined;
-    const lost = [...jobs];
+  function logGathered(): void {
+    gathering = undefined;
+    const jobIds = [...lost];
     const forMs = Math.round(stoodStillMs);
-    jobs.clear();
+    lost.clear();
     stoodStillMs = 0;
-    if (performance.now() - toldAt > TOLD_MS) told.clear();
-    toldAt = performance.now();
-    for (const jobId of lost) told.add(jobId);
-    if (lost.length === 0 && forMs < STANDSTILL_MS) return;
-    const facts = { ...(forMs > 0 && { stoodStillMs: forMs }), jobs: lost.length, jobIds: lost.slice(0, MOST_NAMED) };
-    log.warn(facts, standstillText(forMs, lost.length));
+    if (performance.now() - loggedAt > LOGGED_MS) logged.clear();
+    loggedAt = performance.now();
+    for (const jobId of jobIds) logged.add(jobId);
+    if (jobIds.length === 0 && forMs < STANDSTILL_MS) return;
+    const facts = { jobs: jobIds.length, jobIds: jobIds.slice(0, MOST_NAMED) };
+    log.warn({ ...(forMs > 0 && { stoodStillMs: forMs }), ...facts }, standstillText(forMs, jobIds.length));
   }
 
   return {
     lost(jobId) {
-      if (told.has(jobId)) return;
-      jobs.add(jobId);
-      tellSoon();
+      if (logged.has(jobId)) return;
+      lost.add(jobId);
+      logSoon();
     },
     stop() {
       clearInterval(ticking);
-      clearTimeout(telling);
+      clearTimeout(gathering);
     },
   };
 }

@@ -17,14 +17,6 @@ import { createDeadLetterMetrics, type DeadLetterFigures } from '../src/observe/
 import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../src/queue/names.ts';
 import type { Connection } from '../src/redis/connection.ts';
 
-export interface DeadLetterKeeperParts {
-  readonly connection: Connection;
-  readonly queue: Config['queue'];
-  readonly bounds: Config['deadLetters'];
-  readonly registry: Registry;
-  readonly log: Logger;
-}
-
 /** How often one of all the workers looks; more often where dead letters are kept for minutes only. */
 const LOOK_EVERY_MS = 30_000;
 const LEAST_LOOK_EVERY_MS = 500;
@@ -34,43 +26,46 @@ const ANSWER_TIMEOUT_MS = 1_000;
 const STOP_MS = 2_000;
 
 /** Counts the dead letters for the metrics, and removes those beyond their bounds, until it is stopped. */
-export function keepDeadLetters({ connection, queue, bounds, registry, log }: DeadLetterKeeperParts): {
-  stop(): Promise<void>;
-} {
+export function keepDeadLetters(
+  { queue, deadLetters: bounds }: Pick<Config, 'queue' | 'deadLetters'>,
+  { connection, registry, log }: { readonly connection: Connection; readonly registry: Registry; readonly log: Logger },
+): { stop(): Promise<void> } {
   const queues = shardPrefixes(queue.prefix, queue.shards).map((prefix) => openShard(connection, prefix));
   const shards = queues.map(createDeadLetters);
-  const metrics = createDeadLetterMetrics(registry, () => figuresOf(shards));
-  const everyMs = lookEveryMs(bounds);
+  const countRemoved = createDeadLetterMetrics(registry, () => figuresOf(shards));
+  const { maxAgeMs, maxCount } = bounds;
+  const everyMs =
+    maxAgeMs === 0 ? LOOK_EVERY_MS : Math.max(LEAST_LOOK_EVERY_MS, Math.min(LOOK_EVERY_MS, maxAgeMs / 10));
   const redis = connection as unknown as KeeperRedis; // ioredis overloads SET with a form that TypeScript does not pick
   const keeper = createKeeper({ deadLetters: shards, redis, prefix: queue.prefix, ...bounds, everyMs });
   const stopping = new AbortController();
+  const isStopped = (): boolean => stopping.signal.aborted;
 
   async function look(): Promise<void> {
     const found = await keeper.look(stopping.signal);
     for (const warning of found?.warnings ?? []) warnOfRemoval(warning, bounds, log);
-    for (const removal of found?.removals ?? []) {
-      metrics.removed(removal.bound, tellRemoval(removal, bounds, log));
-    }
+    for (const removal of found?.removals ?? []) countRemoved(removal.bound, logRemoval(removal, bounds, log));
   }
 
   /** Without Redis a look waits, or fails. The first look that fails is logged, and then the first that does not. */
-  async function run({ signal }: AbortController): Promise<void> {
+  async function run(): Promise<void> {
+    const { signal } = stopping;
     let isFailing = false;
-    while (!signal.aborted) {
+    while (!isStopped()) {
       try {
         await look();
         if (isFailing) log.info('the dead letters could be looked at again: those beyond their bounds are removed');
         isFailing = false;
       } catch (error) {
-        if (!isFailing && !isStopped(signal)) log.warn({ err: error }, LOOK_FAILED);
+        if (!isFailing && !isStopped()) log.warn({ err: error }, LOOK_FAILED); // a stop closes the connection
         isFailing = true;
       }
       await sleep(everyMs * (0.9 + Math.random() / 5), undefined, { signal }).catch(() => undefined);
     }
   }
 
-  const isBounded = bounds.maxAgeMs > 0 || bounds.maxCount > 0;
-  const running = isBounded ? run(stopping) : Promise.resolve();
+  const isBounded = maxAgeMs > 0 || maxCount > 0;
+  const running = isBounded ? run() : Promise.resolve();
   return {
     stop: async () => {
       stopping.abort();
@@ -84,19 +79,10 @@ export function keepDeadLetters({ connection, queue, bounds, registry, log }: De
 const LOOK_FAILED =
   'the dead letters could not be looked at: none is removed until Redis answers; tried again at the next look';
 
-/** A look may fail because the worker stops and closes the connection: that is not logged. */
-function isStopped({ aborted }: AbortSignal): boolean {
-  return aborted;
-}
-
 function openShard(connection: Connection, prefix: string): { queue: Queue; deadQueue: Queue } {
   const open = (name: string): Queue =>
     new Queue(name, { connection, prefix, skipMetasUpdate: true }).on('error', () => undefined); // the worker logs it
   return { queue: open(QUEUE), deadQueue: open(DEAD_LETTERS) };
-}
-
-function lookEveryMs({ maxAgeMs }: Config['deadLetters']): number {
-  return maxAgeMs === 0 ? LOOK_EVERY_MS : Math.max(LEAST_LOOK_EVERY_MS, Math.min(LOOK_EVERY_MS, maxAgeMs / 10));
 }
 
 /** Over all shards; undefined where Redis does not answer in time. */
@@ -115,53 +101,13 @@ async function figuresOf(shards: readonly Shard[]): Promise<DeadLetterFigures | 
   return figures;
 }
 
-/** How often the failed jobs are looked through for those that a worker left there when it died. */
-const SWEEP_EVERY_MS = 15_000;
-
-export interface Burials {
-  /** Looks for what dead workers left, now and from time to time. */
-  start(): void;
-  /** Resolves when no job is being moved any more. */
-  stop(): Promise<void>;
-}
-
-/** Moves each job of the worker that failed to the dead letters, and now and then those that dead workers left. */
-export function createBurials(
-  worker: Pick<Worker, 'on'>,
-  deadLetters: Pick<DeadLetters, 'bury' | 'sweep'>,
-  log: Logger,
-): Burials {
-  const underWay = new Set<Promise<unknown>>();
-  const track = (work: Promise<unknown>): void => {
-    const tracked = work.catch((error: unknown) => {
-      log.warn({ err: error }, 'failed jobs could not be moved to the dead letters; tried again within 15 s');
-    });
-    underWay.add(tracked);
-    void tracked.finally(() => underWay.delete(tracked));
-  };
-  worker.on('failed', (job) => {
-    if (job?.id !== undefined) track(deadLetters.bury(job.id));
-  });
-  const sweep = (): void => track(deadLetters.sweep());
-  let sweeping: NodeJS.Timeout | undefined;
-  return {
-    start: () => {
-      sweep();
-      sweeping = setInterval(sweep, SWEEP_EVERY_MS);
-    },
-    stop: async () => {
-      clearInterval(sweeping);
-      await Promise.all(underWay);
-    },
-  };
-}
-
 /** Logs which dead letters will be removed, and the commands to look at them or keep them. */
-export function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): void {
+function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): void {
   if (warning.bound === 'age') {
     if (warning.going === 0) return;
     const { going, firstAt, lastAt, diedUntil } = warning;
-    const [first, last, died] = [firstAt, lastAt, diedUntil].map(instant) as [string, string, string];
+    // As the commands read instants: `2026-11-21T14:00:00.000Z`.
+    const [first, last, died] = [firstAt, lastAt, diedUntil].map((at) => new Date(at).toISOString());
     const bound = `DEAD_LETTER_MAX_AGE is ${formatDuration(maxAgeMs)}`;
     const commands = `look: npx pushpacer dead-letters --until ${died}, keep: npx pushpacer replay --until ${died}`;
     const text = `${deadLetters(going)} will be removed from ${first} to ${last}, since ${bound}; ${commands}`;
@@ -180,7 +126,7 @@ export function warnOfRemoval(warning: Warning, { maxAgeMs, maxCount }: Config['
 }
 
 /** Logs what was removed; answers how many. */
-export function tellRemoval(removal: Removal, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): number {
+function logRemoval(removal: Removal, { maxAgeMs, maxCount }: Config['deadLetters'], log: Logger): number {
   const removed = [...removal.byReason.values()].reduce((sum, count) => sum + count, 0);
   const why =
     removal.bound === 'age'
@@ -195,7 +141,36 @@ function deadLetters(count: number): string {
   return count === 1 ? '1 dead letter' : `${count} dead letters`;
 }
 
-/** `2026-11-21T14:00:00.000Z`, as the commands read it. */
-function instant(at: number): string {
-  return new Date(at).toISOString();
+/** How often the failed jobs are looked through for those that a worker left there when it died. */
+const SWEEP_EVERY_MS = 15_000;
+
+/** Moves each job of the worker that fails to the dead letters; from `start` on also those that dead workers left, now and then. */
+export function moveFailedJobs(
+  worker: Pick<Worker, 'on'>,
+  deadLetters: Pick<DeadLetters, 'bury' | 'sweep'>,
+  log: Logger,
+): { start(): void; stop(): Promise<void> } {
+  const underWay = new Set<Promise<unknown>>();
+  const track = (work: Promise<unknown>): void => {
+    const tracked = work.catch((error: unknown) => {
+      log.warn({ err: error }, 'failed jobs could not be moved to the dead letters; tried again within 15 s');
+    });
+    underWay.add(tracked);
+    void tracked.finally(() => underWay.delete(tracked));
+  };
+  worker.on('failed', (job) => {
+    if (job?.id !== undefined) track(deadLetters.bury(job.id));
+  });
+  const sweep = (): void => track(deadLetters.sweep());
+  let sweeping: NodeJS.Timeout | undefined;
+  return {
+    start() {
+      sweep();
+      sweeping = setInterval(sweep, SWEEP_EVERY_MS);
+    },
+    async stop() {
+      clearInterval(sweeping);
+      await Promise.all(underWay);
+    },
+  };
 }

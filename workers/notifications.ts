@@ -1,3 +1,17 @@
+/**
+ * One replica of the worker: the only place where its parts are created. The files, in the order of a start:
+ *
+ * - notifications.ts: the program, from its environment to its exit
+ * - parent.ts: whether npm started it, and whether npm has ended
+ * - replica.ts: all parts, created in order and closed in the reverse order
+ * - redis.ts: the connections, and what cancels and the stream of outcomes need of them
+ * - accounts.ts: the provider and the quota of each account; new credentials without a restart
+ * - breakers.ts: circuit breakers and unreachable providers, in the log and on `/readyz`
+ * - pages.ts: `/metrics` and `/readyz`, and this replica in the registry of workers
+ * - replies.ts: each reply of a provider, counted, logged, and reported to the producer if a token is invalid
+ * - consumer.ts: one queue: its worker, its clock, and the locks that were lost
+ * - dead-letters.ts: failed jobs moved to the dead letters, and dead letters beyond their bounds removed
+ */
 import { isatty } from 'node:tty';
 import { loadConfig, type Config } from '../src/config/config.ts';
 import { CONFIG_VARIABLES, unknownText, unknownVariables } from '../src/config/variables.ts';
@@ -34,10 +48,7 @@ async function work(config: Config): Promise<void> {
   for (const unknown of unknownVariables(process.env)) {
     log.warn({ variable: printable(unknown.name), meant: unknown.meant }, printable(unknownText(unknown)));
   }
-  const { prefix, shards } = config.queue;
-  const platforms = Object.fromEntries(PLATFORMS.map((platform) => [platform, platform in config.providers]));
   if (Object.keys(config.providers).length === 0 && config.apps.size === 0) log.warn(NO_CREDENTIALS);
-
   if (parent.isNpm && isUnattended()) log.warn(STARTED_BY_NPM);
 
   const signal = onStop(log, parent, async () => (await starting).stop());
@@ -48,7 +59,8 @@ async function work(config: Config): Promise<void> {
   });
   try {
     const { url, workerIds } = await starting;
-    const names = { prefix, shards, platforms, ...(config.apps.size > 0 && { apps: config.apps.size }) };
+    const platforms = Object.fromEntries(PLATFORMS.map((platform) => [platform, platform in config.providers]));
+    const names = { ...config.queue, platforms, ...(config.apps.size > 0 && { apps: config.apps.size }) };
     log.info({ ...names, policy: config.policy, metrics: url, workerIds }, 'ready');
   } catch (error) {
     if (signal.aborted) return; // onStop logs it
@@ -74,7 +86,7 @@ function exitOnUncaught(log: Logger): void {
 
 const HAS_TERMINAL = isatty(1);
 
-/** Whether the terminal that the worker was started in is gone. It sends SIGHUP, which otherwise asks for a new reading of files. */
+/** Whether the terminal that the worker was started in is gone. SIGHUP then means to stop, and otherwise to read the files anew. */
 function isTerminalClosed(): boolean {
   return HAS_TERMINAL && !isatty(1);
 }
@@ -110,7 +122,7 @@ function onStop(log: Logger, parent: Parent, stop: () => Promise<void>): AbortSi
   process.on('SIGHUP', (why) => {
     if (isTerminalClosed() && !stopping.signal.aborted) begin(why); // the shell may send it a second time
   });
-  // Started with an IPC channel (by the demo, say), or by npm, it ends with its parent.
+  // A worker that was started with an IPC channel (by the demo, say), or by npm, ends with its parent.
   const end = (why: string) => (): void => {
     if (!stopping.signal.aborted) begin(why);
   };

@@ -24,7 +24,7 @@ export interface PagesParts {
   readonly log: Logger;
 }
 
-/** A page does not wait longer for Redis. */
+/** A page, and the start, do not wait longer for an answer of Redis. */
 const ANSWER_TIMEOUT_MS = 1_000;
 
 /** `/metrics`, `/healthz` and `/readyz` of this replica. */
@@ -63,13 +63,11 @@ export async function queueDepth(consumers: readonly Pick<Consumer, 'queue'>[]):
 }
 
 async function answers(connection: Pick<Connection, 'ping'>): Promise<boolean> {
-  let hasAnswered = false;
   const ping = connection.ping().then(
-    () => (hasAnswered = true),
-    () => undefined,
+    () => true,
+    () => false,
   );
-  await within(ping, ANSWER_TIMEOUT_MS);
-  return hasAnswered;
+  return (await within(ping, ANSWER_TIMEOUT_MS)) === true;
 }
 
 export interface PresenceParts {
@@ -83,10 +81,7 @@ export interface PresenceParts {
 
 type Known = Pick<Config, 'queue' | 'policy' | 'categories' | 'quietHours' | 'apartRules' | 'concurrency'>;
 
-/** A start does not wait longer until the registry has the worker, and a page not until Redis answers. */
-const PRESENCE_TIMEOUT_MS = 1_000;
-
-/** Writes this replica into the registry of workers, and tells in its metrics what all of them together have to do. */
+/** Writes this replica into the registry of workers, and shows in its metrics what all of them together have to do. */
 export async function startReplicaPresence(config: Known, parts: PresenceParts): Promise<Presence> {
   const { redis, consumers, metrics } = parts;
   const { policy, categories, quietHours, apartRules, queue } = config;
@@ -96,31 +91,23 @@ export async function startReplicaPresence(config: Known, parts: PresenceParts):
     policy: { policy, categories, ...(quietHours && { quietHours }), apartRules },
     facts: factsOf(config, parts),
   });
+  const queues = consumers.map((consumer) => consumer.queue);
   createAgeMetrics(metrics.registry, async () => {
-    const reading = Promise.all([
-      readAges(
-        consumers.map((consumer) => consumer.queue),
-        redis,
-      ),
-      readWorkers(redis, queue.prefix),
-    ]).then(([ages, { workers }]) => ({ ...ages, workersAlive: workers.filter(({ alive }) => alive).length }));
-    return within(reading, PRESENCE_TIMEOUT_MS).catch(() => undefined);
+    const reading = Promise.all([readAges(queues, redis), readWorkers(redis, queue.prefix)]);
+    const found = await within(reading, ANSWER_TIMEOUT_MS).catch(() => undefined);
+    return found && { ...found[0], workersAlive: found[1].workers.filter(({ alive }) => alive).length };
   });
-  await within(presence.written, PRESENCE_TIMEOUT_MS);
+  await within(presence.written, ANSWER_TIMEOUT_MS);
   return presence;
 }
 
 /** What changes is read at each call. */
 function factsOf({ concurrency }: Known, { consumers, accounts, breakers, reach }: PresenceParts): () => WorkerFacts {
   const startedAt = Date.now();
-  const fixed = {
-    version: packageVersion(),
-    host: hostname(),
-    pid: process.pid,
-    concurrency,
-  };
+  const fixed = { version: packageVersion(), host: hostname(), pid: process.pid, concurrency };
   return () => {
     const clockOffsetMs = consumers[0]?.clock.offsetMs ?? 0;
+    const onRedis = (at: number): number => Math.round(at + clockOffsetMs);
     const inHand = consumers.map(({ worker }) => worker.inHand);
     const accountNames = accounts.names();
     const names = accountNames.map(namesOf);
@@ -140,22 +127,14 @@ function factsOf({ concurrency }: Known, { consumers, accounts, breakers, reach 
       platforms: names.flatMap(({ platform, app }) => (app === undefined ? platform : [])),
       apps,
       appCount: apps.length,
-      // On Redis's clock, as all instants of the registry.
+      // All instants of the registry are on Redis's clock.
       breakers: open.map(({ service, trouble, code, since, until }) => {
-        const [from, end] = [since, until].map((at) => Math.round(at + clockOffsetMs)) as [number, number];
-        return { service, trouble, code, since: from, until: end };
+        return { service, trouble, code, since: onRedis(since), until: onRedis(until) };
       }),
-      unreachable: [...reach.unreached()].map(
-        ([
-          service,
-          {
-            host,
-            failure: { cause, forMs },
-          },
-        ]) => {
-          return { service, host, cause, since: Math.round(Date.now() + clockOffsetMs - forMs) };
-        },
-      ),
+      unreachable: [...reach.unreached()].map(([service, { host, failure }]) => {
+        const { cause, forMs } = failure;
+        return { service, host, cause, since: onRedis(Date.now() - forMs) };
+      }),
     };
   };
 }

@@ -14,7 +14,7 @@ export interface Parent {
   isGone(): boolean;
 }
 
-/** What is known of a process; undefined where the system does not tell (there is no /proc), or it has ended. */
+/** What is known of a process. */
 interface Known {
   /** Its arguments with spaces between them, or its title where it has given itself one, as npm does. */
   readonly command: string;
@@ -24,6 +24,7 @@ interface Known {
 export interface Processes {
   /** The parent of this process now. */
   parentPid(): number;
+  /** Undefined where it has ended, or the system does not say (there is no /proc). */
   look(pid: number): Known | undefined;
 }
 
@@ -38,7 +39,7 @@ export function findParent(env: Environment, processes: Processes = thisSystem):
   if (env['npm_command'] === undefined && env['npm_lifecycle_event'] === undefined) return none;
   const parentPid = processes.parentPid();
   const parent = processes.look(parentPid);
-  // Without a way to look, the variables alone decide: programs that npm started hand them on to their own children.
+  // Without a look at the parent, only npm's variables decide. (With it they do not: children of npm's programs inherit them too.)
   if (parent === undefined || NPM.test(parent.command)) {
     return { isNpm: true, isGone: () => processes.parentPid() !== parentPid };
   }

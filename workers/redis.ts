@@ -117,6 +117,9 @@ const LOST: Readonly<Record<RedisTrouble, string>> = {
 async function untilReady(connection: Connection, timeoutMs: number, signal: AbortSignal): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   let lastError: Error | undefined;
+  const keepLast = (error: Error): void => {
+    lastError = error;
+  };
   connection.on('error', keepLast);
   try {
     for (;;) {
@@ -126,7 +129,7 @@ async function untilReady(connection: Connection, timeoutMs: number, signal: Abo
         return;
       } catch (error) {
         if (error instanceof RedisAwayError && isLasting(error.trouble)) throw error;
-        // "No answer within 1500 ms" only says that no try fell into that time: the error before tells why.
+        // "No answer within 1500 ms" does not say why: the last error of the connection does.
         if (performance.now() > deadline)
           throw lastError === undefined ? error : new RedisAwayError(addressOf(connection), lastError);
         await sleep(RETRY_MS);
@@ -135,31 +138,14 @@ async function untilReady(connection: Connection, timeoutMs: number, signal: Abo
   } finally {
     connection.off('error', keepLast);
   }
-
-  function keepLast(error: Error): void {
-    lastError = error;
-  }
 }
 
-export interface Cancelling {
-  /** Cancels what waits: for jobs named `cancel`. */
-  cancel(target: CancelTarget): Promise<Canceled>;
-  /** Whether a notification was canceled. */
-  isCanceled(pass: { readonly notification: Notification; readonly jobId: string }): Promise<boolean>;
-}
-
-interface CancellingOptions {
-  readonly redis: Connection;
-  readonly limiterRedis: Connection;
-  readonly prefix: string;
-  readonly shards: number;
-}
-
-/** All limiters, and the queues of all shards. `closing` closes the queues. */
+/** Cancels what waits (`cancel`, for jobs of this name), and looks whether a notification was canceled. `closing` closes its queues. */
 export function createCancelling(
-  { redis, limiterRedis, prefix, shards }: CancellingOptions,
+  { queue: redis, limiter: limiterRedis }: Connections,
+  { prefix, shards }: Config['queue'],
   closing: AsyncDisposableStack,
-): Cancelling {
+) {
   const limiter = { redis: limiterRedis, timeoutMs: LIMITER_TIMEOUT_MS };
   const deciders = forEachKind(prefix, (of) => createCanceller({ ...limiter, prefix: of }));
   const looks = forEachKind(prefix, (of) => createCanceledLook({ ...limiter, prefix: of }));
@@ -170,8 +156,9 @@ export function createCancelling(
     return queue;
   });
   return {
-    cancel: (target) => cancelWaiting(target, { connection: redis, queues, deciders }),
-    isCanceled: ({ notification, jobId }) => looks[countedAs(notification)](notification.recipientId, jobId),
+    cancel: (target: CancelTarget): Promise<Canceled> => cancelWaiting(target, { connection: redis, queues, deciders }),
+    isCanceled: ({ notification, jobId }: { readonly notification: Notification; readonly jobId: string }) =>
+      looks[countedAs(notification)](notification.recipientId, jobId),
   };
 }
 

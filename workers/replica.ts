@@ -38,7 +38,7 @@ export interface Replica {
 
 /** How long a worker that comes up before its Redis waits for it. */
 const START_TIMEOUT_MS = 30_000;
-/** How long sends that are given up may take to say so. */
+/** How long sends may take to end after they were aborted, and a part to close. */
 const ABORT_MS = 2_000;
 
 export interface StartOptions extends Pick<ConnectOptions, 'signal'> {
@@ -65,15 +65,18 @@ async function compose(
   connecting: ConnectOptions & Pick<StartOptions, 'env'>,
   closing: AsyncDisposableStack,
 ): Promise<Replica> {
-  const { queue: redis, limiter: limiterRedis } = await connect(config, log, connecting, closing);
+  const connections = await connect(config, log, connecting, closing);
+  const { queue: redis, limiter: limiterRedis } = connections;
   const { policy, categories, quietHours, queue } = config;
 
-  const limiterOptions = { policy, categories, quietHours, prefix: queue.prefix, timeoutMs: LIMITER_TIMEOUT_MS };
   const clock = createClock();
   const clockKeeper = keepClock(clock, limiterRedis);
   closing.defer(() => clockKeeper.stop());
   await clockKeeper.measured;
-  const limiter = createWaitingLimiter({ redis: limiterRedis, clock, ...limiterOptions });
+  const limiterParts = { redis: limiterRedis, clock, timeoutMs: LIMITER_TIMEOUT_MS };
+  const limiter = createWaitingLimiter({ ...limiterParts, policy, categories, quietHours, prefix: queue.prefix });
+  const apart = (kind: CountedApart) =>
+    createWaitingLimiter({ ...limiterParts, ...apartOptions(kind, config.apartRules[kind], queue.prefix) });
   const accounts: Accounts = createAccounts({
     redis: limiterRedis,
     prefix: queue.prefix,
@@ -84,12 +87,6 @@ async function compose(
   const { faults } = accounts.apply(config);
   if (faults.length > 0) throw new InputError('bad credentials', faults);
   await accounts.connect(); // this only connects: nothing is sent that no producer enqueued
-  const apart = (kind: CountedApart) =>
-    createWaitingLimiter({
-      ...{ redis: limiterRedis, clock },
-      ...apartOptions(kind, config.apartRules[kind], queue.prefix),
-      timeoutMs: LIMITER_TIMEOUT_MS,
-    });
 
   const consumers: Consumer[] = [];
   const metrics = createMetrics({
@@ -118,7 +115,7 @@ async function compose(
   closing.defer(() => reach.stop());
   const rotation = startRotation({ env: connecting.env, files: config.files, accounts, use, log });
   closing.defer(() => rotation.stop());
-  // Before the first job is taken: a replica whose pages cannot be served would consume unseen.
+  // Before the first job is taken: a replica whose pages cannot be served must not take any.
   const pageParts = { connections: [redis, limiterRedis], consumers, metrics, services, reach, log };
   const pages = config.metrics && (await serveReplica(config.metrics, pageParts));
   if (pages) closing.defer(() => pages.close());
@@ -127,8 +124,8 @@ async function compose(
   closing.defer(() => locks.stop());
   const graceOver = new AbortController();
   const outcomes = startOutcomes(config, { redis, log });
-  const cancelling = createCancelling({ redis, limiterRedis, ...queue }, closing);
-  const cancelJob = createCancelProcessor({ cancel: (target) => cancelling.cancel(target), log, random: Math.random });
+  const cancelling = createCancelling(connections, queue, closing);
+  const cancelJob = createCancelProcessor(cancelling.cancel, log);
   const deliverJob = createProcessor({
     ...(outcomes && { outcomes }),
     limiter,
@@ -136,7 +133,7 @@ async function compose(
     overallGapMs: policy.minGapMs,
     toleranceMs: paceOf(policy).toleranceMs,
     index: createCancellationIndex(redis, queue.prefix, queue.shards),
-    isCanceled: (pass) => cancelling.isCanceled(pass),
+    isCanceled: cancelling.isCanceled,
     redelay: async (recipientId, due) => {
       const queue = consumers[shardOf(recipientId, config.queue.shards)]?.queue;
       if (queue !== undefined) await redelay(queue, due);
@@ -161,17 +158,16 @@ async function compose(
   const { lockMs, maxStalls, outcomesMax } = config;
   const concurrency = Math.max(1, Math.ceil(config.concurrency / queue.shards));
   for (const prefix of shardPrefixes(queue.prefix, queue.shards)) {
-    const settings = { connection: redis, prefix, concurrency, lockMs, maxStalls, outcomesMax };
     const consumer = await startConsumer({
-      ...{ ...settings, log, process, onLockLost: (jobId) => locks.lost(jobId) },
+      ...{ connection: redis, prefix, concurrency, lockMs, maxStalls, outcomesMax, log, process },
+      onLockLost: (jobId) => locks.lost(jobId),
       onDiedUnseen: (outcome) => metrics.diedUnseen(outcome),
     });
     consumers.push(consumer);
     closing.defer(() => within(consumer.close(), ABORT_MS));
   }
   createClockMetrics(metrics.registry, () => consumers.map(({ clock }) => clock.offsetMs));
-  const deadLetters = { bounds: config.deadLetters, registry: metrics.registry, log };
-  const keeper = keepDeadLetters({ connection: redis, queue, ...deadLetters });
+  const keeper = keepDeadLetters(config, { connection: redis, registry: metrics.registry, log });
   closing.defer(() => keeper.stop());
   const presence = await startReplicaPresence(config, { redis, consumers, accounts, breakers, reach, metrics });
   closing.defer(() => presence.close());

@@ -1,12 +1,13 @@
 import { accountOf, serviceOfDevice, tokenOf } from '../src/domain/device.ts';
 import type { Breakers } from '../src/breaker/breaker.ts';
 import type { ReplyEvent } from '../src/delivery/context.ts';
+import { needsOperator } from '../src/domain/outcome.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 import type { Reply } from '../src/providers/provider.ts';
 import { reportInvalidToken, type StreamRedis } from '../src/queue/outcomes.ts';
 
-export interface ReplyListenerParts {
+interface ReplyListenerParts {
   readonly redis: StreamRedis;
   readonly prefix: string;
   readonly breakers: Pick<Breakers, 'current'>;
@@ -32,7 +33,7 @@ export function createReplyListener({
     log[levelOf(reply)](line, messageOf(reply));
 
     if (reply.meaning !== 'gone' && reply.meaning !== 'bad-token') return;
-    // While many wrong tokens say that our own configuration is wrong, nothing is said against a token.
+    // While the breaker says that the app's configuration is wrong, a token may be a good one.
     const isMisconfigured = breakers.current(serviceOfDevice(device))?.trouble === 'configuration';
     if (reply.meaning === 'bad-token' && isMisconfigured) return;
     const entry = {
@@ -53,10 +54,8 @@ export function createReplyListener({
 const NOT_REPORTED =
   'an invalid token could not be reported to the stream of invalid tokens; the next alert to it reports it again';
 
-type Level = 'error' | 'warn' | 'info';
-
 /** An operator has to act on refused credentials, a producer on a refused alert; the rest is everyday. */
-function levelOf({ meaning, trouble, setUp }: Reply): Level {
+function levelOf({ meaning, trouble, setUp }: Reply): 'error' | 'warn' | 'info' {
   if (needsOperator(trouble) || setUp === true) return 'error';
   return meaning === 'bad-token' || meaning === 'rejected' ? 'warn' : 'info';
 }
@@ -84,7 +83,3 @@ const MESSAGES: Readonly<Record<Reply['meaning'], string>> = {
   later:
     'the provider did not confirm the alert: the line of this pass tells whether and when the device is tried again',
 };
-
-function needsOperator(trouble: Reply['trouble']): boolean {
-  return trouble === 'auth' || trouble === 'configuration';
-}

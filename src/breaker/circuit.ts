@@ -20,7 +20,7 @@ export type Question = ['open' | 'claim' | 'close' | 'release' | 'read', string,
 
 /**
  * - `step`: how many trials have failed
- * - `isSuspected`: no single answer is proof, so some devices may be at fault alone
+ * - `isSuspected`: only many answers together show the trouble, so the fault may be in some devices
  * - `failed`: recipients whose notifications showed the trouble, or whose trial failed; the latest ones
  */
 const OWN = {
@@ -35,26 +35,27 @@ type State = OpenBreaker & z.infer<typeof STATE>;
 
 /** Longer than any send takes. A worker that is killed during its trial blocks other trials for this long at most. */
 const TRIAL_MS = 20_000;
-/** A worker that did not get the trial tries to claim it again after this: by then it has most likely been answered. */
+/** A worker that did not get the trial claims it again after this: by then the trial has most likely been answered. */
 const AGAIN_MS = 1_000;
-/** The first one comes this much after the breaker is half open here: Redis began to count one round trip later. */
+/** The first notification comes back this much after the breaker is half open here: in Redis it is so a round trip later. */
 const FIRST_AFTER_MS = 100;
-/** For this long other recipients may have the trial before those that failed already. */
+/** For this long, recipients that have not failed may have the trial before those that failed. */
 const STAND_BACK_MS = 2_000;
 /**
- * Where the trouble is only suspected, a recipient that has not failed is an early trial. So a few odd devices hold nobody else
- * up, and a provider that is really down gets two requests a second from each worker, at most.
+ * Where the trouble is only suspected, a notification to a recipient that has not failed is let through as an early trial, one in
+ * this time. So a few bad devices do not stop the others for long, and a provider that is really down gets two requests a second
+ * from each worker at most.
  */
 const EARLY = 'early';
 const EARLY_EVERY_MS = 500;
-/** Those that have not failed come back so far apart, to be early trials; up to three of them, others when it is half open. */
+/** Deferred notifications that may be early trials come back this far apart, at most three of them; the others when it is half open. */
 const EARLY_LINE_MS = 1_000;
 const EARLY_AHEAD_MS = 3 * EARLY_LINE_MS;
-/** Of those that failed, this many are remembered, and told to the other workers. */
+/** Of the recipients that failed, the latest so many are remembered, and shared with the other workers. */
 const MAX_FAILED = 100;
-/** A quota that ends less than this later is the same one, seen in another answer. */
+/** A Retry-After that ends less than this later than the known one is taken for the same. */
 const SLACK_MS = 1_000;
-/** Deferred notifications come back in the order of enqueuing, 20 times as fast: an hour's worth in three minutes. */
+/** Deferred notifications come back in the order of enqueuing, 20 times as fast: those of an hour in three minutes. */
 const ENQUEUED_PER_MS = 20;
 const MAX_PLACE_MS = 600_000;
 /** If a provider asks for fewer sends and names no time. FCM's documentation asks for a minute. */
@@ -68,14 +69,14 @@ export function createCircuit(
 ) {
   const suspicion = createSuspicion();
   let known: State | undefined;
-  /** Those of `known`, and those that failed while it was open. Empty while the breaker is closed. */
+  /** The recipients in `known.failed`, and those that failed since then. Empty while the breaker is closed. */
   let failed = new Set<string>();
-  /** What this worker found and Redis has not confirmed yet. Until it has, Redis's other answers are out of date. */
-  let untold: Question | undefined;
+  /** The change that Redis has not confirmed yet. Until it has, Redis's answers to other questions are out of date. */
+  let unconfirmed: Question | undefined;
   let claimAgainAt = 0;
   let earlyAgainAt = 0;
   let earlyLineEnd = 0;
-  /** How many more may come back first, to be the trial: of those that have not failed, and of those that have. */
+  /** How many deferred notifications may still come back first, to be the trial: of recipients that have not failed, and of others. */
   let firsts = 0;
   let failedFirsts = 0;
 
@@ -91,23 +92,23 @@ export function createCircuit(
   }
 
   /** Asks Redis; answers the id of the trial under way. Without a readable answer the last known state stays. */
-  async function tell(question: Question): Promise<string | null> {
+  async function askRedis(question: Question): Promise<string | null> {
     const answer = await ask(question)
       .then((raw) => ANSWER.parse(raw))
       .catch(() => undefined);
     if (answer === undefined) return null;
     const [state, forMs, trialId] = answer;
-    if (question === untold) untold = undefined;
+    if (question === unconfirmed) unconfirmed = undefined;
     const isOwn = known?.trouble === 'outage' && state === null; // an outage is this worker's own finding: Redis does not know of it
-    if (!untold && !isOwn) become(state ? { ...state, service, until: now() + forMs } : undefined);
+    if (!unconfirmed && !isOwn) become(state ? { ...state, service, until: now() + forMs } : undefined);
     return trialId;
   }
 
   function change(next: State | undefined, question: Question): void {
     become(next);
     if (next?.trouble === 'outage') return;
-    untold = question;
-    void tell(question);
+    unconfirmed = question;
+    void askRedis(question);
   }
 
   function openMs({ retryAfterMs = QUOTA_MS }: Evidence, trouble: Trouble, step: number): number {
@@ -127,7 +128,7 @@ export function createCircuit(
     change(next, ['open', trialId, JSON.stringify(state), forMs, trouble === 'quota' ? forMs : 0]);
   }
 
-  /** For trouble that no trial found. Sends that were under way when the breaker opened can only prolong a quota. */
+  /** Opens the breaker for trouble that no trial found. One that is open for the trouble is only prolonged, by a longer quota. */
   function find(evidence: Evidence, trouble: Trouble, isSuspected: boolean): void {
     const until = trouble === 'quota' ? now() + openMs(evidence, trouble, 0) : 0;
     if (known === undefined || (known.trouble === 'outage' && trouble !== 'outage'))
@@ -138,9 +139,9 @@ export function createCircuit(
   function settle(evidence: Evidence, { id }: Trial): void {
     const isEarly = id === EARLY;
     if (!isEarly) claimAgainAt = 0;
-    // During the trial another answer may have opened the breaker for longer: that one counts.
+    // During the trial another answer may have opened the breaker for longer: then the trial decides nothing.
     if (known === undefined || (!isEarly && now() < known.until)) return;
-    // A provider that refuses can be reached, so an outage is over. One that cannot be reached has not withdrawn its refusal.
+    // A provider that refuses can be reached, so an outage is over. After a refusal, one that cannot be reached counts as refusing.
     const refusal = known.trouble === 'outage' ? undefined : evidence.trouble;
     const isStill = evidence.suspect === known.trouble || evidence.suspect === 'outage';
     const trouble = refusal ?? (isStill ? known.trouble : undefined);
@@ -159,13 +160,13 @@ export function createCircuit(
       if (now() >= claimAgainAt && isNext()) {
         claimAgainAt = now() + AGAIN_MS;
         const id = randomUUID();
-        const isClaimed = known?.trouble === 'outage' || (await tell(['claim', id, TRIAL_MS])) === id;
-        // Redis's answer may have told that this recipient's trial failed on another worker.
+        const isClaimed = known?.trouble === 'outage' || (await askRedis(['claim', id, TRIAL_MS])) === id;
+        // By Redis's answer a trial of this recipient may have failed on another worker.
         if (isClaimed && isNext()) {
           claimAgainAt = now() + TRIAL_MS;
           return { kind: 'trial', trial: { service, id } };
         }
-        void tell(['release', id]);
+        void askRedis(['release', id]);
       }
       if (known?.isSuspected && !failed.has(recipientId) && now() >= earlyAgainAt) {
         earlyAgainAt = now() + EARLY_EVERY_MS;
@@ -191,7 +192,7 @@ export function createCircuit(
         return;
       }
       claimAgainAt = 0;
-      void tell(['release', id]);
+      void askRedis(['release', id]);
     },
     deferUntil({ recipientId, enqueuedAt }: Deferred): number {
       const hasFailed = failed.has(recipientId);
@@ -202,16 +203,16 @@ export function createCircuit(
         earlyLineEnd = earlyAt + EARLY_LINE_MS;
         return earlyAt;
       }
-      // Those that stand back come back after that: if they came in vain, each would come again, and their order would be lost.
+      // Recipients that failed come back after STAND_BACK_MS: sooner they would be deferred once more, and lose their order.
       const freeAt = Math.max(now(), (known?.until ?? 0) + (hasFailed ? STAND_BACK_MS : 0));
       if (hasFailed ? failedFirsts-- > 0 : firsts-- > 0) return freeAt + FIRST_AFTER_MS;
       const place = Math.floor((enqueuedAt - (known?.since ?? 0)) / ENQUEUED_PER_MS);
       return freeAt + AGAIN_MS + Math.min(Math.max(0, place), MAX_PLACE_MS);
     },
-    /** Closed, and Redis was told so: a state in Redis is another worker's finding. */
-    isQuiet: () => known === undefined && untold === undefined,
+    /** Closed, and Redis has confirmed that: a state in Redis was found by another worker. */
+    isQuiet: () => known === undefined && unconfirmed === undefined,
     /** Reads the state from Redis, or repeats what could not be written. */
-    sync: () => tell(untold ?? ['read', '']),
+    sync: () => askRedis(unconfirmed ?? ['read', '']),
   };
 }
 
@@ -223,16 +224,16 @@ function latestOf(recipientIds: readonly string[]): Set<string> {
 const ANSWERS = 100;
 /** On a busy provider the answers of this time count. */
 const WINDOW_MS = 10_000;
-/** A provider that accepts more than a fifth is not stopped: retries with backoff get through. */
+/** A provider that fails in less than this share of its answers is not stopped: retries with backoff get through. */
 const OUTAGE_SHARE = 0.8;
-/** How many different recipients it takes on a busy provider: so many odd devices hardly fail in the same ten seconds. */
+/** How many different recipients must fail on a busy provider: so many bad devices hardly fail in the same ten seconds. */
 const MANY = 20;
 /**
- * With little traffic, a few devices that fail again and again can be most of all answers. So there it also takes that nothing
- * was accepted for this long.
+ * With little traffic, most of all answers can come from a few devices that fail again and again. So with fewer than MANY
+ * recipients nothing must have been accepted for this long.
  */
 const NOTHING_GOOD_MS = 30_000;
-/** How many different recipients it takes for an outage where nothing was accepted. */
+/** How many different recipients must fail for an outage where nothing was accepted. */
 const FEW = 5;
 
 type Weighed = Pick<Evidence, 'recipientId' | 'trouble' | 'suspect'>;

@@ -25,7 +25,7 @@ const MAX_KEYS = 1_000;
 /** How often a worker reads what other workers found. */
 const SYNC_EVERY_MS = 1_000;
 const ANSWER_MS = 1_000;
-/** There are a handful of push services; a browser vendor with many hosts, or somebody who makes hosts up, must not fill the memory. */
+/** Few push services exist. Many hosts of one browser vendor, or hosts that a client made up, must not fill the memory. */
 const MAX_SERVERS = 256;
 
 /**
@@ -61,7 +61,7 @@ export function createBreakers({ redis, prefix, ...options }: BreakersOptions): 
     for (const account of used) if (!ofAccounts.has(account)) ofAccounts.set(account, create(account));
   }
 
-  /** The breaker that an answer is about; that of a server is made if there is none. */
+  /** The breaker of a service that has answered; that of a server is made if there is none. */
   function answered(service: Service): Circuit | undefined {
     const account = accountIn(service);
     if (account === service || !ofAccounts.has(account)) return ofAccounts.get(service);
@@ -76,12 +76,11 @@ export function createBreakers({ redis, prefix, ...options }: BreakersOptions): 
   /** One call reads all breakers that are closed, however many there are. Only those that another worker opened are read alone. */
   async function sync(): Promise<void> {
     const quiet = all().filter(([, circuit]) => circuit.isQuiet());
-    const busy = all().filter(([, circuit]) => !circuit.isQuiet());
-    const opened = openedElsewhere(quiet);
-    await Promise.all([...busy.map(([, circuit]) => circuit.sync()), opened]);
+    const others = all().filter(([, circuit]) => !circuit.isQuiet());
+    await Promise.all([...others.map(([, circuit]) => circuit.sync()), syncQuiet(quiet)]);
   }
 
-  async function openedElsewhere(quiet: readonly (readonly [Service, Circuit])[]): Promise<void> {
+  async function syncQuiet(quiet: readonly [Service, Circuit][]): Promise<void> {
     for (let from = 0; from < quiet.length; from += MAX_KEYS) {
       const some = quiet.slice(from, from + MAX_KEYS);
       const keys = some.map(([service]) => breakerKeys(prefix, service)[0]);

@@ -37,13 +37,8 @@ function start(prefix: string, bounds: { maxAgeMs?: number; maxCount?: number },
   const registry = new Registry();
   const lines: Line[] = [];
   const log = createLog('info', { write: (line) => void lines.push(JSON.parse(line) as Line) });
-  const keeper = keepDeadLetters({
-    connection,
-    queue: { prefix, shards: 1 },
-    bounds: { maxAgeMs: 0, maxCount: 0, ...bounds },
-    registry,
-    log,
-  });
+  const config = { queue: { prefix, shards: 1 }, deadLetters: { maxAgeMs: 0, maxCount: 0, ...bounds } };
+  const keeper = keepDeadLetters(config, { connection, registry, log });
   onTestFinished(async () => {
     await keeper.stop();
     connection.disconnect();
