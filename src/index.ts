@@ -82,7 +82,6 @@ export type {
   Standing,
 } from './limiter/limiter.ts';
 export { createMemoryLimiter, type MemoryLimiter, type MemoryLimiterOptions } from './limiter/memory/memory-limiter.ts';
-export { createMemoryQuota, type MemoryQuotaOptions } from './quota/memory-quota.ts';
 export type { Over, Quota, QuotaAnswer, QuotaTerms, QuotaUse, Taken } from './quota/quota.ts';
 export { createRedisQuota, type RedisQuotaOptions } from './quota/redis-quota.ts';
 export { createRedisLimiter, type RedisLimiterOptions } from './limiter/redis/redis-limiter.ts';

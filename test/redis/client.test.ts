@@ -1,20 +1,20 @@
 import { expect, it } from 'vitest';
 import {
   createMemoryLimiter,
-  createMemoryQuota,
   createRedisLimiter,
   createRedisQuota,
   InputError,
   type RedisLimiterOptions,
   type RedisQuotaOptions,
 } from '../../src/index.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
 
 const rules = [{ max: 10, perMs: 60_000 }];
 const policy = { rules, minGapMs: 0 };
 const redis = { defineCommand: () => undefined };
 
 const CREATE: Readonly<Record<string, (options: never) => unknown>> = {
-  ...{ createRedisLimiter, createMemoryLimiter, createRedisQuota, createMemoryQuota },
+  ...{ createRedisLimiter, createMemoryLimiter, createRedisQuota },
 };
 
 it.each([
@@ -38,9 +38,9 @@ it.each([
     { redis, name: 'all', rules, lease: 5 },
     'lease: expected no such field (did you mean leaseMs?)',
   ],
-  ['createMemoryQuota', { name: 'all', max: 5 }, 'max: expected no such field (did you mean rules?)'],
-  ['createMemoryQuota', { name: 'all' }, 'rules: expected an array of rules'],
-  ['createMemoryQuota', { name: 7, rules: [] }, 'name: expected 1 to 128'],
+  ['createRedisQuota', { redis, name: 'all', max: 5 }, 'max: expected no such field (did you mean rules?)'],
+  ['createRedisQuota', { redis, name: 'all' }, 'rules: expected an array of rules'],
+  ['createRedisQuota', { redis, name: 7, rules: [] }, 'name: expected 1 to 128'],
 ])('%s refuses %j', (name, options, message) => {
   const create = (): unknown => CREATE[name]?.(options as never);
   expect(create).toThrow(InputError);
@@ -49,7 +49,7 @@ it.each([
 
 it('a quota ends with the block that uses it', async () => {
   const left = await (async () => {
-    await using quota = createMemoryQuota({ name: 'all', rules });
+    await using quota = createRedisQuota({ redis: connectRedis(), name: 'all', rules, prefix: testPrefix() });
     expect(await quota.take()).toMatchObject({ kind: 'taken' });
     return quota;
   })();
