@@ -43,8 +43,8 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
   const gate = createOutageGate({ pauseMs, onChange: onOutage });
 
   async function admit(ask: Ask): Promise<Admission> {
-    const told = await standIn.told(ask);
-    if (told !== undefined) return told;
+    const given = await standIn.given(ask);
+    if (given !== undefined) return given;
     return gate.run(
       async () => {
         const answer = await limiter.admit(ask);
@@ -56,9 +56,9 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
   }
 
   async function peek(ask: Ask): Promise<Admission> {
-    const told = await standIn.told(ask);
+    const given = await standIn.given(ask);
     return (
-      told ??
+      given ??
       gate.run(
         () => limiter.peek(ask),
         () => standIn.peek(ask),
@@ -98,7 +98,7 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
 export interface OutageGateOptions {
   /** How long after a failure no call is tried. */
   readonly pauseMs: number;
-  /** Called with true when calls begin to be answered by `otherwise`, and with false when they no longer are. */
+  /** Called with true at the first call that `otherwise` answers, and with false at the first one that `call` answers again. */
   readonly onChange?: ((isAway: boolean) => void) | undefined;
 }
 
@@ -156,10 +156,10 @@ export function createOutageGate({ pauseMs, onChange }: OutageGateOptions): Outa
   };
 }
 
-/** Answers in place of a limiter that does not answer (fallback.ts). */
+/** Answers in place of a limiter that does not answer. */
 interface StandIn extends Pick<Limiter, 'admit' | 'peek' | 'refund' | 'cancel' | 'reset'> {
   /** The admission that this stand-in gave to this id, unless the ask says that it went unused (`renew`). */
-  told(ask: Ask): Promise<Admission | undefined>;
+  given(ask: Ask): Promise<Admission | undefined>;
   /** The limiter has answered this ask: gives back what the id holds here. */
   handOver(ask: Ask): Promise<void>;
 }
@@ -178,7 +178,7 @@ function openStandIn({ policy, categories = {}, now = Date.now }: MemoryLimiterO
     return Promise.resolve({ kind: 'admitted', at: now(), sendAt: performance.now(), repeated: false, ...standing });
   };
   return {
-    told: () => Promise.resolve(undefined),
+    given: () => Promise.resolve(undefined),
     handOver: () => Promise.resolve(),
     admit,
     peek: admit,
@@ -204,7 +204,7 @@ function memoryStandIn(options: MemoryLimiterOptions): StandIn {
     return memory;
   }
 
-  async function told(ask: Ask): Promise<Admission | undefined> {
+  async function given(ask: Ask): Promise<Admission | undefined> {
     if (ask.renew === true) return undefined;
     const answer = await current()?.peek(ask);
     return answer?.kind === 'admitted' && answer.repeated ? answer : undefined;
@@ -220,7 +220,7 @@ function memoryStandIn(options: MemoryLimiterOptions): StandIn {
   }
 
   return {
-    told,
+    given,
     admit,
     peek: (ask) => (current() ?? openMemoryLimiter(options)).peek(ask),
     async handOver(ask) {

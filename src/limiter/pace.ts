@@ -166,7 +166,7 @@ export function quietView(hours: QuietHours, isStored: boolean, windows: readonl
   return { hours, source: isStored ? 'stored' : 'limiter', ...(until > now && { until }) };
 }
 
-/** Why an id waits for so long: the same as `causeOf` in instants.lua, for the limiter in memory, and for whoever looks at a line. */
+/** Why an id waits for so long: the same as `causeOf` in instants.lua, for the limiter in memory, and for `inspect`. */
 
 /** One scope of an id that waits. */
 export interface Line {
@@ -213,7 +213,7 @@ export function causeOf(
   return isBlock ? { rule: 'block', ruleUntil: blockedUntil } : { rule: rule ?? 'none' };
 }
 
-/** The quiet times are the cause: the last one that begins before the slot is told. */
+/** The quiet times are the cause: the answer names the last one that begins before the slot. */
 export function quietCause(quiet: readonly Window[], at: number): Pick<Cause, 'rule' | 'ruleUntil'> {
   const ruleUntil = quiet.findLast(({ from }) => from < at)?.until;
   return { rule: 'quiet', ...(ruleUntil !== undefined && { ruleUntil }) };

@@ -9,8 +9,8 @@
 -- ARGV[2] how many tokens of the call before were not used
 -- ARGV[3] how many newcomers ask
 -- ARGV[4] how many extra tokens to take for later, if there are plenty
--- ARGV[5] the time in epoch ms, in tests only; '' for Redis's clock
--- then for each tier: max, the width of a bucket (ms), its span and its slack (buckets, see tiers.ts)
+-- ARGV[5] '', or the time in epoch ms (redis/clock.lua)
+-- then for each tier: max, the width of a bucket (ms), its span and its slack (buckets, see Tier in quota.ts)
 -- then the promised instants of the asks that come back
 --
 -- Answers {now, more, {at, tier, at, tier, ...}, {used, ...}}: how many extra tokens were taken; for each ask, those that come
@@ -27,13 +27,57 @@ local BATCH_KEPT_MS = 60000 -- how long unused tokens of a batch can be given ba
 local BATCH_PART = 4 -- one client takes at most a quarter of the free room for later
 
 local number, unused, newcomers, extra = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local now = tonumber(ARGV[5])
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- include ../redis/clock.lua
+
+local now = clockNow(ARGV[5])
+
+-- Tokens by bucket: entries `bucket:count` of a sorted set (score: the bucket). They are read in ranges, changed in memory, and
+-- stored at the end.
+
+-- Not by `..` or tostring: Lua would print only 14 digits.
+local function digits(value)
+  return string.format('%.0f', value)
 end
 
--- include counts.lua
+local function entry(bucket, count)
+  return digits(bucket) .. ':' .. digits(count)
+end
+
+local function counts(key)
+  return { key = key, counts = {}, before = {} }
+end
+
+local function load(set, from, to)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', set.key, digits(from), to and digits(to) or '+inf')) do
+    local bucket, count = string.match(member, '^(%d+):(%d+)$')
+    set.counts[tonumber(bucket)] = tonumber(count)
+  end
+end
+
+local function countAt(set, bucket)
+  return set.counts[bucket] or 0
+end
+
+local function change(set, bucket, by)
+  local count = countAt(set, bucket)
+  set.before[bucket] = set.before[bucket] or count
+  set.counts[bucket] = count + by
+end
+
+local function sum(set, from, to)
+  local total = 0
+  for bucket = from, to do total = total + countAt(set, bucket) end
+  return total
+end
+
+local function store(set)
+  for bucket, before in pairs(set.before) do
+    local count = set.counts[bucket]
+    if count ~= before and before > 0 then redis.call('ZREM', set.key, entry(bucket, before)) end
+    if count ~= before and count > 0 then redis.call('ZADD', set.key, digits(bucket), entry(bucket, count)) end
+  end
+end
 
 local function bucketOf(tier, at)
   return math.floor(at / tier.width)

@@ -26,21 +26,21 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
   const { now } = moment;
   const common = commonOf(scopes);
   const { toleranceMs } = common;
-  const told = (among: Scopes): Common => (ask.everyRule ? { ...common, rules: everyRule(among, now) } : common);
+  const withRooms = (among: Scopes): Common => (ask.everyRule ? { ...common, rules: everyRule(among, now) } : common);
   const [overall, category] = scopes;
   const sentAt = timeOf(overall.slots.sent, id);
   const inLine = timeOf(overall.slots.reserved, id);
   const heldAt = category && timeOf(category.slots.held, id);
   const slot = inLine ?? heldAt;
   if (sentAt !== undefined && !renew) {
-    return { admission: admitted(sentAt, { ...standingOf(scopes, now), ...told(scopes) }, now, true) };
+    return { admission: admitted(sentAt, { ...standingOf(scopes, now), ...withRooms(scopes) }, now, true) };
   }
 
   const others = each(scopes, (slots) => withoutId(slots, id));
   if (slot !== undefined && slot > now + earlyMsOf(toleranceMs)) {
     const place = { at: slot, isHeld: inLine === undefined };
     const { because, quietMs } = refusal(ask, slot, moment, undefined);
-    return { admission: waiting(place, waitCause(others, place, moment, quietMs), because, told(others), moment) };
+    return { admission: waiting(place, waitCause(others, place, moment, quietMs), because, withRooms(others), moment) };
   }
 
   const comer: Comer = {
@@ -51,14 +51,14 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
   const at = admissionAt(comer, others, toleranceMs, moment);
   if (at !== undefined) {
     const after = each(others, (slots) => ({ ...slots, sent: including(slots.sent, { id, at }) }));
-    return { admission: admitted(at, { ...standingOf(after, now), ...told(after) }, now, false), after };
+    return { admission: admitted(at, { ...standingOf(after, now), ...withRooms(after) }, now, false), after };
   }
 
   const before = countBlocked ? each(others, (slots) => marked(slots, id, now)) : others;
   const place = waitingPlace(comer, before, moment);
   const pending = comer.due === undefined ? longestQueue(scopes, now) : undefined;
   const { because, quietMs } = refusal(ask, place.at, moment, pending);
-  const admission = waiting(place, waitCause(before, place, moment, quietMs), because, told(others), moment);
+  const admission = waiting(place, waitCause(before, place, moment, quietMs), because, withRooms(others), moment);
   if (because !== undefined && !countBlocked) return { admission };
   const after = because === undefined ? reserved(before, id, place) : each(scopes, (slots) => marked(slots, id, now));
   return { admission, after: countBlocked ? eachScope(after, trimmed) : after };
@@ -129,9 +129,9 @@ function waiting(
   { now, quiet }: Moment,
 ): Admission {
   const waitMs = at - now;
-  const told = { ...cause, remaining: 0, resetMs: waitMs, ...common };
-  if (because === undefined) return { kind: 'reserved', at, waitMs, ...told };
-  return withQuietMs({ kind: 'refused', because, waitMs, ...told }, quiet, now);
+  const parts = { ...cause, remaining: 0, resetMs: waitMs, ...common };
+  if (because === undefined) return { kind: 'reserved', at, waitMs, ...parts };
+  return withQuietMs({ kind: 'refused', because, waitMs, ...parts }, quiet, now);
 }
 
 /**

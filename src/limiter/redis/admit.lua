@@ -8,8 +8,9 @@
 --         reserved and held-back ones; last what waits (waiting.lua); one hash tag
 -- ARGV[1] the id, as it is written among the reserved
 -- ARGV[2] the id, as it is written among the sent
--- ARGV[3] 'admit', or 'peek' to write nothing; 'latest' for an ask with such a join; 'renew' and 'peek-renew' also forget an admission of this id that went unused
--- ARGV[4] the time in epoch ms, in tests only; '' for Redis's clock
+-- ARGV[3] 'admit', or 'peek' to write nothing; 'latest' for an ask with such a join; 'renew' and 'peek-renew' also forget an
+--         admission of this id that was not used
+-- ARGV[4] '', or the time in epoch ms (redis/clock.lua)
 -- ARGV[5] JSON {maxWait, maxPending, countBlocked, lead, join, claim}: refuse a longer wait (ms), or a new id if so many wait, and
 --         write nothing then; 1 to count asks that wait as sent slots; an id that comes back is not sent before now + lead (ms); join {kind: 'latest' or 'digest', key, at, expires, max}: it
 --         waits together with others, at is its age and max the most in one digest; claim 1: if it is refused it is sent
@@ -36,11 +37,14 @@
 -- Why it is exact: a slot t is taken only if t >= (the max-th newest sent slot) + window for each limit, and sent slots never move.
 -- An id that comes back is sent if the sent slots allow that within the tolerance, whatever is reserved: it is awake, and the
 -- next one sleeps a little longer. Else it goes behind all others.
+--
+-- The way through: quiet hours; the fast path (take-now.lua); what is stored (scopes.lua); where the id stands; the search for an
+-- instant (instants.lua); what waits together (waiting.lua, join.lua); then the decision and its writes.
 
 local id, member, mode = ARGV[1], ARGV[2], ARGV[3]
 local waitingKey = KEYS[#KEYS]
 
--- include clock.lua
+-- include ../../redis/clock.lua
 
 local now, realNow = clockNow(ARGV[4])
 local policies = cjson.decode(ARGV[6])
@@ -48,12 +52,34 @@ if #KEYS ~= 3 * #policies + 1 then
   return redis.error_reply('ERR expected ' .. #policies .. ' policies to go with ' .. #KEYS .. ' keys')
 end
 
--- Quiet hours, and limits that are skipped.
 local QUIET_EDGE_MS = 150 -- no slot is reserved so shortly before a quiet time, since its id may come late
 local edge = QUIET_EDGE_MS
 local quiet, awake, quietMs, isUrgent, isPlain = nil, nil, nil, false, true
 if ARGV[8] then
--- include quiet.lua
+  -- The quiet times around now, each {from, until}, in their order; nil if there are none.
+  if ARGV[8] ~= '' and ARGV[8] ~= '-' then
+    quiet = {}
+    for from, till in string.gmatch(ARGV[8], '(%d+) (%d+)') do quiet[#quiet + 1] = { tonumber(from), tonumber(till) } end
+  end
+
+  -- The first instant, `at` or later, that is not quiet. Each quiet time counts `edgeMs` longer, at its beginning.
+  function awake(at, edgeMs)
+    for _, window in ipairs(quiet) do
+      if at < window[1] - edgeMs then break end
+      at = math.max(at, window[2])
+    end
+    return at
+  end
+
+  -- How many milliseconds from now until `at` are quiet.
+  function quietMs(at)
+    local ms = 0
+    for _, window in ipairs(quiet) do ms = ms + math.max(0, math.min(window[2], at) - math.max(window[1], now)) end
+    return ms
+  end
+
+  -- Whether takeNow may answer: it is not quiet, no quiet hours are stored, no limit is skipped.
+  isPlain = ARGV[9] == '' and ARGV[10] == '' and not (quiet and awake(now, edge) > now)
 end
 
 -- include take-now.lua
@@ -65,8 +91,25 @@ if taken then return taken end
 -- include scopes.lua
 
 if ARGV[8] ~= '-' and (storedQuiet or '') ~= (ARGV[9] or '') then return { 'quiet', storedQuiet or '' } end
+
+-- Removes the skipped limits (the gap has number 0) from the overall scope. The slot is still written there, for all other ids.
 if ARGV[10] and ARGV[10] ~= '' then
--- include urgent.lua
+  local skipped, left, spacing = ARGV[10], {}, nil
+  for _, limit in ipairs(scopes[1].limits) do
+    if not string.find(skipped, limit.number == 0 and 'gap' or 'rules', 1, true) then
+      left[#left + 1] = limit
+      if limit.number == 0 then spacing = limit.window end
+    end
+  end
+  if not spacing then
+    spacing = math.huge
+    for _, limit in ipairs(left) do spacing = math.min(spacing, limit.window) end
+  end
+  isUrgent = true
+  scopes[1].limits, scopes[1].reserved.queued = left, 0 -- it stands behind nobody in the overall line
+  tolerance = math.min(math.floor(math.min(0.9 * spacing, 2000)), policies[2][2]) -- as in pace.ts
+  early = earlyOf(tolerance)
+  gap = math.max(left[1] and left[1].number == 0 and left[1].window or 0, policies[2][3])
 end
 
 local options = ARGV[5] == '' and {} or cjson.decode(ARGV[5])
@@ -82,7 +125,7 @@ local function keptIn(set)
   return (score >= now - set.keep or score >= now - keepOf(set)) and score or nil
 end
 
--- The first scope tells where the id stands. An earlier ask may have come without the category.
+-- Where the id stands, by the first scope: an earlier ask under this id may have named no category.
 local sentAt, inLine, heldAt, slot, due, isHeld
 local function findSlot()
   sentAt, inLine, heldAt = keptIn(scopes[1].sent), keptIn(scopes[1].reserved), nil
@@ -112,16 +155,16 @@ end
 
 -- The same for every limit, if the ask wants it.
 local function everyRoom()
-  local told = {}
-  if not everyRule then return told end
+  local parts = {}
+  if not everyRule then return parts end
   for _, scope in ipairs(scopes) do
     for _, limit in ipairs(scope.limits) do
       for _, part in ipairs({ scope.number, limit.number, limit.max, limit.window, roomOf(scope, limit) }) do
-        told[#told + 1] = part
+        parts[#parts + 1] = part
       end
     end
   end
-  return told
+  return parts
 end
 
 local function reply(kind, at, scope, limit, remaining, reset, rooms)
@@ -164,18 +207,40 @@ local function mustWait(at, inCategory, rooms)
   return reply(kind, at, scope, limit, ahead, at - now, rooms)
 end
 
--- What waits under one key, and what ends without being sent: see waiting.lua. Both are rare.
+-- A write shifts ranks, so look up everything that is needed of a set before writing to it.
+
+-- Removes damage, and entries that were kept for long enough.
+local function prune(set)
+  if not scoreAt(set, 0) then return end
+  if set.skipped > 0 then redis.call('ZREMRANGEBYSCORE', set.key, beyond(set.lastGood), '+inf') end
+  redis.call('ZREMRANGEBYSCORE', set.key, '-inf', beyond(now - keepOf(set)))
+end
+
+-- Adds the id to a set; the key expires `keep` ms after its newest entry.
+local function put(set, at)
+  local last = math.max(stored(set, 1) or 0, at)
+  prune(set)
+  redis.call('ZADD', set.key, text(at), set.entry)
+  redis.call('PEXPIREAT', set.key, text(last + keepOf(set)))
+end
+
+-- Removes the id and damage from a set. The expiry changes only if the newest entry does.
+local function drop(set)
+  if not set or not set.ownAt and set.skipped == 0 then return end
+  local wasLast = set.skipped > 0 or set.ownAt >= scoreAt(set, 0)
+  local last = wasLast and stored(set, 1)
+  if set.skipped > 0 then prune(set) end
+  if set.ownAt then redis.call('ZREM', set.key, set.entry) end
+  if last and last > 0 then redis.call('PEXPIREAT', set.key, text(last + keepOf(set))) end
+  set.scores, set.skipped, set.own, set.ownAt, set.ahead = {}, 0, nil, nil, nil -- ranks have shifted
+end
+
+-- Asks that wait together under one key, and ids that end without being sent. Both are rare.
 local join, noteDecision = not peek and options.join, nil
 if join or options.claim or not peek and redis.call('EXISTS', waitingKey) == 1 then
 -- include waiting.lua
 
--- include ended.lua
-
-  local group, field, isHolder, becomesHolder, counted
-  if join then
 -- include join.lua
-  end
--- include decided.lua
 end
 local function noted(answer)
   return noteDecision and noteDecision(answer) or answer
@@ -183,8 +248,6 @@ end
 
 if sentAt and not renew then return noted(admitted(2, sentAt)) end
 if slot and slot > now + early then return noted(mustWait(slot, isHeld, everyRoom())) end -- too early: the answer is the same slot again
-
--- include write.lua
 
 -- The instant at which it may be sent, if that is near enough; else nil. One that its category held back goes behind the overall
 -- line, so that it pushes nobody there.
@@ -242,7 +305,22 @@ if answer[1] == 3 then
   end
 end
 if options.countBlocked then
--- include mark.lua
+  -- Adds a mark, and removes old ones: no limit counts more than the `most` newest sent slots, so a mark that is older than those
+  -- makes nothing wait. `own` is the slot that the id has among the sent ones and keeps, or 0.
+  local function putMark(scope, mark, own)
+    local set = scope.sent
+    local last = math.max(stored(set, 1) or 0, now, own)
+    if own > 0 then set.ownAt, set.ahead = nil, nil end
+    local counted = newest(set, scope.most)
+    prune(set)
+    redis.call('ZADD', set.key, text(now), mark)
+    if counted then
+      for _, entry in ipairs(redis.call('ZRANGEBYSCORE', set.key, '-inf', beyond(counted), 'LIMIT', 0, 100)) do
+        if string.sub(entry, 1, 2) == '  ' then redis.call('ZREM', set.key, entry) end
+      end
+    end
+    redis.call('PEXPIREAT', set.key, text(last + keepOf(set)))
+  end
 
   for _, scope in ipairs(scopes) do putMark(scope, mark, answer[1] ~= 3 and sentAt or 0) end
 end

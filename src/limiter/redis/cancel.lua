@@ -1,20 +1,20 @@
 -- Decides whether notifications that wait can still be canceled, all in one step with the admissions of this recipient.
 --
 -- KEYS[1] what waits (waiting.lua); KEYS[2] the sent slots of the overall scope; one hash tag
--- ARGV[1] the time in epoch ms, in tests only; '' for Redis's clock
+-- ARGV[1] '', or the time in epoch ms (redis/clock.lua)
 -- ARGV[2] JSON, for each notification {its name, how long to remember it (ms), its ids among the sent ...}
 --
 -- Answers for each {canceled, name, name}: 1, or 0 if it is too late; then the names that end with it, whose jobs may be woken. Its
 -- own name is not among them if it is a part of a digest that goes for others.
 
--- include clock.lua
+-- include ../../redis/clock.lua
 
 local now = clockNow(ARGV[1])
 local waitingKey = KEYS[1]
 
 -- include waiting.lua
 
--- One less in the digest of this holder; nil if it takes no change any more. The last one ends it.
+-- Takes one notification out of the digest of this holder, which ends with the last one. nil if the digest is sent already, or has ended.
 local function takeOut(holder, isOwn, keepMs)
   local pointer = readWaiting('holder:' .. holder)
   local group = pointer and pointer.field and readWaiting(pointer.field)
@@ -40,14 +40,14 @@ local function cancel(name, keepMs, sent)
     return answer
   end
   if ended then return ended.how == 'canceled' and { 1, name } or { 0 } end
-  local held = readWaiting('holder:' .. name)
-  local digest = held and (held.field and readWaiting(held.field) or held)
+  local holder = readWaiting('holder:' .. name)
+  local digest = holder and (holder.field and readWaiting(holder.field) or holder)
   if digest and digest.own == 0 then return { 1 } end -- it was canceled before; others go in its slot
   for _, member in ipairs(sent) do
     if redis.call('ZSCORE', KEYS[2], member) then return { 0 } end
   end
-  if held and held.field then return takeOut(name, true, keepMs) or { 0 } end
-  if held and held.count > 1 then return { 0 } end -- it was to be sent, and is tried again: the others have no slot of their own
+  if holder and holder.field then return takeOut(name, true, keepMs) or { 0 } end
+  if holder and holder.count > 1 then return { 0 } end -- it was admitted and is tried again; the others in it have no slot of their own
   writeEnd(name, 'canceled', nil, keepMs)
   return { 1, name }
 end

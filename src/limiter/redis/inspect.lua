@@ -1,7 +1,7 @@
 -- Reads what is stored about one recipient, in parts. Writes nothing.
 --
 -- KEYS    as in admit.lua, with every category among the scopes
--- ARGV[1] the time in epoch ms, in tests only; '' for Redis's clock
+-- ARGV[1] '', or the time in epoch ms (redis/clock.lua)
 -- ARGV[2] JSON, the policies of the scopes as in admit.lua
 -- ARGV[3] how many entries of each set to skip, from the oldest
 -- ARGV[4] how many entries of each set to answer at most
@@ -11,7 +11,7 @@
 
 local id, member = '', ''
 
--- include clock.lua
+-- include ../../redis/clock.lua
 
 local now, realNow = clockNow(ARGV[1])
 local policies = cjson.decode(ARGV[2])

@@ -87,11 +87,11 @@ export function toInspection(
 
 /** Sorted by slot. */
 function sentViews(slots: Iterable<readonly [entry: string, at: number]>, areIds: boolean): SlotView[] {
-  const told = [...slots].map(([entry, at]) => {
+  const views = [...slots].map(([entry, at]) => {
     const id = areIds ? idOf(entry) : undefined;
     return id === undefined ? { at } : { at, id };
   });
-  return told.toSorted((a, b) => a.at - b.at);
+  return views.toSorted((a, b) => a.at - b.at);
 }
 
 /** The policies of a limiter; its categories in the order of their keys. */

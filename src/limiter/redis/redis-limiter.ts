@@ -272,7 +272,7 @@ function inOrder({ sent, reserved, held }: CategoryKeys): [string, string, strin
   return [sent, reserved, held];
 }
 
-/** What an ask tells admit.lua about quiet hours, and about limits that are skipped. */
+/** What an ask sends to admit.lua about quiet hours, and about limits that are skipped. */
 interface Terms {
   /** ARGV[8] to ARGV[10]; empty for an ask without any of them. */
   readonly args: readonly string[];
@@ -280,10 +280,10 @@ interface Terms {
   readonly windows: readonly Window[];
 }
 
-/** The quiet hours of this limiter, and those of recipients that Redis has told. */
+/** The quiet hours of this limiter, and those of recipients that answers of admit.lua contained. */
 interface QuietTerms {
   of(recipientId: string, category: string | undefined, now: number): Terms;
-  /** Reads an answer of admit.lua. True if it tells other quiet hours than were known: ask again. */
+  /** Reads an answer of admit.lua. True if it contains other quiet hours than were known: ask again. */
   learns(recipientId: string, reply: unknown): boolean;
   /** The quiet times under the quiet hours that are stored for a recipient, or under those of this limiter. */
   windowsOf(stored: string | undefined, now: number): readonly Window[];
@@ -291,7 +291,7 @@ interface QuietTerms {
   viewOf(stored: string | undefined, now: number): { readonly quiet?: QuietView };
 }
 
-/** The most recipients with quiet hours of their own that are remembered; Redis tells them again. */
+/** The most recipients with quiet hours of their own that are remembered; those that are forgotten cost one ask more. */
 const MOST_RECIPIENTS = 10_000;
 const NONE: Terms = { args: [], windows: [] };
 

@@ -54,14 +54,15 @@ local function newest(set, k)
   return k == set.ahead + 1 and set.extra or stored(set, k - 1)
 end
 
+-- Takes all entries with a higher score as damage.
 local function skipBeyond(set, score)
   set.lastGood = score
   local top = scoreAt(set, 0)
   if top and top > score then set.skipped = redis.call('ZCOUNT', set.key, beyond(score), '+inf') end
 end
 
--- How long entries of the set are kept. Sent slots are kept for the longest window that any ask came with: the key's expiry
--- tells it, since it is set to that time after the newest entry.
+-- How long entries of the set are kept. Sent slots are kept for the longest window that any ask came with: that time
+-- is the distance between the newest entry and the key's expiry.
 local function keepOf(set)
   if set.isSent then
     set.isSent = nil

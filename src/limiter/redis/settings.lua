@@ -2,7 +2,7 @@
 --
 -- KEYS[1] the recipient's settings
 -- ARGV[1] 'limit', 'unlimit', 'block', 'unblock', 'quiet' or 'unquiet'
--- ARGV[2] the time in epoch ms, in tests only; '' for Redis's clock
+-- ARGV[2] '', or the time in epoch ms (redis/clock.lua)
 -- ARGV[3] when the policy or block ends, epoch ms; '' for no end
 -- ARGV[4] the policy as in admit.lua, the reason of the block, or the quiet hours as JSON
 -- ARGV[5] the most that the end may lie ahead, ms; '' for no bound
@@ -12,7 +12,7 @@
 -- In one step, so that the key's expiry always fits its content: it expires with the later end of the two. With quiet hours
 -- or a policy without an end it never expires, since that is configuration.
 
--- include clock.lua
+-- include ../../redis/clock.lua
 
 local what, ends, now = ARGV[1], tonumber(ARGV[3]), clockNow(ARGV[2])
 if ends and (ends <= now or ends - now > (tonumber(ARGV[5]) or math.huge)) then return { 0, now } end

@@ -4,9 +4,9 @@
 -- epoch ms. A notification is named by its job's id. Fields:
 --   end:<name>     it ends without an alert of its own. how: 'canceled', 'superseded' or 'merged' (by: by or into which one); or
 --                  'sent': it went out without a slot, so it is too late to cancel it
---   latest:<key>   of those that wait under a collapse id only the newest goes. name, entry: who has the slot; at: its age. After
+--   latest:<key>   of those that wait under a collapse id only the newest goes. name, entry: the id that has the slot; at: its age. After
 --                  its admission entry is ''
---   digest:<key>   the digest that waits. name, entry: who has the slot; count: how many it is made of; own: 1 if its own text is one
+--   digest:<key>   the digest that waits. name, entry: the id that has the slot; count: how many it is made of; own: 1 if its own text is one
 --                  of them; expires: epoch ms
 --   full:<name>    the same for a digest that takes no more
 --   holder:<name>  it has the slot of a digest: field (where that is); or, after its admission, count and own
@@ -44,7 +44,7 @@ local function writeWaiting(field, value, keptMs)
   pruneWaiting()
 end
 
--- The first end holds.
+-- Only the first end of a notification is stored.
 local function writeEnd(name, how, by, keptMs)
   local field = 'end:' .. name
   if not readWaiting(field) then writeWaiting(field, { how = how, by = by }, math.max(keptMs or 0, ENDED_KEPT_MS)) end

@@ -64,8 +64,8 @@ function waitOf(
   quiet: readonly Window[],
 ): Pick<Cause, 'before' | 'ruleUntil'> & Pick<Standing, 'remaining'> {
   const { limit, at, now, windowMs, remaining: before } = answered;
-  const told = limit === QUIET ? quietCause(quiet, at) : limit === BLOCK ? { ruleUntil: now + windowMs } : {};
-  return { before, remaining: 0, ...told };
+  const until = limit === QUIET ? quietCause(quiet, at) : limit === BLOCK ? { ruleUntil: now + windowMs } : {};
+  return { before, remaining: 0, ...until };
 }
 
 function ruleStanding(room: LimitRoom, category: string | undefined): RuleStanding {

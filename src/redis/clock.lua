@@ -1,0 +1,8 @@
+-- Included by the scripts of the limiter and of the quota. Gives `clockNow(given)`: the time in epoch ms, and Redis's own time. The
+-- first is `given` if that is a number: the `now` option, for tests. Everybody else gives '', and both are Redis's time.
+
+local function clockNow(given)
+  local time = redis.call('TIME')
+  local real = time[1] * 1000 + math.floor(time[2] / 1000)
+  return tonumber(given) or real, real
+end
