@@ -4,8 +4,7 @@ import type { Notification } from '../domain/notification.ts';
 import { needsOperator, type DeadLetterReason, type Result, type Waited } from '../domain/outcome.ts';
 import { errorChain, redact } from '../domain/redact.ts';
 import { doubledMs } from '../domain/time.ts';
-import type { Ended } from '../limiter/checks.ts';
-import type { Refused, Reserved } from '../limiter/limiter.ts';
+import type { Ended, Refused, Reserved } from '../limiter/limiter.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import {
   openLabels,

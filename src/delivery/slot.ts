@@ -1,8 +1,7 @@
 import { countedAs } from '../domain/limits.ts';
 import { DEFAULT_DIGEST } from '../domain/notification-schema.ts';
 import { sleepUntil, within } from '../domain/time.ts';
-import type { Ended, Join, WaitingAsk } from '../limiter/checks.ts';
-import type { Admission, Moved, Standing } from '../limiter/limiter.ts';
+import type { Ended, Join, WaitingAsk, Admission, Moved, Standing } from '../limiter/limiter.ts';
 import type { Due } from '../queue/job-lock.ts';
 import { timeLeftMs, type Context, type DeliverParts, type DeliveryLimiter, type Slot, type Turns } from './context.ts';
 

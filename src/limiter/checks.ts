@@ -1,7 +1,7 @@
 import { describeFound, InputError, isOptions, optionFaults, type Fault, type OptionNames } from '../domain/faults.ts';
 import { categoryFaults, MAX_WINDOW_MS, policyFaults, type CategoryPolicy, type Policy } from '../domain/limits.ts';
 import { quietFaults, type QuietHours } from '../domain/quiet-hours.ts';
-import type { Block, Follow, Held, Admission, Ask, Limiter } from './limiter.ts';
+import type { Block, Follow, Held, WaitingAsk } from './limiter.ts';
 
 /** The longest block: 366 days. */
 export const MAX_BLOCK_MS = 366 * 86_400_000;
@@ -31,6 +31,25 @@ export function checkLimiterOptions(
   throwAll('unusable policy', policyFaults(options.policy, 'policy'));
 }
 
+/** Throws InputError if a recipient or an id is missing, a field does not exist, or a bound is not usable. Every text is a valid id. */
+export function checkAsk(asked: WaitingAsk): void {
+  const { maxPending, leadMs = 0 } = asked;
+  const faults = [...optionFaults(asked, ASK_FIELDS), ...slotFaults(asked)];
+  for (const path of BOUNDS) {
+    const ms = asked[path];
+    if (ms === undefined || (typeof ms === 'number' && !Number.isNaN(ms))) continue;
+    faults.push({ path, expected: 'a number of milliseconds', found: String(ms) });
+  }
+  if (typeof leadMs !== 'number' || !(leadMs >= 0 && leadMs <= MAX_WINDOW_MS)) {
+    const expected = `a number of milliseconds from 0 to ${MAX_WINDOW_MS}`;
+    faults.push({ path: 'leadMs', expected, found: String(leadMs) });
+  }
+  if (maxPending !== undefined && !(Number.isSafeInteger(maxPending) && maxPending >= 0)) {
+    faults.push({ path: 'maxPending', expected: 'an integer of 0 or more', found: String(maxPending) });
+  }
+  throwAll('unusable ask', faults);
+}
+
 /** The time that `until` is compared with, in epoch milliseconds; absent if only Redis knows it, which then checks it. */
 type Now = number | undefined;
 
@@ -40,8 +59,8 @@ export function checkRecipient(recipientId: string): void {
 }
 
 /** Throws InputError if the recipient id or the id is missing. */
-export function checkHeld(held: Held): void {
-  throwAll('unusable slot', heldFaults(held));
+export function checkSlot(slot: Held): void {
+  throwAll('unusable slot', slotFaults(slot));
 }
 
 /** Throws InputError with every fault of the arguments of `limit`. */
@@ -105,7 +124,7 @@ export function checkFollow(follow: Follow): void {
   throwAll('unusable options', [{ path: 'leadMs', expected, found: String(leadMs) }]);
 }
 
-function heldFaults({ recipientId, id, category }: Held): Fault[] {
+function slotFaults({ recipientId, id, category }: Held): Fault[] {
   return textFaults({ recipientId, id, ...(category !== undefined && { category }) });
 }
 
@@ -142,74 +161,4 @@ function describeText(text: unknown): string {
 
 function throwAll(what: string, faults: readonly Fault[]): void {
   if (faults.length > 0) throw new InputError(what, faults);
-}
-
-/** Throws InputError if a recipient or an id is missing, a field does not exist, or a bound is not usable. Every text is a valid id. */
-export function checkAsk(asked: WaitingAsk): void {
-  const faults: Fault[] = optionFaults(asked, ASK_FIELDS);
-  const { maxPending, leadMs = 0, ...ask } = asked;
-  faults.push(...heldFaults(ask));
-  for (const path of BOUNDS) {
-    const ms = ask[path];
-    if (ms === undefined || (typeof ms === 'number' && !Number.isNaN(ms))) continue;
-    faults.push({ path, expected: 'a number of milliseconds', found: String(ms) });
-  }
-  if (typeof leadMs !== 'number' || !(leadMs >= 0 && leadMs <= MAX_WINDOW_MS)) {
-    const expected = `a number of milliseconds from 0 to ${MAX_WINDOW_MS}`;
-    faults.push({ path: 'leadMs', expected, found: String(leadMs) });
-  }
-  if (maxPending !== undefined && !(Number.isSafeInteger(maxPending) && maxPending >= 0)) {
-    faults.push({ path: 'maxPending', expected: 'an integer of 0 or more', found: String(maxPending) });
-  }
-  if (faults.length > 0) throw new InputError('unusable ask', faults);
-}
-
-/** An ask of a notification that waits together with others of its recipient. */
-export interface Join {
-  /** `latest`: only the newest goes, in the slot of the oldest. `digest`: one goes for all. */
-  readonly kind: 'latest' | 'digest';
-  /** What waits under the same key waits together. */
-  readonly key: string;
-  /** The age of the notification: epoch milliseconds. A later one takes the place of an earlier one. */
-  readonly at: number;
-  /** When it expires, epoch milliseconds: it does not join a digest that may expire before it. Default: never. */
-  readonly expires?: number | undefined;
-  /** At most so many notifications are in one digest. */
-  readonly max: number;
-}
-
-/** The id of such an ask is the notification's job id, `/` and a number: one notification has several asks. */
-export interface WaitingAsk extends Ask {
-  /** With whom it waits if it is blocked. Default: alone. */
-  readonly join?: Join | undefined;
-  /** If it is refused it will be sent without a slot: then it is too late to cancel it. Default: false. */
-  readonly claim?: boolean | undefined;
-}
-
-/** The notification ends without being sent. It gets the same answer whenever it asks within a day. */
-export interface Ended {
-  /** It is not to be sent. */
-  readonly kind: 'ended';
-  /** Somebody canceled it; a newer one took its slot; or it is a part of a digest that waits. */
-  readonly how: 'canceled' | 'superseded' | 'merged';
-  /** The job of the newer one, or of the digest; absent for `canceled`. */
-  readonly by?: string;
-  /** It gave back a slot that lay ahead: those behind it may move up. */
-  readonly gaveBackSlot: boolean;
-}
-
-/** What a digest is made of. */
-export interface Digest {
-  /** How many notifications. */
-  readonly count: number;
-  /** Whether the one that has the slot is one of them: false if it was canceled, and goes for the others. */
-  readonly own: boolean;
-}
-
-/** A limiter whose asks may wait together, and be canceled (canceller.ts). */
-export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
-  /** Asks for a slot. An admission of a digest says what it is made of. */
-  admit(ask: WaitingAsk): Promise<(Admission & { readonly digest?: Digest }) | Ended>;
-  /** Gives each reservation of the recipient the earliest slot that is free, in their order. */
-  moveUp(recipientId: string, follow: Follow): Promise<void>;
 }

@@ -24,7 +24,7 @@ export interface FallbackOptions extends MemoryLimiterOptions {
 const PAUSE_MS = 1_000;
 const ON_UNAVAILABLE: readonly OnUnavailable[] = ['closed', 'open', 'memory'];
 
-/** Throws InputError if it is none of the three: a word with a mistake in it must not decide what happens in an outage. */
+/** Throws InputError if it is none of the three: a spelling mistake would only be seen in an outage. */
 export function checkOnUnavailable(value: OnUnavailable): void {
   if (ON_UNAVAILABLE.includes(value)) return;
   const found = describeFound(value, false);
@@ -79,8 +79,8 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
   return {
     admit,
     peek,
-    refund: (held) => giveBack((holder) => holder.refund(held)),
-    cancel: (held) => giveBack((holder) => holder.cancel(held)),
+    refund: (slot) => giveBack((holder) => holder.refund(slot)),
+    cancel: (slot) => giveBack((holder) => holder.cancel(slot)),
     limit: (recipientId, policy, more) => limiter.limit(recipientId, policy, more),
     unlimit: (recipientId, follow) => limiter.unlimit(recipientId, follow),
     block: (recipientId, block, follow) => limiter.block(recipientId, block, follow),
@@ -123,7 +123,7 @@ export function createOutageGate({ pauseMs, onChange }: OutageGateOptions): Outa
     onChange?.(away);
   }
 
-  /** A call that was made before the last answer came says nothing about the state now. */
+  /** The limiter answered after this call was made, so its failure does not count. */
   function failed(calledAt: number): void {
     if (calledAt < answeredAt) return;
     triedAgainAt = performance.now() + pauseMs;
@@ -227,8 +227,8 @@ function memoryStandIn(options: MemoryLimiterOptions): StandIn {
       if (ask.renew === true) await current()?.refund(ask);
       await current()?.cancel(ask);
     },
-    refund: async (held) => (await current()?.refund(held)) ?? false,
-    cancel: async (held) => (await current()?.cancel(held)) ?? false,
+    refund: async (slot) => (await current()?.refund(slot)) ?? false,
+    cancel: async (slot) => (await current()?.cancel(slot)) ?? false,
     reset: async (recipientId) => (await current()?.reset(recipientId)) ?? false,
   };
 }

@@ -19,7 +19,7 @@ export interface Ask extends Held {
    */
   readonly policy?: Policy;
   /**
-   * A longer wait is refused: nothing is written, and the id keeps what it held before. Default: no bound. With 0 an ask may
+   * A longer wait is refused: nothing is written, and the id keeps the slot that it had. Default: no bound. With 0 an ask may
    * still be admitted a few milliseconds ahead of its slot, since that is not a wait. Quiet time in the wait does not count.
    */
   readonly maxWaitMs?: number;
@@ -195,9 +195,9 @@ export interface Limiter extends Oversight {
   /** The answer that `admit` would give, without writing anything. */
   peek(ask: Ask): Promise<Admission>;
   /** Gives back the slot of a send that certainly did not alert. True if there was one. */
-  refund(held: Held): Promise<boolean>;
+  refund(slot: Held): Promise<boolean>;
   /** Gives back a reservation that will not be used. True if there was one. */
-  cancel(held: Held): Promise<boolean>;
+  cancel(slot: Held): Promise<boolean>;
 }
 
 /** A reservation that an operator's command has moved to another slot, with the reason for that. */
@@ -248,6 +248,56 @@ export interface Oversight {
   reset(recipientId: string, follow?: Follow): Promise<boolean>;
   /** Everything that is stored about the recipient; writes nothing. */
   inspect(recipientId: string): Promise<Inspection>;
+}
+
+/** An ask of a notification that waits together with others of its recipient. */
+export interface Join {
+  /** `latest`: only the newest goes, in the slot of the oldest. `digest`: one goes for all. */
+  readonly kind: 'latest' | 'digest';
+  /** What waits under the same key waits together. */
+  readonly key: string;
+  /** The age of the notification: epoch milliseconds. A later one takes the place of an earlier one. */
+  readonly at: number;
+  /** When it expires, epoch milliseconds: it does not join a digest that may expire before it. Default: never. */
+  readonly expires?: number | undefined;
+  /** At most so many notifications are in one digest. */
+  readonly max: number;
+}
+
+/** The id of such an ask is the notification's job id, `/` and a number: one notification has several asks. */
+export interface WaitingAsk extends Ask {
+  /** With which others it waits if it is blocked. Default: alone. */
+  readonly join?: Join | undefined;
+  /** If it is refused it will be sent without a slot: then it is too late to cancel it. Default: false. */
+  readonly claim?: boolean | undefined;
+}
+
+/** The notification ends without being sent. It gets the same answer whenever it asks within a day. */
+export interface Ended {
+  /** It is not to be sent. */
+  readonly kind: 'ended';
+  /** It was canceled; a newer one took its slot; or it is a part of a digest that waits. */
+  readonly how: 'canceled' | 'superseded' | 'merged';
+  /** The job of the newer one, or of the digest; absent for `canceled`. */
+  readonly by?: string;
+  /** It gave back a slot that lay ahead: those behind it may move up. */
+  readonly gaveBackSlot: boolean;
+}
+
+/** What a digest is made of. */
+export interface Digest {
+  /** How many notifications. */
+  readonly count: number;
+  /** Whether the one that has the slot is one of them: false if it was canceled, and goes for the others. */
+  readonly own: boolean;
+}
+
+/** A limiter whose asks may wait together, and be canceled (canceller.ts). */
+export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
+  /** Asks for a slot. An admission of a digest says what it is made of. */
+  admit(ask: WaitingAsk): Promise<(Admission & { readonly digest?: Digest }) | Ended>;
+  /** Gives each reservation of the recipient the earliest slot that is free, in their order. */
+  moveUp(recipientId: string, follow: Follow): Promise<void>;
 }
 
 /**

@@ -15,7 +15,7 @@ export interface Pace {
   readonly limits: readonly Limit[];
   /**
    * The tolerance: how long after its slot an id may be sent without losing it. Most of the gap (of the shortest window if there
-   * is no gap): nobody else is awake in that time, so nothing is lost by sending late. With the whole gap or more, all ids that
+   * is no gap): no other id comes back in that time, so nothing is lost by sending late. With the whole gap or more, all ids that
    * wake at the same instant would be sent, and each would make the line later by a gap.
    */
   readonly toleranceMs: number;
@@ -27,9 +27,9 @@ export interface Pace {
 const LATE_SHARE = 0.9;
 /** An id sleeps in its worker for as long as its line is late, so there is a bound. */
 const MAX_TOLERANCE_MS = 2_000;
-/** Who comes early sleeps in its worker until its slot. A wake-up is early by its lead (delivery/slot.ts), and some jitter. */
+/** An id that comes early sleeps in its worker until its slot. A wake-up is early by its lead (delivery/slot.ts), and some jitter. */
 const MAX_EARLY_MS = 120;
-/** Newcomers are placed behind an overdue reservation for this long, which is the longest tolerance; then it no longer makes them wait. */
+/** For this long an overdue reservation still makes newcomers wait behind it: the longest tolerance. */
 export const GRACE_MS = 2_000;
 /** A reservation that is overdue by more than this is a no-show, and forgotten: its job was removed, or its worker died. */
 export const NO_SHOW_MS = 60_000;

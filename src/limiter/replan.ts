@@ -11,14 +11,14 @@ export interface Waiting {
   /** Its category, if that has a policy. */
   readonly category: string | undefined;
   /** It is held back by its category: reserved there, but not in the overall line yet. */
-  readonly isHeld: boolean;
+  readonly isHeldBack: boolean;
 }
 
 /** A reservation with its new slot. */
 export interface Replanned {
   readonly waiting: Waiting;
   readonly at: number;
-  readonly isHeld: boolean;
+  readonly isHeldBack: boolean;
   readonly cause: Cause;
 }
 
@@ -60,21 +60,21 @@ export function replan(
     const goesFirst = own !== undefined && isUrgent({ exempt });
     const inLine = free(goesFirst ? new List(withoutLimits(overall, exempt)) : line);
     const inCategory = own ? free(own) : -Infinity;
-    const isHeld = goesFirst || (own !== undefined && (own.hasHeld || inCategory > inLine));
-    const at = goesFirst ? Math.max(inLine, inCategory) : isHeld ? inCategory : inLine;
-    own?.take(at, isHeld);
-    if (!isHeld) line.take(at, false);
-    return { waiting: each, at, isHeld };
+    const isHeldBack = goesFirst || (own !== undefined && (own.hasHeldBack || inCategory > inLine));
+    const at = goesFirst ? Math.max(inLine, inCategory) : isHeldBack ? inCategory : inLine;
+    own?.take(at, isHeldBack);
+    if (!isHeldBack) line.take(at, false);
+    return { waiting: each, at, isHeldBack };
   });
-  const placed = places.map(({ waiting: { category }, at: slot, isHeld }) => ({ category, slot, isHeld }));
+  const placed = places.map(({ waiting: { category }, at: slot, isHeldBack }) => ({ category, slot, isHeldBack }));
   const causes = causesOf(placed, rooms, { now, blockedUntil, quiet });
   return places.map((place, index) => ({ ...place, cause: causes[index] ?? NO_CAUSE }));
 }
 
-/** Of nobody: every reservation has a cause of its own. */
+/** Only for the compiler: every reservation has a cause of its own. */
 export const NO_CAUSE: Cause = { rule: 'none', before: 0 };
 
-type Placed = Pick<Waiting, 'slot' | 'category' | 'isHeld'>;
+type Placed = Pick<Waiting, 'slot' | 'category' | 'isHeldBack'>;
 
 /** Why each of these waits for so long; in their order. */
 export function causesOf(waiting: readonly Placed[], rooms: Rooms, moment: Moment): Cause[] {
@@ -88,22 +88,22 @@ export function causesOf(waiting: readonly Placed[], rooms: Rooms, moment: Momen
     const each = waiting[index];
     if (each === undefined) continue;
     if (uncounted[0]?.slot !== each.slot) {
-      for (const { slot, category, isHeld } of uncounted) {
+      for (const { slot, category, isHeldBack } of uncounted) {
         if (slot < moment.now - GRACE_MS) continue;
-        if (!isHeld) add(undefined);
+        if (!isHeldBack) add(undefined);
         if (category !== undefined) add(category);
       }
       uncounted = [];
     }
     uncounted.push(each);
-    const { slot, category, isHeld } = each;
+    const { slot, category, isHeldBack } = each;
     const own = category === undefined ? undefined : rooms.get(category);
     const exempt = own?.exempt ?? [];
     const goesFirst = own !== undefined && isUrgent({ exempt });
     const quiet = exempt.includes('quietHours') ? [] : moment.quiet;
     const first = lineOf(goesFirst ? withoutLimits(overall, exempt) : overall, goesFirst ? 0 : count(undefined));
     const lines = own === undefined ? [first] : [first, lineOf(own, count(category))];
-    const before = count(isHeld ? category : undefined);
+    const before = count(isHeldBack ? category : undefined);
     causes[index] = { ...causeOf(lines, slot, { ...moment, quiet }), before };
   }
   return causes;
@@ -127,7 +127,7 @@ class List {
   readonly #limits: readonly Limit[];
   readonly #instants: number[];
   #last = -Infinity;
-  hasHeld = false;
+  hasHeldBack = false;
 
   constructor({ limits, sent }: Room) {
     this.#limits = limits;
@@ -140,10 +140,10 @@ class List {
     return Math.max(from, this.#last, ...ends);
   }
 
-  take(at: number, isHeld: boolean): void {
+  take(at: number, isHeldBack: boolean): void {
     // Search from the end: only overdue reservations are placed before a sent slot.
     this.#instants.splice(this.#instants.findLastIndex((instant) => instant <= at) + 1, 0, at);
     this.#last = at;
-    this.hasHeld ||= isHeld;
+    this.hasHeldBack ||= isHeldBack;
   }
 }

@@ -21,7 +21,7 @@
 -- bucket j - span or before was used before (j - span + 1) * width + leaseMs <= j * width - per, so no window that reaches into
 -- bucket j contains it. Promises are only plans: an ask that comes back is checked against what was really taken.
 
-local GRACE_MS = 1000 -- newcomers come after a promise that is overdue by up to this
+local GRACE_MS = 1000 -- for so long newcomers leave the room of an overdue promise to the ask that it was made to
 local NO_SHOW_MS = 60000 -- an ask that comes back later than this is a newcomer
 local BATCH_KEPT_MS = 60000 -- how long unused tokens of a batch can be given back
 local BATCH_PART = 4 -- one client takes at most a quarter of the free room for later

@@ -94,7 +94,7 @@ export interface CheckedTerms {
 const MAX_TOKENS = 1_000_000_000;
 /** Buckets in a window. Counting by buckets loses up to 1/100 of a window, and Redis stores 128 entries compactly. */
 const BUCKETS = 100;
-/** Not longer than the time for which newcomers wait for an overdue promise (GRACE_MS of quota.lua). */
+/** At most GRACE_MS of quota.lua: for so long newcomers leave the room of an overdue promise to the ask that it was made to. */
 const MAX_LEASE_MS = 1_000;
 const NAME = /^[\w.~-]{1,128}$/;
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { sleepUntil } from '../../src/domain/time.ts';
 import { leadMs, maxLateMs, takeSlot } from '../../src/delivery/slot.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
-import type { WaitingAsk, WaitingLimiter } from '../../src/limiter/checks.ts';
+import type { WaitingAsk, WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { contextOf, lostAfter, none, openBench, POLICY, RECIPIENT, takeDown } from './support.ts';
 

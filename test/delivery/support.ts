@@ -14,7 +14,7 @@ import { createTurns } from '../../src/delivery/slot.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Result, Trouble } from '../../src/domain/outcome.ts';
-import type { WaitingLimiter } from '../../src/limiter/checks.ts';
+import type { WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { createCanceledLook, createCanceller, type Canceller } from '../../src/limiter/redis/canceller.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Provider } from '../../src/providers/provider.ts';

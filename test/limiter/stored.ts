@@ -45,7 +45,7 @@ async function readScope(redis: Redis, keys: ScopeKeys | CategoryKeys): Promise<
   return {
     sent,
     reserved,
-    held: 'held' in keys ? await readSet(redis, keys.held) : { slots: [], expiresAt: undefined },
+    held: 'heldBack' in keys ? await readSet(redis, keys.heldBack) : { slots: [], expiresAt: undefined },
   };
 }
 

@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
 import { createCanceller, type Canceller } from '../../src/limiter/redis/canceller.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import type { Join, WaitingLimiter } from '../../src/limiter/checks.ts';
+import type { Join, WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { cases } from '../support/cases.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { AHEAD_MS, recipientId } from './stored.ts';

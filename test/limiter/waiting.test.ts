@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { createCanceller } from '../../src/limiter/redis/canceller.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import type { Join, WaitingAsk } from '../../src/limiter/checks.ts';
+import type { Join, WaitingAsk } from '../../src/limiter/limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { AHEAD_MS, readRecipient, recipientId } from './stored.ts';
 

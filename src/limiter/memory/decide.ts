@@ -1,7 +1,7 @@
 import type { Admission, Admitted, Ask, Cause, Refused, RuleStanding, Standing } from '../limiter.ts';
 import { earlyMsOf, type Limit, quietMsBetween, withQuietMs, causeOf, GRACE_MS, awake } from '../pace.ts';
 import {
-  type Moment,
+  type AskMoment,
   type Scope,
   type Scopes,
   including,
@@ -12,7 +12,7 @@ import {
   type Slot,
   type Slots,
   newest,
-} from './book.ts';
+} from './recipients.ts';
 
 /** The answer to an ask, and the scopes after it if they change. */
 export interface Decision {
@@ -21,7 +21,7 @@ export interface Decision {
 }
 
 /** The algorithm of docs/limiter.md on slots in memory; admit.lua is the same for slots in Redis. */
-export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: boolean): Decision {
+export function decide(ask: Ask, scopes: Scopes, moment: AskMoment, countBlocked: boolean): Decision {
   const { id, renew = false, leadMs = 0 } = ask;
   const { now } = moment;
   const common = commonOf(scopes);
@@ -30,22 +30,22 @@ export function decide(ask: Ask, scopes: Scopes, moment: Moment, countBlocked: b
   const [overall, category] = scopes;
   const sentAt = timeOf(overall.slots.sent, id);
   const inLine = timeOf(overall.slots.reserved, id);
-  const heldAt = category && timeOf(category.slots.held, id);
-  const slot = inLine ?? heldAt;
+  const heldBackAt = category && timeOf(category.slots.heldBack, id);
+  const slot = inLine ?? heldBackAt;
   if (sentAt !== undefined && !renew) {
     return { admission: admitted(sentAt, { ...standingOf(scopes, now), ...withRooms(scopes) }, now, true) };
   }
 
   const others = each(scopes, (slots) => withoutId(slots, id));
   if (slot !== undefined && slot > now + earlyMsOf(toleranceMs)) {
-    const place = { at: slot, isHeld: inLine === undefined };
+    const place = { at: slot, isHeldBack: inLine === undefined };
     const { because, quietMs } = refusal(ask, slot, moment, undefined);
     return { admission: waiting(place, waitCause(others, place, moment, quietMs), because, withRooms(others), moment) };
   }
 
   const comer: Comer = {
     due: slot ?? sentAt,
-    isHeld: inLine === undefined && heldAt !== undefined,
+    isHeldBack: inLine === undefined && heldBackAt !== undefined,
     leadMs: Math.ceil(leadMs),
   };
   const at = admissionAt(comer, others, toleranceMs, moment);
@@ -69,10 +69,10 @@ function trimmed({ limits, allLimits = limits, slots }: Scope): Slots {
 }
 
 /** In line: in every scope. Held back: in the category alone. */
-function reserved(scopes: Scopes, id: string, { at, isHeld }: Place): Scopes {
-  if (!isHeld) return each(scopes, (slots) => ({ ...slots, reserved: including(slots.reserved, { id, at }) }));
+function reserved(scopes: Scopes, id: string, { at, isHeldBack }: Place): Scopes {
+  if (!isHeldBack) return each(scopes, (slots) => ({ ...slots, reserved: including(slots.reserved, { id, at }) }));
   return eachScope(scopes, ({ category, slots }) =>
-    category === undefined ? slots : { ...slots, held: including(slots.held, { id, at }) },
+    category === undefined ? slots : { ...slots, heldBack: including(slots.heldBack, { id, at }) },
   );
 }
 
@@ -96,8 +96,8 @@ function eachScope([overall, ...others]: Scopes, change: (scope: Scope) => Slots
 }
 
 function longestQueue(scopes: Scopes, now: number): number {
-  const count = ({ slots: { reserved, held }, isUrgent = false }: Scope) =>
-    (isUrgent ? 0 : queued(reserved, now).length) + queued(held, now).length;
+  const count = ({ slots: { reserved, heldBack }, isUrgent = false }: Scope) =>
+    (isUrgent ? 0 : queued(reserved, now).length) + queued(heldBack, now).length;
   return Math.max(...scopes.map(count));
 }
 
@@ -108,7 +108,7 @@ interface Bounded {
 }
 
 /** `pending`: how many reservations wait before a new id; undefined for an id that has a slot. */
-function refusal(ask: Ask, at: number, { now, quiet }: Moment, pending = -1): Bounded {
+function refusal(ask: Ask, at: number, { now, quiet }: AskMoment, pending = -1): Bounded {
   const { maxWaitMs = Infinity, maxQuietMs = Infinity, expiresInMs = Infinity, maxPending = Infinity } = ask;
   const quietMs = quietMsBetween(quiet, now, at);
   if (quietMs > maxQuietMs) return { because: 'max-wait', quietMs: Infinity };
@@ -126,7 +126,7 @@ function waiting(
   cause: Cause,
   because: Refused['because'] | undefined,
   common: Common,
-  { now, quiet }: Moment,
+  { now, quiet }: AskMoment,
 ): Admission {
   const waitMs = at - now;
   const parts = { ...cause, remaining: 0, resetMs: waitMs, ...common };
@@ -161,16 +161,13 @@ function roomOf({ name, max, perMs }: Limit, sent: readonly Slot[], now: number)
   return { rule: name, max, perMs, remaining: max - inWindow.length, resetMs: oldest + perMs - now };
 }
 
-/**
- * Where the slot of an id lies: behind what was sent, behind a line, and the place of one id. The same as instants.lua and the
- * end of admit.lua.
- */
+// Where the slot of an id lies: the same as instants.lua and the end of admit.lua.
 
 /** The slot of an id that must wait. */
 interface Place {
   readonly at: number;
   /** Reserved in its category alone, so that no id in the overall line has to wait for it. */
-  readonly isHeld: boolean;
+  readonly isHeldBack: boolean;
 }
 
 /** What the place of an id depends on. */
@@ -178,7 +175,7 @@ interface Comer {
   /** Its slot, or the admission that it renews; undefined for a newcomer. */
   readonly due: number | undefined;
   /** Its category holds it back: it is not in the overall line yet. */
-  readonly isHeld: boolean;
+  readonly isHeldBack: boolean;
   /** It is not sent earlier than this much after now. */
   readonly leadMs: number;
 }
@@ -188,7 +185,7 @@ type Nth = (scope: Scope) => readonly Pick<Slot, 'at'>[];
 /**
  * The first instant, `from` or later, after a block and outside of quiet times, at which every limit has room among these slots.
  */
-function firstInstant(scopes: readonly Scope[], slotsOf: Nth, moment: Moment, from: number = moment.now): number {
+function firstInstant(scopes: readonly Scope[], slotsOf: Nth, moment: AskMoment, from: number = moment.now): number {
   const { blockedUntil = -Infinity, quiet, edgeMs } = moment;
   const ends = scopes.flatMap((scope) =>
     scope.limits.map(({ max, perMs }) => (slotsOf(scope).at(-max)?.at ?? -Infinity) + perMs),
@@ -197,7 +194,7 @@ function firstInstant(scopes: readonly Scope[], slotsOf: Nth, moment: Moment, fr
 }
 
 /** The first instant that the sent slots allow. */
-function earliestInstant(scopes: readonly Scope[], moment: Moment, from?: number): number {
+function earliestInstant(scopes: readonly Scope[], moment: AskMoment, from?: number): number {
   return firstInstant(scopes, ({ slots }) => slots.sent, moment, from);
 }
 
@@ -206,22 +203,22 @@ function earliestInstant(scopes: readonly Scope[], moment: Moment, from?: number
  * before the earliest instant of the scope, and not before a sent slot. A held-back slot counts no earlier than the last slot in
  * line. So, from the newest to the oldest: those held back, those in line, the sent ones.
  */
-function tailInstant(scope: Scope, moment: Moment, heldToo: boolean): number {
-  const { sent, reserved, held } = scope.slots;
+function tailInstant(scope: Scope, moment: AskMoment, withHeldBack: boolean): number {
+  const { sent, reserved, heldBack } = scope.slots;
   const floor = Math.max(earliestInstant([scope], { ...moment, quiet: [] }), newest(sent) ?? 0);
   const line = queued(scope.isUrgent ? [] : reserved, moment.now).map(({ at }) => ({ at: Math.max(at, floor) }));
   const lastInLine = line.at(-1)?.at ?? floor;
-  const behind = heldToo ? queued(held, moment.now).map(({ at }) => ({ at: Math.max(at, lastInLine) })) : [];
+  const behind = withHeldBack ? queued(heldBack, moment.now).map(({ at }) => ({ at: Math.max(at, lastInLine) })) : [];
   const queue = [...line, ...behind];
   const free = firstInstant([scope], () => [...sent, ...queue], moment);
   return awake(moment.quiet, Math.max(free, queue.at(-1)?.at ?? 0), moment.edgeMs);
 }
 
 /** The instants behind the overall line and behind the category's line; without a category the first one twice. */
-function tails(scopes: Scopes, moment: Moment, heldToo: boolean): readonly [line: number, own: number] {
+function tails(scopes: Scopes, moment: AskMoment, withHeldBack: boolean): readonly [line: number, own: number] {
   const [first, category] = scopes;
-  const line = tailInstant(first, moment, heldToo);
-  return [line, category === undefined ? line : tailInstant(category, moment, heldToo)];
+  const line = tailInstant(first, moment, withHeldBack);
+  return [line, category === undefined ? line : tailInstant(category, moment, withHeldBack)];
 }
 
 /** The reservations that come before a newcomer. */
@@ -231,11 +228,11 @@ function queued(reserved: readonly Slot[], now: number): readonly Slot[] {
 
 /**
  * The instant at which an id may be sent, if that is near enough; undefined if it must wait. One that comes back is sent if the
- * sent slots allow that within the tolerance: nobody's reservation is looked at. One that its category held back goes behind
+ * sent slots allow that within the tolerance, whatever is reserved. One that its category held back goes behind
  * the overall line, so that it pushes nobody there. The scopes are without the id's own slots.
  */
-function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, moment: Moment): number | undefined {
-  const { due, isHeld, leadMs } = comer;
+function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, moment: AskMoment): number | undefined {
+  const { due, isHeldBack, leadMs } = comer;
   const { now } = moment;
   if (due === undefined) {
     const at = Math.max(...tails(scopes, moment, true));
@@ -243,7 +240,7 @@ function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, moment: 
   }
   const withoutEdge = { ...moment, edgeMs: 0 }; // its slot was reserved before the edge
   const from = Math.max(now + leadMs, due);
-  const free = isHeld
+  const free = isHeldBack
     ? Math.max(from, ...tails(scopes, withoutEdge, false))
     : earliestInstant(scopes, withoutEdge, from);
   const at = awake(moment.quiet, free, 0);
@@ -254,27 +251,27 @@ function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, moment: 
  * The place of an id that cannot be admitted now. One that was held back joins the line if its category allows it no later than
  * one gap behind the line's end. All others go behind everybody.
  */
-function waitingPlace({ isHeld }: Pick<Comer, 'isHeld'>, scopes: Scopes, moment: Moment): Place {
+function waitingPlace({ isHeldBack }: Pick<Comer, 'isHeldBack'>, scopes: Scopes, moment: AskMoment): Place {
   const [{ isUrgent = false, gapMs }, category] = scopes;
-  if (isHeld && !isUrgent) {
+  if (isHeldBack && !isUrgent) {
     const [line, own] = tails(scopes, moment, false);
-    if (own <= line + gapMs) return { at: Math.max(line, own), isHeld: false };
+    if (own <= line + gapMs) return { at: Math.max(line, own), isHeldBack: false };
   }
   const [line, own] = tails(scopes, moment, true);
-  if (isUrgent) return { at: Math.max(line, own), isHeld: true };
+  if (isUrgent) return { at: Math.max(line, own), isHeldBack: true };
   // It is held back if its category makes it wait longer than the overall line does, or holds back others already.
-  const mates = queued(category?.slots.held ?? [], moment.now);
-  const isHeldBack = category !== undefined && (mates.length > 0 || own > line);
-  return { at: isHeldBack ? own : line, isHeld: isHeldBack };
+  const mates = queued(category?.slots.heldBack ?? [], moment.now);
+  const inCategory = category !== undefined && (mates.length > 0 || own > line);
+  return { at: inCategory ? own : line, isHeldBack: inCategory };
 }
 
 /** Why an id waits until this place, if so much quiet time counts. The scopes are without the id's own slots. */
-function waitCause(scopes: Scopes, { at, isHeld }: Place, moment: Moment, quietMs: number): Cause {
+function waitCause(scopes: Scopes, { at, isHeldBack }: Place, moment: AskMoment, quietMs: number): Cause {
   const isBefore = ({ at: slot }: Slot): boolean => slot < at;
   const lines = scopes.map(({ limits, slots, isUrgent = false }) => ({
     limits,
     nthSent: (k: number) => slots.sent.at(-k)?.at,
-    before: queued([...(isUrgent ? [] : slots.reserved), ...slots.held], moment.now).filter(isBefore).length,
+    before: queued([...(isUrgent ? [] : slots.reserved), ...slots.heldBack], moment.now).filter(isBefore).length,
   }));
-  return { ...causeOf(lines, at, moment, quietMs), before: lines[isHeld ? 1 : 0]?.before ?? 0 };
+  return { ...causeOf(lines, at, moment, quietMs), before: lines[isHeldBack ? 1 : 0]?.before ?? 0 };
 }

@@ -5,7 +5,7 @@ import {
   checkAsk,
   checkBlock,
   checkFollow,
-  checkHeld,
+  checkSlot,
   checkKeep,
   checkLimit,
   checkLimiterOptions,
@@ -18,12 +18,12 @@ import { quietView, paceOf } from '../pace.ts';
 import { causesOf, NO_CAUSE, replan, type Replanned, type Rooms, type Waiting } from '../replan.ts';
 import {
   blockAt,
-  Books,
+  Recipients,
   edited,
   policyAt,
   withoutSent,
   withScopes,
-  type Book,
+  type Recipient,
   createOpener,
   exempted,
   released,
@@ -34,7 +34,7 @@ import {
   type Scopes,
   including,
   type Slot,
-} from './book.ts';
+} from './recipients.ts';
 import { decide, type Decision } from './decide.ts';
 
 /** The limits of a memory limiter, and what it keeps. */
@@ -76,50 +76,54 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
   const { policy, categories = {}, countBlocked = false, keepIds = false, keepMs = 0, now = Date.now } = options;
   checkKeep(keepMs);
   const opener = createOpener({ policy, categories, quietHours: options.quietHours, keepMs, now });
-  const books = new Books(now);
+  const recipients = new Recipients(now);
 
   const exemptOf = (category: string | undefined) => opener.policyOf(category)?.exempt;
 
   function consider(ask: Ask): Decision {
     checkAsk(ask);
-    const all = opener.open(books.get(ask.recipientId), categoriesOf(ask), ask.policy);
+    const all = opener.open(recipients.get(ask.recipientId), categoriesOf(ask), ask.policy);
     const opened = exempted(all, opener.policyOf(ask.category)?.exempt);
     return decide(ask, opened.scopes, opened, countBlocked);
   }
 
   function admit(ask: Ask): Admission {
     const { admission, after } = consider(ask);
-    if (after !== undefined) books.set(ask.recipientId, withScopes(books.get(ask.recipientId), after));
+    if (after !== undefined) recipients.set(ask.recipientId, withScopes(recipients.get(ask.recipientId), after));
     return admission;
   }
 
-  /** The book before and after; the same object twice if nothing changed. */
-  function edit(held: Held, change: (slots: Slots) => Slots): readonly [Book, Book] {
-    const before = books.get(held.recipientId);
-    const after = edited(before, categoriesOf(held), change);
-    if (after !== before) books.set(held.recipientId, after);
+  /** The recipient before and after the change; the same object twice if nothing changed. */
+  function edit(slot: Held, change: (slots: Slots) => Slots): readonly [Recipient, Recipient] {
+    const before = recipients.get(slot.recipientId);
+    const after = edited(before, categoriesOf(slot), change);
+    if (after !== before) recipients.set(slot.recipientId, after);
     return [before, after];
   }
 
-  function refund(held: Held): boolean {
-    checkHeld(held);
-    return changedOverall(edit(held, (slots) => released(slots, 'sent', held.id)));
+  function refund(slot: Held): boolean {
+    checkSlot(slot);
+    return changedOverall(edit(slot, (slots) => released(slots, 'sent', slot.id)));
   }
 
-  function cancel(held: Held): boolean {
-    checkHeld(held);
-    const [before, after] = edit(held, (slots) => released(released(slots, 'reserved', held.id), 'held', held.id));
+  function cancel(slot: Held): boolean {
+    checkSlot(slot);
+    const [before, after] = edit(slot, (slots) => released(released(slots, 'reserved', slot.id), 'heldBack', slot.id));
     return after !== before;
   }
 
-  /** Changes the book and plans all its reservations anew. Answers the book before the change. */
-  async function oversee(recipientId: string, change: (book: Book) => Book, follow: Follow): Promise<Book> {
+  /** Changes the recipient and plans all its reservations anew. Answers the recipient before the change. */
+  async function changeAndReplan(
+    recipientId: string,
+    change: (recipient: Recipient) => Recipient,
+    follow: Follow,
+  ): Promise<Recipient> {
     checkFollow(follow);
     const { onMoved, leadMs = 0 } = follow;
-    const before = books.get(recipientId);
+    const before = recipients.get(recipientId);
     const changed = change(before);
     const [after, moved] = replanned(changed, opener.open(changed, opener.categories), leadMs, exemptOf);
-    books.set(recipientId, after);
+    recipients.set(recipientId, after);
     if (moved.length > 0) await onMoved?.(moved);
     return before;
   }
@@ -128,58 +132,69 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
     const { until, ...follow } = options;
     checkLimit(recipientId, own, until, now());
     const stored = { policy: structuredClone(own), until: until ?? Infinity };
-    await oversee(recipientId, (book) => ({ ...book, stored }), follow);
+    await changeAndReplan(recipientId, (recipient) => ({ ...recipient, stored }), follow);
   }
 
   async function unlimit(recipientId: string, follow: Follow = {}): Promise<boolean> {
     checkRecipient(recipientId);
     return (
-      policyAt(await oversee(recipientId, (book) => ({ ...book, stored: undefined }), follow), now()) !== undefined
+      policyAt(
+        await changeAndReplan(recipientId, (recipient) => ({ ...recipient, stored: undefined }), follow),
+        now(),
+      ) !== undefined
     );
   }
 
   async function block(recipientId: string, block: Block, follow: Follow = {}): Promise<void> {
     checkBlock(recipientId, block, now());
     const { until, reason } = block;
-    await oversee(recipientId, (book) => ({ ...book, block: { until, reason } }), follow);
+    await changeAndReplan(recipientId, (recipient) => ({ ...recipient, block: { until, reason } }), follow);
   }
 
   async function unblock(recipientId: string, follow: Follow = {}): Promise<boolean> {
     checkRecipient(recipientId);
-    return blockAt(await oversee(recipientId, (book) => ({ ...book, block: undefined }), follow), now()) !== undefined;
+    return (
+      blockAt(
+        await changeAndReplan(recipientId, (recipient) => ({ ...recipient, block: undefined }), follow),
+        now(),
+      ) !== undefined
+    );
   }
 
   async function quiet(recipientId: string, hours: QuietHours, follow: Follow = {}): Promise<void> {
     checkQuiet(recipientId, hours);
     const stored = JSON.parse(quietText(hours)) as QuietHours;
-    await oversee(recipientId, (book) => ({ ...book, quiet: stored }), follow);
+    await changeAndReplan(recipientId, (recipient) => ({ ...recipient, quiet: stored }), follow);
   }
 
   async function unquiet(recipientId: string, follow: Follow = {}): Promise<boolean> {
     checkRecipient(recipientId);
-    return (await oversee(recipientId, (book) => ({ ...book, quiet: undefined }), follow)).quiet !== undefined;
+    return (
+      (await changeAndReplan(recipientId, (recipient) => ({ ...recipient, quiet: undefined }), follow)).quiet !==
+      undefined
+    );
   }
 
   async function reset(recipientId: string, follow: Follow = {}): Promise<boolean> {
     checkRecipient(recipientId);
-    const before = await oversee(recipientId, withoutSent, follow);
+    const before = await changeAndReplan(recipientId, withoutSent, follow);
     return [...before.slots.values()].some(({ sent }) => sent.length > 0);
   }
 
   function inspect(recipientId: string): Inspection {
     checkRecipient(recipientId);
-    const book = books.get(recipientId);
-    const opened = opener.open(book, opener.categories);
-    const hours = book.quiet ?? options.quietHours;
-    const found = inspection(book, opened, { countBlocked, keepIds, exemptOf });
+    const recipient = recipients.get(recipientId);
+    const opened = opener.open(recipient, opener.categories);
+    const hours = recipient.quiet ?? options.quietHours;
+    const found = inspection(recipient, opened, { countBlocked, keepIds, exemptOf });
     return hours === undefined
       ? found
-      : { ...found, quiet: quietView(hours, book.quiet !== undefined, opened.quiet, opened.now) };
+      : { ...found, quiet: quietView(hours, recipient.quiet !== undefined, opened.quiet, opened.now) };
   }
 
   return {
     get recipients() {
-      return books.size;
+      return recipients.size;
     },
     admit: promised(admit),
     peek: promised((ask: Ask) => consider(ask).admission),
@@ -197,7 +212,7 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
 }
 
 /** True if the overall scope changed: every slot is in it, so a change of a category alone means that nothing was found. */
-function changedOverall([before, after]: readonly [Book, Book]): boolean {
+function changedOverall([before, after]: readonly [Recipient, Recipient]): boolean {
   return after.slots.get(undefined) !== before.slots.get(undefined);
 }
 
@@ -212,13 +227,18 @@ function promised<A extends unknown[], R>(run: (...args: A) => R): (...args: A) 
 
 type ExemptOf = (category: string | undefined) => CategoryPolicy['exempt'];
 
-/** The book with all reservations planned anew, and those that moved. `opened` is the same book, with every category. */
-function replanned(book: Book, opened: Opened, leadMs: number, exemptOf: ExemptOf): readonly [Book, readonly Moved[]] {
+/** The recipient with all reservations planned anew, and those that moved. `opened` is the same recipient, with every category. */
+function replanned(
+  recipient: Recipient,
+  opened: Opened,
+  leadMs: number,
+  exemptOf: ExemptOf,
+): readonly [Recipient, readonly Moved[]] {
   const { scopes, now, blockedUntil, quiet } = opened;
   const places = replan(waitingIn(scopes), roomsOf(scopes, exemptOf), { now, blockedUntil, leadMs, quiet });
   return [
     withScopes(
-      book,
+      recipient,
       scopes.map((scope) => placed(scope, places)),
     ),
     places.flatMap(movedOf),
@@ -227,12 +247,12 @@ function replanned(book: Book, opened: Opened, leadMs: number, exemptOf: ExemptO
 
 function waitingIn(scopes: Scopes): Waiting[] {
   const categoryOf = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.reserved, category)));
-  const held = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.held, category)));
+  const heldBack = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.heldBack, category)));
   return reservations(scopes).map(({ id = '', at }) => ({
     entry: id,
     slot: at,
-    category: held.get(id) ?? categoryOf.get(id),
-    isHeld: held.has(id),
+    category: heldBack.get(id) ?? categoryOf.get(id),
+    isHeldBack: heldBack.has(id),
   }));
 }
 
@@ -252,12 +272,12 @@ function idsOf(slots: readonly Slot[], category: string | undefined): [string, s
 /** A reservation in line is written to the overall scope and to its category; one that is held back to its category alone. */
 function placed(scope: Scope, places: readonly Replanned[]): Scope {
   const ofScope = ({ waiting }: Replanned) => scope.category === undefined || waiting.category === scope.category;
-  const slotsOf = (held: boolean) =>
+  const slotsOf = (heldBack: boolean) =>
     places
-      .filter((place) => place.isHeld === held && ofScope(place))
+      .filter((place) => place.isHeldBack === heldBack && ofScope(place))
       .reduce<readonly Slot[]>((slots, { waiting, at }) => including(slots, { id: waiting.entry, at }), []);
-  const heldHere = scope.category === undefined ? [] : slotsOf(true);
-  return { ...scope, slots: { ...scope.slots, reserved: slotsOf(false), held: heldHere } };
+  const heldBackHere = scope.category === undefined ? [] : slotsOf(true);
+  return { ...scope, slots: { ...scope.slots, reserved: slotsOf(false), heldBack: heldBackHere } };
 }
 
 function movedOf({ waiting: { entry, slot, category }, at, cause }: Replanned): Moved[] {
@@ -267,15 +287,15 @@ function movedOf({ waiting: { entry, slot, category }, at, cause }: Replanned): 
 /** An ask with this id is refused, so no slot has it. */
 const NOBODY = '';
 
-/** The overall part of a book, and the answer that a newcomer would get. */
+/** What is stored in the overall scope, and the answer that a newcomer would get. */
 function inspection(
-  book: Book,
+  recipient: Recipient,
   opened: Opened,
   { countBlocked, keepIds, exemptOf }: { countBlocked: boolean; keepIds: boolean; exemptOf: ExemptOf },
 ): Inspection {
   const { now, policy, scopes, blockedUntil, quiet } = opened;
-  const stored = policyAt(book, now);
-  const block = blockAt(book, now);
+  const stored = policyAt(recipient, now);
+  const block = blockAt(recipient, now);
   const [overall] = scopes;
   const { admission } = decide({ recipientId: NOBODY, id: NOBODY }, [overall], opened, countBlocked);
   const since = now - paceOf(policy).longestMs;

@@ -126,18 +126,18 @@ local function keptIn(set)
 end
 
 -- Where the id stands, by the first scope: an earlier ask under this id may have named no category.
-local sentAt, inLine, heldAt, slot, due, isHeld
+local sentAt, inLine, heldBackAt, slot, due, isHeldBack
 local function findSlot()
-  sentAt, inLine, heldAt = keptIn(scopes[1].sent), keptIn(scopes[1].reserved), nil
+  sentAt, inLine, heldBackAt = keptIn(scopes[1].sent), keptIn(scopes[1].reserved), nil
   scopes[1].sent.ownAt, scopes[1].reserved.ownAt = sentAt, inLine
   if scopes[2] then
     if sentAt then scopes[2].sent.ownAt = scoreIn(scopes[2].sent) end
     if inLine then scopes[2].reserved.ownAt = scoreIn(scopes[2].reserved) end
-    heldAt = not inLine and keptIn(scopes[2].held) or nil
-    scopes[2].held.ownAt = heldAt
+    heldBackAt = not inLine and keptIn(scopes[2].heldBack) or nil
+    scopes[2].heldBack.ownAt = heldBackAt
   end
-  slot = inLine or heldAt
-  due, isHeld = slot or sentAt, heldAt ~= nil
+  slot = inLine or heldBackAt
+  due, isHeldBack = slot or sentAt, heldBackAt ~= nil
 end
 findSlot()
 
@@ -197,7 +197,7 @@ local function mustWait(at, inCategory, rooms)
   local tooLong, inQuiet = isTooLong(at)
   local scope, limit, ahead = causeOf(at, inCategory, inQuiet)
   for _, each in ipairs(scopes) do
-    pending = math.max(pending, queued(each.reserved) + (each.held and queued(each.held) or 0))
+    pending = math.max(pending, queued(each.reserved) + (each.heldBack and queued(each.heldBack) or 0))
   end
   if tooLong then
     kind = 4
@@ -247,7 +247,7 @@ local function noted(answer)
 end
 
 if sentAt and not renew then return noted(admitted(2, sentAt)) end
-if slot and slot > now + early then return noted(mustWait(slot, isHeld, everyRoom())) end -- too early: the answer is the same slot again
+if slot and slot > now + early then return noted(mustWait(slot, isHeldBack, everyRoom())) end -- too early: the answer is the same slot again
 
 -- The instant at which it may be sent, if that is near enough; else nil. One that its category held back goes behind the overall
 -- line, so that it pushes nobody there.
@@ -255,7 +255,7 @@ local at, line, own
 if due then
   local from = math.max(now + (options.lead or 0), due)
   edge = 0 -- its slot was reserved before the edge
-  at = isHeld and math.max(from, tails(false)) or afterQuiet(firstInstant(scopes, nthSent, from))
+  at = isHeldBack and math.max(from, tails(false)) or afterQuiet(firstInstant(scopes, nthSent, from))
   if quiet then at = awake(at, 0) end
   edge = QUIET_EDGE_MS
   if at > from + tolerance then at = nil end
@@ -270,7 +270,7 @@ if at then
     for _, scope in ipairs(scopes) do
       put(scope.sent, at)
       drop(scope.reserved)
-      drop(scope.held)
+      drop(scope.heldBack)
     end
   end
   return answer
@@ -287,7 +287,7 @@ end
 -- One that was held back joins the line if its category allows it no later than one gap behind the line's end. All others go
 -- behind everybody.
 local place, inCategory
-if isHeld and not isUrgent then
+if isHeldBack and not isUrgent then
   line, own = tails(false)
   if own <= line + first.gap then place, inCategory = math.max(line, own), false end
 end
@@ -300,7 +300,7 @@ if peek then return answer end
 if answer[1] == 3 then
   for _, scope in ipairs(scopes) do
     if inCategory then drop(scope.reserved) else put(scope.reserved, place) end
-    if scope.held and inCategory then put(scope.held, place) else drop(scope.held) end
+    if scope.heldBack and inCategory then put(scope.heldBack, place) else drop(scope.heldBack) end
     drop(scope.sent)
   end
 end

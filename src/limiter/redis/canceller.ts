@@ -17,7 +17,7 @@ interface CancelRequest {
 
 /** What came of it. */
 interface CancelAnswer {
-  /** False: it is too late, a slot was given to it, or it ended otherwise. */
+  /** False if it is too late: it has been admitted, or has ended in another way. */
   readonly canceled: boolean;
   /** The jobs that end now, and may be woken: its own, or that of the digest of which it was the last part. */
   readonly wake: readonly string[];
@@ -26,8 +26,8 @@ interface CancelAnswer {
 /** Cancels what waits for a slot. Needs no policies, so a producer can do it. */
 export interface Canceller {
   /**
-   * Decides in one step, with regard to the admissions of this recipient: what is canceled is not admitted afterwards. Rejects
-   * with LimiterUnavailableError: then it is not known; to ask again is safe.
+   * Decides in one step with the admissions of this recipient: what is canceled is not admitted afterwards. Rejects with
+   * LimiterUnavailableError if there was no answer: then call it again, which is safe.
    */
   cancel(recipientId: string, requests: readonly CancelRequest[]): Promise<CancelAnswer[]>;
 }
@@ -43,7 +43,7 @@ export interface CancellerOptions {
   readonly now?: () => number;
 }
 
-/** A pass under way may ask once or twice more than its job has noted. */
+/** A pass that is under way may have asked once or twice more than its job's progress says. */
 const ASKS_AHEAD = 3;
 
 export function createCanceller({ redis, prefix, timeoutMs = 2_000, now }: CancellerOptions): Canceller {
@@ -82,14 +82,14 @@ export async function countBefore(
   const keys = recipientKeys(prefix, recipientId);
   const own = category === undefined ? undefined : categoryKeys(keys, category);
   const entry = entryOf(id);
-  const [inLine, held, [seconds]] = await Promise.all([
+  const [inLine, heldBack, [seconds]] = await Promise.all([
     redis.zscore(keys.reserved, entry),
-    own === undefined ? null : redis.zscore(own.held, entry),
+    own === undefined ? null : redis.zscore(own.heldBack, entry),
     redis.time(),
   ]);
-  const slot = inLine ?? held;
+  const slot = inLine ?? heldBack;
   if (slot === null) return undefined;
-  const line = inLine === null && own !== undefined ? [own.reserved, own.held] : [keys.reserved];
+  const line = inLine === null && own !== undefined ? [own.reserved, own.heldBack] : [keys.reserved];
   const since = String(Number(seconds) * 1_000 - GRACE_MS);
   const counts = await Promise.all(line.map((key) => redis.zcount(key, since, `(${slot}`)));
   return counts.reduce((sum, count) => sum + count, 0);
@@ -105,7 +105,7 @@ interface CanceledOptions {
 }
 
 /**
- * Whether a notification was canceled (canceller.ts), by its job's id; it writes nothing. Rejects with LimiterUnavailableError if there
+ * Whether a notification was canceled, by its job's id; it writes nothing. Rejects with LimiterUnavailableError if there
  * was no answer.
  */
 export function createCanceledLook({

@@ -48,20 +48,20 @@ export function createClock(): Clock {
   };
 }
 
-/** The part of ioredis that tells the time. */
+/** The part of ioredis that answers Redis's time. */
 export interface TimeRedis {
   time(): Promise<readonly (number | string)[]>;
 }
 
-/** At the start so many replies are measured, one after the other, for this long at most. */
+/** How many replies are measured at the start, one after the other, and for how long at most. */
 const FIRST = { replies: 5, forMs: 1_000 };
-/** Half a dozen of each generation, also where there is nothing to send. */
+/** A generation has about six replies then, even if the worker has nothing to send. */
 const PROBE_EVERY_MS = 5_000;
 
 /**
  * Keeps the estimate good without traffic. A worker that has just started, or had nothing to send for a minute, knows only the reply
- * to its first ask: if that travelled for 100 ms, the alert leaves 100 ms late unseen, and the next one of the recipient, from a
- * worker that knows better, comes 100 ms too close.
+ * to its first ask: if that travelled for 100 ms, the alert leaves 100 ms late and no log shows it. The recipient's next alert, from
+ * a worker with a better estimate, then comes 100 ms too close to it.
  */
 export function keepClock(
   clock: Clock,

@@ -28,7 +28,7 @@ local sets = {}
 for _, scope in ipairs(scopes) do
   sets[#sets + 1] = entries(scope.sent, keepOf(scope.sent))
   sets[#sets + 1] = entries(scope.reserved, NO_SHOW_MS)
-  if scope.held then sets[#sets + 1] = entries(scope.held, NO_SHOW_MS) end
+  if scope.heldBack then sets[#sets + 1] = entries(scope.heldBack, NO_SHOW_MS) end
 end
 local inForce = policies[1] ~= ofLimiter
 return {

@@ -1,5 +1,5 @@
 -- Included by admit.lua after scopes.lua. Needs all that scopes.lua gives, `quiet`, `awake` and `edge`. Gives `first`,
--- `category`, `afterQuiet(at)`, `firstInstant(among, nth, from)`, `nthSent`, `queued(set, at)`, `tails(heldToo)`, `asNewcomer(line, own)`:
+-- `category`, `afterQuiet(at)`, `firstInstant(among, nth, from)`, `nthSent`, `queued(set, at)`, `tails(withHeldBack)`, `asNewcomer(line, own)`:
 -- instants that are found by rank look-ups. And `NONE`, `QUIET`, `slowest(counts)`, `causeOf(at, inCategory, inQuiet)`: what decides.
 
 local first, category = scopes[1], scopes[2]
@@ -40,24 +40,24 @@ end
 -- The first instant behind every reservation of the scope. A reservation counts at its slot, but not before the earliest instant
 -- of the scope, and not before a sent slot. A held-back slot counts no earlier than the last slot in line. So, from the newest to
 -- the oldest: those held back, those in line, the sent ones.
-local function tail(scope, heldToo)
-  local line, held = queued(scope.reserved), heldToo and scope.held and queued(scope.held) or 0
+local function tail(scope, withHeldBack)
+  local line, heldBack = queued(scope.reserved), withHeldBack and scope.heldBack and queued(scope.heldBack) or 0
   local floor = firstInstant({ scope }, nthSent, now)
-  if line + held == 0 then return afterQuiet(floor) end
+  if line + heldBack == 0 then return afterQuiet(floor) end
   floor = math.max(floor, newest(scope.sent, 1) or 0)
   local lastInLine = line > 0 and math.max(stored(scope.reserved, 1), floor) or floor
   local function nth(_, k)
-    if k <= held then return math.max(stored(scope.held, k), lastInLine) end
-    if k <= held + line then return math.max(stored(scope.reserved, k - held), floor) end
-    return newest(scope.sent, k - held - line)
+    if k <= heldBack then return math.max(stored(scope.heldBack, k), lastInLine) end
+    if k <= heldBack + line then return math.max(stored(scope.reserved, k - heldBack), floor) end
+    return newest(scope.sent, k - heldBack - line)
   end
   return afterQuiet(math.max(firstInstant({ scope }, nth, now), nth(scope, 1)))
 end
 
 -- The instants behind the overall line and behind the category's line; without a category the first one twice.
-local function tails(heldToo)
+local function tails(withHeldBack)
   local line = tail(first)
-  return line, category and tail(category, heldToo) or line
+  return line, category and tail(category, withHeldBack) or line
 end
 
 -- The slot of a newcomer, and whether it is held back: if its category makes it wait longer than the overall line does, or holds
@@ -65,7 +65,7 @@ end
 -- An urgent id is in its category's line alone.
 local function asNewcomer(line, own)
   if isUrgent then return math.max(line, own), true end
-  if category and (queued(category.held) > 0 or own > line) then return own, true end
+  if category and (queued(category.heldBack) > 0 or own > line) then return own, true end
   return line, false
 end
 
@@ -91,7 +91,7 @@ end
 local function causeOf(at, inCategory, inQuiet)
   local counts = {}
   for _, scope in ipairs(scopes) do
-    counts[scope] = queued(scope.reserved, at) + (scope.held and queued(scope.held, at) or 0)
+    counts[scope] = queued(scope.reserved, at) + (scope.heldBack and queued(scope.heldBack, at) or 0)
   end
   local scope, limit, till = slowest(counts)
   if blockedUntil and math.min(blockedUntil, at) >= till then

@@ -17,7 +17,7 @@ local ended = readWaiting('end:' .. name)
 if ended and ended.how ~= 'sent' then
   for _, scope in ipairs(scopes) do
     drop(scope.reserved)
-    drop(scope.held)
+    drop(scope.heldBack)
   end
   return endedReply(ended.how, ended.by, slot or 0)
 end
@@ -28,7 +28,7 @@ local counted -- what the digest was made of when it was admitted
 if join then
   -- The slot that another id waits for, or nil if it has none, or is a no-show.
   local function slotOf(entry)
-    for _, set in ipairs({ first.reserved, category and category.held }) do
+    for _, set in ipairs({ first.reserved, category and category.heldBack }) do
       local score = tonumber(redis.call('ZSCORE', set.key, entry) or nil)
       if score and score <= set.lastGood and score >= now - NO_SHOW_MS then return score end
     end
@@ -38,7 +38,7 @@ if join then
   -- Gives this id the slots of another one.
   local function takeOver(entry)
     for _, scope in ipairs(scopes) do
-      for _, set in ipairs({ scope.reserved, scope.held }) do
+      for _, set in ipairs({ scope.reserved, scope.heldBack }) do
         local score = redis.call('ZSCORE', set.key, entry)
         if score then
           redis.call('ZREM', set.key, entry)

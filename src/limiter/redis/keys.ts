@@ -14,7 +14,7 @@ export interface ScopeKeys {
 /** The keys of a category. */
 export interface CategoryKeys extends ScopeKeys {
   /** Slots that the category holds back: reserved in the category, but not in the overall line yet. */
-  readonly held: string;
+  readonly heldBack: string;
 }
 
 /** The keys of one recipient. They share a hash tag, so that a script may use them together on a cluster. */
@@ -41,7 +41,7 @@ export function recipientKeys(prefix: string, recipientId: string): RecipientKey
 /** `(…, 'messages')` → `pushpacer:{teacher-42}:sent:messages`, and `reserved:messages` and `held:messages` likewise. */
 export function categoryKeys({ sent: stem }: RecipientKeys, category: string): CategoryKeys {
   const name = readable(category);
-  return { sent: `${stem}:sent:${name}`, reserved: `${stem}:reserved:${name}`, held: `${stem}:held:${name}` };
+  return { sent: `${stem}:sent:${name}`, reserved: `${stem}:reserved:${name}`, heldBack: `${stem}:held:${name}` };
 }
 
 /** A recipient or category as a part of a key: `teacher-42` → itself; `{a}\r\n` → `#` and its digest. */

@@ -23,7 +23,7 @@ interface LookedAtScope {
   readonly sent: Entries;
   readonly reserved: Entries;
   /** Empty for the overall scope. */
-  readonly held: Entries;
+  readonly heldBack: Entries;
 }
 
 /** Everything that is stored about a recipient, the overall scope first, then the categories in their order. */
@@ -55,10 +55,10 @@ export async function lookAt(
 
 function inScopes(sets: readonly Entries[]): LookedAtScope[] {
   const set = (index: number): Entries => sets[index] ?? new Map<string, number>();
-  const overall = { sent: set(0), reserved: set(1), held: new Map<string, number>() };
+  const overall = { sent: set(0), reserved: set(1), heldBack: new Map<string, number>() };
   const categories = Array.from({ length: (sets.length - 2) / 3 }, (_, number) => {
     const from = 2 + 3 * number;
-    return { sent: set(from), reserved: set(from + 1), held: set(from + 2) };
+    return { sent: set(from), reserved: set(from + 1), heldBack: set(from + 2) };
   });
   return [overall, ...categories];
 }
@@ -106,7 +106,8 @@ export function misplaced(
 ): Replanned[] {
   const { now, blockedUntil } = looked;
   return replan(waiting, roomsOf(looked, policies), { now, blockedUntil, ...at }).filter(
-    ({ waiting: { slot, isHeld: wasHeld }, at: newSlot, isHeld }) => newSlot !== slot || isHeld !== wasHeld,
+    ({ waiting: { slot, isHeldBack: wasHeldBack }, at: newSlot, isHeldBack }) =>
+      newSlot !== slot || isHeldBack !== wasHeldBack,
   );
 }
 
@@ -147,22 +148,29 @@ export function waitingIn({ scopes: [overall, ...categories] }: LookedAt, polici
     entry,
     slot,
     category: categoryOf.get(entry),
-    isHeld: false,
+    isHeldBack: false,
   }));
-  const held = categories.flatMap((category, index) =>
-    [...category.held].map(([entry, slot]): Waiting => ({ entry, slot, category: nameOf(index), isHeld: true })),
+  const heldBack = categories.flatMap((category, index) =>
+    [...category.heldBack].map(([entry, slot]): Waiting => ({
+      entry,
+      slot,
+      category: nameOf(index),
+      isHeldBack: true,
+    })),
   );
   const known = new Set(inLine.map(({ entry }) => entry));
-  const all = [...inLine, ...held.filter(({ entry }) => !known.has(entry))];
-  return all.sort((a, b) => a.slot - b.slot || Number(a.isHeld) - Number(b.isHeld) || (a.entry < b.entry ? -1 : 1));
+  const all = [...inLine, ...heldBack.filter(({ entry }) => !known.has(entry))];
+  return all.sort(
+    (a, b) => a.slot - b.slot || Number(a.isHeldBack) - Number(b.isHeldBack) || (a.entry < b.entry ? -1 : 1),
+  );
 }
 
 /** ARGV[1] of move.lua. */
 export function toMoves(places: readonly Replanned[], { categories }: Policies): string {
   const names = categories.map(([name]) => name);
-  const items = places.map(({ waiting: { entry, slot, category, isHeld: wasHeld }, at, isHeld }) => {
+  const items = places.map(({ waiting: { entry, slot, category, isHeldBack: wasHeldBack }, at, isHeldBack }) => {
     const scope = category === undefined ? 0 : names.indexOf(category) + 2;
-    return [entry, scope, Number(wasHeld), slot, Number(isHeld), at];
+    return [entry, scope, Number(wasHeldBack), slot, Number(isHeldBack), at];
   });
   return JSON.stringify(items);
 }

@@ -23,20 +23,20 @@ local function remove(key, entry)
 end
 
 for number, item in ipairs(cjson.decode(ARGV[1])) do
-  local entry, scope, wasHeld, slot, isHeld, at = unpack(item)
-  local reserved, held
-  if scope > 0 then reserved, held = setsOf(scope) end
-  if tonumber(redis.call('ZSCORE', wasHeld == 1 and held or KEYS[3], entry) or nil) == slot then
-    if isHeld == 1 then
-      add(held, at, entry)
-      if wasHeld == 0 then
+  local entry, scope, wasHeldBack, slot, isHeldBack, at = unpack(item)
+  local reserved, heldBack
+  if scope > 0 then reserved, heldBack = setsOf(scope) end
+  if tonumber(redis.call('ZSCORE', wasHeldBack == 1 and heldBack or KEYS[3], entry) or nil) == slot then
+    if isHeldBack == 1 then
+      add(heldBack, at, entry)
+      if wasHeldBack == 0 then
         remove(KEYS[3], entry)
         remove(reserved, entry)
       end
     else
       add(KEYS[3], at, entry)
       if reserved then add(reserved, at, entry) end
-      if wasHeld == 1 then remove(held, entry) end
+      if wasHeldBack == 1 then remove(heldBack, entry) end
     end
     moved[#moved + 1] = number
   end

@@ -8,7 +8,7 @@ import {
   checkBlock,
   checkCategories,
   checkFollow,
-  checkHeld,
+  checkSlot,
   checkKeep,
   checkLimit,
   checkLimiterOptions,
@@ -17,12 +17,19 @@ import {
   checkQuietHours,
   checkRecipient,
   MAX_BLOCK_MS,
-  type Ended,
-  type WaitingAsk,
-  type WaitingLimiter,
 } from '../checks.ts';
 import { checkOnUnavailable, withFallback, type OnUnavailable } from '../fallback.ts';
-import type { Admission, Ask, Follow, Held, Limiter, QuietView } from '../limiter.ts';
+import type {
+  Admission,
+  Ask,
+  Ended,
+  Follow,
+  Held,
+  Limiter,
+  QuietView,
+  WaitingAsk,
+  WaitingLimiter,
+} from '../limiter.ts';
 import { withQuietMs, createQuietClock, quietView, type Quiet } from '../pace.ts';
 import { createClock, type Clock } from './clock.ts';
 import {
@@ -138,19 +145,19 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
   }
 
   /** The keys of the sent slots in every scope of this ask. */
-  function sentSets(held: Held): [string, ...string[]] {
-    const category = scopes.categoryOf(held);
-    const keys = recipientKeys(prefix, held.recipientId);
+  function sentSets(slot: Held): [string, ...string[]] {
+    const category = scopes.categoryOf(slot);
+    const keys = recipientKeys(prefix, slot.recipientId);
     return category === undefined ? [keys.sent] : [keys.sent, categoryKeys(keys, category).sent];
   }
 
   /** The keys of the reserved and held-back slots in every scope of this ask. */
-  function waitingSets(held: Held): [string, ...string[]] {
-    const category = scopes.categoryOf(held);
-    const keys = recipientKeys(prefix, held.recipientId);
+  function waitingSets(slot: Held): [string, ...string[]] {
+    const category = scopes.categoryOf(slot);
+    const keys = recipientKeys(prefix, slot.recipientId);
     if (category === undefined) return [keys.reserved];
     const ofCategory = categoryKeys(keys, category);
-    return [keys.reserved, ofCategory.reserved, ofCategory.held];
+    return [keys.reserved, ofCategory.reserved, ofCategory.heldBack];
   }
 
   async function release(sets: readonly [string, ...string[]], entry: string): Promise<boolean> {
@@ -211,13 +218,13 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     admit: (asked) => ask('admit', asked),
     peek,
     moveUp: moveAll,
-    async refund(held) {
-      checkHeld(held);
-      return release(sentSets(held), sentEntry(entryOf(held.id)));
+    async refund(slot) {
+      checkSlot(slot);
+      return release(sentSets(slot), sentEntry(entryOf(slot.id)));
     },
-    async cancel(held) {
-      checkHeld(held);
-      return release(waitingSets(held), entryOf(held.id));
+    async cancel(slot) {
+      checkSlot(slot);
+      return release(waitingSets(slot), entryOf(slot.id));
     },
     async limit(recipientId, stored, { until, ...follow } = {}) {
       checkLimit(recipientId, stored, until, undefined);
@@ -268,8 +275,8 @@ const MOVES_A_STEP = 500;
 /** How often reservations that came meanwhile are looked for, at most. */
 const MOST_ROUNDS = 5;
 
-function inOrder({ sent, reserved, held }: CategoryKeys): [string, string, string] {
-  return [sent, reserved, held];
+function inOrder({ sent, reserved, heldBack }: CategoryKeys): [string, string, string] {
+  return [sent, reserved, heldBack];
 }
 
 /** What an ask sends to admit.lua about quiet hours, and about limits that are skipped. */

@@ -99,12 +99,12 @@ for number, policy in ipairs(policies) do
   scope.sent = open(KEYS[key], math.max(policy[1], scope.longest), member)
   scope.sent.isSent = true
   scope.reserved = open(KEYS[key + 1], NO_SHOW_MS, id)
-  scope.held = number > 1 and open(KEYS[key + 2], NO_SHOW_MS, id) or nil
+  scope.heldBack = number > 1 and open(KEYS[key + 2], NO_SHOW_MS, id) or nil
   -- Reading skips damage and only writing removes it, because a peek and a refusal must not write.
   skipBeyond(scope.sent, now + scope.longest + CLOCK_STEP_MS)
   if scope.sent.skipped > 0 then
     skipBeyond(scope.reserved, -math.huge)
-    if scope.held then skipBeyond(scope.held, -math.huge) end
+    if scope.heldBack then skipBeyond(scope.heldBack, -math.huge) end
   end
   tolerance, gap = math.min(tolerance, policy[2]), math.max(gap, policy[3])
   scopes[number] = scope

@@ -1,11 +1,11 @@
 import { ruleName, type Policy, type CategoryPolicy } from '../../domain/limits.ts';
 import type { Window } from '../../domain/quiet-hours.ts';
-import type { Digest, Ended, WaitingAsk } from '../checks.ts';
-import type { Admission, Ask, Cause, RuleStanding, Standing } from '../limiter.ts';
+import type { Admission, Ask, Cause, Digest, Ended, RuleStanding, Standing, WaitingAsk } from '../limiter.ts';
 import { quietCause, paceOf } from '../pace.ts';
 import type { Clock } from './clock.ts';
 
-/** Writes an ask as arguments of admit.lua, and turns its answer (replies.ts) into an Admission. admit.lua explains each part. */
+// What the scripts take and answer, which the scripts explain. In this order: an ask and its answer; settings and inspections;
+// policies.
 
 /** ARGV[5] of admit.lua. */
 export function toOptions(
@@ -96,8 +96,6 @@ function nameOf(limit: number, max: number, perMs: number): string {
   if (RULE_NAMES.size < MAX_RULE_NAMES) RULE_NAMES.set(key, name);
   return name;
 }
-
-/** Reads the answers of the scripts: lists become objects with names. */
 
 /** A number, or its text where the client has `stringNumbers`. */
 export type Numeric = number | string;
@@ -241,7 +239,7 @@ export interface Scopes {
   readonly policy: Policy;
   readonly categories: readonly (readonly [name: string, policy: CategoryPolicy])[];
   /** The category, if it has a policy of its own. */
-  categoryOf(held: { readonly category?: string }): string | undefined;
+  categoryOf(slot: { readonly category?: string }): string | undefined;
   /** The policies of an ask's scopes; computed once and remembered. */
   policiesOf(overall: Policy | undefined, category: string | undefined): ScopePolicies;
   /** The policies of the overall scope and of every category. */

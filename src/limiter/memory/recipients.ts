@@ -1,8 +1,17 @@
 import { type Policy, isUrgent, withoutExempt, type CategoryPolicy, type Exemption } from '../../domain/limits.ts';
-import type { QuietHours, Window } from '../../domain/quiet-hours.ts';
+import type { QuietHours } from '../../domain/quiet-hours.ts';
 import { checkCategories, checkQuietHours } from '../checks.ts';
 import type { Block } from '../limiter.ts';
-import { NO_SHOW_MS, paceOf, createQuietClock, QUIET_EDGE_MS, CLOCK_STEP_MS, limitsOf, type Limit } from '../pace.ts';
+import {
+  NO_SHOW_MS,
+  paceOf,
+  createQuietClock,
+  QUIET_EDGE_MS,
+  CLOCK_STEP_MS,
+  limitsOf,
+  type Limit,
+  type Moment,
+} from '../pace.ts';
 
 /** A policy that is stored for a recipient, in force before `until`; Infinity if it has no end. */
 export interface StoredPolicy {
@@ -11,7 +20,7 @@ export interface StoredPolicy {
 }
 
 /** Everything that is stored about one recipient. */
-export interface Book {
+export interface Recipient {
   /** By category; the overall scope's under `undefined`. None is empty. */
   readonly slots: ReadonlyMap<string | undefined, KeptSlots>;
   readonly stored?: StoredPolicy | undefined;
@@ -20,34 +29,37 @@ export interface Book {
   readonly quiet?: QuietHours | undefined;
 }
 
-const EMPTY_BOOK: Book = { slots: new Map() };
+const NOTHING_STORED: Recipient = { slots: new Map() };
 
 /** The stored policy that is in force. */
-export function policyAt({ stored }: Book, now: number): StoredPolicy | undefined {
+export function policyAt({ stored }: Recipient, now: number): StoredPolicy | undefined {
   return stored !== undefined && now < stored.until ? stored : undefined;
 }
 
 /** The block that is in force. */
-export function blockAt({ block }: Book, now: number): Block | undefined {
+export function blockAt({ block }: Recipient, now: number): Block | undefined {
   return block !== undefined && now < block.until ? block : undefined;
 }
 
-export function withScopes(book: Book, scopes: readonly Scope[]): Book {
-  return scopes.reduce((rest, { category, keptMs, slots }) => withSlots(rest, category, { ...slots, keptMs }), book);
+export function withScopes(recipient: Recipient, scopes: readonly Scope[]): Recipient {
+  return scopes.reduce(
+    (rest, { category, keptMs, slots }) => withSlots(rest, category, { ...slots, keptMs }),
+    recipient,
+  );
 }
 
-function withSlots(book: Book, category: string | undefined, kept: KeptSlots): Book {
-  const slots = new Map(book.slots);
-  if (kept.sent.length + kept.reserved.length + kept.held.length > 0) slots.set(category, kept);
+function withSlots(recipient: Recipient, category: string | undefined, kept: KeptSlots): Recipient {
+  const slots = new Map(recipient.slots);
+  if (kept.sent.length + kept.reserved.length + kept.heldBack.length > 0) slots.set(category, kept);
   else slots.delete(category);
-  return { ...book, slots };
+  return { ...recipient, slots };
 }
 
-/** The book with edited slots in the overall scope and in these categories; the same object if nothing changed. */
-export function edited(book: Book, categories: readonly string[], edit: (slots: Slots) => Slots): Book {
-  let result = book;
+/** The recipient with edited slots in the overall scope and in these categories; the same object if nothing changed. */
+export function edited(recipient: Recipient, categories: readonly string[], edit: (slots: Slots) => Slots): Recipient {
+  let result = recipient;
   for (const category of [undefined, ...categories]) {
-    const kept = book.slots.get(category);
+    const kept = recipient.slots.get(category);
     if (kept === undefined) continue;
     const slots = edit(kept);
     if (slots !== kept) result = withSlots(result, category, { ...slots, keptMs: kept.keptMs });
@@ -55,29 +67,29 @@ export function edited(book: Book, categories: readonly string[], edit: (slots: 
   return result;
 }
 
-/** The book without sent slots. Reservations stay. */
-export function withoutSent(book: Book): Book {
-  const slots = [...book.slots].map(([category, kept]) => [category, { ...kept, sent: [] }] as const);
-  return { ...book, slots: new Map(slots) };
+/** The recipient without sent slots. Reservations stay. */
+export function withoutSent(recipient: Recipient): Recipient {
+  const slots = [...recipient.slots].map(([category, kept]) => [category, { ...kept, sent: [] }] as const);
+  return { ...recipient, slots: new Map(slots) };
 }
 
-/** When the whole book may be forgotten, in epoch milliseconds; -Infinity for an empty one. */
-function expiryOf({ slots, stored, block, quiet }: Book): number {
+/** When the recipient may be forgotten, in epoch milliseconds; -Infinity if nothing is stored. */
+function expiryOf({ slots, stored, block, quiet }: Recipient): number {
   if (quiet !== undefined) return Infinity;
-  const ends = [...slots.values()].flatMap(({ sent, reserved, held, keptMs }) => [
+  const ends = [...slots.values()].flatMap(({ sent, reserved, heldBack, keptMs }) => [
     (newest(sent) ?? -Infinity) + keptMs,
     (newest(reserved) ?? -Infinity) + NO_SHOW_MS,
-    (newest(held) ?? -Infinity) + NO_SHOW_MS,
+    (newest(heldBack) ?? -Infinity) + NO_SHOW_MS,
   ]);
   return Math.max(stored?.until ?? -Infinity, block?.until ?? -Infinity, ...ends);
 }
 
-/** How many books each write checks for expiry. It is more than the one that a write adds, so every book is checked in time. */
+/** How many recipients each write checks for expiry: more than the one that it may add, so the check keeps up. */
 const SWEPT_PER_WRITE = 2;
 
-/** The books of all recipients. Expired books are removed by the writes of others, so no timer is needed. */
-export class Books {
-  readonly #books = new Map<string, Book & { readonly expiry: number }>();
+/** All recipients. Those of whom nothing counts any more are removed by the writes of others, so no timer is needed. */
+export class Recipients {
+  readonly #recipients = new Map<string, Recipient & { readonly expiry: number }>();
   readonly #now: () => number;
 
   constructor(now: () => number) {
@@ -85,40 +97,40 @@ export class Books {
   }
 
   get size(): number {
-    return this.#books.size;
+    return this.#recipients.size;
   }
 
-  get(recipientId: string): Book {
-    return this.#books.get(recipientId) ?? EMPTY_BOOK;
+  get(recipientId: string): Recipient {
+    return this.#recipients.get(recipientId) ?? NOTHING_STORED;
   }
 
-  set(recipientId: string, book: Book): void {
-    this.#books.delete(recipientId);
-    const expiry = expiryOf(book);
-    if (expiry !== -Infinity) this.#books.set(recipientId, { ...book, expiry });
+  set(recipientId: string, recipient: Recipient): void {
+    this.#recipients.delete(recipientId);
+    const expiry = expiryOf(recipient);
+    if (expiry !== -Infinity) this.#recipients.set(recipientId, { ...recipient, expiry });
     this.#sweep();
   }
 
-  /** Checks the books that were checked longest ago: removes the expired ones and moves the others to the end. */
+  /** Checks the recipients that were checked longest ago: removes the expired ones and moves the others to the end. */
   #sweep(): void {
     for (let swept = 0; swept < SWEPT_PER_WRITE; swept += 1) {
-      const [oldest] = this.#books;
+      const [oldest] = this.#recipients;
       if (oldest === undefined) return;
-      const [recipientId, book] = oldest;
-      this.#books.delete(recipientId);
-      if (book.expiry >= this.#now()) this.#books.set(recipientId, book);
+      const [recipientId, recipient] = oldest;
+      this.#recipients.delete(recipientId);
+      if (recipient.expiry >= this.#now()) this.#recipients.set(recipientId, recipient);
     }
   }
 }
 
-/** A recipient's book as one call sees it. */
-export interface Opened extends Moment {
+/** What is stored about a recipient, as one call sees it. */
+export interface Opened extends AskMoment {
   /** The overall policy in force. */
   readonly policy: Policy;
   readonly scopes: Scopes;
 }
 
-/** The options of a limiter that decide how a book is read. */
+/** The options of a limiter that decide what is in force for a recipient. */
 export interface OpenerOptions {
   readonly policy: Policy;
   readonly categories: Readonly<Record<string, CategoryPolicy>>;
@@ -133,7 +145,7 @@ export interface Opener {
   /** The policy of a category, if it has one. */
   policyOf(category: string | undefined): CategoryPolicy | undefined;
   /** The overall scope, and those of the categories in `asked` that have a policy. `policy`: the ask's own. */
-  open(book: Book, asked: readonly string[], policy?: Policy): Opened;
+  open(recipient: Recipient, asked: readonly string[], policy?: Policy): Opened;
 }
 
 /** Throws InputError with every fault of a policy. */
@@ -150,24 +162,24 @@ export function createOpener({ policy: ownPolicy, categories, quietHours, keepMs
   return {
     categories: [...policies.keys()],
     policyOf: (category) => (category === undefined ? undefined : policies.get(category)),
-    open(book, asked, policy = ownPolicy) {
+    open(recipient, asked, policy = ownPolicy) {
       const at = now();
-      const inForce = policyAt(book, at)?.policy ?? policy;
-      const slotsOf = (category?: string) => book.slots.get(category);
+      const inForce = policyAt(recipient, at)?.policy ?? policy;
+      const slotsOf = (category?: string) => recipient.slots.get(category);
       const overall = openScope(undefined, inForce, leastKeptMs, slotsOf(), at);
       const others = asked.flatMap((category) => {
         const own = policies.get(category);
         return own === undefined ? [] : [openScope(category, own, keepMs, slotsOf(category), at)];
       });
-      const hours = book.quiet ?? quietHours;
+      const hours = recipient.quiet ?? quietHours;
       const quiet = hours === undefined ? [] : clock.of(hours, at).windows;
-      const blockedUntil = blockAt(book, at)?.until;
+      const blockedUntil = blockAt(recipient, at)?.until;
       return { now: at, blockedUntil, quiet, edgeMs: QUIET_EDGE_MS, policy: inForce, scopes: [overall, ...others] };
     },
   };
 }
 
-/** A recipient's book as an ask of a category sees it that is exempt from some overall limits. */
+/** The same for an ask of a category that is exempt from some overall limits. */
 export function exempted(opened: Opened, exempt: readonly Exemption[] = []): Opened {
   const { quiet, policy, scopes } = opened;
   const [overall, ...others] = scopes;
@@ -203,13 +215,8 @@ export interface Scope {
 /** The overall scope, which decides whether an id was admitted before, then those of the categories that have a policy. */
 export type Scopes = readonly [Scope, ...Scope[]];
 
-/** What a call needs to know besides the slots. */
-export interface Moment {
-  readonly now: number;
-  /** Absent where the recipient is not blocked now. */
-  readonly blockedUntil: number | undefined;
-  /** The quiet times around now. */
-  readonly quiet: readonly Window[];
+/** What an ask depends on besides the slots. */
+export interface AskMoment extends Moment {
   /** No slot lies so shortly before a quiet time. */
   readonly edgeMs: number;
 }
@@ -238,9 +245,9 @@ function openScope(
 
 /** The reservations of all scopes, by slot, each id once. At one slot those held back come last. */
 export function reservations([overall, ...others]: Scopes): readonly Slot[] {
-  const held = others.flatMap(({ slots }) => slots.held);
-  if (held.length === 0) return overall.slots.reserved;
-  return [...overall.slots.reserved, ...held].sort((a, b) => a.at - b.at);
+  const heldBack = others.flatMap(({ slots }) => slots.heldBack);
+  if (heldBack.length === 0) return overall.slots.reserved;
+  return [...overall.slots.reserved, ...heldBack].sort((a, b) => a.at - b.at);
 }
 
 /** Whether they were written before the clock was set back (see CLOCK_STEP_MS). */
@@ -250,14 +257,14 @@ function isDamage({ sent }: Slots, longestMs: number, now: number): boolean {
 
 /** The slots without those that are no longer kept, and without damage. */
 function live(slots: Slots, longestMs: number, keptMs: number, now: number): Slots {
-  const { sent, reserved, held } = slots;
-  if (sent.length + reserved.length + held.length === 0) return NO_SLOTS;
+  const { sent, reserved, heldBack } = slots;
+  if (sent.length + reserved.length + heldBack.length === 0) return NO_SLOTS;
   const isAwaited = ({ at }: Slot) => at >= now - NO_SHOW_MS;
   const areGone = isDamage(slots, longestMs, now);
   return {
     sent: sent.filter(({ at }) => at >= now - keptMs && at <= now + longestMs + CLOCK_STEP_MS),
     reserved: areGone ? [] : reserved.filter(isAwaited),
-    held: areGone ? [] : held.filter(isAwaited),
+    heldBack: areGone ? [] : heldBack.filter(isAwaited),
   };
 }
 
@@ -276,7 +283,7 @@ export interface Slots {
   /** In line. The overall scope has all of them, a category its own ones. */
   readonly reserved: readonly Slot[];
   /** Held back by this category: not in the overall line yet. Empty in the overall scope. */
-  readonly held: readonly Slot[];
+  readonly heldBack: readonly Slot[];
 }
 
 /** Slots, and for how long a sent one is kept: the longest window that any ask came with. */
@@ -284,7 +291,7 @@ interface KeptSlots extends Slots {
   readonly keptMs: number;
 }
 
-const NO_SLOTS: Slots = { sent: [], reserved: [], held: [] };
+const NO_SLOTS: Slots = { sent: [], reserved: [], heldBack: [] };
 
 export function timeOf(slots: readonly Slot[], id: string): number | undefined {
   return slots.find((slot) => slot.id === id)?.at;
@@ -305,24 +312,24 @@ function without(slots: readonly Slot[], id: string): readonly Slot[] {
 }
 
 export function withoutId(slots: Slots, id: string): Slots {
-  const { sent, reserved, held } = slots;
-  return { ...slots, sent: without(sent, id), reserved: without(reserved, id), held: without(held, id) };
+  const { sent, reserved, heldBack } = slots;
+  return { ...slots, sent: without(sent, id), reserved: without(reserved, id), heldBack: without(heldBack, id) };
 }
 
-/** With a mark: a slot that counts as sent but does not hold the id. */
+/** With a mark: an entry that counts as a sent slot, but not as the id's slot. */
 export function marked(slots: Slots, id: string, at: number): Slots {
   const isThere = slots.sent.some((slot) => slot.at === at && slot.markOf === id);
   return isThere ? slots : { ...slots, sent: including(slots.sent, { at, markOf: id }) };
 }
 
-/** Without marks that no limit looks at any more: no limit counts more than the `most` newest slots. */
+/** Without old marks: no limit counts more than the `most` newest slots, so a mark that is older than those makes nothing wait. */
 export function withoutOldMarks(slots: Slots, most: number): Slots {
   const lastCounted = slots.sent.at(-most)?.at ?? -Infinity;
   return { ...slots, sent: slots.sent.filter((slot) => slot.id !== undefined || slot.at >= lastCounted) };
 }
 
 /** Without the id in this list; the same object if it is not there. */
-export function released(slots: Slots, from: 'sent' | 'reserved' | 'held', id: string): Slots {
+export function released(slots: Slots, from: 'sent' | 'reserved' | 'heldBack', id: string): Slots {
   const rest = without(slots[from], id);
   return rest.length < slots[from].length ? { ...slots, [from]: rest } : slots;
 }
