@@ -38,7 +38,7 @@ const BELOW_DEVICES = '^src/domain/(json|notification-types)\\.ts$';
  * A dead letter was a job of the queue and may become one again: names, keys and how long a job is kept are the queue's to
  * say. Dead letters see these three files of it, which do nothing by themselves, and the queue sees nothing of dead letters.
  */
-const QUEUE_FORMAT = 'src/queue/(names|readable)\\.ts$';
+const QUEUE_FORMAT = 'src/queue/(bullmq-internals|names|readable)\\.ts$';
 
 /** A producer cancels what waits, and the limiters decide that: one Lua script, which needs no policies. It tells places in line too. */
 const CANCELLER = 'src/limiter/(redis/canceller|limiter)\\.ts$';

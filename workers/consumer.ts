@@ -1,13 +1,13 @@
 import { Queue, type Job } from 'bullmq';
 import type { Outcome } from '../src/domain/outcome.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
-import { assertBullMq } from '../src/queue/bullmq-internals.ts';
-import { measureClockOffset, startWaker, type ClockChange, type ClockOffset } from '../src/queue/wake.ts';
+import { assertBullMq, jobOfLostLock } from '../src/queue/bullmq-internals.ts';
+import { measureClockOffset, startWaker, type ClockChange, type ClockOffset, type Waker } from '../src/queue/wake.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import { createDeadLetters } from '../src/dead-letters/store.ts';
 import { createPrioritiser } from '../src/queue/prioritise.ts';
 import { isUnprioritised, protect, DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
-import { createJobLock, jobOfLostLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
+import { createJobLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
 import { NotificationWorker, workerOptions, type Place } from '../src/queue/notification-worker.ts';
 import { moveFailedJobs } from './dead-letters.ts';
 import { TROUBLE_EVERY_MS } from './redis.ts';
@@ -45,7 +45,7 @@ export interface ConsumerOptions {
 const CLOCK_TIMEOUT_MS = 2_000;
 
 export async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
-  const { connection, prefix, lockMs, log } = options;
+  const { connection, prefix, log } = options;
   const queue = new Queue(QUEUE, { connection, prefix });
   const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
   for (const side of [queue, deadQueue]) side.on('error', () => undefined); // the worker logs it
@@ -56,8 +56,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
     offsetMs: () => clock.offsetMs,
   });
   const prioritiser = createPrioritiser({ queue, redis: connection });
-  const lockOptions = { queue, lockMs, onPutBack: (dueAt: number) => waker.note(dueAt) };
-  const worker = createWorker(options, clock, lockOptions, () => prioritiser.look());
+  const worker = createWorker(options, clock, waker, () => prioritiser.look());
   const deadLetters = createDeadLetters({
     ...{ queue, deadQueue, outcomesMax: options.outcomesMax },
     onDiedUnseen(jobId, outcome, message) {
@@ -76,7 +75,7 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
     await Promise.all([queue.close(), deadQueue.close()]);
   };
   try {
-    assertBullMq(queue, worker);
+    assertBullMq(worker);
   } catch (error) {
     await close();
     throw error;
@@ -98,10 +97,10 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
 function createWorker(
   options: ConsumerOptions,
   clock: ClockOffset,
-  lockOptions: JobLockOptions,
+  waker: Waker,
   onUnprioritised: () => void,
 ): NotificationWorker {
-  const { log, process, onLockLost } = options;
+  const { log, process, onLockLost, lockMs } = options;
   const worker: NotificationWorker = new NotificationWorker(
     QUEUE,
     (job, token = '') => process(job, createJobLock(job, token, lockOptions), worker.place),
@@ -112,6 +111,7 @@ function createWorker(
     },
     () => clock.offsetMs,
   );
+  const lockOptions: JobLockOptions = { queue: worker, lockMs, onPutBack: (dueAt) => waker.note(dueAt) };
   const sparing = createSparing(TROUBLE_EVERY_MS);
   worker.on('active', (job) => {
     protect(job);

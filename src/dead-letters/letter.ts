@@ -2,6 +2,7 @@ import type { Queue } from 'bullmq';
 import { parseNotification, PLATFORMS, type Platform } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason, type FailedAttempt } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
+import { hasStalled } from '../queue/bullmq-internals.ts';
 import { MAX_JOB_TEXT, shortened } from '../queue/readable.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
 
@@ -102,21 +103,15 @@ const FOREIGN = {
 
 type Verdict = Pick<DeadLetter, 'reason' | 'message'>;
 
-function verdictOf({ data, progress, failedReason }: FailedJob): Verdict {
-  const dead = field(progress, 'dead');
+function verdictOf(job: FailedJob): Verdict {
+  const dead = field(job.progress, 'dead');
   const [reason, message] = [field(dead, 'reason'), field(dead, 'message')];
   if (isReason(reason) && typeof message === 'string') return { reason, message };
-  return { reason: reasonOf({ data, progress, failedReason }), message: redact(failedReason, data) };
+  return { reason: reasonOf(job), message: redact(job.failedReason, job.data) };
 }
 
-function reasonOf({
-  data,
-  progress,
-  failedReason,
-}: Pick<FailedJob, 'data' | 'progress' | 'failedReason'>): DeadLetterReason {
-  // BullMQ's message for a job that lost its worker too often.
-  const hasStalled = /^job (stalled|started) more than allowable limit$/.test(failedReason);
-  if (hasStalled) return wasBeingSent(progress) ? 'ambiguous' : 'stalled';
+function reasonOf({ data, progress, failedReason }: FailedJob): DeadLetterReason {
+  if (hasStalled(failedReason)) return wasBeingSent(progress) ? 'ambiguous' : 'stalled';
   return parseNotification(data).ok ? 'attempts-exhausted' : 'invalid';
 }
 

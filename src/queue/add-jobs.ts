@@ -1,5 +1,4 @@
-import { Job, type IRedisTransaction, type Queue } from 'bullmq';
-import type { ChainableCommander } from 'ioredis';
+import { Job, type Queue } from 'bullmq';
 import type { Fault } from '../domain/faults.ts';
 import { payloadFaults } from '../domain/notification-rules.ts';
 import { type NotificationInput, parseNotification } from '../domain/notification.ts';
@@ -116,7 +115,7 @@ type Reply = readonly [Error | null, unknown];
 const NO_REPLY: Reply = [new Error('Redis sent fewer answers than it got commands'), undefined];
 
 /**
- * Adds jobs, and answers those whose id was not taken. BullMQ's `add` does not tell that, so the same transaction checks each id
+ * Adds jobs, and answers those whose id was not taken. BullMQ's `add` does not answer that, so the same transaction checks each id
  * before it adds it: of two producers with the same id exactly one has added it.
  */
 export async function addJobs(queue: Queue, entries: readonly Entry[]): Promise<Entry[]> {
@@ -124,14 +123,14 @@ export async function addJobs(queue: Queue, entries: readonly Entry[]): Promise<
   const transaction = client.multi();
   const jobs = entries.map((entry) => jobOf(queue, entry));
   for (const { job, key } of jobs) {
-    chained(transaction).exists(key);
+    transaction.runCommand('exists', [key]);
     await job.addJob(transaction);
   }
   for (const { entry, job } of jobs) {
     const { recipientId, cancellationKey, delayMs = 0 } = entry;
     if (cancellationKey === undefined) continue;
     const key = cancellationIndexKey(queue.opts.prefix ?? '', recipientId, cancellationKey);
-    indexAdded(chained(transaction), key, job.id ?? '', delayMs);
+    indexAdded(transaction, key, job.id ?? '', delayMs);
   }
   const replies: Reply[] = (await transaction.exec()) ?? [];
   const added: Entry[] = [];
@@ -175,9 +174,4 @@ function jobOf(queue: Queue, entry: Entry): { readonly entry: Entry; readonly jo
     removeOnFail: false,
   };
   return { entry, job: new Job(queue, JOB, entry.data, options, jobId), key: queue.toKey(jobId) };
-}
-
-/** BullMQ's type of a transaction lacks most methods of the ioredis transaction that it is. */
-function chained(transaction: IRedisTransaction): ChainableCommander {
-  return transaction as unknown as ChainableCommander;
 }

@@ -1,60 +1,30 @@
-/**
- * Everything of BullMQ that this project uses although BullMQ may change it at any time: members that are protected or private,
- * and the positions of values in its keys and commands. Written for the version below, which package.json pins. Before raising
- * that version, check each item here.
- *
- * NotificationWorker (notification-worker.ts) also overrides protected methods, as a subclass; `assertBullMq` covers those.
- */
 import { createRequire } from 'node:module';
-import {
-  createRedisBackend,
-  Job,
-  Worker,
-  type BackendFactory,
-  type IQueueBackend,
-  type Queue,
-  type RedisQueueBackend,
-} from 'bullmq';
+import { createRedisBackend, type BackendFactory, type Queue, type RedisQueueBackend, type Worker } from 'bullmq';
+import { readableFields } from './readable.ts';
 
+/**
+ * Everything of BullMQ that this project uses although BullMQ may change it at any time: the positions of values in its keys and
+ * commands, and the texts of its errors. Written for the version below, which package.json pins. Before you raise that version, check
+ * each item here, and the Lua scripts that write BullMQ's keys (test/slow/house/private-members.test.ts lists them).
+ */
 const EXPECTED_VERSION = '6.7.0';
 
-/** What NotificationWorker overrides. */
-const OVERRIDDEN = [
-  'createJob',
-  'moveToActive',
-  'processJob',
-  'handleCompleted',
-  'handleFailed',
-  'getBlockTimeout',
-] as const;
+/** Methods of a worker and of its backend that NotificationWorker and `requeue` replace or call. */
+const WORKER_METHODS = ['processJob', 'extendJobLocks'] as const;
+const BACKEND_METHODS = [
+  ...(['execCommand', 'extendLock', 'moveToActive', 'moveToCompleted', 'moveToDelayed'] as const),
+  ...(['moveToFailed', 'waitForJob'] as const),
+];
 
-/** Throws an Error that names what is missing if the installed BullMQ lacks something that this project uses. */
-export function assertBullMq(queue: Queue, worker: Worker): void {
-  const methods = Worker.prototype as unknown as Partial<Record<string, unknown>>;
-  const { lockManager } = worker as unknown as {
-    readonly lockManager?: { readonly trackJob?: unknown };
-  };
-  const backend = backendOf(new Job(queue, 'probe', {}, {}, 'probe')) as Partial<IQueueBackend> | undefined; // not added
-  const { execCommand } = queue.getBackend() as Partial<RedisQueueBackend>;
-  const used: readonly (readonly [name: string, found: unknown])[] = [
-    ...OVERRIDDEN.map((name) => [`Worker.${name}`, methods[name]] as const),
-    ['Worker.lockManager.trackJob', lockManager?.trackJob],
-    ['Job.backend.moveToDelayed', backend?.moveToDelayed],
-    ['RedisQueueBackend.execCommand', execCommand],
+/** Throws an Error that names what is missing if the installed BullMQ lacks one of them. */
+export function assertBullMq(worker: Worker): void {
+  const backend: Partial<RedisQueueBackend> = worker.getBackend();
+  const ofWorker: Partial<Worker> = worker;
+  const missing = [
+    ...WORKER_METHODS.filter((name) => typeof ofWorker[name] !== 'function'),
+    ...BACKEND_METHODS.filter((name) => typeof backend[name] !== 'function'),
   ];
-  const missing = used.filter(([, found]) => typeof found !== 'function').map(([name]) => name);
-  if (missing.length > 0) {
-    throw new Error(`expected BullMQ ${EXPECTED_VERSION}, found ${foundVersion()}, which lacks ${missing.join(', ')}`);
-  }
-}
-
-function foundVersion(): string {
-  return (createRequire(import.meta.url)('bullmq/package.json') as { version: string }).version;
-}
-
-/** The protected backend of a job. Needed because the public `job.moveToDelayed` does not pass on fields to update. */
-export function backendOf(job: Pick<Job, 'id'>): Pick<IQueueBackend, 'moveToDelayed'> {
-  return (job as unknown as { readonly backend: IQueueBackend }).backend;
+  if (missing.length > 0) throw unexpected(`which lacks ${missing.join(', ')}`);
 }
 
 /** BullMQ's score of a delayed job: its due time in epoch milliseconds, times this, plus a counter. */
@@ -83,7 +53,7 @@ export function lockKeyOf(queue: Pick<Queue, 'toKey'>, jobId: string): string {
   return queue.toKey(`${jobId}:lock`);
 }
 
-/** A field of ours (look.lua reads it too) in the hash of a job that was moved to another due time: `at`, epoch milliseconds, and the reason for it. */
+/** A field that this project adds to the hash of a job that was moved to another due time: `at`, epoch milliseconds, and the reason for it. look.lua reads it too. */
 const WHY = 'pushpacer:why';
 
 export async function noteWhy(queue: Queue, jobId: string, why: { readonly at: number }): Promise<void> {
@@ -110,49 +80,84 @@ export function whyOf(text: string | null | undefined, dueAt: number): Record<st
 /** BullMQ adds a delay to the time, which goes on meanwhile. */
 const SAME_MS = 100;
 
-/** The commands whose answer may be `[fields of a job, its id, …]`. */
-const TAKES: ReadonlySet<string> = new Set(['moveToActive', 'moveToFinished']);
+/** BullMQ's errors for a job whose lock ran out, or is another worker's by now; and that of `lockNotRenewed`. */
+const LOST = /^(?:could not renew lock|Missing lock|Lock mismatch) for job (\S+?)\.?(?: |$)/;
+
+/** The job whose lock was lost, if that is what the error says. */
+export function jobOfLostLock(error: unknown): string | undefined {
+  return error instanceof Error ? LOST.exec(error.message)?.[1] : undefined;
+}
+
+/** The error for a lock that could not be renewed, in BullMQ's words. */
+export function lockNotRenewed(jobId: string): Error {
+  return new Error(`could not renew lock for job ${jobId}`);
+}
+
+/** Whether BullMQ failed the job by itself, because it lost its worker too often. */
+export function hasStalled(failedReason: string): boolean {
+  return /^job (stalled|started) more than allowable limit$/.test(failedReason);
+}
 
 /** The position of the caller's time in these commands, counted from 0 over keys and arguments. */
 const TIME_AT: Readonly<Record<string, number>> = { moveToActive: 12, moveToDelayed: 12, moveToFinished: 15 };
 
 /**
- * BullMQ's backend, but with Redis's time in its commands instead of this machine's. BullMQ writes a due time as `Date.now()` plus
- * the delay, and takes the jobs that are due at its `Date.now()`. All workers must use one clock for that: a worker whose clock is
- * ahead would take every job too early, and others would take its jobs too late.
+ * BullMQ's backend, but with Redis's time in Redis, and this machine's time in the worker. BullMQ writes a due time as `Date.now()`
+ * plus the delay, and takes the jobs that are due at its `Date.now()`. All workers must use one clock for that: a worker whose clock
+ * is ahead would take every job too early, and others would take its jobs too late. Jobs that BullMQ cannot read are made readable.
  *
  * @param offsetMs Redis's clock minus this machine's, in whole milliseconds
  * @param onTaken called with each job that Redis gives, in its order: BullMQ itself begins jobs of different commands in any order
- * @param readable makes the fields of such a job readable for BullMQ
  */
 export function onRedisTime(
   offsetMs: () => number,
   onTaken: (jobId: string) => void = () => undefined,
-  readable: (fields: readonly unknown[]) => readonly unknown[] = (fields) => fields,
 ): BackendFactory<RedisQueueBackend> {
   return (...options) => {
     const backend = createRedisBackend(...options);
     const execCommand = backend.execCommand.bind(backend);
+    const waitForJob = backend.waitForJob.bind(backend);
     backend.execCommand = (client, command, args: unknown[]): unknown => {
-      const reply = execCommand(client, command, withOffset(command, args, offsetMs())) as unknown;
-      if (!TAKES.has(command) || !(reply instanceof Promise)) return reply;
-      return reply.then((taken: unknown) => {
-        if (!Array.isArray(taken) || !Array.isArray(taken[0])) return taken;
-        const [fields, jobId, ...rest] = taken as [unknown[], ...unknown[]];
+      const position = TIME_AT[command];
+      if (position === undefined) return execCommand(client, command, args);
+      const askedAt = args[position];
+      const aheadMs = offsetMs();
+      if (typeof askedAt !== 'number') throw unexpected(`${command} has its time elsewhere`);
+      const reply = execCommand(client, command, args.with(position, askedAt + aheadMs)) as unknown;
+      if (!(reply instanceof Promise)) return reply;
+      return reply.then((next: unknown) => {
+        if (!Array.isArray(next)) return next;
+        const [fields, jobId, limitMs, dueAt] = next as [
+          fields: unknown,
+          jobId: unknown,
+          limitMs: unknown,
+          dueAt: unknown,
+        ];
+        const nextDueAt = onThisClock(Number(dueAt ?? 0), aheadMs);
+        if (!Array.isArray(fields)) return [fields, jobId, limitMs, nextDueAt];
         onTaken(String(jobId));
-        return [readable(fields), jobId, ...rest];
+        return [readableFields(takenAt(fields, askedAt)), jobId, limitMs, nextDueAt];
       });
+    };
+    backend.waitForJob = async (seconds) => {
+      const found = await waitForJob(seconds);
+      return found && { ...found, score: onThisClock(found.score, offsetMs()) };
     };
     return backend;
   };
 }
 
-function withOffset(command: string, args: unknown[], offsetMs: number): unknown[] {
-  const position = TIME_AT[command];
-  if (position === undefined || offsetMs === 0) return args;
-  const time = args[position];
-  if (typeof time !== 'number') {
-    throw new Error(`expected BullMQ ${EXPECTED_VERSION}, found ${foundVersion()}: ${command} has its time elsewhere`);
-  }
-  return args.with(position, time + offsetMs);
+/** A due time on this machine's clock; 0 stays 0: nothing is delayed. */
+function onThisClock(dueAt: number, aheadMs: number): number {
+  return dueAt > 0 ? dueAt - aheadMs : dueAt;
+}
+
+/** The age of a job lock is counted from `processedOn`, so it must be on this machine's clock, and before the lock. */
+function takenAt(fields: readonly unknown[], askedAt: number): unknown[] {
+  return fields.map((value, at) => (at % 2 === 1 && fields[at - 1] === 'processedOn' ? String(askedAt) : value));
+}
+
+function unexpected(what: string): Error {
+  const { version } = createRequire(import.meta.url)('bullmq/package.json') as { version: string };
+  return new Error(`expected BullMQ ${EXPECTED_VERSION}, found ${version}: ${what}`);
 }

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Job, Queue } from 'bullmq';
-import type { ChainableCommander } from 'ioredis';
+import type { IRedisTransaction, Job, Queue } from 'bullmq';
 import { parseCancelTarget, type CancelTarget } from '../domain/cancel-target.ts';
 import { targetOf } from '../domain/device.ts';
 import { InputError } from '../domain/faults.ts';
@@ -338,6 +337,6 @@ export function createCancellationIndex(redis: ScriptRedis, prefix: string, shar
 }
 
 /** Notes a job that is added, in the transaction that adds it. It sends the whole script, since a transaction cannot load one. */
-export function indexAdded(transaction: ChainableCommander, key: string, jobId: string, delayMs: number): void {
-  transaction.eval(LUA, 1, key, jobId, Math.ceil(delayMs) + INDEX_KEPT_MS, MOST_IDS);
+export function indexAdded(transaction: IRedisTransaction, key: string, jobId: string, delayMs: number): void {
+  transaction.runCommand('eval', [LUA, 1, key, jobId, Math.ceil(delayMs) + INDEX_KEPT_MS, MOST_IDS]);
 }

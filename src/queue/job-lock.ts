@@ -1,7 +1,7 @@
-import { Job, type Queue } from 'bullmq';
+import { ErrorCode, type Job, type Queue, type QueueBase, type RedisQueueBackend } from 'bullmq';
 import type { Waited } from '../domain/outcome.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
-import { lockKeyOf, backendOf, noteWhy } from './bullmq-internals.ts';
+import { jobOfLostLock, lockKeyOf, noteWhy } from './bullmq-internals.ts';
 import { PRIORITY } from './names.ts';
 
 /** A worker's lock on a job (BullMQ's), and what may be written about the job only under it. */
@@ -21,14 +21,6 @@ export interface JobLock {
   putBack(delayMs: number, progress: object): Promise<void>;
 }
 
-/** BullMQ's errors for a job whose lock ran out, or is another worker's by now. */
-const LOST = /^(?:could not renew lock|Missing lock|Lock mismatch) for job (\S+?)\.?(?: |$)/;
-
-/** The job whose lock was lost, if that is what BullMQ's error says. */
-export function jobOfLostLock(error: unknown): string | undefined {
-  return error instanceof Error ? LOST.exec(error.message)?.[1] : undefined;
-}
-
 /** The error of a result that is not written because another worker has the job. */
 export const ANOTHER_HAS_IT = 'another worker has the job';
 
@@ -37,12 +29,14 @@ export function isLockLost(error: unknown): boolean {
   return jobOfLostLock(error) !== undefined || (error instanceof Error && error.message === ANOTHER_HAS_IT);
 }
 
-type LockedJob = Pick<Job, 'id' | 'processedOn' | 'extendLock'>;
+/** The queue's side of BullMQ: a `Queue`, or a `Worker`, whose commands are on Redis's clock. */
+type Jobs = Pick<QueueBase<RedisQueueBackend>, 'getBackend' | 'toKey'>;
+type LockedJob = Pick<Job, 'id' | 'processedOn'>;
 
 /** The same for all jobs of a queue. */
 export interface JobLockOptions {
-  /** Any queue on the jobs' prefix; its connection is used. */
-  readonly queue: Queue;
+  /** The worker that took the jobs. */
+  readonly queue: Jobs;
   readonly lockMs: number;
   /** Called when a job was put back, with the instant at which it is due: epoch milliseconds on this machine's clock. */
   readonly onPutBack?: (dueAt: number) => void;
@@ -53,9 +47,9 @@ const CERTAIN_SHARE = 0.5;
 const SAVE = defineQueueScript<number>(new URL('save-progress.lua', import.meta.url), 2);
 
 /**
- * The lock that a job was taken with. It began after `job.processedOn`: NotificationWorker writes there when it asked for
- * the job, on this machine's clock. A process that is stopped (SIGSTOP, a paused container, a machine that sleeps) may find
- * that one of its two clocks stood still, so the age of the lock is read from both, and the older age counts.
+ * The lock that a job was taken with. It began after `job.processedOn`: when the job was asked for, on this machine's clock. A process
+ * that is stopped (SIGSTOP, a paused container, a machine that sleeps) may find that one of its two clocks stood still, so the age of
+ * the lock is read from both, and the older age counts.
  */
 export function createJobLock(job: LockedJob, token: string, options: JobLockOptions): JobLock {
   return new BullMqJobLock(job, token, options);
@@ -64,19 +58,19 @@ export function createJobLock(job: LockedJob, token: string, options: JobLockOpt
 /** A class, because one is created for each pass of a job. */
 class BullMqJobLock implements JobLock {
   readonly lockMs: number;
-  readonly #job: LockedJob;
+  readonly #jobId: string;
   readonly #token: string;
   readonly #options: JobLockOptions;
   #lockedAt: number;
   #until: number;
 
-  constructor(job: LockedJob, token: string, options: JobLockOptions) {
+  constructor({ id = '', processedOn = -Infinity }: LockedJob, token: string, options: JobLockOptions) {
     this.lockMs = options.lockMs;
-    this.#job = job;
+    this.#jobId = id;
     this.#token = token;
     this.#options = options;
-    this.#lockedAt = job.processedOn ?? -Infinity;
-    this.#until = performance.now() - (Date.now() - this.#lockedAt) + options.lockMs * CERTAIN_SHARE;
+    this.#lockedAt = processedOn;
+    this.#until = performance.now() - (Date.now() - processedOn) + options.lockMs * CERTAIN_SHARE;
   }
 
   get until(): number {
@@ -89,13 +83,12 @@ class BullMqJobLock implements JobLock {
 
   async save(progress: object): Promise<boolean> {
     const { queue } = this.#options;
-    const jobId = this.#job.id ?? '';
-    const keys = [lockKeyOf(queue, jobId), queue.toKey(jobId)];
+    const keys = [lockKeyOf(queue, this.#jobId), queue.toKey(this.#jobId)];
     return (await SAVE(queue, [...keys, this.#token, JSON.stringify(progress)])) === 1;
   }
 
   async putBack(delayMs: number, progress: object): Promise<void> {
-    const dueAt = await requeue(this.#job, this.#token, delayMs, progress);
+    const dueAt = await requeue(this.#options.queue, this.#jobId, this.#token, delayMs, progress);
     this.#options.onPutBack?.(dueAt);
   }
 
@@ -106,7 +99,8 @@ class BullMqJobLock implements JobLock {
 
   async #renew(): Promise<boolean> {
     const asked = { wall: Date.now(), steady: performance.now() }; // before the ask: the lock begins after it
-    const renewed = await this.#job.extendLock(this.#token, this.lockMs).catch(() => 0);
+    const backend = this.#options.queue.getBackend();
+    const renewed = await backend.extendLock(this.#jobId, this.#token, this.lockMs).catch(() => 0);
     if (renewed !== 1) return false;
     this.#lockedAt = asked.wall;
     this.#until = asked.steady + this.lockMs * CERTAIN_SHARE;
@@ -115,24 +109,24 @@ class BullMqJobLock implements JobLock {
 }
 
 /**
- * Puts the job that is being processed back for `waitMs` milliseconds, at no attempt, and saves `progress` where it is
- * given. When the job is due it goes ahead of all jobs that no worker has looked at yet. The caller then throws BullMQ's
- * `DelayedError`, and tells the waker the instant that is answered: epoch milliseconds on this machine's clock. (Redis
- * holds it on its own clock, where the job came from a NotificationWorker, which knows the difference.)
+ * Puts the job that is being processed back for `waitMs` milliseconds, at no attempt, and saves `progress` if it is given. When the
+ * job is due it goes ahead of all jobs that no worker has looked at yet. Answers the due time: epoch milliseconds on this machine's
+ * clock. The caller then throws BullMQ's `DelayedError`.
  *
  * One script writes priority, progress and delay, so that no failure can come between them; `job.changePriority` would also
  * search the whole list of jobs without a priority, on every requeue. Rejects where the lock was lost (it ran out, or the
  * job was removed), and then nothing is written.
  */
 export async function requeue(
-  job: Pick<Job, 'id'>,
+  queue: Jobs,
+  jobId: string,
   token: string,
   waitMs: number,
   progress?: object,
-  now: number = Date.now(),
 ): Promise<number> {
+  const now = Date.now();
   const delayMs = Math.max(0, Math.ceil(waitMs));
-  await backendOf(job).moveToDelayed(job.id ?? '', now, delayMs, token, {
+  await queue.getBackend().moveToDelayed(jobId, now, delayMs, token, {
     skipAttempt: true,
     fieldsToUpdate: { priority: PRIORITY.due, ...(progress && { progress: JSON.stringify(progress) }) },
   });
@@ -169,20 +163,14 @@ export async function redelay(queue: Queue, jobs: readonly Due[]): Promise<numbe
 
 /** BullMQ adds the delay to this machine's `Date.now()`, so subtracting that here makes it write exactly `at`. */
 async function changeDelay(queue: Queue, { jobId, at, why }: Due): Promise<boolean> {
-  const job = new Job(queue, '', {}, {}, jobId); // not added: only its id is used
   try {
-    await job.changeDelay(Math.max(0, Math.ceil(at - Date.now())));
+    await queue.getBackend().changeDelay(jobId, Math.max(0, Math.ceil(at - Date.now())));
   } catch (error) {
-    if (isGone(error)) return false;
+    const { code } = error as { readonly code?: unknown };
+    if (code === ErrorCode.JobNotExist || code === ErrorCode.JobNotInState) return false;
     throw error;
   }
   // The job is there: what has moved is not taken for a while (MOVE_LEAD_MS).
   if (why !== undefined) await noteWhy(queue, jobId, { at, ...why });
   return true;
-}
-
-/** BullMQ's codes of `changeDelay`: -1 no such job, -3 the job is not delayed. */
-function isGone(error: unknown): boolean {
-  const code = (error as { readonly code?: unknown } | undefined)?.code;
-  return code === -1 || code === -3;
 }

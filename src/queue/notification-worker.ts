@@ -1,18 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   DelayedError,
+  isNotConnectionError,
   UnrecoverableError,
   Worker,
+  type BackendFactory,
   type Job,
-  type JobJson,
   type Processor,
-  type Span,
+  type RedisQueueBackend,
   type WorkerOptions,
 } from 'bullmq';
 import type { Connection } from '../redis/connection.ts';
 import { insist } from '../redis/deadline.ts';
-import { onRedisTime } from './bullmq-internals.ts';
-import { readableFields, readableJob } from './readable.ts';
+import { lockNotRenewed, onRedisTime } from './bullmq-internals.ts';
 import { KEEP_ALL, KEEP_COMPLETED } from './names.ts';
 
 export interface WorkerSettings {
@@ -21,7 +21,7 @@ export interface WorkerSettings {
   readonly concurrency: number;
   /** How long a job lock lasts without renewal. If Redis is away for longer than this, the jobs in flight run twice. */
   readonly lockMs: number;
-  /** How often a job may stall, that is lose its lock with its worker. After that the job itself is taken for the cause. */
+  /** How often a job may stall, that is lose its lock with its worker. After that the job itself counts as the cause, and fails. */
   readonly maxStalls: number;
 }
 
@@ -36,6 +36,7 @@ export function workerOptions(settings: WorkerSettings): WorkerOptions {
     concurrency: settings.concurrency,
     autorun: false,
     lockDuration: settings.lockMs,
+    skipLockRenewal: true, // NotificationWorker renews them
     stalledInterval: Math.min(MAX_STALLED_INTERVAL_MS, Math.ceil(settings.lockMs / 2)),
     // Counted over the whole life of a job; while it waits for its slot, workers may be restarted several times.
     maxStalledCount: settings.maxStalls,
@@ -50,65 +51,56 @@ export function workerOptions(settings: WorkerSettings): WorkerOptions {
 
 /** The place of a pass among those that WORKER_CONCURRENCY allows at once. */
 export interface Place {
-  /** The pass sleeps, and needs no place until it calls what is answered. */
+  /** The pass sleeps and needs no place. Call the function that this returns when it wakes. */
   leave(): () => void;
 }
 
-/** So many sleep without a place at most: each takes some kilobytes, and a lock that is renewed. */
+/** At most this many passes sleep without a place: each takes some kilobytes, and a lock that is renewed. */
 const MOST_ASLEEP = 1_000;
-
-/** A job waits at most this long for one that was given before it: that one may never begin (BullMQ could not make a job of it). */
+/** The longest wait for a job that Redis gave earlier: it may never begin, if BullMQ could not make a job of it. */
 const MOST_BEHIND_MS = 50;
-
-/** Further arguments, which are passed on to BullMQ. */
-type Rest = [token: string, fetchNextCallback?: () => boolean, span?: Span];
-
 /** The wait before the next job is asked for after Redis refused: BullMQ itself would ask hundreds of times a second. */
 const REFUSED_MS = 500;
+/** The wait before the end of a job is written again after the connection was closed. */
+const RECONNECT_MS = 1_000;
+
+/** Called with a job whose end this worker does not write: another worker takes it when its lock has expired. */
+type OnLetGo = (job: Pick<Job, 'id'>, error: Error) => void;
 
 /**
  * BullMQ treats every error as a failure of the job. If Redis refuses to write that a job is done (it is out of memory, a failover
  * is under way, the job lock has expired), BullMQ would fail the job, and a delivered alert would become a dead letter. Here a job
  * fails only if the processor says so. While Redis cannot write, it is asked again as long as the job lock lasts. After that the
- * worker gives the job up; another worker takes it when its lock has expired.
+ * worker gives the job up.
  *
- * Due times are on Redis's clock, in Redis and in BullMQ's commands; `processedOn` of a job is on this machine's clock.
+ * Only public members of BullMQ are overridden or replaced: `processJob`, the processor, and methods of the backend.
  */
 export class NotificationWorker extends Worker<unknown, unknown> {
-  readonly #lockMs: number;
-  readonly #offsetMs: () => number;
-  /** The latest pass of each job in hand. */
-  readonly #latest = new Map<string, Job>();
-  readonly #onLetGo: (job: Job, error: Error) => void;
+  /** The latest pass of each job whose processor runs. Their locks are renewed. */
+  readonly #passes = new Map<string, { readonly token: string; renewedAt: number }>();
   readonly #places: number;
   /** What Redis gave to this worker and has not begun, in the order in which it was given. */
   readonly #unbegun = new Set<string>();
   #underWay = 0;
   #asleep = 0;
 
-  /**
-   * @param onLetGo called with each job that is given up because Redis did not accept its end
-   * @param offsetMs Redis's clock minus this machine's, in whole milliseconds
-   */
+  /** @param offsetMs Redis's clock minus this machine's, in whole milliseconds */
   constructor(
     name: string,
     processor: Processor,
     options: WorkerOptions,
-    onLetGo: (job: Job, error: Error) => void,
+    onLetGo: OnLetGo,
     offsetMs: () => number = () => 0,
   ) {
+    const lockMs = options.lockDuration ?? 30_000;
     // BullMQ asks for no job before `run`, when the fields are there.
-    super(
-      name,
-      processor,
-      options,
-      onRedisTime(offsetMs, (jobId) => this.#unbegun.add(jobId), readableFields),
-    );
-    this.#lockMs = options.lockDuration ?? 30_000;
-    this.#onLetGo = onLetGo;
-    this.#offsetMs = offsetMs;
+    const open = onRedisTime(offsetMs, (jobId) => this.#unbegun.add(jobId));
+    const isClosing = (): boolean => this.closing !== undefined;
+    const process: Processor = (job, token) => this.#process(job, token ?? '', processor, onLetGo);
+    super(name, process, options, insisting(open, lockMs, isClosing, onLetGo));
     this.#places = this.concurrency;
     this.#setConcurrency();
+    this.#renewLocks(lockMs);
   }
 
   /** How many jobs it has now, and how many of them sleep without a place. */
@@ -133,44 +125,22 @@ export class NotificationWorker extends Worker<unknown, unknown> {
 
   /**
    * Passes that sleep do not count. And BullMQ asks Redis for one job after the other until it has as many as its concurrency, and
-   * begins none of them before: with 200 places and a Redis that is 4 ms away, a job that is due was begun 0.3 s late. So it is
-   * told only of the next place, as long as there are more.
+   * begins none of them before: with 200 places and a Redis that is 4 ms away, a job that is due was begun 0.3 s late. So BullMQ's
+   * concurrency is one more than the jobs under way, as long as there are places.
    */
   #setConcurrency(): void {
     this.concurrency = Math.min(this.#places + this.#asleep, this.#underWay + 1);
   }
 
-  /** How many seconds to wait for the next job. `blockUntil`: when the next delayed job is due on Redis's clock; 0 for none. */
-  protected override getBlockTimeout(blockUntil: number): number {
-    return super.getBlockTimeout(blockUntil === 0 ? 0 : blockUntil - this.#offsetMs());
-  }
-
-  protected override createJob(json: JobJson, jobId: string): Job {
-    return readableJob(json, (readable) => super.createJob(readable, jobId));
-  }
-
-  protected override async moveToActive(token: string, name?: string): Promise<Job> {
-    try {
-      return await this.#taken(() => super.moveToActive(token, name));
-    } catch (error) {
-      await sleep(REFUSED_MS);
-      throw error;
-    }
-  }
-
   override async processJob(job: Job, token: string) {
-    const id = job.id ?? '';
     this.#underWay += 1;
     this.#setConcurrency(); // before the first await: BullMQ looks at it then
     try {
-      await this.#begin(id);
-      this.#latest.set(id, job);
+      await this.#begin(job.id ?? '');
       return await super.processJob(job, token, () => this.#underWay <= this.#places + this.#asleep);
     } finally {
       this.#underWay -= 1;
       this.#setConcurrency();
-      this.#keepRenewing(job);
-      if (this.#latest.get(id) === job) this.#latest.delete(id);
     }
   }
 
@@ -183,39 +153,79 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     this.#unbegun.delete(id);
   }
 
-  /**
-   * BullMQ's list of locks to renew has only job ids, and an id leaves it when a pass ends. But a worker that was stopped for longer
-   * than the lock may have taken the same job again: then the newer pass is still under way and needs its lock.
-   */
-  #keepRenewing({ id = '', token }: Job): void {
-    const latest = this.#latest.get(id);
-    if (latest === undefined || latest.token === token) return;
-    this.lockManager.trackJob(id, latest.token ?? '', latest.processedOn ?? Date.now());
-  }
-
-  protected override handleCompleted(result: unknown, job: Job, ...rest: Rest): Promise<Job> {
-    this.#keepRenewing(job);
-    return insist(() => this.#taken(() => super.handleCompleted(result, job, ...rest)), this.#lockMs);
-  }
-
-  protected override async handleFailed(error: Error, job: Job, ...rest: Rest): Promise<Job> {
-    this.#keepRenewing(job);
-    const isVerdict = error instanceof DelayedError || error instanceof UnrecoverableError;
-    if (isVerdict) return insist(() => this.#taken(() => super.handleFailed(error, job, ...rest)), this.#lockMs);
-    this.#onLetGo(job, error);
-    return super.handleFailed(new DelayedError(), job, ...rest);
+  async #process(job: Job, token: string, processor: Processor, onLetGo: OnLetGo): Promise<unknown> {
+    const id = job.id ?? '';
+    const pass = { token, renewedAt: job.processedOn ?? Date.now() };
+    this.#passes.set(id, pass);
+    try {
+      return (await processor(job, token)) as unknown;
+    } catch (error) {
+      if (error instanceof DelayedError || error instanceof UnrecoverableError) throw error;
+      onLetGo(job, error instanceof Error ? error : new Error(String(error)));
+      throw new DelayedError();
+    } finally {
+      // If this process was stopped for longer than the lock, it may have taken the same job again: that pass still needs its lock.
+      if (this.#passes.get(id) === pass) this.#passes.delete(id);
+    }
   }
 
   /**
-   * Sets `processedOn` to the instant before the job was asked for, on this machine's clock. The age of a lock is counted from it, so
-   * it must not be later than the lock. BullMQ's own value is on Redis's clock.
+   * Renews the locks from time to time, until the worker is closed. BullMQ's own renewal knows a job by its id only, and stops when
+   * any pass of the job ends.
    */
-  #taken<T extends Job | undefined>(take: () => Promise<T>): Promise<T> {
-    if (this.#offsetMs() === 0) return take();
-    const askedAt = Date.now();
-    return take().then((job) => {
-      if (job !== undefined) job.processedOn = askedAt;
-      return job;
-    });
+  #renewLocks(lockMs: number): void {
+    const everyMs = lockMs / 4;
+    let renewing: Promise<void> | undefined;
+    const renew = async (): Promise<void> => {
+      const now = Date.now();
+      const due = [...this.#passes].filter(([, { renewedAt }]) => now - renewedAt >= everyMs / 2);
+      if (due.length === 0) return;
+      for (const [, pass] of due) pass.renewedAt = now;
+      const [ids, tokens] = [due.map(([id]) => id), due.map(([, { token }]) => token)];
+      for (const id of await this.extendJobLocks(ids, tokens, lockMs)) this.emit('error', lockNotRenewed(id));
+    };
+    const timer = setInterval(() => {
+      renewing ??= renew()
+        .catch((error: unknown) => void this.emit('error', error as Error))
+        .finally(() => (renewing = undefined));
+    }, everyMs).unref();
+    this.once('closed', () => clearInterval(timer));
   }
+}
+
+/** A backend that asks Redis again while it refuses. BullMQ leaves a job as it is after a DelayedError, and goes on with the next. */
+function insisting(
+  open: BackendFactory<RedisQueueBackend>,
+  lockMs: number,
+  isClosing: () => boolean,
+  onLetGo: OnLetGo,
+): BackendFactory<RedisQueueBackend> {
+  async function end<T>(job: Pick<Job, 'id'>, write: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await insist(write, lockMs);
+      } catch (thrown) {
+        const error = thrown as Error;
+        if (isNotConnectionError(error) || isClosing()) {
+          onLetGo(job, error);
+          throw Object.assign(new DelayedError(error.message), { cause: error });
+        }
+        await sleep(RECONNECT_MS);
+      }
+    }
+  }
+  return (...options) => {
+    const backend = open(...options);
+    const moveToActive = backend.moveToActive.bind(backend);
+    const moveToCompleted = backend.moveToCompleted.bind(backend);
+    const moveToFailed = backend.moveToFailed.bind(backend);
+    backend.moveToActive = (...args) =>
+      moveToActive(...args).catch(async (error: unknown) => {
+        await sleep(REFUSED_MS);
+        throw error;
+      });
+    backend.moveToCompleted = (job, ...args) => end(job, () => moveToCompleted(job, ...args));
+    backend.moveToFailed = (job, ...args) => end(job, () => moveToFailed(job, ...args));
+    return backend;
+  };
 }

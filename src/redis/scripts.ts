@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Queue } from 'bullmq';
+import type { QueueBase, RedisQueueBackend } from 'bullmq';
 import { describeFound, InputError } from '../domain/faults.ts';
 
 /** What a script needs of ioredis: both `Redis` and `Cluster` have it. */
@@ -45,10 +45,13 @@ export function defineScript<Reply>(redis: ScriptRedis, name: string, lua: strin
   return command.bind(redis);
 }
 
-/** Runs a script on a queue's connection: keys first, then arguments. */
-export type QueueScript<Reply> = (queue: Queue, args: readonly (string | number)[]) => Promise<Reply>;
+/** Runs a script on the connection of a queue or a worker: keys first, then arguments. */
+export type QueueScript<Reply> = (
+  queue: Pick<QueueBase<RedisQueueBackend>, 'getBackend'>,
+  args: readonly (string | number)[],
+) => Promise<Reply>;
 
-/** The script in this file, made known to each queue's connection once. */
+/** The script in this file, made known to each connection once. */
 export function defineQueueScript<Reply>(file: URL, numberOfKeys: number): QueueScript<Reply> {
   const lua = readScript('', file);
   const name = `pushpacer:${basename(fileURLToPath(file), '.lua')}`;

@@ -1,55 +1,23 @@
-import { Job, Worker } from 'bullmq';
+import { Worker } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
 import { assertBullMq, dueAtOfScore, lockKeyOf, onRedisTime } from '../../src/queue/bullmq-internals.ts';
 import { QUEUE } from '../../src/queue/names.ts';
-import { connectRedis } from '../support/redis.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
 import { consume, openQueues, present } from './support.ts';
 
-function openWorker(kind: typeof Worker = Worker) {
-  const { prefix, queue } = openQueues();
-  const worker = new kind(QUEUE, () => Promise.resolve(), { connection: connectRedis(), prefix, autorun: false });
+test('the pinned BullMQ has all that is used, and one that lacks something is refused by name', () => {
+  const worker = new Worker(QUEUE, () => Promise.resolve(), {
+    connection: connectRedis(),
+    prefix: testPrefix(),
+    autorun: false,
+  });
   onTestFinished(() => worker.close());
-  return { queue, worker };
-}
-
-/** Takes members away until the test ends: a BullMQ that does not have them. */
-function without(prototype: object, ...names: string[]): void {
-  for (const name of names) {
-    const member = present(Object.getOwnPropertyDescriptor(prototype, name));
-    Reflect.deleteProperty(prototype, name);
-    onTestFinished(() => void Object.defineProperty(prototype, name, member));
-  }
-}
-
-test('the pinned BullMQ has all that is used', async () => {
-  const { queue, worker } = openWorker();
-  await worker.waitUntilReady();
-  expect(() => {
-    assertBullMq(queue, worker);
-  }).not.toThrow();
-});
-
-test('one that lacks something is refused by name', async () => {
-  const { queue, worker } = openWorker();
-  await worker.waitUntilReady();
-  without(Worker.prototype, 'handleFailed', 'getBlockTimeout');
-  expect(() => {
-    assertBullMq(queue, worker);
-  }).toThrow(
-    /^expected BullMQ 6\.7\.0, found \d+\.\d+\.\d+, which lacks Worker\.handleFailed, Worker\.getBlockTimeout$/,
+  expect(() => assertBullMq(worker)).not.toThrow();
+  Object.assign(worker.getBackend(), { waitForJob: undefined });
+  Object.assign(worker, { extendJobLocks: undefined });
+  expect(() => assertBullMq(worker)).toThrow(
+    /^expected BullMQ 6\.7\.0, found \d+\.\d+\.\d+: which lacks extendJobLocks, waitForJob$/,
   );
-});
-
-test('so is one whose jobs and workers keep their parts elsewhere', async () => {
-  const { queue, worker } = openWorker();
-  await worker.waitUntilReady();
-  const moved = Object.assign(Object.create(worker) as Worker, { lockManager: undefined });
-  const { createBackend } = Job.prototype as unknown as Record<string, unknown>;
-  Object.assign(Job.prototype, { createBackend: () => undefined });
-  onTestFinished(() => void Object.assign(Job.prototype, { createBackend }));
-  expect(() => {
-    assertBullMq(queue, moved);
-  }).toThrow(/lacks Worker\.lockManager\.trackJob, Job\.backend\.moveToDelayed$/);
 });
 
 test('the due time and the lock of a job are where BullMQ keeps them', async () => {
@@ -76,3 +44,20 @@ test('a command whose time is not where it is expected is not sent', async () =>
   }).toThrow(/expected BullMQ 6\.7\.0.*moveToActive has its time elsewhere/);
   await backend.close();
 });
+
+test.for([-60_000, 60_000])(
+  'due times are given on this machine’s clock, where Redis’s is %i ms from it',
+  async (aheadMs) => {
+    const { queue } = openQueues();
+    const backend = onRedisTime(() => aheadMs)(queue.name, queue.opts, { withBlockingConnection: true });
+    onTestFinished(() => backend.close());
+    await queue.add('push', {}, { delay: 120_000 });
+    const near = (dueAt: unknown) =>
+      expect(Math.abs(Number(dueAt) + aheadMs - Date.now() - 120_000)).toBeLessThan(10_000);
+    const found = present(await backend.waitForJob(1));
+    near(found.score);
+    const [job, , , dueAt] = (await backend.moveToActive('token')) as unknown[];
+    expect(job).toBeNull();
+    near(dueAt);
+  },
+);

@@ -14,7 +14,7 @@ test('a requeued job comes back with its progress, not too early, and spends no 
   consume(prefix, async (job, token = '') => {
     passes.push({ at: Date.now(), attempts: job.attemptsMade, progress: job.progress });
     if (passes.length > 1) return;
-    dueAt = await requeue(job, token, 150.2, { requeues: 1 });
+    dueAt = await requeue(queue, job.id ?? '', token, 150.2, { requeues: 1 });
     throw new DelayedError();
   });
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), { timeout: 10_000 });
@@ -37,7 +37,7 @@ test('a job that is due goes ahead of 6,000 that wait', async () => {
     order.push(present(job.id));
     if (order.length === 1) {
       await queue.addBulk(jobs);
-      await requeue(job, token, 100);
+      await requeue(queue, job.id ?? '', token, 100);
       throw new DelayedError();
     }
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -56,7 +56,7 @@ test('of a job that is another worker’s by now, nothing changes', async () => 
     return new Promise((resolve) => setTimeout(resolve, 500));
   });
   await vi.waitFor(() => expect(held).toBeDefined());
-  await expect(requeue(present(held), 'not its token', 1_000)).rejects.toThrow(/lock/i);
+  await expect(requeue(queue, held?.id ?? '', 'not its token', 1_000)).rejects.toThrow(/lock/i);
   expect(await queue.getDelayedCount()).toBe(0);
   expect(present(await queue.getJob(present(added.id))).priority).toBe(10);
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
@@ -68,8 +68,8 @@ test('the rejection does not fail the job that it could not delay', async () => 
   let passes = 0;
   consume(prefix, async (job, token = '') => {
     if (++passes > 1) return;
-    await requeue(job, token, 300);
-    await requeue(job, token, 300); // as ioredis does when a reply is lost: it sends the script again
+    await requeue(queue, job.id ?? '', token, 300);
+    await requeue(queue, job.id ?? '', token, 300); // as ioredis does when a reply is lost: it sends the script again
   });
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), { timeout: 10_000 });
   expect(passes).toBe(2);

@@ -1,5 +1,5 @@
 import type { Job } from 'bullmq';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { createJobLock } from '../../src/queue/job-lock.ts';
 import { connectRedis } from '../support/redis.ts';
 import { notification, openQueues, present } from './support.ts';
@@ -55,8 +55,8 @@ test('a clock that was set back is not believed', async () => {
 
 test('one is not valid where Redis gives no answer', async () => {
   const { queue } = openQueues();
-  const extendLock: Job['extendLock'] = () => Promise.reject(new Error('Connection is closed.'));
-  const lock = createJobLock({ id: 'one', processedOn: 0, extendLock }, 'us', { queue, lockMs: 1 });
+  vi.spyOn(queue.getBackend(), 'extendLock').mockRejectedValue(new Error('Connection is closed.'));
+  const lock = createJobLock({ id: 'one', processedOn: 0 }, 'us', { queue, lockMs: 1 });
   expect(await lock.isValid()).toBe(false);
 });
 

@@ -21,7 +21,7 @@ function open(
   const queue = new Queue(QUEUE, { connection, prefix });
   const letGo: string[] = [];
   const options = workerOptions({ connection, prefix, concurrency, lockMs: 1_000, maxStalls: 10 });
-  const onLetGo = (job: Job, error: Error) => {
+  const onLetGo = (job: Pick<Job, 'id'>, error: Error) => {
     letGo.push(`${job.id}: ${error.message}`);
   };
   const process: Processor = (job, token) => processor(job, token, worker.place);
@@ -131,36 +131,6 @@ test.for([-60_000, 60_000])(
     const ends = (await queue.getCompleted()).map(({ finishedOn = NaN }) => finishedOn);
     for (const end of ends) expect(Math.abs(end - Date.now() - offsetMs)).toBeLessThan(30_000);
     expect(letGo).toEqual([]);
-  },
-);
-
-/** Opens up how many seconds it would wait for the next job. */
-class OpenedWorker extends NotificationWorker {
-  blockFor(blockUntil: number): number {
-    return this.getBlockTimeout(blockUntil);
-  }
-}
-
-test.for([-60_000, 60_000])(
-  'the next due job is waited for by Redis’s clock, %i ms from this machine’s',
-  (offsetMs) => {
-    const connection = connectRedis();
-    const options = workerOptions({ connection, prefix: testPrefix(), concurrency: 1, lockMs: 1_000, maxStalls: 10 });
-    const ignored = () => undefined;
-    const worker = new OpenedWorker(
-      QUEUE,
-      () => Promise.resolve(),
-      options,
-      ignored,
-      () => offsetMs,
-    );
-    worker.on('error', ignored);
-    onTestFinished(() => worker.close());
-    expect(worker.blockFor(0)).toBe(options.drainDelay);
-    expect(worker.blockFor(Date.now() + offsetMs - 1_000)).toBeLessThanOrEqual(0);
-    const seconds = worker.blockFor(Date.now() + offsetMs + 8_000);
-    expect(seconds).toBeGreaterThan(0);
-    expect(seconds).toBeLessThanOrEqual(8);
   },
 );
 

@@ -166,7 +166,7 @@ it('what a worker puts back is due when it says', async () => {
   const { queue, prefix, read } = open();
   await queue.add('push', notification({ id: 'a' }), { jobId: 'a', priority: PRIORITY.normal });
   consume(prefix, async (job, token = '') => {
-    await requeue(job, token, 30_000, { rule: '10/1m', dueAt: Date.now() + 30_000 });
+    await requeue(queue, job.id ?? '', token, 30_000, { rule: '10/1m', dueAt: Date.now() + 30_000 });
     throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
   });
   await vi.waitFor(async () => expect((await read()).waiting.byRule).toEqual({ '10/1m': 1 }), { timeout: 10_000 });

@@ -58,7 +58,7 @@ it.each([[{ rule: '10/1m', requeues: 1 }, { rule: '10/1m' }] as const, [{ tries:
     await producer.enqueue(notification({ id: 'msg-1' }));
     let dueAt = 0;
     consume(prefix, async (job, token = '') => {
-      dueAt = await requeue(job, token, 30_000, progress);
+      dueAt = await requeue(queue, job.id ?? '', token, 30_000, progress);
       throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
     });
     await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), { timeout: 10_000 });
@@ -74,7 +74,7 @@ it('one that waits in line tells how many are before it, and why; also after it 
   for (const id of ids) await limiter.admit({ recipientId: 'teacher-42', id: `${id}/0` });
   await producer.enqueueMany(ids.slice(1).map((id) => notification({ id })));
   consume(prefix, async (job, token = '') => {
-    await requeue(job, token, 60_000, { rule: 'gap', requeues: 1, asks: 0 });
+    await requeue(queue, job.id ?? '', token, 60_000, { rule: 'gap', requeues: 1, asks: 0 });
     throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
   });
   await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(3), { timeout: 10_000 });
@@ -107,7 +107,7 @@ it('one that its category holds back tells its place in that line', async () => 
   for (const id of ['c', 'd']) await limiter.admit({ recipientId: 'teacher-42', id: `${id}/0` });
   await producer.enqueue(notification({ id: 'msg-1', category: 'news' }));
   consume(prefix, async (job, token = '') => {
-    await requeue(job, token, 60_000, { rule: 'news:gap', requeues: 1, ruleUntil: undefined });
+    await requeue(queue, job.id ?? '', token, 60_000, { rule: 'news:gap', requeues: 1, ruleUntil: undefined });
     throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
   });
   await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), { timeout: 10_000 });
@@ -118,7 +118,7 @@ it('one that waits is told also if the Redis of the limiter does not answer', as
   const { producer, queue, prefix } = open({ limiterRedisUrl: 'redis://127.0.0.1:1', timeoutMs: 500 });
   await producer.enqueue(notification({ id: 'msg-1' }));
   consume(prefix, async (job, token = '') => {
-    await requeue(job, token, 60_000, { rule: 'quiet', ruleUntil: 1_784_012_400_000, requeues: 1 });
+    await requeue(queue, job.id ?? '', token, 60_000, { rule: 'quiet', ruleUntil: 1_784_012_400_000, requeues: 1 });
     throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
   });
   await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), { timeout: 10_000 });

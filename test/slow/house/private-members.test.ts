@@ -12,31 +12,6 @@ const SCRIPT = 'a script that defineCommand made known is called by its name';
  * and no longer there.
  */
 const KNOWN: Readonly<Record<string, { readonly why: string; readonly found: readonly string[] }>> = {
-  'src/queue/bullmq-internals.ts': {
-    why: 'the one place for what BullMQ does not promise to keep',
-    found: ['Worker.prototype as unknown as', 'worker as unknown as', 'job as unknown as'],
-  },
-  'src/queue/notification-worker.ts': {
-    why: 'a subclass, as BullMQ lets one be made; assertBullMq looks at each at the start',
-    found: [
-      'createJob overrides a protected member',
-      'getBlockTimeout overrides a protected member',
-      'moveToActive overrides a protected member',
-      'this.lockManager is protected',
-      'handleCompleted overrides a protected member',
-      'handleFailed overrides a protected member',
-      'super.createJob is protected',
-      'super.getBlockTimeout is protected',
-      'super.moveToActive is protected',
-      'super.handleCompleted is protected',
-      'super.handleFailed is protected',
-      'super.handleFailed is protected',
-    ],
-  },
-  'src/queue/add-jobs.ts': {
-    why: 'BullMQ types a transaction of ioredis with a few of its commands only',
-    found: ['transaction as unknown as'],
-  },
   'src/redis/scripts.ts': { why: SCRIPT, found: ['redis as unknown as'] },
   'workers/dead-letters.ts': {
     why: 'ioredis overloads SET with a form that TypeScript does not pick',
