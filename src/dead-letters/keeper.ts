@@ -8,7 +8,7 @@ interface Look {
   readonly removals: readonly Removal[];
 }
 
-export interface KeeperRedis extends ForewarningRedis {
+export interface KeeperRedis extends NoticesRedis {
   time(): Promise<(number | string)[]>;
 }
 
@@ -34,13 +34,13 @@ export interface Keeper {
  * so one that is replayed at the same time is either replayed or removed, never both.
  */
 export function createKeeper({ deadLetters, redis, prefix, maxAgeMs, maxCount, everyMs }: KeeperOptions): Keeper {
-  const forewarning = createForewarning(redis, prefix);
+  const notices = createNotices(redis, prefix);
   return {
     async look(signal) {
-      if (!(await forewarning.mayLook(everyMs)) || signal.aborted) return undefined;
+      if (!(await notices.mayLook(everyMs)) || signal.aborted) return undefined;
       const [seconds, microseconds] = await redis.time();
       const now = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
-      const common = { now, forewarning, signal };
+      const common = { now, notices, signal };
       const bounded = [
         maxAgeMs === 0 ? undefined : await boundAge(deadLetters, { ...common, maxAgeMs }),
         maxCount === 0 ? undefined : await boundCount(deadLetters, { ...common, maxCount, everyMs }),
@@ -54,26 +54,26 @@ export function createKeeper({ deadLetters, redis, prefix, maxAgeMs, maxCount, e
 }
 
 /** The least time between the warning and the first removal, also after the bound was lowered. */
-const FOREWARNING_MS = 3_600_000;
+const WARNING_MS = 3_600_000;
 
 /** Warns of dead letters that are nearly too old, and removes those that are. */
 async function boundAge(
   shards: readonly Shard[],
-  { maxAgeMs, now, forewarning, signal }: LookParts & { readonly maxAgeMs: number },
+  { maxAgeMs, now, notices, signal }: LookParts & { readonly maxAgeMs: number },
 ): Promise<Bounded> {
   const [warnUntil, removeUntil] = [now - WARN_FROM * maxAgeMs, now - maxAgeMs];
   const heads = await Promise.all(shards.map((shard) => shard.page(0, BATCH)));
   const oldest = Math.min(...heads.flat().map(diedAt));
-  const forewarningMs = Math.min(FOREWARNING_MS, (1 - WARN_FROM) * maxAgeMs);
-  const { since = now, isToBeTold } = await forewarning.note('age', maxAgeMs, oldest <= warnUntil, now);
-  const mayRemoveFrom = since + forewarningMs;
+  const warnedForMs = Math.min(WARNING_MS, (1 - WARN_FROM) * maxAgeMs);
+  const { since = now, isToBeLogged } = await notices.note('age', maxAgeMs, oldest <= warnUntil, now);
+  const mayRemoveFrom = since + warnedForMs;
 
   const byReason = new Map<DeadLetterReason, number>();
   if (now >= mayRemoveFrom && oldest <= removeUntil) {
     for (const shard of shards) await removeOlder(shard, removeUntil, byReason, signal);
   }
   const removal = { bound: 'age', byReason } as const;
-  if (!isToBeTold) return { warning: undefined, removal };
+  if (!isToBeLogged) return { warning: undefined, removal };
 
   const going = (await Promise.all(shards.map((shard) => countUntil(shard, warnUntil)))).reduce((a, b) => a + b, 0);
   const firstAt = Math.max(mayRemoveFrom, now, oldest + maxAgeMs);
@@ -117,14 +117,14 @@ interface CountParts extends LookParts {
 /** Warns if there are nearly too many. If there are too many, removes the oldest, at the look after the warning or later. */
 async function boundCount(
   shards: readonly Shard[],
-  { maxCount, everyMs, now, forewarning, signal }: CountParts,
+  { maxCount, everyMs, now, notices, signal }: CountParts,
 ): Promise<Bounded> {
   const count = sum(await Promise.all(shards.map((shard) => shard.count())));
-  const { since = now, isToBeTold } = await forewarning.note('count', maxCount, count >= WARN_FROM * maxCount, now);
+  const { since = now, isToBeLogged } = await notices.note('count', maxCount, count >= WARN_FROM * maxCount, now);
   const byReason = new Map<DeadLetterReason, number>();
   if (now >= since + everyMs / 2) await removeOldest(shards, maxCount, byReason, signal);
   const warning = { bound: 'count', count, going: Math.max(0, count - maxCount) } as const;
-  return { warning: isToBeTold ? warning : undefined, removal: { bound: 'count', byReason } };
+  return { warning: isToBeLogged ? warning : undefined, removal: { bound: 'count', byReason } };
 }
 
 /** Removes the oldest of all shards while there are more than `maxCount`. */
@@ -200,7 +200,7 @@ export type Shard = Pick<DeadLetters, 'count' | 'page' | 'walk' | 'discard'>;
 interface LookParts {
   /** Epoch milliseconds on Redis's clock. */
   readonly now: number;
-  readonly forewarning: Forewarning;
+  readonly notices: Notices;
   /** Fires when the worker stops: a look then ends between two batches. */
   readonly signal: AbortSignal;
 }
@@ -239,7 +239,7 @@ export function diedAt({ letter, buriedAt }: StoredDeadLetter): number {
 type Bound = 'age' | 'count';
 
 /** The part of ioredis that is used to coordinate all workers. */
-interface ForewarningRedis {
+interface NoticesRedis {
   get(key: string): Promise<string | null>;
   /** `OK`, or null if the key exists. */
   set(key: string, value: string, unit: 'PX', ms: number, condition: 'NX'): Promise<'OK' | null>;
@@ -252,22 +252,22 @@ interface Noted {
   /** Since when it has been nearly reached, without a break: epoch milliseconds on Redis's clock. Undefined if it is not. */
   readonly since: number | undefined;
   /** No worker has logged the warning within the last hour, so this one must. */
-  readonly isToBeTold: boolean;
+  readonly isToBeLogged: boolean;
 }
 
 /** Decides, for all workers together, which one looks and whether a warning was given before. Stored in Redis. */
-interface Forewarning {
+interface Notices {
   /** True for one worker only, once in `everyMs`. */
   mayLook(everyMs: number): Promise<boolean>;
   /** Stores whether a bound is nearly reached. A changed `size` is a new bound: a new warning comes before any removal. */
   note(bound: Bound, size: number, isNear: boolean, now: number): Promise<Noted>;
 }
 
-const TOLD_EVERY_MS = 3_600_000;
+const LOG_EVERY_MS = 3_600_000;
 /** If no worker has looked for this long, an old warning does not count any more. */
 const FORGOTTEN_AFTER_MS = 7 * 86_400_000;
 
-function createForewarning(redis: ForewarningRedis, prefix: string): Forewarning {
+function createNotices(redis: NoticesRedis, prefix: string): Notices {
   /** `{pushpacer}:dead-letter-keeper:told:age` */
   const key = (...parts: readonly string[]) => [prefix, 'dead-letter-keeper', ...parts].join(':');
 
@@ -289,11 +289,11 @@ function createForewarning(redis: ForewarningRedis, prefix: string): Forewarning
     async note(bound, size, isNear, now) {
       if (!isNear) {
         await redis.del(key('since', bound));
-        return { since: undefined, isToBeTold: false };
+        return { since: undefined, isToBeLogged: false };
       }
       const since = await nearSince(bound, size, now);
-      const isToBeTold = (await redis.set(key('told', bound), '1', 'PX', TOLD_EVERY_MS, 'NX')) !== null;
-      return { since, isToBeTold };
+      const isToBeLogged = (await redis.set(key('told', bound), '1', 'PX', LOG_EVERY_MS, 'NX')) !== null;
+      return { since, isToBeLogged };
     },
   };
 }

@@ -91,7 +91,7 @@ export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: T
     }
     chosen += batch.length;
     await Promise.all(batch.map(takeOne));
-    for (let told = batch.length; told < page.length; told++) onSeen?.();
+    for (let others = page.length - batch.length; others > 0; others--) onSeen?.();
     seen += page.length;
     if (page.length < all.length || chosen >= limit) break;
   }

@@ -89,7 +89,7 @@ function isObject(value: unknown): value is object {
 
 /**
  * Checks a notification as a producer does, without Redis: `invalid` with every fault, or `added`, which means that it would
- * be added if its id is free. For a form that says what is wrong before anything is sent.
+ * be added if its id is free. For a form that shows what is wrong before anything is sent.
  */
 export function checkInput(input: EnqueueInput): Enqueued {
   const { entry, faults } = check(input);

@@ -1,5 +1,5 @@
--- Tells that a part of a digest was canceled after it had ended as merged: in the return value of its job, and in the stream of
--- outcomes if there is one.
+-- Writes that a part of a digest was canceled after it had ended as merged: into the return value of its job, and into the stream
+-- of outcomes if there is one.
 --
 -- KEYS[1] the job's hash
 -- KEYS[2] the stream of outcomes
@@ -8,7 +8,7 @@
 --
 -- Answers 1; 0 if the job's return value is not that of a merged one, and then nothing is written.
 --
--- Why one step: whoever cancels may be killed. Then both are told or none is, and who cancels again tells both, once.
+-- Why one step: the process that cancels may be killed. Then both are written or none is; a second cancel writes both, once.
 
 local text = redis.call('HGET', KEYS[1], 'returnvalue')
 local ended = text and cjson.decode(text)

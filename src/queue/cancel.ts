@@ -84,13 +84,13 @@ export function createProducerCancel(parts: ProducerCancelParts): ProducerCancel
       const { recipientId, category } = (data ?? {}) as Readonly<Record<string, unknown>>;
       if (typeof recipientId !== 'string') return undefined;
       const { asks = 0 } = progress as { readonly asks?: number };
-      const held = { recipientId, id: `${jobId}/${asks}`, ...(typeof category === 'string' && { category }) };
+      const waiting = { recipientId, id: `${jobId}/${asks}`, ...(typeof category === 'string' && { category }) };
       try {
         const redis = limiterConnection();
         await whenReady(redis, timeoutMs);
-        return await countBefore(redis, limiterPrefix(countedAs(data as object), prefix), held);
+        return await countBefore(redis, limiterPrefix(countedAs(data as object), prefix), waiting);
       } catch {
-        return undefined; // all else that is known is told
+        return undefined; // the status is answered without it
       }
     },
     close: () => limiter?.disconnect(),
@@ -133,7 +133,7 @@ const AT_ONCE = 100;
 /**
  * Cancels what has not been sent. The limiter decides in one step with its admissions: what is canceled gets no slot any more, and
  * for what has a slot it is too late. The job itself stays: it is woken, its next pass asks for a slot, and ends as `canceled`. The
- * job of a part of a digest has ended as `merged` before that; what it tells is changed here. It is safe to repeat.
+ * job of a part of a digest has ended as `merged` before that; its return value is changed here. It is safe to repeat.
  */
 export async function cancelWaiting(target: CancelTarget, parts: CancelParts): Promise<Canceled> {
   if ('id' in target) {
@@ -161,10 +161,10 @@ async function cancelOne({ queue, job }: Found, { connection, deciders }: Cancel
   const keepMs = KEPT_MS + Math.max(0, dueAt - Date.now(), job.timestamp + job.delay - Date.now());
   const [answer] = await deciders[countedAs(data)].cancel(data.recipientId, [{ jobId, asks, keepMs }]);
   if (answer?.canceled !== true) return false;
-  // Where its job goes on, it is a digest of others, which has nothing of it: however that ends, it is canceled.
+  // If its job goes on, the job is a digest of others by now, without this notification: however the digest ends, this one is canceled.
   const isForOthers = !answer.wake.includes(jobId);
   const after = await afterPass(queue, jobId, connection);
-  if (after.job !== undefined && after.standing === 'merged') await tellCanceled(queue, after.job);
+  if (after.job !== undefined && after.standing === 'merged') await writeCanceled(queue, after.job);
   // Also the job itself, where an earlier call could not wake it.
   const wake = new Set([jobId, ...answer.wake]);
   await redelay(
@@ -195,8 +195,8 @@ async function afterPass(
 
 const CANCEL_MERGED = defineQueueScript<number>(new URL('cancel-merged.lua', import.meta.url), 2);
 
-/** Tells what became of a part of a digest after it was told as `merged`. */
-async function tellCanceled(queue: Queue, job: Job<unknown>): Promise<void> {
+/** Writes that a part of a digest is canceled, after it had ended as `merged`. */
+async function writeCanceled(queue: Queue, job: Job<unknown>): Promise<void> {
   const { id: jobId = '', data, timestamp, opts } = job;
   const { recipientId, category } = data as { readonly recipientId: string; readonly category?: string };
   const { generation = 0 } = opts as { readonly generation?: number };
@@ -282,7 +282,7 @@ async function findByKey(place: KeyPlace, { connection, queues }: Queues): Promi
   const known = new Set(jobs.map(({ job }) => job.id));
   const gone = jobIds.filter((jobId) => !known.has(jobId));
   if (gone.length > 0) await connection.zrem(key, ...gone);
-  // A duplicate may have noted its id under another key than the notification that has the id.
+  // A duplicate may have added its id to the index of another key than that of the notification that has the id.
   return jobs.filter(({ job }) => {
     const { recipientId, cancellationKey } = job.data as Partial<KeyPlace>;
     return recipientId === place.recipientId && cancellationKey === place.cancellationKey;

@@ -1,11 +1,11 @@
--- Notes until when a job waits under a cancellation key, or that it does not wait any more.
+-- Adds a job to the index of what waits under a cancellation key, or removes it.
 --
 -- KEYS[1] the index: a sorted set of job ids; the score is until when each is kept, epoch ms
 -- ARGV[1] the job's id
 -- ARGV[2] how long to keep it, in ms; 0 to remove it
 -- ARGV[3] the most ids in one index: those that are kept for the shortest time go first
 --
--- Why a script: the key must expire with its last id, whatever order they are noted in.
+-- Why a script: the key must expire with its last id, in whatever order the ids are added.
 
 local key, id, keptMs = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local time = redis.call('TIME')

@@ -18,7 +18,7 @@ export interface OutcomesOptions {
 
 /** Writes what became of notifications to the stream of their shard. */
 export interface Outcomes {
-  /** Resolves when the entry is written, or given up. Never rejects: a notification is not held back for its entry. */
+  /** Resolves when the entry is written, or given up. Never rejects: a notification does not wait for its entry. */
   write(outcome: Outcome): Promise<void>;
 }
 

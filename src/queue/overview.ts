@@ -14,7 +14,7 @@ export interface Overview {
   readonly now: number;
   /** Jobs by state, as BullMQ counts them. */
   readonly jobs: Readonly<Record<string, number>>;
-  /** Somebody has paused the queue: workers take nothing. */
+  /** The queue was paused: workers take nothing. */
   readonly paused: boolean;
   /** What was put back or delayed, and its time has come: the workers take it before anything else. */
   readonly due: Backlog;
@@ -99,7 +99,7 @@ export async function readOverview(queues: readonly Queue[], connection: Connect
   };
 }
 
-/** Of all shards. Not the whole truth: of what is delayed, only the 100 that are due next in each shard are looked at. */
+/** Of all shards. Of what is delayed, only the 100 jobs that are due next in each shard are looked at. */
 export async function readAges(queues: readonly Queue[], connection: Connection): Promise<QueueAges> {
   const looks = await Promise.all(queues.map((queue) => lookAt(queue, connection, FEW, FEW)));
   const now = Math.max(...looks.map((look) => look.now));
@@ -203,7 +203,7 @@ async function read(queue: Queue, ids: readonly string[], dueAt?: ReadonlyMap<st
 
 function seen([name, timestamp, opts, progress, moved, data]: Fields, dueAt: number | undefined): Seen | undefined {
   if (timestamp === null || timestamp === undefined || name === CANCEL) return undefined;
-  const [fields, told, options] = [parsed(data), parsed(progress), parsed(opts)];
+  const [fields, noted, options] = [parsed(data), parsed(progress), parsed(opts)];
   const recipientId = fields['recipientId'];
   const enqueuedAt = Number(timestamp);
   const delay = typeof options['delay'] === 'number' ? options['delay'] : 0;
@@ -211,8 +211,8 @@ function seen([name, timestamp, opts, progress, moved, data]: Fields, dueAt: num
     isAlert: countedAs(fields) === 'alert',
     recipientId: typeof recipientId === 'string' && recipientId.length <= MAX_ID ? recipientId : undefined,
     since: waitsFrom(enqueuedAt, fields),
-    readyAt: typeof told['dueAt'] === 'number' ? told['dueAt'] : enqueuedAt + delay,
-    waitsFor: reasonOf((dueAt !== undefined && whyOf(moved, dueAt)) || told, fields),
+    readyAt: typeof noted['dueAt'] === 'number' ? noted['dueAt'] : enqueuedAt + delay,
+    waitsFor: reasonOf((dueAt !== undefined && whyOf(moved, dueAt)) || noted, fields),
     ...(dueAt !== undefined && { dueAt }),
   };
 }

@@ -127,7 +127,7 @@ function connectionFaults({ connection, ...target }: ProducerOptions): Fault[] {
 
 /** The queue of this name in each shard, ready for use. Rejects, with all of them closed, if Redis does not answer. */
 export async function openQueues(name: string, connection: Connection, prefixes: readonly string[]): Promise<Queue[]> {
-  const queues = prefixes.map((prefix) => new Queue(name, { connection, prefix }).on('error', toldElsewhere));
+  const queues = prefixes.map((prefix) => new Queue(name, { connection, prefix }).on('error', ignoreError));
   try {
     await Promise.all(queues.map((queue) => queue.waitUntilReady()));
     return queues;
@@ -137,7 +137,7 @@ export async function openQueues(name: string, connection: Connection, prefixes:
   }
 }
 
-/** A listener for `error` events, which Node would throw without one. The failed call itself reports the error. */
-export function toldElsewhere(): void {
+/** A listener for `error` events: without one Node would throw them. The call that failed reports the error. */
+export function ignoreError(): void {
   return;
 }

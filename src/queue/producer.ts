@@ -6,7 +6,7 @@ import { addJobs, type Entry, check, delayed, type Spread, type Enqueued, type E
 import { broadcast, checkBroadcast, type EnqueuedMany, type EnqueueManyOptions, type Positions } from './broadcast.ts';
 import { type Canceled, createProducerCancel } from './cancel.ts';
 import { broadcastKey, DEAD_LETTERS, QUEUE, shardOf, shardPrefixes } from './names.ts';
-import { openQueues, toldElsewhere, checkOptions, type ProducerOptions } from './producer-options.ts';
+import { openQueues, ignoreError, checkOptions, type ProducerOptions } from './producer-options.ts';
 import { checkId, findStatus, type NotificationStatus } from './status.ts';
 
 export type { EnqueuedMany, EnqueueManyOptions } from './broadcast.ts';
@@ -80,7 +80,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   const { prefix, shards, timeoutMs } = checkOptions(options);
   const isOwned = options.connection === undefined;
   const connection = options.connection ?? connectProducer(options, timeoutMs);
-  if (isOwned) connection.on('error', toldElsewhere);
+  if (isOwned) connection.on('error', ignoreError);
   const prefixes = shardPrefixes(prefix, shards);
   const opened = new Map<string, Promise<Queue[]>>();
   let closed: Promise<void> | undefined;

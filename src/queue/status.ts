@@ -139,7 +139,7 @@ async function statusOf(queue: Queue, jobId: string, countBefore: CountBefore): 
   }
 }
 
-/** Why it waits was noted by the worker that put it back, or by whoever moved it since. */
+/** The worker that put the job back wrote why it waits; so did a command that moved it since. */
 async function delayedStatus(
   queue: Queue,
   job: Job<unknown, unknown>,

@@ -38,9 +38,9 @@ const MAX_AHEAD_MS = 86_400_000;
 /**
  * Wakes workers when a delayed job is due. A worker waits for it in a blocking command, but Redis ends an overdue blocking command
  * only in the next turn of its event loop: without other traffic every 100 ms, at the default `hz 10`. Any command makes it turn,
- * so the worker that requeued a job sends one just after the due instant: it reads the head of the delayed set, which also tells
- * whether the job was taken. Only that worker does so: if two dozen did it for each job, they would use up the CPU that the one
- * who takes the job needs. Jobs of a killed worker wait for Redis's own turn.
+ * so the worker that requeued a job sends one just after the due instant: it reads the head of the delayed set, which also shows
+ * whether the job was taken. Only that worker does so: if two dozen did it for each job, they would use up the CPU that the worker
+ * needs that takes the job. Jobs of a killed worker wait for Redis's own turn.
  *
  * One timer serves all jobs, since a timer for each of a million jobs would take 450 MB.
  */

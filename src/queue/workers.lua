@@ -1,8 +1,8 @@
--- Who of the workers lives. One hash, so that one key has all of it.
+-- The registry of workers. One hash, so that one key has all of it.
 --
 -- KEYS[1] `{pushpacer}:workers`. The field of a worker is its id, the value `<seen at> <digest of its policy> <facts as JSON>`. The
 --         field of a policy is `policy:<digest>`, the value is JSON: workers with the same policy share it.
--- ARGV    'seen', id, digest, facts, policy as JSON or '', 'prune' or ''. A digest of '-': the policy is not told.
+-- ARGV    'seen', id, digest, facts, policy as JSON or '', 'prune' or ''. A digest of '-': this worker stores no policy.
 --         'gone', id
 --         'read'
 --

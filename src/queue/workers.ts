@@ -14,8 +14,8 @@ import { defineScript, readScript, type Call, type ScriptRedis } from '../redis/
 import { workersKey } from './names.ts';
 
 /**
- * The registry of workers. Each worker writes a line about itself every 5 s, so that commands and metrics can tell who lives, also when
- * nobody does: a worker that was killed or frozen stays there, and is not seen any more.
+ * The registry of workers. Each worker writes a line about itself every 5 s, so that commands and metrics can show which
+ * workers are alive. A worker that was killed or frozen stays in it for a while, but is not seen any more.
  */
 
 const WRITE_EVERY_MS = 5_000;
@@ -25,7 +25,7 @@ const GONE_AFTER_MS = 15_000;
 const PRUNE_EVERY = 120;
 /** The stop of a worker does not wait longer for Redis. */
 const CLOSE_MS = 1_000;
-/** A policy is not told if it is longer than this as JSON: some thousand categories. */
+/** A policy is not stored if it is longer than this as JSON: some thousand categories. */
 const MAX_POLICY_TEXT = 100_000;
 /** The bounds of a line: it is written all the time. */
 const [MAX_NAME, MAX_CODE, MAX_APPS, MAX_BREAKERS] = [100, 100, 50, 20];
@@ -95,7 +95,7 @@ export interface SeenWorker extends WorkerFacts {
   readonly silentMs: number;
   /** Seen within the last 15 s. */
   readonly alive: boolean;
-  /** Names its policy: the same name is the same policy. Absent if it told none. */
+  /** Names its policy: the same name is the same policy. Absent if it stored none. */
   readonly policyId?: string;
 }
 
@@ -131,8 +131,8 @@ export function startPresence({ redis, prefix, policy, facts, everyMs = WRITE_EV
   const call = callOf(redis);
   const key = workersKey(prefix);
   const text = policyJson(policy);
-  const isTold = text.length <= MAX_POLICY_TEXT;
-  const digest = isTold ? createHash('sha256').update(text).digest('base64url').slice(0, 16) : NO_DIGEST;
+  const isStored = text.length <= MAX_POLICY_TEXT;
+  const digest = isStored ? createHash('sha256').update(text).digest('base64url').slice(0, 16) : NO_DIGEST;
   let writes = 0;
   let id = '';
   let writing: Promise<void> | undefined;
@@ -141,7 +141,7 @@ export function startPresence({ redis, prefix, policy, facts, everyMs = WRITE_EV
     const line = bounded(facts());
     ({ id } = line);
     const send = (withPolicy: boolean, prune: string): Promise<unknown> =>
-      call(key, 'seen', id, digest, JSON.stringify(line), withPolicy && isTold ? text : '', prune);
+      call(key, 'seen', id, digest, JSON.stringify(line), withPolicy && isStored ? text : '', prune);
     const isFirst = writes === 0;
     const known = await send(isFirst, writes++ % PRUNE_EVERY === 0 ? 'prune' : '');
     if (known === 0) await send(true, ''); // the registry was lost, or this process was away for longer than an hour
@@ -167,7 +167,7 @@ export function startPresence({ redis, prefix, policy, facts, everyMs = WRITE_EV
   };
 }
 
-/** Who lives, and who was seen within the last hour. One call. */
+/** The workers that were seen within the last hour. One call. */
 export async function readWorkers(redis: ScriptRedis, prefix: string): Promise<SeenWorkers> {
   const [now = '0', ...fields] = (await callOf(redis)(workersKey(prefix), 'read')) as string[];
   const at = Number(now);
@@ -203,7 +203,7 @@ export interface SharedPolicy {
   readonly others: number;
 }
 
-/** Undefined if no worker lives, or none told a policy. Of two that are as frequent, that of the worker that started last. */
+/** Undefined if no worker is alive, or none stored a policy. Of two that are as frequent, that of the worker that started last. */
 export function sharedPolicy({ workers, policies }: SeenWorkers): SharedPolicy | undefined {
   const living = workers.filter(({ alive }) => alive);
   const counts = new Map<string, number>();

@@ -1,5 +1,16 @@
 import { withoutCredentials } from '../domain/redact.ts';
-import { lookAt, refusalReason, troubleOf, WrongServerError, type RedisTrouble } from './diagnosis.ts';
+import {
+  causeOf,
+  isScript,
+  lookAt,
+  reasonOf,
+  refusalReason,
+  troubleOf,
+  wasNotCarried,
+  withoutCommand,
+  WrongServerError,
+  type RedisTrouble,
+} from './diagnosis.ts';
 import { isNotNow } from './deadline.ts';
 import {
   addressOf,
@@ -15,7 +26,7 @@ export type { Connection, RedisTarget } from './target.ts';
 
 /**
  * Redis did not answer, or says that it cannot work now (`OOM`, `READONLY`). The last command may or may not have been carried out;
- * since notifications have ids, it is safe to send it again. Or Redis cannot be used as it is configured: `trouble` tells that apart.
+ * since notifications have ids, it is safe to send it again. Or Redis cannot be used as it is configured: `trouble` says which.
  */
 export class RedisAwayError extends Error {
   /** To recognise it without the class, such as across two copies of the package. */
@@ -132,7 +143,7 @@ export async function whenReady(connection: Connection, timeoutMs: number): Prom
 /** One wait for all callers of a connection: a web server may have hundreds of requests during an outage. */
 const waits = new WeakMap<Connection, Promise<unknown>>();
 
-/** If there is no connection after this, a look at the port may tell why: Redis says nothing to a client that speaks TLS. */
+/** If there is no connection after this, a look at the port may show why: Redis says nothing to a client that speaks TLS. */
 const LOOK_AFTER_MS = 250;
 
 /** Resolves when the connection becomes ready; rejects when a try to connect fails, or it is closed for good. */
@@ -184,44 +195,11 @@ export function explained(connection: Connection, error: unknown): unknown {
   return isAway ? new RedisAwayError(addressOf(connection), cause) : withoutCommand(error);
 }
 
-/** ioredis's words, which have no class or code: for no answer in time, and for a socket that is closed while the status is `ready`. */
-function wasNotCarried(cause: unknown): boolean {
-  if (!(cause instanceof Error)) return false;
-  return cause.message === 'Command timed out' || cause.message.startsWith("Stream isn't writeable");
-}
-
-/** If a transaction failed, the error of the command that made it fail. */
-function causeOf(error: unknown): unknown {
-  const [first] = (error as { readonly previousErrors?: readonly unknown[] } | undefined)?.previousErrors ?? [];
-  return first ?? error;
-}
-
 /** The server has become a replica. Redis 6 wraps a script's error in another one, so it is looked for anywhere. */
 function isReadOnly(error: Error): boolean {
   return /\bREADONLY\b/.test(error.message);
 }
 
-function isScript(error: Error): boolean {
-  const { command } = error as { readonly command?: { readonly name: string } };
-  return command?.name === 'evalsha' || command?.name === 'eval';
-}
-
 function isReady(connection: Connection): boolean {
   return connection.status === 'ready';
-}
-
-/** ioredis attaches the command to its errors, with passwords, tokens and whole notifications, and a log would print them. */
-function withoutCommand(error: unknown, seen = new Set<unknown>()): unknown {
-  if (!(error instanceof Error) || seen.has(error)) return error; // `seen`: all commands of a transaction may share one error
-  seen.add(error);
-  Reflect.deleteProperty(error, 'command');
-  const { previousErrors = [], lastNodeError } = error as { previousErrors?: unknown[]; lastNodeError?: unknown };
-  for (const earlier of [...previousErrors, lastNodeError]) withoutCommand(earlier, seen);
-  return error;
-}
-
-function reasonOf(cause: unknown): string {
-  if (cause instanceof AggregateError) return cause.errors.map(reasonOf).join(', ');
-  if (!(cause instanceof Error) || cause.name === 'MaxRetriesPerRequestError') return 'the connection was closed';
-  return cause.message;
 }

@@ -94,7 +94,7 @@ export function isNotNow(error: unknown): boolean {
   return error instanceof Error && error.name === 'ReplyError' && NOT_NOW.test(error.message);
 }
 
-/** Redis refuses our credentials. An operator can correct that; then the same ask is answered, so it counts as an outage. */
+/** Redis refuses the credentials. An operator can correct that; then the same ask is answered, so it counts as an outage. */
 const NOT_US = /\b(NOAUTH|NOPERM|WRONGPASS)\b/;
 
 /** An error about this one ask, such as a key of the wrong type. That is an answer, and no outage. */
@@ -105,7 +105,7 @@ function isRefusal(cause: unknown): cause is Error {
 
 const AGAIN_MS = 250;
 
-/** Does it again, four times a second, as long as Redis says that it cannot now; the last error where that takes too long. */
+/** Calls `work` again, four times a second, as long as Redis says that it cannot now. Rejects with the last error after `forMs`. */
 export async function insist<T>(work: () => Promise<T>, forMs: number): Promise<T> {
   const deadline = performance.now() + forMs;
   for (;;) {

@@ -33,6 +33,53 @@ export class WrongServerError extends Error {
   }
 }
 
+/** Redis's words for a client that it does not let in, and ioredis's for a Sentinel's refusal (`invalid password`). */
+const REFUSES: readonly (readonly [pattern: RegExp, reason: string])[] = [
+  [/\bWRONGPASS\b|\binvalid password\b/, 'WRONGPASS: the user or the password is wrong'],
+  [/\bNOAUTH\b/, 'NOAUTH: it asks for a password, and was given none'],
+  [/\bDENIED\b/, 'DENIED: it is in protected mode, and has no password'],
+];
+
+/** The reason why Redis refuses this client, in words for an operator: Redis's own texts explain its protocol. */
+export function refusalReason(error: unknown): string | undefined {
+  const messages = messagesOf(error).join('\n');
+  return REFUSES.find(([pattern]) => pattern.test(messages))?.[1];
+}
+
+/** OpenSSL's words for a server that does not speak TLS; Node has the codes of a certificate that is not trusted. */
+const NO_TLS =
+  /wrong version number|packet length too long|record layer failure|ERR_SSL_(?:WRONG_VERSION|PACKET_LENGTH)/i;
+const UNTRUSTED =
+  /\b(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|UNABLE_TO_\w+|CERT_\w+|ERR_TLS_CERT_ALTNAME_INVALID)\b/;
+/** What an error says by itself. */
+export function troubleOf(error: unknown): RedisTrouble {
+  if (error instanceof WrongServerError) return error.trouble;
+  if (refusalReason(error) !== undefined) return 'credentials';
+  if (isNotNow(error)) return 'not-now';
+  const messages = messagesOf(error).join('\n');
+  if (UNREADABLE.test(messages)) return 'not-redis';
+  return NO_TLS.test(messages) || UNTRUSTED.test(messages) ? 'tls' : 'away';
+}
+
+/*
+ * What ioredis does not promise to keep: the texts of its errors, which have no class or code, and the fields that it attaches.
+ */
+
+/** ioredis's words for an answer that does not begin as one of Redis. */
+const UNREADABLE = /\bUnknown RESP type/;
+
+/** No answer in time, or a socket that is closed while the status is `ready`. */
+export function wasNotCarried(cause: unknown): boolean {
+  if (!(cause instanceof Error)) return false;
+  return cause.message === 'Command timed out' || cause.message.startsWith("Stream isn't writeable");
+}
+
+/** If a transaction failed, the error of the command that made it fail. */
+export function causeOf(error: unknown): unknown {
+  const [first] = (error as { readonly previousErrors?: readonly unknown[] } | undefined)?.previousErrors ?? [];
+  return first ?? error;
+}
+
 /** An error and what a client of a cluster keeps beside it: what its last node said. */
 function messagesOf(error: unknown): string[] {
   const errors = error instanceof AggregateError ? error.errors : [error];
@@ -44,35 +91,27 @@ function messagesOf(error: unknown): string[] {
   });
 }
 
-/** Redis's words for a client that it does not let in. Those of Sentinels reach us in a message of the client. */
-const REFUSES: readonly (readonly [pattern: RegExp, reason: string])[] = [
-  [/\bWRONGPASS\b|\binvalid password\b/, 'WRONGPASS: the user or the password is wrong'],
-  [/\bNOAUTH\b/, 'NOAUTH: it asks for a password, and was given none'],
-  [/\bDENIED\b/, 'DENIED: it is in protected mode, and has no password'],
-];
-
-/** The reason why Redis refuses this client, in our words: Redis's own texts explain its protocol. */
-export function refusalReason(error: unknown): string | undefined {
-  const messages = messagesOf(error).join('\n');
-  return REFUSES.find(([pattern]) => pattern.test(messages))?.[1];
+/** Whether the command of the error was a script. */
+export function isScript(error: Error): boolean {
+  const { command } = error as { readonly command?: { readonly name: string } };
+  return command?.name === 'evalsha' || command?.name === 'eval';
 }
 
-/** OpenSSL's words for a server that does not speak TLS; Node has the codes of a certificate that is not trusted. */
-const NO_TLS =
-  /wrong version number|packet length too long|record layer failure|ERR_SSL_(?:WRONG_VERSION|PACKET_LENGTH)/i;
-const UNTRUSTED =
-  /\b(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|UNABLE_TO_\w+|CERT_\w+|ERR_TLS_CERT_ALTNAME_INVALID)\b/;
-/** The client's words for an answer that does not begin as one of Redis. */
-const UNREADABLE = /\bUnknown RESP type/;
+/** ioredis attaches the command to its errors, with passwords, tokens and whole notifications, and a log would print them. */
+export function withoutCommand(error: unknown, seen = new Set<unknown>()): unknown {
+  if (!(error instanceof Error) || seen.has(error)) return error; // `seen`: all commands of a transaction may share one error
+  seen.add(error);
+  Reflect.deleteProperty(error, 'command');
+  const { previousErrors = [], lastNodeError } = error as { previousErrors?: unknown[]; lastNodeError?: unknown };
+  for (const earlier of [...previousErrors, lastNodeError]) withoutCommand(earlier, seen);
+  return error;
+}
 
-/** What an error says by itself. */
-export function troubleOf(error: unknown): RedisTrouble {
-  if (error instanceof WrongServerError) return error.trouble;
-  if (refusalReason(error) !== undefined) return 'credentials';
-  if (isNotNow(error)) return 'not-now';
-  const messages = messagesOf(error).join('\n');
-  if (UNREADABLE.test(messages)) return 'not-redis';
-  return NO_TLS.test(messages) || UNTRUSTED.test(messages) ? 'tls' : 'away';
+/** An error's text for an operator. */
+export function reasonOf(cause: unknown): string {
+  if (cause instanceof AggregateError) return cause.errors.map(reasonOf).join(', ');
+  if (!(cause instanceof Error) || cause.name === 'MaxRetriesPerRequestError') return 'the connection was closed';
+  return cause.message;
 }
 
 /** How long a look may take in all. */
@@ -86,7 +125,7 @@ type Answer = 'redis' | 'tls' | 'nothing' | { readonly text: string };
 
 /**
  * Looks what kind of server is there, since the client only says that it does not understand it. Sends a PING and no credentials.
- * Answers undefined where it could be a Redis that is spoken to as it wants. Never rejects.
+ * Undefined if it may be a Redis that the URL fits. Never rejects.
  */
 export async function lookAt(places: readonly Endpoint[], error: unknown): Promise<WrongServerError | undefined> {
   const [place] = places;

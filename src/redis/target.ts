@@ -156,7 +156,7 @@ export function targetFaults(target: RedisTarget): Fault[] {
 }
 
 function connectCluster(redisUrl: string, options: ConnectionOptions): Cluster {
-  // The cluster tells the addresses of further nodes without credentials, so those of the first URL are used for all.
+  // The cluster gives the addresses of further nodes without credentials, so those of the first URL are used for all.
   const shared = sharedBy(redisUrl);
   return new Cluster(nodesOf(redisUrl, REDIS_PORT), {
     redisOptions: { ...options, ...shared },

@@ -1,4 +1,5 @@
-import { mkdir, symlink, writeFile } from 'node:fs/promises';
+import { globSync } from 'node:fs';
+import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join, relative, sep } from 'node:path';
 import ts from 'typescript';
 import { expect, test } from 'vitest';
@@ -34,6 +35,41 @@ test('no published code reaches into the private members of a package, but for w
   const found = reachesOf(process.cwd(), own, options);
   const known = Object.entries(KNOWN).map(([file, { found }]) => [file, [...found].sort()] as const);
   expect(Object.fromEntries(found)).toEqual(Object.fromEntries(known));
+});
+
+/** Scripts that write keys of BullMQ directly. A new version of BullMQ may lay them out in another way. */
+const WRITE_BULLMQ_KEYS = [
+  ...['src/dead-letters/bury.lua', 'src/dead-letters/discard.lua', 'src/dead-letters/forget.lua'],
+  ...['src/dead-letters/replay.lua', 'src/queue/cancel-merged.lua', 'src/queue/save-progress.lua'],
+];
+/** They write only keys of this project. */
+const WRITE_OWN_KEYS = ['src/queue/cancellation-index.lua', 'src/queue/workers.lua'];
+
+/** Texts of errors, and fields of them, that a package does not promise to keep; and the one file that knows them. */
+const TEXTS: readonly (readonly [file: string, texts: RegExp])[] = [
+  ['src/queue/bullmq-internals.ts', /Missing lock|Lock mismatch|more than allowable limit/],
+  [
+    'src/redis/diagnosis.ts',
+    /Command timed out|Stream isn't writeable|Unknown RESP type|MaxRetriesPerRequestError|lastNodeError|previousErrors/,
+  ],
+];
+
+test('the scripts of the queue that write keys of BullMQ are those that are listed', async () => {
+  const scripts = globSync('src/{queue,dead-letters}/*.lua');
+  const writes = /'(?:HSET|HDEL|DEL|EXPIRE|LPUSH|LREM|ZADD|ZREM|XADD|INCR)'/;
+  const writing: string[] = [];
+  for (const file of scripts) if (writes.test(await readFile(file, 'utf8'))) writing.push(file);
+  expect(writing.toSorted()).toEqual([...WRITE_BULLMQ_KEYS, ...WRITE_OWN_KEYS].toSorted());
+});
+
+test('each text of a package’s errors is known to one file', async () => {
+  const files = globSync('{src,workers,scripts}/**/*.ts');
+  expect(files.length).toBeGreaterThan(100);
+  for (const [file, texts] of TEXTS) {
+    const knowing: string[] = [];
+    for (const each of files) if (texts.test(await readFile(each, 'utf8'))) knowing.push(each);
+    expect(knowing).toEqual([file]);
+  }
 });
 
 test('each way to reach into a package is found, and what is public is let pass', async () => {
