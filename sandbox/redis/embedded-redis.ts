@@ -37,7 +37,7 @@ export interface EmbeddedRedis extends AsyncDisposable {
 /** How a Redis is started. Every option may be left out. */
 export interface EmbeddedRedisOptions {
   /**
-   * Whether Debian's package `redis-server` may be installed with apt-get, if the PATH has no server and this user is root.
+   * Whether Debian's package `redis-tools` may be installed with apt-get, if the PATH has no server and this user is root.
    * Default: false, and then there has to be a `redis-server` or `valkey-server` on the PATH.
    */
   readonly install?: boolean;
@@ -71,8 +71,8 @@ const MEANT = { aof: 'appendonly', args: 'extraArgs', timeoutMs: 'startTimeoutMs
  * await using redis = await startEmbeddedRedis();
  * ```
  *
- * Rejects with an InputError if an option does not exist, or that says how to install one if there is no server, and with an Error that has the server's last
- * output if it does not answer.
+ * Rejects with an InputError if an option does not exist, or if there is no server (it says how to install one), and with an
+ * Error that has the server's last output if it does not answer.
  */
 export async function startEmbeddedRedis(options: EmbeddedRedisOptions = {}): Promise<EmbeddedRedis> {
   const faults = optionFaults(options, OPTIONS, '', MEANT);

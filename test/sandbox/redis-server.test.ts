@@ -1,8 +1,8 @@
-import { readFile, stat, writeFile } from 'node:fs/promises';
+import { readFile, readlink, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { findOnPath, installRedis, redisServer, thisMachine, type Machine } from '../../sandbox/redis/redis-server.ts';
-import { temporaryFolder } from '../support/program.ts';
+import { runProgram, temporaryFolder } from '../support/program.ts';
 
 const silent = () => undefined;
 
@@ -28,8 +28,8 @@ describe('the server that is used', () => {
       await programs({ 'redis-server': '', 'valkey-server': '' }),
       await programs({ 'valkey-server': '' }),
     ];
-    expect(await redisServer(silent, machine(`${valkey}:${both}`))).toBe(join(both, 'redis-server'));
-    expect(await redisServer(silent, machine(valkey))).toBe(join(valkey, 'valkey-server'));
+    expect(await redisServer(silent, machine(`${valkey}:${both}`), true)).toBe(join(both, 'redis-server'));
+    expect(await redisServer(silent, machine(valkey), true)).toBe(join(valkey, 'valkey-server'));
   });
 
   test('must be a program', async () => {
@@ -47,32 +47,33 @@ describe('the server that is used', () => {
     ['nothing', 'win32', 'in WSL: sudo apt-get install redis-server'],
   ] as const)('is asked for where there is none: with %s on %s', async (program, platform, command) => {
     const path = await programs({ [program]: '' });
-    await expect(redisServer(silent, machine(path, { platform }))).rejects.toThrow(
+    await expect(redisServer(silent, machine(path, { platform }), true)).rejects.toThrow(
       `no Redis: REDIS_URL: expected the URL of a Redis, or a redis-server on the PATH (${command}), found neither`,
     );
   });
 });
 
 describe('installing, for root on a machine with apt-get', () => {
-  /** Stands in for Debian's: notes how it was called and what the policy was then, and "installs" next to itself. */
+  /** A pretended apt-get: writes down its arguments, and "installs" the program next to itself. */
   const apt = `
     here=$(dirname "$0")
     [ "$DEBIAN_FRONTEND" = noninteractive ] || exit 9
-    "$here/policy" redis-server start; echo "$* policy $?" >> "$here/calls"
-    [ "$1" = update ] || { printf '#!/bin/sh\\n' > "$here/redis-server"; chmod +x "$here/redis-server"; }`;
-  const tools = (folder: string) => `${folder}:${thisMachine().path}`;
+    echo "$*" >> "$here/calls"
+    [ "$1" = update ] || { printf '#!/bin/sh\\necho "$0"\\n' > "$here/redis-check-rdb"; chmod +x "$here/redis-check-rdb"; }`;
+  const tools = (folder: string) => `${folder}:/usr/bin:/bin`;
 
-  test('says so, keeps the service from starting, and leaves no policy behind', async () => {
-    const folder = await programs({ 'apt-get': apt, 'update-rc.d': 'echo "$*" > "$(dirname "$0")/rc"' });
+  test('says so, and links the server to the package without a service', async () => {
+    const folder = await programs({ 'apt-get': apt });
+    const links = await temporaryFolder();
+    await symlink(join(folder, 'removed'), join(links, 'redis-server')); // left by a package that was removed
     const said: string[] = [];
-    await installRedis((line) => said.push(line), tools(folder), join(folder, 'policy'));
-    expect(said[0]).toMatch(/installing the package redis-server with apt-get/);
+    const server = await installRedis((line) => said.push(line), tools(folder), links);
+    expect(said[0]).toMatch(/installing the package redis-tools with apt-get/);
     expect(await readFile(join(folder, 'calls'), 'utf8')).toBe(
-      'update -q policy 101\ninstall -q -y --no-install-recommends redis-server policy 101\n',
+      'update -q\ninstall -q -y --no-install-recommends redis-tools\n',
     );
-    expect(await readFile(join(folder, 'rc'), 'utf8')).toBe('redis-server disable\n');
-    await expect(stat(join(folder, 'policy'))).rejects.toThrow('ENOENT');
-    expect(await redisServer(silent, machine(folder, { isRoot: true }))).toBe(join(folder, 'redis-server'));
+    expect(await readlink(join(links, 'redis-server'))).toMatch(/\/redis-check-rdb$/);
+    expect(await redisServer(silent, machine(links), false)).toBe(server);
   });
 
   test('does not happen unless it was asked for', async () => {
@@ -82,17 +83,17 @@ describe('installing, for root on a machine with apt-get', () => {
     await expect(stat(join(folder, 'calls'))).rejects.toThrow('ENOENT');
   });
 
-  test("leaves the machine's own policy as it is", async () => {
-    const folder = await programs({ 'apt-get': apt, policy: 'exit 104', 'update-rc.d': '' });
-    await installRedis(silent, tools(folder), join(folder, 'policy'));
-    expect(await readFile(join(folder, 'calls'), 'utf8')).toContain('policy 104');
-    expect(await readFile(join(folder, 'policy'), 'utf8')).toContain('exit 104');
-  });
-
-  test('shows what apt-get said where it fails, and removes the policy', async () => {
+  test('shows what apt-get said where it fails', async () => {
     const folder = await programs({ 'apt-get': 'echo "E: no network" >&2; exit 100' });
-    const failed = installRedis(silent, tools(folder), join(folder, 'policy'));
+    const failed = installRedis(silent, tools(folder), folder);
     await expect(failed).rejects.toThrow('apt-get update -q ended with 100:\nE: no network');
-    await expect(stat(join(folder, 'policy'))).rejects.toThrow('ENOENT');
+    await expect(stat(join(folder, 'redis-server'))).rejects.toThrow('ENOENT');
   });
+});
+
+const installed = await findOnPath('redis-check-rdb', thisMachine().path);
+test.skipIf(installed === undefined)("Debian's redis-check-rdb is the server under its name", async () => {
+  const link = join(await temporaryFolder(), 'redis-server');
+  await symlink(installed ?? '', link);
+  expect(await runProgram(link, ['--version'], '/')).toMatch(/^Redis server v=/);
 });

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import { expect, onTestFinished } from 'vitest';
 import { type EmbeddedRedis, freePort } from '../../sandbox/redis/embedded-redis.ts';
-import { redisServer } from '../../sandbox/redis/redis-server.ts';
+import { redisServer, thisMachine } from '../../sandbox/redis/redis-server.ts';
 import { eventually, ownRedis } from './fault-bench.ts';
 import { temporaryFolder } from './program.ts';
 import { connectRedis } from './redis.ts';
@@ -73,7 +73,7 @@ async function startSentinel(masterPort: number): Promise<number> {
     `sentinel failover-timeout ${GROUP} 5000`,
   ];
   await writeFile(file, `${lines.join('\n')}\n`);
-  const program = await redisServer(() => undefined);
+  const program = await redisServer(() => undefined, thisMachine(), true);
   const guardian = spawn('sh', [GUARDIAN, '', program, file, '--sentinel'], {
     stdio: ['pipe', 'ignore', 'ignore'],
     env: { ...process.env, LC_ALL: 'C' },
