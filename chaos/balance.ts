@@ -14,7 +14,7 @@ export interface Balance {
   readonly deadLetters: Readonly<Record<string, number>>;
   readonly expired: number;
   readonly dropped: number;
-  /** Others took their slots, or they are parts of digests, or they were called back: waiting.ts. */
+  /** A newer one took their slot; they are part of a digest; they were canceled: `judgeWaiting`. */
   readonly superseded: number;
   readonly merged: number;
   readonly canceled: number;
@@ -169,7 +169,7 @@ export interface WaitedParts {
   readonly ends: Pick<Ends, 'completed' | 'dead'>;
   /** Notification → the last answer to its cancel: whether it was canceled. */
   readonly cancels: ReadonlyMap<string, boolean>;
-  /** Notifications that a worker had when it was struck: it may have sent them without noting it. */
+  /** Notifications that a worker had at a fault: it may have sent them without noting it. */
   readonly inHand: ReadonlySet<string>;
 }
 

@@ -63,13 +63,13 @@ function workerFaults(dice: Dice, ms: number): Fault[] {
     // The long stop goes first: later there may be no time left for it.
     if (round.length === 0) round = ['long', ...dice.shuffled(['kill', 'restart', 'short'])];
     const worker = places[index % WORKERS] ?? 0;
-    const strike = round.shift();
+    const kind = round.shift();
     const long = LOCK_MS + dice.between(1_000, 4_000);
     const short = dice.between(200, 1_500);
-    if (strike === 'kill') return { atMs, kind: 'kill-worker', worker };
-    if (strike === 'restart') return { atMs, kind: 'restart-worker', worker };
+    if (kind === 'kill') return { atMs, kind: 'kill-worker', worker };
+    if (kind === 'restart') return { atMs, kind: 'restart-worker', worker };
     const leftMs = Math.floor(ms * END) - atMs;
-    const forMs = strike === 'long' && long < leftMs ? long : Math.min(short, leftMs);
+    const forMs = kind === 'long' && long < leftMs ? long : Math.min(short, leftMs);
     return { atMs, kind: 'stop-worker', worker, forMs };
   });
 }

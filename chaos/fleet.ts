@@ -5,13 +5,9 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isAlive, pagesUrl, spawnWorker } from '../demo/replicas.ts';
+import { arrivalInstant } from '../sandbox/journal.ts';
 import { startEmbeddedRedis, type EmbeddedRedis, freePort } from '../sandbox/redis/embedded-redis.ts';
 import type { LogLine, Logs } from './logs.ts';
-
-/** Epoch milliseconds with a fraction, computed like the journal's time stamps: this clock is never set. */
-export function epochMs(): number {
-  return performance.timeOrigin + performance.now();
-}
 
 /** The workers, each at a numbered place. A worker that is killed or restarted is replaced at its place. */
 export interface Fleet {
@@ -27,7 +23,7 @@ export interface Fleet {
   ready(): Promise<unknown>;
   /** Every process that was ever started. */
   readonly pids: readonly number[];
-  /** Workers that ended without being told to, or with an error when they were told to. */
+  /** Workers that ended by themselves, or that ended with an error after SIGTERM. */
   readonly crashes: readonly number[];
   stop(): Promise<void>;
 }
@@ -39,23 +35,23 @@ export interface FleetOptions {
   readonly logFolder: string;
 }
 
-/** A worker that was told to stop is killed after this. */
+/** A worker that does not end within this time after SIGTERM is killed. */
 const STOP_MS = 20_000;
 
 export async function startFleet({ count, env, logFolder }: FleetOptions): Promise<Fleet> {
   const pids: number[] = [];
   const crashes: number[] = [];
   const leaving: Promise<void>[] = [];
-  /** Killed on purpose. */
-  const condemned = new Set<ChaosWorker>();
-  /** Told to stop. */
-  const dismissed = new Set<ChaosWorker>();
+  /** Killed by this run. */
+  const killed = new Set<ChaosWorker>();
+  /** Sent SIGTERM by this run. */
+  const stopping = new Set<ChaosWorker>();
   let started = 0;
   const start = async (): Promise<ChaosWorker> => {
     const worker = await startWorker(env, join(logFolder, `worker-${started++}.log`));
     pids.push(worker.pid);
     void worker.ended.then((code) => {
-      if (!condemned.has(worker) && !(dismissed.has(worker) && code === 0)) crashes.push(worker.pid);
+      if (!killed.has(worker) && !(stopping.has(worker) && code === 0)) crashes.push(worker.pid);
     });
     return worker;
   };
@@ -72,7 +68,7 @@ export async function startFleet({ count, env, logFolder }: FleetOptions): Promi
     crashes,
     async kill(place, witness) {
       const worker = await workerAt(place);
-      condemned.add(worker);
+      killed.add(worker);
       worker.signal('SIGSTOP');
       await witness();
       worker.signal('SIGKILL');
@@ -81,21 +77,21 @@ export async function startFleet({ count, env, logFolder }: FleetOptions): Promi
     },
     async freeze(place, ms, witness) {
       const worker = await workerAt(place);
-      const at = epochMs();
-      const thawed = worker.freeze(ms).then(epochMs);
+      const at = arrivalInstant();
+      const thawed = worker.freeze(ms).then(arrivalInstant);
       await witness();
       return { log: basename(worker.logFile), at, forMs: ms, thawedAt: await thawed };
     },
     async restart(place) {
       const worker = await workerAt(place);
-      dismissed.add(worker);
+      stopping.add(worker);
       places[place] = await start();
       leaving.push(end(worker));
     },
     urls: () => places.map((worker) => worker.url()).filter((url) => url !== undefined),
     ready: () => Promise.all(places.map(({ ready }) => ready)),
     async stop() {
-      for (const worker of places) dismissed.add(worker);
+      for (const worker of places) stopping.add(worker);
       await Promise.all([...places.map(end), ...leaving]);
     },
   };
@@ -220,7 +216,7 @@ export const HARMLESS_STOP_MS = 2_000;
  */
 const AFTER_THAW_MS = 250;
 /** A pass that a freeze interrupted is in the log within this time: a request times out after 10 s. */
-const TOLD_MS = 12_000;
+const LOGGED_WITHIN_MS = 12_000;
 
 /** What may have been sent late after each freeze. */
 export function thawsOf(freezes: readonly Freeze[], logs: Logs): Thaw[] {
@@ -237,10 +233,12 @@ export function thawsOf(freezes: readonly Freeze[], logs: Logs): Thaw[] {
  * after the thaw it has the passes that the freeze interrupted.
  */
 export function stopsWithoutRedis(freezes: readonly Freeze[], logs: Logs): Incident[] {
-  const untold = freezes.filter(({ holders, forMs }) => holders.size === 0 && forMs >= HARMLESS_STOP_MS);
-  return untold.map(({ log, at, thawedAt }) => {
-    const told = (logs.get(log) ?? []).filter((line) => line.at >= thawedAt - 1 && line.at <= thawedAt + TOLD_MS);
-    return { kind: 'stop', at, until: at, ids: new Set(told.flatMap(({ id }) => id ?? [])) };
+  const unknown = freezes.filter(({ holders, forMs }) => holders.size === 0 && forMs >= HARMLESS_STOP_MS);
+  return unknown.map(({ log, at, thawedAt }) => {
+    const lines = (logs.get(log) ?? []).filter(
+      (line) => line.at >= thawedAt - 1 && line.at <= thawedAt + LOGGED_WITHIN_MS,
+    );
+    return { kind: 'stop', at, until: at, ids: new Set(lines.flatMap(({ id }) => id ?? [])) };
   });
 }
 
@@ -251,7 +249,7 @@ function inHandOf({ holders }: Freeze, log: readonly LogLine[]): ReadonlySet<str
 }
 
 /** A Redis that can be killed and started again on the same port, with every write that it had acknowledged. */
-export interface MortalRedis {
+export interface KillableRedis {
   readonly url: string;
   /** The process of each time that it was started. */
   readonly pids: readonly number[];
@@ -270,7 +268,7 @@ const START_TIMEOUT_MS = 60_000;
  */
 const DURABLE = ['--appendfsync', 'always', '--auto-aof-rewrite-min-size', '256mb'];
 
-export async function startMortalRedis(say: (line: string) => void): Promise<MortalRedis> {
+export async function startKillableRedis(say: (line: string) => void): Promise<KillableRedis> {
   const dir = await mkdtemp(join(tmpdir(), 'pushpacer-chaos-redis-'));
   const port = await freePort();
   const pids: number[] = [];

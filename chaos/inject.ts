@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ProvidersProcess } from '../demo/providers-process.ts';
+import { arrivalInstant } from '../sandbox/journal.ts';
 import { tokenOf } from '../src/domain/device.ts';
 import type { Device, Platform } from '../src/domain/notification.ts';
 import { type Fault, ODDITIES } from './faults.ts';
-import { epochMs, type Fleet, HARMLESS_STOP_MS, type Freeze, type Incident, type MortalRedis } from './fleet.ts';
+import { type Fleet, HARMLESS_STOP_MS, type Freeze, type Incident, type KillableRedis } from './fleet.ts';
 import type { ChaosQueue } from './queue.ts';
 
 /** A provider's connections were cut: answers under way may be lost. Epoch milliseconds. */
@@ -20,7 +21,7 @@ interface OddDevice {
 }
 
 /** The faults that were injected. */
-export interface Struck {
+export interface Injected {
   readonly counts: Readonly<Record<Fault['kind'], number>>;
   readonly incidents: readonly Incident[];
   readonly freezes: readonly Freeze[];
@@ -28,9 +29,9 @@ export interface Struck {
   readonly oddDevices: readonly OddDevice[];
 }
 
-export interface Victims {
+export interface Targets {
   readonly fleet: Fleet;
-  readonly redis: MortalRedis;
+  readonly redis: KillableRedis;
   readonly queue: ChaosQueue;
   readonly providers: Pick<ProvidersProcess, 'order' | 'script'>;
   /** Devices that get notifications until the end. */
@@ -38,23 +39,23 @@ export interface Victims {
 }
 
 /** Injects every fault of the plan at its time. Resolves when all of them have ended. */
-export async function inject(plan: readonly Fault[], victims: Victims, signal: AbortSignal): Promise<Struck> {
+export async function inject(plan: readonly Fault[], targets: Targets, signal: AbortSignal): Promise<Injected> {
   const counts: Record<string, number> = {};
   const incidents: Incident[] = [];
   const freezes: Freeze[] = [];
   const cuts: Cut[] = [];
   const oddDevices: OddDevice[] = [];
   const startedAt = performance.now();
-  const strikes = plan.map(async (fault) => {
+  const injections = plan.map(async (fault) => {
     await sleep(Math.max(0, startedAt + fault.atMs - performance.now()), undefined, { signal });
-    await strike(fault, victims, { incidents, freezes, cuts, oddDevices, signal });
+    await injectFault(fault, targets, { incidents, freezes, cuts, oddDevices, signal });
     counts[fault.kind] = (counts[fault.kind] ?? 0) + 1;
   });
-  await Promise.all(strikes);
-  return { counts: counts as Struck['counts'], incidents, freezes, cuts, oddDevices };
+  await Promise.all(injections);
+  return { counts: counts as Injected['counts'], incidents, freezes, cuts, oddDevices };
 }
 
-interface Notes {
+interface Injections {
   readonly incidents: Incident[];
   readonly freezes: Freeze[];
   readonly cuts: Cut[];
@@ -62,27 +63,27 @@ interface Notes {
   readonly signal: AbortSignal;
 }
 
-async function strike(fault: Fault, victims: Victims, notes: Notes): Promise<void> {
-  const { fleet, redis, queue, providers, devices } = victims;
-  const { incidents, cuts, signal } = notes;
+async function injectFault(fault: Fault, targets: Targets, found: Injections): Promise<void> {
+  const { fleet, redis, queue, providers, devices } = targets;
+  const { incidents, cuts, signal } = found;
   const wait = (ms: number): Promise<void> => sleep(ms, undefined, { signal });
   switch (fault.kind) {
     case 'kill-worker':
       return fleet.kill(fault.worker, async () => {
-        const at = epochMs();
+        const at = arrivalInstant();
         incidents.push({ kind: 'kill', at, until: at, ids: new Set((await queue.inHand()).keys()) });
       });
     case 'restart-worker':
       return fleet.restart(fault.worker);
     case 'stop-worker':
-      return freeze(fault, victims, notes);
+      return freeze(fault, targets, found);
     case 'kill-redis': {
-      const at = epochMs();
+      const at = arrivalInstant();
       const ids = new Set(await queue.inHandAtTheEnd());
       await redis.kill();
       await wait(fault.forMs);
       await redis.start();
-      incidents.push({ kind: 'redis', at, until: epochMs(), ids });
+      incidents.push({ kind: 'redis', at, until: arrivalInstant(), ids });
       return;
     }
     case 'pause-redis':
@@ -98,7 +99,7 @@ async function strike(fault: Fault, victims: Victims, notes: Notes): Promise<voi
       await wait(fault.forMs);
       return providers.order({ do: 'go-away', platform: fault.platform, every: 0 });
     case 'drop-connections':
-      cuts.push({ platform: fault.platform, at: epochMs() });
+      cuts.push({ platform: fault.platform, at: arrivalInstant() });
       return providers.order({ do: 'drop', platform: fault.platform });
     case 'close-idle':
       return providers.order({ do: 'close-idle', platform: fault.platform });
@@ -108,7 +109,7 @@ async function strike(fault: Fault, victims: Victims, notes: Notes): Promise<voi
       const oddity = ODDITIES.find(({ word }) => word === fault.word);
       if (device === undefined || oddity === undefined) throw new RangeError(`no device for ${fault.word}`);
       const token = tokenOf(device);
-      notes.oddDevices.push({ token, word: fault.word });
+      found.oddDevices.push({ token, word: fault.word });
       const answers = Array.from({ length: oddity.times }, () => oddity.answer);
       return providers.script(fault.platform, token, answers);
     }
@@ -117,7 +118,7 @@ async function strike(fault: Fault, victims: Victims, notes: Notes): Promise<voi
       await wait(fault.forMs);
       return providers.order({ do: 'restore', platform: fault.platform });
     case 'provider-down':
-      cuts.push({ platform: fault.platform, at: epochMs() });
+      cuts.push({ platform: fault.platform, at: arrivalInstant() });
       await providers.order({ do: 'down', platform: fault.platform });
       await wait(fault.forMs);
       return providers.order({ do: 'up', platform: fault.platform });
@@ -127,14 +128,14 @@ async function strike(fault: Fault, victims: Victims, notes: Notes): Promise<voi
 /** Freezes a worker for a while, and records the jobs that workers have meanwhile. */
 async function freeze(
   { worker, forMs }: Extract<Fault, { kind: 'stop-worker' }>,
-  { fleet, queue }: Victims,
-  { incidents, freezes }: Pick<Notes, 'incidents' | 'freezes'>,
+  { fleet, queue }: Targets,
+  { incidents, freezes }: Pick<Injections, 'incidents' | 'freezes'>,
 ): Promise<void> {
   let holders: ReadonlyMap<string, string> = new Map();
   let seenAt = Infinity;
   const frozen = await fleet.freeze(worker, forMs, async () => {
     holders = await queue.inHand();
-    seenAt = epochMs();
+    seenAt = arrivalInstant();
   });
   const { at } = frozen;
   // If Redis was away, its answer is from after the freeze.

@@ -5,7 +5,7 @@ import { tokenOf } from '../src/domain/device.ts';
 import type { Policy } from '../src/domain/limits.ts';
 import type { Balance } from './balance.ts';
 import type { Thaw, Incident } from './fleet.ts';
-import type { Cut, Struck } from './inject.ts';
+import type { Cut, Injected } from './inject.ts';
 import type { BreakerOpenings } from './logs.ts';
 import type { Enqueued, Ends } from './queue.ts';
 import { refOf } from './workload.ts';
@@ -58,7 +58,7 @@ export interface Check {
   readonly ok: boolean;
 }
 
-/** Each promise, with what was found. A run fails if one does not hold. */
+/** Each promise, with what was found. A run fails if one is broken. */
 export function checks(result: ChaosResult): Check[] {
   const none = (what: string, found: number): Check => ({ what, found: `${found} (expected 0)`, ok: found === 0 });
   const some = (what: string, found: number): Check => ({ what, found: String(found), ok: found > 0 });
@@ -154,8 +154,8 @@ export function judgePacing(
     policy: itsPolicy,
     arrivals: arrivals.filter((arrival) => categoryOf(arrival) === category),
   }));
-  const held = arrivals.filter((arrival) => categoryOf(arrival) !== 'urgent'); // for those the overall limits do not hold
-  const all = [{ policy, arrivals: held }, ...own, { policy: background, arrivals: pushes }];
+  const limited = arrivals.filter((arrival) => categoryOf(arrival) !== 'urgent'); // the overall limits do not count them
+  const all = [{ policy, arrivals: limited }, ...own, { policy: background, arrivals: pushes }];
   const violations = all.flatMap((one) => violationsOf(one.arrivals, one.policy));
   const late = lateArrivals([...arrivals, ...pushes], thaws);
   const isLate = ({ recipientId, times }: Violation) => times.some((at) => late.has(`${recipientId} ${at}`));
@@ -173,7 +173,7 @@ export function judgePacing(
     lateAfterFreezeBound: inHand.reduce((sum, id) => sum + (enqueued.get(id)?.input?.devices.length ?? 0), 0),
     lateAfterStall: underWay.length,
     backgroundPushes: pushes.length,
-    minGapMs: judge(held, policy).minGapMs,
+    minGapMs: judge(limited, policy).minGapMs,
     bursts: unexcused.map(textOf),
     burstsAfterFreeze: afterFreeze.map(textOf),
     burstsAfterStall: underWay.map(textOf),
@@ -226,7 +226,7 @@ export interface Duplicates {
   readonly unexplained: readonly string[];
 }
 
-export interface DuplicatesParts extends Pick<Struck, 'incidents' | 'cuts'> {
+export interface DuplicatesParts extends Pick<Injected, 'incidents' | 'cuts'> {
   readonly enqueued: ReadonlyMap<string, Enqueued>;
   readonly entries: readonly JournalEntry[];
   readonly ends: Pick<Ends, 'completed' | 'dead'>;
@@ -271,13 +271,13 @@ export function countDuplicates(parts: DuplicatesParts): Duplicates {
 function excuses(parts: DuplicatesParts): (first: JournalEntry, second: JournalEntry) => Excuse | undefined {
   const wasCut = cutsOf(parts);
   return (first, second) => {
-    if (isUntold(first)) return 'answer';
+    if (wasDenied(first)) return 'answer';
     const id = refOf(first.data);
     // Only a notification that a worker had at the fault, first accepted before it and again after it.
-    const struck = parts.incidents.find(
+    const incident = parts.incidents.find(
       ({ at, until, ids }) => ids.has(id) && first.at <= until + TRANSIT_MS && second.at > at,
     );
-    if (struck !== undefined) return struck.kind;
+    if (incident !== undefined) return incident.kind;
     // One of the two was sent by a frozen worker when it went on: another worker had the job by then.
     const isLate = ({ at }: JournalEntry): boolean =>
       parts.thaws.some(({ ids, from, until }) => ids.has(id) && at >= from && at <= until);
@@ -287,7 +287,7 @@ function excuses(parts: DuplicatesParts): (first: JournalEntry, second: JournalE
 }
 
 /** Accepted, but the answer was an error, or there was none. */
-function isUntold(entry: JournalEntry): boolean {
+function wasDenied(entry: JournalEntry): boolean {
   return entry.accepted && !saysAccepted(entry);
 }
 
@@ -298,7 +298,7 @@ export function saysAccepted({ status }: JournalEntry): boolean {
 
 function mayRepeat(parts: DuplicatesParts): (entry: JournalEntry) => boolean {
   const wasCut = cutsOf(parts);
-  return (entry) => isUntold(entry) || (entry.accepted && wasCut(entry, Infinity));
+  return (entry) => wasDenied(entry) || (entry.accepted && wasCut(entry, Infinity));
 }
 
 /**

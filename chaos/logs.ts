@@ -32,7 +32,7 @@ interface Frozen {
   readonly thawedAt: number;
 }
 
-/** What the same logs tell of the workers' delays, without those of the workers that were frozen on purpose. */
+/** The workers' delays from the same logs. Delays of a worker that this run had frozen are left out. */
 export async function readDelays(folder: string, freezes: readonly Frozen[]): Promise<WorkerDelays> {
   const delays = new WorkerDelays();
   for (const name of (await readdir(folder)).filter((file) => file.endsWith('.log'))) {
@@ -83,13 +83,13 @@ const OF_ONE_DEVICE = new Set([
 ]);
 
 export function countBreakers(logs: Logs): BreakerOpenings {
-  const told = [...logs].flatMap(([log, lines]) =>
+  const openings = [...logs].flatMap(([log, lines]) =>
     lines.flatMap(({ at, breaker }) => (breaker === undefined ? [] : [{ log, at, ...breaker }])),
   );
-  const byTrouble = Map.groupBy(told, ({ trouble }) => trouble);
+  const byTrouble = Map.groupBy(openings, ({ trouble }) => trouble);
   return {
     breakersOpened: Object.fromEntries([...byTrouble].map(([trouble, lines]) => [trouble, lines.length])),
-    breakersByOneDevice: told
+    breakersByOneDevice: openings
       .filter(({ code }) => OF_ONE_DEVICE.has(code))
       .map(({ log, at, platform, code }) => `${platform}, ${code}, in ${log} at ${new Date(at).toISOString()}`),
   };

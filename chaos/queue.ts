@@ -41,7 +41,7 @@ export interface ChaosQueue {
   inHandAtTheEnd(): Promise<string[]>;
   /** Jobs that have not ended: `failed` ones are not dead letters yet. */
   open(): Promise<number>;
-  settled(): Promise<number>;
+  countEnded(): Promise<number>;
   ends(): Promise<Ends>;
   /** It is quiet for these recipients from now on. */
   quiet(recipientIds: readonly string[]): Promise<void>;
@@ -79,7 +79,7 @@ export function openChaosQueue(redisUrl: string): ChaosQueue {
       return (answers?.[0]?.[1] as string[]).map(notificationIdOf);
     },
     open: () => queue.getJobCountByTypes(...OPEN),
-    settled: async () => (await queue.getCompletedCount()) + (await deadLetters.count()),
+    countEnded: async () => (await queue.getCompletedCount()) + (await deadLetters.count()),
     ends: async () => ({
       completed: (await everyPage((from, to) => queue.getJobs(['completed'], from, to))).map((job) => ({
         id: notificationIdOf(job.id ?? ''),
@@ -126,15 +126,15 @@ const POLL_MS = 250;
 
 /** Waits until every job has ended, but no longer than `timeoutMs`. Answers how long it took, in milliseconds. */
 export async function drain(
-  queue: Pick<ChaosQueue, 'open' | 'settled'>,
+  queue: Pick<ChaosQueue, 'open' | 'countEnded'>,
   timeoutMs: number,
   progress: Pick<Bar, 'update'>,
   signal: AbortSignal,
 ): Promise<number> {
   const startedAt = performance.now();
   for (;;) {
-    const [open, settled] = await Promise.all([queue.open(), queue.settled()]);
-    progress.update(settled, open + settled);
+    const [open, ended] = await Promise.all([queue.open(), queue.countEnded()]);
+    progress.update(ended, open + ended);
     const tookMs = performance.now() - startedAt;
     if (open === 0 || tookMs > timeoutMs) return Math.round(tookMs);
     await sleep(POLL_MS, undefined, { signal });

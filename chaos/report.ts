@@ -2,13 +2,12 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { longestMs } from '../demo/providers-process.ts';
 import { countBalance, unknownRequests, judgeWaiting } from './balance.ts';
-import { POLICIES } from './environment.ts';
+import { POLICIES, refOf } from './workload.ts';
 import type { Fault } from './faults.ts';
 import { stopsWithoutRedis, thawsOf } from './fleet.ts';
 import { countDuplicates, saysAccepted, judgePacing, type ChaosResult, type Check } from './judge.ts';
 import { countBreakers } from './logs.ts';
 import type { Facts } from './run.ts';
-import { refOf } from './workload.ts';
 
 /** The result of a run, and details of everything that went wrong. */
 export interface Judged {
@@ -20,31 +19,31 @@ export interface Judged {
  * Whether a worker that was killed may have sent this: it had the job, and it did not live to log who sent it. The log line of a pass
  * is written at its end, and the last 100 ms of a log are lost with its process.
  */
-function wasKilled(incidents: Facts['struck']['incidents']): (id: string, at: number) => boolean {
+function wasKilled(incidents: Facts['injected']['incidents']): (id: string, at: number) => boolean {
   const kills = incidents.filter(({ kind }) => kind === 'kill');
   return (id, at) => kills.some((kill) => at <= kill.at && kill.ids.has(id));
 }
 
 /** Computes the result from the facts alone. */
 export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: number; readonly seconds: number }): Judged {
-  const { enqueued, entries, ends, struck, leaks, logs, left } = facts;
-  const thaws = thawsOf(struck.freezes, logs);
+  const { enqueued, entries, ends, injected, leaks, logs, left } = facts;
+  const thaws = thawsOf(injected.freezes, logs);
   const { suspects, ...balance } = countBalance(enqueued, entries, ends);
   const { bursts, burstsAfterFreeze, burstsAfterStall, ...pacing } = judgePacing(
     enqueued,
-    facts.delays.counted(entries, ({ data }) => refOf(data), wasKilled(struck.incidents)),
+    facts.delays.counted(entries, ({ data }) => refOf(data), wasKilled(injected.incidents)),
     POLICIES,
     thaws,
   );
-  const incidents = [...struck.incidents, ...stopsWithoutRedis(struck.freezes, logs)];
+  const incidents = [...injected.incidents, ...stopsWithoutRedis(injected.freezes, logs)];
   const inHand = new Set([...incidents, ...thaws].flatMap(({ ids }) => [...ids]));
   const { unexplained, explainedBy, ...duplicates } = countDuplicates({
-    ...{ enqueued, entries, ends, thaws, cuts: struck.cuts, incidents },
+    ...{ enqueued, entries, ends, thaws, cuts: injected.cuts, incidents },
   });
   const unknown = unknownRequests(enqueued, entries);
   const { faults, digests, quietAlerts } = judgeWaiting({ enqueued, entries, ends, cancels: facts.cancels, inHand });
   const { breakersOpened, breakersByOneDevice } = countBreakers(logs);
-  const { counts, oddDevices } = struck;
+  const { counts, oddDevices } = injected;
   const result: ChaosResult = {
     ...balance,
     ...pacing,
@@ -94,15 +93,15 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
 }
 
 /** Writes the facts of a run as NDJSON, to find the cause of a failure. Contains tokens and texts (generated ones). */
-export async function keepFacts(folder: string, { enqueued, entries, ends, struck, leaks }: Facts): Promise<void> {
-  const incidents = struck.incidents.map((incident) => ({ ...incident, ids: [...incident.ids] }));
+export async function keepFacts(folder: string, { enqueued, entries, ends, injected, leaks }: Facts): Promise<void> {
+  const incidents = injected.incidents.map((incident) => ({ ...incident, ids: [...incident.ids] }));
   const files: Readonly<Record<string, readonly unknown[]>> = {
     enqueued: [...enqueued.values()],
     journal: entries,
     completed: ends.completed,
     'dead-letters': ends.dead,
-    incidents: [...incidents, ...struck.cuts],
-    freezes: struck.freezes.map((freeze) => ({ ...freeze, holders: [...freeze.holders] })),
+    incidents: [...incidents, ...injected.cuts],
+    freezes: injected.freezes.map((freeze) => ({ ...freeze, holders: [...freeze.holders] })),
     leaks,
   };
   for (const [name, lines] of Object.entries(files)) {
@@ -134,13 +133,13 @@ function counted(counts: Readonly<Record<string, number>>): string {
     .join(', ');
 }
 
-const MOST_TOLD = 20;
+const MOST_SHOWN = 20;
 
 /** The first 20 of each kind of trouble, one line each: `a burst: recipient-7: gap, 263 ms at …`. */
 export function renderTroubles(troubles: Readonly<Record<string, readonly string[]>>): string[] {
   return Object.entries(troubles).flatMap(([what, found]) => {
-    const told = found.slice(0, MOST_TOLD).map((one) => `${what}: ${one}`);
-    return found.length > MOST_TOLD ? [...told, `${what}: ${found.length - MOST_TOLD} more`] : told;
+    const lines = found.slice(0, MOST_SHOWN).map((one) => `${what}: ${one}`);
+    return found.length > MOST_SHOWN ? [...lines, `${what}: ${found.length - MOST_SHOWN} more`] : lines;
   });
 }
 
@@ -154,7 +153,7 @@ function what(fault: Fault): string {
     case 'kill-worker':
       return `worker ${fault.worker} is killed, and replaced`;
     case 'restart-worker':
-      return `worker ${fault.worker} is told to stop, and replaced`;
+      return `worker ${fault.worker} gets SIGTERM, and is replaced`;
     case 'stop-worker':
       return `worker ${fault.worker} is frozen for ${seconds(fault.forMs)}`;
     case 'kill-redis':

@@ -10,13 +10,12 @@ import { startProviders, type ProvidersProcess } from '../demo/providers-process
 import type { StoredDeadLetter } from '../src/dead-letters/store.ts';
 import { tokenOf } from '../src/domain/device.ts';
 import { createProgress } from '../src/terminal/progress.ts';
-import { WORKER_ENVIRONMENT, LIMITS } from './environment.ts';
+import { WORKER_ENVIRONMENT, LIMITS, lateDevices, type Workload } from './workload.ts';
 import { WORKERS, type Fault, WORDS } from './faults.ts';
-import { startFleet, startMortalRedis } from './fleet.ts';
-import { inject, type Struck } from './inject.ts';
+import { startFleet, startKillableRedis } from './fleet.ts';
+import { inject, type Injected } from './inject.ts';
 import { readDelays, readLogs, samplePages, type Logs } from './logs.ts';
 import { drain, openChaosQueue, type Ends, enqueue, type Enqueued } from './queue.ts';
-import { lateDevices, type Workload } from './workload.ts';
 
 export interface RunOptions {
   readonly seed: number;
@@ -38,7 +37,7 @@ export interface Facts {
   readonly ends: Ends;
   /** Notification → the last answer to its cancel. */
   readonly cancels: ReadonlyMap<string, boolean>;
-  readonly struck: Struck;
+  readonly injected: Injected;
   readonly leaks: readonly Leak[];
   readonly logs: Logs;
   /** How late the workers sent, by their own measurements. */
@@ -64,7 +63,7 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   const over = new AbortController();
   const signal = AbortSignal.any([options.signal, over.signal]);
   const folder = await openFolder(options.keep, cleanup);
-  const redis = cleanup.adopt(await startMortalRedis(say), (it) => it.close());
+  const redis = cleanup.adopt(await startKillableRedis(say), (it) => it.close());
   const providers = cleanup.adopt(await startProviders({ seed }), (it) => it.close());
   const workload = options.workload(providers.env['WEBPUSH_ORIGINS'] ?? '');
   await spoil(providers, workload);
@@ -90,7 +89,7 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   const count = workload.malformed.length + workload.bursts.reduce((sum, { items }) => sum + items.length, 0);
   const enqueuing = createProgress('enqueued', count);
   cleanup.defer(() => enqueuing.stop());
-  const [{ enqueued, cancels }, struck] = await Promise.all([
+  const [{ enqueued, cancels }, injected] = await Promise.all([
     enqueue(workload, { redisUrl: redis.url, queue, signal, onEnqueued: (done) => enqueuing.update(done) }),
     inject(plan, { fleet, redis, queue, providers, devices: lateDevices(workload) }, signal),
   ]);
@@ -108,10 +107,10 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   await saveListing(env, join(folder, 'dead-letters.txt'));
   const leaks = await searchForLeaks({ folder, marker, env, dead: ends.dead });
   const logs = await readLogs(folder);
-  const delays = await readDelays(folder, struck.freezes);
+  const delays = await readDelays(folder, injected.freezes);
   pids.push(providers.pid, ...fleet.pids, ...redis.pids);
   const { entries, stalls } = providers;
-  return { enqueued, entries, ends, cancels, struck, leaks, logs, delays, crashes: fleet.crashes, drainMs, stalls };
+  return { enqueued, entries, ends, cancels, injected, leaks, logs, delays, crashes: fleet.crashes, drainMs, stalls };
 }
 
 async function openFolder(keep: string | undefined, cleanup: AsyncDisposableStack): Promise<string> {

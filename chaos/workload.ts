@@ -1,7 +1,9 @@
 import { sandboxSubscription } from '../sandbox/webpush/subscription.ts';
 import { tokenOf } from '../src/domain/device.ts';
+import { ruleName, type Policy } from '../src/domain/limits.ts';
 import type { Device, NotificationInput } from '../src/domain/notification.ts';
-import { createDice, type Dice } from './faults.ts';
+import { formatDuration } from '../src/domain/time.ts';
+import { createDice, type Dice, LOCK_MS } from './faults.ts';
 
 /** One notification as it is enqueued. */
 interface Item {
@@ -23,9 +25,9 @@ export interface Workload {
   readonly bursts: readonly Burst[];
   /** Notifications that `createProducer` would refuse; a producer in another language might not. */
   readonly malformed: readonly { readonly id: string }[];
-  /** Tokens that are gone or bad for the whole run. */
   /** Recipients for whom it is quiet during the whole run. */
   readonly quiet: readonly string[];
+  /** Tokens that are gone or bad for the whole run. */
   readonly spoilt: readonly { readonly device: Device; readonly how: 'gone' | 'badToken' }[];
 }
 
@@ -49,7 +51,7 @@ export const POLICY = {
   minGapMs: 500,
 };
 export const NEWS_POLICY = { rules: [{ max: 3, perMs: 5_000 }], minGapMs: 800 };
-/** Of the category `urgent`, for which the overall limits do not hold. */
+/** Of the category `urgent`, which the overall limits do not count. */
 export const URGENT_POLICY = { rules: [{ max: 4, perMs: 3_000 }], minGapMs: 400 };
 export const BACKGROUND_POLICY = { rules: [{ max: 3, perMs: 6_000 }], minGapMs: 0 };
 
@@ -195,4 +197,42 @@ function malformed(dice: Dice, id: string, marker: string): { readonly id: strin
     { ...good, [`unknown-${id}`]: marker },
     { ...good, data: { 'google.note': marker } },
   ]);
+}
+
+/** The policies by which arrivals are checked. */
+export const POLICIES = {
+  policy: POLICY,
+  categories: { news: NEWS_POLICY, urgent: URGENT_POLICY },
+  background: BACKGROUND_POLICY,
+};
+
+/** The workers' settings. All waits are short, so that they fit into a run of a minute. */
+export const WORKER_ENVIRONMENT = {
+  LIMIT_RULES: rulesText(POLICY),
+  LIMIT_MIN_GAP: formatDuration(POLICY.minGapMs),
+  LIMIT_BACKGROUND_RULES: rulesText(BACKGROUND_POLICY),
+  // Three hundred sends a second take about 20 streams in all at the usual latency; the rest is room for slow answers.
+  WORKER_CONCURRENCY: '15',
+  LOCK_DURATION: formatDuration(LOCK_MS),
+  BACKOFF_BASE: '250ms',
+  BACKOFF_MAX: '5s',
+  PROVIDER_PAUSE_BASE: '500ms',
+  PROVIDER_PAUSE_MAX: '2s',
+  LOG_LEVEL: 'info',
+};
+
+/** The content of their LIMITS_FILE. */
+export const LIMITS = {
+  categories: {
+    news: limitsOf(NEWS_POLICY),
+    urgent: { ...limitsOf(URGENT_POLICY), exempt: ['gap', 'rules', 'quietHours'] },
+  },
+};
+
+function limitsOf(policy: Policy): { readonly rules: string; readonly minGap: string } {
+  return { rules: rulesText(policy), minGap: formatDuration(policy.minGapMs) };
+}
+
+function rulesText({ rules }: Policy): string {
+  return rules.map(ruleName).join(',');
 }

@@ -25,7 +25,7 @@ export interface WaitingCounts {
   readonly canceled: number;
 }
 
-/** What devices got. A silent alert takes no slot, so no limit holds for it. */
+/** What devices got. A silent alert takes no slot, so no limit counts it. */
 export interface Arrivals extends AlertsAndPushes<readonly Arrival[]> {
   readonly silent: readonly Arrival[];
 }
@@ -59,7 +59,7 @@ export interface DemoResult extends Verdict, WaitingCounts, WorkersCounts {
   readonly mostDelayMs: number;
 }
 
-/** What the processes of the workers tell. */
+/** What the workers' metrics and logs say. */
 export interface WorkersCounts extends Lateness {
   /** The limiter's late tolerance. */
   readonly lateToleranceMs: number;

@@ -1,8 +1,8 @@
-import type { JournalEntry } from '../sandbox/journal.ts';
+import { arrivalInstant, type JournalEntry } from '../sandbox/journal.ts';
 
 /**
- * How late alerts were sent and seen, as the processes measured it themselves. A timer of a few milliseconds tells when a process
- * did not run: it was busy, it compiled code, or it had no processor. The judges give the benefit of that doubt.
+ * How late alerts were sent and seen, as the processes measured it themselves. A timer of a few milliseconds finds when a process
+ * did not run: it was busy, it compiled code, or it had no processor. A gap counts as broken only if that does not explain it.
  */
 
 /** The machine stood still for so long, and went on at this instant (epoch milliseconds, as in the journal). */
@@ -21,7 +21,7 @@ export interface Standstill {
 export interface DelayWatch {
   /**
    * How late something that this process saw at this instant may have been seen, in milliseconds: it arrived between
-   * `at - delayMs` and `at`. 0 if that is less than the watch can tell, and for what happened more than 5 s ago.
+   * `at - delayMs` and `at`. 0 if that is less than the timer can measure, and for what happened more than 5 s ago.
    */
   delayMs(at: number): number;
   stop(): void;
@@ -39,7 +39,7 @@ const STALL_MS = 20;
  */
 export function watchDelays(
   onStall: (stall: Stall) => void = () => undefined,
-  now: () => number = epochMs,
+  now: () => number = arrivalInstant,
 ): DelayWatch {
   const ticks = [now()];
   const timer = setInterval(() => {
@@ -63,28 +63,28 @@ export function watchDelays(
   };
 }
 
-/** Tells of each two ticks of this process that are too far apart. */
-export function watchStandstills(tell: (standstill: Standstill) => void): void {
-  let from = epochMs();
+/** Calls `report` where two ticks of this process are too far apart. */
+export function watchStandstills(report: (standstill: Standstill) => void): void {
+  let from = arrivalInstant();
   setInterval(() => {
-    const until = epochMs();
-    if (until - from > 2 * TICK_MS) tell({ from, until });
+    const until = arrivalInstant();
+    if (until - from > 2 * TICK_MS) report({ from, until });
     from = until;
   }, TICK_MS).unref();
 }
 
-/** The message of a worker's log line that tells of a standstill. */
+/** The message of a worker's log line about a standstill. */
 export const STANDSTILL = 'standstill';
 /** From a worker's socket to the providers' process on the same machine, where neither stands still. */
 const TRANSIT_MS = 10;
 
-/** What the logs of the workers tell about their delays: when each stood still, and which one sent what. */
+/** What the logs of the workers report about their delays: when each stood still, and which one sent what. */
 export class WorkerDelays {
   readonly #standstills = new Map<string, Standstill[]>();
   /** Notification → the workers that tried to deliver it. */
   readonly #senders = new Map<string, Set<string>>();
 
-  /** Takes one line of a worker's log. Half a line of a worker that was killed tells nothing. */
+  /** Takes one line of a worker's log. Half a line of a worker that was killed is skipped. */
   note(worker: string, line: string): void {
     const isStandstill = line.includes(`"msg":"${STANDSTILL}"`);
     const isEnd = line.includes('"outcome":"') && !line.includes('"outcome":"requeued"');
@@ -148,9 +148,4 @@ export class WorkerDelays {
       }),
     );
   }
-}
-
-/** On a clock that is never set. */
-function epochMs(): number {
-  return performance.timeOrigin + performance.now();
 }

@@ -60,7 +60,7 @@ export async function scriptTroubles(providers: Scripted, troubles: Morning['tro
 }
 
 /** Corrects the app's configuration, the cause of some dead letters. Tokens that are gone stay gone. */
-export async function cure(providers: Scripted, troubles: Morning['troubles']): Promise<void> {
+export async function correctConfiguration(providers: Scripted, troubles: Morning['troubles']): Promise<void> {
   const answers = troubles.filter(({ reason, times }) => reason !== MISCONFIGURED && times === undefined);
   await providers.order({ do: 'answers', answers });
 }

@@ -44,26 +44,26 @@ export interface SeenEntry extends JournalEntry {
 /** The loopback providers in a process of their own, so that nothing else delays the time stamp of an arrival. */
 async function main({ seed = 1, latency = DEFAULT_LATENCY }: ProvidersOptions): Promise<void> {
   // A message that cannot be sent is no error: if the parent is gone, `disconnect` ends this process.
-  const tell = (message: ProvidersMessage): void => void process.send?.(message, undefined, {}, () => undefined);
+  const send = (message: ProvidersMessage): void => void process.send?.(message, undefined, {}, () => undefined);
   favourStamps();
   const watch = watchDelays((stall) => {
-    tell({ kind: 'stall', ...stall });
+    send({ kind: 'stall', ...stall });
   });
   const sandbox = await startSandbox({ seed, latency, keep: 0 });
   sandbox.journal.on((entry) => {
-    tell({ kind: 'entry', entry: { ...entry, delayMs: watch.delayMs(entry.at) } });
+    send({ kind: 'entry', entry: { ...entry, delayMs: watch.delayMs(entry.at) } });
   });
   let orders = Promise.resolve();
   process.on('message', (order: ProvidersOrder) => {
     orders = orders.then(async () => {
       await obey(sandbox, order);
-      tell({ kind: 'done' });
+      send({ kind: 'done' });
     });
   });
   process.once('disconnect', () => {
     void sandbox.close().then(() => process.exit(0));
   });
-  tell({ kind: 'ready', env: sandbox.env() });
+  send({ kind: 'ready', env: sandbox.env() });
 }
 
 async function obey(sandbox: Sandbox, order: ProvidersOrder): Promise<void> {

@@ -38,7 +38,7 @@ export interface DemoQueue {
   /** Stores quiet hours for a recipient; `close` removes them. */
   quiet(recipientId: string, hours: QuietHours): Promise<void>;
   /** Completed jobs and dead letters. */
-  settled(): Promise<number>;
+  countEnded(): Promise<number>;
   endings(): Promise<Endings>;
   deadLetters(): Promise<DemoDeadLetter[]>;
   /** Replays one dead letter with this reason; answers its notification's id, or undefined if there is none. */
@@ -83,7 +83,7 @@ export function openDemoQueue(redisUrl: string, policy: Policy): DemoQueue {
       quieted.push(recipientId);
       await limiter.quiet(recipientId, hours);
     },
-    settled: async () => (await queue.getCompletedCount()) + (await deadLetters.count()),
+    countEnded: async () => (await queue.getCompletedCount()) + (await deadLetters.count()),
     async endings() {
       const jobs = await queue.getJobs(['completed']);
       const completed = jobs.map((job) => ({
@@ -116,17 +116,17 @@ const POLL_MS = 200;
 const TIMEOUT_MS = 120_000;
 
 /** Shows progress until every notification has ended. */
-export async function watch(queue: Pick<DemoQueue, 'settled'>, total: number): Promise<void> {
+export async function watch(queue: Pick<DemoQueue, 'countEnded'>, total: number): Promise<void> {
   const progress = createProgress('ended', total);
   const deadline = performance.now() + TIMEOUT_MS;
   try {
     for (;;) {
-      const settled = await queue.settled();
-      progress.update(settled);
-      if (settled >= total) return;
+      const ended = await queue.countEnded();
+      progress.update(ended);
+      if (ended >= total) return;
       if (performance.now() > deadline)
         throw new CommandError(
-          `only ${settled} of ${total} notifications ended within two minutes; look at the workers' logs`,
+          `only ${ended} of ${total} notifications ended within two minutes; look at the workers' logs`,
         );
       await sleep(POLL_MS);
     }
@@ -136,7 +136,7 @@ export async function watch(queue: Pick<DemoQueue, 'settled'>, total: number): P
 }
 
 /** Replays a dead letter whose cause was corrected, and waits for it at the provider. Its id, or undefined if it did not come. */
-export async function replayCured(
+export async function replayCorrected(
   queue: Pick<DemoQueue, 'replayOne'>,
   entries: readonly SeenEntry[],
 ): Promise<string | undefined> {

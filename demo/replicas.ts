@@ -12,7 +12,7 @@ export interface Replicas {
   readonly processes: readonly ReplicaProcess[];
   /** How many are running. */
   alive(): number;
-  /** What they tell of their delays so far. */
+  /** Their delays so far, from their logs. */
   readonly delays: WorkerDelays;
   /** How late their wake-ups were so far, from the pages of those that answer. */
   lateness(): Promise<Lateness>;
@@ -42,10 +42,10 @@ export interface ReplicaOptions {
 
 const WORKER = fileURLToPath(new URL(`../workers/notifications${extname(import.meta.url)}`, import.meta.url));
 
-/** Makes a worker tell when it stood still. */
+/** Makes a worker log when it stood still. */
 export const DELAYS = new URL(`worker-delays${extname(import.meta.url)}`, import.meta.url).href;
 
-/** Starts `count` workers and resolves once all of them consume. They end with this process: it holds their IPC channel. */
+/** Starts `count` workers and resolves once all of them consume. They end with this process, because that closes their IPC channel. */
 export async function startReplicas({ count, env }: ReplicaOptions): Promise<Replicas> {
   const children = Array.from({ length: count }, () => spawnWorker(env, ['pipe', 'inherit']));
   const delays = new WorkerDelays();
@@ -67,18 +67,18 @@ export async function startReplicas({ count, env }: ReplicaOptions): Promise<Rep
 }
 
 /**
- * One worker process, which ends with this one. `output`: where its standard output and standard error go. `tells`: its log tells
- * when it stood still.
+ * One worker process, which ends with this one. `output`: where its standard output and standard error go.
+ * `logsStandstills`: its log says when it stood still.
  */
 export function spawnWorker(
   env: ReplicaOptions['env'],
   output: readonly ['pipe' | number, 'inherit' | number],
-  tells = true,
+  logsStandstills = true,
 ): ChildProcess {
   // Variables in the caller's shell may be meant for another worker, so they are not passed on.
   const names = new Set(CONFIG_VARIABLES.map(({ name }) => name));
   const inherited = Object.fromEntries(Object.entries(process.env).filter(([name]) => !names.has(name)));
-  return spawn(process.execPath, [...(tells ? ['--import', DELAYS] : []), WORKER], {
+  return spawn(process.execPath, [...(logsStandstills ? ['--import', DELAYS] : []), WORKER], {
     env: { ...inherited, METRICS_PORT: '0', ...env },
     stdio: ['ignore', ...output, 'ipc'],
   });

@@ -17,7 +17,7 @@ export interface Check {
   readonly ok: boolean;
 }
 
-/** The promises that hold on every machine, with what was found. The demo fails if one does not hold. */
+/** The promises that do not depend on the machine, with what was found. The demo fails if one is broken. */
 export function promises(result: DemoResult): Check[] {
   const none = (what: string, found: number): Check => ({ what, found: `${found}`, ok: found === 0 });
   return [
@@ -101,8 +101,8 @@ export function checkWaiting({ entries, recipientOf, valid, counts, canceled }: 
     entries.filter((entry) => entry.accepted && recipientOf.get(entry.token) === recipientId);
   const asked = (recipientId: string) => valid.filter((one) => one.recipientId === recipientId);
 
-  const told = arrived(THREAD).map(({ body = '' }) => Number(/^(\d+) new messages$/.exec(body)?.[1] ?? 1));
-  const messages = told.reduce((sum, count) => sum + count, 0);
+  const counted = arrived(THREAD).map(({ body = '' }) => Number(/^(\d+) new messages$/.exec(body)?.[1] ?? 1));
+  const messages = counted.reduce((sum, count) => sum + count, 0);
   const ofMatch = arrived(MATCH);
   const scores = ofMatch.map(({ body }) => body);
   const newest = ofMatch.find(({ body }) => body === asked(MATCH).at(-1)?.alert?.body);
@@ -113,8 +113,8 @@ export function checkWaiting({ entries, recipientOf, valid, counts, canceled }: 
   return [
     {
       what: 'messages of one thread, in how many alerts',
-      found: `${messages} of ${asked(THREAD).length}, in ${told.length}`,
-      ok: messages === asked(THREAD).length && told.length < messages && counts.merged > 0,
+      found: `${messages} of ${asked(THREAD).length}, in ${counted.length}`,
+      ok: messages === asked(THREAD).length && counted.length < messages && counts.merged > 0,
     },
     {
       what: 'scores of a match, the newest last',

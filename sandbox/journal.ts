@@ -2,7 +2,7 @@ import { pushId } from '../src/domain/device.ts';
 import { printable } from '../src/domain/faults.ts';
 import type { Platform } from '../src/domain/notification.ts';
 
-/** One request as a provider saw it. It names no recipient: no provider is told who that is. */
+/** One request as a provider saw it. It names no recipient: a request does not say who that is. */
 export interface JournalEntry {
   /** The provider that was asked. */
   readonly platform: Platform;
@@ -58,7 +58,7 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /**
  * `fcm  dGVz… refused 404 UNREGISTERED "Room 12" push id 5f1c7a0e`: enough to follow, without the whole token and the alert's text.
- * No provider is told the notification's id. The push id comes from it, so that retries of one notification at one device have the
+ * A request does not have the notification's id. The push id comes from it, so that retries of one notification at one device have the
  * same: the beginning of APNs' `apns-id` or FCM's `tag`.
  */
 export function entryText(entry: JournalEntry): string {
@@ -110,7 +110,7 @@ export interface SandboxJournal {
   /** Every alert that a device got, in the order of the answers. */
   readonly accepted: readonly JournalEntry[];
   /**
-   * The requests for one notification, by its id. An alert to FCM that has a collapse id is not found: such a request holds
+   * The requests for one notification, by its id. An alert to FCM that has a collapse id is not found: such a request has
    * nothing that comes from the notification's id. Look for its token or its collapse id in `all`.
    */
   of(notificationId: string): readonly JournalEntry[];

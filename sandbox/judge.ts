@@ -49,7 +49,7 @@ export interface Violation {
 export const GAP = 'gap';
 /**
  * Allowed between a slot and the provider's time stamp: a send may leave up to 25 ms late (src/delivery/slot.ts), and be under way
- * for 25 ms of which no process can tell.
+ * for 25 ms that no process can measure.
  */
 export const TOLERANCE_MS = 50;
 /** Without a gap, a worker sends a notification to all its devices within this time. */

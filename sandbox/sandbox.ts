@@ -35,7 +35,7 @@ export interface Sandbox extends Servers, Omit<UserSandbox, Platform> {
 
 const LOOPBACK = ['127.0.0.1', '::1', 'localhost'];
 /** Addresses that stand for every interface: to listen on, not to be reached at. */
-const WILDCARDS = ['0.0.0.0', '::'];
+export const WILDCARDS = ['0.0.0.0', '::'];
 
 /** @throws RangeError where one of the numbers for the timing does not fit, InputError where the script does not. */
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
@@ -64,7 +64,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
       return { platform, kind, key, server };
     }),
   );
-  // The type of entries does not tell which server belongs to which platform.
+  // The type of entries does not say which server belongs to which platform.
   const servers = Object.fromEntries(made.map(({ platform, server }) => [platform, server])) as Servers;
 
   const spoilCertificate = async (platform: Platform, fault: CertificateFault | undefined) => {

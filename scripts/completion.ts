@@ -1,6 +1,6 @@
 import { Argument, type Command, type Option } from 'commander';
 import { createCommand, runCommand, definitionOf } from '../src/terminal/command.ts';
-import { shellQuoted, shellQuoted as quoted } from '../src/terminal/text.ts';
+import { shellQuoted as quoted } from '../src/terminal/text.ts';
 import { COMMANDS, loadCommand } from './support/commands.ts';
 
 const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript };
@@ -116,7 +116,7 @@ export function valueCases(
   return flags.flatMap((flag) => {
     const answer = answerOf(flag);
     if (answer === undefined) return [];
-    const patterns = spellings(flag).map((one) => shellQuoted(`${path} ${one}`));
+    const patterns = spellings(flag).map((one) => quoted(`${path} ${one}`));
     return [`    ${open}${patterns.join(or)}) ${answer}; return ;;`];
   });
 }

@@ -6,8 +6,18 @@ import type { DeadLetterReason } from '../src/domain/outcome.ts';
 import { createCommand, runCommand, CommandError, printJson } from '../src/terminal/command.ts';
 import { columnsOf, dim, cut, table, widthOf, heading, span, instantFrom } from '../src/terminal/text.ts';
 import { factsOf, type Facts, nameOf } from './dead-letters/facts.ts';
-import { addFilterFlags, QUEUE_HELP, TIME_HELP, filterOf, type FilterFlags } from './dead-letters/flags.ts';
-import { atDeadLetters, breakdown, deadLetters, inOrder, type Desk } from './dead-letters/taking.ts';
+import {
+  addFilterFlags,
+  QUEUE_HELP,
+  TIME_HELP,
+  filterOf,
+  type FilterFlags,
+  atDeadLetters,
+  breakdown,
+  deadLetters,
+  inOrder,
+  type OpenDeadLetters,
+} from './dead-letters/take.ts';
 
 const HELP = `
 The newest are last, as in a log: --limit takes the newest (replay and discard begin with the oldest). Without --limit, 50
@@ -23,7 +33,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .option('--json', 'one JSON object as the last line: total, matched, byReason, deadLetters')
     .enablePositionalOptions()
     .addHelpText('after', HELP)
-    .action((flags: ListFlags) => atDeadLetters('', (desk) => listDeadLetters(desk, flags)))
+    .action((flags: ListFlags) => atDeadLetters('', (opened) => listDeadLetters(opened, flags)))
     .addCommand(showCommand());
   await runCommand(command, argv);
 }
@@ -36,12 +46,12 @@ export interface ListFlags extends FilterFlags {
 const TOLD = 50;
 
 /** Lists the dead letters that match the flags, the newest last, and counts them by reason. */
-export async function listDeadLetters(desk: Desk, flags: ListFlags): Promise<void> {
-  const total = await desk.count();
+export async function listDeadLetters(opened: OpenDeadLetters, flags: ListFlags): Promise<void> {
+  const total = await opened.count();
   const byReason: Partial<Record<DeadLetterReason, number>> = {};
   let matched = 0;
   async function* counted(): AsyncGenerator<Facts, void, undefined> {
-    for await (const stored of inOrder(desk, filterOf(flags))) {
+    for await (const stored of inOrder(opened, filterOf(flags))) {
       const { reason } = stored.letter;
       byReason[reason] = (byReason[reason] ?? 0) + 1;
       matched++;
@@ -63,7 +73,7 @@ export async function listDeadLetters(desk: Desk, flags: ListFlags): Promise<voi
   const more = matched - newest.length;
   const lines = [
     ...(more > 0 ? [dim(`… and ${more} more, older ones; --limit shows more`)] : []),
-    ...renderTable(newest, desk.now, columnsOf()),
+    ...renderTable(newest, opened.now, columnsOf()),
     ...(newest.length > 0 ? [''] : []),
     summary(matched, total, byReason),
   ];
@@ -129,13 +139,13 @@ const INDENT = '    ';
  */
 export function renderTable(all: readonly Facts[], now: number, columns?: number): string[] {
   if (all.length === 0) return [];
-  const told = COLUMNS.filter(
+  const columnsShown = COLUMNS.filter(
     (column) => column.isOptional !== true || all.some((facts) => column.of(facts, now) !== NOTHING),
   );
-  const essential = told.flatMap((column, at) => (column.isEssential === true ? [at] : []));
+  const essential = columnsShown.flatMap((column, at) => (column.isEssential === true ? [at] : []));
   const rows = [
-    told.map(({ head }) => head),
-    ...all.map((facts) => told.map((column) => printable(column.of(facts, now)))),
+    columnsShown.map(({ head }) => head),
+    ...all.map((facts) => columnsShown.map((column) => printable(column.of(facts, now)))),
   ];
   const facts = table(rows.map((cells) => cells.slice(0, -1)));
   const width = Math.max(...facts.map(widthOf)) + '  '.length;
@@ -179,23 +189,25 @@ export function showCommand(): Command {
     .addHelpText('after', SHOW_HELP)
     .action(async (id: string, _: unknown, command: Command) => {
       const { json } = command.optsWithGlobals<{ readonly json?: true }>();
-      await atDeadLetters('', (desk) => show(desk, id, json ?? false));
+      await atDeadLetters('', (opened) => show(opened, id, json ?? false));
     });
 }
 
-async function show(desk: Desk, id: string, json: boolean): Promise<void> {
-  const found = (await find(desk, id)).map(factsOf);
+async function show(opened: OpenDeadLetters, id: string, json: boolean): Promise<void> {
+  const found = (await find(opened, id)).map(factsOf);
   if (found.length === 0) throw new CommandError(`no dead letter has the id ${JSON.stringify(id)}`);
   if (json) printJson(found.length === 1 ? found[0] : { deadLetters: found });
-  else process.stdout.write(`${found.map((facts) => describe(facts, desk.now).join('\n')).join('\n\n\n')}\n`);
+  else process.stdout.write(`${found.map((facts) => describe(facts, opened.now).join('\n')).join('\n\n\n')}\n`);
 }
 
 /** A dead letter's own id is found at once; for a notification's id all dead letters are searched. */
-async function find(desk: Desk, id: string): Promise<StoredDeadLetter[]> {
-  const [exact] = (await Promise.all(desk.shards.map((shard) => shard.find(id)))).filter((each) => each !== undefined);
+async function find(opened: OpenDeadLetters, id: string): Promise<StoredDeadLetter[]> {
+  const [exact] = (await Promise.all(opened.shards.map((shard) => shard.find(id)))).filter(
+    (each) => each !== undefined,
+  );
   const found: StoredDeadLetter[] = [];
   if (exact !== undefined) return [exact];
-  for await (const stored of inOrder(desk, { id })) found.push(stored);
+  for await (const stored of inOrder(opened, { id })) found.push(stored);
   return found;
 }
 
@@ -216,7 +228,7 @@ function describe(facts: Facts, now: number): string[] {
 
 function notificationLines({ notification, platforms, apps, delivered = [] }: Facts, now: number): string[][] {
   const { id, recipientId, category, priority, expiresAt, devices, sizes } = notification;
-  const told = devices?.map((label) => (delivered.includes(label) ? `${label} (alerted)` : label)).join(', ');
+  const labels = devices?.map((label) => (delivered.includes(label) ? `${label} (alerted)` : label)).join(', ');
   const { alert, data, all } = sizes;
   const parts = [alert !== undefined && `alert ${alert}`, data !== undefined && `data ${data}`, `all ${all} bytes`];
   const lines: (readonly [name: string, value: string | undefined])[] = [
@@ -227,7 +239,7 @@ function notificationLines({ notification, platforms, apps, delivered = [] }: Fa
     ['category', category],
     ['priority', priority],
     ['expires', expiresAt === undefined ? undefined : instantFrom(now, expiresAt)],
-    ['devices', told],
+    ['devices', labels],
     ['sizes', parts.filter((part) => part !== false).join(', ')],
   ];
   return lines.flatMap(([name, value]) => (value === undefined ? [] : [[name, printable(value)]]));

@@ -5,8 +5,8 @@ import { createCommand, runCommand } from '../src/terminal/command.ts';
 
 const HELP = `
 Each has its own --help. REDIS_URL, REDIS_CLUSTER, LIMITER_REDIS_URL, QUEUE_PREFIX and QUEUE_SHARDS must be the same as the
-workers'. The limits are those that the living workers tell; if none is alive, LIMIT_RULES, LIMIT_MIN_GAP, LIMITS_FILE,
-LIMIT_BACKGROUND_RULES and LIMIT_LIVE_ACTIVITY_RULES of this command stand in for them.`;
+workers'. The limits are those of the living workers; if none is alive, LIMIT_RULES, LIMIT_MIN_GAP, LIMITS_FILE,
+LIMIT_BACKGROUND_RULES and LIMIT_LIVE_ACTIVITY_RULES of this command are used.`;
 
 /** `npm run recipient -- show|block|unblock|limit|quiet|unquiet|reset ID`: shows one recipient, or acts on it. */
 export async function main(argv: readonly string[]): Promise<void> {

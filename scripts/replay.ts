@@ -6,17 +6,21 @@ import { instantOf } from '../src/domain/time.ts';
 import { createCommand, runCommand, UsageError } from '../src/terminal/command.ts';
 import { span } from '../src/terminal/text.ts';
 import {
-  addTakingFlags,
-  checkTaking,
+  addTakeFlags,
+  checkTakeFlags,
   QUEUE_HELP,
-  takingHelp,
+  takeHelp,
   TIME_HELP,
-  type TakingFlags,
-} from './dead-letters/flags.ts';
-import { atDeadLetters, createPace, parseRate, takeChosen, type Outlook } from './dead-letters/taking.ts';
+  type TakeFlags,
+  atDeadLetters,
+  createPace,
+  parseRate,
+  takeChosen,
+  type Outlook,
+} from './dead-letters/take.ts';
 import { policyText } from './support/queue.ts';
 
-interface Flags extends TakingFlags {
+interface Flags extends TakeFlags {
   /** How many in a second; Infinity: without a pause. */
   readonly rate: number;
 }
@@ -25,7 +29,7 @@ interface Flags extends TakingFlags {
 const DEFAULT_PER_SECOND = 50;
 
 const HELP = `
-${takingHelp('replay')}
+${takeHelp('replay')}
 
 Before it asks, and with --dry-run, it says to how many recipients they go, and about when the last goes out: from --rate, and
 from the limits of the living workers. If none lives, from this command's own LIMIT_RULES and LIMIT_MIN_GAP.
@@ -38,7 +42,7 @@ ${QUEUE_HELP}`;
 /** `npm run replay`: dead letters back into the queue. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('replay', 'Puts dead letters back into the queue, oldest first.');
-  addTakingFlags(command, 'replay', 'seen, matched, replayed, byReason, recipients, expired, lastAfterMs, left, dryRun')
+  addTakeFlags(command, 'replay', 'seen, matched, replayed, byReason, recipients, expired, lastAfterMs, left, dryRun')
     .addOption(
       new Option('--rate <n/s>', 'the most to replay in a second; also 30/m or 500/h; off: without a pause')
         .argParser(rate)
@@ -46,17 +50,17 @@ export async function main(argv: readonly string[]): Promise<void> {
     )
     .addHelpText('after', HELP)
     .action(async (flags: Flags) => {
-      checkTaking(flags, 'replay');
+      checkTakeFlags(flags, 'replay');
       const own = loadPolicy(process.env);
-      await atDeadLetters('; start again to go on', async (desk) => {
-        const policy = (await desk.workersPolicy()) ?? own;
-        await takeChosen(desk, flags, {
+      await atDeadLetters('; start again to go on', async (opened) => {
+        const policy = (await opened.workersPolicy()) ?? own;
+        await takeChosen(opened, flags, {
           verb: 'replay',
           past: 'replayed',
           question: 'Replay them?',
           take: async (shard, stored) => (await shard.replay(stored)) !== undefined,
           pace: createPace(flags.rate),
-          outlook: () => createOutlook({ perSecond: flags.rate, policy, now: desk.now }),
+          outlook: () => createOutlook({ perSecond: flags.rate, policy, now: opened.now }),
         });
       });
     });

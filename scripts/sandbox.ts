@@ -6,7 +6,7 @@ import { serveControl, type ControlServer } from '../sandbox/control.ts';
 import { type JournalEntry, entryText, tokenStart } from '../sandbox/journal.ts';
 import type { Counts } from '../sandbox/loopback/server.ts';
 import { DEFAULT_LATENCY, latencyFault, NO_LATENCY, type Latency } from '../sandbox/loopback/timing.ts';
-import { startSandbox, type Sandbox, writePrivateFile, SERVER_KINDS } from '../sandbox/sandbox.ts';
+import { startSandbox, type Sandbox, writePrivateFile, SERVER_KINDS, WILDCARDS } from '../sandbox/sandbox.ts';
 import { PLATFORMS, type Platform } from '../src/domain/notification.ts';
 import { parseDuration } from '../src/domain/time.ts';
 import { createCommand, runCommand, UsageError, integer, CommandError, printJson } from '../src/terminal/command.ts';
@@ -89,9 +89,6 @@ export interface Flags extends PortFlags {
   readonly quiet?: true;
 }
 
-/** Addresses that stand for every interface: to listen on, not to be reached at. */
-const WILDCARDS = ['0.0.0.0', '::'];
-
 /** Serves until a signal comes. The environment is written and printed when all servers listen. */
 export async function serve(flags: Flags): Promise<void> {
   const asked = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
@@ -106,8 +103,8 @@ export async function serve(flags: Flags): Promise<void> {
     const url = controlUrl(flags, control.port);
     const variables = { ...sandbox.env(), [CONTROL_VARIABLE]: url };
     if (flags.dir !== undefined) await writeEnvironment(flags.dir, variables);
-    tellReady(flags, sandbox, variables, url);
-    tellRequests(sandbox, flags);
+    printReady(flags, sandbox, variables, url);
+    printRequests(sandbox, flags);
     await asked;
   } finally {
     await control?.close();
@@ -141,7 +138,7 @@ function controlUrl({ controlHost, name }: Flags, port: number): string {
 }
 
 /** The environment on standard output, for programs; then lines for a person on standard error. */
-function tellReady(
+function printReady(
   { json }: Flags,
   { webpush }: Pick<Sandbox, 'webpush'>,
   variables: Readonly<Record<string, string>>,
@@ -153,7 +150,7 @@ function tellReady(
   process.stderr.write(`a subscription for web push: ${JSON.stringify(webpush.subscription('ana'))}\n`);
 }
 
-function tellRequests({ journal }: Pick<Sandbox, 'journal'>, { quiet, json }: Flags): void {
+function printRequests({ journal }: Pick<Sandbox, 'journal'>, { quiet, json }: Flags): void {
   if (quiet === true) return;
   const show = (entry: JournalEntry): void => {
     if (json === true) printJson(requestJson(entry));
@@ -165,11 +162,12 @@ function tellRequests({ journal }: Pick<Sandbox, 'journal'>, { quiet, json }: Fl
 
 function summarise(sandbox: Sandbox, json: boolean): void {
   const summary = Object.fromEntries(PLATFORMS.map((platform) => [platform, sandbox[platform].counts]));
-  for (const [platform, counts] of Object.entries(summary)) process.stderr.write(`${platform}: ${tell(counts)}\n`);
+  for (const [platform, counts] of Object.entries(summary))
+    process.stderr.write(`${platform}: ${countsText(counts)}\n`);
   if (json) printJson(summary);
 }
 
-function tell({ accepted, requests, connections }: Counts): string {
+function countsText({ accepted, requests, connections }: Counts): string {
   return `${accepted} alerts accepted, of ${requests} requests on ${connections} connections`;
 }
 

@@ -3,7 +3,7 @@ import type { Backlog } from '../src/queue/overview.ts';
 import type { SeenWorker } from '../src/queue/workers.ts';
 import { createCommand, printJson, runCommand } from '../src/terminal/command.ts';
 import { columnsOf, table, dim, green, heading, redOut, fromNow, instant, span } from '../src/terminal/text.ts';
-import { breakdown, deadLetters as deadLettersText } from './dead-letters/taking.ts';
+import { breakdown, deadLetters as deadLettersText } from './dead-letters/take.ts';
 import { quietText } from './recipient/quiet.ts';
 import { readStatus, breakerText, unreachableText, type Status, type StatusResult } from './status/look.ts';
 import { showNotification } from './status/notification.ts';
@@ -39,8 +39,8 @@ async function showAll(json: boolean): Promise<void> {
 }
 
 /** So many workers are listed; `--json` has all. */
-const TOLD = 30;
-const TOLD_BREAKERS = 10;
+const MOST_WORKERS = 30;
+const MOST_BREAKERS = 10;
 /** On a narrow terminal: host, process, seen, clock, in hand. */
 const ESSENTIAL_OF_WORKER = [0, 1, 4, 5, 6];
 
@@ -72,10 +72,10 @@ function factsOf(result: StatusResult): string[][] {
     ...(breakers.length === 0
       ? [['breakers', 'none is open']]
       : breakers
-          .slice(0, TOLD_BREAKERS)
+          .slice(0, MOST_BREAKERS)
           .map((breaker, index) => [index === 0 ? 'breakers' : '', breakerText(breaker, result)])),
     ...unreachable
-      .slice(0, TOLD_BREAKERS)
+      .slice(0, MOST_BREAKERS)
       .map((each, index) => [index === 0 ? 'unreachable' : '', unreachableText(each, result)]),
     ...(outcomes === 0 ? [] : [['outcomes', `${outcomes} in their stream`]]),
   ];
@@ -133,7 +133,7 @@ function workersTable({ workers, now }: StatusResult, columns: number | undefine
   const ordered = workers.toSorted((a, b) => Number(b.alive) - Number(a.alive));
   const head = ['worker', 'process', 'version', 'started', 'seen', 'clock', 'in hand', 'on'];
   const rows = ordered
-    .slice(0, TOLD)
+    .slice(0, MOST_WORKERS)
     .map((worker) => [
       printable(worker.host),
       String(worker.pid),
@@ -147,9 +147,9 @@ function workersTable({ workers, now }: StatusResult, columns: number | undefine
       [onText(worker), ...(worker.stopping ? ['stopping'] : [])].join('; '),
     ]);
   const [top = '', ...lines] = table([head, ...rows], { columns, essential: ESSENTIAL_OF_WORKER });
-  const told = lines.map((line, index) => (ordered[index]?.alive === false ? dim(line) : line));
+  const shown = lines.map((line, index) => (ordered[index]?.alive === false ? dim(line) : line));
   const more = workers.length - rows.length;
-  return [heading(top), ...told, ...(more > 0 ? [`and ${more} more; --json has all`] : [])];
+  return [heading(top), ...shown, ...(more > 0 ? [`and ${more} more; --json has all`] : [])];
 }
 
 /** `apns, fcm; 2 apps` */

@@ -41,8 +41,8 @@ const MAX_STREAMS = 1_000;
 export class ApnsServer extends LoopbackServer<ApnsSession> {
   override readonly platform = 'apns';
   protected override readonly overQuota = apnsRefusal('TooManyRequests');
-  protected override readonly idleGoodbye = goodbyeOf('IdleTimeout');
-  protected override readonly goodbye = goodbyeOf('Shutdown');
+  protected override readonly idleDebugData = debugDataOf('IdleTimeout');
+  protected override readonly debugData = debugDataOf('Shutdown');
   readonly #judge: TokenJudge;
   /** By key id. */
   readonly #apps = new Map<string, ApnsApp>();
@@ -70,7 +70,7 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
 
   /** Closes all connections as APNs does: by GOAWAY with the reason as JSON in its debug data. */
   override goAway(reason: ApnsReason = 'Shutdown'): void {
-    super.goAway(goodbyeOf(reason));
+    super.goAway(debugDataOf(reason));
   }
 
   /** Every token of the key (of all keys without an id) is answered with `InvalidProviderToken`, until `restoreKey`. */
@@ -92,7 +92,7 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
   }
 
   protected override openSession(session: ServerHttp2Session): ApnsSession {
-    const idleLimit = { idleMs: this.timing.drawIdleMs(), goodbye: this.idleGoodbye };
+    const idleLimit = { idleMs: this.timing.drawIdleMs(), debugData: this.idleDebugData };
     return new ApnsSession(session, idleLimit, this.#sessionOptions);
   }
 
@@ -132,7 +132,7 @@ export class ApnsServer extends LoopbackServer<ApnsSession> {
   }
 }
 
-function goodbyeOf(reason: ApnsReason): string {
+function debugDataOf(reason: ApnsReason): string {
   return JSON.stringify({ reason });
 }
 
@@ -167,7 +167,7 @@ export class ApnsSession extends Http2Session {
     return undefined;
   }
 
-  /** The client was told that its token has expired, so its next token does not count as an update that came too soon. */
+  /** The client got the answer that its token has expired, so its next token is not an update that came too soon. */
   expireToken(): void {
     if (this.#token) this.#token.isExpired = true;
   }

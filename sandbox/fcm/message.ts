@@ -147,16 +147,16 @@ function fieldName(path: readonly PropertyKey[], input: unknown): string {
   return `${path.slice(0, -1).join('.')}[${Object.keys(map as object).indexOf(String(key))}].value`;
 }
 
-type Told = Pick<
+type JournalFields = Pick<
   JournalEntry,
   'token' | 'tag' | 'collapseId' | 'priority' | 'expiration' | 'title' | 'body' | 'data' | 'ignored'
 >;
 
-/** What the journal tells of a body that is no message. */
-export const UNREADABLE: Told = { token: '', data: {} };
+/** The journal's fields for a body that is no message. */
+export const UNREADABLE: JournalFields = { token: '', data: {} };
 
-/** What the journal tells of a message that arrived at `at`, epoch milliseconds. */
-export function readMessage({ message }: FcmRequest, at: number): Told {
+/** The journal's fields for a message that arrived at `at`, epoch milliseconds. */
+export function readMessage({ message }: FcmRequest, at: number): JournalFields {
   const { android = {}, notification = {} } = message;
   const ttl = ttlSeconds(android.ttl);
   const { payload, liveActivityToken } = message.apns ?? {};

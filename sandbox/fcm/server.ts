@@ -60,8 +60,8 @@ export class FcmServer extends LoopbackServer {
     quota: 'device',
   };
   /** In the words of Google's front end, as users of its gRPC services report them. */
-  protected override readonly idleGoodbye = 'session_timed_out';
-  protected override readonly goodbye = 'server_shutting_down';
+  protected override readonly idleDebugData = 'session_timed_out';
+  protected override readonly debugData = 'server_shutting_down';
   readonly #projectIds: Set<string>;
   readonly #http1 = new Http1Connections();
   readonly #signedOut = new Set<string>();
@@ -105,7 +105,7 @@ export class FcmServer extends LoopbackServer {
   }
 
   protected override openSession(session: ServerHttp2Session): Http2Session {
-    return new Http2Session(session, { idleMs: this.timing.drawIdleMs(), goodbye: this.idleGoodbye });
+    return new Http2Session(session, { idleMs: this.timing.drawIdleMs(), debugData: this.idleDebugData });
   }
 
   protected override handleHttp2({ peer }: Http2Session, { stream, headers, at }: Http2Request): void {

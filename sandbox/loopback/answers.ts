@@ -83,7 +83,7 @@ export function isAccepted(answer: Answer): boolean {
 type Scripted = (token: string) => Answer | undefined;
 
 /** Chooses the next answer: by the token's own list, else by the sandbox's script, else by the rates, else the default. */
-export class AnswerBook {
+export class AnswerQueue {
   readonly #random: () => number;
   readonly #scripted: Scripted;
   readonly #scripts = new Map<string, Answer[]>();

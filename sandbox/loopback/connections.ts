@@ -139,7 +139,7 @@ export interface IdleLimit {
   /** Milliseconds without a stream; `Infinity` for no limit. */
   readonly idleMs: number;
   /** GOAWAY's debug data. */
-  readonly goodbye: string;
+  readonly debugData: string;
 }
 
 /** One HTTP/2 connection of a loopback provider: its streams, and how it goes away. */
@@ -151,13 +151,13 @@ export class Http2Session {
   #lastStreamId = 0;
   #isLeaving = false;
 
-  constructor(session: ServerHttp2Session, { idleMs, goodbye }: IdleLimit) {
+  constructor(session: ServerHttp2Session, { idleMs, debugData }: IdleLimit) {
     // Read now, because a session that has lost its socket no longer knows the address.
     this.peer = { remoteAddress: session.socket.remoteAddress, remotePort: session.socket.remotePort };
     this.session = session;
     if (idleMs === Infinity) return;
     this.#idleTimer = setTimeout(() => {
-      if (this.isIdle) this.goAway(goodbye);
+      if (this.isIdle) this.goAway(debugData);
     }, idleMs).unref();
     session.once('close', () => {
       clearTimeout(this.#idleTimer);

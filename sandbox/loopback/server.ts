@@ -4,7 +4,7 @@ import type { Server } from 'node:tls';
 import type { Rule } from '../../src/domain/limits.ts';
 import type { AnswerRules } from '../answers.ts';
 import { arrivalInstant, type Journal, type JournalEntry } from '../journal.ts';
-import { AnswerBook, DeviceQuota, isAccepted, type Answer, type Rate, type Refuse } from './answers.ts';
+import { AnswerQueue, DeviceQuota, isAccepted, type Answer, type Rate, type Refuse } from './answers.ts';
 import type { Certificate } from './certificates.ts';
 import { Connections, type Peer, type Http2Session } from './connections.ts';
 import type { Exchange } from './exchange.ts';
@@ -37,7 +37,7 @@ export interface ServerKey {
   readonly file: string;
   /** PKCS#8 PEM. */
   readonly make: () => Promise<string>;
-  /** For a file that holds more than the key. */
+  /** For a file that has more than the key. */
   readonly format?: {
     /** @param url the server's */
     readonly write: (key: string, url: string) => string;
@@ -125,7 +125,7 @@ class LoopbackListener {
     this.#server.setSecureContext({ ...certificate, minVersion: 'TLSv1.2' });
   }
 
-  /** Starts to listen; port 0 takes any free one. `advertised` is the name that clients are told. */
+  /** Starts to listen; port 0 takes any free one. `advertised` is the host name in `url`. */
   async listen(port: number, host: string, advertised: string): Promise<void> {
     await this.#listen(port, host);
     const address = this.#server.address();
@@ -190,14 +190,14 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
   /** What it answers to a device over its quota. */
   protected abstract readonly overQuota: Refuse;
   /** GOAWAY's debug data to an idle connection. */
-  protected abstract readonly idleGoodbye: string;
+  protected abstract readonly idleDebugData: string;
   /** GOAWAY's debug data where no reason is given. */
-  protected abstract readonly goodbye: string;
+  protected abstract readonly debugData: string;
 
   protected readonly now: () => number;
   protected readonly timing: Timing;
   readonly #journal: Journal;
-  readonly #answers: AnswerBook;
+  readonly #answers: AnswerQueue;
   readonly #sessions = new Set<Session>();
   readonly #late = new LateAnswers();
   #quota: DeviceQuota | undefined;
@@ -209,7 +209,7 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
   protected constructor(server: Http2SecureServer, options: LoopbackOptions) {
     super(server, { certificate: options.certificate, handshakeMs: options.timing.handshakeMs });
     this.#journal = options.journal;
-    this.#answers = new AnswerBook(options.random, (token) =>
+    this.#answers = new AnswerQueue(options.random, (token) =>
       options.rules.next(this.platform, (other) => this.tokenKey(other) === token),
     );
     this.now = options.now;
@@ -223,7 +223,7 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
     return { requests: this.#requests, accepted: this.#accepted, connections: this.connections.opened };
   }
 
-  /** The answers to the next requests for this token, one each; then the rates and the default hold again. */
+  /** The answers to the next requests for this token, one each; then the rates and the default apply again. */
   script(token: string, answers: readonly Answer[]): void {
     this.#answers.script(this.tokenKey(token), answers);
   }
@@ -254,13 +254,13 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
   }
 
   /** Sends a GOAWAY on all HTTP/2 connections: streams that have begun are finished, later ones are refused. */
-  goAway(debugData: string = this.goodbye): void {
+  goAway(debugData: string = this.debugData): void {
     for (const session of this.#sessions) session.goAway(debugData);
   }
 
   /** Closes the connections that carry no request now, in the way in which idle ones are closed. */
   closeIdle(): void {
-    for (const session of this.#sessions) if (session.isIdle) session.goAway(this.idleGoodbye);
+    for (const session of this.#sessions) if (session.isIdle) session.goAway(this.idleDebugData);
   }
 
   /** Stops at once: requests that are under way get no answer. */
@@ -324,7 +324,7 @@ export abstract class LoopbackServer<Session extends Http2Session = Http2Session
       if (!session.begin(stream)) return;
       const count = this.countRequest(session.peer);
       if (count === undefined) return;
-      if (this.#goAwayEvery !== undefined && count % this.#goAwayEvery === 0) session.goAway(this.goodbye);
+      if (this.#goAwayEvery !== undefined && count % this.#goAwayEvery === 0) session.goAway(this.debugData);
       this.handleHttp2(session, { stream, headers, rawHeaders, at });
     });
   }

@@ -34,8 +34,8 @@ export class WebpushServer extends LoopbackServer {
   override readonly platform = 'webpush';
   protected override readonly acceptedStatus = 201;
   protected override readonly overQuota = webpushRefusal('TooManyPushes');
-  protected override readonly idleGoodbye = 'session_timed_out';
-  protected override readonly goodbye = 'server_shutting_down';
+  protected override readonly idleDebugData = 'session_timed_out';
+  protected override readonly debugData = 'server_shutting_down';
   readonly #judge: VapidJudge;
   #messages = 0;
 
@@ -64,7 +64,7 @@ export class WebpushServer extends LoopbackServer {
   }
 
   protected override openSession(session: ServerHttp2Session): Http2Session {
-    return new Http2Session(session, { idleMs: this.timing.drawIdleMs(), goodbye: this.idleGoodbye });
+    return new Http2Session(session, { idleMs: this.timing.drawIdleMs(), debugData: this.idleDebugData });
   }
 
   protected override handleHttp2(session: Http2Session, request: Http2Request): void {

@@ -161,7 +161,7 @@ function jsonObjectOf(flag: string, text: string): object {
     const value: unknown = JSON.parse(text);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
   } catch {
-    // told below
+    // refused below
   }
   throw new UsageError(`${flag}: expected a JSON object, found ${text.length} characters that are none`);
 }

@@ -22,7 +22,7 @@ import {
   type EndFlags,
   atLimiter,
   waitingAt,
-  type Desk,
+  type OpenLimiters,
   atQueue,
 } from './open.ts';
 
@@ -161,7 +161,12 @@ function check({ rules, minGap, clear, ...end }: LimitFlags): void {
   throw new UsageError('--rules: expected --rules, --min-gap or --clear, found none of them');
 }
 
-async function store(id: string, flags: LimitFlags, { limiter, config }: Desk, follow: Follow): Promise<string> {
+async function store(
+  id: string,
+  flags: LimitFlags,
+  { limiter, config }: OpenLimiters,
+  follow: Follow,
+): Promise<string> {
   const { rules = config.policy.rules, minGap: minGapMs = config.policy.minGapMs } = flags;
   const policy: Policy = { rules, minGapMs };
   const { now } = await limiter.inspect(id);
@@ -171,7 +176,7 @@ async function store(id: string, flags: LimitFlags, { limiter, config }: Desk, f
   return `${printable(id)} is limited to ${policyText(policy)}${end}`;
 }
 
-async function clear(id: string, { limiter, config }: Desk, follow: Follow): Promise<string> {
+async function clear(id: string, { limiter, config }: OpenLimiters, follow: Follow): Promise<string> {
   const wasLimited = await limiter.unlimit(id, follow);
   const had = wasLimited ? 'has no limits of its own any more' : 'had no limits of its own';
   return `${printable(id)} ${had}; in force is ${policyText(config.policy)}`;

@@ -34,10 +34,10 @@ export interface Described {
   /** Notifications that workers have now. */
   readonly sending?: readonly SendingJob[];
   readonly categories: Config['categories'];
-  /** Whose limits these are; undefined: those of this command's own variables. */
+  /** How many workers have these limits; undefined: they are from this command's own variables. */
   readonly limitsOf?: LimitsOf | undefined;
   /** How many waiting notifications are listed at most. */
-  readonly told: number;
+  readonly most: number;
   /** The terminal's width; undefined without one. */
   readonly columns?: number | undefined;
 }
@@ -145,9 +145,9 @@ function sendingLine(now: number, sending: readonly SendingJob[]): string {
 function reservedLine({ now, reserved }: Inspection): string {
   const [next, last] = [reserved[0], reserved.at(-1)];
   if (next === undefined || last === undefined) return 'none';
-  const told = (slot: ReservedView): string => `${fromNow(now, slot.at)} (${printable(causeText(now, slot))})`;
-  if (reserved.length === 1) return `1, ${told(next)}`;
-  return `${reserved.length}, the next ${told(next)}, the last ${told(last)}`;
+  const textOf = (slot: ReservedView): string => `${fromNow(now, slot.at)} (${printable(causeText(now, slot))})`;
+  if (reserved.length === 1) return `1, ${textOf(next)}`;
+  return `${reserved.length}, the next ${textOf(next)}, the last ${textOf(last)}`;
 }
 
 const APART_NAMES: Readonly<Record<CountedApart, string>> = {
@@ -188,7 +188,7 @@ const ESSENTIAL = [0, 2, 7];
 
 /** One line each, the next one first. */
 function waitingLines(described: Described): string[] {
-  const { inspection, waiting, others = [], delayed, notTaken = NONE, sending = [], told, columns } = described;
+  const { inspection, waiting, others = [], delayed, notTaken = NONE, sending = [], most, columns } = described;
   const { now } = inspection;
   const all = [
     ...sending.map((job) => ({ at: -Infinity, row: inHandRow(now, job, 'being sent') })),
@@ -201,8 +201,8 @@ function waitingLines(described: Described): string[] {
   ].toSorted((a, b) => a.at - b.at);
   if (all.length === 0) return [];
   const head = ['due', 'at', 'why', 'enqueued', 'attempts', 'priority', 'category', 'notification'];
-  const more = all.length - told;
-  const rows = all.slice(0, told).map(({ row }) => row);
+  const more = all.length - most;
+  const rows = all.slice(0, most).map(({ row }) => row);
   const [top = '', ...lines] = table([head, ...rows], { columns, essential: ESSENTIAL });
   return [heading(top), ...lines, ...(more > 0 ? [`and ${more} more; --all shows them`] : [])];
 }

@@ -1,4 +1,4 @@
-import { Queue } from 'bullmq';
+import type { Queue } from 'bullmq';
 import { loadLimiterConfig, type Config, type RedisConfig } from '../../src/config/config.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import type { CountedApart } from '../../src/domain/limits.ts';
@@ -18,7 +18,7 @@ import {
 } from '../../src/redis/connection.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { CommandError, UsageError, INSTANT_FORMAT, parseInstant } from '../../src/terminal/command.ts';
-import { readEnvironment, atQueueRedis, type Waiting } from '../support/queue.ts';
+import { atQueueRedis, openQueue, readEnvironment, type Waiting } from '../support/queue.ts';
 
 export interface QueueOfRecipient {
   readonly redis: RedisConfig;
@@ -32,26 +32,20 @@ export async function atQueue<T>(
   work: (shard: Queue<unknown>, connection: Connection) => Promise<T>,
 ): Promise<T> {
   return atQueueRedis(redis, async (connection) => {
-    const prefix = shardPrefixes(queue.prefix, queue.shards)[shardOf(recipientId, queue.shards)];
-    const shard = new Queue<unknown>(QUEUE, {
-      connection,
-      skipMetasUpdate: true,
-      ...(prefix !== undefined && { prefix }),
-    });
-    await shard.on('error', () => undefined).waitUntilReady();
-    return work(shard, connection);
+    const prefix = shardPrefixes(queue.prefix, queue.shards)[shardOf(recipientId, queue.shards)] ?? queue.prefix;
+    return work(await openQueue(connection, QUEUE, prefix), connection);
   });
 }
 
-type DeskLimiter = Oversight & Pick<Limiter, 'peek'>;
+type OpenLimiter = Oversight & Pick<Limiter, 'peek'>;
 
 /** What a subcommand needs. */
-export interface Desk {
-  readonly limiter: DeskLimiter;
-  /** Those of what is no alert. */
-  readonly apart: Readonly<Record<CountedApart, DeskLimiter>>;
+export interface OpenLimiters {
+  readonly limiter: OpenLimiter;
+  /** The limiters of background pushes, and of Live Activities without an alert. */
+  readonly apart: Readonly<Record<CountedApart, OpenLimiter>>;
   readonly config: Pick<Config, 'redis' | 'queue' | 'policy' | 'categories'>;
-  /** Whose limits the limiters have; undefined: those of this command's own variables, as no living worker tells its limits. */
+  /** How many workers have these limits; undefined: they are from this command's own variables, because no worker is alive. */
   readonly limitsOf: LimitsOf | undefined;
 }
 
@@ -60,7 +54,7 @@ export type LimitsOf = Pick<SharedPolicy, 'workers' | 'others'>;
 
 /** What waits at all limiters of the recipient, the next one first. */
 export async function waitingAt(
-  { limiter, apart }: Pick<Desk, 'limiter' | 'apart'>,
+  { limiter, apart }: Pick<OpenLimiters, 'limiter' | 'apart'>,
   recipientId: string,
 ): Promise<Waiting> {
   const others = Object.values(apart).map((each) => each.inspect(recipientId));
@@ -70,10 +64,10 @@ export async function waitingAt(
 }
 
 /**
- * Opens the limiters that the environment names (the workers' own), runs `work`, and closes them. The limits are those that the
- * living workers tell; without any, those of the environment.
+ * Opens the limiters that the environment names (the workers' own), runs `work`, and closes them. The limits are those of the
+ * living workers, as the registry has them; if no worker is alive, those of the environment.
  */
-export async function atLimiter(work: (desk: Desk) => Promise<void>): Promise<void> {
+export async function atLimiter(work: (limiters: OpenLimiters) => Promise<void>): Promise<void> {
   const own = loadLimiterConfig(readEnvironment());
   const { limiterRedis, queue } = own;
   const redis = connectProducer(limiterRedis);

@@ -16,11 +16,11 @@ interface Flags {
 }
 
 /** How many waiting notifications are shown without `--all`. */
-const TOLD = 20;
+const MOST_SHOWN = 20;
 
 const HELP = `
-The limits are those that the living workers tell. If no worker is alive, LIMIT_RULES, LIMIT_MIN_GAP, LIMITS_FILE,
-LIMIT_BACKGROUND_RULES and LIMIT_LIVE_ACTIVITY_RULES of this command stand in for them: then they must be the same as the workers'.
+The limits are those of the living workers. If no worker is alive, LIMIT_RULES, LIMIT_MIN_GAP, LIMITS_FILE,
+LIMIT_BACKGROUND_RULES and LIMIT_LIVE_ACTIVITY_RULES of this command are used: then they must be the same as the workers'.
 Background pushes, and Live Activities without an alert, are shown where there are any: those that were sent within the longest
 of their windows, and those that wait.
 Notifications that are delayed without a slot (for a retry, or because of their provider) are shown too. The queue has no index
@@ -30,7 +30,7 @@ by recipient, so at most 20,000 delayed jobs are looked through, and as many of 
 export function showCommand(): Command {
   return createCommand('show', "Shows a recipient's limits, sent slots, waiting notifications, and the next free slot.")
     .argument('<id>', 'the recipient', recipientId)
-    .option('--all', `every notification that waits, not just the first ${TOLD}`)
+    .option('--all', `every notification that waits, not just the first ${MOST_SHOWN}`)
     .option('--json', 'one JSON object as the last line; instants are epoch milliseconds')
     .addHelpText('after', HELP)
     .action(show);
@@ -41,7 +41,7 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
     const inspection = await limiter.inspect(id);
     const pushes: { kind: CountedApart; inspection: Inspection }[] = [];
     for (const kind of COUNTED_APART) pushes.push({ kind, inspection: await apart[kind].inspect(id) });
-    const told = all ? Infinity : TOLD;
+    const most = all ? Infinity : MOST_SHOWN;
     const { redis, queue, categories } = config;
     const [waiting, delayed, notTaken, sending, ...waitingPushes] = await atQueue(
       { redis, queue, recipientId: id },
@@ -49,7 +49,7 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
         const reserved = [inspection, ...pushes.map((each) => each.inspection)].flatMap((each) => each.reserved);
         const known = new Set(reserved.flatMap((slot) => (slot.id && jobIdOfAsk(slot.id)) ?? []));
         return Promise.all([
-          waitingOf(inspection, told, shard),
+          waitingOf(inspection, most, shard),
           findDelayed(shard, connection, { recipientId: id, known }),
           findNotTaken(shard, { recipientId: id, known }),
           findSending(shard, id, async (data, askId) => {
@@ -61,7 +61,7 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
             });
             return answer.kind === 'admitted' && answer.repeated ? answer.at : undefined;
           }),
-          ...pushes.map((each) => waitingOf(each.inspection, told, shard)),
+          ...pushes.map((each) => waitingOf(each.inspection, most, shard)),
         ]);
       },
     );
@@ -81,7 +81,7 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
     } else {
       const columns = columnsOf();
       const found = { waiting, others, delayed, notTaken, sending };
-      const lines = describe({ recipientId: id, inspection, ...found, categories, limitsOf, told, columns });
+      const lines = describe({ recipientId: id, inspection, ...found, categories, limitsOf, most, columns });
       process.stdout.write(`${lines.join('\n')}\n`);
     }
   });

@@ -1,4 +1,4 @@
-import { Queue } from 'bullmq';
+import type { Queue } from 'bullmq';
 import { loadQueueConfig } from '../../src/config/config.ts';
 import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
 import { namesOf, type Service } from '../../src/domain/device.ts';
@@ -10,9 +10,9 @@ import { readOverview, type Overview } from '../../src/queue/overview.ts';
 import { readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../../src/queue/workers.ts';
 import type { Connection } from '../../src/redis/connection.ts';
 import { addressOf } from '../../src/redis/target.ts';
-import { breakdown, deadLetters as deadLettersText } from '../dead-letters/taking.ts';
+import { breakdown, deadLetters as deadLettersText } from '../dead-letters/take.ts';
 import { callOf } from '../../src/terminal/command.ts';
-import { atQueueRedis, policyText } from '../support/queue.ts';
+import { atQueueRedis, openQueue, policyText } from '../support/queue.ts';
 import { fromNow, span } from '../../src/terminal/text.ts';
 
 /** What is wrong, in the words of the last lines. */
@@ -95,8 +95,8 @@ const HOUR_MS = 3_600_000;
 const DUE_LATE_MS = 10_000;
 /** What is new waits while there is a lot to do, such as a broadcast. */
 const UNTAKEN_LATE_MS = 60_000;
-/** A worker that was killed longer ago than this is listed, but is no trouble any more if others live. */
-const SILENT_TOLD_MS = 600_000;
+/** A worker that was not seen for longer is still listed, but no longer counts as wrong while others are alive. */
+const SILENT_SHOWN_MS = 600_000;
 const CLOCK_APART_MS = 1_000;
 
 /** Looks at queue and workers. */
@@ -104,22 +104,16 @@ export async function readStatus(env: Environment): Promise<Status> {
   const { redis, queue } = loadQueueConfig(env);
   return atQueueRedis(redis, async (connection) => {
     const prefixes = shardPrefixes(queue.prefix, queue.shards);
-    const open = async (name: string, prefix: string): Promise<Queue> => {
-      const opened = new Queue(name, { connection, prefix, skipMetasUpdate: true });
-      await opened.on('error', () => undefined).waitUntilReady();
-      return opened;
-    };
-    const queues = await Promise.all(prefixes.map((prefix) => open(QUEUE, prefix)));
-    const deadQueues = await Promise.all(prefixes.map((prefix) => open(DEAD_LETTERS, prefix)));
-    const shards = deadQueues.map((deadQueue, shard) =>
-      createDeadLetters({ queue: queues[shard] ?? deadQueue, deadQueue }),
+    const opened = await Promise.all(
+      prefixes.map(async (prefix) => ({
+        queue: await openQueue(connection, QUEUE, prefix),
+        deadQueue: await openQueue(connection, DEAD_LETTERS, prefix),
+      })),
     );
-    return { result: await look(queues, shards, connection, queue.prefix), where: where(queue.prefix, connection) };
+    const queues = opened.map((shard) => shard.queue);
+    const result = await look(queues, opened.map(createDeadLetters), connection, queue.prefix);
+    return { result, where: `${printable(queue.prefix)} on ${addressOf(connection)}` };
   });
-}
-
-function where(prefix: string, connection: Connection): string {
-  return `${printable(prefix)} on ${addressOf(connection)}`;
 }
 
 async function look(
@@ -224,7 +218,7 @@ export function callOther(name: string): string {
 /** The worst first. */
 function wrongsOf(facts: Facts): Wrong[] {
   const { now, workers, due, untaken, paused, breakers, unreachable, deadLetters, policies } = facts;
-  const told: (readonly [Wrong['kind'], string | undefined | false])[] = [
+  const faults: (readonly [Wrong['kind'], string | undefined | false])[] = [
     ['no-worker', noWorker(facts)],
     ['paused', paused && 'the queue is paused: workers take nothing; somebody paused it with another program'],
     ['due-late', due.oldestAt !== undefined && now - due.oldestAt >= DUE_LATE_MS && dueText(facts)],
@@ -238,7 +232,7 @@ function wrongsOf(facts: Facts): Wrong[] {
     ['policies', policies.length > 1 && policiesText(policies)],
     ['dead-letters', deadLetters.lastHour > 0 && deadText(deadLetters)],
   ];
-  return told.flatMap(([kind, text]) => (typeof text === 'string' ? { kind, text } : []));
+  return faults.flatMap(([kind, text]) => (typeof text === 'string' ? { kind, text } : []));
 }
 
 /** So many of the same kind are named. A machine that is lost takes all of its workers with it. */
@@ -255,7 +249,7 @@ function named(all: readonly string[]): string {
 
 function silentText(workers: readonly SeenWorker[]): string | undefined {
   const silent = workers
-    .filter(({ alive, silentMs }) => !alive && silentMs < SILENT_TOLD_MS)
+    .filter(({ alive, silentMs }) => !alive && silentMs < SILENT_SHOWN_MS)
     .toSorted((a, b) => b.silentMs - a.silentMs);
   if (silent.length === 0) return undefined;
   const names = silent.map((worker) => `${workerName(worker)} for ${span(worker.silentMs)}`);

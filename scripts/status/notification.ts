@@ -196,8 +196,8 @@ function stateText(id: string, status: NotificationStatus, { ahead, worker }: Jo
   }
 }
 
-/** Fields of a status that `state` tells already. */
-const TOLD: ReadonlySet<string> = new Set([
+/** Fields of a status that the line `state` shows already. */
+const IN_STATE: ReadonlySet<string> = new Set([
   'state',
   'until',
   'rule',
@@ -211,7 +211,7 @@ const TOLD: ReadonlySet<string> = new Set([
 /** All others, also those that a newer status has. */
 function statusRows(status: NotificationStatus, now: number): string[][] {
   return Object.entries(status as Readonly<Record<string, unknown>>).flatMap(([name, value]) =>
-    TOLD.has(name) || value === undefined ? [] : [[wordsOf(name), valueText(name, value, now)]],
+    IN_STATE.has(name) || value === undefined ? [] : [[wordsOf(name), valueText(name, value, now)]],
   );
 }
 

@@ -1,3 +1,4 @@
+import { Queue } from 'bullmq';
 import type { loadLimiterConfig, RedisConfig } from '../../src/config/config.ts';
 import { unknownText, unknownVariables } from '../../src/config/variables.ts';
 import { printable } from '../../src/domain/faults.ts';
@@ -42,6 +43,17 @@ export async function atQueueRedis<T>(
   } finally {
     connection.disconnect();
   }
+}
+
+/** The queue `name`, without writing its settings. It closes with the connection. */
+export async function openQueue<Data = unknown>(
+  connection: Connection,
+  name: string,
+  prefix: string,
+): Promise<Queue<Data>> {
+  const queue = new Queue<Data>(name, { connection, prefix, skipMetasUpdate: true });
+  await queue.on('error', () => undefined).waitUntilReady();
+  return queue;
 }
 
 /** A producer at the workers' queue and limiter. The caller closes it. */

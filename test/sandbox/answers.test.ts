@@ -1,6 +1,6 @@
 import { constants } from 'node:http2';
 import { describe, expect, it, vi } from 'vitest';
-import { AnswerBook, type Answer, type Refuse } from '../../sandbox/loopback/answers.ts';
+import { AnswerQueue, type Answer, type Refuse } from '../../sandbox/loopback/answers.ts';
 import { seededRandom } from '../../sandbox/loopback/timing.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox } from '../support/sandbox.ts';
@@ -176,18 +176,18 @@ describe('FCM', () => {
   });
 });
 
-describe('AnswerBook', () => {
+describe('AnswerQueue', () => {
   it.each([
     ['more than all', [0.6, 0.5]],
     ['less than none', [-0.1]],
     ['no number', [NaN]],
   ])('refuses rates that are %s', (_what, rates) => {
-    const book = new AnswerBook(seededRandom(1));
+    const book = new AnswerQueue(seededRandom(1));
     expect(() => book.setRates(rates.map((rate) => ({ rate, answer: GONE })))).toThrow(RangeError);
   });
 
   it('takes rates that add up to all, and then never uses the default', () => {
-    const book = new AnswerBook(seededRandom(1));
+    const book = new AnswerQueue(seededRandom(1));
     book.setDefault(BUSY);
     book.setRates([0.1, 0.2, 0.7].map((rate) => ({ rate, answer: GONE })));
     expect(new Set(Array.from({ length: 500 }, () => book.next('ab')))).toEqual(new Set([GONE]));
@@ -196,7 +196,7 @@ describe('AnswerBook', () => {
   });
 
   it('forgets what is left of a script when it gets another', () => {
-    const book = new AnswerBook(seededRandom(1));
+    const book = new AnswerQueue(seededRandom(1));
     book.script('ab', [GONE, GONE]);
     book.script('ab', [BUSY]);
     expect([book.next('ab'), book.next('ab')]).toEqual([BUSY, { kind: 'accept' }]);

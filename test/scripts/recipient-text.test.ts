@@ -36,7 +36,7 @@ function slots(count: number, fromMs: number, stepMs: number): ReservedView[] {
 }
 
 interface Options {
-  readonly told?: number;
+  readonly most?: number;
   readonly job?: WaitingJob;
   /** The notification's, where its job has another one. */
   readonly id?: string;
@@ -48,7 +48,7 @@ interface Options {
 
 function lines(change: Partial<Inspection>, options: Options = {}) {
   const inspection = { ...QUIET, ...change };
-  const { told = 20, job, recipientId = 'teacher-42', delayed = NONE, notTaken = NONE, sending = [] } = options;
+  const { most = 20, job, recipientId = 'teacher-42', delayed = NONE, notTaken = NONE, sending = [] } = options;
   const waiting = inspection.reserved.map((slot) => ({
     ...slot,
     notification: job ?? { ...JOB, id: options.id ?? slot.id?.replace(/\/\d+$/, '') ?? '' },
@@ -63,7 +63,7 @@ function lines(change: Partial<Inspection>, options: Options = {}) {
     sending,
     categories,
     limitsOf: WORKERS,
-    told,
+    most,
   });
 }
 
@@ -139,7 +139,7 @@ describe('a recipient', () => {
       waiting: reserved,
       delayed: NONE,
       categories: {},
-      told: 20,
+      most: 20,
     }).join('\n');
     expect(text.replaceAll('\n', '')).not.toMatch(/\p{Cc}|\u202e/u);
     for (const shown of ['a\\u{d}\\u{a}b', 'x\\u{1b}[2Jy', 'a\\u{9b}31m\\u{202e}b', 'no job']) {
@@ -154,7 +154,7 @@ describe('the notifications that wait', () => {
     const told = lines({ reserved });
     expect(told.filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(20);
     expect(told.at(-1)).toBe('and 180 more; --all shows them');
-    expect(lines({ reserved }, { told: Infinity }).filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(200);
+    expect(lines({ reserved }, { most: Infinity }).filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(200);
   });
 });
 
@@ -207,7 +207,7 @@ describe('notifications that no worker has taken', () => {
 it('a notification is named by its own id, not by that of its job', () => {
   const reserved = [{ at: NOW + 1_000, id: 'msg-1#r2/0', rule: 'gap', before: 0 }];
   expect(lines({ reserved }, { job: { ...JOB, id: 'msg-1', replay: 2 } }).at(-1)).toMatch(/ msg-1 \(replay 2\)$/);
-  const without = { inspection: { ...QUIET, reserved }, waiting: reserved, delayed: NONE, categories: {}, told: 20 };
+  const without = { inspection: { ...QUIET, reserved }, waiting: reserved, delayed: NONE, categories: {}, most: 20 };
   expect(describeRecipient({ recipientId: 'teacher-42', ...without }).at(-1)).toMatch(/ no job .* msg-1 \(replay 2\)$/);
   const integer = [{ at: NOW + 1_000, id: '#123/0', rule: 'gap', before: 0 }];
   expect(describeRecipient({ recipientId: 'teacher-42', ...without, waiting: integer }).at(-1)).toMatch(/ 123$/);

@@ -111,7 +111,7 @@ it('a recipient is shown on a terminal without what a terminal obeys', () => {
         delayed: { found: [], lookedAt: 0, of: 0 },
         waiting,
         categories: {},
-        told: 20,
+        most: 20,
       });
       for (const line of described) expect(line).not.toMatch(UNSAFE);
     }),

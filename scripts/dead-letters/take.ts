@@ -1,34 +1,159 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Queue } from 'bullmq';
+import { Option, type Command } from 'commander';
 import { loadQueueConfig } from '../../src/config/config.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
-import { matches, type DeadLetterFilter, takeAll } from '../../src/dead-letters/take.ts';
+import { type DeadLetterFilter, matches, takeAll } from '../../src/dead-letters/take.ts';
 import type { Policy } from '../../src/domain/limits.ts';
-import type { DeadLetterReason } from '../../src/domain/outcome.ts';
+import { PLATFORMS, type Platform } from '../../src/domain/notification.ts';
+import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../../src/domain/outcome.ts';
+import { parseDuration } from '../../src/domain/time.ts';
 import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../../src/queue/names.ts';
 import { readWorkers, sharedPolicy } from '../../src/queue/workers.ts';
 import type { Connection } from '../../src/redis/connection.ts';
-import { CommandError, printJson } from '../../src/terminal/command.ts';
+import { callOf, UsageError, parseInstant, CommandError, printJson } from '../../src/terminal/command.ts';
 import { canAsk, confirm, createProgress, say } from '../../src/terminal/progress.ts';
 import { wrapText, columnsOf } from '../../src/terminal/text.ts';
-import { readEnvironment, atQueueRedis } from '../support/queue.ts';
-import { filterOf, type FilterFlags, type TakingFlags, type Verb } from './flags.ts';
+import { atQueueRedis, openQueue, readEnvironment } from '../support/queue.ts';
+
+/** The flags that choose dead letters, the same for every command. */
+export interface FilterFlags {
+  readonly reason?: DeadLetterReason;
+  readonly recipient?: string;
+  readonly platform?: Platform;
+  readonly app?: string;
+  readonly category?: string;
+  readonly id?: string;
+  /** Epoch milliseconds. */
+  readonly since?: number;
+  readonly until?: number;
+  readonly limit?: number;
+}
+
+/** `what` is the help text of `--limit`. */
+export function addFilterFlags(command: Command, what: string): Command {
+  return command
+    .addOption(new Option('--reason <reason>', 'only those with this reason').choices(DEAD_LETTER_REASONS))
+    .option('--recipient <id>', 'only those to this recipient')
+    .addOption(
+      new Option('--platform <name>', 'only those with a device on this platform that was not alerted').choices(
+        PLATFORMS,
+      ),
+    )
+    .option('--app <name>', "only those with such a device of this app; '' is the app of the environment")
+    .option('--category <name>', 'only those of this category')
+    .option('--id <id>', 'only the notification, or the dead letter, with this id')
+    .option('--since <time>', 'only those that died then or later', time('--since'))
+    .option('--until <time>', 'only those that died then or before', time('--until'))
+    .option('--limit <n>', what, limit);
+}
+
+export const TIME_HELP = 'Times are RFC 3339, epoch milliseconds, or a duration ago: 2h.';
+export const QUEUE_HELP =
+  'REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS say where the queue is.';
+
+/** The flags of a command that takes dead letters away. */
+export interface TakeFlags extends FilterFlags {
+  readonly all?: boolean;
+  readonly dryRun?: boolean;
+  readonly yes?: boolean;
+  readonly json?: boolean;
+}
+
+/** What such a command does, as a verb: `replay`. It is the command's name too. */
+export type Verb = 'replay' | 'discard';
+
+/** The flags that all such commands have; `fields` are those of its JSON. */
+export function addTakeFlags(command: Command, verb: Verb, fields: string): Command {
+  return addFilterFlags(command, `the most to ${verb}; takes the oldest`)
+    .option('--all', 'all dead letters, without a filter')
+    .option('--dry-run', 'only count')
+    .option('-y, --yes', 'do not ask')
+    .option('--json', `one JSON object as the last line: ${fields}`);
+}
+
+/** What their help says of the flags. */
+export const takeHelp = (verb: Verb): string => {
+  const elsewhere = verb === 'discard' ? 'without a terminal --yes is required' : 'without a terminal it goes on';
+  return (
+    `On a terminal the command says what it would ${verb}, and asks; ${elsewhere}. Without a filter --all is required; ` +
+    '--limit is not a filter.'
+  );
+};
+
+const EXAMPLES: Readonly<Record<Verb, string>> = {
+  replay: '--reason provider-auth --dry-run',
+  discard: '--reason unregistered --dry-run',
+};
+
+/** One word may concern all dead letters, so the caller must choose a filter or --all; what is lost for good must be confirmed. */
+export function checkTakeFlags(flags: TakeFlags, verb: Verb): void {
+  const isFiltered = Object.keys(filterOf(flags)).length > 0;
+  if (!isFiltered && flags.all !== true) {
+    throw new UsageError(
+      `say which dead letters to ${verb}: with --reason, --recipient, --platform, --app, --category, --id, --since or ` +
+        `--until, or all of them with --all.
+Example, which only counts: ${callOf(verb)} ${EXAMPLES[verb]}`,
+    );
+  }
+  if (isFiltered && flags.all === true) {
+    throw new UsageError('--all: expected no filter beside it, since it means all dead letters; found one');
+  }
+  if (verb === 'discard' && flags.dryRun !== true && flags.yes !== true && !canAsk()) {
+    throw new UsageError(
+      'there is no terminal to ask on: add --yes to discard them without a question, or --dry-run to count them',
+    );
+  }
+}
+
+export function filterOf(flags: FilterFlags): DeadLetterFilter {
+  const { reason, recipient, platform, app, category, id, since, until } = flags;
+  if (since !== undefined && until !== undefined && since > until) {
+    const [expected, found] = [until, since].map((at) => new Date(at).toISOString());
+    throw new UsageError(`--since: expected an instant before --until, ${expected ?? ''}, found ${found ?? ''}`);
+  }
+  return {
+    ...(reason !== undefined && { reason }),
+    ...(recipient !== undefined && { recipientId: recipient }),
+    ...(platform !== undefined && { platform }),
+    ...(app !== undefined && { app }),
+    ...(category !== undefined && { category }),
+    ...(id !== undefined && { id }),
+    ...(since !== undefined && { sinceMs: since }),
+    ...(until !== undefined && { untilMs: until }),
+  };
+}
+
+function time(flag: string): (text: string) => number {
+  return (text) => {
+    const agoMs = parseDuration(text);
+    if (agoMs !== undefined) return Date.now() - agoMs;
+    const at = parseInstant(text);
+    if (at !== undefined) return at;
+    const expected = 'an RFC 3339 date-time, epoch milliseconds or a duration ago such as 2h';
+    throw new UsageError(`${flag}: expected ${expected}, found ${JSON.stringify(text)}`);
+  };
+}
+
+function limit(text: string): number {
+  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
+  throw new UsageError(`--limit: expected an integer of 1 or more, found ${JSON.stringify(text)}`);
+}
 
 /** What the commands about dead letters need. */
-export interface Desk {
+export interface OpenDeadLetters {
   /** One for each shard. */
   readonly shards: readonly DeadLetters[];
   /** Epoch milliseconds on Redis's clock, when the command began. */
   readonly now: number;
   /** Over all shards. */
   count(): Promise<number>;
-  /** The overall limits that the living workers tell; undefined if none does. */
+  /** The overall limits of the living workers, as the registry has them; undefined if no worker is alive. */
   workersPolicy(): Promise<Policy | undefined>;
 }
 
 /** Opens the dead letters that the environment names, and runs `work`. `advice` is added to the error if Redis is lost. */
-export async function atDeadLetters(advice: string, work: (desk: Desk) => Promise<void>): Promise<void> {
+export async function atDeadLetters(advice: string, work: (opened: OpenDeadLetters) => Promise<void>): Promise<void> {
   const { redis, queue } = loadQueueConfig(readEnvironment());
   const open = async (connection: Connection): Promise<void> => {
     const prefixes = shardPrefixes(queue.prefix, queue.shards);
@@ -43,17 +168,13 @@ export async function atDeadLetters(advice: string, work: (desk: Desk) => Promis
 }
 
 async function openShard(connection: Connection, prefix: string): Promise<DeadLetters> {
-  const open = async (name: string): Promise<Queue> => {
-    const queue = new Queue(name, { connection, prefix, skipMetasUpdate: true });
-    await queue.on('error', () => undefined).waitUntilReady();
-    return queue;
-  };
-  return createDeadLetters({ queue: await open(QUEUE), deadQueue: await open(DEAD_LETTERS) });
+  const queue = await openQueue(connection, QUEUE, prefix);
+  return createDeadLetters({ queue, deadQueue: await openQueue(connection, DEAD_LETTERS, prefix) });
 }
 
 /** Dead letters of all shards that match the filter, oldest first; one page of each shard is in memory at a time. */
 export async function* inOrder(
-  { shards, now }: Pick<Desk, 'shards' | 'now'>,
+  { shards, now }: Pick<OpenDeadLetters, 'shards' | 'now'>,
   filter: DeadLetterFilter,
 ): AsyncGenerator<StoredDeadLetter, void, undefined> {
   const walks = shards.map((shard) => chosenOf(shard, filter, now));
@@ -81,7 +202,7 @@ async function* chosenOf(shard: DeadLetters, filter: DeadLetterFilter, now: numb
   return undefined;
 }
 
-interface Taking {
+interface TakeOptions {
   /** The label of the progress bar. */
   readonly label: string;
   /** Takes one; false if it was gone. Absent: they are only counted. */
@@ -92,7 +213,7 @@ interface Taking {
 }
 
 /** Counts of the dead letters that existed when the command began. */
-export interface TakenInAll {
+export interface TakeCounts {
   readonly seen: number;
   readonly matched: number;
   readonly taken: number;
@@ -100,19 +221,19 @@ export interface TakenInAll {
 }
 
 /** Goes through one shard after the other, oldest first in each, with a progress bar on a terminal. */
-async function takeFromAll(desk: Desk, flags: FilterFlags, taking: Taking): Promise<TakenInAll> {
-  const { label, take, pace, onMatched } = taking;
+async function takeFromAll(opened: OpenDeadLetters, flags: FilterFlags, options: TakeOptions): Promise<TakeCounts> {
+  const { label, take, pace, onMatched } = options;
   const filter = filterOf(flags);
-  const progress = createProgress(label, await desk.count());
+  const progress = createProgress(label, await opened.count());
   const byReason: Partial<Record<DeadLetterReason, number>> = {};
   let [shown, seen, matched, taken] = [0, 0, 0, 0];
   try {
-    for (const shard of desk.shards) {
+    for (const shard of opened.shards) {
       const limit = (flags.limit ?? Infinity) - matched;
       if (limit === 0) break;
       const done = await takeAll(shard, {
         filter,
-        buriedUntilMs: desk.now,
+        buriedUntilMs: opened.now,
         limit,
         ...(take && { take: (stored: StoredDeadLetter) => take(shard, stored) }),
         ...(pace && { pace }),
@@ -135,16 +256,16 @@ async function takeFromAll(desk: Desk, flags: FilterFlags, taking: Taking): Prom
 }
 
 /** How a command takes dead letters. */
-export interface TakingCommand extends Required<Pick<Taking, 'take'>>, Pick<Taking, 'pace'> {
+export interface TakeCommand extends Required<Pick<TakeOptions, 'take'>>, Pick<TakeOptions, 'pace'> {
   readonly verb: Verb;
   readonly past: 'replayed' | 'discarded';
   /** After `120 dead letters (…)`, on a terminal. */
   readonly question: string;
-  /** What it comes to, beside the counts by reason; one for each look at the dead letters. Absent: that is all. */
+  /** Makes an outlook for one walk through the dead letters. Absent: only the counts by reason are shown. */
   readonly outlook?: () => Outlook;
 }
 
-/** Gathers what taking the dead letters would come to. */
+/** Collects, before a replay, to whom it goes and how long it takes. */
 export interface Outlook {
   add(stored: StoredDeadLetter): void;
   /** `, to 12 recipients (40 to teacher-42)`: the end of the line with the counts. */
@@ -156,15 +277,15 @@ export interface Outlook {
 }
 
 /**
- * Says what would be taken and asks on a terminal, unless --yes or --dry-run is given; takes them, and tells what came of it. Dead
- * letters that come while the operator decides are not taken: the question was not about them.
+ * Says which dead letters it would take, and asks on a terminal, unless --yes or --dry-run is given. Then it takes them and prints
+ * the counts. Dead letters that come while the operator decides are not taken: the question was not about them.
  */
-export async function takeChosen(desk: Desk, flags: TakingFlags, command: TakingCommand): Promise<void> {
+export async function takeChosen(opened: OpenDeadLetters, flags: TakeFlags, command: TakeCommand): Promise<void> {
   const { dryRun = false, yes = false, json = false } = flags;
   const { verb, past, take, pace, question } = command;
-  const look = async (label: string, taking?: Pick<Taking, 'take' | 'pace'>) => {
+  const look = async (label: string, options?: Pick<TakeOptions, 'take' | 'pace'>) => {
     const outlook = command.outlook?.();
-    const counts = await takeFromAll(desk, flags, { ...taking, label, onMatched: (stored) => outlook?.add(stored) });
+    const counts = await takeFromAll(opened, flags, { ...options, label, onMatched: (stored) => outlook?.add(stored) });
     return { ...counts, outlook };
   };
   if (!dryRun && !yes) {
@@ -180,7 +301,7 @@ export async function takeChosen(desk: Desk, flags: TakingFlags, command: Taking
   const { seen, matched, taken, byReason, outlook } = dryRun
     ? await look('counted')
     : await look(past, { take, ...(pace && { pace }) });
-  const left = await desk.count();
+  const left = await opened.count();
   if (json) {
     printJson({ seen, matched, [past]: taken, byReason, ...outlook?.fields(), left, dryRun });
   } else if (dryRun) {
@@ -192,7 +313,7 @@ export async function takeChosen(desk: Desk, flags: TakingFlags, command: Taking
 }
 
 /** ` (9 rejected, 3 stalled)`, the most frequent first; empty for none. */
-export function breakdown(byReason: TakenInAll['byReason']): string {
+export function breakdown(byReason: TakeCounts['byReason']): string {
   const counts = Object.entries(byReason).sort(([, a], [, b]) => b - a);
   return counts.length === 0 ? '' : ` (${counts.map(([reason, count]) => `${count} ${reason}`).join(', ')})`;
 }
