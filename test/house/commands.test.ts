@@ -215,7 +215,7 @@ describe('the JSON of each command is that of the page', () => {
         leaks: [],
       },
       ends: { completed: [], dead: [], queued: [] },
-      struck: { counts, incidents: [], cuts: [], freezes: [], oddDevices: [] },
+      injected: { counts, incidents: [], cuts: [], freezes: [], oddDevices: [] },
       logs: new Map(),
       delays: new WorkerDelays(),
     };
