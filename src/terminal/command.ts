@@ -80,7 +80,7 @@ export function warn(message: string): void {
   process.stderr.write(`${yellow('warning:')} ${message}\n`);
 }
 
-/** How the reader called this command, for examples in messages: `npm run discard --`, `npx pushpacer discard` or `pushpacer discard`. */
+/** How the user called this command, for examples in messages: `npm run discard --`, `npx pushpacer discard` or `pushpacer discard`. */
 export function callOf(name: string, env: Readonly<Record<string, string | undefined>> = process.env): string {
   const { npm_lifecycle_event: event, npm_command: command } = env;
   if (event === name) return `npm run ${name} --`;
@@ -92,7 +92,7 @@ export function printJson(result: unknown): void {
   process.stdout.write(`${JSON.stringify(result)}\n`);
 }
 
-/** How the help of every command is laid out: it fits the terminal, and no line breaks inside a word. */
+// The help of every command fits the terminal, and no line breaks inside a word.
 
 /** Longer lines are hard to read. */
 const WIDEST = 120;
@@ -119,12 +119,12 @@ export function helpItem(term: string, description: string, termWidth: number, w
   );
 }
 
-/** A command whose help is laid out like this, also the text behind its options. */
+/** A command whose help, and the text behind its options, fits the terminal. */
 class LaidOutCommand extends Command {
   constructor(name: string) {
     super(name);
     this.configureHelp({
-      styleTitle: (title) => styleText('bold', title, { validateStream: false }), // commander takes it away again
+      styleTitle: (title) => styleText('bold', title, { validateStream: false }), // commander removes it where there is no colour
       minWidthToWrap: 1,
       formatItem: (term, termWidth, description) => helpItem(term, description, termWidth),
     });
@@ -137,10 +137,7 @@ class LaidOutCommand extends Command {
   }
 }
 
-/**
- * An empty line begins a new paragraph, and a line that begins with a space stays as it is. All other line breaks are only those of
- * the source.
- */
+/** Lines of one paragraph are joined and wrapped again. An empty line ends a paragraph; a line that begins with a space stays. */
 function paragraphs(text: string, width: number): string[] {
   const blocks: string[] = [];
   let isOpen = false;
@@ -153,7 +150,7 @@ function paragraphs(text: string, width: number): string[] {
   return blocks.flatMap((block) => (block.startsWith(' ') ? [block] : wrapText(block, width)));
 }
 
-/** Flags that npm kept for itself, since there was no `--` before them. */
+/** Flags that npm took as its own, because there was no `--` before them. */
 interface KeptFlags {
   /** How to write the command instead: `npm run enqueue -- --recipient teacher-42`. */
   readonly instead: string;
@@ -161,12 +158,12 @@ interface KeptFlags {
   readonly isCertain: boolean;
 }
 
-/** npm has flags of these names too, and people set them for good. */
+/** npm has flags of these names too, and a user may have set them in .npmrc. */
 const NPMS_OWN = ['json', 'all', 'yes'];
 
 /**
  * `npm run enqueue --recipient x` calls the command without the flag: npm keeps it, and sets the variable `npm_config_recipient`. Undefined
- * if npm did not start the command, or kept none of its flags.
+ * if npm did not start the command, or kept no flag of it.
  */
 function keptByNpm(command: Command, argv: readonly string[], env: Environment): KeptFlags | undefined {
   if (env['npm_lifecycle_event'] !== command.name()) return undefined;

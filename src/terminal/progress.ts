@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline/promises';
 import { columnsOf, cut, widthOf } from './text.ts';
 
-/** How far a long work is: one line on standard error, which is gone at the end. Nothing if that is not a terminal. */
+/** A progress bar: one line on standard error, erased at the end. Nothing is drawn if that is not a terminal. */
 export interface Progress {
   /** Moves the bar to `done`, and changes the total if one is given. */
   update(done: number, total?: number): void;
@@ -32,7 +32,7 @@ interface Bar {
 }
 const shown = new Map<NodeJS.WriteStream, Bar>();
 
-/** Writes one line, above the bar if there is one: what is written past this function may be mixed with the bar. */
+/** Writes one line, above the bar if there is one. A line that is written without this function may be mixed with the bar. */
 export function say(line: string, stream: NodeJS.WriteStream = process.stderr): void {
   const bar = shown.get(stream);
   bar?.erase();
@@ -71,7 +71,7 @@ export function createProgress(label: string, total?: number, options: ProgressO
     process.off('exit', stop);
     for (const signal of SIGNALS) process.off(signal, onSignal);
   };
-  // The bar goes first, then the program ends as without a bar.
+  // Erase the bar first; then the signal ends the program as it does without a bar.
   const onSignal = (signal: NodeJS.Signals): void => {
     stop();
     if (process.listenerCount(signal) === 0) process.kill(process.pid, signal);

@@ -58,14 +58,14 @@ export const red = on(process.stderr, 'red');
 export const yellow = on(process.stderr, 'yellow');
 /** What is wrong, on standard output. */
 export const redOut = on(process.stdout, 'red');
-/** What is well, on standard output. */
+/** What is as it should be, on standard output. */
 export const green = on(process.stdout, 'green');
 /** Headings of tables, on standard output. */
 export const heading = on(process.stdout, 'bold');
 /** What matters less, on standard output. */
 export const dim = on(process.stdout, 'dim');
 
-/** The columns of the terminal that `stream` is; undefined if it is none, and then nothing is cut. */
+/** The width of the terminal behind `stream`; undefined if it is no terminal, and then nothing is cut. */
 export function columnsOf(stream: NodeJS.WriteStream = process.stdout): number | undefined {
   if (!stream.isTTY) return undefined;
   return stream.columns > 0 ? stream.columns : 80; // 0: the terminal does not know
@@ -74,8 +74,8 @@ export function columnsOf(stream: NodeJS.WriteStream = process.stdout): number |
 let isPrepared = false;
 
 /**
- * When nobody reads standard output any more (`pushpacer dead-letters | head`), the command ends, quietly. When nobody reads
- * standard error any more, it goes on: its work is not about what it says there.
+ * Ends the command without an error when the reader of standard output has gone (`pushpacer dead-letters | head`). Without a reader
+ * of standard error it goes on, because the results are not written there.
  */
 export function endWithReader(): void {
   if (isPrepared) return;
