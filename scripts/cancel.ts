@@ -1,5 +1,5 @@
 import { loadLimiterConfig } from '../src/config/config.ts';
-import { parseCancelTarget, type CancelTarget } from '../src/domain/cancel-target.ts';
+import { parseCancelTarget, type CancelTarget } from '../src/domain/notification.ts';
 import { printable } from '../src/domain/faults.ts';
 import type { Canceled } from '../src/queue/producer.ts';
 import { isLasting, RedisAwayError } from '../src/redis/connection.ts';

@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import type { Config } from '../src/config/config.ts';
-import type { CancelTarget } from '../src/domain/cancel-target.ts';
+import type { CancelTarget, Notification } from '../src/domain/notification.ts';
 import { countedAs } from '../src/domain/limits.ts';
-import type { Notification } from '../src/domain/notification.ts';
 import { errorChain } from '../src/domain/redact.ts';
 import { forEachKind } from '../src/limiter/limiter.ts';
 import { createCanceledLook, createCanceller } from '../src/limiter/redis/canceller.ts';

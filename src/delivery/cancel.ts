@@ -1,5 +1,5 @@
 import type { Job } from 'bullmq';
-import { parseCancelTarget, type CancelTarget } from '../domain/cancel-target.ts';
+import { parseCancelTarget, type CancelTarget } from '../domain/notification.ts';
 import { formatFault } from '../domain/faults.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Canceled } from '../queue/cancel.ts';

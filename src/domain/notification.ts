@@ -1,9 +1,10 @@
+import { z } from 'zod';
 import { apnsFieldsSchema, apnsSoundSchema } from '../providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../providers/fcm/fields.ts';
 import { webpushActionSchema, webpushFieldsSchema } from '../providers/webpush/fields.ts';
-import { formatPath, zodFaults, type Fault, nearest } from './faults.ts';
-import { isOversized, MAX_CHARACTERS, MAX_VALUES } from './json.ts';
+import { formatPath, zodFaults, type Fault, nearest, describeFound } from './faults.ts';
+import { isOversized, MAX_CHARACTERS, MAX_VALUES, isObject } from './json.ts';
 import { togetherFaults } from './notification-rules.ts';
 import { notificationSchema, alertSchema, digestSchema, liveActivitySchema } from './notification-schema.ts';
 import type { Notification } from './notification-types.ts';
@@ -152,4 +153,35 @@ function elsewhere(name: string, here: string): string | undefined {
     if (same !== undefined) return place === '' ? same : `${place}.${same}`;
   }
   return undefined;
+}
+
+const { id, recipientId, cancellationKey } = notificationSchema.shape;
+const byIdSchema = z.strictObject({ id });
+const byKeySchema = z.strictObject({ recipientId, cancellationKey: cancellationKey.unwrap() });
+
+/** What is to be canceled: one notification by its id, or all that wait for a recipient under a cancellation key. */
+export type CancelTarget =
+  | {
+      /** The id that the notification was enqueued with. */
+      readonly id: string;
+    }
+  | {
+      /** The recipient of the notifications. */
+      readonly recipientId: string;
+      /** The `cancellationKey` that they were enqueued with. */
+      readonly cancellationKey: string;
+    };
+
+/** A checked target, or everything that is wrong with it. */
+export type ParsedCancelTarget =
+  { readonly ok: true; readonly target: CancelTarget } | { readonly ok: false; readonly faults: readonly Fault[] };
+
+/** Checks what a producer, or a job named `cancel`, gives. */
+export function parseCancelTarget(raw: unknown): ParsedCancelTarget {
+  if (!isObject(raw) || Object.keys(raw).length === 0) {
+    const expected = 'an object with an id, or with a recipientId and a cancellationKey';
+    return { ok: false, faults: [{ path: '', expected, found: describeFound(raw, true) }] };
+  }
+  const result = ('id' in raw ? byIdSchema : byKeySchema).safeParse(raw);
+  return result.success ? { ok: true, target: result.data } : { ok: false, faults: zodFaults(result.error, raw) };
 }

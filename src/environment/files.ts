@@ -2,6 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import type { Fault } from '../domain/faults.ts';
+import type { Environment } from './values.ts';
 
 export type Report = (path: string, expected: string, found: string) => void;
 
@@ -20,7 +21,28 @@ export function readFile(name: string, path: string | undefined, report: Report)
   }
 }
 
-/** The same for a certificate, as PEM. TLS would take any text, and then trust nothing more. */
+/**
+ * A key, from its variable or from the file that the variable `<variable>_FILE` names. `source` is the variable that it is from.
+ *
+ * @param what it is: `the .p8 key`
+ * @param service what needs it: `APNs`
+ */
+export function readKey(
+  variable: string,
+  given: Environment,
+  { what, service, report }: { what: string; service: string; report: Report },
+): { readonly key: string; readonly source: string } | undefined {
+  const fileVariable = `${variable}_FILE`;
+  const { [variable]: own, [fileVariable]: file } = given;
+  if (own !== undefined && file !== undefined) report(variable, `either ${variable} or ${fileVariable}`, 'both');
+  const key = own ?? readFile(fileVariable, file, report);
+  if (own === undefined && file === undefined) {
+    report(fileVariable, `${what} (or ${variable}), since ${service} is configured`, 'nothing');
+  }
+  return key === undefined ? undefined : { key, source: own === undefined ? fileVariable : variable };
+}
+
+/** The certificate in the file at `path`, as PEM. TLS itself takes any text, and ignores it if it is no certificate. */
 export function readCertificate(name: string, path: string | undefined, report: Report): string | undefined {
   const pem = readFile(name, path, report);
   if (pem === undefined) return undefined;
@@ -33,7 +55,7 @@ export function readCertificate(name: string, path: string | undefined, report: 
   }
 }
 
-/** Shows only what looks like a path: somebody may have set the variable to the key itself, or to a URL with a password. */
+/** Shows only what looks like a path: an operator may have set the variable to the key itself, or to a URL with a password. */
 function pathText(path: string): string {
   const isPath = path.length <= 200 && !/[\n{]|-----BEGIN|:\/\/|^[A-Za-z0-9+/=_-]{60,}$/.test(path);
   return isPath ? JSON.stringify(path) : `a string of ${path.length} characters`;
@@ -46,14 +68,14 @@ export function readJsonFile(name: string, path: string | undefined, report: Rep
   try {
     return { value: JSON.parse(text) as unknown };
   } catch (error) {
-    // The parser's own message would quote the file's content, and somebody may have given the path of a secret file.
+    // The parser's own message quotes the file's content, and it may be the wrong file, with a secret.
     const where = /line \d+ column \d+/.exec((error as Error).message)?.[0];
     report(name, 'JSON', where === undefined ? 'text that is not JSON' : `text that is not JSON at ${where}`);
     return undefined;
   }
 }
 
-/** What kind of JSON value it is, without any text of it: it may be a secret in the wrong place. */
+/** The kind of a JSON value, without its content, which may be a secret in the wrong place. */
 export function shapeOf(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (value === null) return 'null';
@@ -70,8 +92,8 @@ export interface FileWatch {
 
 /**
  * Calls `onChange` when one of the files has changed and then stayed as it is for `everyMs` milliseconds, so that none is read
- * while it is being written. It looks at the files again and again: `fs.watch` tells nothing of a symbolic link that points
- * elsewhere by now (Kubernetes changes mounted secrets so), nor of files on some network file systems.
+ * while it is being written. It looks at the files every `everyMs`, because `fs.watch` reports neither a symbolic link that now
+ * points elsewhere (so Kubernetes changes mounted secrets), nor files on some network file systems.
  */
 export function watchFiles(onChange: () => void, everyMs = 2_000): FileWatch {
   let watched: readonly string[] = [];
@@ -104,7 +126,7 @@ export function watchFiles(onChange: () => void, everyMs = 2_000): FileWatch {
   };
 }
 
-/** Is another one after each change of the file, also if another file takes its place. */
+/** A text that changes with each change of the file, also if another file takes its place. */
 async function stampOf(path: string): Promise<string> {
   try {
     const { mtimeNs, size, ino, dev } = await stat(path, { bigint: true });

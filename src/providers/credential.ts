@@ -1,12 +1,16 @@
 import { doubledMs, within } from '../domain/time.ts';
 import type { Reach, Reply } from './provider.ts';
 
-/** The result of a sign-in. */
-export interface SignedIn {
-  /** The value of the `authorization` header. */
-  readonly authorization: string;
-  /** How long it is valid from now on, in milliseconds; Infinity if it does not expire. */
-  readonly lifetimeMs: number;
+/** The `authorization` header of a provider. All sends share one sign-in, which is renewed before it ends. */
+export interface Credential {
+  /** The header if one is valid now. Starts a renewal if its end is near. */
+  current(): string | undefined;
+  /** The header, or the reply for the send that needed it. One sign-in at a time; after a failure the next one waits. */
+  obtain(): Promise<string | Reply>;
+  /** For a header that the provider calls expired. True if there is a new one: repeat the send. */
+  replace(expired: string): Promise<boolean>;
+  /** Whether the server of the sign-in can be reached. Absent, or undefined: it needs none, or it was reached from the start. */
+  reach?(): Reach | undefined;
 }
 
 export interface CredentialOptions {
@@ -14,7 +18,7 @@ export interface CredentialOptions {
   readonly signIn: () => Promise<SignedIn>;
   /** The reply to a send that needed a sign-in which failed. Nothing was sent. */
   readonly failureReply: (error: unknown) => Reply;
-  /** Whom a failed sign-in could not reach, and why; undefined if it was refused. Absent: it needs no network. */
+  /** The server that a failed sign-in could not reach, and why; undefined if it was refused. Absent: it needs no network. */
   readonly unreachedBy?: (error: unknown) => Unreached | undefined;
   /** A new sign-in begins when less than this is left; the old one is used until then. Milliseconds. */
   readonly renewBelowMs: number;
@@ -26,23 +30,19 @@ export interface CredentialOptions {
   readonly now: () => number;
 }
 
+/** The result of a sign-in. */
+export interface SignedIn {
+  /** The value of the `authorization` header. */
+  readonly authorization: string;
+  /** How long it is valid from now on, in milliseconds; Infinity if it does not expire. */
+  readonly lifetimeMs: number;
+}
+
 /** A server that a sign-in could not reach. */
 export interface Unreached {
   readonly host: string;
   readonly cause: string;
   readonly detail?: string;
-}
-
-/** The `authorization` header of a provider. All sends share one sign-in, which is renewed before it ends. */
-export interface Credential {
-  /** The header if one is valid now. Starts a renewal if its end is near. */
-  current(): string | undefined;
-  /** The header, or the reply for the send that needed it. One sign-in at a time; after a failure the next one waits. */
-  obtain(): Promise<string | Reply>;
-  /** Call it if the provider says that this header has expired. True if there is a new one: repeat the send. */
-  replace(expired: string): Promise<boolean>;
-  /** Whether the server of the sign-in can be reached. Absent, or undefined: it needs none, or it was reached from the start. */
-  reach?(): Reach | undefined;
 }
 
 /** If less than this is left, a send waits for the new sign-in. */
@@ -52,16 +52,16 @@ const BACKOFF = { firstMs: 1_000, lastMs: 60_000 };
 
 export function createCredential(options: CredentialOptions): Credential {
   const { signIn, failureReply, unreachedBy, renewBelowMs, leastRenewalMs, timeoutMs = 10_000, now } = options;
-  let held: { readonly authorization: string; readonly expiresAt: number; readonly since: number } | undefined;
+  let valid: { readonly authorization: string; readonly expiresAt: number; readonly since: number } | undefined;
   let failed: { readonly reply: Reply; readonly at: number; readonly waitMs: number } | undefined;
   let failures = 0;
   let unreached: (Unreached & { readonly since: number }) | undefined;
-  /** The server that was not reached at some time. */
+  /** The latest server that was not reached. */
   let host: string | undefined;
   let renewal: Promise<string | Reply> | undefined;
 
-  const leftMs = (): number => (held === undefined ? -Infinity : held.expiresAt - now());
-  const isYoung = (): boolean => held !== undefined && isWithin(now() - held.since, leastRenewalMs);
+  const leftMs = (): number => (valid === undefined ? -Infinity : valid.expiresAt - now());
+  const isYoung = (): boolean => valid !== undefined && isWithin(now() - valid.since, leastRenewalMs);
 
   /** The last failure, while the next sign-in has to wait because of it. */
   function recentFailure(): Reply | undefined {
@@ -74,7 +74,7 @@ export function createCredential(options: CredentialOptions): Credential {
       const { authorization, lifetimeMs } = await within(signIn(), timeoutMs, () => {
         throw Object.assign(new Error(`no sign-in within ${timeoutMs} ms`), { code: 'ETIMEDOUT' });
       });
-      held = { authorization, expiresAt: now() + lifetimeMs, since: now() };
+      valid = { authorization, expiresAt: now() + lifetimeMs, since: now() };
       failed = undefined;
       failures = 0;
       unreached = undefined;
@@ -100,18 +100,18 @@ export function createCredential(options: CredentialOptions): Credential {
   return {
     current() {
       const left = leftMs();
-      // Without isYoung, a header that is short-lived from the start would be renewed with every send.
+      // Without isYoung, a header with a short life would be renewed with every send.
       if (left < renewBelowMs && !isYoung()) void renewOnce();
-      return left > USE_ABOVE_MS ? held?.authorization : undefined;
+      return left > USE_ABOVE_MS ? valid?.authorization : undefined;
     },
     obtain() {
-      return held !== undefined && leftMs() > USE_ABOVE_MS ? Promise.resolve(held.authorization) : renewOnce();
+      return valid !== undefined && leftMs() > USE_ABOVE_MS ? Promise.resolve(valid.authorization) : renewOnce();
     },
     async replace(expired) {
-      if (held !== undefined && held.authorization !== expired) return true;
-      // If a clock is wrong, the provider calls every new header expired too: do not renew again and again.
+      if (valid !== undefined && valid.authorization !== expired) return true;
+      // If a clock is wrong, the provider says of every new header that it has expired: do not renew again and again.
       if (isYoung()) return false;
-      held = undefined;
+      valid = undefined;
       const fresh = await renewOnce();
       return typeof fresh === 'string' && fresh !== expired;
     },

@@ -1,5 +1,34 @@
+import type { z } from 'zod';
 import type { Device, Notification, Platform } from '../domain/notification.ts';
 import type { Trouble } from '../domain/outcome.ts';
+import type { Report } from '../environment/files.ts';
+import type { Environment } from '../environment/values.ts';
+import type { DeviceKind } from './device-kind.ts';
+
+/** One push service. Its methods never throw: every failure is a Reply. */
+export interface Provider {
+  readonly platform: Platform;
+  /** Checks the size and encodes. All slow work is done here, before the limiter is asked. */
+  prepare(push: Push): Prepared;
+  /**
+   * Waits for a free stream to the request's server and valid credentials. The wait has no bound, but ends if no connection
+   * can be made.
+   */
+  reserve(encoded: Pick<Encoded, 'origin'>): Reserved | Promise<Reserved>;
+  /** Sends one request. It is repeated only once, and only if the provider says that the credentials have expired. */
+  send(encoded: Encoded, options?: SendOptions): Promise<Reply>;
+  /**
+   * Connects and signs in ahead of the first send, and keeps connected until `close`. Sends nothing. A provider that learns
+   * its servers only from the devices connects with the first `reserve` or `send`.
+   */
+  connect(): Promise<void>;
+  /** The servers that were tried and are still in use. Sends nothing. */
+  reach(): readonly Reach[];
+  /** Ends all sends that wait or are under way, with the code `cancelled` or `aborted`. */
+  abort(): void;
+  /** Waits for the sends under way; later ones are answered with the code `closed`. */
+  close(): Promise<void>;
+}
 
 /** One alert for one device. */
 export interface Push {
@@ -33,7 +62,7 @@ export interface Reply {
   readonly alerted: 'yes' | 'no' | 'maybe';
   /** Do not try again sooner than this, in milliseconds: Retry-After, or the least wait for this kind of reply. */
   readonly retryAfterMs?: number;
-  /** Nobody knows whether it was processed (a timeout, a reset): worth one or two more attempts, no more. */
+  /** It is not known whether the provider processed it (a timeout, a reset): one or two more attempts, no more. */
   readonly ambiguous?: boolean;
   /** The request certainly did not reach the provider. It costs no attempt. */
   readonly unsent?: boolean;
@@ -42,8 +71,8 @@ export interface Reply {
   /** What many answers like this one, for different recipients, would prove about the provider. */
   readonly suspect?: Trouble;
   /**
-   * The app's set-up at the provider is at fault, for devices like this one and not for others: no attempt is spent, and no
-   * breaker opens.
+   * The app's settings at the provider are wrong for devices like this one, and right for others: it costs no attempt, and
+   * no breaker opens.
    */
   readonly setUp?: boolean;
   /** When the token became invalid, in epoch milliseconds (only APNs says it). */
@@ -51,6 +80,15 @@ export interface Reply {
   /** More text for a person to read; tokens are redacted. */
   readonly detail?: string;
 }
+
+/** What a kind of answer means: a Reply without the texts of one particular answer. */
+export type ReplyRow = Pick<
+  Reply,
+  'meaning' | 'alerted' | 'retryAfterMs' | 'ambiguous' | 'unsent' | 'trouble' | 'suspect' | 'setUp'
+>;
+
+/** Rows by the provider's code or the HTTP status. */
+export type ReplyTable = Readonly<Record<string, ReplyRow>>;
 
 /** A push as a request to its provider, ready to be sent. */
 export interface Encoded {
@@ -107,27 +145,49 @@ export interface ReachFailure {
   readonly forMs: number;
 }
 
-/** One push service. Its methods never throw: every failure is a Reply. */
-export interface Provider {
-  readonly platform: Platform;
-  /** Checks the size and encodes. All slow work is done here, before the limiter is asked. */
-  prepare(push: Push): Prepared;
+/** Everything that other folders know of a provider (docs/providers.md). `Options`: what `create` takes. */
+export interface ProviderDescriptor<P extends string, Options> {
+  /** In notifications, labels, metrics and Redis keys: lower case letters and digits. */
+  readonly platform: P;
+  /** As people write it. */
+  readonly name: string;
+  readonly device: DeviceKind<P>;
+  readonly settings: ProviderSettings<Options>;
+  /** Opens no connection yet. Throws an InputError if an option is not usable; the error shows no secret. */
+  readonly create: (options: Options) => Provider;
+  readonly answers: AnswerTables;
+}
+
+/** A provider's part of a worker's environment. */
+export interface ProviderSettings<Options> {
+  /** The variables, in the README's order and with its texts. */
+  readonly variables: z.ZodObject;
+  /** Variables whose value an error must not repeat. */
+  readonly secrets: readonly string[];
+  /** The variable of the quota that all workers share, and the README's text for it; src/config reads it. */
+  readonly quota: { readonly variable: string; readonly meaning: string };
   /**
-   * Waits for a free stream to the request's server and valid credentials. The wait has no bound, but ends if no connection
-   * can be made.
+   * The names in APPS_FILE of variables that do not begin with the platform's name. The others follow from the variable:
+   * `APNS_KEY_FILE` is `keyFile`. The value of a field that ends in `File` is the path of a file, which is watched.
    */
-  reserve(encoded: Pick<Encoded, 'origin'>): Reserved | Promise<Reserved>;
-  /** Sends one request. It is repeated only once, and only if the provider says that the credentials have expired. */
-  send(encoded: Encoded, options?: SendOptions): Promise<Reply>;
+  readonly appFields?: Readonly<Record<string, string>>;
   /**
-   * Connects and signs in ahead of the first send, and keeps connected until `close`. Sends nothing. A provider that learns
-   * its servers only from the devices connects with the first `reserve` or `send`.
+   * The options for `create`; undefined if the provider is off. `given` holds the variables that are well-formed. Every
+   * variable that is missing, contradicts another or cannot be read is reported; the provider is not created then. For an app
+   * of APPS_FILE, `given` holds its fields under the names of the variables.
    */
-  connect(): Promise<void>;
-  /** The servers that were tried and are still in use. Asks nobody. */
-  reach(): readonly Reach[];
-  /** Ends all sends that wait or are under way, with the code `cancelled` or `aborted`. */
-  abort(): void;
-  /** Waits for the sends under way; later ones are answered with the code `closed`. */
-  close(): Promise<void>;
+  readonly read: (given: Environment, report: Report, source: 'environment' | 'apps-file') => Options | undefined;
+}
+
+/** What each answer means. docs/provider-faults.md shows the same, and the contract suite provokes each row of `words`. */
+export interface AnswerTables {
+  readonly accepted: Reply;
+  /** By the provider's code. */
+  readonly words: ReplyTable;
+  /** By HTTP status, for codes that are not in `words`, and for answers without a code. */
+  readonly statuses: ReplyTable;
+  /** For a status that is in no table. */
+  readonly unknown: ReplyRow;
+  /** What a failed sign-in means, by the codes of this project. */
+  readonly signIn: ReplyTable;
 }

@@ -1,6 +1,6 @@
 import type { Platform } from '../domain/notification.ts';
 import { APNS } from './apns/index.ts';
-import type { ProviderDescriptor } from './descriptor.ts';
+import type { ProviderDescriptor } from './provider.ts';
 import { FCM } from './fcm/index.ts';
 import { WEBPUSH } from './webpush/index.ts';
 

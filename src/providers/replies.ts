@@ -1,39 +1,76 @@
+import { isObject } from '../domain/json.ts';
 import { redact } from '../domain/redact.ts';
-import type { Push, Reply } from './provider.ts';
+import type { AnswerTables, Push, Reply, ReplyRow, ReplyTable } from './provider.ts';
 import type { Answered, Unknown, Unsent } from './sender/result.ts';
 
-/** What a kind of answer means: a Reply without the texts of one particular answer. */
-export type ReplyRow = Pick<
-  Reply,
-  'meaning' | 'alerted' | 'retryAfterMs' | 'ambiguous' | 'unsent' | 'trouble' | 'suspect' | 'setUp'
->;
+/** Rows that mean the same at several providers. */
+export const GONE: ReplyRow = { meaning: 'gone', alerted: 'no' };
+export const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
+/**
+ * About this device. Many in a row, for many recipients, mean that this worker is configured for another app: the wrong topic,
+ * project or key, or development tokens in production.
+ */
+export const BAD_TOKEN: ReplyRow = { meaning: 'bad-token', alerted: 'no', suspect: 'configuration' };
+/** The credentials are refused, for all devices. */
+export const AUTH: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'auth' };
+export const CONFIGURATION: ReplyRow = { meaning: 'later', alerted: 'no', trouble: 'configuration' };
+/** Refused without a known reason: one answer about one device does not prove that all would be refused. */
+export const FORBIDDEN: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000, suspect: 'configuration' };
+/** This device got too many. Where the answer names no time to wait, a minute is this project's choice. */
+export const TOO_MANY: ReplyRow = { meaning: 'later', alerted: 'no', retryAfterMs: 60_000 };
+/** FCM's documentation asks to wait at least ten seconds. `maybe`: messages answered with 503 have been seen to arrive. */
+export const SERVER_ERROR: ReplyRow = { meaning: 'later', alerted: 'maybe', retryAfterMs: 10_000, suspect: 'outage' };
+/** The server did not process it. */
+export const NOT_PROCESSED: ReplyRow = { meaning: 'later', alerted: 'no', suspect: 'outage' };
 
-/** Rows by the provider's code or the HTTP status. */
-export type ReplyTable = Readonly<Record<string, ReplyRow>>;
-
-/** The row of the first key that the table has. `hasOwn`, so that a code `constructor` finds no row. */
-export function findRow(table: ReplyTable, keys: readonly (string | number | undefined)[]): ReplyRow | undefined {
-  const key = keys.find((candidate) => candidate !== undefined && Object.hasOwn(table, candidate));
-  return key === undefined ? undefined : table[key];
+/**
+ * An answer as a Reply, with its code and its Retry-After.
+ *
+ * @param word the provider's code; undefined if the answer has none
+ * @param row what the answer means; otherwise the tables say it, by the code or by the status
+ */
+export function tableReply(
+  tables: Pick<AnswerTables, 'words' | 'statuses' | 'unknown'>,
+  { status, headers }: Answered,
+  word: string | undefined,
+  { row, notification, nowMs }: { row?: ReplyRow | undefined; notification: unknown; nowMs: number },
+): Reply {
+  const found = row ?? findRow(tables.words, word) ?? findRow(tables.statuses, status) ?? anyStatus(status);
+  const meant = found ?? tables.unknown;
+  const retryAfterMs = meant.meaning === 'later' ? parseRetryAfter(headers['retry-after'], nowMs) : undefined;
+  return {
+    ...meant,
+    // A known code is not redacted, because an alert may happen to contain the same word.
+    code: word === undefined ? `http-${status}` : findRow(tables.words, word) ? word : redact(word, notification),
+    ...(retryAfterMs !== undefined && { retryAfterMs }),
+  };
 }
 
-/** A status of 400 to 499 says that the request itself is at fault, and would be refused again. */
-const REJECTED: ReplyRow = { meaning: 'rejected', alerted: 'no' };
-/** The exceptions: it was not processed this time (RFC 9110, 15.5.9 and 15.5.20; RFC 8470, 5.2). */
-const NOT_PROCESSED: ReplyRow = { meaning: 'later', alerted: 'no', suspect: 'outage' };
+/** `hasOwn`, so that a code `constructor` finds no row. */
+export function findRow(table: ReplyTable, key: string | number | undefined): ReplyRow | undefined {
+  return key !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
+}
+
+/** The statuses of 400 to 499 of a request that was not processed this time (RFC 9110, 15.5.9 and 15.5.20; RFC 8470, 5.2). */
 const NOT_PROCESSED_STATUSES: readonly number[] = [408, 421, 425];
 
-/** The row of a status: that of the table, or what any server means by it. @param unknown all other statuses: it may have alerted */
-export function statusRow(table: ReplyTable, status: number, unknown: ReplyRow): ReplyRow {
-  const row = findRow(table, [status]);
-  if (row !== undefined) return row;
+/** What any server means by a status. Every other one of 400 to 499 says that the request itself is wrong. */
+function anyStatus(status: number): ReplyRow | undefined {
   if (NOT_PROCESSED_STATUSES.includes(status)) return NOT_PROCESSED;
-  return status >= 400 && status < 500 ? REJECTED : unknown;
+  return status >= 400 && status < 500 ? REJECTED : undefined;
 }
 
-/** A provider's code. A known code is not redacted, because an alert may happen to contain the same word. */
-function wordOf(table: ReplyTable, word: string, notification: unknown): string {
-  return Object.hasOwn(table, word) ? word : redact(word, notification);
+/** A longer Retry-After is taken for an error of the server and cut to this. */
+const MAX_RETRY_AFTER_MS = 86_400_000;
+
+/**
+ * `Retry-After` (RFC 9110, section 10.2.3), seconds or a date, in milliseconds from `nowMs`: a day at most; undefined if it
+ * lies in the past.
+ */
+export function parseRetryAfter(header: unknown, nowMs: number): number | undefined {
+  if (typeof header !== 'string') return undefined;
+  const waitMs = /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - nowMs;
+  return waitMs > 0 ? Math.min(waitMs, MAX_RETRY_AFTER_MS) : undefined;
 }
 
 const UNSENT: ReplyRow = { meaning: 'later', alerted: 'no', unsent: true };
@@ -57,63 +94,39 @@ export const TRANSPORT_REPLIES = {
   timeout: NO_ANSWER,
   reset: NO_ANSWER,
   aborted: UNKNOWN,
-  /** A status of success, with a body that the provider does not send. */
+  /** A status of success, with a body that the provider does not send: a proxy may have answered. */
   unreadable: NO_ANSWER,
-  /** A bug here. */
+  /** A bug of this project. */
   'unexpected-error': UNKNOWN,
 } as const satisfies ReplyTable;
-export type TransportCode = keyof typeof TRANSPORT_REPLIES;
 
-export function transportReply(code: TransportCode, detail?: string): Reply {
-  return { ...TRANSPORT_REPLIES[code], code, ...(detail === undefined ? {} : { detail }) };
+export function transportReply(code: keyof typeof TRANSPORT_REPLIES, detail?: string): Reply {
+  return { ...TRANSPORT_REPLIES[code], code, ...(detail !== undefined && { detail }) };
 }
 
 /** A send without an answer, as a Reply. */
-export function lostReply({ code, detail }: Unsent | Unknown, push: Pick<Push, 'notification'> | undefined): Reply {
+export function lostReply({ code, detail }: Unsent | Unknown, push: Push | undefined): Reply {
   return transportReply(code, detail === undefined ? undefined : redact(detail, push?.notification));
 }
 
-/** The row of an answer as a Reply, with the answer's code and its Retry-After. */
-export function rowReply(
-  row: ReplyRow,
-  { status, headers }: Answered,
-  word: string | undefined,
-  {
-    table,
-    notification,
-    nowMs,
-  }: { readonly table: ReplyTable; readonly notification: unknown; readonly nowMs: number },
-): Reply {
-  const retryAfterMs = row.meaning === 'later' ? parseRetryAfter(headers['retry-after'], nowMs) : undefined;
-  return {
-    ...row,
-    code: word === undefined ? `http-${status}` : wordOf(table, word, notification),
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-  };
-}
-
-/** A longer Retry-After is taken for an error of the server and cut to this. */
-const MAX_RETRY_AFTER_MS = 86_400_000;
-
 /**
- * `Retry-After` (RFC 9110, section 10.2.3), seconds or a date, in milliseconds from `nowMs`: a day at most; undefined if it
- * lies in the past.
+ * The reply to a send that needed a token which this process could not sign. No network is needed for that, so it is a bug of
+ * this project.
  */
-export function parseRetryAfter(header: unknown, nowMs: number): number | undefined {
-  if (typeof header !== 'string') return undefined;
-  const waitMs = /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - nowMs;
-  return waitMs > 0 ? Math.min(waitMs, MAX_RETRY_AFTER_MS) : undefined;
+export function signFailure(): Reply {
+  return { meaning: 'later', alerted: 'no', unsent: true, trouble: 'auth', code: 'sign-in-failed' };
 }
 
-/** The JSON object in a body; an empty object if the body is not JSON. */
-export function jsonObject(body: string): Readonly<Record<string, unknown>> {
+/** The JSON object in a body; an empty object if the body is something else. */
+export function parseObject(body: string): Readonly<Record<string, unknown>> {
   try {
-    return asRecord(JSON.parse(body));
+    return objectOr(JSON.parse(body));
   } catch {
     return {};
   }
 }
 
-export function asRecord(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+/** The value if it is an object; otherwise an empty one. */
+export function objectOr(value: unknown): Readonly<Record<string, unknown>> {
+  return isObject(value) ? value : {};
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { IRedisTransaction, Job, Queue } from 'bullmq';
-import { parseCancelTarget, type CancelTarget } from '../domain/cancel-target.ts';
+import { parseCancelTarget, type CancelTarget } from '../domain/notification.ts';
 import { targetOf } from '../domain/device.ts';
 import { InputError } from '../domain/faults.ts';
 import { countedAs, type CountedAs } from '../domain/limits.ts';

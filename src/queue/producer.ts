@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import type { CancelTarget } from '../domain/cancel-target.ts';
+import type { CancelTarget } from '../domain/notification.ts';
 import { InputError } from '../domain/faults.ts';
 import { connectProducer, explained, whenReady } from '../redis/connection.ts';
 import { addJobs, type Entry, check, delayed, type Spread, type Enqueued, type EnqueueInput } from './add-jobs.ts';
@@ -10,7 +10,7 @@ import { openQueues, ignoreError, checkOptions, type ProducerOptions } from './p
 import { checkId, findStatus, type NotificationStatus } from './status.ts';
 
 export type { EnqueuedMany, EnqueueManyOptions } from './broadcast.ts';
-export type { CancelTarget } from '../domain/cancel-target.ts';
+export type { CancelTarget } from '../domain/notification.ts';
 export type { Canceled } from './cancel.ts';
 export { checkInput } from './add-jobs.ts';
 export type { Enqueued, EnqueueInput } from './add-jobs.ts';

@@ -3,18 +3,18 @@ import type { Progress, Tried } from '../../src/delivery/context.ts';
 import { afterSend, deferOrGiveUp } from '../../src/delivery/decide.ts';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Result } from '../../src/domain/outcome.ts';
-import { APNS_ACCEPTED, APNS_REPLIES } from '../../src/providers/apns/answers.ts';
+import { APNS_ANSWERS } from '../../src/providers/apns/answers.ts';
 import type { Reply } from '../../src/providers/provider.ts';
 import { transportReply } from '../../src/providers/replies.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { contextOf, none, openBench, openBreaker } from './support.ts';
 
 const NOW = 1_795_284_000_000;
-const accepted = APNS_ACCEPTED;
-const gone: Reply = { ...APNS_REPLIES.Unregistered, code: 'Unregistered' };
-const badToken: Reply = { ...APNS_REPLIES.BadDeviceToken, code: 'BadDeviceToken' };
-const rejected: Reply = { ...APNS_REPLIES.BadTopic, code: 'BadTopic' };
-const busy: Reply = { ...APNS_REPLIES.ServiceUnavailable, code: 'ServiceUnavailable' };
+const { accepted, words } = APNS_ANSWERS;
+const gone: Reply = { ...words.Unregistered, code: 'Unregistered' };
+const badToken: Reply = { ...words.BadDeviceToken, code: 'BadDeviceToken' };
+const rejected: Reply = { ...words.BadTopic, code: 'BadTopic' };
+const busy: Reply = { ...words.ServiceUnavailable, code: 'ServiceUnavailable' };
 const timeout = transportReply('timeout');
 const refused = transportReply('connection-refused');
 

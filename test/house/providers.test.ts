@@ -7,10 +7,9 @@ import { CONFIG_VARIABLES, SECRET_VARIABLES } from '../../src/config/variables.t
 import { formatFault } from '../../src/domain/faults.ts';
 import { parseNotification, PLATFORMS } from '../../src/domain/notification.ts';
 import { redact } from '../../src/domain/redact.ts';
-import type { AnswerTables } from '../../src/providers/descriptor.ts';
+import type { AnswerTables, ReplyTable } from '../../src/providers/provider.ts';
 import { DEVICE_KINDS } from '../../src/providers/devices.ts';
 import { PROVIDERS } from '../../src/providers/registry.ts';
-import type { ReplyTable } from '../../src/providers/replies.ts';
 import { describeRow, readAnswers } from '../providers/answers-table.ts';
 import { makeNotification, makePush } from '../support/push.ts';
 import { openSandbox } from '../support/sandbox.ts';

@@ -9,7 +9,7 @@ const NOW_MS = Date.parse('2026-11-21T18:00:00Z');
 async function received(fields: PushFields) {
   const sandbox = await openSandbox();
   const push = makePush({ platform: 'fcm', ...fields });
-  const provider = await openFcm(sandbox, { now: () => NOW_MS, silentChannelId: 'quiet' });
+  const provider = await openFcm(sandbox, { now: () => NOW_MS });
   const reply = await sendPush(provider, push);
   return { push, reply, message: sandbox.journal.all[0]?.payload };
 }
@@ -36,7 +36,7 @@ test('a silent alert goes to the quiet channel, at normal priority', async () =>
     notification: push.notification.alert,
     android: {
       priority: 'normal',
-      notification: { tag: push.pushId, channel_id: 'quiet', notification_priority: 'PRIORITY_LOW' },
+      notification: { tag: push.pushId, channel_id: 'silent', notification_priority: 'PRIORITY_LOW' },
     },
   });
   expect(JSON.stringify(message)).not.toMatch(/sound|count/);

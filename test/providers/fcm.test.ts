@@ -2,12 +2,8 @@ import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import {
-  createFcmProvider,
-  createGoogleCredential,
-  SIGN_IN_REPLIES,
-  signInReply,
-} from '../../src/providers/fcm/fcm.ts';
+import { FCM_ANSWERS } from '../../src/providers/fcm/answers.ts';
+import { createFcmProvider, createGoogleCredential, signInReply } from '../../src/providers/fcm/fcm.ts';
 import type { Refuse } from '../../sandbox/loopback/answers.ts';
 import { openFcm, openSandbox, sendPush } from '../support/providers.ts';
 import { makePush } from '../support/push.ts';
@@ -64,7 +60,7 @@ describe('credentials', () => {
     const error = Object.assign(new Error('Credential implementation failed', { cause }), {
       code: 'app/invalid-credential',
     });
-    expect(signInReply(error)).toMatchObject({ ...SIGN_IN_REPLIES[code], code });
+    expect(signInReply(error)).toMatchObject({ ...FCM_ANSWERS.signIn[code], code });
   });
 
   test.each([undefined, null, 'text', 7, { code: 7, cause: { code: {} } }])(

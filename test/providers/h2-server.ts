@@ -11,7 +11,8 @@ import type { AddressInfo, Socket } from 'node:net';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import { onTestFinished } from 'vitest';
 import type { Endpoint, SendResult } from '../../src/providers/sender/result.ts';
-import { createSender, type Sender, type SenderOptions, type When } from '../../src/providers/sender/sender.ts';
+import type { SendOptions } from '../../src/providers/provider.ts';
+import { createSender, type Sender, type SenderOptions } from '../../src/providers/sender/sender.ts';
 import { makeAuthority, signCertificate } from '../../sandbox/loopback/certificates.ts';
 
 /** What a server does with a request whose headers have arrived. */
@@ -124,12 +125,12 @@ export function openSender(
 }
 
 /** Sends one request; the path tells them apart. */
-export function post(sender: Sender, path = '/', when: When = {}, body = '{"aps":{}}'): Promise<SendResult> {
+export function post(sender: Sender, path = '/', when: SendOptions = {}, body = '{"aps":{}}'): Promise<SendResult> {
   return sender.send({ headers: { ':method': 'POST', ':path': path }, body }, when);
 }
 
 /** So many at once: `/0`, `/1` and so on. */
-export function postMany(sender: Sender, count: number, when?: () => When): Promise<SendResult[]> {
+export function postMany(sender: Sender, count: number, when?: () => SendOptions): Promise<SendResult[]> {
   return Promise.all(Array.from({ length: count }, (_, index) => post(sender, `/${index}`, when?.())));
 }
 

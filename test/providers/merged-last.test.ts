@@ -7,7 +7,7 @@ async function received(fields: PushFields) {
   const sandbox = await openSandbox();
   const replies = [
     await sendPush(await openApns(sandbox), makePush(fields)),
-    await sendPush(await openFcm(sandbox, { silentChannelId: 'quiet' }), makePush({ platform: 'fcm', ...fields })),
+    await sendPush(await openFcm(sandbox), makePush({ platform: 'fcm', ...fields })),
   ];
   const [apns, fcm] = sandbox.journal.all;
   return { replies, apns, payload: apns?.payload, message: fcm?.payload };
@@ -62,7 +62,7 @@ test('silence beats every field, and what is merged at the end', async () => {
     'tag',
   ]);
   expect(message).toMatchObject({
-    android: { notification: { channel_id: 'quiet', notification_priority: 'PRIORITY_LOW' } },
+    android: { notification: { channel_id: 'silent', notification_priority: 'PRIORITY_LOW' } },
   });
 });
 

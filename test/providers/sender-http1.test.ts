@@ -4,7 +4,8 @@ import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { trustBeside, type SendResult } from '../../src/providers/sender/result.ts';
 import { createHttp1Sender, createNegotiatedSender } from '../../src/providers/sender/http1-sender.ts';
-import type { Sender, SenderOptions, When } from '../../src/providers/sender/sender.ts';
+import type { SendOptions } from '../../src/providers/provider.ts';
+import type { Sender, SenderOptions } from '../../src/providers/sender/sender.ts';
 import { makeAuthority, signCertificate } from '../../sandbox/loopback/certificates.ts';
 import { openServer } from './h2-server.ts';
 
@@ -56,7 +57,7 @@ function open(
   return sender;
 }
 
-const send = (sender: Sender, when?: When): Promise<SendResult> => sender.send(REQUEST, when);
+const send = (sender: Sender, when?: SendOptions): Promise<SendResult> => sender.send(REQUEST, when);
 
 test('a server without HTTP/2 gets the same request over HTTP/1.1, and over connections that are kept', async () => {
   const at = await openHttp1();

@@ -4,15 +4,14 @@ import { SignJWT } from 'jose';
 import { tokenOf } from '../../domain/device.ts';
 import { InputError } from '../../domain/faults.ts';
 import { createCredential, type Credential } from '../credential.ts';
-import type { Provider, Prepared, Push } from '../provider.ts';
+import type { Encoded, Provider, Prepared, Push } from '../provider.ts';
+import { signFailure } from '../replies.ts';
 import { parseEndpoint, trustBeside } from '../sender/result.ts';
-import { createHttp2Provider, createSender, type SenderOptions } from '../sender/sender.ts';
-import { readApnsAnswer, APNS_REPLIES } from './answers.ts';
+import { createHttp2Provider, createSender, type SenderTuning } from '../sender/sender.ts';
+import { APNS_ANSWERS, readApnsAnswer } from './answers.ts';
 import { apnsDelivery, liveActivityTopic, APNS_MAX_PAYLOAD_BYTES, apnsPayload } from './payload.ts';
 
-type Tuning = Omit<SenderOptions, 'endpoint' | 'secureContext'>;
-
-export interface ApnsOptions extends ApnsKey, Tuning {
+export interface ApnsOptions extends ApnsKey, SenderTuning {
   /** The app's bundle id. */
   readonly topic: string;
   /** `https://api.push.apple.com`, `https://api.sandbox.push.apple.com`, or another server. */
@@ -44,38 +43,27 @@ export function createApnsProvider(options: ApnsOptions): Provider {
   });
 }
 
-/** Two methods of the library's Notification that are missing in its type declarations. */
-interface Writable {
-  headers(): Readonly<Record<string, string | number>>;
-  /** The payload as JSON. */
-  compile(): string;
-}
-
 /** A push as an APNs request at `nowMs` (epoch milliseconds), for the app with this topic (its bundle id). */
 function encodeApns(push: Push, topic: string, nowMs: number): Prepared {
-  const message = apnsMessage(push, topic, nowMs) as ApnsNotification & Writable;
-  const body = message.compile();
-  const bytes = Buffer.byteLength(body);
-  if (bytes > APNS_MAX_PAYLOAD_BYTES) {
-    const detail = `payload: expected at most ${APNS_MAX_PAYLOAD_BYTES} bytes, found ${bytes}`;
-    return { kind: 'refused', reply: { ...APNS_REPLIES.PayloadTooLarge, code: 'PayloadTooLarge', detail } };
-  }
-  return {
-    kind: 'ready',
-    encoded: { push, path: `/3/device/${tokenOf(push.device)}`, headers: message.headers(), body },
-  };
-}
-
-function apnsMessage({ notification, pushId, silent }: Push, topic: string, nowMs: number): ApnsNotification {
+  const { notification, pushId, silent, device } = push;
   const bundleId = notification.apns?.topic ?? topic;
   const { expiration, ...delivery } = apnsDelivery(notification, pushId, silent);
-  return new ApnsNotification({
+  const message = new ApnsNotification({
     ...delivery,
     topic: notification.pushType === 'liveactivity' ? liveActivityTopic(bundleId) : bundleId,
     id: pushId,
-    ...(expiration === undefined ? {} : { expiry: expiration }),
+    ...(expiration !== undefined && { expiry: expiration }),
     rawPayload: apnsPayload(notification, silent, nowMs),
   });
+  const body = JSON.stringify(message);
+  const bytes = Buffer.byteLength(body);
+  if (bytes > APNS_MAX_PAYLOAD_BYTES) {
+    const detail = `payload: expected at most ${APNS_MAX_PAYLOAD_BYTES} bytes, found ${bytes}`;
+    return { kind: 'refused', reply: { ...APNS_ANSWERS.words.PayloadTooLarge, code: 'PayloadTooLarge', detail } };
+  }
+  // The library's type declarations lack this method.
+  const headers = (message as unknown as { headers(): Encoded['headers'] }).headers();
+  return { kind: 'ready', encoded: { push, path: `/3/device/${tokenOf(device)}`, headers, body } };
 }
 
 export interface ApnsKey {
@@ -93,17 +81,12 @@ const LIFETIME_MS = 55 * 60_000;
 const RENEW_BELOW_MS = 15 * 60_000;
 const LEAST_RENEWAL_MS = 20 * 60_000;
 
-interface Shared {
-  readonly credential: Credential;
-  /** By `now`. */
-  usedAt: number;
-}
-
 /**
  * The credentials of this process by key, team and key id; each clock has its own. Apple counts the new tokens of a key, whatever
- * else changes: providers of several apps, or of one whose topic has changed, share one token.
+ * else changes, so the providers of several apps share one token, and so do those of an app before and after a change of its topic.
+ * `usedAt`: by `now`.
  */
-const SHARED = new WeakMap<() => number, Map<string, Shared>>();
+const SHARED = new WeakMap<() => number, Map<string, { readonly credential: Credential; usedAt: number }>>();
 
 /**
  * The JWT for APNs, signed locally with the team's key. One for all that have the same key, key id and team. Throws an InputError
@@ -112,22 +95,18 @@ const SHARED = new WeakMap<() => number, Map<string, Shared>>();
 export function createApnsCredential({ key, keyId, teamId }: ApnsKey, now: () => number): Credential {
   const privateKey = readKey(key);
   const name = `${teamId} ${keyId} ${fingerprintOf(privateKey)}`;
-  const all = SHARED.get(now) ?? new Map<string, Shared>();
+  const all = SHARED.get(now) ?? new Map<string, { readonly credential: Credential; usedAt: number }>();
   SHARED.set(now, all);
 
-  // Looked up at each use, so that no two are ever in use, even after one was forgotten.
+  // Looked up at each use, so that all use the same one, also after it was forgotten and made anew.
   function shared(): Credential {
     const usedAt = now();
-    const known = all.get(name);
-    if (known !== undefined) {
-      known.usedAt = usedAt;
-      return known.credential;
-    }
-    // The token of one that was not used for so long has expired.
+    const known = all.get(name) ?? { credential: signedWith(privateKey, { keyId, teamId }, now), usedAt };
+    known.usedAt = usedAt;
+    all.set(name, known);
+    // The token of a credential that was not used for so long has expired.
     for (const [other, old] of all) if (usedAt - old.usedAt > LIFETIME_MS) all.delete(other);
-    const credential = signedWith(privateKey, { keyId, teamId }, now);
-    all.set(name, { credential, usedAt });
-    return credential;
+    return known.credential;
   }
 
   return {
@@ -151,24 +130,22 @@ function signedWith(
       const signed = await jwt.setProtectedHeader({ alg: 'ES256', kid: keyId }).sign(privateKey);
       return { authorization: `bearer ${signed}`, lifetimeMs: LIFETIME_MS };
     },
-    // No network is needed, so a failure is a bug here.
-    failureReply: () => ({ meaning: 'later', alerted: 'no', unsent: true, trouble: 'auth', code: 'sign-in-failed' }),
+    failureReply: signFailure,
   });
 }
 
-/** Of the public half, so that it is the same however the PEM is written, and tells nothing. */
+/** Of the public half, so that it is the same however the PEM is written, and reveals nothing of the key. */
 function fingerprintOf(privateKey: KeyObject): string {
   return hash('sha256', createPublicKey(privateKey).export({ type: 'spki', format: 'der' }), 'base64url');
 }
 
 function readKey(key: string): KeyObject {
-  const expected = 'a private EC key on P-256, as PEM';
-  const fault = { path: 'apns.key', expected, found: `a string of ${key.length} characters` };
   try {
     const read = createPrivateKey(key);
     if (read.asymmetricKeyDetails?.namedCurve === 'prime256v1') return read;
   } catch {
     // reported below
   }
-  throw new InputError('APNs', [fault]);
+  const expected = 'a private EC key on P-256, as PEM';
+  throw new InputError('APNs', [{ path: 'apns.key', expected, found: `a string of ${key.length} characters` }]);
 }

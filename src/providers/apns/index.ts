@@ -1,9 +1,9 @@
 import { createPrivateKey } from 'node:crypto';
 import { z } from 'zod';
-import { readCertificate, readFile, type Report } from '../../environment/files.ts';
+import { readCertificate, readKey, type Report } from '../../environment/files.ts';
 import { anyText, httpsUrl, text, type Environment } from '../../environment/values.ts';
-import type { ProviderSettings, ProviderDescriptor } from '../descriptor.ts';
-import { APNS_ACCEPTED, APNS_REPLIES, APNS_STATUS_REPLIES, APNS_UNKNOWN } from './answers.ts';
+import type { ProviderDescriptor } from '../provider.ts';
+import { APNS_ANSWERS } from './answers.ts';
 import { type ApnsOptions, createApnsProvider } from './apns.ts';
 import { apnsDevice } from './payload.ts';
 
@@ -25,15 +25,21 @@ const variables = z.object({
   APNS_CA_FILE: anyText().optional().describe("a CA to trust beside the system's"),
 });
 
-const apnsSettings: ProviderSettings<ApnsOptions> = {
-  variables,
-  // An endpoint may hold a password.
-  secrets: ['APNS_KEY', 'APNS_ENDPOINT'],
-  quota: {
-    variable: 'APNS_QUOTA',
-    meaning: 'the most sends to APNs, by all workers together: rules such as `600000/1m`, of an hour at most',
+export const APNS: ProviderDescriptor<'apns', ApnsOptions> = {
+  platform: 'apns',
+  name: 'APNs',
+  device: apnsDevice,
+  settings: {
+    variables,
+    secrets: ['APNS_KEY', 'APNS_ENDPOINT'], // an endpoint may hold a password
+    quota: {
+      variable: 'APNS_QUOTA',
+      meaning: 'the most sends to APNs, by all workers together: rules such as `600000/1m`, of an hour at most',
+    },
+    read,
   },
-  read,
+  create: createApnsProvider,
+  answers: APNS_ANSWERS,
 };
 
 /** APNs is off if none of its variables is set. If only some are set, the missing ones are faults. */
@@ -43,31 +49,22 @@ function read(env: Environment, report: Report): ApnsOptions | undefined {
   const own = [APNS_KEY, APNS_KEY_FILE, APNS_KEY_ID, APNS_TEAM_ID, APNS_TOPIC];
   if (own.every((value) => value === undefined)) return undefined;
 
-  const key = readKey(APNS_KEY, APNS_KEY_FILE, report);
+  const found = readKey('APNS_KEY', env, { what: 'the .p8 key', service: 'APNs', report });
+  if (found !== undefined && !isP256Key(found.key)) {
+    report(found.source, 'a PEM private key on the P-256 curve', 'something else');
+  }
   for (const [name, value] of Object.entries({ APNS_KEY_ID, APNS_TEAM_ID, APNS_TOPIC })) {
     if (value === undefined) report(name, 'a value, since APNs is configured', 'nothing');
   }
   const ca = readCertificate('APNS_CA_FILE', APNS_CA_FILE, report);
   return {
-    key: key ?? '',
+    key: found?.key ?? '',
     keyId: APNS_KEY_ID ?? '',
     teamId: APNS_TEAM_ID ?? '',
     topic: APNS_TOPIC ?? '',
     endpoint: APNS_ENDPOINT,
     ...(ca !== undefined && { ca }),
   };
-}
-
-/** The key as PEM, from its variable or its file. */
-function readKey(key: string | undefined, file: string | undefined, report: Report): string | undefined {
-  if (key !== undefined && file !== undefined) report('APNS_KEY', 'either APNS_KEY or APNS_KEY_FILE', 'both');
-  const pem = key ?? readFile('APNS_KEY_FILE', file, report);
-  if (pem === undefined && file === undefined) {
-    report('APNS_KEY_FILE', 'the .p8 key (or APNS_KEY), since APNs is configured', 'nothing');
-  }
-  const source = key === undefined ? 'APNS_KEY_FILE' : 'APNS_KEY';
-  if (pem !== undefined && !isP256Key(pem)) report(source, 'a PEM private key on the P-256 curve', 'something else');
-  return pem;
 }
 
 function isP256Key(pem: string): boolean {
@@ -77,18 +74,3 @@ function isP256Key(pem: string): boolean {
     return false;
   }
 }
-
-export const APNS: ProviderDescriptor<'apns', ApnsOptions> = {
-  platform: 'apns',
-  name: 'APNs',
-  device: apnsDevice,
-  settings: apnsSettings,
-  create: createApnsProvider,
-  answers: {
-    accepted: APNS_ACCEPTED,
-    words: APNS_REPLIES,
-    statuses: APNS_STATUS_REPLIES,
-    unknown: APNS_UNKNOWN,
-    signIn: {}, // the token is made locally, so there is no sign-in that could be refused
-  },
-};

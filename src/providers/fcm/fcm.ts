@@ -6,21 +6,12 @@ import { InputError } from '../../domain/faults.ts';
 import { errorChain, withoutCredentials } from '../../domain/redact.ts';
 import { createCredential, type Credential, type Unreached } from '../credential.ts';
 import type { Provider, Prepared, Push, Reply } from '../provider.ts';
-import type { ReplyTable } from '../replies.ts';
 import { parseEndpoint, trustBeside, isTlsError } from '../sender/result.ts';
-import { createHttp2Provider, createSender, type SenderOptions } from '../sender/sender.ts';
-import { createThirdPartyWatch, readFcmAnswer } from './answers.ts';
-import {
-  SILENT_CHANNEL,
-  FCM_MAX_PAYLOAD_BYTES,
-  fcmMessage,
-  type FcmMessageOptions,
-  fcmPayloadBytes,
-} from './payload.ts';
+import { createHttp2Provider, createSender, type SenderTuning } from '../sender/sender.ts';
+import { createThirdPartyWatch, FCM_ANSWERS, readFcmAnswer } from './answers.ts';
+import { FCM_MAX_PAYLOAD_BYTES, fcmMessage, fcmPayloadBytes } from './payload.ts';
 
-type Tuning = Omit<SenderOptions, 'endpoint' | 'secureContext'>;
-
-export interface FcmOptions extends Tuning {
+export interface FcmOptions extends SenderTuning {
   readonly projectId: string;
   /** A service account's JSON; without it Google's application default credentials. Not used with another endpoint. */
   readonly credentials?: unknown;
@@ -28,8 +19,6 @@ export interface FcmOptions extends Tuning {
   readonly endpoint: string;
   /** PEM of one more CA to trust, in addition to the system's. */
   readonly ca?: string | undefined;
-  /** The Android channel for silent alerts, which the app must create with low importance. Default: `silent`. */
-  readonly silentChannelId?: string | undefined;
   /** Epoch milliseconds. */
   readonly now?: (() => number) | undefined;
 }
@@ -42,14 +31,14 @@ const FCM_HOST = 'fcm.googleapis.com';
  * @throws InputError if the endpoint or the service account is not usable; the error shows nothing of their content.
  */
 export function createFcmProvider(options: FcmOptions): Provider {
-  const { projectId, credentials, endpoint, ca, silentChannelId = SILENT_CHANNEL, now = Date.now, ...tuning } = options;
+  const { projectId, credentials, endpoint, ca, now = Date.now, ...tuning } = options;
   const target = parseEndpoint(endpoint, 'fcm.endpoint');
   const watched = createThirdPartyWatch();
   return createHttp2Provider({
     platform: 'fcm',
-    credential: target.host === FCM_HOST ? createGoogleCredential(credentials, now) : createStaticCredential(now),
+    credential: target.host === FCM_HOST ? createGoogleCredential(credentials, now) : STATIC_CREDENTIAL,
     sender: createSender({ ...tuning, endpoint: target, secureContext: trustBeside(ca) }),
-    prepare: (push) => encodeFcm(push, { projectId, silentChannelId, nowMs: now() }),
+    prepare: (push) => encodeFcm(push, projectId, now()),
     readAnswer: (answer, push) => {
       const nowMs = now();
       return watched(readFcmAnswer(answer, push, nowMs), push.notification.recipientId, nowMs);
@@ -58,14 +47,10 @@ export function createFcmProvider(options: FcmOptions): Provider {
   });
 }
 
-export interface FcmEncodeOptions extends Pick<FcmMessageOptions, 'silentChannelId' | 'nowMs'> {
-  readonly projectId: string;
-}
-
-/** A push as a request to FCM. */
-export function encodeFcm(push: Push, { projectId, silentChannelId, nowMs }: FcmEncodeOptions): Prepared {
+/** A push as a request to FCM at `nowMs` (epoch milliseconds). */
+export function encodeFcm(push: Push, projectId: string, nowMs: number): Prepared {
   const { notification, device, pushId, silent } = push;
-  const message = fcmMessage(notification, { token: tokenOf(device), pushId, silent, silentChannelId, nowMs });
+  const message = fcmMessage(notification, { token: tokenOf(device), pushId, silent, nowMs });
   const body = JSON.stringify({ message });
   // The payload is a part of the body, so it is counted only if the whole body is larger than that.
   const bytes = Buffer.byteLength(body) > FCM_MAX_PAYLOAD_BYTES ? fcmPayloadBytes(message) : 0;
@@ -87,13 +72,7 @@ export function encodeFcm(push: Push, { projectId, silentChannelId, nowMs }: Fcm
 const RENEW_BELOW_MS = 10 * 60_000;
 const LEAST_RENEWAL_MS = 60_000;
 
-/** What a failed sign-in means. Google must give an access token before FCM can be asked. */
-export const SIGN_IN_REPLIES = {
-  'sign-in-refused': { meaning: 'later', alerted: 'no', unsent: true, trouble: 'auth' },
-  'sign-in-unreachable': { meaning: 'later', alerted: 'no', retryAfterMs: 10_000, unsent: true, suspect: 'outage' },
-} as const satisfies ReplyTable;
-
-/** The only scope: to send messages. firebase-admin would ask for `cloud-platform` and more, and lets nobody choose. */
+/** The only scope: to send messages. firebase-admin would ask for `cloud-platform` and more, without a choice. */
 const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';
 
 /**
@@ -103,9 +82,9 @@ const SCOPE = 'https://www.googleapis.com/auth/firebase.messaging';
 export function createGoogleCredential(
   serviceAccount: unknown,
   now: () => number,
-  agent: Agent = checkingAgent(),
+  // Checks certificates even if the environment (NODE_TLS_REJECT_UNAUTHORIZED) turns that off.
+  agent = new Agent({ rejectUnauthorized: true }),
 ): Credential {
-  // The file is reported at the start, if it is bad.
   const account = serviceAccount === undefined ? undefined : checked(serviceAccount);
   const clientOptions = { transporterOptions: { agent } };
   // A new object each time, because it caches its token, even one that the provider calls expired.
@@ -131,20 +110,11 @@ export function createGoogleCredential(
 }
 
 /** For other endpoints: the fixed token that Google's own emulators take, so that no secret reaches another host. */
-function createStaticCredential(now: () => number): Credential {
-  return createCredential({
-    now,
-    renewBelowMs: 0,
-    leastRenewalMs: LEAST_RENEWAL_MS,
-    signIn: () => Promise.resolve({ authorization: 'Bearer owner', lifetimeMs: Infinity }),
-    failureReply: signInReply,
-  });
-}
-
-/** Checks certificates even if the environment (NODE_TLS_REJECT_UNAUTHORIZED) turns that off. */
-function checkingAgent(): Agent {
-  return new Agent({ rejectUnauthorized: true });
-}
+const STATIC_CREDENTIAL: Credential = {
+  current: () => 'Bearer owner',
+  obtain: () => Promise.resolve('Bearer owner'),
+  replace: () => Promise.resolve(false),
+};
 
 /** What the library needs of the account. firebase-admin finds what is missing, and whether the key is one. */
 function checked(serviceAccount: unknown): Pick<JWTOptions, 'email' | 'key'> {
@@ -163,7 +133,7 @@ function checked(serviceAccount: unknown): Pick<JWTOptions, 'email' | 'key'> {
   }
 }
 
-/** Where a service account signs in, and what is told if the error names no host. */
+/** Where a service account signs in; and what a fault names in place of a host, if the error has none. */
 const TOKEN_HOST = 'oauth2.googleapis.com';
 const DEFAULT_SIGN_IN = 'the sign-in of the application default credentials';
 
@@ -178,7 +148,7 @@ interface ErrorLike {
 /** `sign-in-refused` if Google refused, `sign-in-unreachable` if it could not be asked or is overloaded. */
 export function signInReply(error: unknown): Reply {
   const code = awayBy(error) === undefined ? 'sign-in-refused' : 'sign-in-unreachable';
-  return { ...SIGN_IN_REPLIES[code], code, detail: detailOf(error) };
+  return { ...FCM_ANSWERS.signIn[code], code, detail: detailOf(error) };
 }
 
 /** Whom a sign-in could not reach, and why; undefined if Google refused it. */

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { readCertificate, readFile, type Report } from '../../environment/files.ts';
 import { anyText, httpsUrl, text, type Environment } from '../../environment/values.ts';
-import type { ProviderSettings, ProviderDescriptor } from '../descriptor.ts';
-import { FCM_ACCEPTED, FCM_REPLIES, FCM_STATUS_REPLIES, FCM_UNKNOWN } from './answers.ts';
-import { type FcmOptions, createFcmProvider, SIGN_IN_REPLIES } from './fcm.ts';
+import type { ProviderDescriptor } from '../provider.ts';
+import { FCM_ANSWERS } from './answers.ts';
+import { type FcmOptions, createFcmProvider } from './fcm.ts';
 import { fcmDevice } from './payload.ts';
 
 const GOOGLE_FCM = 'https://fcm.googleapis.com';
@@ -21,13 +21,19 @@ const variables = z.object({
   FCM_CA_FILE: anyText().optional().describe("a CA to trust beside the system's"),
 });
 
-const fcmSettings: ProviderSettings<FcmOptions> = {
-  variables,
-  // An endpoint may hold a password.
-  secrets: ['FCM_ENDPOINT'],
-  quota: { variable: 'FCM_QUOTA', meaning: 'the same for FCM' },
-  appFields: { GOOGLE_APPLICATION_CREDENTIALS: 'credentialsFile' },
-  read,
+export const FCM: ProviderDescriptor<'fcm', FcmOptions> = {
+  platform: 'fcm',
+  name: 'FCM',
+  device: fcmDevice,
+  settings: {
+    variables,
+    secrets: ['FCM_ENDPOINT'], // it may hold a password
+    quota: { variable: 'FCM_QUOTA', meaning: 'the same for FCM' },
+    appFields: { GOOGLE_APPLICATION_CREDENTIALS: 'credentialsFile' },
+    read,
+  },
+  create: createFcmProvider,
+  answers: FCM_ANSWERS,
 };
 
 const serviceAccountSchema = z.object({
@@ -36,9 +42,7 @@ const serviceAccountSchema = z.object({
   client_email: z.string().min(1),
   private_key: z.string().min(1),
 });
-const typeSchema = z.object({ type: z.string().regex(/^(?!service_account$)[a-z_]{1,64}$/) });
-/** A Google service account, as its JSON file has it. */
-type ServiceAccount = z.output<typeof serviceAccountSchema>;
+const otherKindSchema = z.object({ type: z.string().regex(/^(?!service_account$)[a-z_]{1,64}$/) });
 
 /**
  * FCM is off if neither credentials nor a project are set. The options hold no credentials if another endpoint is used, where
@@ -48,39 +52,38 @@ function read(env: Environment, report: Report, source: 'environment' | 'apps-fi
   const { GOOGLE_APPLICATION_CREDENTIALS: file, FCM_PROJECT_ID, FCM_ENDPOINT, FCM_CA_FILE } = variables.parse(env);
   if (file === undefined && FCM_PROJECT_ID === undefined) return undefined;
 
-  const needsSignIn = FCM_ENDPOINT === GOOGLE_FCM;
-  // Google's library finds another kind of file by the environment only, so an app of its own cannot have one.
-  const mayBeOther = source === 'environment';
-  const serviceAccount = readServiceAccount(file, FCM_PROJECT_ID !== undefined, mayBeOther, report);
+  const account = readServiceAccount(file, FCM_PROJECT_ID !== undefined, source, report);
   const ca = readCertificate('FCM_CA_FILE', FCM_CA_FILE, report);
   return {
-    projectId: FCM_PROJECT_ID ?? serviceAccount?.project_id ?? '',
+    projectId: FCM_PROJECT_ID ?? account?.project_id ?? '',
     endpoint: FCM_ENDPOINT,
-    ...(needsSignIn && serviceAccount !== undefined && { credentials: serviceAccount }),
+    ...(FCM_ENDPOINT === GOOGLE_FCM && account !== undefined && { credentials: account }),
     ...(ca !== undefined && { ca }),
   };
 }
 
-/** Undefined also for another kind of file (`external_account`): Google's library reads it itself, and it names no project. */
+/**
+ * A Google service account, as its JSON file has it. Undefined also for another kind of file (`external_account`): Google's
+ * library reads that itself, and it names no project. The library finds it by the environment only, so an app of APPS_FILE
+ * cannot have one.
+ */
 function readServiceAccount(
   path: string | undefined,
   hasProject: boolean,
-  mayBeOther: boolean,
+  source: 'environment' | 'apps-file',
   report: Report,
-): ServiceAccount | undefined {
+): z.output<typeof serviceAccountSchema> | undefined {
   const json = readFile('GOOGLE_APPLICATION_CREDENTIALS', path, report);
   if (json === undefined) return undefined;
   const value = parseJson(json);
-  const account = serviceAccountSchema.safeParse(value);
-  if (account.success) return account.data;
-  const isOtherKind = mayBeOther && typeSchema.safeParse(value).data?.type !== undefined;
-  if (isOtherKind && hasProject) return undefined;
-  if (isOtherKind) {
+  const { data } = serviceAccountSchema.safeParse(value);
+  if (data !== undefined) return data;
+  if (source === 'apps-file' || !otherKindSchema.safeParse(value).success) {
+    const expected = 'a service account as JSON with project_id, client_email and private_key';
+    report('GOOGLE_APPLICATION_CREDENTIALS', expected, 'something else');
+  } else if (!hasProject) {
     report('FCM_PROJECT_ID', 'the project, since GOOGLE_APPLICATION_CREDENTIALS is no service account', 'nothing');
-    return undefined;
   }
-  const expected = 'a service account as JSON with project_id, client_email and private_key';
-  report('GOOGLE_APPLICATION_CREDENTIALS', expected, 'something else');
   return undefined;
 }
 
@@ -91,18 +94,3 @@ function parseJson(json: string): unknown {
     return undefined;
   }
 }
-
-export const FCM: ProviderDescriptor<'fcm', FcmOptions> = {
-  platform: 'fcm',
-  name: 'FCM',
-  device: fcmDevice,
-  settings: fcmSettings,
-  create: createFcmProvider,
-  answers: {
-    accepted: FCM_ACCEPTED,
-    words: FCM_REPLIES,
-    statuses: FCM_STATUS_REPLIES,
-    unknown: FCM_UNKNOWN,
-    signIn: SIGN_IN_REPLIES,
-  },
-};

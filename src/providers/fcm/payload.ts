@@ -14,16 +14,14 @@ const MAX_TTL_MS = 2_419_200_000;
  */
 export const FCM_MAX_PAYLOAD_BYTES = 4_096;
 
-/** The Android channel of silent alerts, unless the provider is told another one. */
-export const SILENT_CHANNEL = 'silent';
+/** The Android channel of silent alerts; the app makes it, with low importance. */
+const SILENT_CHANNEL = 'silent';
 
 /** What a message needs beside the notification. */
 export interface FcmMessageOptions {
   readonly token: string;
   readonly pushId: string;
   readonly silent: boolean;
-  /** The Android channel of silent alerts; the app makes it, with low importance. */
-  readonly silentChannelId: string;
   /** Epoch milliseconds, from which `ttl` is counted. */
   readonly nowMs: number;
 }
@@ -46,7 +44,7 @@ export function fcmMessage(notification: Notification, options: FcmMessageOption
   if (analyticsLabel !== undefined) message['fcm_options'] = { analytics_label: analyticsLabel };
   const merged = fcm?.message === undefined ? message : mendPatched(message, fcm.message, notification);
   if (!options.silent) return merged;
-  const silenced = silencedMessage(merged, options.silentChannelId);
+  const silenced = silencedMessage(merged);
   return isDataOnly(notification) ? markedSilent(silenced) : silenced;
 }
 
@@ -225,12 +223,12 @@ const SILENT_KEY = 'pushpacer_silent';
  *
  * A part that a patch has removed is added again only where something is shown: without its part a device would show it loud.
  */
-function silencedMessage(message: JsonObject, channelId: string): JsonObject {
+function silencedMessage(message: JsonObject): JsonObject {
   const { android, apns, notification } = message;
   const isShown = isObject(notification);
   return {
     ...message,
-    ...((isShown || isObject(android)) && { android: silencedAndroid(objectOr(android), isShown, channelId) }),
+    ...((isShown || isObject(android)) && { android: silencedAndroid(objectOr(android), isShown) }),
     ...((isShown || isObject(apns)) && { apns: silencedApns(objectOr(apns), isShown) }),
   };
 }
@@ -244,13 +242,13 @@ function markedSilent(message: JsonObject): JsonObject {
   return { ...marked, android: { ...android, data: { ...android['data'], [SILENT_KEY]: 'true' } } };
 }
 
-function silencedAndroid(android: JsonObject, isShown: boolean, channelId: string): JsonObject {
+function silencedAndroid(android: JsonObject, isShown: boolean): JsonObject {
   const { notification } = android;
   const quiet = { ...android, priority: 'normal' };
   if (!isShown && !isObject(notification)) return quiet;
   const kept = Object.entries(objectOr(notification)).filter(([name]) => !LOUD.includes(name));
   const shown = Object.fromEntries(kept);
-  return { ...quiet, notification: { ...shown, channel_id: channelId, notification_priority: 'PRIORITY_LOW' } };
+  return { ...quiet, notification: { ...shown, channel_id: SILENT_CHANNEL, notification_priority: 'PRIORITY_LOW' } };
 }
 
 /** Header names are the same in capitals, and Apple refuses a header that comes twice. */
@@ -324,4 +322,4 @@ export const fcmDevice: TokenKind<'fcm'> = {
 };
 
 /** As long as a real push id. The token and the time that is left do not count. */
-const MEASURED = { token: '', pushId: '0'.repeat(36), silentChannelId: SILENT_CHANNEL, nowMs: 0 };
+const MEASURED = { token: '', pushId: '0'.repeat(36), nowMs: 0 };

@@ -19,10 +19,12 @@ export interface ConnectionOptions {
   readonly offersHttp1?: boolean | undefined;
   /** How long TCP, TLS and the server's first SETTINGS may take together. */
   readonly connectTimeoutMs: number;
-  /** How often a PING checks that the server still answers, and how long that answer may take. */
+  /** How often a PING checks that the server still answers. */
   readonly pingEveryMs: number;
-  readonly pingTimeoutMs: number;
 }
+
+/** How long the answer to a PING may take. */
+const PING_TIMEOUT_MS = 5_000;
 
 export interface ConnectionEvents {
   /** It carries requests from now on. */
@@ -111,6 +113,10 @@ export class Connection {
     return this.#hasAnswered;
   }
 
+  noteAnswer(): void {
+    this.#hasAnswered = true;
+  }
+
   get maxStreams(): number {
     return this.#maxStreams;
   }
@@ -144,10 +150,6 @@ export class Connection {
     return id === undefined || rstCode === constants.NGHTTP2_REFUSED_STREAM || id > this.#lastStreamId;
   }
 
-  noteAnswer(): void {
-    this.#hasAnswered = true;
-  }
-
   /** Ends it unless the server answers a PING. Does nothing while another one is under way. */
   ping(): void {
     if (this.#isPinging || this.#session.destroyed) return;
@@ -157,7 +159,7 @@ export class Connection {
       setImmediate(() => {
         if (this.#isPinging) this.#destroy(new Error('the server does not answer a PING'));
       });
-    }, this.#options.pingTimeoutMs);
+    }, PING_TIMEOUT_MS);
     // The callback always runs, with an error if the session ends first.
     this.#session.ping(() => {
       this.#isPinging = false;
@@ -172,7 +174,7 @@ export class Connection {
     if (!this.#socket.closed) await new Promise((resolve) => this.#socket.once('close', resolve));
   }
 
-  /** Also asks the session, since it ends before it emits `close`. */
+  /** Looks at the session too, since it ends before it emits `close`. */
   get #isUsable(): boolean {
     return this.#state === 'open' && !this.#session.destroyed && !this.#session.closed;
   }
@@ -251,7 +253,8 @@ export function exchange(
     if (size < MAX_BODY_BYTES) chunks.push(chunk.subarray(0, MAX_BODY_BYTES - size));
     size += chunk.length;
   });
-  stream.on('error', ignored); // `stream.errored` is read on `close`
+  // Without a listener Node would end the process. `stream.errored` is read on `close`.
+  stream.on('error', () => undefined);
   stream.on('close', () => {
     clearTimeout(timer);
     connection.giveBack();
@@ -259,16 +262,17 @@ export function exchange(
     const isComplete = stream.readableEnded && stream.rstCode === constants.NGHTTP2_NO_ERROR;
     const failure = stream.errored ?? undefined;
     if (head !== undefined && isComplete) {
-      resolve({ kind: 'answered', status: Number(head[':status']), headers: head, body: textOf(chunks) });
+      resolve({
+        kind: 'answered',
+        status: Number(head[':status']),
+        headers: head,
+        body: Buffer.concat(chunks).toString('utf8'),
+      });
     } else if (head === undefined && connection.isUnseen(stream)) resolve(unsent('refused-stream', failure));
     else resolve({ kind: 'unknown', code: 'reset', ...(failure && { detail: failure.message }) });
   });
   stream.end(body);
   return { result, abort: () => giveUp('aborted') };
-}
-
-function ignored(): void {
-  // Without a listener Node would end the process.
 }
 
 function open(connection: Connection, headers: OutgoingHttpHeaders): ClientHttp2Stream | undefined {
@@ -279,8 +283,4 @@ function open(connection: Connection, headers: OutgoingHttpHeaders): ClientHttp2
   } finally {
     if (stream === undefined) connection.giveBack();
   }
-}
-
-function textOf(chunks: readonly Buffer[]): string {
-  return chunks.length === 0 ? '' : Buffer.concat(chunks).toString('utf8');
 }

@@ -2,9 +2,8 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import { Agent, request as httpsRequest } from 'node:https';
 import { isIP } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import type { Permit } from '../provider.ts';
 import { MAX_BODY_BYTES, type SendRequest } from './connection.ts';
-import { Waiting } from './pool.ts';
+import { PlacePermit, Waiting } from './pool.ts';
 import { NO_HTTP2, type SendResult, type Unsent, connectFailure, createReach, unsent } from './result.ts';
 import { createSender, type Sender, type SenderOptions } from './sender.ts';
 
@@ -16,7 +15,7 @@ export function createNegotiatedSender(options: SenderOptions): Sender {
   const http2 = createSender({ ...options, offersHttp1: true });
   let http1: Sender | undefined;
   let isClosed = false;
-  /** The first one closes at once, since its pool would go on trying to connect. */
+  /** The HTTP/2 sender closes at once, since its pool would try to connect again and again. */
   const closing: Promise<void>[] = [];
 
   function fallBack(): Sender {
@@ -61,11 +60,26 @@ const IDLE_MS = 4_000;
 /** A sender for a server without HTTP/2: one request at a time on each connection, at most `maxConnections` at once. */
 export function createHttp1Sender(options: SenderOptions): Sender {
   const { endpoint, secureContext, requestTimeoutMs = 10_000, connectTimeoutMs = 5_000, maxConnections = 16 } = options;
-  const slots = createSlots(maxConnections);
+  const waiting = new Waiting<Slot>();
+  let free = maxConnections;
   const reach = createReach(endpoint);
   const agent = new Agent({ keepAlive: true, maxSockets: maxConnections, timeout: IDLE_MS });
   const underWay = new Map<Promise<SendResult>, () => void>();
   let isClosed = false;
+
+  function take(): Slot | undefined {
+    if (free === 0) return undefined;
+    free -= 1;
+    const giveBack = (): void => {
+      free += 1;
+      waiting.serve(take);
+    };
+    return new Slot({ giveBack });
+  }
+
+  async function reserve(until = Infinity): Promise<Slot | Unsent> {
+    return isClosed ? unsent('closed') : (take() ?? waiting.join(until));
+  }
 
   function open({ headers }: SendRequest): ClientRequest {
     const { ':method': method, ':path': path, ...rest } = headers;
@@ -107,7 +121,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
     const giveUp = (): void => void setImmediate(() => end({ kind: 'unknown', code: 'timeout' }));
     let timer = setTimeout(giveUpConnecting, connectTimeoutMs);
 
-    /** Only on a connection that stands: until then nothing has left, and the time for it may pass. */
+    /** Once there is a connection. Until then nothing has been sent, and `sendBy` may pass. */
     const write = (): void => {
       reach.succeeded();
       if (performance.now() > sendBy) {
@@ -132,29 +146,32 @@ export function createHttp1Sender(options: SenderOptions): Sender {
   }
 
   return {
-    reserve: () => slots.take(),
+    reserve: () => reserve(),
     async send(request, { permit, sendBy = Infinity } = {}) {
-      const held = slots.owns(permit) ? permit : undefined;
-      if (held === undefined) permit?.release();
-      const slot = held?.use() ?? (await slots.take(sendBy));
-      if (!('release' in slot)) return slot;
+      let slot = permit instanceof Slot ? permit.use() : undefined;
+      if (slot === undefined) {
+        permit?.release(); // it may be of the HTTP/2 sender, which this one has replaced
+        const found = await reserve(sendBy);
+        if (!(found instanceof Slot)) return found;
+        slot = found.use();
+      }
       try {
         if (isClosed) return unsent('closed');
         if (performance.now() > sendBy) return unsent('too-late');
         return await exchange(request, sendBy);
       } finally {
-        slot.release();
+        slot?.giveBack();
       }
     },
     connect: () => Promise.resolve(),
     reach: () => (isClosed ? undefined : reach.now()),
     abort() {
-      slots.giveUpWaiting(unsent('cancelled'));
-      for (const give of underWay.values()) give();
+      waiting.giveUp(unsent('cancelled'));
+      for (const abort of underWay.values()) abort();
     },
     async close() {
       isClosed = true;
-      slots.end();
+      waiting.giveUp(unsent('closed'));
       await Promise.allSettled(underWay.keys());
       agent.destroy();
     },
@@ -177,62 +194,5 @@ async function read(response: IncomingMessage): Promise<SendResult> {
   return { kind: 'answered', status: response.statusCode ?? 0, headers: response.headers, body };
 }
 
-/** One of a number of places for requests. */
-class Slot implements Permit {
-  #give: (() => void) | undefined;
-
-  constructor(give: () => void) {
-    this.#give = give;
-  }
-
-  release(): void {
-    const give = this.#give;
-    this.#give = undefined;
-    give?.();
-  }
-
-  /** The place, for one request, which releases it. Undefined if it was used or released before. */
-  use(): Slot | undefined {
-    const give = this.#give;
-    this.#give = undefined;
-    return give && new Slot(give);
-  }
-}
-
-/** A number of places; who finds none waits, in the order of asking. */
-interface Slots {
-  /** Unsent if none is free until then (`performance.now()`). */
-  take(until?: number): Promise<Slot | Unsent>;
-  owns(permit: Permit | undefined): permit is Slot;
-  giveUpWaiting(why: Unsent): void;
-  end(): void;
-}
-
-function createSlots(count: number): Slots {
-  const waiting = new Waiting<Slot>();
-  let free = count;
-  let isEnded = false;
-
-  function take(): Slot | undefined {
-    if (free === 0) return undefined;
-    free -= 1;
-    return new Slot(() => {
-      free += 1;
-      waiting.serve(take);
-    });
-  }
-
-  return {
-    take(until = Infinity) {
-      if (isEnded) return Promise.resolve(unsent('closed'));
-      const slot = take();
-      return slot === undefined ? waiting.join(until) : Promise.resolve(slot);
-    },
-    owns: (permit) => permit instanceof Slot,
-    giveUpWaiting: (why) => waiting.giveUp(why),
-    end() {
-      isEnded = true;
-      waiting.giveUp(unsent('closed'));
-    },
-  };
-}
+/** Room for one request. */
+class Slot extends PlacePermit<{ giveBack(): void }> {}

@@ -9,27 +9,6 @@ export interface PoolOptions extends ConnectionOptions {
   readonly random: () => number;
 }
 
-/** A stream that is set aside on one connection. */
-export class StreamPermit {
-  #connection: Connection | undefined;
-
-  constructor(connection: Connection) {
-    this.#connection = connection;
-  }
-
-  /** The connection, for one request. Undefined if the permit was used or released before. */
-  use(): Connection | undefined {
-    const connection = this.#connection;
-    this.#connection = undefined;
-    return connection;
-  }
-
-  /** Gives the stream back. */
-  release(): void {
-    this.use()?.giveBack();
-  }
-}
-
 /** The connections to one server. */
 export interface Pool {
   /** A free stream, in the order of asking. Unsent if no connection can be made, or none is free in time. */
@@ -66,8 +45,8 @@ export function createPool(options: PoolOptions): Pool {
   let isEnded = false;
 
   /**
-   * Prefers a connection without an answer, since its first answer shows how many streams it has. Otherwise the oldest with a
-   * free stream: requests that share a connection share system calls.
+   * Prefers a connection that has not answered yet: its first answer shows how many streams the server allows. Otherwise the
+   * oldest with a free stream, because requests that share a connection share system calls.
    */
   function take(): StreamPermit | undefined {
     let found: Connection | undefined;
@@ -98,7 +77,7 @@ export function createPool(options: PoolOptions): Pool {
         serveWaiting();
       },
       onFree() {
-        // Only the first answer on a new connection proves that connecting works: old ones may go on while new ones fail.
+        // Only the first answer on a new connection proves that connecting works: old ones may work while new ones fail.
         if (connection.hasAnswered && !isProven) failures = 0;
         isProven = connection.hasAnswered;
         serveWaiting();
@@ -177,21 +156,45 @@ export function createPool(options: PoolOptions): Pool {
   };
 }
 
+/** Room for one request. `Place`: what it is sent on, and what takes the room back. */
+export class PlacePermit<Place extends { giveBack(): void }> {
+  #place: Place | undefined;
+
+  constructor(place: Place) {
+    this.#place = place;
+  }
+
+  /** The place, for one request. Undefined if the permit was used or released before. */
+  use(): Place | undefined {
+    const place = this.#place;
+    this.#place = undefined;
+    return place;
+  }
+
+  /** Gives the stream back. */
+  release(): void {
+    this.use()?.giveBack();
+  }
+}
+
 /** 250 ms after the first failure, doubled with each further one, at most 15 s; times 0.5 to 1, by `random`. */
 export function backoffMs(failures: number, random: number): number {
   return doubledMs(BACKOFF.firstMs, BACKOFF.lastMs, failures - 1) * (0.5 + random / 2);
 }
 
-/** Those who wait for a place, in the order of asking. */
-export class Waiting<Place> {
-  readonly #all = new Set<(found: Place | Unsent) => void>();
+/** A stream that is set aside on one connection. */
+export class StreamPermit extends PlacePermit<Connection> {}
+
+/** The sends that wait for a permit, in the order of asking. */
+export class Waiting<Found> {
+  readonly #all = new Set<(found: Found | Unsent) => void>();
 
   get size(): number {
     return this.#all.size;
   }
 
-  /** Resolves with a place from `serve`; unsent after `until` (`performance.now()`), or when all are given up. */
-  join(until: number): Promise<Place | Unsent> {
+  /** Resolves with a permit from `serve`; unsent after `until` (`performance.now()`), or when all are given up. */
+  join(until: number): Promise<Found | Unsent> {
     return new Promise((resolve) => {
       this.#all.add(resolve);
       if (until === Infinity) return;
@@ -202,13 +205,13 @@ export class Waiting<Place> {
     });
   }
 
-  /** Gives places to those who wait, the first one first, until `take` has none. */
-  serve(take: () => Place | undefined): void {
+  /** Gives permits to the sends that wait, the first one first, until `take` has none. */
+  serve(take: () => Found | undefined): void {
     for (const resolve of this.#all) {
-      const place = take();
-      if (place === undefined) break;
+      const found = take();
+      if (found === undefined) break;
       this.#all.delete(resolve);
-      resolve(place);
+      resolve(found);
     }
   }
 

@@ -8,123 +8,6 @@ import { exchange, type Exchange, type SendRequest } from './connection.ts';
 import { createPool, StreamPermit } from './pool.ts';
 import { type Endpoint, unsent, type SendResult, type Unsent, type UnsentCode, type Answered } from './result.ts';
 
-export interface SenderOptions {
-  readonly endpoint: Endpoint;
-  /** Trusted certificates; the system's by default. */
-  readonly secureContext?: SecureContext | undefined;
-  /** Offers HTTP/1.1 too, so that a server without HTTP/2 shows it: `no-http2`. Default: false. */
-  readonly offersHttp1?: boolean | undefined;
-  /** A request without an answer ends as `timeout` after this. Default: 10,000 ms. */
-  readonly requestTimeoutMs?: number | undefined;
-  /** How long connecting may take. Default: 5,000 ms. */
-  readonly connectTimeoutMs?: number | undefined;
-  /** Connections that stay open without load, so that one carries on while another is replaced. Default: 2. */
-  readonly minConnections?: number | undefined;
-  /** The most connections under load. Default: 16. */
-  readonly maxConnections?: number | undefined;
-  /** How often each connection is checked with a PING. Default: 30,000 ms. */
-  readonly pingEveryMs?: number | undefined;
-  /** A number from 0 to 1, for the waits between two tries to connect. */
-  readonly random?: (() => number) | undefined;
-}
-
-/** When a request may be sent. */
-export interface When {
-  /** From `reserve`; the send uses it up. Without one, the request waits for a stream. */
-  readonly permit?: Permit | undefined;
-  /** A request that no connection has taken by then (`performance.now()`) is not sent. Default: Infinity. */
-  readonly sendBy?: number | undefined;
-}
-
-/**
- * Carries requests to one HTTP/2 server, over as many sessions as the load and the server's SETTINGS need. It never repeats a
- * request that may have been processed, and never throws: every request ends in a SendResult.
- */
-export interface Sender {
-  /** Sets a stream aside: at once, or as soon as one is free. Unsent if no connection can be made. */
-  reserve(): Permit | Promise<Permit | Unsent>;
-  send(request: SendRequest, when?: When): Promise<SendResult>;
-  /** Resolves when the first connection is open, or could not be made. */
-  connect(): Promise<void>;
-  /** Whether the server can be reached; undefined if that was not tried, or the sender is closed. Asks nobody. */
-  reach(): Reach | undefined;
-  /** Ends all requests that wait or are under way: `cancelled` or `aborted`. */
-  abort(): void;
-  /** Takes no more requests; resolves when those under way have ended and the connections are closed. */
-  close(): Promise<void>;
-}
-
-const PING_TIMEOUT_MS = 5_000;
-/** How often a request that the server refused without looking at it is sent again, on another stream. */
-const MAX_REFUSALS = 3;
-
-export function createSender(options: SenderOptions): Sender {
-  const { requestTimeoutMs = 10_000, connectTimeoutMs = 5_000, pingEveryMs = 30_000 } = options;
-  const pool = createPool({
-    endpoint: options.endpoint,
-    secureContext: options.secureContext,
-    offersHttp1: options.offersHttp1,
-    connectTimeoutMs,
-    pingEveryMs,
-    pingTimeoutMs: PING_TIMEOUT_MS,
-    minConnections: options.minConnections ?? 2,
-    maxConnections: options.maxConnections ?? 16,
-    random: options.random ?? Math.random,
-  });
-  const underWay = new Set<Exchange>();
-  let isClosed = false;
-
-  async function send(request: SendRequest, { permit, sendBy = Infinity }: When = {}): Promise<SendResult> {
-    let held = permit instanceof StreamPermit ? permit : undefined;
-    if (held === undefined) permit?.release(); // of another sender, which this one has replaced
-    let refusals = 0;
-    for (;;) {
-      const connection = held?.use();
-      const stop = whyStop(sendBy);
-      if (stop !== undefined) {
-        connection?.giveBack();
-        return unsent(stop);
-      }
-      const sent = connection && exchange(connection, request, requestTimeoutMs);
-      if (sent === undefined) {
-        // There was no permit, or its connection has ended.
-        const reserved = await pool.reserve(sendBy);
-        if (!(reserved instanceof StreamPermit)) return reserved;
-        held = reserved;
-        continue;
-      }
-      underWay.add(sent);
-      const result = await sent.result;
-      underWay.delete(sent);
-      const isRefused = result.kind === 'unsent' && result.code === 'refused-stream';
-      if (!isRefused || ++refusals > MAX_REFUSALS) return result;
-    }
-  }
-
-  /** Why a request that no connection has taken yet must not be sent any more. */
-  function whyStop(sendBy: number): UnsentCode | undefined {
-    if (isClosed) return 'closed';
-    return performance.now() > sendBy ? 'too-late' : undefined;
-  }
-
-  return {
-    reserve: () => pool.reserve(),
-    send,
-    connect: () => pool.connect(),
-    reach: () => pool.reach(),
-    abort() {
-      pool.giveUpWaiting(unsent('cancelled'));
-      for (const each of underWay) each.abort();
-    },
-    async close() {
-      isClosed = true;
-      pool.end();
-      await Promise.allSettled([...underWay].map(({ result }) => result));
-      await pool.close();
-    },
-  };
-}
-
 /** What differs between push services. */
 export interface PushService {
   readonly platform: Platform;
@@ -156,20 +39,24 @@ export function createHttp2Provider(service: PushService): Provider {
     return promise;
   }
 
-  function sendOnce({ path, headers, body }: Encoded, authorization: string, when: SendOptions): Promise<SendResult> {
+  async function sendWith(authorization: string, encoded: Encoded, options: SendOptions): Promise<Reply> {
+    const { push, path, headers, body } = encoded;
     const request = { headers: { ':method': 'POST', ':path': path, ...headers, authorization }, body };
-    return sender.send(request, when);
-  }
-
-  function replyOf(result: SendResult, push: Push): Reply {
+    const result = await sender.send(request, options);
     return result.kind === 'answered' ? readAnswer(result, push) : lostReply(result, push);
   }
 
-  /** Sends once more if there are credentials other than the expired ones. */
-  async function sendAgain(encoded: Encoded, options: SendOptions, expired: string, reply: Reply): Promise<Reply> {
-    const renewed = await unlessAborted(renew(expired));
+  async function sendOrRepeat(encoded: Encoded, options: SendOptions): Promise<Reply> {
+    const authorization = credential.current() ?? (await unlessAborted(credential.obtain()));
+    if (typeof authorization !== 'string') {
+      options.permit?.release();
+      return authorization;
+    }
+    const reply = await sendWith(authorization, encoded, options);
+    if (!isExpired(reply)) return reply;
+    const renewed = await unlessAborted(renew(authorization));
     if (typeof renewed !== 'string') return renewed ?? reply;
-    return replyOf(await sendOnce(encoded, renewed, { ...options, permit: undefined }), encoded.push);
+    return sendWith(renewed, encoded, { ...options, permit: undefined });
   }
 
   /** New credentials in place of the expired ones; undefined if there are none. */
@@ -205,13 +92,7 @@ export function createHttp2Provider(service: PushService): Provider {
       }
       underWay += 1;
       try {
-        const authorization = credential.current() ?? (await unlessAborted(credential.obtain()));
-        if (typeof authorization !== 'string') {
-          options.permit?.release();
-          return authorization;
-        }
-        const reply = replyOf(await sendOnce(encoded, authorization, options), encoded.push);
-        return isExpired(reply) ? await sendAgain(encoded, options, authorization, reply) : reply;
+        return await sendOrRepeat(encoded, options);
       } catch (error) {
         options.permit?.release();
         return transportReply('unexpected-error', redact(errorChain(error), encoded.push.notification));
@@ -234,4 +115,110 @@ export function createHttp2Provider(service: PushService): Provider {
 
 function reserved(found: Permit | Unsent): Reserved {
   return 'release' in found ? { kind: 'permit', permit: found } : { kind: 'none', reply: lostReply(found, undefined) };
+}
+
+/**
+ * Carries requests to one HTTP/2 server, over as many sessions as the load and the server's SETTINGS need. It never repeats a
+ * request that may have been processed, and never throws: every request ends in a SendResult.
+ */
+export interface Sender {
+  /** Sets a stream aside: at once, or as soon as one is free. Unsent if no connection can be made. */
+  reserve(): Permit | Promise<Permit | Unsent>;
+  send(request: SendRequest, options?: SendOptions): Promise<SendResult>;
+  /** Resolves when the first connection is open, or could not be made. */
+  connect(): Promise<void>;
+  /** Whether the server can be reached; undefined if that was not tried, or the sender is closed. Sends nothing. */
+  reach(): Reach | undefined;
+  /** Ends all requests that wait or are under way: `cancelled` or `aborted`. */
+  abort(): void;
+  /** Takes no more requests; resolves when those under way have ended and the connections are closed. */
+  close(): Promise<void>;
+}
+
+export interface SenderOptions extends SenderTuning {
+  readonly endpoint: Endpoint;
+  /** Trusted certificates; the system's by default. */
+  readonly secureContext?: SecureContext | undefined;
+  /** Offers HTTP/1.1 too, so that a server without HTTP/2 shows it: `no-http2`. Default: false. */
+  readonly offersHttp1?: boolean | undefined;
+}
+
+/** The options of a sender that every provider has too. */
+export interface SenderTuning {
+  /** A request without an answer ends as `timeout` after this. Default: 10,000 ms. */
+  readonly requestTimeoutMs?: number | undefined;
+  /** How long connecting may take. Default: 5,000 ms. */
+  readonly connectTimeoutMs?: number | undefined;
+  /** Connections that stay open without load, so that one is open while another is replaced. Default: 2. */
+  readonly minConnections?: number | undefined;
+  /** The most connections under load. Default: 16. */
+  readonly maxConnections?: number | undefined;
+  /** How often each connection is checked with a PING. Default: 30,000 ms. */
+  readonly pingEveryMs?: number | undefined;
+  /** A number from 0 to 1, for the waits between two tries to connect. */
+  readonly random?: (() => number) | undefined;
+}
+
+/** How often a request that the server refused without looking at it is sent again, on another stream. */
+const MAX_REFUSALS = 3;
+
+export function createSender({
+  requestTimeoutMs = 10_000,
+  connectTimeoutMs = 5_000,
+  pingEveryMs = 30_000,
+  minConnections = 2,
+  maxConnections = 16,
+  random = Math.random,
+  ...target
+}: SenderOptions): Sender {
+  const pool = createPool({ ...target, connectTimeoutMs, pingEveryMs, minConnections, maxConnections, random });
+  const underWay = new Set<Exchange>();
+  let isClosed = false;
+
+  /** Why a request that no connection has taken yet must not be sent any more. */
+  function whyStop(sendBy: number): UnsentCode | undefined {
+    if (isClosed) return 'closed';
+    return performance.now() > sendBy ? 'too-late' : undefined;
+  }
+
+  return {
+    reserve: () => pool.reserve(),
+    async send(request, { permit, sendBy = Infinity } = {}) {
+      let connection = permit instanceof StreamPermit ? permit.use() : undefined;
+      if (connection === undefined) permit?.release(); // it may be of another sender, which this one has replaced
+      for (let refusals = 0; ;) {
+        const stop = whyStop(sendBy);
+        if (stop !== undefined) {
+          connection?.giveBack();
+          return unsent(stop);
+        }
+        const sent = connection && exchange(connection, request, requestTimeoutMs);
+        if (sent === undefined) {
+          // There was no permit, or its connection has ended.
+          const found = await pool.reserve(sendBy);
+          if (!(found instanceof StreamPermit)) return found;
+          connection = found.use();
+          continue;
+        }
+        underWay.add(sent);
+        const result = await sent.result;
+        underWay.delete(sent);
+        const isRefused = result.kind === 'unsent' && result.code === 'refused-stream';
+        if (!isRefused || ++refusals > MAX_REFUSALS) return result;
+        connection = undefined;
+      }
+    },
+    connect: () => pool.connect(),
+    reach: () => pool.reach(),
+    abort() {
+      pool.giveUpWaiting(unsent('cancelled'));
+      for (const each of underWay) each.abort();
+    },
+    async close() {
+      isClosed = true;
+      pool.end();
+      await Promise.allSettled([...underWay].map(({ result }) => result));
+      await pool.close();
+    },
+  };
 }

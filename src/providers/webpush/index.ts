@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { readCertificate, readFile, type Report } from '../../environment/files.ts';
+import { readCertificate, readKey, type Report } from '../../environment/files.ts';
 import { anyText, httpsOrigins, text, type Environment } from '../../environment/values.ts';
-import type { ProviderSettings, ProviderDescriptor } from '../descriptor.ts';
-import { WEBPUSH_ACCEPTED, WEBPUSH_REPLIES, WEBPUSH_STATUS_REPLIES, WEBPUSH_UNKNOWN } from './answers.ts';
+import type { ProviderDescriptor } from '../provider.ts';
+import { WEBPUSH_ANSWERS } from './answers.ts';
 import { webpushDevice } from './payload.ts';
 import { type WebpushOptions, readVapidKey, createWebpushProvider } from './webpush.ts';
 
@@ -26,12 +26,18 @@ const variables = z.object({
   WEBPUSH_CA_FILE: anyText().optional().describe("a CA to trust beside the system's"),
 });
 
-const webpushSettings: ProviderSettings<WebpushOptions> = {
-  variables,
-  // An origin may hold a password, if somebody writes one there.
-  secrets: ['WEBPUSH_VAPID_PRIVATE_KEY', 'WEBPUSH_ORIGINS'],
-  quota: { variable: 'WEBPUSH_QUOTA', meaning: 'the same for web push, all push services together' },
-  read,
+export const WEBPUSH: ProviderDescriptor<'webpush', WebpushOptions> = {
+  platform: 'webpush',
+  name: 'web push',
+  device: webpushDevice,
+  settings: {
+    variables,
+    secrets: ['WEBPUSH_VAPID_PRIVATE_KEY', 'WEBPUSH_ORIGINS'], // an origin may be written with a password
+    quota: { variable: 'WEBPUSH_QUOTA', meaning: 'the same for web push, all push services together' },
+    read,
+  },
+  create: createWebpushProvider,
+  answers: WEBPUSH_ANSWERS,
 };
 
 /** Web push is off if neither a key nor a subject is set. If only some are set, the missing ones are faults. */
@@ -42,56 +48,24 @@ function read(env: Environment, report: Report): WebpushOptions | undefined {
   const own = [WEBPUSH_VAPID_PRIVATE_KEY, WEBPUSH_VAPID_PRIVATE_KEY_FILE, WEBPUSH_VAPID_PUBLIC_KEY, WEBPUSH_SUBJECT];
   if (own.every((value) => value === undefined)) return undefined;
 
-  const key = readKey(WEBPUSH_VAPID_PRIVATE_KEY, WEBPUSH_VAPID_PRIVATE_KEY_FILE, WEBPUSH_VAPID_PUBLIC_KEY, report);
+  const options = { what: 'the VAPID private key', service: 'web push', report };
+  const found = readKey('WEBPUSH_VAPID_PRIVATE_KEY', env, options);
+  const pair = found && readVapidKey(found.key);
+  if (found !== undefined && pair === undefined) {
+    report(found.source, 'a private key on P-256: 43 characters of base64url, or PEM', 'something else');
+  }
+  const publicKey = WEBPUSH_VAPID_PUBLIC_KEY?.replace(/=$/, '');
+  if (pair !== undefined && publicKey !== undefined && publicKey !== pair.publicKey) {
+    report('WEBPUSH_VAPID_PUBLIC_KEY', 'the public key of the private key', 'that of another one');
+  }
   if (WEBPUSH_SUBJECT === undefined) {
     report('WEBPUSH_SUBJECT', 'a mailto: or https: URL, since web push is configured', 'nothing');
   }
   const ca = readCertificate('WEBPUSH_CA_FILE', WEBPUSH_CA_FILE, report);
   return {
-    vapidKey: key ?? '',
+    vapidKey: found?.key ?? '',
     subject: WEBPUSH_SUBJECT ?? '',
     origins: WEBPUSH_ORIGINS ?? [],
     ...(ca !== undefined && { ca }),
   };
 }
-
-/** The private key as it was written, from its variable or its file. */
-function readKey(
-  key: string | undefined,
-  file: string | undefined,
-  publicKey: string | undefined,
-  report: Report,
-): string | undefined {
-  const [variable, fileVariable] = ['WEBPUSH_VAPID_PRIVATE_KEY', 'WEBPUSH_VAPID_PRIVATE_KEY_FILE'];
-  if (key !== undefined && file !== undefined) report(variable, `either ${variable} or ${fileVariable}`, 'both');
-  const written = key ?? readFile(fileVariable, file, report);
-  if (written === undefined) {
-    if (file === undefined) {
-      report(fileVariable, `the VAPID private key (or ${variable}), since web push is configured`, 'nothing');
-    }
-    return undefined;
-  }
-  const read = readVapidKey(written);
-  if (read === undefined) {
-    const expected = 'a private key on P-256: 43 characters of base64url, or PEM';
-    report(key === undefined ? fileVariable : variable, expected, 'something else');
-  } else if (publicKey !== undefined && publicKey.replace(/=$/, '') !== read.publicKey) {
-    report('WEBPUSH_VAPID_PUBLIC_KEY', 'the public key of the private key', 'that of another one');
-  }
-  return written;
-}
-
-export const WEBPUSH: ProviderDescriptor<'webpush', WebpushOptions> = {
-  platform: 'webpush',
-  name: 'web push',
-  device: webpushDevice,
-  settings: webpushSettings,
-  create: createWebpushProvider,
-  answers: {
-    accepted: WEBPUSH_ACCEPTED,
-    words: WEBPUSH_REPLIES,
-    statuses: WEBPUSH_STATUS_REPLIES,
-    unknown: WEBPUSH_UNKNOWN,
-    signIn: {}, // the token is made locally, so there is no sign-in that could be refused
-  },
-};

@@ -8,7 +8,6 @@ export interface OriginsOptions {
   readonly idleMs: number;
 }
 
-/** What is open for one origin. */
 interface Open {
   readonly provider: Provider;
   readonly idle: NodeJS.Timeout;
@@ -28,7 +27,7 @@ export interface Origins {
 }
 
 export function createOrigins({ create, max, idleMs }: OriginsOptions): Origins {
-  /** In the order of their last use: the first one waits for the longest time. */
+  /** In the order of their last use: the first was not used for the longest time. */
   const open = new Map<string, Open>();
   const closing = new Set<Promise<void>>();
 
@@ -83,8 +82,8 @@ export function createOrigins({ create, max, idleMs }: OriginsOptions): Origins 
 }
 
 /**
- * The push services that browsers use, by their hosts. A subscription comes from a browser: without this list, somebody could
- * subscribe with the address of an internal server and have the worker send requests to it.
+ * The push services that browsers use, by their hosts. A subscription comes from a browser: without this list, an
+ * attacker could subscribe with the address of an internal server and have the worker send requests to it.
  *
  * - Google, for Chrome, Opera, Brave, Samsung Internet: fcm.googleapis.com; android.googleapis.com for subscriptions of before 2019
  * - Mozilla, for Firefox: updates.push.services.mozilla.com
@@ -96,7 +95,7 @@ export function createOrigins({ create, max, idleMs }: OriginsOptions): Origins 
  *
  * github.com/web-push-libs/web-push/issues/801 has the same list.
  *
- * Which protocol each speaks is decided anew with every connection: RFC 8030 is about HTTP/2, and Apple documents both, but
+ * The protocol is negotiated with every connection: RFC 8030 is about HTTP/2, and Apple documents both, but
  * Mozilla and Microsoft document neither. What is certain is HTTP/1.1, which the library `web-push` uses for all four.
  */
 const HOSTS: readonly string[] = [

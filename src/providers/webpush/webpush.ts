@@ -5,21 +5,19 @@ import { SignJWT } from 'jose';
 import { InputError } from '../../domain/faults.ts';
 import type { WebpushDevice } from '../../domain/notification.ts';
 import { createCredential, type Credential } from '../credential.ts';
-import type { Provider, Reach, Reply, Reserved, Prepared, Push } from '../provider.ts';
-import { transportReply, type ReplyTable } from '../replies.ts';
+import type { Provider, Reach, Reply, ReplyTable, Reserved, Prepared, Push } from '../provider.ts';
+import { signFailure, transportReply } from '../replies.ts';
 import { createNegotiatedSender } from '../sender/http1-sender.ts';
 import { parseEndpoint, trustBeside } from '../sender/result.ts';
-import { createHttp2Provider, type SenderOptions } from '../sender/sender.ts';
+import { createHttp2Provider, type SenderTuning } from '../sender/sender.ts';
 import { readWebpushAnswer } from './answers.ts';
 import { createOrigins, createAllowed } from './origins.ts';
 import { WEBPUSH_MAX_MESSAGE_BYTES, webpushMessage } from './payload.ts';
 
-type Tuning = Omit<SenderOptions, 'endpoint' | 'secureContext' | 'offersHttp1'>;
-
-export interface WebpushOptions extends Tuning {
+export interface WebpushOptions extends SenderTuning {
   /** The VAPID private key: 43 characters of base64url, or PEM. */
   readonly vapidKey: string;
-  /** Whom a push service may ask: a `mailto:` or `https:` URL. */
+  /** The contact for the push services: a `mailto:` or `https:` URL. */
   readonly subject: string;
   /** Push services to allow beside the known ones: `https://push.example.com`. */
   readonly origins: readonly string[];
@@ -69,7 +67,7 @@ export function createWebpushProvider(options: WebpushOptions): Provider {
     });
   }
 
-  /** A host that somebody made up is that subscription's own fault: it costs attempts. */
+  /** A host name that does not exist was made up for this subscription, so the failure costs attempts. */
   function ofOrigin(reply: Reply, origin: string): Reply {
     if (reply.code !== 'host-not-found' || allowed(origin) !== 'below') return withHost(reply, origin);
     const { meaning, code, alerted, detail } = reply;
@@ -137,19 +135,14 @@ function withHost(reply: Reply, origin: string): Reply {
   return { ...reply, detail: detail === undefined ? host : `${host}: ${detail}` };
 }
 
-// before http_ece
-
 /** Four weeks, the longest that Google keeps a push; others keep it for less (RFC 8030, section 5.2, lets them). */
 const MAX_TTL_SECONDS = 2_419_200;
 
-export interface WebpushEncodeOptions {
-  readonly isAllowed: (origin: string) => boolean;
-  /** Epoch milliseconds, from which `TTL` is counted. */
-  readonly nowMs: number;
-}
-
-/** A push as a request to its push service (RFC 8030), encrypted for the browser (RFC 8291). */
-export function encodeWebpush(push: Push, { isAllowed, nowMs }: WebpushEncodeOptions): Prepared {
+/** A push as a request to its push service (RFC 8030), encrypted for the browser (RFC 8291). `nowMs`: epoch milliseconds. */
+export function encodeWebpush(
+  push: Push,
+  { isAllowed, nowMs }: { readonly isAllowed: (origin: string) => boolean; readonly nowMs: number },
+): Prepared {
   const device = push.device as WebpushDevice; // by its platform
   const { origin, pathname, search } = new URL(device.endpoint);
   if (!isAllowed(origin)) {
@@ -274,7 +267,6 @@ export function createVapidCredential(
       const signed = await jwt.setProtectedHeader({ typ: 'JWT', alg: 'ES256' }).sign(privateKey);
       return { authorization: `vapid t=${signed}, k=${publicKey}`, lifetimeMs: LIFETIME_MS };
     },
-    // No network is needed, so a failure is a bug here.
-    failureReply: () => ({ meaning: 'later', alerted: 'no', unsent: true, trouble: 'auth', code: 'sign-in-failed' }),
+    failureReply: signFailure,
   });
 }
