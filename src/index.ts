@@ -39,10 +39,10 @@ export {
   OUTCOMES,
   type DeadLetter,
   type DeadLetterReason,
+  type DeviceState,
   type FailedAttempt,
   type OutcomeName,
 } from './domain/outcome.ts';
-export type { DeviceState } from './domain/outcome.ts';
 export {
   expressLimit,
   type ConnectMiddleware,
@@ -56,9 +56,15 @@ export {
   type FastifyReplyLike,
   type FastifyRequestLike,
 } from './http/fastify.ts';
-export type { Fields } from './http/limit.ts';
-export { httpLimit, type Closable, type Decision, type HttpLimitOptions } from './http/limit.ts';
-export type { Problem, Refusal } from './http/limit.ts';
+export {
+  httpLimit,
+  type Closable,
+  type Decision,
+  type Fields,
+  type HttpLimitOptions,
+  type Problem,
+  type Refusal,
+} from './http/limit.ts';
 export { LimiterUnavailableError } from './redis/deadline.ts';
 export type { OnUnavailable } from './limiter/fallback.ts';
 export type {

@@ -2,6 +2,7 @@ import { resolve, dirname } from 'node:path';
 import type { z } from 'zod';
 import { accountOf, type Account, namesOf } from '../domain/device.ts';
 import { type Fault, formatPath, zodFaults } from '../domain/faults.ts';
+import { isObject } from '../domain/json.ts';
 import type { Rule } from '../domain/limits.ts';
 import { PLATFORMS, type Platform } from '../domain/notification.ts';
 import { reporter, type Report, readJsonFile, shapeOf } from '../environment/files.ts';
@@ -34,6 +35,7 @@ export function readCredentials(given: Environment, faults: Fault[]): Credential
   };
 }
 
+/** The files that the variables of a platform name, as absolute paths. */
 function filesOf(platform: Platform, given: Environment): string[] {
   return [...APP_FIELDS[platform]].flatMap(([field, variable]) => {
     const path = given[variable];
@@ -90,14 +92,14 @@ function readAppsFile(path: string | undefined, faults: Fault[]): AppsFile {
   const report = reporter(faults);
   const json = readJsonFile(NAME, path, report);
   const faulty = new Set<Account>();
-  let isWhole = json === undefined;
+  let isAllFaulty = json === undefined;
 
-  /** Reports faults below `where`, and notes whose they are; without accounts, that nothing of the file can be trusted. */
+  /** Reports faults below `where`, and notes the accounts that they belong to. Without `accounts` they belong to all of the file. */
   const below =
     (where: string, accounts?: readonly Account[]): Report =>
     (field, expected, found) => {
       report([path, [where, field].filter(Boolean).join('.')].filter(Boolean).join(': '), expected, found);
-      if (accounts === undefined) isWhole = true;
+      if (accounts === undefined) isAllFaulty = true;
       for (const account of accounts ?? []) faulty.add(account);
     };
 
@@ -115,7 +117,11 @@ function readAppsFile(path: string | undefined, faults: Fault[]): AppsFile {
       quotas: Object.fromEntries(blocks.flatMap(([platform, { quota }]) => (quota ? [[platform, quota]] : []))),
     });
   }
-  return { apps, files, isFaulty: (account) => faulty.has(account) || (isWhole && namesOf(account).app !== undefined) };
+  return {
+    apps,
+    files,
+    isFaulty: (account) => faulty.has(account) || (isAllFaulty && namesOf(account).app !== undefined),
+  };
 }
 
 /** The blocks of one app's platforms. */
@@ -143,18 +149,15 @@ function readApp(
 
 /** The fields of an object; undefined, and reported, if it is none. Fields that are not `known` are reported. */
 function objectAt(value: unknown, known: readonly string[] | undefined, report: Report) {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+  if (!isObject(value)) {
     report('', 'an object', shapeOf(value));
     return undefined;
   }
   for (const name of Object.keys(value)) {
     if (known?.includes(name) === false) report(formatPath([name]), `one of ${known.join(', ')}`, 'another field');
   }
-  return value as Readonly<Record<string, unknown>>;
+  return value;
 }
-
-/** A platform's block of an app, as the file has it. */
-type Block = Readonly<Record<string, unknown>>;
 
 /** What a platform's block in APPS_FILE says. */
 interface AppBlock {
@@ -170,7 +173,7 @@ interface AppBlock {
  *
  * @param folder relative paths are relative to it
  */
-function readAppBlock(platform: Platform, block: Block, folder: string, report: Report): AppBlock {
+function readAppBlock(platform: Platform, block: object, folder: string, report: Report): AppBlock {
   const { settings } = PROVIDERS[platform];
   const fields = APP_FIELDS[platform];
   const faulty = new Set<string>();
@@ -195,11 +198,11 @@ function readAppBlock(platform: Platform, block: Block, folder: string, report: 
   const byField: Report = (name, expected, found) => reportOnce(inFields(name, fields), expected, found);
   const options = settings.read(wellFormed, byField, 'apps-file');
   if (options === undefined && faulty.size === 0) report('', 'credentials', 'none');
-  return { options, quota: quotaSchema(variable).parse(wellFormed[variable]), files: namedFiles(given, fields) };
+  return { options, quota: quotaSchema(variable).parse(wellFormed[variable]), files: filesOf(platform, given) };
 }
 
-/** The block's fields as variables; those that there are not, or that are no text, are reported. */
-function givenOf(block: Block, fields: ReadonlyMap<string, string>, folder: string, report: Report): Environment {
+/** The block's fields as variables. Reports the fields that do not exist, and values that are no text. */
+function givenOf(block: object, fields: ReadonlyMap<string, string>, folder: string, report: Report): Environment {
   const given: Record<string, string> = {};
   for (const [field, value] of Object.entries(block)) {
     const variable = fields.get(field);
@@ -208,10 +211,6 @@ function givenOf(block: Block, fields: ReadonlyMap<string, string>, folder: stri
     else given[variable] = isFileField(field) ? resolve(folder, value) : value;
   }
   return given;
-}
-
-function namedFiles(given: Environment, fields: ReadonlyMap<string, string>): string[] {
-  return [...fields].flatMap(([field, variable]) => (isFileField(field) ? (given[variable] ?? []) : []));
 }
 
 /** A text with the names of fields in place of those of variables. */

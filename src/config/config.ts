@@ -34,7 +34,7 @@ export interface Config extends Credentials {
   readonly retry: RetryPolicy;
   /** A notification that may have alerted is never sent again. */
   readonly atMostOnce: boolean;
-  /** How long a worker that does not answer keeps its job locks, and how often a job may stall like this. */
+  /** How long a worker that went silent keeps its job locks, and how often a job may stall like this. */
   readonly lockMs: number;
   readonly maxStalls: number;
   readonly providerPause: { readonly baseMs: number; readonly maxMs: number };
@@ -92,25 +92,19 @@ export function loadConfig(env: Environment): Config {
  * it has.
  */
 export function reloadCredentials(env: Environment): CredentialsRead & { readonly faults: readonly Fault[] } {
-  const { given } = readVariables(env, []); // the environment cannot have changed, so it still has no faults
+  const { given } = readVariables(env, []); // it had no faults at the start, and the environment has not changed since
   const faults: Fault[] = [];
   return { ...readCredentials(given, faults), faults };
 }
 
 /** For commands that only use the queue: where it is. */
 export function loadQueueConfig(env: Environment): Pick<Config, 'redis' | 'queue'> {
-  const faults: Fault[] = [];
-  const { variables } = readVariables(pick(env, QUEUE_VARIABLES), faults);
-  refuse(faults);
-  return queueConfig(variables);
+  return load(env, QUEUE_VARIABLES, queueConfig);
 }
 
 /** For the command that says how long a replay takes: the overall limits of a recipient. */
 export function loadPolicy(env: Environment): Policy {
-  const faults: Fault[] = [];
-  const { variables } = readVariables(pick(env, ['LIMIT_RULES', 'LIMIT_MIN_GAP']), faults);
-  refuse(faults);
-  return policyConfig(variables);
+  return load(env, ['LIMIT_RULES', 'LIMIT_MIN_GAP'], policyConfig);
 }
 
 type LimiterConfig = Pick<
@@ -120,11 +114,16 @@ type LimiterConfig = Pick<
 
 /** For commands that act on recipients: where the limiter and the queue are, and the limits. */
 export function loadLimiterConfig(env: Environment): LimiterConfig {
+  return load(env, LIMITER_VARIABLES, limiterConfig);
+}
+
+/** What some of the variables say. Throws one InputError with every fault. */
+function load<T>(env: Environment, names: readonly string[], read: (variables: Variables, faults: Fault[]) => T): T {
   const faults: Fault[] = [];
-  const { variables } = readVariables(pick(env, LIMITER_VARIABLES), faults);
-  const limiter = limiterConfig(variables, faults);
+  const some = Object.fromEntries(names.map((name) => [name, env[name]]));
+  const found = read(readVariables(some, faults).variables, faults);
   refuse(faults);
-  return limiter;
+  return found;
 }
 
 const QUEUE_VARIABLES = [
@@ -171,17 +170,12 @@ function redisConfig(urls: readonly string[], name: string | undefined, variable
   return name === undefined ? redis : { ...redis, sentinel: { name, ...(password !== undefined && { password }) } };
 }
 
-interface Given {
-  readonly variables: Variables;
-  /** Every variable that is well-formed, as text; the providers read theirs from it. */
-  readonly given: Environment;
-}
-
 /**
  * Reads the variables that are well-formed and reports the rest as faults, so that a person sees all of them at once.
- * An empty variable counts as absent, because compose files pass an unset variable as an empty one.
+ * An empty variable counts as absent, because compose files pass an unset variable as an empty one. `given`: every variable that
+ * is well-formed, as text; the providers read theirs from it.
  */
-function readVariables(env: Environment, faults: Fault[]): Given {
+function readVariables(env: Environment, faults: Fault[]): { variables: Variables; given: Environment } {
   const present = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
   const result = environmentSchema.safeParse(present);
   const found = result.success ? [] : zodFaults(result.error, present, ([name]) => SECRET_VARIABLES.has(String(name)));
@@ -198,10 +192,6 @@ function tlsFaults({ NODE_TLS_REJECT_UNAUTHORIZED: found }: Environment): Fault[
   if (found !== '0') return [];
   const expected = 'nothing or 1, since 0 turns off the check of every certificate';
   return [{ path: 'NODE_TLS_REJECT_UNAUTHORIZED', expected, found: JSON.stringify(found) }];
-}
-
-function pick(env: Environment, names: readonly string[]): Environment {
-  return Object.fromEntries(names.map((name) => [name, env[name]]));
 }
 
 function refuse(faults: readonly Fault[]): void {

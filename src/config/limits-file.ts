@@ -1,5 +1,6 @@
 import { DURATION_FORMAT, formatDuration, parseDuration } from '../domain/time.ts';
-import { type Fault, nearest } from '../domain/faults.ts';
+import { describeFound, type Fault, unknownFields } from '../domain/faults.ts';
+import { isObject } from '../domain/json.ts';
 import {
   exemptFaults,
   MAX_WINDOW_MS,
@@ -11,8 +12,6 @@ import {
 import { quietFaults, type QuietHours } from '../domain/quiet-hours.ts';
 import { notificationSchema } from '../domain/notification.ts';
 import { reporter, type Report, readJsonFile } from '../environment/files.ts';
-
-type Fields = Readonly<Record<string, unknown>>;
 
 const NAME = 'LIMITS_FILE';
 type Categories = Readonly<Record<string, CategoryPolicy>>;
@@ -31,11 +30,11 @@ export interface LimitsFile {
  * "quietHours": [{ "from": "21:00", "until": "07:00" }] }`, where rules or a gap that are left out do not exist.
  */
 export function readLimitsFile(path: string | undefined, faults: Fault[]): LimitsFile {
-  const toldAbove = reporter(faults);
-  const json = readJsonFile(NAME, path, toldAbove);
+  const report = reporter(faults);
+  const json = readJsonFile(NAME, path, report);
   if (json === undefined) return { categories: NO_CATEGORIES };
   return contentOf(json.value, (where, expected, found) => {
-    toldAbove(where === '' ? NAME : `${NAME}: ${where}`, expected, found);
+    report(where === '' ? NAME : `${NAME}: ${where}`, expected, found);
   });
 }
 
@@ -49,7 +48,7 @@ function contentOf(value: unknown, report: Report): LimitsFile {
   if (!hasQuietHours) return { categories };
   const hours = { timezone, quietHours };
   const faults = quietFaults(hours);
-  for (const { path, expected, found } of faults) report(path, expected, found);
+  for (const fault of faults) reportFault(fault, report);
   return faults.length > 0 ? { categories } : { categories, quietHours: hours as QuietHours };
 }
 
@@ -76,27 +75,27 @@ function policyOf(value: unknown, path: string, report: Report): CategoryPolicy 
   if (exemptions === undefined) return policy;
   const own = { ...policy, exempt: exemptions };
   // Bad rules have been reported already, and are not reported as missing too.
-  const toTell = rules === undefined ? own : { ...own, minGapMs: 1 };
-  for (const fault of exemptFaults(toTell, path, 'minGap')) report(fault.path, fault.expected, fault.found);
+  const checked = rules === undefined ? own : { ...own, minGapMs: 1 };
+  for (const fault of exemptFaults(checked, path, 'minGap')) reportFault(fault, report);
   return own;
 }
 
 function exemptOf(value: unknown, path: string, report: Report): readonly Exemption[] | undefined {
   if (value === undefined) return undefined;
   if (Array.isArray(value) && value.length > 0) return value as readonly Exemption[]; // exemptFaults checks each
-  report(path, 'an array of gap, rules, quietHours', kindOf(value));
+  report(path, 'an array of gap, rules, quietHours', describeFound(value));
   return undefined;
 }
 
 function rulesOf(value: unknown, path: string, report: Report): readonly Rule[] {
   if (value === undefined) return [];
   if (typeof value !== 'string') {
-    report(path, 'a string of rules, such as "10/1m,200/1h"', kindOf(value));
+    report(path, 'a string of rules, such as "10/1m,200/1h"', describeFound(value));
     return [];
   }
   const parsed = parseRules(value, path);
   if (parsed.ok) return parsed.rules;
-  for (const fault of parsed.faults) report(fault.path, fault.expected, fault.found);
+  for (const fault of parsed.faults) reportFault(fault, report);
   return [];
 }
 
@@ -105,28 +104,20 @@ function gapOf(value: unknown, path: string, report: Report): number {
   const gapMs = typeof value === 'string' ? parseDuration(value.trim()) : undefined;
   if (gapMs !== undefined && gapMs <= MAX_WINDOW_MS) return gapMs;
   const expected = `"0" or ${DURATION_FORMAT}, at most ${formatDuration(MAX_WINDOW_MS)}`;
-  report(path, expected, kindOf(value));
+  report(path, expected, describeFound(value));
   return 0;
 }
 
 /** An object's fields; those that are not `known` are reported. Undefined, and reported, if it is no object. */
 function fieldsOf(value: unknown, path: string, known: readonly string[] | undefined, report: Report) {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    report(path, 'an object', kindOf(value));
+  if (!isObject(value)) {
+    report(path, 'an object', describeFound(value));
     return undefined;
   }
-  for (const name of Object.keys(value)) {
-    const where = path === '' ? name : `${path}.${name}`;
-    if (known?.includes(name) !== false) continue;
-    const meant = nearest(name, known);
-    report(where, meant === undefined ? 'no such field' : `no such field (did you mean ${meant}?)`, 'one');
-  }
-  return value as Fields;
+  for (const fault of known === undefined ? [] : unknownFields(value, known, path)) reportFault(fault, report);
+  return value;
 }
 
-/** A short description of a JSON value, for a fault. */
-function kindOf(value: unknown): string {
-  if (value === undefined) return 'nothing';
-  if (Array.isArray(value)) return `an array of ${value.length}`;
-  return typeof value === 'object' && value !== null ? 'an object' : JSON.stringify(value).slice(0, 80);
+function reportFault({ path, expected, found }: Fault, report: Report): void {
+  report(path, expected, found);
 }

@@ -175,7 +175,7 @@ export interface UnknownVariable {
 }
 
 const KNOWN = Object.keys(environmentSchema.shape);
-/** Other programs have variables of these families too: REDIS_URI beside REDIS_URL is no mistake. */
+/** Families of variables that other programs have too: REDIS_URI beside REDIS_URL is no mistake. */
 const SHARED = /^(REDIS|LOG|METRICS)_/;
 
 /**

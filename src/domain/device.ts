@@ -12,12 +12,12 @@ const READERS: ReadonlyMap<string, Reader> = new Map(
   DEVICE_KINDS.map((kind) => [kind.schema.shape.platform.value, kind] as const),
 );
 
-/** What its provider knows a device by: the token of APNs and FCM, the endpoint of a web push subscription. It is secret. */
+/** What a provider identifies a device by: a token, or the endpoint of a web push subscription. It is secret. */
 export function tokenOf(device: Device): string {
   return READERS.get(device.platform)?.tokenOf(device as never) ?? '';
 }
 
-/** What has the circuit breaker for this device: its app on its platform; for web push the app at the push service. */
+/** The service whose circuit breaker decides for this device: its app on its platform; for web push, its app at the push service. */
 export function serviceOfDevice(device: Device): Service {
   return serviceOf(accountOf(device), READERS.get(device.platform)?.hostOf?.(device as never));
 }

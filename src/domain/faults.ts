@@ -49,6 +49,20 @@ export function isUnknownField({ expected }: Fault): boolean {
   return expected.startsWith(NO_SUCH_FIELD);
 }
 
+/**
+ * A fault for each field that is not `known`, with the known one that was probably meant.
+ *
+ * @param path where the object is
+ */
+export function unknownFields(value: object, known: readonly string[], path: string): Fault[] {
+  return Object.keys(value)
+    .filter((name) => !known.includes(name))
+    .map((name) => {
+      const expected = noSuchField(nearest(name.slice(0, 40), known));
+      return { path: path === '' ? name : `${path}.${name}`, expected, found: 'one' };
+    });
+}
+
 function noSuchField(meant: string | undefined): string {
   return meant === undefined ? NO_SUCH_FIELD : `${NO_SUCH_FIELD} (did you mean ${meant}?)`;
 }
@@ -70,24 +84,17 @@ export function optionFaults(
   meant: Readonly<Record<string, string>> = {},
 ): Fault[] {
   if (!isOptions(options)) {
-    throw new InputError('unusable options', [notOptions(options, place)]);
+    // A text may be a URL with a password, so it is not shown.
+    const fault = { path: place, expected: 'an object with options', found: describeFound(options, true) };
+    throw new InputError('unusable options', [fault]);
   }
   const known = Object.keys(names);
   return Object.keys(options)
     .filter((name) => !Object.hasOwn(names, name))
     .map((name) => {
-      const other = Object.hasOwn(meant, name) ? meant[name] : meantOption(name, known);
-      return {
-        path: `${place === '' ? '' : `${place}.`}${formatPath([name])}`,
-        expected: noSuchField(other),
-        found: 'one',
-      };
+      const expected = noSuchField(Object.hasOwn(meant, name) ? meant[name] : meantOption(name, known));
+      return { path: `${place === '' ? '' : `${place}.`}${formatPath([name])}`, expected, found: 'one' };
     });
-}
-
-/** The fault of a value in the place of options. A text may be a URL with a password, so it is not shown. */
-function notOptions(value: unknown, path: string): Fault {
-  return { path, expected: 'an object with options', found: describeFound(value, true) };
 }
 
 /** Whether it has fields: no text, no null, no array. */
@@ -166,7 +173,7 @@ function valueAt(input: unknown, path: Path): unknown {
 }
 
 /** A fault's `found`: the value if it is short, else its kind and size. Of a private text always only its size. */
-export function describeFound(value: unknown, isPrivate: boolean): string {
+export function describeFound(value: unknown, isPrivate = false): string {
   if (value === undefined) return 'nothing';
   if (value === null || typeof value === 'boolean' || typeof value === 'number') return String(value);
   if (Array.isArray(value)) return `an array of ${value.length}`;

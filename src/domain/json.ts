@@ -9,7 +9,7 @@ export type JsonObject = Record<string, JsonValue>;
 /** How deep objects and arrays may lie in each other. The check and the merge call themselves for each level. */
 const MAX_LEVELS = 20;
 
-/** What `isJson` and `isJsonObject` ask for, in words. */
+/** What `isJson` asks for, in words. */
 const JSON_FORMAT = `JSON of at most ${MAX_LEVELS} levels, without the key __proto__`;
 
 /** Whether JSON carries the value as it is. `__proto__` is refused, because clients lose it. */
@@ -21,11 +21,6 @@ function isJson(value: unknown, levels = MAX_LEVELS): value is JsonValue {
   return (
     isPlain(value) && Object.entries(value).every(([key, inner]) => key !== '__proto__' && isJson(inner, levels - 1))
   );
-}
-
-/** The same of an object, which is not an array. */
-function isJsonObject(value: unknown): value is JsonObject {
-  return isObject(value) && isJson(value);
 }
 
 /** Whether a JSON value, or any other, is an object and not an array. */
@@ -85,7 +80,7 @@ export const jsonObject = (misplaced: (object: JsonObject) => readonly Misplaced
     z
       .unknown()
       .superRefine((value, context) => {
-        if (!isJsonObject(value)) {
+        if (!isObject(value) || !isJson(value)) {
           context.addIssue({ code: 'custom', message: `an object, ${JSON_FORMAT}` });
           return;
         }
@@ -125,17 +120,14 @@ export function mergePatch(target: JsonObject, patch: JsonObject): JsonObject {
   const merged: JsonObject = { ...target };
   for (const [name, value] of Object.entries(patch)) {
     if (value === null) Reflect.deleteProperty(merged, name);
-    else merged[name] = isJsonObjectValue(value) ? mergePatch(objectOr(merged[name]), value) : value;
+    else merged[name] = isObject(value) ? mergePatch(objectOr(merged[name]), value) : value;
   }
   return merged;
 }
 
-function objectOr(value: JsonValue | undefined): JsonObject {
-  return value !== undefined && isJsonObjectValue(value) ? value : {};
-}
-
-function isJsonObjectValue(value: JsonValue): value is JsonObject {
-  return isObject(value);
+/** The value if it is an object; otherwise an empty one. */
+export function objectOr(value: JsonValue | undefined): JsonObject {
+  return isObject(value) ? value : {};
 }
 
 /** More values than the largest notification has: 20 devices, and as many data fields as fit into 4,096 bytes. */

@@ -82,7 +82,7 @@ const RULE_FIELDS: OptionNames<Rule> = { max: true, perMs: true };
 const POLICY_FIELDS: OptionNames<Policy> = { rules: true, minGapMs: true };
 /** The fields of a policy that may be a category's. */
 export const CATEGORY_FIELDS: OptionNames<CategoryPolicy> = { ...POLICY_FIELDS, exempt: true };
-/** What other limiters, and our own texts, call the fields of a rule: `10/1m` is max/per. */
+/** The names of a rule's fields in other limiters. */
 const MEANT_IN_RULE = {
   ...{ window: 'perMs', windowMs: 'perMs', duration: 'perMs', interval: 'perMs', period: 'perMs' },
   ...{ limit: 'max', points: 'max', count: 'max' },
@@ -99,20 +99,18 @@ export function policyFaults(
   fields: Readonly<Record<string, true>> = POLICY_FIELDS,
 ): Fault[] {
   if (!isOptions(policy)) {
-    return [
-      { path, expected: 'an object: { rules: [{ max, perMs }], minGapMs }', found: describeFound(policy, false) },
-    ];
+    return [{ path, expected: 'an object: { rules: [{ max, perMs }], minGapMs }', found: describeFound(policy) }];
   }
   const faults = optionFaults(policy, fields, path, MEANT_IN_POLICY);
   const { rules, minGapMs, exempt } = policy as Partial<Record<keyof CategoryPolicy, unknown>>;
   faults.push(...ruleFaults(rules, `${path}.rules`, LARGEST_RULE));
   if (!isInteger(minGapMs, 0, MAX_WINDOW_MS)) {
     const expected = `${integerMs(0, MAX_WINDOW_MS)}; 0 for no gap`;
-    faults.push({ path: `${path}.minGapMs`, expected, found: describeFound(minGapMs, false) });
+    faults.push({ path: `${path}.minGapMs`, expected, found: describeFound(minGapMs) });
   }
   if ('exempt' in fields && exempt !== undefined && !Array.isArray(exempt)) {
     const expected = 'an array of gap, rules, quietHours';
-    faults.push({ path: `${path}.exempt`, expected, found: describeFound(exempt, false) });
+    faults.push({ path: `${path}.exempt`, expected, found: describeFound(exempt) });
   }
   return faults;
 }
@@ -131,7 +129,7 @@ export function categoryFaults(policy: CategoryPolicy, path: string): Fault[] {
 export function ruleFaults(rules: unknown, path: string, largest: Rule, least = 0): Fault[] {
   if (!Array.isArray(rules)) {
     const expected = 'an array of rules, such as [{ max: 10, perMs: 60_000 }]';
-    return [{ path, expected, found: describeFound(rules, false) }];
+    return [{ path, expected, found: describeFound(rules) }];
   }
   const faults: Fault[] = [];
   if (rules.length < least || rules.length > MAX_RULES) {
@@ -142,18 +140,18 @@ export function ruleFaults(rules: unknown, path: string, largest: Rule, least = 
     const place = `${path}[${index}]`;
     if (!isOptions(rule)) {
       const expected = 'a rule, such as { max: 10, perMs: 60_000 }';
-      faults.push({ path: place, expected, found: describeFound(rule, false) });
+      faults.push({ path: place, expected, found: describeFound(rule) });
       continue;
     }
     faults.push(...optionFaults(rule, RULE_FIELDS, place, MEANT_IN_RULE));
     const { max, perMs } = rule as Partial<Record<keyof Rule, unknown>>;
     if (!isInteger(max, 1, largest.max)) {
       const expected = `an integer from 1 to ${largest.max}`;
-      faults.push({ path: `${place}.max`, expected, found: describeFound(max, false) });
+      faults.push({ path: `${place}.max`, expected, found: describeFound(max) });
     }
     if (!isInteger(perMs, 1, largest.perMs)) {
       const expected = integerMs(1, largest.perMs);
-      faults.push({ path: `${place}.perMs`, expected, found: describeFound(perMs, false) });
+      faults.push({ path: `${place}.perMs`, expected, found: describeFound(perMs) });
     }
   }
   return faults;
@@ -175,7 +173,7 @@ export function exemptFaults(policy: CategoryPolicy, path: string, gap: 'minGap'
     if (EXEMPTIONS.includes(name)) continue;
     const near = typeof name === 'string' ? nearest(name, EXEMPTIONS) : undefined;
     const expected = `gap, rules or quietHours${near === undefined ? '' : ` (did you mean ${near}?)`}`;
-    faults.push({ path: `${path}.exempt[${index}]`, expected, found: describeFound(name, false) });
+    faults.push({ path: `${path}.exempt[${index}]`, expected, found: describeFound(name) });
   }
   if (exempt.length > 0 && rules.length === 0 && minGapMs === 0) {
     const expected = `rules or ${gap} of its own beside exempt, so that not every alert goes at once`;
@@ -209,7 +207,7 @@ function isInteger(value: unknown, least: number, most: number): boolean {
 
 /** Whose limits count a notification: those of alerts, or one of those that are apart from them. */
 export type CountedAs = 'alert' | CountedApart;
-/** What shows nothing loud takes no slot of the alerts. Each has rules, slots and keys of its own. */
+/** They make no sound and show no banner, so they take no slot of the alerts. Each has rules, slots and keys of its own. */
 export type CountedApart = (typeof COUNTED_APART)[number];
 export const COUNTED_APART = ['background', 'liveactivity'] as const;
 

@@ -9,8 +9,8 @@ import type { Notification, Platform } from './notification-types.ts';
 import { instantOf } from './time.ts';
 
 /**
- * What no field tells by itself: which fields need or exclude each other. They are read from the raw value, so that these
- * faults are told together with those of single fields.
+ * The faults that no single field shows: which fields need or exclude each other. They are read from the raw value, so that
+ * they are reported together with the faults of single fields.
  */
 export function togetherFaults(raw: unknown): Fault[] {
   if (!isObject(raw)) return [];
@@ -25,7 +25,7 @@ export function togetherFaults(raw: unknown): Fault[] {
   return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
 }
 
-/** With whom it waits. */
+/** What it needs to wait together with others. */
 function waitingFaults({ onThrottle, onQuiet, collapseId, digest }: Record<string, unknown>): Fault[] {
   const faults: Fault[] = [];
   if (onThrottle === 'latest' && collapseId === undefined) {
@@ -38,10 +38,10 @@ function waitingFaults({ onThrottle, onQuiet, collapseId, digest }: Record<strin
   if (isTogether && onQuiet !== undefined && onQuiet !== 'delay') {
     // What is silent or dropped alone would leave the others of its digest, or an older one, behind.
     const expected = `"delay" beside onThrottle "${onThrottle}"`;
-    faults.push({ path: 'onQuiet', expected, found: describeFound(onQuiet, false) });
+    faults.push({ path: 'onQuiet', expected, found: describeFound(onQuiet) });
   }
   if (digest !== undefined && onThrottle !== 'digest') {
-    faults.push({ path: 'onThrottle', expected: '"digest" beside digest', found: describeFound(onThrottle, false) });
+    faults.push({ path: 'onThrottle', expected: '"digest" beside digest', found: describeFound(onThrottle) });
   }
   if (isObject(digest) && !hasText(digest['title']) && !hasText(digest['body'])) {
     faults.push({ path: 'digest', expected: 'a title or a body that is not empty', found: 'neither' });
@@ -49,9 +49,14 @@ function waitingFaults({ onThrottle, onQuiet, collapseId, digest }: Record<strin
   return faults;
 }
 
+/** A fault for each field that is there and may not be. */
+function presentFaults(raw: object, paths: readonly string[], expected: string): Fault[] {
+  return paths.filter((path) => valueAt(raw, path) !== undefined).map((path) => ({ path, expected, found: 'one' }));
+}
+
 const hasText = (value: unknown): boolean => value !== undefined && value !== '';
 
-/** It must not be held back until it has expired. */
+/** It must not wait until it has expired. */
 function timesFaults(raw: Record<string, unknown>): Fault[] {
   if (raw['sendAfter'] === undefined) return [];
   const [sendAfter, expiresAt] = [instantOf(raw['sendAfter']), instantOf(raw['expiresAt'])];
@@ -78,24 +83,21 @@ export const MUST_SHOW: readonly string[] = DEVICE_KINDS.filter(({ mustShow }: D
   ({ schema }) => schema.shape.platform.value,
 );
 
-/** The devices that take no background pushes, by their places. */
-function mustShow({ devices }: Record<string, unknown>): (readonly [index: number, platform: string])[] {
+/** The platforms that the devices name, each with the device's place. */
+function platformsOf({ devices }: Record<string, unknown>): (readonly [index: number, platform: string])[] {
   if (!Array.isArray(devices)) return [];
   return devices.flatMap((device: unknown, index) => {
     const platform = isObject(device) ? device['platform'] : undefined;
-    return typeof platform === 'string' && MUST_SHOW.includes(platform) ? [[index, platform] as const] : [];
+    return typeof platform === 'string' ? [[index, platform] as const] : [];
   });
 }
 
 function backgroundFaults(raw: Record<string, unknown>): Fault[] {
-  const faults = NOT_IN_BACKGROUND.filter((path) => valueAt(raw, path) !== undefined).map((path) => ({
-    path,
-    expected: 'none in a background push, which shows nothing',
-    found: 'one',
-  }));
-  for (const [index, platform] of mustShow(raw)) {
+  const faults = presentFaults(raw, NOT_IN_BACKGROUND, 'none in a background push, which shows nothing');
+  for (const [index, platform] of platformsOf(raw)) {
+    if (!MUST_SHOW.includes(platform)) continue;
     const expected = 'another platform in a background push: a browser must show every push';
-    faults.push({ path: `devices[${index}].platform`, expected, found: describeFound(platform, false) });
+    faults.push({ path: `devices[${index}].platform`, expected, found: describeFound(platform) });
   }
   const priority = valueAt(raw, 'apns.priority');
   if (priority === 1 || priority === 10) {
@@ -103,7 +105,7 @@ function backgroundFaults(raw: Record<string, unknown>): Fault[] {
   }
   if (raw['onThrottle'] === 'silence') {
     const expected = '"delay" or "drop": a background push is silent already';
-    faults.push({ path: 'onThrottle', expected, found: describeFound('silence', false) });
+    faults.push({ path: 'onThrottle', expected, found: describeFound('silence') });
   }
   return faults;
 }
@@ -120,11 +122,7 @@ export const NOT_IN_DATA_ONLY = [
 
 function dataOnlyFaults(raw: Record<string, unknown>): Fault[] {
   if (valueAt(raw, 'android.dataOnly') !== true) return [];
-  const faults = NOT_IN_DATA_ONLY.filter((path) => valueAt(raw, path) !== undefined).map((path) => ({
-    path,
-    expected: 'none beside android.dataOnly, since the app itself draws',
-    found: 'one',
-  }));
+  const faults = presentFaults(raw, NOT_IN_DATA_ONLY, 'none beside android.dataOnly, since the app itself draws');
   const data = ['data', 'fcm.message.data', 'fcm.message.android.data'].map((path) => valueAt(raw, path));
   const isThere = data.some((each) => isObject(each) && Object.values(each).some((value) => value !== null));
   if (!isThere) {
@@ -133,7 +131,7 @@ function dataOnlyFaults(raw: Record<string, unknown>): Fault[] {
   return faults;
 }
 
-/** The devices fill in the arguments only where there is a key. */
+/** Devices use the arguments only where there is a key. */
 function locArgsFaults(alert: Record<string, unknown>): Fault[] {
   return ['title', 'subtitle', 'body'].flatMap((text) => {
     const isAlone = alert[`${text}LocArgs`] !== undefined && alert[`${text}LocKey`] === undefined;
@@ -144,7 +142,8 @@ function locArgsFaults(alert: Record<string, unknown>): Fault[] {
 /** A key names a text of an app. A website has none, and a browser would show the word "undefined". */
 function keysAloneFaults(raw: Record<string, unknown>, alert: Record<string, unknown>): Fault[] {
   const hasKey = alert['titleLocKey'] !== undefined || alert['bodyLocKey'] !== undefined;
-  if (!hasKey || hasText(alert['title']) || hasText(alert['body']) || mustShow(raw).length === 0) return [];
+  if (!hasKey || hasText(alert['title']) || hasText(alert['body'])) return [];
+  if (!platformsOf(raw).some(([, platform]) => MUST_SHOW.includes(platform))) return [];
   const expected = 'a title or a body that is not empty, since a browser has no texts for keys';
   return [{ path: 'alert', expected, found: 'keys alone' }];
 }
@@ -198,15 +197,9 @@ function tooLarge({ devices }: Notification, platform: Platform, forms: readonly
   return undefined;
 }
 
-/**
- * What `apns.payload` and `fcm.message` may change of a background push: nothing that would make Apple refuse or show it.
- * developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app: only `content-available` in `aps`,
- * the push type `background`, and priority 5.
- */
-
 /** Where the patches write Apple's keys. */
 const APS_PLACES = ['apns.payload.aps', 'fcm.message.apns.payload.aps'];
-/** Each has a rule of its own (`NOT_IN_BACKGROUND`), which JSON Schema tells too. */
+/** Each has a rule of its own (`NOT_IN_BACKGROUND`), which is in the JSON Schema too. */
 const LISTED = new Set(['alert', 'sound', 'badge']);
 /** The headers that the push type decides, with their values. */
 const HEADERS: ReadonlyMap<string, string> = new Map([
@@ -216,7 +209,11 @@ const HEADERS: ReadonlyMap<string, string> = new Map([
 const HEADERS_PLACE = 'fcm.message.apns.headers';
 const PRIORITY_PLACE = 'fcm.message.android.priority';
 
-/** The faults of the patches of a background push. */
+/**
+ * What `apns.payload` and `fcm.message` may not change of a background push, because Apple would refuse or show it: `aps` has
+ * only `content-available`, the push type is `background`, and the priority is 5
+ * (developer.apple.com/documentation/usernotifications/pushing-background-updates-to-your-app).
+ */
 function patchFaults(raw: unknown): Fault[] {
   return [...APS_PLACES.flatMap((place) => apsFaults(raw, place)), ...headerFaults(raw), ...priorityFaults(raw)];
 }
@@ -249,7 +246,7 @@ function apsFaults(raw: unknown, place: string): Fault[] {
 /** A patch that takes away the whole object would take `content-available` or the headers with it. */
 function placeFaults(raw: unknown, place: string): Fault[] {
   const value = valueAt(raw, place);
-  // The schema itself tells what is wrong in `apns.payload`.
+  // The schema itself reports what is wrong in `apns.payload`.
   if (value === undefined || isObject(value) || place.startsWith('apns.')) return [];
   return [
     { path: place, expected: 'an object, since a background push needs its part', found: describeFound(value, true) },
@@ -289,8 +286,6 @@ function safe(key: string): string {
   return /^[A-Za-z0-9_-]{1,40}$/.test(key) ? key : `(a name of ${key.length} characters)`;
 }
 
-/** Which fields a Live Activity's push needs, and which it may not have. Read from the raw value, like notification-rules.ts. */
-
 /** The platforms whose devices have Live Activities. */
 export const LIVE_ACTIVITY_PLATFORMS: readonly string[] = DEVICE_KINDS.filter(
   ({ takesLiveActivities }: DeviceKind) => takesLiveActivities === true,
@@ -308,11 +303,7 @@ export const NOT_IN_LIVE_ACTIVITY = [
 export const ONLY_WITH_START = ['attributesType', 'attributes'] as const;
 
 function liveActivityFaults(raw: Record<string, unknown>): Fault[] {
-  const faults = NOT_IN_LIVE_ACTIVITY.filter((path) => valueAt(raw, path) !== undefined).map((path) => ({
-    path,
-    expected: 'none beside pushType "liveactivity"',
-    found: 'one',
-  }));
+  const faults = presentFaults(raw, NOT_IN_LIVE_ACTIVITY, 'none beside pushType "liveactivity"');
   const { alert, apns, liveActivity, sound } = raw;
   if (liveActivity === undefined) {
     faults.push({ path: 'liveActivity', expected: 'an object beside pushType "liveactivity"', found: 'nothing' });
@@ -329,18 +320,19 @@ function liveActivityFaults(raw: Record<string, unknown>): Fault[] {
 /** `liveActivity` beside another push type. */
 function strayLiveActivityFaults({ liveActivity, pushType }: Record<string, unknown>): Fault[] {
   if (liveActivity === undefined || pushType === 'liveactivity') return [];
-  return [{ path: 'pushType', expected: '"liveactivity" beside liveActivity', found: describeFound(pushType, false) }];
+  return [{ path: 'pushType', expected: '"liveactivity" beside liveActivity', found: describeFound(pushType) }];
 }
 
-function platformFaults({ devices }: Record<string, unknown>): Fault[] {
-  if (!Array.isArray(devices)) return [];
+function platformFaults(raw: Record<string, unknown>): Fault[] {
   const known = LIVE_ACTIVITY_PLATFORMS.map((platform) => `"${platform}"`).join(' or ');
-  return devices.flatMap((device: unknown, index) => {
-    const platform = isObject(device) ? device['platform'] : undefined;
-    if (typeof platform !== 'string' || LIVE_ACTIVITY_PLATFORMS.includes(platform)) return [];
-    const expected = `${known}, the only one with Live Activities`;
-    return [{ path: `devices[${index}].platform`, expected, found: describeFound(platform.slice(0, 16), false) }];
-  });
+  const expected = `${known}, the only one with Live Activities`;
+  return platformsOf(raw)
+    .filter(([, platform]) => !LIVE_ACTIVITY_PLATFORMS.includes(platform))
+    .map(([index, platform]) => ({
+      path: `devices[${index}].platform`,
+      expected,
+      found: describeFound(platform.slice(0, 16)),
+    }));
 }
 
 function eventFaults({ alert, liveActivity }: Record<string, unknown>): Fault[] {
@@ -359,7 +351,7 @@ function eventFaults({ alert, liveActivity }: Record<string, unknown>): Fault[] 
         : []),
     ];
   }
-  if (event !== 'update' && event !== 'end') return []; // its own check tells
+  if (event !== 'update' && event !== 'end') return []; // the field's own check reports it
   return ONLY_WITH_START.filter((field) => liveActivity[field] !== undefined).map((field) => ({
     path: `liveActivity.${field}`,
     expected: `none beside event "${event}"`,
@@ -374,12 +366,12 @@ function silenceFaults({ alert, liveActivity, onThrottle, onQuiet }: Record<stri
   const faults: Fault[] = [];
   if (onThrottle === 'digest') {
     const expected = 'another one: a Live Activity has no digest';
-    faults.push({ path: 'onThrottle', expected, found: describeFound(onThrottle, false) });
+    faults.push({ path: 'onThrottle', expected, found: describeFound(onThrottle) });
   }
   if (alert !== undefined && !isStart) return faults;
   for (const [path, value] of Object.entries({ onThrottle, onQuiet })) {
     if (value !== 'silence') continue;
-    faults.push({ path, expected: `another one: ${why}`, found: describeFound(value, false) });
+    faults.push({ path, expected: `another one: ${why}`, found: describeFound(value) });
   }
   return faults;
 }

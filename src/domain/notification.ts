@@ -4,7 +4,7 @@ import { DEVICE_KINDS } from '../providers/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../providers/fcm/fields.ts';
 import { webpushActionSchema, webpushFieldsSchema } from '../providers/webpush/fields.ts';
 import { formatPath, zodFaults, type Fault, nearest, describeFound } from './faults.ts';
-import { isOversized, MAX_CHARACTERS, MAX_VALUES, isObject } from './json.ts';
+import { isObject, isOversized, MAX_CHARACTERS, MAX_VALUES, valueAt } from './json.ts';
 import { togetherFaults } from './notification-rules.ts';
 import { notificationSchema, alertSchema, digestSchema, liveActivitySchema } from './notification-schema.ts';
 import type { Notification } from './notification-types.ts';
@@ -74,7 +74,7 @@ function atMost(most: number, faults: readonly Fault[]): readonly Fault[] {
 function oversizeFaults(raw: unknown): Fault[] {
   if (!isOversized(raw)) return [];
   const large = ['devices', 'alert', 'data', 'digest', 'apns', 'android', 'fcm', 'webpush', 'liveActivity'].filter(
-    (field) => isOversized(fieldOf(raw, field)),
+    (field) => isOversized(valueAt(raw, field)),
   );
   const expected = `at most ${MAX_VALUES} values and ${MAX_CHARACTERS} characters in all`;
   return (large.length === 0 ? [''] : large).map((path) => ({ path, expected, found: 'more' }));
@@ -88,12 +88,8 @@ const PROTO_FAULT: Fault = {
 
 /** zod drops such a key and reports nothing. */
 function hasProto(raw: unknown): boolean {
-  const data = fieldOf(raw, 'data');
-  return typeof data === 'object' && data !== null && Object.hasOwn(data, '__proto__');
-}
-
-function fieldOf(raw: unknown, field: string): unknown {
-  return typeof raw === 'object' && raw !== null ? (raw as Record<string, unknown>)[field] : undefined;
+  const data = valueAt(raw, 'data');
+  return isObject(data) && Object.hasOwn(data, '__proto__');
 }
 
 /**
@@ -155,10 +151,6 @@ function elsewhere(name: string, here: string): string | undefined {
   return undefined;
 }
 
-const { id, recipientId, cancellationKey } = notificationSchema.shape;
-const byIdSchema = z.strictObject({ id });
-const byKeySchema = z.strictObject({ recipientId, cancellationKey: cancellationKey.unwrap() });
-
 /** What is to be canceled: one notification by its id, or all that wait for a recipient under a cancellation key. */
 export type CancelTarget =
   | {
@@ -172,12 +164,14 @@ export type CancelTarget =
       readonly cancellationKey: string;
     };
 
-/** A checked target, or everything that is wrong with it. */
-export type ParsedCancelTarget =
-  { readonly ok: true; readonly target: CancelTarget } | { readonly ok: false; readonly faults: readonly Fault[] };
+const { id, recipientId, cancellationKey } = notificationSchema.shape;
+const byIdSchema = z.strictObject({ id });
+const byKeySchema = z.strictObject({ recipientId, cancellationKey: cancellationKey.unwrap() });
 
 /** Checks what a producer, or a job named `cancel`, gives. */
-export function parseCancelTarget(raw: unknown): ParsedCancelTarget {
+export function parseCancelTarget(
+  raw: unknown,
+): { readonly ok: true; readonly target: CancelTarget } | { readonly ok: false; readonly faults: readonly Fault[] } {
   if (!isObject(raw) || Object.keys(raw).length === 0) {
     const expected = 'an object with an id, or with a recipientId and a cancellationKey';
     return { ok: false, faults: [{ path: '', expected, found: describeFound(raw, true) }] };

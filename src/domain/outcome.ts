@@ -124,7 +124,7 @@ export interface Completion {
   readonly by?: string;
   /** It was canceled, and a digest of others went in its slot: what was sent has nothing of it. Absent otherwise. */
   readonly forOthers?: true;
-  /** Delivered without sound, vibration or banner, because its producer wanted that of what is blocked. Absent otherwise. */
+  /** Delivered without sound, vibration or banner, because its producer chose that for the case that it is blocked. Absent otherwise. */
   readonly silenced?: true;
   /** Epoch milliseconds: when it was canceled, if its job had completed as `merged` before that. Absent otherwise. */
   readonly endedAt?: number;

@@ -1,4 +1,4 @@
-import { describeFound, type Fault, nearest } from './faults.ts';
+import { describeFound, type Fault, nearest, unknownFields } from './faults.ts';
 import { isObject } from './json.ts';
 
 /** A day of the week, as quiet hours name it. */
@@ -29,20 +29,15 @@ const DAY_MINUTES = 24 * 60;
 const WEEK_MINUTES = 7 * DAY_MINUTES;
 const BEGIN = /^(?:[01]\d|2[0-3]):[0-5]\d$/;
 
-/** `"07:30"` → 450, the minutes since midnight. */
-function minutesOf(time: string): number {
-  return Number(time.slice(0, 2)) * 60 + Number(time.slice(3));
-}
-
 /** Every way in which a value is not usable as quiet hours. `path` is where it is; its fields are below it. */
 export function quietFaults(value: unknown, path = ''): Fault[] {
-  if (!isObject(value)) return [{ path, expected: 'an object', found: describeFound(value, false) }];
+  if (!isObject(value)) return [{ path, expected: 'an object', found: describeFound(value) }];
   const { timezone, quietHours: times } = value;
   const at = (name: string) => (path === '' ? name : `${path}.${name}`);
   const faults = [...unknownFields(value, ['timezone', 'quietHours'], path), ...zoneFaults(timezone, at('timezone'))];
   if (!Array.isArray(times) || times.length > MOST_TIMES) {
     const expected = `an array of at most ${MOST_TIMES} quiet times`;
-    return [...faults, { path: at('quietHours'), expected, found: describeFound(times, false) }];
+    return [...faults, { path: at('quietHours'), expected, found: describeFound(times) }];
   }
   const ofTimes = times.flatMap((time: unknown, index) => timeFaults(time, `${at('quietHours')}[${index}]`));
   if (ofTimes.length === 0 && isAlways(times as readonly QuietTime[])) {
@@ -55,7 +50,7 @@ function zoneFaults(zone: unknown, path: string): Fault[] {
   if (typeof zone === 'string' && isZone(zone)) return [];
   const near = typeof zone === 'string' ? nearest(zone.slice(0, 80), Intl.supportedValuesOf('timeZone')) : undefined;
   const meant = near === undefined ? '' : ` (did you mean ${near}?)`;
-  return [{ path, expected: `a time zone such as Europe/Paris${meant}`, found: describeFound(zone, false) }];
+  return [{ path, expected: `a time zone such as Europe/Paris${meant}`, found: describeFound(zone) }];
 }
 
 function isZone(timeZone: string): boolean {
@@ -67,18 +62,18 @@ function isZone(timeZone: string): boolean {
 }
 
 function timeFaults(time: unknown, path: string): Fault[] {
-  if (!isObject(time)) return [{ path, expected: 'an object', found: describeFound(time, false) }];
+  if (!isObject(time)) return [{ path, expected: 'an object', found: describeFound(time) }];
   const { days, from, until } = time;
   const faults = [...unknownFields(time, ['days', 'from', 'until'], path), ...daysFaults(days, `${path}.days`)];
   if (!isTime(from)) {
-    faults.push({ path: `${path}.from`, expected: 'a time from 00:00 to 23:59', found: describeFound(from, false) });
+    faults.push({ path: `${path}.from`, expected: 'a time from 00:00 to 23:59', found: describeFound(from) });
   }
   if (!isTime(until) && until !== '24:00') {
-    faults.push({ path: `${path}.until`, expected: 'a time from 00:00 to 24:00', found: describeFound(until, false) });
+    faults.push({ path: `${path}.until`, expected: 'a time from 00:00 to 24:00', found: describeFound(until) });
   }
   if (isTime(from) && from === until) {
     const expected = `another time than from (for a whole day: from 00:00 until 24:00)`;
-    faults.push({ path: `${path}.until`, expected, found: describeFound(until, false) });
+    faults.push({ path: `${path}.until`, expected, found: describeFound(until) });
   }
   return faults;
 }
@@ -90,14 +85,14 @@ function isTime(value: unknown): value is string {
 function daysFaults(days: unknown, path: string): Fault[] {
   if (days === undefined) return [];
   if (!Array.isArray(days) || days.length === 0 || days.length > DAYS.length) {
-    return [{ path, expected: 'an array of 1 to 7 days', found: describeFound(days, false) }];
+    return [{ path, expected: 'an array of 1 to 7 days', found: describeFound(days) }];
   }
   return days.flatMap((day: unknown, index) => {
     if (DAYS.some((known) => known === day)) return [];
     const near = typeof day === 'string' ? meantDay(day) : undefined;
     const meant = near === undefined ? '' : ` (did you mean ${near}?)`;
     const expected = `mon, tue, wed, thu, fri, sat or sun${meant}`;
-    return [{ path: `${path}[${index}]`, expected, found: describeFound(day, false) }];
+    return [{ path: `${path}[${index}]`, expected, found: describeFound(day) }];
   });
 }
 
@@ -106,15 +101,6 @@ export function meantDay(text: string): Day | undefined {
   const given = text.slice(0, 40).toLowerCase();
   const begun = DAYS.find((day) => given.length >= 3 && given.startsWith(day));
   return begun ?? (nearest(given, DAYS) as Day | undefined);
-}
-
-function unknownFields(value: object, known: readonly string[], path: string): Fault[] {
-  return Object.keys(value).flatMap((name) => {
-    if (known.includes(name)) return [];
-    const near = nearest(name.slice(0, 40), known);
-    const expected = near === undefined ? 'no such field' : `no such field (did you mean ${near}?)`;
-    return [{ path: path === '' ? name : `${path}.${name}`, expected, found: 'one' }];
-  });
 }
 
 /** Whether no minute of the week is left. */
@@ -129,6 +115,11 @@ function isAlways(times: readonly QuietTime[]): boolean {
     }
   }
   return isQuiet.every((minute) => minute === 1);
+}
+
+/** `"07:30"` → 450, the minutes since midnight. */
+function minutesOf(time: string): number {
+  return Number(time.slice(0, 2)) * 60 + Number(time.slice(3));
 }
 
 /** The same quiet hours as a text that is always written in the same way: the fields in their order, nothing else. */

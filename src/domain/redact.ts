@@ -68,7 +68,7 @@ const PRIVATE_FIELDS = [
 /** Words of the schema that private fields contain too, such as `apns` or `update`: they are not secret. */
 const PUBLIC_WORDS: ReadonlySet<string> = new Set([...PLATFORMS, ...LIVE_ACTIVITY_EVENTS]);
 
-/** For the notification with many devices, each of which is refused with a message. */
+/** Kept, because a notification has a message for each of its devices that is refused. */
 const KNOWN_FORMS = new WeakMap<object, readonly string[]>();
 
 function privateForms(notification: unknown): readonly string[] {
@@ -102,7 +102,7 @@ function formsOf(text: string): string[] {
   return [...new Set([text, json, ascii, url, url.replaceAll('%20', '+'), ...encoded].map(lowerCase))];
 }
 
-/** Of a long form, only every so manyth place is looked up in the words: a run of `RUN` characters covers one such place. */
+/** Of a long form, only every `STRIDE`th place is looked up in the words: any `RUN` characters contain one such place. */
 const GRAM = 3;
 const STRIDE = RUN - GRAM + 1;
 /** A power of two. */
@@ -110,7 +110,7 @@ const HASHES = 0x10000;
 
 /**
  * Marks the characters of `words` that belong to a form: the whole of a short form, any `RUN` characters of a longer one. 20 tokens
- * of 4,096 characters have half a million characters in all forms, so most places are passed over.
+ * of 4,096 characters have half a million characters in all forms, so most places are not looked at.
  */
 function marksOf(words: string, forms: readonly string[]): Uint8Array {
   const marks = new Uint8Array(words.length);
@@ -147,7 +147,8 @@ function hashAt(text: string, at: number): number {
   return (text.charCodeAt(at) * 961 + text.charCodeAt(at + 1) * 31 + text.charCodeAt(at + 2)) & (HASHES - 1);
 }
 
-interface Met {
+/** A place in the words and a place in a form that have the same `GRAM` characters. */
+interface Match {
   readonly words: string;
   readonly at: number;
   readonly form: string;
@@ -155,7 +156,7 @@ interface Met {
 }
 
 /** Marks all that is the same on both sides of this place, if it is long enough. */
-function markAround(marks: Uint8Array, { words, at, form, place }: Met): void {
+function markAround(marks: Uint8Array, { words, at, form, place }: Match): void {
   let before = 0;
   while (before < at && before < place && words[at - before - 1] === form[place - before - 1]) before += 1;
   let after = GRAM;

@@ -41,7 +41,7 @@ export async function sleepUntil(instant: number, signal: AbortSignal): Promise<
   return !signal.aborted;
 }
 
-/** What the work answers, or what `late` does where it takes longer than this; where it fails in time, so does this. */
+/** The result of `work`, or that of `late` if `work` takes longer than `ms`. Rejects if `work` rejects in time. */
 export async function within<T, Late = undefined>(work: Promise<T>, ms: number, late?: () => Late): Promise<T | Late> {
   const timer = new AbortController();
   const tooLate = sleep(ms, undefined, { signal: timer.signal }).then(() => late?.() as Late);

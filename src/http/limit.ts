@@ -33,17 +33,15 @@ export type Decision =
       readonly kind: 'gone';
     };
 
-type Names = Readonly<Record<string, true>>;
-
 const OPTIONS: OptionNames<HttpLimitOptions<unknown>> = { limiter: true, key: true, category: true, policy: true };
-/** What other middleware calls them, and what is a limiter's. */
+/** The names of options in other middleware; and options that belong to the limiter. */
 const MEANT = {
   ...{ rules: 'policy', max: 'policy', minGapMs: 'policy', windowMs: 'policy', limit: 'limiter', store: 'limiter' },
   ...{ redis: 'limiter', handler: 'refuse', onUnavailable: "the limiter's onUnavailable" },
 };
 
 /** Throws InputError with every option that does not exist or cannot be used. `more`: options of a framework. */
-function checkOptions(options: object, more: Names): void {
+function checkOptions(options: object, more: Readonly<Record<string, true>>): void {
   const faults = optionFaults(options, { ...OPTIONS, ...more }, '', MEANT);
   const { limiter, ...others } = options as Readonly<Record<string, unknown>>;
   const functions = limiter as Partial<Record<string, unknown>> | null | undefined;
@@ -72,24 +70,20 @@ export function httpLimit<Request>(
 /** As `httpLimit`; `more` are the names of a framework's own options. */
 export function decider<Request>(
   options: HttpLimitOptions<Request>,
-  more: Names,
+  more: Readonly<Record<string, true>>,
 ): (request: Request, signal: AbortSignal) => Promise<Decision> {
   checkOptions(options, more);
   const { limiter, key, category, policy } = options;
   const faults = policy === undefined ? [] : policyFaults(policy, 'policy');
   if (faults.length > 0) throw new InputError('unusable policy', faults);
 
-  async function decide(held: Held, signal: AbortSignal): Promise<Decision> {
-    const answer = await limiter.admit({
-      ...held,
-      maxWaitMs: 0,
-      everyRule: true,
-      ...(policy !== undefined && { policy }),
-    });
+  async function decide(slot: Held, signal: AbortSignal): Promise<Decision> {
+    const own = policy !== undefined && { policy };
+    const answer = await limiter.admit({ ...slot, maxWaitMs: 0, everyRule: true, ...own });
     const headers = rateLimitFields(answer, answer.kind !== 'admitted');
     if (answer.kind !== 'admitted') return tooMany(answer.rule, answer.waitMs, headers);
     if (await sleepUntil(answer.sendAt, signal)) return { kind: 'allowed', headers };
-    await limiter.refund(held);
+    await limiter.refund(slot);
     return { kind: 'gone' };
   }
 
@@ -97,9 +91,9 @@ export function decider<Request>(
     const recipientId = await key(request);
     if (recipientId === undefined) return { kind: 'allowed', headers: {} };
     const name = category?.(request);
-    const held = { recipientId, id: crypto.randomUUID(), ...(name !== undefined && { category: name }) };
+    const slot = { recipientId, id: crypto.randomUUID(), ...(name !== undefined && { category: name }) };
     try {
-      return await decide(held, signal);
+      return await decide(slot, signal);
     } catch (error) {
       if (!isUnavailable(error)) throw error;
       return signal.aborted ? { kind: 'gone' } : unavailable();
@@ -140,8 +134,9 @@ export async function whilePresent<T>(response: Closable, run: (signal: AbortSig
 /** Header fields of a response: name → value. */
 export type Fields = Readonly<Record<string, string>>;
 
+type Shown = Omit<Standing, 'toleranceMs' | 'gapMs'>;
 /** A rule as the header fields show it; a block has no window. */
-type Told = Omit<RuleStanding, 'perMs'> & { readonly perMs?: number };
+type ShownRule = Omit<RuleStanding, 'perMs'> & { readonly perMs?: number };
 
 /**
  * `RateLimit-Policy: "10/1m";q=10;w=60, "gap";q=1;w=3` and `RateLimit: "10/1m";r=9;t=53, "gap";r=0;t=3`, as revision 11 of
@@ -149,7 +144,7 @@ type Told = Omit<RuleStanding, 'perMs'> & { readonly perMs?: number };
  * rule that makes the request wait comes first. No fields if no rule is in force. Seconds are rounded up, so a client that
  * waits as long as they say stays within the limit.
  */
-export function rateLimitFields(standing: Omit<Standing, 'toleranceMs' | 'gapMs'>, isRefused: boolean): Fields {
+export function rateLimitFields(standing: Shown, isRefused: boolean): Fields {
   const all = isRefused ? decidingFirst(standing) : gapsLast(standing.rules);
   if (all.length === 0) return {};
   return { 'RateLimit-Policy': all.map(policyItem).join(', '), RateLimit: all.map(limitItem).join(', ') };
@@ -161,12 +156,7 @@ function gapsLast(rules: readonly RuleStanding[] = []): readonly RuleStanding[] 
 }
 
 /** A deciding rule that is not in the list is a block: its max is 0. */
-function decidingFirst({
-  rule,
-  remaining,
-  resetMs,
-  rules = [],
-}: Omit<Standing, 'toleranceMs' | 'gapMs'>): readonly Told[] {
+function decidingFirst({ rule, remaining, resetMs, rules = [] }: Shown): readonly ShownRule[] {
   const known = rules.find((each) => each.rule === rule) ?? { max: 0 };
   return [{ ...known, rule, remaining, resetMs }, ...gapsLast(rules.filter((each) => each.rule !== rule))];
 }
@@ -185,12 +175,12 @@ function sfString(text: string): string {
   return `"${printable.replaceAll(/["\\]/g, '\\$&')}"`;
 }
 
-function policyItem({ rule, max, perMs }: Told): string {
+function policyItem({ rule, max, perMs }: ShownRule): string {
   const window = perMs === undefined ? '' : `;w=${toSeconds(perMs)}`;
   return `${sfString(rule)};q=${max}${window}`;
 }
 
-function limitItem({ rule, remaining, resetMs }: Told): string {
+function limitItem({ rule, remaining, resetMs }: ShownRule): string {
   return `${sfString(rule)};r=${remaining};t=${toSeconds(resetMs)}`;
 }
 

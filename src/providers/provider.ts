@@ -159,7 +159,7 @@ export interface ProviderDescriptor<P extends string, Options> {
 }
 
 /** A provider's part of a worker's environment. */
-export interface ProviderSettings<Options> {
+interface ProviderSettings<Options> {
   /** The variables, in the README's order and with its texts. */
   readonly variables: z.ZodObject;
   /** Variables whose value an error must not repeat. */

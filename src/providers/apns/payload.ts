@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { z } from 'zod';
-import { isObject, type JsonObject, type JsonValue, mergePatch } from '../../domain/json.ts';
+import { type JsonObject, type JsonValue, mergePatch, objectOr } from '../../domain/json.ts';
 import type { Alert, ApnsSound, Notification } from '../../domain/notification-types.ts';
 import { deviceApp, type TokenKind } from '../device-kind.ts';
 
@@ -68,7 +68,7 @@ function apsSound({ name, critical = false, volume }: ApnsSound): JsonValue {
 
 /** Level `passive`, no sound, no badge, whatever was given. */
 export function silenced(payload: JsonObject): JsonObject {
-  const aps = isObject(payload['aps']) ? payload['aps'] : {};
+  const aps = objectOr(payload['aps']);
   const quiet = Object.fromEntries(Object.entries(aps).filter(([key]) => key !== 'sound' && key !== 'badge'));
   return { ...payload, aps: { ...quiet, 'interruption-level': 'passive' } };
 }
@@ -91,7 +91,7 @@ export interface ApnsDelivery {
  *   them in bursts, against the limiter's spacing, so 5 is for silent ones, for background pushes (10 is an error there) and
  *   where the producer asked for it. So is 1, which does not wake the device; a background push always has 5. The
  *   notification's own priority only orders the queue.
- *   A Live Activity has 5 or 10 (live-activity.ts).
+ *   A Live Activity has 5 or 10 (`liveActivityPriority`).
  * - `apns-expiration`: `expiresAt` in seconds. Absent if the notification has none: APNs then keeps it for up to 30 days.
  *   Never 0, which would mean one try and no storing.
  * - `apns-collapse-id`: the producer's, otherwise the push id, so that a second copy (a retry after a timeout) replaces the
@@ -120,9 +120,7 @@ function headerSafe(collapseId: string): string {
   return /^[\x21-\x7e]+$/.test(collapseId) ? collapseId : hash('sha256', collapseId, 'base64url');
 }
 
-/**
- * Live Activities on APNs: developer.apple.com/documentation/activitykit/starting-and-updating-live-activities-with-activitykit-push-notifications
- */
+// Live Activities: developer.apple.com/documentation/activitykit/starting-and-updating-live-activities-with-activitykit-push-notifications
 
 const TOPIC_SUFFIX = '.push-type.liveactivity';
 
@@ -156,11 +154,11 @@ function liveActivityAps({ alert, liveActivity, sound }: Notification, nowMs: nu
 
 /** The payload without its alert: the state is shown, and nothing makes a sound or lights up the screen. */
 function silencedLiveActivity(payload: JsonObject): JsonObject {
-  const aps = isObject(payload['aps']) ? payload['aps'] : {};
+  const aps = objectOr(payload['aps']);
   return { ...payload, aps: Object.fromEntries(Object.entries(aps).filter(([key]) => key !== 'alert')) };
 }
 
-/** Not as in other alerts: a key lies in the place of its text, and the sound in the alert. */
+/** Unlike in other alerts, a key stands in the place of its text, and the sound stands in the alert. */
 function liveActivityAlert(alert: Alert, sound: string | undefined): JsonObject {
   const written: JsonObject = {};
   const title = textOf(alert.title, alert.titleLocKey, alert.titleLocArgs);

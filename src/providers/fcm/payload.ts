@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isObject, type JsonObject, type JsonValue, mergePatch } from '../../domain/json.ts';
+import { isObject, type JsonObject, type JsonValue, mergePatch, objectOr } from '../../domain/json.ts';
 import type { AndroidFields, Notification, Alert } from '../../domain/notification-types.ts';
 import { apnsDelivery, apsOf, silenced } from '../apns/payload.ts';
 import { deviceApp, type TokenKind } from '../device-kind.ts';
@@ -28,7 +28,7 @@ export interface FcmMessageOptions {
 
 /**
  * The message to one registration token, with the field names of the HTTP API
- * (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages). FCM does not tell whose device a token is, so every
+ * (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages). The token does not show whose device it is, so every
  * message has a part for Android and one for iPhones; each device gets only its own. `fcm.message` is merged at the end.
  *
  * With `android.dataOnly` nothing stands in `notification`, which Android would show: the alert is in the part for iPhones.
@@ -57,7 +57,7 @@ function isDataOnly({ android }: Notification): boolean {
   return android?.dataOnly === true;
 }
 
-/** What a patch leaves must not be shown empty, and must not be called an alert. */
+/** The patched message, mended where the patch has removed the texts: nothing empty is shown, and nothing is called an alert. */
 function mendPatched(message: JsonObject, patch: JsonObject, notification: Notification): JsonObject {
   const merged = withoutEmpty(mergePatch(message, patch));
   const isAlert = notification.pushType === 'alert';
@@ -70,9 +70,9 @@ function mendPatched(message: JsonObject, patch: JsonObject, notification: Notif
  */
 function typed(apns: JsonObject, { notification }: JsonObject, patch: JsonObject): JsonObject {
   const { headers, payload } = apns;
-  const aps = isObject(payload) && isObject(payload['aps']) ? payload['aps'] : {};
+  const aps = objectOr(objectOr(payload)['aps']);
   if (!isObject(headers) || hasText(notification) || 'alert' in aps) return apns;
-  const own = isObject(patch['apns']) && isObject(patch['apns']['headers']) ? patch['apns']['headers'] : {};
+  const own = objectOr(objectOr(patch['apns'])['headers']);
   const left = Object.entries(headers).filter(
     ([name]) => name in own || (name !== 'apns-push-type' && name !== 'apns-priority'),
   );
@@ -116,7 +116,7 @@ function asTexts(data: Readonly<Record<string, JsonValue>>): JsonObject {
 }
 
 /**
- * - `priority`: the notification's own. Android may hold `normal` messages while the device sleeps. `high` is not the
+ * - `priority`: the notification's own. Android may delay `normal` messages while the device sleeps. `high` is not the
  *   default, because FCM lowers an app's `high` messages if users often ignore them; a background push is never `high`, since
  *   FCM wants `high` to end in something shown.
  * - `ttl`: the time left until `expiresAt`. Absent without `expiresAt`: FCM then keeps it for 28 days.
@@ -273,10 +273,6 @@ function silencedApns(apns: JsonObject, isShown: boolean): JsonObject {
   if (!isObject(payload) || Object.keys(aps).length === 0) return quiet;
   const still = Object.entries(aps).filter(([key]) => !['sound', 'badge', 'interruption-level'].includes(key));
   return { ...quiet, payload: { ...payload, aps: Object.fromEntries(still) } };
-}
-
-function objectOr(part: JsonValue | undefined): JsonObject {
-  return isObject(part) ? part : {};
 }
 
 /**
