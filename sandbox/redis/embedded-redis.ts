@@ -37,7 +37,7 @@ export interface EmbeddedRedis extends AsyncDisposable {
 /** How a Redis is started. Every option may be left out. */
 export interface EmbeddedRedisOptions {
   /**
-   * Whether Debian's package `redis-tools` may be installed with apt-get, if the PATH has no server and this user is root.
+   * Whether Debian's package `redis-server` may be installed with apt-get, if the PATH has no server and this user is root.
    * Default: false, and then there has to be a `redis-server` or `valkey-server` on the PATH.
    */
   readonly install?: boolean;

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { constants } from 'node:fs';
-import { access, rm, symlink } from 'node:fs/promises';
+import { access } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { InputError } from '../../src/domain/faults.ts';
 
@@ -34,27 +34,17 @@ export async function redisServer(say: (line: string) => void, machine: Machine,
   throw new InputError('no Redis', [{ path: 'REDIS_URL', expected, found: 'neither' }]);
 }
 
-/**
- * Installs Debian's `redis-tools` with apt-get, as root, and says so first. Resolves with the path of the server.
- *
- * Debian's server is a program of `redis-tools`: it is `redis-check-rdb` under another name, and runs as the server if it is
- * started by the name `redis-server`. The package `redis-server` has only that link, and a service on port 6379, which would
- * start at once and with the machine. So this makes the link, and there is no service to prevent.
- */
-export async function installRedis(
-  say: (line: string) => void,
-  path: string,
-  linkFolder = '/usr/local/bin',
-): Promise<string> {
-  const server = join(linkFolder, 'redis-server');
-  say('No redis-server on the PATH: installing the package redis-tools with apt-get. REDIS_URL avoids this.');
+/** Installs Debian's package `redis-server` with apt-get, as root, and says so first. Resolves with the path of the server. */
+export async function installRedis(say: (line: string) => void, path: string): Promise<string> {
+  say('No redis-server on the PATH: installing the package redis-server with apt-get. REDIS_URL avoids this.');
   await run('apt-get', ['update', '-q'], path);
-  await run('apt-get', ['install', '-q', '-y', '--no-install-recommends', 'redis-tools'], path);
-  const program = await findOnPath('redis-check-rdb', path);
-  if (program === undefined) throw new Error('the package redis-tools has no redis-check-rdb; install a redis-server');
-  await rm(server, { force: true }); // a link that leads nowhere, after the package was removed
-  await symlink(program, server);
-  say(`Installed redis-tools, and linked ${server} to it. No service was installed.`);
+  await run('apt-get', ['install', '-q', '-y', '--no-install-recommends', 'redis-server'], path);
+  const server = await findOnPath('redis-server', path);
+  if (server === undefined) throw new Error('the package redis-server has no program of that name on the PATH');
+  say(
+    `Installed ${server}. Where systemd runs, the package also started a service on port 6379, which nothing here uses:`,
+  );
+  say('  systemctl disable --now redis-server');
   return server;
 }
 

@@ -1,8 +1,8 @@
-import { readFile, readlink, stat, symlink, writeFile } from 'node:fs/promises';
+import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { findOnPath, installRedis, redisServer, thisMachine, type Machine } from '../../sandbox/redis/redis-server.ts';
-import { runProgram, temporaryFolder } from '../support/program.ts';
+import { findOnPath, installRedis, redisServer, type Machine } from '../../sandbox/redis/redis-server.ts';
+import { temporaryFolder } from '../support/program.ts';
 
 const silent = () => undefined;
 
@@ -59,21 +59,19 @@ describe('installing, for root on a machine with apt-get', () => {
     here=$(dirname "$0")
     [ "$DEBIAN_FRONTEND" = noninteractive ] || exit 9
     echo "$*" >> "$here/calls"
-    [ "$1" = update ] || { printf '#!/bin/sh\\necho "$0"\\n' > "$here/redis-check-rdb"; chmod +x "$here/redis-check-rdb"; }`;
+    [ "$1" = update ] || { echo '#!/bin/sh' > "$here/redis-server"; chmod +x "$here/redis-server"; }`;
   const tools = (folder: string) => `${folder}:/usr/bin:/bin`;
 
-  test('says so, and links the server to the package without a service', async () => {
+  test('says so, and gives the server of the package', async () => {
     const folder = await programs({ 'apt-get': apt });
-    const links = await temporaryFolder();
-    await symlink(join(folder, 'removed'), join(links, 'redis-server')); // left by a package that was removed
     const said: string[] = [];
-    const server = await installRedis((line) => said.push(line), tools(folder), links);
-    expect(said[0]).toMatch(/installing the package redis-tools with apt-get/);
+    const server = await installRedis((line) => said.push(line), tools(folder));
+    expect(server).toBe(join(folder, 'redis-server'));
+    expect(said[0]).toMatch(/installing the package redis-server with apt-get/);
+    expect(said.join('\n')).toMatch(/systemctl disable --now redis-server/);
     expect(await readFile(join(folder, 'calls'), 'utf8')).toBe(
-      'update -q\ninstall -q -y --no-install-recommends redis-tools\n',
+      'update -q\ninstall -q -y --no-install-recommends redis-server\n',
     );
-    expect(await readlink(join(links, 'redis-server'))).toMatch(/\/redis-check-rdb$/);
-    expect(await redisServer(silent, machine(links), false)).toBe(server);
   });
 
   test('does not happen unless it was asked for', async () => {
@@ -85,15 +83,8 @@ describe('installing, for root on a machine with apt-get', () => {
 
   test('shows what apt-get said where it fails', async () => {
     const folder = await programs({ 'apt-get': 'echo "E: no network" >&2; exit 100' });
-    const failed = installRedis(silent, tools(folder), folder);
+    const failed = installRedis(silent, tools(folder));
     await expect(failed).rejects.toThrow('apt-get update -q ended with 100:\nE: no network');
     await expect(stat(join(folder, 'redis-server'))).rejects.toThrow('ENOENT');
   });
-});
-
-const installed = await findOnPath('redis-check-rdb', thisMachine().path);
-test.skipIf(installed === undefined)("Debian's redis-check-rdb is the server under its name", async () => {
-  const link = join(await temporaryFolder(), 'redis-server');
-  await symlink(installed ?? '', link);
-  expect(await runProgram(link, ['--version'], '/')).toMatch(/^Redis server v=/);
 });
