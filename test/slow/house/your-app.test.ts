@@ -19,9 +19,10 @@ test(
     const folder = await temporaryFolder();
     await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
     const source = await readFile('examples/your-app.test.ts', 'utf8');
-    const withPackage = replaced(source, "'pushpacer';", `${JSON.stringify(join(ROOT, 'src/index.ts'))};`);
-    const script = join(ROOT, 'scripts/pushpacer.ts');
-    const code = replaced(withPackage, "'node_modules/.bin/pushpacer'", JSON.stringify(script));
+    const pathOf = (file: string): string => JSON.stringify(join(ROOT, file));
+    const withPackage = replaced(source, "'pushpacer'", pathOf('src/index.ts'));
+    const withSandbox = replaced(withPackage, "'pushpacer/sandbox'", pathOf('sandbox/index.ts'));
+    const code = replaced(withSandbox, "'node_modules/.bin/pushpacer'", pathOf('scripts/pushpacer.ts'));
     await writeFile(join(folder, 'your-app.test.ts'), code);
 
     const args = ['node_modules/vitest/vitest.mjs', 'run', '--root', folder];
