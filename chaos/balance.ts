@@ -23,7 +23,7 @@ export interface Balance {
   readonly unaccounted: number;
   /** Found nowhere, or delivered by the queue's record but not received by the provider, for one of its devices. */
   readonly lost: number;
-  /** The ids of those that are unaccounted or lost. */
+  /** Those that are unaccounted or lost, with what was found: `n17: received, completed as dropped`. */
   readonly suspects: readonly string[];
 }
 
@@ -77,7 +77,15 @@ export function countBalance(
       fate = completion ? fateOf(one, completion, tokens) : dead.has(one.id) ? 'deadLettered' : 'stillQueued';
     fates[fate] += 1;
     lost += isLost ? 1 : 0;
-    if (isLost || fate === 'unaccounted') suspects.push(one.id);
+    if (isLost || fate === 'unaccounted') {
+      const states = [
+        ...(tokens === undefined ? [] : ['received']),
+        ...completions.map(({ outcome }) => `completed as ${outcome}`),
+        ...(dead.get(one.id) ?? []).map(({ letter }) => `dead letter ${letter.reason}`),
+        ...(queued.get(one.id) ?? []).map(() => 'still queued'),
+      ];
+      suspects.push(`${one.id}: ${states.join(', ') || 'found nowhere'}`);
+    }
   }
   const known = [...received.keys(), ...completed.keys(), ...dead.keys(), ...queued.keys()];
   const strangers = known.filter((id) => !enqueued.has(id));
@@ -87,7 +95,7 @@ export function countBalance(
     unaccounted: fates.unaccounted + strangers.length,
     deadLetters: countBy(ends.dead.map(({ letter }) => letter.reason)),
     lost,
-    suspects: [...suspects, ...strangers],
+    suspects: [...suspects, ...strangers.map((id) => `${id}: not enqueued`)],
   };
 }
 

@@ -43,7 +43,7 @@ describe('the balance', () => {
     expect(countBalance(enqueuedOf({ id: 'a' }), [], nothing)).toMatchObject({
       lost: 1,
       unaccounted: 1,
-      suspects: ['a'],
+      suspects: ['a: found nowhere'],
     });
   });
 
@@ -78,6 +78,6 @@ describe('the balance', () => {
 
   it('does not account for what nobody enqueued', () => {
     const ends = { ...nothing, queued: ['x'] };
-    expect(countBalance(new Map(), [entryOf('y', 0)], ends)).toMatchObject({ unaccounted: 2, suspects: ['y', 'x'] });
+    expect(countBalance(new Map(), [entryOf('y', 0)], ends)).toMatchObject({ unaccounted: 2, suspects: ['y: not enqueued', 'x: not enqueued'] });
   });
 });
