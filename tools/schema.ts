@@ -20,7 +20,7 @@ import { apnsFieldsSchema, apnsSoundSchema } from '../src/providers/apns/fields.
 import { DEVICE_KINDS } from '../src/providers/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../src/providers/fcm/fields.ts';
 import { webpushActionSchema, webpushFieldsSchema } from '../src/providers/webpush/fields.ts';
-import { withDocstrings } from './schema/docstrings.ts';
+import { describeFields } from './schema/docstrings.ts';
 
 /** A key's pattern: `google*` stands for all that begin so. */
 const keyPattern = (key: string) => (key.endsWith('*') ? key.slice(0, -1) : `${key}$`);
@@ -116,8 +116,25 @@ const BY_DATA_ONLY = {
   then: { allOf: [withoutAny(NOT_IN_DATA_ONLY), { anyOf: [{ required: ['data'] }, { required: ['fcm'] }] }] },
 };
 
+/** `apns` → `ApnsDevice` */
+const interfaceOf = ({ shape }: (typeof DEVICE_KINDS)[number]['schema']) =>
+  `${shape.platform.value.replace(/^./, (letter) => letter.toUpperCase())}Device`;
+
 /** The JSON Schema of what a producer writes, as the text of its file. */
-function schemaText(): string {
+function schemaText(types: string): string {
+  describeFields(types, {
+    NotificationInput: notificationSchema,
+    Alert: alertSchema,
+    DigestFields: digestSchema,
+    LiveActivityFields: liveActivitySchema,
+    ApnsFields: apnsFieldsSchema,
+    ApnsSound: apnsSoundSchema,
+    AndroidFields: androidFieldsSchema,
+    FcmFields: fcmFieldsSchema,
+    WebpushAction: webpushActionSchema,
+    WebpushFields: webpushFieldsSchema,
+    ...Object.fromEntries(DEVICE_KINDS.map(({ schema }) => [interfaceOf(schema), schema])),
+  });
   const { $schema, properties = {}, ...rest } = z.toJSONSchema(notificationSchema, { io: 'input' });
   const unknown = Object.keys(FIELDS).filter((field) => !(field in properties));
   if (unknown.length > 0) throw new Error(`fields that the schema no longer has: ${unknown.join(', ')}`);
@@ -138,45 +155,12 @@ function schemaText(): string {
   return `${JSON.stringify(schema, null, 2)}\n`;
 }
 
-const descriptionsOf = ({ shape }: z.ZodObject) =>
-  Object.fromEntries(Object.entries(shape).map(([field, schema]) => [field, (schema as z.ZodType).description]));
-
-/** `apns` → `ApnsDevice` */
-const interfaceOf = ({ shape }: (typeof DEVICE_KINDS)[number]['schema']) =>
-  `${shape.platform.value.replace(/^./, (letter) => letter.toUpperCase())}Device`;
-
-/** The interfaces with the schema's descriptions as docstrings, as the text of their file. */
-function typesText(text: string): string {
-  return withDocstrings(text, {
-    NotificationInput: descriptionsOf(notificationSchema),
-    Alert: descriptionsOf(alertSchema),
-    DigestFields: descriptionsOf(digestSchema),
-    LiveActivityFields: descriptionsOf(liveActivitySchema),
-    ApnsFields: descriptionsOf(apnsFieldsSchema),
-    ApnsSound: descriptionsOf(apnsSoundSchema),
-    AndroidFields: descriptionsOf(androidFieldsSchema),
-    FcmFields: descriptionsOf(fcmFieldsSchema),
-    WebpushAction: descriptionsOf(webpushActionSchema),
-    WebpushFields: descriptionsOf(webpushFieldsSchema),
-    ...Object.fromEntries(DEVICE_KINDS.map(({ schema }) => [interfaceOf(schema), descriptionsOf(schema)])),
-  });
-}
-
-const WRITTEN: readonly (readonly [file: string, textOf: (before: string) => string])[] = [
-  ['docs/notification.schema.json', schemaText],
-  ['src/domain/notification-types.ts', typesText],
-];
-
 const { values } = parseArgs({ options: { check: { type: 'boolean', default: false } } });
-for (const [name, textOf] of WRITTEN) {
-  const file = new URL(`../${name}`, import.meta.url);
-  const before = await readFile(file, 'utf8').catch(() => '');
-  const text = textOf(before);
-  if (text === before) continue;
-  if (values.check) {
-    process.stderr.write(`${name} is not what npm run schema writes\n`);
-    process.exitCode = 1;
-  } else {
-    await writeFile(file, text);
-  }
+const file = new URL('../docs/notification.schema.json', import.meta.url);
+const text = schemaText(await readFile(new URL('../src/domain/notification-types.ts', import.meta.url), 'utf8'));
+if (!values.check) {
+  await writeFile(file, text);
+} else if (text !== (await readFile(file, 'utf8').catch(() => ''))) {
+  process.stderr.write('docs/notification.schema.json is not what npm run schema writes\n');
+  process.exitCode = 1;
 }

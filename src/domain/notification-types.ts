@@ -2,7 +2,7 @@ import type { JsonObject, JsonValue } from './json.ts';
 
 /**
  * The types of a notification, beside the schema that checks it (notification-schema.ts). test/domain/notification.test-d.ts
- * compares the two. `npm run schema` writes the docstrings of the fields from the schema's descriptions.
+ * compares the two. `npm run schema` copies the docstrings of the fields into docs/notification.schema.json.
  */
 
 /** A device of Apple's: iPhone, iPad, Mac or Watch. */

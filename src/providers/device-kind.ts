@@ -35,11 +35,7 @@ export function isReservedKey(key: string, reserved: readonly string[]): boolean
 export const appNameSchema = z.string().regex(/^[A-Za-z0-9._-]{1,64}$/, { error: '1 to 64 of A-Z a-z 0-9 . _ -' });
 
 /** The field `app` of every kind of device. */
-export const deviceApp = appNameSchema
-  .optional()
-  .describe(
-    "The app whose credentials send to the device, by its name in the workers' `APPS_FILE`. 1 to 64 of `A-Z a-z 0-9 . _ -`. Default: the app of the workers' environment. Example: `teacher`.",
-  );
+export const deviceApp = appNameSchema.optional();
 
 /** The kind of a platform whose devices have a token. */
 export type TokenKind<P extends string> = DeviceKind<P, { token: z.ZodString }>;

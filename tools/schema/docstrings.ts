@@ -1,43 +1,41 @@
 import ts from 'typescript';
+import { z } from 'zod';
 
-/** Interface → field → description. */
-export type Descriptions = Readonly<Record<string, Readonly<Record<string, string | undefined>>>>;
-
-/** Columns of a line of a docstring, without its indentation and ` * `. */
-const WIDTH = 115;
-
-/** TypeScript with the docstrings of these interfaces' fields replaced by their descriptions. Throws where one is missing. */
-export function withDocstrings(text: string, descriptions: Descriptions): string {
+/** Gives the fields of these schemas, by the names of their interfaces, the interfaces' docstrings as descriptions. */
+export function describeFields(text: string, schemas: Readonly<Record<string, z.ZodObject>>): void {
   const file = ts.createSourceFile('types.ts', text, ts.ScriptTarget.Latest);
-  const edits = Object.entries(descriptions).flatMap(([name, fields]) => {
+  for (const [name, schema] of Object.entries(schemas)) {
     const found = file.statements.filter(ts.isInterfaceDeclaration).find((each) => each.name.text === name);
     if (found === undefined) throw new Error(`expected an interface ${name}, found none`);
-    return found.members.map((member) => {
-      const field = member.name?.getText(file) ?? '';
-      const description = fields[field];
-      if (description === undefined) throw new Error(`${name}.${field}: expected a description, found none`);
-      return { from: member.getFullStart(), to: member.getStart(file), docstring: docstringOf(description) };
-    });
-  });
-  const lastFirst = edits.toSorted((a, b) => b.from - a.from);
-  return lastFirst.reduce((rest, { from, to, docstring }) => rest.slice(0, from) + docstring + rest.slice(to), text);
-}
-
-/** With the line break before it and the indentation after it. */
-function docstringOf(description: string): string {
-  const lines = wrapped(description);
-  const docstring =
-    lines.length === 1 ? `/** ${lines.join('')} */` : ['/**', ...lines.map((line) => ` * ${line}`), ' */'].join('\n');
-  return `\n${docstring}\n`.replaceAll('\n', '\n  ');
-}
-
-/** Code in backticks stays in one line. */
-function wrapped(text: string): string[] {
-  const lines = [''];
-  for (const word of text.match(/(?:`[^`]*`|[^\s`])+/g) ?? []) {
-    const line = `${lines.at(-1) ?? ''} ${word}`.trimStart();
-    if (line.length <= WIDTH) lines[lines.length - 1] = line;
-    else lines.push(word);
+    describe(file, found, schema, name);
   }
-  return lines;
+}
+
+function describe(
+  file: ts.SourceFile,
+  { members }: ts.InterfaceDeclaration | ts.TypeLiteralNode,
+  schema: z.ZodObject,
+  path: string,
+): void {
+  const byName = new Map(members.map((member) => [member.name?.getText(file), member]));
+  for (const [name, field] of Object.entries<z.ZodType>(schema.shape)) {
+    const member = byName.get(name);
+    const description = member && docstringOf(member, file);
+    if (member === undefined || !description) throw new Error(`${path}.${name}: expected a docstring, found none`);
+    const { description: other = description } = field.meta() ?? {};
+    if (other !== description)
+      throw new Error(`${path}.${name}: expected a schema of its own, found that of another field`);
+    z.globalRegistry.add(field, { ...field.meta(), description });
+    const type = ts.isPropertySignature(member) ? member.type : undefined;
+    if (type && ts.isTypeLiteralNode(type)) describe(file, type, field as z.ZodObject, `${path}.${name}`);
+  }
+}
+
+/** Its text in one line. */
+function docstringOf(member: ts.TypeElement, file: ts.SourceFile): string {
+  const before = member.getFullText(file).slice(0, member.getStart(file) - member.getFullStart());
+  return before
+    .replace(/^\s*\/\*\*|\*\/\s*$/g, '')
+    .replaceAll(/\s*\n\s*\* ?|\s+/g, ' ')
+    .trim();
 }

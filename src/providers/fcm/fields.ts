@@ -15,69 +15,28 @@ export const FCM_RESERVED_DATA_KEYS = ['from', 'message_type', 'google*', 'gcm*'
 const VISIBILITIES = ['private', 'public', 'secret'] as const;
 
 export const androidFieldsSchema = z.strictObject({
-  dataOnly: z
-    .boolean()
-    .optional()
-    .describe(
-      '`true`: Android gets `data` alone, and the app draws the notification itself, from `data`, which must be there. No other field of `android` beside it. With `priority: "high"` it wakes a sleeping device. Silenced it has normal priority, and the key `pushpacer_silent` in the data. An iPhone shows the alert as without it. Default: `false`.',
-    ),
-  channelId: printable(256)
-    .optional()
-    .describe(
-      "The notification channel (since Android 8), which the app has created. With `onThrottle: silence` the silent channel takes its place. 1 to 256 printable characters. Default: the channel in the app's manifest. Example: `homework`.",
-    ),
-  icon: printable(256)
-    .optional()
-    .describe(
-      'The name of an icon (drawable) of the app. 1 to 256 printable characters. Default: the icon in the manifest. Example: `ic_form`.',
-    ),
+  dataOnly: z.boolean().optional(),
+  channelId: printable(256).optional(),
+  icon: printable(256).optional(),
   color: z
     .string()
     .regex(/^#[0-9a-fA-F]{6}$/, { error: 'a color as #rrggbb' })
-    .optional()
-    .describe('The color of the icon, as `#rrggbb`. Default: the color in the manifest. Example: `#1a73e8`.'),
-  clickAction: printable(256)
-    .optional()
-    .describe(
-      'A touch starts the activity with this intent filter. 1 to 256 printable characters. Default: the app starts. Example: `OPEN_FORM`.',
-    ),
-  tag: printable(256)
-    .optional()
-    .describe(
-      'In the drawer it replaces a notification with the same tag. 1 to 256 printable characters. Default: the `collapseId`, otherwise the push id. Example: `class-7b`.',
-    ),
-  visibility: z
-    .enum(VISIBILITIES)
-    .optional()
-    .describe(
-      'On the lock screen: `private` hides what is private, `public` shows everything, `secret` shows nothing. Default: `private`, by the device.',
-    ),
-  notificationCount: z
-    .int()
-    .min(0)
-    .max(2_147_483_647)
-    .optional()
-    .describe(
-      "The number at the app's icon, in place of `badge`, from 0 to 2,147,483,647; 0: Android counts by itself. Default: `badge`. Example: `3`.",
-    ),
+    .optional(),
+  clickAction: printable(256).optional(),
+  tag: printable(256).optional(),
+  visibility: z.enum(VISIBILITIES).optional(),
+  notificationCount: z.int().min(0).max(2_147_483_647).optional(),
 });
 
 export const fcmFieldsSchema = z.strictObject({
-  message: jsonObject(misplacedIn)
-    .optional()
-    .describe(
-      'For all that has no field here: it is merged into FCM\'s message at the end, as a JSON Merge Patch (RFC 7396): objects name by name, `null` removes, everything else replaces. Names as in Google\'s reference, `channel_id`; no `token`, `topic`, `condition`, `fid` or `name`. Default: none. Example: `{ "android": { "direct_boot_ok": true } }`.',
-    ),
+  message: jsonObject(misplacedIn).optional(),
 });
 
 /** firebase.google.com/docs/cloud-messaging/understand-delivery ("Adding analytics labels to messages"). */
 export const analyticsLabelSchema = z
   .string()
   .regex(/^[A-Za-z0-9_.~%-]{1,50}$/, { error: '1 to 50 of A-Z a-z 0-9 - _ . ~ %' })
-  .optional()
-  .describe(
-    "A label for FCM's reports; Google takes at most 100 different ones a day. 1 to 50 of `A-Z a-z 0-9 - _ . ~ %`. Default: none. Example: `homework`.",
-  );
+  .optional();
 
 /** The parts of a message that a device shows. */
 export const SHOWN_BY_FCM = ['notification', 'android.notification', 'apns.fcm_options.image', 'webpush.notification'];

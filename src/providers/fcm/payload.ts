@@ -302,11 +302,10 @@ function jsonBytes(value: JsonValue | undefined): number {
 
 export const fcmDevice: TokenKind<'fcm'> = {
   schema: z.strictObject({
-    platform: z.literal('fcm').describe('Firebase Cloud Messaging.'),
+    platform: z.literal('fcm'),
     token: z
       .string()
-      .regex(/^[\x21-\x7e]{1,4096}$/, { error: 'an FCM registration token: 1 to 4096 visible ASCII characters' })
-      .describe('The registration token that the app got from Firebase. 1 to 4,096 visible ASCII characters.'),
+      .regex(/^[\x21-\x7e]{1,4096}$/, { error: 'an FCM registration token: 1 to 4096 visible ASCII characters' }),
     app: deviceApp,
   }),
   tokenOf: ({ token }) => token,

@@ -16,43 +16,15 @@ const imageSchema = z
   .meta({ pattern: IMAGE.source });
 
 export const webpushActionSchema = z.strictObject({
-  action: printable(128).describe(
-    'What the service worker gets as `event.action` if the button is pressed. 1 to 128 printable characters. Example: `reply`.',
-  ),
-  title: printable(256).describe('The text of the button. 1 to 256 printable characters. Example: `Reply`.'),
-  icon: imageSchema
-    .optional()
-    .describe(
-      'An image on the button. An `https` URL or a path of the website, up to 2,040 characters. Default: none. Example: `/reply.png`.',
-    ),
+  action: printable(128),
+  title: printable(256),
+  icon: imageSchema.optional(),
 });
 
 export const webpushFieldsSchema = z.strictObject({
-  icon: imageSchema
-    .optional()
-    .describe(
-      "The image beside the texts. An `https` URL or a path of the website, up to 2,040 characters. Default: the service worker's own. Example: `/icon-192.png`.",
-    ),
-  badge: imageSchema
-    .optional()
-    .describe(
-      'The small image in the status bar of Android; not the number `badge`. An `https` URL or a path of the website, up to 2,040 characters. Default: the sign of the browser. Example: `/badge-72.png`.',
-    ),
-  actions: z
-    .array(webpushActionSchema)
-    .max(10)
-    .optional()
-    .describe(
-      'Buttons below the texts, up to 10; browsers show the first two at most, and some show none. Default: none. Example: `[{ "action": "reply", "title": "Reply" }]`.',
-    ),
-  renotify: z
-    .boolean()
-    .optional()
-    .describe(
-      '`true`: it makes a sound again if it replaces a notification with the same `collapseId`. Not of a silent one. Default: `false`.',
-    ),
-  requireInteraction: z
-    .boolean()
-    .optional()
-    .describe('`true`: it stays on the screen until the person has touched it. Not of a silent one. Default: `false`.'),
+  icon: imageSchema.optional(),
+  badge: imageSchema.optional(),
+  actions: z.array(webpushActionSchema).max(10).optional(),
+  renotify: z.boolean().optional(),
+  requireInteraction: z.boolean().optional(),
 });
