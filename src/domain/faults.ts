@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { isObject } from './json.ts';
 
 /** One thing that is wrong with an input: where, what was expected, what was found (never a secret's value). */
 export interface Fault {
@@ -8,6 +9,11 @@ export interface Fault {
   readonly expected: string;
   /** What was there: the value itself, or only its kind and size (`a string of 64 characters`) if it is long or private. */
   readonly found: string;
+}
+
+/** The fault of a value; of a private one it says only the kind and the size. */
+export function faultOf(path: string, expected: string, value: unknown, isPrivate = false): Fault {
+  return { path, expected, found: describeFound(value, isPrivate) };
 }
 
 /** A fault as one line of text: `devices[0].platform: expected "apns" or "fcm" or "webpush", found "sms"`. */
@@ -57,14 +63,16 @@ export function isUnknownField({ expected }: Fault): boolean {
 export function unknownFields(value: object, known: readonly string[], path: string): Fault[] {
   return Object.keys(value)
     .filter((name) => !known.includes(name))
-    .map((name) => {
-      const expected = noSuchField(nearest(name.slice(0, 40), known));
-      return { path: path === '' ? name : `${path}.${name}`, expected, found: 'one' };
-    });
+    .map((name) => noSuchField(path === '' ? name : `${path}.${name}`, nearest(name, known)));
 }
 
-function noSuchField(meant: string | undefined): string {
-  return meant === undefined ? NO_SUCH_FIELD : `${NO_SUCH_FIELD} (did you mean ${meant}?)`;
+function noSuchField(path: string, meant: string | undefined): Fault {
+  return { path, expected: `${NO_SUCH_FIELD}${didYouMean(meant)}`, found: 'one' };
+}
+
+/** The end of an `expected`: the known value that was probably meant. Empty without one. */
+export function didYouMean(meant: string | undefined): string {
+  return meant === undefined ? '' : ` (did you mean ${meant}?)`;
 }
 
 /** The names of all options of a type: the compiler finds one that is missing, and one too many. */
@@ -83,23 +91,17 @@ export function optionFaults(
   place = '',
   meant: Readonly<Record<string, string>> = {},
 ): Fault[] {
-  if (!isOptions(options)) {
+  if (!isObject(options)) {
     // A text may be a URL with a password, so it is not shown.
-    const fault = { path: place, expected: 'an object with options', found: describeFound(options, true) };
-    throw new InputError('unusable options', [fault]);
+    throw new InputError('unusable options', [faultOf(place, 'an object with options', options, true)]);
   }
   const known = Object.keys(names);
   return Object.keys(options)
     .filter((name) => !Object.hasOwn(names, name))
     .map((name) => {
-      const expected = noSuchField(Object.hasOwn(meant, name) ? meant[name] : meantOption(name, known));
-      return { path: `${place === '' ? '' : `${place}.`}${formatPath([name])}`, expected, found: 'one' };
+      const path = `${place === '' ? '' : `${place}.`}${formatPath([name])}`;
+      return noSuchField(path, Object.hasOwn(meant, name) ? meant[name] : meantOption(name, known));
     });
-}
-
-/** Whether it has fields: no text, no null, no array. */
-export function isOptions(value: unknown): value is object {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /**
@@ -115,14 +117,10 @@ export function zodFaults(
 ): Fault[] {
   return error.issues.flatMap((issue) => {
     if (issue.code === 'unrecognized_keys') {
-      return issue.keys.map((key) => {
-        const expected = noSuchField(meant(issue.path, key));
-        return { path: formatPath([...issue.path, key]), expected, found: 'one' };
-      });
+      return issue.keys.map((key) => noSuchField(formatPath([...issue.path, key]), meant(issue.path, key)));
     }
     const value = valueAt(input, issue.path);
-    const found = describeFound(value, isPrivate(issue.path, value));
-    return [{ path: formatPath(issue.path), expected: expectation(issue), found }];
+    return [faultOf(formatPath(issue.path), expectation(issue), value, isPrivate(issue.path, value))];
   });
 }
 

@@ -1,4 +1,5 @@
-import { describeFound, isOptions, optionFaults, type Fault, type OptionNames, nearest } from './faults.ts';
+import { didYouMean, faultOf, optionFaults, type Fault, type OptionNames, nearest } from './faults.ts';
+import { isObject } from './json.ts';
 import { DURATION_FORMAT, formatDuration, parseDuration } from './time.ts';
 
 /** At most `max` alerts in any rolling window of `perMs` milliseconds. */
@@ -74,7 +75,8 @@ export function parseRules(text: string, path: string, largest: Rule = LARGEST_R
     }
     return { max: Number(max), perMs };
   });
-  faults.push(...textRuleFaults(rules, path, largest));
+  faults.push(...countFaults(rules.length, path));
+  faults.push(...rules.flatMap((rule, index) => boundFaults(rule, `${path}[${index}]`, largest, 'per')));
   return faults.length > 0 ? { ok: false, faults } : { ok: true, rules };
 }
 
@@ -98,19 +100,15 @@ export function policyFaults(
   path: string,
   fields: Readonly<Record<string, true>> = POLICY_FIELDS,
 ): Fault[] {
-  if (!isOptions(policy)) {
-    return [{ path, expected: 'an object: { rules: [{ max, perMs }], minGapMs }', found: describeFound(policy) }];
-  }
+  if (!isObject(policy)) return [faultOf(path, 'an object: { rules: [{ max, perMs }], minGapMs }', policy)];
   const faults = optionFaults(policy, fields, path, MEANT_IN_POLICY);
   const { rules, minGapMs, exempt } = policy as Partial<Record<keyof CategoryPolicy, unknown>>;
   faults.push(...ruleFaults(rules, `${path}.rules`, LARGEST_RULE));
   if (!isInteger(minGapMs, 0, MAX_WINDOW_MS)) {
-    const expected = `${integerMs(0, MAX_WINDOW_MS)}; 0 for no gap`;
-    faults.push({ path: `${path}.minGapMs`, expected, found: describeFound(minGapMs) });
+    faults.push(faultOf(`${path}.minGapMs`, `${integerMs(0, MAX_WINDOW_MS)}; 0 for no gap`, minGapMs));
   }
   if ('exempt' in fields && exempt !== undefined && !Array.isArray(exempt)) {
-    const expected = 'an array of gap, rules, quietHours';
-    faults.push({ path: `${path}.exempt`, expected, found: describeFound(exempt) });
+    faults.push(faultOf(`${path}.exempt`, 'an array of gap, rules, quietHours', exempt));
   }
   return faults;
 }
@@ -128,31 +126,40 @@ export function categoryFaults(policy: CategoryPolicy, path: string): Fault[] {
  */
 export function ruleFaults(rules: unknown, path: string, largest: Rule, least = 0): Fault[] {
   if (!Array.isArray(rules)) {
-    const expected = 'an array of rules, such as [{ max: 10, perMs: 60_000 }]';
-    return [{ path, expected, found: describeFound(rules) }];
+    return [faultOf(path, 'an array of rules, such as [{ max: 10, perMs: 60_000 }]', rules)];
   }
-  const faults: Fault[] = [];
-  if (rules.length < least || rules.length > MAX_RULES) {
-    const expected = `${least === 0 ? 'at most' : `${least} to`} ${MAX_RULES} rules`;
-    faults.push({ path, expected, found: String(rules.length) });
-  }
-  for (const [index, rule] of rules.entries()) {
+  const ofRules = rules.flatMap((rule: unknown, index) => {
     const place = `${path}[${index}]`;
-    if (!isOptions(rule)) {
-      const expected = 'a rule, such as { max: 10, perMs: 60_000 }';
-      faults.push({ path: place, expected, found: describeFound(rule) });
-      continue;
-    }
-    faults.push(...optionFaults(rule, RULE_FIELDS, place, MEANT_IN_RULE));
-    const { max, perMs } = rule as Partial<Record<keyof Rule, unknown>>;
-    if (!isInteger(max, 1, largest.max)) {
-      const expected = `an integer from 1 to ${largest.max}`;
-      faults.push({ path: `${place}.max`, expected, found: describeFound(max) });
-    }
-    if (!isInteger(perMs, 1, largest.perMs)) {
-      const expected = integerMs(1, largest.perMs);
-      faults.push({ path: `${place}.perMs`, expected, found: describeFound(perMs) });
-    }
+    if (!isObject(rule)) return [faultOf(place, 'a rule, such as { max: 10, perMs: 60_000 }', rule)];
+    return [...optionFaults(rule, RULE_FIELDS, place, MEANT_IN_RULE), ...boundFaults(rule, place, largest, 'perMs')];
+  });
+  return [...countFaults(rules.length, path, least), ...ofRules];
+}
+
+function countFaults(count: number, path: string, least = 0): Fault[] {
+  if (count >= least && count <= MAX_RULES) return [];
+  const expected = `${least === 0 ? 'at most' : `${least} to`} ${MAX_RULES} rules`;
+  return [{ path, expected, found: String(count) }];
+}
+
+/** @param window the name of the window's field: `perMs` in code, `per` in a text, where windows are durations */
+function boundFaults(
+  { max, perMs }: { readonly max?: unknown; readonly perMs?: unknown },
+  place: string,
+  largest: Rule,
+  window: 'per' | 'perMs',
+): Fault[] {
+  const faults: Fault[] = [];
+  if (!isInteger(max, 1, largest.max)) {
+    faults.push(faultOf(`${place}.max`, `an integer from 1 to ${largest.max}`, max));
+  }
+  if (!isInteger(perMs, 1, largest.perMs)) {
+    const duration = `${DURATION_FORMAT}, from 1ms to ${formatDuration(largest.perMs)}`;
+    faults.push(
+      window === 'perMs'
+        ? faultOf(`${place}.perMs`, integerMs(1, largest.perMs), perMs)
+        : { path: `${place}.per`, expected: duration, found: `${String(perMs)} ms` },
+    );
   }
   return faults;
 }
@@ -172,31 +179,11 @@ export function exemptFaults(policy: CategoryPolicy, path: string, gap: 'minGap'
   for (const [index, name] of exempt.entries()) {
     if (EXEMPTIONS.includes(name)) continue;
     const near = typeof name === 'string' ? nearest(name, EXEMPTIONS) : undefined;
-    const expected = `gap, rules or quietHours${near === undefined ? '' : ` (did you mean ${near}?)`}`;
-    faults.push({ path: `${path}.exempt[${index}]`, expected, found: describeFound(name) });
+    faults.push(faultOf(`${path}.exempt[${index}]`, `gap, rules or quietHours${didYouMean(near)}`, name));
   }
   if (exempt.length > 0 && rules.length === 0 && minGapMs === 0) {
     const expected = `rules or ${gap} of its own beside exempt, so that not every alert goes at once`;
     faults.push({ path, expected, found: 'neither' });
-  }
-  return faults;
-}
-
-/** Of rules that were read from a text, where windows are durations: `LIMIT_RULES[0].per`. */
-function textRuleFaults(rules: readonly Rule[], path: string, largest: Rule): Fault[] {
-  const faults: Fault[] = [];
-  if (rules.length > MAX_RULES) {
-    faults.push({ path, expected: `at most ${MAX_RULES} rules`, found: String(rules.length) });
-  }
-  for (const [index, { max, perMs }] of rules.entries()) {
-    if (!isInteger(max, 1, largest.max)) {
-      const expected = `an integer from 1 to ${largest.max}`;
-      faults.push({ path: `${path}[${index}].max`, expected, found: String(max) });
-    }
-    if (!isInteger(perMs, 1, largest.perMs)) {
-      const expected = `${DURATION_FORMAT}, from 1ms to ${formatDuration(largest.perMs)}`;
-      faults.push({ path: `${path}[${index}].per`, expected, found: `${perMs} ms` });
-    }
   }
   return faults;
 }

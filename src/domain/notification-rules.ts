@@ -2,7 +2,7 @@ import { SHOWN_BY_APNS } from '../providers/apns/fields.ts';
 import type { DeviceKind } from '../providers/device-kind.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import { androidFieldsSchema, SHOWN_BY_FCM } from '../providers/fcm/fields.ts';
-import { describeFound, type Fault } from './faults.ts';
+import { describeFound, type Fault, faultOf, formatPath } from './faults.ts';
 import { isObject, valueAt } from './json.ts';
 import { asDigest, MAX_DIGEST } from './notification-schema.ts';
 import type { Notification, Platform } from './notification-types.ts';
@@ -21,7 +21,7 @@ export function togetherFaults(raw: unknown): Fault[] {
     return [...liveActivityFaults(raw), ...(isObject(alert) ? locArgsFaults(alert) : []), ...waiting];
   }
   waiting.push(...disguisedFaults(raw), ...dataOnlyFaults(raw));
-  if (alert === undefined) return [{ path: 'alert', expected: 'an object', found: 'nothing' }, ...waiting];
+  if (alert === undefined) return [faultOf('alert', 'an object', alert), ...waiting];
   return [...(isObject(alert) ? [...locArgsFaults(alert), ...keysAloneFaults(raw, alert)] : []), ...waiting];
 }
 
@@ -29,19 +29,18 @@ export function togetherFaults(raw: unknown): Fault[] {
 function waitingFaults({ onThrottle, onQuiet, collapseId, digest }: Record<string, unknown>): Fault[] {
   const faults: Fault[] = [];
   if (onThrottle === 'latest' && collapseId === undefined) {
-    faults.push({ path: 'collapseId', expected: 'a text beside onThrottle "latest"', found: 'nothing' });
+    faults.push(faultOf('collapseId', 'a text beside onThrottle "latest"', collapseId));
   }
   if (onThrottle === 'digest' && digest === undefined) {
-    faults.push({ path: 'digest', expected: 'an object beside onThrottle "digest"', found: 'nothing' });
+    faults.push(faultOf('digest', 'an object beside onThrottle "digest"', digest));
   }
   const isTogether = onThrottle === 'latest' || onThrottle === 'digest';
   if (isTogether && onQuiet !== undefined && onQuiet !== 'delay') {
     // What is silent or dropped alone would leave the others of its digest, or an older one, behind.
-    const expected = `"delay" beside onThrottle "${onThrottle}"`;
-    faults.push({ path: 'onQuiet', expected, found: describeFound(onQuiet) });
+    faults.push(faultOf('onQuiet', `"delay" beside onThrottle "${onThrottle}"`, onQuiet));
   }
   if (digest !== undefined && onThrottle !== 'digest') {
-    faults.push({ path: 'onThrottle', expected: '"digest" beside digest', found: describeFound(onThrottle) });
+    faults.push(faultOf('onThrottle', '"digest" beside digest', onThrottle));
   }
   if (isObject(digest) && !hasText(digest['title']) && !hasText(digest['body'])) {
     faults.push({ path: 'digest', expected: 'a title or a body that is not empty', found: 'neither' });
@@ -79,9 +78,20 @@ export const NOT_IN_BACKGROUND = [
 ];
 
 /** The platforms whose devices take no background pushes. */
-export const MUST_SHOW: readonly string[] = DEVICE_KINDS.filter(({ mustShow }: DeviceKind) => mustShow === true).map(
-  ({ schema }) => schema.shape.platform.value,
-);
+export const MUST_SHOW = platformsWhere((kind) => kind.mustShow === true);
+/** The platforms whose devices have Live Activities. */
+export const LIVE_ACTIVITY_PLATFORMS = platformsWhere((kind) => kind.takesLiveActivities === true);
+
+function platformsWhere(isOne: (kind: DeviceKind) => boolean): readonly string[] {
+  return DEVICE_KINDS.filter(isOne).map(({ schema }) => schema.shape.platform.value);
+}
+
+/** A fault for each device on a platform that may not be there. */
+function platformFaults(raw: Record<string, unknown>, isAllowed: (platform: string) => boolean, expected: string) {
+  return platformsOf(raw).flatMap(([index, platform]) =>
+    isAllowed(platform) ? [] : [faultOf(`devices[${index}].platform`, expected, platform.slice(0, 16))],
+  );
+}
 
 /** The platforms that the devices name, each with the device's place. */
 function platformsOf({ devices }: Record<string, unknown>): (readonly [index: number, platform: string])[] {
@@ -93,19 +103,17 @@ function platformsOf({ devices }: Record<string, unknown>): (readonly [index: nu
 }
 
 function backgroundFaults(raw: Record<string, unknown>): Fault[] {
-  const faults = presentFaults(raw, NOT_IN_BACKGROUND, 'none in a background push, which shows nothing');
-  for (const [index, platform] of platformsOf(raw)) {
-    if (!MUST_SHOW.includes(platform)) continue;
-    const expected = 'another platform in a background push: a browser must show every push';
-    faults.push({ path: `devices[${index}].platform`, expected, found: describeFound(platform) });
-  }
+  const mustShow = 'another platform in a background push: a browser must show every push';
+  const faults = [
+    ...presentFaults(raw, NOT_IN_BACKGROUND, 'none in a background push, which shows nothing'),
+    ...platformFaults(raw, (platform) => !MUST_SHOW.includes(platform), mustShow),
+  ];
   const priority = valueAt(raw, 'apns.priority');
   if (priority === 1 || priority === 10) {
-    faults.push({ path: 'apns.priority', expected: '5, which Apple asks of a background push', found: `${priority}` });
+    faults.push(faultOf('apns.priority', '5, which Apple asks of a background push', priority));
   }
   if (raw['onThrottle'] === 'silence') {
-    const expected = '"delay" or "drop": a background push is silent already';
-    faults.push({ path: 'onThrottle', expected, found: describeFound('silence') });
+    faults.push(faultOf('onThrottle', '"delay" or "drop": a background push is silent already', 'silence'));
   }
   return faults;
 }
@@ -125,9 +133,7 @@ function dataOnlyFaults(raw: Record<string, unknown>): Fault[] {
   const faults = presentFaults(raw, NOT_IN_DATA_ONLY, 'none beside android.dataOnly, since the app itself draws');
   const data = ['data', 'fcm.message.data', 'fcm.message.android.data'].map((path) => valueAt(raw, path));
   const isThere = data.some((each) => isObject(each) && Object.values(each).some((value) => value !== null));
-  if (!isThere) {
-    faults.push({ path: 'data', expected: 'an object beside android.dataOnly, for the app to draw', found: 'nothing' });
-  }
+  if (!isThere) faults.push(faultOf('data', 'an object beside android.dataOnly, for the app to draw', undefined));
   return faults;
 }
 
@@ -135,7 +141,7 @@ function dataOnlyFaults(raw: Record<string, unknown>): Fault[] {
 function locArgsFaults(alert: Record<string, unknown>): Fault[] {
   return ['title', 'subtitle', 'body'].flatMap((text) => {
     const isAlone = alert[`${text}LocArgs`] !== undefined && alert[`${text}LocKey`] === undefined;
-    return isAlone ? [{ path: `alert.${text}LocKey`, expected: `a text beside ${text}LocArgs`, found: 'nothing' }] : [];
+    return isAlone ? [faultOf(`alert.${text}LocKey`, `a text beside ${text}LocArgs`, undefined)] : [];
   });
 }
 
@@ -163,9 +169,7 @@ function otherForms(notification: Notification): Form[] {
   if (digest !== undefined) {
     forms.push({ name: ' as a digest', notification: asDigest(notification, MAX_DIGEST), silent: false });
   }
-  const by = [onThrottle === 'silence' && 'onThrottle', onQuiet === 'silence' && 'onQuiet'].filter(
-    (field) => field !== false,
-  );
+  const by = Object.entries({ onThrottle, onQuiet }).flatMap(([field, value]) => (value === 'silence' ? [field] : []));
   if (pushType === 'alert' && by.length > 0) {
     forms.push({ name: ` where it is silenced (${by.join(', ')})`, notification, silent: true });
   }
@@ -234,9 +238,9 @@ function apsFaults(raw: unknown, place: string): Fault[] {
   if (aps === undefined) return placeFaults(raw, place.slice(0, -'.aps'.length));
   if (!isObject(aps)) return placeFaults(raw, place);
   return Object.entries(aps).flatMap(([key, value]) => {
-    const path = `${place}.${safe(key)}`;
+    const path = `${place}.${formatPath([key])}`;
     if (key === 'content-available') {
-      return value === 1 ? [] : [{ path, expected: '1 in a background push', found: describeFound(value, true) }];
+      return value === 1 ? [] : [faultOf(path, '1 in a background push', value, true)];
     }
     if (LISTED.has(key) || value === null) return [];
     return [{ path, expected: 'none in a background push, whose aps has only content-available', found: 'one' }];
@@ -248,9 +252,7 @@ function placeFaults(raw: unknown, place: string): Fault[] {
   const value = valueAt(raw, place);
   // The schema itself reports what is wrong in `apns.payload`.
   if (value === undefined || isObject(value) || place.startsWith('apns.')) return [];
-  return [
-    { path: place, expected: 'an object, since a background push needs its part', found: describeFound(value, true) },
-  ];
+  return [faultOf(place, 'an object, since a background push needs its part', value, true)];
 }
 
 function headerFaults(raw: unknown): Fault[] {
@@ -281,16 +283,6 @@ function headersOf(raw: unknown): [name: string, value: unknown][] {
   return isObject(headers) ? Object.entries(headers) : [];
 }
 
-/** The name of a key, where it is one that a fault may repeat. */
-function safe(key: string): string {
-  return /^[A-Za-z0-9_-]{1,40}$/.test(key) ? key : `(a name of ${key.length} characters)`;
-}
-
-/** The platforms whose devices have Live Activities. */
-export const LIVE_ACTIVITY_PLATFORMS: readonly string[] = DEVICE_KINDS.filter(
-  ({ takesLiveActivities }: DeviceKind) => takesLiveActivities === true,
-).map(({ schema }) => schema.shape.platform.value);
-
 /** What makes no sense in one, or would make it alert outside of the limits of alerts. */
 export const NOT_IN_LIVE_ACTIVITY = [
   ...['data', 'badge', 'imageUrl', 'digest', 'android', 'fcm', 'webpush', 'analyticsLabel'],
@@ -306,57 +298,44 @@ function liveActivityFaults(raw: Record<string, unknown>): Fault[] {
   const faults = presentFaults(raw, NOT_IN_LIVE_ACTIVITY, 'none beside pushType "liveactivity"');
   const { alert, apns, liveActivity, sound } = raw;
   if (liveActivity === undefined) {
-    faults.push({ path: 'liveActivity', expected: 'an object beside pushType "liveactivity"', found: 'nothing' });
+    faults.push(faultOf('liveActivity', 'an object beside pushType "liveactivity"', liveActivity));
   }
   if (sound !== undefined && alert === undefined) {
     faults.push({ path: 'sound', expected: 'none in a Live Activity without an alert', found: 'one' });
   }
   if (isObject(apns) && apns['priority'] === 1) {
-    faults.push({ path: 'apns.priority', expected: '5 or 10 for a Live Activity', found: '1' });
+    faults.push(faultOf('apns.priority', '5 or 10 for a Live Activity', 1));
   }
-  return [...faults, ...platformFaults(raw), ...eventFaults(raw), ...silenceFaults(raw)];
+  const known = LIVE_ACTIVITY_PLATFORMS.map((platform) => `"${platform}"`).join(' or ');
+  const isKnown = (platform: string) => LIVE_ACTIVITY_PLATFORMS.includes(platform);
+  return [
+    ...faults,
+    ...platformFaults(raw, isKnown, `${known}, the only one with Live Activities`),
+    ...eventFaults(raw),
+    ...silenceFaults(raw),
+  ];
 }
 
 /** `liveActivity` beside another push type. */
 function strayLiveActivityFaults({ liveActivity, pushType }: Record<string, unknown>): Fault[] {
   if (liveActivity === undefined || pushType === 'liveactivity') return [];
-  return [{ path: 'pushType', expected: '"liveactivity" beside liveActivity', found: describeFound(pushType) }];
+  return [faultOf('pushType', '"liveactivity" beside liveActivity', pushType)];
 }
 
-function platformFaults(raw: Record<string, unknown>): Fault[] {
-  const known = LIVE_ACTIVITY_PLATFORMS.map((platform) => `"${platform}"`).join(' or ');
-  const expected = `${known}, the only one with Live Activities`;
-  return platformsOf(raw)
-    .filter(([, platform]) => !LIVE_ACTIVITY_PLATFORMS.includes(platform))
-    .map(([index, platform]) => ({
-      path: `devices[${index}].platform`,
-      expected,
-      found: describeFound(platform.slice(0, 16)),
-    }));
-}
-
-function eventFaults({ alert, liveActivity }: Record<string, unknown>): Fault[] {
+function eventFaults(raw: Record<string, unknown>): Fault[] {
+  const { alert, liveActivity } = raw;
   if (!isObject(liveActivity)) return [];
   const { event } = liveActivity;
-  if (event === 'start') {
-    const missing = ONLY_WITH_START.filter((field) => liveActivity[field] === undefined);
-    return [
-      ...missing.map((field) => ({
-        path: `liveActivity.${field}`,
-        expected: `${field === 'attributes' ? 'an object' : 'a text'} beside event "start"`,
-        found: 'nothing',
-      })),
-      ...(alert === undefined
-        ? [{ path: 'alert', expected: 'an object, which Apple asks of a start', found: 'nothing' }]
-        : []),
-    ];
-  }
-  if (event !== 'update' && event !== 'end') return []; // the field's own check reports it
-  return ONLY_WITH_START.filter((field) => liveActivity[field] !== undefined).map((field) => ({
-    path: `liveActivity.${field}`,
-    expected: `none beside event "${event}"`,
-    found: 'one',
-  }));
+  const paths = ONLY_WITH_START.map((field) => `liveActivity.${field}`);
+  if (event === 'update' || event === 'end') return presentFaults(raw, paths, `none beside event "${event}"`);
+  if (event !== 'start') return []; // the field's own check reports it
+  const missing = ONLY_WITH_START.filter((field) => liveActivity[field] === undefined).map((field) => {
+    const expected = `${field === 'attributes' ? 'an object' : 'a text'} beside event "start"`;
+    return faultOf(`liveActivity.${field}`, expected, undefined);
+  });
+  return alert === undefined
+    ? [...missing, faultOf('alert', 'an object, which Apple asks of a start', alert)]
+    : missing;
 }
 
 /** To silence one is to leave out its alert. */
@@ -365,13 +344,11 @@ function silenceFaults({ alert, liveActivity, onThrottle, onQuiet }: Record<stri
   const why = isStart ? 'a start must alert' : 'without an alert it is silent already';
   const faults: Fault[] = [];
   if (onThrottle === 'digest') {
-    const expected = 'another one: a Live Activity has no digest';
-    faults.push({ path: 'onThrottle', expected, found: describeFound(onThrottle) });
+    faults.push(faultOf('onThrottle', 'another one: a Live Activity has no digest', onThrottle));
   }
   if (alert !== undefined && !isStart) return faults;
   for (const [path, value] of Object.entries({ onThrottle, onQuiet })) {
-    if (value !== 'silence') continue;
-    faults.push({ path, expected: `another one: ${why}`, found: describeFound(value) });
+    if (value === 'silence') faults.push(faultOf(path, `another one: ${why}`, value));
   }
   return faults;
 }

@@ -3,7 +3,7 @@ import { apnsFieldsSchema, apnsSoundSchema } from '../providers/apns/fields.ts';
 import { DEVICE_KINDS } from '../providers/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../providers/fcm/fields.ts';
 import { webpushActionSchema, webpushFieldsSchema } from '../providers/webpush/fields.ts';
-import { formatPath, zodFaults, type Fault, nearest, describeFound } from './faults.ts';
+import { faultOf, formatPath, zodFaults, type Fault, nearest } from './faults.ts';
 import { isObject, isOversized, MAX_CHARACTERS, MAX_VALUES, valueAt } from './json.ts';
 import { togetherFaults } from './notification-rules.ts';
 import { notificationSchema, alertSchema, digestSchema, liveActivitySchema } from './notification-schema.ts';
@@ -11,25 +11,7 @@ import type { Notification } from './notification-types.ts';
 
 export { notificationSchema, PLATFORMS } from './notification-schema.ts';
 export type { JsonObject, JsonValue } from './json.ts';
-export type {
-  Alert,
-  AndroidFields,
-  ApnsDevice,
-  ApnsFields,
-  ApnsSound,
-  Device,
-  DigestFields,
-  FcmDevice,
-  FcmFields,
-  LiveActivity,
-  LiveActivityFields,
-  Notification,
-  NotificationInput,
-  Platform,
-  WebpushAction,
-  WebpushDevice,
-  WebpushFields,
-} from './notification-types.ts';
+export type * from './notification-types.ts';
 
 /** The answer of `parseNotification`: the checked notification, or everything that is wrong with it. */
 export type ParsedNotification =
@@ -56,18 +38,10 @@ export function parseNotification(raw: unknown): ParsedNotification {
   const result = notificationSchema.safeParse(raw);
   const more = [...(hasProto(raw) ? [PROTO_FAULT] : []), ...togetherFaults(raw)];
   if (result.success && more.length === 0) return { ok: true, notification: result.data };
-  return {
-    ok: false,
-    faults: atMost(MAX_FAULTS, [
-      ...(result.success ? [] : zodFaults(result.error, raw, isPrivate, meantField)),
-      ...more,
-    ]),
-  };
-}
-
-function atMost(most: number, faults: readonly Fault[]): readonly Fault[] {
-  if (faults.length <= most) return faults;
-  return [...faults.slice(0, most), { path: '', expected: 'no more faults', found: `${faults.length - most}` }];
+  const faults = [...(result.success ? [] : zodFaults(result.error, raw, isPrivate, meantField)), ...more];
+  const rest = faults.splice(MAX_FAULTS).length;
+  if (rest > 0) faults.push({ path: '', expected: 'no more faults', found: `${rest}` });
+  return { ok: false, faults };
 }
 
 /** The field that is too large, or the notification as a whole. */
@@ -174,7 +148,7 @@ export function parseCancelTarget(
 ): { readonly ok: true; readonly target: CancelTarget } | { readonly ok: false; readonly faults: readonly Fault[] } {
   if (!isObject(raw) || Object.keys(raw).length === 0) {
     const expected = 'an object with an id, or with a recipientId and a cancellationKey';
-    return { ok: false, faults: [{ path: '', expected, found: describeFound(raw, true) }] };
+    return { ok: false, faults: [faultOf('', expected, raw, true)] };
   }
   const result = ('id' in raw ? byIdSchema : byKeySchema).safeParse(raw);
   return result.success ? { ok: true, target: result.data } : { ok: false, faults: zodFaults(result.error, raw) };

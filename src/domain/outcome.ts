@@ -135,7 +135,7 @@ export interface Completion {
 }
 
 /** What became of a notification: one entry of the stream of outcomes. docs/outcomes.md explains the fields. */
-export interface Outcome extends Target {
+export interface Outcome extends Target, Omit<Completion, 'outcome' | 'endedAt'> {
   readonly id: string;
   /** Absent where the notification has no usable one. */
   readonly recipientId?: string;
@@ -143,21 +143,12 @@ export interface Outcome extends Target {
   readonly outcome: OutcomeName;
   /** Why it is a dead letter; absent for the other outcomes. */
   readonly reason?: DeadLetterReason;
-  /** Of `superseded` and `merged`: the id of the notification that goes in its place. */
-  readonly by?: string;
-  /** It was canceled, and a digest of others went in its slot: what was sent has nothing of it. Absent otherwise. */
-  readonly forOthers?: true;
-  /** Delivered without sound, vibration or banner. Absent otherwise. */
-  readonly silenced?: true;
   /** How often it was replayed before. */
   readonly generation: number;
   /** Epoch milliseconds: when its job was added. */
   readonly enqueuedAt: number;
-  /** Epoch milliseconds: when the first device accepted it. Absent if none did. */
-  readonly sentAt?: number;
   /** From `enqueuedAt`, or from a later `sendAfter`, to `sentAt`, or to the end if it was not sent; milliseconds. */
   readonly waitMs: number;
-  readonly devices: Readonly<Record<string, DeviceState>>;
 }
 
 /** Milliseconds from enqueuing to the first alert, or to the end without one. Clocks of machines differ, so it is never below 0. */

@@ -1,4 +1,4 @@
-import { describeFound, type Fault, nearest, unknownFields } from './faults.ts';
+import { didYouMean, type Fault, faultOf, nearest, unknownFields } from './faults.ts';
 import { isObject } from './json.ts';
 
 /** A day of the week, as quiet hours name it. */
@@ -31,13 +31,12 @@ const BEGIN = /^(?:[01]\d|2[0-3]):[0-5]\d$/;
 
 /** Every way in which a value is not usable as quiet hours. `path` is where it is; its fields are below it. */
 export function quietFaults(value: unknown, path = ''): Fault[] {
-  if (!isObject(value)) return [{ path, expected: 'an object', found: describeFound(value) }];
+  if (!isObject(value)) return [faultOf(path, 'an object', value)];
   const { timezone, quietHours: times } = value;
   const at = (name: string) => (path === '' ? name : `${path}.${name}`);
   const faults = [...unknownFields(value, ['timezone', 'quietHours'], path), ...zoneFaults(timezone, at('timezone'))];
   if (!Array.isArray(times) || times.length > MOST_TIMES) {
-    const expected = `an array of at most ${MOST_TIMES} quiet times`;
-    return [...faults, { path: at('quietHours'), expected, found: describeFound(times) }];
+    return [...faults, faultOf(at('quietHours'), `an array of at most ${MOST_TIMES} quiet times`, times)];
   }
   const ofTimes = times.flatMap((time: unknown, index) => timeFaults(time, `${at('quietHours')}[${index}]`));
   if (ofTimes.length === 0 && isAlways(times as readonly QuietTime[])) {
@@ -48,9 +47,8 @@ export function quietFaults(value: unknown, path = ''): Fault[] {
 
 function zoneFaults(zone: unknown, path: string): Fault[] {
   if (typeof zone === 'string' && isZone(zone)) return [];
-  const near = typeof zone === 'string' ? nearest(zone.slice(0, 80), Intl.supportedValuesOf('timeZone')) : undefined;
-  const meant = near === undefined ? '' : ` (did you mean ${near}?)`;
-  return [{ path, expected: `a time zone such as Europe/Paris${meant}`, found: describeFound(zone) }];
+  const near = typeof zone === 'string' ? nearest(zone, Intl.supportedValuesOf('timeZone')) : undefined;
+  return [faultOf(path, `a time zone such as Europe/Paris${didYouMean(near)}`, zone)];
 }
 
 function isZone(timeZone: string): boolean {
@@ -62,18 +60,13 @@ function isZone(timeZone: string): boolean {
 }
 
 function timeFaults(time: unknown, path: string): Fault[] {
-  if (!isObject(time)) return [{ path, expected: 'an object', found: describeFound(time) }];
+  if (!isObject(time)) return [faultOf(path, 'an object', time)];
   const { days, from, until } = time;
   const faults = [...unknownFields(time, ['days', 'from', 'until'], path), ...daysFaults(days, `${path}.days`)];
-  if (!isTime(from)) {
-    faults.push({ path: `${path}.from`, expected: 'a time from 00:00 to 23:59', found: describeFound(from) });
-  }
-  if (!isTime(until) && until !== '24:00') {
-    faults.push({ path: `${path}.until`, expected: 'a time from 00:00 to 24:00', found: describeFound(until) });
-  }
+  if (!isTime(from)) faults.push(faultOf(`${path}.from`, 'a time from 00:00 to 23:59', from));
+  if (!isTime(until) && until !== '24:00') faults.push(faultOf(`${path}.until`, 'a time from 00:00 to 24:00', until));
   if (isTime(from) && from === until) {
-    const expected = `another time than from (for a whole day: from 00:00 until 24:00)`;
-    faults.push({ path: `${path}.until`, expected, found: describeFound(until) });
+    faults.push(faultOf(`${path}.until`, 'another time than from (for a whole day: from 00:00 until 24:00)', until));
   }
   return faults;
 }
@@ -85,20 +78,18 @@ function isTime(value: unknown): value is string {
 function daysFaults(days: unknown, path: string): Fault[] {
   if (days === undefined) return [];
   if (!Array.isArray(days) || days.length === 0 || days.length > DAYS.length) {
-    return [{ path, expected: 'an array of 1 to 7 days', found: describeFound(days) }];
+    return [faultOf(path, 'an array of 1 to 7 days', days)];
   }
   return days.flatMap((day: unknown, index) => {
     if (DAYS.some((known) => known === day)) return [];
     const near = typeof day === 'string' ? meantDay(day) : undefined;
-    const meant = near === undefined ? '' : ` (did you mean ${near}?)`;
-    const expected = `mon, tue, wed, thu, fri, sat or sun${meant}`;
-    return [{ path: `${path}[${index}]`, expected, found: describeFound(day) }];
+    return [faultOf(`${path}[${index}]`, `mon, tue, wed, thu, fri, sat or sun${didYouMean(near)}`, day)];
   });
 }
 
 /** `Monday` → `mon`, `tus` → `tue` */
 export function meantDay(text: string): Day | undefined {
-  const given = text.slice(0, 40).toLowerCase();
+  const given = text.toLowerCase();
   const begun = DAYS.find((day) => given.length >= 3 && given.startsWith(day));
   return begun ?? (nearest(given, DAYS) as Day | undefined);
 }
@@ -106,15 +97,20 @@ export function meantDay(text: string): Day | undefined {
 /** Whether no minute of the week is left. */
 function isAlways(times: readonly QuietTime[]): boolean {
   const isQuiet = new Uint8Array(WEEK_MINUTES);
-  for (const { days = DAYS, from, until } of times) {
-    const [first, last] = [minutesOf(from), minutesOf(until)];
-    const minutes = last > first ? last - first : last + DAY_MINUTES - first;
+  for (const { days = DAYS, ...time } of times) {
+    const { first, minutes } = spanOf(time);
     for (const day of days) {
       const begin = DAYS.indexOf(day) * DAY_MINUTES + first;
       for (let minute = begin; minute < begin + minutes; minute += 1) isQuiet[minute % WEEK_MINUTES] = 1;
     }
   }
   return isQuiet.every((minute) => minute === 1);
+}
+
+/** The minute of the day at which a quiet time begins, and how many minutes it has. */
+function spanOf({ from, until }: QuietTime): { readonly first: number; readonly minutes: number } {
+  const [first, last] = [minutesOf(from), minutesOf(until)];
+  return { first, minutes: last > first ? last - first : last + DAY_MINUTES - first };
 }
 
 /** `"07:30"` → 450, the minutes since midnight. */
@@ -210,15 +206,14 @@ function offsets(timeZone: string): (at: number) => number {
 }
 
 /** The windows of one quiet time on a clock that is never changed, cut to `shown`. */
-function onClock({ days = DAYS, from, until }: QuietTime, shown: Window): Window[] {
-  const [first, last] = [minutesOf(from) * MINUTE_MS, minutesOf(until) * MINUTE_MS];
-  const lengthMs = last > first ? last - first : last + DAY_MS - first;
+function onClock({ days = DAYS, ...time }: QuietTime, shown: Window): Window[] {
+  const { first, minutes } = spanOf(time);
   const found: Window[] = [];
   for (let day = Math.floor(shown.from / DAY_MS) - 1; day * DAY_MS < shown.until; day += 1) {
     const name = DAYS[new Date(day * DAY_MS).getUTCDay()];
     if (name === undefined || !days.includes(name)) continue;
-    const begin = day * DAY_MS + first;
-    const window = { from: Math.max(begin, shown.from), until: Math.min(begin + lengthMs, shown.until) };
+    const begin = day * DAY_MS + first * MINUTE_MS;
+    const window = { from: Math.max(begin, shown.from), until: Math.min(begin + minutes * MINUTE_MS, shown.until) };
     if (window.from < window.until) found.push(window);
   }
   return found;

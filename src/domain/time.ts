@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Fault } from './faults.ts';
 import { isObject } from './json.ts';
+import type { Notification } from './notification-types.ts';
 
 const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
-type Unit = keyof typeof UNIT_MS;
 
 /** What a duration looks like, for error messages. */
 export const DURATION_FORMAT = 'a duration such as 250ms, 3s, 1m, 2h or 1d';
@@ -13,7 +13,7 @@ export function parseDuration(text: string): number | undefined {
   if (text === '0') return 0;
   const match = /^(\d{1,9})(ms|s|m|h|d)$/.exec(text);
   if (!match) return undefined;
-  return Number(match[1]) * UNIT_MS[match[2] as Unit];
+  return Number(match[1]) * UNIT_MS[match[2] as keyof typeof UNIT_MS];
 }
 
 /** `3000` → `"3s"`: in the largest unit that gives a whole number. */
@@ -64,18 +64,16 @@ export const SEND_AFTER = 'sendAfter';
  */
 const MOST_AHEAD_MS = 366 * 86_400_000;
 
-interface Instants {
-  /** Epoch milliseconds. */
-  readonly sendAfter?: number | undefined;
-  readonly expiresAt?: number | undefined;
-}
-
 /**
  * The faults of the instants that lie too far ahead of `now`.
  *
  * @param skewMs how much later `now` may be elsewhere: a worker lets it pass where the producer's clock may have
  */
-export function tooFarAhead({ sendAfter, expiresAt }: Instants, now: number, skewMs = 0): Fault[] {
+export function tooFarAhead(
+  { sendAfter, expiresAt }: Pick<Notification, 'sendAfter' | 'expiresAt'>,
+  now: number,
+  skewMs = 0,
+): Fault[] {
   return Object.entries({ sendAfter, expiresAt }).flatMap(([path, at = 0]) => {
     if (at <= now + MOST_AHEAD_MS + skewMs) return [];
     const expected = `an instant at most 366 days ahead, so by ${new Date(now + MOST_AHEAD_MS).toISOString()}`;

@@ -1,4 +1,5 @@
-import { describeFound, InputError, isOptions, optionFaults, type Fault, type OptionNames } from '../domain/faults.ts';
+import { describeFound, InputError, optionFaults, type Fault, type OptionNames } from '../domain/faults.ts';
+import { isObject } from '../domain/json.ts';
 import { categoryFaults, MAX_WINDOW_MS, policyFaults, type CategoryPolicy, type Policy } from '../domain/limits.ts';
 import { quietFaults, type QuietHours } from '../domain/quiet-hours.ts';
 import type { Block, Follow, Held, WaitingAsk } from './limiter.ts';
@@ -94,7 +95,7 @@ export function checkQuietHours(hours: QuietHours | undefined): void {
 
 /** Throws InputError with every fault of the policies of categories: `categories.messages.rules[0].max: expected ...`. */
 export function checkCategories(categories: Readonly<Record<string, CategoryPolicy>>): void {
-  if (!isOptions(categories)) {
+  if (!isObject(categories)) {
     const expected = 'an object: { <category>: { rules: [{ max, perMs }], minGapMs } }';
     throwAll('unusable categories', [{ path: 'categories', expected, found: describeFound(categories, false) }]);
   }
