@@ -31,7 +31,7 @@ export interface Config extends Credentials {
   /** How many notifications may wait for one recipient. */
   readonly maxPending: number;
   readonly concurrency: number;
-  readonly retry: RetryPolicy;
+  readonly retry: { readonly attempts: number; readonly backoffBaseMs: number; readonly backoffMaxMs: number };
   /** A notification that may have alerted is never sent again. */
   readonly atMostOnce: boolean;
   /** How long a worker that went silent keeps its job locks, and how often a job may stall like this. */
@@ -45,12 +45,6 @@ export interface Config extends Credentials {
   readonly shutdownGraceMs: number;
   readonly metrics?: { readonly host: string; readonly port: number };
   readonly logLevel: Variables['LOG_LEVEL'];
-}
-
-interface RetryPolicy {
-  readonly attempts: number;
-  readonly backoffBaseMs: number;
-  readonly backoffMaxMs: number;
 }
 
 /** Environment → Config. Throws one InputError that lists every fault, without the value of a secret. */
@@ -107,13 +101,8 @@ export function loadPolicy(env: Environment): Policy {
   return load(env, ['LIMIT_RULES', 'LIMIT_MIN_GAP'], policyConfig);
 }
 
-type LimiterConfig = Pick<
-  Config,
-  'redis' | 'queue' | 'limiterRedis' | 'policy' | 'categories' | 'quietHours' | 'apartRules'
->;
-
 /** For commands that act on recipients: where the limiter and the queue are, and the limits. */
-export function loadLimiterConfig(env: Environment): LimiterConfig {
+export function loadLimiterConfig(env: Environment) {
   return load(env, LIMITER_VARIABLES, limiterConfig);
 }
 
@@ -143,7 +132,7 @@ function queueConfig(variables: Variables): Pick<Config, 'redis' | 'queue'> {
   };
 }
 
-function limiterConfig(variables: Variables, faults: Fault[]): LimiterConfig {
+function limiterConfig(variables: Variables, faults: Fault[]) {
   return {
     ...queueConfig(variables),
     limiterRedis: redisConfig(
@@ -153,10 +142,7 @@ function limiterConfig(variables: Variables, faults: Fault[]): LimiterConfig {
     ),
     policy: policyConfig(variables),
     ...readLimitsFile(variables.LIMITS_FILE, faults),
-    apartRules: {
-      background: variables.LIMIT_BACKGROUND_RULES,
-      liveactivity: variables.LIMIT_LIVE_ACTIVITY_RULES,
-    },
+    apartRules: { background: variables.LIMIT_BACKGROUND_RULES, liveactivity: variables.LIMIT_LIVE_ACTIVITY_RULES },
   };
 }
 

@@ -1,4 +1,4 @@
-import { describeFound, InputError, optionFaults, type OptionNames } from '../domain/faults.ts';
+import { faultOf, InputError, optionFaults, type OptionNames } from '../domain/faults.ts';
 import { policyFaults, type Policy } from '../domain/limits.ts';
 import { sleepUntil } from '../domain/time.ts';
 import type { Held, Limiter, RuleStanding, Standing } from '../limiter/limiter.ts';
@@ -46,13 +46,12 @@ function checkOptions(options: object, more: Readonly<Record<string, true>>): vo
   const { limiter, ...others } = options as Readonly<Record<string, unknown>>;
   const functions = limiter as Partial<Record<string, unknown>> | null | undefined;
   if (typeof functions?.['admit'] !== 'function' || typeof functions['refund'] !== 'function') {
-    const expected = 'a limiter, such as createMemoryLimiter makes';
-    faults.push({ path: 'limiter', expected, found: describeFound(limiter, true) });
+    faults.push(faultOf('limiter', 'a limiter, such as createMemoryLimiter makes', limiter, true));
   }
   for (const path of ['key', 'category', ...Object.keys(more)]) {
     const value = others[path];
     if (typeof value === 'function' || (value === undefined && path !== 'key')) continue;
-    faults.push({ path, expected: 'a function', found: describeFound(value, true) });
+    faults.push(faultOf(path, 'a function', value, true));
   }
   if (faults.length > 0) throw new InputError('unusable options', faults);
 }

@@ -1,4 +1,5 @@
 import { withoutCredentials } from '../domain/redact.ts';
+import { within } from '../domain/time.ts';
 import {
   causeOf,
   isScript,
@@ -127,16 +128,12 @@ function failFast(target: RedisTarget, timeoutMs: number): ConnectionOptions {
 /** Resolves once commands can be sent; rejects with RedisAwayError, never later than `timeoutMs`. */
 export async function whenReady(connection: Connection, timeoutMs: number): Promise<void> {
   if (isReady(connection)) return;
-  const { promise: late, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => {
-    reject(new Error(`no answer within ${Math.round(timeoutMs)} ms`));
-  }, timeoutMs);
   try {
-    await Promise.race([nextState(connection), late]);
+    await within(nextState(connection), timeoutMs, () => {
+      throw new Error(`no answer within ${Math.round(timeoutMs)} ms`);
+    });
   } catch (error) {
     throw new RedisAwayError(addressOf(connection), error);
-  } finally {
-    clearTimeout(timer);
   }
 }
 

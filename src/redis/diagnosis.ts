@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { connect as connectPlain, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { printable } from '../domain/faults.ts';
+import { within } from '../domain/time.ts';
 import { isNotNow } from './deadline.ts';
 import { formatEndpoint, type Endpoint } from './target.ts';
 
@@ -51,6 +52,7 @@ const NO_TLS =
   /wrong version number|packet length too long|record layer failure|ERR_SSL_(?:WRONG_VERSION|PACKET_LENGTH)/i;
 const UNTRUSTED =
   /\b(SELF_SIGNED_CERT_IN_CHAIN|DEPTH_ZERO_SELF_SIGNED_CERT|UNABLE_TO_\w+|CERT_\w+|ERR_TLS_CERT_ALTNAME_INVALID)\b/;
+
 /** What an error says by itself. */
 export function troubleOf(error: unknown): RedisTrouble {
   if (error instanceof WrongServerError) return error.trouble;
@@ -187,12 +189,10 @@ async function speaksTls({ host, port }: Endpoint): Promise<boolean> {
 async function bounded<T>(socket: Socket, work: () => Promise<T>): Promise<T | undefined> {
   const { promise: ended, resolve } = Promise.withResolvers<undefined>();
   const end = (): void => resolve(undefined);
-  const timer = setTimeout(end, LOOK_MS / 2);
   socket.once('error', end).once('close', end);
   try {
-    return await Promise.race([work().catch(() => undefined), ended]);
+    return await within(Promise.race([work().catch(() => undefined), ended]), LOOK_MS / 2);
   } finally {
-    clearTimeout(timer);
     socket.off('error', end).on('error', () => undefined);
     socket.destroy();
   }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { QueueBase, RedisQueueBackend } from 'bullmq';
-import { describeFound, InputError } from '../domain/faults.ts';
+import { faultOf, InputError } from '../domain/faults.ts';
 
 /** What a script needs of ioredis: both `Redis` and `Cluster` have it. */
 export interface ScriptRedis {
@@ -35,12 +35,10 @@ export function readScript(path: string, from: string | URL): string {
 export function defineScript<Reply>(redis: ScriptRedis, name: string, lua: string, numberOfKeys: number): Call<Reply> {
   const client = redis as Partial<ScriptRedis> | null | undefined; // callers may be plain JavaScript
   if (typeof client?.defineCommand !== 'function') {
-    const expected = 'a Redis or Cluster of ioredis';
-    throw new InputError('unusable options', [{ path: 'redis', expected, found: describeFound(client, true) }]);
+    throw new InputError('unusable options', [faultOf('redis', 'a Redis or Cluster of ioredis', client, true)]);
   }
   redis.defineCommand(name, { lua, numberOfKeys });
-  const commands = redis as unknown as Record<string, Call<Reply>>;
-  const command = commands[name];
+  const command = (redis as unknown as Record<string, Call<Reply>>)[name];
   if (command === undefined) throw new Error(`the client has no command ${name} after it was defined`);
   return command.bind(redis);
 }

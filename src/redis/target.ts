@@ -1,5 +1,5 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
-import { describeFound, InputError, type Fault } from '../domain/faults.ts';
+import { faultOf, InputError, type Fault } from '../domain/faults.ts';
 
 /**
  * Writes all commands of one turn of the event loop to the socket together. ioredis makes a system call for each command, which was
@@ -66,7 +66,11 @@ export function openConnection(target: RedisTarget, options: ConnectionOptions):
   const redisUrl = urlOf(target);
   if (cluster === true) {
     const connection = connectCluster(redisUrl, options);
-    STARTUP_NODES.set(connection, endpointsOf(redisUrl, REDIS_PORT));
+    const isTls = sharedBy(redisUrl).tls !== undefined;
+    STARTUP_NODES.set(
+      connection,
+      nodesOf(redisUrl, REDIS_PORT).map((node) => ({ ...node, isTls })),
+    );
     return connection;
   }
   if (sentinel !== undefined) return connectSentinel(redisUrl, sentinel, options);
@@ -109,11 +113,6 @@ export function placesOf(connection: Connection): readonly Endpoint[] {
   return typeof path === 'string' ? [] : [{ host, port, isTls: tls !== undefined }];
 }
 
-function endpointsOf(redisUrl: string, defaultPort: number): Endpoint[] {
-  const isTls = sharedBy(redisUrl).tls !== undefined;
-  return nodesOf(redisUrl, defaultPort).map((node) => ({ ...node, isTls }));
-}
-
 function endpoint({ host = 'localhost', port = REDIS_PORT, path, sentinels, name = '' }: ConnectionOptions): string {
   if (!sentinels) return path ?? `${host}:${port}`;
   return `${name} by Sentinel ${sentinels.map(({ host = '', port = '' }) => `${host}:${port}`).join(', ')}`;
@@ -130,20 +129,17 @@ export function targetFaults(target: RedisTarget): Fault[] {
   const redisUrl: unknown = urlOf(target); // callers may be plain JavaScript
   const urls = typeof redisUrl === 'string' ? parseRedisUrls(redisUrl) : undefined;
   const faults: Fault[] = [];
-  if (urls === undefined) {
-    faults.push({ path: 'redisUrl', expected: REDIS_URLS_FORMAT, found: describeFound(redisUrl, true) });
-  }
+  if (urls === undefined) faults.push(faultOf('redisUrl', REDIS_URLS_FORMAT, redisUrl, true));
   if (sentinel !== undefined && (target.redisUrl ?? '') === '') {
     faults.push({ path: 'redisUrl', expected: 'Sentinels, since sentinel is given', found: 'nothing' });
   }
   const isCluster: unknown = cluster;
   if (isCluster !== undefined && typeof isCluster !== 'boolean') {
-    faults.push({ path: 'cluster', expected: 'true or false', found: describeFound(isCluster, false) });
+    faults.push(faultOf('cluster', 'true or false', isCluster));
   }
   const name: unknown = sentinel?.name;
   if (sentinel !== undefined && (typeof name !== 'string' || name === '')) {
-    const expected = 'the name of a master, such as mymaster';
-    faults.push({ path: 'sentinel.name', expected, found: describeFound(name, false) });
+    faults.push(faultOf('sentinel.name', 'the name of a master, such as mymaster', name));
   }
   const count = urls?.length ?? 0;
   if (cluster === true && sentinel !== undefined) {
@@ -207,8 +203,6 @@ function databaseOf(redisUrl: string): number {
 function urlsOf(redisUrl: string): URL[] {
   return redisUrl.split(',').map((url) => new URL(url.trim()));
 }
-
-/** Where the queue is: what a worker's variables and a producer's options may say, and what holds if they say nothing. */
 
 /** A worker's `REDIS_URL` and a producer's `redisUrl`. */
 export const DEFAULT_REDIS_URL = 'redis://127.0.0.1:6379';
