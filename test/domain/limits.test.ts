@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { formatDuration, parseDuration } from '../../src/domain/time.ts';
 import { formatFault } from '../../src/domain/faults.ts';
-import { parseRules, policyFaults, ruleName } from '../../src/domain/limits.ts';
+import { countedAs, parseRules, policyFaults, ruleName } from '../../src/domain/limits.ts';
+import { formatDuration, parseDuration, waitsFrom } from '../../src/domain/time.ts';
 
 function faultsOf(text: string): string[] {
   const parsed = parseRules(text, 'LIMIT_RULES');
@@ -29,7 +29,6 @@ it('names each rule that it cannot read', () => {
 });
 
 it.each([
-  ['0/1m', 'LIMIT_RULES[0].max: expected an integer from 1 to 100000, found 0'],
   ['1/0', 'LIMIT_RULES[0].per: expected a duration such as 250ms, 3s, 1m, 2h or 1d, from 1ms to 31d, found 0 ms'],
   [
     '1/32d',
@@ -70,4 +69,24 @@ describe('a duration', () => {
   it('writes what it reads', () => {
     fc.assert(fc.property(fc.nat(999_999_999), (ms) => parseDuration(formatDuration(ms)) === ms));
   });
+});
+
+it.each([
+  [{}, 'alert'],
+  [{ pushType: 'alert', alert: {} }, 'alert'],
+  [{ pushType: 'background' }, 'background'],
+  [{ pushType: 'liveactivity' }, 'liveactivity'],
+  [{ pushType: 'liveactivity', alert: {} }, 'alert'],
+  [{ pushType: ['liveactivity'] }, 'alert'],
+])('%j is counted as %s', (fields, expected) => expect(countedAs(fields)).toBe(expected));
+
+it.each([
+  ['without a sendAfter', {}, 1_000],
+  ['with an earlier one', { sendAfter: 999 }, 1_000],
+  ['with a later one', { sendAfter: 5_000 }, 5_000],
+  ['with a later one as a text', { sendAfter: '1970-01-01T00:00:05Z' }, 5_000],
+  ['with one that is none', { sendAfter: 'soon' }, 1_000],
+  ['that is not even an object', null, 1_000],
+])('a notification %s waits from then on', (_, data, from) => {
+  expect(waitsFrom(1_000, data)).toBe(from);
 });

@@ -1,15 +1,20 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
+import { makeAuthority } from '../../sandbox/loopback/certificates.ts';
 import { APP_FIELDS } from '../../src/config/apps-file.ts';
 import { loadConfig, reloadCredentials, type Config } from '../../src/config/config.ts';
 import { formatFault } from '../../src/domain/faults.ts';
 import { PLATFORMS } from '../../src/domain/notification.ts';
-import { makeAuthority } from '../../sandbox/loopback/certificates.ts';
+import { watchFiles } from '../../src/environment/files.ts';
+import { temporaryFolder } from '../support/program.ts';
+import { waitFor } from '../support/wait.ts';
 
-const dir = mkdtempSync(join(tmpdir(), 'pushpacer-apps-'));
+const dir = mkdtempSync(join(tmpdir(), 'pushpacer-config-'));
 afterAll(() => {
   rmSync(dir, { recursive: true });
 });
@@ -30,10 +35,14 @@ function load(content: unknown, env: Readonly<Record<string, string>> = {}): Con
   return loadConfig({ APPS_FILE: file('apps.json', content), ...env });
 }
 
-/** The faults, without the folder of this test. */
 function faultsOf(content: unknown, env: Readonly<Record<string, string>> = {}): string[] {
+  return faultLines(() => load(content, env));
+}
+
+/** The lines of the error that loading throws, without the folder of this test. */
+function faultLines(loading: () => unknown): string[] {
   try {
-    load(content, env);
+    loading();
     return [];
   } catch (error) {
     const lines = (error as Error).message.replace(/^bad environment:\s*/, '').split('\n');
@@ -206,4 +215,144 @@ describe('reading anew', () => {
     expect(faults).toHaveLength(1);
     expect([isFaulty('fcm~teacher'), isFaulty('fcm')]).toEqual([true, false]);
   });
+});
+
+function loadLimits(content: unknown): Config['categories'] {
+  return loadConfig({ LIMITS_FILE: file('limits.json', content) }).categories;
+}
+
+const limitsFaults = (content: unknown): string[] => faultLines(() => loadLimits(content));
+
+describe('a file of limits', () => {
+  it('has a policy for each category, written as the variables are', () => {
+    expect(loadConfig({ LIMITS_FILE: 'examples/limits.json' }).categories).toEqual({
+      messages: {
+        rules: [
+          { max: 5, perMs: 60_000 },
+          { max: 50, perMs: 3_600_000 },
+        ],
+        minGapMs: 10_000,
+      },
+      homework: { rules: [{ max: 3, perMs: 3_600_000 }], minGapMs: 0 },
+      digests: { rules: [{ max: 1, perMs: 86_400_000 }], minGapMs: 43_200_000 },
+    });
+  });
+
+  it('is shown in docs/limits.md as the example has it', () => {
+    expect(readFileSync('docs/limits.md', 'utf8')).toContain(readFileSync('examples/limits.json', 'utf8'));
+  });
+
+  it('may have a gap alone, and no category at all', () => {
+    expect(loadLimits('{ "categories": { "messages": { "minGap": "10s" } } }')).toEqual({
+      messages: { rules: [], minGapMs: 10_000 },
+    });
+    expect(loadLimits('{ "categories": {} }')).toEqual({});
+  });
+
+  it('takes every category for what it is called', () => {
+    const categories = loadLimits('{ "categories": { "__proto__": { "rules": "1/1d" }, "a.b": { "minGap": "1s" } } }');
+    expect(Object.keys(categories)).toEqual(['__proto__', 'a.b']);
+    expect(categories['__proto__']).toEqual({ rules: [{ max: 1, perMs: 86_400_000 }], minGapMs: 0 });
+    for (const name of ['constructor', 'toString']) expect(categories[name]).toBeUndefined();
+  });
+});
+
+describe('faults of a file of limits', () => {
+  it('are told all at once, beside those of the variables', () => {
+    const categories = {
+      messages: { rules: '5/1m,x,0/1h', minGap: '10' },
+      homework: { rule: '3/1h' },
+      digests: { rules: ['1/1d'], minGap: 0 },
+      'two words': { rules: '1/1d' },
+      empty: {},
+      text: '1/1d',
+    };
+    expect(limitsFaults({ categories, version: 1 })).toEqual([
+      'LIMITS_FILE: version: expected no such field, found one',
+      'LIMITS_FILE: categories.messages.rules[1]: expected max/per, such as 10/1m, found "x"',
+      'LIMITS_FILE: categories.messages.rules[2].max: expected an integer from 1 to 100000, found 0',
+      'LIMITS_FILE: categories.messages.minGap: expected "0" or a duration such as 250ms, 3s, 1m, 2h or 1d, at most 31d, found "10"',
+      'LIMITS_FILE: categories.homework.rule: expected no such field (did you mean rules?), found one',
+      'LIMITS_FILE: categories.homework: expected rules, minGap or both, found neither',
+      'LIMITS_FILE: categories.digests.rules: expected a string of rules, such as "10/1m,200/1h", found an array of 1',
+      'LIMITS_FILE: categories.digests.minGap: expected "0" or a duration such as 250ms, 3s, 1m, 2h or 1d, at most 31d, found 0',
+      'LIMITS_FILE: categories: expected names of 1 to 64 of A-Z a-z 0-9 . _ -, found "two words"',
+      'LIMITS_FILE: categories.empty: expected rules, minGap or both, found neither',
+      'LIMITS_FILE: categories.text: expected an object, found "1/1d"',
+    ]);
+  });
+
+  it.each([
+    ['{}', 'LIMITS_FILE: categories: expected an object, found nothing'],
+    ['[]', 'LIMITS_FILE: expected an object, found an array of 0'],
+    ['null', 'LIMITS_FILE: expected an object, found null'],
+    ['{ "categories": null }', 'LIMITS_FILE: categories: expected an object, found null'],
+    ['{ "categories": {}, "__proto__": {} }', 'LIMITS_FILE: __proto__: expected no such field, found one'],
+    ['', 'LIMITS_FILE: expected JSON, found text that is not JSON'],
+    ['{\n  "categories" {}\n}', 'LIMITS_FILE: expected JSON, found text that is not JSON at line 2 column 16'],
+  ])('of %s', (text, fault) => expect(limitsFaults(text)).toEqual([fault]));
+
+  it('do not repeat what is in a file that is another one', () => {
+    expect(limitsFaults('hunter2 is the password').join()).not.toContain('hunter2');
+  });
+
+  it('name a file that cannot be read', () => {
+    expect(() => loadConfig({ LIMITS_FILE: '/nowhere/limits.json' })).toThrow(
+      'LIMITS_FILE: expected a file that can be read, found "/nowhere/limits.json" (ENOENT)',
+    );
+  });
+});
+
+const EVERY_MS = 20;
+
+/** Watches a file of a new folder; the first call, which comes without any change, has passed. */
+async function openWatch() {
+  const folder = await temporaryFolder();
+  const path = join(folder, 'key.p8');
+  await writeFile(path, 'old');
+  let calls = 0;
+  const watch = watchFiles(() => (calls += 1), EVERY_MS);
+  onTestFinished(() => watch.stop());
+  watch.use([path, path]);
+  const until = (count: number) => waitFor(() => expect(calls).toBe(count));
+  await until(1);
+  return { folder, path, watch, until, calls: () => calls };
+}
+
+it('a change is reported of a file that was written, replaced, removed and made again', async () => {
+  const { folder, path, until, calls } = await openWatch();
+  await writeFile(path, 'new');
+  await until(2);
+  await writeFile(join(folder, 'draft'), 'newer');
+  await rename(join(folder, 'draft'), path);
+  await until(3);
+  await rm(path);
+  await until(4);
+  await writeFile(path, 'again');
+  await until(5);
+  await sleep(10 * EVERY_MS);
+  expect(calls()).toBe(5);
+});
+
+it('a change is reported of a symbolic link that points elsewhere, as Kubernetes changes mounted secrets', async () => {
+  const { folder, watch, until } = await openWatch();
+  for (const version of ['..1', '..2']) {
+    await mkdir(join(folder, version));
+    await writeFile(join(folder, version, 'apps.json'), version);
+  }
+  await symlink('..1', join(folder, '..data'));
+  await symlink('..data/apps.json', join(folder, 'apps.json'));
+  watch.use([join(folder, 'apps.json')]);
+  await until(2); // its files are others now
+  await symlink('..2', join(folder, '..new'));
+  await rename(join(folder, '..new'), join(folder, '..data'));
+  await until(3);
+});
+
+it('nothing is reported after the end of a watch', async () => {
+  const { path, watch, calls } = await openWatch();
+  watch.stop();
+  await writeFile(path, 'new');
+  await sleep(10 * EVERY_MS);
+  expect(calls()).toBe(1);
 });

@@ -2,32 +2,26 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { meantOption, nearest, typingMistakes } from '../../src/domain/faults.ts';
 
-test.each([
+test.each<[name: string, meant: string | undefined]>([
   ['recipientID', 'recipientId'],
   ['recepientId', 'recipientId'],
   ['devcies', 'devices'],
   ['alrt', 'alert'],
   ['sond', 'sound'],
-])('%s was meant to be %s', (name, meant) => {
+  ...['', 'x', 'data', 'token', 'al', 'receiver'].map((name): [string, undefined] => [name, undefined]),
+])('the name %j was meant to be %s', (name, meant) => {
   expect(nearest(name, ['id', 'recipientId', 'devices', 'alert', 'sound'])).toBe(meant);
 });
 
-test.each(['', 'x', 'data', 'token', 'al', 'receiver'])('%j is near nothing', (name) => {
-  expect(nearest(name, ['id', 'recipientId', 'devices', 'alert', 'sound'])).toBeUndefined();
-});
-
-test.each([
+test.each<[name: string, meant: string | undefined]>([
   ['url', 'redisUrl'],
   ['redisURL', 'redisUrl'],
   ['queuePrefix', 'prefix'],
   ['timeout', 'timeoutMs'],
   ['shard', 'shards'],
-])('the option %s was meant to be %s', (name, meant) => {
+  ...['', 'x', 're', 'concurrency'].map((name): [string, undefined] => [name, undefined]),
+])('the option %j was meant to be %s', (name, meant) => {
   expect(meantOption(name, ['limiterRedisUrl', 'redisUrl', 'prefix', 'timeoutMs', 'shards'])).toBe(meant);
-});
-
-test.each(['', 'x', 're', 'concurrency'])('the option %j is like none', (name) => {
-  expect(meantOption(name, ['limiterRedisUrl', 'redisUrl', 'prefix', 'timeoutMs', 'shards'])).toBeUndefined();
 });
 
 test('the nearest one is chosen, and the first of equals', () => {
