@@ -82,11 +82,8 @@ describe('credentials', () => {
 
   it('takes the project from the service account', () => {
     const path = file('account.json', JSON.stringify(account));
-    expect(loadConfig({ GOOGLE_APPLICATION_CREDENTIALS: path }).providers.fcm).toEqual({
-      projectId: 'school-1',
-      credentials: account,
-      endpoint: 'https://fcm.googleapis.com',
-    });
+    const { fcm } = loadConfig({ GOOGLE_APPLICATION_CREDENTIALS: path }).providers;
+    expect(fcm).toEqual({ projectId: 'school-1', credentials: account, endpoint: 'https://fcm.googleapis.com' });
   });
 
   it("leaves the sign-in to Google's application default credentials where there is no service account", () => {
@@ -97,10 +94,8 @@ describe('credentials', () => {
   });
 
   it('needs no sign-in for another FCM endpoint', () => {
-    expect(loadConfig({ FCM_PROJECT_ID: 'school-1', FCM_ENDPOINT: 'https://localhost:9443' }).providers.fcm).toEqual({
-      projectId: 'school-1',
-      endpoint: 'https://localhost:9443',
-    });
+    const { fcm } = loadConfig({ FCM_PROJECT_ID: 'school-1', FCM_ENDPOINT: 'https://localhost:9443' }).providers;
+    expect(fcm).toEqual({ projectId: 'school-1', endpoint: 'https://localhost:9443' });
   });
 
   it.each([
@@ -119,105 +114,89 @@ describe('credentials', () => {
   });
 });
 
-describe('bounds', () => {
-  it('are taken for one recipient and for a whole project', () => {
-    const env = { LIMIT_MAX_PENDING: '500', FCM_QUOTA: '600000/1m,1000000000/1h' };
-    const { maxPending, quotas } = loadConfig(env);
-    expect(maxPending).toBe(500);
-    expect(quotas).toEqual({
-      fcm: [
-        { max: 600_000, perMs: 60_000 },
-        { max: 1_000_000_000, perMs: 3_600_000 },
-      ],
-    });
-  });
+it('the bounds of one recipient and of a whole project are taken', () => {
+  const { maxPending, quotas } = loadConfig({ LIMIT_MAX_PENDING: '500', FCM_QUOTA: '600000/1m,1000000000/1h' });
+  expect(maxPending).toBe(500);
+  expect(quotas.fcm?.map(({ max, perMs }) => [max, perMs])).toEqual([
+    [600_000, 60_000],
+    [1_000_000_000, 3_600_000],
+  ]);
 });
 
 describe('faults', () => {
-  it('are told all at once, files included', () => {
+  it('are shown all at once, files included', () => {
     const faults = faultsOf({ LIMIT_RULES: 'ten', ATTEMPTS: '0', METRICS_PORT: '99999', APNS_KEY_FILE: '/nowhere.p8' });
-    expect(faults.map((fault) => fault.split(':')[0])).toEqual([
-      'LIMIT_RULES',
-      'ATTEMPTS',
-      'METRICS_PORT',
-      'APNS_KEY_FILE',
-      'APNS_KEY_ID',
-      'APNS_TEAM_ID',
-      'APNS_TOPIC',
-    ]);
+    expect(faults.map((fault) => fault.split(':')[0]).join(' ')).toBe(
+      'LIMIT_RULES ATTEMPTS METRICS_PORT APNS_KEY_FILE APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC',
+    );
     expect(faults[1]).toBe('ATTEMPTS: expected an integer from 1 to 1000, found "0"');
   });
 
-  it('never repeat a secret', () => {
-    const told = faultsOf({ REDIS_URL: 'http://user:hunter2@host', APNS_KEY: 'hunter2' }).join();
-    expect(told).toContain('REDIS_URL: expected redis:// or rediss:// URLs');
-    expect(told).not.toContain('hunter2');
-  });
+  const bare = p256.replace(/-----[A-Z ]+-----|\n/g, '');
+  const unreadable = (text: string) => `expected a file that can be read, found a string of ${text.length} characters`;
 
-  it('never repeat a key that was given in place of its path', () => {
-    const told = faultsOf({
-      ...apns,
-      APNS_KEY: '',
-      APNS_KEY_FILE: p256,
-      GOOGLE_APPLICATION_CREDENTIALS: '{"private_key":1}',
-    });
-    expect(told.join()).toContain('APNS_KEY_FILE: expected a file that can be read, found a string of');
-    expect(told.join()).not.toMatch(/BEGIN|private_key":/);
-  });
-
-  it('never repeat a key that was given bare, without the lines around it', () => {
-    const bare = p256.replace(/-----[A-Z ]+-----|\n/g, '');
+  it.each<[what: string, env: Record<string, string>, fault: string]>([
+    ['a password', { REDIS_URL: 'http://user:hunter2@host' }, 'REDIS_URL: expected redis:// or rediss:// URLs'],
+    ['a key that is none', { APNS_KEY: 'hunter2' }, 'APNS_KEY: expected'],
+    [
+      'a key in place of its path',
+      { ...apns, APNS_KEY: '', APNS_KEY_FILE: p256 },
+      `APNS_KEY_FILE: ${unreadable(p256)}`,
+    ],
+    ['a key without the lines around it', { APNS_KEY_FILE: bare }, `APNS_KEY_FILE: ${unreadable(bare)}`],
+    [
+      'a service account in place of its path',
+      { GOOGLE_APPLICATION_CREDENTIALS: '{"private_key":1}' },
+      'GOOGLE_APPLICATION_CREDENTIALS: expected a file that can be read, found a string of 17 characters',
+    ],
+  ])('never repeat %s', (_, env, fault) => {
     expect(bare.length).toBeGreaterThan(100);
-    const told = faultsOf({ ...apns, APNS_KEY: '', APNS_KEY_FILE: bare }).join();
-    expect(told).toContain(
-      `APNS_KEY_FILE: expected a file that can be read, found a string of ${bare.length} characters`,
-    );
-    expect(told).not.toContain(bare.slice(0, 20));
+    const shown = faultsOf(env).join();
+    expect(shown).toContain(fault);
+    expect(shown).not.toMatch(/hunter2|BEGIN|private_key":/);
+    expect(shown).not.toContain(bare.slice(0, 20));
   });
 
-  it.each([
+  const WITHOUT_SENTINEL = 'expected none without REDIS_SENTINEL_NAME, found one';
+  const DURATION = 'a duration such as 250ms, 3s, 1m, 2h or 1d';
+
+  it.each<[Record<string, string>, name: string, fault: string]>([
     [
       { REDIS_URL: 'redis://:100%@host' }, // a `%` has to be written `%25`
-      'REDIS_URL: expected redis:// or rediss:// URLs, comma-separated, found a string of 18 characters',
+      'REDIS_URL',
+      'expected redis:// or rediss:// URLs, comma-separated, found a string of 18 characters',
     ],
-    [{ LIMIT_MAX_PENDING: '0' }, 'LIMIT_MAX_PENDING: expected an integer from 1 to 1000000, found "0"'],
+    [{ LIMIT_MAX_PENDING: '0' }, 'LIMIT_MAX_PENDING', 'expected an integer from 1 to 1000000, found "0"'],
     [
       { APNS_QUOTA: '600000/2h' },
-      'APNS_QUOTA: expected rules as max/per, such as 10/1m,200/1h (APNS_QUOTA[0].per: expected a duration such as 250ms, 3s, 1m, 2h or 1d, from 1ms to 1h, found 7200000 ms), found "600000/2h"',
+      'APNS_QUOTA',
+      `expected rules as max/per, such as 10/1m,200/1h (APNS_QUOTA[0].per: expected ${DURATION}, from 1ms to 1h, found 7200000 ms), found "600000/2h"`,
     ],
-    [
-      { SHUTDOWN_GRACE: '2d' },
-      'SHUTDOWN_GRACE: expected 0 or a duration such as 250ms, 3s, 1m, 2h or 1d, at most 1d, found "2d"',
-    ],
+    [{ SHUTDOWN_GRACE: '2d' }, 'SHUTDOWN_GRACE', `expected 0 or ${DURATION}, at most 1d, found "2d"`],
     [
       { REDIS_URL: 'redis://a,redis://b' },
-      'REDIS_URL: expected one URL, or REDIS_CLUSTER=true, or a REDIS_SENTINEL_NAME, found 2 URLs',
+      'REDIS_URL',
+      'expected one URL, or REDIS_CLUSTER=true, or a REDIS_SENTINEL_NAME, found 2 URLs',
     ],
     [
       { REDIS_URL: 'redis://a', REDIS_SENTINEL_NAME: 'mymaster', REDIS_CLUSTER: 'true' },
-      'REDIS_SENTINEL_NAME: expected none, since REDIS_CLUSTER is true, found "mymaster"',
+      'REDIS_SENTINEL_NAME',
+      'expected none, since REDIS_CLUSTER is true, found "mymaster"',
     ],
     [
       { REDIS_SENTINEL_NAME: 'mymaster' },
-      'REDIS_URL: expected Sentinels, since REDIS_SENTINEL_NAME is given, found nothing',
+      'REDIS_URL',
+      'expected Sentinels, since REDIS_SENTINEL_NAME is given, found nothing',
     ],
-    [
-      { REDIS_SENTINEL_PASSWORD: 's3cret' },
-      'REDIS_SENTINEL_PASSWORD: expected none without REDIS_SENTINEL_NAME, found one',
-    ],
-    [
-      { LIMITER_REDIS_SENTINEL_NAME: 'limits' },
-      'LIMITER_REDIS_SENTINEL_NAME: expected none without REDIS_SENTINEL_NAME, found one',
-    ],
+    [{ REDIS_SENTINEL_PASSWORD: 's3cret' }, 'REDIS_SENTINEL_PASSWORD', WITHOUT_SENTINEL],
+    [{ LIMITER_REDIS_SENTINEL_NAME: 'limits' }, 'LIMITER_REDIS_SENTINEL_NAME', WITHOUT_SENTINEL],
     [
       { REDIS_CLUSTER: 'true', QUEUE_PREFIX: 'plain' },
-      'QUEUE_PREFIX: expected a prefix with a {tag}, since REDIS_CLUSTER is true, found "plain"',
+      'QUEUE_PREFIX',
+      'expected a prefix with a {tag}, since REDIS_CLUSTER is true, found "plain"',
     ],
-    [
-      { LIMIT_MIN_GAP: '3' },
-      'LIMIT_MIN_GAP: expected 0 or a duration such as 250ms, 3s, 1m, 2h or 1d, at most 31d, found "3"',
-    ],
-  ])('of one variable: %j', (env, fault) => expect(faultsOf(env)).toEqual([fault]));
+    [{ LIMIT_MIN_GAP: '3' }, 'LIMIT_MIN_GAP', `expected 0 or ${DURATION}, at most 31d, found "3"`],
+  ])('of one variable: %j', (env, name, fault) => expect(faultsOf(env)).toEqual([`${name}: ${fault}`]));
 
   it('a worker that would take any certificate is one, and a check that is left on is none', () => {
     expect(faultsOf({ NODE_TLS_REJECT_UNAUTHORIZED: '0', ATTEMPTS: 'many' })).toEqual([
