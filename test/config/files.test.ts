@@ -65,13 +65,7 @@ describe('a file of apps', () => {
     expect(Object.fromEntries(apps)).toEqual({
       teacher: {
         providers: {
-          apns: {
-            key,
-            keyId: 'KEY1',
-            teamId: 'TEAM1',
-            topic: 'dev.school.teacher',
-            endpoint: 'https://api.push.apple.com',
-          },
+          apns: { key, keyId: 'KEY1', teamId: 'TEAM1', topic: apns.topic, endpoint: 'https://api.push.apple.com' },
           fcm: { projectId: 'teachers-1', endpoint: 'https://localhost:9443', ca },
         },
         quotas: { fcm: [{ max: 600, perMs: 60_000 }] },
