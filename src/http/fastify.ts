@@ -23,7 +23,7 @@ export interface FastifyReplyLike {
   header(name: string, value: string): unknown;
   /** Sends the body. */
   send(payload: unknown): unknown;
-  /** Tells Fastify that no reply will be sent. */
+  /** Says to Fastify that no reply will be sent. */
   hijack(): unknown;
 }
 

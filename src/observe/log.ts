@@ -51,7 +51,7 @@ function batchedOutput(): DestinationStream & { flushSync(): void } {
   let lines = '';
   let isGone = false;
   let timer: NodeJS.Timeout | undefined;
-  // The terminal was closed, or nobody reads the pipe: the worker goes on without a log.
+  // The terminal was closed, or the pipe has no reader: the worker goes on without a log.
   output.on('error', () => {
     isGone = true;
     output.destroy();

@@ -1,5 +1,5 @@
 -- Included by the scripts of the limiter and of the quota. Gives `clockNow(given)`: the time in epoch ms, and Redis's own time. The
--- first is `given` if that is a number: the `now` option, for tests. Everybody else gives '', and both are Redis's time.
+-- first is `given` if that is a number: the `now` option, for tests. Outside of tests it is '', and both are Redis's time.
 
 local function clockNow(given)
   local time = redis.call('TIME')

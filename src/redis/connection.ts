@@ -34,7 +34,7 @@ export class RedisAwayError extends Error {
   override readonly name = 'RedisAwayError';
   /**
    * `away` and `not-now` pass by themselves. With `credentials`, `not-redis` and `tls` nothing was carried out, and a second try
-   * fails too until somebody corrects the URL or the server.
+   * fails too until an operator corrects the URL or the server.
    */
   readonly trouble: RedisTrouble;
 
@@ -184,7 +184,7 @@ export async function explainedLoss(connection: Connection, error: unknown): Pro
   return new RedisAwayError(addressOf(connection), found ?? error);
 }
 
-/** The error to report: RedisAwayError if the connection was lost or silent, or Redis cannot work now or refuses us; else the error itself. */
+/** RedisAwayError if the connection was lost or silent, or Redis cannot work now or refuses this client; else the error itself. */
 export function explained(connection: Connection, error: unknown): unknown {
   if (error instanceof RedisAwayError) return error;
   const cause = causeOf(error);

@@ -95,12 +95,12 @@ export function isNotNow(error: unknown): boolean {
 }
 
 /** Redis refuses the credentials. An operator can correct that; then the same ask is answered, so it counts as an outage. */
-const NOT_US = /\b(NOAUTH|NOPERM|WRONGPASS)\b/;
+const REFUSES_CLIENT = /\b(NOAUTH|NOPERM|WRONGPASS)\b/;
 
 /** An error about this one ask, such as a key of the wrong type. That is an answer, and no outage. */
 function isRefusal(cause: unknown): cause is Error {
   const isReply = cause instanceof Error && cause.name === 'ReplyError';
-  return isReply && !isNotNow(cause) && !NOT_US.test(cause.message);
+  return isReply && !isNotNow(cause) && !REFUSES_CLIENT.test(cause.message);
 }
 
 const AGAIN_MS = 250;

@@ -14,7 +14,7 @@ import { formatEndpoint, type Endpoint } from './target.ts';
  * - `not-redis`: a server of another kind answers at that port.
  * - `tls`: only one of the two sides speaks TLS, or the certificate is not trusted.
  *
- * The first two pass by themselves. The others stay until somebody corrects the URL or the server.
+ * The first two pass by themselves. The others stay until an operator corrects the URL or the server.
  */
 export type RedisTrouble = 'away' | 'not-now' | 'credentials' | 'not-redis' | 'tls';
 

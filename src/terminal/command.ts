@@ -189,7 +189,7 @@ function variableOf(option: Option): string {
   return `npm_config_${option.name().replaceAll('-', '_')}`;
 }
 
-/** npm sets a variable of its own to nothing or `false` where nobody gave the flag. */
+/** npm sets a variable of its own to nothing or `false` where the flag was not given. */
 function isSet(value: string | undefined): boolean {
   return value !== undefined && value !== '' && value !== 'false';
 }

@@ -117,7 +117,7 @@ export interface Counted {
 
 const WIDEST_BAR = 30;
 const NARROWEST_BAR = 5;
-/** A longer time left is a guess that helps nobody. */
+/** A longer time left is only a guess, and is not shown. */
 const MOST_LEFT_S = 99 * 3_600;
 
 /** One line that is shorter than the terminal's `columns`: first the bar becomes shorter, then it goes, then the end is cut. */

@@ -125,7 +125,7 @@ export interface TableOptions {
 const GAP = '  ';
 /** No column is made narrower than this. */
 const LEAST = 4;
-/** With less room than this, wrapping helps nobody. */
+/** With less room than this, the last column is cut and not wrapped. */
 const LEAST_WRAPPED = 16;
 
 /** Aligns the cells of rows in columns, two spaces apart. What is too wide for the terminal is cut, the widest columns first. */
