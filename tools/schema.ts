@@ -1,5 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
+import ts from 'typescript';
 import { z } from 'zod';
 import {
   alertSchema,
@@ -20,7 +21,6 @@ import { apnsFieldsSchema, apnsSoundSchema } from '../src/providers/apns/fields.
 import { DEVICE_KINDS } from '../src/providers/devices.ts';
 import { androidFieldsSchema, fcmFieldsSchema } from '../src/providers/fcm/fields.ts';
 import { webpushActionSchema, webpushFieldsSchema } from '../src/providers/webpush/fields.ts';
-import { describeFields } from './schema/docstrings.ts';
 
 /** A key's pattern: `google*` stands for all that begin so. */
 const keyPattern = (key: string) => (key.endsWith('*') ? key.slice(0, -1) : `${key}$`);
@@ -153,6 +153,45 @@ function schemaText(types: string): string {
     allOf: [...BY_THROTTLE, BY_DATA_ONLY],
   };
   return `${JSON.stringify(schema, null, 2)}\n`;
+}
+
+/** Gives the fields of these schemas, by the names of their interfaces, the interfaces' docstrings as descriptions. */
+function describeFields(text: string, schemas: Readonly<Record<string, z.ZodObject>>): void {
+  const file = ts.createSourceFile('types.ts', text, ts.ScriptTarget.Latest);
+  for (const [name, schema] of Object.entries(schemas)) {
+    const found = file.statements.filter(ts.isInterfaceDeclaration).find((each) => each.name.text === name);
+    if (found === undefined) throw new Error(`expected an interface ${name}, found none`);
+    describe(file, found, schema, name);
+  }
+}
+
+function describe(
+  file: ts.SourceFile,
+  { members }: ts.InterfaceDeclaration | ts.TypeLiteralNode,
+  schema: z.ZodObject,
+  path: string,
+): void {
+  const byName = new Map(members.map((member) => [member.name?.getText(file), member]));
+  for (const [name, field] of Object.entries<z.ZodType>(schema.shape)) {
+    const member = byName.get(name);
+    const description = member && docstringOf(member, file);
+    if (member === undefined || !description) throw new Error(`${path}.${name}: expected a docstring, found none`);
+    const { description: other = description } = field.meta() ?? {};
+    if (other !== description)
+      throw new Error(`${path}.${name}: expected a schema of its own, found that of another field`);
+    z.globalRegistry.add(field, { ...field.meta(), description });
+    const type = ts.isPropertySignature(member) ? member.type : undefined;
+    if (type && ts.isTypeLiteralNode(type)) describe(file, type, field as z.ZodObject, `${path}.${name}`);
+  }
+}
+
+/** Its text in one line. */
+function docstringOf(member: ts.TypeElement, file: ts.SourceFile): string {
+  const before = member.getFullText(file).slice(0, member.getStart(file) - member.getFullStart());
+  return before
+    .replace(/^\s*\/\*\*|\*\/\s*$/g, '')
+    .replaceAll(/\s*\n\s*\* ?|\s+/g, ' ')
+    .trim();
 }
 
 const { values } = parseArgs({ options: { check: { type: 'boolean', default: false } } });
