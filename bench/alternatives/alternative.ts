@@ -1,3 +1,5 @@
+import type { Policy } from '../../src/domain/limits.ts';
+
 /** The ways to deliver that are compared, in the order of the tables. */
 export const ALTERNATIVES = ['plain', 'bullmqWindow', 'bullmqGap', 'rolling', 'pushpacer'] as const;
 export type Alternative = (typeof ALTERNATIVES)[number];
@@ -13,3 +15,6 @@ export const NAMES: Readonly<Record<Alternative, string>> = {
 /** Worker processes of each, and the jobs that each process has under way at once. */
 export const WORKERS = 3;
 export const CONCURRENCY = 50;
+
+/** What each is to keep for every recipient. */
+export const POLICY: Policy = { rules: [{ max: 10, perMs: 3_000 }], minGapMs: 250 };

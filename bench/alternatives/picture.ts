@@ -1,7 +1,7 @@
 import { markup, type Markup, axis, createScale, grid } from '../../demo/drawing.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import { formatDuration } from '../../src/domain/time.ts';
-import { POLICY } from './burst.ts';
+import { POLICY } from './alternative.ts';
 
 /** When the alerts of one recipient arrived, in milliseconds after the enqueuing; without pushpacer, and with it. */
 export interface Pictured {

@@ -1,21 +1,59 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { Queue, type JobType } from 'bullmq';
-import { Redis } from 'ioredis';
+import type { JobType } from 'bullmq';
+import { readMorning } from '../../demo/morning.ts';
 import type { ProvidersProcess } from '../../demo/providers-process.ts';
 import { isAlive, startReplicas } from '../../demo/replicas.ts';
-import { formatDuration } from '../../src/domain/time.ts';
-import { ruleName } from '../../src/domain/limits.ts';
-import { JOB, QUEUE } from '../../src/queue/names.ts';
-import { createProducer } from '../../src/queue/producer.ts';
-import type { Arrival } from '../../sandbox/judge.ts';
 import { arrivalInstant } from '../../sandbox/journal.ts';
-import { CONCURRENCY, WORKERS, type Alternative } from './alternative.ts';
-import { POLICY, type Burst, type Push } from './burst.ts';
+import type { Arrival } from '../../sandbox/judge.ts';
+import { tokenOf } from '../../src/domain/device.ts';
+import { ruleName } from '../../src/domain/limits.ts';
+import type { NotificationInput } from '../../src/domain/notification.ts';
+import { formatDuration } from '../../src/domain/time.ts';
+import { openBenchQueue, PREFIX } from '../redis.ts';
+import { deviceOf } from '../throughput/run.ts';
+import { CONCURRENCY, POLICY, WORKERS, type Alternative } from './alternative.ts';
 
-export interface RunOptions {
+type Push = NotificationInput & { readonly id: string };
+
+/** What every alternative has to deliver. The title of each alert is its notification's id: so the providers see which it is. */
+export interface Burst {
+  /** To one recipient, in the order of enqueuing. */
+  readonly busy: readonly Push[];
+  /** One to each of so many other recipients, enqueued right behind: there is nothing about them to limit. */
+  readonly others: readonly Push[];
+  /** Token → recipient. */
+  readonly recipientOf: ReadonlyMap<string, string>;
+}
+
+const OTHERS = 140;
+
+/** What the busiest teacher of the demo's morning gets, to the first device, and one alert each to 140 others. */
+export function makeBurst(quick: boolean): Burst {
+  const ofTeacher = [...Map.groupBy(readMorning().valid, ({ recipientId }) => recipientId).values()];
+  const most = ofTeacher.toSorted((a, b) => b.length - a.length)[0] ?? [];
+  const device = most[0]?.devices[0];
+  if (device === undefined) throw new Error('examples/school-morning.ndjson: expected notifications, found none');
+  const busy = most.slice(0, quick ? 12 : undefined).map(({ id, recipientId, alert }) => ({
+    id,
+    recipientId,
+    devices: [device],
+    alert: { ...alert, title: id },
+  }));
+  const others = Array.from({ length: quick ? 12 : OTHERS }, (_, index): Push => ({
+    id: `other-${index}`,
+    recipientId: `teacher-${index}`,
+    devices: [deviceOf('fcm', index)],
+    alert: { title: `other-${index}`, body: 'A form was signed' },
+  }));
+  const tokens = [...busy, ...others].flatMap(({ devices, recipientId }) =>
+    devices.map((each) => [tokenOf(each), recipientId] as const),
+  );
+  return { busy, others, recipientOf: new Map(tokens) };
+}
+
+interface RunOptions {
   readonly alternative: Alternative;
   readonly burst: Burst;
   readonly redisUrl: string;
@@ -33,31 +71,26 @@ export interface Run {
   readonly passes: number;
 }
 
-const PREFIX = '{alternatives}';
-const WORKER = fileURLToPath(new URL('./worker.ts', import.meta.url));
-const POLL_MS = 100;
 /** Longer than all of them take in turn. What has not ended by then counts as lost. */
 const TIME_LIMIT_MS = 180_000;
-const UNFINISHED: JobType[] = ['wait', 'prioritized', 'delayed', 'active'];
+const STATES: JobType[] = ['wait', 'prioritized', 'delayed', 'active', 'completed', 'failed'];
 
 /** Starts the workers of one alternative on an empty Redis, enqueues the burst, and waits until all of it has ended. */
 export async function runAlternative(options: RunOptions): Promise<Run> {
   const { alternative, burst, redisUrl, providers } = options;
   await using cleanup = new AsyncDisposableStack();
-  const connection = cleanup.adopt(new Redis(redisUrl, { maxRetriesPerRequest: null }), (it) => {
-    it.disconnect();
-  });
-  await connection.flushall();
-  const queue = cleanup.adopt(new Queue(QUEUE, { connection, prefix: PREFIX }), (it) => it.close());
+  const queue = cleanup.adopt(openBenchQueue(redisUrl), (it) => it.close());
+  await queue.connection.flushall();
   const first = providers.entries.length;
-  const workers = await startWorkers(options);
-  cleanup.defer(() => workers.stop());
+  const stop = await startWorkers(options);
+  cleanup.defer(stop);
 
   const enqueuedAt = arrivalInstant();
-  await enqueue(alternative, [...burst.busy, ...burst.others], queue, connection);
-  await untilEnded(queue);
+  // Each as its documentation says: pushpacer's producer, and for BullMQ's own workers BullMQ's own queue.
+  await queue.add([...burst.busy, ...burst.others], alternative === 'pushpacer' ? 'producer' : 'plain');
+  await queue.settled(TIME_LIMIT_MS);
   await providers.order({ do: 'flush' });
-  const jobs = await queue.getJobs([...UNFINISHED, 'completed', 'failed']);
+  const jobs = await queue.queue.getJobs(STATES);
   const accepted = providers.entries.slice(first).filter((entry) => entry.accepted);
   return {
     alternative,
@@ -72,27 +105,10 @@ export async function runAlternative(options: RunOptions): Promise<Run> {
   };
 }
 
-/** Each as its documentation says: pushpacer's producer, and for BullMQ's own workers BullMQ's own queue. */
-async function enqueue(alternative: Alternative, all: readonly Push[], queue: Queue, connection: Redis): Promise<void> {
-  if (alternative !== 'pushpacer') {
-    await queue.addBulk(all.map((data) => ({ name: JOB, data, opts: { jobId: data.id } })));
-    return;
-  }
-  const producer = createProducer({ connection, prefix: PREFIX });
-  await producer.enqueueMany(all);
-  await producer.close();
-}
+const WORKER = fileURLToPath(new URL('./worker.ts', import.meta.url));
 
-async function untilEnded(queue: Queue): Promise<void> {
-  const deadline = performance.now() + TIME_LIMIT_MS;
-  while (performance.now() < deadline) {
-    const counts = await queue.getJobCounts(...UNFINISHED);
-    if (Object.values(counts).every((count) => count === 0)) return;
-    await sleep(POLL_MS);
-  }
-}
-
-async function startWorkers({ alternative, redisUrl, providers }: RunOptions): Promise<{ stop(): Promise<void> }> {
+/** Resolves with what stops them. */
+async function startWorkers({ alternative, redisUrl, providers }: RunOptions): Promise<() => Promise<void>> {
   const env = { ...providers.env, REDIS_URL: redisUrl, QUEUE_PREFIX: PREFIX };
   if (alternative === 'pushpacer') {
     const limits = {
@@ -101,10 +117,8 @@ async function startWorkers({ alternative, redisUrl, providers }: RunOptions): P
       WORKER_CONCURRENCY: String(CONCURRENCY),
     };
     const replicas = await startReplicas({ count: WORKERS, env: { ...env, ...limits } });
-    return {
-      async stop() {
-        await replicas.stop();
-      },
+    return async () => {
+      await replicas.stop();
     };
   }
   const children = Array.from({ length: WORKERS }, () =>
@@ -114,23 +128,19 @@ async function startWorkers({ alternative, redisUrl, providers }: RunOptions): P
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     }),
   );
-  await Promise.all(
-    children.map(async (child) => {
-      const ended = once(child, 'exit').then(([code]) => {
-        throw new Error(`a worker of ${alternative} ended before it was ready (exit code ${String(code)})`);
-      });
-      await Promise.race([once(child, 'message'), ended]);
-    }),
-  );
-  return {
-    async stop() {
-      await Promise.all(
-        children.filter(isAlive).map(async (child) => {
-          const exited = once(child, 'exit');
-          child.kill('SIGTERM');
-          await exited;
-        }),
-      );
-    },
+  const ready = children.map(async (child) => {
+    const ended = once(child, 'exit').then(([code]) => {
+      throw new Error(`a worker of ${alternative} ended before it was ready (exit code ${String(code)})`);
+    });
+    await Promise.race([once(child, 'message'), ended]);
+  });
+  await Promise.all(ready);
+  return async () => {
+    const exits = children.filter(isAlive).map(async (child) => {
+      const exited = once(child, 'exit');
+      child.kill('SIGTERM');
+      await exited;
+    });
+    await Promise.all(exits);
   };
 }

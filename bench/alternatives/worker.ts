@@ -2,14 +2,10 @@ import { DelayedError, Worker, type Job, type WorkerOptions } from 'bullmq';
 import { Redis } from 'ioredis';
 import type { NotificationInput } from '../../src/domain/notification.ts';
 import { QUEUE } from '../../src/queue/names.ts';
-import { installRivals } from '../install.ts';
-import { createRolling } from '../limiter/rolling.ts';
-import { need } from '../throughput/plain-requests.ts';
-import { openPlainSession } from '../throughput/plain-session.ts';
-import { CONCURRENCY, type Alternative } from './alternative.ts';
-import { POLICY } from './burst.ts';
+import { createRolling, installRivals } from '../rivals.ts';
+import { endWithParent, openPlainSession, variable, type Send } from '../throughput/plain-worker.ts';
+import { CONCURRENCY, POLICY, type Alternative } from './alternative.ts';
 
-type Send = (notification: NotificationInput) => Promise<void>;
 type Processor = (job: Job, token?: string) => Promise<void>;
 
 /**
@@ -17,27 +13,20 @@ type Processor = (job: Job, token?: string) => Promise<void>;
  * variables; the alternative is its argument. Says `ready` to its parent.
  */
 async function main(alternative: Alternative): Promise<void> {
-  const { env } = process;
-  const sessions = { apns: await openPlainSession('apns', env), fcm: await openPlainSession('fcm', env) };
+  const sessions = { apns: await openPlainSession('apns'), fcm: await openPlainSession('fcm') };
   const send: Send = (notification) =>
     sessions[notification.devices[0]?.platform === 'fcm' ? 'fcm' : 'apns'](notification);
-  const connection = new Redis(need(env, 'REDIS_URL'), { maxRetriesPerRequest: null });
-  const process_: Processor = alternative === 'rolling' ? await rolling(send, connection) : plain(send);
-  const worker = new Worker(QUEUE, process_, {
+  const plain: Processor = ({ data }) => send(data as NotificationInput);
+  const connection = new Redis(variable('REDIS_URL'), { maxRetriesPerRequest: null });
+  const worker = new Worker(QUEUE, alternative === 'rolling' ? await rolling(send, connection) : plain, {
     connection,
-    prefix: need(env, 'QUEUE_PREFIX'),
+    prefix: variable('QUEUE_PREFIX'),
     concurrency: CONCURRENCY,
     ...limiterOf(alternative),
   });
-  worker.on('failed', (_job, error) => process.stderr.write(`${error.message}\n`));
-  const stop = (): void => void worker.close().then(() => process.exit(0));
-  process.once('SIGTERM', stop).once('disconnect', stop);
+  endWithParent(worker);
   await worker.waitUntilReady();
   process.send?.('ready');
-}
-
-function plain(send: Send): Processor {
-  return ({ data }) => send(data as NotificationInput);
 }
 
 /** https://docs.bullmq.io/guide/rate-limiting: one limit for the whole queue. */

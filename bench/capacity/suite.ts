@@ -1,58 +1,33 @@
 import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
-import { round } from '../limiter/results.ts';
-import { asMarkdown, asText, type Table } from '../limiter/table.ts';
-import type { Report, Suite, SuiteOptions } from '../suite.ts';
-import { withSurroundings } from '../throughput/measure.ts';
+import { withSurroundings } from '../redis.ts';
+import { reportOf, round, wholeOf, type Report, type Suite, type Table } from '../suite.ts';
 import { startCounters } from '../throughput/providers.ts';
-import { wholeOf } from '../throughput/table.ts';
-import { measureMemory, type Memory } from './memory.ts';
-import { measureWork, type Work } from './work.ts';
+import { measureMemory, measureWork, type Memory, type Sizes, type Work } from './measure.ts';
 
 export const capacitySuite: Suite = {
   name: 'capacity',
   description: 'bytes of Redis, commands and processor time for each notification',
-  run,
+  async run({ quick, say }) {
+    const start = performance.now();
+    const sizes = quick ? { few: 1_000, many: 2_000 } : { few: 10_000, many: 100_000 };
+    const counters = await startCounters(NO_LATENCY);
+    try {
+      return await withSurroundings(say, async ({ dir }, redis) => {
+        const around = { dir, env: counters.env, say };
+        const memory = await measureMemory(sizes, around);
+        const work = await measureWork(quick ? 1_000 : 8_000, around);
+        const seconds = (performance.now() - start) / 1_000;
+        const facts = { quick, seconds, versions: { node: process.versions.node, redis } };
+        const tables = [memoryTable(memory, sizes), workTable(work)];
+        return reportOf('capacity', facts, { tables, json: { sizes, ...jsonOf(memory, work) } });
+      });
+    } finally {
+      await counters.close();
+    }
+  },
 };
 
-interface Results {
-  readonly sizes: { readonly few: number; readonly many: number };
-  readonly memory: Memory;
-  readonly work: Work;
-  readonly versions: Readonly<Record<string, string>>;
-  readonly seconds: number;
-}
-
-async function run({ quick, say }: SuiteOptions): Promise<Report> {
-  const start = performance.now();
-  const sizes = quick ? { few: 1_000, many: 2_000 } : { few: 10_000, many: 100_000 };
-  const counters = await startCounters(NO_LATENCY);
-  try {
-    return await withSurroundings(say, async ({ dir }, redis) => {
-      const around = { dir, env: counters.env };
-      const memory = await measureMemory(sizes, around, say);
-      const work = await measureWork(quick ? 1_000 : 8_000, around, say);
-      const seconds = (performance.now() - start) / 1_000;
-      return reportOf({ sizes, memory, work, versions: { node: process.versions.node, redis }, seconds }, quick);
-    });
-  } finally {
-    await counters.close();
-  }
-}
-
-function reportOf(results: Results, quick: boolean): Report {
-  const { versions, seconds } = results;
-  const list = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
-  const foot = `${quick ? 'A quick check, no measurement. ' : ''}${list.join(', ')}; ${seconds.toFixed(0)} s.`;
-  const tables = [memoryTable(results), workTable(results)];
-  return {
-    json: jsonOf(results, quick),
-    text: [...tables.map(asText), foot].join('\n\n'),
-    markdown: [...tables.map(asMarkdown), foot].join('\n\n'),
-  };
-}
-
-function memoryTable({ memory, sizes }: Results): Table {
-  const { few, many } = sizes;
+function memoryTable(memory: Memory, { few, many }: Sizes): Table {
   return [
     ['in Redis', 'bytes each'],
     ['a notification as JSON, which is in the next seven', wholeOf(memory.json)],
@@ -69,7 +44,7 @@ function memoryTable({ memory, sizes }: Results): Table {
   ];
 }
 
-function workTable({ work }: Results): Table {
+function workTable(work: Work): Table {
   const row = (name: string, { commands, workerMs, redisMs }: Work['atOnce']): string[] => [
     name,
     commands.toFixed(2),
@@ -85,12 +60,8 @@ function workTable({ work }: Results): Table {
   ];
 }
 
-function jsonOf({ sizes, memory, work, versions, seconds }: Results, quick: boolean): Report['json'] {
+function jsonOf(memory: Memory, work: Work): Report['json'] {
   return {
-    suite: 'capacity',
-    quick,
-    seconds: round(seconds, 1),
-    sizes,
     jsonBytes: memory.json,
     waitingBytes: round(memory.waiting.few, 0),
     waitingBytesOfMany: round(memory.waiting.many, 0),
@@ -110,6 +81,5 @@ function jsonOf({ sizes, memory, work, versions, seconds }: Results, quick: bool
     redisCpuMsDeferred: round(work.deferred.redisMs, 3),
     workerOverRedis: round(work.atOnce.workerMs / work.atOnce.redisMs, 2),
     connections: work.connections,
-    versions,
   };
 }

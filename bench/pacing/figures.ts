@@ -6,11 +6,8 @@ import { alertsByRecipient, idealMakespan, judge, type Arrival } from '../../san
 export interface JobFacts {
   /** How often it was put back until a slot; it was passed through a worker once more than this. */
   readonly requeues: number;
-  /** How often a worker took it. More than its passes, if a worker lost it on the way. */
-  readonly starts: number;
-  /** When it was taken for the last time, and when it was due then: epoch milliseconds; undefined if it never was. */
+  /** When it was taken for the last time: epoch milliseconds; undefined if it never was. */
   readonly takenAt: number | undefined;
-  readonly dueAt: number | undefined;
 }
 
 /** By notification. */
@@ -86,14 +83,6 @@ export function tookOf(arrivals: readonly Arrival[], jobs: Jobs, { minGapMs }: P
     if (requeues === 0 || takenAt === undefined) return [];
     const allowedAt = (arrivals[index - 1]?.at ?? -Infinity) + minGapMs;
     return [{ allMs: at - takenAt, ownMs: Math.max(0, at - Math.max(takenAt, allowedAt)), arrivedAt: at }];
-  });
-}
-
-/** How late these notifications were taken for their last pass, of those that had been put back. */
-export function latenessOf(jobs: Jobs, ids: readonly string[]): number[] {
-  return ids.flatMap((id) => {
-    const { takenAt, dueAt } = jobs.get(id) ?? ({} as Partial<JobFacts>);
-    return takenAt === undefined || dueAt === undefined ? [] : [Math.max(0, takenAt - dueAt)];
   });
 }
 

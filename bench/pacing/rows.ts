@@ -3,13 +3,13 @@ import type { Policy } from '../../src/domain/limits.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { arrivalInstant } from '../../sandbox/journal.ts';
 import type { Arrival } from '../../sandbox/judge.ts';
+import { PREFIX, type How } from '../redis.ts';
 import {
   bucketQuantile,
   countAbove,
   countOf,
   keptBy,
   lateToleranceMs,
-  latenessOf,
   makespanRatios,
   passesOf,
   spreadOf,
@@ -18,7 +18,42 @@ import {
   type Spread,
   type Took,
 } from './figures.ts';
-import { makeAlert, onStage, type Alert, type Setting, type Stage } from './run.ts';
+import { makeAlert, onStage, type Alert, type Run, type Setting, type Stage } from './run.ts';
+
+/** What every row counts. */
+export interface RowFigures extends Kept {
+  /** Of one notification: the mean, and the most. */
+  readonly passes: number;
+  readonly passesWorst: number;
+  /** How late wake-ups of all recipients were, by the workers' histogram. */
+  readonly woken: Pick<Spread, 'p50' | 'p99'>;
+  /** Wake-ups that may have been later than the late tolerance; 0 means that none was. */
+  readonly tooLate: number;
+  readonly stallMs: number;
+}
+
+/** Passes are those of `ids`; whether the limits were kept is judged by all arrivals. */
+async function rowFigures(
+  run: Run,
+  all: readonly Alert[],
+  ids: readonly string[],
+  policy: Policy,
+): Promise<RowFigures> {
+  const { arrivals, jobs, woken, stallMs } = run;
+  const { mean, worst } = passesOf(jobs, ids);
+  return {
+    ...keptBy(
+      arrivals,
+      all.map(({ id }) => id),
+      policy,
+    ),
+    passes: mean,
+    passesWorst: worst,
+    woken: { p50: bucketQuantile(woken, 0.5), p99: bucketQuantile(woken, 0.99) },
+    tooLate: countAbove(woken, await lateToleranceMs(policy)),
+    stallMs,
+  };
+}
 
 /** A gap alone. A worker wants at least one rule, so it gets one that never makes anybody wait. */
 function gapOf(minGapMs: number): Policy {
@@ -33,33 +68,24 @@ export const FLOOD: FloodSize = { busy: 40, others: 2_000 };
 const FLOOD_GAP_MS = 250;
 const FLOOD_LIMIT_MS = 60_000;
 
-export interface FloodFigures extends Kept {
+/** The setting but for its policy. */
+export type FloodCase = Omit<Setting, 'policy'>;
+
+/** The passes are those of the busy recipient's notifications. */
+export interface FloodFigures extends RowFigures {
   /** The busy recipient: from the first alert to the last, over the shortest that the gap allows. */
   readonly ratio: number;
-  readonly passes: number;
-  readonly passesWorst: number;
-  /** The busy recipient's notifications: how late the last pass began, exactly. */
-  readonly late: Spread;
-  /** Wake-ups of all recipients, by the workers' histogram: `worst` is the upper bound of the last bucket in use. */
-  readonly woken: Pick<Spread, 'p50' | 'p99'>;
   readonly wakeUps: number;
-  /** Wake-ups that may have been later than the late tolerance; 0 means that none was. */
-  readonly tooLate: number;
   readonly lateToleranceMs: number;
   /** Passes of the busy recipient's due notifications. */
   readonly took: readonly Took[];
   /** When the last alert of the others arrived: until then the flood lasted. */
   readonly othersEndAt: number;
   readonly othersMs: number;
-  readonly stallMs: number;
 }
 
 /** Many notifications for one recipient lie evenly among one each for many others; all are enqueued at once. */
-export async function runFlood(
-  redisUrl: string,
-  { busy, others }: FloodSize,
-  how: Omit<Setting, 'policy'>,
-): Promise<FloodFigures> {
+export async function runFlood(redisUrl: string, { busy, others }: FloodSize, how: FloodCase): Promise<FloodFigures> {
   const policy = gapOf(FLOOD_GAP_MS);
   const alerts = Array.from({ length: busy + others }, (_, index) => {
     const turn = Math.floor((index * busy) / (busy + others));
@@ -68,32 +94,20 @@ export async function runFlood(
   });
   return onStage(redisUrl, { ...how, policy }, async (stage) => {
     const startedAt = arrivalInstant();
-    await stage.add(alerts);
-    await stage.settled(FLOOD_LIMIT_MS);
-    const { arrivals, jobs, woken, stallMs } = await stage.collect(alerts);
-    const own = arrivals.filter(({ recipientId }) => recipientId === 'busy');
+    await stage.queue.add(alerts);
+    await stage.queue.settled(FLOOD_LIMIT_MS);
+    const run = await stage.collect(alerts);
+    const own = run.arrivals.filter(({ recipientId }) => recipientId === 'busy');
     const ids = alerts.filter(({ recipientId }) => recipientId === 'busy').map(({ id }) => id);
-    const { mean, worst } = passesOf(jobs, ids);
-    const tolerance = await lateToleranceMs(policy);
-    const othersEndAt = arrivals.findLast(({ recipientId }) => recipientId !== 'busy')?.at ?? NaN;
+    const othersEndAt = run.arrivals.findLast(({ recipientId }) => recipientId !== 'busy')?.at ?? NaN;
     return {
-      ...keptBy(
-        arrivals,
-        alerts.map(({ id }) => id),
-        policy,
-      ),
+      ...(await rowFigures(run, alerts, ids, policy)),
       ratio: makespanRatios(own, policy)[0] ?? NaN,
-      passes: mean,
-      passesWorst: worst,
-      late: spreadOf(latenessOf(jobs, ids)),
-      woken: { p50: bucketQuantile(woken, 0.5), p99: bucketQuantile(woken, 0.99) },
-      wakeUps: countOf(woken),
-      tooLate: countAbove(woken, tolerance),
-      lateToleranceMs: tolerance,
-      took: tookOf(own, jobs, policy),
+      wakeUps: countOf(run.woken),
+      lateToleranceMs: await lateToleranceMs(policy),
+      took: tookOf(own, run.jobs, policy),
       othersEndAt,
       othersMs: othersEndAt - startedAt,
-      stallMs,
     };
   });
 }
@@ -104,56 +118,46 @@ export interface ManySize {
 }
 export const MANY: ManySize = { recipients: 1_500, each: 4 };
 const MANY_LIMIT_MS = 120_000;
-const MANY_CONCURRENCY = 50;
+/** The setting of every line of alerts. */
+const LINES = { concurrency: 50, proxied: false, warm: true };
 
-export interface ManyFigures extends Kept {
+export interface ManyCase {
+  readonly gapMs: number;
+  readonly how: How;
+}
+
+export interface ManyFigures extends RowFigures {
   readonly ratios: Spread;
-  readonly passes: number;
-  readonly passesWorst: number;
-  readonly woken: Pick<Spread, 'p50' | 'p99'>;
-  readonly tooLate: number;
   /** From the first enqueued to the last accepted. */
   readonly seconds: number;
-  readonly stallMs: number;
 }
 
 /** A few notifications for each of many recipients, a recipient's own one behind the other; all are enqueued at once. */
 export async function runMany(
   redisUrl: string,
   { recipients, each }: ManySize,
-  { gapMs, how }: { readonly gapMs: number; readonly how: 'producer' | 'plain' },
+  { gapMs, how }: ManyCase,
 ): Promise<ManyFigures> {
   const policy = gapOf(gapMs);
-  const alerts = linesOf('line', recipients, each);
-  const setting = { policy, concurrency: MANY_CONCURRENCY, proxied: false, warm: true };
-  return onStage(redisUrl, setting, async (stage) => {
+  const alerts = linesOf(recipients, each);
+  return onStage(redisUrl, { policy, ...LINES }, async (stage) => {
     const startedAt = arrivalInstant();
-    await stage.add(alerts, how);
-    await stage.settled(MANY_LIMIT_MS);
-    const { arrivals, jobs, woken, stallMs } = await stage.collect(alerts);
+    await stage.queue.add(alerts, how);
+    await stage.queue.settled(MANY_LIMIT_MS);
+    const run = await stage.collect(alerts);
     const ids = alerts.map(({ id }) => id);
-    const { mean, worst } = passesOf(jobs, ids);
     return {
-      ...keptBy(arrivals, ids, policy),
-      ratios: spreadOf(makespanRatios(arrivals, policy)),
-      passes: mean,
-      passesWorst: worst,
-      woken: { p50: bucketQuantile(woken, 0.5), p99: bucketQuantile(woken, 0.99) },
-      tooLate: countAbove(woken, await lateToleranceMs(policy)),
-      seconds: ((arrivals.at(-1)?.at ?? NaN) - startedAt) / 1_000,
-      stallMs,
+      ...(await rowFigures(run, alerts, ids, policy)),
+      ratios: spreadOf(makespanRatios(run.arrivals, policy)),
+      seconds: ((run.arrivals.at(-1)?.at ?? NaN) - startedAt) / 1_000,
     };
   });
 }
 
-function lineOf(name: string, index: number): string {
-  return `${name}-${index}`;
-}
-
-/** `line-0-0`, `line-0-1`, …, `line-1-0`, … */
-function linesOf(name: string, recipients: number, each: number): Alert[] {
+/** `line-0-0`, `line-0-1`, …, `line-1-0`, …: the ids of one recipient's after the other's. */
+function linesOf(recipients: number, each: number): Alert[] {
   return Array.from({ length: recipients * each }, (_, index) => {
-    const line = lineOf(name, Math.floor(index / each));
+    const line = `line-${Math.floor(index / each)}`;
     return makeAlert(`${line}-${index % each}`, line);
   });
 }
@@ -163,7 +167,6 @@ export const STANDSTILLS: readonly ManySize[] = [200, 2_000].map((recipients) =>
 const STANDSTILL_GAP_MS = 2_000;
 /** Until all lines stand, their recipients are blocked: for this long, and for a millisecond more for each alert. */
 const BLOCKED_LEAST_MS = 4_000;
-const STANDSTILL_CONCURRENCY = 50;
 const STOPPED_MS = 1_500;
 /** Newcomers come for so long before the stop, and for so long after the workers go on. */
 const BEFORE_MS = 4_000;
@@ -178,9 +181,8 @@ const POLL_MS = 50;
 /** Before the stop, during it, while lines were behind, and afterwards. */
 export type Phase = 'before' | 'stopped' | 'behind' | 'after';
 
-export interface StandstillFigures extends Kept {
-  readonly passes: number;
-  readonly passesWorst: number;
+/** Of all lines; the newcomers are apart. */
+export interface StandstillFigures extends RowFigures {
   readonly ratios: Spread;
   /** How long after the workers went on the last alert came that was more than 250 ms behind its line. */
   readonly behindMs: number;
@@ -191,10 +193,8 @@ export interface StandstillFigures extends Kept {
   readonly newcomersLost: number;
   /** How many waited for their slot when the workers were stopped. */
   readonly waiting: number;
-  readonly woken: Pick<Spread, 'p50' | 'p99'>;
   /** From the first accepted to the last. */
   readonly seconds: number;
-  readonly stallMs: number;
 }
 
 /**
@@ -203,25 +203,24 @@ export interface StandstillFigures extends Kept {
  */
 export async function runStandstill(redisUrl: string, { recipients, each }: ManySize): Promise<StandstillFigures> {
   const policy = gapOf(STANDSTILL_GAP_MS);
-  const alerts = linesOf('line', recipients, each);
+  const alerts = linesOf(recipients, each);
   const ids = alerts.map(({ id }) => id);
-  const setting = { policy, concurrency: STANDSTILL_CONCURRENCY, proxied: false, warm: true };
-  return onStage(redisUrl, setting, async (stage) => {
+  return onStage(redisUrl, { policy, ...LINES }, async (stage) => {
     const beginAt = Math.ceil(Date.now() + BLOCKED_LEAST_MS + alerts.length);
     const begins = Array.from({ length: recipients }, (_, index) => {
       return beginAt + Math.floor((index * STANDSTILL_GAP_MS) / recipients);
     });
-    const limiter = createRedisLimiter({ redis: stage.redis, prefix: stage.prefix, policy });
+    const limiter = createRedisLimiter({ redis: stage.queue.connection, prefix: PREFIX, policy });
     const blocking = begins.map((until, index) =>
-      limiter.block(lineOf('line', index), { until, reason: 'the lines are not complete yet' }),
+      limiter.block(`line-${index}`, { until, reason: 'the lines are not complete yet' }),
     );
     await Promise.all(blocking);
-    await stage.add(alerts);
+    await stage.queue.add(alerts);
     await untilAllWait(stage);
     await sleep(Math.max(0, beginAt + STANDSTILL_GAP_MS - Date.now()));
     const coming = startNewcomers(stage);
     await sleep(BEFORE_MS);
-    const waiting = await stage.queue.getDelayedCount();
+    const waiting = await stage.queue.queue.getDelayedCount();
     const stoppedAt = arrivalInstant();
     signalAll(stage, 'SIGSTOP');
     await sleep(STOPPED_MS);
@@ -229,18 +228,18 @@ export async function runStandstill(redisUrl: string, { recipients, each }: Many
     const goneOnAt = arrivalInstant();
     await sleep(AFTER_MS);
     const newcomers = await coming.stop();
-    await stage.settled(STANDSTILL_LIMIT_MS);
+    await stage.queue.settled(STANDSTILL_LIMIT_MS);
 
     const all = [...alerts, ...newcomers.map(({ alert }) => alert)];
-    const { arrivals, jobs, woken, stallMs } = await stage.collect(all);
-    const inLine = arrivals.filter(({ recipientId }) => recipientId.startsWith('line-'));
+    const run = await stage.collect(all);
+    const inLine = run.arrivals.filter(({ recipientId }) => recipientId.startsWith('line-'));
     const gaps = gapsOf(inLine);
     const late = gaps.filter(({ ms }) => ms > STANDSTILL_GAP_MS + BEHIND_MS);
     const due = begins.map((from) => Math.max(0, 1 + Math.floor((stoppedAt - from) / STANDSTILL_GAP_MS)));
     const behindMs = Math.max(0, ...late.map(({ at }) => at - goneOnAt));
     // A line whose alert fell into the stop is seen to be behind when its next alert comes, up to a gap later.
     const behindUntil = goneOnAt + Math.max(behindMs, STANDSTILL_GAP_MS);
-    const acceptedAt = new Map(arrivals.map(({ notificationId, at }) => [notificationId, at]));
+    const acceptedAt = new Map(run.arrivals.map(({ notificationId, at }) => [notificationId, at]));
     const waits: Record<Phase, number[]> = { before: [], stopped: [], behind: [], after: [] };
     for (const { alert, enqueuedAt } of newcomers) {
       const at = acceptedAt.get(alert.id);
@@ -250,11 +249,8 @@ export async function runStandstill(redisUrl: string, { recipients, each }: Many
         enqueuedAt >= behindUntil ? 'after' : enqueuedAt >= goneOnAt ? 'behind' : isBefore ? 'before' : 'stopped';
       waits[phase].push(at - enqueuedAt);
     }
-    const { mean, worst } = passesOf(jobs, ids);
     return {
-      ...keptBy(inLine, ids, policy),
-      passes: mean,
-      passesWorst: worst,
+      ...(await rowFigures({ ...run, arrivals: inLine }, alerts, ids, policy)),
       ratios: spreadOf(makespanRatios(inLine, policy)),
       behindMs,
       doneBefore: inLine.filter(({ at }) => at < stoppedAt).length / due.reduce((total, each) => total + each, 0),
@@ -266,15 +262,13 @@ export async function runStandstill(redisUrl: string, { recipients, each }: Many
       },
       newcomersLost: newcomers.length - Object.values(waits).flat().length,
       waiting,
-      woken: { p50: bucketQuantile(woken, 0.5), p99: bucketQuantile(woken, 0.99) },
       seconds: ((inLine.at(-1)?.at ?? NaN) - (inLine[0]?.at ?? NaN)) / 1_000,
-      stallMs,
     };
   });
 }
 
 /** Resolves when every job has been passed once: what is left waits for its slot. */
-async function untilAllWait({ queue }: Stage): Promise<void> {
+async function untilAllWait({ queue: { queue } }: Stage): Promise<void> {
   const deadline = performance.now() + FIRST_PASSES_LIMIT_MS;
   while (performance.now() < deadline) {
     const { wait = 0, prioritized = 0 } = await queue.getJobCounts('wait', 'prioritized');
@@ -294,7 +288,7 @@ interface Newcomer {
 }
 
 /** One recipient after the other gets a first alert, until `stop`. */
-function startNewcomers({ producer }: Stage): { stop(): Promise<Newcomer[]> } {
+function startNewcomers({ queue: { producer } }: Stage): { stop(): Promise<Newcomer[]> } {
   const all: Newcomer[] = [];
   const enqueuing: Promise<unknown>[] = [];
   const timer = setInterval(() => {

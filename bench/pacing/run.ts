@@ -1,16 +1,13 @@
 import { createHash } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { Queue } from 'bullmq';
-import { Redis } from 'ioredis';
 import type { SeenEntry } from '../../demo/providers-child.ts';
-import { longestMs, startProviders, type ProvidersProcess } from '../../demo/providers-process.ts';
+import { longestMs, startProviders } from '../../demo/providers-process.ts';
 import { startReplicas, type Replicas } from '../../demo/replicas.ts';
 import { ruleName, type Policy } from '../../src/domain/limits.ts';
 import type { NotificationInput } from '../../src/domain/notification.ts';
 import { formatDuration } from '../../src/domain/time.ts';
-import { JOB, QUEUE } from '../../src/queue/names.ts';
-import { createProducer, type Producer } from '../../src/queue/producer.ts';
 import type { Arrival } from '../../sandbox/judge.ts';
+import { openBenchQueue, PREFIX, type BenchQueue } from '../redis.ts';
+import { ALERT } from '../throughput/run.ts';
 import { readBuckets, subtract, sum, type Buckets, type JobFacts, type Jobs } from './figures.ts';
 import { startProxy } from './proxy.ts';
 
@@ -32,7 +29,7 @@ export interface Setting {
 export type Alert = NotificationInput & { readonly id: string };
 
 /** What one setting did with its alerts. */
-interface Run {
+export interface Run {
   /** What the providers accepted, in the order of the arrivals. */
   readonly arrivals: readonly Arrival[];
   readonly jobs: Jobs;
@@ -44,23 +41,13 @@ interface Run {
 
 /** Workers of one setting on an empty Redis, with providers of their own that answer as slowly as real ones. */
 export interface Stage {
-  /** A direct connection to Redis, and the prefix of the queue and the limiter. */
-  readonly redis: Redis;
-  readonly prefix: string;
-  readonly producer: Producer;
-  readonly queue: Queue;
-  readonly providers: ProvidersProcess;
+  /** Reaches Redis directly. */
+  readonly queue: BenchQueue;
   readonly replicas: Replicas;
-  /** Adds all of them; through the producer in batches of 500, or as any BullMQ client does, without a priority. */
-  add(alerts: readonly Alert[], how?: 'producer' | 'plain'): Promise<void>;
-  /** Resolves when no job waits or is under way, or after the limit. What was not delivered until then counts as lost. */
-  settled(limitMs: number): Promise<void>;
   /** What came of these alerts. */
   collect(alerts: readonly Alert[]): Promise<Run>;
 }
 
-const PREFIX = '{pacing}';
-const POLL_MS = 100;
 /** So many recipients get two alerts each before the measured ones: one that is sent at once, and one that is put back first. */
 const WARM_UP_RECIPIENTS = 200;
 const WARM_UP_LIMIT_MS = 30_000;
@@ -73,7 +60,7 @@ export function makeAlert(id: string, recipientId: string): Alert {
     id,
     recipientId,
     devices: [{ platform: 'apns', token }],
-    alert: { title: 'Room change for class 7b', body: 'The lesson at 10:15 takes place in room 204 today.' },
+    alert: ALERT,
     data: { ref: id, to: recipientId },
   };
 }
@@ -81,12 +68,8 @@ export function makeAlert(id: string, recipientId: string): Alert {
 /** Starts all parts of a setting, has them used, and ends them. */
 export async function onStage<T>(redisUrl: string, setting: Setting, use: (stage: Stage) => Promise<T>): Promise<T> {
   await using parts = new AsyncDisposableStack();
-  const connection = parts.adopt(new Redis(redisUrl, { maxRetriesPerRequest: null }), (it) => {
-    it.disconnect();
-  });
-  await connection.flushall();
-  const queue = parts.adopt(new Queue(QUEUE, { connection, prefix: PREFIX }), (it) => it.close());
-  const producer = parts.adopt(createProducer({ connection, prefix: PREFIX }), (it) => it.close());
+  const queue = parts.adopt(openBenchQueue(redisUrl), (it) => it.close());
+  await queue.connection.flushall();
   const providers = parts.adopt(await startProviders(), (it) => it.close());
   const proxy = setting.proxied
     ? parts.adopt(await startProxy(redisUrl, PROXY_EACH_WAY_MS), (it) => it.close())
@@ -106,47 +89,31 @@ export async function onStage<T>(redisUrl: string, setting: Setting, use: (stage
     await replicas.stop();
   });
 
-  const add: Stage['add'] = async (alerts, how = 'producer') => {
-    if (how === 'plain') {
-      await queue.addBulk(alerts.map((data) => ({ name: JOB, data, opts: { jobId: data.id } })));
-      return;
-    }
-    const answers = await producer.enqueueMany(alerts);
-    const refused = answers.find(({ kind }) => kind !== 'added');
-    if (refused !== undefined) throw new Error(`expected every alert to be added, found one ${refused.kind}`);
-  };
-  const settled: Stage['settled'] = async (limitMs) => {
-    const deadline = performance.now() + limitMs;
-    while (performance.now() < deadline) {
-      const counts = await queue.getJobCounts('wait', 'prioritized', 'delayed', 'active');
-      if (Object.values(counts).every((count) => count === 0)) return;
-      await sleep(POLL_MS);
-    }
-  };
-
   if (setting.warm) {
     const twice = [0, 1].flatMap((turn) =>
       Array.from({ length: WARM_UP_RECIPIENTS }, (_, index) => makeAlert(`warm-${turn}-${index}`, `warm-${index}`)),
     );
-    await add(twice);
-    await settled(WARM_UP_LIMIT_MS);
+    await queue.add(twice);
+    await queue.settled(WARM_UP_LIMIT_MS);
   }
   const wokenBefore = await wokenOf(replicas);
   const stallsBefore = providers.stalls.length;
 
-  const collect: Stage['collect'] = async (alerts) => {
-    await providers.order({ do: 'flush' });
-    const ids = new Set(alerts.map(({ id }) => id));
-    return {
-      arrivals: arrivalsOf(replicas.delays.counted(providers.entries, ({ data }) => data['ref'] ?? '')).filter(
-        ({ notificationId }) => ids.has(notificationId),
-      ),
-      jobs: await readJobs(connection, queue, [...ids]),
-      woken: subtract(await wokenOf(replicas), wokenBefore),
-      stallMs: longestMs(providers.stalls.slice(stallsBefore)),
-    };
-  };
-  return await use({ redis: connection, prefix: PREFIX, producer, queue, providers, replicas, add, settled, collect });
+  return await use({
+    queue,
+    replicas,
+    async collect(alerts) {
+      await providers.order({ do: 'flush' });
+      const ids = new Set(alerts.map(({ id }) => id));
+      const entries = replicas.delays.counted(providers.entries, ({ data }) => data['ref'] ?? '');
+      return {
+        arrivals: arrivalsOf(entries).filter(({ notificationId }) => ids.has(notificationId)),
+        jobs: await readJobs(queue, [...ids]),
+        woken: subtract(await wokenOf(replicas), wokenBefore),
+        stallMs: longestMs(providers.stalls.slice(stallsBefore)),
+      };
+    },
+  });
 }
 
 /** Every alert that was accepted so far, in the order of the arrivals: the journal has them in the order of the answers. */
@@ -172,19 +139,18 @@ async function wokenOf({ processes }: Replicas): Promise<Buckets> {
 }
 
 /** A job's progress stays as it was when the job was put back for the last time. */
-async function readJobs(redis: Redis, queue: Queue, ids: readonly string[]): Promise<Map<string, JobFacts>> {
+async function readJobs({ connection, queue }: BenchQueue, ids: readonly string[]): Promise<Map<string, JobFacts>> {
   const facts = new Map<string, JobFacts>();
   for (let from = 0; from < ids.length; from += BATCH) {
     const batch = ids.slice(from, from + BATCH);
-    const pipeline = redis.pipeline();
-    for (const id of batch) pipeline.hmget(queue.toKey(id), 'progress', 'processedOn', 'ats');
+    const pipeline = connection.pipeline();
+    for (const id of batch) pipeline.hmget(queue.toKey(id), 'progress', 'processedOn');
     const replies = (await pipeline.exec()) ?? [];
     for (const [index, id] of batch.entries()) {
-      const [progress, processedOn, starts] = replies[index]?.[1] as (string | null)[];
-      const stored = JSON.parse(progress ?? '0') as number | { readonly requeues?: number; readonly dueAt?: number };
-      const { requeues = 0, dueAt } = typeof stored === 'number' ? {} : stored;
-      const takenAt = processedOn == null ? undefined : Number(processedOn);
-      facts.set(id, { requeues, starts: Number(starts ?? 0), takenAt, dueAt });
+      const [progress, processedOn] = replies[index]?.[1] as (string | null)[];
+      const stored = JSON.parse(progress ?? '0') as number | { readonly requeues?: number };
+      const { requeues = 0 } = typeof stored === 'number' ? {} : stored;
+      facts.set(id, { requeues, takenAt: processedOn == null ? undefined : Number(processedOn) });
     }
   }
   return facts;

@@ -2,9 +2,12 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { Latency } from '../../sandbox/loopback/timing.ts';
-import type { Count, CounterMessage, CounterOrder } from './providers-child.ts';
+import { startSandbox } from '../../sandbox/sandbox.ts';
 
-/** Loopback providers that only count. They end with `close`, and with this process. */
+/**
+ * Loopback providers in a process of their own, which only count: sending every journal entry to this process would use processor
+ * time that the worker needs. They end with `close`, and with this process.
+ */
 export interface Counters {
   /** Points workers at them. */
   readonly env: Readonly<Record<string, string>>;
@@ -14,31 +17,44 @@ export interface Counters {
   close(): Promise<void>;
 }
 
-const CHILD = fileURLToPath(new URL('./providers-child.ts', import.meta.url));
+/** What arrived since the last `reset`. */
+export interface Count {
+  readonly accepted: number;
+  /** Refused requests by reason. */
+  readonly refused: Readonly<Record<string, number>>;
+  /** When the first and the last accepted alert arrived: epoch milliseconds; NaN before there is one. */
+  readonly firstAtMs: number;
+  readonly lastAtMs: number;
+  /** Processor time that the providers' process took since the first accepted alert; milliseconds. */
+  readonly cpuMs: number;
+}
+
+/** Both are answered with the count. */
+type Order = 'reset' | 'report';
 
 /** Rejects if the process ends instead of answering. */
 export async function startCounters(latency: Latency): Promise<Counters> {
-  const args = [JSON.stringify(latency)];
-  const child = fork(CHILD, args, { execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  const child = fork(fileURLToPath(import.meta.url), [JSON.stringify(latency)], {
+    execArgv: [],
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
   const exited = once(child, 'exit');
   /** The answer that comes next; the orders are answered in turn. */
-  const next = async (): Promise<CounterMessage> => {
+  const next = async (): Promise<unknown> => {
     const ended = exited.then(([code]) => {
       throw new Error(`the loopback providers ended (exit code ${String(code)})`);
     });
-    const [message] = (await Promise.race([once(child, 'message'), ended])) as [CounterMessage];
+    const [message] = (await Promise.race([once(child, 'message'), ended])) as [unknown];
     return message;
   };
-  const ask = async (order: CounterOrder): Promise<Count> => {
+  const ask = async (order: Order): Promise<Count> => {
     const answer = next();
     child.send(order, () => undefined); // if the child has ended, `next` rejects
-    const message = await answer;
-    if (message.kind !== 'count') throw new Error('the loopback providers answered something else than a count');
-    return message.count;
+    return (await answer) as Count;
   };
-  const ready = await next();
+  const env = (await next()) as Record<string, string>;
   return {
-    env: ready.kind === 'ready' ? ready.env : {},
+    env,
     async reset() {
       await ask('reset');
     },
@@ -49,3 +65,47 @@ export async function startCounters(latency: Latency): Promise<Counters> {
     },
   };
 }
+
+/** The child process: sends the variables that point workers at it, and then a count for each order. */
+async function main(latency: Latency): Promise<void> {
+  const send = (message: object): void => void process.send?.(message, undefined, {}, () => undefined);
+  const sandbox = await startSandbox({ keep: 0, latency });
+  let counter = createCounter();
+  sandbox.journal.on(({ accepted, at, reason = '' }) => {
+    if (accepted) counter.accept(at);
+    else counter.refuse(reason);
+  });
+  process.on('message', (order: Order) => {
+    if (order === 'reset') counter = createCounter();
+    send(counter.count());
+  });
+  process.once('disconnect', () => {
+    void sandbox.close().then(() => process.exit(0));
+  });
+  send(sandbox.env());
+}
+
+function createCounter() {
+  const refused: Record<string, number> = {};
+  let accepted = 0;
+  let [firstAtMs, lastAtMs] = [NaN, NaN];
+  let cpuAtFirst = process.cpuUsage();
+  return {
+    accept(at: number): void {
+      accepted += 1;
+      lastAtMs = at;
+      if (accepted > 1) return;
+      firstAtMs = at;
+      cpuAtFirst = process.cpuUsage();
+    },
+    refuse(reason: string): void {
+      refused[reason] = (refused[reason] ?? 0) + 1;
+    },
+    count(): Count {
+      const { user, system } = process.cpuUsage(cpuAtFirst);
+      return { accepted, refused, firstAtMs, lastAtMs, cpuMs: (user + system) / 1_000 };
+    },
+  };
+}
+
+if (import.meta.main) await main(JSON.parse(process.argv[2] ?? '') as Latency);

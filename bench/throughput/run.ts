@@ -1,12 +1,50 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { openBenchQueue, type BenchQueue } from './bench-queue.ts';
-import type { Case, Side } from './case.ts';
-import { commandStats, countClientCommands, usedBetween, type CommandStats } from './commands.ts';
-import { makeJobs } from './jobs.ts';
-import type { Counters } from './providers.ts';
-import type { Count } from './providers-child.ts';
-import { startWorker, type MeasuredWorker } from './worker.ts';
+import { fileURLToPath } from 'node:url';
+import { isAlive, spawnWorker } from '../../demo/replicas.ts';
+import { DEFAULT_LATENCY, NO_LATENCY, type Latency } from '../../sandbox/loopback/timing.ts';
+import type { Device, NotificationInput } from '../../src/domain/notification.ts';
+import {
+  commandStats,
+  countCommands,
+  openBenchQueue,
+  PREFIX,
+  usedBetween,
+  type BenchQueue,
+  type CommandStats,
+  type Surroundings,
+} from '../redis.ts';
+import type { Count, Counters } from './providers.ts';
+
+/** The platforms that are measured. */
+export type BenchPlatform = 'apns' | 'fcm';
+
+/** Which provider, and how long it takes to answer. */
+export interface Case {
+  readonly platform: BenchPlatform;
+  readonly latency: Latency;
+  /** What ends the names of its figures: `''`, or `40ms` where answers take time. */
+  readonly suffix: '' | '40ms';
+  /** `APNs, 40 ms` */
+  readonly name: string;
+}
+
+/** The same sends with answers that leave at once, and with the latencies that the real providers have. */
+export const CASES: readonly Case[] = [
+  { platform: 'apns', latency: NO_LATENCY, suffix: '', name: 'APNs, 0 ms' },
+  { platform: 'fcm', latency: NO_LATENCY, suffix: '', name: 'FCM, 0 ms' },
+  { platform: 'apns', latency: DEFAULT_LATENCY, suffix: '40ms', name: 'APNs, 40 ms' },
+  { platform: 'fcm', latency: DEFAULT_LATENCY, suffix: '40ms', name: 'FCM, 40 ms' },
+];
+
+/** Which worker: BullMQ's own with one raw HTTP/2 session, or pushpacer's. */
+type Side = 'plain' | 'pushpacer';
+
+/** Jobs that one worker process has under way at once. */
+const CONCURRENCY = 100;
 
 /** How much one run delivers. */
 export interface Load {
@@ -18,13 +56,10 @@ export interface Load {
   readonly counted: number;
 }
 
-export interface RunOptions extends Load {
+export interface RunOptions extends Load, Surroundings {
   readonly case: Case;
   readonly side: Side;
   readonly counters: Counters;
-  readonly redisUrl: string;
-  /** Where the worker's log goes. */
-  readonly dir: string;
   readonly nodeFlags?: readonly string[];
 }
 
@@ -41,11 +76,7 @@ export interface Run {
   readonly commandsPerJob: number | undefined;
 }
 
-const POLL_MS = 20;
-/** If no alert is accepted for this long, the run fails. */
-const STUCK_MS = 20_000;
-
-interface Parts {
+interface Parts extends RunOptions {
   readonly queue: BenchQueue;
   readonly worker: MeasuredWorker;
 }
@@ -53,18 +84,16 @@ interface Parts {
 /** One worker process from its start to its end, on an empty Redis. */
 export async function runOnce(options: RunOptions): Promise<Run> {
   const { case: measured, side, counters, redisUrl, dir, nodeFlags = [], jobs, warmUp, counted } = options;
-  const prefix = '{bench}';
-  const queue = openBenchQueue(redisUrl, prefix);
+  const queue = openBenchQueue(redisUrl);
   try {
     await queue.connection.flushall();
-    const env = { ...counters.env, REDIS_URL: redisUrl, QUEUE_PREFIX: prefix };
+    const env = { ...counters.env, REDIS_URL: redisUrl };
     const logFile = join(dir, `${side}.log`);
     const worker = await startWorker({ side, platform: measured.platform, env, logFile, nodeFlags });
-    const parts = { queue, worker };
+    const parts = { ...options, queue, worker };
     try {
-      await deliver('warm', warmUp, options, parts);
-      const { count, commands, cpuMs } = await deliver('measured', jobs, options, parts);
-      const commandsPerJob = counted === 0 ? undefined : await countCommands(options, parts);
+      await deliver('warm', warmUp, parts);
+      const { count, commands, cpuMs } = await deliver('measured', jobs, parts);
       const tookMs = count.lastAtMs - count.firstAtMs;
       return {
         perSecond: (jobs - 1) / (tookMs / 1_000),
@@ -72,7 +101,10 @@ export async function runOnce(options: RunOptions): Promise<Run> {
         providersBusy: count.cpuMs / tookMs,
         cpuMsPerJob: cpuMs / jobs,
         commands,
-        commandsPerJob,
+        commandsPerJob:
+          counted === 0
+            ? undefined
+            : (await countCommands(redisUrl, [queue.connection], () => deliver('counted', counted, parts))) / counted,
       };
     } finally {
       await worker.stop();
@@ -86,48 +118,135 @@ export async function runOnce(options: RunOptions): Promise<Run> {
  * All jobs are in the queue before the first is taken, and the worker is running, so that neither adding jobs nor starting the
  * worker is measured.
  */
-async function deliver(batch: string, jobs: number, { case: measured, counters }: RunOptions, parts: Parts) {
-  const { queue } = parts;
-  await queue.pause();
+async function deliver(batch: string, jobs: number, { case: measured, counters, queue, worker }: Parts) {
+  await queue.queue.pause();
   await queue.add(makeJobs(measured.platform, batch, jobs));
   await counters.reset();
   const before = await commandStats(queue.connection);
-  const cpuBeforeMs = await parts.worker.cpuMs();
-  await queue.resume();
-  await allAccepted(jobs, counters, parts.worker);
-  await queue.empty();
-  const cpuMs = (await parts.worker.cpuMs()) - cpuBeforeMs;
+  const cpuBeforeMs = await worker.cpuMs();
+  await queue.queue.resume();
+  await allAccepted(jobs, counters, worker);
+  await queue.settled();
+  const cpuMs = (await worker.cpuMs()) - cpuBeforeMs;
   const commands = usedBetween(before, await commandStats(queue.connection));
   const count = await counters.report();
   if (count.accepted !== jobs) throw new Error(`expected ${jobs} alerts, found ${count.accepted}`);
   return { count, commands, cpuMs };
 }
 
+const POLL_MS = 20;
+/** If no alert is accepted for this long, the run fails. */
+const STUCK_MS = 20_000;
+
 async function allAccepted(jobs: number, counters: Counters, worker: MeasuredWorker): Promise<void> {
   let [latest, sinceMs] = [0, performance.now()];
   for (;;) {
-    const count = await counters.report();
-    if (count.accepted >= jobs) return;
+    const { accepted, refused }: Count = await counters.report();
+    if (accepted >= jobs) return;
     await worker.expectAlive();
-    if (count.accepted > latest) [latest, sinceMs] = [count.accepted, performance.now()];
-    if (performance.now() - sinceMs > STUCK_MS) throw new Error(`expected ${jobs} alerts, found ${tell(count)}`);
+    if (accepted > latest) [latest, sinceMs] = [accepted, performance.now()];
+    if (performance.now() - sinceMs > STUCK_MS) {
+      const found = `${accepted} and then none for ${STUCK_MS / 1_000} s; refused: ${JSON.stringify(refused)}`;
+      throw new Error(`expected ${jobs} alerts, found ${found}`);
+    }
     await sleep(POLL_MS);
   }
 }
 
-function tell({ accepted, refused }: Count): string {
-  return `${accepted} and then none for ${STUCK_MS / 1_000} s; refused: ${JSON.stringify(refused)}`;
+/** About 100 bytes of text, as a school writes it. */
+export const ALERT = {
+  title: 'Room change for class 7b',
+  body: 'The lesson at 10:15 takes place in room 204 today. Please tell the pupils.',
+};
+
+/** `count` alerts, each to another recipient with one device, so that no limit blocks any. `batch` makes the ids unique. */
+export function makeJobs(
+  platform: BenchPlatform,
+  batch: string,
+  count: number,
+): (NotificationInput & { id: string })[] {
+  return Array.from({ length: count }, (_, index) => ({
+    id: `${batch}-${index}`,
+    recipientId: `teacher-${batch}-${index}`,
+    devices: [deviceOf(platform, index)],
+    alert: ALERT,
+  }));
 }
 
-/** The commands of the worker alone, for each job of a batch of its own. */
-async function countCommands(options: RunOptions, parts: Parts): Promise<number> {
-  const { counted, redisUrl } = options;
-  const own = /\baddr=(\S+)/.exec(await parts.queue.connection.client('INFO'))?.[1];
-  const counter = await countClientCommands(redisUrl, (address) => address === own);
-  try {
-    await deliver('counted', counted, options, parts);
-    return counter.count() / counted;
-  } finally {
-    counter.stop();
+/** A device with a token that is as long as those of its platform. */
+export function deviceOf(platform: BenchPlatform, index: number): Device {
+  if (platform === 'apns') return { platform, token: index.toString(16).padStart(64, '0') };
+  return { platform, token: `f${index}:`.padEnd(152, 'APA91b') };
+}
+
+interface WorkerOptions {
+  readonly side: Side;
+  readonly platform: BenchPlatform;
+  /** Where Redis and the providers are. */
+  readonly env: Readonly<Record<string, string>>;
+  /** The file for both outputs: a pipe to this process would slow the worker down. */
+  readonly logFile: string;
+  /** Flags for node: those that write a processor profile. */
+  readonly nodeFlags?: readonly string[];
+}
+
+/** One worker process. It ends with this process. */
+export interface MeasuredWorker {
+  /** Throws, with its last output, if the process has ended. */
+  expectAlive(): Promise<void>;
+  /** Processor time so far, of all its threads, in milliseconds; NaN without /proc. */
+  cpuMs(): Promise<number>;
+  /** SIGTERM. Rejects if it does not end with exit code 0. */
+  stop(): Promise<void>;
+}
+
+const PLAIN = fileURLToPath(new URL('./plain-worker.ts', import.meta.url));
+const LAST_CHARACTERS = 2_000;
+/** A worker that has not ended this long after SIGTERM is killed. */
+const STOP_TIMEOUT_MS = 30_000;
+
+export async function startWorker(options: WorkerOptions): Promise<MeasuredWorker> {
+  const log = await open(options.logFile, 'w');
+  const child = spawnSide(options, log.fd);
+  await log.close(); // the worker has a descriptor of its own
+  const exited = once(child, 'exit');
+  const failure = async (what: string): Promise<Error> => {
+    const text = await readFile(options.logFile, 'utf8');
+    return new Error(`the ${options.side} worker ${what}; its last output:\n${text.slice(-LAST_CHARACTERS)}`);
+  };
+  return {
+    async expectAlive() {
+      if (!isAlive(child)) throw await failure('ended early');
+    },
+    cpuMs: () => cpuMsOf(child.pid ?? 0),
+    async stop() {
+      const killer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
+      if (isAlive(child)) {
+        child.kill('SIGTERM');
+        await exited;
+      }
+      clearTimeout(killer);
+      if (child.exitCode !== 0) throw await failure(`ended with ${child.signalCode ?? `exit code ${child.exitCode}`}`);
+    },
+  };
+}
+
+/** Fields 14 and 15 of proc(5)'s stat, in hundredths of a second; the name before them may contain spaces. */
+async function cpuMsOf(pid: number): Promise<number> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return (Number(fields[11]) + Number(fields[12])) * 10;
+}
+
+function spawnSide({ side, platform, env, nodeFlags = [] }: WorkerOptions, log: number): ChildProcess {
+  const settings = { QUEUE_PREFIX: PREFIX, ...env, WORKER_CONCURRENCY: String(CONCURRENCY) };
+  if (side === 'pushpacer') {
+    // Replicas are spawned without flags of their own; node takes them from here as well.
+    const flags = nodeFlags.length === 0 ? {} : { NODE_OPTIONS: nodeFlags.join(' ') };
+    return spawnWorker({ ...settings, ...flags }, [log, log], false);
   }
+  return spawn(process.execPath, [...nodeFlags, PLAIN, platform], {
+    env: { ...process.env, ...settings },
+    stdio: ['ignore', log, log, 'ipc'],
+  });
 }

@@ -1,17 +1,27 @@
-import { createProgress, type Progress } from '../../src/terminal/progress.ts';
-import { asMarkdown, asText } from '../limiter/table.ts';
-import type { Report, Suite, SuiteOptions } from '../suite.ts';
-import { measure } from './measure.ts';
-import { profile } from './profile.ts';
-import { jsonOf, type Results } from './results.ts';
-import type { Load } from './run.ts';
-import { tableOf } from './table.ts';
+import { mkdir } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { createProgress } from '../../src/terminal/progress.ts';
+import { withSurroundings, type CommandStats, type Surroundings } from '../redis.ts';
+import {
+  middleOf,
+  printed,
+  reportOf,
+  round,
+  rounded,
+  wholeOf,
+  type Report,
+  type Suite,
+  type SuiteOptions,
+  type Table,
+} from '../suite.ts';
+import { startCounters } from './providers.ts';
+import { CASES, runOnce, type Case, type Load, type Run, type RunOptions } from './run.ts';
 
 export const throughputSuite: Suite = {
   name: 'throughput',
   description: 'jobs a second of one worker process, beside a plain BullMQ worker that sends the same requests',
   defaultRuns: (quick) => (quick ? 2 : 5),
-  run,
+  run: (options) => measure(options, loadOf(options.quick)),
   profile: (dir, { quick, say }) => profile(dir, loadOf(quick), say),
 };
 
@@ -23,34 +33,164 @@ function loadOf(quick: boolean): Load {
   return { jobs: quick ? 4_000 : 8_000, warmUp: 4_000, counted: quick ? 1_000 : 2_000 };
 }
 
-async function run({ runs, quick, say }: SuiteOptions): Promise<Report> {
-  // One bar a case: the line that announces a case comes between two of them.
-  let bar: Progress | undefined;
-  const onRun = (done: number, of: number): void => {
-    bar ??= createProgress('runs', of);
-    bar.update(done);
-    if (done === of) endBar();
-  };
-  const endBar = (): void => {
-    bar?.stop();
-    bar = undefined;
-  };
+type MeasureOptions = Pick<SuiteOptions, 'quick' | 'runs' | 'say'>;
+
+/** Every case in turn, with a Redis of its own. */
+export function measure(options: MeasureOptions, load: Load): Promise<Report> {
+  return withSurroundings(options.say, async (surroundings, redis) => {
+    const start = performance.now();
+    const cases: CaseResult[] = [];
+    for (const measured of CASES) cases.push(await measureCase(measured, surroundings, options, load));
+    const { quick, runs: pairs } = options;
+    const seconds = (performance.now() - start) / 1_000;
+    return reportOf(
+      'throughput',
+      { quick, seconds, versions: { node: process.versions.node, redis } },
+      {
+        tables: [tableOf(cases)],
+        what: `${pairs} pairs of ${load.jobs} jobs`,
+        json: { pairs, jobs: load.jobs, ...jsonOf(cases, load.jobs) },
+      },
+    );
+  });
+}
+
+/** The runs of one case: those at the same place are a pair. */
+interface CaseResult {
+  readonly case: Case;
+  readonly plain: readonly Run[];
+  readonly pushpacer: readonly Run[];
+}
+
+/** Runs both sides in turn, so that changes of the machine's load affect both alike. */
+async function measureCase(
+  measured: Case,
+  surroundings: Surroundings,
+  { runs: pairs, say }: MeasureOptions,
+  load: Load,
+): Promise<CaseResult> {
+  say(`${measured.name}: ${pairs} pairs of runs with ${load.jobs} jobs each`);
+  const counters = await startCounters(measured.latency);
+  const progress = createProgress('runs', 2 * pairs);
+  const result = { case: measured, plain: [] as Run[], pushpacer: [] as Run[] };
   try {
-    return reportOf(await measure({ ...loadOf(quick), pairs: runs, say, onRun }), quick);
+    for (let pair = 0; pair < pairs; pair += 1) {
+      // The commands of a job are the same each time: one count is enough.
+      const counted = pair === 0 ? load.counted : 0;
+      const options: Omit<RunOptions, 'side'> = { case: measured, counters, ...surroundings, ...load, counted };
+      result.plain.push(await runOnce({ ...options, side: 'plain' }));
+      progress.update(2 * pair + 1);
+      result.pushpacer.push(await runOnce({ ...options, side: 'pushpacer' }));
+      progress.update(2 * pair + 2);
+    }
+    return result;
   } finally {
-    endBar();
+    progress.stop();
+    await counters.close();
   }
 }
 
-function reportOf(results: Results, quick: boolean): Report {
-  const { pairs, jobs, seconds, versions } = results;
-  const list = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
-  const kind = quick ? 'A quick check, no measurement. ' : '';
-  const foot = `${kind}${pairs} pairs of ${jobs} jobs; ${list.join(', ')}; ${seconds.toFixed(0)} s.`;
-  const table = tableOf(results);
+export function figuresOf({ plain, pushpacer }: Omit<CaseResult, 'case'>) {
+  const ratios = pushpacer.map(({ perSecond }, pair) => perSecond / (plain[pair]?.perSecond ?? NaN));
+  const median = (runs: readonly Run[], figure: 'perSecond' | 'providersBusy' | 'cpuMsPerJob'): number =>
+    middleOf(runs.map((run) => run[figure])).median;
   return {
-    json: jsonOf(results, quick),
-    text: `${asText(table)}\n\n${foot}`,
-    markdown: `${asMarkdown(table)}\n\n${foot}`,
+    /** Pushpacer's rate over the plain worker's: the median of the pairs, the least and the most. */
+    ratio: middleOf(ratios).median,
+    least: Math.min(...ratios),
+    most: Math.max(...ratios),
+    /** Jobs a second: medians. */
+    plainPerSecond: median(plain, 'perSecond'),
+    perSecond: median(pushpacer, 'perSecond'),
+    /** Processor time of the worker's process, in milliseconds; medians. Other load on the machine hardly changes it. */
+    plainCpuMsPerJob: median(plain, 'cpuMsPerJob'),
+    cpuMsPerJob: median(pushpacer, 'cpuMsPerJob'),
+    /** Commands that the worker sends to Redis for each job. */
+    plainCommands: plain[0]?.commandsPerJob ?? NaN,
+    commands: pushpacer[0]?.commandsPerJob ?? NaN,
+    /** Processor time of the providers' process over wall time: medians. */
+    plainProvidersBusy: median(plain, 'providersBusy'),
+    providersBusy: median(pushpacer, 'providersBusy'),
   };
+}
+
+type Figures = ReturnType<typeof figuresOf>;
+
+function tableOf(cases: readonly CaseResult[]): Table {
+  return [
+    ['', 'plain BullMQ, jobs/s', 'pushpacer, jobs/s', 'x plain', 'least to most', 'CPU ms/job', 'commands/job'],
+    ...cases.map((result) => {
+      const figures = figuresOf(result);
+      return [
+        result.case.name,
+        wholeOf(figures.plainPerSecond),
+        wholeOf(figures.perSecond),
+        figures.ratio.toFixed(2),
+        `${figures.least.toFixed(2)} to ${figures.most.toFixed(2)}`,
+        `${figures.cpuMsPerJob.toFixed(2)} (plain ${figures.plainCpuMsPerJob.toFixed(2)})`,
+        `${figures.commands.toFixed(2)} (plain ${figures.plainCommands.toFixed(2)})`,
+      ];
+    }),
+  ];
+}
+
+/** `redisCommandsPerJob` is that of the first case, APNs without latency. */
+function jsonOf(cases: readonly CaseResult[], jobs: number): Report['json'] {
+  const all = cases.map((result) => ({ ...result.case, figures: figuresOf(result) }));
+  const runs = cases.flatMap(({ plain, pushpacer }) => [...plain, ...pushpacer]);
+  /** `apnsPlainPerSecond40ms` */
+  const named = (what: string, value: (figures: Figures) => unknown): Record<string, unknown> =>
+    Object.fromEntries(all.map(({ platform, suffix, figures }) => [`${platform}${what}${suffix}`, value(figures)]));
+  const first = all[0]?.figures;
+  return {
+    ...named('VsPlain', ({ ratio }) => round(ratio, 3)),
+    ...named('PerSecond', ({ perSecond }) => Math.round(perSecond)),
+    ...named('PlainPerSecond', ({ plainPerSecond }) => Math.round(plainPerSecond)),
+    redisCommandsPerJob: round(first?.commands ?? NaN, 2),
+    plainRedisCommandsPerJob: round(first?.plainCommands ?? NaN, 2),
+    alertsEnqueued: runs.length * jobs,
+    alertsAccepted: runs.reduce((sum, { accepted }) => sum + accepted, 0),
+    spread: named('VsPlain', ({ least, most }) => [round(least, 3), round(most, 3)]),
+    cases: all.map(({ name, figures }) => ({ name, ...rounded(figures, 3) })),
+  };
+}
+
+/** One run of pushpacer's worker in each case under node's `--cpu-prof`; the profiles lie in `dir`, one a case. */
+function profile(dir: string, load: Load, say: (line: string) => void): Promise<Report> {
+  return withSurroundings(say, async (surroundings) => {
+    await mkdir(dir, { recursive: true });
+    const tables: Table[] = [];
+    const cases: object[] = [];
+    for (const measured of CASES) {
+      const file = `${measured.platform}${measured.suffix}.cpuprofile`;
+      const nodeFlags = ['--cpu-prof', `--cpu-prof-dir=${resolve(dir)}`, `--cpu-prof-name=${file}`];
+      say(`${measured.name}: ${load.jobs} jobs under the profiler`);
+      const counters = await startCounters(measured.latency);
+      const run = await runOnce({ case: measured, side: 'pushpacer', counters, ...surroundings, ...load, nodeFlags })
+        // Only now, because the profile is written when the worker ends.
+        .finally(() => counters.close());
+      const { commands, perSecond, commandsPerJob } = run;
+      tables.push(
+        commandTable(`${measured.name}: ${wholeOf(perSecond)} jobs/s under the profiler`, commands, load.jobs),
+      );
+      cases.push({
+        name: measured.name,
+        file: join(dir, file),
+        perSecond: Math.round(perSecond),
+        redisCommandsPerJob: round(commandsPerJob ?? NaN, 2),
+        commands: Object.fromEntries(commands),
+      });
+    }
+    return {
+      json: { suite: 'throughput', jobs: load.jobs, cases },
+      ...printed(tables, `Profiles in ${dir}, one a case; what scripts call in Redis is counted as well.`),
+    };
+  });
+}
+
+function commandTable(title: string, commands: CommandStats, jobs: number): Table {
+  return [
+    [title, 'calls/job', 'us in Redis/job'],
+    ...[...commands].map(([name, { calls, micros }]) => [name, (calls / jobs).toFixed(2), (micros / jobs).toFixed(1)]),
+  ];
 }
