@@ -316,3 +316,33 @@ test('each command that reads the environment names a mistyped variable, and the
   worker.kill();
   expect((await worker.waitForExit()).code).toBe(0);
 });
+
+describe('pushpacer', () => {
+  const start = (...args: string[]) => startProcess({ args: ['scripts/pushpacer.ts', ...args] }).waitForExit();
+
+  test('tells its commands, with and without --help', async () => {
+    for (const args of [[], ['--help'], ['-h']]) {
+      const { code, stdout } = await start(...args);
+      expect(stdout).toMatch(/^Usage: pushpacer <command>/);
+      expect(code).toBe(0);
+    }
+  });
+
+  test('hands the flags on, and the exit code back', async () => {
+    expect(await start('redis', '--help')).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('Usage: redis') as string,
+    });
+    expect(await start('redis', '--port', 'x')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--port: expected an integer from 1 to 65535, found "x"') as string,
+    });
+  });
+
+  test.each(['rediss', 'constructor', '--nope'])('refuses %s as bad usage', async (name) => {
+    const { code, stderr, stdout } = await start(name);
+    expect(stderr).toContain(`no command "${name}"`);
+    expect(stdout).toBe('');
+    expect(code).toBe(2);
+  });
+});

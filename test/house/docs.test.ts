@@ -1,40 +1,18 @@
 import { globSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { CONFIG_VARIABLES } from '../../src/config/variables.ts';
 import { notificationSchema } from '../../src/domain/notification-schema.ts';
 import * as sandbox from '../../sandbox/index.ts';
 import * as library from '../../src/index.ts';
 import { PROVIDERS } from '../../src/providers/registry.ts';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
-import { runSnippet } from '../support/snippet.ts';
 
 const PAGES = await Promise.all(
   globSync('{docs/*,CONTRIBUTING,README}.md')
     .sort()
     .map(async (page) => ({ page, text: await readFile(page, 'utf8') })),
 );
-const DOCS = PAGES.filter(({ page }) => page.startsWith('docs/'));
-/** A longer cell of a table is a paragraph: it belongs into a list. In characters; prettier wraps all other text at 100. */
-const LONGEST_CELL = 140;
-
-describe.each(DOCS)('$page', ({ text }) => {
-  const [title = '', opening = ''] = text.split(/\n{2,}/);
-
-  it('opens with a title and a sentence that says what it is for', () => {
-    expect(title).toMatch(/^# [^\n]+$/);
-    expect(opening).toMatch(/^[\p{L}\d*_`[][^]*[.:]$/u);
-    expect(opening).not.toMatch(/^([-*] |\d+\. )/);
-  });
-
-  it('has no paragraph in the cell of a table', () => {
-    const rows = withoutFences(text)
-      .split('\n')
-      .filter((line) => line.startsWith('|'));
-    const cells = rows.flatMap((row) => row.split(/(?<!\\)\|/).map((cell) => cell.trim()));
-    expect(cells.filter((cell) => cell.length > LONGEST_CELL && !/^-+$/.test(cell))).toEqual([]);
-  });
-});
+const textOf = (page: string) => PAGES.find((each) => each.page === page)?.text ?? '';
 
 describe('names in the documentation', () => {
   const spans = PAGES.flatMap(({ page, text }) =>
@@ -143,28 +121,65 @@ describe('what the pages for those who still choose say that there is not', () =
   });
 
   it.each(CHOOSING)('%s denies nothing that there is', (page) => {
-    expect(denials(PAGES.find((each) => each.page === page)?.text ?? 'no such page: no images')).toEqual([]);
+    expect(denials(textOf(page) || 'no such page: no images')).toEqual([]);
   });
 });
 
-it.each([
-  ['docs/limiter.md', 'limiter-library', 'admitted newsletters:1/1d 0\n'],
-  ['docs/limiter.md', 'limiter-moved', 'msg-1 24 hours earlier\n'],
-  ['docs/quota.md', 'quota', 'taken 599999\n'],
-  ['docs/broadcasts.md', 'broadcast', '1200 0\n0 1200\n'],
-])('what %s shows is answered as it says', async (page, name, answer) => {
-  const redis = await startEmbeddedRedis();
-  onTestFinished(() => redis.close());
-  const { code, stdout } = await runSnippet(page, name, redis.url);
-  expect({ code, stdout }).toEqual({ code: 0, stdout: answer });
+describe('docs/errors.md', () => {
+  /** What the first column of the table under this heading has in backticks. */
+  function firstColumn(heading: string): string[] {
+    const section =
+      textOf('docs/errors.md')
+        .split(/^##+ /m)
+        .find((each) => each.startsWith(`${heading}\n`)) ?? '';
+    return [...section.matchAll(/^\| `([^`]+)` +\|/gm)].map(([, name]) => name ?? '');
+  }
+
+  it('every error class that is exported has a section, which names its fields', () => {
+    expect(errorClasses().length).toBeGreaterThan(2);
+    for (const name of errorClasses()) expect(firstColumn(name)).toEqual(expect.arrayContaining(['name', 'message']));
+    expect([...textOf('docs/errors.md').matchAll(/^## (\w+Error)$/gm)].map(([, name]) => name).toSorted()).toEqual(
+      errorClasses(),
+    );
+  });
+
+  it('every reason of a dead letter has a line, in their order', () => {
+    expect(firstColumn('Reasons of dead letters')).toEqual([...library.DEAD_LETTER_REASONS]);
+  });
+
+  it('every text that the message of an InputError of the library begins with has a line', async () => {
+    const files = globSync('src/{http,limiter,queue,quota,redis}/**/*.ts');
+    const sources = await Promise.all(files.map((file) => readFile(file, 'utf8')));
+    const begun = sources.flatMap((text) =>
+      [...text.matchAll(/(?:InputError|throwAll)\('([^']+)'/g)].map(([, what]) => what),
+    );
+    expect(
+      firstColumn('InputError')
+        .filter((what) => what.includes(' '))
+        .toSorted(),
+    ).toEqual([...new Set(begun)].toSorted());
+  });
+
+  /** The names of the exported classes of errors. */
+  function errorClasses(): string[] {
+    const values: readonly unknown[] = Object.values(library);
+    return values
+      .filter((value) => typeof value === 'function')
+      .filter(isErrorClass)
+      .map(({ name }) => name)
+      .toSorted();
+  }
+
+  function isErrorClass({ prototype }: { readonly prototype: unknown }): boolean {
+    return prototype instanceof Error;
+  }
 });
 
-it('every snippet of docs/http.md is part of an example, and so is run', async () => {
-  const docs = await readFile('docs/http.md', 'utf8');
-  const examples = await Promise.all(['express', 'fastify'].map((name) => readFile(`examples/${name}.ts`, 'utf8')));
-  const snippets = [...docs.matchAll(/```ts\n([^]*?)```/g)].map(([, code]) => code ?? '');
-  expect(snippets).toHaveLength(2);
-  for (const [index, snippet] of snippets.entries()) expect(examples[index]).toContain(snippet);
+it('the README names no npm script that is missing', async () => {
+  const { scripts } = JSON.parse(await readFile('package.json', 'utf8')) as { scripts: Record<string, string> };
+  const named = [...textOf('README.md').matchAll(/npm run (?:--silent )?([a-z:-]+)/g)].map(([, name]) => name ?? '');
+  expect(named.length).toBeGreaterThan(5);
+  expect(named.filter((name) => !(name in scripts))).toEqual([]);
 });
 
 function withoutFences(text: string): string {

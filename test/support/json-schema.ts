@@ -2,8 +2,14 @@ import { readFile } from 'node:fs/promises';
 import addFormats from 'ajv-formats';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 
-/** The published JSON Schema, as a validator in any language reads it. It answers what is wrong with a document. */
-export async function publishedSchema(): Promise<(document: unknown) => readonly string[]> {
+let validator: Promise<(document: unknown) => readonly string[]> | undefined;
+
+/** The published JSON Schema, as a validator in any language reads it, compiled once. It answers what is wrong with a document. */
+export function publishedSchema(): Promise<(document: unknown) => readonly string[]> {
+  return (validator ??= compile());
+}
+
+async function compile(): Promise<(document: unknown) => readonly string[]> {
   const ajv = new Ajv2020({
     allErrors: true,
     strict: true,

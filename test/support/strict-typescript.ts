@@ -14,26 +14,28 @@ const STRICT: ts.CompilerOptions = {
   paths: { pushpacer: [join(process.cwd(), 'src/index.ts')] },
 };
 
-/** The faults that TypeScript finds in this text of a user, with and without `exactOptionalPropertyTypes`; of each, its first line. */
-export function strictFaults(code: string): string[] {
-  const file = join(process.cwd(), 'snippet-of-a-user.ts');
+/** The faults that TypeScript finds in these texts of a user, with and without `exactOptionalPropertyTypes`; of each, its first line. */
+export function strictFaults(...codes: readonly string[]): string[] {
+  const texts = new Map(codes.map((code, index) => [join(process.cwd(), `snippet-of-a-user-${index}.mts`), code]));
   return [true, false].flatMap((exactOptionalPropertyTypes) => {
     const options = { ...STRICT, exactOptionalPropertyTypes };
     const disk = ts.createCompilerHost(options);
     const host: ts.CompilerHost = {
       ...disk,
-      fileExists: (path) => path === file || disk.fileExists(path),
-      getSourceFile: (path, version) =>
-        path === file ? ts.createSourceFile(path, code, version) : known(path, () => disk.getSourceFile(path, version)),
+      fileExists: (path) => texts.has(path) || disk.fileExists(path),
+      getSourceFile: (path, version) => {
+        const text = texts.get(path);
+        return text === undefined
+          ? known(path, () => disk.getSourceFile(path, version))
+          : ts.createSourceFile(path, text, version);
+      },
     };
-    const program = ts.createProgram([file], options, host);
-    const source = program.getSourceFile(file);
-    const found = [
-      ...program.getOptionsDiagnostics(),
-      ...program.getSyntacticDiagnostics(source),
-      ...program.getSemanticDiagnostics(source),
-    ];
-    return found.map(({ code, messageText }) => {
+    const program = ts.createProgram([...texts.keys()], options, host);
+    const found = [...texts.keys()].flatMap((file) => {
+      const source = program.getSourceFile(file);
+      return [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
+    });
+    return [...program.getOptionsDiagnostics(), ...found].map(({ code, messageText }) => {
       const [line = ''] = ts.flattenDiagnosticMessageText(messageText, '\n').split('\n');
       return `TS${code} (exactOptionalPropertyTypes ${String(exactOptionalPropertyTypes)}): ${line}`;
     });

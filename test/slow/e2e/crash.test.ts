@@ -1,12 +1,17 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Queue } from 'bullmq';
 import { describe, expect, it, vi } from 'vitest';
 import { tokenOf } from '../../../src/domain/device.ts';
 import type { DeadLetter } from '../../../src/domain/outcome.ts';
-import { killAgainAndAgain } from '../../support/kills.ts';
+import { openGate } from '../../support/gate.ts';
+import { outcomesIn } from '../../support/outcomes.ts';
+import type { TestProcess } from '../../support/process.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
+import { connectRedis, testRedisUrl } from '../../support/redis.ts';
 import { openWorkerBench } from '../../support/worker.ts';
 
 const LOCK = { LOCK_DURATION: '1s', BACKOFF_BASE: '100ms' };
-const SOON = { timeout: 20_000, interval: 20 };
+const SOON = { timeout: 30_000, interval: 20 };
 
 describe('a worker that is killed', () => {
   it('while one device is acknowledged and another hangs: only the other is tried again, under the same id', async () => {
@@ -48,23 +53,58 @@ describe('a worker that is killed', () => {
     expect(more).toEqual([]);
   });
 
-  it('again and again, under load: every notification is alerted, and more than once only what was in flight', async () => {
-    const { queue, sandbox, startWorker } = await openWorkerBench();
-    const env = { ...LOCK, LIMIT_MIN_GAP: '5ms', LIMIT_RULES: '1000/1s', WORKER_CONCURRENCY: '10' };
-    const notifications = Array.from({ length: 300 }, (_, index) =>
-      makeNotification({ recipientId: `teacher-${index % 40}` }),
-    );
-    sandbox.apns.setDefault({ kind: 'accept', delayMs: 40 });
-    await queue.addBulk(notifications.map((data) => ({ name: 'push', data, opts: { jobId: data.id, priority: 10 } })));
-    const inFlight = await killAgainAndAgain(queue, () => startWorker(env));
-    await startWorker(env);
-    await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(300), SOON);
-    const idOf = new Map(notifications.map(({ id, devices }) => [devices.map(tokenOf).join(), id]));
-    const alerts = Map.groupBy(sandbox.journal.accepted, ({ token }) => idOf.get(token) ?? '');
-    expect(alerts.size).toBe(300);
-    const doubled = [...alerts].filter(([, copies]) => copies.length > 1).map(([id]) => id);
-    expect(doubled.filter((id) => !inFlight.has(id))).toEqual([]);
-  });
+  it(
+    'again and again, under load: each has an alert and an outcome, and only what was in flight has several',
+    { timeout: 120_000 },
+    async () => {
+      const { queue, deadQueue, prefix, sandbox, startWorker } = await openWorkerBench();
+      const load = { LIMIT_MIN_GAP: '5ms', LIMIT_RULES: '1000/1s', WORKER_CONCURRENCY: '10', OUTCOMES_MAX: '10000' };
+      sandbox.apns.setDefault({ kind: 'accept', delayMs: 40 });
+      const refusal = { kind: 'refuse', status: 400, reason: 'BadTopic' } as const;
+      const kinds = ['refused', 'expired', ...Array.from({ length: 10 }, () => 'alerted' as const)] as const;
+      const notifications = Array.from({ length: 360 }, (_, index) => {
+        const kind = kinds[index % kinds.length];
+        const device = makeDevice();
+        // Also when its worker was killed, as often as one is.
+        if (kind === 'refused') sandbox.apns.script(device.token, Array<typeof refusal>(5).fill(refusal));
+        return makeNotification({
+          id: `${kind}-${index}`,
+          recipientId: `teacher-${index % 40}`,
+          devices: [device],
+          ...(kind === 'expired' && { expiresAt: Date.now() - 1 }),
+        });
+      });
+      await queue.addBulk(
+        notifications.map((data) => ({ name: 'push', data, opts: { jobId: data.id, priority: 10 } })),
+      );
+      const inFlight = await killAgainAndAgain(queue, () => startWorker({ ...LOCK, ...load }));
+      expect(inFlight.size).toBeGreaterThan(0);
+      await startWorker({ ...LOCK, ...load });
+      await vi.waitFor(async () => {
+        expect(await deadQueue.getJobCountByTypes('wait')).toBe(30);
+        expect(await queue.getCompletedCount()).toBe(330);
+      }, SOON);
+      const several = (byId: ReadonlyMap<string, readonly unknown[]>): string[] =>
+        [...byId].filter(([id, all]) => all.length > 1 && !inFlight.has(id)).map(([id]) => id);
+
+      const idOf = new Map(notifications.map(({ id, devices }) => [devices.map(tokenOf).join(), id]));
+      const alerts = Map.groupBy(sandbox.journal.accepted, ({ token }) => idOf.get(token) ?? '');
+      const toAlert = notifications.map(({ id }) => id).filter((id) => id.startsWith('alerted-'));
+      expect(toAlert).toHaveLength(300);
+      expect([...alerts.keys()].toSorted()).toEqual(toAlert.toSorted());
+      expect(several(alerts)).toEqual([]);
+
+      const outcomes = Map.groupBy(await outcomesIn(connectRedis(), prefix), ({ id }) => id ?? '');
+      expect([...outcomes.keys()].toSorted()).toEqual(notifications.map(({ id }) => id).toSorted());
+      expect(several(outcomes)).toEqual([]);
+      const lastOf = (id = '') => outcomes.get(id)?.at(-1)?.['outcome'];
+      for (const { id, returnvalue } of await queue.getCompleted(0, -1)) {
+        expect(returnvalue).toMatchObject({ outcome: lastOf(id) });
+        if (id?.startsWith('alerted-')) expect(returnvalue).toHaveProperty('devices');
+      }
+      for (const { id } of await deadQueue.getJobs()) expect(lastOf(id)).toBe('dead-lettered');
+    },
+  );
 });
 
 describe('AT_MOST_ONCE', () => {
@@ -107,29 +147,95 @@ describe('AT_MOST_ONCE', () => {
   });
 });
 
-it('poison that ends each worker which takes it becomes a dead letter, and its companions are delivered', async () => {
-  const { queue, deadQueue, sandbox, startWorker } = await openWorkerBench();
-  const env = { ...LOCK, MAX_STALLS: '2', LIMIT_MIN_GAP: '0' };
-  const poison = makeNotification();
-  sandbox.apns.script(
-    poison.devices.map(tokenOf).join(),
-    Array.from({ length: 9 }, () => ({ kind: 'hang' }) as const),
-  );
-  await queue.add('push', poison, { jobId: 'poison', priority: 10 });
-  let taken = 0;
-  for (let kills = 0; kills < 3; kills++) {
+it(
+  'poison that ends each worker which takes it becomes a dead letter, and its companions are delivered',
+  { timeout: 90_000 },
+  async () => {
+    const { queue, deadQueue, sandbox, startWorker } = await openWorkerBench();
+    const env = { ...LOCK, MAX_STALLS: '2', LIMIT_MIN_GAP: '0' };
+    const poison = makeNotification();
+    sandbox.apns.script(
+      poison.devices.map(tokenOf).join(),
+      Array.from({ length: 9 }, () => ({ kind: 'hang' }) as const),
+    );
+    await queue.add('push', poison, { jobId: 'poison', priority: 10 });
+    let taken = 0;
+    for (let kills = 0; kills < 3; kills++) {
+      const worker = await startWorker(env);
+      taken = await vi.waitFor(() => {
+        const { length } = sandbox.journal.all.filter(({ token }) => token === poison.devices.map(tokenOf).join());
+        expect(length).toBeGreaterThan(taken);
+        return length;
+      }, SOON);
+      worker.kill('SIGKILL');
+    }
     const worker = await startWorker(env);
-    taken = await vi.waitFor(() => {
-      const { length } = sandbox.journal.all.filter(({ token }) => token === poison.devices.map(tokenOf).join());
-      expect(length).toBeGreaterThan(taken);
-      return length;
-    }, SOON);
-    worker.kill('SIGKILL');
-  }
-  const worker = await startWorker(env);
-  await queue.add('push', makeNotification({ recipientId: 'somebody else' }), { priority: 10 });
-  await worker.waitForLine(/"outcome":"delivered"/);
-  await vi.waitFor(async () => expect(await deadQueue.getJobCountByTypes('wait')).toBe(1), SOON);
-  const [letter] = await deadQueue.getJobs();
-  expect(letter?.data).toMatchObject({ notification: poison, reason: 'stalled', generation: 0 });
+    await queue.add('push', makeNotification({ recipientId: 'somebody else' }), { priority: 10 });
+    await worker.waitForLine(/"outcome":"delivered"/);
+    await vi.waitFor(async () => expect(await deadQueue.getJobCountByTypes('wait')).toBe(1), SOON);
+    const [letter] = await deadQueue.getJobs();
+    expect(letter?.data).toMatchObject({ notification: poison, reason: 'stalled', generation: 0 });
+  },
+);
+
+const STOPPED = { ...LOCK, BACKOFF_BASE: '10s', LIMIT_MIN_GAP: '100ms' };
+
+describe('a worker that was stopped for longer than its lock', () => {
+  it('does not send on the admission that it was waiting for', async () => {
+    const { queue, sandbox, startWorker } = await openWorkerBench();
+    const gate = await openGate(testRedisUrl());
+    const limiterUrl = gate.url.replace('https:', 'redis:');
+    const stopped = await startWorker({ ...STOPPED, LIMITER_REDIS_URL: limiterUrl });
+    gate.hold();
+    await queue.add('push', makeNotification(), { priority: 10 });
+    await vi.waitFor(async () => expect(await queue.getActiveCount()).toBe(1), SOON);
+    await sleep(100); // its ask is on the way
+    stopped.kill('SIGSTOP');
+    gate.release();
+
+    const other = await startWorker(STOPPED);
+    await other.waitForLine(/"outcome":"delivered"/);
+    stopped.kill('SIGCONT');
+    await stopped.waitForLine(/"outcome":"yielded"|went to other workers/);
+    await sleep(500);
+    expect(sandbox.journal.accepted).toHaveLength(1);
+    expect(await queue.getCompletedCount()).toBe(1);
+  });
+
+  it('does not write over what the new owner of its job has reached', async () => {
+    const { queue, sandbox, startWorker } = await openWorkerBench();
+    const stopped = await startWorker(STOPPED);
+    const [first, second] = [makeDevice(), makeDevice()];
+    sandbox.apns.script(first.token, [
+      { kind: 'accept', delayMs: 2_000 },
+      { kind: 'refuse', status: 503, reason: 'ServiceUnavailable' },
+    ]);
+    sandbox.apns.script(second.token, [{ kind: 'accept', delayMs: 4_000 }]);
+    const job = await queue.add('push', makeNotification({ devices: [first, second] }), { priority: 10 });
+    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(2), SOON);
+    stopped.kill('SIGSTOP');
+
+    const other = await startWorker(STOPPED);
+    await other.waitForLine(/"outcome":"retried"/);
+    const reached = await queue.getJob(job.id ?? '');
+    expect(reached?.progress).toMatchObject({ tries: 1, devices: { 'apns#1': 'delivered' } });
+    stopped.kill('SIGCONT');
+    await stopped.waitForLine(/went to other workers/);
+    expect((await queue.getJob(job.id ?? ''))?.progress).toEqual(reached?.progress);
+    expect(await job.getState()).toBe('delayed');
+  });
 });
+
+/** Starts a worker and kills it in mid-work, four times. Answers the ids of the jobs that the workers had then. */
+async function killAgainAndAgain(queue: Queue, startWorker: () => Promise<TestProcess>): Promise<Set<string>> {
+  const inFlight = new Set<string>();
+  for (let round = 0; round < 4; round++) {
+    const worker = await startWorker();
+    await sleep(150 + 90 * round);
+    worker.kill('SIGSTOP');
+    for (const { id } of await queue.getActive()) inFlight.add(id ?? '');
+    worker.kill('SIGKILL');
+    await worker.waitForExit();
+  }
+  return inFlight;
+}

@@ -1,0 +1,68 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, globSync } from 'node:fs';
+import { access, copyFile, mkdir, readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { expect, it } from 'vitest';
+import { runProgram, temporaryFolder } from '../support/program.ts';
+
+it('no page of the packed package links to a file that is not packed', async () => {
+  const folder = await temporaryFolder();
+  await runProgram('npm', ['pack', '--ignore-scripts', '--silent', '--pack-destination', folder], process.cwd());
+  const [tarball = 'none'] = globSync('*.tgz', { cwd: folder });
+  await runProgram('tar', ['-xzf', tarball], folder);
+
+  const pages = globSync('package/{*,docs/**/*}.md', { cwd: folder });
+  expect(pages).toEqual(
+    expect.arrayContaining(['README.md', 'CHANGELOG.md', 'docs/errors.md'].map((page) => `package/${page}`)),
+  );
+  const links: string[] = [];
+  const broken: string[] = [];
+  for (const page of pages) {
+    for (const path of relativeLinks(await readFile(join(folder, page), 'utf8'))) {
+      links.push(path);
+      await access(join(folder, dirname(page), path)).catch(() => broken.push(`${page}: ${path}`));
+    }
+  }
+  expect(broken).toEqual([]);
+  expect(links).toEqual(expect.arrayContaining(['../examples/express.ts', 'docs/notification.schema.json']));
+});
+
+/** What a page links to beside itself, without anchors: `[text](path)`, `src="path"`, `href="path"`. */
+function relativeLinks(text: string): string[] {
+  const links = [...text.matchAll(/\]\(([^)\s]+)\)|\b(?:src|href)="([^"]+)"/g)].map(
+    ([, inText, inTag]) => inText ?? inTag ?? '',
+  );
+  return links.filter((link) => !/^([a-z]+:|#)/.test(link)).map((link) => link.replace(/#.*$/, ''));
+}
+
+/** The machine's own Node, which may be too old for the sources, and ours. */
+const MAY_BE_OLD = ['/usr/bin/node', '/usr/local/bin/node', process.execPath].filter(existsSync);
+it.each(MAY_BE_OLD)(
+  'a clone without its packages says what to do before it builds or packs, with %s too',
+  async (node) => {
+    const folder = await temporaryFolder();
+    await mkdir(join(folder, 'tools'));
+    for (const file of ['package.json', 'tools/installed.js']) await copyFile(file, join(folder, file));
+    const script = join(folder, 'tools/installed.js');
+    const { status, stderr } = spawnSync(node, [script], { encoding: 'utf8' });
+    expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining('run "npm ci" in it') as string });
+    const { scripts } = JSON.parse(await readFile('package.json', 'utf8')) as { scripts: Record<string, string> };
+    expect(scripts).toMatchObject({ prepack: 'npm run build', prebuild: 'node tools/installed.js' });
+    const { stderr: ofPack, status: exit } = spawnSync('npm', ['pack'], {
+      cwd: folder,
+      encoding: 'utf8',
+      env: plainEnv(),
+    });
+    expect(exit).not.toBe(0);
+    expect(ofPack).toContain('run "npm ci" in it');
+  },
+);
+
+/** Without what npm has told its own script. */
+function plainEnv(): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('npm_')));
+}
+
+it('a clone with its packages is built', () => {
+  expect(spawnSync(process.execPath, ['tools/installed.js']).status).toBe(0);
+});
