@@ -51,7 +51,7 @@ it('connections that fall silent are given up within 15 s, and what they held is
   bench.proxy.silence();
   await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(503));
   await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(200));
-  expect(performance.now() - silentAt).toBeLessThan(15_000 + 2_000); // the page itself, and a busy machine
+  expect(performance.now() - silentAt).toBeLessThan(15_000 + 5_000); // the page itself, and a busy machine
   await bench.completed();
   expect(bench.verdict()).toMatchObject(KEPT);
 });
@@ -81,7 +81,7 @@ async function openProducer() {
 async function refusal(producer: Producer): Promise<string> {
   const askedAt = performance.now();
   const error: unknown = await producer.enqueue(makeNotification()).catch((caught: unknown) => caught);
-  expect(performance.now() - askedAt).toBeLessThan(2 * TIMEOUT_MS + 500); // waits to be connected, then for the answer
+  expect(performance.now() - askedAt).toBeLessThan(2 * TIMEOUT_MS + 2_000); // to be connected, then to be answered; the rest is for a busy machine
   expect(error).toBeInstanceOf(RedisAwayError);
   return (error as Error).message;
 }
