@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import type { WorkerDelays } from '../demo/delays.ts';
 import type { SeenEntry } from '../demo/providers-child.ts';
 import { startProviders, type ProvidersProcess } from '../demo/providers-process.ts';
-import type { StoredDeadLetter } from '../src/dead-letters/store.ts';
+import type { StoredDeadLetter } from '../src/dead-letters/letter.ts';
 import { tokenOf } from '../src/domain/device.ts';
 import { createProgress } from '../src/terminal/progress.ts';
 import { WORKER_ENVIRONMENT, LIMITS, lateDevices, type Workload } from './workload.ts';

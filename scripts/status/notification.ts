@@ -1,6 +1,7 @@
 import { Queue } from 'bullmq';
 import { loadLimiterConfig } from '../../src/config/config.ts';
-import { findDeadLetter, type StoredDeadLetter } from '../../src/dead-letters/letter.ts';
+import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
+import { findDeadLetter } from '../../src/dead-letters/store.ts';
 import { readProgress } from '../../src/delivery/context.ts';
 import { InputError, printable } from '../../src/domain/faults.ts';
 import { instantOf } from '../../src/domain/time.ts';

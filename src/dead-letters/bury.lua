@@ -23,6 +23,8 @@
 -- a dead letter, and of two processes that move the same job one gets 'gone'; so each dead letter has one outcome. The script writes what BullMQ 6.7.0's
 -- addStandardJob writes; test/dead-letters/bullmq-layout.test.ts compares the two.
 
+-- include ../redis/clock.lua
+
 if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   return 'gone'
 end
@@ -37,8 +39,7 @@ for key = 8, #KEYS do
   redis.call('DEL', KEYS[key])
 end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clockNow()
 redis.call('HSET', KEYS[4], 'name', ARGV[3], 'data', ARGV[4], 'opts', ARGV[5], 'timestamp', now, 'delay', 0, 'priority', 0)
 redis.call('LPUSH', KEYS[3], ARGV[2])
 redis.call('ZADD', KEYS[5], 0, '0')

@@ -20,6 +20,8 @@
 -- Why one step: if a replay were killed between an `add` and a `remove` and then started again, it would deliver twice. The script
 -- writes what BullMQ 6.7.0's addPrioritizedJob writes; test/dead-letters/bullmq-layout.test.ts compares the two.
 
+-- include ../redis/clock.lua
+
 if redis.call('EXISTS', KEYS[3]) == 1 then
   return 'taken'
 end
@@ -32,8 +34,7 @@ for key = 8, #KEYS do
   redis.call('DEL', KEYS[key])
 end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clockNow()
 redis.call('HSET', KEYS[3], 'name', ARGV[3], 'data', ARGV[4], 'opts', ARGV[5], 'timestamp', now, 'delay', 0, 'priority', ARGV[6])
 if ARGV[7] ~= '' then
   redis.call('HSET', KEYS[3], 'progress', ARGV[7])

@@ -1,30 +1,14 @@
 import type { Queue } from 'bullmq';
 import { targetOf } from '../domain/device.ts';
-import {
-  type Outcome,
-  outcomeFields,
-  waitOf,
-  type DeviceState,
-  DEAD_LETTER_REASONS,
-  type DeadLetter,
-} from '../domain/outcome.ts';
+import { isObject, valueAt } from '../domain/json.ts';
+import { outcomeFields, waitOf, DEAD_LETTER_REASONS } from '../domain/outcome.ts';
+import type { DeadLetter, DeviceState, Outcome } from '../domain/outcome.ts';
 import { waitsFrom } from '../domain/time.ts';
-import { PRIORITY, replayIdOf, KEEP_COMPLETED, JOB, outcomesKey, ID_KEPT_S, notificationIdOf } from '../queue/names.ts';
+import { ID_KEPT_S, JOB, KEEP_COMPLETED, notificationIdOf, outcomesKey, PRIORITY, replayIdOf } from '../queue/names.ts';
+import { MAX_JOB_TEXT, readJobs, shortened } from '../queue/readable.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
-import {
-  deadLetterOf,
-  isDecided,
-  replayProgress,
-  findDeadLetter,
-  pageOfDeadLetters,
-  walkDeadLetters,
-  type StoredDeadLetter,
-  forgetJob,
-  readJob,
-  type JobHash,
-} from './letter.ts';
-
-export type { StoredDeadLetter } from './letter.ts';
+import { deadLetterOf, isDecided, readDeadLetter, replayProgress } from './letter.ts';
+import type { JobFields, StoredDeadLetter } from './letter.ts';
 
 /** The dead letters of one queue. None is lost and none exists twice, even if a process is killed at any instant. */
 export interface DeadLetters {
@@ -40,7 +24,7 @@ export interface DeadLetters {
   find(id: string): Promise<StoredDeadLetter | undefined>;
   /** At most `limit` after the first `offset`, oldest first. */
   page(offset: number, limit: number): Promise<StoredDeadLetter[]>;
-  /** All of them, oldest first, page by page; works while others are replayed or removed. */
+  /** All of them, oldest first, page by page; works while some are replayed or removed, by the caller too. */
   walk(): AsyncIterable<StoredDeadLetter[]>;
 }
 
@@ -57,25 +41,23 @@ export interface DeadLettersOptions {
   readonly onDiedUnseen?: (jobId: string, outcome: Outcome, message: string) => void;
 }
 
+/** How many are read at once. */
 const PAGE = 100;
 
 export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
   const { queue, deadQueue, now = Date.now, outcomesMax = 0, onDiedUnseen } = options;
   const moves = createMoves(queue, deadQueue, outcomesMax);
 
-  async function buryJob(jobId: string, job: JobHash): Promise<boolean> {
+  async function bury(jobId: string): Promise<boolean> {
+    const job = await readJob(queue, jobId);
+    if (job === undefined) return false;
     const data = deadLetterOf(job, now());
     // The id is taken if a producer has used it again, an hour or more after its first dead letter.
     const ids = (attempt: number) => (attempt === 0 ? jobId : `${jobId}#d${attempt}`);
     const outcome = outcomeOf(jobId, job, data);
-    const id = await underFreeId(ids, (id) => moves.bury(jobId, { id, data, options: { attempts: 0 } }, outcome));
+    const id = await underFreeId(ids, (id) => moves.bury(jobId, { id, data }, outcome));
     if (id !== undefined && !isDecided(job)) onDiedUnseen?.(jobId, outcome, data.message);
     return id !== undefined;
-  }
-
-  async function bury(jobId: string): Promise<boolean> {
-    const job = await readJob(queue, jobId);
-    return job !== undefined && buryJob(jobId, job);
   }
 
   async function buryOrForget(jobId: string): Promise<boolean> {
@@ -104,15 +86,20 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
       const { notification: data } = letter;
       const generation = letter.generation + 1;
       const options = { attempts: 0, removeOnComplete: KEEP_COMPLETED, removeOnFail: false, generation };
-      const [priority, progress] = [priorityOf(data), replayProgress(letter)];
+      const priority = valueAt(data, 'priority') === 'high' ? PRIORITY.high : PRIORITY.normal;
+      const progress = replayProgress(letter);
       const ids = (attempt: number) => replayIdOf(deadLetterId, generation + attempt);
       return underFreeId(ids, (id) => moves.replay(deadLetterId, { id, data, options, priority, progress }));
     },
     discard: (id, keep = 0) => moves.discard(id, keep),
     count: () => deadQueue.getJobCountByTypes('wait'),
     find: (id) => findDeadLetter(deadQueue, id),
-    page: (offset, limit) => pageOfDeadLetters(deadQueue, offset, limit),
-    walk: () => walkDeadLetters(deadQueue),
+    async page(offset, limit) {
+      const client = await deadQueue.getBackend().client;
+      const ids = await client.lrange(deadQueue.toKey('wait'), -(offset + limit), -(offset + 1));
+      return readAll(deadQueue, ids.reverse());
+    },
+    walk: () => walk(deadQueue),
   };
 }
 
@@ -129,11 +116,6 @@ async function underFreeId(
   }
 }
 
-function priorityOf(notification: unknown): number {
-  const isHigh = (notification as { readonly priority?: unknown } | null | undefined)?.priority === 'high';
-  return isHigh ? PRIORITY.high : PRIORITY.normal;
-}
-
 /** `gone`: the job is not there any more. `taken`: the new id exists already. Nothing is written in these two cases. */
 type Moved = 'moved' | 'gone' | 'taken';
 
@@ -144,23 +126,13 @@ type Discarded = 'discarded' | 'gone' | 'kept';
 interface NewJob {
   readonly id: string;
   readonly data: unknown;
-  readonly options: Readonly<Record<string, unknown>>;
 }
 
 /** A job to write into the notifications' queue. `progress`: what was delivered before, so that it is not sent again. */
 interface ReplayedJob extends NewJob {
+  readonly options: Readonly<Record<string, unknown>>;
   readonly priority: number;
   readonly progress?: object | undefined;
-}
-
-/** The scripts that write BullMQ's keys. Each one moves or removes a job in one step. */
-export interface Moves {
-  /** bury.lua: from the failed jobs of `queue` into `deadQueue`; its outcome goes to the stream, if that keeps any. */
-  bury(jobId: string, deadLetter: NewJob, outcome?: Outcome): Promise<Moved>;
-  /** replay.lua: from `deadQueue` into `queue`. */
-  replay(deadLetterId: string, job: ReplayedJob): Promise<Moved>;
-  /** discard.lua: removes it from `deadQueue` for good, if there are more than `keep`. */
-  discard(deadLetterId: string, keep: number): Promise<Discarded>;
 }
 
 /** A job's other keys besides its hash: the list is from BullMQ's removeJobKeys. */
@@ -170,18 +142,24 @@ const BURY = defineQueueScript<Moved>(new URL('bury.lua', import.meta.url), 7 + 
 const REPLAY = defineQueueScript<Moved>(new URL('replay.lua', import.meta.url), 7 + JOB_PARTS.length);
 const DISCARD = defineQueueScript<Discarded>(new URL('discard.lua', import.meta.url), 3 + JOB_PARTS.length);
 
-/** @param outcomesMax about how many outcomes their stream keeps; 0: there is no stream */
-export function createMoves(queue: Queue, deadQueue: Queue, outcomesMax = 0): Moves {
+/**
+ * The scripts that write BullMQ's keys. Each one moves or removes a job in one step.
+ *
+ * @param outcomesMax about how many outcomes their stream keeps; 0: there is no stream
+ */
+export function createMoves(queue: Queue, deadQueue: Queue, outcomesMax = 0) {
   return {
-    bury: (jobId, { id, data, options }, outcome) =>
+    /** From the failed jobs of `queue` into `deadQueue`; its outcome goes to the stream, if there is one. */
+    bury: (jobId: string, { id, data }: NewJob, outcome?: Outcome) =>
       BURY(queue, [
         ...[queue.toKey('failed'), queue.toKey(jobId)],
         ...[deadQueue.toKey('wait'), deadQueue.toKey(id), deadQueue.toKey('marker'), deadQueue.toKey('events')],
         ...[outcomesKey(queue.opts.prefix ?? ''), ...partsOf(queue, jobId)],
-        ...[jobId, id, JOB, json(data), JSON.stringify({ ...options, jobId: id }), ID_KEPT_S],
+        ...[jobId, id, JOB, json(data), JSON.stringify({ attempts: 0, jobId: id }), ID_KEPT_S],
         ...(outcome === undefined || outcomesMax === 0 ? [0] : [outcomesMax, ...outcomeFields(outcome)]),
       ]),
-    replay: (deadLetterId, { id, data, options, priority, progress }) =>
+    /** From `deadQueue` into `queue`. */
+    replay: (deadLetterId: string, { id, data, options, priority, progress }: ReplayedJob) =>
       REPLAY(queue, [
         ...[deadQueue.toKey('wait'), deadQueue.toKey(deadLetterId), queue.toKey(id), queue.toKey('prioritized')],
         ...[queue.toKey('pc'), queue.toKey('marker'), queue.toKey('events')],
@@ -189,7 +167,8 @@ export function createMoves(queue: Queue, deadQueue: Queue, outcomesMax = 0): Mo
         ...[deadLetterId, id, JOB, json(data), JSON.stringify({ ...options, priority, jobId: id }), priority],
         progress === undefined ? '' : JSON.stringify(progress),
       ]),
-    discard: (deadLetterId, keep) =>
+    /** Removes it from `deadQueue` for good, if there are more than `keep`. */
+    discard: (deadLetterId: string, keep: number) =>
       DISCARD(deadQueue, [
         ...[deadQueue.toKey('wait'), deadQueue.toKey(deadLetterId), deadQueue.toKey('events')],
         ...partsOf(deadQueue, deadLetterId),
@@ -207,42 +186,113 @@ function partsOf(queue: Queue, jobId: string): string[] {
   return JOB_PARTS.map((part) => `${queue.toKey(jobId)}:${part}`);
 }
 
-/** A longer text is no valid field of a notification, and does not go into the stream. */
-const LONGEST = 256;
-
 /** The outcome of a job that becomes this dead letter. Its data may be anything, so only usable fields are taken. */
-function outcomeOf(jobId: string, job: JobHash, { reason, deadAt, generation }: DeadLetter): Outcome {
-  const [recipientId, category] = [text(field(job.data, 'recipientId')), text(field(job.data, 'category'))];
-  const sentAt = field(job.progress, 'sentAt');
+function outcomeOf(jobId: string, job: JobFields, { reason, deadAt, generation }: DeadLetter): Outcome {
+  const [recipientId, category] = [textAt(job.data, 'recipientId'), textAt(job.data, 'category')];
+  const [sentAt, devices] = [valueAt(job.progress, 'sentAt'), valueAt(job.progress, 'devices')];
   const isSent = typeof sentAt === 'number';
   return {
-    id: text(field(job.data, 'id')) ?? notificationIdOf(jobId),
+    id: textAt(job.data, 'id') ?? notificationIdOf(jobId),
     ...(recipientId !== undefined && { recipientId }),
     ...(category !== undefined && { category }),
     ...targetOf(job.data),
     ...{ outcome: 'dead-lettered', reason, generation, enqueuedAt: job.timestamp },
     ...(isSent && { sentAt }),
     waitMs: waitOf(waitsFrom(job.timestamp, job.data), isSent ? sentAt : undefined, deadAt),
-    devices: devicesOf(job.progress),
+    devices: Object.fromEntries(Object.entries(isObject(devices) ? devices : {}).filter(hasState)),
   };
 }
 
-function devicesOf(progress: unknown): Record<string, DeviceState> {
-  const devices = field(progress, 'devices');
-  if (typeof devices !== 'object' || devices === null) return {};
-  return Object.fromEntries(
-    Object.entries(devices).filter((entry): entry is [string, DeviceState] => isState(entry[1])),
-  );
+function hasState(entry: [string, unknown]): entry is [string, DeviceState] {
+  return entry[1] === 'delivered' || (DEAD_LETTER_REASONS as readonly unknown[]).includes(entry[1]);
 }
 
-function isState(value: unknown): value is DeviceState {
-  return value === 'delivered' || (DEAD_LETTER_REASONS as readonly unknown[]).includes(value);
-}
+/** A longer text is no valid field of a notification, and does not go into the stream. */
+const LONGEST = 256;
 
-function text(value: unknown): string | undefined {
+function textAt(data: unknown, name: string): string | undefined {
+  const value = valueAt(data, name);
   return typeof value === 'string' && value !== '' && value.length <= LONGEST ? value : undefined;
 }
 
-function field(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+/** One dead letter, by the id of its job. */
+export async function findDeadLetter(deadQueue: Queue, id: string): Promise<StoredDeadLetter | undefined> {
+  const job = await readJob(deadQueue, id);
+  return job && { id, buriedAt: job.timestamp, letter: readDeadLetter(job.data) };
+}
+
+/** Those that exist. Other ids are removed from the queue. */
+async function readAll(deadQueue: Queue, ids: readonly string[]): Promise<StoredDeadLetter[]> {
+  const letters = await Promise.all(
+    ids.map(async (id) => {
+      const letter = await findDeadLetter(deadQueue, id);
+      if (letter === undefined) await forgetJob(deadQueue, 'wait', id);
+      return letter;
+    }),
+  );
+  return letters.filter((letter) => letter !== undefined);
+}
+
+type PageReply = [left: number, found: number, ...ids: string[]];
+const NEXT_IDS = defineQueueScript<PageReply>(new URL('page.lua', import.meta.url), 1);
+/** How many ids a walk remembers to find its position again. */
+const REMEMBERED = 2 * PAGE;
+
+/** A page may be empty although others follow. A dead letter that exists all the time is seen exactly once. */
+async function* walk(deadQueue: Queue): AsyncGenerator<StoredDeadLetter[], void, undefined> {
+  let [seen, seenCount]: [readonly string[], number] = [[], 0];
+  for (;;) {
+    const options = [PAGE, deadQueue.toKey(''), seenCount, ...seen];
+    const [left, found, ...ids] = await NEXT_IDS(deadQueue, [deadQueue.toKey('wait'), ...options]);
+    if (ids.length === 0) return;
+    yield await readAll(deadQueue, ids);
+    // The ids before the one that was found do not exist any more.
+    const stillThere = found === 0 ? [] : seen.slice(found - 1);
+    seen = [...ids.toReversed(), ...stillThere].slice(0, REMEMBERED);
+    seenCount = left + ids.length;
+  }
+}
+
+const FORGET = defineQueueScript<number>(new URL('forget.lua', import.meta.url), 2);
+
+/** Removes the id of a job that was deleted by hand. Otherwise whole pages of such ids would be read again and again. */
+async function forgetJob(queue: Queue, state: 'failed' | 'wait', jobId: string): Promise<void> {
+  await FORGET(queue, [queue.toKey(state), queue.toKey(jobId), jobId]);
+}
+
+/** Of data that is longer than any notification's, so many bytes are read. */
+const BEGINNING = 4_000;
+
+/**
+ * Reads a job; undefined if it does not exist. Not by BullMQ's `getJob`, which throws if a field is not JSON: one such job would
+ * stop the whole page that is read with it.
+ */
+async function readJob(queue: Queue, jobId: string): Promise<JobFields | undefined> {
+  const [[length = 0, ...values] = []] = await readJobs(queue, [jobId], BEGINNING);
+  if (values.every((value) => value === null)) return undefined;
+  const [data = null, timestamp, , opts = null, progress = null, , failedReason, finishedOn = null] = values;
+  return {
+    data: length > MAX_JOB_TEXT ? shortened(data ?? '', length) : parsed(data),
+    progress: parsed(progress),
+    opts: parsed(opts),
+    failedReason: failedReason ?? '',
+    ...(finishedOn !== null && { finishedOn: Number(finishedOn) }),
+    timestamp: Number(timestamp ?? 0),
+  };
+}
+
+/** A shorter text cannot be nested too deeply to be written again. */
+const SHALLOW_LENGTH = 2_000;
+/** Some extra depth: the value becomes a part of a dead letter, and is written with a deeper call stack than here. */
+const MARGIN = Array.from({ length: 500 });
+
+function parsed(text: string | null): unknown {
+  if (text === null) return undefined;
+  try {
+    const value: unknown = JSON.parse(text); // reads any depth
+    if (text.length > SHALLOW_LENGTH) JSON.stringify(MARGIN.reduce((inner) => [inner], value)); // throws if it is too deep
+    return value;
+  } catch {
+    return shortened(text);
+  }
 }

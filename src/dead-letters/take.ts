@@ -1,3 +1,4 @@
+import { valueAt } from '../domain/json.ts';
 import type { Platform } from '../domain/notification.ts';
 import type { DeadLetter, DeadLetterReason } from '../domain/outcome.ts';
 import { openDevicesOf, statedIdOf, type StoredDeadLetter } from './letter.ts';
@@ -22,8 +23,8 @@ export function matches({ id, letter }: StoredDeadLetter, filter: DeadLetterFilt
   const { reason, recipientId, category, sinceMs = -Infinity, untilMs = Infinity } = filter;
   return (
     (reason === undefined || letter.reason === reason) &&
-    (recipientId === undefined || field(letter.notification, 'recipientId') === recipientId) &&
-    (category === undefined || field(letter.notification, 'category') === category) &&
+    (recipientId === undefined || valueAt(letter.notification, 'recipientId') === recipientId) &&
+    (category === undefined || valueAt(letter.notification, 'category') === category) &&
     (filter.id === undefined || id === filter.id || statedIdOf(letter.notification) === filter.id) &&
     letter.deadAt >= sinceMs &&
     letter.deadAt <= untilMs &&
@@ -36,10 +37,6 @@ function isOfDevice(letter: DeadLetter, { platform, app }: DeadLetterFilter): bo
   return openDevicesOf(letter).some(
     (device) => (platform ?? device.platform) === device.platform && (app ?? device.app ?? '') === (device.app ?? ''),
   );
-}
-
-function field(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined;
 }
 
 export interface TakeOptions {

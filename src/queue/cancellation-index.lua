@@ -7,9 +7,10 @@
 --
 -- Why a script: the key must expire with its last id, in whatever order the ids are added.
 
+-- include ../redis/clock.lua
+
 local key, id, keptMs = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clockNow()
 if keptMs == 0 then
   redis.call('ZREM', key, id)
 else

@@ -3,11 +3,10 @@ import { countedAs } from '../domain/limits.ts';
 import { isObject } from '../domain/json.ts';
 import { SEND_AFTER, waitsFrom } from '../domain/time.ts';
 import type { Connection } from '../redis/connection.ts';
-import { defineQueueScript } from '../redis/scripts.ts';
 import { dueAtOfScore, scoreOfDue, scoresOfPriority, whyOf } from './bullmq-internals.ts';
 import { redisNow } from './wake.ts';
 import { CANCEL, outcomesKey, PRIORITY } from './names.ts';
-import { MAX_JOB_TEXT } from './readable.ts';
+import { readJobs, type RawJob } from './readable.ts';
 
 /** The queue at one instant, over all shards. Instants are epoch milliseconds on Redis's clock. */
 export interface Overview {
@@ -76,10 +75,6 @@ const PAGE = 50;
 const RECIPIENTS = 5;
 /** A longer id is not valid, and may be a token or a text. */
 const MAX_ID = 256;
-
-type Fields = readonly (string | null | undefined)[];
-
-const LOOK = defineQueueScript<Fields[]>(new URL('look.lua', import.meta.url), 1);
 
 /** What the commands show. `queues`: one for each shard. */
 export async function readOverview(queues: readonly Queue[], connection: Connection): Promise<Overview> {
@@ -195,14 +190,14 @@ async function read(queue: Queue, ids: readonly string[], dueAt?: ReadonlyMap<st
   const found: Seen[] = [];
   for (let from = 0; from < ids.length; from += PAGE) {
     const page = ids.slice(from, from + PAGE);
-    const jobs = await LOOK(queue, [queue.toKey('delayed'), queue.toKey(''), MAX_JOB_TEXT, ...page]);
-    found.push(...jobs.flatMap((fields, index) => seen(fields, dueAt?.get(page[index] ?? '')) ?? []));
+    const jobs = await readJobs(queue, page, 0);
+    found.push(...jobs.flatMap((job, index) => seen(job, dueAt?.get(page[index] ?? '')) ?? []));
   }
   return found;
 }
 
-function seen([name, timestamp, opts, progress, moved, data]: Fields, dueAt: number | undefined): Seen | undefined {
-  if (timestamp === null || timestamp === undefined || name === CANCEL) return undefined;
+function seen([, data, timestamp, name, opts, progress, why]: RawJob, dueAt: number | undefined): Seen | undefined {
+  if (timestamp === null || name === CANCEL) return undefined;
   const [fields, noted, options] = [parsed(data), parsed(progress), parsed(opts)];
   const recipientId = fields['recipientId'];
   const enqueuedAt = Number(timestamp);
@@ -212,7 +207,7 @@ function seen([name, timestamp, opts, progress, moved, data]: Fields, dueAt: num
     recipientId: typeof recipientId === 'string' && recipientId.length <= MAX_ID ? recipientId : undefined,
     since: waitsFrom(enqueuedAt, fields),
     readyAt: typeof noted['dueAt'] === 'number' ? noted['dueAt'] : enqueuedAt + delay,
-    waitsFor: reasonOf((dueAt !== undefined && whyOf(moved, dueAt)) || noted, fields),
+    waitsFor: reasonOf((dueAt !== undefined && whyOf(why, dueAt)) || noted, fields),
     ...(dueAt !== undefined && { dueAt }),
   };
 }
@@ -286,8 +281,8 @@ function least(numbers: readonly (number | undefined)[]): number | undefined {
 }
 
 /** The fields of a JSON object; none for anything else. */
-function parsed(text: string | null | undefined): JsonFields {
-  if (text === null || text === undefined) return {};
+function parsed(text: string | null): JsonFields {
+  if (text === null) return {};
   try {
     const value: unknown = JSON.parse(text);
     return isObject(value) ? value : {};

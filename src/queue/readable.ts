@@ -1,5 +1,6 @@
 import type { Job, Queue } from 'bullmq';
 import type { Fault } from '../domain/faults.ts';
+import { defineQueueScript } from '../redis/scripts.ts';
 
 /**
  * Jobs that BullMQ itself cannot read: their data is not JSON (old BullMQ for Python writes `NaN`), it was cut off, their options are
@@ -74,6 +75,23 @@ export function findJob(queue: Queue, jobId: string): Promise<Job<unknown, unkno
     if (error instanceof SyntaxError || error instanceof TypeError) return undefined;
     throw error;
   });
+}
+
+type Text = string | null;
+/** A job's fields as they are in Redis: null where there is none. `length` is that of the data, in bytes. */
+export type RawJob = readonly [
+  ...[length: number, data: Text, timestamp: Text, name: Text, opts: Text, progress: Text],
+  ...[why: Text, failedReason: Text, finishedOn: Text],
+];
+const READ_JOBS = defineQueueScript<RawJob[]>(new URL('read-jobs.lua', import.meta.url), 1);
+
+/**
+ * Many jobs by one command, also those that BullMQ cannot read.
+ *
+ * @param beginning how many bytes to read of data that is longer than MAX_JOB_TEXT
+ */
+export function readJobs(queue: Queue, jobIds: readonly string[], beginning: number): Promise<RawJob[]> {
+  return READ_JOBS(queue, [queue.toKey('delayed'), queue.toKey(''), MAX_JOB_TEXT, beginning, ...jobIds]);
 }
 
 /** The beginning of a text that is not read, and how long it is. */

@@ -10,6 +10,8 @@
 -- Answers: 'seen': 1, or 0 if the policy is not stored and has to be sent too; 'gone': how many are removed, 0 or 1;
 -- 'read': { now, field, value, field, value, … }.
 
+-- include ../redis/clock.lua
+
 local KEPT_MS = 3600000
 local EXPIRES_MS = 86400000
 -- With more fields than this (workers that end and start again and again), a worker is kept for a minute only.
@@ -17,8 +19,7 @@ local MOST_FIELDS = 200
 local KEPT_OF_MANY_MS = 60000
 
 local key, verb, id = KEYS[1], ARGV[1], ARGV[2]
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clockNow()
 
 -- Removes workers that were not seen for long, and policies that no worker has.
 local function prune()

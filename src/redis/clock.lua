@@ -1,5 +1,5 @@
--- Included by the scripts of the limiter and of the quota. Gives `clockNow(given)`: the time in epoch ms, and Redis's own time. The
--- first is `given` if that is a number: the `now` option, for tests. Outside of tests it is '', and both are Redis's time.
+-- Included by every script that needs the time. Gives `clockNow(given)`: the time in epoch ms, and Redis's own time. The first is
+-- `given` if that is a number: the `now` option of the limiter and of the quota, for tests. Without it both are Redis's time.
 
 local function clockNow(given)
   local time = redis.call('TIME')

@@ -22,7 +22,7 @@ test('bury writes what BullMQ’s add would', async () => {
   const [ours, theirs] = [openQueues(), openQueues()];
   await ours.queue.add('push', {}, { jobId: 'x' });
   await fail(redis, ours.queue, 'x');
-  const deadLetter = { id: 'x', data: { reason: 'stalled' }, options: { attempts: 0 } };
+  const deadLetter = { id: 'x', data: { reason: 'stalled' } };
   expect(await createMoves(ours.queue, ours.deadQueue).bury('x', deadLetter)).toBe('moved');
   await theirs.deadQueue.add('push', { reason: 'stalled' }, { jobId: 'x' });
   expect(await snapshot(redis, ours.deadQueue)).toEqual(await snapshot(redis, theirs.deadQueue));
@@ -48,7 +48,7 @@ test('both take away what BullMQ’s remove would, but for the id that stays tak
   await queue.add('push', {}, { jobId: 'x' });
   await queue.addJobLog('x', 'a line');
   await fail(redis, queue, 'x');
-  await moves.bury('x', { id: 'x', data: {}, options: {} });
+  await moves.bury('x', { id: 'x', data: {} });
   expect((await redis.keys(`${prefix}:notifications:x*`)).sort()).toEqual([`${prefix}:notifications:x`]);
   await deadQueue.addJobLog('x', 'a line');
   await moves.replay('x', { id: 'x#r1', data: {}, options: {}, priority: 10 });
@@ -64,8 +64,8 @@ test('nothing is written where there is nothing to move, or the id is taken', as
   await queue.add('push', {}, { jobId: 'dead' });
   await fail(redis, queue, 'dead');
   const before = [await snapshot(redis, queue), await snapshot(redis, deadQueue)];
-  expect(await moves.bury('waits', { id: 'new', data: {}, options: {} })).toBe('gone');
-  expect(await moves.bury('dead', { id: 'taken', data: {}, options: {} })).toBe('taken');
+  expect(await moves.bury('waits', { id: 'new', data: {} })).toBe('gone');
+  expect(await moves.bury('dead', { id: 'taken', data: {} })).toBe('taken');
   expect(await moves.replay('none', { id: 'new', data: {}, options: {}, priority: 10 })).toBe('gone');
   expect(await moves.replay('taken', { id: 'waits', data: {}, options: {}, priority: 10 })).toBe('taken');
   expect([await snapshot(redis, queue), await snapshot(redis, deadQueue)]).toEqual(before);
