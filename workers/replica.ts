@@ -14,7 +14,7 @@ import { createWaitingLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { createClockMetrics, createMetrics } from '../src/observe/metrics.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { redelay } from '../src/queue/job-lock.ts';
-import { createCancellationIndex } from '../src/queue/cancel.ts';
+import { createCancellationIndex } from '../src/queue/cancellation-index.ts';
 import { CANCEL, shardOf, shardPrefixes } from '../src/queue/names.ts';
 import { createAccounts, type Accounts, startRotation } from './accounts.ts';
 import { openMs, startBreakers, watchReach } from './breakers.ts';

@@ -144,7 +144,8 @@ export function createKeeper({
       if (!(await isSet(key('look'), Math.ceil(everyMs * 0.9))) || signal.aborted) return undefined;
       const [seconds, microseconds] = await redis.time();
       const now = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
-      const [tooOld, tooMany]: [ByReason, ByReason] = [new Map(), new Map()];
+      const tooOld: ByReason = new Map();
+      const tooMany: ByReason = new Map();
       const warnings = [
         maxAgeMs === 0 ? undefined : await boundAge(now, tooOld, signal),
         maxCount === 0 ? undefined : await boundCount(now, tooMany, signal),

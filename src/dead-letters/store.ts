@@ -19,7 +19,7 @@ export interface DeadLetters {
   /** Puts one back into the queue and answers its new job id; undefined if it does not exist (any more). */
   replay(stored: StoredDeadLetter): Promise<string | undefined>;
   /** Removes one for good, if there are more than `keep` (default 0). `gone` if it does not exist any more. */
-  discard(id: string, keep?: number): Promise<Discarded>;
+  discard(id: string, keep?: number): Promise<DiscardReply>;
   count(): Promise<number>;
   find(id: string): Promise<StoredDeadLetter | undefined>;
   /** At most `limit` after the first `offset`, oldest first. */
@@ -106,7 +106,7 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
 /** Moves the job under the first free id; undefined if there is nothing to move. */
 async function underFreeId(
   ids: (attempt: number) => string,
-  move: (id: string) => Promise<Moved>,
+  move: (id: string) => Promise<MoveReply>,
 ): Promise<string | undefined> {
   for (let attempt = 0; ; attempt++) {
     const id = ids(attempt);
@@ -117,10 +117,10 @@ async function underFreeId(
 }
 
 /** `gone`: the job is not there any more. `taken`: the new id exists already. Nothing is written in these two cases. */
-type Moved = 'moved' | 'gone' | 'taken';
+type MoveReply = 'moved' | 'gone' | 'taken';
 
 /** `kept`: there are no more than are to be kept. Nothing is written unless it was discarded. */
-type Discarded = 'discarded' | 'gone' | 'kept';
+type DiscardReply = 'discarded' | 'gone' | 'kept';
 
 /** A job to write into the other queue. */
 interface NewJob {
@@ -138,9 +138,9 @@ interface ReplayedJob extends NewJob {
 /** A job's other keys besides its hash: the list is from BullMQ's removeJobKeys. */
 const JOB_PARTS = ['logs', 'dependencies', 'processed', 'failed', 'unsuccessful'];
 
-const BURY = defineQueueScript<Moved>(new URL('bury.lua', import.meta.url), 7 + JOB_PARTS.length);
-const REPLAY = defineQueueScript<Moved>(new URL('replay.lua', import.meta.url), 7 + JOB_PARTS.length);
-const DISCARD = defineQueueScript<Discarded>(new URL('discard.lua', import.meta.url), 3 + JOB_PARTS.length);
+const BURY = defineQueueScript<MoveReply>(new URL('bury.lua', import.meta.url), 7 + JOB_PARTS.length);
+const REPLAY = defineQueueScript<MoveReply>(new URL('replay.lua', import.meta.url), 7 + JOB_PARTS.length);
+const DISCARD = defineQueueScript<DiscardReply>(new URL('discard.lua', import.meta.url), 3 + JOB_PARTS.length);
 
 /**
  * The scripts that write BullMQ's keys. Each one moves or removes a job in one step.
@@ -268,9 +268,9 @@ const BEGINNING = 4_000;
  * stop the whole page that is read with it.
  */
 async function readJob(queue: Queue, jobId: string): Promise<JobFields | undefined> {
-  const [[length = 0, ...values] = []] = await readJobs(queue, [jobId], BEGINNING);
-  if (values.every((value) => value === null)) return undefined;
-  const [data = null, timestamp, , opts = null, progress = null, , failedReason, finishedOn = null] = values;
+  const [job] = await readJobs(queue, [jobId], BEGINNING);
+  if (job === undefined || job.slice(1).every((value) => value === null)) return undefined;
+  const [length, data, timestamp, , opts, progress, , failedReason, finishedOn] = job;
   return {
     data: length > MAX_JOB_TEXT ? shortened(data ?? '', length) : parsed(data),
     progress: parsed(progress),

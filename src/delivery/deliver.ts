@@ -17,7 +17,7 @@ import type { Completion, Result } from '../domain/outcome.ts';
 import { SEND_AFTER, tooFarAhead } from '../domain/time.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
-import type { CancellationIndex } from '../queue/cancel.ts';
+import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import type { JobLock } from '../queue/job-lock.ts';
 import { isUnprioritised } from '../queue/names.ts';
 import type { Place } from '../queue/notification-worker.ts';

@@ -4,7 +4,7 @@ import { waitOf, type Completion, type Outcome, type Result } from '../domain/ou
 import { waitsFrom } from '../domain/time.ts';
 import type { Logger } from '../observe/log.ts';
 import type { PassEnd } from '../observe/metrics.ts';
-import type { CancellationIndex } from '../queue/cancel.ts';
+import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import { ANOTHER_HAS_IT, isLockLost } from '../queue/job-lock.ts';
 import { insist } from '../redis/deadline.ts';
 import type { Context, RetryPolicy } from './context.ts';

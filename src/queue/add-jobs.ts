@@ -3,7 +3,7 @@ import type { Fault } from '../domain/faults.ts';
 import { payloadFaults } from '../domain/notification-rules.ts';
 import { type NotificationInput, parseNotification } from '../domain/notification.ts';
 import { tooFarAhead } from '../domain/time.ts';
-import { indexAdded } from './cancel.ts';
+import { indexAdded } from './cancellation-index.ts';
 import { PRIORITY, cancellationIndexKey, JOB, jobIdOf, KEEP_COMPLETED } from './names.ts';
 
 /** A notification to enqueue: a `NotificationInput` whose id may be left out. */

@@ -9,7 +9,7 @@ import { readableFields } from './readable.ts';
  */
 const EXPECTED_VERSION = '6.7.0';
 
-/** Methods of a worker and of its backend that NotificationWorker and `requeue` replace or call. */
+/** Methods of a worker and of its backend that NotificationWorker and the job lock replace or call. */
 const WORKER_METHODS = ['processJob', 'extendJobLocks'] as const;
 const BACKEND_METHODS = [
   ...(['execCommand', 'extendLock', 'moveToActive', 'moveToCompleted', 'moveToDelayed'] as const),

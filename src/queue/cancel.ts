@@ -1,101 +1,28 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { IRedisTransaction, Job, Queue } from 'bullmq';
-import { parseCancelTarget, type CancelTarget } from '../domain/notification.ts';
+import type { Job, Queue } from 'bullmq';
 import { targetOf } from '../domain/device.ts';
-import { InputError } from '../domain/faults.ts';
+import { valueAt } from '../domain/json.ts';
 import { countedAs, type CountedAs } from '../domain/limits.ts';
+import type { CancelTarget } from '../domain/notification.ts';
 import { outcomeFields, waitOf, type Completion } from '../domain/outcome.ts';
 import { waitsFrom } from '../domain/time.ts';
-import { forEachKind, limiterPrefix } from '../limiter/limiter.ts';
-import { countBefore, createCanceller } from '../limiter/redis/canceller.ts';
-import { connectProducer, explained, RedisAwayError, whenReady, type Connection } from '../redis/connection.ts';
-import { LimiterUnavailableError } from '../redis/deadline.ts';
-import { defineQueueScript, defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts';
-import { addressOf } from '../redis/target.ts';
+import type { Canceller } from '../limiter/redis/canceller.ts';
+import type { Connection } from '../redis/connection.ts';
+import { defineQueueScript } from '../redis/scripts.ts';
 import { lockKeyOf } from './bullmq-internals.ts';
+import type { KeyPlace } from './cancellation-index.ts';
 import { redelay } from './job-lock.ts';
 import {
-  notificationIdOf,
-  outcomesKey,
   CANCEL,
   cancellationIndexKey,
   DEAD_LETTERS,
   jobIdOf,
+  notificationIdOf,
+  outcomesKey,
   replayIdsOf,
   shardOf,
-  ID_KEPT_S,
-  shardPrefixes,
 } from './names.ts';
-import { limiterTarget, type ProducerOptions } from './producer-options.ts';
 import { findJob } from './readable.ts';
-
-interface ProducerCancel {
-  cancel(target: CancelTarget): Promise<Canceled>;
-  /** How many are before this job in its line. Undefined if it waits in none, or the limiter does not answer. */
-  before(job: Job<unknown>): Promise<number | undefined>;
-  /** Closes the limiter's connection, if there is one. */
-  close(): void;
-}
-
-interface ProducerCancelParts {
-  /** Throws once the producer was closed. */
-  readonly assertOpen: () => void;
-  readonly connection: Connection;
-  /** The queues of all shards. */
-  readonly open: () => Promise<readonly Queue[]>;
-  readonly prefix: string;
-  readonly options: ProducerOptions;
-  readonly timeoutMs: number;
-}
-
-/** What a producer asks the limiter. It connects to a limiter of its own at the first call. */
-export function createProducerCancel(parts: ProducerCancelParts): ProducerCancel {
-  const { assertOpen, connection, open, prefix, options, timeoutMs } = parts;
-  const target = limiterTarget(options);
-  let limiter: Connection | undefined;
-  let deciders: CancelParts['deciders'] | undefined;
-
-  function limiterConnection(): Connection {
-    if (target === undefined) return connection;
-    limiter ??= connectProducer(target, timeoutMs).on('error', () => undefined); // the call reports it
-    return limiter;
-  }
-
-  function decidersOf(redis: Connection): CancelParts['deciders'] {
-    const decider = (ofKind: string) => createCanceller({ redis, prefix: ofKind, timeoutMs });
-    return (deciders ??= forEachKind(prefix, decider));
-  }
-
-  return {
-    async cancel(given) {
-      const parsed = parseCancelTarget(given);
-      if (!parsed.ok) throw new InputError('unusable cancel', parsed.faults);
-      assertOpen();
-      const redis = limiterConnection();
-      await Promise.all([whenReady(connection, timeoutMs), whenReady(redis, timeoutMs)]);
-      try {
-        return await cancelWaiting(parsed.target, { connection, queues: await open(), deciders: decidersOf(redis) });
-      } catch (error) {
-        if (error instanceof LimiterUnavailableError) throw new RedisAwayError(addressOf(redis), error.cause ?? error);
-        throw explained(connection, error);
-      }
-    },
-    async before({ id: jobId = '', data, progress }) {
-      const { recipientId, category } = (data ?? {}) as Readonly<Record<string, unknown>>;
-      if (typeof recipientId !== 'string') return undefined;
-      const { asks = 0 } = progress as { readonly asks?: number };
-      const waiting = { recipientId, id: `${jobId}/${asks}`, ...(typeof category === 'string' && { category }) };
-      try {
-        const redis = limiterConnection();
-        await whenReady(redis, timeoutMs);
-        return await countBefore(redis, limiterPrefix(countedAs(data as object), prefix), waiting);
-      } catch {
-        return undefined; // the status is answered without it
-      }
-    },
-    close: () => limiter?.disconnect(),
-  };
-}
 
 /** What came of a cancel. */
 export interface Canceled {
@@ -105,21 +32,13 @@ export interface Canceled {
   readonly tooLate: number;
 }
 
-/** Decides in the limiter whether a notification can still be canceled. limiter/redis/canceller.ts has one. */
-interface Decider {
-  cancel(
-    recipientId: string,
-    requests: readonly { readonly jobId: string; readonly asks: number; readonly keepMs: number }[],
-  ): Promise<readonly { readonly canceled: boolean; readonly wake: readonly string[] }[]>;
-}
-
 export interface CancelParts {
   /** The queue's Redis. */
   readonly connection: Connection;
   /** The queues of all shards, in their order. */
   readonly queues: readonly Queue[];
   /** Of the limiter that counts alerts, and of those that count what is apart from them. */
-  readonly deciders: Readonly<Record<CountedAs, Decider>>;
+  readonly deciders: Readonly<Record<CountedAs, Canceller>>;
 }
 
 /** A canceled notification whose job no worker takes is remembered for so long, and at least until its due time. */
@@ -153,8 +72,8 @@ export async function cancelWaiting(target: CancelTarget, parts: CancelParts): P
 }
 
 async function cancelOne({ queue, job }: Found, { connection, deciders }: CancelParts): Promise<boolean> {
-  const standing = standingOf(job);
-  if (standing !== 'waits' && standing !== 'merged') return standing === 'canceled';
+  const stage = stageOf(job);
+  if (stage !== 'waits' && stage !== 'merged') return stage === 'canceled';
   const data = job.data as { readonly recipientId: string; readonly pushType?: unknown; readonly alert?: unknown };
   const jobId = job.id ?? '';
   const { asks = 0, dueAt = 0 } = progressOf(job);
@@ -164,14 +83,14 @@ async function cancelOne({ queue, job }: Found, { connection, deciders }: Cancel
   // If its job goes on, the job is a digest of others by now, without this notification: however the digest ends, this one is canceled.
   const isForOthers = !answer.wake.includes(jobId);
   const after = await afterPass(queue, jobId, connection);
-  if (after.job !== undefined && after.standing === 'merged') await writeCanceled(queue, after.job);
+  if (after.job !== undefined && after.stage === 'merged') await writeCanceled(queue, after.job);
   // Also the job itself, where an earlier call could not wake it.
   const wake = new Set([jobId, ...answer.wake]);
   await redelay(
     queue,
     [...wake].map((id) => ({ jobId: id, at: 0 })),
   );
-  return isForOthers || after.standing !== 'ended';
+  return isForOthers || after.stage !== 'ended';
 }
 
 /**
@@ -182,15 +101,42 @@ async function afterPass(
   queue: Queue,
   jobId: string,
   connection: Connection,
-): Promise<{ readonly standing: Standing; readonly job: Job<unknown> | undefined }> {
+): Promise<{ readonly stage: Stage; readonly job: Job<unknown> | undefined }> {
   const deadline = performance.now() + PASS_MS;
   for (;;) {
     const isLocked = (await connection.exists(lockKeyOf(queue, jobId))) === 1; // before the job: a pass writes its end, then unlocks
     const job = await findJob(queue, jobId);
-    const standing = job === undefined ? 'waits' : standingOf(job);
-    if (standing !== 'waits' || !isLocked || performance.now() > deadline) return { standing, job };
+    const stage = job === undefined ? 'waits' : stageOf(job);
+    if (stage !== 'waits' || !isLocked || performance.now() > deadline) return { stage, job };
     await sleep(LOOK_MS);
   }
+}
+
+/** `merged`: it is a part of a digest, or was. `ended`: it has ended otherwise, or it may have alerted a device. */
+type Stage = 'waits' | 'merged' | 'canceled' | 'ended';
+
+function stageOf(job: Job<unknown>): Stage {
+  if (job.finishedOn !== undefined) {
+    const { outcome, forOthers } = (job.returnvalue ?? {}) as Partial<Completion>;
+    if (forOthers === true || outcome === 'canceled') return 'canceled';
+    return outcome === 'merged' ? 'merged' : 'ended';
+  }
+  const { devices = {}, ambiguous = 0, trying = [] } = progressOf(job);
+  const mayHaveAlerted = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
+  return mayHaveAlerted || ambiguous > 0 || trying.length > 0 ? 'ended' : 'waits';
+}
+
+/** What is read of a job's progress; delivery/context.ts writes it. */
+interface Progress {
+  readonly devices?: Readonly<Record<string, unknown>>;
+  readonly ambiguous?: number;
+  readonly trying?: readonly string[];
+  readonly asks?: number;
+  readonly dueAt?: number;
+}
+
+function progressOf({ progress }: Job<unknown>): Progress {
+  return typeof progress === 'object' ? progress : {};
 }
 
 const CANCEL_MERGED = defineQueueScript<number>(new URL('cancel-merged.lua', import.meta.url), 2);
@@ -212,43 +158,10 @@ async function writeCanceled(queue: Queue, job: Job<unknown>): Promise<void> {
   await CANCEL_MERGED(queue, [...keys, JSON.stringify(ended), ...entry]);
 }
 
-/** `merged`: it is a part of a digest, or was. `ended`: it has ended otherwise, or it may have alerted a device. */
-type Standing = 'waits' | 'merged' | 'canceled' | 'ended';
-
-function standingOf(job: Job<unknown>): Standing {
-  const { outcome, forOthers } = (job.returnvalue ?? {}) as Partial<Completion>;
-  if (job.finishedOn !== undefined) {
-    if (forOthers === true) return 'canceled';
-    if (outcome === 'merged') return outcome;
-    return outcome === 'canceled' ? 'canceled' : 'ended';
-  }
-  const { devices = {}, ambiguous = 0, trying = [] } = progressOf(job);
-  const mayHaveAlerted = Object.values(devices).some((state) => state === 'delivered' || state === 'ambiguous');
-  return mayHaveAlerted || ambiguous > 0 || trying.length > 0 ? 'ended' : 'waits';
-}
-
-/** What is read of a job's progress; delivery/progress.ts writes it. */
-interface Progress {
-  readonly devices?: Readonly<Record<string, unknown>>;
-  readonly ambiguous?: number;
-  readonly trying?: readonly string[];
-  readonly asks?: number;
-  readonly dueAt?: number;
-}
-
-function progressOf({ progress }: Job<unknown>): Progress {
-  return typeof progress === 'object' ? progress : {};
-}
-
 /** A notification's job. */
 interface Found {
   readonly queue: Queue;
   readonly job: Job<unknown>;
-}
-
-interface Queues {
-  readonly connection: Connection;
-  readonly queues: readonly Queue[];
 }
 
 /** So many replays of one notification are looked for. */
@@ -257,7 +170,7 @@ const MOST_REPLAYS = 20;
 /** The jobs of a notification: its own and those of replays, in any shard; and whether it is a dead letter. */
 async function findById(
   id: string,
-  { connection, queues }: Queues,
+  { connection, queues }: CancelParts,
 ): Promise<{ readonly jobs: readonly Found[]; readonly isDead: boolean }> {
   const jobId = jobIdOf(id);
   const jobIds = [jobId, ...replayIdsOf(jobId, MOST_REPLAYS)];
@@ -273,7 +186,7 @@ async function findById(
 }
 
 /** The jobs that wait for a recipient under a cancellation key. Ids whose jobs are gone are removed from the index. */
-async function findByKey(place: KeyPlace, { connection, queues }: Queues): Promise<readonly Found[]> {
+async function findByKey(place: KeyPlace, { connection, queues }: CancelParts): Promise<readonly Found[]> {
   const queue = queues[shardOf(place.recipientId, queues.length)];
   if (queue === undefined) return [];
   const key = cancellationIndexKey(queue.opts.prefix ?? '', place.recipientId, place.cancellationKey);
@@ -293,50 +206,8 @@ async function findByKey(place: KeyPlace, { connection, queues }: Queues): Promi
 async function jobsOf(queue: Queue, jobIds: readonly string[]): Promise<Found[]> {
   const jobs = await Promise.all(jobIds.map((jobId) => findJob(queue, jobId)));
   return jobs.flatMap((job) =>
-    job !== undefined && job.name !== CANCEL && hasRecipient(job.data) ? [{ queue, job }] : [],
+    job !== undefined && job.name !== CANCEL && typeof valueAt(job.data, 'recipientId') === 'string'
+      ? [{ queue, job }]
+      : [],
   );
-}
-
-function hasRecipient(data: unknown): boolean {
-  return typeof (data as Partial<KeyPlace> | null | undefined)?.recipientId === 'string';
-}
-
-/** What waits under a cancellation key: the queue itself can only be searched by id. */
-export interface CancellationIndex {
-  /** The job waits, for at least `waitMs` more. */
-  waits(place: KeyPlace, jobId: string, waitMs: number): Promise<void>;
-  /** The job has ended. `isFound`: a cancel must still find it for as long as its id is known. */
-  ended(place: KeyPlace, jobId: string, isFound: boolean): Promise<void>;
-}
-
-/** Whose key it is. */
-interface KeyPlace {
-  readonly recipientId: string;
-  readonly cancellationKey: string;
-}
-
-/** An id is kept so much longer than its job is delayed: workers may be stopped, or the limits may make it wait. */
-const INDEX_KEPT_MS = 30 * 86_400_000;
-/** The most notifications of one recipient under one key. */
-const MOST_IDS = 1_000;
-const LUA = readScript('cancellation-index.lua', import.meta.url);
-
-/** The index that a worker writes, on the queue's Redis. */
-export function createCancellationIndex(redis: ScriptRedis, prefix: string, shards: number): CancellationIndex {
-  const script = defineScript<number>(redis, 'pushpacer:cancellation-index', LUA, 1);
-  const prefixes = shardPrefixes(prefix, shards);
-  const keyOf = ({ recipientId, cancellationKey }: KeyPlace): string =>
-    cancellationIndexKey(prefixes[shardOf(recipientId, shards)] ?? prefix, recipientId, cancellationKey);
-  const write = async (place: KeyPlace, jobId: string, keptMs: number): Promise<void> => {
-    await script(keyOf(place), jobId, Math.ceil(keptMs), MOST_IDS);
-  };
-  return {
-    waits: (place, jobId, waitMs) => write(place, jobId, Math.max(0, waitMs) + INDEX_KEPT_MS),
-    ended: (place, jobId, isFound) => write(place, jobId, isFound ? ID_KEPT_S * 1_000 : 0),
-  };
-}
-
-/** Notes a job that is added, in the transaction that adds it. It sends the whole script, since a transaction cannot load one. */
-export function indexAdded(transaction: IRedisTransaction, key: string, jobId: string, delayMs: number): void {
-  transaction.runCommand('eval', [LUA, 1, key, jobId, Math.ceil(delayMs) + INDEX_KEPT_MS, MOST_IDS]);
 }

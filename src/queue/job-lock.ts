@@ -17,7 +17,11 @@ export interface JobLock {
   isValid(): boolean | Promise<boolean>;
   /** Saves the job's progress; false where another worker has the job, and then nothing is written. */
   save(progress: object): Promise<boolean>;
-  /** Puts the job back for `delayMs`, at no attempt, and saves its progress. Rejects where another worker has the job. */
+  /**
+   * Puts the job back for `delayMs`, at no attempt, and saves its progress. When it is due it goes ahead of all jobs that no worker
+   * has looked at yet. Rejects where the lock was lost or the job was removed, and then nothing is written. The processor then
+   * throws BullMQ's `DelayedError`.
+   */
   putBack(delayMs: number, progress: object): Promise<void>;
 }
 
@@ -88,8 +92,14 @@ class BullMqJobLock implements JobLock {
   }
 
   async putBack(delayMs: number, progress: object): Promise<void> {
-    const dueAt = await requeue(this.#options.queue, this.#jobId, this.#token, delayMs, progress);
-    this.#options.onPutBack?.(dueAt);
+    const now = Date.now();
+    const waitMs = Math.max(0, Math.ceil(delayMs));
+    // One script writes all of it. `job.changePriority` would also search the whole list of jobs without a priority each time.
+    await this.#options.queue.getBackend().moveToDelayed(this.#jobId, now, waitMs, this.#token, {
+      skipAttempt: true,
+      fieldsToUpdate: { priority: PRIORITY.due, progress: JSON.stringify(progress) },
+    });
+    this.#options.onPutBack?.(now + waitMs);
   }
 
   #isCertain(): boolean {
@@ -108,41 +118,13 @@ class BullMqJobLock implements JobLock {
   }
 }
 
-/**
- * Puts the job that is being processed back for `waitMs` milliseconds, at no attempt, and saves `progress` if it is given. When the
- * job is due it goes ahead of all jobs that no worker has looked at yet. Answers the due time: epoch milliseconds on this machine's
- * clock. The caller then throws BullMQ's `DelayedError`.
- *
- * One script writes priority, progress and delay, so that no failure can come between them; `job.changePriority` would also
- * search the whole list of jobs without a priority, on every requeue. Rejects where the lock was lost (it ran out, or the
- * job was removed), and then nothing is written.
- */
-export async function requeue(
-  queue: Jobs,
-  jobId: string,
-  token: string,
-  waitMs: number,
-  progress?: object,
-): Promise<number> {
-  const now = Date.now();
-  const delayMs = Math.max(0, Math.ceil(waitMs));
-  await queue.getBackend().moveToDelayed(jobId, now, delayMs, token, {
-    skipAttempt: true,
-    fieldsToUpdate: { priority: PRIORITY.due, ...(progress && { progress: JSON.stringify(progress) }) },
-  });
-  return now + delayMs;
-}
-
-/** Why a job waits for so long; epoch milliseconds. */
-type Why = Pick<Waited, 'rule' | 'ruleUntil'>;
-
 /** A delayed job and its new due time. */
 export interface Due {
   readonly jobId: string;
   /** Epoch milliseconds on Redis's clock. */
   readonly at: number;
   /** The reason for it, for `producer.status`: that in the job's progress is older, and only a worker may write there. */
-  readonly why?: Why;
+  readonly why?: Pick<Waited, 'rule' | 'ruleUntil'>;
 }
 
 /** How many commands are under way at once, so that workers' commands get through in between. */

@@ -28,7 +28,7 @@ export interface WorkerSettings {
 /** Stalled jobs are looked for at least this often. They come back after their lock's end and one or two of these. */
 const MAX_STALLED_INTERVAL_MS = 5_000;
 
-/** BullMQ's settings for a worker. `maxStartedAttempts` stays unset, because every requeue counts as a start. */
+/** BullMQ's settings for a worker. `maxStartedAttempts` stays unset: each time that a job is put back would count. */
 export function workerOptions(settings: WorkerSettings): WorkerOptions {
   return {
     connection: settings.connection,

@@ -1,4 +1,3 @@
-import { Queue } from 'bullmq';
 import { describeFound, InputError, optionFaults, type Fault, type OptionNames } from '../domain/faults.ts';
 import { PRODUCER_TIMEOUT_MS, type Connection, type RedisTarget } from '../redis/connection.ts';
 import {
@@ -123,21 +122,4 @@ function connectionFaults({ connection, ...target }: ProducerOptions): Fault[] {
     faults.push({ path, expected: 'none, since connection is given', found: 'one' });
   }
   return faults;
-}
-
-/** The queue of this name in each shard, ready for use. Rejects, with all of them closed, if Redis does not answer. */
-export async function openQueues(name: string, connection: Connection, prefixes: readonly string[]): Promise<Queue[]> {
-  const queues = prefixes.map((prefix) => new Queue(name, { connection, prefix }).on('error', ignoreError));
-  try {
-    await Promise.all(queues.map((queue) => queue.waitUntilReady()));
-    return queues;
-  } catch (error) {
-    await Promise.all(queues.map((queue) => queue.close()));
-    throw error;
-  }
-}
-
-/** A listener for `error` events: without one Node would throw them. The call that failed reports the error. */
-export function ignoreError(): void {
-  return;
 }

@@ -1,12 +1,17 @@
-import type { Queue } from 'bullmq';
-import type { CancelTarget } from '../domain/notification.ts';
+import { Queue, type Job } from 'bullmq';
 import { InputError } from '../domain/faults.ts';
-import { connectProducer, explained, whenReady } from '../redis/connection.ts';
-import { addJobs, type Entry, check, delayed, type Spread, type Enqueued, type EnqueueInput } from './add-jobs.ts';
+import { countedAs } from '../domain/limits.ts';
+import { parseCancelTarget, type CancelTarget } from '../domain/notification.ts';
+import { forEachKind, limiterPrefix } from '../limiter/limiter.ts';
+import { countBefore, createCanceller } from '../limiter/redis/canceller.ts';
+import { connectProducer, explained, RedisAwayError, whenReady, type Connection } from '../redis/connection.ts';
+import { LimiterUnavailableError } from '../redis/deadline.ts';
+import { addressOf } from '../redis/target.ts';
+import { addJobs, check, delayed, type Enqueued, type EnqueueInput, type Entry, type Spread } from './add-jobs.ts';
 import { broadcast, checkBroadcast, type EnqueuedMany, type EnqueueManyOptions, type Positions } from './broadcast.ts';
-import { type Canceled, createProducerCancel } from './cancel.ts';
+import { cancelWaiting, type Canceled, type CancelParts } from './cancel.ts';
 import { broadcastKey, DEAD_LETTERS, QUEUE, shardOf, shardPrefixes } from './names.ts';
-import { openQueues, ignoreError, checkOptions, type ProducerOptions } from './producer-options.ts';
+import { checkOptions, limiterTarget, type ProducerOptions } from './producer-options.ts';
 import { checkId, findStatus, type NotificationStatus } from './status.ts';
 
 export type { EnqueuedMany, EnqueueManyOptions } from './broadcast.ts';
@@ -81,7 +86,9 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   const isOwned = options.connection === undefined;
   const connection = options.connection ?? connectProducer(options, timeoutMs);
   if (isOwned) connection.on('error', ignoreError);
-  const prefixes = shardPrefixes(prefix, shards);
+  const limiterAt = limiterTarget(options);
+  let limiter: Connection | undefined;
+  let deciders: CancelParts['deciders'] | undefined;
   const opened = new Map<string, Promise<Queue[]>>();
   let closed: Promise<void> | undefined;
 
@@ -90,46 +97,63 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     if (closed !== undefined) throw new Error('the producer was closed: it takes no more calls');
   }
 
-  /** Resolves once Redis can be asked. */
-  async function ready(): Promise<void> {
+  /** Runs it once Redis can be asked. */
+  async function ask<T>(work: () => Promise<T>): Promise<T> {
     assertOpen();
     await whenReady(connection, timeoutMs);
+    try {
+      return await work();
+    } catch (error) {
+      throw explained(connection, error);
+    }
+  }
+
+  /** A limiter's Redis of its own is connected to at the first call that needs it. */
+  function limiterConnection(): Connection {
+    if (limiterAt === undefined) return connection;
+    return (limiter ??= connectProducer(limiterAt, timeoutMs).on('error', ignoreError));
   }
 
   async function close(): Promise<void> {
-    canceller.close();
+    limiter?.disconnect();
     const queues = await Promise.all([...opened.values()].map((opening) => opening.catch(() => [])));
     await Promise.all(queues.flat().map((queue) => queue.close()));
     if (isOwned) connection.disconnect();
   }
 
-  // BullMQ never recovers if the connection breaks while it asks for Redis's version, so the queues are opened again then.
-  function open(name: string): Promise<Queue[]> {
-    const known = opened.get(name);
-    if (known !== undefined) return known;
-    const opening = openQueues(name, connection, prefixes).catch((error: unknown) => {
+  /** The queue of this name in each shard. Where Redis does not answer, none stays open. */
+  async function openQueues(name: string): Promise<Queue[]> {
+    const queues = shardPrefixes(prefix, shards).map((of) => new Queue(name, { connection, prefix: of }));
+    for (const queue of queues) queue.on('error', ignoreError);
+    try {
+      await Promise.all(queues.map((queue) => queue.waitUntilReady()));
+      return queues;
+    } catch (error) {
+      await Promise.all(queues.map((queue) => queue.close()));
       opened.delete(name);
       throw error;
-    });
+    }
+  }
+
+  // BullMQ never recovers if the connection breaks while it asks for Redis's version, so the queues are opened again then.
+  function open(name: string): Promise<Queue[]> {
+    const opening = opened.get(name) ?? openQueues(name);
     opened.set(name, opening);
     return opening;
   }
 
   /** Adds them; answers those whose id was not taken. */
-  async function addAll(entries: readonly Entry[]): Promise<Set<Entry>> {
-    await ready();
-    const added = new Set<Entry>();
-    try {
+  function addAll(entries: readonly Entry[]): Promise<Set<Entry>> {
+    return ask(async () => {
+      const added = new Set<Entry>();
       for (const [shard, queue] of (await open(QUEUE)).entries()) {
         const itsEntries = entries.filter(({ recipientId }) => shardOf(recipientId, shards) === shard);
-        for (const chunk of chunksOf(itsEntries, CHUNK)) {
-          for (const entry of await addJobs(queue, chunk)) added.add(entry);
+        for (let from = 0; from < itsEntries.length; from += CHUNK) {
+          for (const entry of await addJobs(queue, itsEntries.slice(from, from + CHUNK))) added.add(entry);
         }
       }
-    } catch (error) {
-      throw explained(connection, error);
-    }
-    return added;
+      return added;
+    });
   }
 
   /** Adds those that fit. `spreadOver`: each begins to wait for its slot at a random instant within that time. */
@@ -141,9 +165,6 @@ export function createProducer(options: ProducerOptions = {}): Producer {
       return { kind: added.has(entry) ? 'added' : 'duplicate', id: entry.id };
     });
   }
-
-  const openShards = () => open(QUEUE);
-  const canceller = createProducerCancel({ assertOpen, connection, open: openShards, prefix, options, timeoutMs });
 
   function enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
   function enqueueMany(inputs: Inputs, options: EnqueueManyOptions): Promise<EnqueuedMany>;
@@ -158,18 +179,43 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
   function positionsOf(broadcastId: string): Positions {
     const key = broadcastKey(prefix, broadcastId);
-    const ask = async <T>(command: () => Promise<T>): Promise<T> => {
-      await ready();
-      return command().catch((error: unknown) => {
-        throw explained(connection, error);
-      });
-    };
     return {
       read: async () => Number((await ask(() => connection.get(key))) ?? 0),
       write: async (position) => {
         await ask(() => connection.set(key, position, 'EX', POSITION_KEPT_S));
       },
     };
+  }
+
+  /** How many are before this job in its line. Undefined if it waits in none, or the limiter does not answer. */
+  async function before({ id: jobId = '', data, progress }: Job<unknown>): Promise<number | undefined> {
+    const { recipientId, category } = (data ?? {}) as Readonly<Record<string, unknown>>;
+    if (typeof recipientId !== 'string') return undefined;
+    const { asks = 0 } = progress as { readonly asks?: number };
+    const waiting = { recipientId, id: `${jobId}/${asks}`, ...(typeof category === 'string' && { category }) };
+    try {
+      await whenReady(limiterConnection(), timeoutMs);
+      return await countBefore(limiterConnection(), limiterPrefix(countedAs(data as object), prefix), waiting);
+    } catch {
+      return undefined; // the status is answered without it
+    }
+  }
+
+  async function cancel(given: CancelTarget): Promise<Canceled> {
+    const parsed = parseCancelTarget(given);
+    if (!parsed.ok) throw new InputError('unusable cancel', parsed.faults);
+    assertOpen();
+    const redis = limiterConnection();
+    await Promise.all([whenReady(connection, timeoutMs), whenReady(redis, timeoutMs)]);
+    deciders ??= forEachKind(prefix, (ofKind) => createCanceller({ redis, prefix: ofKind, timeoutMs }));
+    const parts = { connection, deciders };
+    return ask(async () => {
+      const queues = await open(QUEUE);
+      return cancelWaiting(parsed.target, { ...parts, queues }).catch((error: unknown) => {
+        const isLimiter = error instanceof LimiterUnavailableError;
+        throw isLimiter ? new RedisAwayError(addressOf(redis), error.cause ?? error) : error;
+      });
+    });
   }
 
   return {
@@ -182,24 +228,15 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     enqueueMany,
     async status(id) {
       checkId(id);
-      await ready();
-      try {
-        return await findStatus(
-          id,
-          await open(QUEUE),
-          () => open(DEAD_LETTERS),
-          (job) => canceller.before(job),
-        );
-      } catch (error) {
-        throw explained(connection, error);
-      }
+      return ask(async () => findStatus(id, await open(QUEUE), () => open(DEAD_LETTERS), before));
     },
-    cancel: (target) => canceller.cancel(target),
+    cancel,
     close: () => (closed ??= close()),
     [Symbol.asyncDispose]: () => (closed ??= close()),
   };
 }
 
-function* chunksOf<T>(items: readonly T[], size: number): Generator<T[]> {
-  for (let from = 0; from < items.length; from += size) yield items.slice(from, from + size);
+/** A listener for `error` events: without one Node would throw them. The call that failed reports the error. */
+function ignoreError(): void {
+  return;
 }

@@ -96,7 +96,7 @@ export async function findStatus(
   id: string,
   queues: readonly Queue[],
   openDeadQueues: () => Promise<readonly Queue[]>,
-  countBefore: CountBefore = () => Promise.resolve(undefined),
+  countBefore: CountBefore,
 ): Promise<NotificationStatus> {
   const first = jobIdOf(id);
   const inQueue = await firstKnown(queues.map((queue) => statusOf(queue, first, countBefore)));

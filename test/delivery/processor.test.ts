@@ -6,7 +6,7 @@ import { createProcessor, type ProcessorParts } from '../../src/delivery/deliver
 import type { DeliverParts } from '../../src/delivery/context.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { createLog } from '../../src/observe/log.ts';
-import { createCancellationIndex } from '../../src/queue/cancel.ts';
+import { createCancellationIndex } from '../../src/queue/cancellation-index.ts';
 import { createJobLock } from '../../src/queue/job-lock.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { makeNotification } from '../support/push.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createCancellationIndex } from '../../src/queue/cancel.ts';
+import { createCancellationIndex } from '../../src/queue/cancellation-index.ts';
 import { cancellationIndexKey, shardOf, shardPrefixes } from '../../src/queue/names.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 

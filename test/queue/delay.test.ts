@@ -1,8 +1,8 @@
 import { DelayedError, type Job } from 'bullmq';
 import { expect, test, vi } from 'vitest';
-import { requeue, redelay } from '../../src/queue/job-lock.ts';
+import { redelay } from '../../src/queue/job-lock.ts';
 import { PRIORITY } from '../../src/queue/names.ts';
-import { consume, notification, openQueues, present } from './support.ts';
+import { consume, notification, openQueues, present, putBack } from './support.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -11,10 +11,10 @@ test('a requeued job comes back with its progress, not too early, and spends no 
   await queue.add('push', notification({ id: 'one' }), { jobId: 'one', priority: 10 });
   const passes: { at: number; attempts: number; progress: unknown }[] = [];
   let dueAt = 0;
-  consume(prefix, async (job, token = '') => {
+  consume(prefix, async (job, token) => {
     passes.push({ at: Date.now(), attempts: job.attemptsMade, progress: job.progress });
     if (passes.length > 1) return;
-    dueAt = await requeue(queue, job.id ?? '', token, 150.2, { requeues: 1 });
+    dueAt = await putBack(queue, job, token, 150.2, { requeues: 1 });
     throw new DelayedError();
   });
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), { timeout: 10_000 });
@@ -33,11 +33,11 @@ test('a job that is due goes ahead of 6,000 that wait', async () => {
   }));
   await queue.add('push', {}, { jobId: 'first', priority: 10 });
   const order: string[] = [];
-  consume(prefix, async (job, token = '') => {
+  consume(prefix, async (job, token) => {
     order.push(present(job.id));
     if (order.length === 1) {
       await queue.addBulk(jobs);
-      await requeue(queue, job.id ?? '', token, 100);
+      await putBack(queue, job, token, 100);
       throw new DelayedError();
     }
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -56,7 +56,7 @@ test('of a job that is another worker’s by now, nothing changes', async () => 
     return new Promise((resolve) => setTimeout(resolve, 500));
   });
   await vi.waitFor(() => expect(held).toBeDefined());
-  await expect(requeue(queue, held?.id ?? '', 'not its token', 1_000)).rejects.toThrow(/lock/i);
+  await expect(putBack(queue, present(held), 'not its token', 1_000)).rejects.toThrow(/lock/i);
   expect(await queue.getDelayedCount()).toBe(0);
   expect(present(await queue.getJob(present(added.id))).priority).toBe(10);
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));
@@ -66,10 +66,10 @@ test('the rejection does not fail the job that it could not delay', async () => 
   const { prefix, queue } = openQueues();
   await queue.add('push', {}, { jobId: 'twice', priority: 10, attempts: 1 });
   let passes = 0;
-  consume(prefix, async (job, token = '') => {
+  consume(prefix, async (job, token) => {
     if (++passes > 1) return;
-    await requeue(queue, job.id ?? '', token, 300);
-    await requeue(queue, job.id ?? '', token, 300); // as ioredis does when a reply is lost: it sends the script again
+    await putBack(queue, job, token, 300);
+    await putBack(queue, job, token, 300); // as ioredis does when a reply is lost: it sends the script again
   });
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), { timeout: 10_000 });
   expect(passes).toBe(2);

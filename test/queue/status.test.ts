@@ -4,12 +4,12 @@ import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import type { Moved } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { requeue, redelay } from '../../src/queue/job-lock.ts';
+import { redelay } from '../../src/queue/job-lock.ts';
 import { createProducer, type ProducerOptions } from '../../src/queue/producer.ts';
 import { RedisAwayError } from '../../src/redis/connection.ts';
 import { strictFaults } from '../support/strict-typescript.ts';
 import { connectRedis } from '../support/redis.ts';
-import { consume, die, notification, openQueues, present } from './support.ts';
+import { consume, die, notification, openQueues, present, putBack } from './support.ts';
 
 function open(options: ProducerOptions = {}) {
   const queues = openQueues();
@@ -57,8 +57,8 @@ it.each([[{ rule: '10/1m', requeues: 1 }, { rule: '10/1m' }] as const, [{ tries:
     const { producer, queue, prefix } = open();
     await producer.enqueue(notification({ id: 'msg-1' }));
     let dueAt = 0;
-    consume(prefix, async (job, token = '') => {
-      dueAt = await requeue(queue, job.id ?? '', token, 30_000, progress);
+    consume(prefix, async (job, token) => {
+      dueAt = await putBack(queue, job, token, 30_000, progress);
       throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
     });
     await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), { timeout: 10_000 });
@@ -73,8 +73,8 @@ it('one that waits in line tells how many are before it, and why; also after it 
   const ids = ['msg-0', 'msg-1', 'msg-2', 'msg-3'];
   for (const id of ids) await limiter.admit({ recipientId: 'teacher-42', id: `${id}/0` });
   await producer.enqueueMany(ids.slice(1).map((id) => notification({ id })));
-  consume(prefix, async (job, token = '') => {
-    await requeue(queue, job.id ?? '', token, 60_000, { rule: 'gap', requeues: 1, asks: 0 });
+  consume(prefix, async (job, token) => {
+    await putBack(queue, job, token, 60_000, { rule: 'gap', requeues: 1, asks: 0 });
     throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
   });
   await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(3), { timeout: 10_000 });
@@ -106,8 +106,8 @@ it('one that its category holds back tells its place in that line', async () => 
     await limiter.admit({ recipientId: 'teacher-42', id: `${id}/0`, category: 'news' });
   for (const id of ['c', 'd']) await limiter.admit({ recipientId: 'teacher-42', id: `${id}/0` });
   await producer.enqueue(notification({ id: 'msg-1', category: 'news' }));
-  consume(prefix, async (job, token = '') => {
-    await requeue(queue, job.id ?? '', token, 60_000, { rule: 'news:gap', requeues: 1, ruleUntil: undefined });
+  consume(prefix, async (job, token) => {
+    await putBack(queue, job, token, 60_000, { rule: 'news:gap', requeues: 1, ruleUntil: undefined });
     throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
   });
   await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), { timeout: 10_000 });
@@ -117,8 +117,8 @@ it('one that its category holds back tells its place in that line', async () => 
 it('one that waits is told also if the Redis of the limiter does not answer', async () => {
   const { producer, queue, prefix } = open({ limiterRedisUrl: 'redis://127.0.0.1:1', timeoutMs: 500 });
   await producer.enqueue(notification({ id: 'msg-1' }));
-  consume(prefix, async (job, token = '') => {
-    await requeue(queue, job.id ?? '', token, 60_000, { rule: 'quiet', ruleUntil: 1_784_012_400_000, requeues: 1 });
+  consume(prefix, async (job, token) => {
+    await putBack(queue, job, token, 60_000, { rule: 'quiet', ruleUntil: 1_784_012_400_000, requeues: 1 });
     throw Object.assign(new Error('delayed'), { name: 'DelayedError' });
   });
   await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), { timeout: 10_000 });

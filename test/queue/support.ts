@@ -1,6 +1,7 @@
 import { Queue, Worker, type Job, type Processor, type WorkerOptions } from 'bullmq';
 import { onTestFinished } from 'vitest';
 import type { EnqueueInput } from '../../src/queue/producer.ts';
+import { createJobLock } from '../../src/queue/job-lock.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
@@ -47,3 +48,17 @@ export async function die(job: Job, reason = 'rejected'): Promise<never> {
 }
 
 export const ATTEMPTS = [{ at: 1_784_000_000_000, device: 'apns#0', error: 'InternalServerError' }];
+
+/** Puts a job back as a worker does, for so long; answers when it is due. The processor then throws `DelayedError`. */
+export async function putBack(
+  queue: Queue,
+  job: Pick<Job, 'id'>,
+  token: string | undefined,
+  delayMs: number,
+  progress = {},
+): Promise<number> {
+  let dueAt = NaN;
+  const options = { queue, lockMs: 30_000, onPutBack: (at: number) => void (dueAt = at) };
+  await createJobLock({ id: job.id ?? '' }, token ?? '', options).putBack(delayMs, progress);
+  return dueAt;
+}

@@ -1,0 +1,43 @@
+import type { IRedisTransaction } from 'bullmq';
+import { defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts';
+import { cancellationIndexKey, ID_KEPT_S, shardOf, shardPrefixes } from './names.ts';
+
+/** What waits under a cancellation key: the queue itself can only be searched by id. */
+export interface CancellationIndex {
+  /** The job waits, for at least `waitMs` more. */
+  waits(place: KeyPlace, jobId: string, waitMs: number): Promise<void>;
+  /** The job has ended. `isFound`: a cancel still finds it for as long as its id is known. */
+  ended(place: KeyPlace, jobId: string, isFound: boolean): Promise<void>;
+}
+
+/** A recipient, and a key under which its notifications can be canceled. */
+export interface KeyPlace {
+  readonly recipientId: string;
+  readonly cancellationKey: string;
+}
+
+/** An id is kept so much longer than its job is delayed: workers may be stopped, or the limits may make it wait. */
+const INDEX_KEPT_MS = 30 * 86_400_000;
+/** The most notifications of one recipient under one key. */
+const MOST_IDS = 1_000;
+const LUA = readScript('cancellation-index.lua', import.meta.url);
+
+/** The index that a worker writes, on the queue's Redis. */
+export function createCancellationIndex(redis: ScriptRedis, prefix: string, shards: number): CancellationIndex {
+  const script = defineScript<number>(redis, 'pushpacer:cancellation-index', LUA, 1);
+  const prefixes = shardPrefixes(prefix, shards);
+  const keyOf = ({ recipientId, cancellationKey }: KeyPlace): string =>
+    cancellationIndexKey(prefixes[shardOf(recipientId, shards)] ?? prefix, recipientId, cancellationKey);
+  const write = async (place: KeyPlace, jobId: string, keptMs: number): Promise<void> => {
+    await script(keyOf(place), jobId, Math.ceil(keptMs), MOST_IDS);
+  };
+  return {
+    waits: (place, jobId, waitMs) => write(place, jobId, Math.max(0, waitMs) + INDEX_KEPT_MS),
+    ended: (place, jobId, isFound) => write(place, jobId, isFound ? ID_KEPT_S * 1_000 : 0),
+  };
+}
+
+/** Notes a job that is added, in the transaction that adds it. It sends the whole script, since a transaction cannot load one. */
+export function indexAdded(transaction: IRedisTransaction, key: string, jobId: string, delayMs: number): void {
+  transaction.runCommand('eval', [LUA, 1, key, jobId, Math.ceil(delayMs) + INDEX_KEPT_MS, MOST_IDS]);
+}
