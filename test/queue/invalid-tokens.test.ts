@@ -6,7 +6,7 @@ import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
-import { openWorkerBench } from '../support/worker.ts';
+import { openReplicaBench } from '../support/replica.ts';
 
 const GROUP = 'token-cleaners';
 
@@ -37,9 +37,9 @@ const pendingOf = async (redis: Redis, prefix: string) => {
 };
 
 it('a token that APNs calls gone reaches a consumer, with its recipient, platform, reason and time', async () => {
-  const { queue, prefix, sandbox, startWorker } = await openWorkerBench();
+  const { queue, prefix, sandbox, startHere } = await openReplicaBench();
   const consumer = startConsumer(prefix);
-  await startWorker();
+  await startHere();
   const device = makeDevice();
   const timestamp = 1_700_000_000_000;
   sandbox.apns.script(device.token, [{ kind: 'refuse', status: 410, reason: 'Unregistered', timestamp }]);
@@ -50,8 +50,8 @@ it('a token that APNs calls gone reaches a consumer, with its recipient, platfor
 });
 
 it('a token that was never valid is told as such, and not while all tokens look wrong', async () => {
-  const { queue, prefix, sandbox, startWorker } = await openWorkerBench();
-  await startWorker();
+  const { queue, prefix, sandbox, startHere } = await openReplicaBench();
+  await startHere();
   const devices = Array.from({ length: 25 }, () => makeDevice());
   for (const { token } of devices)
     sandbox.apns.script(token, [{ kind: 'refuse', status: 400, reason: 'BadDeviceToken' }]);

@@ -35,6 +35,17 @@ function open(
   return { queue, worker, letGo, lockKey: (id: string) => `${queue.toKey(id)}:lock`, redis: connectRedis(redisUrl) };
 }
 
+/** Resolves when the lock was renewed twice: its remaining time grows only then. A lock that expired never grows again. */
+async function renewedTwice(redis: Redis, lockKey: string): Promise<void> {
+  let [lastMs, renewals] = [await redis.pttl(lockKey), 0];
+  await vi.waitFor(async () => {
+    const leftMs = await redis.pttl(lockKey);
+    if (leftMs > lastMs) renewals += 1;
+    lastMs = leftMs;
+    expect(renewals).toBeGreaterThanOrEqual(2);
+  }, SOON);
+}
+
 test('a job whose end Redis refuses for now is completed when it does not any more, and never failed', async () => {
   const server = await startEmbeddedRedis();
   const admin = new Redis(server.url);
@@ -103,7 +114,8 @@ test('a pass that ends does not take the lock’s renewal from a later one of th
   await redis.del(lockKey('one'));
   await vi.waitFor(() => expect(passes).toHaveLength(2), SOON);
   passes[0]?.();
-  await sleep(3_000);
+  await sleep(50); // until the first pass has ended
+  await renewedTwice(redis, lockKey('one'));
   const begun = passes.length;
   for (const end of passes) end();
   expect(begun).toBe(2);
@@ -116,10 +128,10 @@ test.for([-60_000, 60_000])(
     const passes: { id: string; ageMs: number }[] = [];
     const processor = async (job: Job) => {
       passes.push({ id: job.id ?? '', ageMs: Date.now() - (job.processedOn ?? NaN) });
-      if (job.id === 'long') await sleep(3_000); // three times as long as its lock
+      if (job.id === 'long') await renewedTwice(redis, lockKey('long'));
       return { outcome: 'delivered' };
     };
-    const { queue, letGo } = open(processor, testRedisUrl(), offsetMs);
+    const { queue, letGo, redis, lockKey } = open(processor, testRedisUrl(), offsetMs);
     for (const jobId of ['short', 'long', 'last']) await queue.add('push', notification(), { jobId, priority: 10 });
     await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(3), SOON);
     expect(passes.map(({ id }) => id).sort()).toEqual(['last', 'long', 'short']);

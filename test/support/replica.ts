@@ -7,6 +7,7 @@ import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
 import { startReplica, type Replica } from '../../workers/replica.ts';
 import { openSandbox } from './providers.ts';
 import { testRedisUrl } from './redis.ts';
+import { waitFor } from './wait.ts';
 import { openWorkerQueues, type WorkerQueues } from './worker.ts';
 
 /** Replicas in this process, at loopback providers, and a producer. */
@@ -15,6 +16,8 @@ export interface ReplicaBench extends WorkerQueues {
   readonly producer: Producer;
   /** The log lines of all replicas. */
   readonly lines: readonly string[];
+  /** The first log line that matches, also one that has passed. */
+  line(pattern: RegExp): Promise<string>;
   /** Starts one; it stops when the test ends, or before that by its `stop`. */
   startHere(env?: Readonly<Record<string, string>>): Promise<Replica>;
 }
@@ -34,6 +37,12 @@ export async function openReplicaBench(
     sandbox,
     producer,
     lines,
+    line: (pattern) =>
+      waitFor(() => {
+        const found = lines.find((line) => pattern.test(line));
+        if (found === undefined) throw new Error(`no line like ${String(pattern)} in\n${lines.join('')}`);
+        return found;
+      }),
     async startHere(more = {}) {
       const env = { ...queues.env, METRICS_PORT: 'off', ...more };
       const log = createLog('info', { write: (line) => void lines.push(line) });

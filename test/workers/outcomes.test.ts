@@ -1,23 +1,19 @@
 import type { Job } from 'bullmq';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { main as replay } from '../../scripts/replay.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { createProducer } from '../../src/queue/producer.ts';
 import { outcomesKey } from '../../src/queue/names.ts';
-import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
 import { runMain } from '../support/command.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
-import { openWorkerBench } from '../support/worker.ts';
+import { openReplicaBench } from '../support/replica.ts';
 
 const SOON = { timeout: 15_000, interval: 50 };
 
 it('each notification that ends is in the stream, and its status is the same', async () => {
-  const { queue, prefix, sandbox, startWorker } = await openWorkerBench();
+  const { queue, prefix, producer, sandbox, startHere, line } = await openReplicaBench();
   const redis = connectRedis();
-  const producer = createProducer({ connection: connectRedis(), prefix });
-  onTestFinished(() => producer.close());
   const [phone, gone, refused] = [makeDevice(), makeDevice(), makeDevice()];
   sandbox.apns.script(gone.token, [{ kind: 'refuse', status: 410, reason: 'Unregistered' }]);
   sandbox.apns.script(refused.token, [{ kind: 'refuse', status: 400, reason: 'BadTopic' }]);
@@ -33,7 +29,7 @@ it('each notification that ends is in the stream, and its status is the same', a
   ];
   const before = Date.now();
   await queue.addBulk(notifications.map((data) => ({ name: 'push', data, opts: { jobId: data.id, priority: 10 } })));
-  const worker = await startWorker({ OUTCOMES_MAX: '1000', LIMIT_MIN_GAP: '0', LIMIT_RULES: '1/1h' });
+  await startHere({ OUTCOMES_MAX: '1000', LIMIT_MIN_GAP: '0', LIMIT_RULES: '1/1h' });
   await vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(notifications.length), SOON);
 
   const entries = await outcomesIn(redis, prefix);
@@ -73,7 +69,7 @@ it('each notification that ends is in the stream, and its status is the same', a
   expect(await producer.status('refused')).toMatchObject({ state: 'dead-lettered', reason, generation: 0 });
 
   expect(await runMain(replay, ['--recipient', 'd', '--yes'], queueEnv(prefix))).toMatchObject({ code: 0 });
-  await worker.waitForLine(/"jobId":"refused#r1"/);
+  await line(/"jobId":"refused#r1"/);
   await vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(notifications.length + 1), SOON);
   expect((await outcomesIn(redis, prefix)).at(-1)).toMatchObject({
     ...{ id: 'refused', outcome: 'delivered', generation: '1' },
@@ -87,14 +83,12 @@ it.each([
 ] as const)(
   'what %s silenced says so in the log, the return value, the status, the stream and the metric',
   async (field, limits) => {
-    const { queue, prefix, sandbox, startWorker } = await openWorkerBench({ latency: NO_LATENCY });
+    const { queue, prefix, producer, sandbox, startHere, line, lines } = await openReplicaBench();
     const redis = connectRedis();
-    const producer = createProducer({ connection: connectRedis(), prefix });
-    onTestFinished(() => producer.close());
-    const worker = await startWorker({ ...limits, OUTCOMES_MAX: '1000' });
+    const { url } = await startHere({ ...limits, OUTCOMES_MAX: '1000', METRICS_PORT: '0' });
     const loud = makeNotification({ id: 'loud', [field]: 'silence' });
     await producer.enqueue(loud);
-    await worker.waitForLine(/"jobId":"loud".*"outcome":"delivered"/);
+    await line(/"jobId":"loud".*"outcome":"delivered"/);
     if (field === 'onQuiet') {
       const limiter = createWaitingLimiter({ redis, prefix, policy: { rules: [], minGapMs: 0 } });
       const [from = '', until = ''] = [-1, 1].map((hours) =>
@@ -103,12 +97,9 @@ it.each([
       await limiter.quiet(loud.recipientId, { timezone: 'UTC', quietHours: [{ from, until }] });
     }
     await producer.enqueue(makeNotification({ id: 'silent', sound: 'default', [field]: 'silence' }));
-    const line = JSON.parse(await worker.waitForLine(/"jobId":"silent".*"outcome":"delivered"/)) as Record<
-      string,
-      unknown
-    >;
-    expect(line).toMatchObject({ silenced: true, platform: 'apns', attempts: 1, waitMs: expect.any(Number) as number });
-    expect(worker.stdout()).not.toMatch(/"jobId":"loud".*silenced/);
+    const told: unknown = JSON.parse(await line(/"jobId":"silent".*"outcome":"delivered"/));
+    expect(told).toMatchObject({ silenced: true, platform: 'apns', attempts: 1, waitMs: expect.any(Number) as number });
+    expect(lines.join('')).not.toMatch(/"jobId":"loud".*silenced/);
     expect(JSON.stringify(sandbox.journal.accepted.at(-1))).not.toContain('"sound"');
 
     await vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(2), SOON);
@@ -120,7 +111,7 @@ it.each([
     expect(await producer.status('loud')).not.toHaveProperty('silenced');
     const job = (await queue.getJob('silent')) as Job | undefined;
     expect(job?.returnvalue).toMatchObject({ outcome: 'delivered', silenced: true });
-    const metrics = await (await fetch(`${worker.url}/metrics`)).text();
+    const metrics = await (await fetch(`${url}/metrics`)).text();
     const labels = 'outcome="delivered",reason=""';
     expect(metrics).toContain(`pushpacer_outcomes_total{${labels},silenced="true",platform="apns"} 1`);
     expect(metrics).toContain(`pushpacer_outcomes_total{${labels},platform="apns"} 1`);
@@ -128,11 +119,9 @@ it.each([
 );
 
 it('what a newer one took the place of says by which', async () => {
-  const { queue, prefix, startWorker } = await openWorkerBench();
+  const { queue, prefix, producer, startHere } = await openReplicaBench();
   const redis = connectRedis();
-  const producer = createProducer({ connection: connectRedis(), prefix });
-  onTestFinished(() => producer.close());
-  await startWorker({ OUTCOMES_MAX: '1000', LIMIT_MIN_GAP: '2s' });
+  await startHere({ OUTCOMES_MAX: '1000', LIMIT_MIN_GAP: '2s' });
   for (const id of ['now', 'older', 'newer']) {
     const one = makeNotification({ id, collapseId: 'thread-77', onThrottle: 'latest' });
     await queue.add('push', one, { jobId: id, priority: 10 });
@@ -152,11 +141,11 @@ it('what a newer one took the place of says by which', async () => {
 });
 
 it('without OUTCOMES_MAX there is no stream', async () => {
-  const { queue, deadQueue, prefix, startWorker } = await openWorkerBench();
+  const { queue, deadQueue, prefix, startHere, line } = await openReplicaBench();
   await queue.add('push', { id: 'broken' }, { jobId: 'broken', priority: 10 });
   await queue.add('push', makeNotification(), { priority: 10 });
-  const worker = await startWorker();
-  await worker.waitForLine(/"outcome":"delivered"/);
+  await startHere();
+  await line(/"outcome":"delivered"/);
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), SOON);
   await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), SOON);
   expect(await connectRedis().exists(outcomesKey(prefix))).toBe(0);

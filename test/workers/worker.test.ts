@@ -1,37 +1,42 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
+import { main as replay } from '../../scripts/replay.ts';
+import { main as work } from '../../workers/notifications.ts';
 import { tokenOf } from '../../src/domain/device.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
 import { invalidTokensKey } from '../../src/queue/outcomes.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { runMain } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { connectRedis, testRedisUrl } from '../support/redis.ts';
+import { connectRedis, queueEnv } from '../support/redis.ts';
+import { openReplicaBench } from '../support/replica.ts';
+import { WITHIN } from '../support/waiting.ts';
 import { openWorkerBench } from '../support/worker.ts';
 
 describe('jobs of a plain BullMQ client', () => {
   it('are delivered, with no options at all', async () => {
-    const { queue, sandbox, startWorker } = await openWorkerBench();
-    const worker = await startWorker();
+    const { queue, sandbox, startHere, line } = await openReplicaBench();
+    await startHere();
     const notification = makeNotification({ collapseId: 'thread-77', badge: 3, sound: 'default' });
     await queue.add('push', notification);
-    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), { timeout: 10_000 });
+    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), WITHIN);
     expect(sandbox.journal.accepted[0]).toMatchObject({
       token: notification.devices.map(tokenOf).join(),
       title: 'Room 12',
       collapseId: 'thread-77',
       payload: { aps: { badge: 3, sound: 'default' } },
     });
-    await worker.waitForLine(/"outcome":"delivered"/);
-    await worker.waitForLine(/a job was added without a priority/);
+    await line(/"outcome":"delivered"/);
+    await line(/a job was added without a priority/);
   });
 
   it('become dead letters where they do not fit, and the worker goes on', async () => {
-    const { queue, deadQueue, startWorker, sandbox } = await openWorkerBench();
-    await startWorker();
+    const { queue, deadQueue, startHere, sandbox } = await openReplicaBench();
+    await startHere();
     await queue.add('push', { id: 'broken', devices: 'none' }, { jobId: 'broken', removeOnFail: true, attempts: 5 });
     await queue.add('push', makeNotification());
-    await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), { timeout: 10_000 });
+    await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), WITHIN);
     const [letter] = await deadQueue.getJobs();
     expect(letter?.data).toMatchObject({
       notification: { id: 'broken', devices: 'none' },
@@ -42,28 +47,24 @@ describe('jobs of a plain BullMQ client', () => {
     expect((letter?.data as { message: string }).message).toContain(
       'devices: expected an array, found a string of 4 characters',
     );
-    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), { timeout: 10_000 });
+    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), WITHIN);
   });
 
   it('without an id in their data keep that of the job, through a replay too', async () => {
-    const { queue, deadQueue, sandbox, prefix, startWorker } = await openWorkerBench();
-    await startWorker();
+    const { queue, deadQueue, sandbox, prefix, startHere } = await openReplicaBench();
+    await startHere();
     const device = makeDevice('fcm');
     sandbox.fcm.script(device.token, [{ kind: 'refuse', status: 403, reason: 'SENDER_ID_MISMATCH' }]);
     const { recipientId, alert } = makeNotification();
     await queue.add('push', { recipientId, alert, devices: [device] }, { jobId: 'by-job', priority: 10 });
-    await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), { timeout: 10_000 });
-    const replay = startProcess({
-      args: ['scripts/replay.ts', '--all', '--yes'],
-      env: { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix },
-    });
-    expect((await replay.waitForExit()).code).toBe(0);
-    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), { timeout: 10_000 });
+    await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), WITHIN);
+    expect(await runMain(replay, ['--all', '--yes'], queueEnv(prefix))).toMatchObject({ code: 0 });
+    await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), WITHIN);
   });
 
   it('report gone tokens to the producer, and retry with backoff what failed', async () => {
-    const { queue, prefix, startWorker, sandbox } = await openWorkerBench();
-    const worker = await startWorker({ BACKOFF_BASE: '100ms', LIMIT_MIN_GAP: '10ms' });
+    const { queue, prefix, startHere, sandbox, line } = await openReplicaBench();
+    await startHere({ BACKOFF_BASE: '100ms', LIMIT_MIN_GAP: '10ms' });
     const [gone, busy] = [makeDevice(), makeDevice()];
     sandbox.apns.script(gone.token, [
       { kind: 'refuse', status: 410, reason: 'Unregistered', timestamp: 1_700_000_000_000 },
@@ -71,8 +72,8 @@ describe('jobs of a plain BullMQ client', () => {
     sandbox.apns.script(busy.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
     const notification = makeNotification({ devices: [gone, busy] });
     await queue.add('push', notification);
-    await worker.waitForLine(/"outcome":"retried"/);
-    await worker.waitForLine(/"outcome":"delivered"/);
+    await line(/"outcome":"retried"/);
+    await line(/"outcome":"delivered"/);
     const [entry] = await connectRedis().xrange(invalidTokensKey(prefix), '-', '+');
     expect(entry?.[1]).toEqual([
       ...['recipientId', notification.recipientId, 'platform', 'apns', 'token', gone.token],
@@ -82,14 +83,15 @@ describe('jobs of a plain BullMQ client', () => {
 });
 
 it('a worker that stood still says so in one line, with the jobs that it lost, and without a stack', async () => {
-  const { queue, sandbox, startWorker } = await openWorkerBench();
-  const frozen = await startWorker({ LOCK_DURATION: '1s' });
+  const { queue, sandbox, startWorker, startHere, lines } = await openReplicaBench();
+  const limits = { LOCK_DURATION: '1s', LIMIT_MIN_GAP: '10ms' };
+  const frozen = await startWorker(limits);
   sandbox.apns.setDefault({ kind: 'accept', delayMs: 1_000 });
   const all = [1, 2, 3].map((number) => makeNotification({ recipientId: `teacher-${number}` }));
   await queue.addBulk(all.map((data) => ({ name: 'push', data, opts: { jobId: data.id, priority: 10 } })));
-  await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(3), { timeout: 10_000 });
+  await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(3), WITHIN);
   frozen.kill('SIGSTOP');
-  const other = await startWorker({ LOCK_DURATION: '1s' });
+  await startHere(limits);
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(3), { timeout: 20_000 });
   frozen.kill('SIGCONT');
   const line = await frozen.waitForLine(/stood still/);
@@ -104,11 +106,11 @@ it('a worker that stood still says so in one line, with the jobs that it lost, a
     .filter((text) => /"level":"(warn|error)"/.test(text));
   expect(told.filter((text) => !text.includes('"outcome"'))).toEqual([line]); // beside the lines of the passes
   expect(frozen.stdout()).not.toContain('"stack"');
-  expect(other.stdout()).not.toContain('stood still');
+  expect(lines.join('')).not.toContain('stood still');
 });
 
 it('a job that stalled too often is told and counted as a dead letter', async () => {
-  const { queue, deadQueue, startWorker } = await openWorkerBench();
+  const { queue, deadQueue, startHere, line } = await openReplicaBench();
   const stalled = makeNotification({ category: 'messages', devices: [makeDevice('fcm')] });
   await queue.add('push', stalled, { jobId: stalled.id, priority: 10 });
   const redis = connectRedis();
@@ -117,30 +119,30 @@ it('a job that stalled too often is told and counted as a dead letter', async ()
   await redis.rpush(queue.toKey('active'), stalled.id);
   await redis.hset(queue.toKey(stalled.id), 'stc', '1');
   await redis.sadd(queue.toKey('stalled'), stalled.id);
-  const worker = await startWorker({ MAX_STALLS: '1', LOCK_DURATION: '1s' });
-  await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), { timeout: 10_000 });
-  const line = await worker.waitForLine(/"outcome":"dead-lettered"/);
+  const { url } = await startHere({ MAX_STALLS: '1', LOCK_DURATION: '1s', METRICS_PORT: '0' });
+  await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), WITHIN);
+  const told = await line(/"outcome":"dead-lettered"/);
   const facts = { jobId: stalled.id, recipientId: stalled.recipientId, category: 'messages', platform: 'fcm' };
-  expect(JSON.parse(line)).toMatchObject({ level: 'warn', ...facts, reason: 'stalled', msg: 'dead-lettered' });
-  const metrics = await (await fetch(`${worker.url}/metrics`)).text();
+  expect(JSON.parse(told)).toMatchObject({ level: 'warn', ...facts, reason: 'stalled', msg: 'dead-lettered' });
+  const metrics = await (await fetch(`${url}/metrics`)).text();
   expect(metrics).toContain('pushpacer_outcomes_total{outcome="dead-lettered",reason="stalled",platform="fcm"} 1');
 });
 
 describe('pages', () => {
   it('tell health, readiness and metrics', async () => {
-    const { queue, startWorker } = await openWorkerBench();
-    const worker = await startWorker();
+    const { queue, startHere, line } = await openReplicaBench();
+    const { url } = await startHere({ METRICS_PORT: '0' });
     await queue.add('push', makeNotification(), { priority: 10 });
     await queue.add('push', makeNotification(), { priority: 10 });
-    await worker.waitForLine(/"outcome":"delivered"/);
-    await worker.waitForLine(/"outcome":"requeued"/);
-    expect(await (await fetch(`${worker.url}/healthz`)).text()).toBe('ok\n');
-    expect(await (await fetch(`${worker.url}/readyz`)).json()).toMatchObject({
+    await line(/"outcome":"delivered"/);
+    await line(/"outcome":"requeued"/);
+    expect(await (await fetch(`${url}/healthz`)).text()).toBe('ok\n');
+    expect(await (await fetch(`${url}/readyz`)).json()).toMatchObject({
       ok: true,
       redis: true,
       consuming: true,
     });
-    const metrics = await (await fetch(`${worker.url}/metrics`)).text();
+    const metrics = await (await fetch(`${url}/metrics`)).text();
     expect(metrics).toContain('pushpacer_outcomes_total{outcome="delivered",reason="",platform="apns"} 1');
     expect(metrics).toContain(
       'pushpacer_outcomes_total{outcome="dead-lettered",reason="bad-token",platform="apns,fcm"} 0',
@@ -153,7 +155,7 @@ describe('pages', () => {
     expect(metrics).toMatch(/^pushpacer_due_oldest_age_seconds \d/m);
     expect(Number(/^pushpacer_waiting_oldest_age_seconds (.*)$/m.exec(metrics)?.[1])).toBeGreaterThan(0);
     expect(metrics).toMatch(/pushpacer_provider_seconds_count\{platform="apns",meaning="accepted"\} 1/);
-    expect((await fetch(`${worker.url}/elsewhere`)).status).toBe(404);
+    expect((await fetch(`${url}/elsewhere`)).status).toBe(404);
   });
 
   it('answer also while Redis does not', async () => {
@@ -175,28 +177,13 @@ describe('pages', () => {
   });
 
   it('move to a free port where another replica has theirs', async () => {
-    const { startWorker } = await openWorkerBench();
-    const first = await startWorker();
-    const second = await startWorker({ METRICS_PORT: new URL(first.url).port });
+    const { startHere, line } = await openReplicaBench();
+    const first = await startHere({ METRICS_PORT: '0' });
+    const second = await startHere({ METRICS_PORT: new URL(first.url ?? '').port });
     expect(second.url).not.toBe(first.url);
-    await second.waitForLine(/the metrics port is in use/);
+    await line(/the metrics port is in use/);
     expect((await fetch(`${second.url}/readyz`)).status).toBe(200);
   });
-});
-
-it('logs the ids that its job locks have', async () => {
-  const { queue, startWorker, sandbox } = await openWorkerBench();
-  const worker = await startWorker();
-  const { workerIds } = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { workerIds: string[] };
-  sandbox.apns.setDefault({ kind: 'accept', delayMs: 800 });
-  const { id = '' } = await queue.add('push', makeNotification());
-  const redis = connectRedis();
-  const token = await vi.waitFor(async () => {
-    const found = await redis.get(lockKeyOf(queue, id));
-    expect(found).not.toBeNull();
-    return found;
-  });
-  expect(workerIds).toEqual([token?.split(':')[0]]);
 });
 
 describe('SIGTERM', () => {
@@ -204,8 +191,12 @@ describe('SIGTERM', () => {
     const { queue, startWorker, sandbox } = await openWorkerBench();
     const worker = await startWorker();
     sandbox.apns.setDefault({ kind: 'accept', delayMs: 800 });
-    await queue.add('push', makeNotification());
+    const { id = '' } = await queue.add('push', makeNotification());
     await vi.waitFor(async () => expect(await queue.getActiveCount()).toBe(1));
+    // The line "ready" has the ids that the job locks have.
+    const lock = await connectRedis().get(lockKeyOf(queue, id));
+    const { workerIds } = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { workerIds: string[] };
+    expect(workerIds).toEqual([lock?.split(':')[0]]);
     worker.kill('SIGTERM');
     const { code, stdout } = await worker.waitForExit();
     expect(code).toBe(0);
@@ -241,8 +232,7 @@ describe('SIGTERM', () => {
 
 describe('bad input', () => {
   it('ends a start with every fault of the environment', async () => {
-    const worker = startProcess({ args: ['workers/notifications.ts'], env: { LIMIT_RULES: 'ten', ATTEMPTS: '0' } });
-    const { code, stderr } = await worker.waitForExit();
+    const { code, stderr } = await runMain(work, [], { LIMIT_RULES: 'ten', ATTEMPTS: '0' });
     expect(code).toBe(1);
     expect(stderr).toContain('LIMIT_RULES: expected rules as max/per');
     expect(stderr).toContain('ATTEMPTS: expected an integer from 1 to 1000, found "0"');
@@ -262,9 +252,9 @@ describe('bad input', () => {
   });
 
   it('knows --help and refuses other flags', async () => {
-    const help = await startProcess({ args: ['workers/notifications.ts', '--help'] }).waitForExit();
-    expect(help).toMatchObject({ code: 0, stdout: expect.stringContaining('LIMIT_MIN_GAP') as string });
-    expect((await startProcess({ args: ['workers/notifications.ts', '--x'] }).waitForExit()).code).toBe(2);
+    const stdout = expect.stringContaining('LIMIT_MIN_GAP') as string;
+    expect(await runMain(work, ['--help'])).toMatchObject({ code: 0, stdout });
+    expect(await runMain(work, ['--x'])).toMatchObject({ code: 2 });
   });
 
   it('waits for a Redis that comes up after it', async () => {
