@@ -120,27 +120,3 @@ it('a consumer outlives a restart of Redis, also one that lost its data', { time
   consumer.kill('SIGTERM');
   expect((await consumer.waitForExit()).code).toBe(0);
 });
-
-it('the stream keeps about so many of the latest, and no more', async () => {
-  const [redis, prefix] = [connectRedis(), testPrefix()];
-  for (let index = 0; index < 1_000; index += 1)
-    await reportInvalidToken(redis, prefix, gone(`token-${index}`), { keep: 200 });
-  const kept = await redis.xlen(invalidTokensKey(prefix));
-  expect(kept).toBeGreaterThanOrEqual(200);
-  expect(kept).toBeLessThanOrEqual(300); // Redis trims whole nodes of 100
-  const [last] = await redis.xrevrange(invalidTokensKey(prefix), '+', '-', 'COUNT', 1);
-  expect(last?.[1]).toContain('token-999');
-});
-
-it('a Redis that is out of memory for a moment does not lose the report', async () => {
-  const server = await startEmbeddedRedis();
-  onTestFinished(() => server.close());
-  const [redis, prefix] = [connectRedis(server.url), testPrefix()];
-  await redis.config('SET', 'maxmemory', '1');
-  const reporting = reportInvalidToken(redis, prefix, gone('kept'));
-  await expect.poll(async () => (await redis.info('errorstats')).includes('errorstat_OOM')).toBe(true);
-  expect(await redis.xlen(invalidTokensKey(prefix))).toBe(0);
-  await redis.config('SET', 'maxmemory', '0');
-  await reporting;
-  expect(await redis.xlen(invalidTokensKey(prefix))).toBe(1);
-});

@@ -1,6 +1,17 @@
-import { expect, test } from 'vitest';
-import { jobIdOf, notificationIdOf, replayIdOf } from '../../src/queue/names.ts';
-import { consume, notification, openQueues } from './support.ts';
+import { expect, test, vi } from 'vitest';
+import fc from 'fast-check';
+import {
+  SLOTS,
+  crc16,
+  isUnprioritised,
+  jobIdOf,
+  notificationIdOf,
+  protect,
+  replayIdOf,
+  shardOf,
+  shardPrefixes,
+} from '../../src/queue/names.ts';
+import { consume, die, notification, openQueues, present } from './support.ts';
 
 test('a notification id is the job id', () => {
   for (const id of ['msg-8841', '007', '1e3', 'a.b_c~d-e', '12345678901234567890']) expect(jobIdOf(id)).toBe(id);
@@ -47,4 +58,82 @@ test.each([
   ['msg-1#d1#r3', 'msg-1'],
 ])('the notification of the job %s is %s', (jobId, id) => {
   expect(notificationIdOf(jobId)).toBe(id);
+});
+
+test('one shard is the prefix as it is', () => {
+  expect(shardPrefixes('{pushpacer}', 1)).toEqual(['{pushpacer}']);
+});
+
+test('the hash is that of Redis Cluster', () => {
+  expect(crc16('123456789')).toBe(0x31c3); // the check value of CRC-16/XMODEM
+});
+
+test('the slots of the shards lie evenly over the cluster', () => {
+  for (const shards of [2, 3, 6, 16, 64]) {
+    for (const prefix of ['{pushpacer}', 'plain', 'eu:{school}:x']) {
+      const prefixes = shardPrefixes(prefix, shards);
+      const shares = prefixes.map((each) => Math.floor((slotOf(each) * shards) / SLOTS));
+      expect(shares).toEqual(Array.from({ length: shards }, (_, shard) => shard));
+      expect(prefixes.every((each) => /^\{[^{}:]+\}$/.test(each))).toBe(true);
+    }
+  }
+});
+
+test('a recipient has one shard, whoever asks, and all shards have recipients', () => {
+  // Pinned: under another answer the same id would be two notifications while a release rolls out.
+  expect(['teacher-42', 'teacher-43', 'Łukasz'].map((id) => shardOf(id, 16))).toEqual([5, 4, 2]);
+  fc.assert(fc.property(fc.string(), (id) => shardOf(id, 1) === 0 && shardOf(id, 7) < 7 && shardOf(id, 7) >= 0));
+  const shards = Array.from({ length: 8_000 }, (_, n) => shardOf(`teacher-${n}`, 8));
+  for (let shard = 0; shard < 8; shard++) expect(shards.filter((each) => each === shard).length).toBeGreaterThan(700);
+});
+
+function slotOf(prefix: string): number {
+  return crc16(/\{(.+?)\}/.exec(prefix)?.[1] ?? prefix) % SLOTS;
+}
+
+const FOREIGN = { removeOnFail: true, removeOnComplete: true, attempts: 5, lifo: true };
+
+test('a job is protected from its producer’s removeOnFail', async () => {
+  const { prefix, queue } = openQueues();
+  consume(prefix, (job) => die(job)).on('active', protect);
+  for (const removeOnFail of [true, 0, { count: 0 }, { age: 1, count: 1 }, 1])
+    await queue.add('push', {}, { ...FOREIGN, removeOnFail });
+  await vi.waitFor(async () => expect(await queue.getFailedCount()).toBe(5));
+});
+
+test('also where it stalled too often, and never reaches the processor again', async () => {
+  const { prefix, queue } = openQueues();
+  await queue.add('push', notification({ id: 's' }), { jobId: 's', ...FOREIGN });
+  const processor = vi.fn(() => new Promise<void>(() => undefined));
+  const killed = consume(prefix, processor, { lockDuration: 200, skipLockRenewal: true, skipStalledCheck: true });
+  await vi.waitFor(() => expect(processor).toHaveBeenCalledOnce());
+  await killed.close(true);
+
+  const other = vi.fn(() => Promise.resolve());
+  consume(prefix, other, { stalledInterval: 100, maxStalledCount: 0 }).on('active', protect);
+  await vi.waitFor(async () => expect(await queue.getFailedCount()).toBe(1), { timeout: 10_000 });
+  expect(other).not.toHaveBeenCalled();
+  expect(present(await queue.getJob('s')).failedReason).toBe('job stalled more than allowable limit');
+});
+
+test('a job stays for an hour where its producer wanted it removed at once', async () => {
+  const { prefix, queue } = openQueues();
+  consume(prefix, () => Promise.resolve()).on('active', protect);
+  for (const removeOnComplete of [true, 0, { count: 0 }]) await queue.add('push', {}, { ...FOREIGN, removeOnComplete });
+  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(3));
+});
+
+test('what its producer wanted kept longer is left to the producer', () => {
+  for (const removeOnComplete of [false, 10, { age: 86_400 }]) {
+    const job = { opts: { removeOnComplete } };
+    protect(job);
+    expect(job.opts.removeOnComplete).toEqual(removeOnComplete);
+  }
+});
+
+test('a job without a priority is told', async () => {
+  const { queue } = openQueues();
+  expect(isUnprioritised(await queue.add('push', {}))).toBe(true);
+  expect(isUnprioritised(await queue.add('push', {}, { priority: 0 }))).toBe(true);
+  expect(isUnprioritised(await queue.add('push', {}, { priority: 10 }))).toBe(false);
 });

@@ -1,12 +1,28 @@
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { Outcome } from '../../src/domain/outcome.ts';
 import { outcomesKey, shardOf, shardPrefixes } from '../../src/queue/names.ts';
-import { createOutcomes, type OutcomesOptions } from '../../src/queue/outcomes.ts';
+import {
+  createOutcomes,
+  invalidTokensKey,
+  reportInvalidToken,
+  type InvalidToken,
+  type OutcomesOptions,
+} from '../../src/queue/outcomes.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
 const ENQUEUED_AT = 1_784_000_000_000;
+
+const GONE: Omit<InvalidToken, 'token'> = {
+  ...{
+    recipientId: 'teacher-42',
+    platform: 'apns',
+    meaning: 'gone',
+    reason: 'Unregistered',
+    timestamp: 1_700_000_000_000,
+  },
+};
 
 const outcome = (id: string, fields: Partial<Outcome> = {}): Outcome => ({
   ...{ id, recipientId: 'teacher-42', outcome: 'delivered', generation: 0, enqueuedAt: ENQUEUED_AT },
@@ -56,29 +72,49 @@ it('with several shards each recipient has one stream', async () => {
   }
 });
 
-it('the stream keeps about so many of the latest, and no more', async () => {
-  const redis = connectRedis();
-  const { prefix, outcomes } = open(redis, { max: 200 });
-  await Promise.all(Array.from({ length: 1_000 }, (_, index) => outcomes.write(outcome(`msg-${index}`))));
-  const kept = await outcomesIn(redis, prefix);
-  expect(kept.length).toBeGreaterThanOrEqual(200);
-  expect(kept.length).toBeLessThanOrEqual(300); // Redis trims whole nodes of 100
-  expect(kept.at(-1)).toMatchObject({ id: 'msg-999' });
-});
+/** Both streams: what writes an entry with this id, and where it is. At most 200 entries are kept. */
+const STREAMS = [
+  {
+    stream: 'outcomes',
+    keyOf: outcomesKey,
+    writerOf: (redis: OutcomesOptions['redis'], prefix: string) => {
+      const options = { redis, prefix, shards: 1, max: 200, insistMs: 10_000, onLost: () => expect.fail('lost') };
+      const outcomes = createOutcomes(options);
+      return (id: string) => outcomes.write(outcome(id));
+    },
+  },
+  {
+    stream: 'invalid tokens',
+    keyOf: invalidTokensKey,
+    writerOf: (redis: OutcomesOptions['redis'], prefix: string) => (token: string) =>
+      reportInvalidToken(redis, prefix, { ...GONE, token }, { keep: 200 }),
+  },
+];
 
-it('a Redis that is out of memory for a moment loses no entry', async () => {
-  const server = await startEmbeddedRedis();
-  onTestFinished(() => server.close());
-  const redis = connectRedis(server.url);
-  const { prefix, lost, outcomes } = open(redis);
-  await redis.config('SET', 'maxmemory', '1');
-  const writing = Promise.all([outcomes.write(outcome('msg-1')), outcomes.write(outcome('msg-2'))]);
-  await expect.poll(async () => (await redis.info('errorstats')).includes('errorstat_OOM')).toBe(true);
-  expect(await redis.xlen(outcomesKey(prefix))).toBe(0);
-  await redis.config('SET', 'maxmemory', '0');
-  await writing;
-  expect((await outcomesIn(redis, prefix)).map(({ id }) => id).toSorted()).toEqual(['msg-1', 'msg-2']);
-  expect(lost).toEqual([]);
+describe.each(STREAMS)('the stream of $stream', ({ keyOf, writerOf }) => {
+  it('keeps about so many of the latest, and no more', async () => {
+    const [redis, prefix] = [connectRedis(), testPrefix()];
+    const write = writerOf(redis, prefix);
+    await Promise.all(Array.from({ length: 1_000 }, (_, index) => write(`msg-${index}`)));
+    const kept = await redis.xlen(keyOf(prefix));
+    expect(kept).toBeGreaterThanOrEqual(200);
+    expect(kept).toBeLessThanOrEqual(300); // Redis trims whole nodes of 100
+    const [last] = await redis.xrevrange(keyOf(prefix), '+', '-', 'COUNT', 1);
+    expect(last?.[1]).toContain('msg-999');
+  });
+
+  it('loses no entry where Redis is out of memory for a moment', async () => {
+    const server = await startEmbeddedRedis();
+    onTestFinished(() => server.close());
+    const [redis, prefix] = [connectRedis(server.url), testPrefix()];
+    await redis.config('SET', 'maxmemory', '1');
+    const writing = Promise.all(['msg-1', 'msg-2'].map(writerOf(redis, prefix)));
+    await expect.poll(async () => (await redis.info('errorstats')).includes('errorstat_OOM')).toBe(true);
+    expect(await redis.xlen(keyOf(prefix))).toBe(0);
+    await redis.config('SET', 'maxmemory', '0');
+    await writing;
+    expect(await redis.xlen(keyOf(prefix))).toBe(2);
+  });
 });
 
 it('a connection that breaks in the middle of a write loses no entry', async () => {

@@ -20,6 +20,8 @@ interface Race {
   readonly accepted: () => readonly string[];
   /** A cancel may also reach what is sent by several workers, one of which was killed: then an alert may come twice. */
   readonly mayRepeat?: boolean;
+  /** How much later than the planned slots the cancels come, milliseconds. Default: 0. */
+  readonly lateMs?: number;
 }
 
 /** How many were canceled, and for how many it was too late. */
@@ -33,7 +35,7 @@ export interface RaceResult {
  * canceled and never received, or too late and received.
  */
 export async function race(options: Race): Promise<RaceResult> {
-  const { producer, queue, recipients, notifications, accepted, mayRepeat = false } = options;
+  const { producer, queue, recipients, notifications, accepted, mayRepeat = false, lateMs = 0 } = options;
   const all: Notification[] = Array.from({ length: recipients * notifications }, (_, n) =>
     makeNotification({ recipientId: `teacher-${n % recipients}`, cancellationKey: `key-${n}` }),
   );
@@ -41,7 +43,7 @@ export async function race(options: Race): Promise<RaceResult> {
   expect(results.every(({ kind }) => kind === 'added')).toBe(true);
   const answers = await Promise.all(
     all.map(async (each, n) => {
-      const slotMs = Math.floor(n / recipients) * GAP_MS;
+      const slotMs = Math.floor(n / recipients) * GAP_MS + lateMs;
       await sleep(Math.max(0, slotMs + 2 * GAP_MS * (Math.random() - 0.5)));
       return WAYS[n % WAYS.length]?.(each, options);
     }),

@@ -41,6 +41,15 @@ export function makeNotification(fields: Partial<NotificationInput> = {}): Notif
   });
 }
 
+/** The fields of an update of one Live Activity, of which the newest is enough. */
+export const liveActivity = (goals: number) => ({
+  pushType: 'liveactivity' as const,
+  alert: undefined,
+  collapseId: 'match-12',
+  onThrottle: 'latest' as const,
+  liveActivity: { event: 'update' as const, contentState: { goals } },
+});
+
 export interface PushFields<P extends Platform = Platform> extends Partial<NotificationInput> {
   /** `apns` unless told; a device of its own is made. */
   readonly platform?: P;

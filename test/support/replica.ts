@@ -17,9 +17,9 @@ export interface ReplicaBench extends WorkerQueues {
   /** The log lines of all replicas. */
   readonly lines: readonly string[];
   /** The first log line that matches, also one that has passed. */
-  line(pattern: RegExp): Promise<string>;
+  readonly line: (pattern: RegExp) => Promise<string>;
   /** Starts one; it stops when the test ends, or before that by its `stop`. */
-  startHere(env?: Readonly<Record<string, string>>): Promise<Replica>;
+  readonly startHere: (env?: Readonly<Record<string, string>>) => Promise<Replica>;
 }
 
 export async function openReplicaBench(

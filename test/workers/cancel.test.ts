@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { Job } from 'bullmq';
 import type { Notification } from '../../src/domain/notification.ts';
@@ -9,10 +10,11 @@ import { RedisAwayError } from '../../src/redis/connection.ts';
 import { outcomesKey } from '../../src/queue/names.ts';
 import { present } from '../queue/support.ts';
 import { outcomesIn } from '../support/outcomes.ts';
-import { makeDevice, makeNotification } from '../support/push.ts';
+import { liveActivity, makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
-import { blocked, ends, SLOW, waits, WITHIN } from '../support/waiting.ts';
+import { SLOW, WITHIN, blocked, ends, waits } from '../support/waiting.ts';
+import { RACE_LIMITS, race } from '../support/cancel-race.ts';
 
 type Two = [Notification, Notification];
 type Four = [...Two, ...Two];
@@ -96,16 +98,20 @@ describe('by id', () => {
     expect(bench.sandbox.journal.all).toHaveLength(1);
   });
 
-  test('a background push is canceled in the limits of background pushes', async () => {
+  test.each([
+    ['background', 'LIMIT_BACKGROUND_RULES', { alert: undefined }],
+    ['liveactivity', 'LIMIT_LIVE_ACTIVITY_RULES', liveActivity(1)],
+  ] as const)('a %s push is canceled in the limits of its kind', async (pushType, variable, fields) => {
     const bench = await openReplicaBench();
-    await bench.startHere({ LIMIT_BACKGROUND_RULES: '1/1h' });
-    const [first, second] = [1, 2].map(() => makeNotification({ pushType: 'background', alert: undefined })) as Two;
+    await bench.startHere({ [variable]: '1/1h' });
+    const [first, second] = [1, 2].map(() => makeNotification({ pushType, ...fields })) as Two;
     await bench.producer.enqueue(first);
     await ends(bench, first.id, 'delivered');
     await bench.producer.enqueue(second);
     await waits(bench, second.id);
     expect(await bench.producer.cancel({ id: second.id })).toEqual({ canceled: 1, tooLate: 0 });
     await ends(bench, second.id, 'canceled');
+    expect(bench.sandbox.journal.accepted).toHaveLength(1);
   });
 
   test('one that waits for a retry after a 503 is canceled', async () => {
@@ -321,4 +327,97 @@ describe('what a producer is told', () => {
     expect((error as Error).message).toContain('127.0.0.1:1');
     expect(await connectRedis().exists(recipientKeys(bench.prefix, one.recipientId).waiting)).toBe(0);
   });
+});
+
+describe('a job named cancel', () => {
+  test('cancels by id and by key, and its return value says what came of it', async () => {
+    const bench = await openReplicaBench();
+    await bench.startHere(SLOW);
+    const [one, two] = await blocked(bench, [{}, { cancellationKey: 'trip-77' }]);
+    const targets = [{ id: one.id }, { recipientId: 'teacher-42', cancellationKey: 'trip-77' }];
+    for (const target of targets) {
+      const { id = '' } = await bench.queue.add('cancel', target, { priority: 1 });
+      await vi.waitFor(async () => {
+        const job = (await bench.queue.getJob(id)) as Job | undefined;
+        expect(job?.returnvalue).toEqual({ canceled: 1, tooLate: 0 });
+      }, WITHIN);
+    }
+    await ends(bench, one.id, 'canceled');
+    await ends(bench, two.id, 'canceled');
+    expect(bench.lines.join('')).toContain('canceled what waits');
+  });
+
+  test('overtakes the backlog', async () => {
+    const bench = await openReplicaBench();
+    const [first, ...others] = Array.from({ length: 20 }, (_, n) => makeNotification({ recipientId: `teacher-${n}` }));
+    await bench.producer.enqueueMany([present(first), ...others]);
+    await bench.queue.add('cancel', { id: first?.id }, { priority: 1 });
+    await bench.startHere({ WORKER_CONCURRENCY: '1' });
+    for (const { id } of others) await ends(bench, id, 'delivered');
+    await ends(bench, present(first).id, 'canceled');
+  });
+
+  test('that does not fit becomes a dead letter', async () => {
+    const bench = await openReplicaBench();
+    await bench.startHere();
+    await bench.queue.add('cancel', { id: 'msg-1', recipientId: 'teacher-42' }, { jobId: 'bad', priority: 1 });
+    const letters = createDeadLetters({ queue: bench.queue, deadQueue: bench.deadQueue });
+    await vi.waitFor(async () => {
+      expect((await letters.find('bad'))?.letter).toMatchObject({
+        reason: 'invalid',
+        message: 'recipientId: expected no such field, found one',
+      });
+    }, WITHIN);
+  });
+});
+
+/** As at the real providers: a median of 40 ms and a 99th percentile of 250 ms. */
+const REAL_LATENCY = {};
+
+test('of a cancel and a send exactly one wins', async () => {
+  const bench = await openReplicaBench(REAL_LATENCY);
+  await bench.startHere(RACE_LIMITS);
+  const { producer, queue, sandbox } = bench;
+  const accepted = () => sandbox.journal.accepted.map(({ token }) => token);
+  let [canceled, tooLate] = [0, 0];
+  // A busy machine sends later than planned; then all cancels come too early, and those of the next round come later.
+  for (let lateMs = 0; lateMs <= 1_000 && (canceled <= 20 || tooLate <= 20); lateMs += 200) {
+    const round = await race({ producer, queue, recipients: 20, notifications: 10, accepted, lateMs });
+    canceled += round.canceled;
+    tooLate += round.tooLate;
+  }
+  expect(canceled).toBeGreaterThan(20);
+  expect(tooLate).toBeGreaterThan(20);
+});
+
+test('what is canceled just as it joins a digest is told as canceled, in its status and in the stream', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere({ ...SLOW, OUTCOMES_MAX: '1000' });
+  const fields = { onThrottle: 'digest', digest: { key: 'thread-77', title: '{{count}} new' } } as const;
+  await blocked(bench, [fields]);
+  const redis = connectRedis();
+  const parts = Array.from({ length: 90 }, () => makeNotification(fields));
+  const answers = await Promise.all(
+    parts.map(async (part) => {
+      await bench.producer.enqueue(part);
+      // A worker has taken it: it asks for its slot, and joins, within milliseconds.
+      const taken = () => redis.hexists(bench.queue.toKey(part.id), 'processedOn');
+      while ((await taken()) === 0) await sleep(1);
+      await sleep(40 * Math.random());
+      return bench.producer.cancel({ id: part.id });
+    }),
+  );
+  expect(answers).toEqual(parts.map(() => ({ canceled: 1, tooLate: 0 })));
+  await expect.poll(() => bench.queue.getActiveCount()).toBe(0);
+  await expect.poll(() => bench.queue.getDelayedCount()).toBe(1); // the digest itself
+  const entries = await outcomesIn(redis, bench.prefix);
+  let merged = 0;
+  for (const { id } of parts) {
+    expect(await bench.producer.status(id)).toMatchObject({ outcome: 'canceled' });
+    const told = entries.filter((entry) => entry['id'] === id).map(({ outcome }) => outcome);
+    expect(told.at(-1)).toBe('canceled');
+    expect(told.filter((outcome) => outcome === 'canceled')).toHaveLength(1);
+    if (told.includes('merged')) merged += 1;
+  }
+  expect(merged).toBeGreaterThan(5);
 });

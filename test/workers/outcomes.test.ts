@@ -5,9 +5,10 @@ import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { outcomesKey } from '../../src/queue/names.ts';
 import { runMain } from '../support/command.ts';
 import { outcomesIn } from '../support/outcomes.ts';
-import { makeDevice, makeNotification } from '../support/push.ts';
+import { liveActivity, makeDevice, makeNotification } from '../support/push.ts';
 import { connectRedis, queueEnv } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
+import { ends } from '../support/waiting.ts';
 
 const SOON = { timeout: 15_000, interval: 50 };
 
@@ -149,4 +150,19 @@ it('without OUTCOMES_MAX there is no stream', async () => {
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1), SOON);
   await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), SOON);
   expect(await connectRedis().exists(outcomesKey(prefix))).toBe(0);
+});
+
+it('of ten updates at once, the first one and the last one are sent', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere({ LIMIT_LIVE_ACTIVITY_RULES: '1/2s' });
+  const devices = [makeDevice('apns')];
+  const updates = Array.from({ length: 10 }, (_, goals) => makeNotification({ devices, ...liveActivity(goals) }));
+  await bench.producer.enqueueMany(updates);
+  await ends(bench, updates[9]?.id ?? '', 'delivered');
+  for (const { id } of updates.slice(1, 9)) await ends(bench, id, 'superseded');
+  const sent = bench.sandbox.journal.accepted;
+  const aps = sent.map(({ payload }) => (payload as { aps: Record<string, unknown> }).aps);
+  expect(aps.map((each) => each['content-state'])).toEqual([{ goals: 0 }, { goals: 9 }]);
+  expect((sent[1]?.at ?? 0) - (sent[0]?.at ?? 0)).toBeGreaterThan(1_900);
+  expect(Number(aps[1]?.['timestamp'])).toBeGreaterThan(Number(aps[0]?.['timestamp']));
 });

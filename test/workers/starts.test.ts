@@ -234,3 +234,46 @@ describe('the unit for systemd', () => {
     expect(files).toContain('deploy');
   });
 });
+
+it('SIGHUP has the files read while the terminal is there; a terminal that is closed ends its worker', async () => {
+  const { env } = await openWorkerBench();
+  const { child, written, pid } = await startOnTerminal(env);
+  process.kill(pid, 'SIGHUP');
+  await vi.waitFor(() => expect(written()).toContain('nothing has changed'), TIMEOUT);
+  expect(isRunning(pid)).toBe(true);
+  child.kill('SIGKILL'); // the terminal is closed, which sends a SIGHUP too
+  await vi.waitFor(() => expect(isRunning(pid)).toBe(false), TIMEOUT);
+});
+
+it('a terminal that is closed while a push is under way ends its worker too, which can write no line any more', async () => {
+  const { env, queue, sandbox } = await openWorkerBench();
+  sandbox.apns.setDefault({ kind: 'accept', delayMs: 1_000 });
+  const { child, pid } = await startOnTerminal(env);
+  await queue.add('push', makeNotification());
+  await vi.waitFor(() => expect(sandbox.journal.accepted).toHaveLength(1), TIMEOUT);
+  child.kill('SIGKILL');
+  await vi.waitFor(() => expect(isRunning(pid)).toBe(false), TIMEOUT);
+  expect(await queue.getCompletedCount()).toBe(1);
+});
+
+/** A worker on a pseudo-terminal of its own. */
+async function startOnTerminal(env: Readonly<Record<string, string>>) {
+  const command = `exec ${process.execPath} workers/notifications.ts`;
+  const child = spawn('script', ['-qec', command, '/dev/null'], {
+    env: { ...process.env, ...env },
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  let output = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
+  const line = await vi.waitFor(() => {
+    const found = /^\{.*"msg":"ready".*\}/m.exec(output)?.[0];
+    expect(found).toBeDefined();
+    return String(found);
+  }, TIMEOUT);
+  const { pid } = JSON.parse(line) as { pid: number };
+  onTestFinished(() => {
+    if (isRunning(pid)) process.kill(pid, 'SIGKILL');
+  });
+  return { child, pid, written: () => output };
+}
