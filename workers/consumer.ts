@@ -1,21 +1,20 @@
-import { Queue, type Job } from 'bullmq';
+import type { Job } from 'bullmq';
+import { createDeadLetters } from '../src/dead-letters/store.ts';
 import type { Outcome } from '../src/domain/outcome.ts';
+import { within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import { assertBullMq, jobOfLostLock } from '../src/queue/bullmq-internals.ts';
+import { createJobLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
+import { isUnprioritised, protect, QUEUE } from '../src/queue/names.ts';
+import { NotificationWorker, workerOptions, type Place } from '../src/queue/notification-worker.ts';
+import { createPrioritiser } from '../src/queue/prioritise.ts';
 import { measureClockOffset, startWaker, type ClockChange, type ClockOffset, type Waker } from '../src/queue/wake.ts';
 import type { Connection } from '../src/redis/connection.ts';
-import { createDeadLetters } from '../src/dead-letters/store.ts';
-import { createPrioritiser } from '../src/queue/prioritise.ts';
-import { isUnprioritised, protect, DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
-import { createJobLock, type JobLock, type JobLockOptions } from '../src/queue/job-lock.ts';
-import { NotificationWorker, workerOptions, type Place } from '../src/queue/notification-worker.ts';
 import { moveFailedJobs } from './dead-letters.ts';
-import { TROUBLE_EVERY_MS } from './redis.ts';
-import { within } from '../src/domain/time.ts';
+import { TROUBLE_EVERY_MS, type ShardQueues } from './redis.ts';
 
 /** Takes the jobs of one queue, wakes for those that are due, and moves those that failed to the dead letters. */
 export interface Consumer {
-  readonly queue: Queue;
   readonly worker: Pick<NotificationWorker, 'concurrency' | 'id' | 'inHand'>;
   readonly clock: Pick<ClockOffset, 'offsetMs'>;
   isRunning(): boolean;
@@ -27,7 +26,7 @@ export interface Consumer {
 
 export interface ConsumerOptions {
   readonly connection: Connection;
-  readonly prefix: string;
+  readonly shard: ShardQueues;
   readonly concurrency: number;
   readonly lockMs: number;
   readonly maxStalls: number;
@@ -45,10 +44,8 @@ export interface ConsumerOptions {
 const CLOCK_TIMEOUT_MS = 2_000;
 
 export async function startConsumer(options: ConsumerOptions): Promise<Consumer> {
-  const { connection, prefix, log } = options;
-  const queue = new Queue(QUEUE, { connection, prefix });
-  const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
-  for (const side of [queue, deadQueue]) side.on('error', () => undefined); // the worker logs it
+  const { connection, shard, log } = options;
+  const { queue } = shard;
   const clock = measureClockOffset({ queue, onChange: (change) => logClock(change, log) });
   const waker = startWaker({
     redis: { zrange: (key, start, stop, scores) => connection.zrange(key, String(start), String(stop), scores) },
@@ -58,7 +55,8 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   const prioritiser = createPrioritiser({ queue, redis: connection });
   const worker = createWorker(options, clock, waker, () => prioritiser.look());
   const deadLetters = createDeadLetters({
-    ...{ queue, deadQueue, outcomesMax: options.outcomesMax },
+    ...shard,
+    outcomesMax: options.outcomesMax,
     onDiedUnseen(jobId, outcome, message) {
       log.warn({ jobId, ...outcome, message }, 'dead-lettered');
       options.onDiedUnseen(outcome);
@@ -72,7 +70,6 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
     await prioritiser.close();
     await failedJobs.stop();
     await waker.close();
-    await Promise.all([queue.close(), deadQueue.close()]);
   };
   try {
     assertBullMq(worker);
@@ -85,7 +82,6 @@ export async function startConsumer(options: ConsumerOptions): Promise<Consumer>
   await within(clock.measured, CLOCK_TIMEOUT_MS);
   void worker.run();
   return {
-    queue,
     worker,
     clock,
     isRunning: () => worker.isRunning() && worker.closing === undefined,
@@ -104,7 +100,7 @@ function createWorker(
   const worker: NotificationWorker = new NotificationWorker(
     QUEUE,
     (job, token = '') => process(job, createJobLock(job, token, lockOptions), worker.place),
-    workerOptions(options),
+    workerOptions({ ...options, prefix: options.shard.prefix }),
     (job, error) => {
       if (jobOfLostLock(error) === undefined) log.warn({ jobId: job.id, err: error }, NOT_ACKED);
       else onLockLost(job.id ?? '');

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Queue, type Worker } from 'bullmq';
+import type { Worker } from 'bullmq';
 import type { Registry } from 'prom-client';
 import type { Config } from '../src/config/config.ts';
 import {
@@ -14,8 +14,8 @@ import { createDeadLetters, type DeadLetters } from '../src/dead-letters/store.t
 import { within, formatDuration } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createDeadLetterMetrics, type DeadLetterFigures } from '../src/observe/metrics.ts';
-import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../src/queue/names.ts';
 import type { Connection } from '../src/redis/connection.ts';
+import type { ShardQueues } from './redis.ts';
 
 /** How often one of all the workers looks; more often where dead letters are kept for minutes only. */
 const LOOK_EVERY_MS = 30_000;
@@ -25,12 +25,18 @@ const ANSWER_TIMEOUT_MS = 1_000;
 /** How long a look may take to end when the worker stops. */
 const STOP_MS = 2_000;
 
+interface KeepParts {
+  readonly connection: Connection;
+  readonly queues: readonly ShardQueues[];
+  readonly registry: Registry;
+  readonly log: Logger;
+}
+
 /** Counts the dead letters for the metrics, and removes those beyond their bounds, until it is stopped. */
 export function keepDeadLetters(
   { queue, deadLetters: bounds }: Pick<Config, 'queue' | 'deadLetters'>,
-  { connection, registry, log }: { readonly connection: Connection; readonly registry: Registry; readonly log: Logger },
+  { connection, queues, registry, log }: KeepParts,
 ): { stop(): Promise<void> } {
-  const queues = shardPrefixes(queue.prefix, queue.shards).map((prefix) => openShard(connection, prefix));
   const shards = queues.map(createDeadLetters);
   const countRemoved = createDeadLetterMetrics(registry, () => figuresOf(shards));
   const { maxAgeMs, maxCount } = bounds;
@@ -70,20 +76,12 @@ export function keepDeadLetters(
     stop: async () => {
       stopping.abort();
       await within(running, STOP_MS);
-      const closing = queues.flatMap(({ queue, deadQueue }) => [queue.close(), deadQueue.close()]);
-      await within(Promise.all(closing), STOP_MS);
     },
   };
 }
 
 const LOOK_FAILED =
   'the dead letters could not be looked at: none is removed until Redis answers; tried again at the next look';
-
-function openShard(connection: Connection, prefix: string): { queue: Queue; deadQueue: Queue } {
-  const open = (name: string): Queue =>
-    new Queue(name, { connection, prefix, skipMetasUpdate: true }).on('error', () => undefined); // the worker logs it
-  return { queue: open(QUEUE), deadQueue: open(DEAD_LETTERS) };
-}
 
 /** Over all shards; undefined where Redis does not answer in time. */
 async function figuresOf(shards: readonly Shard[]): Promise<DeadLetterFigures | undefined> {

@@ -4,11 +4,11 @@
  * - notifications.ts: the program, from its environment to its exit
  * - parent.ts: whether npm started it, and whether npm has ended
  * - replica.ts: all parts, created in order and closed in the reverse order
- * - redis.ts: the connections, and what cancels and the stream of outcomes need of them
+ * - redis.ts: the connections, and the queues of each shard
  * - accounts.ts: the provider and the quota of each account; new credentials without a restart
  * - breakers.ts: circuit breakers and unreachable providers, in the log and on `/readyz`
  * - pages.ts: `/metrics` and `/readyz`, and this replica in the registry of workers
- * - replies.ts: each reply of a provider, counted, logged, and reported to the producer if a token is invalid
+ * - passes.ts: what a pass does with its job; the limiter, the stream of outcomes, and the replies of providers in the log
  * - consumer.ts: one queue: its worker, its clock, and the locks that were lost
  * - dead-letters.ts: failed jobs moved to the dead letters, and dead letters beyond their bounds removed
  */

@@ -1,4 +1,5 @@
 import { hostname } from 'node:os';
+import type { Queue } from 'bullmq';
 import type { OpenBreaker, Breakers } from '../src/breaker/breaker.ts';
 import type { Config } from '../src/config/config.ts';
 import { type Service, accountIn, namesOf } from '../src/domain/device.ts';
@@ -51,9 +52,9 @@ export function serveReplica(
 }
 
 /** Jobs by state, over all shards; nothing where Redis does not answer in time. */
-export async function queueDepth(consumers: readonly Pick<Consumer, 'queue'>[]): Promise<Record<string, number>> {
+export async function queueDepth(queues: readonly Queue[]): Promise<Record<string, number>> {
   const total: Record<string, number> = {};
-  const counting = Promise.all(consumers.map(({ queue }) => queue.getJobCounts())).then((shards) => {
+  const counting = Promise.all(queues.map((queue) => queue.getJobCounts())).then((shards) => {
     for (const [state, count] of shards.flatMap((shard) => Object.entries(shard))) {
       total[state] = (total[state] ?? 0) + count;
     }
@@ -72,6 +73,8 @@ async function answers(connection: Pick<Connection, 'ping'>): Promise<boolean> {
 
 export interface PresenceParts {
   readonly redis: Connection;
+  /** One for each shard. */
+  readonly queues: readonly Queue[];
   readonly consumers: readonly Consumer[];
   readonly accounts: Pick<Accounts, 'names'>;
   readonly breakers: Pick<Breakers, 'all'>;
@@ -83,7 +86,7 @@ type Known = Pick<Config, 'queue' | 'policy' | 'categories' | 'quietHours' | 'ap
 
 /** Writes this replica into the registry of workers, and shows in its metrics what all of them together have to do. */
 export async function startReplicaPresence(config: Known, parts: PresenceParts): Promise<Presence> {
-  const { redis, consumers, metrics } = parts;
+  const { redis, queues, metrics } = parts;
   const { policy, categories, quietHours, apartRules, queue } = config;
   const presence = startPresence({
     redis,
@@ -91,7 +94,6 @@ export async function startReplicaPresence(config: Known, parts: PresenceParts):
     policy: { policy, categories, ...(quietHours && { quietHours }), apartRules },
     facts: factsOf(config, parts),
   });
-  const queues = consumers.map((consumer) => consumer.queue);
   createAgeMetrics(metrics.registry, async () => {
     const reading = Promise.all([readAges(queues, redis), readWorkers(redis, queue.prefix)]);
     const found = await within(reading, ANSWER_TIMEOUT_MS).catch(() => undefined);

@@ -1,15 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import type { Config } from '../src/config/config.ts';
-import type { CancelTarget, Notification } from '../src/domain/notification.ts';
-import { countedAs } from '../src/domain/limits.ts';
 import { errorChain } from '../src/domain/redact.ts';
-import { forEachKind } from '../src/limiter/limiter.ts';
-import { createCanceledLook, createCanceller } from '../src/limiter/redis/canceller.ts';
+import { within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
-import { cancelWaiting, type Canceled } from '../src/queue/cancel.ts';
-import { QUEUE, shardPrefixes } from '../src/queue/names.ts';
-import { createOutcomes, type Outcomes, type OutcomesOptions } from '../src/queue/outcomes.ts';
+import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../src/queue/names.ts';
 import {
   connectLimiter,
   connectWorker,
@@ -139,46 +134,29 @@ async function untilReady(connection: Connection, timeoutMs: number, signal: Abo
   }
 }
 
-/** Cancels what waits (`cancel`, for jobs of this name), and looks whether a notification was canceled. `closing` closes its queues. */
-export function createCancelling(
-  { queue: redis, limiter: limiterRedis }: Connections,
+/** The queues of one shard. */
+export interface ShardQueues {
+  readonly prefix: string;
+  readonly queue: Queue;
+  readonly deadQueue: Queue;
+}
+
+/** Opens the queues of each shard. `closing` closes them. */
+export function openQueues(
+  connection: Connection,
   { prefix, shards }: Config['queue'],
   closing: AsyncDisposableStack,
-) {
-  const limiter = { redis: limiterRedis, timeoutMs: LIMITER_TIMEOUT_MS };
-  const deciders = forEachKind(prefix, (of) => createCanceller({ ...limiter, prefix: of }));
-  const looks = forEachKind(prefix, (of) => createCanceledLook({ ...limiter, prefix: of }));
-  const queues = shardPrefixes(prefix, shards).map((shardPrefix) => {
-    const queue = new Queue(QUEUE, { connection: redis, prefix: shardPrefix, skipMetasUpdate: true });
-    queue.on('error', () => undefined); // the worker logs it
-    closing.defer(() => queue.close());
-    return queue;
+): ShardQueues[] {
+  const open = (name: string, of: string): Queue =>
+    new Queue(name, { connection, prefix: of }).on('error', () => undefined); // the worker logs it
+  const opened = shardPrefixes(prefix, shards).map((of) => {
+    return { prefix: of, queue: open(QUEUE, of), deadQueue: open(DEAD_LETTERS, of) };
   });
-  return {
-    cancel: (target: CancelTarget): Promise<Canceled> => cancelWaiting(target, { connection: redis, queues, deciders }),
-    isCanceled: ({ notification, jobId }: { readonly notification: Notification; readonly jobId: string }) =>
-      looks[countedAs(notification)](notification.recipientId, jobId),
-  };
+  closing.defer(async () => {
+    const ends = opened.flatMap(({ queue, deadQueue }) => [queue.close(), deadQueue.close()]);
+    await within(Promise.all(ends), CLOSE_MS);
+  });
+  return opened;
 }
 
-/** The stream of outcomes of this replica, with a log of what is lost; undefined where there is none. */
-export function startOutcomes(
-  { outcomesMax: max, queue, lockMs }: Pick<Config, 'outcomesMax' | 'queue' | 'lockMs'>,
-  { redis, log }: Pick<OutcomesOptions, 'redis'> & { readonly log: Logger },
-): Outcomes | undefined {
-  if (max === 0) return undefined;
-  const sparing = createSparing(TROUBLE_EVERY_MS);
-  return createOutcomes({
-    redis,
-    ...queue,
-    max,
-    insistMs: lockMs,
-    onLost: ({ id, outcome }, error) => {
-      const repeats = sparing(error instanceof Error ? error.message : String(error));
-      if (repeats !== undefined) log.error({ id, outcome, err: error, repeats }, OUTCOMES_LOST);
-    },
-  });
-}
-
-const OUTCOMES_LOST =
-  'Redis did not take an outcome for the stream of outcomes; its consumers do not see it, and the notification is ended all the same';
+const CLOSE_MS = 2_000;

@@ -4,25 +4,16 @@ import { accountIn, type Account } from '../src/domain/device.ts';
 import { InputError } from '../src/domain/faults.ts';
 import { within } from '../src/domain/time.ts';
 import type { Environment } from '../src/environment/values.ts';
-import { createCancelProcessor } from '../src/delivery/cancel.ts';
-import { createProcessor } from '../src/delivery/deliver.ts';
-import type { CountedApart } from '../src/domain/limits.ts';
-import { apartOptions } from '../src/limiter/limiter.ts';
 import { paceOf } from '../src/limiter/pace.ts';
-import { createClock, keepClock } from '../src/limiter/redis/clock.ts';
-import { createWaitingLimiter } from '../src/limiter/redis/redis-limiter.ts';
-import { createClockMetrics, createMetrics } from '../src/observe/metrics.ts';
 import type { Logger } from '../src/observe/log.ts';
-import { redelay } from '../src/queue/job-lock.ts';
-import { createCancellationIndex } from '../src/queue/cancellation-index.ts';
-import { CANCEL, shardOf, shardPrefixes } from '../src/queue/names.ts';
-import { createAccounts, type Accounts, startRotation } from './accounts.ts';
+import { createClockMetrics, createMetrics } from '../src/observe/metrics.ts';
+import { createAccounts, startRotation, type Accounts } from './accounts.ts';
 import { openMs, startBreakers, watchReach } from './breakers.ts';
-import { createCancelling, startOutcomes, connect, LIMITER_TIMEOUT_MS, type ConnectOptions } from './redis.ts';
-import { startConsumer, watchLocks, type Consumer, type ConsumerOptions } from './consumer.ts';
+import { startConsumer, watchLocks, type Consumer } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
 import { queueDepth, serveReplica, startReplicaPresence } from './pages.ts';
-import { createReplyListener } from './replies.ts';
+import { createPasses } from './passes.ts';
+import { connect, LIMITER_TIMEOUT_MS, openQueues, type ConnectOptions } from './redis.ts';
 
 /** A running replica. */
 export interface Replica {
@@ -67,19 +58,13 @@ async function compose(
 ): Promise<Replica> {
   const connections = await connect(config, log, connecting, closing);
   const { queue: redis, limiter: limiterRedis } = connections;
-  const { policy, categories, quietHours, queue } = config;
+  const { prefix } = config.queue;
+  const shards = openQueues(redis, config.queue, closing);
+  const queues = shards.map(({ queue }) => queue);
 
-  const clock = createClock();
-  const clockKeeper = keepClock(clock, limiterRedis);
-  closing.defer(() => clockKeeper.stop());
-  await clockKeeper.measured;
-  const limiterParts = { redis: limiterRedis, clock, timeoutMs: LIMITER_TIMEOUT_MS };
-  const limiter = createWaitingLimiter({ ...limiterParts, policy, categories, quietHours, prefix: queue.prefix });
-  const apart = (kind: CountedApart) =>
-    createWaitingLimiter({ ...limiterParts, ...apartOptions(kind, config.apartRules[kind], queue.prefix) });
   const accounts: Accounts = createAccounts({
     redis: limiterRedis,
-    prefix: queue.prefix,
+    prefix,
     timeoutMs: LIMITER_TIMEOUT_MS,
     isWaiting: (account) => breakers.current(account) !== undefined,
   });
@@ -90,8 +75,8 @@ async function compose(
 
   const consumers: Consumer[] = [];
   const metrics = createMetrics({
-    lateAfterMs: paceOf(policy).toleranceMs,
-    queueDepth: () => queueDepth(consumers),
+    lateAfterMs: paceOf(config.policy).toleranceMs,
+    queueDepth: () => queueDepth(queues),
     breakersOpenMs: () => services().map(([service, open]) => [service, openMs(open)] as const),
     unreachableMs: () => {
       const unreached = reach.unreached();
@@ -122,54 +107,24 @@ async function compose(
 
   const locks = watchLocks(log);
   closing.defer(() => locks.stop());
+  const onLockLost = (jobId: string): void => locks.lost(jobId);
   const graceOver = new AbortController();
-  const outcomes = startOutcomes(config, { redis, log });
-  const cancelling = createCancelling(connections, queue, closing);
-  const cancelJob = createCancelProcessor(cancelling.cancel, log);
-  const deliverJob = createProcessor({
-    ...(outcomes && { outcomes }),
-    limiter,
-    apart: { background: apart('background'), liveactivity: apart('liveactivity') },
-    overallGapMs: policy.minGapMs,
-    toleranceMs: paceOf(policy).toleranceMs,
-    index: createCancellationIndex(redis, queue.prefix, queue.shards),
-    isCanceled: cancelling.isCanceled,
-    redelay: async (recipientId, due) => {
-      const queue = consumers[shardOf(recipientId, config.queue.shards)]?.queue;
-      if (queue !== undefined) await redelay(queue, due);
-    },
-    quotas: accounts.quotas,
-    providers: accounts.providers,
-    breakers,
-    maxWaitMs: config.maxWaitMs,
-    maxPending: config.maxPending,
-    retry: config.retry,
-    atMostOnce: config.atMostOnce,
-    now: Date.now,
-    random: Math.random,
-    signal: graceOver.signal,
-    onReply: createReplyListener({ redis, prefix: queue.prefix, breakers, metrics, log }),
-    onLockLost: (jobId) => locks.lost(jobId),
-    log,
-    metrics,
-  });
-  const process: ConsumerOptions['process'] = (job, lock, place) =>
-    job.name === CANCEL ? cancelJob(job, lock) : deliverJob(job, lock, place);
+  const passParts = { connections, accounts, breakers, queues, onLockLost, metrics, log, closing };
+  const process = await createPasses(config, { ...passParts, signal: graceOver.signal });
   const { lockMs, maxStalls, outcomesMax } = config;
-  const concurrency = Math.max(1, Math.ceil(config.concurrency / queue.shards));
-  for (const prefix of shardPrefixes(queue.prefix, queue.shards)) {
+  const concurrency = Math.max(1, Math.ceil(config.concurrency / shards.length));
+  for (const shard of shards) {
     const consumer = await startConsumer({
-      ...{ connection: redis, prefix, concurrency, lockMs, maxStalls, outcomesMax, log, process },
-      onLockLost: (jobId) => locks.lost(jobId),
-      onDiedUnseen: (outcome) => metrics.diedUnseen(outcome),
+      ...{ connection: redis, shard, concurrency, lockMs, maxStalls, outcomesMax },
+      ...{ log, process, onLockLost, onDiedUnseen: (outcome) => metrics.diedUnseen(outcome) },
     });
     consumers.push(consumer);
     closing.defer(() => within(consumer.close(), ABORT_MS));
   }
   createClockMetrics(metrics.registry, () => consumers.map(({ clock }) => clock.offsetMs));
-  const keeper = keepDeadLetters(config, { connection: redis, registry: metrics.registry, log });
+  const keeper = keepDeadLetters(config, { connection: redis, queues: shards, registry: metrics.registry, log });
   closing.defer(() => keeper.stop());
-  const presence = await startReplicaPresence(config, { redis, consumers, accounts, breakers, reach, metrics });
+  const presence = await startReplicaPresence(config, { redis, queues, consumers, accounts, breakers, reach, metrics });
   closing.defer(() => presence.close());
 
   return {

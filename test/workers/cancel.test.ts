@@ -374,7 +374,7 @@ describe('a job named cancel', () => {
 /** As at the real providers: a median of 40 ms and a 99th percentile of 250 ms. */
 const REAL_LATENCY = {};
 
-test('of a cancel and a send exactly one wins', async () => {
+test('of a cancel and a send exactly one wins', { timeout: 120_000 }, async () => {
   const bench = await openReplicaBench(REAL_LATENCY);
   await bench.startHere(RACE_LIMITS);
   const { producer, queue, sandbox } = bench;

@@ -8,6 +8,7 @@ import { connectWorker } from '../../../src/redis/connection.ts';
 import { DEAD_LETTERS } from '../../../src/queue/names.ts';
 import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
 import { keepDeadLetters } from '../../../workers/dead-letters.ts';
+import { openQueues } from '../../../workers/redis.ts';
 import { deadLetter } from '../../dead-letters/letters.ts';
 import { startProcess } from '../../support/process.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
@@ -38,9 +39,12 @@ function start(prefix: string, bounds: { maxAgeMs?: number; maxCount?: number },
   const lines: Line[] = [];
   const log = createLog('info', { write: (line) => void lines.push(JSON.parse(line) as Line) });
   const config = { queue: { prefix, shards: 1 }, deadLetters: { maxAgeMs: 0, maxCount: 0, ...bounds } };
-  const keeper = keepDeadLetters(config, { connection, registry, log });
+  const closing = new AsyncDisposableStack();
+  const queues = openQueues(connection, config.queue, closing);
+  const keeper = keepDeadLetters(config, { connection, queues, registry, log });
   onTestFinished(async () => {
     await keeper.stop();
+    await closing.disposeAsync();
     connection.disconnect();
   });
   return { lines, metrics: () => registry.metrics(), stop: () => keeper.stop() };

@@ -1,0 +1,171 @@
+import type { Queue } from 'bullmq';
+import type { Breakers } from '../src/breaker/breaker.ts';
+import type { Config } from '../src/config/config.ts';
+import { createCancelProcessor } from '../src/delivery/cancel.ts';
+import type { ReplyEvent } from '../src/delivery/context.ts';
+import { createProcessor } from '../src/delivery/deliver.ts';
+import { accountOf, serviceOfDevice, tokenOf } from '../src/domain/device.ts';
+import { countedAs, type CountedApart } from '../src/domain/limits.ts';
+import { needsOperator } from '../src/domain/outcome.ts';
+import { apartOptions, forEachKind } from '../src/limiter/limiter.ts';
+import { paceOf } from '../src/limiter/pace.ts';
+import { createCanceledLook, createCanceller } from '../src/limiter/redis/canceller.ts';
+import { createClock, keepClock } from '../src/limiter/redis/clock.ts';
+import { createWaitingLimiter } from '../src/limiter/redis/redis-limiter.ts';
+import { createSparing, type Logger } from '../src/observe/log.ts';
+import type { Metrics } from '../src/observe/metrics.ts';
+import type { Reply } from '../src/providers/provider.ts';
+import { cancelWaiting } from '../src/queue/cancel.ts';
+import { createCancellationIndex } from '../src/queue/cancellation-index.ts';
+import { redelay } from '../src/queue/job-lock.ts';
+import { CANCEL, shardOf } from '../src/queue/names.ts';
+import { createOutcomes, reportInvalidToken, type Outcomes } from '../src/queue/outcomes.ts';
+import type { Accounts } from './accounts.ts';
+import type { ConsumerOptions } from './consumer.ts';
+import { LIMITER_TIMEOUT_MS, TROUBLE_EVERY_MS, type Connections } from './redis.ts';
+
+interface PassParts {
+  readonly connections: Connections;
+  readonly accounts: Accounts;
+  readonly breakers: Breakers;
+  /** One for each shard. */
+  readonly queues: readonly Queue[];
+  /** Called with a job that another worker has by now. */
+  readonly onLockLost: (jobId: string) => void;
+  /** Fires when the grace period of a stop is over. */
+  readonly signal: AbortSignal;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  readonly closing: AsyncDisposableStack;
+}
+
+/** What a pass does with its job: a notification is delivered, a job named `cancel` cancels what waits. */
+export async function createPasses(config: Config, parts: PassParts): Promise<ConsumerOptions['process']> {
+  const { connections, accounts, breakers, queues, onLockLost, signal, metrics, log, closing } = parts;
+  const { policy, categories, quietHours, apartRules, maxWaitMs, maxPending, retry, atMostOnce } = config;
+  const { prefix, shards } = config.queue;
+
+  const clock = createClock();
+  const clockKeeper = keepClock(clock, connections.limiter);
+  closing.defer(() => clockKeeper.stop());
+  await clockKeeper.measured;
+  const limiterParts = { redis: connections.limiter, clock, timeoutMs: LIMITER_TIMEOUT_MS };
+  const apart = (kind: CountedApart) =>
+    createWaitingLimiter({ ...limiterParts, ...apartOptions(kind, apartRules[kind], prefix) });
+
+  const canceller = { redis: connections.limiter, timeoutMs: LIMITER_TIMEOUT_MS };
+  const deciders = forEachKind(prefix, (of) => createCanceller({ ...canceller, prefix: of }));
+  const looks = forEachKind(prefix, (of) => createCanceledLook({ ...canceller, prefix: of }));
+  const cancelParts = { connection: connections.queue, queues, deciders };
+  const cancelJob = createCancelProcessor((target) => cancelWaiting(target, cancelParts), log);
+
+  const outcomes = outcomesOf(config, parts);
+  const deliverJob = createProcessor({
+    ...(outcomes && { outcomes }),
+    limiter: createWaitingLimiter({ ...limiterParts, policy, categories, quietHours, prefix }),
+    apart: { background: apart('background'), liveactivity: apart('liveactivity') },
+    overallGapMs: policy.minGapMs,
+    toleranceMs: paceOf(policy).toleranceMs,
+    index: createCancellationIndex(connections.queue, prefix, shards),
+    isCanceled: ({ notification, jobId }) => looks[countedAs(notification)](notification.recipientId, jobId),
+    redelay: async (recipientId, due) => {
+      const queue = queues[shardOf(recipientId, shards)];
+      if (queue !== undefined) await redelay(queue, due);
+    },
+    quotas: accounts.quotas,
+    providers: accounts.providers,
+    ...{ breakers, maxWaitMs, maxPending, retry, atMostOnce, signal, onLockLost, log, metrics },
+    now: Date.now,
+    random: Math.random,
+    onReply: createReplyListener(prefix, parts),
+  });
+  return (job, lock, place) => (job.name === CANCEL ? cancelJob(job, lock) : deliverJob(job, lock, place));
+}
+
+/** The stream of outcomes, with a log of what is lost; undefined where there is none. */
+function outcomesOf(
+  { outcomesMax: max, queue, lockMs }: Config,
+  { connections, log }: Pick<PassParts, 'connections' | 'log'>,
+): Outcomes | undefined {
+  if (max === 0) return undefined;
+  const sparing = createSparing(TROUBLE_EVERY_MS);
+  return createOutcomes({
+    redis: connections.queue,
+    ...queue,
+    max,
+    insistMs: lockMs,
+    onLost: ({ id, outcome }, error) => {
+      const repeats = sparing(error instanceof Error ? error.message : String(error));
+      if (repeats !== undefined) log.error({ id, outcome, err: error, repeats }, OUTCOMES_LOST);
+    },
+  });
+}
+
+const OUTCOMES_LOST =
+  'Redis did not take an outcome for the stream of outcomes; its consumers do not see it, and the notification is ended all the same';
+
+/** Counts each reply, logs those that are no acceptance, and reports tokens that are gone or wrong to the producer. */
+function createReplyListener(
+  prefix: string,
+  { connections, breakers, metrics, log }: PassParts,
+): (event: ReplyEvent) => void | Promise<void> {
+  return ({ notification, device, label, reply, tookMs }) => {
+    metrics.reply(accountOf(device), reply.meaning, tookMs);
+    if (reply.meaning === 'accepted') return;
+    const { code, detail } = reply;
+    const app = device.app !== undefined && { app: device.app };
+    const names = { id: notification.id, recipientId: notification.recipientId, device: label, ...app };
+    const line = { ...names, meaning: reply.meaning, code, ...(detail !== undefined && { detail }) };
+    log[levelOf(reply)](line, messageOf(reply));
+
+    if (reply.meaning !== 'gone' && reply.meaning !== 'bad-token') return;
+    // While the breaker says that the app's configuration is wrong, a token may be a good one.
+    const isMisconfigured = breakers.current(serviceOfDevice(device))?.trouble === 'configuration';
+    if (reply.meaning === 'bad-token' && isMisconfigured) return;
+    const entry = {
+      recipientId: notification.recipientId,
+      platform: device.platform,
+      token: tokenOf(device),
+      ...app,
+      meaning: reply.meaning,
+      reason: code,
+      timestamp: reply.goneSince ?? Date.now(),
+    };
+    return reportInvalidToken(connections.queue, prefix, entry).catch((error: unknown) => {
+      log.error({ ...names, err: error }, NOT_REPORTED);
+    });
+  };
+}
+
+const NOT_REPORTED =
+  'an invalid token could not be reported to the stream of invalid tokens; the next alert to it reports it again';
+
+/** An operator has to act on refused credentials, a producer on a refused alert; the rest is everyday. */
+function levelOf({ meaning, trouble, setUp }: Reply): 'error' | 'warn' | 'info' {
+  if (needsOperator(trouble) || setUp === true) return 'error';
+  return meaning === 'bad-token' || meaning === 'rejected' ? 'warn' : 'info';
+}
+
+/** What comes next for the device. What comes next for the notification is in the line of the pass. */
+function messageOf({ meaning, trouble, unsent, setUp }: Reply): string {
+  if (setUp === true) return SET_UP;
+  if (needsOperator(trouble))
+    return 'the provider refuses the credentials or the app: deferred; the line of its circuit breaker tells what to do';
+  if (unsent === true) return 'not sent to the device: tried again at no attempt';
+  return MESSAGES[meaning];
+}
+
+const SET_UP =
+  "Google's own key for such devices is missing or has expired, for many recipients: deferred at no attempt, for a day at most; " +
+  "check the app's APNs key, or its web push key, in Firebase";
+
+const MESSAGES: Readonly<Record<Reply['meaning'], string>> = {
+  accepted: 'accepted',
+  gone: 'the token is no longer valid: the device is not tried again, and the token is reported to the producer',
+  'bad-token':
+    'the token is not valid for this app: the device is not tried again, and the token is reported to the producer; check where ' +
+    'the producer has it from',
+  rejected: 'the provider refuses the alert: the device is not tried again; `code` and `detail` tell why',
+  later:
+    'the provider did not confirm the alert: the line of this pass tells whether and when the device is tried again',
+};
