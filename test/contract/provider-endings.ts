@@ -1,8 +1,9 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
+import type { Platform } from '../../src/domain/notification.ts';
 import type { Provider } from '../../src/providers/provider.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
-import { pushTo, type ProviderSubject } from './provider-subject.ts';
+import { openProvider, pushTo, type ProviderTuning } from './provider-subject.ts';
 
 const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
 
@@ -16,7 +17,10 @@ function watchWarnings(): string[] {
 }
 
 /** Connecting, giving up, closing; and what is left behind: nothing. */
-export function endings({ platform, open, connectsAhead }: ProviderSubject): void {
+export function endings(platform: Platform): void {
+  const open = (sandbox: Sandbox, tuning?: ProviderTuning) => openProvider(platform, sandbox, tuning);
+  /** Otherwise only the devices say which servers there are, and the first `reserve` or `send` connects. */
+  const connectsAhead = platform !== 'webpush';
   const pushOn = (sandbox: Sandbox) => pushTo(sandbox, { platform });
   const toOf = (sandbox: Sandbox) => ({ origin: sandbox[platform].url });
 
@@ -32,7 +36,7 @@ export function endings({ platform, open, connectsAhead }: ProviderSubject): voi
   describe('connect', () => {
     test('opens connections and sends nothing', async () => {
       const sandbox = await openSandbox();
-      const provider = await open(sandbox);
+      const provider = open(sandbox);
       await Promise.all([provider.connect(), provider.connect()]);
       await connect(provider, sandbox);
       await expect.poll(() => sandbox[platform].openConnections).toBe(2);
@@ -42,7 +46,7 @@ export function endings({ platform, open, connectsAhead }: ProviderSubject): voi
 
     test('resolves where nobody listens, and connects when somebody does', async () => {
       const sandbox = await openSandbox();
-      const provider = await open(sandbox);
+      const provider = open(sandbox);
       await sandbox[platform].down();
       await connect(provider, sandbox);
       await sandbox[platform].up();
@@ -52,7 +56,7 @@ export function endings({ platform, open, connectsAhead }: ProviderSubject): voi
 
     test('connections that are lost come back without a send, and still nothing is sent', async () => {
       const sandbox = await openSandbox();
-      const provider = await open(sandbox);
+      const provider = open(sandbox);
       await connect(provider, sandbox);
       await expect.poll(() => sandbox[platform].openConnections).toBe(2);
       sandbox[platform].dropConnections();
@@ -65,7 +69,7 @@ export function endings({ platform, open, connectsAhead }: ProviderSubject): voi
   describe('abort', () => {
     test('gives up what waits and what is under way, and later sends go through', async () => {
       const sandbox = await openSandbox({ maxStreams: 2 });
-      const provider = await open(sandbox, { minConnections: 1, maxConnections: 1 });
+      const provider = open(sandbox, { minConnections: 1, maxConnections: 1 });
       expect((await sendPush(provider, pushOn(sandbox))).meaning).toBe('accepted');
       sandbox[platform].setDefault({ kind: 'hang' });
       const all = Promise.all(Array.from({ length: 6 }, () => sendPush(provider, pushOn(sandbox))));
@@ -85,7 +89,7 @@ export function endings({ platform, open, connectsAhead }: ProviderSubject): voi
 
     test('nothing that was given up reaches the server afterwards', async () => {
       const sandbox = await openSandbox();
-      const provider = await open(sandbox);
+      const provider = open(sandbox);
       sandbox[platform].slowHandshakes(300);
       const all = Promise.all(Array.from({ length: 50 }, () => sendPush(provider, pushOn(sandbox))));
       provider.abort();
@@ -98,7 +102,7 @@ export function endings({ platform, open, connectsAhead }: ProviderSubject): voi
   describe('close', () => {
     test('waits for what is under way, takes no more, and may be called again', async () => {
       const sandbox = await openSandbox();
-      const provider = await open(sandbox);
+      const provider = open(sandbox);
       sandbox[platform].setDefault({ kind: 'accept', delayMs: 200 });
       const all = Promise.all(Array.from({ length: 5 }, () => sendPush(provider, pushOn(sandbox))));
       await expect.poll(() => sandbox.journal.all.length).toBeGreaterThan(0);
@@ -113,7 +117,7 @@ export function endings({ platform, open, connectsAhead }: ProviderSubject): voi
 
     test('during a handshake that is never answered ends at once', async () => {
       const sandbox = await openSandbox();
-      const provider = await open(sandbox, { connectTimeoutMs: 60_000 });
+      const provider = open(sandbox, { connectTimeoutMs: 60_000 });
       sandbox[platform].slowHandshakes(60_000);
       const connected = provider.connect();
       await provider.close();
@@ -123,7 +127,7 @@ export function endings({ platform, open, connectsAhead }: ProviderSubject): voi
 
     test('with a permit that nobody used ends as well, and the permit is worth nothing', async () => {
       const sandbox = await openSandbox();
-      const provider = await open(sandbox);
+      const provider = open(sandbox);
       const reserved = await provider.reserve(toOf(sandbox));
       if (reserved.kind === 'none') throw new Error('expected a permit');
       await provider.close();
@@ -139,7 +143,7 @@ export function endings({ platform, open, connectsAhead }: ProviderSubject): voi
   ] as const)('hundreds of sends that fail %s leave nothing behind', async (_name, way) => {
     const warnings = watchWarnings();
     const sandbox = await openSandbox();
-    const provider = await open(sandbox, { requestTimeoutMs: 300 });
+    const provider = open(sandbox, { requestTimeoutMs: 300 });
     const server = sandbox[platform];
     await connect(provider, sandbox);
     const before = timers();

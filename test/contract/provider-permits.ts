@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { tokenOf } from '../../src/domain/device.ts';
+import type { Platform } from '../../src/domain/notification.ts';
 import type { Encoded, Permit, Provider } from '../../src/providers/provider.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
-import { pushTo, type ProviderSubject } from './provider-subject.ts';
+import { openProvider, pushTo, type ProviderTuning } from './provider-subject.ts';
 
 type To = Pick<Encoded, 'origin'>;
 
@@ -14,7 +15,8 @@ async function permitOf(provider: Provider, to: To): Promise<Permit> {
 }
 
 /** A permit is a stream: it is there when it is needed, and comes back once. */
-export function permits({ platform, open }: ProviderSubject): void {
+export function permits(platform: Platform): void {
+  const open = (sandbox: Sandbox, tuning?: ProviderTuning) => openProvider(platform, sandbox, tuning);
   const oneStream = { maxStreams: 1 };
   const toOf = (sandbox: Sandbox): To => ({ origin: sandbox[platform].url });
   const oneConnection = { minConnections: 1, maxConnections: 1 };
@@ -23,7 +25,7 @@ export function permits({ platform, open }: ProviderSubject): void {
   describe('permits', () => {
     test('a send with one goes before those that wait for a stream', async () => {
       const sandbox = await openSandbox(oneStream);
-      const provider = await open(sandbox, oneConnection);
+      const provider = open(sandbox, oneConnection);
       const permit = await permitOf(provider, toOf(sandbox));
       const [waiting, first] = [pushOn(sandbox), pushOn(sandbox)];
       const replies = [sendPush(provider, waiting), sendPush(provider, first, { permit })];
@@ -33,7 +35,7 @@ export function permits({ platform, open }: ProviderSubject): void {
 
     test('one that is released makes room, also when it is released twice', async () => {
       const sandbox = await openSandbox(oneStream);
-      const provider = await open(sandbox, oneConnection);
+      const provider = open(sandbox, oneConnection);
       const permit = await permitOf(provider, toOf(sandbox));
       const next = provider.reserve(toOf(sandbox));
       permit.release();
@@ -49,7 +51,7 @@ export function permits({ platform, open }: ProviderSubject): void {
 
     test('one that was used is used up: releasing it does nothing, and a second send waits for its own stream', async () => {
       const sandbox = await openSandbox(oneStream);
-      const provider = await open(sandbox, oneConnection);
+      const provider = open(sandbox, oneConnection);
       sandbox[platform].setDefault({ kind: 'accept', delayMs: 200 });
       const permit = await permitOf(provider, toOf(sandbox));
       const first = sendPush(provider, pushOn(sandbox), { permit });
@@ -61,7 +63,7 @@ export function permits({ platform, open }: ProviderSubject): void {
 
     test('one that outlives its connection is as good as none', async () => {
       const sandbox = await openSandbox();
-      const provider = await open(sandbox, oneConnection);
+      const provider = open(sandbox, oneConnection);
       await sendPush(provider, pushOn(sandbox));
       const held = [
         await permitOf(provider, toOf(sandbox)),
@@ -77,7 +79,7 @@ export function permits({ platform, open }: ProviderSubject): void {
 
     test('one that is late gives its stream back, and nothing reaches the server', async () => {
       const sandbox = await openSandbox(oneStream);
-      const provider = await open(sandbox, oneConnection);
+      const provider = open(sandbox, oneConnection);
       for (let late = 0; late < 5; late += 1) {
         const permit = await permitOf(provider, toOf(sandbox));
         expect(await sendPush(provider, pushOn(sandbox), { permit, sendBy: performance.now() - 1 })).toMatchObject({
@@ -92,7 +94,7 @@ export function permits({ platform, open }: ProviderSubject): void {
 
     test('waiting for one ends where no connection can be had', async () => {
       const sandbox = await openSandbox();
-      const provider = await open(sandbox);
+      const provider = open(sandbox);
       await sandbox[platform].down();
       const all = await Promise.all(Array.from({ length: 10 }, async () => provider.reserve(toOf(sandbox))));
       for (const reserved of all) {

@@ -2,12 +2,13 @@ import { createServer, type AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { tokenOf } from '../../src/domain/device.ts';
+import type { Platform } from '../../src/domain/notification.ts';
 import type { Provider, Reply, SendOptions } from '../../src/providers/provider.ts';
 import type { Answer } from '../../sandbox/loopback/answers.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { openSandbox, sendPush } from '../support/providers.ts';
 import { withoutDetail } from './provider-answers.ts';
-import { pushTo, type ProviderSubject, type ProviderTuning } from './provider-subject.ts';
+import { openProvider, pushTo, type ProviderTuning } from './provider-subject.ts';
 
 const UNSENT = { meaning: 'later', alerted: 'no', unsent: true } as const;
 const NO_CONNECTION = { ...UNSENT, suspect: 'outage' } as const;
@@ -29,7 +30,8 @@ interface Fault {
 }
 
 /** Whatever happens on the way, a send comes to a reply, is one request, and says whether it may have alerted. */
-export function transport({ platform, open }: ProviderSubject): void {
+export function transport(platform: Platform): void {
+  const open = (sandbox: Sandbox, tuning?: ProviderTuning) => openProvider(platform, sandbox, tuning);
   const refused: Answer = { kind: 'reset', scope: 'refused-stream' };
   const faults: readonly Fault[] = [
     {
@@ -138,7 +140,7 @@ export function transport({ platform, open }: ProviderSubject): void {
     test.each(faults)('$name: $code', async (fault) => {
       const { code, expected, requests, tuning, answers = [], sendInMs, before, cause } = fault;
       const sandbox = await openSandbox();
-      const provider = await open(sandbox, tuning);
+      const provider = open(sandbox, tuning);
       await before?.(sandbox, provider);
       const push = pushTo(sandbox, { platform, endpoint: tuning?.endpoint });
       sandbox[platform].script(tokenOf(push.device), answers);
@@ -152,7 +154,7 @@ export function transport({ platform, open }: ProviderSubject): void {
 
     test('it knows for how long its server cannot be reached, and when it is reached again', async () => {
       const sandbox = await openSandbox();
-      const provider = await open(sandbox, { random: () => 0 });
+      const provider = open(sandbox, { random: () => 0 });
       expect(provider.reach()).toEqual([]); // nobody has tried
       await sandbox[platform].down();
       const { host } = new URL(sandbox[platform].url);
@@ -178,27 +180,27 @@ export function transport({ platform, open }: ProviderSubject): void {
       onTestFinished(() => void server.close());
       const endpoint = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
       const sandbox = await openSandbox();
-      const reply = await sendPush(await open(sandbox, { endpoint }), pushTo(sandbox, { platform, endpoint }));
+      const reply = await sendPush(open(sandbox, { endpoint }), pushTo(sandbox, { platform, endpoint }));
       expect(reply).toMatchObject({ ...NO_CONNECTION, code: 'connection-failed' });
     });
 
     test('a certificate of another name is not the provider’s: tls-failed', async () => {
       const sandbox = await openSandbox();
       await sandbox.spoilCertificate(platform, 'wrong-name');
-      expect(await sendPush(await open(sandbox), pushTo(sandbox, { platform }))).toMatchObject({ code: 'tls-failed' });
+      expect(await sendPush(open(sandbox), pushTo(sandbox, { platform }))).toMatchObject({ code: 'tls-failed' });
     });
 
     test('a stream that is refused once is sent again at once, and arrives once', async () => {
       const sandbox = await openSandbox();
       const push = pushTo(sandbox, { platform });
       sandbox[platform].script(tokenOf(push.device), [refused]);
-      expect((await sendPush(await open(sandbox), push)).meaning).toBe('accepted');
+      expect((await sendPush(open(sandbox), push)).meaning).toBe('accepted');
       expect(sandbox.journal.accepted).toHaveLength(1);
     });
 
     test('500 after the alert was taken: it may have alerted, and the connection stands', async () => {
       const sandbox = await openSandbox();
-      const provider = await open(sandbox, { minConnections: 1 });
+      const provider = open(sandbox, { minConnections: 1 });
       const push = pushTo(sandbox, { platform });
       sandbox[platform].script(tokenOf(push.device), [{ kind: 'refuse', status: 500, accepted: true }]);
       expect(await sendPush(provider, push)).toMatchObject({ meaning: 'later', alerted: 'maybe', suspect: 'outage' });
@@ -208,7 +210,7 @@ export function transport({ platform, open }: ProviderSubject): void {
 
     test('GOAWAY while an answer is awaited: the answer counts, and the next send takes a new connection', async () => {
       const sandbox = await openSandbox();
-      const provider = await open(sandbox, { minConnections: 1 });
+      const provider = open(sandbox, { minConnections: 1 });
       await provider.connect();
       sandbox[platform].setDefault({ kind: 'accept', delayMs: 200 });
       const reply = sendPush(provider, pushTo(sandbox, { platform }));
@@ -222,7 +224,7 @@ export function transport({ platform, open }: ProviderSubject): void {
 
     test('a server that is back takes the next sends, and nothing of what was sent meanwhile', async () => {
       const sandbox = await openSandbox();
-      const provider = await open(sandbox);
+      const provider = open(sandbox);
       await provider.connect();
       await sandbox[platform].down();
       await expect.poll(async () => (await sendPush(provider, pushTo(sandbox, { platform }))).unsent).toBe(true);

@@ -1,13 +1,28 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
+import { makeAuthority } from '../../sandbox/loopback/certificates.ts';
 import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
-import { startSandbox, type Sandbox, type SandboxOptions } from '../../sandbox/sandbox.ts';
+import { startSandbox, writeAuthority, type Sandbox, type SandboxOptions } from '../../sandbox/sandbox.ts';
+
+/** One signs for all sandboxes of a test file: to make one, and to trust it, takes as long as the rest of a sandbox. */
+const authority = makeAuthority(Date.now());
 
 /**
  * The loopback push services, stopped when the test ends. They answer at once unless `latency` is given: a test of one
  * exchange waits for nothing. What judges pace or throughput asks for `DEFAULT_LATENCY`.
  */
 export async function openSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
-  const sandbox = await startSandbox({ latency: NO_LATENCY, ...options });
+  const { dir = await openDirectory() } = options;
+  const sandbox = await startSandbox({ latency: NO_LATENCY, ...options, dir });
   onTestFinished(() => sandbox.close());
   return sandbox;
+}
+
+async function openDirectory(): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), 'pushpacer-sandbox-'));
+  onTestFinished(() => rm(dir, { recursive: true }));
+  await writeAuthority(dir, await authority);
+  return dir;
 }
