@@ -27,7 +27,7 @@ const INSTANT: Shape = { is: 'number', from: 0, to: 4_294_967_295 };
 const DICTIONARY: Shape = { is: 'object', fields: {}, others: 'any' };
 
 /** By their push types: the end of the topic, the priorities, and what must or may stand in `aps`. */
-export interface PushType {
+interface PushType {
   readonly topicEnd?: string;
   readonly priorities?: readonly string[];
   readonly maxBytes?: number;
@@ -44,7 +44,7 @@ export const ACTIVITY_KEYS = [
   ...['input-push-token', 'input-push-channel'],
 ];
 
-export const PUSH_TYPES: Readonly<Record<string, PushType>> = {
+const PUSH_TYPES: Readonly<Record<string, PushType>> = {
   alert: { anyOf: ['alert', 'badge', 'sound'], never: ACTIVITY_KEYS },
   background: { priorities: ['5'], only: ['content-available'], anyOf: ['content-available'] },
   complication: { topicEnd: '.complication' },
@@ -102,7 +102,7 @@ const ACTIVITY_TEXT: Shape = {
   of: [TEXT, { is: 'object', fields: { 'loc-key': TEXT, 'loc-args': TEXTS }, required: ['loc-key'] }],
 };
 
-export const APS: Fields = {
+const APS: Fields = {
   alert: { is: 'either', of: [TEXT, { is: 'object', fields: ALERT }] },
   badge: { is: 'number', from: 0, to: 2_147_483_647, whole: true },
   sound: SOUND,
@@ -118,7 +118,7 @@ export const APS: Fields = {
 };
 
 /** The keys of a Live Activity. Its relevance score may be any number. */
-export const ACTIVITY: Fields = {
+const ACTIVITY: Fields = {
   ...APS,
   alert: {
     is: 'either',

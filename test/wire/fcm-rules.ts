@@ -91,7 +91,7 @@ const ANDROID: Fields = {
   restrictedSatelliteOk: FLAG,
 };
 
-export const MESSAGE = {
+const MESSAGE = {
   is: 'object',
   proto: true,
   fields: {
@@ -207,7 +207,7 @@ function iphoneFaults(sent: Json): string[] {
 }
 
 /** What makes a sound, vibrates, lights up or counts. Not Google's rule but our promise of a silent push. */
-export const LOUD_FIELDS = [
+const LOUD_FIELDS = [
   ...['sound', 'defaultSound', 'vibrateTimings', 'defaultVibrateTimings'],
   ...['lightSettings', 'defaultLightSettings', 'notificationCount'],
 ];

@@ -24,7 +24,7 @@ export const WEBPUSH_HEADERS: Fields = {
 
 /** RFC 8291, section 4: one coding, and no headers of the drafts before it. */
 const REQUEST_HEADERS: Fields = { ...WEBPUSH_HEADERS, 'content-encoding': { is: 'text', oneOf: ['aes128gcm'] } };
-export const DRAFT_HEADERS = ['encryption', 'crypto-key', 'encryption-key'];
+const DRAFT_HEADERS = ['encryption', 'crypto-key', 'encryption-key'];
 
 /** RFC 8030, section 7.2: more need not be taken. */
 const MAX_BODY_BYTES = 4_096;
@@ -36,7 +36,7 @@ const HEAD_BYTES = SALT_BYTES + 4 + 1 + KEY_BYTES;
 const LEAST_RECORD_BYTES = 1 + 16;
 
 /** What a service worker hands to `showNotification`; `id` and the like are the sender's own. */
-export const SHOWN: Fields = {
+const SHOWN: Fields = {
   title: { is: 'text' },
   body: { is: 'text' },
   image: { is: 'text', form: 'https' },
