@@ -48,14 +48,14 @@ export function createRedisQuota(options: RedisQuotaOptions): Quota {
   const limits = tiers.flatMap(({ max, widthMs, span, slack }) => [max, widthMs, span, slack]);
   let calls = 0;
 
-  async function ask({ unused, promises, newcomers, extra }: BatchAsk): Promise<BatchReply<Over>> {
+  async function ask({ unused, promises, newcomers, extra }: BatchAsk): Promise<BatchReply> {
     calls += 1;
     const asked = [calls, Math.min(unused, ALL), newcomers, extra, now?.() ?? ''];
     const [at, more, pairs] = await answered(run(...keys, ...asked, ...limits, ...promises));
     return { extra: more, answers: toAnswers(pairs, at, tiers) };
   }
 
-  const batches = createTokenBatches({ ask, leaseMs, now: now ?? (() => performance.now()) });
+  const batches = createTokenBatches(ask, leaseMs, now ?? (() => performance.now()));
   return {
     async take(promisedAt) {
       checkPromise(promisedAt);
@@ -108,29 +108,13 @@ export interface BatchAsk {
 }
 
 /** The answers, those for the asks that come back first. */
-export interface BatchReply<Over> {
+export interface BatchReply {
   readonly answers: readonly ('taken' | Over)[];
   /** How many extra tokens were taken. */
   readonly extra: number;
 }
 
-export interface TokenBatchesOptions<Over> {
-  /** Calls Redis; one call at a time. */
-  readonly ask: (ask: BatchAsk) => Promise<BatchReply<Over>>;
-  /** How long the tokens of a batch may be used. */
-  readonly leaseMs: number;
-  /** Milliseconds on a monotonic clock. */
-  readonly now: () => number;
-}
-
-/** One process's token batch: it takes many tokens of a quota in one call, and hands them out. */
-export interface TokenBatches<Over> {
-  take(promisedAt?: number): Promise<Taken | Over>;
-  /** Gives unused tokens back; never rejects. */
-  close(): Promise<void>;
-}
-
-interface Waiting<Over> {
+interface Waiting {
   readonly promisedAt: number | undefined;
   readonly resolve: (answer: Taken | Over) => void;
   readonly reject: (error: unknown) => void;
@@ -140,13 +124,20 @@ interface Waiting<Over> {
 const MAX_ASKS = 200;
 
 /**
- * An ask that finds no token at hand waits for the next call; all asks that come meanwhile share that call. In addition a call
- * takes as many extra tokens as were used in the last `leaseMs`. Tokens at hand are for newcomers: an ask that comes back claims
- * the room that was promised to it.
+ * One process's token batch: it takes many tokens of a quota in one call, and hands them out. An ask that finds no token at hand
+ * waits for the next call; all asks that come meanwhile share that call. In addition a call takes as many extra tokens as were
+ * used in the last `leaseMs`. Tokens at hand are for newcomers: an ask that comes back claims the room that was promised to it.
  */
-export function createTokenBatches<Over>({ ask, leaseMs, now }: TokenBatchesOptions<Over>): TokenBatches<Over> {
+export function createTokenBatches(
+  /** Calls Redis; one call at a time. */
+  ask: (ask: BatchAsk) => Promise<BatchReply>,
+  /** How long the tokens of a batch may be used. */
+  leaseMs: number,
+  /** Milliseconds on a monotonic clock. */
+  now: () => number,
+): Pick<Quota, 'take' | 'close'> {
   const demand = createDemand(leaseMs);
-  const waiting: Waiting<Over>[] = [];
+  const waiting: Waiting[] = [];
   let atHand = 0;
   let useBy = -Infinity;
   let unused = 0;
@@ -155,7 +146,7 @@ export function createTokenBatches<Over>({ ask, leaseMs, now }: TokenBatchesOpti
   let isClosed = false;
 
   /** `useBy` counts from before the call, so the batch ends here before it ends by Redis's clock. */
-  async function askFor(batch: readonly Waiting<Over>[]): Promise<void> {
+  async function askFor(batch: readonly Waiting[]): Promise<void> {
     const askedAt = now();
     const returning = batch.filter(({ promisedAt }) => promisedAt !== undefined);
     const fresh = batch.filter(({ promisedAt }) => promisedAt === undefined);

@@ -1,14 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, Redis } from 'ioredis';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { checkTerms, type Over, type Quota } from '../../src/quota/quota.ts';
+import {
+  type BatchAsk,
+  type BatchReply,
+  createRedisQuota,
+  createTokenBatches,
+  quotaKeys,
+} from '../../src/quota/redis-quota.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
-import { createRedisQuota, quotaKeys } from '../../src/quota/redis-quota.ts';
-import { checkTerms, type Quota } from '../../src/quota/quota.ts';
 import { readScript } from '../../src/redis/scripts.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
-import { connectRedis, testPrefix } from '../support/redis.ts';
 import { AHEAD_MS } from '../limiter/stored.ts';
 import { expectWithin } from '../limiter/windows.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
 
 const MINUTELY = [{ max: 1_000, perMs: 60_000 }];
 const SCRIPT = readScript('quota.lua', new URL('../../src/quota/', import.meta.url));
@@ -23,21 +29,27 @@ describe('24 clients at once, on the real clock', () => {
     const quotas = Array.from({ length: 24 }, () =>
       createRedisQuota({ redis: connectRedis(), name: 'fcm', rules, prefix }),
     );
+    const { leaseMs } = checkTerms({ name: 'fcm', rules });
     const used: number[] = [];
     let asks = 0;
+    /** Asks that a busy machine adds: after a token that came too late, for one that came back late, or a moment early. */
+    let allowed = 2 * 480;
     const send = async (quota: Quota): Promise<void> => {
-      for (let promisedAt: number | undefined; ;) {
+      for (let promised: (Over & { readonly dueAt: number }) | undefined; ;) {
         asks += 1;
-        const answer = await quota.take(promisedAt);
+        const answer = await quota.take(promised?.at);
+        const at = performance.now();
+        if (promised !== undefined && at > promised.dueAt + leaseMs) allowed += 1;
         if (answer.kind === 'over') {
-          promisedAt = answer.at;
+          if (answer.at === promised?.at) allowed += 1;
+          promised = { ...answer, dueAt: at + answer.waitMs };
           await sleep(answer.waitMs);
-        } else {
-          promisedAt = undefined;
-          const at = performance.now();
-          if (at >= answer.useBy) continue; // it came too late: thrown away
+        } else if (at < answer.useBy) {
           used.push(at);
           return;
+        } else {
+          promised = undefined;
+          allowed += 2;
         }
       }
     };
@@ -55,7 +67,7 @@ describe('24 clients at once, on the real clock', () => {
       rules.map(({ max, perMs }) => ({ max, perMs: perMs * 0.999 })),
       used,
     );
-    expect(asks).toBeLessThan(480 * 4); // one requeue each in quiet; a crowded machine wakes late
+    expect(asks).toBeLessThanOrEqual(allowed);
   });
 });
 
@@ -235,5 +247,133 @@ describe('the script', () => {
       'ZREM',
       'ZREMRANGEBYSCORE',
     ]);
+  });
+});
+
+describe('token batches', () => {
+  let now: number;
+  let asked: BatchAsk[];
+  let answer: (ask: BatchAsk) => BatchReply | Promise<BatchReply>;
+  let batches: Pick<Quota, 'take' | 'close'>;
+
+  const generous = ({ promises, newcomers, extra }: BatchAsk): BatchReply => ({
+    answers: Array.from({ length: promises.length + newcomers }, () => 'taken'),
+    extra,
+  });
+  const takeMany = (count: number) => Promise.all(Array.from({ length: count }, () => batches.take()));
+
+  beforeEach(() => {
+    [now, asked, answer] = [1_000, [], generous];
+    const ask = async (wanted: BatchAsk): Promise<BatchReply> => {
+      asked.push(wanted);
+      return answer(wanted);
+    };
+    batches = createTokenBatches(ask, 100, () => now);
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  it('asks once for all that ask in one turn, and once more for all that ask meanwhile', async () => {
+    const release = Promise.withResolvers<undefined>();
+    answer = async (ask) => {
+      await release.promise;
+      return generous(ask);
+    };
+    const first = takeMany(5);
+    await expect.poll(() => asked).toHaveLength(1);
+    const second = takeMany(7);
+    release.resolve(undefined);
+    expect([...(await first), ...(await second)]).toHaveLength(12);
+    expect(asked.map(({ newcomers }) => newcomers)).toEqual([5, 7]);
+  });
+
+  it('asks for no more than 200 in one call', async () => {
+    await takeMany(450);
+    expect(asked.map(({ newcomers }) => newcomers)).toEqual([200, 200, 50]);
+  });
+
+  it('hold what was used in the last period, and hand it out without a call', async () => {
+    await takeMany(10);
+    now += 100;
+    await batches.take();
+    expect(asked.at(-1)).toMatchObject({ newcomers: 1, extra: 10 });
+    expect(await takeMany(10)).toEqual(Array.from({ length: 10 }, () => ({ kind: 'taken', useBy: 1_200 })));
+    expect(asked).toHaveLength(2);
+    await batches.take();
+    expect(asked).toHaveLength(3);
+  });
+
+  it('hold nothing for one that was idle', async () => {
+    await takeMany(10);
+    now += 250;
+    await batches.take();
+    expect(asked.at(-1)).toMatchObject({ newcomers: 1, extra: 0 });
+  });
+
+  it('hands out no token past its time, which counts from before the call, and gives back what is left with the next', async () => {
+    answer = (ask) => ({ ...generous(ask), extra: 4 });
+    expect(await batches.take()).toEqual({ kind: 'taken', useBy: 1_100 });
+    now += 99;
+    expect(await batches.take()).toEqual({ kind: 'taken', useBy: 1_100 });
+    now += 1;
+    expect(await batches.take()).toEqual({ kind: 'taken', useBy: 1_200 });
+    expect(asked.map(({ unused }) => unused)).toEqual([0, 3]);
+  });
+
+  it('never serves from it who comes back: what is set aside is to be used up', async () => {
+    answer = (ask) => ({ ...generous(ask), extra: 4 });
+    await takeMany(1);
+    await Promise.all([batches.take(), batches.take(5_000)]);
+    expect(asked.at(-1)).toMatchObject({ promises: [5_000], newcomers: 0, unused: 3 });
+  });
+
+  it('answers each with its own: those who come back stand first in a call', async () => {
+    const over: Over = { kind: 'over', at: 9, waitMs: 1, rule: '1/1s' };
+    answer = () => ({ answers: ['taken', over, 'taken', over], extra: 0 });
+    const takes = [batches.take(), batches.take(7), batches.take(), batches.take(8)];
+    const taken = { kind: 'taken', useBy: 1_100 };
+    expect(await Promise.all(takes)).toEqual([taken, taken, over, over]);
+  });
+
+  it('rejects all that wait where a call fails, and gives back all of that call with the next', async () => {
+    const failing = Promise.withResolvers<never>();
+    answer = () => failing.promise;
+    const waiting = [batches.take(), batches.take()];
+    await expect.poll(() => asked).toHaveLength(1);
+    waiting.push(batches.take());
+    failing.reject(new Error('away'));
+    const outcomes = await Promise.allSettled(waiting);
+    expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected']);
+    expect(asked).toHaveLength(1);
+    answer = generous;
+    expect(await batches.take()).toMatchObject({ kind: 'taken' });
+    expect(asked.map(({ unused }) => unused)).toEqual([0, Infinity]);
+  });
+
+  it('gives back what is left when nobody asks for two periods', async () => {
+    vi.useFakeTimers();
+    answer = (ask) => ({ ...generous(ask), extra: ask.newcomers > 0 ? 4 : 0 });
+    await batches.take();
+    await vi.advanceTimersByTimeAsync(199);
+    expect(asked).toHaveLength(1);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(asked.slice(1)).toEqual([{ unused: 4, promises: [], newcomers: 0, extra: 0 }]);
+  });
+
+  it('gives back what is left on close, also what a call brings that is under way; a failure of that is nobody’s', async () => {
+    const release = Promise.withResolvers<undefined>();
+    answer = async (ask) => {
+      if (ask.newcomers === 0) throw new Error('away');
+      await release.promise;
+      return { ...generous(ask), extra: 4 };
+    };
+    const taken = batches.take();
+    const closed = batches.close();
+    release.resolve(undefined);
+    expect(await taken).toMatchObject({ kind: 'taken' });
+    await closed;
+    expect(asked.map(({ unused }) => unused)).toEqual([0, 4]);
+    await expect(batches.take()).rejects.toThrow('closed');
   });
 });
