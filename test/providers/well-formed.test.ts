@@ -113,3 +113,14 @@ test('a null in data is as a key that is not there; inside of a value it stays',
   for (const json of sent) expect(json).not.toContain('nothing');
   expect(sent[0]).toContain('"form":{"due":null,"tags":[null]}');
 });
+
+test('a push id is a UUID of version 5 that never changes', () => {
+  expect(pushId('msg-8841', 0)).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  // Written down: an upgrade in the middle of a retry must not change it.
+  expect(pushId('msg-8841', 0)).toBe('d40149f3-0d92-5661-b93b-9b0c8ac11be2');
+});
+
+test('each device and each notification has its own', () => {
+  const ids = ['msg-1', 'msg-11', 'msg-2'].flatMap((id) => [0, 1, 10, 11].map((index) => pushId(id, index)));
+  expect(new Set(ids).size).toBe(ids.length);
+});

@@ -1,0 +1,149 @@
+import { Cluster, Redis } from 'ioredis';
+import { expect, it, onTestFinished } from 'vitest';
+import { PLATFORMS } from '../../src/domain/notification.ts';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
+import {
+  accepted,
+  type BreakerWorker,
+  countAnswers,
+  LONG,
+  openBreakers,
+  openOf,
+  refused,
+  reportTimes,
+  trialOf,
+  unreached,
+  untilClosed,
+} from './support.ts';
+
+const FIRST_MS = 100;
+const OTHERS_MS = 1_000;
+/** Recipients that failed come later by this. */
+const STAND_BACK_MS = 2_000;
+
+/** An open breaker, and the time of its worker's clock in `clock.at`. */
+function openAtClock(evidence: typeof refused, times = 1) {
+  const clock = { at: 1_000_000 };
+  const worker = openBreakers(testPrefix(), { ...LONG, now: () => clock.at });
+  reportTimes(times, worker, evidence);
+  const until = (recipientId: string, enqueuedAt: number) =>
+    worker.breakers.deferUntil('apns', { recipientId, enqueuedAt });
+  /** When one comes back, after the breaker is half open. */
+  const backAt = (enqueuedAt = 0, recipientId = 'somebody') => until(recipientId, enqueuedAt) - openOf(worker).until;
+  return { clock, worker, until, backAt };
+}
+
+it('brings one back when the breaker is half open, and all others when the trial has been answered', () => {
+  const { backAt } = openAtClock(refused);
+  expect([backAt(), backAt(), backAt()]).toEqual([FIRST_MS, OTHERS_MS, OTHERS_MS]);
+});
+
+it('does not bring back the recipient whose trial failed as the next one', async () => {
+  const { clock, worker, backAt } = openAtClock(unreached, 5);
+  clock.at = openOf(worker).until;
+  worker.breakers.report({ ...unreached(), recipientId: 'poison' }, await trialOf(worker, 'poison'));
+  expect([backAt(0, 'poison'), backAt(0, 'poison')]).toEqual([STAND_BACK_MS + FIRST_MS, STAND_BACK_MS + OTHERS_MS]);
+  expect(backAt(0, 'another')).toBeLessThan(0); // an early trial
+});
+
+it('keeps the order of enqueuing, an hour in three minutes, and nobody waits for more than ten', () => {
+  const { worker, backAt } = openAtClock(refused);
+  backAt();
+  const { since } = openOf(worker);
+  const places = [-60_000, 0, 60_000, 3_600_000, 86_400_000].map((after) => backAt(since + after) - OTHERS_MS);
+  expect(places).toEqual([0, 0, 3_000, 180_000, 600_000]);
+});
+
+it('never brings anybody back in the past', async () => {
+  const { clock, worker, until } = openAtClock(unreached, 5);
+  clock.at = openOf(worker).until + 500_000;
+  for (const one of ['a', 'b', 'c', 'd', 'e']) expect(until(one, 0)).toBeGreaterThanOrEqual(clock.at);
+  worker.breakers.report(accepted(), await trialOf(worker));
+  expect(until('f', 0)).toBeGreaterThanOrEqual(clock.at);
+});
+
+it('brings three that have not failed back early where the trouble is only suspected, a second apart', () => {
+  const { clock, until, backAt } = openAtClock(unreached, 5);
+  const early = ['a', 'b', 'c'].map((recipientId) => until(recipientId, 0) - clock.at);
+  expect(early).toEqual([1_000, 2_000, 3_000]);
+  expect([backAt(0, 'd'), backAt(0, 'e')]).toEqual([FIRST_MS, OTHERS_MS]);
+  clock.at += 1_000;
+  expect(until('f', 0) - clock.at).toBe(3_000);
+});
+
+it('keeps one that failed until the breaker is half open', async () => {
+  const { clock, worker, backAt } = openAtClock(unreached, 5);
+  worker.breakers.report({ ...unreached(), recipientId: 'odd' }); // was under way
+  clock.at += 5_000;
+  expect((await worker.breakers.enter('apns', 'odd')).kind).toBe('open');
+  expect(backAt(0, 'odd')).toBe(STAND_BACK_MS + FIRST_MS);
+});
+
+const teacher = 'apns~teacher' as const;
+const trialApp = 'apns~trial' as const; // would be the key of another trial, if it were written with a colon
+
+it('each app has a breaker of its own, which all workers share', async () => {
+  const prefix = testPrefix();
+  const [one, other] = [openBreakers(prefix, LONG), openBreakers(prefix, LONG)];
+  for (const { breakers } of [one, other]) breakers.use([teacher, trialApp]);
+  one.breakers.report({ ...refused(), service: teacher });
+  await waitFor(() => expect(other.breakers.current(teacher)).toMatchObject({ service: teacher, trouble: 'auth' }));
+  for (const { breakers } of [one, other]) {
+    expect([breakers.current('apns'), breakers.current('fcm'), breakers.current(trialApp)]).toEqual([
+      ...[undefined, undefined, undefined],
+    ]);
+    expect([...breakers.all()].map(([account, open]) => [account, open?.trouble])).toEqual([
+      ...[...PLATFORMS.map((platform) => [platform, undefined]), [teacher, 'auth'], [trialApp, undefined]],
+    ]);
+  }
+  expect(await connectRedis().keys(`${prefix}:breaker:*`)).toEqual([`${prefix}:breaker:apns~teacher`]);
+});
+
+it('an app that is gone has none, and one that comes back learns of it anew', async () => {
+  const { breakers } = openBreakers(testPrefix(), LONG);
+  breakers.use([teacher]);
+  breakers.report({ ...refused(), service: teacher });
+  expect(breakers.current(teacher)).toBeDefined();
+  await breakers.close();
+  breakers.use([]);
+  expect(breakers.current(teacher)).toBeUndefined();
+  expect(await breakers.enter(teacher, 'msg')).toEqual({ kind: 'closed' });
+  breakers.report({ ...refused(), service: teacher }); // an answer that was under way
+  expect(breakers.current(teacher)).toBeUndefined();
+  breakers.use([teacher]);
+  await waitFor(() => expect(breakers.current(teacher)).toBeDefined());
+});
+
+it('many closed breakers are read in one call', async () => {
+  const connection = countAnswers();
+  const { breakers } = openBreakers(testPrefix(), LONG, connection.redis);
+  const before = connection.answered();
+  breakers.use(Array.from({ length: 900 }, (_, number) => `fcm~app-${number}` as const));
+  await waitFor(() => expect(connection.answered()).toBeGreaterThan(before + 1));
+  expect(connection.answered() - before).toBeLessThan(20);
+});
+
+it('breakers are shared, tried and closed on a cluster, also under a prefix without a hash tag', async () => {
+  const server = await startEmbeddedRedis({
+    extraArgs: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
+  });
+  const own = new Redis(server.url, { maxRetriesPerRequest: null });
+  await own.cluster('ADDSLOTSRANGE', 0, 16_383);
+  await waitFor(async () => expect(await own.cluster('INFO')).toContain('cluster_state:ok'));
+  const clusters = [1, 2].map(() => new Cluster([{ host: '127.0.0.1', port: server.port }]));
+  onTestFinished(async () => {
+    for (const client of [...clusters, own]) client.disconnect();
+    await server.close();
+  });
+  const [worker, other] = clusters.map((cluster) => openBreakers('plain', {}, cluster)) as [
+    BreakerWorker,
+    BreakerWorker,
+  ];
+  worker.breakers.report(refused());
+  await waitFor(() => openOf(other));
+  other.breakers.report(accepted(), await trialOf(other));
+  await untilClosed(worker);
+  expect(worker.changes.map(({ open }) => open?.trouble)).toEqual(['auth', undefined]);
+});

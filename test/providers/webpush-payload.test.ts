@@ -1,0 +1,224 @@
+import { createECDH, createHash } from 'node:crypto';
+import { encrypt } from 'http_ece';
+import { expect, test } from 'vitest';
+import { tokenOf } from '../../src/domain/device.ts';
+import { formatFault } from '../../src/domain/faults.ts';
+import { parseNotification } from '../../src/domain/notification.ts';
+import type { Encoded } from '../../src/providers/provider.ts';
+import { WEBPUSH_MAX_MESSAGE_BYTES } from '../../src/providers/webpush/payload.ts';
+import { encodeWebpush, topicOf } from '../../src/providers/webpush/webpush.ts';
+import { browserKeys, decryptPush, sandboxSubscription } from '../../sandbox/webpush/subscription.ts';
+import { startProcess } from '../support/process.ts';
+import { makeNotification, makePush, type PushFields } from '../support/push.ts';
+
+const subscription = sandboxSubscription('https://fcm.googleapis.com', 'ana');
+
+function faultsOf(device: unknown): string[] {
+  const parsed = parseNotification({ ...makeNotification(), devices: [device] });
+  return parsed.ok ? [] : parsed.faults.map(formatFault);
+}
+
+test.each([
+  ['as a browser gives it', subscription],
+  ['with the expirationTime of a browser', { ...subscription, expirationTime: null }],
+  ['with an instant there', { ...subscription, expirationTime: 1_795_284_000_000.5 }],
+])('a subscription %s fits', (_name, fields) => {
+  expect(faultsOf({ platform: 'webpush', ...fields })).toEqual([]);
+});
+
+const ENDPOINT = 'devices[0].endpoint: expected';
+const HTTPS = `${ENDPOINT} an https:// URL of at most 2048 visible ASCII characters, found`;
+const PLAIN = `${ENDPOINT} a URL without a user, a password and a fragment, found`;
+
+test.each([
+  ['http', 'http://fcm.googleapis.com/a', `${HTTPS} a string of 27 characters`],
+  ['no URL', 'ana', `${HTTPS} a string of 3 characters`],
+  ['a space', 'https://fcm.googleapis.com/a b', `${HTTPS} a string of 30 characters`],
+  ['too long', `https://fcm.googleapis.com/${'a'.repeat(2_022)}`, `${HTTPS} a string of 2049 characters`],
+  ['a user', 'https://ana:geheim@fcm.googleapis.com/a', `${PLAIN} a string of 39 characters`],
+  ['a fragment', 'https://fcm.googleapis.com/a#b', `${PLAIN} a string of 30 characters`],
+  ['a host that is none', 'https://[/a', `${PLAIN} a string of 11 characters`],
+  ['a number', 5, `${ENDPOINT} a string, found 5`],
+])('an endpoint with %s is a fault, which does not show it', (_name, endpoint, fault) => {
+  expect(faultsOf({ platform: 'webpush', ...subscription, endpoint })).toEqual([fault]);
+});
+
+test('each fault of the keys has its path, all at once', () => {
+  const keys = { p256dh: subscription.keys.p256dh.slice(1), auth: 'a+/=', extra: 1 };
+  expect(faultsOf({ platform: 'webpush', endpoint: subscription.endpoint, keys, token: 'abc' })).toEqual([
+    'devices[0].keys.p256dh: expected a public key on P-256: 87 characters of base64url, beginning with B, found a string of 86 characters',
+    'devices[0].keys.auth: expected a secret of 16 bytes: 22 characters of base64url, found a string of 4 characters',
+    'devices[0].keys.extra: expected no such field, found one',
+    'devices[0].token: expected no such field, found one',
+  ]);
+  expect(faultsOf({ platform: 'webpush' })).toEqual([
+    'devices[0].endpoint: expected a string, found nothing',
+    'devices[0].keys: expected an object, found nothing',
+  ]);
+});
+
+test('a subscription is known by its endpoint', () => {
+  expect(tokenOf({ platform: 'webpush', ...subscription })).toBe(subscription.endpoint);
+});
+
+const NOW = Date.parse('2026-11-21T18:00:00Z');
+const SERVICE = 'https://updates.push.services.mozilla.com';
+
+function encode(fields: PushFields = {}): Encoded {
+  const push = makePush({ devices: [device('ana')], ...fields });
+  const prepared = encodeWebpush(push, { isAllowed: () => true, nowMs: NOW });
+  if (prepared.kind === 'refused') throw new Error(prepared.reply.detail);
+  return prepared.encoded;
+}
+
+const device = (name: string) => ({ platform: 'webpush', ...sandboxSubscription(SERVICE, name) }) as const;
+
+/** What the service worker of `ana` gets. */
+function messageOf({ body }: Encoded): unknown {
+  return JSON.parse(decryptPush(body as Buffer, browserKeys('ana')).toString());
+}
+
+test('the example of RFC 8291: the library encrypts it and the sandbox decrypts it, byte by byte', () => {
+  const plain = Buffer.from('When I grow up, I want to be a watermelon');
+  const dh = 'BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4';
+  const authSecret = 'BTBZMqHH6r4Tts7J_aSIgg';
+  const body =
+    'DGv6ra1nlYgDCS1FRnbzlwAAEABBBP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIgDll6e3vCYLocInmYWAmS6TlzAC8wEqKK6PBru3jl7A_' +
+    'yl95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN';
+  const sender = createECDH('prime256v1');
+  sender.setPrivateKey('yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw', 'base64url');
+  const salt = 'DGv6ra1nlYgDCS1FRnbzlw';
+  expect(encrypt(plain, { version: 'aes128gcm', privateKey: sender, dh, authSecret, salt }).toString('base64url')).toBe(
+    body,
+  );
+  const pair = createECDH('prime256v1');
+  pair.setPrivateKey('q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94', 'base64url');
+  const auth = Buffer.from(authSecret, 'base64url');
+  expect(decryptPush(Buffer.from(body, 'base64url'), { pair, auth })).toEqual(plain);
+  const changed = Buffer.from(body, 'base64url');
+  changed[110] = (changed[110] ?? 0) ^ 1;
+  expect(() => decryptPush(changed, { pair, auth })).toThrow();
+});
+
+test('an alert goes to its endpoint, and only the browser can read it', () => {
+  const encoded = encode({ data: { threadId: '77' }, badge: 3, sound: 'default' });
+  const { push, origin, path, headers, body } = encoded;
+  expect({ origin, path, headers }).toEqual({
+    origin: SERVICE,
+    path: '/push/ana',
+    headers: {
+      'content-type': 'application/octet-stream',
+      'content-encoding': 'aes128gcm',
+      ttl: 2_419_200,
+      urgency: 'normal',
+    },
+  });
+  expect(messageOf(encoded)).toEqual({
+    id: push.notification.id,
+    title: 'Room 12',
+    body: 'Field trip forms are due',
+    tag: push.pushId,
+    silent: false,
+    badge: 3,
+    data: { threadId: '77' },
+  });
+  expect((body as Buffer).includes('Room 12')).toBe(false);
+  expect(encode().body).not.toEqual(encode().body); // a key pair and a salt of its own for each
+});
+
+test('a query of the endpoint is kept', () => {
+  const endpoint = 'https://wns2-am3p.notify.windows.com/w/?token=BQYAAA%3d%3d';
+  const { origin, path } = encode({ devices: [{ ...device('ana'), endpoint }] });
+  expect({ origin, path }).toEqual({ origin: 'https://wns2-am3p.notify.windows.com', path: '/w/?token=BQYAAA%3d%3d' });
+});
+
+test.each([
+  ['2026-11-21T18:01:30Z', 90],
+  [NOW + 1_999, 1],
+  [NOW + 1, 1],
+  [NOW + 9e9, 2_419_200],
+] as const)('expiresAt %s is a TTL of %i seconds', (expiresAt, ttl) => {
+  expect(encode({ expiresAt }).headers).toMatchObject({ ttl });
+});
+
+test('the priority is the urgency, and a collapse id is tag and topic', () => {
+  const encoded = encode({ priority: 'high', collapseId: 'thread-77 ä' });
+  const topic = createHash('sha256').update('thread-77 ä').digest('base64url').slice(0, 32);
+  expect(encoded.headers).toMatchObject({ urgency: 'high', topic });
+  expect(topicOf('thread-77 ä')).toMatch(/^[A-Za-z0-9_-]{32}$/);
+  expect(messageOf(encoded)).toMatchObject({ tag: 'thread-77 ä' });
+  expect(encode().headers).not.toHaveProperty('topic');
+});
+
+test('silent: low urgency, no badge, and the service worker is told', () => {
+  const encoded = encode({ priority: 'high', badge: 3, silent: true });
+  expect(encoded.headers).toMatchObject({ urgency: 'low' });
+  const message = messageOf(encoded);
+  expect(message).toMatchObject({ silent: true, title: 'Room 12' });
+  expect(message).not.toHaveProperty('badge');
+});
+
+test('the largest message fits into 4,096 bytes, one byte more is refused before any request', () => {
+  const empty = JSON.stringify(messageOf(encode({ id: 'm', alert: { title: 'T' }, data: { text: '' } })));
+  const fill = 'x'.repeat(WEBPUSH_MAX_MESSAGE_BYTES - Buffer.byteLength(empty));
+  const largest = { id: 'm', alert: { title: 'T' }, devices: [device('ana')] };
+  expect((encode({ ...largest, data: { text: fill } }).body as Buffer).length).toBe(4_096);
+  const push = makePush({ ...largest, data: { text: `${fill}x` } });
+  expect(encodeWebpush(push, { isAllowed: () => true, nowMs: NOW })).toEqual({
+    kind: 'refused',
+    reply: {
+      meaning: 'rejected',
+      alerted: 'no',
+      code: 'payload-too-large',
+      detail: 'payload: expected at most 3993 bytes, found 3994',
+    },
+  });
+});
+
+test('a push service that is not allowed gets nothing, and the reply says how to allow it', () => {
+  const push = makePush({ platform: 'webpush', server: 'https://10.0.0.8:8443' });
+  expect(encodeWebpush(push, { isAllowed: () => false, nowMs: NOW })).toMatchObject({
+    kind: 'refused',
+    reply: {
+      meaning: 'bad-token',
+      code: 'origin-not-allowed',
+      detail: 'https://10.0.0.8:8443 is no known push service; WEBPUSH_ORIGINS can allow it',
+    },
+  });
+});
+
+test('a public key that is no point on the curve is a bad subscription, and no error', () => {
+  const keys = { ...device('ana').keys, p256dh: `BA${'A'.repeat(85)}` };
+  const push = makePush({ devices: [{ ...device('ana'), keys }] });
+  expect(encodeWebpush(push, { isAllowed: () => true, nowMs: NOW })).toMatchObject({
+    kind: 'refused',
+    reply: { meaning: 'bad-token', code: 'bad-keys' },
+  });
+});
+
+const OURS = `
+  import { encodeWebpush } from './src/providers/webpush/webpush.ts';
+  import { sandboxSubscription } from './sandbox/webpush/subscription.ts';
+  const device = { platform: 'webpush', ...sandboxSubscription('https://127.0.0.1', 'ana') };
+  const notification = { id: 'm', priority: 'normal', alert: { title: 'Room 12' } };
+  const push = { notification, device, pushId: 'p', silent: false };
+  console.log(encodeWebpush(push, { isAllowed: () => true, nowMs: 0 }).kind);
+`;
+const WITHOUT_US = `
+  import { createECDH } from 'node:crypto';
+  import { encrypt } from 'http_ece';
+  import { sandboxSubscription } from './sandbox/webpush/subscription.ts';
+  const privateKey = createECDH('prime256v1');
+  privateKey.generateKeys();
+  const { keys } = sandboxSubscription('https://127.0.0.1', 'ana');
+  encrypt(Buffer.from('Room 12'), { version: 'aes128gcm', privateKey, dh: keys.p256dh, authSecret: keys.auth });
+  console.log('ready');
+`;
+
+test('no key is printed, whatever the environment asks of http_ece', async () => {
+  const run = (script: string) =>
+    startProcess({ args: ['--input-type=module', '-e', script], env: { ECE_KEYLOG: '1' } }).waitForExit();
+  expect(await run(OURS)).toMatchObject({ code: 0, stdout: 'ready\n', stderr: '' });
+  // Otherwise the test would prove nothing: alone, http_ece does print them.
+  expect((await run(WITHOUT_US)).stderr).toMatch(/secret|key/i);
+});
