@@ -1,3 +1,4 @@
+import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { doubledMs, within } from '../domain/time.ts';
 import type { Reach, Reply } from './provider.ts';
 
@@ -123,6 +124,16 @@ export function createCredential(options: CredentialOptions): Credential {
       return { host, isSignIn: true, failure };
     },
   };
+}
+
+/** The private key on P-256 in a PEM; undefined for anything else. */
+export function readP256Key(pem: string): KeyObject | undefined {
+  try {
+    const key = createPrivateKey(pem);
+    return key.asymmetricKeyDetails?.namedCurve === 'prime256v1' ? key : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** A negative `agoMs` counts as not within: the clock was set back. */

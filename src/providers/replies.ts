@@ -1,6 +1,6 @@
 import { isObject } from '../domain/json.ts';
 import { redact } from '../domain/redact.ts';
-import type { AnswerTables, Push, Reply, ReplyRow, ReplyTable } from './provider.ts';
+import type { AnswerTables, Prepared, Push, Reply, ReplyRow, ReplyTable } from './provider.ts';
 import type { Answered, Unknown, Unsent } from './sender/result.ts';
 
 /** Rows that mean the same at several providers. */
@@ -115,6 +115,13 @@ export function lostReply({ code, detail }: Unsent | Unknown, push: Push | undef
  */
 export function signFailure(): Reply {
   return { meaning: 'later', alerted: 'no', unsent: true, trouble: 'auth', code: 'sign-in-failed' };
+}
+
+/** A payload over the provider's limit is refused here, before any request; undefined if it fits. */
+export function refusedAsTooLarge(code: string, bytes: number, maxBytes: number): Prepared | undefined {
+  if (bytes <= maxBytes) return undefined;
+  const detail = `payload: expected at most ${maxBytes} bytes, found ${bytes}`;
+  return { kind: 'refused', reply: { ...REJECTED, code, detail } };
 }
 
 /** The JSON object in a body; an empty object if the body is something else. */

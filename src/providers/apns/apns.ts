@@ -1,14 +1,14 @@
-import { createPrivateKey, createPublicKey, hash, type KeyObject } from 'node:crypto';
+import { createPublicKey, hash, type KeyObject } from 'node:crypto';
 import { Notification as ApnsNotification } from 'apn';
 import { SignJWT } from 'jose';
 import { tokenOf } from '../../domain/device.ts';
 import { InputError } from '../../domain/faults.ts';
-import { createCredential, type Credential } from '../credential.ts';
+import { createCredential, readP256Key, type Credential } from '../credential.ts';
 import type { Encoded, Provider, Prepared, Push } from '../provider.ts';
-import { signFailure } from '../replies.ts';
+import { refusedAsTooLarge, signFailure } from '../replies.ts';
 import { parseEndpoint, trustBeside } from '../sender/result.ts';
 import { createHttp2Provider, createSender, type SenderTuning } from '../sender/sender.ts';
-import { APNS_ANSWERS, readApnsAnswer } from './answers.ts';
+import { readApnsAnswer } from './answers.ts';
 import { apnsDelivery, liveActivityTopic, APNS_MAX_PAYLOAD_BYTES, apnsPayload } from './payload.ts';
 
 export interface ApnsOptions extends ApnsKey, SenderTuning {
@@ -56,11 +56,8 @@ function encodeApns(push: Push, topic: string, nowMs: number): Prepared {
     rawPayload: apnsPayload(notification, silent, nowMs),
   });
   const body = JSON.stringify(message);
-  const bytes = Buffer.byteLength(body);
-  if (bytes > APNS_MAX_PAYLOAD_BYTES) {
-    const detail = `payload: expected at most ${APNS_MAX_PAYLOAD_BYTES} bytes, found ${bytes}`;
-    return { kind: 'refused', reply: { ...APNS_ANSWERS.words.PayloadTooLarge, code: 'PayloadTooLarge', detail } };
-  }
+  const tooLarge = refusedAsTooLarge('PayloadTooLarge', Buffer.byteLength(body), APNS_MAX_PAYLOAD_BYTES);
+  if (tooLarge !== undefined) return tooLarge;
   // The library's type declarations lack this method.
   const headers = (message as unknown as { headers(): Encoded['headers'] }).headers();
   return { kind: 'ready', encoded: { push, path: `/3/device/${tokenOf(device)}`, headers, body } };
@@ -93,7 +90,7 @@ const SHARED = new WeakMap<() => number, Map<string, { readonly credential: Cred
  * if the key is not usable.
  */
 export function createApnsCredential({ key, keyId, teamId }: ApnsKey, now: () => number): Credential {
-  const privateKey = readKey(key);
+  const privateKey = usable(key);
   const name = `${teamId} ${keyId} ${fingerprintOf(privateKey)}`;
   const all = SHARED.get(now) ?? new Map<string, { readonly credential: Credential; usedAt: number }>();
   SHARED.set(now, all);
@@ -139,13 +136,9 @@ function fingerprintOf(privateKey: KeyObject): string {
   return hash('sha256', createPublicKey(privateKey).export({ type: 'spki', format: 'der' }), 'base64url');
 }
 
-function readKey(key: string): KeyObject {
-  try {
-    const read = createPrivateKey(key);
-    if (read.asymmetricKeyDetails?.namedCurve === 'prime256v1') return read;
-  } catch {
-    // reported below
-  }
+function usable(pem: string): KeyObject {
+  const key = readP256Key(pem);
+  if (key !== undefined) return key;
   const expected = 'a private EC key on P-256, as PEM';
-  throw new InputError('APNs', [{ path: 'apns.key', expected, found: `a string of ${key.length} characters` }]);
+  throw new InputError('APNs', [{ path: 'apns.key', expected, found: `a string of ${pem.length} characters` }]);
 }

@@ -1,7 +1,7 @@
-import { createPrivateKey } from 'node:crypto';
 import { z } from 'zod';
 import { readCertificate, readKey, type Report } from '../../environment/files.ts';
 import { anyText, httpsUrl, text, type Environment } from '../../environment/values.ts';
+import { readP256Key } from '../credential.ts';
 import type { ProviderDescriptor } from '../provider.ts';
 import { APNS_ANSWERS } from './answers.ts';
 import { type ApnsOptions, createApnsProvider } from './apns.ts';
@@ -50,7 +50,7 @@ function read(env: Environment, report: Report): ApnsOptions | undefined {
   if (own.every((value) => value === undefined)) return undefined;
 
   const found = readKey('APNS_KEY', env, { what: 'the .p8 key', service: 'APNs', report });
-  if (found !== undefined && !isP256Key(found.key)) {
+  if (found !== undefined && readP256Key(found.key) === undefined) {
     report(found.source, 'a PEM private key on the P-256 curve', 'something else');
   }
   for (const [name, value] of Object.entries({ APNS_KEY_ID, APNS_TEAM_ID, APNS_TOPIC })) {
@@ -65,12 +65,4 @@ function read(env: Environment, report: Report): ApnsOptions | undefined {
     endpoint: APNS_ENDPOINT,
     ...(ca !== undefined && { ca }),
   };
-}
-
-function isP256Key(pem: string): boolean {
-  try {
-    return createPrivateKey(pem).asymmetricKeyDetails?.namedCurve === 'prime256v1';
-  } catch {
-    return false;
-  }
 }

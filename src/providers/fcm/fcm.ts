@@ -6,6 +6,7 @@ import { InputError } from '../../domain/faults.ts';
 import { errorChain, withoutCredentials } from '../../domain/redact.ts';
 import { createCredential, type Credential, type Unreached } from '../credential.ts';
 import type { Provider, Prepared, Push, Reply } from '../provider.ts';
+import { refusedAsTooLarge } from '../replies.ts';
 import { parseEndpoint, trustBeside, isTlsError } from '../sender/result.ts';
 import { createHttp2Provider, createSender, type SenderTuning } from '../sender/sender.ts';
 import { createThirdPartyWatch, FCM_ANSWERS, readFcmAnswer } from './answers.ts';
@@ -54,10 +55,8 @@ export function encodeFcm(push: Push, projectId: string, nowMs: number): Prepare
   const body = JSON.stringify({ message });
   // The payload is a part of the body, so it is counted only if the whole body is larger than that.
   const bytes = Buffer.byteLength(body) > FCM_MAX_PAYLOAD_BYTES ? fcmPayloadBytes(message) : 0;
-  if (bytes > FCM_MAX_PAYLOAD_BYTES) {
-    const detail = `payload: expected at most ${FCM_MAX_PAYLOAD_BYTES} bytes, found ${bytes}`;
-    return { kind: 'refused', reply: { meaning: 'rejected', alerted: 'no', code: 'payload-too-large', detail } };
-  }
+  const tooLarge = refusedAsTooLarge('payload-too-large', bytes, FCM_MAX_PAYLOAD_BYTES);
+  if (tooLarge !== undefined) return tooLarge;
   return {
     kind: 'ready',
     encoded: {

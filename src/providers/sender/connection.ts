@@ -9,7 +9,16 @@ import {
 } from 'node:http2';
 import { isIP } from 'node:net';
 import { connect as connectTls, type SecureContext, type TLSSocket } from 'node:tls';
-import { type Endpoint, connectFailure, NO_HTTP2, type Unsent, unsent, type SendResult } from './result.ts';
+import {
+  type Endpoint,
+  connectFailure,
+  connectTimeout,
+  NO_HTTP2,
+  tlsOptions,
+  type Unsent,
+  unsent,
+  type SendResult,
+} from './result.ts';
 
 export interface ConnectionOptions {
   readonly endpoint: Endpoint;
@@ -56,14 +65,8 @@ export class Connection {
     this.#events = events;
     const { host, port } = options.endpoint;
     const socket = connectTls({
-      host,
-      port,
-      ...(isIP(host) === 0 && { servername: host }),
+      ...tlsOptions(options.endpoint, options.secureContext),
       ALPNProtocols: options.offersHttp1 ? ['h2', 'http/1.1'] : ['h2'],
-      // Nothing in the environment (NODE_TLS_REJECT_UNAUTHORIZED) may switch this off.
-      rejectUnauthorized: true,
-      minVersion: 'TLSv1.2',
-      ...(options.secureContext && { secureContext: options.secureContext }),
     });
     // Before the session's own listener, so that a server without HTTP/2 never gets its first bytes.
     socket.once('secureConnect', () => {
@@ -77,8 +80,7 @@ export class Connection {
     this.#socket = socket;
     this.#session = session;
     const giveUp = setTimeout(() => {
-      const error = new Error(`no connection within ${options.connectTimeoutMs} ms`);
-      this.#destroy(Object.assign(error, { code: 'ETIMEDOUT' }));
+      this.#destroy(connectTimeout(options.connectTimeoutMs));
     }, options.connectTimeoutMs);
     session.on('error', (error: Error) => {
       this.#destroy(error);

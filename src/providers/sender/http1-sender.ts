@@ -1,10 +1,18 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { Agent, request as httpsRequest } from 'node:https';
-import { isIP } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { MAX_BODY_BYTES, type SendRequest } from './connection.ts';
 import { PlacePermit, Waiting } from './pool.ts';
-import { NO_HTTP2, type SendResult, type Unsent, connectFailure, createReach, unsent } from './result.ts';
+import {
+  NO_HTTP2,
+  type SendResult,
+  type Unsent,
+  connectFailure,
+  connectTimeout,
+  createReach,
+  tlsOptions,
+  unsent,
+} from './result.ts';
 import { createSender, type Sender, type SenderOptions } from './sender.ts';
 
 /**
@@ -83,19 +91,12 @@ export function createHttp1Sender(options: SenderOptions): Sender {
 
   function open({ headers }: SendRequest): ClientRequest {
     const { ':method': method, ':path': path, ...rest } = headers;
-    const { host, port } = endpoint;
     return httpsRequest({
+      ...tlsOptions(endpoint, secureContext),
       agent,
-      host,
-      port,
-      ...(isIP(host) === 0 && { servername: host }),
       method: String(method),
       path: String(path),
       headers: rest,
-      // Nothing in the environment (NODE_TLS_REJECT_UNAUTHORIZED) may switch this off.
-      rejectUnauthorized: true,
-      minVersion: 'TLSv1.2',
-      ...(secureContext && { secureContext }),
     });
   }
 
@@ -113,10 +114,7 @@ export function createHttp1Sender(options: SenderOptions): Sender {
       reach.failed(failure, beganAt);
       return failure;
     };
-    const giveUpConnecting = (): void => {
-      const error = new Error(`no connection within ${connectTimeoutMs} ms`);
-      end(unreached(connectFailure(Object.assign(error, { code: 'ETIMEDOUT' }))));
-    };
+    const giveUpConnecting = (): void => end(unreached(connectFailure(connectTimeout(connectTimeoutMs))));
     // `setImmediate` lets an answer that already lies in the socket be read first, if this process was stalled.
     const giveUp = (): void => void setImmediate(() => end({ kind: 'unknown', code: 'timeout' }));
     let timer = setTimeout(giveUpConnecting, connectTimeoutMs);

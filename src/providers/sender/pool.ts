@@ -1,5 +1,4 @@
 import { doubledMs } from '../../domain/time.ts';
-import type { Reach } from '../provider.ts';
 import { Connection, type ConnectionOptions } from './connection.ts';
 import { createReach, unsent, type Unsent } from './result.ts';
 
@@ -9,21 +8,6 @@ export interface PoolOptions extends ConnectionOptions {
   readonly random: () => number;
 }
 
-/** The connections to one server. */
-export interface Pool {
-  /** A free stream, in the order of asking. Unsent if no connection can be made, or none is free in time. */
-  reserve(until?: number): StreamPermit | Promise<StreamPermit | Unsent>;
-  /** Opens `minConnections`. Resolves when one is open, or could not be made. */
-  connect(): Promise<void>;
-  /** Whether the server can be reached; undefined if that was not tried, or after `end`. */
-  reach(): Reach | undefined;
-  giveUpWaiting(why: Unsent): void;
-  /** No more streams, no more connections. */
-  end(): void;
-  /** Closes all connections; resolves when they are closed. */
-  close(): Promise<void>;
-}
-
 /** The wait before the next try to connect: doubled with each failure, then multiplied by a random 0.5 to 1. */
 const BACKOFF = { firstMs: 250, lastMs: 15_000 };
 /** Asking for a stream while there is no connection at all starts a new try at once, but not more often than this. */
@@ -31,7 +15,8 @@ const RETRY_MS = 500;
 /** A connection that ends sooner than this, without any answer, counts as a failure to connect. */
 const SHORT_LIVED_MS = 10_000;
 
-export function createPool(options: PoolOptions): Pool {
+/** The connections to one server. */
+export function createPool(options: PoolOptions) {
   const { minConnections, maxConnections, random } = options;
   const connections = new Set<Connection>();
   const waiting = new Waiting<StreamPermit>();
@@ -125,7 +110,8 @@ export function createPool(options: PoolOptions): Pool {
   }
 
   return {
-    reserve(until = Infinity) {
+    /** A free stream, in the order of asking. Unsent if no connection can be made, or none is free in time. */
+    reserve(until = Infinity): StreamPermit | Promise<StreamPermit | Unsent> {
       if (isEnded) return Promise.resolve(unsent('closed'));
       const permit = waiting.size === 0 ? take() : undefined;
       if (permit !== undefined) return permit;
@@ -137,20 +123,24 @@ export function createPool(options: PoolOptions): Pool {
       grow();
       return found;
     },
-    async connect() {
+    /** Opens `minConnections`. Resolves when one is open, or could not be made. */
+    async connect(): Promise<void> {
       if (isEnded || [...connections].some(({ freeStreams }) => freeStreams > 0)) return;
       grow();
       const found = await waiting.join(Infinity);
       if (found instanceof StreamPermit) found.release();
     },
+    /** Whether the server can be reached; undefined if that was not tried, or after `end`. */
     reach: () => (isEnded ? undefined : reach.now()),
-    giveUpWaiting: (why) => waiting.giveUp(why),
-    end() {
+    giveUpWaiting: (why: Unsent) => waiting.giveUp(why),
+    /** No more streams, no more connections. */
+    end(): void {
       isEnded = true;
       clearTimeout(retry);
       waiting.giveUp(unsent('closed'));
     },
-    async close() {
+    /** Closes all connections; resolves when they are closed. */
+    async close(): Promise<void> {
       await Promise.all([...connections].map((connection) => connection.close()));
     },
   };

@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http2';
+import { isIP } from 'node:net';
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
 import { InputError } from '../../domain/faults.ts';
 import type { Reach } from '../provider.ts';
@@ -97,30 +98,24 @@ function codesOf(error: unknown): string[] {
 }
 
 /** What the tries to reach one server came to. */
-export interface ReachNote {
-  succeeded(): void;
-  /** @param beganAt when the try began: an instant of `performance.now()` */
-  failed(why: Pick<Unsent, 'code' | 'cause' | 'detail'>, beganAt: number): void;
-  /** Undefined before the first try has ended. */
-  now(): Reach | undefined;
-}
-
-export function createReach(endpoint: Endpoint): ReachNote {
+export function createReach(endpoint: Endpoint) {
   const host = addressOfEndpoint(endpoint);
   let failure: { readonly cause: string; readonly detail?: string } | undefined;
   let since = 0;
   let isTried = false;
   return {
-    succeeded() {
+    succeeded(): void {
       isTried = true;
       failure = undefined;
     },
-    failed({ code, cause = code, detail }, beganAt) {
+    /** @param beganAt when the try began: an instant of `performance.now()` */
+    failed({ code, cause = code, detail }: Pick<Unsent, 'code' | 'cause' | 'detail'>, beganAt: number): void {
       isTried = true;
       if (failure === undefined) since = beganAt;
       failure = { cause, ...(detail !== undefined && detail !== '' && { detail }) };
     },
-    now() {
+    /** Undefined before the first try has ended. */
+    now(): Reach | undefined {
       if (!isTried) return undefined;
       return { host, ...(failure && { failure: { ...failure, forMs: performance.now() - since } }) };
     },
@@ -137,6 +132,24 @@ export interface Endpoint {
 /** `{ host: '::1', port: 443 }` → `[::1]:443` */
 function addressOfEndpoint({ host, port }: Endpoint): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+/** How both senders open a connection to a server. */
+export function tlsOptions({ host, port }: Endpoint, secureContext: SecureContext | undefined) {
+  return {
+    host,
+    port,
+    ...(isIP(host) === 0 && { servername: host }),
+    // Nothing in the environment (NODE_TLS_REJECT_UNAUTHORIZED) may switch this off.
+    rejectUnauthorized: true,
+    minVersion: 'TLSv1.2',
+    ...(secureContext && { secureContext }),
+  } as const;
+}
+
+/** The error of a connection that was not made in time. */
+export function connectTimeout(afterMs: number): Error {
+  return Object.assign(new Error(`no connection within ${afterMs} ms`), { code: 'ETIMEDOUT' });
 }
 
 /** `https://api.push.apple.com` → host and port (443 where none is named); throws an InputError that names `path`. */

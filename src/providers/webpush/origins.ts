@@ -1,32 +1,18 @@
 import type { Provider } from '../provider.ts';
 
-export interface OriginsOptions {
-  readonly create: (origin: string) => Provider;
-  /** The most that are open at once. */
-  readonly max: number;
-  /** One that nothing was sent to for so long is closed. Milliseconds. */
-  readonly idleMs: number;
-}
-
 interface Open {
   readonly provider: Provider;
   readonly idle: NodeJS.Timeout;
   sending: number;
 }
 
-/** A provider for each push service, made when the first push needs it. */
-export interface Origins {
-  /** Undefined if too many are open and all of them are sending. */
-  get(origin: string): Provider | undefined;
-  /** As `get`; the provider stays open until `work` has ended. */
-  use<T>(origin: string, work: (provider: Provider) => Promise<T>): Promise<T> | undefined;
-  /** Those that are open. */
-  all(): readonly (readonly [origin: string, provider: Provider])[];
-  abort(): void;
-  close(): Promise<void>;
-}
-
-export function createOrigins({ create, max, idleMs }: OriginsOptions): Origins {
+/**
+ * A provider for each push service, made when the first push needs it.
+ *
+ * @param max the most that are open at once
+ * @param idleMs one that nothing was sent to for so long is closed
+ */
+export function createOrigins(create: (origin: string) => Provider, max: number, idleMs: number) {
   /** In the order of their last use: the first was not used for the longest time. */
   const open = new Map<string, Open>();
   const closing = new Set<Promise<void>>();
@@ -63,18 +49,21 @@ export function createOrigins({ create, max, idleMs }: OriginsOptions): Origins 
   }
 
   return {
-    get: (origin) => find(origin)?.provider,
-    use(origin, work) {
+    /** Undefined if too many are open and all of them are sending. */
+    get: (origin: string) => find(origin)?.provider,
+    /** As `get`; the provider stays open until `work` has ended. */
+    use<T>(origin: string, work: (provider: Provider) => Promise<T>): Promise<T> | undefined {
       const found = find(origin);
       if (found === undefined) return undefined;
       found.sending += 1;
       return work(found.provider).finally(() => (found.sending -= 1));
     },
+    /** Those that are open. */
     all: () => [...open].map(([origin, { provider }]) => [origin, provider] as const),
-    abort() {
+    abort(): void {
       for (const { provider } of open.values()) provider.abort();
     },
-    async close() {
+    async close(): Promise<void> {
       for (const [origin, each] of open) end(origin, each);
       await Promise.all(closing);
     },

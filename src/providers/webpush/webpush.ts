@@ -4,9 +4,9 @@ import { encrypt } from 'http_ece';
 import { SignJWT } from 'jose';
 import { InputError } from '../../domain/faults.ts';
 import type { WebpushDevice } from '../../domain/notification.ts';
-import { createCredential, type Credential } from '../credential.ts';
-import type { Provider, Reach, Reply, ReplyTable, Reserved, Prepared, Push } from '../provider.ts';
-import { signFailure, transportReply } from '../replies.ts';
+import { createCredential, readP256Key, type Credential } from '../credential.ts';
+import type { Provider, Reach, Reply, Reserved, Prepared, Push } from '../provider.ts';
+import { refusedAsTooLarge, signFailure, transportReply } from '../replies.ts';
 import { createNegotiatedSender } from '../sender/http1-sender.ts';
 import { parseEndpoint, trustBeside } from '../sender/result.ts';
 import { createHttp2Provider, type SenderTuning } from '../sender/sender.ts';
@@ -79,7 +79,7 @@ export function createWebpushProvider(options: WebpushOptions): Provider {
   }
 
   const prepare: Provider['prepare'] = (push) => encodeWebpush(push, { isAllowed, nowMs: now() });
-  const origins = createOrigins({ create, max: maxOrigins, idleMs });
+  const origins = createOrigins(create, maxOrigins, idleMs);
 
   return {
     platform: 'webpush',
@@ -149,26 +149,16 @@ export function encodeWebpush(
     return refused('origin-not-allowed', `${origin} is no known push service; WEBPUSH_ORIGINS can allow it`);
   }
   const message = Buffer.from(JSON.stringify(webpushMessage(push.notification, push)));
-  if (message.length > WEBPUSH_MAX_MESSAGE_BYTES) {
-    return refused(
-      'payload-too-large',
-      `payload: expected at most ${WEBPUSH_MAX_MESSAGE_BYTES} bytes, found ${message.length}`,
-    );
-  }
+  const tooLarge = refusedAsTooLarge('payload-too-large', message.length, WEBPUSH_MAX_MESSAGE_BYTES);
+  if (tooLarge !== undefined) return tooLarge;
   const body = encrypted(message, device.keys);
   if (body === undefined) return refused('bad-keys', 'keys.p256dh: expected a point on P-256, found another one');
   return { kind: 'ready', encoded: { push, origin, path: pathname + search, headers: headersOf(push, nowMs), body } };
 }
 
-/** Why a push is refused here, before any request. */
-const REFUSALS = {
-  'origin-not-allowed': { meaning: 'bad-token', alerted: 'no' },
-  'bad-keys': { meaning: 'bad-token', alerted: 'no' },
-  'payload-too-large': { meaning: 'rejected', alerted: 'no' },
-} as const satisfies ReplyTable;
-
-function refused(code: keyof typeof REFUSALS, detail: string): Prepared {
-  return { kind: 'refused', reply: { ...REFUSALS[code], code, detail } };
+/** A subscription that is refused here, before any request. */
+function refused(code: 'origin-not-allowed' | 'bad-keys', detail: string): Prepared {
+  return { kind: 'refused', reply: { meaning: 'bad-token', alerted: 'no', code, detail } };
 }
 
 /** With a key pair of its own for each message. Undefined where the browser's key is no point on the curve. */
@@ -221,16 +211,12 @@ const LEAST_RENEWAL_MS = 60_000;
 /** A private key on P-256: 32 bytes as base64url, as generators for web push print it, or PEM. Undefined for anything else. */
 export function readVapidKey(text: string): VapidKey | undefined {
   const written = text.trim();
-  try {
-    return written.startsWith('-----BEGIN') ? fromPem(written) : fromBase64url(written);
-  } catch {
-    return undefined;
-  }
+  return written.startsWith('-----BEGIN') ? fromPem(written) : fromBase64url(written);
 }
 
 function fromPem(pem: string): VapidKey | undefined {
-  const privateKey = createPrivateKey(pem);
-  if (privateKey.asymmetricKeyDetails?.namedCurve !== 'prime256v1') return undefined;
+  const privateKey = readP256Key(pem);
+  if (privateKey === undefined) return undefined;
   const { x = '', y = '' } = privateKey.export({ format: 'jwk' });
   const point = Buffer.concat([Buffer.from([4]), Buffer.from(x, 'base64url'), Buffer.from(y, 'base64url')]);
   return { privateKey, publicKey: point.toString('base64url') };
@@ -239,7 +225,11 @@ function fromPem(pem: string): VapidKey | undefined {
 function fromBase64url(text: string): VapidKey | undefined {
   if (!/^[A-Za-z0-9_-]{43}=?$/.test(text)) return undefined;
   const pair = createECDH('prime256v1');
-  pair.setPrivateKey(text, 'base64url');
+  try {
+    pair.setPrivateKey(text, 'base64url');
+  } catch {
+    return undefined; // 0, or beyond the order of the curve
+  }
   const point = pair.getPublicKey();
   const [x, y] = [point.subarray(1, 33).toString('base64url'), point.subarray(33).toString('base64url')];
   const privateKey = createPrivateKey({ format: 'jwk', key: { kty: 'EC', crv: 'P-256', d: text.slice(0, 43), x, y } });
