@@ -54,7 +54,7 @@ export interface Breakers {
   release(trial: Trial): void;
   /** When a deferred notification comes back: one first, to be the trial, then roughly in the order of enqueuing. Epoch ms. */
   deferUntil(service: Service, deferred: Deferred): number;
-  /** Tells Redis of released trials and then stops asking it. The connection stays open. */
+  /** Writes released trials to Redis and then stops asking it. The connection stays open. */
   close(): Promise<void>;
 }
 

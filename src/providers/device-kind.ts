@@ -8,7 +8,7 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
    * is secret.
    */
   readonly schema: z.ZodObject<{ platform: z.ZodLiteral<P>; app: z.ZodOptional<z.ZodString> } & Fields, z.core.$strict>;
-  /** What tells this device from all others of the platform: its token, or what the provider has in place of one. */
+  /** What identifies the device on its platform: its token, or what the provider has in place of one. */
   tokenOf(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
   /** The host and port of its server, where the device says which one it is: `fcm.googleapis.com`. Absent: there is one server. */
   hostOf?(device: z.output<z.ZodObject<{ platform: z.ZodLiteral<P> } & Fields>>): string;
@@ -18,7 +18,7 @@ export interface DeviceKind<P extends string = string, Fields extends z.ZodRawSh
   readonly mustShow?: boolean;
   /** True where the device may have Live Activities. */
   readonly takesLiveActivities?: boolean;
-  /** How large a payload may be, so that a producer is told before it enqueues. Absent: only the worker looks. */
+  /** How large a payload may be; a larger one is refused when it is enqueued. Absent: only the worker looks. */
   readonly payload?: {
     readonly maxBytes: number;
     /** The bytes that count. */

@@ -59,7 +59,7 @@ export interface Quota extends AsyncDisposable {
 export interface QuotaTerms {
   /** 1 to 128 characters of `A-Z a-z 0-9 . _ ~ -`: `fcm-my-project`. */
   readonly name: string;
-  /** 1 to 16 rules; all hold at once. `max` up to 1,000,000,000. */
+  /** 1 to 16 rules; all apply at once. `max` up to 1,000,000,000. */
   readonly rules: readonly Rule[];
   /**
    * How many milliseconds the tokens of a batch may be used, and an ask may come back after its promised instant. Default: a twentieth

@@ -214,7 +214,7 @@ const LOUD = [
   'notification_count',
 ];
 
-/** The key of the data that tells an app that draws for itself (`android.dataOnly`) to make no sound. */
+/** With this key in the data an app that draws for itself (`android.dataOnly`) is to make no sound. */
 const SILENT_KEY = 'pushpacer_silent';
 
 /**
