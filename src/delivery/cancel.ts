@@ -6,10 +6,8 @@ import type { Canceled } from '../queue/cancel.ts';
 import type { JobLock } from '../queue/job-lock.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import type { Result } from '../domain/outcome.ts';
-import { readProgress, type Context, type DeliverParts } from './context.ts';
-import { ended } from './decide.ts';
+import { readProgress } from './context.ts';
 import { ack, type Completed } from './end.ts';
-import { cancelReservation, moveUp } from './slot.ts';
 
 /** The wait where the limiter does not answer, doubled at most by chance. */
 const AGAIN_MS = 1_000;
@@ -45,19 +43,3 @@ export function createCancelProcessor(cancel: (target: CancelTarget) => Promise<
 }
 
 const NOT_ACKED = 'Redis did not take the result of a job named cancel; it runs again when its lock has run out';
-
-/**
- * `canceled` in place of a result that puts the job back, if the notification was canceled. For passes that do not ask for a slot,
- * because of `sendAfter` or an open breaker: the limiter's answer to an ask says it, but the next ask may come only after the limiter
- * has forgotten it.
- */
-export async function unlessCanceled(context: Context, result: Result, parts: DeliverParts): Promise<Result> {
-  if (result.kind !== 'requeued' && result.kind !== 'deferred') return result;
-  const isCanceled = await parts.isCanceled(context).catch(() => false); // then a later pass looks
-  if (!isCanceled) return result;
-  if (context.progress.requeues > 0) {
-    await cancelReservation(context, parts);
-    await moveUp(context, parts);
-  }
-  return ended(context, { kind: 'ended', how: 'canceled', gaveBackSlot: false });
-}

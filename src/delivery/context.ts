@@ -168,83 +168,6 @@ function withId(data: unknown, jobId: string): unknown {
   return isObject && !('id' in data) ? { ...data, id: notificationIdOf(jobId) } : data;
 }
 
-/** Milliseconds until the notification expires; Infinity where it does not. */
-export function timeLeftMs({ notification }: Pick<Context, 'notification'>, { now }: { now: () => number }): number {
-  return notification.expiresAt === undefined ? Infinity : notification.expiresAt - now();
-}
-
-/** What delivery needs of a limiter. */
-export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'cancel' | 'moveUp'>;
-
-/** What the pipeline works with; the same for every pass. */
-export interface DeliverParts {
-  readonly limiter: DeliveryLimiter;
-  /** Of background pushes and Live Activities: they take no slot of an alert, and each kind has a limiter of its own. */
-  readonly apart: Readonly<Record<CountedApart, DeliveryLimiter>>;
-  /** The gap of the overall policy, milliseconds; 0 for none. */
-  readonly overallGapMs: number;
-  /** The tolerance of that policy, milliseconds. */
-  readonly toleranceMs: number;
-  /** The quotas of whole projects, for the accounts that have one. They may change from one pass to the next. */
-  readonly quotas: { get(account: Account): Pick<Quota, 'take'> | undefined };
-  /** For the accounts that have credentials. They may change from one pass to the next. */
-  readonly providers: { get(account: Account): Provider | undefined };
-  readonly breakers: Breakers;
-  /** Of this worker; other workers have their own. */
-  readonly turns: Turns;
-  readonly retry: RetryPolicy;
-  /** A slot further ahead than this is not reserved: the notification becomes a dead letter. Milliseconds. */
-  readonly maxWaitMs: number;
-  /** No slot is reserved where so many notifications of the recipient already wait for theirs. */
-  readonly maxPending?: number;
-  /** What may have alerted is never sent again. */
-  readonly atMostOnce: boolean;
-  /** Epoch milliseconds. */
-  readonly now: () => number;
-  /** 0 to 1. */
-  readonly random: () => number;
-  /** Called with each reply. The pass waits for the promise that it returns, which must not reject. */
-  readonly onReply: (event: ReplyEvent) => void | Promise<void>;
-  /** Whether the notification was canceled; asks the limiter for nothing. Rejects where the limiter does not answer. */
-  readonly isCanceled: (pass: { readonly notification: Notification; readonly jobId: string }) => Promise<boolean>;
-  /** Changes the due times of the recipient's delayed jobs: their slots have moved. */
-  readonly redelay: (recipientId: string, due: readonly Due[]) => Promise<unknown>;
-}
-
-/** One reply of a provider. */
-export interface ReplyEvent {
-  readonly notification: Notification;
-  readonly device: Device;
-  /** `apns#0`: the first of `devices`, which is on APNs. */
-  readonly label: string;
-  readonly reply: Reply;
-  readonly tookMs: number;
-}
-
-/** The waits between retries: the first one, and the longest. */
-export interface Backoff {
-  readonly backoffBaseMs: number;
-  readonly backoffMaxMs: number;
-}
-
-/** How often, and how soon, an attempt that failed is repeated. */
-export interface RetryPolicy extends Backoff {
-  /** Attempts before the notification becomes a dead letter. */
-  readonly attempts: number;
-}
-
-/**
- * The passes of one recipient ask for their slots in the order in which this worker took the jobs, whichever of them gets a
- * stream first: the limiter gives slots in the order of asking.
- */
-export interface Turns {
-  /** Call it in the order of the passes. Resolves when the turns before have ended; call the answer to end this turn. */
-  take(recipientId: string): Promise<EndTurn> | EndTurn;
-}
-
-/** May be called more than once. */
-export type EndTurn = () => void;
-
 const progressSchema = z.object({
   /** How each device ended, by its label; a device that is not here is still to be tried. */
   devices: z.record(z.string(), z.enum(['delivered', ...DEAD_LETTER_REASONS])).default({}),
@@ -343,3 +266,80 @@ function labelledDevices({ devices }: Notification): LabelledDevice[] {
   const isSame = (a: Device, b: Device) => accountOf(a) === accountOf(b) && tokenOf(a) === tokenOf(b);
   return labelled.filter(({ device, index }) => devices.findIndex((other) => isSame(other, device)) === index);
 }
+
+/** Milliseconds until the notification expires; Infinity where it does not. */
+export function timeLeftMs({ notification }: Pick<Context, 'notification'>, { now }: { now: () => number }): number {
+  return notification.expiresAt === undefined ? Infinity : notification.expiresAt - now();
+}
+
+/** What delivery needs of a limiter. */
+export type DeliveryLimiter = Pick<WaitingLimiter, 'admit' | 'refund' | 'cancel' | 'moveUp'>;
+
+/** What the pipeline works with; the same for every pass. */
+export interface DeliverParts {
+  readonly limiter: DeliveryLimiter;
+  /** Of background pushes and Live Activities: they take no slot of an alert, and each kind has a limiter of its own. */
+  readonly apart: Readonly<Record<CountedApart, DeliveryLimiter>>;
+  /** The gap of the overall policy, milliseconds; 0 for none. */
+  readonly overallGapMs: number;
+  /** The tolerance of that policy, milliseconds. */
+  readonly toleranceMs: number;
+  /** The quotas of whole projects, for the accounts that have one. They may change from one pass to the next. */
+  readonly quotas: { get(account: Account): Pick<Quota, 'take'> | undefined };
+  /** For the accounts that have credentials. They may change from one pass to the next. */
+  readonly providers: { get(account: Account): Provider | undefined };
+  readonly breakers: Breakers;
+  /** Of this worker; other workers have their own. */
+  readonly turns: Turns;
+  readonly retry: RetryPolicy;
+  /** A slot further ahead than this is not reserved: the notification becomes a dead letter. Milliseconds. */
+  readonly maxWaitMs: number;
+  /** No slot is reserved where so many notifications of the recipient already wait for theirs. */
+  readonly maxPending?: number;
+  /** What may have alerted is never sent again. */
+  readonly atMostOnce: boolean;
+  /** Epoch milliseconds. */
+  readonly now: () => number;
+  /** 0 to 1. */
+  readonly random: () => number;
+  /** Called with each reply. The pass waits for the promise that it returns, which must not reject. */
+  readonly onReply: (event: ReplyEvent) => void | Promise<void>;
+  /** Whether the notification was canceled; asks the limiter for nothing. Rejects where the limiter does not answer. */
+  readonly isCanceled: (pass: { readonly notification: Notification; readonly jobId: string }) => Promise<boolean>;
+  /** Changes the due times of the recipient's delayed jobs: their slots have moved. */
+  readonly redelay: (recipientId: string, due: readonly Due[]) => Promise<unknown>;
+}
+
+/** One reply of a provider. */
+export interface ReplyEvent {
+  readonly notification: Notification;
+  readonly device: Device;
+  /** `apns#0`: the first of `devices`, which is on APNs. */
+  readonly label: string;
+  readonly reply: Reply;
+  readonly tookMs: number;
+}
+
+/** The waits between retries: the first one, and the longest. */
+export interface Backoff {
+  readonly backoffBaseMs: number;
+  readonly backoffMaxMs: number;
+}
+
+/** How often, and how soon, an attempt that failed is repeated. */
+export interface RetryPolicy extends Backoff {
+  /** Attempts before the notification becomes a dead letter. */
+  readonly attempts: number;
+}
+
+/**
+ * The passes of one recipient ask for their slots in the order in which this worker took the jobs, whichever of them gets a
+ * stream first: the limiter gives slots in the order of asking.
+ */
+export interface Turns {
+  /** Call it in the order of the passes. Resolves when the turns before have ended; call the answer to end this turn. */
+  take(recipientId: string): Promise<EndTurn> | EndTurn;
+}
+
+/** May be called more than once. */
+export type EndTurn = () => void;

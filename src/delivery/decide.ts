@@ -3,7 +3,7 @@ import { formatFault, isUnknownField } from '../domain/faults.ts';
 import type { Notification } from '../domain/notification.ts';
 import { needsOperator, type DeadLetterReason, type Result, type Waited } from '../domain/outcome.ts';
 import { errorChain, redact } from '../domain/redact.ts';
-import { doubledMs } from '../domain/time.ts';
+import { doubledMs, SEND_AFTER, tooFarAhead } from '../domain/time.ts';
 import type { Ended, Refused, Reserved } from '../limiter/limiter.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import {
@@ -91,6 +91,24 @@ export function finished({ progress }: Context): Result {
 
 export function expired(context: Context): Result {
   return endedEarly(context, { kind: 'expired' });
+}
+
+/** By so much the clocks of a worker and a producer may differ: the worker must not refuse an instant that the producer accepted. */
+const CLOCK_SKEW_MS = 3_600_000;
+
+/**
+ * Puts a notification back whose `sendAfter` lies ahead; undefined if it may be sent. pushpacer's producer delays the job itself,
+ * and refuses what lies too far ahead, so this is for jobs of other clients, and for a producer whose clock is ahead.
+ */
+export function beforeSendAfter(context: Context, { now }: DeliverParts): Result | undefined {
+  const { sendAfter, expiresAt } = context.notification;
+  const at = now();
+  const faults = tooFarAhead({ sendAfter, expiresAt }, at, CLOCK_SKEW_MS);
+  if (faults.length > 0) return { kind: 'dead-letter', reason: 'invalid', message: faults.map(formatFault).join('; ') };
+  if (sendAfter === undefined || sendAfter <= at) return undefined;
+  const waitMs = sendAfter - at;
+  context.progress = { ...context.progress, dueAt: sendAfter, rule: SEND_AFTER };
+  return { kind: 'requeued', waitMs, delayMs: waitMs, rule: SEND_AFTER };
 }
 
 /** The limiter reserved a slot: the job comes back a little before it. */
@@ -225,7 +243,7 @@ function retryOrGiveUp(context: Context, failed: readonly Tried[], parts: Delive
 }
 
 /** The notification is not the cause of the failure: it is deferred at no attempt, for a day at most. */
-export function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: DeliverParts): Result {
+function deferOrGiveUp(context: Context, tried: readonly Tried[], parts: DeliverParts): Result {
   const { progress } = context;
   const now = parts.now();
   const heldSince = progress.heldSince ?? now;

@@ -3,18 +3,16 @@
  *
  * - deliver.ts: what a worker does with a job; the steps of a pass
  * - context.ts: what the steps of a pass read and write, and what a job remembers between passes
+ * - replies.ts: what circuit breakers say before the send, and what the replies mean for them and for the devices
  * - ready.ts: the alert encoded for each device, and a stream set aside at each server
  * - slot.ts: the order of one recipient's passes, the slot, and how slots are given back
  * - send.ts: tokens of the quotas, the note of AT_MOST_ONCE, and the send
- * - replies.ts: what the replies mean for devices and circuit breakers
  * - decide.ts: the result of the pass, whichever step found it
  * - end.ts: the result logged, reported to BullMQ, and written to the stream of outcomes
- * - cancel.ts: jobs named `cancel`, and passes of notifications that were canceled
+ * - cancel.ts: what a worker does with a job named `cancel`
  */
 import type { Job } from 'bullmq';
-import { formatFault } from '../domain/faults.ts';
 import type { Completion, Result } from '../domain/outcome.ts';
-import { SEND_AFTER, tooFarAhead } from '../domain/time.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { CancellationIndex } from '../queue/cancellation-index.ts';
@@ -23,7 +21,6 @@ import { isUnprioritised } from '../queue/names.ts';
 import type { Place } from '../queue/notification-worker.ts';
 import type { Outcomes } from '../queue/outcomes.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
-import { unlessCanceled } from './cancel.ts';
 import { createContext, openDevices, timeLeftMs, type Context, type DeliverParts, type EndTurn } from './context.ts';
 import * as decide from './decide.ts';
 import { ack, completionOf, createPassLog, endOf, noteKey, outcomeOf } from './end.ts';
@@ -86,7 +83,7 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<Re
   try {
     if (openDevices(context).length === 0) return decide.finished(context);
     if (timeLeftMs(context, parts) <= 0) return await expire(context, parts);
-    const early = beforeSendAfter(context, parts);
+    const early = decide.beforeSendAfter(context, parts);
     if (early !== undefined) return await unlessCanceled(context, early, parts);
 
     endTurn = await parts.turns.take(context.notification.recipientId);
@@ -99,7 +96,7 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<Re
     // The ask makes the limiter forget the unused slot. If another worker has the job by now, it may be sending in that slot.
     if (context.isSlotUnused && !(await context.lock.isValid())) return decide.LOCK_LOST;
     const answer = await takeSlot(context, parts, {
-      onAsked: endTurn, // the limiter answers in the order of asking
+      onAsked: endTurn,
       prepare: () => {
         if (context.progress.digest !== undefined) encodeAgain(context, false, parts);
         return prepareSend(context, parts);
@@ -144,23 +141,18 @@ async function expire(context: Context, parts: DeliverParts): Promise<Result> {
   return decide.expired(context);
 }
 
-/** A worker whose clock is behind must not refuse an instant that the producer accepted: by so much the clocks may differ. */
-const CLOCK_SKEW_MS = 3_600_000;
-
 /**
- * Puts a notification back whose `sendAfter` lies ahead; undefined if it may be sent. pushpacer's producer delays the job itself,
- * and refuses what lies too far ahead, so this is for jobs of other clients, and for a producer whose clock is ahead.
+ * `canceled` in place of a result that puts the job back, if the notification was canceled. For passes that do not ask for a slot,
+ * because of `sendAfter` or an open breaker: the limiter's answer to an ask says it, but the next ask may come only after the limiter
+ * has forgotten it.
  */
-function beforeSendAfter(context: Context, { now }: DeliverParts): Result | undefined {
-  const { sendAfter, expiresAt } = context.notification;
-  if (sendAfter === undefined && expiresAt === undefined) return undefined;
-  const at = now();
-  const faults = tooFarAhead({ sendAfter, expiresAt }, at, CLOCK_SKEW_MS);
-  if (faults.length > 0) {
-    return { kind: 'dead-letter', reason: 'invalid', message: faults.map(formatFault).join('; ') };
+async function unlessCanceled(context: Context, result: Result, parts: DeliverParts): Promise<Result> {
+  if (result.kind !== 'requeued' && result.kind !== 'deferred') return result;
+  const isCanceled = await parts.isCanceled(context).catch(() => false); // then a later pass looks
+  if (!isCanceled) return result;
+  if (context.progress.requeues > 0) {
+    await cancelReservation(context, parts);
+    await moveUp(context, parts);
   }
-  if (sendAfter === undefined || sendAfter <= at) return undefined;
-  const waitMs = sendAfter - at;
-  context.progress = { ...context.progress, dueAt: sendAfter, rule: SEND_AFTER };
-  return { kind: 'requeued', waitMs, delayMs: waitMs, rule: SEND_AFTER };
+  return decide.ended(context, { kind: 'ended', how: 'canceled', gaveBackSlot: false });
 }

@@ -53,9 +53,9 @@ const SHORT_SLEEP_MS = 30;
 
 interface WhileTaking {
   /** Called when the ask is on its way to the limiter, which answers in the order of the asks. */
-  readonly onAsked?: () => void;
+  readonly onAsked: () => void;
   /** Called a little before the slot, for what must be done between the answer and the send; again if its tokens have run out since. */
-  readonly prepare?: () => Promise<unknown>;
+  readonly prepare: () => Promise<unknown>;
 }
 
 /**
@@ -64,7 +64,7 @@ interface WhileTaking {
  * knows of every send that is late by more than `maxLateMs`, even if Redis fails at that moment. `repeated` means that an
  * earlier worker got this slot and may have sent in it before it died: that slot stays counted, and the next id asks.
  */
-export async function takeSlot(context: Context, parts: DeliverParts, during: WhileTaking = {}): Promise<SlotAnswer> {
+export async function takeSlot(context: Context, parts: DeliverParts, during: WhileTaking): Promise<SlotAnswer> {
   const { signal } = context;
   const limiter = limiterOf(context, parts);
   let { asks } = context.progress;
@@ -74,7 +74,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
     const ask = askOf(context, asks, isUnused, aheadMs, parts);
     const asking = limiter.admit(ask);
-    during.onAsked?.();
+    during.onAsked();
     const admission = await asking;
     if (admission.kind === 'refused' && isUnused) await limiter.refund(ask);
     if (admission.kind !== 'admitted') return answered(context, asks, admission);
@@ -89,7 +89,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
     if (!isPrepared || context.tokensUntil < sendAt) {
       await sleep(sendAt - PREPARE_MS, context);
       isPrepared = true;
-      await during.prepare?.();
+      await during.prepare();
     }
     if (sendAt > performance.now()) await sleep(sendAt, context);
     if (signal.aborted) break;

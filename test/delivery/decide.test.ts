@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Progress, Tried } from '../../src/delivery/context.ts';
-import { afterSend, deferOrGiveUp } from '../../src/delivery/decide.ts';
+import { afterSend, backoffMs } from '../../src/delivery/decide.ts';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Result } from '../../src/domain/outcome.ts';
 import { APNS_ANSWERS } from '../../src/providers/apns/answers.ts';
@@ -45,7 +45,7 @@ async function openDecisions() {
     context.tried.push(...tried);
     return { outcome: afterSend(context, decided), progress: context.progress };
   };
-  return { decide, breakers, parts };
+  return { decide, breakers };
 }
 
 describe('nothing left to try', () => {
@@ -101,13 +101,6 @@ describe('an answer that says later', () => {
     expect(progress.devices).toEqual({ 'apns#0': 'attempts-exhausted' });
   });
 
-  it('does not wait for the breaker of another provider', async () => {
-    const { decide, breakers } = await openDecisions();
-    openBreaker(breakers, 'fcm', 'auth');
-    const { outcome } = decide([busy, undefined], { platforms: ['apns', 'fcm'] });
-    expect(outcome).toEqual({ kind: 'retried', waitMs: 1_000, code: 'ServiceUnavailable' });
-  });
-
   it('forgets since when the notification was kept before', async () => {
     const { decide } = await openDecisions();
     expect(decide([busy], { progress: { ...none, heldSince: 1, unreached: 3 } }).progress).toMatchObject({
@@ -129,31 +122,27 @@ describe('an answer that says later', () => {
 });
 
 describe('what did not get there', () => {
-  it('is tried again soon, less often the longer it lasts, and spends no attempt', async () => {
+  it.each([
+    ['could not be reached', refused, [500, 1_000, 2_000, 30_000]],
+    ['was too late in this worker', transportReply('too-late'), [50, 100, 200, 5_000]],
+  ])('because it %s is tried again, less often the longer it lasts, at no attempt', async (_, reply, waitsMs) => {
     const { decide } = await openDecisions();
     const waits = [1, 2, 3, 9].map((times) => {
-      const { outcome, progress } = decide([refused], { progress: { ...none, unreached: times - 1 } });
+      const { outcome, progress } = decide([reply], { progress: { ...none, unreached: times - 1 } });
       expect(progress).toMatchObject({ tries: 0, unreached: times });
       return (outcome as { waitMs: number }).waitMs;
     });
-    expect(waits).toEqual([500, 1_000, 2_000, 30_000]);
+    expect(waits).toEqual(waitsMs);
   });
+});
 
-  it('is tried again at once where it is our own fault, less often the longer it lasts', async () => {
-    const { decide } = await openDecisions();
-    const waits = [1, 2, 9].map((times) => {
-      const { outcome } = decide([transportReply('too-late')], { progress: { ...none, unreached: times - 1 } });
-      return (outcome as { waitMs: number }).waitMs;
-    });
-    expect(waits).toEqual([50, 100, 5_000]);
-  });
-
-  it('does not wait for the breaker of another provider', async () => {
-    const { decide, breakers } = await openDecisions();
-    openBreaker(breakers, 'fcm', 'auth');
-    const { outcome } = decide([refused, undefined], { platforms: ['apns', 'fcm'] });
-    expect(outcome).toMatchObject({ kind: 'deferred', waitMs: 500 });
-  });
+it.each([
+  ['what failed', busy, { kind: 'retried', waitMs: 1_000 }],
+  ['what did not get there', refused, { kind: 'deferred', waitMs: 500 }],
+])('%s does not wait for the breaker of another provider', async (_, reply, outcome) => {
+  const { decide, breakers } = await openDecisions();
+  openBreaker(breakers, 'fcm', 'auth');
+  expect(decide([reply, undefined], { platforms: ['apns', 'fcm'] }).outcome).toMatchObject(outcome);
 });
 
 it.each([
@@ -161,10 +150,10 @@ it.each([
   ['configuration', 'provider-auth'],
   ['outage', 'attempts-exhausted'],
 ] as const)('what was kept for a day of %s is given up as %s', async (trouble, reason) => {
-  const { parts, breakers } = await openDecisions();
+  const { decide, breakers } = await openDecisions();
   openBreaker(breakers, 'apns', trouble);
-  const context = contextOf(makeNotification(), { ...none, heldSince: Date.now() - 86_400_001 });
-  expect(deferOrGiveUp(context, [], parts)).toMatchObject({ kind: 'dead-letter', reason });
+  const { outcome } = decide([undefined], { progress: { ...none, heldSince: NOW - 86_400_001 } });
+  expect(outcome).toMatchObject({ kind: 'dead-letter', reason });
 });
 
 describe('at most once', () => {
@@ -178,5 +167,25 @@ describe('at most once', () => {
     const { outcome, progress } = decide([busy], { atMostOnce: true, progress: { ...none, trying: ['apns#0'] } });
     expect(outcome.kind).toBe('retried');
     expect(progress.trying).toBeUndefined();
+  });
+});
+
+describe('the backoff', () => {
+  const policy = { backoffBaseMs: 1_000, backoffMaxMs: 60_000 };
+
+  it('doubles with each try, up to the maximum', () => {
+    expect([1, 2, 3, 7, 50].map((tries) => backoffMs(tries, policy, 0, 1))).toEqual([
+      1_000, 2_000, 4_000, 60_000, 60_000,
+    ]);
+  });
+
+  it('draws the upper half by chance', () => {
+    expect(backoffMs(2, policy, 0, 0)).toBe(1_000);
+    expect(backoffMs(2, policy, 0, 0.5)).toBe(1_500);
+  });
+
+  it('never undercuts what the provider asked for, and spreads it by a tenth', () => {
+    expect(backoffMs(1, policy, 120_000, 0)).toBe(120_000);
+    expect(backoffMs(1, policy, 120_000, 1)).toBe(132_000);
   });
 });

@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it, test } from 'vitest';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
 import { lockOf, lostAfter, none, openBench, RECIPIENT } from './support.ts';
@@ -42,6 +43,18 @@ describe('before anything is asked', () => {
     expect((await run(makeNotification(), none, { lock: lostAfter(0) })).outcome).toEqual({ kind: 'yielded' });
     expect(sandbox.journal.all).toEqual([]);
     expect(await limiter.reset(RECIPIENT)).toBe(false);
+  });
+
+  it('a field that this worker does not know ends it, with what to do', async () => {
+    const { run, sandbox } = await openBench({ platforms: ['apns'] });
+    const { outcome } = await run({ ...makeNotification(), apns: { volume3d: 1 } });
+    expect(outcome).toEqual({
+      kind: 'dead-letter',
+      reason: 'invalid',
+      message:
+        'apns.volume3d: expected no such field, found one (if a newer producer knows the field: upgrade the workers, then replay)',
+    });
+    expect(sandbox.journal.all).toEqual([]);
   });
 });
 
@@ -119,4 +132,166 @@ describe('what was acknowledged', () => {
     expect(saves).toBe(1);
     expect(sandbox.journal.accepted).toHaveLength(2);
   });
+});
+
+describe('sendAfter', () => {
+  test('before its sendAfter it is put back until then, at no attempt and no ask', async () => {
+    const { run, limiter, sandbox } = await openBench();
+    const now = Date.now();
+    const sendAfter = now + 3_600_000;
+    const { outcome, progress } = await run(makeNotification({ sendAfter }), none, { now: () => now });
+    expect(outcome).toEqual({ kind: 'requeued', waitMs: 3_600_000, delayMs: 3_600_000, rule: 'sendAfter' });
+    expect(progress).toEqual({ ...none, dueAt: sendAfter, rule: 'sendAfter' });
+    expect(await limiter.inspect(RECIPIENT)).toMatchObject({ sent: [], reserved: [] });
+    expect(sandbox.journal.all).toEqual([]);
+  });
+
+  test('from its sendAfter on it is sent', async () => {
+    const { run, sandbox } = await openBench();
+    const now = Date.now();
+    expect((await run(makeNotification({ sendAfter: now }), none, { now: () => now })).outcome).toEqual({
+      kind: 'delivered',
+    });
+    expect(sandbox.journal.accepted).toHaveLength(1);
+  });
+
+  test.each([
+    ['sendAfter', 367 * 86_400_000], // the queue could not keep its due time
+    ['expiresAt', Date.now() * 1_000], // a job of another client, in microseconds
+  ])('more than 366 days ahead is invalid: %s', async (field, aheadMs) => {
+    const { run, sandbox } = await openBench();
+    const { outcome } = await run(makeNotification({ [field]: Date.now() + aheadMs }));
+    expect(outcome).toMatchObject({ kind: 'dead-letter', reason: 'invalid' });
+    const message = `^${field}: expected an instant at most 366 days`;
+    expect(outcome).toHaveProperty('message', expect.stringMatching(new RegExp(message)));
+    expect(sandbox.journal.all).toEqual([]);
+  });
+
+  test('what a producer with a clock a little ahead let pass, is sent', async () => {
+    const { run } = await openBench();
+    const expiresAt = Date.now() + 366 * 86_400_000 + 60_000;
+    expect((await run(makeNotification({ expiresAt }))).outcome).toEqual({ kind: 'delivered' });
+  });
+});
+
+const background = (fields: Parameters<typeof makeNotification>[0] = {}) =>
+  makeNotification({ pushType: 'background', alert: undefined, data: { sync: 'forms' }, ...fields });
+
+test('a background push takes no slot of an alert, and an alert none of its', async () => {
+  const { run, limiter, sandbox } = await openBench({ platforms: ['apns'] });
+  expect(await run(makeNotification())).toMatchObject({ outcome: { kind: 'delivered' } });
+  expect(await run(background())).toMatchObject({ outcome: { kind: 'delivered' } });
+  expect(await run(makeNotification())).toMatchObject({ outcome: { kind: 'requeued', rule: 'gap' } });
+  expect(await run(background())).toMatchObject({ outcome: { kind: 'delivered' } });
+  expect(sandbox.journal.accepted.map(({ pushType }) => pushType)).toEqual(['alert', 'background', 'background']);
+  const { sent, reserved } = await limiter.inspect(RECIPIENT);
+  expect([sent.length, reserved.length]).toEqual([1, 1]);
+});
+
+test('the third one in an hour waits, or is dropped where the producer wants that', async () => {
+  const { run, sandbox } = await openBench({ platforms: ['apns'] });
+  for (let sent = 0; sent < 2; sent++) await run(background());
+  const { outcome } = await run(background());
+  expect(outcome).toMatchObject({ kind: 'requeued', rule: '2/1h' });
+  expect((outcome as { waitMs: number }).waitMs).toBeGreaterThan(3_500_000);
+  expect(await run(background({ onThrottle: 'drop' }))).toMatchObject({ outcome: { kind: 'dropped', rule: '2/1h' } });
+  expect(await run(background({ recipientId: 'teacher-43' }))).toMatchObject({ outcome: { kind: 'delivered' } });
+  expect(sandbox.journal.accepted).toHaveLength(3);
+});
+
+test('one that no device took does not count', async () => {
+  const { run, sandbox } = await openBench({ platforms: ['apns'] });
+  const gone = makeDevice();
+  sandbox.setAnswers([{ platform: 'apns', token: gone.token, reason: 'Unregistered' }]);
+  for (let tries = 0; tries < 3; tries++) {
+    expect(await run(background({ devices: [gone] }))).toMatchObject({ outcome: { reason: 'unregistered' } });
+  }
+  expect(await run(background())).toMatchObject({ outcome: { kind: 'delivered' } });
+});
+
+const device = makeDevice('apns');
+const update = (fields: Parameters<typeof makeNotification>[0] = {}) =>
+  makeNotification({
+    devices: [device],
+    pushType: 'liveactivity',
+    alert: undefined,
+    liveActivity: { event: 'update', contentState: { score: '2 : 1' } },
+    ...fields,
+  });
+const goal = { title: 'Goal' };
+
+test('an update without an alert takes no slot of an alert, nor of a background push', async () => {
+  const { run, limiter, backgroundLimiter, liveActivityLimiter, sandbox } = await openBench({ platforms: ['apns'] });
+  expect(await run(makeNotification())).toMatchObject({ outcome: { kind: 'delivered' } });
+  expect(await run(update())).toMatchObject({ outcome: { kind: 'delivered' } });
+  expect(await run(update())).toMatchObject({ outcome: { kind: 'requeued', rule: '1/2s' } });
+  expect(await run(update({ onThrottle: 'drop' }))).toMatchObject({ outcome: { kind: 'dropped', rule: '1/2s' } });
+  expect(sandbox.journal.accepted.map(({ pushType }) => pushType)).toEqual(['alert', 'liveactivity']);
+  const standings = await Promise.all(
+    [limiter, backgroundLimiter, liveActivityLimiter].map((each) => each.inspect(RECIPIENT)),
+  );
+  expect(standings.map(({ sent, reserved }) => [sent.length, reserved.length])).toEqual([
+    [1, 0],
+    [0, 0],
+    [1, 1],
+  ]);
+});
+
+test('one with an alert takes a slot of an alert, and is held back by alerts', async () => {
+  const { run, limiter, liveActivityLimiter } = await openBench({ platforms: ['apns'] });
+  expect(await run(update({ alert: goal }))).toMatchObject({ outcome: { kind: 'delivered' } });
+  expect(await run(makeNotification())).toMatchObject({ outcome: { kind: 'requeued', rule: 'gap' } });
+  expect(await run(update({ alert: goal }))).toMatchObject({ outcome: { kind: 'requeued', rule: 'gap' } });
+  expect((await limiter.inspect(RECIPIENT)).sent).toHaveLength(1);
+  expect((await liveActivityLimiter.inspect(RECIPIENT)).sent).toEqual([]);
+});
+
+test('silenced, one with an alert is delivered at once without it', async () => {
+  const { run, sandbox } = await openBench({ platforms: ['apns'] });
+  await run(makeNotification());
+  const { outcome } = await run(update({ alert: goal, onThrottle: 'silence' }));
+  expect(outcome).toMatchObject({ kind: 'delivered' });
+  const aps = (sandbox.journal.accepted[1]?.payload as { aps: object }).aps;
+  expect(aps).toMatchObject({ event: 'update' });
+  expect(aps).not.toHaveProperty('alert');
+});
+
+test.each([
+  ['limiter', ['block', 'delivered', 'delivered']],
+  ['backgroundLimiter', ['delivered', 'block', 'delivered']],
+  ['liveActivityLimiter', ['delivered', 'delivered', 'block']],
+] as const)('a block in the %s stops nothing of the other two', async (name, expected) => {
+  const { run, [name]: limiter } = await openBench({ platforms: ['apns'] });
+  await limiter.block(RECIPIENT, { until: Date.now() + 600_000, reason: 'on leave' });
+  const passes = [await run(makeNotification()), await run(background()), await run(update())];
+  expect(passes.map(({ outcome }) => ('rule' in outcome ? outcome.rule : outcome.kind))).toEqual(expected);
+});
+
+test('of those that wait only the newest goes, in the slot of the first', async () => {
+  const { run, sandbox } = await openBench({ platforms: ['apns'] });
+  const latest = (score: string) =>
+    update({
+      onThrottle: 'latest',
+      collapseId: 'match-12',
+      liveActivity: { event: 'update', contentState: { score } },
+    });
+  await run(latest('0 : 0'));
+  const waiting = [];
+  for (const score of ['1 : 0', '1 : 1']) {
+    const notification = latest(score);
+    waiting.push({ notification, passed: await run(notification) });
+    await sleep(5); // so that it is the newer one
+  }
+  const [older, newer] = waiting;
+  if (older?.passed.outcome.kind !== 'requeued' || newer?.passed.outcome.kind !== 'requeued') throw new Error('waits');
+  expect(newer.passed.outcome.waitMs).toBeLessThanOrEqual(older.passed.outcome.waitMs);
+  await sleep(newer.passed.outcome.delayMs);
+  expect(await run(newer.notification, newer.passed.progress)).toMatchObject({ outcome: { kind: 'delivered' } });
+  expect(await run(older.notification, older.passed.progress)).toMatchObject({
+    outcome: { kind: 'superseded' },
+  });
+  const scores = sandbox.journal.accepted.map(
+    ({ payload }) => (payload as { aps: { 'content-state': object } }).aps['content-state'],
+  );
+  expect(scores).toEqual([{ score: '0 : 0' }, { score: '1 : 1' }]);
 });

@@ -1,0 +1,353 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import type { Notification } from '../../src/domain/notification.ts';
+import type { QuietHours } from '../../src/domain/quiet-hours.ts';
+import { makeDevice, makeNotification } from '../support/push.ts';
+import { none, openBench, POLICY, RECIPIENT, takeDown, type Bench, type Passed } from './support.ts';
+
+describe('a blocked notification', () => {
+  it('is put back for exactly the wait, and sent when it is due', async () => {
+    const { run, sandbox } = await openBench();
+    await run(makeNotification());
+    const second = makeNotification();
+    const { outcome, progress } = await run(second);
+    expect(outcome).toMatchObject({ kind: 'requeued', rule: 'gap' });
+    const { waitMs, delayMs } = outcome as { waitMs: number; delayMs: number };
+    expect(waitMs).toBeGreaterThan(0);
+    expect(waitMs).toBeLessThanOrEqual(POLICY.minGapMs);
+    expect(delayMs).toBe(waitMs - 25); // a worker sleeps the rest
+    expect(progress).toMatchObject({ requeues: 1, tries: 0 });
+
+    await sleep(delayMs);
+    expect((await run(second, progress)).outcome).toEqual({ kind: 'delivered' });
+    const [first, last] = sandbox.journal.accepted;
+    expect((last?.at ?? 0) - (first?.at ?? 0)).toBeGreaterThan(POLICY.minGapMs - 50);
+  });
+
+  it('expires where its slot lies beyond its time, and leaves no trace', async () => {
+    const { run, limiter } = await openBench();
+    await run(makeNotification());
+    expect((await run(makeNotification({ expiresAt: Date.now() + 300 }))).outcome).toEqual({ kind: 'expired' });
+    expect((await limiter.inspect(RECIPIENT)).reserved).toEqual([]);
+  });
+
+  it('becomes a dead letter where its slot lies too far ahead', async () => {
+    const { run } = await openBench();
+    await run(makeNotification());
+    const { outcome } = await run(makeNotification(), none, { maxWaitMs: 100 });
+    expect(outcome).toMatchObject({ kind: 'dead-letter', reason: 'throttled-too-long' });
+  });
+
+  it('becomes a dead letter where too many wait for the recipient', async () => {
+    const { run } = await openBench();
+    for (let before = 0; before < 3; before++) await run(makeNotification(), none, { maxPending: 2 });
+    const { outcome } = await run(makeNotification(), none, { maxPending: 2 });
+    expect(outcome).toMatchObject({ kind: 'dead-letter', reason: 'throttled-too-long' });
+    expect((outcome as { message: string }).message).toMatch(/^2 or more wait for this recipient already/);
+  });
+
+  it('gives its reservation back when it expires', async () => {
+    const { run, limiter } = await openBench();
+    await run(makeNotification());
+    const blocked = makeNotification({ expiresAt: Date.now() + 60_000 });
+    const { progress } = await run(blocked);
+    expect((await limiter.inspect(RECIPIENT)).reserved).toHaveLength(1);
+    const later = { now: () => Date.now() + 120_000 };
+    expect((await run(blocked, progress, later)).outcome).toEqual({ kind: 'expired' });
+    expect((await limiter.inspect(RECIPIENT)).reserved).toEqual([]);
+  });
+
+  it('is dropped on request', async () => {
+    const { run, sandbox, limiter } = await openBench();
+    await run(makeNotification());
+    expect((await run(makeNotification({ onThrottle: 'drop' }))).outcome).toEqual({ kind: 'dropped', rule: 'gap' });
+    expect(sandbox.journal.accepted).toHaveLength(1);
+    expect((await limiter.inspect(RECIPIENT)).reserved).toEqual([]);
+  });
+});
+
+describe('a blocked notification that is to be silent', () => {
+  it('is sent without a sound, and takes no slot', async () => {
+    const { run, sandbox, limiter } = await openBench();
+    await run(makeNotification());
+    const silent = makeNotification({ sound: 'default', onThrottle: 'silence' });
+    expect((await run(silent)).outcome).toEqual({ kind: 'delivered', silenced: true });
+    expect((await limiter.inspect(RECIPIENT)).sent).toHaveLength(1);
+    const entry = sandbox.journal.accepted[1];
+    expect(entry?.payload).toMatchObject({ aps: { 'interruption-level': 'passive' } });
+    expect(entry?.payload).not.toHaveProperty('aps.sound');
+    expect(entry?.priority).toBe('5');
+  });
+
+  it('is not called silenced if one of its devices made a sound later', async () => {
+    const bench = await openBench();
+    const { run, sandbox, limiter } = bench;
+    await run(makeNotification());
+    const [first, second] = [makeDevice(), makeDevice()];
+    sandbox.apns.script(second.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
+    const both = makeNotification({ devices: [first, second], onThrottle: 'silence' });
+    const { outcome, progress } = await run(both);
+    expect(outcome).toMatchObject({ kind: 'retried' });
+    expect(progress).toMatchObject({ silenced: true, devices: { 'apns#0': 'delivered' } });
+    await limiter.reset(RECIPIENT);
+    expect((await run(both, progress)).outcome).toEqual({ kind: 'delivered' });
+    expect(sandbox.journal.accepted.at(-1)?.payload).not.toMatchObject({ aps: { 'interruption-level': 'passive' } });
+  });
+
+  it('is not called silenced if the limits had room for it', async () => {
+    const { run } = await openBench();
+    expect((await run(makeNotification({ onThrottle: 'silence' }))).outcome).toEqual({ kind: 'delivered' });
+  });
+
+  it('is tried once only at a provider that cannot be reached', async () => {
+    const bench = await openBench();
+    const { run, replies } = bench;
+    await run(makeNotification());
+    await takeDown(bench, 'fcm');
+    const devices = [makeDevice('apns'), makeDevice('fcm')];
+    const { outcome, progress } = await run(makeNotification({ devices, onThrottle: 'silence' }));
+    expect(outcome).toMatchObject({ kind: 'deferred', code: expect.stringMatching(/^connection-/) as string });
+    expect(progress).toMatchObject({ tries: 0, devices: { 'apns#0': 'delivered' } });
+    expect(replies.filter(({ label }) => label === 'fcm#1')).toHaveLength(1);
+  });
+});
+
+const HOUR = 3_600_000;
+
+/** Quiet for at least an hour before and after now. */
+function quietNow(): QuietHours {
+  const [from, until] = [Date.now() - HOUR, Date.now() + HOUR + 60_000].map((at) =>
+    new Date(at).toISOString().slice(11, 16),
+  );
+  return { timezone: 'UTC', quietHours: [{ from: from ?? '', until: until ?? '' }] };
+}
+
+async function openQuiet(): Promise<Bench> {
+  const bench = await openBench();
+  await bench.limiter.quiet(RECIPIENT, quietNow());
+  return bench;
+}
+
+async function reservedIn({ limiter }: Bench): Promise<number> {
+  return (await limiter.inspect(RECIPIENT)).reserved.length;
+}
+
+describe('a notification in quiet hours', () => {
+  it('waits for their end, at its slot behind the others', async () => {
+    const bench = await openQuiet();
+    const first = await bench.run(makeNotification());
+    const second = await bench.run(makeNotification());
+    expect([first.outcome, second.outcome]).toMatchObject([
+      { kind: 'requeued', rule: 'quiet', before: 0 },
+      { kind: 'requeued', rule: 'quiet', before: 1 },
+    ]);
+    const { ruleUntil } = (await bench.limiter.inspect(RECIPIENT)).reserved[0] ?? {};
+    expect([first.progress, second.progress]).toMatchObject([{ ruleUntil }, { ruleUntil }]);
+    expect(ruleUntil).toBe((await bench.limiter.inspect(RECIPIENT)).quiet?.until);
+    const [one, two] = [first.outcome, second.outcome].map((each) => (each as { waitMs: number }).waitMs);
+    expect(one).toBeGreaterThan(HOUR - 60_000);
+    expect((two ?? 0) - (one ?? 0)).toBeGreaterThan(0);
+    expect(await reservedIn(bench)).toBe(2);
+    expect(bench.sandbox.journal.accepted).toHaveLength(0);
+  });
+
+  it('waits however short the longest wait is', async () => {
+    const bench = await openQuiet();
+    const { outcome } = await bench.run(makeNotification(), none, { maxWaitMs: 1_000 });
+    expect(outcome).toMatchObject({ kind: 'requeued', rule: 'quiet' });
+  });
+
+  it('expires if it is not to be delivered so late', async () => {
+    const bench = await openQuiet();
+    const { outcome } = await bench.run(makeNotification({ expiresAt: Date.now() + HOUR / 2 }));
+    expect(outcome).toEqual({ kind: 'expired' });
+    expect(await reservedIn(bench)).toBe(0);
+  });
+
+  it('is dropped on request, by the rule quiet', async () => {
+    const bench = await openQuiet();
+    const { outcome } = await bench.run(makeNotification({ onQuiet: 'drop' }));
+    expect(outcome).toEqual({ kind: 'dropped', rule: 'quiet' });
+    expect(await reservedIn(bench)).toBe(0);
+    await bench.limiter.unquiet(RECIPIENT);
+    expect((await bench.run(makeNotification({ onQuiet: 'drop' }))).outcome).toEqual({ kind: 'delivered' });
+  });
+
+  it('is delivered now without a sound on request, and takes no slot', async () => {
+    const bench = await openQuiet();
+    const { outcome } = await bench.run(makeNotification({ onQuiet: 'silence', sound: 'default' }));
+    expect(outcome).toEqual({ kind: 'delivered', silenced: true });
+    expect(JSON.stringify(bench.sandbox.journal.accepted)).not.toContain('"sound"');
+    expect((await bench.limiter.inspect(RECIPIENT)).sent).toEqual([]);
+  });
+
+  it.each(['drop', 'silence'] as const)('waits for their end before %s counts', async (onThrottle) => {
+    const bench = await openQuiet();
+    const push = makeNotification({ onThrottle });
+    const { outcome, progress } = await bench.run(push);
+    expect(outcome).toMatchObject({ kind: 'requeued', rule: 'quiet' });
+    await bench.limiter.unquiet(RECIPIENT);
+    expect((await bench.run(push, progress)).outcome).toEqual({ kind: 'delivered' });
+  });
+
+  it('is not delivered silently in them because of limits that hold after them', async () => {
+    const bench = await openQuiet();
+    await bench.run(makeNotification());
+    const { outcome } = await bench.run(makeNotification({ onThrottle: 'silence' }));
+    expect(outcome).toMatchObject({ kind: 'requeued', rule: 'quiet' });
+    expect(await reservedIn(bench)).toBe(1);
+    expect(bench.sandbox.journal.accepted).toHaveLength(0);
+  });
+
+  it('is delivered as ever if it is a background push', async () => {
+    const bench = await openQuiet();
+    const push = { ...makeNotification({ pushType: 'background', data: { a: '1' } }), alert: undefined };
+    expect((await bench.run(push)).outcome).toEqual({ kind: 'delivered' });
+  });
+});
+
+const DIGEST = {
+  onThrottle: 'digest',
+  digest: { key: 'thread-77', title: 'Class 7b', body: '{{count}} new' },
+} as const;
+const LATEST = { onThrottle: 'latest', collapseId: 'score' } as const;
+
+/** The texts that arrived, in order. */
+function shown({ sandbox }: Bench): string[] {
+  return sandbox.journal.accepted.map(({ title = '', body = '' }) => `${title}: ${body}`);
+}
+
+const DEVICE = makeDevice('apns');
+const make = (more: Partial<Notification> = {}) => makeNotification({ devices: [DEVICE], ...more });
+
+const alertOf = (title: string) => ({ alert: { title, body: 'text' } });
+
+/** The next request to APNs is refused. */
+function fail({ sandbox }: Bench): void {
+  sandbox.apns.script(DEVICE.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
+}
+
+/** The next pass of a requeued one, when it is due. */
+async function again({ run }: Bench, notification: Notification, { outcome, progress }: Passed): Promise<Passed> {
+  if (outcome.kind !== 'requeued') throw new Error(`expected it to be requeued, found ${outcome.kind}`);
+  await sleep(outcome.delayMs);
+  return run(notification, progress);
+}
+
+describe('digest', () => {
+  it('the first goes at once, and one goes for all that are blocked', async () => {
+    const bench = await openBench();
+    const [first, second, third, fourth] = ['a', 'b', 'c', 'd'].map((title) =>
+      make({ ...DIGEST, ...alertOf(title) }),
+    ) as [Notification, Notification, Notification, Notification];
+    expect((await bench.run(first)).outcome).toEqual({ kind: 'delivered' });
+    const waiting = await bench.run(second);
+    expect((await bench.run(third)).outcome).toEqual({ kind: 'merged', by: second.id });
+    expect((await bench.run(fourth)).outcome).toEqual({ kind: 'merged', by: second.id });
+    expect((await again(bench, second, waiting)).outcome).toEqual({ kind: 'delivered' });
+    expect(shown(bench)).toEqual(['a: text', 'Class 7b: 3 new']);
+  });
+
+  it('one that waited alone goes with its own text', async () => {
+    const bench = await openBench();
+    await bench.run(make());
+    const alone = make({ ...DIGEST, ...alertOf('alone') });
+    expect((await again(bench, alone, await bench.run(alone))).outcome).toEqual({ kind: 'delivered' });
+    expect(shown(bench).at(-1)).toBe('alone: text');
+  });
+
+  it('is sent again as it was when a try failed, and takes nothing more', async () => {
+    const bench = await openBench();
+    await bench.run(make());
+    const [holder, merged, late] = ['h', 'm', 'l'].map((title) => make({ ...DIGEST, ...alertOf(title) })) as [
+      Notification,
+      Notification,
+      Notification,
+    ];
+    const waiting = await bench.run(holder);
+    await bench.run(merged);
+    fail(bench);
+    const failed = await again(bench, holder, waiting);
+    expect(failed.outcome).toMatchObject({ kind: 'retried' });
+    expect(failed.progress.digest).toEqual({ count: 2, own: true });
+    expect((await bench.run(late)).outcome).toMatchObject({ kind: 'delivered' }); // the failed one gave its slot back
+    await sleep(1_000);
+    const retried = await bench.run(holder, failed.progress);
+    const ended = retried.outcome.kind === 'requeued' ? await again(bench, holder, retried) : retried;
+    expect(ended.outcome).toEqual({ kind: 'delivered' });
+    expect(shown(bench).at(-1)).toBe('Class 7b: 2 new');
+  });
+});
+
+it('a notification of which one device was alerted joins no digest', async () => {
+  const bench = await openBench();
+  const devices = [DEVICE, makeDevice('fcm')];
+  bench.sandbox.apns.script(DEVICE.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
+  const first = make({ ...DIGEST, devices });
+  const failed = await bench.run(first);
+  expect(failed.outcome).toMatchObject({ kind: 'retried' });
+  const second = make({ ...DIGEST, ...alertOf('second') });
+  const waiting = await bench.run(second);
+  const retried = await bench.run(first, failed.progress);
+  expect(retried.outcome).toMatchObject({ kind: 'requeued' });
+  expect((await again(bench, second, waiting)).outcome).toEqual({ kind: 'delivered' });
+  expect(shown(bench).at(-1)).toBe('second: text');
+});
+
+describe('latest', () => {
+  it('only the newest of those that wait goes, in the slot of the oldest', async () => {
+    const bench = await openBench();
+    const [first, old, other, newest] = [
+      ...['1:0', '2:0'].map((title) => make({ ...LATEST, ...alertOf(title) })),
+      make(alertOf('other')),
+      make({ ...LATEST, ...alertOf('3:0') }),
+    ] as [Notification, Notification, Notification, Notification];
+    await bench.run(first);
+    const oldWaits = await bench.run(old);
+    const otherWaits = await bench.run(other);
+    const newestWaits = await bench.run(newest);
+    expect((await again(bench, newest, newestWaits)).outcome).toEqual({ kind: 'delivered' });
+    expect((await bench.run(old, oldWaits.progress)).outcome).toEqual({ kind: 'superseded', by: newest.id });
+    expect((await bench.run(other, otherWaits.progress)).outcome).toMatchObject({ kind: 'requeued' });
+    expect(shown(bench)).toEqual(['1:0: text', '3:0: text']);
+  });
+});
+
+describe('what was canceled', () => {
+  it('is not sent, and those behind it move up', async () => {
+    const bench = await openBench();
+    const [canceled, behind] = [make(), make()];
+    await bench.run(make());
+    const waiting = await bench.run(canceled);
+    await bench.run(behind);
+    const [, slot] = (await bench.limiter.inspect(RECIPIENT)).reserved;
+    const [answer] = await bench.canceller.cancel(RECIPIENT, [{ jobId: canceled.id, asks: 0, keepMs: 0 }]);
+    expect(answer).toEqual({ canceled: true, wake: [canceled.id] });
+    expect((await bench.run(canceled, waiting.progress)).outcome).toEqual({ kind: 'canceled' });
+    const [moved] = (await bench.limiter.inspect(RECIPIENT)).reserved;
+    expect(moved?.id).toBe(`${behind.id}/0`);
+    expect(moved?.at).toBeLessThan(slot?.at ?? 0);
+    expect(bench.redelayed).toEqual([{ jobId: behind.id, at: (moved?.at ?? 0) - 25, why: { rule: 'gap' } }]);
+    expect(bench.sandbox.journal.accepted).toHaveLength(1);
+  });
+
+  it('is never what was sent', async () => {
+    const bench = await openBench();
+    const sent = make();
+    await bench.run(sent);
+    const answers = await bench.canceller.cancel(RECIPIENT, [{ jobId: sent.id, asks: 0, keepMs: 0 }]);
+    expect(answers).toEqual([{ canceled: false, wake: [] }]);
+  });
+
+  it('may be one that waits for a retry, if no device was alerted', async () => {
+    const bench = await openBench();
+    const failed = make();
+    fail(bench);
+    const { outcome, progress } = await bench.run(failed);
+    expect(outcome).toMatchObject({ kind: 'retried' });
+    const request = { jobId: failed.id, asks: progress.asks, keepMs: 0 };
+    expect(await bench.canceller.cancel(RECIPIENT, [request])).toMatchObject([{ canceled: true }]);
+    expect((await bench.run(failed, progress)).outcome).toEqual({ kind: 'canceled' });
+    expect((await bench.run(make(), none)).outcome).toEqual({ kind: 'delivered' });
+  });
+});
