@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { tokenOf } from '../../../src/domain/device.ts';
-import { lateDevices, planWorkload, refOf } from '../../../chaos/workload.ts';
-import { parseNotification } from '../../../src/domain/notification.ts';
+import { tokenOf } from '../../src/domain/device.ts';
+import { lateDevices, planWorkload, refOf } from '../../chaos/workload.ts';
+import { parseNotification } from '../../src/domain/notification.ts';
 
 const options = {
   seed: 4,

@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { watchDelays, watchStandstills, WorkerDelays, type Standstill } from '../../demo/delays.ts';
 import { latenessOf } from '../../demo/replicas.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
-import { entryOf } from './chaos/facts.ts';
+import { entryOf } from '../chaos/facts.ts';
 
 const epochMs = (): number => performance.timeOrigin + performance.now();
 

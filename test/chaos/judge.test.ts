@@ -1,0 +1,352 @@
+import { expect, it, describe } from 'vitest';
+import type { Thaw } from '../../chaos/fleet.ts';
+import { checks, type ChaosResult, countDuplicates, type DuplicatesParts, judgePacing } from '../../chaos/judge.ts';
+import { judge } from '../../sandbox/judge.ts';
+import { completedOf, enqueuedOf, entryOf, OTHER_TOKEN, TOKEN } from './facts.ts';
+
+const good: ChaosResult = {
+  notifications: 100,
+  delivered: 90,
+  deadLettered: 5,
+  deadLetters: { unregistered: 5 },
+  expired: 3,
+  dropped: 2,
+  superseded: 4,
+  merged: 6,
+  canceled: 3,
+  digests: 4,
+  quietAlerts: 3,
+  waitingFaults: 0,
+  stillQueued: 0,
+  unaccounted: 0,
+  lost: 0,
+  gapViolations: 0,
+  windowViolations: 0,
+  lateAfterFreeze: 2,
+  lateAfterFreezeBound: 2,
+  lateAfterStall: 0,
+  backgroundPushes: 20,
+  browserPushes: 25,
+  minGapMs: 500,
+  duplicates: 2,
+  duplicateBound: 2,
+  unexplainedDuplicates: 0,
+  changedIds: 0,
+  duplicatesBy: { answer: 1, kill: 1, stop: 0, redis: 0, cut: 0 },
+  unknownRequests: 0,
+  breakersOpened: { auth: 2, outage: 0 },
+  breakersByOneDevice: 0,
+  secretsLeaked: 0,
+  processesLeft: 0,
+  crashes: 0,
+  requeues: 40,
+  kills: 3,
+  stops: 3,
+  restarts: 2,
+  redisRestarts: 1,
+  redisPauses: 1,
+  redisCuts: 1,
+  oddDevices: 3,
+  refusals: 30,
+  drainMs: 10_000,
+  longestStallMs: 0,
+  seed: 1,
+  seconds: 20,
+};
+
+const passes = (result: ChaosResult) => checks(result).every(({ ok }) => ok);
+
+describe('the verdict', () => {
+  it('passes where everything was struck and nothing broke', () => expect(passes(good)).toBe(true));
+
+  /** What a run may not have. */
+  const FAULTS = {
+    ...{ lost: 1, unaccounted: 1, stillQueued: 1, gapViolations: 1, windowViolations: 1, lateAfterFreeze: 3 },
+    ...{ waitingFaults: 1, unknownRequests: 1, breakersByOneDevice: 1, unexplainedDuplicates: 1, duplicates: 3 },
+    ...{ changedIds: 1, secretsLeaked: 1, processesLeft: 1, crashes: 1 },
+  };
+  /** What a run must have, or it proves nothing. */
+  const NEEDED = [
+    ...['delivered', 'superseded', 'merged', 'digests', 'canceled', 'quietAlerts', 'backgroundPushes', 'browserPushes'],
+    ...[
+      'requeues',
+      'kills',
+      'stops',
+      'restarts',
+      'redisRestarts',
+      'redisPauses',
+      'redisCuts',
+      'oddDevices',
+      'refusals',
+    ],
+  ];
+
+  it.each([
+    ...Object.entries(FAULTS).map(([name, count]) => ({ [name]: count })),
+    ...NEEDED.map((name) => ({ [name]: 0 })),
+    { breakersOpened: { auth: 0 } },
+  ])('fails on %j', (fault) => expect(passes({ ...good, ...fault })).toBe(false));
+});
+
+const twice = [entryOf('a', 1_000), entryOf('a', 9_000)];
+const parts: DuplicatesParts = {
+  enqueued: enqueuedOf({ id: 'a' }, { id: 'b' }),
+  entries: twice,
+  ends: { completed: [], dead: [] },
+  incidents: [],
+  thaws: [],
+  cuts: [],
+};
+const count = (more: Partial<DuplicatesParts>) => countDuplicates({ ...parts, ...more });
+const incident = (ids: readonly string[], at = 1_200) => ({ kind: 'kill' as const, at, until: at, ids: new Set(ids) });
+
+describe('a second acceptance', () => {
+  it('is one for each device', () => {
+    const devices = [
+      { platform: 'apns' as const, token: TOKEN },
+      { platform: 'fcm' as const, token: OTHER_TOKEN },
+    ];
+    const other = { platform: 'fcm' as const, token: OTHER_TOKEN };
+    const entries = [entryOf('a', 0), entryOf('a', 1, other)];
+    expect(count({ enqueued: enqueuedOf({ id: 'a', devices }), entries })).toMatchObject({ duplicates: 0 });
+    expect(count({ entries: [...entries, entryOf('a', 2, other)] })).toMatchObject({ duplicates: 1 });
+  });
+
+  it('has no reason where nothing happened', () => {
+    expect(count({})).toMatchObject({ duplicates: 1, duplicateBound: 0, unexplainedDuplicates: 1 });
+  });
+
+  it('has none in an answer of 201, with which push services for browsers accept', () => {
+    const told = (status: number) => [entryOf('a', 0, { status }), entryOf('a', 1, { status })];
+    expect(count({ entries: told(201) })).toMatchObject({ duplicateBound: 0, unexplainedDuplicates: 1 });
+    expect(count({ entries: told(500) })).toMatchObject({ duplicateBound: 2, unexplainedDuplicates: 0 });
+  });
+
+  it('is explained by its own notification in hand at a kill, and by no other one', () => {
+    const explained = { duplicates: 1, duplicateBound: 1, unexplainedDuplicates: 0 };
+    expect(count({ incidents: [incident(['a'])] })).toMatchObject({ ...explained, explainedBy: { kill: 1 } });
+    expect(count({ incidents: [incident(['b'])] })).toMatchObject({ duplicateBound: 1, unexplainedDuplicates: 1 });
+  });
+
+  it('is not explained by a kill before the first or after the second', () => {
+    expect(count({ incidents: [incident(['a'], 100)] })).toMatchObject({ unexplainedDuplicates: 1 });
+    expect(count({ incidents: [incident(['a'], 9_001)] })).toMatchObject({ unexplainedDuplicates: 1 });
+  });
+
+  it('is explained where a frozen worker sent one of the two when it went on, with the job in another hand', () => {
+    const thaw = (id: string, from: number) => ({ ids: new Set([id]), from, until: from + 250 });
+    const explained = { unexplainedDuplicates: 0, explainedBy: { stop: 1 } };
+    expect(count({ thaws: [thaw('a', 900)] })).toMatchObject(explained);
+    expect(count({ thaws: [thaw('a', 8_900)] })).toMatchObject(explained);
+    expect(count({ thaws: [thaw('b', 900)] })).toMatchObject({ unexplainedDuplicates: 1 });
+    expect(count({ thaws: [thaw('a', 1_001)] })).toMatchObject({ unexplainedDuplicates: 1 });
+    expect(count({ thaws: [thaw('a', 700)] })).toMatchObject({ unexplainedDuplicates: 1 });
+  });
+
+  it('may come out of an outage of Redis that the first one fell into', () => {
+    const outage = { kind: 'redis' as const, at: 200, until: 1_500, ids: new Set(['a']) };
+    expect(count({ incidents: [outage] })).toMatchObject({ unexplainedDuplicates: 0, explainedBy: { redis: 1 } });
+  });
+
+  it.each([
+    ['an error', { status: 500, reason: 'InternalServerError' }],
+    ['nothing', { status: undefined, reason: 'hang' }],
+  ])('is explained where the first was answered with %s', (_what, said) => {
+    const entries = [entryOf('a', 1_000, said), entryOf('a', 9_000)];
+    expect(count({ entries })).toMatchObject({
+      duplicateBound: 1,
+      unexplainedDuplicates: 0,
+      explainedBy: { answer: 1 },
+    });
+  });
+
+  it('is explained where the answer was cut off, as the provider and the job both tell', () => {
+    const cuts = [{ platform: 'apns' as const, at: 1_100 }];
+    const attempts = [{ at: 1_150, device: 'apns#0', error: 'reset: socket hang up' }];
+    const ends = { completed: [completedOf('a', 'delivered', { attempts })], dead: [] };
+    expect(count({ cuts, ends })).toMatchObject({
+      duplicateBound: 1,
+      explainedBy: { cut: 1 },
+      unexplainedDuplicates: 0,
+    });
+    expect(count({ cuts })).toMatchObject({ unexplainedDuplicates: 1 });
+    expect(count({ ends })).toMatchObject({ unexplainedDuplicates: 1 });
+    expect(count({ ends, cuts: [{ platform: 'fcm', at: 1_100 }] })).toMatchObject({ unexplainedDuplicates: 1 });
+  });
+
+  it('goes out under the ids of the first', () => {
+    expect(count({}).changedIds).toBe(0);
+    expect(count({ entries: [entryOf('a', 0), entryOf('a', 1, { apnsId: 'another' })] }).changedIds).toBe(1);
+    expect(count({ entries: [entryOf('a', 0), entryOf('a', 1, { collapseId: 'another' })] }).changedIds).toBe(1);
+    expect(count({ entries: [entryOf('a', 0, { tag: 'x' }), entryOf('a', 1, { tag: 'y' })] }).changedIds).toBe(1);
+  });
+});
+
+const policies = {
+  policy: { rules: [{ max: 2, perMs: 1_000 }], minGapMs: 100 },
+  categories: { news: { rules: [{ max: 1, perMs: 800 }], minGapMs: 0 } },
+  background: { rules: [{ max: 1, perMs: 2_000 }], minGapMs: 0 },
+};
+const ENDPOINT = 'https://127.0.0.1/push/ana';
+const enqueued = enqueuedOf(
+  { id: 'a' },
+  { id: 'b' },
+  { id: 'c' },
+  { id: 'n', category: 'news' },
+  { id: 'o', category: 'news' },
+);
+const judged = (...entries: ReturnType<typeof entryOf>[]) => judgePacing(enqueued, entries, policies, []);
+
+describe('the pace of the alerts', () => {
+  it('finds nothing where the limits were kept', () => {
+    expect(judged(entryOf('a', 0), entryOf('b', 500), entryOf('c', 1_000))).toEqual({
+      gapViolations: 0,
+      windowViolations: 0,
+      lateAfterFreeze: 0,
+      backgroundPushes: 0,
+      lateAfterFreezeBound: 0,
+      lateAfterStall: 0,
+      minGapMs: 500,
+      bursts: [],
+      burstsAfterFreeze: [],
+      burstsAfterStall: [],
+    });
+  });
+
+  it('tells two that came too close, and whom they alerted', () => {
+    expect(judged(entryOf('a', 0), entryOf('b', 34))).toMatchObject({
+      gapViolations: 1,
+      windowViolations: 0,
+      minGapMs: 34,
+      bursts: ['r: gap, 34 ms at 1970-01-01T00:00:00.034Z'],
+    });
+  });
+
+  it('grants 50 ms between the slots and the arrivals', () => {
+    expect(judged(entryOf('a', 0), entryOf('b', 50), entryOf('c', 950))).toMatchObject({ bursts: [] });
+  });
+
+  it('counts what the judge of arrivals counts', () => {
+    const ids = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
+    const crowd = [0, 30, 500, 900, 1_000, 1_020, 1_900, 2_400].map((at, index) => entryOf(ids[index] ?? '', at));
+    const arrivals = crowd.map(({ token, at }, index) => {
+      return { recipientId: 'r', notificationId: ids[index] ?? '', device: token, at };
+    });
+    const { gapViolations, windowViolations } = judge(arrivals, policies.policy);
+    expect([gapViolations, windowViolations]).toEqual([2, 5]);
+    const all = enqueuedOf(...ids.map((id) => ({ id })));
+    expect(judgePacing(all, crowd, policies, [])).toMatchObject({ gapViolations, windowViolations });
+  });
+
+  it('tells what was too many for a window', () => {
+    const { windowViolations, bursts } = judged(entryOf('a', 0), entryOf('b', 500), entryOf('c', 900));
+    expect(windowViolations).toBe(1);
+    expect(bursts).toEqual(['r: 2/1s, 900 ms at 1970-01-01T00:00:00.900Z']);
+  });
+
+  it('judges a category by its own limits too', () => {
+    expect(judged(entryOf('n', 0), entryOf('o', 500))).toMatchObject({ gapViolations: 0, windowViolations: 1 });
+  });
+
+  it('judges what was accepted alone, whatever was answered', () => {
+    const refused = entryOf('b', 10, { accepted: false, status: 503 });
+    expect(judged(entryOf('a', 0), refused)).toMatchObject({ gapViolations: 0, minGapMs: null });
+    expect(judged(entryOf('a', 0), { ...refused, accepted: true })).toMatchObject({ gapViolations: 1 });
+  });
+
+  it.each([
+    ['APNs', entryOf('b', 10, { payload: { aps: { 'interruption-level': 'passive' } } })],
+    [
+      'FCM',
+      entryOf('b', 10, {
+        platform: 'fcm',
+        token: OTHER_TOKEN,
+        payload: { android: { notification: { notification_priority: 'PRIORITY_LOW' } } },
+      }),
+    ],
+    ['web push', entryOf('b', 10, { platform: 'webpush', token: ENDPOINT, payload: { silent: true } })],
+  ])('leaves out what alerted nobody on %s', (_platform, silent) => {
+    expect(judged(entryOf('a', 0), silent)).toMatchObject({ gapViolations: 0, minGapMs: null });
+  });
+
+  it.each([
+    ['APNs', { pushType: 'alert' }],
+    ['FCM', { platform: 'fcm', payload: { android: { notification: { title_loc_key: 'A' } } } }],
+    ['web push', { platform: 'webpush', payload: { silent: false } }],
+  ] as const)('judges what alerts on %s', (_platform, fields) => {
+    const near = entryOf('b', 10, { token: OTHER_TOKEN, ...fields });
+    expect(judged(entryOf('a', 0), near)).toMatchObject({ gapViolations: 1, backgroundPushes: 0 });
+  });
+
+  it.each([
+    ['APNs', { pushType: 'background' }],
+    ['FCM', { platform: 'fcm', payload: { data: {}, android: { priority: 'normal' } } }],
+  ] as const)('judges background pushes on %s by their own limits alone', (_platform, fields) => {
+    const push = (id: string, at: number) => entryOf(id, at, { token: OTHER_TOKEN, ...fields });
+    const kept = judged(entryOf('a', 0), push('b', 10), entryOf('c', 500), push('d', 2_010));
+    expect(kept).toMatchObject({ gapViolations: 0, windowViolations: 0, minGapMs: 500, backgroundPushes: 2 });
+    const broken = judged(push('a', 0), push('b', 1_900));
+    expect(broken).toMatchObject({ gapViolations: 0, windowViolations: 1, minGapMs: null });
+    expect(broken.bursts).toEqual(['r: 1/2s, 1900 ms at 1970-01-01T00:00:01.900Z']);
+    // One notification to two devices is one push.
+    expect(judged(push('a', 0), { ...push('a', 400), token: 'cd' })).toMatchObject({ windowViolations: 0 });
+  });
+
+  describe('an alert that a frozen worker sent when it went on', () => {
+    const thaw = (...ids: string[]): Thaw => ({ ids: new Set(ids), from: 1_000, until: 1_250 });
+    const close = [entryOf('a', 1_010), entryOf('b', 1_030)];
+    const judgedAfter = (entries: readonly ReturnType<typeof entryOf>[], ...thaws: Thaw[]) =>
+      judgePacing(enqueued, entries, policies, thaws);
+    const excused = { gapViolations: 0, windowViolations: 0, lateAfterFreeze: 1, bursts: [] };
+    const unexcused = { gapViolations: 1, windowViolations: 0, lateAfterFreeze: 0, burstsAfterFreeze: [] };
+
+    it('is counted apart, whichever of the two it is', () => {
+      expect(judgedAfter(close, thaw('a'))).toMatchObject(excused);
+      expect(judgedAfter(close, thaw('b'))).toMatchObject(excused);
+      expect(judgedAfter(close, thaw('a')).burstsAfterFreeze).toEqual(['r: gap, 20 ms at 1970-01-01T00:00:01.030Z']);
+    });
+
+    it('is none where its notification was not in hand', () => {
+      expect(judgedAfter(close, thaw('c'))).toMatchObject(unexcused);
+      expect(judgedAfter(close)).toMatchObject(unexcused);
+    });
+
+    it('is none where it arrived before the thaw, or too long after it', () => {
+      expect(judgedAfter([entryOf('a', 970), entryOf('b', 990)], thaw('a', 'b'))).toMatchObject(unexcused);
+      expect(judgedAfter([entryOf('a', 1_260), entryOf('b', 1_270)], thaw('a', 'b'))).toMatchObject(unexcused);
+    });
+
+    it('is judged by its own arrival, and not by that of the other one', () => {
+      expect(judgedAfter([entryOf('a', 980), entryOf('b', 1_005)], thaw('a'))).toMatchObject(unexcused);
+    });
+
+    it('excuses a window that it lies in the middle of, and no other window', () => {
+      const crowd = [entryOf('a', 500), entryOf('b', 1_100), entryOf('c', 1_400)];
+      expect(judgedAfter(crowd, thaw('b'))).toMatchObject(excused);
+      const earlier = [entryOf('c', 0), entryOf('a', 300), entryOf('b', 600)];
+      expect(judgedAfter(earlier, thaw('a', 'b', 'c'))).toMatchObject({ windowViolations: 1, lateAfterFreeze: 0 });
+    });
+
+    it('is bounded by the devices of what was in hand', () => {
+      expect(judgedAfter(close, thaw('a', 'b'), thaw('c'), thaw())).toMatchObject({ lateAfterFreezeBound: 3 });
+    });
+  });
+
+  describe('an alert that was under way while a process did not run', () => {
+    const judgedAfter = (delayMs: number) => judged(entryOf('a', 1_050, { delayMs }), entryOf('b', 1_060));
+
+    it('is counted apart', () => {
+      expect(judgedAfter(40)).toMatchObject({ gapViolations: 0, lateAfterStall: 1, minGapMs: 50, bursts: [] });
+      expect(judgedAfter(40).burstsAfterStall).toEqual(['r: gap, 10 ms at 1970-01-01T00:00:01.060Z']);
+    });
+
+    it('is too close all the same where that was too short', () => {
+      expect(judgedAfter(39)).toMatchObject({ gapViolations: 1, lateAfterStall: 0, burstsAfterStall: [] });
+    });
+
+    it('is counted apart, whichever of the two it is', () => {
+      const late = judged(entryOf('a', 1_050), entryOf('b', 1_060, { delayMs: 500 }));
+      expect(late).toMatchObject({ gapViolations: 0, lateAfterStall: 1 });
+    });
+  });
+});
