@@ -1,10 +1,23 @@
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { access, readdir, readFile, stat } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
+import { createServer, type AddressInfo, connect } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { startSandbox } from '../../sandbox/sandbox.ts';
+import { Redis } from 'ioredis';
+import { describe, expect, it, onTestFinished, vi, expectTypeOf } from 'vitest';
+import { startSandbox as startInternal } from '../../sandbox/sandbox.ts';
+import {
+  startSandbox,
+  NO_LATENCY,
+  startEmbeddedRedis,
+  type EmbeddedRedisOptions,
+  type JournalEntry,
+  type Sandbox,
+  type SandboxOptions,
+  type SandboxServer,
+  type ScriptedAnswer,
+} from '../../sandbox/index.ts';
+import { InputError } from '../../src/index.ts';
 import { startProcess } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { openSandbox } from '../support/sandbox.ts';
@@ -71,7 +84,7 @@ describe('keys', () => {
   it('stay where a folder is given: clients of the last sandbox trust the next', async () => {
     const dir = await temporaryFolder();
     const read = async (file: string) => readFile(`${dir}/${file}`, 'utf8');
-    await (await startSandbox({ dir })).close();
+    await (await startInternal({ dir })).close();
     const [ca, key] = [await read('ca.pem'), await read('apns-key.p8')];
     const next = await openSandbox({ dir });
     expect([await read('ca.pem'), await read('apns-key.p8')]).toEqual([ca, key]);
@@ -80,7 +93,7 @@ describe('keys', () => {
 
   it('are made anew where the authority has run out', async () => {
     const dir = await temporaryFolder();
-    await (await startSandbox({ dir, now: () => Date.now() - YEAR_MS })).close();
+    await (await startInternal({ dir, now: () => Date.now() - YEAR_MS })).close();
     const old = await readFile(`${dir}/ca.pem`, 'utf8');
     const next = await openSandbox({ dir });
     const ca = await readFile(next.caFile, 'utf8');
@@ -91,7 +104,7 @@ describe('keys', () => {
 
 describe('close', () => {
   it('ends requests that hang or are late, and takes its files away', async () => {
-    const sandbox = await startSandbox();
+    const sandbox = await startInternal();
     const dir = sandbox.caFile.replace(/\/[^/]+$/, '');
     const apns = await connectApns(sandbox);
     const fcm = await connectFcm(sandbox, 2);
@@ -128,7 +141,7 @@ describe('close', () => {
   });
 
   it('can be called twice', async () => {
-    const sandbox = await startSandbox();
+    const sandbox = await startInternal();
     await Promise.all([sandbox.close(), sandbox.close()]);
     await expect(sandbox.close()).resolves.toBeUndefined();
   });
@@ -139,7 +152,98 @@ describe('close', () => {
     await once(other, 'listening');
     const { port } = other.address() as AddressInfo;
     const servers = () => process.getActiveResourcesInfo().filter((name) => name === 'TCPServerWrap').length;
-    await expect(startSandbox({ ports: { fcm: port } })).rejects.toThrow('EADDRINUSE');
+    await expect(startInternal({ ports: { fcm: port } })).rejects.toThrow('EADDRINUSE');
     expect(servers()).toBe(1);
   });
+});
+
+const INDEX = new URL('../../src/index.ts', import.meta.url).href;
+
+async function isOpen(url: string): Promise<boolean> {
+  const socket = connect(Number(new URL(url).port), '127.0.0.1');
+  const opened = await once(socket, 'connect').then(
+    () => true,
+    () => false,
+  );
+  socket.destroy();
+  return opened;
+}
+
+it('a sandbox ends with the block that uses it', async () => {
+  const left = await (async () => {
+    await using sandbox = await startSandbox({ latency: NO_LATENCY });
+    expect(await isOpen(sandbox.apns.url)).toBe(true);
+    return { url: sandbox.apns.url, file: sandbox.caFile };
+  })();
+  expect(await isOpen(left.url)).toBe(false);
+  await expect(access(left.file)).rejects.toThrow('ENOENT');
+});
+
+it('a Redis ends with the block that uses it', async () => {
+  const url = await (async () => {
+    await using redis = await startEmbeddedRedis();
+    const connection = new Redis(redis.url);
+    expect(await connection.dbsize()).toBe(0);
+    connection.disconnect();
+    return redis.url;
+  })();
+  expect(await isOpen(url)).toBe(false);
+});
+
+it('a provider goes down and comes up on the same port', async () => {
+  await using sandbox = await startSandbox({ latency: NO_LATENCY });
+  const { url } = sandbox.fcm;
+  await sandbox.fcm.down();
+  expect([await isOpen(url), await isOpen(sandbox.apns.url)]).toEqual([false, true]);
+  await sandbox.fcm.up();
+  expect([await isOpen(url), sandbox.fcm.url]).toEqual([true, url]);
+});
+
+it('a fault in the first script is an InputError', async () => {
+  await expect(startSandbox({ answers: [{ platform: 'fcm', status: 410 }] })).rejects.toBeInstanceOf(InputError);
+});
+
+it.each([
+  [{ port: 8443 }, 'port: expected no such field (did you mean ports?)'],
+  [{ latency: { median: 1 } }, 'latency.median: expected no such field (did you mean medianMs?)'],
+  [{ ports: { gcm: 8443 } }, 'ports.gcm: expected no such field'],
+  ['8443', 'expected an object with options'],
+])('a sandbox is not started with %j', async (options, message) => {
+  await expect(startSandbox(options as SandboxOptions)).rejects.toThrow(`unusable options: ${message}`);
+});
+
+it('a Redis is not started with an option that does not exist', async () => {
+  const options = { appendOnly: true, directory: '/tmp' } as EmbeddedRedisOptions;
+  await expect(startEmbeddedRedis(options)).rejects.toThrow(
+    /^unusable options:\n {2}appendOnly: .*did you mean appendonly.*\n {2}directory: .*did you mean dir\?/,
+  );
+});
+
+it('its type shows what users need, and nothing of the inside', () => {
+  expectTypeOf<keyof Sandbox>().toEqualTypeOf<
+    | 'apns'
+    | 'fcm'
+    | 'webpush'
+    | 'journal'
+    | 'caFile'
+    | 'env'
+    | 'setAnswers'
+    | 'answers'
+    | 'close'
+    | typeof Symbol.asyncDispose
+  >();
+  expectTypeOf<Sandbox['fcm']>().toEqualTypeOf<SandboxServer>();
+  expectTypeOf<Sandbox['journal']['all']>().toEqualTypeOf<readonly JournalEntry[]>();
+  expectTypeOf<Parameters<Sandbox['setAnswers']>[0]>().toEqualTypeOf<readonly ScriptedAnswer[]>();
+});
+
+it('is a module of its own: who enqueues loads no server', async () => {
+  const program = `
+    import { registerHooks } from 'node:module';
+    const loaded = [];
+    registerHooks({ resolve: (name, context, next) => { const at = next(name, context); loaded.push(at.url); return at; } });
+    await import(${JSON.stringify(INDEX)});
+    console.log(loaded.length > 100, loaded.filter((url) => /sandbox.[a-z./-]+[.]ts$|selfsigned/.test(url)).length);`;
+  const child = startProcess({ args: ['--input-type=module', '--eval', program] });
+  expect(await child.waitForExit()).toMatchObject({ code: 0, stdout: 'true 0\n', stderr: '' });
 });

@@ -1,11 +1,10 @@
-import { once } from 'node:events';
-import { readFile } from 'node:fs/promises';
-import { request as httpsRequest } from 'node:https';
-import { connect as connectTls } from 'node:tls';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import type { Answer, Refuse } from '../../sandbox/loopback/answers.ts';
 import { openSandbox } from '../support/sandbox.ts';
-import { connectFcm, rpcError, verdict, type FcmRequest } from './fcm-client.ts';
+import { waitFor } from '../support/wait.ts';
+import { connectFcm, rpcError, verdict, type FcmRequest, connectFcmHttp2 } from './fcm-client.ts';
 
+const token = 'ab';
 /** Google's AndroidNotification, every field. */
 const LOOKS = {
   ...{ title: 'a', body: 'b', icon: 'i', color: '#1a73e8', sound: 's', tag: 't', click_action: 'c', ticker: 't' },
@@ -96,7 +95,6 @@ describe('FCM takes a message', () => {
 const REFUSED = { http: 400, status: 'INVALID_ARGUMENT', errorCode: 'INVALID_ARGUMENT' };
 /** The door of the API refuses what is no message: no FcmError. */
 const MALFORMED = { http: 400, status: 'INVALID_ARGUMENT', errorCode: undefined };
-const token = 'ab';
 const looks = (notification: object, expected: object) => [{ token, android: { notification } }, expected] as const;
 const malformedLooks = (field: string) => ({ ...MALFORMED, fields: [`message.android.notification.${field}`] });
 
@@ -202,31 +200,140 @@ describe('FCM refuses', () => {
     expect(reply.status).toBe(400);
     expect(reply.body).not.toContain('secret');
   });
+});
 
-  it('what comes too often for one device', async () => {
+describe('FCM over HTTP/2', () => {
+  it('and over HTTP/1.1 on the same port gives the same answers', async () => {
     const sandbox = await openSandbox();
-    const client = await connectFcm(sandbox);
-    sandbox.fcm.limitDevices({ max: 1, perMs: 60_000 });
+    const clients = [await connectFcmHttp2(sandbox), await connectFcm(sandbox)];
+    const busy: Answer = { kind: 'refuse', status: 503, reason: 'UNAVAILABLE', retryAfter: '7' };
+    for (const [index, client] of clients.entries()) {
+      const accepted = await client.send({ token, notification: { title: 'Room 12' } });
+      expect(accepted).toMatchObject({ status: 200, headers: { 'content-type': 'application/json; charset=UTF-8' } });
+      expect(JSON.parse(accepted.body)).toEqual({ name: `projects/pushpacer-sandbox/messages/${index * 5 + 1}` });
+      sandbox.fcm.script(token, [busy]);
+      const refused = await client.send({ token });
+      expect(refused).toMatchObject({ status: 503, headers: { 'retry-after': '7' } });
+      expect(verdict(refused)).toMatchObject({ status: 'UNAVAILABLE', errorCode: 'UNAVAILABLE' });
+      expect(verdict(await client.send({ token: 5 }))).toMatchObject({ http: 400, fields: ['message.token'] });
+      expect(await client.send({ token }, { authorization: null })).toMatchObject({ status: 401 });
+      expect(await client.send({ token }, { path: '/fcm/send' })).toMatchObject({ status: 404 });
+    }
+    expect(sandbox.fcm.counts).toEqual({ requests: 10, accepted: 2, connections: 2 });
+    expect(sandbox.journal.accepted).toMatchObject(Array(2).fill({ platform: 'fcm', token, title: 'Room 12' }));
+  });
+
+  it.each([
+    [undefined, 100],
+    [3, 3],
+  ])('has as many streams as %j allows', async (maxStreams, streams) => {
+    const sandbox = await openSandbox(maxStreams === undefined ? {} : { maxStreams });
+    const client = await connectFcmHttp2(sandbox);
+    expect(client.session.remoteSettings.maxConcurrentStreams).toBe(streams);
+    sandbox.fcm.setDefault({ kind: 'hang' });
+    const sends = Array.from({ length: streams + 1 }, () => client.send({ token }).catch(() => 'no answer'));
+    await waitFor(() => expect(sandbox.journal.all).toHaveLength(streams)); // the last one waits for its turn
+    sandbox.fcm.dropConnections();
+    expect(await Promise.all(sends)).toEqual(Array(streams + 1).fill('no answer'));
+    expect(sandbox.fcm.counts).toMatchObject({ requests: streams, connections: 1 });
+  });
+
+  it.each([
+    ['stream', 'NGHTTP2_INTERNAL_ERROR'],
+    ['refused-stream', 'NGHTTP2_REFUSED_STREAM'],
+  ] as const)('resets a %s alone; the connection goes on', async (scope, code) => {
+    const sandbox = await openSandbox();
+    const client = await connectFcmHttp2(sandbox);
+    sandbox.fcm.script(token, [{ kind: 'reset', scope }]);
+    await expect(client.send({ token })).rejects.toThrow(code);
     expect(await client.send({ token })).toMatchObject({ status: 200 });
-    expect(verdict(await client.send({ token }))).toMatchObject({ http: 429, errorCode: 'QUOTA_EXCEEDED' });
+    expect(sandbox.fcm.counts.connections).toBe(1);
+  });
+
+  it('resets the connection, and cuts requests off with theirs', async () => {
+    const sandbox = await openSandbox();
+    const client = await connectFcmHttp2(sandbox);
+    sandbox.fcm.script(token, [{ kind: 'reset' }]);
+    await expect(client.send({ token })).rejects.toThrow('ECONNRESET');
+    sandbox.fcm.cutRequests(1);
+    await expect((await connectFcmHttp2(sandbox)).send({ token })).rejects.toThrow();
+    expect(await (await connectFcmHttp2(sandbox)).send({ token })).toMatchObject({ status: 200 });
+    expect(sandbox.journal.all.map(({ reason }) => reason)).toEqual(['reset', undefined]);
   });
 });
 
-describe('connections', () => {
-  it('are only taken where the client knows the authority', async () => {
+const OVER: Refuse = { kind: 'refuse', status: 429, reason: 'QUOTA_EXCEEDED' };
+const QUOTA_EXCEEDED = { '@type': 'type.googleapis.com/google.firebase.fcm.v1.FcmError', errorCode: 'QUOTA_EXCEEDED' };
+const QUOTA_FAILURE = 'type.googleapis.com/google.rpc.QuotaFailure';
+
+describe('a quota of FCM', () => {
+  it.each([
+    ['device', 'device', 'Device message rate exceeded'],
+    ['project', 'project:pushpacer-sandbox', 'Message rate exceeded'],
+  ] as const)("a %s's quota is named in a google.rpc.QuotaFailure", async (quota, subject, description) => {
     const sandbox = await openSandbox();
-    const [error] = (await once(httpsRequest(sandbox.fcm.url).end(), 'error')) as [NodeJS.ErrnoException];
-    expect(error.code).toBe('UNABLE_TO_VERIFY_LEAF_SIGNATURE');
-    expect(sandbox.fcm.counts.requests).toBe(0);
+    const client = await connectFcmHttp2(sandbox);
+    sandbox.fcm.script(token, [{ ...OVER, quota }]);
+    expect(rpcError(await client.send({ token }))).toEqual({
+      code: 429,
+      message: 'Quota exceeded.',
+      status: 'RESOURCE_EXHAUSTED',
+      details: [QUOTA_EXCEEDED, { '@type': QUOTA_FAILURE, violations: [{ subject, description }] }],
+    });
   });
 
-  it('are good for the name of FCM itself', async () => {
+  it('a quota that nobody names is told by its code alone', async () => {
     const sandbox = await openSandbox();
-    const { port } = new URL(sandbox.fcm.url);
-    const ca = await readFile(sandbox.caFile);
-    const socket = connectTls({ port: Number(port), host: '127.0.0.1', servername: 'fcm.googleapis.com', ca });
-    onTestFinished(() => void socket.destroy());
-    await once(socket, 'secureConnect');
-    expect(socket.authorized).toBe(true);
+    const client = await connectFcmHttp2(sandbox);
+    sandbox.fcm.script(token, [OVER]);
+    expect(rpcError(await client.send({ token })).details).toEqual([QUOTA_EXCEEDED]);
   });
+
+  it("a project's quota at Google's front end is told without FCM's words", async () => {
+    const sandbox = await openSandbox();
+    const client = await connectFcmHttp2(sandbox);
+    sandbox.fcm.script(token, [{ kind: 'refuse', status: 429, quota: 'project' }]);
+    const { message, details = [] } = rpcError(await client.send({ token }));
+    expect(message).toMatch(/^Quota exceeded for quota metric 'Send requests' and limit 'Send requests per minute'/);
+    expect(details.map((detail) => detail['@type'])).toEqual([
+      'type.googleapis.com/google.rpc.ErrorInfo',
+      'type.googleapis.com/google.rpc.Help',
+    ]);
+    expect(details[0]).toMatchObject({
+      reason: 'RATE_LIMIT_EXCEEDED',
+      metadata: { quota_limit: 'SendsPerMinutePerProject', quota_unit: '1/min/{project}' },
+    });
+  });
+
+  it("the server's own limit of alerts for a device is the device's", async () => {
+    const sandbox = await openSandbox();
+    const client = await connectFcmHttp2(sandbox);
+    sandbox.fcm.limitDevices({ max: 1, perMs: 60_000 });
+    expect(await client.send({ token })).toMatchObject({ status: 200 });
+    const refused = await client.send({ token });
+    expect(verdict(refused)).toMatchObject({ http: 429, errorCode: 'QUOTA_EXCEEDED' });
+    expect(rpcError(refused).details?.[1]).toMatchObject({
+      '@type': QUOTA_FAILURE,
+      violations: [{ subject: 'device' }],
+    });
+    expect(await client.send({ token: 'cd' })).toMatchObject({ status: 200 });
+  });
+});
+
+it('FCM takes a second project, and each may be signed out alone', async () => {
+  const sandbox = await openSandbox();
+  const client = await connectFcmHttp2(sandbox);
+  const message = { token: 'dGVz:APA91b', notification: { title: 'Room 12' } };
+  const path = '/v1/projects/other/messages:send';
+  expect((await client.send(message, { path })).status).toBe(403);
+  sandbox.fcm.addProject('other');
+  expect(JSON.parse((await client.send(message, { path })).body)).toMatchObject({
+    name: expect.stringMatching(/^projects\/other\/messages\//) as string,
+  });
+  sandbox.fcm.revokeKey('other');
+  expect((await client.send(message, { path })).status).toBe(401);
+  expect((await client.send(message)).status).toBe(200);
+  sandbox.fcm.restoreKey();
+  expect((await client.send(message, { path })).status).toBe(200);
+  expect(sandbox.journal.accepted.map(({ projectId }) => projectId)).toEqual(['other', 'pushpacer-sandbox', 'other']);
 });

@@ -1,0 +1,265 @@
+import { readFile, readdir, stat, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { describe, expect, test, onTestFinished, vi } from 'vitest';
+import { type EmbeddedRedisOptions, startEmbeddedRedis, openRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { findOnPath, installRedis, redisServer, type Machine } from '../../sandbox/redis/redis-server.ts';
+import { startProcess } from '../support/process.ts';
+import { temporaryFolder } from '../support/program.ts';
+import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+
+const silent = () => undefined;
+
+/** A folder for a PATH with these programs, each a shell script. */
+async function programs(scripts: Readonly<Record<string, string>>): Promise<string> {
+  const folder = await temporaryFolder();
+  for (const [name, script] of Object.entries(scripts)) {
+    await writeFile(join(folder, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  }
+  return folder;
+}
+
+const machine = (path: string, rest: Partial<Machine> = {}): Machine => ({
+  path,
+  platform: 'linux',
+  isRoot: false,
+  ...rest,
+});
+
+describe('the server that is used', () => {
+  test('is the first on the PATH, Redis before Valkey', async () => {
+    const [both, valkey] = [
+      await programs({ 'redis-server': '', 'valkey-server': '' }),
+      await programs({ 'valkey-server': '' }),
+    ];
+    expect(await redisServer(silent, machine(`${valkey}:${both}`), true)).toBe(join(both, 'redis-server'));
+    expect(await redisServer(silent, machine(valkey), true)).toBe(join(valkey, 'valkey-server'));
+  });
+
+  test('must be a program', async () => {
+    const folder = await temporaryFolder();
+    await writeFile(join(folder, 'redis-server'), '', { mode: 0o644 });
+    expect(await findOnPath('redis-server', `:${folder}:/no/such/folder`)).toBeUndefined();
+  });
+
+  test.each([
+    ['brew', 'darwin', 'brew install redis'],
+    ['apt-get', 'linux', 'sudo apt-get install redis-server'],
+    ['dnf', 'linux', 'sudo dnf install valkey'],
+    ['apk', 'linux', 'sudo apk add redis'],
+    ['nothing', 'darwin', 'brew install redis'],
+    ['nothing', 'win32', 'in WSL: sudo apt-get install redis-server'],
+  ] as const)('is asked for where there is none: with %s on %s', async (program, platform, command) => {
+    const path = await programs({ [program]: '' });
+    await expect(redisServer(silent, machine(path, { platform }), true)).rejects.toThrow(
+      `no Redis: REDIS_URL: expected the URL of a Redis, or a redis-server on the PATH (${command}), found neither`,
+    );
+  });
+});
+
+describe('installing, for root on a machine with apt-get', () => {
+  /** A pretended apt-get: writes down its arguments, and "installs" the program next to itself. */
+  const apt = `
+    here=$(dirname "$0")
+    [ "$DEBIAN_FRONTEND" = noninteractive ] || exit 9
+    echo "$*" >> "$here/calls"
+    [ "$1" = update ] || { echo '#!/bin/sh' > "$here/redis-server"; chmod +x "$here/redis-server"; }`;
+  const tools = (folder: string) => `${folder}:/usr/bin:/bin`;
+
+  test('says so, and gives the server of the package', async () => {
+    const folder = await programs({ 'apt-get': apt });
+    const said: string[] = [];
+    const server = await installRedis((line) => said.push(line), tools(folder));
+    expect(server).toBe(join(folder, 'redis-server'));
+    expect(said[0]).toMatch(/installing the package redis-server with apt-get/);
+    expect(said.join('\n')).toMatch(/systemctl disable --now redis-server/);
+    expect(await readFile(join(folder, 'calls'), 'utf8')).toBe(
+      'update -q\ninstall -q -y --no-install-recommends redis-server\n',
+    );
+  });
+
+  test('does not happen unless it was asked for', async () => {
+    const folder = await programs({ 'apt-get': apt });
+    const there = machine(folder, { isRoot: true });
+    await expect(redisServer(silent, there, false)).rejects.toThrow('(sudo apt-get install redis-server)');
+    await expect(stat(join(folder, 'calls'))).rejects.toThrow('ENOENT');
+  });
+
+  test('shows what apt-get said where it fails', async () => {
+    const folder = await programs({ 'apt-get': 'echo "E: no network" >&2; exit 100' });
+    const failed = installRedis(silent, tools(folder));
+    await expect(failed).rejects.toThrow('apt-get update -q ended with 100:\nE: no network');
+    await expect(stat(join(folder, 'redis-server'))).rejects.toThrow('ENOENT');
+  });
+});
+
+async function start(options: EmbeddedRedisOptions = {}) {
+  const redis = await startEmbeddedRedis(options);
+  onTestFinished(() => redis.close());
+  return redis;
+}
+
+const isAlive = (pid: number): boolean => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+
+describe('an embedded Redis', () => {
+  test('answers on the loopback alone, turns 100 times a second and forgets nothing to make room', async () => {
+    const redis = connectRedis((await start()).url);
+    const settings = await redis.config('GET', 'bind', 'hz', 'maxmemory-policy', 'save', 'appendonly');
+    expect(Object.fromEntries(pairs(settings))).toEqual({
+      bind: '127.0.0.1',
+      hz: '100',
+      'maxmemory-policy': 'noeviction',
+      save: '',
+      appendonly: 'no',
+    });
+  });
+
+  test('takes hz, a port and more options', async () => {
+    const { port } = await startEmbeddedRedis().then(async (redis) => {
+      await redis.close();
+      return redis;
+    });
+    const started = await start({ hz: 10, port, extraArgs: ['--databases', '3'] });
+    expect(started.url).toBe(`redis://127.0.0.1:${port}`);
+    const settings = await connectRedis(started.url).config('GET', 'hz', 'databases');
+    expect(Object.fromEntries(pairs(settings))).toEqual({ hz: '10', databases: '3' });
+  });
+
+  test('has every write again after a restart on the same folder and port', async () => {
+    const dir = await temporaryFolder();
+    const first = await start({ dir, appendonly: true });
+    await connectRedis(first.url).set('kept', 'yes');
+    await first.close();
+    const second = await start({ dir, appendonly: true, port: first.port });
+    expect(await connectRedis(second.url).get('kept')).toBe('yes');
+  });
+
+  test('takes its folder with it, and leaves one that was given', async () => {
+    const given = await temporaryFolder();
+    for (const options of [{}, { dir: given }]) {
+      const redis = await start(options);
+      const [, dir = ''] = await connectRedis(redis.url).config('GET', 'dir');
+      await redis.close();
+      expect(isAlive(redis.pid)).toBe(false);
+      await expect(
+        stat(dir).then(
+          () => 'there',
+          () => 'gone',
+        ),
+      ).resolves.toBe(dir === given ? 'there' : 'gone');
+    }
+  });
+
+  test('closes when it is stopped, when it was killed, and twice', async () => {
+    const [stopped, killed] = await Promise.all([start({ dir: await temporaryFolder() }), start()]);
+    process.kill(stopped.pid, 'SIGSTOP');
+    process.kill(killed.pid, 'SIGKILL');
+    await killed.ended;
+    await Promise.all([stopped.close(), stopped.close(), killed.close()]);
+    expect([isAlive(stopped.pid), isAlive(killed.pid)]).toEqual([false, false]);
+  });
+
+  test('tells why it did not start', async () => {
+    const folder = await temporaryFolder(); // others make theirs meanwhile
+    vi.stubEnv('TMPDIR', folder);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    await expect(startEmbeddedRedis({ extraArgs: ['--no-such-setting', '1'] })).rejects.toThrow(
+      /ended before it answered; its last output:\n[^]*no-such-setting/,
+    );
+    const listener = createServer().listen(0, '127.0.0.1');
+    onTestFinished(() => void listener.close());
+    await vi.waitFor(() => {
+      expect(listener.listening).toBe(true);
+    });
+    const { port } = listener.address() as { port: number };
+    await expect(startEmbeddedRedis({ port })).rejects.toThrow(/Address already in use/);
+    expect(await readdir(folder)).toEqual([]);
+  });
+
+  test('does not take a server that was quicker on its port for its own', async () => {
+    const other = await start();
+    await expect(startEmbeddedRedis({ port: other.port })).rejects.toThrow(/Address already in use/);
+  });
+});
+
+describe('whatever ends the process that started it', () => {
+  const script = `
+    import { startEmbeddedRedis } from '${new URL('../../sandbox/redis/embedded-redis.ts', import.meta.url).href}';
+    import { Redis } from 'ioredis';
+    const { url, pid } = await startEmbeddedRedis();
+    const redis = new Redis(url);
+    const [, dir] = await redis.config('GET', 'dir');
+    redis.disconnect();
+    console.log(JSON.stringify({ pid, dir }));
+  `;
+
+  test.each([
+    ['SIGKILL', 'await new Promise(() => undefined);'],
+    ['SIGTERM', ''],
+    ['SIGINT', ''],
+    ['an exception', "throw new Error('a bug');"],
+    ['process.exit', 'process.exit(3);'],
+  ])('%s leaves neither a server nor its folder', async (cause, end) => {
+    const parent = startProcess({ args: ['--input-type=module', '--eval', `${script}\n${end}`] });
+    const line = await parent.waitForLine(/^\{"pid"/);
+    const { pid, dir } = JSON.parse(line) as { pid: number; dir: string };
+    if (cause.startsWith('SIG')) {
+      expect(isAlive(pid)).toBe(true);
+      parent.kill(cause as NodeJS.Signals);
+    }
+    await parent.waitForExit();
+    await vi.waitFor(async () => {
+      expect(isAlive(pid)).toBe(false);
+      await expect(stat(dir)).rejects.toThrow('ENOENT');
+    }, 5_000);
+  });
+});
+
+function pairs(flat: string[]): [string, string][] {
+  return Array.from({ length: flat.length / 2 }, (_, index) => [flat[2 * index] ?? '', flat[2 * index + 1] ?? '']);
+}
+
+const say = () => undefined;
+
+test.each([undefined, ''])('without a URL (%j) one of our own is started, and ends with close', async (url) => {
+  const opened = await openRedis({ url, say });
+  expect(opened.isEmbedded).toBe(true);
+  const redis = new Redis(opened.url);
+  expect(await redis.ping()).toBe('PONG');
+  redis.disconnect();
+  await opened.close();
+  await expect(openRedis({ url: opened.url, say })).rejects.toThrow('ECONNREFUSED');
+});
+
+test('a Redis that was given is left as it is', async () => {
+  const key = `${testPrefix()}:theirs`;
+  const redis = connectRedis();
+  await redis.set(key, 'kept', 'EX', 60);
+  const opened = await openRedis({ url: testRedisUrl(), say });
+  expect(opened).toMatchObject({ url: testRedisUrl(), isEmbedded: false });
+  await opened.close();
+  expect(await redis.get(key)).toBe('kept');
+});
+
+test('a Redis that refuses is told, without its password', async () => {
+  const locked = await startEmbeddedRedis();
+  onTestFinished(() => locked.close());
+  await connectRedis(locked.url).config('SET', 'requirepass', 'right');
+  const url = `redis://:wr0ng@127.0.0.1:${locked.port}`;
+  const failed = openRedis({ url, say });
+  await expect(failed).rejects.toThrow(
+    /^no Redis: REDIS_URL: expected the URL of a Redis that answers, found one that refuses the credentials \(WRONGPASS\)$/,
+  );
+  await expect(failed).rejects.not.toThrow('wr0ng');
+});
+
+test('a URL of something else is refused', async () => {
+  await expect(openRedis({ url: 'http://127.0.0.1', say })).rejects.toThrow('found something that does not begin with');
+});
