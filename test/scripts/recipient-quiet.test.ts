@@ -5,7 +5,7 @@ import { main } from '../../scripts/recipient.ts';
 import { daysOf, quietText } from '../../scripts/recipient/quiet.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { runMain, type CommandExit } from '../support/command.ts';
+import { jsonOf, outputOf, runMain, type CommandExit } from '../support/command.ts';
 import { temporaryFolder } from '../support/program.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 
@@ -13,13 +13,13 @@ const ID = 'teacher-42';
 const UNSET = { LIMITER_REDIS_URL: undefined, REDIS_CLUSTER: undefined, QUEUE_SHARDS: undefined };
 const NIGHT = ['--timezone', 'Europe/Paris', '--from', '21:00', '--until', '07:00'];
 
-interface Desk {
+interface Bench {
   readonly limiter: Limiter;
   readonly run: (...args: string[]) => Promise<CommandExit>;
 }
 
 /** A limiter as the workers have it, and the command at the same keys. */
-async function openDesk(limits: object = { categories: {} }): Promise<Desk> {
+async function openBench(limits: object = { categories: {} }): Promise<Bench> {
   const prefix = testPrefix();
   const file = join(await temporaryFolder(), 'limits.json');
   await writeFile(file, JSON.stringify(limits));
@@ -31,16 +31,10 @@ async function openDesk(limits: object = { categories: {} }): Promise<Desk> {
   };
 }
 
-async function said(exit: Promise<CommandExit>): Promise<string> {
-  const { code, stdout, stderr } = await exit;
-  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-  return stdout;
-}
-
 describe('recipient quiet', () => {
   test('stores quiet hours, which show tells and unquiet removes', async () => {
-    const { limiter, run } = await openDesk();
-    expect(await said(run('quiet', ID, ...NIGHT, '--days', 'mon-fri'))).toBe(
+    const { limiter, run } = await openBench();
+    expect(await outputOf(run('quiet', ID, ...NIGHT, '--days', 'mon-fri'))).toBe(
       'teacher-42 has quiet hours: mon,tue,wed,thu,fri 21:00-07:00, Europe/Paris\n',
     );
     const hours = {
@@ -48,14 +42,16 @@ describe('recipient quiet', () => {
       quietHours: [{ days: ['mon', 'tue', 'wed', 'thu', 'fri'], from: '21:00', until: '07:00' }],
     };
     expect((await limiter.inspect(ID)).quiet).toMatchObject({ hours, source: 'stored' });
-    expect(await said(run('show', ID))).toContain('quiet      mon,tue,wed,thu,fri 21:00-07:00, Europe/Paris; stored');
-    expect(await said(run('unquiet', ID))).toBe('teacher-42 has no quiet hours of its own any more\n');
-    expect(await said(run('unquiet', ID))).toBe('teacher-42 had no quiet hours of its own\n');
-    expect(await said(run('show', ID))).not.toContain('quiet');
+    expect(await outputOf(run('show', ID))).toContain(
+      'quiet      mon,tue,wed,thu,fri 21:00-07:00, Europe/Paris; stored',
+    );
+    expect(await outputOf(run('unquiet', ID))).toBe('teacher-42 has no quiet hours of its own any more\n');
+    expect(await outputOf(run('unquiet', ID))).toBe('teacher-42 had no quiet hours of its own\n');
+    expect(await outputOf(run('show', ID))).not.toContain('quiet');
   });
 
   test('reads several quiet times from a file, and moves what waits', async () => {
-    const { limiter, run } = await openDesk();
+    const { limiter, run } = await openBench();
     const hour = (at: number) => new Date(Date.now() + at * 3_600_000).toISOString().slice(11, 16);
     const hours = {
       timezone: 'UTC',
@@ -67,27 +63,27 @@ describe('recipient quiet', () => {
     const file = join(await temporaryFolder(), 'hours.json');
     await writeFile(file, JSON.stringify(hours));
     for (const id of ['a/0', 'b/0']) await limiter.admit({ recipientId: ID, id });
-    const answer = JSON.parse(await said(run('quiet', ID, '--file', file, '--json'))) as Record<string, unknown>;
+    const answer = await jsonOf(run('quiet', ID, '--file', file, '--json'));
     expect(answer).toMatchObject({ recipientId: ID, quiet: { hours, source: 'stored' }, waiting: 1, moved: 1 });
     const [waiting] = (await limiter.inspect(ID)).reserved;
     expect(waiting).toMatchObject({ id: 'b/0', rule: 'quiet', at: (answer['quiet'] as { until: number }).until });
-    expect(await said(run('show', ID))).toMatch(/; stored; quiet now, until .*\n[^]*next free .*, by quiet/);
+    expect(await outputOf(run('show', ID))).toMatch(/; stored; quiet now, until .*\n[^]*next free .*, by quiet/);
   });
 
   test('replaces the quiet hours of LIMITS_FILE, with none too', async () => {
-    const { run } = await openDesk({ timezone: 'UTC', quietHours: [{ from: '21:00', until: '07:00' }] });
-    expect(await said(run('show', ID))).toContain('quiet      21:00-07:00, UTC; from LIMITS_FILE');
-    expect(await said(run('quiet', ID, '--none'))).toBe('teacher-42 has quiet hours: none\n');
-    expect(await said(run('show', ID))).toContain('quiet      none; stored');
-    expect(await said(run('unquiet', ID))).toBe(
+    const { run } = await openBench({ timezone: 'UTC', quietHours: [{ from: '21:00', until: '07:00' }] });
+    expect(await outputOf(run('show', ID))).toContain('quiet      21:00-07:00, UTC; from LIMITS_FILE');
+    expect(await outputOf(run('quiet', ID, '--none'))).toBe('teacher-42 has quiet hours: none\n');
+    expect(await outputOf(run('show', ID))).toContain('quiet      none; stored');
+    expect(await outputOf(run('unquiet', ID))).toBe(
       'teacher-42 has no quiet hours of its own any more; in force is 21:00-07:00, UTC\n',
     );
   });
 
   test('tells which category is exempt from what', async () => {
     const emergency = { rules: '5/1h', exempt: ['quietHours', 'gap'] };
-    const { run } = await openDesk({ categories: { emergency } });
-    expect(await said(run('show', ID))).toContain(
+    const { run } = await openBench({ categories: { emergency } });
+    expect(await outputOf(run('show', ID))).toContain(
       'emergency: 5/1h, no gap, exempt from the overall gap and quiet hours; from LIMITS_FILE',
     );
   });
@@ -110,7 +106,7 @@ describe('recipient quiet', () => {
     [['--file', 'package.json'], '--file: timezone: expected a time zone such as Europe/Paris, found nothing'],
     [['--file', 'README.md'], '--file: expected JSON, found'],
   ])('refuses %j', async (args, ...faults) => {
-    const { run } = await openDesk();
+    const { run } = await openBench();
     const { code, stderr, stdout } = await run('quiet', ID, ...args);
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     for (const fault of faults) expect(stderr).toContain(fault);

@@ -1,4 +1,4 @@
-import { vi } from 'vitest';
+import { expect, vi } from 'vitest';
 
 /** What a command left: as a process's exit, without a signal. */
 export interface CommandExit {
@@ -37,6 +37,18 @@ export async function runMain(
     setEnvironment(Object.fromEntries(Object.keys(env).map((name) => [name, before[name]])));
     for (const spy of spies) spy.mockRestore();
   }
+}
+
+/** The output of a command that has to succeed without a word on stderr. */
+export async function outputOf(running: Promise<CommandExit>): Promise<string> {
+  const { code, stdout, stderr } = await running;
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  return stdout;
+}
+
+/** The last line of that output, which is JSON. */
+export async function jsonOf<T = Record<string, unknown>>(running: Promise<CommandExit>): Promise<T> {
+  return JSON.parse((await outputOf(running)).trimEnd().split('\n').at(-1) ?? '') as T;
 }
 
 /** What this process would exit with; 0 from here on. */

@@ -1,0 +1,239 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, test, onTestFinished } from 'vitest';
+import { main as cancelCommand } from '../../scripts/cancel.ts';
+import { main as completion } from '../../scripts/completion.ts';
+import { main as discard } from '../../scripts/discard.ts';
+import { main as enqueue } from '../../scripts/enqueue.ts';
+import { main as recipient } from '../../scripts/recipient.ts';
+import { main as redis } from '../../scripts/redis.ts';
+import { main as replay } from '../../scripts/replay.ts';
+import { COMMANDS, loadCommand } from '../../scripts/support/commands.ts';
+import { DEAD_LETTER_REASONS } from '../../src/domain/outcome.ts';
+import { createProducer } from '../../src/queue/producer.ts';
+import { definitionOf } from '../../src/terminal/command.ts';
+import { notification, openQueues } from '../queue/support.ts';
+import { runMain } from '../support/command.ts';
+import { startProcess } from '../support/process.ts';
+import { runProgram, temporaryFolder } from '../support/program.ts';
+import { queueEnv, testRedisUrl, connectRedis } from '../support/redis.ts';
+
+describe('completion', () => {
+  /** What bash offers for the last word of each line, all in one bash, which itself splits a line at `=`. */
+  async function offered(lines: readonly (readonly string[])[], folder?: string): Promise<string[][]> {
+    const cwd = folder ?? (await temporaryFolder());
+    const { stdout: script } = await runMain(completion, ['bash']);
+    const asks = lines.map((words) => `offer pushpacer ${words.map((word) => `'${word}'`).join(' ')}`);
+    const source = `${script}
+offer() {
+  COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _pushpacer
+  printf '%s\\n' "\${COMPREPLY[@]}" ---
+}
+${asks.join('\n')}`;
+    const output = await runProgram('bash', ['-c', source], cwd);
+    const blocks = output.split('---\n').slice(0, -1);
+    return blocks.map((block) => block.split('\n').filter((word) => word !== ''));
+  }
+
+  test('bash completes every command, and every long flag of each, from its definition', async () => {
+    const names = Object.keys(COMMANDS);
+    const flags = new Map<readonly string[], string[]>();
+    for (const name of names) {
+      const command = await definitionOf((await loadCommand(name)) ?? completion);
+      for (const [path, each] of [
+        [[name], command] as const,
+        ...command.commands.map((sub) => [[name, sub.name()], sub] as const),
+      ]) {
+        flags.set([...path, '--'], [...each.options.map((option) => option.long ?? ''), '--help'].toSorted());
+      }
+    }
+    const [commands, ...found] = await offered([[''], ...flags.keys()]);
+    expect(commands).toEqual([...names, '--help', '-h', '--version', '-V']);
+    expect(found.map((words) => words.toSorted())).toEqual([...flags.values()]);
+    expect(found.flat().length).toBeGreaterThan(60);
+  });
+
+  test('bash completes subcommands, known values and file names', async () => {
+    const folder = await temporaryFolder();
+    await writeFile(join(folder, 'morning rush.ndjson'), '');
+    const cases: (readonly [line: string[], words: readonly string[]])[] = [
+      [['rep'], ['replay']],
+      [['recipient', 's'], ['show']],
+      [['replay', '--reason', ''], DEAD_LETTER_REASONS],
+      [['enqueue', '--priority', '=', 'h'], ['high']],
+      [
+        ['enqueue', '--priority', '='],
+        ['high', 'normal'],
+      ],
+      [['completion', 'z'], ['zsh']],
+      [['enqueue', '--file', 'mor'], ['morning rush.ndjson']],
+      [['enqueue', '--recipient', 'sh'], []],
+      [['recipient', 'show', 'teacher-42', '--j'], ['--json']],
+    ];
+    const lines = cases.map(([line]) => line);
+    expect(await offered(lines, folder)).toEqual(cases.map(([, words]) => words));
+  });
+
+  test('the script is the same from a process of its own', async () => {
+    const { code, stdout, stderr } = await startProcess({ args: ['scripts/completion.ts', 'bash'] }).waitForExit();
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toBe((await runMain(completion, ['bash'])).stdout);
+  });
+
+  test.each(['zsh', 'fish'])('%s gets every command and every known reason', async (shell) => {
+    const { code, stdout, stderr } = await runMain(completion, [shell]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    for (const word of [...Object.keys(COMMANDS), ...DEAD_LETTER_REASONS, 'on-throttle'])
+      expect(stdout).toContain(word);
+  });
+
+  test.each([[[]], [['tcsh']]])('%j is bad usage', async (args) => {
+    expect(await runMain(completion, args)).toMatchObject({ code: 2, stdout: '' });
+  });
+});
+
+describe('flags that npm kept', () => {
+  const HINT = 'npm kept a flag for itself, because there is no -- before the flags; write: ';
+
+  // As npm 11 sets them.
+  test.each([
+    [enqueue, ['x'], { event: 'enqueue', recipient: 'true' }, 'npm run enqueue -- --recipient x'],
+    [enqueue, [], { event: 'enqueue', recipient: 'x', dry_run: 'true' }, 'npm run enqueue -- --dry-run --recipient x'],
+    [
+      enqueue,
+      ['x', 'y'],
+      { event: 'enqueue', recipient: 'true', title: 'true' },
+      '-- x y --recipient <id> --title <text>',
+    ],
+    [enqueue, ['a=b', 'c=d'], { event: 'enqueue', data: 'true\n\ntrue' }, '-- a=b c=d --data <key=value>'],
+    [replay, [], { event: 'replay', reason: 'stalled' }, 'npm run replay -- --reason stalled'],
+    [discard, ['--all', '--yes'], { event: 'discard', dry_run: 'true' }, 'npm run discard -- --all --yes --dry-run'],
+    [recipient, ['block', 't', '2h'], { event: 'recipient', for: 'true' }, '-- block t 2h --for <duration>'],
+  ] as const)('a flag that npm kept stops the command: %#', async (main, args, { event, ...flags }, instead) => {
+    const { code, stdout, stderr } = await runMain(main, args, environment(event, flags));
+    expect(stderr).toContain(`error: ${HINT}`);
+    expect(stderr.trimEnd().endsWith(instead)).toBe(true);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+  });
+
+  test('of flags that npm has too, only a warning says so', async () => {
+    const file = await emptyFile();
+    const { code, stderr } = await runMain(
+      enqueue,
+      ['--file', file, '--dry-run'],
+      environment('enqueue', { json: 'true' }),
+    );
+    expect(stderr).toBe(`warning: ${HINT}npm run enqueue -- --file ${file} --dry-run --json\n`);
+    expect(code).toBe(0);
+  });
+
+  test.each([
+    ['the command was not started by npm', {}],
+    ['npm runs a script of another name', { npm_lifecycle_event: 'test', npm_config_recipient: 'x' }],
+    ['npm kept nothing', { npm_lifecycle_event: 'enqueue', npm_config_dry_run: '', npm_config_file: 'false' }],
+    ['the flag came through', { npm_lifecycle_event: 'enqueue', npm_config_dry_run: 'true' }],
+  ])('nothing is said where %s', async (_, env) => {
+    const args = ['--file', await emptyFile(), '--dry-run'];
+    expect(await runMain(enqueue, args, env)).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test('npm itself: the flag is missed, and the hint is right', async () => {
+    const npm = (...args: string[]) => runProgram('npm', ['run', '--silent', ...args], process.cwd());
+    await expect(npm('enqueue', '--recipient', 'x')).rejects.toThrow('write: npm run enqueue -- --recipient x');
+    await expect(npm('replay', '--reason=stalled')).rejects.toThrow('write: npm run replay -- --reason stalled');
+    expect(await npm('enqueue', '--', '--file', await emptyFile(), '--dry-run')).toBe('0 valid, 0 invalid\n');
+  });
+
+  function environment(event: string, flags: Readonly<Record<string, string>>): Record<string, string> {
+    const kept = Object.entries(flags).map(([name, value]) => [`npm_config_${name}`, value]);
+    return { npm_lifecycle_event: event, ...(Object.fromEntries(kept) as Record<string, string>) };
+  }
+
+  async function emptyFile(): Promise<string> {
+    const file = join(await temporaryFolder(), 'empty.ndjson');
+    await writeFile(file, '');
+    return file;
+  }
+});
+
+describe('cancel', () => {
+  function openCommand() {
+    const { prefix, queue } = openQueues();
+    const producer = createProducer({ redisUrl: testRedisUrl(), prefix });
+    onTestFinished(() => producer.close());
+    const cancel = (...args: string[]) => runMain(cancelCommand, args, queueEnv(prefix));
+    return { queue, producer, cancel };
+  }
+
+  test('cancels by id, and says the same when it is repeated', async () => {
+    const { producer, cancel } = openCommand();
+    await producer.enqueue(notification({ id: 'msg-1' }));
+    const canceled = { code: 0, stdout: 'canceled 1\n', stderr: '' };
+    expect(await cancel('--id', 'msg-1')).toEqual(canceled);
+    expect(await cancel('--id', 'msg-1')).toEqual(canceled);
+  });
+
+  test('cancels all that wait under a key', async () => {
+    const { producer, cancel } = openCommand();
+    const input = notification({ cancellationKey: 'trip-77' });
+    await producer.enqueueMany([input, input, notification()]);
+    const args = ['--recipient', input.recipientId, '--key', 'trip-77', '--json'];
+    expect(await cancel(...args)).toEqual({ code: 0, stdout: '{"canceled":2,"tooLate":0}\n', stderr: '' });
+  });
+
+  test('says what is not there, and what it is too late for', async () => {
+    const { queue, cancel } = openCommand();
+    expect((await cancel('--id', 'msg-1')).stdout).toBe(
+      'canceled 0: no notification with the id msg-1 waits, or ended within the last hour\n',
+    );
+    expect((await cancel('--recipient', 'teacher-42', '--key', 'trip-77')).stdout).toBe(
+      'canceled 0: nothing waits for teacher-42 under trip-77\n',
+    );
+    const job = await queue.add('push', notification(), { jobId: 'msg-2', delay: 60_000 });
+    await job.updateProgress({ devices: { 'apns#0': 'delivered' } });
+    expect((await cancel('--id', 'msg-2')).stdout).toBe(
+      'canceled 0; too late for 1, which is being sent, may have alerted a device, or has ended\n',
+    );
+  });
+
+  test.each([
+    [[], 'expected --id, or --recipient and --key together'],
+    [['--id', 'msg-1', '--key', 'trip-77'], 'expected --id, or --recipient and --key together'],
+    [['--recipient', 'teacher-42'], 'expected --id, or --recipient and --key together'],
+    [['--id', 'a b'], '--id: expected 1 to 128 of A-Z a-z 0-9 . _ ~ -, found "a b"'],
+    [['--recipient', 'teacher-42', '--key', ''], '--key: expected 1 to 128 printable characters, found ""'],
+  ])('%j is bad usage', async (args, message) => {
+    const { cancel } = openCommand();
+    const exit = await cancel(...args);
+    expect(exit).toMatchObject({ code: 2, stdout: '' });
+    expect(exit.stderr).toContain(message);
+  });
+});
+
+describe('redis', () => {
+  test.each(['SIGINT', 'SIGTERM'] as const)('npm run redis serves until %s, and ends with 0', async (signal) => {
+    const command = startProcess({ args: ['scripts/redis.ts', '--hz', '50'] });
+    const url = (await command.waitForLine(/^REDIS_URL=/)).replace('REDIS_URL=', '');
+    expect(await connectRedis(url).config('GET', 'hz')).toEqual(['hz', '50']);
+    command.kill(signal);
+    expect(await command.waitForExit()).toMatchObject({ code: 0, stdout: `REDIS_URL=${url}\n`, stderr: '' });
+  });
+
+  test('a server that ends by itself is a failure', async () => {
+    const command = startProcess({ args: ['scripts/redis.ts'] });
+    const url = (await command.waitForLine(/^REDIS_URL=/)).replace('REDIS_URL=', '');
+    const info = await connectRedis(url).info('server');
+    process.kill(Number(/process_id:(\d+)/.exec(info)?.[1]), 'SIGKILL');
+    expect(await command.waitForExit()).toMatchObject({ code: 1, stderr: 'error: the Redis server ended by itself\n' });
+  });
+
+  test.each([
+    [['--port', '0'], '--port: expected an integer from 1 to 65535, found "0"'],
+    [['--hz', 'many'], '--hz: expected an integer from 1 to 500, found "many"'],
+    [['--nope'], "unknown option '--nope'"],
+  ])('%j is bad usage', async (flags, message) => {
+    const { code, stderr } = await runMain(redis, flags);
+    expect(stderr).toContain(message);
+    expect(code).toBe(2);
+  });
+});
