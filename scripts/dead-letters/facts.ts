@@ -1,5 +1,6 @@
 import { PLATFORMS, type Platform } from '../../src/domain/notification.ts';
 import type { DeadLetterReason, FailedAttempt } from '../../src/domain/outcome.ts';
+import { instantOf } from '../../src/domain/time.ts';
 import { openDevicesOf, statedIdOf, type StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import { notificationIdOf } from '../../src/queue/names.ts';
 
@@ -96,12 +97,6 @@ function labelsOf(devices: unknown): string[] | undefined {
     const platform = (device as { readonly platform?: unknown } | null | undefined)?.platform;
     return `${PLATFORMS.find((known) => known === platform) ?? '?'}#${index}`;
   });
-}
-
-function instantOf(value: unknown): number | undefined {
-  const at = typeof value === 'string' ? Date.parse(value) : value;
-  const isInstant = typeof at === 'number' && !Number.isNaN(new Date(at).getTime());
-  return isInstant ? at : undefined;
 }
 
 function bytesOf(value: unknown): number {

@@ -1,16 +1,15 @@
 import type { Command } from 'commander';
-import type { Config } from '../../src/config/config.ts';
 import { duesOf, MOVE_LEAD_MS } from '../../src/delivery/slot.ts';
 import { printable, formatFault } from '../../src/domain/faults.ts';
 import { MAX_WINDOW_MS, parseRules, type Policy, type Rule } from '../../src/domain/limits.ts';
 import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/time.ts';
-import type { Follow, Moved } from '../../src/limiter/limiter.ts';
+import type { Follow, Inspection, Moved } from '../../src/limiter/limiter.ts';
 import { paceOf } from '../../src/limiter/pace.ts';
 import { redelay } from '../../src/queue/job-lock.ts';
 import { createCommand, printJson, UsageError } from '../../src/terminal/command.ts';
 import { createProgress } from '../../src/terminal/progress.ts';
 import { instantFrom } from '../../src/terminal/text.ts';
-import { waitingText, policyText } from '../support/queue.ts';
+import { waitingText, policyText, type Waiting } from '../support/queue.ts';
 import {
   checkEnd,
   endOf,
@@ -21,7 +20,6 @@ import {
   untilInstant,
   type EndFlags,
   atLimiter,
-  waitingAt,
   type OpenLimiters,
   atQueue,
 } from './open.ts';
@@ -54,21 +52,11 @@ async function block(id: string, { reason, json, ...end }: BlockFlags): Promise<
   if (end.for === undefined && end.until === undefined) {
     throw new UsageError('--for: expected --for or --until, found neither');
   }
-  await atLimiter(async ({ config, ...limiters }) => {
-    const { now, reserved } = await waitingAt(limiters, id);
+  await change(id, json, waitingOf(id), async ({ limiter, apart }, follow, { now }) => {
     const until = endOf(end, now, MOST_AHEAD_MS) as number; // one of the two is given
-    const { moved } = await followed(id, config, reserved.length, async (follow) => {
-      await limiters.limiter.block(id, { until, reason }, follow);
-      for (const each of Object.values(limiters.apart)) await each.block(id, { until, reason }, follow);
-    });
-    const after = await waitingAt(limiters, id);
-    const lines = [
-      `${printable(id)} is blocked until ${instantFrom(now, until)}: ${printable(reason)}`,
-      waitingText({ ...after, now }),
-    ];
-    const lastAt = after.reserved.at(-1)?.at;
-    if (json) printJson({ recipientId: id, until, reason, waiting: after.reserved.length, lastAt, moved });
-    else process.stdout.write(`${lines.filter((line) => line !== undefined).join('\n')}\n`);
+    for (const each of [limiter, ...Object.values(apart)]) await each.block(id, { until, reason }, follow);
+    const did = `${printable(id)} is blocked until ${instantFrom(now, until)}: ${printable(reason)}`;
+    return () => ({ did, fields: { until, reason }, now });
   });
 }
 
@@ -87,19 +75,11 @@ export function unblockCommand(): Command {
 }
 
 async function unblock(id: string, { json }: { json?: true }): Promise<void> {
-  await atLimiter(async ({ config, ...limiters }) => {
-    const { reserved } = await waitingAt(limiters, id);
-    const { result: wasBlocked, moved } = await followed(id, config, reserved.length, async (follow) => {
-      let wasBlocked = await limiters.limiter.unblock(id, follow);
-      for (const each of Object.values(limiters.apart)) wasBlocked = (await each.unblock(id, follow)) || wasBlocked;
-      return wasBlocked;
-    });
-    const after = await waitingAt(limiters, id);
-    const waiting = waitingText(after);
-    const lastAt = after.reserved.at(-1)?.at;
+  await change(id, json, waitingOf(id), async ({ limiter, apart }, follow) => {
+    let wasBlocked = false;
+    for (const each of [limiter, ...Object.values(apart)]) wasBlocked = (await each.unblock(id, follow)) || wasBlocked;
     const did = `${printable(id)} ${wasBlocked ? 'is not blocked any more' : 'was not blocked'}`;
-    if (json) printJson({ recipientId: id, wasBlocked, waiting: after.reserved.length, lastAt, moved });
-    else process.stdout.write(`${did}${waiting === undefined ? '' : `; ${waiting}`}\n`);
+    return () => ({ did, fields: { wasBlocked }, isOneLine: true });
   });
 }
 
@@ -130,25 +110,9 @@ export function limitCommand(): Command {
 
 async function limit(id: string, { json, ...flags }: LimitFlags): Promise<void> {
   check(flags);
-  await atLimiter(async (desk) => {
-    const { reserved: before } = await desk.limiter.inspect(id);
-    const { result: did, moved } = await followed(id, desk.config, before.length, (follow) =>
-      flags.clear ? clear(id, desk, follow) : store(id, flags, desk, follow),
-    );
-    const after = await desk.limiter.inspect(id);
-    const { policy, source, policyUntil: until, reserved } = after;
-    const result = {
-      recipientId: id,
-      policy,
-      source,
-      until,
-      waiting: reserved.length,
-      lastAt: reserved.at(-1)?.at,
-      moved,
-    };
-    const lines = [did, waitingText(after)].filter((line) => line !== undefined);
-    if (json) printJson(result);
-    else process.stdout.write(`${lines.join('\n')}\n`);
+  await change(id, json, alertsOf(id), async (limiters, follow, { now }) => {
+    const did = flags.clear ? await clear(id, limiters, follow) : await store(id, flags, now, limiters, follow);
+    return ({ policy, source, policyUntil: until }) => ({ did, fields: { policy, source, until } });
   });
 }
 
@@ -164,12 +128,12 @@ function check({ rules, minGap, clear, ...end }: LimitFlags): void {
 async function store(
   id: string,
   flags: LimitFlags,
+  now: number,
   { limiter, config }: OpenLimiters,
   follow: Follow,
 ): Promise<string> {
   const { rules = config.policy.rules, minGap: minGapMs = config.policy.minGapMs } = flags;
   const policy: Policy = { rules, minGapMs };
-  const { now } = await limiter.inspect(id);
   const until = endOf(flags, now);
   await limiter.limit(id, policy, { ...follow, ...(until !== undefined && { until }) });
   const end = until === undefined ? ', without an end' : ` until ${instantFrom(now, until)}`;
@@ -209,53 +173,77 @@ export function resetCommand(): Command {
 }
 
 async function reset(id: string, { json }: { json?: true }): Promise<void> {
-  await atLimiter(async ({ limiter, config }) => {
-    const { sent, reserved } = await limiter.inspect(id);
-    const { result: wasKnown, moved } = await followed(id, config, reserved.length, (follow) =>
-      limiter.reset(id, follow),
-    );
-    const after = await limiter.inspect(id);
-    const waiting = waitingText(after);
-    const lastAt = after.reserved.at(-1)?.at;
-    const did = wasKnown
-      ? `forgot ${sent.length} sent to ${printable(id)}`
-      : `nothing was sent to ${printable(id)} lately`;
-    if (json)
-      printJson({ recipientId: id, wasKnown, sent: sent.length, waiting: after.reserved.length, lastAt, moved });
-    else process.stdout.write(`${did}${waiting === undefined ? '' : `; ${waiting}`}\n`);
+  await change(id, json, alertsOf(id), async ({ limiter }, follow, { sent }) => {
+    const wasKnown = await limiter.reset(id, follow);
+    const name = printable(id);
+    const did = wasKnown ? `forgot ${sent.length} sent to ${name}` : `nothing was sent to ${name} lately`;
+    return () => ({ did, fields: { wasKnown, sent: sent.length }, isOneLine: true });
   });
 }
 
-/** The result of an operator's command, and how many waiting notifications it moved to another slot. */
-export interface Followed<T> {
-  readonly result: T;
-  readonly moved: number;
+/** What a command did. */
+interface Done {
+  /** As text. */
+  readonly did: string;
+  /** In the JSON, beside `recipientId`, `waiting`, `lastAt` and `moved`. */
+  readonly fields: object;
+  /** The instant that `did` counts from, if that is not the limiter's clock after the command. */
+  readonly now?: number;
+  /** What waits is said on the same line. */
+  readonly isOneLine?: boolean;
 }
 
 /**
- * Runs an operator's command, and changes the due times of the recipient's delayed jobs to their new slots. A job that a worker has
- * at that moment asks the limiter anyway.
+ * Runs an operator's command at the limiters, changes the due times of the recipient's delayed jobs to their new slots, and says
+ * what was done, and what waits now. A job that a worker has at that moment asks the limiter anyway.
  *
- * @param waiting about how many wait, for the progress bar
+ * @param look what is known of the recipient; called before and after
+ * @param act answers what was done, given what is known after it
  */
-export function followed<T>(
-  recipientId: string,
-  { redis, queue, policy }: Pick<Config, 'redis' | 'queue' | 'policy'>,
-  waiting: number,
-  act: (follow: Follow) => Promise<T>,
-): Promise<Followed<T>> {
-  return atQueue({ redis, queue, recipientId }, async (shard) => {
-    const progress = createProgress('moved', waiting);
+export async function change<Known extends Waiting>(
+  id: string,
+  json: true | undefined,
+  look: (limiters: OpenLimiters) => Promise<Known>,
+  act: (limiters: OpenLimiters, follow: Follow, before: Known) => Promise<(after: Known) => Done>,
+): Promise<void> {
+  await atLimiter(async (limiters) => {
+    const before = await look(limiters);
+    const mostly = before.reserved.length; // others may come meanwhile
     let moved = 0;
-    const onMoved = async (part: readonly Moved[]): Promise<void> => {
-      await redelay(shard, duesOf(part, paceOf(policy).toleranceMs));
-      moved += part.length;
-      progress.update(moved, Math.max(moved, waiting));
-    };
-    try {
-      return { result: await act({ onMoved, leadMs: MOVE_LEAD_MS }), moved };
-    } finally {
-      progress.stop();
-    }
+    const doneAt = await atQueue(limiters.config, id, async (shard) => {
+      const progress = createProgress('moved', mostly);
+      const onMoved = async (part: readonly Moved[]): Promise<void> => {
+        await redelay(shard, duesOf(part, paceOf(limiters.config.policy).toleranceMs));
+        moved += part.length;
+        progress.update(moved, Math.max(moved, mostly));
+      };
+      try {
+        return await act(limiters, { onMoved, leadMs: MOVE_LEAD_MS }, before);
+      } finally {
+        progress.stop();
+      }
+    });
+    const after = await look(limiters);
+    const { reserved } = after;
+    const { did, fields, now = after.now, isOneLine } = doneAt(after);
+    const waits = waitingText({ now, reserved });
+    if (json) {
+      printJson({ recipientId: id, ...fields, waiting: reserved.length, lastAt: reserved.at(-1)?.at, moved });
+    } else process.stdout.write(`${did}${waits === undefined ? '' : `${isOneLine ? '; ' : '\n'}${waits}`}\n`);
   });
+}
+
+/** What the limiter of alerts knows of the recipient. */
+export function alertsOf(id: string): (limiters: OpenLimiters) => Promise<Inspection> {
+  return ({ limiter }) => limiter.inspect(id);
+}
+
+/** What waits at all limiters of the recipient, the next one first. */
+function waitingOf(id: string): (limiters: OpenLimiters) => Promise<Waiting> {
+  return async ({ limiter, apart }) => {
+    const others = Object.values(apart).map((each) => each.inspect(id));
+    const [alerts, ...pushes] = await Promise.all([limiter.inspect(id), ...others]);
+    const reserved = [alerts, ...pushes].flatMap((each) => each.reserved);
+    return { now: alerts.now, reserved: reserved.toSorted((a, b) => a.at - b.at) };
+  };
 }

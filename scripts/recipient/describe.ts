@@ -20,7 +20,7 @@ interface Apart {
   readonly reserved: readonly WaitingSlot[];
 }
 
-export interface Described {
+interface Described {
   readonly recipientId: string;
   readonly inspection: Inspection;
   /** The inspection's reserved slots. */

@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import { loadLimiterConfig, type Config, type RedisConfig } from '../../src/config/config.ts';
+import { loadLimiterConfig, type Config } from '../../src/config/config.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import type { CountedApart } from '../../src/domain/limits.ts';
 import { notificationSchema } from '../../src/domain/notification.ts';
@@ -18,17 +18,12 @@ import {
 } from '../../src/redis/connection.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { CommandError, UsageError, INSTANT_FORMAT, parseInstant } from '../../src/terminal/command.ts';
-import { atQueueRedis, openQueue, readEnvironment, type Waiting } from '../support/queue.ts';
-
-export interface QueueOfRecipient {
-  readonly redis: RedisConfig;
-  readonly queue: { readonly prefix: string; readonly shards: number };
-  readonly recipientId: string;
-}
+import { atQueueRedis, openQueue, readEnvironment } from '../support/queue.ts';
 
 /** Opens the queue with the recipient's notifications, runs `work`, and closes it. */
 export async function atQueue<T>(
-  { redis, queue, recipientId }: QueueOfRecipient,
+  { redis, queue }: Pick<Config, 'redis' | 'queue'>,
+  recipientId: string,
   work: (shard: Queue<unknown>, connection: Connection) => Promise<T>,
 ): Promise<T> {
   return atQueueRedis(redis, async (connection) => {
@@ -51,17 +46,6 @@ export interface OpenLimiters {
 
 /** Living workers that have these limits, and others. */
 export type LimitsOf = Pick<SharedPolicy, 'workers' | 'others'>;
-
-/** What waits at all limiters of the recipient, the next one first. */
-export async function waitingAt(
-  { limiter, apart }: Pick<OpenLimiters, 'limiter' | 'apart'>,
-  recipientId: string,
-): Promise<Waiting> {
-  const others = Object.values(apart).map((each) => each.inspect(recipientId));
-  const [alerts, ...pushes] = await Promise.all([limiter.inspect(recipientId), ...others]);
-  const reserved = [alerts, ...pushes].flatMap((each) => each.reserved);
-  return { now: alerts.now, reserved: reserved.toSorted((a, b) => a.at - b.at) };
-}
 
 /**
  * Opens the limiters that the environment names (the workers' own), runs `work`, and closes them. The limits are those of the

@@ -3,10 +3,9 @@ import { text } from 'node:stream/consumers';
 import type { Command } from 'commander';
 import { formatFault, printable } from '../../src/domain/faults.ts';
 import { quietFaults, type QuietHours, DAYS, meantDay, type Day } from '../../src/domain/quiet-hours.ts';
-import { createCommand, printJson, UsageError } from '../../src/terminal/command.ts';
-import { waitingText } from '../support/queue.ts';
-import { followed } from './change.ts';
-import { recipientId, atLimiter, unfit } from './open.ts';
+import { createCommand, UsageError } from '../../src/terminal/command.ts';
+import { alertsOf, change } from './change.ts';
+import { recipientId, unfit } from './open.ts';
 
 interface Flags {
   readonly timezone?: string;
@@ -44,14 +43,10 @@ export function quietCommand(): Command {
 
 async function quiet(id: string, { json, ...flags }: Flags): Promise<void> {
   const hours = await hoursOf(flags);
-  await atLimiter(async ({ limiter, config }) => {
-    const { reserved } = await limiter.inspect(id);
-    const { moved } = await followed(id, config, reserved.length, (follow) => limiter.quiet(id, hours, follow));
-    const after = await limiter.inspect(id);
-    const result = { quiet: after.quiet, waiting: after.reserved.length, lastAt: after.reserved.at(-1)?.at, moved };
-    const lines = [`${printable(id)} has quiet hours: ${quietText(hours)}`, waitingText(after)];
-    if (json) printJson({ recipientId: id, ...result });
-    else process.stdout.write(`${lines.filter((line) => line !== undefined).join('\n')}\n`);
+  await change(id, json, alertsOf(id), async ({ limiter }, follow) => {
+    await limiter.quiet(id, hours, follow);
+    const did = `${printable(id)} has quiet hours: ${quietText(hours)}`;
+    return ({ quiet }) => ({ did, fields: { quiet } });
   });
 }
 
@@ -112,18 +107,13 @@ export function unquietCommand(): Command {
 }
 
 async function unquiet(id: string, { json }: { json?: true }): Promise<void> {
-  await atLimiter(async ({ limiter, config }) => {
-    const { reserved } = await limiter.inspect(id);
-    const { result: wasQuiet, moved } = await followed(id, config, reserved.length, (follow) =>
-      limiter.unquiet(id, follow),
-    );
-    const after = await limiter.inspect(id);
+  await change(id, json, alertsOf(id), async ({ limiter }, follow) => {
+    const wasQuiet = await limiter.unquiet(id, follow);
     const had = wasQuiet ? 'has no quiet hours of its own any more' : 'had no quiet hours of its own';
-    const inForce = after.quiet === undefined ? '' : `; in force is ${quietText(after.quiet.hours)}`;
-    const result = { wasQuiet, quiet: after.quiet, waiting: after.reserved.length, lastAt: after.reserved.at(-1)?.at };
-    const lines = [`${printable(id)} ${had}${inForce}`, waitingText(after)];
-    if (json) printJson({ recipientId: id, ...result, moved });
-    else process.stdout.write(`${lines.filter((line) => line !== undefined).join('\n')}\n`);
+    return ({ quiet }) => {
+      const inForce = quiet === undefined ? '' : `; in force is ${quietText(quiet.hours)}`;
+      return { did: `${printable(id)} ${had}${inForce}`, fields: { wasQuiet, quiet } };
+    };
   });
 }
 

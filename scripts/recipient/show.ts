@@ -42,29 +42,26 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
     const pushes: { kind: CountedApart; inspection: Inspection }[] = [];
     for (const kind of COUNTED_APART) pushes.push({ kind, inspection: await apart[kind].inspect(id) });
     const most = all ? Infinity : MOST_SHOWN;
-    const { redis, queue, categories } = config;
-    const [waiting, delayed, notTaken, sending, ...waitingPushes] = await atQueue(
-      { redis, queue, recipientId: id },
-      (shard, connection) => {
-        const reserved = [inspection, ...pushes.map((each) => each.inspection)].flatMap((each) => each.reserved);
-        const known = new Set(reserved.flatMap((slot) => (slot.id && jobIdOfAsk(slot.id)) ?? []));
-        return Promise.all([
-          waitingOf(inspection, most, shard),
-          findDelayed(shard, connection, { recipientId: id, known }),
-          findNotTaken(shard, { recipientId: id, known }),
-          findSending(shard, id, async (data, askId) => {
-            const { category } = data as { readonly category?: unknown };
-            const kind = countedAs(data as object);
-            const answer = await (kind === 'alert' ? limiter : apart[kind]).peek({
-              ...{ recipientId: id, id: askId },
-              ...(typeof category === 'string' && { category }),
-            });
-            return answer.kind === 'admitted' && answer.repeated ? answer.at : undefined;
-          }),
-          ...pushes.map((each) => waitingOf(each.inspection, most, shard)),
-        ]);
-      },
-    );
+    const { categories } = config;
+    const [waiting, delayed, notTaken, sending, ...waitingPushes] = await atQueue(config, id, (shard, connection) => {
+      const reserved = [inspection, ...pushes.map((each) => each.inspection)].flatMap((each) => each.reserved);
+      const known = new Set(reserved.flatMap((slot) => (slot.id && jobIdOfAsk(slot.id)) ?? []));
+      return Promise.all([
+        waitingOf(inspection, most, shard),
+        findDelayed(shard, connection, { recipientId: id, known }),
+        findNotTaken(shard, { recipientId: id, known }),
+        findSending(shard, id, async (data, askId) => {
+          const { category } = data as { readonly category?: unknown };
+          const kind = countedAs(data as object);
+          const answer = await (kind === 'alert' ? limiter : apart[kind]).peek({
+            ...{ recipientId: id, id: askId },
+            ...(typeof category === 'string' && { category }),
+          });
+          return answer.kind === 'admitted' && answer.repeated ? answer.at : undefined;
+        }),
+        ...pushes.map((each) => waitingOf(each.inspection, most, shard)),
+      ]);
+    });
     const others = pushes
       .map(({ kind, inspection: found }, index) => ({ kind, ...found, reserved: waitingPushes[index] ?? [] }))
       .filter(({ sent, reserved }) => sent.length + reserved.length > 0);
