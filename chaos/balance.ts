@@ -27,16 +27,12 @@ export interface Balance {
   readonly suspects: readonly string[];
 }
 
-type Fate =
-  | 'delivered'
-  | 'deadLettered'
-  | 'expired'
-  | 'dropped'
-  | 'superseded'
-  | 'merged'
-  | 'canceled'
-  | 'stillQueued'
-  | 'unaccounted';
+/** The ends of a notification, as the balance counts them. */
+const FATES = [
+  ...(['delivered', 'deadLettered', 'expired', 'dropped', 'superseded', 'merged', 'canceled'] as const),
+  ...(['stillQueued', 'unaccounted'] as const),
+];
+type Fate = (typeof FATES)[number];
 
 /** Counts only what the queue and the providers have; what was planned is not used. */
 export function countBalance(
@@ -52,17 +48,7 @@ export function countBalance(
   const dead = Map.groupBy(ends.dead, ({ letter }) => (letter.notification as { id: string }).id);
   const queued = Map.groupBy(ends.queued, (id) => id);
 
-  const fates: Record<Fate, number> = {
-    delivered: 0,
-    deadLettered: 0,
-    expired: 0,
-    dropped: 0,
-    superseded: 0,
-    merged: 0,
-    canceled: 0,
-    stillQueued: 0,
-    unaccounted: 0,
-  };
+  const fates = Object.fromEntries(FATES.map((fate) => [fate, 0])) as Record<Fate, number>;
   const suspects: string[] = [];
   let lost = 0;
   for (const one of enqueued.values()) {

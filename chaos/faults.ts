@@ -188,7 +188,7 @@ type Word = 'unavailable' | 'broken' | 'gone' | 'badToken' | 'rejected' | 'quota
 /** Answers about one device of thousands, which must not delay the others. */
 type OddWord = 'BadDeviceToken' | 'THIRD_PARTY_AUTH_ERROR' | 'QUOTA_EXCEEDED';
 
-export interface Oddity {
+interface Oddity {
   readonly platform: Platform;
   readonly word: OddWord;
   readonly answer: Refuse;

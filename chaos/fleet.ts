@@ -28,7 +28,7 @@ export interface Fleet {
   stop(): Promise<void>;
 }
 
-export interface FleetOptions {
+interface FleetOptions {
   readonly count: number;
   readonly env: Readonly<Record<string, string>>;
   /** Each worker's output is a file in this folder. */

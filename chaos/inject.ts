@@ -20,16 +20,19 @@ interface OddDevice {
   readonly word: string;
 }
 
-/** The faults that were injected. */
-export interface Injected {
-  readonly counts: Readonly<Record<Fault['kind'], number>>;
-  readonly incidents: readonly Incident[];
-  readonly freezes: readonly Freeze[];
-  readonly cuts: readonly Cut[];
-  readonly oddDevices: readonly OddDevice[];
+/** What is recorded of the faults that are injected. */
+interface Recorded {
+  readonly incidents: Incident[];
+  readonly freezes: Freeze[];
+  readonly cuts: Cut[];
+  readonly oddDevices: OddDevice[];
 }
 
-export interface Targets {
+export interface Injected extends Recorded {
+  readonly counts: Readonly<Record<Fault['kind'], number>>;
+}
+
+interface Targets {
   readonly fleet: Fleet;
   readonly redis: KillableRedis;
   readonly queue: ChaosQueue;
@@ -41,31 +44,20 @@ export interface Targets {
 /** Injects every fault of the plan at its time. Resolves when all of them have ended. */
 export async function inject(plan: readonly Fault[], targets: Targets, signal: AbortSignal): Promise<Injected> {
   const counts: Record<string, number> = {};
-  const incidents: Incident[] = [];
-  const freezes: Freeze[] = [];
-  const cuts: Cut[] = [];
-  const oddDevices: OddDevice[] = [];
+  const recorded: Recorded = { incidents: [], freezes: [], cuts: [], oddDevices: [] };
   const startedAt = performance.now();
   const injections = plan.map(async (fault) => {
     await sleep(Math.max(0, startedAt + fault.atMs - performance.now()), undefined, { signal });
-    await injectFault(fault, targets, { incidents, freezes, cuts, oddDevices, signal });
+    await injectFault(fault, targets, recorded, signal);
     counts[fault.kind] = (counts[fault.kind] ?? 0) + 1;
   });
   await Promise.all(injections);
-  return { counts: counts as Injected['counts'], incidents, freezes, cuts, oddDevices };
+  return { ...recorded, counts: counts as Injected['counts'] };
 }
 
-interface Injections {
-  readonly incidents: Incident[];
-  readonly freezes: Freeze[];
-  readonly cuts: Cut[];
-  readonly oddDevices: OddDevice[];
-  readonly signal: AbortSignal;
-}
-
-async function injectFault(fault: Fault, targets: Targets, found: Injections): Promise<void> {
+async function injectFault(fault: Fault, targets: Targets, recorded: Recorded, signal: AbortSignal): Promise<void> {
   const { fleet, redis, queue, providers, devices } = targets;
-  const { incidents, cuts, signal } = found;
+  const { incidents, cuts, oddDevices } = recorded;
   const wait = (ms: number): Promise<void> => sleep(ms, undefined, { signal });
   switch (fault.kind) {
     case 'kill-worker':
@@ -76,7 +68,7 @@ async function injectFault(fault: Fault, targets: Targets, found: Injections): P
     case 'restart-worker':
       return fleet.restart(fault.worker);
     case 'stop-worker':
-      return freeze(fault, targets, found);
+      return freeze(fault, targets, recorded);
     case 'kill-redis': {
       const at = arrivalInstant();
       const ids = new Set(await queue.inHandAtTheEnd());
@@ -109,7 +101,7 @@ async function injectFault(fault: Fault, targets: Targets, found: Injections): P
       const oddity = ODDITIES.find(({ word }) => word === fault.word);
       if (device === undefined || oddity === undefined) throw new RangeError(`no device for ${fault.word}`);
       const token = tokenOf(device);
-      found.oddDevices.push({ token, word: fault.word });
+      oddDevices.push({ token, word: fault.word });
       const answers = Array.from({ length: oddity.times }, () => oddity.answer);
       return providers.script(fault.platform, token, answers);
     }
@@ -129,7 +121,7 @@ async function injectFault(fault: Fault, targets: Targets, found: Injections): P
 async function freeze(
   { worker, forMs }: Extract<Fault, { kind: 'stop-worker' }>,
   { fleet, queue }: Targets,
-  { incidents, freezes }: Pick<Injections, 'incidents' | 'freezes'>,
+  { incidents, freezes }: Recorded,
 ): Promise<void> {
   let holders: ReadonlyMap<string, string> = new Map();
   let seenAt = Infinity;

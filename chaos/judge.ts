@@ -111,7 +111,7 @@ export function checks(result: ChaosResult): Check[] {
   ];
 }
 
-export interface Pacing {
+interface Pacing {
   readonly gapViolations: number;
   readonly windowViolations: number;
   /** Broken gaps and windows with an alert that a frozen worker sent when it went on. */

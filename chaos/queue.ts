@@ -150,13 +150,13 @@ export interface Enqueued {
 }
 
 /** What Redis has acknowledged. */
-export interface EnqueuedAll {
+interface EnqueuedAll {
   readonly enqueued: ReadonlyMap<string, Enqueued>;
   /** Notification → the last answer to its cancel: whether it was canceled. */
   readonly cancels: ReadonlyMap<string, boolean>;
 }
 
-export interface EnqueueOptions {
+interface EnqueueOptions {
   readonly redisUrl: string;
   readonly queue: ChaosQueue;
   readonly signal: AbortSignal;

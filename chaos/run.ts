@@ -176,12 +176,12 @@ async function saveListing(env: Readonly<Record<string, string>>, file: string):
 }
 
 /** A text that must not appear anywhere, and its name for the report. */
-export interface Secret {
+interface Secret {
   readonly name: string;
   readonly pattern: RegExp;
 }
 
-export interface Leak {
+interface Leak {
   readonly where: string;
   readonly name: string;
   readonly times: number;

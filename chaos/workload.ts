@@ -31,7 +31,7 @@ export interface Workload {
   readonly spoilt: readonly { readonly device: Device; readonly how: 'gone' | 'badToken' }[];
 }
 
-export interface WorkloadOptions {
+interface WorkloadOptions {
   readonly seed: number;
   readonly seconds: number;
   /** How many in all, the malformed ones too. */
@@ -50,9 +50,9 @@ export const POLICY = {
   ],
   minGapMs: 500,
 };
-export const NEWS_POLICY = { rules: [{ max: 3, perMs: 5_000 }], minGapMs: 800 };
+const NEWS_POLICY = { rules: [{ max: 3, perMs: 5_000 }], minGapMs: 800 };
 /** Of the category `urgent`, which the overall limits do not count. */
-export const URGENT_POLICY = { rules: [{ max: 4, perMs: 3_000 }], minGapMs: 400 };
+const URGENT_POLICY = { rules: [{ max: 4, perMs: 3_000 }], minGapMs: 400 };
 export const BACKGROUND_POLICY = { rules: [{ max: 3, perMs: 6_000 }], minGapMs: 0 };
 
 /** The text of a digest; no other alert has such a text. */

@@ -12,7 +12,7 @@ export interface Endings {
 }
 
 /** Of alerts, and of background pushes: each has its own. */
-export interface AlertsAndPushes<T> {
+interface AlertsAndPushes<T> {
   readonly alerts: T;
   readonly pushes: T;
 }
@@ -60,7 +60,7 @@ export interface DemoResult extends Verdict, WaitingCounts, WorkersCounts {
 }
 
 /** What the workers' metrics and logs say. */
-export interface WorkersCounts extends Lateness {
+interface WorkersCounts extends Lateness {
   /** The limiter's late tolerance. */
   readonly lateToleranceMs: number;
   /** How often a worker could not run for longer than a send may be late. */

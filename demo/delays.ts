@@ -18,7 +18,7 @@ export interface Standstill {
 }
 
 /** Measures continuously how late this process sees what arrives. */
-export interface DelayWatch {
+interface DelayWatch {
   /**
    * How late something that this process saw at this instant may have been seen, in milliseconds: it arrived between
    * `at - delayMs` and `at`. 0 if that is less than the timer can measure, and for what happened more than 5 s ago.

@@ -60,7 +60,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   await runCommand(command, argv);
 }
 
-export interface DemoOptions {
+interface DemoOptions {
   readonly json?: boolean;
   readonly report?: string | undefined;
   /** Only for tests of the verdict: other limits for the workers than those by which they are judged. */

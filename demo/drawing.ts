@@ -7,7 +7,7 @@ import type { DemoDeadLetter } from './queue.ts';
 import type { Check } from './verdict.ts';
 
 /** Places instants on the width of a drawing. In percent, so that a drawing is as wide as the page and its marks keep their size. */
-export interface Scale {
+interface Scale {
   /** The last instant, in milliseconds. */
   readonly endMs: number;
   /** `50.00%` */

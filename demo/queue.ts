@@ -31,7 +31,7 @@ export interface DemoDeadLetter {
 }
 
 /** The demo's queue, under a prefix of its own; `close` removes it. */
-export interface DemoQueue {
+interface DemoQueue {
   readonly prefix: string;
   /** Takes about two seconds: a school writes its messages one after the other. */
   enqueue(morning: Morning): Promise<void>;

@@ -35,7 +35,7 @@ interface ReplicaProcess {
   readonly url: string | undefined;
 }
 
-export interface ReplicaOptions {
+interface ReplicaOptions {
   readonly count: number;
   readonly env: Readonly<Record<string, string>>;
 }

@@ -86,7 +86,7 @@ export function renderDeadLetters(letters: readonly DemoDeadLetter[], columns?: 
   return [`Dead letters: ${letters.length}, each with its reason`, ...groups].join('\n');
 }
 
-export interface Ending {
+interface Ending {
   readonly result: DemoResult;
   readonly policy: Policy;
   readonly promises: readonly Check[];

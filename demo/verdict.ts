@@ -41,7 +41,7 @@ export function promises(result: DemoResult): Check[] {
 }
 
 /** Those numbers of a result that depend on the machine, and their causes. */
-export type MachineCounts = Pick<
+type MachineCounts = Pick<
   DemoResult,
   | 'requeues'
   | 'blocked'
@@ -85,7 +85,7 @@ export function machineChecks(result: MachineCounts, policy: Policy): Check[] {
   ];
 }
 
-export interface WaitingParts {
+interface WaitingParts {
   readonly entries: readonly SeenEntry[];
   /** Token → recipient. */
   readonly recipientOf: ReadonlyMap<string, string>;

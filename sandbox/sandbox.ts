@@ -126,7 +126,7 @@ export interface KeyDirectory {
   remove(): Promise<void>;
 }
 
-export async function openKeyDirectory(path: string | undefined): Promise<KeyDirectory> {
+async function openKeyDirectory(path: string | undefined): Promise<KeyDirectory> {
   if (path !== undefined) {
     await mkdir(path, { recursive: true });
     return { path: resolve(path), remove: () => Promise.resolve() };
@@ -136,7 +136,7 @@ export async function openKeyDirectory(path: string | undefined): Promise<KeyDir
 }
 
 /** The path of the certificate that workers trust. */
-export function caFileIn(directory: string): string {
+function caFileIn(directory: string): string {
   return join(directory, 'ca.pem');
 }
 
@@ -148,14 +148,14 @@ function caKeyFileIn(directory: string): string {
  * What signs the servers' certificates: that of an earlier sandbox in the directory, so that a worker trusts the next one too,
  * or a new one.
  */
-export async function readAuthority(directory: string, nowMs: number): Promise<Certificate> {
+async function readAuthority(directory: string, nowMs: number): Promise<Certificate> {
   const [cert, key] = await Promise.all([caFileIn(directory), caKeyFileIn(directory)].map(readIfThere));
   if (cert === undefined || key === undefined) return makeAuthority(nowMs);
   const isUsable = new X509Certificate(cert).validToDate.getTime() > nowMs + LEAST_LEFT_MS;
   return isUsable ? { cert, key } : makeAuthority(nowMs);
 }
 
-export async function writeAuthority(directory: string, { cert, key }: Certificate): Promise<void> {
+async function writeAuthority(directory: string, { cert, key }: Certificate): Promise<void> {
   await writePrivateFile(caFileIn(directory), cert);
   await writePrivateFile(caKeyFileIn(directory), key);
 }
@@ -167,7 +167,7 @@ export async function readKey(directory: string, { file, make, format }: ServerK
 }
 
 /** Writes the file that a worker reads. @param url the server's */
-export function writeKey(
+function writeKey(
   directory: string,
   { file, format }: ServerKey,
   { key, url }: { readonly key: string; readonly url: string },

@@ -35,7 +35,7 @@ interface Word {
   readonly does: string;
 }
 
-export interface Flag {
+interface Flag {
   /** `--yes`, `-y` */
   readonly long: string;
   readonly short?: string;
@@ -54,7 +54,7 @@ export interface Place {
 }
 
 /** All places, from the definitions of the commands. `own` is the one that asks: its module is still being loaded, and cannot be loaded here. */
-export async function readPlaces(own: Command): Promise<Place[]> {
+async function readPlaces(own: Command): Promise<Place[]> {
   const names = Object.keys(COMMANDS).filter((name) => name !== own.name());
   const definitions = await Promise.all(
     names.map(async (name) => {
@@ -97,18 +97,18 @@ function valueOf({ required, optional, argChoices, flags }: Option): Flag['value
 }
 
 /** Each way to write a flag: `--yes`, `-y`. */
-export function spellings({ long, short }: Flag): string[] {
+function spellings({ long, short }: Flag): string[] {
   return short === undefined ? [long] : [long, short];
 }
 
 /** How a shell writes a pattern of `case`: `'a' | 'b')`, `('a'|'b')`. */
-export interface CaseStyle {
+interface CaseStyle {
   readonly open: string;
   readonly or: string;
 }
 
 /** A branch of `case` for each flag of the place that takes a value: `answerOf` says what to offer, undefined for no value. */
-export function valueCases(
+function valueCases(
   { path, flags }: Place,
   answerOf: (flag: Flag) => string | undefined,
   { open, or }: CaseStyle,
@@ -125,7 +125,7 @@ export function valueCases(
  * For bash 3.2 (macOS) and later. A script that knows everything answers at once; one that asks the program at each press of the key
  * would first load all of it.
  */
-export function bashScript(places: readonly Place[]): string {
+function bashScript(places: readonly Place[]): string {
   const paths = places.filter(({ path }) => path !== '').map(({ path }) => quoted(path));
   return `# bash completion for pushpacer: source <(pushpacer completion bash)
 _pushpacer() {
@@ -165,7 +165,7 @@ function bashWords({ path, words, flags }: Place): string {
 }
 
 /** For fish 3. */
-export function fishScript(places: readonly Place[]): string {
+function fishScript(places: readonly Place[]): string {
   const paths = places.filter(({ path }) => path !== '').map(({ path }) => fishQuoted(path));
   return `# fish completion for pushpacer: pushpacer completion fish > ~/.config/fish/completions/pushpacer.fish
 function __pushpacer_at
@@ -203,7 +203,7 @@ function fishQuoted(text: string): string {
 }
 
 /** For zsh 5. */
-export function zshScript(places: readonly Place[]): string {
+function zshScript(places: readonly Place[]): string {
   const paths = places.filter(({ path }) => path !== '').map(({ path }) => quoted(path));
   return `#compdef pushpacer
 # zsh completion for pushpacer: source <(pushpacer completion zsh)

@@ -38,7 +38,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   await runCommand(command, argv);
 }
 
-export interface ListFlags extends FilterFlags {
+interface ListFlags extends FilterFlags {
   readonly json?: true;
 }
 
@@ -46,7 +46,7 @@ export interface ListFlags extends FilterFlags {
 const TOLD = 50;
 
 /** Lists the dead letters that match the flags, the newest last, and counts them by reason. */
-export async function listDeadLetters(opened: OpenDeadLetters, flags: ListFlags): Promise<void> {
+async function listDeadLetters(opened: OpenDeadLetters, flags: ListFlags): Promise<void> {
   const total = await opened.count();
   const byReason: Partial<Record<DeadLetterReason, number>> = {};
   let matched = 0;

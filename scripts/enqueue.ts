@@ -215,7 +215,7 @@ async function sizeOf(path: string): Promise<number> {
 }
 
 /** SIGINT (Ctrl-C) and SIGTERM of this process. */
-export interface Interrupts {
+interface Interrupts {
   /** Aborts with the first one. A second one ends the process at once. */
   readonly signal: AbortSignal;
   /** Watches no more. After an interrupt the process ends by it, as a shell expects of Ctrl-C. */
@@ -224,7 +224,7 @@ export interface Interrupts {
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
-export function watchInterrupts(): Interrupts {
+function watchInterrupts(): Interrupts {
   const interrupted = new AbortController();
   let came: NodeJS.Signals | undefined;
   const onSignal = (signal: NodeJS.Signals): void => {

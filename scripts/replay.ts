@@ -73,7 +73,7 @@ function rate(text: string): number {
   throw new UsageError(`--rate: expected a rate such as 50/s, or off, found ${JSON.stringify(text)}`);
 }
 
-export interface ReplayTerms {
+interface ReplayTerms {
   /** How many are replayed in a second; Infinity: without a pause. */
   readonly perSecond: number;
   /** The overall limits of each recipient. */
@@ -138,7 +138,7 @@ function earliestMs(schedule: readonly number[], { rules, minGapMs }: Policy, at
 }
 
 /** `50/s`; where that is below one, `30/m` or `5/h`. */
-export function rateText(perSecond: number): string {
+function rateText(perSecond: number): string {
   const units = [
     [1, 's'],
     [60, 'm'],

@@ -188,13 +188,13 @@ function explain(error: unknown, ports: Ports, flags: Flags): never {
 type Variables = Readonly<Record<string, string>>;
 
 /** The file in `--dir` that other processes read the environment from, and the next start its ports. */
-export const ENV_FILE = 'sandbox.env';
+const ENV_FILE = 'sandbox.env';
 /** Where the control endpoint is. The other variables are a worker's. */
-export const CONTROL_VARIABLE = 'SANDBOX_URL';
+const CONTROL_VARIABLE = 'SANDBOX_URL';
 
-export type ServerName = Platform | 'control';
+type ServerName = Platform | 'control';
 export const SERVER_NAMES: readonly ServerName[] = [...PLATFORMS, 'control'];
-export type Ports = Readonly<Record<ServerName, number>>;
+type Ports = Readonly<Record<ServerName, number>>;
 
 /** The flag of a server's port. */
 export function portFlag(server: ServerName): string {
@@ -212,12 +212,12 @@ export function variableOf(server: ServerName): string {
 }
 
 /** One port for each server. */
-export function portsBy(portOf: (name: ServerName) => number): Ports {
+function portsBy(portOf: (name: ServerName) => number): Ports {
   return Object.fromEntries(SERVER_NAMES.map((name) => [name, portOf(name)])) as Ports;
 }
 
 /** The ports of the last start with this folder; 0, any free one, where it had none. */
-export async function keptPorts(dir: string): Promise<Ports> {
+async function keptPorts(dir: string): Promise<Ports> {
   const text = await readFile(join(dir, ENV_FILE), 'utf8').catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
     return '';
@@ -230,25 +230,25 @@ export async function keptPorts(dir: string): Promise<Ports> {
 }
 
 /** Writes the environment for other processes and for the next start. */
-export async function writeEnvironment(dir: string, variables: Variables): Promise<void> {
+async function writeEnvironment(dir: string, variables: Variables): Promise<void> {
   await writePrivateFile(join(dir, ENV_FILE), shellLines(variables));
 }
 
 /** One `KEY='value'` a line, which both a shell and a compose env file can read. */
-export function shellLines(variables: Variables): string {
+function shellLines(variables: Variables): string {
   const lines = Object.entries(variables).map(([key, value]) => `${key}=${shellQuoted(value)}\n`);
   return lines.join('');
 }
 
 /** A line for a person: `14:02:11.482 fcm  dGVz… refused 404 UNREGISTERED "Room 12" push id 5f1c7a0e`. The time is this machine's. */
-export function requestLine(entry: JournalEntry): string {
+function requestLine(entry: JournalEntry): string {
   const at = new Date(entry.at);
   const [hours, minutes, seconds] = [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => pad(part, 2));
   return `${hours}:${minutes}:${seconds}.${pad(at.getMilliseconds(), 3)} ${entryText(entry)}`;
 }
 
 /** The same for a program, under `--json`: fields of the journal, with the token's beginning and without the alert's text. */
-export function requestJson(entry: JournalEntry): Readonly<Record<string, unknown>> {
+function requestJson(entry: JournalEntry): Readonly<Record<string, unknown>> {
   const { at, platform, token, accepted, status, reason, title, apnsId, tag, collapseId } = entry;
   return { at, platform, token: tokenStart(token), accepted, status, reason, title, apnsId, tag, collapseId };
 }

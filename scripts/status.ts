@@ -45,7 +45,7 @@ const MOST_BREAKERS = 10;
 const ESSENTIAL_OF_WORKER = [0, 1, 4, 5, 6];
 
 /** The output of `status`. If no worker lives, the first line says so; the last lines say what is wrong. */
-export function describeStatus({ result, where }: Status, columns: number | undefined): string[] {
+function describeStatus({ result, where }: Status, columns: number | undefined): string[] {
   const first = result.workersAlive > 0 ? [] : [redOut('No worker is alive.'), ''];
   const width = { columns, wrap: true };
   const parts = [

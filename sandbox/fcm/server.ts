@@ -51,7 +51,7 @@ interface FcmHead {
 }
 
 /** FCM for the loopback: HTTP/2 and HTTP/1.1 on one port, `POST /v1/projects/<id>/messages:send`. */
-export class FcmServer extends LoopbackServer {
+class FcmServer extends LoopbackServer {
   override readonly platform = 'fcm';
   protected override readonly overQuota: Refuse = {
     kind: 'refuse',

@@ -30,7 +30,7 @@ const MAX_STREAMS = 100;
  * A push service and its browsers for the loopback: HTTP/2, VAPID, `POST /push/<name>`. It decrypts each push with the keys of its
  * subscription (`sandboxSubscription`), which only a browser can do, and refuses one that no browser could read.
  */
-export class WebpushServer extends LoopbackServer {
+class WebpushServer extends LoopbackServer {
   override readonly platform = 'webpush';
   protected override readonly acceptedStatus = 201;
   protected override readonly overQuota = webpushRefusal('TooManyPushes');
@@ -188,7 +188,7 @@ interface CheckedToken {
 }
 
 /** Checks `authorization: vapid t=<JWT>, k=<public key>` (RFC 8292): signature, `aud`, `exp`, `sub`, and whose key it is. */
-export class VapidJudge {
+class VapidJudge {
   readonly #signer: VapidSigner;
   readonly #now: () => number;
   /** Remembers the checks, because verifying a signature costs more than the rest of a request. */

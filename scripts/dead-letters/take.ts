@@ -61,7 +61,7 @@ export interface TakeFlags extends FilterFlags {
 }
 
 /** What such a command does, as a verb: `replay`. It is the command's name too. */
-export type Verb = 'replay' | 'discard';
+type Verb = 'replay' | 'discard';
 
 /** The flags that all such commands have; `fields` are those of its JSON. */
 export function addTakeFlags(command: Command, verb: Verb, fields: string): Command {
@@ -213,7 +213,7 @@ interface TakeOptions {
 }
 
 /** Counts of the dead letters that existed when the command began. */
-export interface TakeCounts {
+interface TakeCounts {
   readonly seen: number;
   readonly matched: number;
   readonly taken: number;
@@ -256,7 +256,7 @@ async function takeFromAll(opened: OpenDeadLetters, flags: FilterFlags, options:
 }
 
 /** How a command takes dead letters. */
-export interface TakeCommand extends Required<Pick<TakeOptions, 'take'>>, Pick<TakeOptions, 'pace'> {
+interface TakeCommand extends Required<Pick<TakeOptions, 'take'>>, Pick<TakeOptions, 'pace'> {
   readonly verb: Verb;
   readonly past: 'replayed' | 'discarded';
   /** After `120 dead letters (…)`, on a terminal. */

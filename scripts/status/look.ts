@@ -44,7 +44,7 @@ export interface OpenBreaker {
 }
 
 /** A provider, or its sign-in, that cannot be reached, and how many of the living workers say so. */
-export interface Unreachable {
+interface Unreachable {
   readonly platform: string;
   readonly app?: string;
   readonly server?: string;
