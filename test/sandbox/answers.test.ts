@@ -124,18 +124,6 @@ describe('APNs', () => {
     expect((await client.post()).headers['retry-after']).toBe('7');
     expect(await client.post()).toMatchObject({ status: 503, body: '' });
   });
-
-  it.each([
-    ['stream', 'NGHTTP2_INTERNAL_ERROR'],
-    ['refused-stream', 'NGHTTP2_REFUSED_STREAM'],
-  ] as const)('resets a %s alone; the connection goes on', async (scope, code) => {
-    const sandbox = await openSandbox();
-    const client = await connectApns(sandbox);
-    sandbox.apns.script('AB01', [{ kind: 'reset', scope }]);
-    await expect(client.post()).rejects.toThrow(code);
-    expect(verdict(await client.post())).toEqual({ status: 200 });
-    expect(sandbox.apns.counts.connections).toBe(1);
-  });
 });
 
 describe('a client that gives up before a late answer', () => {

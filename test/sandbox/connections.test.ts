@@ -109,6 +109,20 @@ it('a GOAWAY is nothing to HTTP/1.1', async () => {
   for (let index = 0; index < 20; index += 1) expect(await http1.send({ token: 'dd' })).toMatchObject({ status: 200 });
 });
 
+it.each([
+  ['apns', 'AB', 'stream', 'NGHTTP2_INTERNAL_ERROR'], // a token of APNs is the same in capitals
+  ['apns', 'AB', 'refused-stream', 'NGHTTP2_REFUSED_STREAM'],
+  ['fcm', 'ab', 'stream', 'NGHTTP2_INTERNAL_ERROR'],
+  ['fcm', 'ab', 'refused-stream', 'NGHTTP2_REFUSED_STREAM'],
+] as const)('%s resets for %s a %s alone; the connection goes on', async (platform, token, scope, code) => {
+  const sandbox = await openSandbox();
+  const { send } = await clients[platform](sandbox);
+  sandbox[platform].script(token, [{ kind: 'reset', scope }]);
+  await expect(send('ab')).rejects.toThrow(code);
+  expect(await send('ab')).toMatchObject({ status: 200 });
+  expect(sandbox[platform].counts.connections).toBe(1);
+});
+
 /** Begins a TLS connection: resolves when it is secure, rejects with what the client says of the server. */
 async function handshake(sandbox: Sandbox, platform: 'apns' | 'fcm', options: ConnectionOptions) {
   const port = Number(new URL(sandbox[platform].url).port);

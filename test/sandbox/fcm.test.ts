@@ -238,18 +238,6 @@ describe('FCM over HTTP/2', () => {
     expect(sandbox.fcm.counts).toMatchObject({ requests: streams, connections: 1 });
   });
 
-  it.each([
-    ['stream', 'NGHTTP2_INTERNAL_ERROR'],
-    ['refused-stream', 'NGHTTP2_REFUSED_STREAM'],
-  ] as const)('resets a %s alone; the connection goes on', async (scope, code) => {
-    const sandbox = await openSandbox();
-    const client = await connectFcmHttp2(sandbox);
-    sandbox.fcm.script(token, [{ kind: 'reset', scope }]);
-    await expect(client.send({ token })).rejects.toThrow(code);
-    expect(await client.send({ token })).toMatchObject({ status: 200 });
-    expect(sandbox.fcm.counts.connections).toBe(1);
-  });
-
   it('resets the connection, and cuts requests off with theirs', async () => {
     const sandbox = await openSandbox();
     const client = await connectFcmHttp2(sandbox);
