@@ -126,7 +126,7 @@ describe('a provider that is over its quota', () => {
   it('puts the notification back until there is room, gives its slot back, and sends it then', async () => {
     const { run, sandbox, limiter } = await openBench();
     const quotas = openQuotas({ max: 1, perMs: 800 });
-    expect((await run(toFcm('a'), none, { quotas })).outcome).toEqual({ kind: 'delivered' });
+    await quotas.get('fcm')?.take(); // as for a send to somebody else
     const second = toFcm('b');
     const { outcome, progress } = await run(second, none, { quotas });
     expect(outcome).toMatchObject({ kind: 'requeued', rule: 'fcm:1/800ms' });
@@ -143,7 +143,7 @@ describe('a provider that is over its quota', () => {
     }
     expect(again.outcome).toEqual({ kind: 'delivered' });
     expect(again.progress.quotaAt).toBeUndefined();
-    expect(sandbox.journal.accepted).toHaveLength(2);
+    expect(sandbox.journal.accepted).toHaveLength(1);
   });
 
   it('lets the other provider go on', async () => {
@@ -162,14 +162,14 @@ describe('a provider that is over its quota', () => {
     const { run, sandbox } = await openBench();
     const quotas = openQuotas({ max: 1, perMs: POLICY.minGapMs + 500 });
     const random = () => 1;
-    await run(toFcm('a'), none, { quotas });
+    await quotas.get('fcm')?.take();
     const both = makeNotification({ recipientId: 'b', devices: [makeDevice('fcm'), makeDevice('apns')] });
     const { outcome, progress } = await run(both, none, { quotas, random });
     const { delayMs } = outcome as { delayMs: number };
     expect(Date.now() + delayMs).toBeLessThanOrEqual(Number(progress.quotaAt?.['fcm']) + 50);
     await sleep(delayMs);
     expect((await run(both, progress, { quotas, random })).outcome).toEqual({ kind: 'delivered' });
-    expect(sandbox.journal.accepted).toHaveLength(3);
+    expect(sandbox.journal.accepted).toHaveLength(2);
   });
 
   it('ends what expires before there is room', async () => {
