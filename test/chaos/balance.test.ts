@@ -78,7 +78,10 @@ describe('the balance', () => {
 
   it('does not account for what nobody enqueued', () => {
     const ends = { ...nothing, queued: ['x'] };
-    expect(countBalance(new Map(), [entryOf('y', 0)], ends)).toMatchObject({ unaccounted: 2, suspects: ['y: not enqueued', 'x: not enqueued'] });
+    expect(countBalance(new Map(), [entryOf('y', 0)], ends)).toMatchObject({
+      unaccounted: 2,
+      suspects: ['y: not enqueued', 'x: not enqueued'],
+    });
   });
 });
 
