@@ -155,7 +155,7 @@ async function readAuthority(directory: string, nowMs: number): Promise<Certific
   return isUsable ? { cert, key } : makeAuthority(nowMs);
 }
 
-async function writeAuthority(directory: string, { cert, key }: Certificate): Promise<void> {
+export async function writeAuthority(directory: string, { cert, key }: Certificate): Promise<void> {
   await writePrivateFile(caFileIn(directory), cert);
   await writePrivateFile(caKeyFileIn(directory), key);
 }
