@@ -74,7 +74,7 @@ export type {
   Block,
   Cause,
   Follow,
-  Held,
+  SlotId,
   Inspection,
   Limiter,
   Moved,

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 import type { Policy } from '../../src/domain/limits.ts';
 import { createRedisLimiter, type RedisLimiterOptions } from '../../src/limiter/redis/redis-limiter.ts';
+import { onClock } from '../../test/support/redis-clock.ts';
 import { createFlexible, createRolling, createUpstash, type FlexibleOptions, type Rivals } from '../rivals.ts';
 
 /** One thing to measure: asks of one kind, to one limiter. */
@@ -171,7 +172,7 @@ function returning(redis: Redis): Case {
   /** By recipient the instant at which all its jobs ask first, and by job its slot. */
   const instants = new Map<string, number>();
   let clockMs = 0;
-  const limiter = createRedisLimiter({ redis, policy: PACED, now: () => clockMs });
+  const limiter = createRedisLimiter({ redis: onClock(redis, () => clockMs), policy: PACED });
   return createCase({
     name,
     commands: ['evalsha'],

@@ -1,6 +1,7 @@
 import { mock } from 'node:test';
 import type { Redis } from 'ioredis';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { onClock } from '../../test/support/redis-clock.ts';
 import { createFlexible, rollingInMemory, type Rivals } from '../rivals.ts';
 import { newRecipient, PACED, pump } from './cases.ts';
 
@@ -13,7 +14,7 @@ export type Asks = Readonly<Record<(typeof BLOCKED_JOBS)[number], number>>;
 /** pushpacer's limiter, on Redis, with a clock that the bench sets. */
 export async function ourAsks(redis: Redis): Promise<Asks> {
   let clockMs = Date.now();
-  const limiter = createRedisLimiter({ redis, policy: PACED, now: () => clockMs });
+  const limiter = createRedisLimiter({ redis: onClock(redis, () => clockMs), policy: PACED });
   return forEachCount((jobs) => {
     const recipientId = newRecipient();
     return asksUntilAllPassed(jobs, Date.now(), async (job, nowMs) => {

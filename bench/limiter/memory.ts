@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { onClock } from '../../test/support/redis-clock.ts';
 import { bytesOf, withClient } from '../redis.ts';
 import { createFlexible, createRolling, type Rivals } from '../rivals.ts';
 import { newRecipient, pump } from './cases.ts';
@@ -42,7 +43,7 @@ export function ourSends(redis: Redis, sends: number): Sends {
   const start = Date.now();
   let clockMs = start;
   const policy = { rules: [{ max: sends, perMs: WINDOW_MS }], minGapMs: 1 };
-  const limiter = createRedisLimiter({ redis, policy, now: () => clockMs });
+  const limiter = createRedisLimiter({ redis: onClock(redis, () => clockMs), policy });
   return {
     async send(recipientId, step) {
       clockMs = start + Math.floor((step * WINDOW_MS) / sends);

@@ -55,7 +55,7 @@ export interface TakeOptions {
   readonly onSeen?: () => void;
 }
 
-export interface Taken {
+export interface TakeResult {
   /** How many dead letters were looked at. */
   readonly seen: number;
   /** How many of them match the filter, by reason. */
@@ -67,7 +67,7 @@ export interface Taken {
 /**
  * Replays or removes dead letters, oldest first. If it is ended half-way, start it again and it goes on.
  */
-export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: TakeOptions): Promise<Taken> {
+export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: TakeOptions): Promise<TakeResult> {
   const { filter = {}, buriedUntilMs, limit = Infinity, take, pace, onMatched, onSeen } = options;
   const matched = new Map<DeadLetterReason, number>();
   let [seen, chosen, taken] = [0, 0, 0];

@@ -6,7 +6,7 @@ import type { Fault } from '../domain/faults.ts';
 import type { CountedApart } from '../domain/limits.ts';
 import { parseNotification, type Device, type Notification, type ParsedNotification } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS } from '../domain/outcome.ts';
-import type { WaitingLimiter, Held } from '../limiter/limiter.ts';
+import type { WaitingLimiter, SlotId } from '../limiter/limiter.ts';
 import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
 import type { JobLock, Due } from '../queue/job-lock.ts';
 import { notificationIdOf } from '../queue/names.ts';
@@ -84,7 +84,7 @@ export interface ReadyDevice {
 export interface Slot {
   readonly kind: 'slot';
   /** The ask that was admitted: the limiter knows the slot by it. */
-  readonly ask: Held;
+  readonly ask: SlotId;
   /** Epoch milliseconds on the limiter's clock. */
   readonly at: number;
   /** The same instant on `performance.now()`. */

@@ -4,7 +4,7 @@ import type { Notification } from '../domain/notification.ts';
 import { needsOperator, type DeadLetterReason, type Result, type Waited } from '../domain/outcome.ts';
 import { errorChain, redact } from '../domain/redact.ts';
 import { doubledMs, SEND_AFTER, tooFarAhead } from '../domain/time.ts';
-import type { Ended, Refused, Reserved } from '../limiter/limiter.ts';
+import type { NotToBeSent, Refused, Reserved } from '../limiter/limiter.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import {
   openLabels,
@@ -140,7 +140,7 @@ export function refused(context: Context, refusal: Refused, parts: DeliverParts)
 }
 
 /** The limiter answered that the notification is not to be sent. */
-export function ended(context: Context, { how, by = '' }: Ended): Result {
+export function ended(context: Context, { how, by = '' }: NotToBeSent): Result {
   return endedEarly(context, how === 'canceled' ? { kind: how } : { kind: how, by: notificationIdOf(by) });
 }
 

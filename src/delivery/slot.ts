@@ -1,7 +1,7 @@
 import { countedAs } from '../domain/limits.ts';
 import { DEFAULT_DIGEST } from '../domain/notification-schema.ts';
 import { sleepUntil, within } from '../domain/time.ts';
-import type { Ended, Join, WaitingAsk, Admission, Moved, Standing } from '../limiter/limiter.ts';
+import type { NotToBeSent, Join, WaitingAsk, Admission, Moved, Standing } from '../limiter/limiter.ts';
 import type { Due } from '../queue/job-lock.ts';
 import { timeLeftMs, type Context, type DeliverParts, type DeliveryLimiter, type Slot, type Turns } from './context.ts';
 
@@ -33,7 +33,7 @@ interface Turn {
 }
 
 /** The answer to the ask for a slot: a slot to send in now, the limiter's no, or slots that were missed again and again. */
-export type SlotAnswer = Slot | Exclude<Admission, { kind: 'admitted' }> | Ended | { readonly kind: 'missed' };
+export type SlotAnswer = Slot | Exclude<Admission, { kind: 'admitted' }> | NotToBeSent | { readonly kind: 'missed' };
 
 /**
  * A request leaves at most this much after its slot, or not at all: the slot of the next alert keeps the gap from this slot, not

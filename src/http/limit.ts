@@ -1,7 +1,7 @@
 import { faultOf, InputError, optionFaults, type OptionNames } from '../domain/faults.ts';
 import { policyFaults, type Policy } from '../domain/limits.ts';
 import { sleepUntil } from '../domain/time.ts';
-import type { Held, Limiter, RuleStanding, Standing } from '../limiter/limiter.ts';
+import type { SlotId, Limiter, RuleStanding, Standing } from '../limiter/limiter.ts';
 
 /** How requests are limited: by which limiter, and for whom each one counts. */
 export interface HttpLimitOptions<Request> {
@@ -76,7 +76,7 @@ export function decider<Request>(
   const faults = policy === undefined ? [] : policyFaults(policy, 'policy');
   if (faults.length > 0) throw new InputError('unusable policy', faults);
 
-  async function decide(slot: Held, signal: AbortSignal): Promise<Decision> {
+  async function decide(slot: SlotId, signal: AbortSignal): Promise<Decision> {
     const own = policy !== undefined && { policy };
     const answer = await limiter.admit({ ...slot, maxWaitMs: 0, everyRule: true, ...own });
     const headers = rateLimitFields(answer, answer.kind !== 'admitted');

@@ -2,7 +2,7 @@ import { describeFound, InputError, optionFaults, type Fault, type OptionNames }
 import { isObject } from '../domain/json.ts';
 import { categoryFaults, MAX_WINDOW_MS, policyFaults, type CategoryPolicy, type Policy } from '../domain/limits.ts';
 import { quietFaults, type QuietHours } from '../domain/quiet-hours.ts';
-import type { Block, Follow, Held, WaitingAsk } from './limiter.ts';
+import type { Block, Follow, SlotId, WaitingAsk } from './limiter.ts';
 
 /** The longest block: 366 days. */
 export const MAX_BLOCK_MS = 366 * 86_400_000;
@@ -60,7 +60,7 @@ export function checkRecipient(recipientId: string): void {
 }
 
 /** Throws InputError if the recipient id or the id is missing. */
-export function checkSlot(slot: Held): void {
+export function checkSlot(slot: SlotId): void {
   throwAll('unusable slot', slotFaults(slot));
 }
 
@@ -125,7 +125,7 @@ export function checkFollow(follow: Follow): void {
   throwAll('unusable options', [{ path: 'leadMs', expected, found: String(leadMs) }]);
 }
 
-function slotFaults({ recipientId, id, category }: Held): Fault[] {
+function slotFaults({ recipientId, id, category }: SlotId): Fault[] {
   return textFaults({ recipientId, id, ...(category !== undefined && { category }) });
 }
 

@@ -2,7 +2,7 @@ import type { Policy, CountedApart, CountedAs, Rule } from '../domain/limits.ts'
 import type { QuietHours } from '../domain/quiet-hours.ts';
 
 /** Names a slot: whose it is, and the id that holds it. */
-export interface Held {
+export interface SlotId {
   /** The recipient who owns the slots. */
   readonly recipientId: string;
   /** Names the ask. One id never holds two slots. A retry after a failed attempt is a new ask, under a new id. */
@@ -12,7 +12,7 @@ export interface Held {
 }
 
 /** An ask for a slot: for whom, under which id and which conditions. */
-export interface Ask extends Held {
+export interface Ask extends SlotId {
   /**
    * The overall policy for this ask; default: the limiter's own. A policy that is stored for the recipient (`limit`)
    * overrides both.
@@ -195,9 +195,9 @@ export interface Limiter extends Oversight {
   /** The answer that `admit` would give, without writing anything. */
   peek(ask: Ask): Promise<Admission>;
   /** Gives back the slot of a send that certainly did not alert. True if there was one. */
-  refund(slot: Held): Promise<boolean>;
+  refund(slot: SlotId): Promise<boolean>;
   /** Gives back a reservation that will not be used. True if there was one. */
-  cancel(slot: Held): Promise<boolean>;
+  cancel(slot: SlotId): Promise<boolean>;
 }
 
 /** A reservation that an operator's command has moved to another slot, with the reason for that. */
@@ -273,7 +273,7 @@ export interface WaitingAsk extends Ask {
 }
 
 /** The notification ends without being sent. It gets the same answer whenever it asks within a day. */
-export interface Ended {
+export interface NotToBeSent {
   /** It is not to be sent. */
   readonly kind: 'ended';
   /** It was canceled; a newer one took its slot; or it is a part of a digest that waits. */
@@ -295,7 +295,7 @@ export interface Digest {
 /** A limiter whose asks may wait together, and be canceled (canceller.ts). */
 export interface WaitingLimiter extends Omit<Limiter, 'admit'> {
   /** Asks for a slot. An admission of a digest says what it is made of. */
-  admit(ask: WaitingAsk): Promise<(Admission & { readonly digest?: Digest }) | Ended>;
+  admit(ask: WaitingAsk): Promise<(Admission & { readonly digest?: Digest }) | NotToBeSent>;
   /** Gives each reservation of the recipient the earliest slot that is free, in their order. */
   moveUp(recipientId: string, follow: Follow): Promise<void>;
 }

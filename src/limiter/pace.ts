@@ -1,7 +1,7 @@
 import { InputError } from '../domain/faults.ts';
 import { CATEGORY_FIELDS, policyFaults, ruleName, type Policy } from '../domain/limits.ts';
 import { quietFaults, quietText, type QuietHours, quietWindows, type Window } from '../domain/quiet-hours.ts';
-import type { QuietView, Cause } from './limiter.ts';
+import type { Cause } from './limiter.ts';
 
 /** At most `max` slots in any window of `perMs`. The gap is a limit too, with max 1. */
 export interface Limit {
@@ -149,30 +149,17 @@ export function createQuietClock(): QuietClock {
   };
 }
 
-/** A refusal with the time until the quiet time ends that is now; every other answer as it is. */
-export function withQuietMs<Answer extends { readonly kind: string }>(
-  answer: Answer,
-  windows: readonly Window[],
-  now: number,
-): Answer {
-  if (windows.length === 0 || answer.kind !== 'refused') return answer;
+/** Of a refusal: the time until the quiet time ends that is now. */
+export function quietLeft(windows: readonly Window[], now: number): { readonly quietMs?: number } {
   const quietMs = awake(windows, now, 0) - now;
-  return quietMs > 0 ? { ...answer, quietMs } : answer;
+  return quietMs > 0 ? { quietMs } : {};
 }
 
-/** The quiet hours in force, and the end of the quiet time that is now. */
-export function quietView(hours: QuietHours, isStored: boolean, windows: readonly Window[], now: number): QuietView {
-  const until = awake(windows, now, 0);
-  return { hours, source: isStored ? 'stored' : 'limiter', ...(until > now && { until }) };
-}
-
-/** Why an id waits for so long: the same as `causeOf` in instants.lua, for the limiter in memory, and for `inspect`. */
-
-/** One scope of an id that waits. */
-export interface Line {
+/** What makes an id wait in one scope. */
+interface WaitIn {
   readonly limits: readonly Limit[];
-  /** The k-th newest sent slot; undefined if there are fewer. */
-  readonly nthSent: (k: number) => number | undefined;
+  /** The sent slots, oldest first. */
+  readonly sent: readonly { readonly at: number }[];
   /** How many are before the id here. */
   readonly before: number;
 }
@@ -187,22 +174,22 @@ export interface Moment {
 }
 
 /**
- * The longest cause of a wait until `at`: the block, quiet time, or the limit that alone would make an id wait longest behind those
- * that are before it. The first limit if nothing makes it wait.
+ * The longest cause of a wait until `at`, as `causeOf` in instants.lua: the block, quiet time, or the limit that alone would make an
+ * id wait longest behind those that are before it. The first limit if nothing makes it wait.
  *
  * @param quietMs how much quiet time counts; by default all of it until `at`
  */
 export function causeOf(
-  lines: readonly Line[],
+  scopes: readonly WaitIn[],
   at: number,
   { now, blockedUntil, quiet }: Moment,
   quietMs = quietMsBetween(quiet, now, at),
 ): Pick<Cause, 'rule' | 'ruleUntil'> {
   let rule: string | undefined;
   let until = now;
-  for (const { limits, nthSent, before } of lines) {
+  for (const { limits, sent, before } of scopes) {
     for (const { name, max, perMs } of limits) {
-      const slotBefore = Math.max(nthSent(max - (before % max)) ?? -Infinity, now - perMs);
+      const slotBefore = Math.max(sent.at((before % max) - max)?.at ?? -Infinity, now - perMs);
       const alone = slotBefore + perMs * (1 + Math.floor(before / max));
       if (rule === undefined || alone > until) [rule, until] = [name, alone];
     }

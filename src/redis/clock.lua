@@ -1,8 +1,7 @@
--- Included by every script that needs the time. Gives `clockNow(given)`: the time in epoch ms, and Redis's own time. The first is
--- `given` if that is a number: the `now` option of the limiter and of the quota, for tests. Without it both are Redis's time.
+-- Included by every script that needs the time. Gives `clockNow(given)`: Redis's time in epoch ms, or `given` if that is a number: the
+-- quota's option `now`, for tests.
 
 local function clockNow(given)
   local time = redis.call('TIME')
-  local real = time[1] * 1000 + math.floor(time[2] / 1000)
-  return tonumber(given) or real, real
+  return tonumber(given) or time[1] * 1000 + math.floor(time[2] / 1000)
 end

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
 import type { Policy } from '../../src/domain/limits.ts';
-import type { Held, Limiter } from '../../src/limiter/limiter.ts';
+import type { SlotId, Limiter } from '../../src/limiter/limiter.ts';
 import { gapOf, MINUTE, recipientId, reserved, Trial, type LimiterFactory } from './trial.ts';
 
 const DAY = 86_400_000;
@@ -68,7 +68,7 @@ export function checksContract(create: LimiterFactory): void {
       await rejects(call, /leadMs: expected .*, found Infinity/);
     });
 
-    it.each<[string, (limiter: Limiter, held: Held) => Promise<unknown>]>([
+    it.each<[string, (limiter: Limiter, held: SlotId) => Promise<unknown>]>([
       ['refund', (limiter, held) => limiter.refund(held)],
       ['cancel', (limiter, held) => limiter.cancel(held)],
     ])('is a %s of nothing, or for nobody', async (_, call) => {

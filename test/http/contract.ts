@@ -5,6 +5,7 @@ import type { HttpLimitOptions, Refusal } from '../../src/http/limit.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter, type RedisLimiterOptions } from '../../src/limiter/redis/redis-limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { onClock } from '../support/redis-clock.ts';
 import { waitFor } from '../support/wait.ts';
 
 /** What is used of a request, whatever the framework. */
@@ -207,7 +208,7 @@ export function httpContract(name: string, serve: Serve): void {
     between: (real: Limiter) => Limiter = (real) => real,
   ) {
     let now = Date.now();
-    const common = { redis: connectRedis(), prefix: testPrefix(), now: () => now };
+    const common = { redis: onClock(connectRedis(), () => now), prefix: testPrefix() };
     const limiter = createRedisLimiter({ ...common, ...settings });
     const application = await serve({ limiter: between(limiter), key, ...options });
     return {
@@ -225,8 +226,7 @@ export function httpContract(name: string, serve: Serve): void {
   async function withoutRedis(settings: Pick<RedisLimiterOptions, 'onUnavailable'> = {}, more: object = {}) {
     const redis = new Redis({ lazyConnect: true });
     redis.disconnect();
-    const now = Date.now();
-    const limiter = createRedisLimiter({ redis, policy: WINDOW, timeoutMs: 100, now: () => now, ...settings });
+    const limiter = createRedisLimiter({ redis, policy: WINDOW, timeoutMs: 100, ...settings });
     const application = await serve({ limiter, key, ...more });
     return { ...application, ask: asker(application.url) };
   }

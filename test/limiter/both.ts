@@ -3,6 +3,7 @@ import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts'
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { LimiterFactory } from '../contract/trial.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { onClock } from '../support/redis-clock.ts';
 import { AHEAD_MS } from './stored.ts';
 
 /** A limiter in memory on a clock of the test's. */
@@ -24,7 +25,7 @@ export const onRedis: LimiterFactory = (policy, options) => onRedisOf(connectRed
 export function onRedisOf(redis: Redis): LimiterFactory {
   return (policy, options) => {
     let now = Date.now() + AHEAD_MS;
-    const own = { redis, policy, prefix: testPrefix(), now: () => now };
+    const own = { redis: onClock(redis, () => now), policy, prefix: testPrefix() };
     return {
       limiter: createRedisLimiter({ ...own, ...options }),
       now: () => now,

@@ -1,4 +1,4 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { createClock, keepClock } from '../../src/limiter/redis/clock.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { openRedisProxy } from '../support/redis-proxy.ts';
@@ -83,7 +83,11 @@ it('that is kept knows that the reply to the first ask came late', async () => {
 it('that is kept goes on without Redis, and stops', async () => {
   const redis = connectRedis();
   redis.disconnect();
-  const keeper = keepClock(createClock(), redis, 10);
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const keeper = keepClock(createClock(), redis);
   await keeper.measured;
+  await vi.advanceTimersByTimeAsync(20_000);
   keeper.stop();
+  expect(vi.getTimerCount()).toBe(0);
 });

@@ -2,7 +2,7 @@ import { expect } from 'vitest';
 import type { Admission, Moved } from '../../src/limiter/limiter.ts';
 import { LONGEST_MS } from './model-steps.ts';
 import type { Reference } from './reference.ts';
-import { countsIn, inOrder, type Answer, type Taken } from './reference-rules.ts';
+import { countsIn, inOrder, type Answer, type KeptSlot } from './reference-rules.ts';
 import type { StoredScope, StoredSet } from './stored.ts';
 
 /** What Redis is compared with. */
@@ -19,7 +19,7 @@ export function expectScope(
   category: string | undefined,
   { reference, now, wasWritten }: Expected,
 ): void {
-  const has = (slot: Taken) => countsIn({ category }, slot);
+  const has = (slot: KeptSlot) => countsIn({ category }, slot);
   const isKept = (at: number) => at >= now - LONGEST_MS;
   const counted = reference.sent.filter(has).map(({ at }) => at);
   const found = sent.slots.map(([, at]) => at);

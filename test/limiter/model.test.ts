@@ -1,11 +1,12 @@
 import fc from 'fast-check';
 import type { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
-import type { Ask, Follow, Held, Limiter, Moved } from '../../src/limiter/limiter.ts';
+import type { Ask, Follow, SlotId, Limiter, Moved } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { cases } from '../support/cases.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { onClock } from '../support/redis-clock.ts';
 import { given } from './given.ts';
 import { expectKeptAround } from './kept.ts';
 import { LONGEST_MS, scenarios, steps, type Scenario, type Step } from './model-steps.ts';
@@ -13,7 +14,7 @@ import { withoutExempt } from '../../src/domain/limits.ts';
 import { hoursOf, windowsOf } from './quiet-pattern.ts';
 import { byId, expectScope, pick, withoutSendAt } from './model-judge.ts';
 import { Reference } from './reference.ts';
-import { countsIn, inOrder, type Taken } from './reference-rules.ts';
+import { countsIn, inOrder, type KeptSlot } from './reference-rules.ts';
 import { AHEAD_MS, readEverything, recipientId, type Everything } from './stored.ts';
 
 /** All cases take seven to twelve seconds on a quiet machine with two cores, and twice as long beside other work. */
@@ -71,7 +72,7 @@ class Play {
     const options = { ...rest, keepMs: LONGEST_MS, quietHours };
     const now = () => this.#now;
     this.limiter = redis
-      ? createRedisLimiter({ ...options, redis, prefix: this.#prefix, now })
+      ? createRedisLimiter({ ...options, redis: onClock(redis, now), prefix: this.#prefix })
       : createMemoryLimiter({ ...options, now });
     const quiet = quietMinutes ? windowsOf(quietMinutes, this.#start) : [];
     this.#reference = new Reference({ ...options, quiet, tie: redis ? 'id' : 'placed' });
@@ -239,7 +240,7 @@ class Play {
   async #reset(): Promise<void> {
     const { sent } = this.#reference;
     const scopes = [undefined, ...Object.keys(this.#scenario.categories)].map((category) => ({ category }));
-    const counts = (slot: Taken) => scopes.some((scope) => countsIn(scope, slot));
+    const counts = (slot: KeptSlot) => scopes.some((scope) => countsIn(scope, slot));
     const isAlive = sent.some((slot) => slot.at >= this.#now - LONGEST_MS && counts(slot));
     this.#used.clear();
     return this.#oversee(
@@ -309,7 +310,7 @@ class Play {
     for (const [category, stored] of ofCategories) if (stored) expectScope(stored, category, expected);
   }
 
-  #held(id: string): Held {
+  #held(id: string): SlotId {
     return given({ recipientId, id, category: this.#categoryOf.get(id) });
   }
 

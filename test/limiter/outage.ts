@@ -5,6 +5,7 @@ import { withFallback, type FallbackOptions } from '../../src/limiter/fallback.t
 import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { startEmbeddedRedis, type EmbeddedRedis, freePort } from '../../sandbox/redis/embedded-redis.ts';
+import { onClock } from '../support/redis-clock.ts';
 import { waitFor } from '../support/wait.ts';
 
 /** 5 in a minute with 20 s between: nothing of it passes by itself while a test runs. */
@@ -34,13 +35,14 @@ export async function outage(options: Partial<FallbackOptions>, clientOptions: C
   });
   await waitFor(() => expect(client.status).toBe('ready'));
 
-  const { policy = POLICY, onUnavailable = 'closed', pauseMs = 1_000, ...rest } = options;
+  const { policy = POLICY, onUnavailable = 'closed', pauseMs = 1_000, now, ...rest } = options;
   const told: boolean[] = [];
-  const real = createRedisLimiter({ redis: client, policy, timeoutMs: TIMEOUT_MS, ...rest });
+  const onItsClock = now ? onClock(client, now) : client;
+  const real = createRedisLimiter({ redis: onItsClock, policy, timeoutMs: TIMEOUT_MS, ...rest });
   let calls = 0;
   const counted: Limiter = { ...real, admit: (ask) => ((calls += 1), real.admit(ask)) };
   const onOutage = (isAway: boolean): void => void told.push(isAway);
-  const limiter = withFallback(counted, { ...rest, policy, onUnavailable, pauseMs, onOutage });
+  const limiter = withFallback(counted, { ...rest, ...(now && { now }), policy, onUnavailable, pauseMs, onOutage });
   const redis = {
     stop: () => server.close(),
     start: async () => {

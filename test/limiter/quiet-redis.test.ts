@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { QuietHours } from '../../src/domain/quiet-hours.ts';
 import { createRedisLimiter, type RedisLimiterOptions } from '../../src/limiter/redis/redis-limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { onClock } from '../support/redis-clock.ts';
 
 const HOUR = 3_600_000;
 const recipientId = 'teacher-42';
@@ -16,13 +17,13 @@ function quietNow(): QuietHours {
 }
 
 /** Two limiters, as in two processes, and how often each has called its script. */
-function openTwo(options: Partial<RedisLimiterOptions> = {}) {
+function openTwo({ now, ...options }: Partial<RedisLimiterOptions> & { now?: () => number } = {}) {
   const prefix = testPrefix();
   return [1, 2].map(() => {
     const redis = connectRedis();
     let calls = 0;
     const policy = { rules: [], minGapMs: 1_000 };
-    const limiter = createRedisLimiter({ policy, redis, prefix, ...options });
+    const limiter = createRedisLimiter({ policy, redis: now ? onClock(redis, now) : redis, prefix, ...options });
     const commands = redis as unknown as Record<string, (...args: unknown[]) => unknown>;
     const send = redis.sendCommand.bind(redis);
     commands['sendCommand'] = (command: unknown) => {

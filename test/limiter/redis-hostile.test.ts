@@ -6,6 +6,7 @@ import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+import { onClock } from '../support/redis-clock.ts';
 import { AHEAD_MS, recipientId } from './stored.ts';
 
 const policy = { rules: [{ max: 3, perMs: 1_000 }], minGapMs: 0 };
@@ -64,7 +65,7 @@ describe('what stays of asks that count though they wait', () => {
     let now = Date.now() + AHEAD_MS;
     const redis = connectRedis();
     const prefix = testPrefix();
-    const limiter = createRedisLimiter({ redis, policy, prefix, countBlocked: true, now: () => now });
+    const limiter = createRedisLimiter({ redis: onClock(redis, () => now), policy, prefix, countBlocked: true });
     for (let asked = 0; asked < 200; asked += 1) {
       now += 50;
       await limiter.admit({ recipientId, id: `ask-${asked}`, ...(maxWaitMs !== undefined && { maxWaitMs }) });

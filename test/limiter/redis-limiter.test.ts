@@ -7,6 +7,7 @@ import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { limiterContract } from '../contract/limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { onClock } from '../support/redis-clock.ts';
 import { onRedis } from './both.ts';
 import { expectKept } from './kept.ts';
 import { AHEAD_MS, readRecipient, recipientId } from './stored.ts';
@@ -43,7 +44,7 @@ describe('what stays in Redis', () => {
     const redis = connectRedis();
     const prefix = testPrefix();
     const policy = { rules: [{ max: 3, perMs: 1_000 }], minGapMs: 0 };
-    const limiter = createRedisLimiter({ redis, policy, prefix, now: () => now });
+    const limiter = createRedisLimiter({ redis: onClock(redis, () => now), policy, prefix });
     for (const [id, at] of Object.entries({ a: 0, b: 50, c: 100, d: 100, e: 100, f: 100 })) {
       now = start + at;
       await limiter.admit({ recipientId, id });
@@ -60,7 +61,7 @@ describe('what stays in Redis', () => {
     const redis = connectRedis();
     const prefix = testPrefix();
     const policy = { rules: [], minGapMs: 1_000 };
-    const limiter = createRedisLimiter({ redis, policy, prefix, countBlocked: true, now: () => now });
+    const limiter = createRedisLimiter({ redis: onClock(redis, () => now), policy, prefix, countBlocked: true });
     await limiter.admit({ recipientId, id: 'a' });
     now = start + 900;
     expect(await limiter.admit({ recipientId, id: 'b' })).toMatchObject({ kind: 'admitted', at: start + 1_000 });
@@ -73,7 +74,7 @@ describe('what stays in Redis', () => {
     const now = Date.now() + AHEAD_MS;
     const redis = connectRedis();
     const prefix = testPrefix();
-    const limiter = createRedisLimiter({ redis, policy: POLICY, prefix, now: () => now });
+    const limiter = createRedisLimiter({ redis: onClock(redis, () => now), policy: POLICY, prefix });
     await limiter.admit({ recipientId, id: 'a' });
     const { sent, reserved } = recipientKeys(prefix, recipientId);
     const later = now + 3_600_000;
@@ -104,7 +105,7 @@ describe('what stays in Redis', () => {
   it('is kept for the longest window that asks of one recipient bring, where it is told', async () => {
     let now = Date.now() + AHEAD_MS;
     const hourly = { rules: [{ max: 1, perMs: 3_600_000 }], minGapMs: 0 };
-    const options = { redis: connectRedis(), policy: POLICY, prefix: testPrefix(), now: () => now };
+    const options = { redis: onClock(connectRedis(), () => now), policy: POLICY, prefix: testPrefix() };
     const limiter = createRedisLimiter({ ...options, keepMs: 3_600_000 });
     const first = await limiter.admit({ recipientId, id: 'a', policy: hourly });
     now += 120_000;

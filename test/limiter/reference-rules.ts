@@ -12,7 +12,7 @@ export interface Answer extends Omit<Admission, 'sendAt' | 'kind'>, Partial<Pick
 }
 
 /** A slot; without an id it is what a blocked ask by `markOf` left. */
-export interface Taken {
+export interface KeptSlot {
   readonly id?: string;
   readonly markOf?: string;
   readonly category?: string | undefined;
@@ -83,17 +83,17 @@ export function earlyToleranceOf(lateMs: number): number {
 }
 
 /** Every slot counts overall, except what a category holds back; in a category, all of its own. */
-export function countsIn({ category }: Pick<Scope, 'category'>, slot: Taken): boolean {
+export function countsIn({ category }: Pick<Scope, 'category'>, slot: KeptSlot): boolean {
   if (slot.goneIn?.includes(category ?? '') === true) return false;
   return category === undefined ? slot.isHeld !== true : slot.category === category;
 }
 
-export function isHeldIn({ category }: Scope, slot: Taken): boolean {
+export function isHeldIn({ category }: Scope, slot: KeptSlot): boolean {
   return category !== undefined && slot.isHeld === true && slot.category === category;
 }
 
 /** The limits of the scopes, with the slots that count for each. */
-export function checksOf(scopes: readonly Scope[], slots: readonly Taken[]): readonly Check[] {
+export function checksOf(scopes: readonly Scope[], slots: readonly KeptSlot[]): readonly Check[] {
   return scopes.flatMap((scope) => {
     const instants = slots.filter((slot) => countsIn(scope, slot)).map(({ at }) => at);
     return scope.limits.map((limit) => ({ ...limit, instants }));
@@ -153,9 +153,9 @@ export interface Seeking {
   readonly blockedUntil: number;
   readonly quiet: QuietTimes;
   /** All that were sent, without the id itself. */
-  readonly sent: readonly Taken[];
+  readonly sent: readonly KeptSlot[];
   /** All that wait, without the id itself. */
-  readonly others: readonly Taken[];
+  readonly others: readonly KeptSlot[];
 }
 
 /** The instant to which the ask is admitted; undefined if it must wait. */
@@ -205,7 +205,7 @@ function behind(ask: Seeking, scope: Scope, heldToo: boolean): Instant {
 }
 
 /** What an ask stands behind in a scope, without what is held back. */
-export function slotsInLine(scope: Scope, waiting: readonly Taken[]): readonly number[] {
+export function slotsInLine(scope: Scope, waiting: readonly KeptSlot[]): readonly number[] {
   if (scope.isUrgent === true) return [];
   return waiting.filter((each) => each.isHeld !== true && countsIn(scope, each)).map(({ at }) => at);
 }
@@ -219,7 +219,7 @@ interface Pondered extends Pick<Seeking, 'sent' | 'others' | 'now' | 'blockedUnt
 /** Why an id waits until this place: each cause is played alone, and the longest wins; of equals the block, then the first limit. */
 export function causeOf(
   scopes: readonly [Scope, Scope?],
-  { at, isHeld }: Pick<Taken, 'at' | 'isHeld'>,
+  { at, isHeld }: Pick<KeptSlot, 'at' | 'isHeld'>,
   facts: Pondered,
 ): Cause {
   const { sent, others, now, blockedUntil, quiet, quietMs } = facts;

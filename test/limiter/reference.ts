@@ -24,7 +24,7 @@ import {
   type QuietTimes,
   type Scope,
   type Seeking,
-  type Taken,
+  type KeptSlot,
 } from './reference-rules.ts';
 
 const NO_SHOW_MS = 60_000;
@@ -39,14 +39,14 @@ export interface ReferenceOptions {
   readonly keepIds?: boolean;
   /** How long what was sent is remembered: at least the longest of all windows. */
   readonly keepMs: number;
-  /** Which of the reservations of one instant is moved first: the one that was placed there first, or the first by its id. */
+  /** Which of the reservations of one instant and scope is moved first: the one that was placed there first, or the first by its id. */
   readonly tie?: 'placed' | 'id';
 }
 
 interface Decision {
   readonly answer: Answer;
-  readonly sent?: readonly Taken[];
-  readonly reserved?: readonly Taken[];
+  readonly sent?: readonly KeptSlot[];
+  readonly reserved?: readonly KeptSlot[];
 }
 
 /**
@@ -54,8 +54,8 @@ interface Decision {
  * after the other, and counts what lies in the window of each.
  */
 export class Reference {
-  sent: readonly Taken[] = [];
-  reserved: readonly Taken[] = [];
+  sent: readonly KeptSlot[] = [];
+  reserved: readonly KeptSlot[] = [];
   stored: { readonly policy: Policy; readonly until: number } | undefined;
   block: { readonly until: number; readonly reason: string } | undefined;
   /** The quiet times that are stored for the recipient. */
@@ -78,9 +78,9 @@ export class Reference {
   }
 
   /** The reservations that an ask stands behind, without its own. */
-  queue({ id, ...ask }: Pick<Ask, 'id' | 'category'>, now: number): readonly Taken[] {
+  queue({ id, ...ask }: Pick<Ask, 'id' | 'category'>, now: number): readonly KeptSlot[] {
     const scopes = present(this.scopes(ask, now));
-    const stands = (slot: Taken) => slot.id !== id && slot.at >= now - GRACE_MS;
+    const stands = (slot: KeptSlot) => slot.id !== id && slot.at >= now - GRACE_MS;
     return this.reserved.filter((slot) => stands(slot) && scopes.some((scope) => countsIn(scope, slot)));
   }
 
@@ -97,7 +97,7 @@ export class Reference {
     const block = this.#blockAt(now);
     const longestMs = Math.max(0, policy.minGapMs, ...policy.rules.map(({ perMs }) => perMs));
     const next = this.peek({ recipientId: 'teacher-42', id: 'nobody' }, now);
-    const view = ({ at, id }: Taken, named: boolean): SlotView => (named && id !== undefined ? { at, id } : { at });
+    const view = ({ at, id }: KeptSlot, named: boolean): SlotView => (named && id !== undefined ? { at, id } : { at });
     const overall = this.sent.filter(({ goneIn }) => goneIn?.includes('') !== true);
     return {
       now,
@@ -115,7 +115,7 @@ export class Reference {
   }
 
   /** The policies that an ask has to keep, the overall one first. */
-  scopes(ask: Pick<Ask, 'policy'> & Pick<Taken, 'category'>, now: number): readonly [Scope, Scope?] {
+  scopes(ask: Pick<Ask, 'policy'> & Pick<KeptSlot, 'category'>, now: number): readonly [Scope, Scope?] {
     const { category } = ask;
     const own = category === undefined ? undefined : this.#categories.get(category);
     const overall = overallScope(this.policyFor(ask, now), own);
@@ -128,7 +128,7 @@ export class Reference {
   }
 
   /** The quiet times that hold for an ask. */
-  quietFor({ category = '' }: Pick<Taken, 'category'>): QuietTimes {
+  quietFor({ category = '' }: Pick<KeptSlot, 'category'>): QuietTimes {
     const isExempt = this.#categories.get(category)?.exempt?.includes('quietHours') === true;
     return { windows: isExempt ? [] : (this.quiet ?? this.options.quiet ?? []), edgeMs: QUIET_EDGE_MS };
   }
@@ -153,9 +153,9 @@ export class Reference {
     const mates = this.#waiting(now).filter((waiting) => waiting.id !== id);
 
     const common = { toleranceMs: tolerances.lateMs, gapMs: Math.max(...scopes.map(({ gapMs }) => gapMs)) };
-    const rules = (slots: readonly Taken[]) =>
+    const rules = (slots: readonly KeptSlot[]) =>
       everyRule ? { rules: checksOf(scopes, slots).map((check) => roomOf(check, now)) } : {};
-    const wait = (place: Pick<Taken, 'at' | 'isHeld'>, sent: readonly Taken[], isFull = false): Answer => {
+    const wait = (place: Pick<KeptSlot, 'at' | 'isHeld'>, sent: readonly KeptSlot[], isFull = false): Answer => {
       const { at } = place;
       const { isTooLong, quietMs } = boundsOf(ask, quiet, now, at);
       const cause = causeOf(both, place, { sent, others: mates, now, blockedUntil, quiet, quietMs });
@@ -206,9 +206,9 @@ export class Reference {
   }
 
   /** With the mark of this ask in all its scopes, if blocked asks count. */
-  #marked(id: string, category: string | undefined, now: number, scopes: readonly Scope[]): readonly Taken[] {
+  #marked(id: string, category: string | undefined, now: number, scopes: readonly Scope[]): readonly KeptSlot[] {
     if (this.options.countBlocked !== true) return this.sent;
-    const isMark = (each: Taken) => each.markOf === id && each.at === now;
+    const isMark = (each: KeptSlot) => each.markOf === id && each.at === now;
     const names = scopes.map((scope) => scope.category ?? '');
     const before = this.sent.find(isMark) ?? { markOf: id, category, at: now };
     const goneIn = (before.goneIn ?? []).filter((name) => !names.includes(name));
@@ -216,13 +216,13 @@ export class Reference {
   }
 
   /** Without the marks that are older than as many slots as the limits of a scope look at. */
-  #trimmed(sent: readonly Taken[], scopes: readonly Scope[]): readonly Taken[] {
+  #trimmed(sent: readonly KeptSlot[], scopes: readonly Scope[]): readonly KeptSlot[] {
     if (this.options.countBlocked !== true) return sent;
     return scopes.reduce((all, scope) => {
       const most = Math.max(1, ...(scope.allLimits ?? scope.limits).map(({ max }) => max));
       const instants = all.filter((each) => countsIn(scope, each)).map(({ at }) => at);
       const last = instants.sort((a, b) => a - b).at(-most) ?? -Infinity;
-      const isGone = (each: Taken) => each.markOf !== undefined && each.at < last && countsIn(scope, each);
+      const isGone = (each: KeptSlot) => each.markOf !== undefined && each.at < last && countsIn(scope, each);
       return all.map((each) =>
         isGone(each) ? { ...each, goneIn: [...(each.goneIn ?? []), scope.category ?? ''] } : each,
       );
@@ -237,16 +237,16 @@ export class Reference {
   /** As if all asked anew, one after the other. */
   #replan(now: number): readonly Moved[] {
     const names = [...this.#categories.keys()];
-    const held = ({ isHeld = false }: Taken) => Number(isHeld);
-    const placing = ({ category = '', isHeld = false }: Taken) =>
-      isHeld && this.options.tie !== 'id' ? names.indexOf(category) : 0;
-    const tie = ({ id: a = '' }: Taken, { id: b = '' }: Taken) => (this.options.tie !== 'id' ? 0 : a < b ? -1 : 1);
+    const held = ({ isHeld = false }: KeptSlot) => Number(isHeld);
+    const placing = ({ category = '', isHeld = false }: KeptSlot) => (isHeld ? names.indexOf(category) : 0);
+    const tie = ({ id: a = '' }: KeptSlot, { id: b = '' }: KeptSlot) =>
+      this.options.tie !== 'id' ? 0 : a < b ? -1 : 1;
     const waiting = this.#waiting(now).toSorted(
       (a, b) => a.at - b.at || held(a) - held(b) || placing(a) - placing(b) || tie(a, b),
     );
     const sent = this.sent.filter(({ at }) => at >= now - this.options.keepMs);
     const blockedUntil = this.#blockAt(now)?.until ?? -Infinity;
-    const placed: Taken[] = [];
+    const placed: KeptSlot[] = [];
     for (const each of waiting) {
       const [line, own] = this.scopes({ category: each.category }, now);
       const isUrgent = line.isUrgent === true;
@@ -274,7 +274,7 @@ export class Reference {
   }
 
   /** Why one of those that wait has no earlier slot. */
-  #causeOf(slot: Taken, waiting: readonly Taken[], now: number): Cause {
+  #causeOf(slot: KeptSlot, waiting: readonly KeptSlot[], now: number): Cause {
     const quiet = this.quietFor(slot);
     return causeOf(this.scopes({ category: slot.category }, now), slot, {
       sent: this.sent.filter(({ at }) => at >= now - this.options.keepMs),
@@ -288,7 +288,7 @@ export class Reference {
     return new Map(Object.entries(this.options.categories ?? {}));
   }
 
-  #waiting(now: number): readonly Taken[] {
+  #waiting(now: number): readonly KeptSlot[] {
     return this.reserved.filter(({ at }) => at >= now - NO_SHOW_MS);
   }
 

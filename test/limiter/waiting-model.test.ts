@@ -6,6 +6,7 @@ import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Join, WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { cases } from '../support/cases.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { onClock } from '../support/redis-clock.ts';
 import { AHEAD_MS, recipientId } from './stored.ts';
 
 /** All cases take seven seconds on a quiet machine with two cores, and twice as long beside other work. */
@@ -70,7 +71,7 @@ class Play {
   #now = Date.now() + AHEAD_MS;
 
   constructor(redis: Redis) {
-    const options = { redis, prefix: testPrefix(), now: () => this.#now };
+    const options = { redis: onClock(redis, () => this.#now), prefix: testPrefix() };
     const policy = { rules: [{ max: 3, perMs: 20_000 }], minGapMs: 1_000 };
     this.#limiter = createWaitingLimiter({ ...options, policy, keepMs: 86_400_000 });
     this.#canceller = createCanceller(options);

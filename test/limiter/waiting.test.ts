@@ -4,19 +4,19 @@ import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Join, WaitingAsk } from '../../src/limiter/limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { onClock } from '../support/redis-clock.ts';
 import { AHEAD_MS, readRecipient, recipientId } from './stored.ts';
 
 const POLICY = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 3_000 };
 const MESSAGES = { rules: [{ max: 2, perMs: 60_000 }], minGapMs: 0 };
 
 function open() {
-  const redis = connectRedis();
+  const clock = { now: Date.now() + AHEAD_MS };
+  const start = clock.now;
+  const redis = onClock(connectRedis(), () => clock.now);
   const prefix = testPrefix();
-  const start = Date.now() + AHEAD_MS;
-  const clock = { now: start };
-  const now = () => clock.now;
-  const limiter = createWaitingLimiter({ redis, policy: POLICY, categories: { messages: MESSAGES }, prefix, now });
-  const canceller = createCanceller({ redis, prefix, now });
+  const limiter = createWaitingLimiter({ redis, policy: POLICY, categories: { messages: MESSAGES }, prefix });
+  const canceller = createCanceller({ redis, prefix });
   const ask = (name: string, more: Partial<WaitingAsk> = {}) =>
     limiter.admit({ recipientId, id: `${name}/0`, ...more });
   const cancel = async (...names: string[]) =>

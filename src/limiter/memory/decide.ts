@@ -1,17 +1,16 @@
 import type { Admission, Admitted, Ask, Cause, Refused, RuleStanding, Standing } from '../limiter.ts';
-import { earlyMsOf, type Limit, quietMsBetween, withQuietMs, causeOf, GRACE_MS, awake } from '../pace.ts';
+import { awake, causeOf, earlyMsOf, GRACE_MS, quietLeft, quietMsBetween, type Limit } from '../pace.ts';
+import type { Slot, Slots } from '../recipient-state.ts';
 import {
-  type AskMoment,
-  type Scope,
-  type Scopes,
   including,
   marked,
+  newest,
   timeOf,
   withoutId,
   withoutOldMarks,
-  type Slot,
-  type Slots,
-  newest,
+  type AskMoment,
+  type Scope,
+  type Scopes,
 } from './recipients.ts';
 
 /** The answer to an ask, and the scopes after it if they change. */
@@ -131,7 +130,7 @@ function waiting(
   const waitMs = at - now;
   const parts = { ...cause, remaining: 0, resetMs: waitMs, ...common };
   if (because === undefined) return { kind: 'reserved', at, waitMs, ...parts };
-  return withQuietMs({ kind: 'refused', because, waitMs, ...parts }, quiet, now);
+  return { kind: 'refused', because, waitMs, ...parts, ...quietLeft(quiet, now) };
 }
 
 /**
@@ -270,7 +269,7 @@ function waitCause(scopes: Scopes, { at, isHeldBack }: Place, moment: AskMoment,
   const isBefore = ({ at: slot }: Slot): boolean => slot < at;
   const lines = scopes.map(({ limits, slots, isUrgent = false }) => ({
     limits,
-    nthSent: (k: number) => slots.sent.at(-k)?.at,
+    sent: slots.sent,
     before: queued([...(isUrgent ? [] : slots.reserved), ...slots.heldBack], moment.now).filter(isBefore).length,
   }));
   return { ...causeOf(lines, at, moment, quietMs), before: lines[isHeldBack ? 1 : 0]?.before ?? 0 };

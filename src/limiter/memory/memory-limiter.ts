@@ -1,41 +1,33 @@
 import type { OptionNames } from '../../domain/faults.ts';
 import type { CategoryPolicy, Policy } from '../../domain/limits.ts';
-import { type QuietHours, quietText } from '../../domain/quiet-hours.ts';
+import { quietText, type QuietHours } from '../../domain/quiet-hours.ts';
 import {
   checkAsk,
   checkBlock,
   checkFollow,
-  checkSlot,
   checkKeep,
   checkLimit,
   checkLimiterOptions,
   checkQuiet,
   checkRecipient,
+  checkSlot,
   MEANT_IN_OPTIONS,
 } from '../checks.ts';
-import type { Admission, Ask, Block, Follow, Held, Inspection, Limiter, Moved, SlotView } from '../limiter.ts';
-import { quietView, paceOf } from '../pace.ts';
-import { causesOf, NO_CAUSE, replan, type Replanned, type Rooms, type Waiting } from '../replan.ts';
+import type { Admission, Ask, Follow, SlotId, Inspection, Limiter } from '../limiter.ts';
+import { inspectionOf, movedOf, replan, type Replanned, type Slot, type Slots } from '../recipient-state.ts';
+import { decide, type Decision } from './decide.ts';
 import {
-  blockAt,
-  Recipients,
+  createOpener,
   edited,
-  policyAt,
-  withoutSent,
+  exempted,
+  including,
+  inForce,
+  Recipients,
+  released,
   withScopes,
   type Recipient,
-  createOpener,
-  exempted,
-  released,
-  type Slots,
-  type Opened,
-  reservations,
   type Scope,
-  type Scopes,
-  including,
-  type Slot,
 } from './recipients.ts';
-import { decide, type Decision } from './decide.ts';
 
 /** The limits of a memory limiter, and what it keeps. */
 export interface MemoryLimiterOptions {
@@ -71,19 +63,16 @@ export function createMemoryLimiter(options: MemoryLimiterOptions): MemoryLimite
   return openMemoryLimiter(options);
 }
 
-/** As `createMemoryLimiter`, from options that hold more than its own. */
+/** As `createMemoryLimiter`, from options that contain more than its own. */
 export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter {
   const { policy, categories = {}, countBlocked = false, keepIds = false, keepMs = 0, now = Date.now } = options;
   checkKeep(keepMs);
   const opener = createOpener({ policy, categories, quietHours: options.quietHours, keepMs, now });
   const recipients = new Recipients(now);
 
-  const exemptOf = (category: string | undefined) => opener.policyOf(category)?.exempt;
-
   function consider(ask: Ask): Decision {
     checkAsk(ask);
-    const all = opener.open(recipients.get(ask.recipientId), categoriesOf(ask), ask.policy);
-    const opened = exempted(all, opener.policyOf(ask.category)?.exempt);
+    const opened = exempted(opener.open(recipients.get(ask.recipientId), categoriesOf(ask), ask.policy));
     return decide(ask, opened.scopes, opened, countBlocked);
   }
 
@@ -93,103 +82,47 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
     return admission;
   }
 
-  /** The recipient before and after the change; the same object twice if nothing changed. */
-  function edit(slot: Held, change: (slots: Slots) => Slots): readonly [Recipient, Recipient] {
+  /** Changes the slots in every scope of this ask. Answers the recipient before and after; the same object if nothing changed. */
+  function edit(slot: SlotId, change: (slots: Slots) => Slots): readonly [Recipient, Recipient] {
+    checkSlot(slot);
     const before = recipients.get(slot.recipientId);
     const after = edited(before, categoriesOf(slot), change);
     if (after !== before) recipients.set(slot.recipientId, after);
     return [before, after];
   }
 
-  function refund(slot: Held): boolean {
-    checkSlot(slot);
-    return changedOverall(edit(slot, (slots) => released(slots, 'sent', slot.id)));
+  /** Every slot is in the overall scope, so a change of a category alone means that nothing was found. */
+  function refund(slot: SlotId): boolean {
+    const [before, after] = edit(slot, (slots) => released(slots, 'sent', slot.id));
+    return after.slots.get(undefined) !== before.slots.get(undefined);
   }
 
-  function cancel(slot: Held): boolean {
-    checkSlot(slot);
+  function cancel(slot: SlotId): boolean {
     const [before, after] = edit(slot, (slots) => released(released(slots, 'reserved', slot.id), 'heldBack', slot.id));
     return after !== before;
   }
 
   /** Changes the recipient and plans all its reservations anew. Answers the recipient before the change. */
-  async function changeAndReplan(
-    recipientId: string,
-    change: (recipient: Recipient) => Recipient,
-    follow: Follow,
-  ): Promise<Recipient> {
+  async function change(recipientId: string, changes: Partial<Recipient>, follow: Follow = {}): Promise<Recipient> {
+    checkRecipient(recipientId);
     checkFollow(follow);
-    const { onMoved, leadMs = 0 } = follow;
     const before = recipients.get(recipientId);
-    const changed = change(before);
-    const [after, moved] = replanned(changed, opener.open(changed, opener.categories), leadMs, exemptOf);
-    recipients.set(recipientId, after);
-    if (moved.length > 0) await onMoved?.(moved);
+    const changed = { ...before, ...changes };
+    const opened = opener.open(changed, opener.categories);
+    const places = replan(opened, follow.leadMs ?? 0);
+    const scopes = opened.scopes.map((scope) => placed(scope, places));
+    recipients.set(recipientId, withScopes(changed, scopes));
+    const moved = movedOf(places, (id) => id);
+    if (moved.length > 0) await follow.onMoved?.(moved);
     return before;
-  }
-
-  async function limit(recipientId: string, own: Policy, options: Follow & { readonly until?: number } = {}) {
-    const { until, ...follow } = options;
-    checkLimit(recipientId, own, until, now());
-    const stored = { policy: structuredClone(own), until: until ?? Infinity };
-    await changeAndReplan(recipientId, (recipient) => ({ ...recipient, stored }), follow);
-  }
-
-  async function unlimit(recipientId: string, follow: Follow = {}): Promise<boolean> {
-    checkRecipient(recipientId);
-    return (
-      policyAt(
-        await changeAndReplan(recipientId, (recipient) => ({ ...recipient, stored: undefined }), follow),
-        now(),
-      ) !== undefined
-    );
-  }
-
-  async function block(recipientId: string, block: Block, follow: Follow = {}): Promise<void> {
-    checkBlock(recipientId, block, now());
-    const { until, reason } = block;
-    await changeAndReplan(recipientId, (recipient) => ({ ...recipient, block: { until, reason } }), follow);
-  }
-
-  async function unblock(recipientId: string, follow: Follow = {}): Promise<boolean> {
-    checkRecipient(recipientId);
-    return (
-      blockAt(
-        await changeAndReplan(recipientId, (recipient) => ({ ...recipient, block: undefined }), follow),
-        now(),
-      ) !== undefined
-    );
-  }
-
-  async function quiet(recipientId: string, hours: QuietHours, follow: Follow = {}): Promise<void> {
-    checkQuiet(recipientId, hours);
-    const stored = JSON.parse(quietText(hours)) as QuietHours;
-    await changeAndReplan(recipientId, (recipient) => ({ ...recipient, quiet: stored }), follow);
-  }
-
-  async function unquiet(recipientId: string, follow: Follow = {}): Promise<boolean> {
-    checkRecipient(recipientId);
-    return (
-      (await changeAndReplan(recipientId, (recipient) => ({ ...recipient, quiet: undefined }), follow)).quiet !==
-      undefined
-    );
-  }
-
-  async function reset(recipientId: string, follow: Follow = {}): Promise<boolean> {
-    checkRecipient(recipientId);
-    const before = await changeAndReplan(recipientId, withoutSent, follow);
-    return [...before.slots.values()].some(({ sent }) => sent.length > 0);
   }
 
   function inspect(recipientId: string): Inspection {
     checkRecipient(recipientId);
-    const recipient = recipients.get(recipientId);
-    const opened = opener.open(recipient, opener.categories);
-    const hours = recipient.quiet ?? options.quietHours;
-    const found = inspection(recipient, opened, { countBlocked, keepIds, exemptOf });
-    return hours === undefined
-      ? found
-      : { ...found, quiet: quietView(hours, recipient.quiet !== undefined, opened.quiet, opened.now) };
+    const opened = opener.open(recipients.get(recipientId), opener.categories);
+    const [overall] = opened.scopes;
+    const next = decide({ recipientId, id: NOBODY }, [overall], opened, countBlocked).admission;
+    return inspectionOf(opened, next, keepIds, (id) => id);
   }
 
   return {
@@ -200,23 +133,43 @@ export function openMemoryLimiter(options: MemoryLimiterOptions): MemoryLimiter 
     peek: promised((ask: Ask) => consider(ask).admission),
     refund: promised(refund),
     cancel: promised(cancel),
-    limit,
-    unlimit,
-    block,
-    unblock,
-    quiet,
-    unquiet,
-    reset,
+    async limit(recipientId, own, { until, ...follow } = {}) {
+      checkLimit(recipientId, own, until, now());
+      await change(recipientId, { stored: { policy: structuredClone(own), until: until ?? Infinity } }, follow);
+    },
+    async unlimit(recipientId, follow) {
+      const { stored } = await change(recipientId, { stored: undefined }, follow);
+      return inForce(stored, now()) !== undefined;
+    },
+    async block(recipientId, block, follow) {
+      checkBlock(recipientId, block, now());
+      await change(recipientId, { block: { until: block.until, reason: block.reason } }, follow);
+    },
+    async unblock(recipientId, follow) {
+      const { block } = await change(recipientId, { block: undefined }, follow);
+      return inForce(block, now()) !== undefined;
+    },
+    async quiet(recipientId, hours, follow) {
+      checkQuiet(recipientId, hours);
+      await change(recipientId, { quiet: JSON.parse(quietText(hours)) as QuietHours }, follow);
+    },
+    async unquiet(recipientId, follow) {
+      return (await change(recipientId, { quiet: undefined }, follow)).quiet !== undefined;
+    },
+    async reset(recipientId, follow) {
+      const slots = [...recipients.get(recipientId).slots];
+      const unsent = slots.map(([category, kept]) => [category, { ...kept, sent: [] }] as const);
+      await change(recipientId, { slots: new Map(unsent) }, follow);
+      return slots.some(([, { sent }]) => sent.length > 0);
+    },
     inspect: promised(inspect),
   };
 }
 
-/** True if the overall scope changed: every slot is in it, so a change of a category alone means that nothing was found. */
-function changedOverall([before, after]: readonly [Recipient, Recipient]): boolean {
-  return after.slots.get(undefined) !== before.slots.get(undefined);
-}
+/** An ask with this id is refused, so no slot has it. */
+const NOBODY = '';
 
-function categoriesOf({ category }: Held): readonly string[] {
+function categoriesOf({ category }: SlotId): readonly string[] {
   return category === undefined ? [] : [category];
 }
 
@@ -225,95 +178,12 @@ function promised<A extends unknown[], R>(run: (...args: A) => R): (...args: A) 
   return (...args) => new Promise((resolve) => resolve(run(...args)));
 }
 
-type ExemptOf = (category: string | undefined) => CategoryPolicy['exempt'];
-
-/** The recipient with all reservations planned anew, and those that moved. `opened` is the same recipient, with every category. */
-function replanned(
-  recipient: Recipient,
-  opened: Opened,
-  leadMs: number,
-  exemptOf: ExemptOf,
-): readonly [Recipient, readonly Moved[]] {
-  const { scopes, now, blockedUntil, quiet } = opened;
-  const places = replan(waitingIn(scopes), roomsOf(scopes, exemptOf), { now, blockedUntil, leadMs, quiet });
-  return [
-    withScopes(
-      recipient,
-      scopes.map((scope) => placed(scope, places)),
-    ),
-    places.flatMap(movedOf),
-  ];
-}
-
-function waitingIn(scopes: Scopes): Waiting[] {
-  const categoryOf = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.reserved, category)));
-  const heldBack = new Map(scopes.flatMap(({ category, slots }) => idsOf(slots.heldBack, category)));
-  return reservations(scopes).map(({ id = '', at }) => ({
-    entry: id,
-    slot: at,
-    category: heldBack.get(id) ?? categoryOf.get(id),
-    isHeldBack: heldBack.has(id),
-  }));
-}
-
-function roomsOf(scopes: Scopes, exemptOf: ExemptOf): Rooms {
-  return new Map(
-    scopes.map(({ category, limits, slots }) => [
-      category,
-      { limits, exempt: exemptOf(category), sent: slots.sent.map(({ at }) => at) },
-    ]),
-  );
-}
-
-function idsOf(slots: readonly Slot[], category: string | undefined): [string, string | undefined][] {
-  return slots.map(({ id = '' }) => [id, category]);
-}
-
 /** A reservation in line is written to the overall scope and to its category; one that is held back to its category alone. */
 function placed(scope: Scope, places: readonly Replanned[]): Scope {
-  const ofScope = ({ waiting }: Replanned) => scope.category === undefined || waiting.category === scope.category;
+  const isOverall = scope.category === undefined;
   const slotsOf = (heldBack: boolean) =>
     places
-      .filter((place) => place.isHeldBack === heldBack && ofScope(place))
-      .reduce<readonly Slot[]>((slots, { waiting, at }) => including(slots, { id: waiting.entry, at }), []);
-  const heldBackHere = scope.category === undefined ? [] : slotsOf(true);
-  return { ...scope, slots: { ...scope.slots, reserved: slotsOf(false), heldBack: heldBackHere } };
-}
-
-function movedOf({ waiting: { entry, slot, category }, at, cause }: Replanned): Moved[] {
-  return at === slot ? [] : [{ id: entry, ...(category !== undefined && { category }), from: slot, at, ...cause }];
-}
-
-/** An ask with this id is refused, so no slot has it. */
-const NOBODY = '';
-
-/** What is stored in the overall scope, and the answer that a newcomer would get. */
-function inspection(
-  recipient: Recipient,
-  opened: Opened,
-  { countBlocked, keepIds, exemptOf }: { countBlocked: boolean; keepIds: boolean; exemptOf: ExemptOf },
-): Inspection {
-  const { now, policy, scopes, blockedUntil, quiet } = opened;
-  const stored = policyAt(recipient, now);
-  const block = blockAt(recipient, now);
-  const [overall] = scopes;
-  const { admission } = decide({ recipientId: NOBODY, id: NOBODY }, [overall], opened, countBlocked);
-  const since = now - paceOf(policy).longestMs;
-  const waiting = waitingIn(scopes);
-  const causes = causesOf(waiting, roomsOf(scopes, exemptOf), { now, blockedUntil, quiet });
-  return {
-    now,
-    policy,
-    source: stored === undefined ? 'limiter' : 'stored',
-    ...(stored !== undefined && stored.until !== Infinity && { policyUntil: stored.until }),
-    ...(block !== undefined && { block }),
-    sent: overall.slots.sent.filter(({ at }) => at >= since).map((slot) => view(slot, keepIds)),
-    reserved: waiting.map(({ entry: id, slot: at }, index) => ({ at, id, ...(causes[index] ?? NO_CAUSE) })),
-    nextAt: admission.kind === 'refused' ? now + admission.waitMs : admission.at,
-    rule: admission.rule,
-  };
-}
-
-function view({ at, id }: Slot, withId: boolean): SlotView {
-  return withId && id !== undefined ? { at, id } : { at };
+      .filter(({ isHeldBack, own }) => isHeldBack === heldBack && (own === scope || (isOverall && !heldBack)))
+      .reduce<readonly Slot[]>((slots, { id, at }) => including(slots, { id, at }), []);
+  return { ...scope, slots: { ...scope.slots, reserved: slotsOf(false), heldBack: slotsOf(true) } };
 }

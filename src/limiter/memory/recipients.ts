@@ -1,23 +1,9 @@
-import { type Policy, isUrgent, withoutExempt, type CategoryPolicy, type Exemption } from '../../domain/limits.ts';
+import { isUrgent, withoutExempt, type CategoryPolicy, type Policy } from '../../domain/limits.ts';
 import type { QuietHours } from '../../domain/quiet-hours.ts';
 import { checkCategories, checkQuietHours } from '../checks.ts';
 import type { Block } from '../limiter.ts';
-import {
-  NO_SHOW_MS,
-  paceOf,
-  createQuietClock,
-  QUIET_EDGE_MS,
-  CLOCK_STEP_MS,
-  limitsOf,
-  type Limit,
-  type Moment,
-} from '../pace.ts';
-
-/** A policy that is stored for a recipient, in force before `until`; Infinity if it has no end. */
-export interface StoredPolicy {
-  readonly policy: Policy;
-  readonly until: number;
-}
+import { CLOCK_STEP_MS, createQuietClock, limitsOf, NO_SHOW_MS, paceOf, QUIET_EDGE_MS, type Limit } from '../pace.ts';
+import type { RecipientState, Scope as StoredScope, Slot, Slots, StoredPolicy } from '../recipient-state.ts';
 
 /** Everything that is stored about one recipient. */
 export interface Recipient {
@@ -31,14 +17,9 @@ export interface Recipient {
 
 const NOTHING_STORED: Recipient = { slots: new Map() };
 
-/** The stored policy that is in force. */
-export function policyAt({ stored }: Recipient, now: number): StoredPolicy | undefined {
-  return stored !== undefined && now < stored.until ? stored : undefined;
-}
-
-/** The block that is in force. */
-export function blockAt({ block }: Recipient, now: number): Block | undefined {
-  return block !== undefined && now < block.until ? block : undefined;
+/** The policy or the block, if it is in force. */
+export function inForce<T extends { readonly until: number }>(setting: T | undefined, now: number): T | undefined {
+  return setting !== undefined && now < setting.until ? setting : undefined;
 }
 
 export function withScopes(recipient: Recipient, scopes: readonly Scope[]): Recipient {
@@ -65,12 +46,6 @@ export function edited(recipient: Recipient, categories: readonly string[], edit
     if (slots !== kept) result = withSlots(result, category, { ...slots, keptMs: kept.keptMs });
   }
   return result;
-}
-
-/** The recipient without sent slots. Reservations stay. */
-export function withoutSent(recipient: Recipient): Recipient {
-  const slots = [...recipient.slots].map(([category, kept]) => [category, { ...kept, sent: [] }] as const);
-  return { ...recipient, slots: new Map(slots) };
 }
 
 /** When the recipient may be forgotten, in epoch milliseconds; -Infinity if nothing is stored. */
@@ -124,11 +99,15 @@ export class Recipients {
 }
 
 /** What is stored about a recipient, as one call sees it. */
-export interface Opened extends AskMoment {
-  /** The overall policy in force. */
-  readonly policy: Policy;
+export interface Opened extends RecipientState, AskMoment {
   readonly scopes: Scopes;
 }
+
+/** What an ask depends on besides the slots. */
+export type AskMoment = Pick<RecipientState, 'now' | 'blockedUntil' | 'quiet'> & {
+  /** No slot lies so shortly before a quiet time. */
+  readonly edgeMs: number;
+};
 
 /** The options of a limiter that decide what is in force for a recipient. */
 export interface OpenerOptions {
@@ -142,8 +121,6 @@ export interface OpenerOptions {
 export interface Opener {
   /** The categories that have a policy. */
   readonly categories: readonly string[];
-  /** The policy of a category, if it has one. */
-  policyOf(category: string | undefined): CategoryPolicy | undefined;
   /** The overall scope, and those of the categories in `asked` that have a policy. `policy`: the ask's own. */
   open(recipient: Recipient, asked: readonly string[], policy?: Policy): Opened;
 }
@@ -161,28 +138,31 @@ export function createOpener({ policy: ownPolicy, categories, quietHours, keepMs
 
   return {
     categories: [...policies.keys()],
-    policyOf: (category) => (category === undefined ? undefined : policies.get(category)),
-    open(recipient, asked, policy = ownPolicy) {
+    open(recipient, asked, asksOwn = ownPolicy) {
       const at = now();
-      const inForce = policyAt(recipient, at)?.policy ?? policy;
-      const slotsOf = (category?: string) => recipient.slots.get(category);
-      const overall = openScope(undefined, inForce, leastKeptMs, slotsOf(), at);
+      const stored = inForce(recipient.stored, at);
+      const block = inForce(recipient.block, at);
+      const policy = stored?.policy ?? asksOwn;
+      const overall = openScope(undefined, policy, leastKeptMs, recipient.slots.get(undefined), at);
       const others = asked.flatMap((category) => {
         const own = policies.get(category);
-        return own === undefined ? [] : [openScope(category, own, keepMs, slotsOf(category), at)];
+        return own === undefined ? [] : [openScope(category, own, keepMs, recipient.slots.get(category), at)];
       });
       const hours = recipient.quiet ?? quietHours;
-      const quiet = hours === undefined ? [] : clock.of(hours, at).windows;
-      const blockedUntil = blockAt(recipient, at)?.until;
-      return { now: at, blockedUntil, quiet, edgeMs: QUIET_EDGE_MS, policy: inForce, scopes: [overall, ...others] };
+      return {
+        ...{ now: at, policy, stored, block, blockedUntil: block?.until, scopes: [overall, ...others] },
+        ...{ hours, areHoursStored: recipient.quiet !== undefined, edgeMs: QUIET_EDGE_MS },
+        quiet: hours === undefined ? [] : clock.of(hours, at).windows,
+      };
     },
   };
 }
 
-/** The same for an ask of a category that is exempt from some overall limits. */
-export function exempted(opened: Opened, exempt: readonly Exemption[] = []): Opened {
+/** The same for an ask: without the limits from which its category is exempt. */
+export function exempted(opened: Opened): Opened {
   const { quiet, policy, scopes } = opened;
   const [overall, ...others] = scopes;
+  const exempt = others[0]?.exempt ?? [];
   const left = { ...opened, quiet: exempt.includes('quietHours') ? [] : quiet };
   if (!isUrgent({ exempt })) return left;
   const reduced = withoutExempt(policy, { exempt });
@@ -196,16 +176,11 @@ export function exempted(opened: Opened, exempt: readonly Exemption[] = []): Ope
   };
 }
 
-/** A recipient's limits and slots, overall or of one category. A slot is taken in all scopes of an ask or in none. */
-export interface Scope {
-  /** Absent for the overall scope. */
-  readonly category?: string;
-  /** With names as in answers: `messages:10/1m`. */
-  readonly limits: readonly Limit[];
+/** A slot is taken in all scopes of an ask or in none. */
+export interface Scope extends StoredScope {
   readonly gapMs: number;
   readonly toleranceMs: number;
   readonly keptMs: number;
-  readonly slots: Slots;
   /** Of the overall scope: the ask is urgent, so it stands behind nobody in line. */
   readonly isUrgent?: boolean;
   /** Where limits are skipped for the ask: all of them, by which the slots are kept. */
@@ -215,16 +190,10 @@ export interface Scope {
 /** The overall scope, which decides whether an id was admitted before, then those of the categories that have a policy. */
 export type Scopes = readonly [Scope, ...Scope[]];
 
-/** What an ask depends on besides the slots. */
-export interface AskMoment extends Moment {
-  /** No slot lies so shortly before a quiet time. */
-  readonly edgeMs: number;
-}
-
 /** The scope of a category, or the overall one, with its limits and slots as they are now. */
 function openScope(
   category: string | undefined,
-  policy: Policy,
+  policy: CategoryPolicy,
   leastKeptMs: number,
   stored: KeptSlots | undefined,
   now: number,
@@ -234,20 +203,13 @@ function openScope(
   const isKeptLonger = (newest(slots.sent) ?? -Infinity) + slots.keptMs >= now && !isDamage(slots, longestMs, now);
   const keptMs = Math.max(leastKeptMs, longestMs, isKeptLonger ? slots.keptMs : 0);
   return {
-    ...(category !== undefined && { category }),
+    ...(category !== undefined && { category, exempt: policy.exempt ?? [] }),
     limits: limitsOf(policy, category),
     gapMs: policy.minGapMs,
     toleranceMs,
     keptMs,
     slots: live(slots, longestMs, keptMs, now),
   };
-}
-
-/** The reservations of all scopes, by slot, each id once. At one slot those held back come last. */
-export function reservations([overall, ...others]: Scopes): readonly Slot[] {
-  const heldBack = others.flatMap(({ slots }) => slots.heldBack);
-  if (heldBack.length === 0) return overall.slots.reserved;
-  return [...overall.slots.reserved, ...heldBack].sort((a, b) => a.at - b.at);
 }
 
 /** Whether they were written before the clock was set back (see CLOCK_STEP_MS). */
@@ -266,24 +228,6 @@ function live(slots: Slots, longestMs: number, keptMs: number, now: number): Slo
     reserved: areGone ? [] : reserved.filter(isAwaited),
     heldBack: areGone ? [] : heldBack.filter(isAwaited),
   };
-}
-
-/** An instant that is taken. */
-export interface Slot {
-  readonly at: number;
-  /** Absent for a mark, which counts a blocked ask as sent (`countBlocked`). */
-  readonly id?: string;
-  /** For a mark: the id of its ask. One id has at most one mark at one instant. */
-  readonly markOf?: string;
-}
-
-/** The slots of one scope, each list oldest first. An id is in one list at most. */
-export interface Slots {
-  readonly sent: readonly Slot[];
-  /** In line. The overall scope has all of them, a category its own ones. */
-  readonly reserved: readonly Slot[];
-  /** Held back by this category: not in the overall line yet. Empty in the overall scope. */
-  readonly heldBack: readonly Slot[];
 }
 
 /** Slots, and for how long a sent one is kept: the longest window that any ask came with. */

@@ -10,29 +10,28 @@
 -- ARGV[2] the id, as it is written among the sent
 -- ARGV[3] 'admit', or 'peek' to write nothing; 'latest' for an ask with such a join; 'renew' and 'peek-renew' also forget an
 --         admission of this id that was not used
--- ARGV[4] '', or the time in epoch ms (redis/clock.lua)
--- ARGV[5] JSON {maxWait, maxPending, countBlocked, lead, join, claim}: refuse a longer wait (ms), or a new id if so many wait, and
+-- ARGV[4] JSON {maxWait, maxPending, countBlocked, lead, join, claim}: refuse a longer wait (ms), or a new id if so many wait, and
 --         write nothing then; 1 to count asks that wait as sent slots; an id that comes back is not sent before now + lead (ms); join {kind: 'latest' or 'digest', key, at, expires, max}: it
 --         waits together with others, at is its age and max the most in one digest; claim 1: if it is refused it is sent
 --         without a slot, so note that it is too late to cancel it; '' for none of them. With quiet hours also {maxQuiet,
 --         expiresIn}: refuse a wait with more quiet time, or a longer one with its quiet time (ms); maxWait does not count quiet
 --         time
--- ARGV[6] JSON, for each scope {how long slots are kept (ms), the tolerance (ms), the gap or 0, max, window (ms) of each rule}
--- ARGV[7] 1 to answer what every limit has left; absent or '' for the deciding limit alone
--- ARGV[8] the quiet times around now, as 'from until from until' in epoch ms; '' for none; '-' if quiet hours do not hold for this
+-- ARGV[5] JSON, for each scope {how long slots are kept (ms), the tolerance (ms), the gap or 0, max, window (ms) of each rule}
+-- ARGV[6] 1 to answer what every limit has left; absent or '' for the deciding limit alone
+-- ARGV[7] the quiet times around now, as 'from until from until' in epoch ms; '' for none; '-' if quiet hours do not hold for this
 --         ask. Absent, as the next ones, for an ask without any of them.
--- ARGV[9] the quiet hours that are stored for the recipient, from which ARGV[8] was computed; '' for none
--- ARGV[10] the limits of the overall scope that are skipped: 'gap', 'rules' or both; '' for none
+-- ARGV[8] the quiet hours that are stored for the recipient, from which ARGV[7] was computed; '' for none
+-- ARGV[9] the limits of the overall scope that are skipped: 'gap', 'rules' or both; '' for none
 --
 -- Answers {kind, at, now, tolerance, gap, scope, limit, max, window, remaining, reset}. Kind: 1 admitted (send at `at`), 2 the same
 -- admission again, 3 reserved (come back at `at`), 4 refused by maxWait, 5 refused by maxPending (`at` is the slot that a
 -- reservation would have had), 6 it ends without being sent (`at` is the slot that it had, or 0). Tolerance: the smallest of the scopes';
 -- gap: the largest. Scope, limit, max and window: the deciding limit; limit 0 is the gap, -1 the block (window: until its end), -2
 -- none, -3 quiet hours. Remaining and reset (ms) are those of that limit; remaining is -1 for no bound. Of a wait, the deciding limit
--- is its longest cause, and remaining is how many are before it in its line (causeOf). With ARGV[7], {scope, limit, max, window,
+-- is its longest cause, and remaining is how many are before it in its line (causeOf). With ARGV[6], {scope, limit, max, window,
 -- remaining, reset} of every limit follow. With kind 6 {how, by} follow, and for a digest that goes now {count, own} (waiting.lua).
 -- The most frequent answer is only the number `now`: admitted at once, decided by the gap of the first scope (takeNow). {'quiet',
--- text}: other quiet hours than those of ARGV[9] are stored for the recipient, so ask again with theirs; nothing was written.
+-- text}: other quiet hours than those of ARGV[8] are stored for the recipient, so ask again with theirs; nothing was written.
 --
 -- Why it is exact: a slot t is taken only if t >= (the max-th newest sent slot) + window for each limit, and sent slots never move.
 -- An id that comes back is sent if the sent slots allow that within the tolerance, whatever is reserved: it is awake, and the
@@ -46,8 +45,8 @@ local waitingKey = KEYS[#KEYS]
 
 -- include ../../redis/clock.lua
 
-local now, realNow = clockNow(ARGV[4])
-local policies = cjson.decode(ARGV[6])
+local now = clockNow()
+local policies = cjson.decode(ARGV[5])
 if #KEYS ~= 3 * #policies + 1 then
   return redis.error_reply('ERR expected ' .. #policies .. ' policies to go with ' .. #KEYS .. ' keys')
 end
@@ -55,11 +54,11 @@ end
 local QUIET_EDGE_MS = 150 -- no slot is reserved so shortly before a quiet time, since its id may come late
 local edge = QUIET_EDGE_MS
 local quiet, awake, quietMs, isUrgent, isPlain = nil, nil, nil, false, true
-if ARGV[8] then
+if ARGV[7] then
   -- The quiet times around now, each {from, until}, in their order; nil if there are none.
-  if ARGV[8] ~= '' and ARGV[8] ~= '-' then
+  if ARGV[7] ~= '' and ARGV[7] ~= '-' then
     quiet = {}
-    for from, till in string.gmatch(ARGV[8], '(%d+) (%d+)') do quiet[#quiet + 1] = { tonumber(from), tonumber(till) } end
+    for from, till in string.gmatch(ARGV[7], '(%d+) (%d+)') do quiet[#quiet + 1] = { tonumber(from), tonumber(till) } end
   end
 
   -- The first instant, `at` or later, that is not quiet. Each quiet time counts `edgeMs` longer, at its beginning.
@@ -79,22 +78,22 @@ if ARGV[8] then
   end
 
   -- Whether takeNow may answer: it is not quiet, no quiet hours are stored, no limit is skipped.
-  isPlain = ARGV[9] == '' and ARGV[10] == '' and not (quiet and awake(now, edge) > now)
+  isPlain = ARGV[8] == '' and ARGV[9] == '' and not (quiet and awake(now, edge) > now)
 end
 
 -- include take-now.lua
 
-local everyRule = ARGV[7] == '1'
+local everyRule = ARGV[6] == '1'
 local taken = mode == 'admit' and not everyRule and isPlain and takeNow()
 if taken then return taken end
 
 -- include scopes.lua
 
-if ARGV[8] ~= '-' and (storedQuiet or '') ~= (ARGV[9] or '') then return { 'quiet', storedQuiet or '' } end
+if ARGV[7] ~= '-' and (storedQuiet or '') ~= (ARGV[8] or '') then return { 'quiet', storedQuiet or '' } end
 
 -- Removes the skipped limits (the gap has number 0) from the overall scope. The slot is still written there, for all other ids.
-if ARGV[10] and ARGV[10] ~= '' then
-  local skipped, left, spacing = ARGV[10], {}, nil
+if ARGV[9] and ARGV[9] ~= '' then
+  local skipped, left, spacing = ARGV[9], {}, nil
   for _, limit in ipairs(scopes[1].limits) do
     if not string.find(skipped, limit.number == 0 and 'gap' or 'rules', 1, true) then
       left[#left + 1] = limit
@@ -112,7 +111,7 @@ if ARGV[10] and ARGV[10] ~= '' then
   gap = math.max(left[1] and left[1].number == 0 and left[1].window or 0, policies[2][3])
 end
 
-local options = ARGV[5] == '' and {} or cjson.decode(ARGV[5])
+local options = ARGV[4] == '' and {} or cjson.decode(ARGV[4])
 local maxWait, renew, peek = options.maxWait, mode == 'renew' or mode == 'peek-renew', mode == 'peek' or mode == 'peek-renew'
 
 -- The id's score in a set, or nil. keptIn: nil also if it is damage or has been kept for long enough.

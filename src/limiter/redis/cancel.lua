@@ -1,15 +1,14 @@
 -- Decides whether notifications that wait can still be canceled, all in one step with the admissions of this recipient.
 --
 -- KEYS[1] what waits (waiting.lua); KEYS[2] the sent slots of the overall scope; one hash tag
--- ARGV[1] '', or the time in epoch ms (redis/clock.lua)
--- ARGV[2] JSON, for each notification {its name, how long to remember it (ms), its ids among the sent ...}
+-- ARGV[1] JSON, for each notification {its name, how long to remember it (ms), its ids among the sent ...}
 --
 -- Answers for each {canceled, name, name}: 1, or 0 if it is too late; then the names that end with it, whose jobs may be woken. Its
 -- own name is not among them if it is a part of a digest that goes for others.
 
 -- include ../../redis/clock.lua
 
-local now = clockNow(ARGV[1])
+local now = clockNow()
 local waitingKey = KEYS[1]
 
 -- include waiting.lua
@@ -53,7 +52,7 @@ local function cancel(name, keepMs, sent)
 end
 
 local answers = {}
-for index, request in ipairs(cjson.decode(ARGV[2])) do
+for index, request in ipairs(cjson.decode(ARGV[1])) do
   local sent = {}
   for position = 3, #request do sent[#sent + 1] = request[position] end
   answers[index] = cancel(request[1], request[2], sent)

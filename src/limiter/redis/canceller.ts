@@ -1,6 +1,6 @@
 import { createDeadline } from '../../redis/deadline.ts';
 import { defineScript, readScript, type Call } from '../../redis/scripts.ts';
-import type { Held } from '../limiter.ts';
+import type { SlotId } from '../limiter.ts';
 import { GRACE_MS } from '../pace.ts';
 import { categoryKeys, entryOf, memberOf, recipientKeys, type LimiterRedis } from './keys.ts';
 import type { Numeric } from './wire.ts';
@@ -39,14 +39,12 @@ export interface CancellerOptions {
   readonly prefix: string;
   /** How long an answer may take, in milliseconds. Default: 2,000. */
   readonly timeoutMs?: number;
-  /** Epoch milliseconds in place of Redis's clock, for tests. */
-  readonly now?: () => number;
 }
 
 /** A pass that is under way may have asked once or twice more than its job's progress says. */
 const ASKS_AHEAD = 3;
 
-export function createCanceller({ redis, prefix, timeoutMs = 2_000, now }: CancellerOptions): Canceller {
+export function createCanceller({ redis, prefix, timeoutMs = 2_000 }: CancellerOptions): Canceller {
   const lua = readScript('cancel.lua', import.meta.url);
   const script: Call<readonly (readonly Numeric[])[]> = defineScript(redis, 'pushpacer:cancel:2', lua, 2);
   const answered = createDeadline(timeoutMs);
@@ -55,7 +53,7 @@ export function createCanceller({ redis, prefix, timeoutMs = 2_000, now }: Cance
       if (requests.length === 0) return [];
       const { waiting, sent } = recipientKeys(prefix, recipientId);
       const asked = requests.map(({ jobId, asks, keepMs }) => [jobId, Math.ceil(keepMs), ...sentEntries(jobId, asks)]);
-      const answers = await answered(script(waiting, sent, now?.() ?? '', JSON.stringify(asked)));
+      const answers = await answered(script(waiting, sent, JSON.stringify(asked)));
       return answers.map(([canceled, ...wake]) => ({ canceled: Number(canceled) === 1, wake: wake.map(String) }));
     },
   };
@@ -77,7 +75,7 @@ export interface LineRedis {
 export async function countBefore(
   redis: LineRedis,
   prefix: string,
-  { recipientId, category, id }: Held,
+  { recipientId, category, id }: SlotId,
 ): Promise<number | undefined> {
   const keys = recipientKeys(prefix, recipientId);
   const own = category === undefined ? undefined : categoryKeys(keys, category);

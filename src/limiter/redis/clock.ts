@@ -63,11 +63,7 @@ const PROBE_EVERY_MS = 5_000;
  * to its first ask: if that travelled for 100 ms, the alert leaves 100 ms late and no log shows it. The recipient's next alert, from
  * a worker with a better estimate, then comes 100 ms too close to it.
  */
-export function keepClock(
-  clock: Clock,
-  redis: TimeRedis,
-  everyMs = PROBE_EVERY_MS,
-): { readonly measured: Promise<void>; stop(): void } {
+export function keepClock(clock: Clock, redis: TimeRedis): { readonly measured: Promise<void>; stop(): void } {
   const probe = async (): Promise<void> => {
     const askedAt = performance.now();
     const [seconds, microseconds] = await redis.time();
@@ -82,7 +78,7 @@ export function keepClock(
     probing ??= probe()
       .catch(() => undefined) // the connection's owner logs that Redis is away
       .finally(() => (probing = undefined));
-  }, everyMs).unref();
+  }, PROBE_EVERY_MS).unref();
   return {
     measured: within(
       first().catch(() => undefined),

@@ -1,35 +1,8 @@
-import type { Policy, CategoryPolicy } from '../../domain/limits.ts';
-import type { Window } from '../../domain/quiet-hours.ts';
-import type { Admission, Inspection, ReservedView, SlotView, Moved } from '../limiter.ts';
-import { paceOf, limitsOf } from '../pace.ts';
-import {
-  causesOf,
-  NO_CAUSE,
-  replan,
-  type ReplanAt,
-  type Replanned,
-  type Room,
-  type Rooms,
-  type Waiting,
-} from '../replan.ts';
-import { idOf } from './keys.ts';
-import type { Inspected, Scopes } from './wire.ts';
-
-/** Stored entry → slot. */
-type Entries = ReadonlyMap<string, number>;
-
-/** What is stored of one scope of a recipient. */
-interface LookedAtScope {
-  readonly sent: Entries;
-  readonly reserved: Entries;
-  /** Empty for the overall scope. */
-  readonly heldBack: Entries;
-}
-
-/** Everything that is stored about a recipient, the overall scope first, then the categories in their order. */
-export interface LookedAt extends Omit<Inspected, 'sets'> {
-  readonly scopes: readonly LookedAtScope[];
-}
+import type { CategoryPolicy } from '../../domain/limits.ts';
+import { limitsOf } from '../pace.ts';
+import type { RecipientState, Replanned, Scope, Slot } from '../recipient-state.ts';
+import type { QuietTerms } from './quiet-terms.ts';
+import type { Inspected, Policies } from './wire.ts';
 
 /** How many entries one script call reads, from all sets together. */
 const ENTRIES_A_PART = 1_000;
@@ -39,148 +12,49 @@ const ENTRIES_A_PART = 1_000;
  * as it was before or after. `part` skips `leaveOut` entries of each set and reads at most the next `most`.
  */
 export async function lookAt(
-  scopes: number,
+  policies: Policies,
+  quietTerms: QuietTerms,
   part: (leaveOut: number, most: number) => Promise<Inspected>,
-): Promise<LookedAt> {
-  const sets = Array.from({ length: 3 * scopes - 1 }, () => new Map<string, number>());
+): Promise<RecipientState> {
+  const sets = Array.from({ length: 3 * (1 + policies.categories.length) }, () => new Map<string, number>());
   const most = Math.max(1, Math.floor(ENTRIES_A_PART / sets.length));
   for (let leaveOut = 0; ; leaveOut += most) {
-    const { sets: found, ...rest } = await part(leaveOut, most);
-    for (const [index, entries] of found.entries()) {
+    const found = await part(leaveOut, most);
+    for (const [index, entries] of found.sets.entries()) {
       for (const [entry, at] of entries) sets[index]?.set(entry, at);
     }
-    if (found.every((entries) => entries.length < most)) return { ...rest, scopes: inScopes(sets) };
+    if (found.sets.every((entries) => entries.length < most)) return stateOf(found, sets, policies, quietTerms);
   }
 }
 
-function inScopes(sets: readonly Entries[]): LookedAtScope[] {
-  const set = (index: number): Entries => sets[index] ?? new Map<string, number>();
-  const overall = { sent: set(0), reserved: set(1), heldBack: new Map<string, number>() };
-  const categories = Array.from({ length: (sets.length - 2) / 3 }, (_, number) => {
-    const from = 2 + 3 * number;
-    return { sent: set(from), reserved: set(from + 1), heldBack: set(from + 2) };
+function stateOf(
+  { now, stored, block, quiet }: Inspected,
+  sets: readonly ReadonlyMap<string, number>[],
+  policies: Policies,
+  quietTerms: QuietTerms,
+): RecipientState {
+  const slotsOf = (index: number): Slot[] =>
+    [...(sets[index] ?? [])].map(([id, at]) => ({ id, at })).sort((a, b) => a.at - b.at);
+  const scopeOf = (policy: CategoryPolicy, index: number, category?: string): Scope => ({
+    ...(category !== undefined && { category, exempt: policy.exempt ?? [] }),
+    limits: limitsOf(policy, category),
+    slots: { sent: slotsOf(3 * index), reserved: slotsOf(3 * index + 1), heldBack: slotsOf(3 * index + 2) },
   });
-  return [overall, ...categories];
-}
-
-/** What is stored, and the answer that a newcomer would get, as an Inspection. */
-export function toInspection(
-  looked: LookedAt,
-  next: Admission,
-  reserved: readonly ReservedView[],
-  own: { readonly policy: Policy; readonly keepIds: boolean },
-): Inspection {
-  const { now, policy, policyUntil, blockedUntil, blockReason = '', scopes } = looked;
-  const since = now - paceOf(policy ?? own.policy).longestMs;
+  const policy = stored?.policy ?? policies.policy;
+  const categories = policies.categories.map(([name, own], index) => scopeOf(own, 1 + index, name));
+  const { hours, windows } = quietTerms.read(quiet, now);
   return {
-    now,
-    policy: policy ?? own.policy,
-    source: policy === undefined ? 'limiter' : 'stored',
-    ...(policyUntil !== undefined && { policyUntil }),
-    ...(blockedUntil !== undefined && { block: { until: blockedUntil, reason: blockReason } }),
-    sent: sentViews(scopes[0]?.sent ?? [], own.keepIds).filter(({ at }) => at >= since),
-    reserved,
-    nextAt: 'at' in next ? next.at : now + next.waitMs,
-    rule: next.rule,
+    ...{ now, policy, stored, block, blockedUntil: block?.until },
+    ...{ hours, areHoursStored: quiet !== undefined, quiet: windows },
+    scopes: [scopeOf(policy, 0), ...categories],
   };
 }
 
-/** Sorted by slot. */
-function sentViews(slots: Iterable<readonly [entry: string, at: number]>, areIds: boolean): SlotView[] {
-  const views = [...slots].map(([entry, at]) => {
-    const id = areIds ? idOf(entry) : undefined;
-    return id === undefined ? { at } : { at, id };
-  });
-  return views.toSorted((a, b) => a.at - b.at);
-}
-
-/** The policies of a limiter; its categories in the order of their keys. */
-type Policies = Pick<Scopes, 'policy' | 'categories'>;
-
-/** The reservations whose slot or scope must change, in their order, with their new slots. */
-export function misplaced(
-  waiting: readonly Waiting[],
-  looked: LookedAt,
-  policies: Policies,
-  at: Pick<ReplanAt, 'leadMs' | 'quiet'>,
-): Replanned[] {
-  const { now, blockedUntil } = looked;
-  return replan(waiting, roomsOf(looked, policies), { now, blockedUntil, ...at }).filter(
-    ({ waiting: { slot, isHeldBack: wasHeldBack }, at: newSlot, isHeldBack }) =>
-      newSlot !== slot || isHeldBack !== wasHeldBack,
-  );
-}
-
-function roomsOf({ policy, scopes }: LookedAt, policies: Policies): Rooms {
-  const own = policy ?? policies.policy;
-  const named: (readonly [string | undefined, CategoryPolicy])[] = [[undefined, own], ...policies.categories];
-  return new Map(
-    named.map(([category, each], index): [string | undefined, Room] => [
-      category,
-      {
-        limits: limitsOf(each, category),
-        exempt: each.exempt,
-        sent: [...(scopes[index]?.sent.values() ?? [])].sort((a, b) => a - b),
-      },
-    ]),
-  );
-}
-
-/** All reservations for people to see, in their order. */
-export function reservedIn(looked: LookedAt, policies: Policies, quiet: readonly Window[]): ReservedView[] {
-  const { now, blockedUntil } = looked;
-  const waiting = waitingIn(looked, policies);
-  const causes = causesOf(waiting, roomsOf(looked, policies), { now, blockedUntil, quiet });
-  return waiting.map(({ entry, slot: at }, index) => {
-    const id = idOf(entry);
-    return { at, ...(id !== undefined && { id }), ...(causes[index] ?? NO_CAUSE) };
-  });
-}
-
-/** All reservations, by slot; at one slot those held back come last, and otherwise by the stored id, as Redis orders them. */
-export function waitingIn({ scopes: [overall, ...categories] }: LookedAt, policies: Policies): Waiting[] {
-  const nameOf = (index: number) => policies.categories[index]?.[0];
-  const categoryOf = new Map<string, string | undefined>();
-  for (const [index, { reserved }] of categories.entries()) {
-    for (const entry of reserved.keys()) categoryOf.set(entry, nameOf(index));
-  }
-  const inLine = [...(overall?.reserved ?? [])].map(([entry, slot]): Waiting => ({
-    entry,
-    slot,
-    category: categoryOf.get(entry),
-    isHeldBack: false,
-  }));
-  const heldBack = categories.flatMap((category, index) =>
-    [...category.heldBack].map(([entry, slot]): Waiting => ({
-      entry,
-      slot,
-      category: nameOf(index),
-      isHeldBack: true,
-    })),
-  );
-  const known = new Set(inLine.map(({ entry }) => entry));
-  const all = [...inLine, ...heldBack.filter(({ entry }) => !known.has(entry))];
-  return all.sort(
-    (a, b) => a.slot - b.slot || Number(a.isHeldBack) - Number(b.isHeldBack) || (a.entry < b.entry ? -1 : 1),
-  );
-}
-
 /** ARGV[1] of move.lua. */
-export function toMoves(places: readonly Replanned[], { categories }: Policies): string {
-  const names = categories.map(([name]) => name);
-  const items = places.map(({ waiting: { entry, slot, category, isHeldBack: wasHeldBack }, at, isHeldBack }) => {
-    const scope = category === undefined ? 0 : names.indexOf(category) + 2;
-    return [entry, scope, Number(wasHeldBack), slot, Number(isHeldBack), at];
+export function toMoves(places: readonly Replanned[], scopes: RecipientState['scopes']): string {
+  const items = places.map(({ id, own, wasHeldBack, wasAt, isHeldBack, at }) => {
+    const number = own === undefined ? 0 : scopes.indexOf(own) + 1;
+    return [id, number, Number(wasHeldBack), wasAt, Number(isHeldBack), at];
   });
   return JSON.stringify(items);
-}
-
-/** What to report: a reservation that changed its scope but not its slot is left out. */
-export function movedOf(places: readonly Replanned[]): Moved[] {
-  return places
-    .filter(({ waiting, at }) => at !== waiting.slot)
-    .map(({ waiting: { entry, slot, category }, at, cause }) => {
-      const id = idOf(entry);
-      return { ...(id !== undefined && { id }), ...(category !== undefined && { category }), from: slot, at, ...cause };
-    });
 }

@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import type { OptionNames } from '../../domain/faults.ts';
-import { type CategoryPolicy, type Policy, isUrgent, type Exemption } from '../../domain/limits.ts';
-import { quietText, type QuietHours, type Window } from '../../domain/quiet-hours.ts';
+import type { CategoryPolicy, Policy } from '../../domain/limits.ts';
+import { quietText, type QuietHours } from '../../domain/quiet-hours.ts';
 import { createDeadline } from '../../redis/deadline.ts';
 import {
   checkAsk,
   checkBlock,
   checkCategories,
   checkFollow,
-  checkSlot,
   checkKeep,
   checkLimit,
   checkLimiterOptions,
@@ -16,33 +15,26 @@ import {
   checkQuiet,
   checkQuietHours,
   checkRecipient,
+  checkSlot,
   MAX_BLOCK_MS,
 } from '../checks.ts';
 import { checkOnUnavailable, withFallback, type OnUnavailable } from '../fallback.ts';
-import type {
-  Admission,
-  Ask,
-  Ended,
-  Follow,
-  Held,
-  Limiter,
-  QuietView,
-  WaitingAsk,
-  WaitingLimiter,
-} from '../limiter.ts';
-import { withQuietMs, createQuietClock, quietView, type Quiet } from '../pace.ts';
+import type { Admission, Ask, NotToBeSent, Follow, SlotId, Limiter, WaitingAsk, WaitingLimiter } from '../limiter.ts';
+import { inspectionOf, movedOf, replan, type RecipientState } from '../recipient-state.ts';
 import { createClock, type Clock } from './clock.ts';
 import {
   categoryKeys,
+  defineScripts,
   entryOf,
+  idOf,
   memberOf,
   recipientKeys,
   type CategoryKeys,
-  defineScripts,
   type LimiterRedis,
 } from './keys.ts';
-import { lookAt, toInspection, type LookedAt, misplaced, movedOf, reservedIn, toMoves, waitingIn } from './look.ts';
-import { readAdmit, readInspect, readSettings, createScopes, toAdmission, toOptions } from './wire.ts';
+import { lookAt, toMoves } from './look.ts';
+import { createQuietTerms } from './quiet-terms.ts';
+import { createPolicies, readAdmit, readInspect, readSettings, toAdmission, toOptions } from './wire.ts';
 
 /** The limits of a Redis limiter, its client, what it keeps, and what happens while Redis does not answer. */
 export interface RedisLimiterOptions {
@@ -71,13 +63,11 @@ export interface RedisLimiterOptions {
   readonly onUnavailable?: OnUnavailable;
   /** Called with true when answers begin to come from the fallback, and with false when they no longer do. */
   readonly onOutage?: ((isAway: boolean) => void) | undefined;
-  /** Epoch milliseconds in place of Redis's clock, for tests. Default: Redis's clock. */
-  readonly now?: () => number;
 }
 
 const OPTIONS: OptionNames<RedisLimiterOptions> = {
   ...{ redis: true, policy: true, categories: true, quietHours: true, prefix: true, timeoutMs: true, keepMs: true },
-  ...{ countBlocked: true, keepIds: true, onUnavailable: true, onOutage: true, now: true },
+  ...{ countBlocked: true, keepIds: true, onUnavailable: true, onOutage: true },
 };
 
 /**
@@ -98,45 +88,42 @@ export interface WaitingLimiterOptions extends Omit<RedisLimiterOptions, 'onUnav
 
 /** The same limiter, for notifications that can be canceled and that wait together. */
 export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLimiter {
-  const { redis, policy, categories = {}, prefix = 'pushpacer', timeoutMs = 2_000, keepMs = 0, now } = options;
-  const { countBlocked = false, keepIds = false } = options;
+  const { redis, policy, categories = {}, prefix = 'pushpacer', timeoutMs = 2_000, keepMs = 0 } = options;
+  const { quietHours, countBlocked = false, keepIds = false, clock = createClock() } = options;
   checkPrefix(prefix);
   checkCategories(categories);
   checkKeep(keepMs);
-  checkQuietHours(options.quietHours);
-  const quietTerms = createQuietTerms(options.quietHours, categories);
-  const scopes = createScopes({ policy, categories, keepMs });
-  const scripts = defineScripts(redis, 1 + scopes.categories.length);
+  checkQuietHours(quietHours);
+  const quietTerms = createQuietTerms(quietHours, categories);
+  const policies = createPolicies(policy, categories, keepMs);
+  const scripts = defineScripts(redis, 1 + policies.categories.length);
   const answered = createDeadline(timeoutMs);
-  const { clock = createClock() } = options;
   const sentEntry = keepIds ? (entry: string) => entry : memberOf;
 
-  async function ask(mode: 'admit' | 'peek', asked: WaitingAsk): Promise<Admission | Ended> {
+  async function ask(mode: 'admit' | 'peek', asked: WaitingAsk): Promise<Admission | NotToBeSent> {
     checkAsk(asked);
     const { recipientId, id, renew, everyRule } = asked;
-    const category = scopes.categoryOf(asked);
+    const category = policies.categoryOf(asked);
+    const ofScopes = policies.policiesOf(asked.policy, category);
     const keys = recipientKeys(prefix, recipientId);
+    const own = category === undefined ? undefined : categoryKeys(keys, category);
     const how = renew === true ? RENEWING[mode] : asked.join?.kind === 'latest' ? 'latest' : mode;
-    const policies = scopes.policiesOf(asked.policy, category);
     const entry = entryOf(id);
-    const terms = quietTerms.of(recipientId, category, now?.() ?? Date.now());
-    const bounds = withQuietOptions(toOptions(boundOf(asked, terms), countBlocked), asked, terms);
-    const args = [entry, sentEntry(entry), how, now?.() ?? '', bounds, policies.text];
-    if (everyRule === true) args.push(1);
-    if (terms.args.length > 0) args.push(...(everyRule === true ? [] : ['']), ...terms.args);
+    const terms = quietTerms.of(recipientId, category, Date.now());
+    const options = toOptions(asked, countBlocked, terms.windows.length > 0);
+    const args = [entry, sentEntry(entry), how, options, ofScopes.text];
+    if (everyRule === true || terms.args.length > 0) args.push(everyRule === true ? '1' : '', ...terms.args);
+    const ofOverall = [keys.settings, keys.sent, keys.reserved];
     const askedAt = performance.now();
     const reply = await answered(
-      category === undefined
-        ? scripts.admit[0](keys.settings, keys.sent, keys.reserved, keys.waiting, ...args)
-        : scripts.admit[1](
-            ...[keys.settings, keys.sent, keys.reserved, ...inOrder(categoryKeys(keys, category)), keys.waiting],
-            ...args,
-          ),
+      own === undefined
+        ? scripts.admit[0](...ofOverall, keys.waiting, ...args)
+        : scripts.admit[1](...ofOverall, own.sent, own.reserved, own.heldBack, keys.waiting, ...args),
     );
     if (quietTerms.learns(recipientId, reply)) return ask(mode, asked);
-    const answer = readAdmit(reply, policies);
+    const answer = readAdmit(reply, ofScopes);
     clock.observe(askedAt, performance.now(), answer.now);
-    return withQuietMs(toAdmission(answer, asked, category, clock, terms.windows), terms.windows, answer.now);
+    return toAdmission(answer, asked, category, clock, terms.windows);
   }
 
   /** Does not look at what ended. */
@@ -144,45 +131,40 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     return ask('peek', asked) as Promise<Admission>;
   }
 
-  /** The keys of the sent slots in every scope of this ask. */
-  function sentSets(slot: Held): [string, ...string[]] {
-    const category = scopes.categoryOf(slot);
+  /** Removes the id from these sets of every scope of its ask. */
+  async function release(
+    slot: SlotId,
+    sets: readonly ('sent' | 'reserved' | 'heldBack')[],
+    entry: string,
+  ): Promise<boolean> {
+    const category = policies.categoryOf(slot);
     const keys = recipientKeys(prefix, slot.recipientId);
-    return category === undefined ? [keys.sent] : [keys.sent, categoryKeys(keys, category).sent];
-  }
-
-  /** The keys of the reserved and held-back slots in every scope of this ask. */
-  function waitingSets(slot: Held): [string, ...string[]] {
-    const category = scopes.categoryOf(slot);
-    const keys = recipientKeys(prefix, slot.recipientId);
-    if (category === undefined) return [keys.reserved];
-    const ofCategory = categoryKeys(keys, category);
-    return [keys.reserved, ofCategory.reserved, ofCategory.heldBack];
-  }
-
-  async function release(sets: readonly [string, ...string[]], entry: string): Promise<boolean> {
-    const script = scripts.release[sets.length - 1] ?? scripts.release[0];
-    return Number(await answered(script(...sets, entry))) === 1;
+    const scopes: Partial<CategoryKeys>[] = category === undefined ? [keys] : [keys, categoryKeys(keys, category)];
+    const named = scopes.flatMap((scope) => sets.flatMap((set) => scope[set] ?? []));
+    const script = scripts.release[named.length - 1] ?? scripts.release[0];
+    return Number(await answered(script(...named, entry))) === 1;
   }
 
   /** The settings, and all sets of the overall scope and of every category. */
   function allKeys(recipientId: string): string[] {
     const keys = recipientKeys(prefix, recipientId);
-    const ofCategories = scopes.categories.flatMap(([category]) => inOrder(categoryKeys(keys, category)));
+    const ofCategories = policies.categories.flatMap(([category]) => {
+      const { sent, reserved, heldBack } = categoryKeys(keys, category);
+      return [sent, reserved, heldBack];
+    });
     return [keys.settings, keys.sent, keys.reserved, ...ofCategories];
   }
 
-  function look(recipientId: string): Promise<LookedAt> {
+  function look(recipientId: string): Promise<RecipientState> {
     const keys = allKeys(recipientId);
-    return lookAt(1 + scopes.categories.length, async (leaveOut, most) => {
-      const args = [now?.() ?? '', scopes.allPolicies, leaveOut, most];
-      return readInspect(await answered(scripts.inspect(...keys, ...args)));
-    });
+    return lookAt(policies, quietTerms, async (leaveOut, most) =>
+      readInspect(await answered(scripts.inspect(...keys, policies.allPolicies, leaveOut, most))),
+    );
   }
 
   async function set(what: string, recipientId: string, until: number | '', value: string, mostMs: number | '') {
     const { settings } = recipientKeys(prefix, recipientId);
-    return readSettings(await answered(scripts.settings(settings, what, now?.() ?? '', until, value, mostMs)));
+    return readSettings(await answered(scripts.settings(settings, what, until, value, mostMs)));
   }
 
   /** Repeats while new reservations appear: those that asked meanwhile were placed behind the old slots, so too late. */
@@ -190,16 +172,18 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     const keys = allKeys(recipientId);
     const seen = new Set<string>();
     for (let round = 0; round < MOST_ROUNDS; round += 1) {
-      const looked = await look(recipientId);
-      const waiting = waitingIn(looked, scopes);
-      if (waiting.every(({ entry }) => seen.has(entry))) return;
-      for (const { entry } of waiting) seen.add(entry);
-      const quiet = quietTerms.windowsOf(looked.quiet, looked.now);
-      const places = misplaced(waiting, looked, scopes, { leadMs, quiet });
-      for (let from = 0; from < places.length; from += MOVES_A_STEP) {
-        const step = places.slice(from, from + MOVES_A_STEP);
-        const done = new Set((await answered(scripts.move(...keys, toMoves(step, scopes)))).map(Number));
-        const moved = movedOf(step.filter((_, index) => done.has(index + 1)));
+      const state = await look(recipientId);
+      const planned = replan(state, leadMs);
+      if (planned.every(({ id }) => seen.has(id))) return;
+      for (const { id } of planned) seen.add(id);
+      const misplaced = planned.filter((one) => one.at !== one.wasAt || one.isHeldBack !== one.wasHeldBack);
+      for (let from = 0; from < misplaced.length; from += MOVES_A_STEP) {
+        const step = misplaced.slice(from, from + MOVES_A_STEP);
+        const done = new Set((await answered(scripts.move(...keys, toMoves(step, state.scopes)))).map(Number));
+        const moved = movedOf(
+          step.filter((_, index) => done.has(index + 1)),
+          idOf,
+        );
         if (moved.length > 0) await onMoved?.(moved);
       }
     }
@@ -220,25 +204,25 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     moveUp: moveAll,
     async refund(slot) {
       checkSlot(slot);
-      return release(sentSets(slot), sentEntry(entryOf(slot.id)));
+      return release(slot, ['sent'], sentEntry(entryOf(slot.id)));
     },
     async cancel(slot) {
       checkSlot(slot);
-      return release(waitingSets(slot), entryOf(slot.id));
+      return release(slot, ['reserved', 'heldBack'], entryOf(slot.id));
     },
     async limit(recipientId, stored, { until, ...follow } = {}) {
       checkLimit(recipientId, stored, until, undefined);
       checkFollow(follow);
-      const { done, now: heard } = await set('limit', recipientId, until ?? '', scopes.textOf(stored), '');
-      if (!done) checkLimit(recipientId, stored, until, heard);
+      const { done, now } = await set('limit', recipientId, until ?? '', policies.textOf(stored), '');
+      if (!done) checkLimit(recipientId, stored, until, now);
       await moveAll(recipientId, follow);
     },
     unlimit: (recipientId, follow) => remove('unlimit', recipientId, follow),
     async block(recipientId, block, follow = {}) {
       checkBlock(recipientId, block, undefined);
       checkFollow(follow);
-      const { done, now: heard } = await set('block', recipientId, block.until, block.reason, MAX_BLOCK_MS);
-      if (!done) checkBlock(recipientId, block, heard);
+      const { done, now } = await set('block', recipientId, block.until, block.reason, MAX_BLOCK_MS);
+      if (!done) checkBlock(recipientId, block, now);
       await moveAll(recipientId, follow);
     },
     unblock: (recipientId, follow) => remove('unblock', recipientId, follow),
@@ -253,17 +237,15 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
       checkRecipient(recipientId);
       checkFollow(follow);
       const keys = recipientKeys(prefix, recipientId);
-      const sent = scopes.categories.map(([category]) => categoryKeys(keys, category).sent);
+      const sent = policies.categories.map(([category]) => categoryKeys(keys, category).sent);
       const wasSent = (await answered(redis.unlink(keys.sent, ...sent))) > 0;
       await moveAll(recipientId, follow);
       return wasSent;
     },
     async inspect(recipientId) {
       checkRecipient(recipientId);
-      const [looked, next] = await Promise.all([look(recipientId), peek({ recipientId, id: randomUUID() })]);
-      const { quiet, now: at } = looked;
-      const reserved = reservedIn(looked, scopes, quietTerms.windowsOf(quiet, at));
-      return { ...toInspection(looked, next, reserved, { policy, keepIds }), ...quietTerms.viewOf(quiet, at) };
+      const [state, next] = await Promise.all([look(recipientId), peek({ recipientId, id: randomUUID() })]);
+      return inspectionOf(state, next, keepIds, idOf);
     },
   };
 }
@@ -274,95 +256,3 @@ const RENEWING = { admit: 'renew', peek: 'peek-renew' } as const;
 const MOVES_A_STEP = 500;
 /** How often reservations that came meanwhile are looked for, at most. */
 const MOST_ROUNDS = 5;
-
-function inOrder({ sent, reserved, heldBack }: CategoryKeys): [string, string, string] {
-  return [sent, reserved, heldBack];
-}
-
-/** What an ask sends to admit.lua about quiet hours, and about limits that are skipped. */
-interface Terms {
-  /** ARGV[8] to ARGV[10]; empty for an ask without any of them. */
-  readonly args: readonly string[];
-  /** The quiet times that hold for this ask. */
-  readonly windows: readonly Window[];
-}
-
-/** The quiet hours of this limiter, and those of recipients that answers of admit.lua contained. */
-interface QuietTerms {
-  of(recipientId: string, category: string | undefined, now: number): Terms;
-  /** Reads an answer of admit.lua. True if it contains other quiet hours than were known: ask again. */
-  learns(recipientId: string, reply: unknown): boolean;
-  /** The quiet times under the quiet hours that are stored for a recipient, or under those of this limiter. */
-  windowsOf(stored: string | undefined, now: number): readonly Window[];
-  /** The same for `inspect`. */
-  viewOf(stored: string | undefined, now: number): { readonly quiet?: QuietView };
-}
-
-/** The most recipients with quiet hours of their own that are remembered; those that are forgotten cost one ask more. */
-const MOST_RECIPIENTS = 10_000;
-const NONE: Terms = { args: [], windows: [] };
-
-function createQuietTerms(
-  quietHours: QuietHours | undefined,
-  categories: Readonly<Record<string, CategoryPolicy>>,
-): QuietTerms {
-  const clock = createQuietClock();
-  const stored = new Map<string, string>();
-  const skipped = new Map<string, readonly Exemption[]>(
-    Object.entries(categories).flatMap(([name, { exempt }]) => (exempt === undefined ? [] : [[name, exempt]])),
-  );
-
-  function quietOf(text: string | undefined, now: number): Quiet | undefined {
-    if (text !== undefined) return clock.ofText(text, now);
-    return quietHours && clock.of(quietHours, now);
-  }
-
-  return {
-    of(recipientId, category, now) {
-      const own = stored.get(recipientId);
-      const exempt = category === undefined ? undefined : skipped.get(category);
-      if (own === undefined && quietHours === undefined && exempt === undefined) return NONE;
-      const limits = exempt !== undefined && isUrgent({ exempt }) ? exempt.join(' ') : '';
-      if (exempt?.includes('quietHours') === true) return { args: ['-', '', limits], windows: [] };
-      const { text = '', windows = [] } = quietOf(own, now) ?? {};
-      return { args: [text, own ?? '', limits], windows };
-    },
-    learns(recipientId, reply) {
-      if (!Array.isArray(reply) || reply[0] !== 'quiet') return false;
-      const text = String(reply[1]);
-      stored.delete(recipientId);
-      if (text !== '') stored.set(recipientId, text);
-      const [oldest] = stored.keys();
-      if (stored.size > MOST_RECIPIENTS && oldest !== undefined) stored.delete(oldest);
-      return true;
-    },
-    windowsOf: (text, now) => quietOf(text, now)?.windows ?? [],
-    viewOf(text, now) {
-      const hours = text === undefined ? quietHours : (JSON.parse(text) as QuietHours);
-      return hours === undefined
-        ? {}
-        : { quiet: quietView(hours, text !== undefined, quietOf(text, now)?.windows ?? [], now) };
-    },
-  };
-}
-
-/** The ask with bounds that hold without quiet times: then all of a wait counts. */
-function boundOf(asked: Ask, { windows }: Terms): Ask {
-  const { maxWaitMs = Infinity, expiresInMs } = asked;
-  if (expiresInMs === undefined || windows.length > 0) return asked;
-  return { ...asked, maxWaitMs: Math.min(maxWaitMs, expiresInMs) };
-}
-
-/** ARGV[5] of admit.lua, with the bounds that only matter if there are quiet times. */
-function withQuietOptions(text: string, { maxQuietMs, expiresInMs }: Ask, { windows }: Terms): string {
-  if (windows.length === 0 || (maxQuietMs === undefined && expiresInMs === undefined)) return text;
-  return JSON.stringify({
-    ...(text !== '' && (JSON.parse(text) as object)),
-    ...bound('maxQuiet', maxQuietMs),
-    ...bound('expiresIn', expiresInMs),
-  });
-}
-
-function bound(name: string, ms = Infinity): object {
-  return ms === Infinity ? {} : { [name]: Math.max(0, Math.floor(ms)) };
-}

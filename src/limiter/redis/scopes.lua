@@ -1,4 +1,4 @@
--- Included by scripts that read slots. Needs KEYS (see admit.lua), `now`, `realNow`, `policies`, `id`, `member`. Gives `scopes`,
+-- Included by scripts that read slots. Needs KEYS (see admit.lua), `now`, `policies`, `id`, `member`. Gives `scopes`,
 -- `tolerance` and `early` (ms), `gap`, the settings in force (`policyUntil`, `blockedUntil`, `storedQuiet`), and look-ups in a set.
 --
 -- Reads what is stored for one recipient: the settings in force, and for each scope its limits and its sorted sets.
@@ -68,7 +68,7 @@ local function keepOf(set)
     set.isSent = nil
     local top = scoreAt(set, 0)
     local left = top and set.skipped == 0 and redis.call('PTTL', set.key) or -1
-    if left > 0 and realNow + left >= now then set.keep = math.max(set.keep, realNow + left - top) end
+    if left > 0 then set.keep = math.max(set.keep, now + left - top) end
   end
   return set.keep
 end

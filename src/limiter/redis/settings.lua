@@ -2,10 +2,9 @@
 --
 -- KEYS[1] the recipient's settings
 -- ARGV[1] 'limit', 'unlimit', 'block', 'unblock', 'quiet' or 'unquiet'
--- ARGV[2] '', or the time in epoch ms (redis/clock.lua)
--- ARGV[3] when the policy or block ends, epoch ms; '' for no end
--- ARGV[4] the policy as in admit.lua, the reason of the block, or the quiet hours as JSON
--- ARGV[5] the most that the end may lie ahead, ms; '' for no bound
+-- ARGV[2] when the policy or block ends, epoch ms; '' for no end
+-- ARGV[3] the policy as in admit.lua, the reason of the block, or the quiet hours as JSON
+-- ARGV[4] the most that the end may lie ahead, ms; '' for no bound
 --
 -- Answers {done, now}: done is 1, or 0 if there was nothing to remove, or the end is not ahead (nothing is written then).
 --
@@ -14,8 +13,8 @@
 
 -- include ../../redis/clock.lua
 
-local what, ends, now = ARGV[1], tonumber(ARGV[3]), clockNow(ARGV[2])
-if ends and (ends <= now or ends - now > (tonumber(ARGV[5]) or math.huge)) then return { 0, now } end
+local what, ends, now = ARGV[1], tonumber(ARGV[2]), clockNow()
+if ends and (ends <= now or ends - now > (tonumber(ARGV[4]) or math.huge)) then return { 0, now } end
 
 local FIELDS = { block = { 'blockedUntil', 'blockReason' }, limit = { 'policyUntil', 'policy' }, quiet = { 'quietUntil', 'quiet' } }
 local stores = FIELDS[what] ~= nil
@@ -23,8 +22,8 @@ local fields = FIELDS[stores and what or string.sub(what, 3)]
 local before = redis.call('HMGET', KEYS[1], unpack(fields))
 redis.call('HDEL', KEYS[1], unpack(fields))
 if stores then
-  redis.call('HSET', KEYS[1], fields[2], ARGV[4])
-  if ends then redis.call('HSET', KEYS[1], fields[1], ARGV[3]) end
+  redis.call('HSET', KEYS[1], fields[2], ARGV[3])
+  if ends then redis.call('HSET', KEYS[1], fields[1], ARGV[2]) end
 end
 
 local policy, policyEnd, blockEnd, quiet = unpack(redis.call('HMGET', KEYS[1], 'policy', 'policyUntil', 'blockedUntil', 'quiet'))

@@ -1,4 +1,4 @@
--- Included by admit.lua. Needs KEYS, `now`, `realNow`, `policies`, `member`. Gives `takeNow()`.
+-- Included by admit.lua. Needs KEYS, `now`, `policies`, `member`. Gives `takeNow()`.
 --
 -- A fast path for the most frequent ask: no settings are stored, nothing waits, every limit has room. It counts entries
 -- instead of looking up scores, which is what takes time in Redis, and does not even count if fewer entries are stored than the
@@ -30,7 +30,7 @@ local function takeNow()
       -- A slot within the gap, or ahead of now.
       if call('ZCOUNT', sent, text(now - gap + 1), '+inf') > 0 then return nil end
       -- An earlier ask came with a longer window, for which the sent slots must be kept: see keepOf in scopes.lua.
-      if call('PTTL', sent) - now + realNow > policy[1] then return nil end
+      if call('PTTL', sent) > policy[1] then return nil end
     end
     if gap > 0 and now + gap > last then
       last, deciding = now + gap, scope == 1 or { scope, 0, 1, gap, 0, gap }

@@ -1,27 +1,45 @@
 import { ruleName, type Policy, type CategoryPolicy } from '../../domain/limits.ts';
 import type { Window } from '../../domain/quiet-hours.ts';
-import type { Admission, Ask, Cause, Digest, Ended, RuleStanding, Standing, WaitingAsk } from '../limiter.ts';
-import { quietCause, paceOf } from '../pace.ts';
+import type {
+  Admission,
+  Ask,
+  Block,
+  Cause,
+  Digest,
+  NotToBeSent,
+  RuleStanding,
+  Standing,
+  WaitingAsk,
+} from '../limiter.ts';
+import { paceOf, quietCause, quietLeft } from '../pace.ts';
+import type { StoredPolicy } from '../recipient-state.ts';
 import type { Clock } from './clock.ts';
 
 // What the scripts take and answer, which the scripts explain. In this order: an ask and its answer; settings and inspections;
 // policies.
 
-/** ARGV[5] of admit.lua. */
+/** ARGV[4] of admit.lua. Where no time is quiet, all of a wait counts, and one bound is enough. */
 export function toOptions(
-  { maxWaitMs = Infinity, maxPending, leadMs = 0, join, claim = false }: WaitingAsk,
+  { maxWaitMs = Infinity, maxQuietMs, expiresInMs = Infinity, maxPending, leadMs = 0, join, claim = false }: WaitingAsk,
   countBlocked: boolean,
+  hasQuietTimes: boolean,
 ): string {
-  const isPlain = maxWaitMs === Infinity && maxPending === undefined && !countBlocked && join === undefined && !claim;
-  if (isPlain && leadMs === 0) return '';
-  return JSON.stringify({
-    ...(maxWaitMs !== Infinity && { maxWait: Math.max(0, Math.floor(maxWaitMs)) }),
+  const bounds = hasQuietTimes
+    ? { ...bound('maxWait', maxWaitMs), ...bound('maxQuiet', maxQuietMs), ...bound('expiresIn', expiresInMs) }
+    : bound('maxWait', Math.min(maxWaitMs, expiresInMs));
+  const text = JSON.stringify({
+    ...bounds,
     ...(maxPending !== undefined && { maxPending }),
     ...(countBlocked && { countBlocked: 1 }),
     ...(leadMs > 0 && { lead: Math.ceil(leadMs) }),
     ...(join !== undefined && { join }),
     ...(claim && { claim: 1 }),
   });
+  return text === '{}' ? '' : text;
+}
+
+function bound(name: string, ms = Infinity): Readonly<Record<string, number>> {
+  return ms === Infinity ? {} : { [name]: Math.max(0, Math.floor(ms)) };
 }
 
 export function toAdmission(
@@ -29,8 +47,8 @@ export function toAdmission(
   { everyRule = false }: Pick<Ask, 'everyRule'>,
   category: string | undefined,
   clock: Clock,
-  quiet: readonly Window[] = [],
-): (Admission & { readonly digest?: Digest }) | Ended {
+  quiet: readonly Window[],
+): (Admission & { readonly digest?: Digest }) | NotToBeSent {
   const { kind, at, now, more } = answered;
   const one = standingOf(answered, category);
   const standing = everyRule ? { ...one, rules: answered.rules.map((each) => ruleStanding(each, category)) } : one;
@@ -45,9 +63,12 @@ export function toAdmission(
       return { kind, at, waitMs: at - now, ...standing, ...waitOf(answered, quiet) };
     case 'max-wait':
     case 'max-pending':
-      return { kind: 'refused', because: kind, waitMs: at - now, ...standing, ...waitOf(answered, quiet) };
+      return {
+        ...{ kind: 'refused', because: kind, waitMs: at - now, ...standing, ...waitOf(answered, quiet) },
+        ...quietLeft(quiet, now),
+      };
     case 'ended': {
-      const [how, by] = (more ?? ['canceled', '']) as [Ended['how'], string];
+      const [how, by] = (more ?? ['canceled', '']) as [NotToBeSent['how'], string];
       return { kind, how, ...(by !== '' && { by }), gaveBackSlot: at > now };
     }
   }
@@ -188,27 +209,23 @@ export type InspectReply = readonly [
   quiet: string | null,
 ];
 
-/** A part of what is stored about a recipient. */
+/** A part of what is stored about a recipient, and in force. */
 export interface Inspected {
   readonly now: number;
-  /** The stored policy, if it is in force. */
-  readonly policy: Policy | undefined;
-  readonly policyUntil: number | undefined;
-  readonly blockedUntil: number | undefined;
-  readonly blockReason: string | undefined;
-  /** The stored quiet hours. */
+  readonly stored: StoredPolicy | undefined;
+  readonly block: Block | undefined;
+  /** The stored quiet hours, as JSON. */
   readonly quiet: string | undefined;
-  /** For each set, its entries and their slots. */
+  /** For each scope its sent, reserved and held-back entries, with their slots. */
   readonly sets: readonly (readonly (readonly [entry: string, at: number])[])[];
 }
 
 export function readInspect([now, policy, policyUntil, blockedUntil, reason, sets, quiet]: InspectReply): Inspected {
+  const storedPolicy = policy === null ? undefined : toPolicy(JSON.parse(policy) as PolicyNumbers);
   return {
     now: Number(now),
-    policy: policy === null ? undefined : toPolicy(JSON.parse(policy) as PolicyNumbers),
-    policyUntil: policyUntil === null ? undefined : Number(policyUntil),
-    blockedUntil: blockedUntil === null ? undefined : Number(blockedUntil),
-    blockReason: reason ?? undefined,
+    stored: storedPolicy && { policy: storedPolicy, until: policyUntil === null ? Infinity : Number(policyUntil) },
+    block: blockedUntil === null ? undefined : { until: Number(blockedUntil), reason: reason ?? '' },
     quiet: quiet ?? undefined,
     sets: sets.map(pairs),
   };
@@ -224,7 +241,7 @@ function pairs(entriesAndScores: readonly string[]): [string, number][] {
 
 /** The policies of an ask's scopes, and what follows from them. */
 export interface ScopePolicies {
-  /** ARGV[6] of admit.lua. */
+  /** ARGV[5] of admit.lua. */
   readonly text: string;
   /** The gap of the first scope. */
   readonly firstGapMs: number;
@@ -235,7 +252,7 @@ export interface ScopePolicies {
 }
 
 /** The policies of a limiter, in the form in which its scripts take them. */
-export interface Scopes {
+export interface Policies {
   readonly policy: Policy;
   readonly categories: readonly (readonly [name: string, policy: CategoryPolicy])[];
   /** The category, if it has a policy of its own. */
@@ -248,18 +265,19 @@ export interface Scopes {
   textOf(policy: Policy): string;
 }
 
-export interface ScopesOptions {
-  readonly policy: Policy;
-  readonly categories: Readonly<Record<string, CategoryPolicy>>;
-  readonly keepMs: number;
-}
-
 /** Throws InputError if a policy is not usable. */
-export function createScopes({ policy, categories, keepMs }: ScopesOptions): Scopes {
+export function createPolicies(
+  policy: Policy,
+  categories: Readonly<Record<string, CategoryPolicy>>,
+  keepMs: number,
+): Policies {
   const ofCategories = new Map(Object.entries(categories));
   // The overall scope decides whether an id was admitted before, so it must keep ids as long as any category counts them.
   const ownKeepMs = Math.max(keepMs, ...[policy, ...ofCategories.values()].map((each) => paceOf(each).longestMs));
   const known = new WeakMap<Policy, Map<string | undefined, ScopePolicies>>();
+
+  const textsOf = (first: Policy, others: Iterable<Policy>): string =>
+    `[${[textOf(first, ownKeepMs), ...Array.from(others, (each) => textOf(each, keepMs))].join(',')}]`;
 
   function policiesOf(overall: Policy | undefined, category: string | undefined): ScopePolicies {
     const first = overall ?? policy;
@@ -267,10 +285,9 @@ export function createScopes({ policy, categories, keepMs }: ScopesOptions): Sco
     const found = ofFirst.get(category);
     if (found !== undefined) return found;
     const second = category === undefined ? [] : [ofCategories.get(category) ?? first];
-    const text = `[${[textOf(first, ownKeepMs), ...second.map((each) => textOf(each, keepMs))].join(',')}]`;
     const both = [first, ...second];
     const policies = {
-      text,
+      text: textsOf(first, second),
       firstGapMs: first.minGapMs,
       gapMs: Math.max(...both.map(({ minGapMs }) => minGapMs)),
       toleranceMs: Math.min(...both.map((each) => paceOf(each).toleranceMs)),
@@ -284,22 +301,19 @@ export function createScopes({ policy, categories, keepMs }: ScopesOptions): Sco
     categories: [...ofCategories],
     categoryOf: ({ category }) => (category !== undefined && ofCategories.has(category) ? category : undefined),
     policiesOf,
-    allPolicies: `[${[textOf(policy, ownKeepMs), ...[...ofCategories.values()].map((each) => textOf(each, keepMs))].join(',')}]`,
+    allPolicies: textsOf(policy, ofCategories.values()),
     textOf: (each) => textOf(each, 0),
   };
-}
-
-function textOf(policy: Policy, keepMs: number): string {
-  return JSON.stringify(toNumbers(policy, keepMs));
 }
 
 /** A policy as it is stored for a recipient: how long slots are kept, the tolerance, the gap or 0, max and window of each rule. */
 type PolicyNumbers = readonly [keepMs: number, toleranceMs: number, gapMs: number, ...maxAndWindow: number[]];
 
-function toNumbers(policy: Policy, keepMs: number): PolicyNumbers {
+function textOf(policy: Policy, keepMs: number): string {
   const { toleranceMs, longestMs } = paceOf(policy);
   const pairs = policy.rules.flatMap(({ max, perMs }) => [max, perMs]);
-  return [Math.max(keepMs, longestMs), toleranceMs, policy.minGapMs, ...pairs];
+  const numbers: PolicyNumbers = [Math.max(keepMs, longestMs), toleranceMs, policy.minGapMs, ...pairs];
+  return JSON.stringify(numbers);
 }
 
 function toPolicy([, , minGapMs, ...pairs]: PolicyNumbers): Policy {

@@ -1,0 +1,225 @@
+import { isUrgent, type Exemption, type Policy } from '../domain/limits.ts';
+import type { QuietHours } from '../domain/quiet-hours.ts';
+import type { Admission, Block, Cause, Inspection, Moved, SlotView } from './limiter.ts';
+import { awake, causeOf, GRACE_MS, paceOf, QUIET_EDGE_MS, type Limit, type Moment } from './pace.ts';
+
+// What both limiters do with everything that is stored about a recipient: plan its reservations anew, say why each waits, show it.
+
+/** What is stored about a recipient and in force now. */
+export interface RecipientState extends Moment {
+  /** The overall policy in force. */
+  readonly policy: Policy;
+  /** The policy that is stored for the recipient, if it is in force. */
+  readonly stored: StoredPolicy | undefined;
+  readonly block: Block | undefined;
+  /** The quiet hours in force, and whether they are stored for the recipient. */
+  readonly hours: QuietHours | undefined;
+  readonly areHoursStored: boolean;
+  /** The overall scope, then those of the categories that have a policy. */
+  readonly scopes: readonly [Scope, ...Scope[]];
+}
+
+/** A policy that is stored for a recipient, in force before `until`; Infinity if it has no end. */
+export interface StoredPolicy {
+  readonly policy: Policy;
+  readonly until: number;
+}
+
+/** A recipient's limits and slots, overall or of one category. */
+export interface Scope {
+  /** Absent for the overall scope. */
+  readonly category?: string;
+  /** With names as in answers: `messages:10/1m`. */
+  readonly limits: readonly Limit[];
+  /** Of a category: which overall limits do not hold for it. */
+  readonly exempt?: readonly Exemption[];
+  readonly slots: Slots;
+}
+
+/** The slots of one scope, each list oldest first. An id is in one list at most. */
+export interface Slots {
+  readonly sent: readonly Slot[];
+  /** In line. The overall scope has all of them, a category its own ones. */
+  readonly reserved: readonly Slot[];
+  /** Held back by this category: not in the overall line yet. Empty in the overall scope. */
+  readonly heldBack: readonly Slot[];
+}
+
+/** An instant that is taken. */
+export interface Slot {
+  readonly at: number;
+  /** As it is stored. Absent for a mark, which counts a blocked ask as sent (`countBlocked`). */
+  readonly id?: string;
+  /** For a mark of the limiter in memory: the id of its ask. One id has at most one mark at one instant. */
+  readonly markOf?: string;
+}
+
+/** A reservation. */
+interface Waiting extends Slot {
+  readonly id: string;
+  /** The scope of its category, if that has a policy. */
+  readonly own: Scope | undefined;
+  readonly isHeldBack: boolean;
+}
+
+/** A reservation with its new slot. */
+export interface Replanned extends Waiting {
+  readonly wasAt: number;
+  readonly wasHeldBack: boolean;
+  readonly cause: Cause;
+}
+
+/**
+ * Gives every reservation its earliest slot, in their order, as if all asked now one after the other: later if the limits have
+ * become stricter, earlier if looser, but not earlier than now plus `leadMs`. An overdue reservation keeps its slot if the limits
+ * allow it. Takes O(n log n) for n reservations, times the number of limits.
+ */
+export function replan(state: RecipientState, leadMs: number): Replanned[] {
+  const { now, blockedUntil = -Infinity, quiet, scopes } = state;
+  const [overall, ...categories] = scopes;
+  const line = new Line(overall.limits, overall.slots.sent);
+  const lines = new Map(categories.map((scope) => [scope, new Line(scope.limits, scope.slots.sent)]));
+  const places = waitingIn(scopes).map((waiting) => {
+    const { own, at: wasAt, isHeldBack: wasHeldBack } = waiting;
+    const from = Math.max(Math.min(wasAt, now + leadMs), blockedUntil);
+    const windows = quietFor(own, quiet);
+    const free = (each: Line) => awake(windows, each.free(from), QUIET_EDGE_MS);
+    const ownLine = own && lines.get(own);
+    const goesFirst = own !== undefined && isUrgent(own);
+    const inLine = free(goesFirst ? new Line(limitsFor(own, overall), overall.slots.sent) : line);
+    const inCategory = ownLine ? free(ownLine) : -Infinity;
+    const isHeldBack = goesFirst || ownLine?.hasHeldBack === true || inCategory > inLine;
+    const at = goesFirst ? Math.max(inLine, inCategory) : isHeldBack ? inCategory : inLine;
+    ownLine?.take(at, isHeldBack);
+    if (!isHeldBack) line.take(at, false);
+    return { ...waiting, at, isHeldBack, wasAt, wasHeldBack };
+  });
+  return withCauses(places, state);
+}
+
+/** All reservations, by slot, each id once. At one slot those held back come last. */
+function waitingIn([overall, ...categories]: RecipientState['scopes']): Waiting[] {
+  const ofCategory = new Map(categories.flatMap((scope) => scope.slots.reserved.map(({ id }) => [id, scope] as const)));
+  const inLine = overall.slots.reserved.map(({ id = '', at }) => ({
+    id,
+    at,
+    own: ofCategory.get(id),
+    isHeldBack: false,
+  }));
+  const known = new Set(inLine.map(({ id }) => id)); // one that joined the line while it was read may be in both lists
+  const heldBack = categories.flatMap((own) =>
+    own.slots.heldBack.map(({ id = '', at }) => ({ id, at, own, isHeldBack: true })).filter(({ id }) => !known.has(id)),
+  );
+  return [...inLine, ...heldBack].sort((a, b) => a.at - b.at);
+}
+
+/** With the reason why each waits for so long. */
+function withCauses<W extends Waiting>(
+  waiting: readonly W[],
+  state: RecipientState,
+): (W & { readonly cause: Cause })[] {
+  const { scopes, ...moment } = state;
+  const [overall] = scopes;
+  const earlier = new Map<Scope, number>();
+  const count = (scope: Scope): number => earlier.get(scope) ?? 0;
+  const causes = new Map<W, Cause>();
+  let uncounted: W[] = []; // those of the same slot are not before each other
+  for (const each of waiting.toSorted((a, b) => a.at - b.at)) {
+    if (uncounted[0]?.at !== each.at) {
+      for (const { at, own, isHeldBack } of uncounted) {
+        if (at < moment.now - GRACE_MS) continue;
+        if (!isHeldBack) earlier.set(overall, count(overall) + 1);
+        if (own !== undefined) earlier.set(own, count(own) + 1);
+      }
+      uncounted = [];
+    }
+    uncounted.push(each);
+    const { at, own, isHeldBack } = each;
+    const first = own !== undefined && isUrgent(own) ? 0 : count(overall);
+    const scopesOfIt = [{ limits: limitsFor(own, overall), sent: overall.slots.sent, before: first }];
+    if (own !== undefined) scopesOfIt.push({ limits: own.limits, sent: own.slots.sent, before: count(own) });
+    const cause = causeOf(scopesOfIt, at, { ...moment, quiet: quietFor(own, moment.quiet) });
+    causes.set(each, { ...cause, before: count(isHeldBack && own ? own : overall) });
+  }
+  return waiting.map((each) => ({ ...each, cause: causes.get(each) ?? { rule: 'none', before: 0 } }));
+}
+
+/** The overall limits that hold for an id of this category. */
+function limitsFor(own: Scope | undefined, { limits }: Scope): readonly Limit[] {
+  return limits.filter(({ name }) => own?.exempt?.includes(name === 'gap' ? 'gap' : 'rules') !== true);
+}
+
+function quietFor(own: Scope | undefined, quiet: Moment['quiet']): Moment['quiet'] {
+  return own?.exempt?.includes('quietHours') === true ? [] : quiet;
+}
+
+/** The slots that are taken in one scope. */
+class Line {
+  readonly #limits: readonly Limit[];
+  readonly #instants: number[];
+  #last = -Infinity;
+  hasHeldBack = false;
+
+  constructor(limits: readonly Limit[], sent: readonly Slot[]) {
+    this.#limits = limits;
+    this.#instants = sent.map(({ at }) => at);
+  }
+
+  /** The first instant, `from` or later, that the limits allow behind all placed slots. */
+  free(from: number): number {
+    const ends = this.#limits.map(({ max, perMs }) => (this.#instants.at(-max) ?? -Infinity) + perMs);
+    return Math.max(from, this.#last, ...ends);
+  }
+
+  take(at: number, isHeldBack: boolean): void {
+    // Search from the end: only overdue reservations are placed before a sent slot.
+    this.#instants.splice(this.#instants.findLastIndex((instant) => instant <= at) + 1, 0, at);
+    this.#last = at;
+    this.hasHeldBack ||= isHeldBack;
+  }
+}
+
+/** The id of a stored one; undefined if only its digest is stored. */
+type IdOf = (stored: string) => string | undefined;
+
+/** What to report: a reservation that changed its scope but not its slot is left out. */
+export function movedOf(places: readonly Replanned[], idOf: IdOf): Moved[] {
+  return places
+    .filter(({ at, wasAt }) => at !== wasAt)
+    .map(({ at, wasAt: from, own, cause, ...slot }) => {
+      const { id } = viewOf({ at, id: slot.id }, idOf);
+      const category = own?.category;
+      return { ...(id !== undefined && { id }), ...(category !== undefined && { category }), from, at, ...cause };
+    });
+}
+
+/** What an operator sees. `next`: the answer that a newcomer would get. */
+export function inspectionOf(state: RecipientState, next: Admission, keepIds: boolean, idOf: IdOf): Inspection {
+  const { now, policy, stored, block, hours, areHoursStored, quiet, scopes } = state;
+  const since = now - paceOf(policy).longestMs;
+  const quietUntil = awake(quiet, now, 0);
+  return {
+    now,
+    policy,
+    source: stored === undefined ? 'limiter' : 'stored',
+    ...(stored !== undefined && stored.until !== Infinity && { policyUntil: stored.until }),
+    ...(block && { block }),
+    ...(hours && {
+      quiet: {
+        ...{ hours, source: areHoursStored ? 'stored' : 'limiter' },
+        ...(quietUntil > now && { until: quietUntil }),
+      },
+    }),
+    sent: scopes[0].slots.sent
+      .filter(({ at }) => at >= since)
+      .map((slot) => (keepIds ? viewOf(slot, idOf) : { at: slot.at })),
+    reserved: withCauses(waitingIn(scopes), state).map(({ cause, ...slot }) => ({ ...viewOf(slot, idOf), ...cause })),
+    nextAt: 'at' in next ? next.at : now + next.waitMs,
+    rule: next.rule,
+  };
+}
+
+function viewOf({ at, id: stored }: Slot, idOf: IdOf): SlotView {
+  const id = stored === undefined ? undefined : idOf(stored);
+  return { at, ...(id !== undefined && { id }) };
+}
