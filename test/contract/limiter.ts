@@ -1,20 +1,16 @@
 import { describe } from 'vitest';
-import { answersContract } from './answers.ts';
+import { answersContract, causesContract } from './answers.ts';
 import { blocksContract } from './blocks.ts';
-import { causesContract } from './causes.ts';
 import { checksContract } from './checks.ts';
 import { countBlockedContract } from './count-blocked.ts';
-import { heldContract } from './held.ts';
-import { inspectContract } from './inspect.ts';
-import { oversightContract } from './oversight.ts';
+import { heldContract } from './held-back.ts';
+import { inspectContract, oversightContract } from './operator.ts';
 import { placesContract } from './places.ts';
-import { policiesContract } from './policies.ts';
+import { policiesContract, scopesContract } from './policies.ts';
 import { quietContract } from './quiet.ts';
-import { scopesContract } from './scopes.ts';
-import { slotsContract } from './slots.ts';
+import { slotsContract, undoingContract } from './slots.ts';
 import { storedPoliciesContract } from './stored-policies.ts';
 import type { LimiterFactory } from './trial.ts';
-import { undoingContract } from './undoing.ts';
 import { urgentContract } from './urgent.ts';
 
 /** What every limiter keeps: the promise of docs/limiter.md. */

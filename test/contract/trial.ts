@@ -166,8 +166,8 @@ function isTimed(rule: string): boolean {
 }
 
 /** All of an admission without `sendAt`, `gapMs`, `toleranceMs`, `before` and `ruleUntil`, which have tests of their own. */
-export function admittedWith(at: number, rule: string, remaining: number, resetMs: number): unknown {
-  return { kind: 'admitted', at, repeated: false, rule, remaining, resetMs };
+export function admittedWith(at: number, rule: string, remaining: number, resetMs: number, repeated = false): unknown {
+  return { kind: 'admitted', at, repeated, rule, remaining, resetMs };
 }
 
 /** All of a reservation, as above. */

@@ -1,11 +1,65 @@
-import { describe, expect, it } from 'vitest';
-import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
-import type { FallbackOptions } from '../../src/limiter/fallback.ts';
+import { Redis, type RedisOptions } from 'ioredis';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { freePort, startEmbeddedRedis, type EmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import type { Policy } from '../../src/domain/limits.ts';
+import { type FallbackOptions, createOutageGate, withFallback } from '../../src/limiter/fallback.ts';
 import type { Admission, Limiter } from '../../src/limiter/limiter.ts';
-import { freePort } from '../../sandbox/redis/embedded-redis.ts';
+import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { startProcess } from '../support/process.ts';
+import { onClock } from '../support/redis-clock.ts';
 import { waitFor } from '../support/wait.ts';
-import { CLIENTS, outage, POLICY, TIMEOUT_MS } from './outage.ts';
+
+/** 5 in a minute with 20 s between: nothing of it passes by itself while a test runs. */
+const POLICY: Policy = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 20_000 };
+const TIMEOUT_MS = 200;
+
+/** Both ways to use ioredis: commands wait for the connection and are sent after all, or fail at once without one. */
+const CLIENTS = {
+  waits: { maxRetriesPerRequest: null, retryStrategy: () => 20 },
+  'fails at once': { enableOfflineQueue: false, maxRetriesPerRequest: 0, retryStrategy: () => 20 },
+} satisfies Record<string, ClientOptions>;
+type ClientOptions = Omit<RedisOptions, 'replyMapping'>; // set, it would change the type of replies
+
+/** A limiter with a fallback, on a Redis of its own that can be stopped and comes back at the same place, empty. */
+async function outage(options: Partial<FallbackOptions>, clientOptions: ClientOptions = {}) {
+  const port = await freePort();
+  let server: EmbeddedRedis = await startEmbeddedRedis({ port });
+  const client = new Redis(port, '127.0.0.1', {
+    maxRetriesPerRequest: null,
+    retryStrategy: () => 20,
+    ...clientOptions,
+  });
+  client.on('error', () => undefined); // refused while it is away
+  onTestFinished(async () => {
+    client.disconnect();
+    await server.close();
+  });
+  await waitFor(() => expect(client.status).toBe('ready'));
+
+  const { policy = POLICY, onUnavailable = 'closed', pauseMs = 1_000, now, ...rest } = options;
+  const told: boolean[] = [];
+  const onItsClock = now ? onClock(client, now) : client;
+  const real = createRedisLimiter({ redis: onItsClock, policy, timeoutMs: TIMEOUT_MS, ...rest });
+  let calls = 0;
+  const counted: Limiter = { ...real, admit: (ask) => ((calls += 1), real.admit(ask)) };
+  const onOutage = (isAway: boolean): void => void told.push(isAway);
+  const limiter = withFallback(counted, { ...rest, ...(now && { now }), policy, onUnavailable, pauseMs, onOutage });
+  const redis = {
+    stop: () => server.close(),
+    start: async () => {
+      server = await startEmbeddedRedis({ port });
+    },
+    pause: (ms: number) => client.client('PAUSE', ms),
+  };
+  /** Resolves when asks are answered by Redis again; it asks for somebody else, and writes nothing. */
+  const back = () =>
+    waitFor(async () => {
+      await limiter.peek({ recipientId: 'nobody', id: 'probe' });
+      expect(told.at(-1)).toBe(false);
+    });
+  return { limiter, redis, back, told, calls: () => calls };
+}
 
 /** What a bounded wait may take on a busy machine; a hang is longer. */
 const BOUND_MS = 5_000;
@@ -258,4 +312,84 @@ async function expectAway(calls: readonly Promise<unknown>[]): Promise<void> {
   for (const outcome of await Promise.allSettled(calls)) {
     expect(outcome).toMatchObject({ status: 'rejected', reason: expect.any(LimiterUnavailableError) as unknown });
   }
+}
+
+const fail = () => Promise.reject(new LimiterUnavailableError('away'));
+const instead = () => 'instead';
+
+/** A call that counts, and is answered when the test says so. */
+function openCall() {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  const call = { count: 0, run: () => ((call.count += 1), promise), resolve, reject };
+  return call;
+}
+
+describe('the outage gate', () => {
+  it('passes answers on, and tries every call, while all are answered', async () => {
+    const gate = createOutageGate({ pauseMs: 60_000 });
+    for (const answer of ['a', 'b']) {
+      expect(await gate.run(() => Promise.resolve(answer), instead)).toBe(answer);
+    }
+  });
+
+  it('answers otherwise where a call fails, and tries none during the pause', async () => {
+    const gate = createOutageGate({ pauseMs: 60_000 });
+    expect(await gate.run(fail, instead)).toBe('instead');
+    const later = openCall();
+    expect(await gate.run(later.run, instead)).toBe('instead');
+    expect(later.count).toBe(0);
+  });
+
+  it('tries one call at a time after the pause, and all of them once that is answered', async () => {
+    const gate = createOutageGate({ pauseMs: 0 });
+    await gate.run(fail, instead);
+    const probe = openCall();
+    const asked = gate.run(probe.run, instead);
+    expect(await gate.run(probe.run, instead)).toBe('instead');
+    expect(probe.count).toBe(1);
+    probe.resolve('back');
+    expect(await asked).toBe('back');
+    expect(await Promise.all([gate.run(probe.run, instead), gate.run(probe.run, instead)])).toEqual(['back', 'back']);
+    expect(probe.count).toBe(3);
+  });
+
+  it('tries again after a probe that failed', async () => {
+    const gate = createOutageGate({ pauseMs: 0 });
+    for (let tries = 0; tries < 3; tries += 1) expect(await gate.run(fail, instead)).toBe('instead');
+    expect(await gate.run(() => Promise.resolve('back'), instead)).toBe('back');
+  });
+
+  it('does not take a failure for news where the call was made before the last answer', async () => {
+    const gate = createOutageGate({ pauseMs: 60_000 });
+    const slow = openCall();
+    const asked = gate.run(slow.run, instead);
+    await later();
+    await gate.run(() => Promise.resolve('answered'), instead);
+    slow.reject(new LimiterUnavailableError('away'));
+    expect(await asked).toBe('instead');
+    expect(await gate.run(() => Promise.resolve('answered'), instead)).toBe('answered');
+  });
+
+  it('lets every other error through, also from a probe, which another may follow', async () => {
+    const gate = createOutageGate({ pauseMs: 0 });
+    const misuse = () => Promise.reject(new TypeError('misuse'));
+    await expect(gate.run(misuse, instead)).rejects.toThrow(TypeError);
+    await gate.run(fail, instead);
+    await expect(gate.run(misuse, instead)).rejects.toThrow(TypeError);
+    expect(await gate.run(() => Promise.resolve('back'), instead)).toBe('back');
+  });
+
+  it('tells once that calls are answered otherwise, and once that they no longer are', async () => {
+    const told: boolean[] = [];
+    const gate = createOutageGate({ pauseMs: 0, onChange: (isAway) => told.push(isAway) });
+    for (const call of [fail, fail, () => Promise.resolve('back'), () => Promise.resolve('back')]) {
+      await gate.run(call, instead);
+    }
+    expect(told).toEqual([true, false]);
+  });
+});
+
+/** Some instant later on `performance.now()`. */
+function later(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 5));
 }

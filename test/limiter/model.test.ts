@@ -1,21 +1,26 @@
 import fc from 'fast-check';
 import type { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
-import type { Ask, Follow, SlotId, Limiter, Moved } from '../../src/limiter/limiter.ts';
+import { withoutExempt } from '../../src/domain/limits.ts';
+import type { Ask, Follow, SlotId, Limiter, Moved, Admission } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { cases } from '../support/cases.ts';
-import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onClock } from '../support/redis-clock.ts';
-import { given } from './given.ts';
-import { expectKeptAround } from './kept.ts';
-import { LONGEST_MS, scenarios, steps, type Scenario, type Step } from './model-steps.ts';
-import { withoutExempt } from '../../src/domain/limits.ts';
-import { hoursOf, windowsOf } from './quiet-pattern.ts';
-import { byId, expectScope, pick, withoutSendAt } from './model-judge.ts';
+import { hoursOf, LONGEST_MS, scenarios, steps, windowsOf, type Scenario, type Step } from './model-steps.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
+import { countsIn, inOrder, type KeptSlot, type Answer } from './reference-rules.ts';
 import { Reference } from './reference.ts';
-import { countsIn, inOrder, type KeptSlot } from './reference-rules.ts';
-import { AHEAD_MS, readEverything, recipientId, type Everything } from './stored.ts';
+import {
+  given,
+  expectKeptAround,
+  AHEAD_MS,
+  readEverything,
+  recipientId,
+  type Everything,
+  type StoredScope,
+  type StoredSet,
+} from './support.ts';
 
 /** All cases take seven to twelve seconds on a quiet machine with two cores, and twice as long beside other work. */
 const LONGEST_SEARCH_MS = 120_000;
@@ -317,4 +322,58 @@ class Play {
   #sentAt(id: string): number | undefined {
     return this.#reference.sent.find((slot) => slot.id === id)?.at;
   }
+}
+
+/** What Redis is compared with. */
+interface Expected {
+  readonly reference: Reference;
+  readonly now: number;
+  /** Whether the last call has written, so that every expiry is exact. */
+  readonly wasWritten: boolean;
+}
+
+/** Nothing beyond what the reference holds in this scope, and an expiry for every key. */
+function expectScope(
+  { sent, reserved, held }: StoredScope,
+  category: string | undefined,
+  { reference, now, wasWritten }: Expected,
+): void {
+  const has = (slot: KeptSlot) => countsIn({ category }, slot);
+  const isKept = (at: number) => at >= now - LONGEST_MS;
+  const counted = reference.sent.filter(has).map(({ at }) => at);
+  const found = sent.slots.map(([, at]) => at);
+  expect(found.filter(isKept)).toEqual(counted.filter(isKept).sort((a, b) => a - b));
+  expect(new Set(sent.slots.map(([member]) => member)).size).toBe(sent.slots.length);
+
+  const isAwaited = ({ at }: { readonly at: number }) => at >= now - 60_000;
+  const waiting = reference.reserved.filter((slot) => has(slot) && isAwaited(slot));
+  const views = (set: StoredSet) => inOrder(set.slots.map(([id, at]) => ({ id, at })).filter(isAwaited));
+  const expected = (isHeld: boolean) =>
+    inOrder(waiting.filter((slot) => (slot.isHeld ?? false) === isHeld).map(({ id = '', at }) => ({ id, at })));
+  expect(views(reserved)).toEqual(expected(false));
+  if (category !== undefined) expect(views(held)).toEqual(expected(true));
+
+  if (!wasWritten) return;
+  for (const [{ slots, expiresAt }, keepMs] of [
+    [sent, LONGEST_MS],
+    [reserved, 60_000],
+    [held, 60_000],
+  ] as const) {
+    const last = slots.at(-1)?.[1];
+    expect(expiresAt === undefined).toBe(last === undefined);
+    // A refund moves the expiry by what is left of it, which Redis rounds to whole milliseconds.
+    if (last !== undefined) expect(Math.abs(Number(expiresAt) - (last + keepMs))).toBeLessThanOrEqual(2);
+  }
+}
+
+function byId(moved: readonly Moved[]): Moved[] {
+  return moved.toSorted((a, b) => ((a.id ?? '') < (b.id ?? '') ? -1 : 1));
+}
+
+function pick(ids: readonly string[], which: number): string | undefined {
+  return ids[Math.floor((which * ids.length) / 100)];
+}
+
+function withoutSendAt(admission: Admission): Answer {
+  return Object.fromEntries(Object.entries(admission).filter(([field]) => field !== 'sendAt')) as unknown as Answer;
 }

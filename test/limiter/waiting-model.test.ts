@@ -7,7 +7,7 @@ import type { Join, WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { cases } from '../support/cases.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onClock } from '../support/redis-clock.ts';
-import { AHEAD_MS, recipientId } from './stored.ts';
+import { AHEAD_MS, recipientId } from './support.ts';
 
 /** All cases take seven seconds on a quiet machine with two cores, and twice as long beside other work. */
 const LONGEST_SEARCH_MS = 60_000;

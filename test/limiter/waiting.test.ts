@@ -5,7 +5,7 @@ import { createWaitingLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import type { Join, WaitingAsk } from '../../src/limiter/limiter.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onClock } from '../support/redis-clock.ts';
-import { AHEAD_MS, readRecipient, recipientId } from './stored.ts';
+import { AHEAD_MS, readRecipient, recipientId } from './support.ts';
 
 const POLICY = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 3_000 };
 const MESSAGES = { rules: [{ max: 2, perMs: 60_000 }], minGapMs: 0 };

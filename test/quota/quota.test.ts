@@ -5,10 +5,10 @@ import type { Rule } from '../../src/domain/limits.ts';
 import { checkTerms, type Over, type Quota, type QuotaAnswer } from '../../src/quota/quota.ts';
 import { createRedisQuota } from '../../src/quota/redis-quota.ts';
 import { seededRandom } from '../../sandbox/loopback/timing.ts';
-import { AHEAD_MS } from '../limiter/stored.ts';
-import { expectWithin } from '../limiter/windows.ts';
+import { AHEAD_MS } from '../limiter/support.ts';
 import { cases } from '../support/cases.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { expectWithin } from './windows.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60_000;

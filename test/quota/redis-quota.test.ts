@@ -12,9 +12,9 @@ import {
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { readScript } from '../../src/redis/scripts.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
-import { AHEAD_MS } from '../limiter/stored.ts';
-import { expectWithin } from '../limiter/windows.ts';
+import { AHEAD_MS } from '../limiter/support.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { expectWithin } from './windows.ts';
 
 const MINUTELY = [{ max: 1_000, perMs: 60_000 }];
 const SCRIPT = readScript('quota.lua', new URL('../../src/quota/', import.meta.url));

@@ -1,8 +1,5 @@
 import type { Redis } from 'ioredis';
 
-/** Keys expire by Redis's own clock: a day ahead of it, they outlive a test that moves a clock of its own. */
-export const AHEAD_MS = 86_400_000;
-
 /** The commands with which a script reads or takes a time, on a clock that is the script's last argument. */
 const COMMANDS = `
 local onTestClock, testNow = {}, tonumber(table.remove(ARGV))
@@ -18,10 +15,11 @@ end
 export function onClock(redis: Redis, now: () => number): Redis {
   const own: Record<string, unknown> = {
     defineCommand(name: string, { lua, numberOfKeys }: { lua: string; numberOfKeys: number }) {
+      const readsTime = lua.includes("call('TIME')");
       const patched = lua.replaceAll(/(?<=\W)(?:redis\.)?call\('(TIME|PTTL|PEXPIRE)'(?:, )?/g, 'onTestClock.$1(');
-      redis.defineCommand(`${name}:clock`, { lua: COMMANDS + patched, numberOfKeys });
+      redis.defineCommand(`${name}:clock`, { lua: readsTime ? COMMANDS + patched : lua, numberOfKeys });
       const { [`${name}:clock`]: run } = redis as unknown as Record<string, (...args: unknown[]) => unknown>;
-      own[name] = (...args: unknown[]) => run?.apply(redis, [...args, now()]);
+      own[name] = (...args: unknown[]) => run?.apply(redis, readsTime ? [...args, now()] : args);
     },
   };
   return new Proxy(redis, {

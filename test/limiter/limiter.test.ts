@@ -2,17 +2,27 @@ import { createServer, type AddressInfo } from 'node:net';
 import { Cluster, Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
-import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
+import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
+import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { limiterContract } from '../contract/limiter.ts';
-import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onClock } from '../support/redis-clock.ts';
-import { onRedis } from './both.ts';
-import { expectKept } from './kept.ts';
-import { AHEAD_MS, readRecipient, recipientId } from './stored.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
+import { onRedis, expectKept, AHEAD_MS, readRecipient, recipientId, inMemory } from './support.ts';
 
+limiterContract('in memory', inMemory);
 limiterContract('on Redis', onRedis);
+
+it('forgets recipients whose windows have passed, while others are served', async () => {
+  let now = Date.now();
+  const limiter = createMemoryLimiter({ policy: { rules: [{ max: 1, perMs: 1_000 }], minGapMs: 0 }, now: () => now });
+  for (let number = 0; number < 500; number += 1) await limiter.admit({ recipientId: `past-${number}`, id: 'a' });
+  expect(limiter.recipients).toBe(500);
+  now += 1_001;
+  for (let number = 0; number < 500; number += 1) await limiter.admit({ recipientId: `present-${number}`, id: 'a' });
+  expect(limiter.recipients).toBe(500);
+});
 
 const POLICY = { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 2_000 };
 
