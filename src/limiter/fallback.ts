@@ -66,7 +66,7 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
     );
   }
 
-  /** Both may hold the id: Redis may have carried out a call whose answer came too late. */
+  /** Both may have a slot of the id: Redis may have carried out a call whose answer came too late. */
   async function giveBack(change: (holder: Pick<Limiter, 'refund' | 'cancel'>) => Promise<boolean>): Promise<boolean> {
     const wasHere = await change(standIn);
     const wasThere = await gate.run(
@@ -160,7 +160,7 @@ export function createOutageGate({ pauseMs, onChange }: OutageGateOptions): Outa
 interface StandIn extends Pick<Limiter, 'admit' | 'peek' | 'refund' | 'cancel' | 'reset'> {
   /** The admission that this stand-in gave to this id, unless the ask says that it went unused (`renew`). */
   given(ask: Ask): Promise<Admission | undefined>;
-  /** The limiter has answered this ask: gives back what the id holds here. */
+  /** The limiter has answered this ask: gives back the slot that the id has here. */
   handOver(ask: Ask): Promise<void>;
 }
 

@@ -1,11 +1,11 @@
 import type { Policy, CountedApart, CountedAs, Rule } from '../domain/limits.ts';
 import type { QuietHours } from '../domain/quiet-hours.ts';
 
-/** Names a slot: whose it is, and the id that holds it. */
+/** Names a slot: whose it is, and the id that has it. */
 export interface SlotId {
   /** The recipient who owns the slots. */
   readonly recipientId: string;
-  /** Names the ask. One id never holds two slots. A retry after a failed attempt is a new ask, under a new id. */
+  /** Names the ask. One id never has two slots. A retry after a failed attempt is a new ask, under a new id. */
   readonly id: string;
   /** The category of the ask. If it has a policy of its own, the slot is taken and given back in both scopes. */
   readonly category?: string;
@@ -142,7 +142,7 @@ export interface Block {
 export interface SlotView {
   /** Epoch milliseconds on the limiter's clock. */
   readonly at: number;
-  /** The id that holds it; absent for a sent slot unless the limiter keeps ids (`keepIds`). */
+  /** The id that has it; absent for a sent slot unless the limiter keeps ids (`keepIds`). */
   readonly id?: string;
 }
 
@@ -219,12 +219,12 @@ export interface Follow {
    * returned promise settles. Wake those that moved to earlier, or they come late. One that moves twice is reported twice.
    */
   readonly onMoved?: ((moved: readonly Moved[]) => void | Promise<void>) | undefined;
-  /** No slot is moved to earlier than now plus this (ms), so that there is time to wake its holder. Default: 0. */
+  /** No slot is moved to earlier than now plus this (ms), so that there is time to wake its job. Default: 0. */
   readonly leadMs?: number | undefined;
 }
 
 /**
- * An operator's commands on one recipient. They hold at once for every process that shares the limiter. Then all reservations
+ * An operator's commands on one recipient. They are in force at once for every process that shares the limiter. Then all reservations
  * are planned anew, in their order: each gets its earliest slot under the new policies, later or earlier than before. An id that
  * comes back at its old slot gets its new one as the answer.
  */
@@ -239,7 +239,7 @@ export interface Oversight {
   unblock(recipientId: string, follow?: Follow): Promise<boolean>;
   /** Stores quiet hours for this recipient, in place of the limiter's: no slot lies in them. Without any, no time is quiet. */
   quiet(recipientId: string, hours: QuietHours, follow?: Follow): Promise<void>;
-  /** Removes the stored quiet hours: the limiter's hold again. True if there were any. */
+  /** Removes the stored quiet hours: the limiter's are in force again. True if there were any. */
   unquiet(recipientId: string, follow?: Follow): Promise<boolean>;
   /**
    * Forgets all sent slots of a recipient: they no longer count. A stored policy, a block and the reservations stay.

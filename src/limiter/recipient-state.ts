@@ -144,7 +144,7 @@ function withCauses<W extends Waiting>(
   return waiting.map((each) => ({ ...each, cause: causes.get(each) ?? { rule: 'none', before: 0 } }));
 }
 
-/** The overall limits that hold for an id of this category. */
+/** The overall limits of an id of this category. */
 function limitsFor(own: Scope | undefined, { limits }: Scope): readonly Limit[] {
   return limits.filter(({ name }) => own?.exempt?.includes(name === 'gap' ? 'gap' : 'rules') !== true);
 }

@@ -1,6 +1,6 @@
 -- Gives an id's slot back.
 --
--- KEYS    each set that may hold it: the sent ones (refund), or the reserved and held-back ones (cancel); one hash tag
+-- KEYS    each set that may contain it: the sent ones (refund), or the reserved and held-back ones (cancel); one hash tag
 -- ARGV[1] the id
 --
 -- Answers 1 if there was one, else 0. In one step, so that the key's expiry always fits its newest entry: if the newest entry is
