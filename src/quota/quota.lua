@@ -9,7 +9,6 @@
 -- ARGV[2] how many tokens of the call before were not used
 -- ARGV[3] how many newcomers ask
 -- ARGV[4] how many extra tokens to take for later, if there are plenty
--- ARGV[5] '', or the time in epoch ms (redis/clock.lua)
 -- then for each tier: max, the width of a bucket (ms), its span and its slack (buckets, see Tier in quota.ts)
 -- then the promised instants of the asks that come back
 --
@@ -30,7 +29,7 @@ local number, unused, newcomers, extra = tonumber(ARGV[1]), tonumber(ARGV[2]), t
 
 -- include ../redis/clock.lua
 
-local now = clockNow(ARGV[5])
+local now = clockNow()
 
 -- Tokens by bucket: entries `bucket:count` of a sorted set (score: the bucket). They are read in ranges, changed in memory, and
 -- stored at the end.
@@ -87,7 +86,7 @@ end
 -- those are damage, and all promises are dropped with them.
 local tiers, isDamaged = {}, false
 for index = 1, (#KEYS - 2) / 2 do
-  local arg = 2 + 4 * index
+  local arg = 1 + 4 * index
   local tier = {
     max = tonumber(ARGV[arg]),
     width = tonumber(ARGV[arg + 1]),
@@ -113,7 +112,7 @@ for index = 1, (#KEYS - 2) / 2 do
 end
 
 local promises = {}
-for arg = 6 + 4 * #tiers, #ARGV do promises[#promises + 1] = tonumber(ARGV[arg]) end
+for arg = 5 + 4 * #tiers, #ARGV do promises[#promises + 1] = tonumber(ARGV[arg]) end
 
 local tail, tailTier = 0, 0
 if not isDamaged then

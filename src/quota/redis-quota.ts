@@ -21,12 +21,10 @@ export interface RedisQuotaOptions extends QuotaTerms {
   readonly prefix?: string;
   /** How long an answer may take before LimiterUnavailableError, in milliseconds. Default: 2,000. */
   readonly timeoutMs?: number;
-  /** Epoch milliseconds in place of Redis's clock and of this process's, for tests. Default: those clocks. */
-  readonly now?: () => number;
 }
 
 const OPTIONS: OptionNames<RedisQuotaOptions> = {
-  ...{ name: true, rules: true, leaseMs: true, redis: true, prefix: true, timeoutMs: true, now: true },
+  ...{ name: true, rules: true, leaseMs: true, redis: true, prefix: true, timeoutMs: true },
 };
 
 type TakeReply = [now: number, more: number, instantsAndTiers: number[], used: number[]];
@@ -41,7 +39,7 @@ const ALL = 1e12;
 export function createRedisQuota(options: RedisQuotaOptions): Quota {
   checkQuotaOptions(options, OPTIONS);
   const { name, tiers, leaseMs } = checkTerms(options);
-  const { redis, prefix = 'pushpacer', timeoutMs = 2_000, now } = options;
+  const { redis, prefix = 'pushpacer', timeoutMs = 2_000 } = options;
   const run = define(redis, tiers.length);
   const answered = createDeadline(timeoutMs);
   const keys = quotaKeys(prefix, name, randomUUID(), tiers);
@@ -50,19 +48,19 @@ export function createRedisQuota(options: RedisQuotaOptions): Quota {
 
   async function ask({ unused, promises, newcomers, extra }: BatchAsk): Promise<BatchReply> {
     calls += 1;
-    const asked = [calls, Math.min(unused, ALL), newcomers, extra, now?.() ?? ''];
+    const asked = [calls, Math.min(unused, ALL), newcomers, extra];
     const [at, more, pairs] = await answered(run(...keys, ...asked, ...limits, ...promises));
     return { extra: more, answers: toAnswers(pairs, at, tiers) };
   }
 
-  const batches = createTokenBatches(ask, leaseMs, now ?? (() => performance.now()));
+  const batches = createTokenBatches(ask, leaseMs);
   return {
     async take(promisedAt) {
       checkPromise(promisedAt);
       return batches.take(promisedAt);
     },
     async used() {
-      const [, , , used] = await answered(run(...keys, 0, 0, 0, 0, now?.() ?? '', ...limits));
+      const [, , , used] = await answered(run(...keys, 0, 0, 0, 0, ...limits));
       return tiers.map(({ name: rule, max }, index) => ({ rule, max, used: used[index] ?? 0 }));
     },
     close: () => batches.close(),
@@ -133,8 +131,6 @@ export function createTokenBatches(
   ask: (ask: BatchAsk) => Promise<BatchReply>,
   /** How long the tokens of a batch may be used. */
   leaseMs: number,
-  /** Milliseconds on a monotonic clock. */
-  now: () => number,
 ): Pick<Quota, 'take' | 'close'> {
   const demand = createDemand(leaseMs);
   const waiting: Waiting[] = [];
@@ -147,7 +143,7 @@ export function createTokenBatches(
 
   /** `useBy` counts from before the call, so the batch ends here before it ends by Redis's clock. */
   async function askFor(batch: readonly Waiting[]): Promise<void> {
-    const askedAt = now();
+    const askedAt = performance.now();
     const returning = batch.filter(({ promisedAt }) => promisedAt !== undefined);
     const fresh = batch.filter(({ promisedAt }) => promisedAt === undefined);
     const wanted = {
@@ -193,7 +189,7 @@ export function createTokenBatches(
   return {
     take(promisedAt) {
       if (isClosed) return Promise.reject(new LimiterUnavailableError('the quota is closed'));
-      const at = now();
+      const at = performance.now();
       if (promisedAt === undefined && atHand > 0 && at < useBy) {
         atHand -= 1;
         demand.add(at);

@@ -12,6 +12,7 @@ import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { runSnippet } from '../support/snippet.ts';
 import { BLOCKED, INFO, INFO_WITH_DIFFERENCE, type Example } from './rolling-examples.ts';
@@ -26,7 +27,11 @@ interface Settings {
 }
 const LIMITERS: readonly (readonly [name: string, create: (settings: Settings) => Limiter])[] = [
   ['in memory', createMemoryLimiter],
-  ['on Redis', (settings) => createRedisLimiter({ redis: connectRedis(), prefix: testPrefix(), ...settings })],
+  [
+    'on Redis',
+    ({ now, ...settings }) =>
+      createRedisLimiter({ redis: onClock(connectRedis(), now), prefix: testPrefix(), ...settings }),
+  ],
 ];
 
 describe.each(LIMITERS)("rolling-rate-limiter's own examples, %s", (_name, create) => {

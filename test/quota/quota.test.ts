@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { InputError } from '../../src/domain/faults.ts';
 import type { Rule } from '../../src/domain/limits.ts';
 import { checkTerms, type Over, type Quota, type QuotaAnswer } from '../../src/quota/quota.ts';
@@ -7,6 +7,7 @@ import { createRedisQuota } from '../../src/quota/redis-quota.ts';
 import { seededRandom } from '../../sandbox/loopback/timing.ts';
 import { AHEAD_MS } from '../limiter/support.ts';
 import { cases } from '../support/cases.ts';
+import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { expectWithin } from './windows.ts';
 
@@ -25,9 +26,11 @@ describe('the promise of a quota', () => {
   let now: number;
   beforeEach(() => {
     now = startMs();
+    vi.spyOn(performance, 'now').mockImplementation(() => now);
   });
+  afterEach(() => vi.restoreAllMocks());
   const open = (rules: readonly Rule[], leaseMs = 500): [Quota, Quota, Quota] => {
-    const options = { rules, leaseMs, now: () => now, name: 'fcm', prefix: testPrefix(), redis: connectRedis() };
+    const options = { rules, leaseMs, name: 'fcm', prefix: testPrefix(), redis: onClock(connectRedis(), () => now) };
     return [createRedisQuota(options), createRedisQuota(options), createRedisQuota(options)];
   };
   const takeMany = (quota: Quota, count: number) => Promise.all(Array.from({ length: count }, () => quota.take()));
