@@ -38,7 +38,7 @@ const TOKEN_UPDATE_MS = 20 * 60_000;
 const MAX_STREAMS = 1_000;
 
 /** APNs for the loopback: HTTP/2, provider tokens, `POST /3/device/<token>`. */
-class ApnsServer extends LoopbackServer<ApnsSession> {
+export class ApnsServer extends LoopbackServer<ApnsSession> {
   override readonly platform = 'apns';
   protected override readonly overQuota = apnsRefusal('TooManyRequests');
   protected override readonly idleDebugData = debugDataOf('IdleTimeout');
@@ -142,7 +142,7 @@ export interface ApnsSessionOptions {
 }
 
 /** One connection to the APNs server, with the provider token that it uses. */
-class ApnsSession extends Http2Session {
+export class ApnsSession extends Http2Session {
   readonly #options: ApnsSessionOptions;
   #token: { readonly jwt: string; readonly since: number; isExpired: boolean } | undefined;
   #isRaised = false;

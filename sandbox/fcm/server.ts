@@ -44,14 +44,14 @@ const MAX_STREAMS = 100;
 const KEEP_ALIVE_MS = 240_000;
 
 /** The part of a request that is checked before its message. */
-interface FcmHead {
+export interface FcmHead {
   readonly method: string | undefined;
   readonly path: string | undefined;
   readonly authorization: string | undefined;
 }
 
 /** FCM for the loopback: HTTP/2 and HTTP/1.1 on one port, `POST /v1/projects/<id>/messages:send`. */
-class FcmServer extends LoopbackServer {
+export class FcmServer extends LoopbackServer {
   override readonly platform = 'fcm';
   protected override readonly overQuota: Refuse = {
     kind: 'refuse',

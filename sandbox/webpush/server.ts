@@ -30,7 +30,7 @@ const MAX_STREAMS = 100;
  * A push service and its browsers for the loopback: HTTP/2, VAPID, `POST /push/<name>`. It decrypts each push with the keys of its
  * subscription (`sandboxSubscription`), which only a browser can do, and refuses one that no browser could read.
  */
-class WebpushServer extends LoopbackServer {
+export class WebpushServer extends LoopbackServer {
   override readonly platform = 'webpush';
   protected override readonly acceptedStatus = 201;
   protected override readonly overQuota = webpushRefusal('TooManyPushes');
@@ -183,12 +183,12 @@ const MAX_VALID_MS = 86_400_000;
 const MAX_REMEMBERED = 1_000;
 const SUBJECT = /^(mailto:[^@\s]+@[^@\s]+|https:\/\/\S+)$/;
 
-interface CheckedToken {
+export interface CheckedToken {
   readonly expiresAt: number;
 }
 
 /** Checks `authorization: vapid t=<JWT>, k=<public key>` (RFC 8292): signature, `aud`, `exp`, `sub`, and whose key it is. */
-class VapidJudge {
+export class VapidJudge {
   readonly #signer: VapidSigner;
   readonly #now: () => number;
   /** Remembers the checks, because verifying a signature costs more than the rest of a request. */
