@@ -1,5 +1,6 @@
 import { Job, type Queue } from 'bullmq';
 import type { Fault } from '../domain/faults.ts';
+import { isObject } from '../domain/json.ts';
 import { payloadFaults } from '../domain/notification-rules.ts';
 import { type NotificationInput, parseNotification } from '../domain/notification.ts';
 import { tooFarAhead } from '../domain/time.ts';
@@ -81,10 +82,6 @@ export function delayed(checked: Check, spread: Spread = { from: 0, ms: 0 }): Ch
   }
   const delayMs = Math.max(0, Math.round(from + Math.random() * ms - Date.now()));
   return { ...checked, entry: { ...entry, delayMs } };
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /**

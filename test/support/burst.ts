@@ -37,7 +37,7 @@ export async function expectPaced(options: BurstOptions): Promise<void> {
   expect(verdict).toMatchObject({ gapViolations: 0, windowViolations: 0, duplicates: 0 });
   expect(activations).toBeGreaterThan(1.5); // else hardly anything was blocked, and nothing was shown
   // Two passes each, and one more for each wake-up that is later than the tolerance: so many processes on few cores have some.
-  // The exact numbers are in test/limiter/reach.test.ts. Without slots it would be half the number of jobs.
+  // The exact numbers are in test/limiter/chain.test.ts. Without slots it would be half the number of jobs.
   expect(activations).toBeLessThanOrEqual(4);
   expect(exitCodes).toEqual(Array(options.workers).fill(0));
 }
