@@ -1,4 +1,4 @@
-import { isRecord } from './loopback/exchange.ts';
+import { isObject } from '../src/domain/json.ts';
 
 /**
  * The keys of `aps` and of its `alert`, with what Apple documents as their values
@@ -16,13 +16,13 @@ const TEXTS: Check = [
 const FLAG: Check = ['0 or 1', (value) => value === 0 || value === 1];
 const SHARE: Check = ['a number from 0 to 1', (value) => typeof value === 'number' && value >= 0 && value <= 1];
 const COUNT: Check = ['an integer of 0 or more', (value) => Number.isInteger(value) && Number(value) >= 0];
-const OBJECT: Check = ['an object', isRecord];
+const OBJECT: Check = ['an object', isObject];
 const LEVELS = ['passive', 'active', 'time-sensitive', 'critical'];
 
 const APS: Readonly<Record<string, Check>> = {
-  alert: ['a string or an object', (value) => typeof value === 'string' || isRecord(value)],
+  alert: ['a string or an object', (value) => typeof value === 'string' || isObject(value)],
   badge: COUNT,
-  sound: ['a string or an object', (value) => typeof value === 'string' || isRecord(value)],
+  sound: ['a string or an object', (value) => typeof value === 'string' || isObject(value)],
   'thread-id': TEXT,
   category: TEXT,
   'content-available': FLAG,
@@ -49,7 +49,7 @@ const LIVE_ACTIVITY: Readonly<Record<string, Check>> = {
   'input-push-channel': TEXT,
   alert: OBJECT,
 };
-const LOCALISED: Check = ['a string or an object', (value) => typeof value === 'string' || isRecord(value)];
+const LOCALISED: Check = ['a string or an object', (value) => typeof value === 'string' || isObject(value)];
 const LIVE_ACTIVITY_ALERT: Readonly<Record<string, Check>> = { title: LOCALISED, body: LOCALISED, sound: TEXT };
 const LOCALISED_TEXT: Readonly<Record<string, Check>> = { 'loc-key': TEXT, 'loc-args': TEXTS };
 const ALERT: Readonly<Record<string, Check>> = {
@@ -68,28 +68,28 @@ const SOUND: Readonly<Record<string, Check>> = { critical: FLAG, name: TEXT, vol
 
 /** What the device would ignore in a payload, in words: `aps.relevance-score: expected a number from 0 to 1`. */
 export function ignoredByDevice(payload: unknown): string[] {
-  const aps = isRecord(payload) ? payload['aps'] : undefined;
-  if (!isRecord(aps)) return ['aps: expected an object'];
+  const aps = isObject(payload) ? payload['aps'] : undefined;
+  if (!isObject(aps)) return ['aps: expected an object'];
   return [
     ...faultsIn('aps', aps, APS),
-    ...(isRecord(aps['alert']) ? faultsIn('aps.alert', aps['alert'], ALERT) : []),
-    ...(isRecord(aps['sound']) ? faultsIn('aps.sound', aps['sound'], SOUND) : []),
+    ...(isObject(aps['alert']) ? faultsIn('aps.alert', aps['alert'], ALERT) : []),
+    ...(isObject(aps['sound']) ? faultsIn('aps.sound', aps['sound'], SOUND) : []),
   ];
 }
 
 /** The same for a Live Activity, which also ignores a push without the keys that its event needs. */
 export function ignoredByLiveActivity(payload: unknown): string[] {
-  const aps = isRecord(payload) ? payload['aps'] : undefined;
-  if (!isRecord(aps)) return ['aps: expected an object'];
+  const aps = isObject(payload) ? payload['aps'] : undefined;
+  if (!isObject(aps)) return ['aps: expected an object'];
   const { alert } = aps;
   const needed = ['event', 'timestamp', 'content-state'];
   if (aps['event'] === 'start') needed.push('attributes-type', 'attributes', 'alert');
-  const texts = isRecord(alert) ? ['title', 'body'].map((key) => [key, alert[key]] as const) : [];
+  const texts = isObject(alert) ? ['title', 'body'].map((key) => [key, alert[key]] as const) : [];
   return [
     ...needed.filter((key) => aps[key] === undefined).map((key) => `aps.${key}: expected one`),
     ...faultsIn('aps', aps, LIVE_ACTIVITY),
-    ...(isRecord(alert) ? faultsIn('aps.alert', alert, LIVE_ACTIVITY_ALERT) : []),
-    ...texts.flatMap(([key, text]) => (isRecord(text) ? faultsIn(`aps.alert.${key}`, text, LOCALISED_TEXT) : [])),
+    ...(isObject(alert) ? faultsIn('aps.alert', alert, LIVE_ACTIVITY_ALERT) : []),
+    ...texts.flatMap(([key, text]) => (isObject(text) ? faultsIn(`aps.alert.${key}`, text, LOCALISED_TEXT) : [])),
   ];
 }
 

@@ -1,10 +1,11 @@
+import { isObject } from '../../src/domain/json.ts';
 import { createPublicKey } from 'node:crypto';
 import { createSecureServer, type ServerHttp2Session } from 'node:http2';
 import { ignoredByDevice, ignoredByLiveActivity } from '../aps.ts';
 import type { JournalEntry } from '../journal.ts';
 import { makeSigningKey } from '../loopback/certificates.ts';
 import { Http2Session, type IdleLimit } from '../loopback/connections.ts';
-import { http2Exchange, parseJsonObject, readBody, isRecord } from '../loopback/exchange.ts';
+import { http2Exchange, parseJsonObject, readBody } from '../loopback/exchange.ts';
 import { LoopbackServer, type Http2Request, type LoopbackOptions, type ServerKind } from '../loopback/server.ts';
 import {
   TokenJudge,
@@ -195,8 +196,8 @@ function readAlert(
   pushType?: string,
 ): Pick<JournalEntry, 'title' | 'body' | 'data' | 'payload' | 'ignored'> {
   const { aps, ...rest } = payload ?? {};
-  const alert = isRecord(aps) ? aps['alert'] : undefined;
-  const { title, body } = isRecord(alert) ? alert : { title: undefined, body: alert };
+  const alert = isObject(aps) ? aps['alert'] : undefined;
+  const { title, body } = isObject(alert) ? alert : { title: undefined, body: alert };
   const data = Object.entries(rest).map(([key, value]) => [key, textOf(value)]);
   const ignored = pushType === 'liveactivity' ? ignoredByLiveActivity(payload) : ignoredByDevice(payload);
   return {

@@ -1,8 +1,8 @@
+import { isObject } from '../../src/domain/json.ts';
 import { z } from 'zod';
 import { ignoredByDevice, ignoredByLiveActivity } from '../aps.ts';
 import type { JournalEntry } from '../journal.ts';
 import type { FieldViolation, Refuse } from '../loopback/answers.ts';
-import { isRecord } from '../loopback/exchange.ts';
 import { malformed, invalidArgument } from './reasons.ts';
 
 /**
@@ -118,7 +118,7 @@ export function readFcmRequest(json: Readonly<Record<string, unknown>> | undefin
 /** `collapse_key` → `collapseKey`, at every depth where keys are the API's own. */
 function inCamelCase(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(inCamelCase);
-  if (!isRecord(value)) return value;
+  if (!isObject(value)) return value;
   const entries = Object.entries(value).map(([key, inner]) => {
     const name = key.replace(/_([a-z])/g, (_match, letter: string) => letter.toUpperCase());
     return [name, OWN_KEYS.has(name) ? inner : inCamelCase(inner)];
@@ -234,7 +234,7 @@ function labels({ fcmOptions, android, apns, webpush }: FcmRequest['message']): 
 /** Whether an iPhone shows or sounds something. */
 function isShown({ notification, apns }: FcmRequest['message']): boolean {
   const aps = apns?.payload?.['aps'];
-  return notification !== undefined || (isRecord(aps) && ['alert', 'sound', 'badge'].some((key) => key in aps));
+  return notification !== undefined || (isObject(aps) && ['alert', 'sound', 'badge'].some((key) => key in aps));
 }
 
 function bytesOf(value: unknown): number {

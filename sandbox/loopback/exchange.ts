@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
+import { isObject, parseJson } from '../../src/domain/json.ts';
 import type { Accept, Refuse, Reset } from './answers.ts';
 import type { Peer } from './connections.ts';
 
@@ -21,16 +22,8 @@ export function readBody(stream: Readable, mostBytes: number): Promise<Buffer | 
 
 /** The JSON object in a body; undefined if it is not one. */
 export function parseJsonObject(body: Buffer): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(body.toString('utf8'));
-    return isRecord(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  const value = parseJson(body.toString('utf8'));
+  return isObject(value) ? value : undefined;
 }
 
 /** One request, and the three ways to end it. */

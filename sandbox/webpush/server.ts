@@ -1,10 +1,11 @@
+import { isObject } from '../../src/domain/json.ts';
 import { type KeyObject, createPublicKey } from 'node:crypto';
 import { createSecureServer, type IncomingHttpHeaders, type ServerHttp2Session } from 'node:http2';
 import { jwtVerify } from 'jose';
 import type { JournalEntry } from '../journal.ts';
 import { makeSigningKey } from '../loopback/certificates.ts';
 import { Http2Session } from '../loopback/connections.ts';
-import { http2Exchange, isRecord, parseJsonObject, readBody } from '../loopback/exchange.ts';
+import { http2Exchange, parseJsonObject, readBody } from '../loopback/exchange.ts';
 import { LoopbackServer, type Http2Request, type LoopbackOptions, type ServerKind } from '../loopback/server.ts';
 import { webpushRefusal, webpushWording, type WebpushReason } from './reasons.ts';
 import {
@@ -103,7 +104,7 @@ function readPush(headers: IncomingHttpHeaders, body: Buffer): Shown {
     tag: textOf(tag),
     title: textOf(title),
     body: textOf(text),
-    data: isRecord(data) ? (data as Record<string, string>) : {},
+    data: isObject(data) ? (data as Record<string, string>) : {},
     payload: message,
   };
 }

@@ -3,7 +3,7 @@ import { loadLimiterConfig, type Config } from '../../src/config/config.ts';
 import { InputError } from '../../src/domain/faults.ts';
 import type { CountedApart } from '../../src/domain/limits.ts';
 import { notificationSchema } from '../../src/domain/notification.ts';
-import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/time.ts';
+import { DURATION_FORMAT, formatDuration, INSTANT_FORMAT, parseDuration } from '../../src/domain/time.ts';
 import { type Limiter, type Oversight, apartOptions } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { QUEUE, shardOf, shardPrefixes } from '../../src/queue/names.ts';
@@ -17,7 +17,7 @@ import {
   type Connection,
 } from '../../src/redis/connection.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
-import { CommandError, UsageError, INSTANT_FORMAT, parseInstant } from '../../src/terminal/command.ts';
+import { CommandError, UsageError, parseInstant } from '../../src/terminal/command.ts';
 import { atQueueRedis, openQueue, readEnvironment } from '../support/queue.ts';
 
 /** Opens the queue with the recipient's notifications, runs `work`, and closes it. */

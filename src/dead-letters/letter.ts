@@ -1,4 +1,4 @@
-import { isObject, valueAt } from '../domain/json.ts';
+import { isObject, objectOr, valueAt } from '../domain/json.ts';
 import { parseNotification, PLATFORMS, type Platform } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason, type FailedAttempt } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
@@ -31,7 +31,7 @@ export interface JobFields {
  */
 export function deadLetterOf(job: JobFields, now: number): DeadLetter {
   const devices = valueAt(job.progress, 'devices');
-  const delivered = Object.entries(isObject(devices) ? devices : {}).flatMap(([label, state]) =>
+  const delivered = Object.entries(objectOr(devices)).flatMap(([label, state]) =>
     state === 'delivered' ? [label] : [],
   );
   return {

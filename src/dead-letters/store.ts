@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import { targetOf } from '../domain/device.ts';
-import { isObject, valueAt } from '../domain/json.ts';
+import { objectOr, valueAt } from '../domain/json.ts';
 import { outcomeFields, waitOf, DEAD_LETTER_REASONS } from '../domain/outcome.ts';
 import type { DeadLetter, DeviceState, Outcome } from '../domain/outcome.ts';
 import { waitsFrom } from '../domain/time.ts';
@@ -199,7 +199,7 @@ function outcomeOf(jobId: string, job: JobFields, { reason, deadAt, generation }
     ...{ outcome: 'dead-lettered', reason, generation, enqueuedAt: job.timestamp },
     ...(isSent && { sentAt }),
     waitMs: waitOf(waitsFrom(job.timestamp, job.data), isSent ? sentAt : undefined, deadAt),
-    devices: Object.fromEntries(Object.entries(isObject(devices) ? devices : {}).filter(hasState)),
+    devices: Object.fromEntries(Object.entries(objectOr(devices)).filter(hasState)),
   };
 }
 

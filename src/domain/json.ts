@@ -28,6 +28,20 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** The value of a JSON text; undefined if the text is something else. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The object of a JSON text; an empty one if the text is something else. */
+export function parseObject(text: string): Readonly<Record<string, unknown>> {
+  return objectOr(parseJson(text));
+}
+
 /** What lies at a path of names: `apns.payload.aps`; undefined where it leads nowhere. */
 export function valueAt(raw: unknown, path: string): unknown {
   return path.split('.').reduce<unknown>((value, name) => (isObject(value) ? value[name] : undefined), raw);
@@ -126,7 +140,9 @@ export function mergePatch(target: JsonObject, patch: JsonObject): JsonObject {
 }
 
 /** The value if it is an object; otherwise an empty one. */
-export function objectOr(value: JsonValue | undefined): JsonObject {
+export function objectOr(value: JsonValue | undefined): JsonObject;
+export function objectOr(value: unknown): Readonly<Record<string, unknown>>;
+export function objectOr(value: unknown): Readonly<Record<string, unknown>> {
   return isObject(value) ? value : {};
 }
 

@@ -6,6 +6,7 @@ import { analyticsLabelSchema, androidFieldsSchema, fcmFieldsSchema } from '../p
 import { webpushFieldsSchema } from '../providers/webpush/fields.ts';
 import { printable, jsonObject, wellFormed, jsonValue, ID, ID_FORMAT } from './json.ts';
 import type { Alert, DigestFields, Notification } from './notification-types.ts';
+import { INSTANT_FORMAT } from './time.ts';
 
 /**
  * What a notification may contain. The types of the fields, with their descriptions, are in notification-types.ts; `npm run schema`
@@ -34,7 +35,6 @@ function isShown({ title = '', body = '', titleLocKey, bodyLocKey }: z.output<ty
   return title + body !== '' || titleLocKey !== undefined || bodyLocKey !== undefined;
 }
 
-const INSTANT_FORMAT = 'an RFC 3339 date-time or epoch milliseconds';
 /** Numbers below it are Unix seconds by mistake: as seconds it lies 31,000 years ahead. */
 const EARLIEST_MS = Date.UTC(2001, 0, 1);
 const epochMs = z

@@ -8,6 +8,9 @@ const UNIT_MS = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as c
 /** What a duration looks like, for error messages. */
 export const DURATION_FORMAT = 'a duration such as 250ms, 3s, 1m, 2h or 1d';
 
+/** What an instant looks like, for error messages. */
+export const INSTANT_FORMAT = 'an RFC 3339 date-time or epoch milliseconds';
+
 /** `"3s"` → `3000` (milliseconds), `"0"` → `0`; `undefined` if the text is no duration. */
 export function parseDuration(text: string): number | undefined {
   if (text === '0') return 0;

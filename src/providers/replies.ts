@@ -1,4 +1,3 @@
-import { isObject } from '../domain/json.ts';
 import { redact } from '../domain/redact.ts';
 import type { AnswerTables, Prepared, Push, Reply, ReplyRow, ReplyTable } from './provider.ts';
 import type { Answered, Unknown, Unsent } from './sender/result.ts';
@@ -122,18 +121,4 @@ export function refusedAsTooLarge(code: string, bytes: number, maxBytes: number)
   if (bytes <= maxBytes) return undefined;
   const detail = `payload: expected at most ${maxBytes} bytes, found ${bytes}`;
   return { kind: 'refused', reply: { ...REJECTED, code, detail } };
-}
-
-/** The JSON object in a body; an empty object if the body is something else. */
-export function parseObject(body: string): Readonly<Record<string, unknown>> {
-  try {
-    return objectOr(JSON.parse(body));
-  } catch {
-    return {};
-  }
-}
-
-/** The value if it is an object; otherwise an empty one. */
-export function objectOr(value: unknown): Readonly<Record<string, unknown>> {
-  return isObject(value) ? value : {};
 }

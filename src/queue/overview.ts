@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import { countedAs } from '../domain/limits.ts';
-import { isObject } from '../domain/json.ts';
+import { parseObject } from '../domain/json.ts';
 import { SEND_AFTER, waitsFrom } from '../domain/time.ts';
 import type { Connection } from '../redis/connection.ts';
 import { dueAtOfScore, scoreOfDue, scoresOfPriority, whyOf } from './bullmq-internals.ts';
@@ -198,7 +198,7 @@ async function read(queue: Queue, ids: readonly string[], dueAt?: ReadonlyMap<st
 
 function seen([, data, timestamp, name, opts, progress, why]: RawJob, dueAt: number | undefined): Seen | undefined {
   if (timestamp === null || name === CANCEL) return undefined;
-  const [fields, noted, options] = [parsed(data), parsed(progress), parsed(opts)];
+  const [fields, noted, options] = [parseObject(data ?? ''), parseObject(progress ?? ''), parseObject(opts ?? '')];
   const recipientId = fields['recipientId'];
   const enqueuedAt = Number(timestamp);
   const delay = typeof options['delay'] === 'number' ? options['delay'] : 0;
@@ -278,15 +278,4 @@ function sumOf(all: readonly Readonly<Record<string, number>>[]): Record<string,
 function least(numbers: readonly (number | undefined)[]): number | undefined {
   const known = numbers.filter((number) => number !== undefined);
   return known.length === 0 ? undefined : known.reduce((a, b) => Math.min(a, b));
-}
-
-/** The fields of a JSON object; none for anything else. */
-function parsed(text: string | null): JsonFields {
-  if (text === null) return {};
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : {};
-  } catch {
-    return {};
-  }
 }

@@ -8,6 +8,7 @@ import {
   type Policy,
   type Rule,
 } from '../domain/limits.ts';
+import { parseJson } from '../domain/json.ts';
 import { quietFaults, quietText, type QuietHours } from '../domain/quiet-hours.ts';
 import { within } from '../domain/time.ts';
 import { defineScript, readScript, type Call, type ScriptRedis } from '../redis/scripts.ts';
@@ -181,7 +182,7 @@ export async function readWorkers(redis: ScriptRedis, prefix: string): Promise<S
       continue;
     }
     const [, seenAt, digest = '', json = ''] = /^(\d+) (\S+) (.*)$/s.exec(value) ?? [];
-    const facts = factsSchema.safeParse(parsed(json));
+    const facts = factsSchema.safeParse(parseJson(json));
     if (!facts.success) continue;
     const silentMs = Math.max(0, at - Number(seenAt));
     const policyId = digest === NO_DIGEST ? {} : { policyId: digest };
@@ -268,7 +269,7 @@ const policySchema = z.object({
 
 /** Undefined for what this version cannot read, or a limiter would refuse. */
 function policyIn(json: string): WorkerPolicy | undefined {
-  const read = policySchema.safeParse(parsed(json));
+  const read = policySchema.safeParse(parseJson(json));
   if (!read.success) return undefined;
   const { policy, categories: entries, quietHours, apartRules } = read.data;
   // Without a prototype, since `constructor` is a valid category.
@@ -282,12 +283,4 @@ function policyIn(json: string): WorkerPolicy | undefined {
   ];
   if (faults.length > 0) return undefined;
   return { policy, categories, ...(quietHours !== undefined && { quietHours: quietHours as QuietHours }), apartRules };
-}
-
-function parsed(json: string): unknown {
-  try {
-    return JSON.parse(json);
-  } catch {
-    return undefined;
-  }
 }

@@ -210,9 +210,6 @@ function written(option: Option, value: string, loose: string | undefined): stri
   return `${flag} ${isKnown ? value : (loose ?? /<[^>]+>/.exec(option.flags)?.[0] ?? '<value>')}`;
 }
 
-/** What `parseInstant` reads, for error messages. */
-export const INSTANT_FORMAT = 'an RFC 3339 date-time or epoch milliseconds';
-
 const dateTime = z.iso.datetime({ offset: true });
 
 /** `2026-11-21T14:00:00Z`, `1795269600000` → epoch milliseconds; undefined where the text is neither. */

@@ -1,3 +1,4 @@
+import { parseObject } from '../../domain/json.ts';
 import type { AnswerTables, Push, Reply, ReplyTable } from '../provider.ts';
 import {
   AUTH,
@@ -7,7 +8,6 @@ import {
   FORBIDDEN,
   GONE,
   NOT_PROCESSED,
-  parseObject,
   REJECTED,
   SERVER_ERROR,
   tableReply,

@@ -1,3 +1,4 @@
+import { objectOr, parseObject } from '../../domain/json.ts';
 import { redact } from '../../domain/redact.ts';
 import type { AnswerTables, Push, Reply, ReplyRow } from '../provider.ts';
 import {
@@ -7,8 +8,6 @@ import {
   findRow,
   FORBIDDEN,
   GONE,
-  objectOr,
-  parseObject,
   REJECTED,
   SERVER_ERROR,
   tableReply,

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { parseJson } from '../../domain/json.ts';
 import { readCertificate, readFile, type Report } from '../../environment/files.ts';
 import { anyText, httpsUrl, text, type Environment } from '../../environment/values.ts';
 import type { ProviderDescriptor } from '../provider.ts';
@@ -85,12 +86,4 @@ function readServiceAccount(
     report('FCM_PROJECT_ID', 'the project, since GOOGLE_APPLICATION_CREDENTIALS is no service account', 'nothing');
   }
   return undefined;
-}
-
-function parseJson(json: string): unknown {
-  try {
-    return JSON.parse(json);
-  } catch {
-    return undefined;
-  }
 }

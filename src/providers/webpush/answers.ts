@@ -1,6 +1,7 @@
+import { parseObject } from '../../domain/json.ts';
 import { redact } from '../../domain/redact.ts';
 import type { AnswerTables, Push, Reply } from '../provider.ts';
-import { BAD_TOKEN, FORBIDDEN, GONE, parseObject, REJECTED, SERVER_ERROR, tableReply, TOO_MANY } from '../replies.ts';
+import { BAD_TOKEN, FORBIDDEN, GONE, REJECTED, SERVER_ERROR, tableReply, TOO_MANY } from '../replies.ts';
 import type { Answered } from '../sender/result.ts';
 
 /** What the answers of push services mean. */
