@@ -43,14 +43,17 @@ const FIRST_AFTER_MS = 100;
 const STAND_BACK_MS = 2_000;
 /**
  * Where the trouble is only suspected, a notification to a recipient that has not failed is let through as an early trial, one in
- * this time. So a few bad devices do not stop the others for long, and a provider that is really down gets two requests a second
+ * this time. So a few bad devices do not stop the others for long, and a provider that is really down gets eight requests a second
  * from each worker at most.
  */
 const EARLY = 'early';
-const EARLY_EVERY_MS = 500;
-/** Deferred notifications that may be early trials come back this far apart, at most three of them; the others when it is half open. */
-const EARLY_LINE_MS = 1_000;
-const EARLY_AHEAD_MS = 3 * EARLY_LINE_MS;
+const EARLY_EVERY_MS = 125;
+/**
+ * Deferred notifications that may be early trials come back this far apart, the others when it is half open. A good one may
+ * stand behind some of odd devices that have not failed yet: then it still has to be sent within a second or two.
+ */
+const EARLY_LINE_MS = 250;
+const EARLY_AHEAD_MS = 12 * EARLY_LINE_MS;
 /** Of the recipients that failed, the latest so many are remembered, and shared with the other workers. */
 const MAX_FAILED = 100;
 /** A Retry-After that ends less than this later than the known one is taken for the same. */
