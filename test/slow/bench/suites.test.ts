@@ -153,6 +153,6 @@ test('a quick flood is delivered in every setting, and judged by what arrived', 
   for (const each of result.flood) {
     expect(each).toMatchObject({ lost: 0, duplicates: 0 });
     expect(each.ratio).toBeGreaterThan(0.9); // below, the gap would have been broken
-    expect(each.passes).toBeGreaterThan(1.5); // else hardly anything waited
+    expect(each.passes).toBeGreaterThan(1); // else nothing waited
   }
 });
