@@ -6,7 +6,8 @@
  * - replica.ts: all parts, created in order and closed in the reverse order
  * - redis.ts: the connections, and the queues of each shard
  * - accounts.ts: the provider and the quota of each account; new credentials without a restart
- * - breakers.ts: circuit breakers and unreachable providers, in the log and on `/readyz`
+ * - breakers.ts: the circuit breakers, in the log and counted
+ * - reach.ts: which providers cannot be reached, and since when, in the log
  * - pages.ts: `/metrics` and `/readyz`, and this replica in the registry of workers
  * - passes.ts: what a pass does with its job; the limiter, the stream of outcomes, and the replies of providers in the log
  * - consumer.ts: one queue: its worker, its clock, and the locks that were lost

@@ -11,8 +11,9 @@ import { readAges } from '../src/queue/overview.ts';
 import { readWorkers, startPresence, type Presence, type WorkerFacts } from '../src/queue/workers.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import type { Accounts } from './accounts.ts';
-import { describeProviders, type ReachWatch } from './breakers.ts';
+import { openMs } from './breakers.ts';
 import type { Consumer } from './consumer.ts';
+import type { ReachWatch, UnreachedServer } from './reach.ts';
 
 export interface PagesParts {
   /** The queue's and the limiter's. */
@@ -49,6 +50,43 @@ export function serveReplica(
       'the metrics port is in use: a free one is taken; the line "ready" tells it as `metrics`',
     );
   });
+}
+
+/**
+ * What `/readyz` says: every provider of the environment's app; of the other apps, and of single servers (`webpush@host`), those
+ * whose breaker is not closed, or which cannot be reached.
+ *
+ * @param unreached by service
+ */
+export function describeProviders(
+  services: Iterable<readonly [Service, OpenBreaker | undefined]>,
+  unreached: ReadonlyMap<Service, UnreachedServer>,
+  at: number,
+): Readonly<Record<string, unknown>> {
+  const providers: Record<string, unknown> = {};
+  const apps = new Map<string, Record<string, unknown>>();
+  const all = new Map<Service, OpenBreaker | undefined>(services);
+  for (const service of unreached.keys()) if (!all.has(service)) all.set(service, undefined);
+  for (const [service, open] of all) {
+    const { platform, app, server } = namesOf(service);
+    const name = server === undefined ? platform : `${platform}@${server}`;
+    const failing = unreached.get(service);
+    const isInTrouble = open !== undefined || failing !== undefined;
+    const described = { ...describeBreaker(open, at), ...(failing && { unreachable: describeUnreached(failing, at) }) };
+    if (app === undefined && (server === undefined || isInTrouble)) providers[name] = described;
+    else if (isInTrouble && app !== undefined) apps.set(app, { ...apps.get(app), [name]: described });
+  }
+  return { providers, ...(apps.size > 0 && { apps: Object.fromEntries(apps) }) };
+}
+
+function describeBreaker(open: OpenBreaker | undefined, at: number): Readonly<Record<string, unknown>> {
+  if (open === undefined) return { breaker: 'closed' };
+  const { trouble, code, since } = open;
+  return { breaker: 'open', trouble, code, since: new Date(since).toISOString(), forMs: openMs(open, at) };
+}
+
+function describeUnreached({ host, failure: { cause, forMs } }: UnreachedServer, at: number): object {
+  return { host, cause, since: new Date(at - forMs).toISOString(), forMs: Math.round(forMs) };
 }
 
 /** Jobs by state, over all shards; nothing where Redis does not answer in time. */

@@ -8,11 +8,12 @@ import { paceOf } from '../src/limiter/pace.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createClockMetrics, createMetrics } from '../src/observe/metrics.ts';
 import { createAccounts, startRotation, type Accounts } from './accounts.ts';
-import { openMs, startBreakers, watchReach } from './breakers.ts';
+import { openMs, startBreakers } from './breakers.ts';
 import { startConsumer, watchLocks, type Consumer } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
 import { queueDepth, serveReplica, startReplicaPresence } from './pages.ts';
 import { createPasses } from './passes.ts';
+import { watchReach } from './reach.ts';
 import { connect, LIMITER_TIMEOUT_MS, openQueues, type ConnectOptions } from './redis.ts';
 
 /** A running replica. */

@@ -40,9 +40,6 @@ interface JobFacts extends Partial<Omit<NotificationFacts, 'id' | 'sizes' | 'dev
   readonly worker?: Pick<SeenWorker, 'id' | 'host' | 'pid' | 'version' | 'silentMs' | 'alive'>;
 }
 
-/** A notification that was replayed more often than this is not found any more. */
-const MOST_REPLAYS = 10;
-
 /** `status ID` */
 export async function showNotification(id: string, json: boolean): Promise<void> {
   const config = loadLimiterConfig(readEnvironment());
@@ -82,7 +79,7 @@ async function readFacts(
   workers: readonly SeenWorker[],
 ): Promise<JobFacts> {
   const first = jobIdOf(id);
-  const replays = replayIdsOf(first, MOST_REPLAYS).toReversed();
+  const replays = replayIdsOf(first).toReversed();
   const name = state === 'dead-lettered' ? DEAD_LETTERS : QUEUE;
   const jobIds = state === 'dead-lettered' ? [...replays, first] : [first, ...replays];
   for (const jobId of jobIds) {

@@ -119,7 +119,7 @@ export function zodFaults(
     if (issue.code === 'unrecognized_keys') {
       return issue.keys.map((key) => noSuchField(formatPath([...issue.path, key]), meant(issue.path, key)));
     }
-    const value = valueAt(input, issue.path);
+    const value = inputAt(input, issue.path);
     return [faultOf(formatPath(issue.path), expectation(issue), value, isPrivate(issue.path, value))];
   });
 }
@@ -166,7 +166,7 @@ function article(type: string): string {
   return `${/^[aeio]/.test(type) ? 'an' : 'a'} ${type}`;
 }
 
-function valueAt(input: unknown, path: Path): unknown {
+function inputAt(input: unknown, path: Path): unknown {
   return path.reduce<unknown>((value, key) => (value as Record<PropertyKey, unknown> | undefined)?.[key], input);
 }
 

@@ -164,8 +164,8 @@ interface Found {
   readonly job: Job<unknown>;
 }
 
-/** So many replays of one notification are looked for. */
-const MOST_REPLAYS = 20;
+/** A producer may use an id again. So many more dead letters of an id are looked for: `msg-1#d1`, `msg-1#d2`, … */
+const MOST_SAME_ID = 20;
 
 /** The jobs of a notification: its own and those of replays, in any shard; and whether it is a dead letter. */
 async function findById(
@@ -173,8 +173,8 @@ async function findById(
   { connection, queues }: CancelParts,
 ): Promise<{ readonly jobs: readonly Found[]; readonly isDead: boolean }> {
   const jobId = jobIdOf(id);
-  const jobIds = [jobId, ...replayIdsOf(jobId, MOST_REPLAYS)];
-  const deadIds = [...jobIds, ...Array.from({ length: MOST_REPLAYS }, (_, index) => `${jobId}#d${index + 1}`)];
+  const jobIds = [jobId, ...replayIdsOf(jobId)];
+  const deadIds = [...jobIds, ...Array.from({ length: MOST_SAME_ID }, (_, index) => `${jobId}#d${index + 1}`)];
   const found = await Promise.all(queues.map((queue) => jobsOf(queue, jobIds)));
   const dead = await Promise.all(
     queues.map((queue) => {

@@ -33,9 +33,12 @@ export function replayIdOf(jobId: string, generation: number): string {
   return `${jobId.replace(/(#r\d+)?(#d\d+)?$/, '')}#r${generation}`;
 }
 
-/** The job ids of the first `most` replays, the first one first. */
-export function replayIdsOf(jobId: string, most: number): string[] {
-  return Array.from({ length: most }, (_, index) => replayIdOf(jobId, index + 1));
+/** Later replays of a notification are not found under its id. */
+const MOST_REPLAYS = 20;
+
+/** The job ids of a notification's first 20 replays, the first one first. */
+export function replayIdsOf(jobId: string): string[] {
+  return Array.from({ length: MOST_REPLAYS }, (_, index) => replayIdOf(jobId, index + 1));
 }
 
 /** The notification's id in a job id: `msg-1#r2` → `msg-1`, `#123` → `123`. */

@@ -4,7 +4,7 @@ import { parseObject } from '../domain/json.ts';
 import { SEND_AFTER, waitsFrom } from '../domain/time.ts';
 import type { Connection } from '../redis/connection.ts';
 import { dueAtOfScore, scoreOfDue, scoresOfPriority, whyOf } from './bullmq-internals.ts';
-import { redisNow } from './wake.ts';
+import { redisNow } from './clock-offset.ts';
 import { CANCEL, outcomesKey, PRIORITY } from './names.ts';
 import { readJobs, type RawJob } from './readable.ts';
 

@@ -78,8 +78,6 @@ export type NotificationStatus =
 /** How many are before a job in its line; undefined if it waits in none, or that is not known. */
 export type CountBefore = (job: Job<unknown, unknown>) => Promise<number | undefined>;
 
-/** A notification that was replayed more often than this is not found any more. */
-const MOST_REPLAYS = 10;
 const UNKNOWN: NotificationStatus = { state: 'unknown' };
 
 /** Throws InputError if no notification can have this id. */
@@ -102,7 +100,7 @@ export async function findStatus(
   const inQueue = await firstKnown(queues.map((queue) => statusOf(queue, first, countBefore)));
   if (inQueue.state !== 'unknown') return inQueue;
   const deadQueues = await openDeadQueues();
-  const ids = [first, ...replayIdsOf(first, MOST_REPLAYS)].toReversed(); // the last replay first
+  const ids = [first, ...replayIdsOf(first)].toReversed(); // the last replay first
   return firstKnown(
     ids.flatMap((jobId) => [
       ...(jobId === first ? [] : queues.map((queue) => statusOf(queue, jobId, countBefore))),

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import type { z } from 'zod';
+import { valueAt } from '../../src/domain/json.ts';
 import { alertSchema, notificationSchema } from '../../src/domain/notification-schema.ts';
 import type { NotificationInput } from '../../src/domain/notification.ts';
 import { apnsFieldsSchema, apnsSoundSchema } from '../../src/providers/apns/fields.ts';
@@ -265,10 +266,6 @@ test('no field is without a row', () => {
   const fields = places.flatMap(([place, { shape }]) => Object.keys(shape).map((field) => `${place}${field}`));
   expect(ROWS.map(([field]) => field).toSorted()).toEqual(fields.toSorted());
 });
-
-function valueAt(from: unknown, path: string): unknown {
-  return path.split('.').reduce<unknown>((value, name) => (value as Record<string, unknown> | undefined)?.[name], from);
-}
 
 /** What the loopback servers received of a push for each platform. */
 async function received(fields: PushFields) {

@@ -1,21 +1,10 @@
-import { connect, createServer, type AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
 import type { OpenBreaker } from '../../src/breaker/breaker.ts';
-import type { Account } from '../../src/domain/device.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
-import {
-  createBreakerListener,
-  describeProviders,
-  openMs,
-  startBreakers,
-  watchReach,
-  type UnreachedServer,
-} from '../../workers/breakers.ts';
+import { createBreakerListener, openMs, startBreakers } from '../../workers/breakers.ts';
 import { serveReplica } from '../../workers/pages.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
-import { startProcess } from '../support/process.ts';
-import { openWorkerBench } from '../support/worker.ts';
 import { waitFor } from '../support/wait.ts';
 
 const since = Date.now() - 5_000;
@@ -41,25 +30,25 @@ function listen() {
     ],
     unreachableMs: () => [],
   });
-  const told = () => lines.map((line) => JSON.parse(line) as Record<string, unknown>);
-  return { listener: createBreakerListener({ metrics, log }), metrics, log, told, state };
+  const logged = () => lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  return { listener: createBreakerListener({ metrics, log }), metrics, log, logged, state };
 }
 
 it('what somebody has to do something about is an error, other trouble a warning, and the end tells how long it took', () => {
-  const { listener, told } = listen();
+  const { listener, logged } = listen();
   listener({ service: 'apns', open: limited, before: undefined });
   listener({ service: 'apns', open: refused, before: limited });
   listener({ service: 'apns', open: { ...refused, until: since + 125_000 }, before: refused });
   listener({ service: 'apns', open: undefined, before: refused });
   listener({ service: 'fcm', open: misconfigured, before: undefined });
-  expect(told().map(({ level, trouble }) => [level, trouble])).toEqual([
+  expect(logged().map(({ level, trouble }) => [level, trouble])).toEqual([
     ['warn', 'quota'],
     ['error', 'auth'],
     ['error', 'auth'],
     ['info', 'auth'],
     ['error', 'configuration'],
   ]);
-  const [, opened, longer, closed] = told();
+  const [, opened, longer, closed] = logged();
   expect(opened).toMatchObject({ platform: 'apns', code: 'Forbidden' });
   expect(opened?.['msg']).toContain('circuit breaker open: the provider refuses the credentials');
   expect(opened?.['forMs']).toBeGreaterThan(50_000);
@@ -88,7 +77,7 @@ it('an opening is counted once, and shown for as long as it lasts', async () => 
 it('a replica has them under the prefix of its queue, with the times of its configuration', async () => {
   const prefix = testPrefix();
   const redis = connectRedis();
-  const { metrics, log, told } = listen();
+  const { metrics, log, logged } = listen();
   const config = {
     providerPause: { baseMs: 60_000, maxMs: 120_000 },
     queue: { prefix },
@@ -98,7 +87,7 @@ it('a replica has them under the prefix of its queue, with the times of its conf
   const evidence = { service: 'apns', recipientId: 'person', code: 'Forbidden' } as const;
   breakers.report({ ...evidence, trouble: 'auth' });
   expect(openMs(breakers.current('apns'))).toBeGreaterThan(50_000);
-  expect(told()).toHaveLength(1);
+  expect(logged()).toHaveLength(1);
   await waitFor(async () => expect(await redis.get(`${prefix}:breaker:apns`)).toContain('Forbidden'));
 });
 
@@ -127,160 +116,3 @@ it('a worker that waits for a provider is ready, and says what it waits for', as
   expect(body.providers).toMatchObject({ apns, fcm: { breaker: 'closed' } });
   expect(body.providers.apns.forMs).toBeGreaterThan(50_000);
 });
-
-const host = 'api.push.apple.com:443';
-const away = (forMs: number, more: Partial<UnreachedServer> = {}): UnreachedServer => ({
-  ...{ account: 'apns', host, failure: { cause: 'ENOTFOUND', detail: `getaddrinfo ENOTFOUND ${host}`, forMs } },
-  ...more,
-});
-
-/** A watch that looks each millisecond at what is set. */
-function watch() {
-  const { log, told } = listen();
-  const state: { reach: ReturnType<Parameters<typeof watchReach>[0]['accounts']['reach']> } = { reach: [] };
-  const signIns: Account[] = [];
-  const accounts = { reach: () => state.reach, signIn: (account: Account) => void signIns.push(account) };
-  const watched = watchReach({ accounts, log, everyMs: 1 });
-  onTestFinished(() => watched.stop());
-  const after = async (reach: typeof state.reach, lines: number): Promise<void> => {
-    state.reach = reach;
-    await waitFor(() => expect(told()).toHaveLength(lines));
-    await new Promise((resolve) => setTimeout(resolve, 20)); // some more looks
-    expect(told()).toHaveLength(lines);
-  };
-  return { told, after, watched, signIns };
-}
-
-it('warns of a provider that cannot be reached at once, and each time that this has lasted twice as long', async () => {
-  const { told, after, signIns } = watch();
-  await after([], 0);
-  await after([away(700)], 1);
-  await after([away(9_900)], 1);
-  await after([away(10_100)], 2);
-  await after([away(19_000)], 2);
-  await after([away(20_100)], 3);
-  await after([away(170_000)], 4);
-  await after([away(319_000)], 4);
-  await after([{ account: 'apns', host }], 5);
-  const facts = { platform: 'apns', host };
-  expect(told()).toMatchObject([
-    { level: 'warn', ...facts, cause: 'ENOTFOUND', detail: `getaddrinfo ENOTFOUND ${host}`, forMs: 700 },
-    ...[10_100, 20_100, 170_000].map((forMs) => ({ level: 'warn', ...facts, cause: 'ENOTFOUND', forMs })),
-    { level: 'info', ...facts, lastedMs: 319_000 },
-  ]);
-  expect(told().map(({ msg }) => String(msg).slice(0, 36))).toEqual([
-    'the provider cannot be reached: its ',
-    ...[1, 2, 3].map(() => 'the provider still cannot be reached'),
-    'the provider is reached again: its n',
-  ]);
-  expect(signIns).toEqual([]);
-});
-
-it('does not say that a provider is reached again where it is only not tried any more', async () => {
-  const { told, after } = watch();
-  await after([away(700, { account: 'webpush', server: 'push.example.com' })], 1);
-  await after([], 2);
-  expect(told()[1]).toMatchObject({ level: 'info', platform: 'webpush', server: 'push.example.com' });
-  expect(told()[1]?.['msg']).toContain('is not tried any more');
-});
-
-it('a sign-in that cannot be reached is told as one, and tried again without a notification', async () => {
-  const { told, after, signIns } = watch();
-  await after([away(700, { account: 'fcm~teacher', host: 'oauth2.googleapis.com', isSignIn: true })], 1);
-  expect(told()[0]).toMatchObject({ platform: 'fcm', app: 'teacher', host: 'oauth2.googleapis.com', isSignIn: true });
-  expect(told()[0]?.['msg']).toContain("the provider's sign-in cannot be reached");
-  expect(signIns.length).toBeGreaterThan(1);
-  expect(new Set(signIns)).toEqual(new Set(['fcm~teacher']));
-});
-
-it('/readyz tells of each server that cannot be reached, and why', () => {
-  const server = 'push.example.com';
-  const unreached = new Map([
-    ['apns', away(5_000)],
-    [`webpush@${server}`, away(1_000, { account: 'webpush', server, host: `${server}:443` })],
-    ['fcm~teacher', away(1_000, { account: 'fcm~teacher' })],
-  ] as const);
-  const at = Date.parse('2026-11-21T12:00:05Z');
-  expect(
-    describeProviders(
-      [
-        ['apns', undefined],
-        ['fcm', undefined],
-        ['fcm~parent', undefined],
-      ],
-      unreached,
-      at,
-    ),
-  ).toEqual({
-    providers: {
-      apns: {
-        breaker: 'closed',
-        unreachable: { host, cause: 'ENOTFOUND', since: '2026-11-21T12:00:00.000Z', forMs: 5_000 },
-      },
-      fcm: { breaker: 'closed' },
-      [`webpush@${server}`]: {
-        breaker: 'closed',
-        unreachable: expect.objectContaining({ host: `${server}:443` }) as object,
-      },
-    },
-    apps: { teacher: { fcm: { breaker: 'closed', unreachable: expect.anything() as object } } },
-  });
-});
-
-/** A port on the loopback at which nobody listens. */
-async function closedPort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
-it('a worker whose provider is away from the start says so without a notification, stays ready, and tells the end', async () => {
-  const { sandbox, env } = await openWorkerBench();
-  const port = await closedPort();
-  const worker = startProcess({
-    args: ['workers/notifications.ts'],
-    env: { ...apnsOf(env), APNS_ENDPOINT: `https://127.0.0.1:${port}` },
-  });
-  const line = JSON.parse(await worker.waitForLine(/cannot be reached/)) as Record<string, unknown>;
-  expect(line).toMatchObject({ level: 'warn', platform: 'apns', host: `127.0.0.1:${port}`, cause: 'ECONNREFUSED' });
-  const { metrics: url } = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
-  const ready = await fetch(`${url}/readyz`);
-  expect(ready.status).toBe(200);
-  const { providers } = (await ready.json()) as { providers: object };
-  expect(providers).toEqual({
-    apns: {
-      breaker: 'closed',
-      unreachable: {
-        ...{ host: `127.0.0.1:${port}`, cause: 'ECONNREFUSED' },
-        ...{ since: expect.any(String) as string, forMs: expect.any(Number) as number },
-      },
-    },
-  }); // and not a word of platforms that are off
-  const page = await (await fetch(`${url}/metrics`)).text();
-  const seconds = /^pushpacer_provider_unreachable_seconds\{platform="apns"\} (\S+)$/m.exec(page)?.[1];
-  expect(Number(seconds)).toBeGreaterThan(0);
-  expect(page.match(/^pushpacer_breaker_open_seconds\{.*$/gm)).toEqual([
-    'pushpacer_breaker_open_seconds{platform="apns"} 0',
-  ]);
-
-  // What listens there now leads to the loopback provider.
-  const { hostname, port: to } = new URL(sandbox.apns.url);
-  const relay = createServer((socket) => {
-    const other = connect(Number(to), hostname);
-    for (const side of [socket, other]) side.on('error', () => undefined);
-    socket.pipe(other).pipe(socket);
-  });
-  await new Promise<void>((resolve) => relay.listen(port, '127.0.0.1', resolve));
-  onTestFinished(() => void relay.close());
-  expect(JSON.parse(await worker.waitForLine(/reached again/))).toMatchObject({ level: 'info', platform: 'apns' });
-  expect(await (await fetch(`${url}/metrics`)).text()).toContain(
-    'pushpacer_provider_unreachable_seconds{platform="apns"} 0',
-  );
-});
-
-/** Without the other platforms. */
-function apnsOf(env: Readonly<Record<string, string>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(env).filter(([name]) => !/^(WEBPUSH|FCM|GOOGLE)_/.test(name)));
-}

@@ -1,0 +1,78 @@
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import { Registry } from 'prom-client';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { createClockMetrics } from '../../src/observe/metrics.ts';
+import { measureClockOffset, type ClockChange } from '../../src/queue/clock-offset.ts';
+import { QUEUE } from '../../src/queue/names.ts';
+import { waitFor } from '../support/wait.ts';
+import { openQueues } from './support.ts';
+
+/** Steps this process's clock, but not Redis's, until the test ends. */
+function stepClock(): (byMs: number) => void {
+  const now = Date.now;
+  let shiftMs = 0;
+  const spy = vi.spyOn(Date, 'now').mockImplementation(() => now() + shiftMs);
+  onTestFinished(() => {
+    spy.mockRestore();
+  });
+  return (byMs) => {
+    shiftMs += byMs;
+  };
+}
+
+describe('the clock offset', () => {
+  test('is 0 where the clocks are one', async () => {
+    const clock = measureClockOffset({ queue: openQueues().queue, everyMs: 5 });
+    onTestFinished(() => {
+      clock.close();
+    });
+    await clock.measured;
+    expect(Math.abs(clock.offsetMs)).toBeLessThan(100);
+  });
+
+  test('follows a clock that is stepped, and tells once that they differ and once that they agree again', async () => {
+    const changes: ClockChange[] = [];
+    const step = stepClock();
+    const clock = measureClockOffset({
+      queue: openQueues().queue,
+      everyMs: 5,
+      onChange: (change) => changes.push(change),
+    });
+    onTestFinished(() => {
+      clock.close();
+    });
+    await clock.measured;
+    expect(changes).toEqual([]);
+    step(60_000);
+    await waitFor(() => expect(clock.offsetMs).toBeLessThan(-59_000));
+    step(60_000);
+    await waitFor(() => expect(clock.offsetMs).toBeLessThan(-119_000));
+    step(-120_000);
+    await waitFor(() => expect(Math.abs(clock.offsetMs)).toBeLessThan(1_000));
+    expect(changes.map(({ isApart }) => isApart)).toEqual([true, false]);
+  });
+
+  test('stays what it was where Redis gives no answer', async () => {
+    const connection = new Redis({ port: 1, retryStrategy: () => null, maxRetriesPerRequest: 0 });
+    connection.on('error', () => undefined);
+    const queue = new Queue(QUEUE, { connection, skipMetasUpdate: true });
+    queue.on('error', () => undefined);
+    onTestFinished(() => {
+      connection.disconnect();
+    });
+    const clock = measureClockOffset({ queue });
+    await clock.measured;
+    clock.close();
+    expect(clock.offsetMs).toBe(0);
+  });
+});
+
+test('the metric of the clock offset shows the queue whose Redis is furthest away', async () => {
+  const registry = new Registry();
+  let offsetsMs: readonly number[] = [];
+  createClockMetrics(registry, () => offsetsMs);
+  expect(await registry.metrics()).toContain('pushpacer_clock_offset_seconds 0\n');
+  offsetsMs = [20, -61_500, 300];
+  expect(await registry.metrics()).toContain('pushpacer_clock_offset_seconds -61.5\n');
+});
