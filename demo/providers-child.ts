@@ -102,7 +102,7 @@ async function obey(sandbox: Sandbox, order: ProvidersOrder): Promise<void> {
   }
 }
 
-/** Gives this process a high priority: an arrival is only stamped when it gets a processor, and it should not wait behind the workers. */
+/** Gives this process a high priority, so that it does not wait for a processor behind the workers before it stamps an arrival. */
 function favourStamps(): void {
   try {
     setPriority(constants.priority.PRIORITY_HIGH);

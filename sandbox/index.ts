@@ -26,8 +26,8 @@ const MEANT = { port: 'ports', script: 'answers', directory: 'dir', latencyMs: '
  * const [first] = await sandbox.journal.waitFor(1);
  * ```
  *
- * @throws InputError where an option does not exist, or `answers` has a fault; RangeError where `latency` does not fit. Rejects with the system's error
- * (`EADDRINUSE`) where a port is taken.
+ * @throws InputError where an option does not exist, or `answers` has a fault; RangeError where `latency` does not fit. Rejects
+ * with the system's error (`EADDRINUSE`) where a port is taken.
  */
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   checkOptions(options);

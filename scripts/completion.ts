@@ -53,7 +53,10 @@ export interface Place {
   readonly flags: readonly Flag[];
 }
 
-/** All places, from the definitions of the commands. `own` is the one that asks: its module is still being loaded, and cannot be loaded here. */
+/**
+ * All places, from the definitions of the commands. `own` is the command that calls this: its module is still being loaded, so it
+ * cannot be loaded here.
+ */
 async function readPlaces(own: Command): Promise<Place[]> {
   const names = Object.keys(COMMANDS).filter((name) => name !== own.name());
   const definitions = await Promise.all(

@@ -20,8 +20,8 @@
 --
 -- Why one step: BullMQ's own calls would be `add` and then `remove`. If the process is killed between them, the job is both
 -- failed and a dead letter; after a replay the next sweep would make it a dead letter again. Here a job is either in `failed` or
--- a dead letter, and of two processes that move the same job one gets 'gone'; so each dead letter has one outcome. The script writes what BullMQ 6.7.0's
--- addStandardJob writes; test/dead-letters/bullmq-layout.test.ts compares the two.
+-- a dead letter, and of two processes that move the same job one gets 'gone'; so each dead letter has one outcome. The script
+-- writes what BullMQ 6.7.0's addStandardJob writes; test/dead-letters/bullmq-layout.test.ts compares the two.
 
 -- include ../redis/clock.lua
 

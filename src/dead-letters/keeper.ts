@@ -54,7 +54,10 @@ export interface Removal {
 }
 
 export interface Keeper {
-  /** Warns and removes, if a look is due and no other worker has it; undefined otherwise. Once `signal` fires, it ends between two batches. */
+  /**
+   * Warns and removes, if a look is due and no other worker has it; undefined otherwise. Once `signal` fires, it ends between two
+   * batches.
+   */
   look(signal: AbortSignal): Promise<{ readonly warnings: Warning[]; readonly removals: Removal[] } | undefined>;
 }
 

@@ -9,7 +9,7 @@ import type { Result } from '../domain/outcome.ts';
 import { readProgress } from './context.ts';
 import { ack, type Completed } from './end.ts';
 
-/** The wait where the limiter does not answer, doubled at most by chance. */
+/** The wait after the limiter did not answer. A random time of up to the same length is added. */
 const AGAIN_MS = 1_000;
 
 /**

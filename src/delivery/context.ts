@@ -174,7 +174,8 @@ const progressSchema = z.object({
   /** When the first device accepted it: epoch milliseconds. Absent if none did, or only before a replay. */
   sentAt: z.number().optional(),
   /**
-   * Of one that may be silenced: whether all that may have reached a device so far went without a sound. Absent while nothing did.
+   * If it may be silenced: whether every send so far that may have reached a device was without a sound. Absent before the first
+   * one.
    */
   silenced: z.boolean().optional(),
   /** The tries that failed, the newest last, as a dead letter lists them. */
@@ -190,7 +191,7 @@ const progressSchema = z.object({
   unreached: z.number().default(0),
   /** Under AT_MOST_ONCE: the devices that are being sent to. Those that the next pass still finds here may have been alerted. */
   trying: z.array(z.string()).readonly().optional(),
-  /** The stalls of the job (BullMQ's count) after which it has waited. */
+  /** BullMQ's count of the job's stalls when it last waited because of them. */
   stalls: z.number().optional(),
   /** The number in the id of the next ask for a slot: 0 at first, one more after each send. */
   asks: z.number().default(0),

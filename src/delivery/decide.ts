@@ -22,7 +22,7 @@ import { leadMs } from './slot.ts';
 
 // How a pass ends, in the order of the steps that find it. What the job has to remember is written to `context.progress`.
 
-/** So many tries more after a reply that leaves it open whether it alerted. */
+/** How often it is sent again after replies that leave it open whether they alerted. */
 const MAX_AMBIGUOUS_RETRIES = 2;
 /** A notification that was deferred for longer, because its provider is down or refuses the credentials, is given up. */
 const MAX_DEFERRED_MS = 86_400_000;
@@ -42,10 +42,10 @@ const OWN_FAULT_CODES: ReadonlySet<string> = new Set([
 ]);
 /** A retry comes this much after the instant from which the breaker lets a trial through, so that the trial is answered first. */
 const AFTER_TRIAL_MS = 1_000;
-/** The wait where Redis did not answer, doubled at most by chance. */
+/** The wait after Redis did not answer. A random time of up to the same length is added. */
 const NO_ANSWER_MS = 1_000;
 
-/** Where devices failed for different reasons, the dead letter names the first of these: the one most worth a cure. */
+/** Where devices failed for different reasons, the dead letter names the first of these: the one that matters most to an operator. */
 const REASONS_BY_WEIGHT: readonly DeadLetterReason[] = [
   'provider-auth',
   'attempts-exhausted',
@@ -93,7 +93,7 @@ export function expired(context: Context): Result {
   return endedEarly(context, { kind: 'expired' });
 }
 
-/** By so much the clocks of a worker and a producer may differ: the worker must not refuse an instant that the producer accepted. */
+/** How far the clocks of a worker and a producer may differ: the worker must not refuse an instant that the producer accepted. */
 const CLOCK_SKEW_MS = 3_600_000;
 
 /**

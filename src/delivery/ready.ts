@@ -9,8 +9,8 @@ import { noteReply, replyText, STATE_OF } from './replies.ts';
 
 /**
  * Encodes the alert for each open device whose breaker lets it through: `context.ready`. It takes time, so it is done before
- * the ask for a slot. A device that can never be sent to (no credentials, a payload over the limit) ends here. That includes one
- * for which only the silent form or the digest is too large: found after the ask, that would have cost the recipient a wait.
+ * the ask for a slot. A device that can never be sent to (no credentials, a payload over the limit) ends here, also if only the
+ * silent form or the digest is too large for it: after the ask, a slot would be lost, and the recipient's next alert would wait.
  */
 export function encode(context: Context, parts: DeliverParts): void {
   const faults = new Map<Platform, Fault | undefined>(); // measured once for each platform
@@ -39,7 +39,7 @@ function encodeOpen(
 ): ReadyDevice[] {
   const { progress, breakerAnswers } = context;
   const { digest } = progress;
-  const isDigest = digest !== undefined && !(digest.own && digest.count === 1); // of itself alone it goes as it is
+  const isDigest = digest !== undefined && !(digest.own && digest.count === 1); // a digest of itself alone is sent as it is
   const notification = isDigest ? asDigest(context.notification, digest.count) : context.notification;
   const ready: ReadyDevice[] = [];
   const ended: Record<string, DeviceState> = {};

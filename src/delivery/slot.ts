@@ -54,7 +54,10 @@ const SHORT_SLEEP_MS = 30;
 interface WhileTaking {
   /** Called when the ask is on its way to the limiter, which answers in the order of the asks. */
   readonly onAsked: () => void;
-  /** Called a little before the slot, for what must be done between the answer and the send; again if its tokens have run out since. */
+  /**
+   * Called a little before the slot, for what must be done between the answer and the send. Called again if the tokens that it took
+   * have run out since.
+   */
   readonly prepare: () => Promise<unknown>;
 }
 

@@ -66,7 +66,7 @@ export function withFallback(limiter: Limiter, options: FallbackOptions): Limite
     );
   }
 
-  /** Both may have a slot of the id: Redis may have carried out a call whose answer came too late. */
+  /** Both the limiter and the stand-in may have a slot of the id: Redis may have carried out a call whose answer came too late. */
   async function giveBack(change: (holder: Pick<Limiter, 'refund' | 'cancel'>) => Promise<boolean>): Promise<boolean> {
     const wasHere = await change(standIn);
     const wasThere = await gate.run(
@@ -123,7 +123,7 @@ export function createOutageGate({ pauseMs, onChange }: OutageGateOptions): Outa
     onChange?.(away);
   }
 
-  /** The limiter answered after this call was made, so its failure does not count. */
+  /** A failure does not count if the limiter has answered another call since this one was made. */
   function failed(calledAt: number): void {
     if (calledAt < answeredAt) return;
     triedAgainAt = performance.now() + pauseMs;

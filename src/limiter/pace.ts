@@ -25,9 +25,9 @@ export interface Pace {
 
 /** The share of the gap that an id may be late by. */
 const LATE_SHARE = 0.9;
-/** An id sleeps in its worker for as long as its line is late, so there is a bound. */
+/** When an id is late, those behind it sleep in their workers for as long. So there is a bound. */
 const MAX_TOLERANCE_MS = 2_000;
-/** An id that comes early sleeps in its worker until its slot. A wake-up is early by its lead (delivery/slot.ts), and some jitter. */
+/** An id that comes early sleeps in its worker until its slot. It comes early by the lead of its job (delivery/slot.ts), or a few ms more. */
 const MAX_EARLY_MS = 120;
 /** For this long an overdue reservation still makes newcomers wait behind it: the longest tolerance. */
 export const GRACE_MS = 2_000;
@@ -35,7 +35,10 @@ export const GRACE_MS = 2_000;
 export const NO_SHOW_MS = 60_000;
 /** A sent slot that lies ahead of now by more than the longest window plus this is damage: the clock was set back since. */
 export const CLOCK_STEP_MS = 60_000;
-/** How long before its slot an id may come back, and how far ahead a newcomer is admitted. Less than half the gap: the order stays. */
+/**
+ * How long before its slot an id may come back, and how far ahead a newcomer is admitted. Less than half the gap, so that no id
+ * overtakes another one.
+ */
 export function earlyMsOf(toleranceMs: number): number {
   return Math.min(Math.floor(toleranceMs / 2), MAX_EARLY_MS);
 }

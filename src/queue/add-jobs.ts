@@ -70,7 +70,10 @@ export interface Spread {
   readonly ms: number;
 }
 
-/** Delays it to a random instant of the spread, which begins at `sendAfter` if that is later. One that may expire before the end of the spread is refused, since this alone might expire it. */
+/**
+ * Delays it to a random instant of the spread, which begins at `sendAfter` if that is later. A notification that expires before the
+ * end of the spread is refused: this delay alone might make it expire.
+ */
 export function delayed(checked: Check, spread: Spread = { from: 0, ms: 0 }): Check {
   const { ms } = spread;
   if (checked.entry === undefined || ms === 0) return checked;

@@ -12,8 +12,8 @@ export interface EnqueueManyOptions {
    */
   readonly broadcastId?: string | undefined;
   /**
-   * Spreads the alerts over this time from the call, or from a later `sendAfter`, each at a random instant, so that not all recipients open the app at once.
-   * Milliseconds, 0 to 604,800,000 (7 days). Default: 0, as soon as the limits allow.
+   * Spreads the alerts over this time from the call, or from a later `sendAfter`, each at a random instant, so that not all
+   * recipients open the app at once. Milliseconds, 0 to 604,800,000 (7 days). Default: 0, as soon as the limits allow.
    */
   readonly spreadOverMs?: number | undefined;
   /** Called for each notification, in order, once its batch is in the queue. `index` counts from 0, the skipped ones too. */

@@ -53,7 +53,10 @@ export function lockKeyOf(queue: Pick<Queue, 'toKey'>, jobId: string): string {
   return queue.toKey(`${jobId}:lock`);
 }
 
-/** A field that this project adds to the hash of a job that was moved to another due time: `at`, epoch milliseconds, and the reason for it. read-jobs.lua reads it too. */
+/**
+ * A field that this project adds to the hash of a job that was moved to another due time: `at`, epoch milliseconds, and the reason
+ * for it. read-jobs.lua reads it too.
+ */
 const WHY = 'pushpacer:why';
 
 export async function noteWhy(queue: Queue, jobId: string, why: { readonly at: number }): Promise<void> {

@@ -80,7 +80,7 @@ async function cancelOne({ queue, job }: Found, { connection, deciders }: Cancel
   const keepMs = KEPT_MS + Math.max(0, dueAt - Date.now(), job.timestamp + job.delay - Date.now());
   const [answer] = await deciders[countedAs(data)].cancel(data.recipientId, [{ jobId, asks, keepMs }]);
   if (answer?.canceled !== true) return false;
-  // If its job goes on, the job is a digest of others by now, without this notification: however the digest ends, this one is canceled.
+  // Its job is the digest of others, or has ended as a part of one. However that digest ends, this notification is canceled.
   const isForOthers = !answer.wake.includes(jobId);
   const after = await afterPass(queue, jobId, connection);
   if (after.job !== undefined && after.stage === 'merged') await writeCanceled(queue, after.job);
@@ -94,8 +94,9 @@ async function cancelOne({ queue, job }: Found, { connection, deciders }: Cancel
 }
 
 /**
- * The job when no pass of it is under way. The limiter knows an admission only as long as its windows: a send that takes longer is
- * known by its job lock. And a pass may be about to end as `merged`. It ends within milliseconds if it sends nothing.
+ * The job when no pass of it is under way. The limiter forgets an admission after its longest window, but a send may take longer:
+ * then the job lock shows that it is under way. Or a pass is about to end as `merged`. A pass that sends nothing ends within
+ * milliseconds.
  */
 async function afterPass(
   queue: Queue,

@@ -123,7 +123,7 @@ export interface Due {
   readonly jobId: string;
   /** Epoch milliseconds on Redis's clock. */
   readonly at: number;
-  /** The reason for it, for `producer.status`: that in the job's progress is older, and only a worker may write there. */
+  /** Why it waits until then, for `producer.status`. The reason in the job's progress is older, and only a worker may write there. */
   readonly why?: Pick<Waited, 'rule' | 'ruleUntil'>;
 }
 
@@ -152,7 +152,7 @@ async function changeDelay(queue: Queue, { jobId, at, why }: Due): Promise<boole
     if (code === ErrorCode.JobNotExist || code === ErrorCode.JobNotInState) return false;
     throw error;
   }
-  // The job is there: what has moved is not taken for a while (MOVE_LEAD_MS).
+  // No worker has taken the job since: no slot is moved to earlier than MOVE_LEAD_MS from now.
   if (why !== undefined) await noteWhy(queue, jobId, { at, ...why });
   return true;
 }

@@ -57,7 +57,7 @@ export function outcomesKey(prefix: string): string {
   return `${prefix}:outcomes`;
 }
 
-/** `{pushpacer}:workers`: who lives. One for all shards: `prefix` is QUEUE_PREFIX itself. */
+/** `{pushpacer}:workers`: the registry of workers. One for all shards: `prefix` is QUEUE_PREFIX itself. */
 export function workersKey(prefix: string): string {
   return `${prefix}:workers`;
 }

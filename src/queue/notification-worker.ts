@@ -79,7 +79,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   /** The latest pass of each job whose processor runs. Their locks are renewed. */
   readonly #passes = new Map<string, { readonly token: string; renewedAt: number }>();
   readonly #places: number;
-  /** What Redis gave to this worker and has not begun, in the order in which it was given. */
+  /** Jobs that Redis gave to this worker and that have not begun, in the order in which it gave them. */
   readonly #unbegun = new Set<string>();
   #underWay = 0;
   #asleep = 0;
@@ -93,7 +93,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     offsetMs: () => number = () => 0,
   ) {
     const lockMs = options.lockDuration ?? 30_000;
-    // BullMQ asks for no job before `run`, when the fields are there.
+    // The callback uses a field that exists only after `super`: BullMQ asks for no job before `run`.
     const open = onRedisTime(offsetMs, (jobId) => this.#unbegun.add(jobId));
     const isClosing = (): boolean => this.closing !== undefined;
     const process: Processor = (job, token) => this.#process(job, token ?? '', processor, onLetGo);
@@ -124,9 +124,9 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   };
 
   /**
-   * Passes that sleep do not count. And BullMQ asks Redis for one job after the other until it has as many as its concurrency, and
-   * begins none of them before: with 200 places and a Redis that is 4 ms away, a job that is due was begun 0.3 s late. So BullMQ's
-   * concurrency is one more than the jobs under way, as long as there are places.
+   * Passes that sleep do not count. BullMQ asks Redis for one job after the other, and begins none before it has as many as its
+   * concurrency: with 200 places and a Redis that is 4 ms away, a job that is due was begun 0.3 s late. So BullMQ's concurrency is
+   * only one more than the jobs under way, as long as there are places.
    */
   #setConcurrency(): void {
     this.concurrency = Math.min(this.#places + this.#asleep, this.#underWay + 1);
@@ -193,7 +193,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   }
 }
 
-/** A backend that asks Redis again while it refuses. BullMQ leaves a job as it is after a DelayedError, and goes on with the next. */
+/** A backend that asks Redis again while Redis refuses. After a DelayedError BullMQ leaves the job as it is, and takes the next. */
 function insisting(
   open: BackendFactory<RedisQueueBackend>,
   lockMs: number,

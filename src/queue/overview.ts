@@ -66,7 +66,7 @@ export interface QueueAges {
 
 /** How many delayed jobs are looked at, in all shards together. */
 const MOST_LOOKED_AT = 5_000;
-/** For metrics. */
+/** The same in each shard, for metrics. */
 const FEW = 100;
 /** Jobs that no worker has looked at: these many of the oldest. */
 const UNTAKEN_LOOKED_AT = 500;
@@ -145,7 +145,7 @@ async function lookAt(queue: Queue, connection: Connection, mostDelayed: number,
   const delayed = await readDelayed(queue, connection, mostDelayed);
   const due = await read(queue, promotedIds);
   const fresh = await read(queue, [...new Set([...oldestOfNew, ...newIds])]);
-  // Only the first of them: where an operator moved a job to another slot, its progress has the instant before that.
+  // Only the first of each: if an operator moved a job to another slot, the job's progress still has the old due time.
   const oldestDue = least([overdue > 0 ? delayed[0]?.dueAt : undefined, due[0]?.readyAt]);
   const oldestUntaken = least(fresh.map(({ readyAt }) => readyAt));
   const news = (jobs['waiting'] ?? 0) + (jobs['prioritized'] ?? 0) - promoted;

@@ -37,7 +37,7 @@ const OPTIONS: OptionNames<ProducerOptions> = {
   ...{ limiterRedisUrl: true, limiterSentinelName: true },
 };
 const SENTINEL_OPTIONS: OptionNames<SentinelTarget> = { name: true, password: true };
-/** What other clients call them. */
+/** Options of other clients, and what they are called here. */
 const MEANT = {
   ...{
     uri: 'redisUrl',

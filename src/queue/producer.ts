@@ -108,7 +108,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     }
   }
 
-  /** A limiter's Redis of its own is connected to at the first call that needs it. */
+  /** If the limiter has a Redis of its own, the first call that needs it connects to it. */
   function limiterConnection(): Connection {
     if (limiterAt === undefined) return connection;
     return (limiter ??= connectProducer(limiterAt, timeoutMs).on('error', ignoreError));

@@ -87,8 +87,8 @@ export function checkId(id: unknown): void {
 }
 
 /**
- * Looks for the job under its first id, and then for what a replay or its death made of it. The recipient is not known, so it
- * looks into each shard.
+ * Looks for the job under its first id, then for its replays and its dead letters. The recipient is not known, so it looks into
+ * each shard.
  */
 export async function findStatus(
   id: string,

@@ -28,7 +28,7 @@ const PRUNE_EVERY = 120;
 const CLOSE_MS = 1_000;
 /** A policy is not stored if it is longer than this as JSON: some thousand categories. */
 const MAX_POLICY_TEXT = 100_000;
-/** The bounds of a line: it is written all the time. */
+/** The longest texts and lists in a line, since each worker writes its line every 5 s. */
 const [MAX_NAME, MAX_CODE, MAX_APPS, MAX_BREAKERS] = [100, 100, 50, 20];
 const NO_DIGEST = '-';
 

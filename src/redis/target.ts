@@ -226,7 +226,10 @@ function hasReadableUser(url: string): boolean {
   }
 }
 
-/** A worker's `QUEUE_PREFIX` and a producer's `prefix`. The braces (hash tag) put all keys of a queue and of its dead letters into one hash slot of a Redis Cluster. */
+/**
+ * A worker's `QUEUE_PREFIX` and a producer's `prefix`. The braces (hash tag) put all keys of a queue and of its dead letters into one
+ * hash slot of a Redis Cluster.
+ */
 export const DEFAULT_PREFIX = '{pushpacer}';
 export const PREFIX_PATTERN = /^[^\s:]{1,64}$/;
 export const PREFIX_FORMAT = 'up to 64 characters without spaces and colons, such as {pushpacer}';

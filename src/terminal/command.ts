@@ -162,8 +162,8 @@ interface KeptFlags {
 const NPMS_OWN = ['json', 'all', 'yes'];
 
 /**
- * `npm run enqueue --recipient x` calls the command without the flag: npm keeps it, and sets the variable `npm_config_recipient`. Undefined
- * if npm did not start the command, or kept no flag of it.
+ * `npm run enqueue --recipient x` calls the command without the flag: npm keeps it, and sets the variable `npm_config_recipient`.
+ * Undefined if npm did not start the command, or kept no flag of it.
  */
 function keptByNpm(command: Command, argv: readonly string[], env: Environment): KeptFlags | undefined {
   if (env['npm_lifecycle_event'] !== command.name()) return undefined;

@@ -228,7 +228,7 @@ function queued(reserved: readonly Slot[], now: number): readonly Slot[] {
 /**
  * The instant at which an id may be sent, if that is near enough; undefined if it must wait. One that comes back is sent if the
  * sent slots allow that within the tolerance, whatever is reserved. One that its category held back goes behind
- * the overall line, so that it pushes nobody there. The scopes are without the id's own slots.
+ * the overall line, so that no id there has to wait longer. The scopes are without the id's own slots.
  */
 function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, moment: AskMoment): number | undefined {
   const { due, isHeldBack, leadMs } = comer;
@@ -237,7 +237,7 @@ function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, moment: 
     const at = Math.max(...tails(scopes, moment, true));
     return at <= now + earlyMsOf(toleranceMs) ? at : undefined;
   }
-  const withoutEdge = { ...moment, edgeMs: 0 }; // its slot was reserved before the edge
+  const withoutEdge = { ...moment, edgeMs: 0 }; // its slot lies before the edge, so it may still be sent within the edge
   const from = Math.max(now + leadMs, due);
   const free = isHeldBack
     ? Math.max(from, ...tails(scopes, withoutEdge, false))
@@ -248,7 +248,7 @@ function admissionAt(comer: Comer, scopes: Scopes, toleranceMs: number, moment: 
 
 /**
  * The place of an id that cannot be admitted now. One that was held back joins the line if its category allows it no later than
- * one gap behind the line's end. All others go behind everybody.
+ * one gap behind the line's end. Every other id goes behind all that wait.
  */
 function waitingPlace({ isHeldBack }: Pick<Comer, 'isHeldBack'>, scopes: Scopes, moment: AskMoment): Place {
   const [{ isUrgent = false, gapMs }, category] = scopes;

@@ -10,12 +10,16 @@
 -- ARGV[2] the id, as it is written among the sent
 -- ARGV[3] 'admit', or 'peek' to write nothing; 'latest' for an ask with such a join; 'renew' and 'peek-renew' also forget an
 --         admission of this id that was not used
--- ARGV[4] JSON {maxWait, maxPending, countBlocked, lead, join, claim}: refuse a longer wait (ms), or a new id if so many wait, and
---         write nothing then; 1 to count asks that wait as sent slots; an id that comes back is not sent before now + lead (ms); join {kind: 'latest' or 'digest', key, at, expires, max}: it
---         waits together with others, at is its age and max the most in one digest; claim 1: if it is refused it is sent
---         without a slot, so note that it is too late to cancel it; '' for none of them. With quiet hours also {maxQuiet,
---         expiresIn}: refuse a wait with more quiet time, or a longer one with its quiet time (ms); maxWait does not count quiet
---         time
+-- ARGV[4] JSON with these fields, each of which may be absent; '' for none of them:
+--         maxWait      refuse a longer wait (ms), and write nothing
+--         maxPending   refuse a new id if so many wait already, and write nothing
+--         countBlocked 1: an ask that must wait counts as a sent slot too
+--         lead         an id that comes back is not sent before now + lead (ms)
+--         join         it waits together with others: {kind: 'latest' or 'digest', key, at: its age, expires, max: the most in one
+--                      digest}
+--         claim        1: if it is refused it is sent without a slot, so note that it is too late to cancel it
+--         maxQuiet     with quiet hours: refuse a wait with more quiet time (ms); maxWait does not count quiet time then
+--         expiresIn    with quiet hours: refuse a longer wait, its quiet time included (ms)
 -- ARGV[5] JSON, for each scope {how long slots are kept (ms), the tolerance (ms), the gap or 0, max, window (ms) of each rule}
 -- ARGV[6] 1 to answer what every limit has left; absent or '' for the deciding limit alone
 -- ARGV[7] the quiet times around now, as 'from until from until' in epoch ms; '' for none; '-' if quiet hours do not hold for this
@@ -25,8 +29,8 @@
 --
 -- Answers {kind, at, now, tolerance, gap, scope, limit, max, window, remaining, reset}. Kind: 1 admitted (send at `at`), 2 the same
 -- admission again, 3 reserved (come back at `at`), 4 refused by maxWait, 5 refused by maxPending (`at` is the slot that a
--- reservation would have had), 6 it ends without being sent (`at` is the slot that it had, or 0). Tolerance: the smallest of the scopes';
--- gap: the largest. Scope, limit, max and window: the deciding limit; limit 0 is the gap, -1 the block (window: until its end), -2
+-- reservation would have had), 6 it ends without being sent (`at` is the slot that it had, or 0). Tolerance: the smallest of the
+-- scopes'; gap: the largest. Scope, limit, max and window: the deciding limit; limit 0 is the gap, -1 the block (window: until its end), -2
 -- none, -3 quiet hours. Remaining and reset (ms) are those of that limit; remaining is -1 for no bound. Of a wait, the deciding limit
 -- is its longest cause, and remaining is how many are before it in its line (causeOf). With ARGV[6], {scope, limit, max, window,
 -- remaining, reset} of every limit follow. With kind 6 {how, by} follow, and for a digest that goes now {count, own} (waiting.lua).
@@ -34,8 +38,8 @@
 -- text}: other quiet hours than those of ARGV[8] are stored for the recipient, so ask again with theirs; nothing was written.
 --
 -- Why it is exact: a slot t is taken only if t >= (the max-th newest sent slot) + window for each limit, and sent slots never move.
--- An id that comes back is sent if the sent slots allow that within the tolerance, whatever is reserved: it is awake, and the
--- next one sleeps a little longer. Else it goes behind all others.
+-- An id that comes back is sent if the sent slots allow that within the tolerance, whatever is reserved: its worker is ready to
+-- send, and the next id only waits a little longer. Otherwise it goes behind all others.
 --
 -- The way through: quiet hours; the fast path (take-now.lua); what is stored (scopes.lua); where the id stands; the search for an
 -- instant (instants.lua); what waits together (waiting.lua, join.lua); then the decision and its writes.
@@ -124,7 +128,7 @@ local function keptIn(set)
   return (score >= now - set.keep or score >= now - keepOf(set)) and score or nil
 end
 
--- Where the id stands, by the first scope: an earlier ask under this id may have named no category.
+-- The slots that the id has. The first scope decides, because an earlier ask under this id may have named no category.
 local sentAt, inLine, heldBackAt, slot, due, isHeldBack
 local function findSlot()
   sentAt, inLine, heldBackAt = keptIn(scopes[1].sent), keptIn(scopes[1].reserved), nil
@@ -248,12 +252,12 @@ end
 if sentAt and not renew then return noted(admitted(2, sentAt)) end
 if slot and slot > now + early then return noted(mustWait(slot, isHeldBack, everyRoom())) end -- too early: the answer is the same slot again
 
--- The instant at which it may be sent, if that is near enough; else nil. One that its category held back goes behind the overall
--- line, so that it pushes nobody there.
+-- The instant at which it may be sent, if that is near enough; else nil. An id that its category held back goes behind the overall
+-- line, so that no id there has to wait longer.
 local at, line, own
 if due then
   local from = math.max(now + (options.lead or 0), due)
-  edge = 0 -- its slot was reserved before the edge
+  edge = 0 -- its slot lies before the edge, so it may still be sent within the edge
   at = isHeldBack and math.max(from, tails(false)) or afterQuiet(firstInstant(scopes, nthSent, from))
   if quiet then at = awake(at, 0) end
   edge = QUIET_EDGE_MS
@@ -283,8 +287,8 @@ if options.countBlocked then
     if not redis.call('ZSCORE', scope.sent.key, mark) then scope.sent.extra = now end
   end
 end
--- One that was held back joins the line if its category allows it no later than one gap behind the line's end. All others go
--- behind everybody.
+-- An id that was held back joins the line if its category allows it no later than one gap behind the line's end. Every other id
+-- goes behind all that wait.
 local place, inCategory
 if isHeldBack and not isUrgent then
   line, own = tails(false)

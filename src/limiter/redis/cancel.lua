@@ -4,7 +4,7 @@
 -- ARGV[1] JSON, for each notification {its name, how long to remember it (ms), its ids among the sent ...}
 --
 -- Answers for each {canceled, name, name}: 1, or 0 if it is too late; then the names that end with it, whose jobs may be woken. Its
--- own name is not among them if it is a part of a digest that goes for others.
+-- own name is not among them if a digest that it was a part of is still sent for others.
 
 -- include ../../redis/clock.lua
 
@@ -13,7 +13,8 @@ local waitingKey = KEYS[1]
 
 -- include waiting.lua
 
--- Takes one notification out of the digest of this holder, which ends with the last one. nil if the digest is sent already, or has ended.
+-- Takes one notification out of the digest of this holder. The digest ends with its last one. nil if it is sent already, or has
+-- ended.
 local function takeOut(holder, isOwn, keepMs)
   local pointer = readWaiting('holder:' .. holder)
   local group = pointer and pointer.field and readWaiting(pointer.field)
@@ -41,7 +42,7 @@ local function cancel(name, keepMs, sent)
   if ended then return ended.how == 'canceled' and { 1, name } or { 0 } end
   local holder = readWaiting('holder:' .. name)
   local digest = holder and (holder.field and readWaiting(holder.field) or holder)
-  if digest and digest.own == 0 then return { 1 } end -- it was canceled before; others go in its slot
+  if digest and digest.own == 0 then return { 1 } end -- it was canceled before, and its slot is for the others of its digest
   for _, member in ipairs(sent) do
     if redis.call('ZSCORE', KEYS[2], member) then return { 0 } end
   end

@@ -55,7 +55,7 @@ export interface TimeRedis {
 
 /** How many replies are measured at the start, one after the other, and for how long at most. */
 const FIRST = { replies: 5, forMs: 1_000 };
-/** A generation has about six replies then, even if the worker has nothing to send. */
+/** So a generation has about six replies, even if the worker has nothing to send. */
 const PROBE_EVERY_MS = 5_000;
 
 /**

@@ -5,8 +5,9 @@
 -- ARGV[2] how many entries of each set to skip, from the oldest
 -- ARGV[3] how many entries of each set to answer at most
 --
--- Answers {now, stored policy, its end, block's end, block's reason, sets, stored quiet hours}. What does not exist or has ended is false. Sets are
--- lists of entry and score: for each scope the sent slots, the reserved ones, and the held-back ones (none in the first scope).
+-- Answers {now, stored policy, its end, block's end, block's reason, sets, stored quiet hours}. What does not exist or has ended is
+-- false. Sets are lists of entry and score: for each scope the sent slots, the reserved ones, and the held-back ones (none in the
+-- first scope).
 
 local id, member = '', ''
 

@@ -1,6 +1,7 @@
--- Included by admit.lua after scopes.lua. Needs all that scopes.lua gives, `quiet`, `awake` and `edge`. Gives `first`,
--- `category`, `afterQuiet(at)`, `firstInstant(among, nth, from)`, `nthSent`, `queued(set, at)`, `tails(withHeldBack)`, `asNewcomer(line, own)`:
--- instants that are found by rank look-ups. And `NONE`, `QUIET`, `slowest(counts)`, `causeOf(at, inCategory, inQuiet)`: what decides.
+-- Included by admit.lua after scopes.lua. Needs all that scopes.lua gives, `quiet`, `awake` and `edge`. Gives `first` and
+-- `category`; instants that are found by rank look-ups: `afterQuiet(at)`, `firstInstant(among, nth, from)`, `nthSent`,
+-- `queued(set, at)`, `tails(withHeldBack)`, `asNewcomer(line, own)`; and the causes of a wait: `NONE`, `QUIET`, `slowest(counts)`,
+-- `causeOf(at, inCategory, inQuiet)`.
 
 local first, category = scopes[1], scopes[2]
 

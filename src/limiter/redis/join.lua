@@ -23,7 +23,7 @@ if ended and ended.how ~= 'sent' then
 end
 
 local group, field -- what waits under the key of this ask, and the field that contains it
-local isHolder, becomesHolder -- the id has the slot of `group`; it has it from now on, if it must wait
+local isHolder, becomesHolder -- whether the id has the slot of `group`; whether it gets that slot if it must wait
 local counted -- what the digest was made of when it was admitted
 if join then
   -- The slot that another id waits for, or nil if it has none, or is a no-show.
@@ -56,7 +56,7 @@ if join then
     isHolder = group and group.name == name
     becomesHolder = isNew or isHolder
     if group and not isHolder and (isNew or renew) and join.at < group.at then
-      for _, scope in ipairs(scopes) do drop(scope.sent) end -- it missed its slot: that one is free again
+      for _, scope in ipairs(scopes) do drop(scope.sent) end -- it missed its slot, which is free again
       writeEnd(name, 'superseded', group.name)
       return endedReply('superseded', group.name, 0)
     end
@@ -115,7 +115,7 @@ function noteDecision(answer)
     counted = { count = group.count, own = group.own }
     dropWaiting(field)
     writeWaiting('holder:' .. name, counted, ENDED_KEPT_MS)
-  elseif kind == 1 and join and join.kind == 'latest' then -- an older one that is tried again must not go after it
+  elseif kind == 1 and join and join.kind == 'latest' then -- an older one that is tried again must not be sent after it
     writeWaiting(field, { name = name, entry = '', at = join.at }, ENDED_KEPT_MS)
   elseif kind > 3 and options.claim and not (quiet and not options.maxQuiet and awake(now, 0) > now) then
     writeWaiting('end:' .. name, { how = 'sent' }, SENT_KEPT_MS)

@@ -78,11 +78,12 @@ export function createRedisLimiter(options: RedisLimiterOptions): Limiter {
   checkLimiterOptions(options, OPTIONS);
   const { onUnavailable = 'closed', ...own } = options;
   checkOnUnavailable(onUnavailable);
-  return withFallback(createWaitingLimiter(own) as Limiter, { ...own, onUnavailable }); // without a canceller and a join nothing is `ended`
+  // Nothing is `ended` here: no ask has a join, and nothing is canceled.
+  return withFallback(createWaitingLimiter(own) as Limiter, { ...own, onUnavailable });
 }
 
 export interface WaitingLimiterOptions extends Omit<RedisLimiterOptions, 'onUnavailable' | 'onOutage'> {
-  /** That of other limiters on the same Redis. Default: one of its own. */
+  /** Shared with other limiters on the same Redis. Default: a clock of its own. */
   readonly clock?: Clock;
 }
 
@@ -126,7 +127,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     return toAdmission(answer, asked, category, clock, terms.windows);
   }
 
-  /** Does not look at what ended. */
+  /** Never `ended`: a peek does not look whether the notification was canceled, superseded or merged. */
   function peek(asked: Ask): Promise<Admission> {
     return ask('peek', asked) as Promise<Admission>;
   }

@@ -10,7 +10,7 @@ local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
 -- the same scope. All of them are dropped.
 local CLOCK_STEP_MS = 60000
 
--- An exclusive bound of a range of scores. Not by `..`: Lua would print only 14 digits.
+-- An exclusive bound of a range of scores. Not made with `..`, which prints only 14 digits.
 local function beyond(score)
   return string.format('(%.0f', score)
 end

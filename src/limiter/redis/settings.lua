@@ -8,7 +8,7 @@
 --
 -- Answers {done, now}: done is 1, or 0 if there was nothing to remove, or the end is not ahead (nothing is written then).
 --
--- In one step, so that the key's expiry always fits its content: it expires with the later end of the two. With quiet hours
+-- In one step, so that the key's expiry always fits its content: it expires when both the policy and the block have ended. With quiet hours
 -- or a policy without an end it never expires, since that is configuration.
 
 -- include ../../redis/clock.lua

@@ -2,12 +2,12 @@
 --
 -- A recipient's hash with what waits under one key, and what will not be sent. Its values are JSON objects; `kept`: until when,
 -- epoch ms. A notification is named by its job's id. Fields:
---   end:<name>     it ends without an alert of its own. how: 'canceled', 'superseded' or 'merged' (by: by or into which one); or
---                  'sent': it went out without a slot, so it is too late to cancel it
---   latest:<key>   of those that wait under a collapse id only the newest goes. name, entry: the id that has the slot; at: its age. After
---                  its admission entry is ''
---   digest:<key>   the digest that waits. name, entry: the id that has the slot; count: how many it is made of; own: 1 if its own text is one
---                  of them; expires: epoch ms
+--   end:<name>     it ends without an alert of its own. how: 'canceled', 'superseded' or 'merged' (by: the one that took its slot,
+--                  or the digest); or 'sent': it was sent without a slot, so it is too late to cancel it
+--   latest:<key>   of those that wait under a collapse id only the newest is sent. name, entry: the id that has the slot; at: its
+--                  age. After its admission entry is ''
+--   digest:<key>   the digest that waits. name, entry: the id that has the slot; count: how many it is made of; own: 1 if its own
+--                  text is one of them; expires: epoch ms
 --   full:<name>    the same for a digest that takes no more
 --   holder:<name>  it has the slot of a digest: field (where that is); or, after its admission, count and own
 

@@ -18,7 +18,7 @@ import type { Clock } from './clock.ts';
 // What the scripts take and answer, which the scripts explain. In this order: an ask and its answer; settings and inspections;
 // policies.
 
-/** ARGV[4] of admit.lua. Where no time is quiet, all of a wait counts, and one bound is enough. */
+/** ARGV[4] of admit.lua. Where no time is quiet, `maxWaitMs` and `expiresInMs` bound the same wait, so the smaller one is enough. */
 export function toOptions(
   { maxWaitMs = Infinity, maxQuietMs, expiresInMs = Infinity, maxPending, leadMs = 0, join, claim = false }: WaitingAsk,
   countBlocked: boolean,
@@ -79,7 +79,7 @@ function standingOf(answered: Answered, category: string | undefined): Standing 
   return { rule: ruleOf(answered, category), remaining, resetMs, toleranceMs, gapMs };
 }
 
-/** What a wait has in place of a limit's room. */
+/** The fields that only a wait has. Its limit has no room: `remaining` is 0. */
 function waitOf(
   answered: Answered,
   quiet: readonly Window[],
@@ -102,7 +102,7 @@ function ruleOf({ scope, limit, max, windowMs }: LimitRoom, category: string | u
 const RULE_NAMES = new Map<number, string>();
 const MAX_RULE_NAMES = 10_000;
 
-/** The numbers of what is no limit. */
+/** The numbers of the causes that are no limits. */
 const [BLOCK, NONE, QUIET] = [-1, -2, -3];
 const NAMES_BELOW: Readonly<Record<number, string>> = { [BLOCK]: 'block', [NONE]: 'none', [QUIET]: 'quiet' };
 
@@ -143,7 +143,7 @@ export interface Answered {
   readonly resetMs: number;
   /** Every limit; empty unless the ask wants them. */
   readonly rules: readonly LimitRoom[];
-  /** Of an ask with `join`, or that ended: the last two parts. */
+  /** The last two parts: {how, by} of an id that ended, {count, own} of a digest that goes now. */
   readonly more?: readonly [Numeric, Numeric];
 }
 
