@@ -96,9 +96,9 @@ function hasLost(
 ): boolean {
   if (outcome !== 'delivered') return false;
   if (tokens === undefined || input === undefined) return true;
-  const untold = mayEndEarly(input) ? 'given up' : 'delivered';
+  const assumed = mayEndEarly(input) ? 'given up' : 'delivered';
   return input.devices.some((device, index) => {
-    const state = progress.devices[`${device.platform}#${index}`] ?? untold;
+    const state = progress.devices[`${device.platform}#${index}`] ?? assumed;
     return state === 'delivered' && !tokens.has(tokenOf(device));
   });
 }

@@ -43,7 +43,7 @@ interface ListFlags extends FilterFlags {
 }
 
 /** How many are listed without `--limit`. */
-const TOLD = 50;
+const MOST_SHOWN = 50;
 
 /** Lists the dead letters that match the flags, the newest last, and counts them by reason. */
 async function listDeadLetters(opened: OpenDeadLetters, flags: ListFlags): Promise<void> {
@@ -65,7 +65,7 @@ async function listDeadLetters(opened: OpenDeadLetters, flags: ListFlags): Promi
     process.stdout.write(`,${counts.slice(1)}\n`);
     return;
   }
-  const newest = await last(counted(), flags.limit ?? TOLD);
+  const newest = await last(counted(), flags.limit ?? MOST_SHOWN);
   if (flags.json) {
     process.stdout.write(`${JSON.stringify({ total, matched, byReason, deadLetters: newest })}\n`);
     return;

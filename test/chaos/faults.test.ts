@@ -102,14 +102,14 @@ describe('the plan of faults', () => {
   });
 
   it('is told by the command without a run', async () => {
-    const told = await runMain(main, ['--plan', '--seconds', '12', '--seed', '3']);
-    expect(told).toMatchObject({
+    const exit = await runMain(main, ['--plan', '--seconds', '12', '--seed', '3']);
+    expect(exit).toMatchObject({
       code: 0,
       stdout: planFaults(3, 12)
         .map((fault) => `${describeFault(fault)}\n`)
         .join(''),
     });
-    expect(told.stdout).toMatch(/worker \d is frozen for \d\.\d s/);
+    expect(exit.stdout).toMatch(/worker \d is frozen for \d\.\d s/);
   });
 });
 

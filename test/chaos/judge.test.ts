@@ -117,9 +117,9 @@ describe('a second acceptance', () => {
   });
 
   it('has none in an answer of 201, with which push services for browsers accept', () => {
-    const told = (status: number) => [entryOf('a', 0, { status }), entryOf('a', 1, { status })];
-    expect(count({ entries: told(201) })).toMatchObject({ duplicateBound: 0, unexplainedDuplicates: 1 });
-    expect(count({ entries: told(500) })).toMatchObject({ duplicateBound: 2, unexplainedDuplicates: 0 });
+    const answered = (status: number) => [entryOf('a', 0, { status }), entryOf('a', 1, { status })];
+    expect(count({ entries: answered(201) })).toMatchObject({ duplicateBound: 0, unexplainedDuplicates: 1 });
+    expect(count({ entries: answered(500) })).toMatchObject({ duplicateBound: 2, unexplainedDuplicates: 0 });
   });
 
   it('is explained by its own notification in hand at a kill, and by no other one', () => {

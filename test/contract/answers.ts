@@ -164,24 +164,24 @@ export function answersContract(create: LimiterFactory): void {
   });
 
   describe('gapMs', () => {
-    const gapTold = async (trial: Trial, more = {}) =>
+    const gapOfAnswer = async (trial: Trial, more = {}) =>
       (await trial.limiter.peek({ recipientId, id: 'b', ...more })).gapMs;
 
     it('is the widest gap of the policies in force, 0 for none', async () => {
       const categories = { slow: gapOf(5_000), quick: gapOf(10), free: UNLIMITED };
       const trial = new Trial(create, POLICY, { categories });
-      expect(await gapTold(trial)).toBe(2_000);
-      expect(await gapTold(trial, { category: 'slow' })).toBe(5_000);
-      expect(await gapTold(trial, { category: 'quick' })).toBe(2_000);
-      expect(await gapTold(trial, { policy: BURSTS })).toBe(0);
-      expect(await gapTold(trial, { policy: BURSTS, category: 'quick' })).toBe(10);
+      expect(await gapOfAnswer(trial)).toBe(2_000);
+      expect(await gapOfAnswer(trial, { category: 'slow' })).toBe(5_000);
+      expect(await gapOfAnswer(trial, { category: 'quick' })).toBe(2_000);
+      expect(await gapOfAnswer(trial, { policy: BURSTS })).toBe(0);
+      expect(await gapOfAnswer(trial, { policy: BURSTS, category: 'quick' })).toBe(10);
       await trial.ask('a');
-      expect(await gapTold(trial)).toBe(2_000);
-      expect(await gapTold(trial, { maxWaitMs: 0 })).toBe(2_000);
+      expect(await gapOfAnswer(trial)).toBe(2_000);
+      expect(await gapOfAnswer(trial, { maxWaitMs: 0 })).toBe(2_000);
       await trial.limit(gapOf(7_000));
-      expect(await gapTold(trial, { policy: BURSTS, category: 'slow' })).toBe(7_000);
+      expect(await gapOfAnswer(trial, { policy: BURSTS, category: 'slow' })).toBe(7_000);
       await trial.limit(UNLIMITED);
-      expect(await gapTold(trial, { category: 'free' })).toBe(0);
+      expect(await gapOfAnswer(trial, { category: 'free' })).toBe(0);
     });
   });
 
@@ -267,8 +267,8 @@ export function causesContract(create: LimiterFactory): void {
       const { trial, end } = asleep();
       const answers = await trial.askAll('abcde');
       expect(answers).toMatchObject(Array.from('abcde', () => ({ rule: 'quiet' })));
-      const told = Array.from('abcde', (id, before) => [id, `quiet until ${end}, ${before} before`] as const);
-      expect(await trial.causes()).toEqual(Object.fromEntries(told));
+      const causes = Array.from('abcde', (id, before) => [id, `quiet until ${end}, ${before} before`] as const);
+      expect(await trial.causes()).toEqual(Object.fromEntries(causes));
       expect(await trial.why('f')).toBe(`quiet until ${end}, 5 before`);
       expect(await trial.why('c')).toBe(`quiet until ${end}, 2 before`);
       trial.goTo(end + 10);
@@ -301,18 +301,18 @@ export function causesContract(create: LimiterFactory): void {
     it('changes with what an operator does, and those that move are told with it', async () => {
       const trial = new Trial(create, gapOf(2_000));
       await trial.askAll('abc');
-      const told: string[] = [];
+      const moves: string[] = [];
       const onMoved = (moved: readonly Moved[]) =>
-        void told.push(...moved.map((each) => `${each.id}: ${trial.cause(each)}`));
+        void moves.push(...moved.map((each) => `${each.id}: ${trial.cause(each)}`));
       await trial.limiter.block(recipientId, { until: trial.start + HOUR, reason: 'on leave' }, { onMoved });
       const blocked = { b: `block until ${HOUR}, 0 before`, c: `block until ${HOUR}, 1 before` };
       expect(await trial.causes()).toEqual(blocked);
-      expect(told.splice(0)).toEqual(Object.entries(blocked).map(([id, cause]) => `${id}: ${cause}`));
+      expect(moves.splice(0)).toEqual(Object.entries(blocked).map(([id, cause]) => `${id}: ${cause}`));
       await trial.limiter.limit(recipientId, atMost(1, 3 * HOUR), { onMoved });
-      expect(told.splice(0)).toEqual(['b: 1/3h, 0 before', 'c: 1/3h, 1 before']);
+      expect(moves.splice(0)).toEqual(['b: 1/3h, 0 before', 'c: 1/3h, 1 before']);
       await trial.limiter.unlimit(recipientId, { onMoved });
       await trial.limiter.unblock(recipientId, { onMoved });
-      expect(told.splice(2)).toEqual(['b: gap, 0 before', 'c: gap, 1 before']);
+      expect(moves.splice(2)).toEqual(['b: gap, 0 before', 'c: gap, 1 before']);
     });
 
     it('is told with the number in the line of its category, if that alone makes it wait', async () => {

@@ -68,9 +68,9 @@ export function checksContract(create: LimiterFactory): void {
       await rejects(call, /leadMs: expected .*, found Infinity/);
     });
 
-    it.each<[string, (limiter: Limiter, held: SlotId) => Promise<unknown>]>([
-      ['refund', (limiter, held) => limiter.refund(held)],
-      ['cancel', (limiter, held) => limiter.cancel(held)],
+    it.each<[string, (limiter: Limiter, slot: SlotId) => Promise<unknown>]>([
+      ['refund', (limiter, slot) => limiter.refund(slot)],
+      ['cancel', (limiter, slot) => limiter.cancel(slot)],
     ])('is a %s of nothing, or for nobody', async (_, call) => {
       const { limiter } = new Trial(create);
       await rejects(call(limiter, { recipientId: '', id: '', category: '' }), /recipientId: [^]*id: [^]*category: /);

@@ -7,10 +7,10 @@ const alarms = { category: 'alarms' };
 const categories = { messages: atMost(1, MINUTE), alarms: gapOf(2_000) };
 
 /** Reservations that only their category holds back: nobody of another waits for them. */
-export function heldContract(create: LimiterFactory): void {
+export function heldBackContract(create: LimiterFactory): void {
   describe('an id that its category holds back', () => {
     /** A second between any two; `a` was sent, and `b` waits for its category. */
-    const trialHolding = async (options = {}) => {
+    const trialWithOneHeldBack = async (options = {}) => {
       const trial = new Trial(create, gapOf(1_000), { categories, ...options });
       await trial.ask('a', messages);
       expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', MINUTE));
@@ -18,7 +18,7 @@ export function heldContract(create: LimiterFactory): void {
     };
 
     it('lets those of other categories, and of none, go before it', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       expect(await trial.ask('c')).toEqual(reserved(1_000, 'gap', 1_000));
       expect(await trial.ask('d', alarms)).toEqual(reserved(2_000, 'gap', 2_000));
       expect(await trial.ask('e', { category: 'letters' })).toEqual(reserved(3_000, 'gap', 3_000));
@@ -31,7 +31,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('has the next ones of its category behind it', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       const next = [
         reserved(2 * MINUTE, 'messages:1/1m', 2 * MINUTE),
         reserved(3 * MINUTE, 'messages:1/1m', 3 * MINUTE),
@@ -41,7 +41,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('is told the same slot when it comes too early, and stays where it is', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       trial.goTo(MINUTE - 121);
       expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', 121));
       expect(await trial.ask('b', { ...messages, maxWaitMs: 120 })).toEqual(refused('max-wait', 'messages:1/1m', 121));
@@ -49,7 +49,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it.each([-120, 0, 900, 5_000])('goes at its slot, or when it comes: %i ms after it', async (lateMs) => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       trial.goTo(MINUTE + lateMs);
       const at = MINUTE + Math.max(0, lateMs);
       expect(await trial.ask('b', messages)).toEqual(admitted(at));
@@ -60,7 +60,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('joins the overall line where the recipient is busy at its slot, and goes', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       trial.goTo(MINUTE - 500);
       expect(await trial.ask('x')).toEqual(admitted(MINUTE - 500));
       expect(await trial.ask('y')).toEqual(reserved(MINUTE + 500, 'gap', 1_000));
@@ -79,7 +79,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('goes behind the overall line within the tolerance, without asking again', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       await trial.ask('c', messages);
       trial.goTo(MINUTE - 100);
       await trial.ask('x');
@@ -90,7 +90,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('never goes before those in the overall line, even if the sent slots allow it', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       trial.goTo(MINUTE - 500);
       await trial.askAll('xy');
       await trial.refund('x');
@@ -100,7 +100,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('takes no slot from those in the overall line: it goes behind them', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       trial.goTo(MINUTE - 900);
       expect(await trial.ask('x')).toEqual(admitted(MINUTE - 900));
       await trial.askAll('yz', {});
@@ -117,7 +117,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('does not lose its place in its category when the recipient is busy at its slot', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       await trial.askAll('cd', messages);
       trial.goTo(MINUTE - 50);
       await trial.ask('x');
@@ -133,7 +133,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('goes behind all that its category holds back, if its category puts it off by more than a gap', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       await trial.askAll('cd', messages);
       trial.goTo(MINUTE + 20_000);
       expect(await trial.ask('b', messages)).toEqual(admitted(MINUTE + 20_000));
@@ -152,7 +152,7 @@ export function heldContract(create: LimiterFactory): void {
         [1_000, 2 * MINUTE + 1_000],
         [1_001, 4 * MINUTE],
       ] as const) {
-        const trial = await trialHolding();
+        const trial = await trialWithOneHeldBack();
         await trial.askAll('cd', messages);
         trial.goTo(MINUTE + lateMs);
         expect(await trial.ask('b', messages)).toEqual(admitted(MINUTE + lateMs));
@@ -197,7 +197,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('counts toward the longest queue of its category, and of no other', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       const full = refused('max-pending', 'messages:1/1m', 2 * MINUTE);
       expect(await trial.ask('c', { ...messages, maxPending: 1 })).toEqual(full);
       expect(await trial.ask('b', { ...messages, maxPending: 0 })).toMatchObject({ kind: 'reserved', at: MINUTE });
@@ -209,7 +209,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('is refused without a trace, and keeps its slot', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       expect(await trial.ask('c', { ...messages, maxWaitMs: MINUTE })).toMatchObject({ because: 'max-wait' });
       expect(await trial.slots()).toEqual({ b: MINUTE });
       trial.goTo(MINUTE - 50);
@@ -221,7 +221,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('is cancelled in its category, and was not sent', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       expect(await trial.refund('b', 'messages')).toBe(false);
       expect(await trial.cancel('b')).toBe(false);
       expect(await trial.cancel('b', 'alarms')).toBe(false);
@@ -231,7 +231,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('is next after a reset', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       await trial.ask('c', messages);
       expect(await trial.reset()).toBe(true);
       expect(await trial.reset()).toBe(false);
@@ -241,7 +241,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('is a no-show a minute after its slot', async () => {
-      const trial = await trialHolding();
+      const trial = await trialWithOneHeldBack();
       await trial.ask('c', messages);
       trial.goTo(2 * MINUTE + 1);
       expect(await trial.slots()).toEqual({ c: 2 * MINUTE });
@@ -249,7 +249,7 @@ export function heldContract(create: LimiterFactory): void {
     });
 
     it('leaves its mark overall too, where blocked asks count', async () => {
-      const trial = await trialHolding({ countBlocked: true });
+      const trial = await trialWithOneHeldBack({ countBlocked: true });
       trial.goTo(500);
       expect(await trial.ask('c', messages)).toMatchObject({ kind: 'reserved', rule: 'messages:1/1m' });
       expect((await trial.inspect()).sent).toEqual([{ at: 0 }, { at: 500 }]); // the mark of b decides nothing any more

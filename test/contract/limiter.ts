@@ -3,7 +3,7 @@ import { answersContract, causesContract } from './answers.ts';
 import { blocksContract } from './blocks.ts';
 import { checksContract } from './checks.ts';
 import { countBlockedContract } from './count-blocked.ts';
-import { heldContract } from './held-back.ts';
+import { heldBackContract } from './held-back.ts';
 import { inspectContract, oversightContract } from './operator.ts';
 import { placesContract } from './places.ts';
 import { policiesContract, scopesContract } from './policies.ts';
@@ -23,7 +23,7 @@ export function limiterContract(name: string, create: LimiterFactory): void {
     causesContract(create);
     policiesContract(create);
     scopesContract(create);
-    heldContract(create);
+    heldBackContract(create);
     storedPoliciesContract(create);
     blocksContract(create);
     oversightContract(create);

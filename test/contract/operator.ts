@@ -14,7 +14,7 @@ import {
   UNLIMITED,
 } from './trial.ts';
 
-type Told = Omit<Moved, keyof Cause>;
+type Move = Omit<Moved, keyof Cause>;
 
 const DAY = 86_400_000;
 const messages = { category: 'messages' };
@@ -22,15 +22,15 @@ const messages = { category: 'messages' };
 /** Operators' acts bring service back: all that wait get their earliest places, and the caller is told who has moved. */
 export function oversightContract(create: LimiterFactory): void {
   /** Without the reason, which causes.ts looks at. */
-  const since = ({ id, category, from, at }: Moved, { start }: Trial): Told => ({
+  const since = ({ id, category, from, at }: Moved, { start }: Trial): Move => ({
     ...(id !== undefined && { id }),
     ...(category !== undefined && { category }),
     ...{ from: from - start, at: at - start },
   });
   const follower = (trial: Trial) => {
-    const told: Told[] = [];
-    const onMoved = (moved: readonly Moved[]) => void told.push(...moved.map((each) => since(each, trial)));
-    return { told, onMoved };
+    const moves: Move[] = [];
+    const onMoved = (moved: readonly Moved[]) => void moves.push(...moved.map((each) => since(each, trial)));
+    return { moves, onMoved };
   };
 
   describe('those that wait, after an act of an operator', () => {
@@ -41,9 +41,9 @@ export function oversightContract(create: LimiterFactory): void {
       await trial.ask('d');
       expect(await trial.slots()).toEqual({ b: 30 * DAY, c: 30 * DAY + 2_000, d: 30 * DAY + 4_000 });
       trial.goTo(MINUTE);
-      const { told, onMoved } = follower(trial);
+      const { moves, onMoved } = follower(trial);
       expect(await trial.limiter.unblock(recipientId, { onMoved })).toBe(true);
-      expect(told).toEqual([
+      expect(moves).toEqual([
         { id: 'b', from: 30 * DAY, at: MINUTE },
         { id: 'c', from: 30 * DAY + 2_000, at: MINUTE + 2_000 },
         { id: 'd', from: 30 * DAY + 4_000, at: MINUTE + 4_000 },
@@ -58,9 +58,9 @@ export function oversightContract(create: LimiterFactory): void {
       await trial.askAll('abcd');
       await trial.limit(gapOf(10_000));
       expect(await trial.slots()).toEqual({ b: 10_000, c: 20_000, d: 30_000 });
-      const { told, onMoved } = follower(trial);
+      const { moves, onMoved } = follower(trial);
       await trial.limiter.unlimit(recipientId, { onMoved });
-      expect(told.map(({ id, at }) => [id, at])).toEqual([
+      expect(moves.map(({ id, at }) => [id, at])).toEqual([
         ['b', 2_000],
         ['c', 4_000],
         ['d', 6_000],
@@ -74,9 +74,9 @@ export function oversightContract(create: LimiterFactory): void {
     it('still wait after a reset, and the first of them may go at once', async () => {
       const trial = new Trial(create, atMost(1, 3_600_000));
       await trial.askAll('abc');
-      const { told, onMoved } = follower(trial);
+      const { moves, onMoved } = follower(trial);
       expect(await trial.limiter.reset(recipientId, { onMoved })).toBe(true);
-      expect(told).toEqual([
+      expect(moves).toEqual([
         { id: 'b', from: 3_600_000, at: 0 },
         { id: 'c', from: 7_200_000, at: 3_600_000 },
       ]);
@@ -87,10 +87,10 @@ export function oversightContract(create: LimiterFactory): void {
     it('are told as moved to later, too', async () => {
       const trial = new Trial(create, gapOf(2_000));
       await trial.askAll('abc');
-      const { told, onMoved } = follower(trial);
+      const { moves, onMoved } = follower(trial);
       await trial.limiter.block(recipientId, { until: trial.start + 3_000, reason: 'exam' }, { onMoved });
       await trial.limiter.limit(recipientId, gapOf(5_000), { onMoved });
-      expect(told).toEqual([
+      expect(moves).toEqual([
         { id: 'b', from: 2_000, at: 3_000 },
         { id: 'c', from: 4_000, at: 5_000 },
         { id: 'b', from: 3_000, at: 5_000 },
@@ -101,10 +101,10 @@ export function oversightContract(create: LimiterFactory): void {
     it('are not told where they keep their slots', async () => {
       const trial = new Trial(create, gapOf(2_000));
       await trial.askAll('abc');
-      const { told, onMoved } = follower(trial);
+      const { moves, onMoved } = follower(trial);
       await trial.limiter.limit(recipientId, gapOf(2_000), { onMoved });
       await trial.limiter.unblock(recipientId, { onMoved });
-      expect(told).toEqual([]);
+      expect(moves).toEqual([]);
     });
 
     it('are told with their category, be they held back or in line', async () => {
@@ -113,9 +113,9 @@ export function oversightContract(create: LimiterFactory): void {
       await trial.askAll('ab', messages);
       await trial.ask('c');
       await trial.ask('d', { category: 'letters' });
-      const { told, onMoved } = follower(trial);
+      const { moves, onMoved } = follower(trial);
       await trial.limiter.unblock(recipientId, { onMoved });
-      expect(told).toEqual([
+      expect(moves).toEqual([
         { id: 'a', category: 'messages', from: DAY, at: 0 },
         { id: 'c', from: DAY + 1_000, at: 1_000 },
         { id: 'd', from: DAY + 2_000, at: 2_000 },
@@ -129,10 +129,10 @@ export function oversightContract(create: LimiterFactory): void {
       const id = 'ü'.repeat(200);
       await trial.ask('a');
       await trial.ask(id);
-      const { told, onMoved } = follower(trial);
+      const { moves, onMoved } = follower(trial);
       await trial.limiter.limit(recipientId, gapOf(500), { onMoved });
-      const [{ id: toldId = id, ...rest } = {}, ...more] = told;
-      expect([toldId, rest, more]).toEqual([id, { from: 1_000, at: 500 }, []]);
+      const [{ id: movedId = id, ...rest } = {}, ...more] = moves;
+      expect([movedId, rest, more]).toEqual([id, { from: 1_000, at: 500 }, []]);
     });
 
     it('are given time to be told, where the caller asks for it', async () => {

@@ -65,14 +65,14 @@ export function permits(platform: Platform): void {
       const sandbox = await openSandbox();
       const provider = open(sandbox, oneConnection);
       await sendPush(provider, pushOn(sandbox));
-      const held = [
+      const permits = [
         await permitOf(provider, toOf(sandbox)),
         await permitOf(provider, toOf(sandbox)),
         await permitOf(provider, toOf(sandbox)),
       ];
       sandbox[platform].dropConnections();
       await expect.poll(() => sandbox[platform].counts.connections).toBe(2);
-      for (const permit of held)
+      for (const permit of permits)
         expect((await sendPush(provider, pushOn(sandbox), { permit })).meaning).toBe('accepted');
       expect(sandbox.journal.accepted).toHaveLength(4);
     });

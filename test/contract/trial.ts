@@ -53,11 +53,11 @@ export class Trial {
   }
 
   async ask(id: string, more: More = {}): Promise<unknown> {
-    return this.#told(await this.limiter.admit({ recipientId, id, ...more }));
+    return this.#answerOf(await this.limiter.admit({ recipientId, id, ...more }));
   }
 
   async peek(id: string, more: More = {}): Promise<unknown> {
-    return this.#told(await this.limiter.peek({ recipientId, id, ...more }));
+    return this.#answerOf(await this.limiter.peek({ recipientId, id, ...more }));
   }
 
   /** Asks for each in turn. */
@@ -68,11 +68,11 @@ export class Trial {
   }
 
   refund(id: string, category?: string): Promise<boolean> {
-    return this.limiter.refund(held(id, category));
+    return this.limiter.refund(slotId(id, category));
   }
 
   cancel(id: string, category?: string): Promise<boolean> {
-    return this.limiter.cancel(held(id, category));
+    return this.limiter.cancel(slotId(id, category));
   }
 
   limit(policy: Policy, until?: number): Promise<void> {
@@ -139,7 +139,7 @@ export class Trial {
     return `${rule}${until}, ${before} before`;
   }
 
-  #told(admission: Admission): unknown {
+  #answerOf(admission: Admission): unknown {
     const { sendAt, gapMs, toleranceMs, before, ruleUntil, ...answer } = {
       ...{ sendAt: undefined, before: undefined, ruleUntil: undefined },
       ...admission,
@@ -152,7 +152,7 @@ export class Trial {
   }
 }
 
-function held(id: string, category?: string) {
+function slotId(id: string, category?: string) {
   return { recipientId, id, ...(category !== undefined && { category }) };
 }
 

@@ -261,8 +261,8 @@ test('each dead letter has one outcome, also one that BullMQ itself failed and s
   // A pass of a worker has logged and counted the other one.
   const died = expect.objectContaining({ id: 'n0', reason: 'stalled' }) as object;
   expect(unseen).toEqual([['n0', died, 'job stalled more than allowable limit']]);
-  const told = await outcomesIn(redis, prefix);
-  expect(told.toSorted((a, b) => (a['id'] ?? '').localeCompare(b['id'] ?? ''))).toEqual([
+  const written = await outcomesIn(redis, prefix);
+  expect(written.toSorted((a, b) => (a['id'] ?? '').localeCompare(b['id'] ?? ''))).toEqual([
     expect.objectContaining({ id: 'n0', outcome: 'dead-lettered', reason: 'stalled', devices: '{}' }),
     {
       ...{ id: 'n1', recipientId: whole.recipientId, category: 'messages', outcome: 'dead-lettered' },
@@ -276,7 +276,7 @@ test('each dead letter has one outcome, also one that BullMQ itself failed and s
       ...{ platform: 'apns', devices: '{"apns#0":"delivered"}' },
     },
   ]);
-  expect(told.find(({ id }) => id === 'n0')).not.toHaveProperty('recipientId'); // a number is none
+  expect(written.find(({ id }) => id === 'n0')).not.toHaveProperty('recipientId'); // a number is none
 });
 
 test('where another program uses the key of the outcomes, the dead letter is written all the same', async () => {

@@ -78,11 +78,11 @@ it('retries after an error that nothing foresaw, and tells neither token nor tex
   const job = await queue.add('push', notification);
   await vi.waitFor(async () => expect(await job.getState()).toBe('failed'), { timeout: 15_000 });
   const failed = await queue.getJob(job.id ?? '');
-  const told = JSON.stringify([failed?.progress, failed?.failedReason, lines]);
+  const stored = JSON.stringify([failed?.progress, failed?.failedReason, lines]);
   expect(failed?.progress).toMatchObject({ tries: 3, dead: { reason: 'attempts-exhausted' } });
-  expect(told).toContain('cannot read [redacted] of');
-  expect(told).not.toContain(secret);
-  expect(told).not.toContain('A private word');
+  expect(stored).toContain('cannot read [redacted] of');
+  expect(stored).not.toContain(secret);
+  expect(stored).not.toContain('A private word');
 });
 
 it('waits also where the job has come back before: a limiter that is away is not asked at once, again and again', async () => {
@@ -133,8 +133,8 @@ it('tells an error that nothing foresaw with where it came from', async () => {
   await vi.waitFor(() => expect(lines.join()).toMatch(/unexpected error; attempt 1 of 3, retry in \d\.\d s/), {
     timeout: 10_000,
   });
-  const told = lines.find((line) => line.includes('unexpected error;')) ?? '';
-  expect(JSON.parse(told)).toMatchObject({
+  const line = lines.find((line) => line.includes('unexpected error;')) ?? '';
+  expect(JSON.parse(line)).toMatchObject({
     error: 'TypeError: unforeseen',
     where: expect.arrayContaining([expect.stringContaining('processor.test.ts')]) as string[],
   });

@@ -114,12 +114,12 @@ describe('the slot', () => {
     expect(first.outcome).toMatchObject({ kind: 'deferred', code: 'missed-slot' });
     expect((await limiter.inspect(RECIPIENT)).sent).toEqual([]);
     const stop = { signal: AbortSignal.abort(), random: () => 1 };
-    const held = await Promise.all(
+    const deferred = await Promise.all(
       [1, 4, 20].map((unreached) =>
         run(makeNotification({ recipientId: `missed-${unreached}` }), { ...none, unreached }, stop),
       ),
     );
-    expect(held.map(({ outcome }) => outcome)).toMatchObject([{ waitMs: 100 }, { waitMs: 800 }, { waitMs: 5_000 }]);
+    expect(deferred.map(({ outcome }) => outcome)).toMatchObject([{ waitMs: 100 }, { waitMs: 800 }, { waitMs: 5_000 }]);
     expect(sandbox.journal.all).toEqual([]);
   }, 15_000);
 

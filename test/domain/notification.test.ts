@@ -96,16 +96,16 @@ describe('what does not fit', () => {
   });
 
   it('repeats neither tokens nor texts', () => {
-    const told = faultsOf({
+    const found = faultsOf({
       ...good,
       devices: [{ platform: 'apns', token: SECRET }],
       alert: { title: 5, body: SECRET.repeat(999) },
       data: { aps: SECRET },
     }).join();
-    expect(told).toContain(
+    expect(found).toContain(
       'devices[0].token: expected an APNs device token: 2 to 512 hexadecimal digits, found a string of',
     );
-    expect(told).not.toContain(SECRET);
+    expect(found).not.toContain(SECRET);
   });
 
   it('never throws, whatever it is given', () => {
@@ -349,9 +349,9 @@ describe('what is private', () => {
     { webpush: { icon: secret } },
     { webpush: { actions: [{ action: `${secret}\n`, title: 7 }] } },
   ])('is not in a fault: %j', (fields) => {
-    const told = faultsOf({ ...good, ...fields });
-    expect(told.length).toBeGreaterThan(0);
-    expect(told.join()).not.toContain(secret);
+    const found = faultsOf({ ...good, ...fields });
+    expect(found.length).toBeGreaterThan(0);
+    expect(found.join()).not.toContain(secret);
   });
 
   it.each([

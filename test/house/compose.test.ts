@@ -67,7 +67,7 @@ describe('the compose file', () => {
     const args = flags.map((flag) => flag.replace('/sandbox', folder).replace(/port=\d+/, 'port=0'));
     const source = script.replace(/^dist\/(.*)\.js$/, '$1.ts');
     const sandbox = startProcess({ args: [source, ...args, '--json'] });
-    const told = JSON.parse(await sandbox.waitForLine(/^\{/)) as Record<string, string>;
+    const printed = JSON.parse(await sandbox.waitForLine(/^\{/)) as Record<string, string>;
     const exposed = services.sandbox.expose ?? [];
     expect(exposed).toHaveLength(SERVER_NAMES.length);
     const ports = SERVER_NAMES.map((name, index) => `${portFlag(name)}=${exposed[index]}`);
@@ -77,7 +77,7 @@ describe('the compose file', () => {
     const portOf = (variable: string) => exposed[SERVER_NAMES.findIndex((name) => variableOf(name) === variable)];
     expect(Object.fromEntries(sandboxEnv)).toEqual(
       Object.fromEntries(
-        Object.entries(told).map(([name, value]) => [
+        Object.entries(printed).map(([name, value]) => [
           name,
           value.replace(folder, '/sandbox').replace(/^(https?:\/\/sandbox):\d+$/, `$1:${portOf(name)}`),
         ]),

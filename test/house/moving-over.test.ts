@@ -156,10 +156,10 @@ describe(PAGE, () => {
 async function replayed<Answer>({ options, steps }: Example<Answer>, create: (settings: Settings) => Limiter) {
   let now = STARTED;
   const limiter = create({ policy: toPolicy(options), countBlocked: true, now: () => now });
-  const told: RollingInfo[] = [];
+  const infos: RollingInfo[] = [];
   for (const { atMs, call, id } of steps) {
     now = STARTED + atMs;
-    told.push(await (call === 'limit' ? limitWithInfo : wouldLimitWithInfo)(limiter, id));
+    infos.push(await (call === 'limit' ? limitWithInfo : wouldLimitWithInfo)(limiter, id));
   }
-  return told;
+  return infos;
 }

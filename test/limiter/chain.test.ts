@@ -304,10 +304,10 @@ describe.each(BOTH)('a crowd that waits for one recipient, %s', (_, create) => {
 /** 200 of a category that is allowed once in 5 s ask at once; others come all the time, so many milliseconds apart. */
 function busy(everyMs: number, firstAt: number): readonly [CrowdJob[], CrowdJob[]] {
   const category = 'messages';
-  const held = Array.from({ length: 200 }, (_, index) => ({ id: `m${index}`, asksAt: 0, category }));
+  const waiting = Array.from({ length: 200 }, (_, index) => ({ id: `m${index}`, asksAt: 0, category }));
   const count = Math.ceil(1_200_000 / everyMs);
   const others = Array.from({ length: count }, (_, index) => ({ id: `o${index}`, asksAt: firstAt + index * everyMs }));
-  return [held, others];
+  return [waiting, others];
 }
 
 describe.each(BOTH)('a category that is held back while the recipient is busy, %s', (where, create) => {
@@ -322,9 +322,9 @@ describe.each(BOTH)('a category that is held back while the recipient is busy, %
   const tried = where === 'in memory' ? cases : cases.slice(1, 4);
 
   it.each(tried)('others come every %i ms, from %i ms on: it asks %i times', async (everyMs, firstAt, mostAsks) => {
-    const [held, others] = busy(everyMs, firstAt);
+    const [waiting, others] = busy(everyMs, firstAt);
     const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, 5_000) } });
-    const passed = await passAll(trial, [...held, ...others]);
+    const passed = await passAll(trial, [...waiting, ...others]);
     const ofCategory = passed.filter(({ category }) => category !== undefined);
     expect(ofCategory).toHaveLength(200);
     expectKept(

@@ -38,12 +38,12 @@ async function outage(options: Partial<FallbackOptions>, clientOptions: ClientOp
   await waitFor(() => expect(client.status).toBe('ready'));
 
   const { policy = POLICY, onUnavailable = 'closed', pauseMs = 1_000, now, ...rest } = options;
-  const told: boolean[] = [];
+  const changes: boolean[] = [];
   const onItsClock = now ? onClock(client, now) : client;
   const real = createRedisLimiter({ redis: onItsClock, policy, timeoutMs: TIMEOUT_MS, ...rest });
   let calls = 0;
   const counted: Limiter = { ...real, admit: (ask) => ((calls += 1), real.admit(ask)) };
-  const onOutage = (isAway: boolean): void => void told.push(isAway);
+  const onOutage = (isAway: boolean): void => void changes.push(isAway);
   const limiter = withFallback(counted, { ...rest, ...(now && { now }), policy, onUnavailable, pauseMs, onOutage });
   const redis = {
     stop: () => server.close(),
@@ -56,9 +56,9 @@ async function outage(options: Partial<FallbackOptions>, clientOptions: ClientOp
   const back = () =>
     waitFor(async () => {
       await limiter.peek({ recipientId: 'nobody', id: 'probe' });
-      expect(told.at(-1)).toBe(false);
+      expect(changes.at(-1)).toBe(false);
     });
-  return { limiter, redis, back, told, calls: () => calls };
+  return { limiter, redis, back, changes, calls: () => calls };
 }
 
 /** What a bounded wait may take on a busy machine; a hang is longer. */
@@ -245,11 +245,11 @@ describe('memory', () => {
 
 describe('an outage', () => {
   it('is waited for once, not by every ask; Redis is told of none during the pause', async () => {
-    const { limiter, redis, calls, told } = await outage({ onUnavailable: 'open', pauseMs: 600_000 });
+    const { limiter, redis, calls, changes } = await outage({ onUnavailable: 'open', pauseMs: 600_000 });
     await redis.stop();
     for (let asks = 0; asks < 100; asks += 1) await limiter.admit({ recipientId, id: `job-${asks}` });
     expect(calls()).toBe(1);
-    expect(told).toEqual([true]);
+    expect(changes).toEqual([true]);
   });
 
   it('that is a Redis which hangs is met the same way', async () => {
@@ -291,8 +291,8 @@ function admitted(answer: Admission) {
 }
 
 async function expectAllAway(limiter: Limiter): Promise<void> {
-  const held = { recipientId, id: 'a' };
-  await expectAway([limiter.admit(held), limiter.peek(held), limiter.refund(held), limiter.cancel(held)]);
+  const slotId = { recipientId, id: 'a' };
+  await expectAway([limiter.admit(slotId), limiter.peek(slotId), limiter.refund(slotId), limiter.cancel(slotId)]);
   await expectOversightAway(limiter);
 }
 
@@ -380,12 +380,12 @@ describe('the outage gate', () => {
   });
 
   it('tells once that calls are answered otherwise, and once that they no longer are', async () => {
-    const told: boolean[] = [];
-    const gate = createOutageGate({ pauseMs: 0, onChange: (isAway) => told.push(isAway) });
+    const changes: boolean[] = [];
+    const gate = createOutageGate({ pauseMs: 0, onChange: (isAway) => changes.push(isAway) });
     for (const call of [fail, fail, () => Promise.resolve('back'), () => Promise.resolve('back')]) {
       await gate.run(call, instead);
     }
-    expect(told).toEqual([true, false]);
+    expect(changes).toEqual([true, false]);
   });
 });
 

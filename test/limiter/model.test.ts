@@ -93,7 +93,7 @@ class Play {
         this.#categoryOf.set(id, step.category);
         const { maxWaitMs, maxQuietMs, expiresInMs, maxPending, policy, everyRule } = step;
         const terms = { maxWaitMs, maxQuietMs, expiresInMs, maxPending, policy, everyRule };
-        return this.#ask(given({ ...this.#held(id), ...terms }));
+        return this.#ask(given({ ...this.#slotId(id), ...terms }));
       }
       case 'return': {
         const id = pick(
@@ -102,12 +102,12 @@ class Play {
         );
         if (id === undefined) return;
         const slot = this.#reference.reserved.find((waiting) => waiting.id === id)?.at ?? NaN;
-        const held = this.#held(id);
-        const { lateMs, earlyMs } = this.#reference.tolerances(held, this.#now);
+        const slotId = this.#slotId(id);
+        const { lateMs, earlyMs } = this.#reference.tolerances(slotId, this.#now);
         const edgeMs = { early: -earlyMs, slot: 0, late: lateMs }[step.edge];
         this.#now = Math.max(this.#now, slot + edgeMs + step.lateMs);
         const { leadMs, maxWaitMs, maxPending, everyRule } = step;
-        return this.#ask(given({ ...held, leadMs, maxWaitMs, maxPending, everyRule }));
+        return this.#ask(given({ ...slotId, leadMs, maxWaitMs, maxPending, everyRule }));
       }
       case 'pass':
         this.#now += step.ms;
@@ -178,21 +178,21 @@ class Play {
   }
 
   async #act(what: string, id: string, { maxWaitMs, leadMs }: Bounds): Promise<void> {
-    const held = this.#held(id);
+    const slotId = this.#slotId(id);
     switch (what) {
       case 'again': // the client resends the script: the same answer, the same slot
-        await this.#ask(held);
-        return this.#ask(held);
+        await this.#ask(slotId);
+        return this.#ask(slotId);
       case 'renew':
-        return this.#ask(given({ ...held, renew: true, maxWaitMs, leadMs }));
+        return this.#ask(given({ ...slotId, renew: true, maxWaitMs, leadMs }));
       case 'peek':
         return this.#unchanged(async () => {
-          const ask = given({ ...held, maxWaitMs, leadMs });
+          const ask = given({ ...slotId, maxWaitMs, leadMs });
           expect(withoutSendAt(await this.limiter.peek(ask))).toEqual(this.#reference.peek(ask, this.#now));
         });
       case 'refund': {
         const at = this.#sentAt(id) ?? Infinity;
-        const isRefunded = await this.limiter.refund(held);
+        const isRefunded = await this.limiter.refund(slotId);
         // One that is older than it is kept for may be there still, or not.
         if (at >= this.#now - LONGEST_MS) expect(isRefunded).toBe(at !== Infinity);
         this.#reference.sent = this.#reference.sent.filter((slot) => slot.id !== id);
@@ -202,7 +202,7 @@ class Play {
       case 'cancel': {
         this.#seeNoShows();
         const at = this.#reference.reserved.find((slot) => slot.id === id)?.at ?? Infinity;
-        const isCancelled = await this.limiter.cancel(held);
+        const isCancelled = await this.limiter.cancel(slotId);
         if (!this.#noShows.has(id)) expect(isCancelled).toBe(at !== Infinity);
         this.#reference.reserved = this.#reference.reserved.filter((slot) => slot.id !== id);
       }
@@ -221,9 +221,9 @@ class Play {
     expect(answer).toEqual(expected);
     const isUrgent = this.#reference.scopes(ask, this.#now)[0].isUrgent === true;
     // What its category holds back stands behind the others of its category only; it is in no line yet.
-    const isHeld = this.#reference.reserved.some((slot) => slot.id === id && slot.isHeld === true);
+    const isHeldBack = this.#reference.reserved.some((slot) => slot.id === id && slot.isHeldBack === true);
     const behind = queue
-      .filter(({ category }) => !(isHeld || isUrgent) || category === ask.category)
+      .filter(({ category }) => !(isHeldBack || isUrgent) || category === ask.category)
       .map(({ at }) => at);
     if (isNew && answer.kind !== 'refused') expect(answer.at).toBeGreaterThanOrEqual(Math.max(0, ...behind));
     if (answer.kind === 'refused' && JSON.stringify(this.#reference.sent) === JSON.stringify(sent)) {
@@ -315,7 +315,7 @@ class Play {
     for (const [category, stored] of ofCategories) if (stored) expectScope(stored, category, expected);
   }
 
-  #held(id: string): SlotId {
+  #slotId(id: string): SlotId {
     return given({ recipientId, id, category: this.#categoryOf.get(id) });
   }
 
@@ -334,7 +334,7 @@ interface Expected {
 
 /** Nothing beyond what the reference holds in this scope, and an expiry for every key. */
 function expectScope(
-  { sent, reserved, held }: StoredScope,
+  { sent, reserved, heldBack }: StoredScope,
   category: string | undefined,
   { reference, now, wasWritten }: Expected,
 ): void {
@@ -348,16 +348,16 @@ function expectScope(
   const isAwaited = ({ at }: { readonly at: number }) => at >= now - 60_000;
   const waiting = reference.reserved.filter((slot) => has(slot) && isAwaited(slot));
   const views = (set: StoredSet) => inOrder(set.slots.map(([id, at]) => ({ id, at })).filter(isAwaited));
-  const expected = (isHeld: boolean) =>
-    inOrder(waiting.filter((slot) => (slot.isHeld ?? false) === isHeld).map(({ id = '', at }) => ({ id, at })));
+  const expected = (isHeldBack: boolean) =>
+    inOrder(waiting.filter((slot) => (slot.isHeldBack ?? false) === isHeldBack).map(({ id = '', at }) => ({ id, at })));
   expect(views(reserved)).toEqual(expected(false));
-  if (category !== undefined) expect(views(held)).toEqual(expected(true));
+  if (category !== undefined) expect(views(heldBack)).toEqual(expected(true));
 
   if (!wasWritten) return;
   for (const [{ slots, expiresAt }, keepMs] of [
     [sent, LONGEST_MS],
     [reserved, 60_000],
-    [held, 60_000],
+    [heldBack, 60_000],
   ] as const) {
     const last = slots.at(-1)?.[1];
     expect(expiresAt === undefined).toBe(last === undefined);

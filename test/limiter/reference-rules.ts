@@ -18,7 +18,7 @@ export interface KeptSlot {
   readonly category?: string | undefined;
   readonly at: number;
   /** Reserved in its category alone. */
-  readonly isHeld?: boolean;
+  readonly isHeldBack?: boolean;
   /** Of a mark: the scopes in which no limit looks at it any more, by category, '' for the overall one. */
   readonly goneIn?: readonly string[];
 }
@@ -85,11 +85,11 @@ export function earlyToleranceOf(lateMs: number): number {
 /** Every slot counts overall, except what a category holds back; in a category, all of its own. */
 export function countsIn({ category }: Pick<Scope, 'category'>, slot: KeptSlot): boolean {
   if (slot.goneIn?.includes(category ?? '') === true) return false;
-  return category === undefined ? slot.isHeld !== true : slot.category === category;
+  return category === undefined ? slot.isHeldBack !== true : slot.category === category;
 }
 
-export function isHeldIn({ category }: Scope, slot: KeptSlot): boolean {
-  return category !== undefined && slot.isHeld === true && slot.category === category;
+export function isHeldBackIn({ category }: Scope, slot: KeptSlot): boolean {
+  return category !== undefined && slot.isHeldBack === true && slot.category === category;
 }
 
 /** The limits of the scopes, with the slots that count for each. */
@@ -146,7 +146,7 @@ export interface Seeking {
   /** The slot that it comes back for, or the admission that it renews; undefined for a newcomer. */
   readonly due: number | undefined;
   /** Its category holds it back. */
-  readonly isHeld: boolean;
+  readonly isHeldBack: boolean;
   readonly leadMs: number;
   readonly lateMs: number;
   readonly earlyMs: number;
@@ -168,37 +168,37 @@ export function admissionOf(ask: Seeking): number | undefined {
   const quiet = { ...ask.quiet, edgeMs: 0 };
   const from = Math.max(now + leadMs, due);
   const ends = present(scopes).map((scope) => behind({ ...ask, quiet }, scope, false).at);
-  const { at } = ask.isHeld
+  const { at } = ask.isHeldBack
     ? awakeFrom({ at: Math.max(from, ...ends), rule: '' }, quiet)
     : soonest(checksOf(present(scopes), sent), from, blockedUntil, quiet);
   return at <= from + lateMs ? at : undefined;
 }
 
 /** Where an ask that must wait is reserved: in line, or in its category alone. */
-export function placeOf(ask: Seeking): Instant & { readonly isHeld: boolean } {
+export function placeOf(ask: Seeking): Instant & { readonly isHeldBack: boolean } {
   const [line, category] = ask.scopes;
-  if (ask.isHeld && category !== undefined && line.isUrgent !== true) {
+  if (ask.isHeldBack && category !== undefined && line.isUrgent !== true) {
     const [inLine, own] = [behind(ask, line, false), behind(ask, category, false)];
-    if (own.at <= inLine.at + line.gapMs) return { ...latest([inLine, own]), isHeld: false };
+    if (own.at <= inLine.at + line.gapMs) return { ...latest([inLine, own]), isHeldBack: false };
   }
   const inLine = behind(ask, line, true);
-  if (category === undefined) return { ...inLine, isHeld: false };
+  if (category === undefined) return { ...inLine, isHeldBack: false };
   const own = behind(ask, category, true);
-  if (line.isUrgent === true) return { ...latest([inLine, own]), isHeld: true };
-  const holdsOthers = ask.others.some((each) => isHeldIn(category, each) && each.at >= ask.now - GRACE_MS);
-  return holdsOthers || own.at > inLine.at ? { ...own, isHeld: true } : { ...inLine, isHeld: false };
+  if (line.isUrgent === true) return { ...latest([inLine, own]), isHeldBack: true };
+  const holdsBackOthers = ask.others.some((each) => isHeldBackIn(category, each) && each.at >= ask.now - GRACE_MS);
+  return holdsBackOthers || own.at > inLine.at ? { ...own, isHeldBack: true } : { ...inLine, isHeldBack: false };
 }
 
 /** The first instant behind all that was sent and is reserved in a scope; `heldToo`: also what the category holds back. */
-function behind(ask: Seeking, scope: Scope, heldToo: boolean): Instant {
+function behind(ask: Seeking, scope: Scope, withHeldBack: boolean): Instant {
   const { sent, others, now, blockedUntil, quiet } = ask;
   const checks = checksOf([scope], sent);
   const newest = Math.max(0, ...sent.filter((each) => countsIn(scope, each)).map(({ at }) => at));
   const floor = Math.max(soonest(checks, now, blockedUntil, { ...quiet, windows: [] }).at, newest);
   const waiting = others.filter(({ at }) => at >= now - GRACE_MS);
   const line = slotsInLine(scope, waiting).map((at) => Math.max(at, floor));
-  const held = heldToo ? waiting.filter((each) => isHeldIn(scope, each)) : [];
-  const queue = [...line, ...held.map(({ at }) => Math.max(at, floor, ...line))];
+  const heldBack = withHeldBack ? waiting.filter((each) => isHeldBackIn(scope, each)) : [];
+  const queue = [...line, ...heldBack.map(({ at }) => Math.max(at, floor, ...line))];
   const all = checks.map((check) => ({ ...check, instants: [...check.instants, ...queue] }));
   const free = soonest(all, now, blockedUntil, quiet);
   return awakeFrom({ at: Math.max(free.at, ...queue), rule: free.rule }, quiet);
@@ -207,7 +207,7 @@ function behind(ask: Seeking, scope: Scope, heldToo: boolean): Instant {
 /** What an ask stands behind in a scope, without what is held back. */
 export function slotsInLine(scope: Scope, waiting: readonly KeptSlot[]): readonly number[] {
   if (scope.isUrgent === true) return [];
-  return waiting.filter((each) => each.isHeld !== true && countsIn(scope, each)).map(({ at }) => at);
+  return waiting.filter((each) => each.isHeldBack !== true && countsIn(scope, each)).map(({ at }) => at);
 }
 
 /** What a cause depends on. */
@@ -219,13 +219,13 @@ interface Pondered extends Pick<Seeking, 'sent' | 'others' | 'now' | 'blockedUnt
 /** Why an id waits until this place: each cause is played alone, and the longest wins; of equals the block, then the first limit. */
 export function causeOf(
   scopes: readonly [Scope, Scope?],
-  { at, isHeld }: Pick<KeptSlot, 'at' | 'isHeld'>,
+  { at, isHeldBack }: Pick<KeptSlot, 'at' | 'isHeldBack'>,
   facts: Pondered,
 ): Cause {
   const { sent, others, now, blockedUntil, quiet, quietMs } = facts;
   const earlier = others.filter((other) => other.at < at && other.at >= now - GRACE_MS);
   const counts = present(scopes).map(
-    (scope) => slotsInLine(scope, earlier).length + earlier.filter((other) => isHeldIn(scope, other)).length,
+    (scope) => slotsInLine(scope, earlier).length + earlier.filter((other) => isHeldBackIn(scope, other)).length,
   );
   const byLimits = present(scopes).flatMap((scope, index) =>
     checksOf([scope], sent).map((check) => ({ rule: check.name, ms: playAlone(check, counts[index] ?? 0, now) - now })),
@@ -239,7 +239,7 @@ export function causeOf(
   const longestMs = Math.max(...causes.map(({ ms }) => ms));
   const longest: Partial<Cause> | undefined = causes.find(({ ms }) => ms === longestMs);
   const ruleUntil = longest?.ruleUntil === undefined ? {} : { ruleUntil: longest.ruleUntil };
-  return { rule: longest?.rule ?? 'none', ...ruleUntil, before: counts[isHeld === true ? 1 : 0] ?? 0 };
+  return { rule: longest?.rule ?? 'none', ...ruleUntil, before: counts[isHeldBack === true ? 1 : 0] ?? 0 };
 }
 
 /** The instant of an id behind `before` others, if nothing but this limit holds. */

@@ -10,7 +10,7 @@ import {
   earlyToleranceOf,
   GRACE_MS,
   inOrder,
-  isHeldIn,
+  isHeldBackIn,
   overallScope,
   placeOf,
   present,
@@ -155,15 +155,15 @@ export class Reference {
     const common = { toleranceMs: tolerances.lateMs, gapMs: Math.max(...scopes.map(({ gapMs }) => gapMs)) };
     const rules = (slots: readonly KeptSlot[]) =>
       everyRule ? { rules: checksOf(scopes, slots).map((check) => roomOf(check, now)) } : {};
-    const wait = (place: Pick<KeptSlot, 'at' | 'isHeld'>, sent: readonly KeptSlot[], isFull = false): Answer => {
+    const wait = (place: Pick<KeptSlot, 'at' | 'isHeldBack'>, sent: readonly KeptSlot[], isFull = false): Answer => {
       const { at } = place;
       const { isTooLong, quietMs } = boundsOf(ask, quiet, now, at);
       const cause = causeOf(both, place, { sent, others: mates, now, blockedUntil, quiet, quietMs });
-      const told = { waitMs: at - now, remaining: 0, resetMs: at - now, ...cause, ...common, ...rules(rest) };
-      if (!isTooLong && !isFull) return { kind: 'reserved', at, ...told };
+      const standing = { waitMs: at - now, remaining: 0, resetMs: at - now, ...cause, ...common, ...rules(rest) };
+      if (!isTooLong && !isFull) return { kind: 'reserved', at, ...standing };
       const leftMs = awakeFrom({ at: now, rule: '' }, { ...quiet, edgeMs: 0 }).at - now;
       const because = isTooLong ? 'max-wait' : 'max-pending';
-      return { kind: 'refused', because, ...told, ...(leftMs > 0 && { quietMs: leftMs }) };
+      return { kind: 'refused', because, ...standing, ...(leftMs > 0 && { quietMs: leftMs }) };
     };
     const go = (at: number, repeated: boolean): Answer => {
       const after = [...rest, { id, category, at }];
@@ -177,7 +177,7 @@ export class Reference {
 
     const due = own?.at ?? sentAt;
     const seeking: Seeking = {
-      ...{ ...tolerances, scopes: both, now, due, isHeld: own?.isHeld ?? false, leadMs, blockedUntil, quiet },
+      ...{ ...tolerances, scopes: both, now, due, isHeldBack: own?.isHeldBack ?? false, leadMs, blockedUntil, quiet },
       ...{ sent: rest, others: mates },
     };
     const at = admissionOf(seeking);
@@ -201,7 +201,7 @@ export class Reference {
     return {
       answer,
       sent: this.#trimmed(after, scopes),
-      reserved: [...others, { id, category, at: place.at, isHeld: place.isHeld }],
+      reserved: [...others, { id, category, at: place.at, isHeldBack: place.isHeldBack }],
     };
   }
 
@@ -231,18 +231,18 @@ export class Reference {
 
   #pending(scope: Scope, now: number): number {
     const waiting = this.#waiting(now).filter(({ at }) => at >= now - GRACE_MS);
-    return slotsInLine(scope, waiting).length + waiting.filter((each) => isHeldIn(scope, each)).length;
+    return slotsInLine(scope, waiting).length + waiting.filter((each) => isHeldBackIn(scope, each)).length;
   }
 
   /** As if all asked anew, one after the other. */
   #replan(now: number): readonly Moved[] {
     const names = [...this.#categories.keys()];
-    const held = ({ isHeld = false }: KeptSlot) => Number(isHeld);
-    const placing = ({ category = '', isHeld = false }: KeptSlot) => (isHeld ? names.indexOf(category) : 0);
+    const heldBackLast = ({ isHeldBack = false }: KeptSlot) => Number(isHeldBack);
+    const placing = ({ category = '', isHeldBack = false }: KeptSlot) => (isHeldBack ? names.indexOf(category) : 0);
     const tie = ({ id: a = '' }: KeptSlot, { id: b = '' }: KeptSlot) =>
       this.options.tie !== 'id' ? 0 : a < b ? -1 : 1;
     const waiting = this.#waiting(now).toSorted(
-      (a, b) => a.at - b.at || held(a) - held(b) || placing(a) - placing(b) || tie(a, b),
+      (a, b) => a.at - b.at || heldBackLast(a) - heldBackLast(b) || placing(a) - placing(b) || tie(a, b),
     );
     const sent = this.sent.filter(({ at }) => at >= now - this.options.keepMs);
     const blockedUntil = this.#blockAt(now)?.until ?? -Infinity;
@@ -255,11 +255,11 @@ export class Reference {
         const last = Math.max(Math.min(each.at, now), ...ahead.map(({ at }) => at));
         return soonest(checksOf([scope], [...sent, ...ahead]), last, blockedUntil, this.quietFor(each)).at;
       };
-      const holdsOthers = own !== undefined && placed.some((other) => isHeldIn(own, other));
+      const holdsBackOthers = own !== undefined && placed.some((other) => isHeldBackIn(own, other));
       const ends = [behind(line), own === undefined ? -Infinity : behind(own)] as const;
-      const isHeld = isUrgent || holdsOthers || ends[1] > ends[0];
-      const at = isUrgent ? Math.max(...ends) : isHeld ? ends[1] : ends[0];
-      placed.push({ id: each.id ?? '', category: each.category, at, isHeld });
+      const isHeldBack = isUrgent || holdsBackOthers || ends[1] > ends[0];
+      const at = isUrgent ? Math.max(...ends) : isHeldBack ? ends[1] : ends[0];
+      placed.push({ id: each.id ?? '', category: each.category, at, isHeldBack });
     }
     // No-shows stay where they are, until something is written beside them.
     this.reserved = [...this.reserved.filter(({ at }) => at < now - NO_SHOW_MS), ...placed];

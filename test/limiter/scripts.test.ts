@@ -46,13 +46,13 @@ async function sentCommands(): Promise<readonly Sent[]> {
   const policy = { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 };
   const urgent = { ...policy, exempt: ['gap', 'quietHours'] as const };
   const limiter = createRedisLimiter({ redis: client, policy, categories: { messages: policy, urgent }, prefix: 'p' });
-  for (const held of [
+  for (const slotId of [
     { recipientId: 'teacher-42', id: 'a' },
     { recipientId: 'teacher-42', id: 'a', category: 'messages' },
   ]) {
-    await limiter.admit({ ...held, maxWaitMs: 1_000.9, everyRule: true });
-    await limiter.refund(held);
-    await limiter.cancel(held);
+    await limiter.admit({ ...slotId, maxWaitMs: 1_000.9, everyRule: true });
+    await limiter.refund(slotId);
+    await limiter.cancel(slotId);
   }
   await limiter.admit({ recipientId: 'teacher-42', id: 'a', category: 'urgent' });
   await limiter.limit('teacher-42', policy);

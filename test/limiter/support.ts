@@ -69,7 +69,7 @@ export interface StoredScope {
   readonly sent: StoredSet;
   readonly reserved: StoredSet;
   /** Empty for the overall one. */
-  readonly held: StoredSet;
+  readonly heldBack: StoredSet;
 }
 
 /** What Redis keeps about the recipient's slots overall. */
@@ -96,7 +96,7 @@ async function readScope(redis: Redis, keys: ScopeKeys | CategoryKeys): Promise<
   return {
     sent,
     reserved,
-    held: 'heldBack' in keys ? await readSet(redis, keys.heldBack) : { slots: [], expiresAt: undefined },
+    heldBack: 'heldBack' in keys ? await readSet(redis, keys.heldBack) : { slots: [], expiresAt: undefined },
   };
 }
 

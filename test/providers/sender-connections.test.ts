@@ -236,9 +236,9 @@ test('no warning, no listener and no stream is left by thousands of sends', asyn
   const onWarning = (warning: Error): void => void warnings.push(`${warning.name}: ${warning.message}`);
   process.on('warning', onWarning);
   onTestFinished(() => void process.off('warning', onWarning));
-  const held: ServerHttp2Stream[] = [];
+  const streams: ServerHttp2Stream[] = [];
   let isSilent = false;
-  const server = await openServer((stream) => (isSilent ? void held.push(stream) : accept(stream)));
+  const server = await openServer((stream) => (isSilent ? void streams.push(stream) : accept(stream)));
   const sender = openSender(server, { requestTimeoutMs: 200 });
   for (let round = 0; round < 20; round += 1) {
     const results = await postMany(sender, 100, () => ({ sendBy: performance.now() + 20_000 }));

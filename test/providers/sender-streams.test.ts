@@ -11,14 +11,14 @@ import { waitFor } from '../support/wait.ts';
 import { accept, brief, type H2Server, openSender, openServer, post, postMany, tally } from './h2-server.ts';
 
 /** Answers as soon as it is told to. */
-function heldServer(maxConcurrentStreams: number) {
-  const held: ServerHttp2Stream[] = [];
-  const opened = openServer((stream) => held.push(stream), { settings: { maxConcurrentStreams } });
+function silentServer(maxConcurrentStreams: number) {
+  const streams: ServerHttp2Stream[] = [];
+  const opened = openServer((stream) => streams.push(stream), { settings: { maxConcurrentStreams } });
   const answerOne = (): void => {
-    const stream = held.shift();
+    const stream = streams.shift();
     if (stream) accept(stream);
   };
-  return opened.then((server) => ({ ...server, held, answerOne }));
+  return opened.then((server) => ({ ...server, streams, answerOne }));
 }
 
 async function permitOf(sender: Sender): Promise<Permit> {
@@ -38,11 +38,11 @@ test('sends over the number of streams wait, and waiting is no failure', async (
 });
 
 test('who waits longest is served first', async () => {
-  const server = await heldServer(1);
+  const server = await silentServer(1);
   const sender = openSender(server, { minConnections: 1, maxConnections: 1 });
   const all = postMany(sender, 5);
   for (let answered = 0; answered < 5; answered += 1) {
-    await waitFor(() => expect(server.held).toHaveLength(1));
+    await waitFor(() => expect(server.streams).toHaveLength(1));
     server.answerOne();
   }
   await all;
@@ -86,10 +86,10 @@ test('every way in which a send can end gives its stream back', async () => {
 });
 
 test('SETTINGS that lower the number of streams count at once, and a higher number serves those who wait', async () => {
-  const server = await heldServer(8);
+  const server = await silentServer(8);
   const sender = openSender(server, { minConnections: 1, maxConnections: 1 });
   const first = postMany(sender, 8);
-  await waitFor(() => expect(server.held).toHaveLength(8));
+  await waitFor(() => expect(server.streams).toHaveLength(8));
   const [session] = server.sessions;
   await new Promise<void>((resolve) => session?.settings({ maxConcurrentStreams: 2 }, () => resolve()));
   const rest = postMany(sender, 12);
@@ -102,7 +102,7 @@ test('SETTINGS that lower the number of streams count at once, and a higher numb
   expect(server.load.now).toBe(2);
   await new Promise<void>((resolve) => session?.settings({ maxConcurrentStreams: 50 }, () => resolve()));
   await waitFor(() => expect(server.paths).toHaveLength(20));
-  while (server.held.length > 0) server.answerOne();
+  while (server.streams.length > 0) server.answerOne();
   expect(tally([...(await first), ...(await rest)])).toEqual({ 'answered 200': 20 });
 });
 
@@ -140,31 +140,31 @@ describe.each([
 });
 
 test('what is above the last stream of a GOAWAY with an error goes over another connection; what is below, nobody knows', async () => {
-  const held: ServerHttp2Stream[] = [];
+  const streams: ServerHttp2Stream[] = [];
   const server = await openServer((stream, headers) => {
     if (headers[':path'] === '/again' || server.connectedAt.length > 1) accept(stream);
-    else held.push(stream);
+    else streams.push(stream);
   });
   const sender = openSender(server, { minConnections: 1, maxConnections: 1 });
   await post(sender, '/again');
   const all = ['/seen', '/unseen'].map((path) => post(sender, path));
-  await waitFor(() => expect(held).toHaveLength(2));
-  held[0]?.session?.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM, held[0].id);
+  await waitFor(() => expect(streams).toHaveLength(2));
+  streams[0]?.session?.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM, streams[0].id);
   expect((await Promise.all(all)).map(brief)).toEqual(['unknown reset', 'answered 200']);
   expect(server.paths).toEqual(['/again', '/seen', '/unseen', '/unseen']);
 });
 
 test('a GOAWAY that names no last stream yet finishes all that is under way', async () => {
-  const held: ServerHttp2Stream[] = [];
+  const streams: ServerHttp2Stream[] = [];
   const server = await openServer((stream) =>
-    server.sessions.size === 1 && held.length < 5 ? void held.push(stream) : accept(stream),
+    server.sessions.size === 1 && streams.length < 5 ? void streams.push(stream) : accept(stream),
   );
   const sender = openSender(server, { minConnections: 1, maxConnections: 1 });
   const all = postMany(sender, 5);
-  await waitFor(() => expect(held).toHaveLength(5));
-  held[0]?.session?.goaway(constants.NGHTTP2_NO_ERROR, 2 ** 31 - 1);
+  await waitFor(() => expect(streams).toHaveLength(5));
+  streams[0]?.session?.goaway(constants.NGHTTP2_NO_ERROR, 2 ** 31 - 1);
   expect(brief(await post(sender, '/next'))).toBe('answered 200');
-  held.forEach(accept);
+  streams.forEach(accept);
   expect(tally(await all)).toEqual({ 'answered 200': 5 });
   expect(server.connectedAt).toHaveLength(2);
 });

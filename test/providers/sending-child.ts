@@ -42,7 +42,7 @@ async function openProvider(): Promise<Provider> {
 }
 
 const provider = await openProvider();
-const tell = (message: SendingMessage): void => void process.send?.(message);
+const report = (message: SendingMessage): void => void process.send?.(message);
 const block = (forMs: number): void => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs);
 
 process.on('message', ({ id, sendInMs, since, blockMs }: SendOrder) => {
@@ -50,9 +50,9 @@ process.on('message', ({ id, sendInMs, since, blockMs }: SendOrder) => {
   const prepared = provider.prepare(makePush({ platform }));
   if (prepared.kind !== 'ready') throw new Error('the push was refused');
   const sendBy = sendInMs === undefined ? undefined : from + sendInMs;
-  void provider.send(prepared.encoded, { sendBy }).then((reply) => tell({ kind: 'reply', id, reply }));
+  void provider.send(prepared.encoded, { sendBy }).then((reply) => report({ kind: 'reply', id, reply }));
   // Node writes a request at the end of the turn of the event loop.
   if (blockMs !== undefined) setImmediate(() => setImmediate(block, blockMs));
 });
 process.once('disconnect', () => process.exit(0));
-tell({ kind: 'ready' });
+report({ kind: 'ready' });

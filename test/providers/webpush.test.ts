@@ -117,8 +117,8 @@ test('a host that somebody made up is no push service that cannot be reached', a
     });
   }
   expect(lookup.mock.calls.map(([host]) => host)).toContain('made-up.notify.windows.com');
-  const told = provider.reach().filter(({ failure }) => failure?.cause === 'ENOTFOUND');
-  expect(told.map(({ server }) => server)).toEqual(['named.invalid']);
+  const unresolved = provider.reach().filter(({ failure }) => failure?.cause === 'ENOTFOUND');
+  expect(unresolved.map(({ server }) => server)).toEqual(['named.invalid']);
 });
 
 test('a redirect is not followed', async () => {

@@ -20,7 +20,7 @@ const gone = (token: string): InvalidToken => ({
   ...{ meaning: 'gone', reason: 'Unregistered', timestamp: 1_700_000_000_000 },
 });
 
-async function toldBy(consumer: TestProcess): Promise<InvalidToken[]> {
+async function printedBy(consumer: TestProcess): Promise<InvalidToken[]> {
   consumer.kill('SIGINT');
   const { code, stdout, stderr } = await consumer.waitForExit();
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -46,7 +46,7 @@ it('a token that APNs calls gone reaches a consumer, with its recipient, platfor
   await queue.add('push', makeNotification({ devices: [device] }), { priority: 10 });
   await consumer.waitForLine(new RegExp(device.token));
   await vi.waitFor(async () => expect(await pendingOf(connectRedis(), prefix)).toBe(0));
-  expect(await toldBy(consumer)).toEqual([gone(device.token)]);
+  expect(await printedBy(consumer)).toEqual([gone(device.token)]);
 });
 
 it('a token that was never valid is told as such, and not while all tokens look wrong', async () => {
@@ -62,9 +62,9 @@ it('a token that was never valid is told as such, and not while all tokens look 
   await vi.waitFor(() => expect(sandbox.apns.counts.requests).toBeGreaterThanOrEqual(20));
   await sleep(500);
   const entries = await connectRedis().xrange(invalidTokensKey(prefix), '-', '+');
-  const told = entries.map(([, fields]) => fields.slice(6, 10));
-  expect(told).toContainEqual(['meaning', 'bad-token', 'reason', 'BadDeviceToken']);
-  expect(told.length).toBeLessThanOrEqual(20);
+  const reported = entries.map(([, fields]) => fields.slice(6, 10));
+  expect(reported).toContainEqual(['meaning', 'bad-token', 'reason', 'BadDeviceToken']);
+  expect(reported.length).toBeLessThanOrEqual(20);
 });
 
 it('several consumers share what comes, and each token is handled', async () => {
@@ -81,14 +81,14 @@ it('several consumers share what comes, and each token is handled', async () => 
   }
   await vi.waitFor(async () => expect(await pendingOf(redis, prefix)).toBe(0));
   await vi.waitFor(async () => expect(await redis.xlen(invalidTokensKey(prefix))).toBe(60));
-  const told = await Promise.all(consumers.map(toldBy));
+  const printed = await Promise.all(consumers.map(printedBy));
   expect(
-    told
+    printed
       .flat()
       .map(({ token }) => token)
       .toSorted(),
   ).toEqual(tokens.toSorted());
-  for (const share of told) expect(share.length).toBeGreaterThan(0);
+  for (const share of printed) expect(share.length).toBeGreaterThan(0);
 });
 
 it('what a consumer took and did not live to acknowledge is handled by another', async () => {
@@ -101,7 +101,7 @@ it('what a consumer took and did not live to acknowledge is handled by another',
   const consumer = startConsumer(prefix);
   await consumer.waitForLine(/left-behind/);
   await vi.waitFor(async () => expect(await pendingOf(redis, prefix)).toBe(0));
-  expect(await toldBy(consumer)).toEqual([gone('left-behind')]);
+  expect(await printedBy(consumer)).toEqual([gone('left-behind')]);
 });
 
 it('a consumer outlives a restart of Redis, also one that lost its data', { timeout: 40_000 }, async () => {

@@ -119,13 +119,13 @@ test('a job that is due goes ahead of 6,000 that wait', async () => {
 test('of a job that is another worker’s by now, nothing changes', async () => {
   const { prefix, queue } = openQueues();
   const added = await queue.add('push', {}, { jobId: 'lost', priority: 10 });
-  let held: Job | undefined;
+  let taken: Job | undefined;
   consume(prefix, (job) => {
-    held = job;
+    taken = job;
     return new Promise((resolve) => setTimeout(resolve, 500));
   });
-  await vi.waitFor(() => expect(held).toBeDefined());
-  await expect(putBack(queue, present(held), 'not its token', 1_000)).rejects.toThrow(/lock/i);
+  await vi.waitFor(() => expect(taken).toBeDefined());
+  await expect(putBack(queue, present(taken), 'not its token', 1_000)).rejects.toThrow(/lock/i);
   expect(await queue.getDelayedCount()).toBe(0);
   expect(present(await queue.getJob(present(added.id))).priority).toBe(10);
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(1));

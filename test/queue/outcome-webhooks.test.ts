@@ -123,9 +123,9 @@ it('what the receiver does not accept is posted again, and does not hold up the 
   expect(Object.fromEntries(counts)).toEqual(tries);
   const [asked = 0, again = 0] = received.filter(({ id }) => id === 'msg-1').map(({ at }) => at);
   expect(again - asked).toBeGreaterThan(950);
-  const told = await stopped(relay);
-  expect(told).toMatch(/the receiver answered 500; again in \d\.\d s/);
-  expect(told).not.toContain('teacher-42');
+  const output = await stopped(relay);
+  expect(output).toMatch(/the receiver answered 500; again in \d\.\d s/);
+  expect(output).not.toContain('teacher-42');
 });
 
 it('nothing is lost if a relay is killed: another one takes over what it had', async () => {

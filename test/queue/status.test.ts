@@ -123,8 +123,8 @@ it('one that waits is told also if the Redis of the limiter does not answer', as
   });
   await vi.waitFor(async () => expect(await queue.getDelayedCount()).toBe(1), { timeout: 10_000 });
   const until = expect.any(Number) as number;
-  const told = { state: 'waiting', until, rule: 'quiet', ruleUntil: 1_784_012_400_000 };
-  expect(await producer.status('msg-1')).toEqual(told);
+  const status = { state: 'waiting', until, rule: 'quiet', ruleUntil: 1_784_012_400_000 };
+  expect(await producer.status('msg-1')).toEqual(status);
 });
 
 it('one that a worker has is being sent, and has ended when the worker says so', async () => {

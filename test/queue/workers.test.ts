@@ -75,8 +75,8 @@ it('a worker is there with what it says of itself, and its policy as it is', asy
   await start('a', POLICY, { breakers: [breaker], unreachable: [away], apps: ['teacher'], appCount: 1 });
   const { now, workers, policies } = await read();
   const [worker] = workers;
-  const told = facts('a', { breakers: [breaker], unreachable: [away], apps: ['teacher'], appCount: 1 });
-  expect(worker).toMatchObject({ ...told, startedAt: expect.any(Number) as number, alive: true });
+  const written = facts('a', { breakers: [breaker], unreachable: [away], apps: ['teacher'], appCount: 1 });
+  expect(worker).toMatchObject({ ...written, startedAt: expect.any(Number) as number, alive: true });
   expect(worker?.seenAt).toBeLessThanOrEqual(now);
   expect(policies.get(worker?.policyId ?? '')).toEqual(POLICY);
 });

@@ -71,8 +71,8 @@ describe('the promise of a quota', () => {
   it('tells one that comes back before there is room the same instant again', async () => {
     const [quota] = open([{ max: 1, perMs: MINUTE }]);
     await quota.take();
-    const [told] = overOf([await quota.take()]);
-    const at = told?.at ?? NaN;
+    const [over] = overOf([await quota.take()]);
+    const at = over?.at ?? NaN;
     now = at - 10_000;
     expect(await quota.take(at)).toMatchObject({ kind: 'over', at, waitMs: 10_000 });
     now = at;
@@ -113,8 +113,8 @@ describe('the promise of a quota', () => {
 
   it('leaves newcomers what is over once those who were sent away have come back', async () => {
     const [quota] = open([{ max: 5, perMs: SECOND }], 50);
-    const told = overOf(await takeMany(quota, 8)).map(({ at }) => at);
-    for (const at of told) {
+    const instants = overOf(await takeMany(quota, 8)).map(({ at }) => at);
+    for (const at of instants) {
       now = at;
       expect(await quota.take(at)).toMatchObject({ kind: 'taken' });
     }
@@ -123,10 +123,10 @@ describe('the promise of a quota', () => {
 
   it('gives what a no-show leaves to newcomers, a second after its instant', async () => {
     const [quota] = open([{ max: 3, perMs: SECOND }], 50);
-    const told = overOf(await takeMany(quota, 6)).map(({ at }) => at);
-    now = Math.max(...told) + 500;
+    const instants = overOf(await takeMany(quota, 6)).map(({ at }) => at);
+    now = Math.max(...instants) + 500;
     expect(await quota.take()).toMatchObject({ kind: 'over' });
-    now = Math.max(...told) + 3 * SECOND;
+    now = Math.max(...instants) + 3 * SECOND;
     expect(kinds(await takeMany(quota, 4))).toEqual({ taken: 3, over: 1 });
   });
 

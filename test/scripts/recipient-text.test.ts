@@ -86,7 +86,7 @@ describe('a recipient', () => {
   });
 
   it('who waits is told with limits, block, slots and notifications', () => {
-    const told = lines({
+    const shown = lines({
       source: 'stored',
       policyUntil: NOW + 7_200_000,
       block: { until: NOW + 31_000, reason: "parents' evening" },
@@ -94,7 +94,7 @@ describe('a recipient', () => {
       reserved: slots(2, 31_000, 3_000),
       nextAt: NOW + 37_000,
     });
-    expect(told).toEqual([
+    expect(shown).toEqual([
       'teacher-42 at 2026-11-21 12:00:03Z',
       '',
       'policy     10/1m, gap 3s; stored until 2026-11-21 14:00:03Z (in 2h)',
@@ -118,15 +118,15 @@ describe('a recipient', () => {
   });
 
   it('has each notification under its own id, also where its job has another one', () => {
-    const told = lines({ reserved: slots(1, 31_000, 3_000) }, { id: 'form-12' });
-    expect(told.at(-1)).toMatch(/ form-12 \(job msg-0\)$/);
+    const shown = lines({ reserved: slots(1, 31_000, 3_000) }, { id: 'form-12' });
+    expect(shown.at(-1)).toMatch(/ form-12 \(job msg-0\)$/);
   });
 
   it('who has no limits is told so', () => {
-    const told = lines({ policy: { rules: [], minGapMs: 0 }, source: 'stored', rule: 'none' });
-    expect(told).toContain('policy     no limits; stored, without an end');
-    expect(told).toContain('sent       not counted');
-    expect(told.join()).not.toContain('Nothing is stored');
+    const shown = lines({ policy: { rules: [], minGapMs: 0 }, source: 'stored', rule: 'none' });
+    expect(shown).toContain('policy     no limits; stored, without an end');
+    expect(shown).toContain('sent       not counted');
+    expect(shown.join()).not.toContain('Nothing is stored');
   });
 
   it('has no character in its name, its reason or its ids that a terminal would obey', () => {
@@ -151,9 +151,9 @@ describe('a recipient', () => {
 describe('the notifications that wait', () => {
   it('are told up to a number, and the rest is counted', () => {
     const reserved = slots(200, 1_000, 3_000);
-    const told = lines({ reserved });
-    expect(told.filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(20);
-    expect(told.at(-1)).toBe('and 180 more; --all shows them');
+    const shown = lines({ reserved });
+    expect(shown.filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(20);
+    expect(shown.at(-1)).toBe('and 180 more; --all shows them');
     expect(lines({ reserved }, { most: Infinity }).filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(200);
   });
 });
@@ -180,26 +180,26 @@ describe('why notifications wait', () => {
 describe('notifications that no worker has taken', () => {
   it('make a recipient known, and are told as waiting', () => {
     const notTaken = { found: [1, 2, 3].map((n) => ({ ...JOB, id: `msg-${n}` })), lookedAt: 3, of: 3 };
-    const told = lines({}, { notTaken });
-    expect(told.join()).not.toContain('Nothing is stored');
-    expect(told).toContain('waiting    3 not taken yet');
-    expect(told.slice(-3).map((line) => line.split(/ {2,}/))).toEqual(
+    const shown = lines({}, { notTaken });
+    expect(shown.join()).not.toContain('Nothing is stored');
+    expect(shown).toContain('waiting    3 not taken yet');
+    expect(shown.slice(-3).map((line) => line.split(/ {2,}/))).toEqual(
       [1, 2, 3].map((n) => ['now', '-', 'not taken yet', '4s ago', '2', 'high', '-', `msg-${n}`]),
     );
   });
 
   it('may be more than were looked for', () => {
-    const told = lines({}, { notTaken: { found: [], lookedAt: 20_000, of: 90_000 } });
-    expect(told).toContain('waiting    none not taken yet, among the first 20000 of 90000 that no worker has taken');
-    expect(told.join()).not.toContain('Nothing is stored');
+    const shown = lines({}, { notTaken: { found: [], lookedAt: 20_000, of: 90_000 } });
+    expect(shown).toContain('waiting    none not taken yet, among the first 20000 of 90000 that no worker has taken');
+    expect(shown.join()).not.toContain('Nothing is stored');
   });
 
   it('are not sent while a provider still has to answer', () => {
     const sending = [{ ...JOB, id: 'msg-7', at: NOW - 12_000, takenAt: NOW - 12_050 }];
-    const told = lines({ sent: slots(5, -24_000, 3_000) }, { sending });
-    expect(told).toContain('sent       4 within 1m, the last 15s ago');
-    expect(told).toContain('sending    1, for 12s');
-    expect(told.at(-1)).toMatch(/^now +- +being sent .* msg-7$/);
+    const shown = lines({ sent: slots(5, -24_000, 3_000) }, { sending });
+    expect(shown).toContain('sent       4 within 1m, the last 15s ago');
+    expect(shown).toContain('sending    1, for 12s');
+    expect(shown.at(-1)).toMatch(/^now +- +being sent .* msg-7$/);
     expect(lines({}, { sending }).join()).not.toContain('Nothing is stored');
   });
 });
@@ -218,10 +218,10 @@ describe('notifications that are delayed without a slot', () => {
 
   it('are told among the others, by when they are due', () => {
     const delayed = { found: [retried], lookedAt: 3, of: 3 };
-    const told = lines({ reserved: slots(2, 1_000, 3_000) }, { delayed });
-    expect(told).toContain('delayed    1 without a slot, the next in 2s');
-    expect(told.slice(-3).map((line) => line.replace(/ .* /, ' '))).toEqual(['in msg-0', 'in msg-9', 'in msg-1']);
-    expect(told.at(-2)).toContain('  retry  ');
+    const shown = lines({ reserved: slots(2, 1_000, 3_000) }, { delayed });
+    expect(shown).toContain('delayed    1 without a slot, the next in 2s');
+    expect(shown.slice(-3).map((line) => line.replace(/ .* /, ' '))).toEqual(['in msg-0', 'in msg-9', 'in msg-1']);
+    expect(shown.at(-2)).toContain('  retry  ');
   });
 
   it('make a recipient known', () => {

@@ -27,18 +27,18 @@ async function said(prefix: string, ...args: string[]): Promise<string> {
   return stdout;
 }
 
-interface Told {
+interface Shown {
   readonly ok: boolean;
   readonly workersAlive: number;
   readonly workers: readonly SeenWorker[];
   readonly wrong: readonly { readonly kind: string; readonly text: string }[];
 }
 
-async function told<T = Told>(prefix: string, ...args: string[]): Promise<T> {
+async function statusOf<T = Shown>(prefix: string, ...args: string[]): Promise<T> {
   return JSON.parse((await said(prefix, ...args, '--json')).trimEnd().split('\n').at(-1) ?? '') as T;
 }
 
-const kinds = ({ wrong }: Told) => wrong.map(({ kind }) => kind);
+const kinds = ({ wrong }: Shown) => wrong.map(({ kind }) => kind);
 
 /** Makes the worker one that was not seen for so long, and has these facts; it does not write itself any more. */
 async function change(bench: Pick<ReplicaBench, 'prefix'>, id: string, facts: object, silentMs = 0): Promise<void> {
@@ -69,7 +69,7 @@ describe('the whole', () => {
     );
     const env = { ...queueEnv(prefix), npm_command: 'run-script', npm_lifecycle_event: 'status' };
     expect((await runMain(main, [], env)).stdout).toMatch(/; start one: npm run worker\n$/);
-    const result = await told(prefix);
+    const result = await statusOf(prefix);
     expect(result).toMatchObject({ ok: false, workersAlive: 0, workers: [], untaken: { count: 3 } });
     expect(kinds(result)).toEqual(['no-worker']);
   });
@@ -83,7 +83,7 @@ describe('the whole', () => {
     expect(text).toMatch(/\npolicy +10\/1m, gap 3s \(2 workers\)\n/);
     expect(text).toContain(hostname());
     expect(text).toMatch(/\nALL IS WELL {2}2 workers are alive, 0 wait, nothing is late/);
-    const result = await told(bench.prefix);
+    const result = await statusOf(bench.prefix);
     expect(result).toMatchObject({ ok: true, wrong: [], workersAlive: 2 });
     expect(result.workers.map(({ id }) => id).toSorted()).toEqual([...first.workerIds, ...second.workerIds].toSorted());
     expect(result.workers[0]).toMatchObject({
@@ -92,7 +92,7 @@ describe('the whole', () => {
       platforms: expect.arrayContaining(['apns', 'fcm']) as string[],
     });
     await second.stop();
-    expect(await told(bench.prefix)).toMatchObject({ ok: true, workersAlive: 1 });
+    expect(await statusOf(bench.prefix)).toMatchObject({ ok: true, workersAlive: 1 });
   });
 
   test('a worker tells its jobs in hand, and a breaker that is open', async () => {
@@ -106,7 +106,7 @@ describe('the whole', () => {
     );
     const result = await vi.waitFor(
       async () => {
-        const now = await told<Told & { readonly breakers: readonly object[] }>(bench.prefix);
+        const now = await statusOf<Shown & { readonly breakers: readonly object[] }>(bench.prefix);
         expect(now.breakers).toHaveLength(1);
         return now;
       },
@@ -130,7 +130,7 @@ describe('the whole', () => {
     const replica = await bench.startHere({ APNS_ENDPOINT: 'https://127.0.0.1:1' });
     const result = await vi.waitFor(
       async () => {
-        const now = await told<Told & { readonly unreachable: readonly object[] }>(bench.prefix);
+        const now = await statusOf<Shown & { readonly unreachable: readonly object[] }>(bench.prefix);
         expect(now.unreachable).toHaveLength(1);
         return now;
       },
@@ -151,7 +151,7 @@ describe('the whole', () => {
     await change(bench, id, { id: 'frozen', host: 'web-2', pid: 9 }, 40_000);
     await change(bench, id, { id: 'old', host: 'web-3' }, 30 * MINUTE);
     await change(bench, id, { id: 'early', host: 'web-4', clockOffsetMs: -3_200 });
-    const result = await told(bench.prefix);
+    const result = await statusOf(bench.prefix);
     expect(kinds(result)).toEqual(['worker-silent', 'clock', 'policies']);
     const text = await said(bench.prefix);
     expect(text).toMatch(
@@ -185,7 +185,7 @@ describe('the whole', () => {
       deadLetter('y', { deadAt: Date.now() - 120 * MINUTE, reason: 'stalled' }),
     ];
     await deadQueue.addBulk(letters.map((data, at) => ({ name: 'push', data, opts: { jobId: `letter-${at}` } })));
-    const result = await told(prefix);
+    const result = await statusOf(prefix);
     expect(kinds(result)).toEqual(['paused', 'due-late', 'untaken-late', 'dead-letters']);
     expect(result).toMatchObject({
       ...{ due: { count: 1 }, untaken: { count: 1 } },
@@ -264,7 +264,7 @@ describe('one notification', () => {
     expect(await said(prefix, 'msg-1')).toContain(
       'unknown: no notification has this id, or it ended more than an hour ago',
     );
-    expect(await told(prefix, 'msg-1')).toMatchObject({ id: 'msg-1', state: 'unknown' });
+    expect(await statusOf(prefix, 'msg-1')).toMatchObject({ id: 'msg-1', state: 'unknown' });
     const bad = await runMain(main, ['a b'], queueEnv(prefix));
     expect(bad).toMatchObject({ code: 2, stdout: '' });
     expect(bad.stderr).toBe('error: ID: expected 1 to 128 of A-Z a-z 0-9 . _ ~ -, found "a b"\n');
@@ -281,7 +281,7 @@ describe('one notification', () => {
     expect(text).toMatch(/\nrecipient +teacher-42\n/);
     expect(text).toMatch(/\ncategory +messages\n/);
     expect(text).toMatch(/\ndevices +apns#0 to do\n/);
-    expect(await told(prefix, '123')).toMatchObject({
+    expect(await statusOf(prefix, '123')).toMatchObject({
       ...{ id: '123', state: 'waiting', ahead: 1, jobId: '#123', recipientId: 'teacher-42', category: 'messages' },
       ...{ attempts: 0, requeues: 0, devices: { 'apns#0': 'to do' }, failures: [] },
     });
@@ -291,7 +291,7 @@ describe('one notification', () => {
     const { prefix, queue } = openQueues();
     await queue.add('push', notification({ id: 'msg-1' }), { jobId: 'job-17', priority: 10 });
     expect(await said(prefix, 'job-17')).toMatch(/^job-17\n.*\nnotification +msg-1, by its data\n/s);
-    expect(await told(prefix, 'job-17')).toMatchObject({ id: 'job-17', notificationId: 'msg-1' });
+    expect(await statusOf(prefix, 'job-17')).toMatchObject({ id: 'job-17', notificationId: 'msg-1' });
   });
 
   test('one that waits, with the attempts that failed', async () => {
@@ -304,7 +304,7 @@ describe('one notification', () => {
     expect(text).toMatch(/\nattempts +1\n/);
     expect(text).toMatch(/\nrequeues +2\n/);
     expect(text).toMatch(/\nFailed attempts, the newest last\n.* apns#0 +InternalServerError\n/);
-    expect(await told(prefix, 'a')).toMatchObject({ state: 'waiting', rule: 'gap', failures: attempts });
+    expect(await statusOf(prefix, 'a')).toMatchObject({ state: 'waiting', rule: 'gap', failures: attempts });
   });
 
   test('one that a worker has, and what became of it', async () => {
@@ -313,7 +313,7 @@ describe('one notification', () => {
     bench.sandbox.setAnswers([{ platform: 'apns', answer: 'accept', delay: '3s', times: 1 }]);
     await bench.producer.enqueue(notification({ id: 'a' }));
     await vi.waitFor(async () => expect(await bench.queue.getActiveCount()).toBe(1), 10_000);
-    expect(await told(bench.prefix, 'a')).toMatchObject({
+    expect(await statusOf(bench.prefix, 'a')).toMatchObject({
       ...{ state: 'sending', worker: { id: replica.workerIds[0], pid: process.pid, alive: true } },
     });
     expect(await said(bench.prefix, 'a')).toMatch(/\nstate +a worker has it: .*, process \d+, version /);
@@ -336,9 +336,13 @@ describe('one notification', () => {
     expect(text).toMatch(/\nstate +dead letter: rejected, .*; more: pushpacer dead-letters show a\n/);
     expect(text).toMatch(/\nmessage +rejected by the provider\n/);
     expect(text).toContain('InternalServerError');
-    expect(await told(prefix, 'a')).toMatchObject({ state: 'dead-lettered', recipientId: 'teacher-42', jobId: 'a' });
+    expect(await statusOf(prefix, 'a')).toMatchObject({
+      state: 'dead-lettered',
+      recipientId: 'teacher-42',
+      jobId: 'a',
+    });
     await letters.replay(present(await letters.find('a')));
-    expect(await told(prefix, 'a')).toMatchObject({ state: 'waiting', jobId: 'a#r1' });
+    expect(await statusOf(prefix, 'a')).toMatchObject({ state: 'waiting', jobId: 'a#r1' });
     expect(await said(prefix, 'a')).toMatch(/^a, job a#r1\n/);
   });
 

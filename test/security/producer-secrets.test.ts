@@ -46,9 +46,9 @@ it('a producer hears what is wrong with a notification without its token and its
     JSON.stringify(NOTIFICATION),
   ];
   for (const input of bad) {
-    const told = await failureOf(producer.enqueue(input as EnqueueInput));
-    expect(told).toContain('invalid notification');
-    expect(leaksIn(told)).toEqual([]);
+    const message = await failureOf(producer.enqueue(input as EnqueueInput));
+    expect(message).toContain('invalid notification');
+    expect(leaksIn(message)).toEqual([]);
     expect(leaksIn(shown(await producer.enqueueMany([input as EnqueueInput])))).toEqual([]);
   }
 });
@@ -67,7 +67,7 @@ it.each([
 
 it('a password that Redis refuses is not in the error of the producer', async () => {
   const { producer } = await openProducer(`worker:${password}@`);
-  const told = await failureOf(producer.enqueue(NOTIFICATION));
-  expect(told).toContain('RedisAwayError');
-  expect(leaksIn(told)).toEqual([]);
+  const message = await failureOf(producer.enqueue(NOTIFICATION));
+  expect(message).toContain('RedisAwayError');
+  expect(leaksIn(message)).toEqual([]);
 });

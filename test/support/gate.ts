@@ -6,18 +6,18 @@ export interface Gate {
   /** `https://127.0.0.1:<port>` */
   readonly url: string;
   /** Connections are still taken, but nothing passes either way. */
-  hold(): void;
+  pause(): void;
   /** The same for the connections that stand; new ones get through. */
-  holdStanding(): void;
+  pauseStanding(): void;
   /** The same for connections to come; those that stand are left alone. */
-  holdNew(): void;
+  pauseNew(): void;
   /** What was held passes, and all that follows. */
   release(): void;
 }
 
 export async function openGate(targetUrl: string): Promise<Gate> {
   const pairs = new Map<Socket, Socket>();
-  let isHeld = false;
+  let isPaused = false;
   const server = createServer((client) => {
     const target = connect(Number(new URL(targetUrl).port), '127.0.0.1');
     pairs.set(client, target);
@@ -31,7 +31,7 @@ export async function openGate(targetUrl: string): Promise<Gate> {
         pairs.delete(client);
       });
       from.on('data', (chunk) => to.write(chunk));
-      if (isHeld) from.pause();
+      if (isPaused) from.pause();
     }
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -44,18 +44,18 @@ export async function openGate(targetUrl: string): Promise<Gate> {
   });
   return {
     url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    hold() {
-      isHeld = true;
+    pause() {
+      isPaused = true;
       each((socket) => socket.pause());
     },
-    holdStanding() {
+    pauseStanding() {
       each((socket) => socket.pause());
     },
-    holdNew() {
-      isHeld = true;
+    pauseNew() {
+      isPaused = true;
     },
     release() {
-      isHeld = false;
+      isPaused = false;
       each((socket) => socket.resume());
     },
   };

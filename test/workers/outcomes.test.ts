@@ -35,10 +35,10 @@ it('each notification that ends is in the stream, and its status is the same', a
 
   const entries = await outcomesIn(redis, prefix);
   const byId = new Map(entries.map((entry) => [entry['id'], entry]));
-  const told = Object.fromEntries(
+  const outcomes = Object.fromEntries(
     [...byId].map(([id = '', { outcome, devices = '' }]) => [id, [outcome, JSON.parse(devices) as object]]),
   );
-  expect(told).toEqual({
+  expect(outcomes).toEqual({
     plain: ['delivered', { 'apns#0': 'delivered' }],
     partly: ['delivered', { 'apns#0': 'unregistered', 'apns#1': 'delivered' }],
     late: ['expired', {}],
@@ -98,8 +98,13 @@ it.each([
       await limiter.quiet(loud.recipientId, { timezone: 'UTC', quietHours: [{ from, until }] });
     }
     await producer.enqueue(makeNotification({ id: 'silent', sound: 'default', [field]: 'silence' }));
-    const told: unknown = JSON.parse(await line(/"jobId":"silent".*"outcome":"delivered"/));
-    expect(told).toMatchObject({ silenced: true, platform: 'apns', attempts: 1, waitMs: expect.any(Number) as number });
+    const logged: unknown = JSON.parse(await line(/"jobId":"silent".*"outcome":"delivered"/));
+    expect(logged).toMatchObject({
+      silenced: true,
+      platform: 'apns',
+      attempts: 1,
+      waitMs: expect.any(Number) as number,
+    });
     expect(lines.join('')).not.toMatch(/"jobId":"loud".*silenced/);
     expect(JSON.stringify(sandbox.journal.accepted.at(-1))).not.toContain('"sound"');
 
@@ -132,8 +137,8 @@ it('what a newer one took the place of says by which', async () => {
     }, SOON);
   }
   await vi.waitFor(async () => expect(await redis.xlen(outcomesKey(prefix))).toBe(3), SOON);
-  const told = (await outcomesIn(redis, prefix)).map(({ id, outcome, by }) => [id, outcome, by]);
-  expect(told.toSorted()).toEqual([
+  const written = (await outcomesIn(redis, prefix)).map(({ id, outcome, by }) => [id, outcome, by]);
+  expect(written.toSorted()).toEqual([
     ['newer', 'delivered', undefined],
     ['now', 'delivered', undefined],
     ['older', 'superseded', 'newer'],

@@ -8,31 +8,31 @@ import { waitFor } from '../support/wait.ts';
 type Line = Readonly<Record<string, unknown>>;
 
 function open(redisUrl: string, timeoutMs: number) {
-  const told: Line[] = [];
-  const log = createLog('info', { write: (line) => void told.push(JSON.parse(line) as Line) });
+  const logged: Line[] = [];
+  const log = createLog('info', { write: (line) => void logged.push(JSON.parse(line) as Line) });
   const closing = new AsyncDisposableStack();
   onTestFinished(() => closing.disposeAsync());
   const target = { redisUrl, cluster: false };
   const { signal } = new AbortController();
   const connecting = connect({ redis: target, limiterRedis: target }, log, { signal, timeoutMs }, closing);
-  return { told, connecting };
+  return { logged, connecting };
 }
 
 it('a Redis that cannot be reached ends the start with the reason of the last try', async () => {
-  const { told, connecting } = open('redis://127.0.0.1:1', 1_200);
+  const { logged, connecting } = open('redis://127.0.0.1:1', 1_200);
   await expect(connecting).rejects.toThrow(/^Redis is away: 127\.0\.0\.1:1 \(.*ECONNREFUSED/);
-  expect(told[0]).toMatchObject({ redis: '127.0.0.1:1', reason: expect.stringContaining('ECONNREFUSED') as string });
+  expect(logged[0]).toMatchObject({ redis: '127.0.0.1:1', reason: expect.stringContaining('ECONNREFUSED') as string });
 });
 
 it('a Redis that is lost is told, and once when it is back', async () => {
   const redis = await startEmbeddedRedis();
-  const { told, connecting } = open(redis.url, 5_000);
+  const { logged, connecting } = open(redis.url, 5_000);
   await connecting;
   await redis.close();
-  await waitFor(() => expect(told[0]?.['msg']).toContain('no connection to Redis'));
+  await waitFor(() => expect(logged[0]?.['msg']).toContain('no connection to Redis'));
   const again = await startEmbeddedRedis({ port: Number(new URL(redis.url).port) });
   onTestFinished(() => again.close());
-  const back = (): Line[] => told.filter(({ msg }) => String(msg).startsWith('connected to Redis again'));
+  const back = (): Line[] => logged.filter(({ msg }) => String(msg).startsWith('connected to Redis again'));
   await waitFor(() => expect(back()).toHaveLength(1));
   expect(back()[0]).toMatchObject({ level: 'info', awayMs: expect.any(Number) as number });
 });
@@ -41,11 +41,11 @@ it('a password that is changed under a running worker is told as such, and it go
   const redis = await startEmbeddedRedis();
   onTestFinished(() => redis.close());
   const admin = connectRedis(redis.url);
-  const { told, connecting } = open(redis.url, 5_000);
+  const { logged, connecting } = open(redis.url, 5_000);
   await connecting;
   await admin.config('SET', 'requirepass', 's3cret');
   await admin.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
-  const refused = (): Line[] => told.filter(({ msg }) => String(msg).startsWith('Redis refuses the credentials'));
+  const refused = (): Line[] => logged.filter(({ msg }) => String(msg).startsWith('Redis refuses the credentials'));
   await waitFor(() => expect(refused().length).toBeGreaterThan(0));
   expect(refused()[0]).toMatchObject({
     level: 'error',
@@ -53,6 +53,6 @@ it('a password that is changed under a running worker is told as such, and it go
   });
   await admin.auth('s3cret'); // it may have been reconnected by then
   await admin.config('SET', 'requirepass', '');
-  await waitFor(() => expect(told.at(-1)?.['msg']).toContain('connected to Redis again'));
-  expect(JSON.stringify(told)).not.toContain('s3cret');
+  await waitFor(() => expect(logged.at(-1)?.['msg']).toContain('connected to Redis again'));
+  expect(JSON.stringify(logged)).not.toContain('s3cret');
 });

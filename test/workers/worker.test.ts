@@ -100,11 +100,11 @@ it('a worker that stood still says so in one line, with the jobs that it lost, a
   expect(msg).toMatch(/^this process stood still for [\d.]+ s: 3 jobs went to other workers, or will/);
   expect(stoodStillMs).toBeGreaterThan(1_000);
   await sleep(2_000);
-  const told = frozen
+  const texts = frozen
     .stdout()
     .split('\n')
     .filter((text) => /"level":"(warn|error)"/.test(text));
-  expect(told.filter((text) => !text.includes('"outcome"'))).toEqual([line]); // beside the lines of the passes
+  expect(texts.filter((text) => !text.includes('"outcome"'))).toEqual([line]); // beside the lines of the passes
   expect(frozen.stdout()).not.toContain('"stack"');
   expect(lines.join('')).not.toContain('stood still');
 });
@@ -121,9 +121,9 @@ it('a job that stalled too often is told and counted as a dead letter', async ()
   await redis.sadd(queue.toKey('stalled'), stalled.id);
   const { url } = await startHere({ MAX_STALLS: '1', LOCK_DURATION: '1s', METRICS_PORT: '0' });
   await vi.waitFor(async () => expect(await deadQueue.getJobs()).toHaveLength(1), WITHIN);
-  const told = await line(/"outcome":"dead-lettered"/);
+  const text = await line(/"outcome":"dead-lettered"/);
   const facts = { jobId: stalled.id, recipientId: stalled.recipientId, category: 'messages', platform: 'fcm' };
-  expect(JSON.parse(told)).toMatchObject({ level: 'warn', ...facts, reason: 'stalled', msg: 'dead-lettered' });
+  expect(JSON.parse(text)).toMatchObject({ level: 'warn', ...facts, reason: 'stalled', msg: 'dead-lettered' });
   const metrics = await (await fetch(`${url}/metrics`)).text();
   expect(metrics).toContain('pushpacer_outcomes_total{outcome="dead-lettered",reason="stalled",platform="fcm"} 1');
 });
@@ -213,7 +213,7 @@ describe('SIGTERM', () => {
     await worker.waitForLine(/no connection to Redis/);
     worker.kill('SIGTERM');
     const { code, stdout } = await worker.waitForExit(5_000);
-    expect({ code, wasTold: stdout.includes('stopped before it was ready') }).toEqual({ code: 0, wasTold: true });
+    expect({ code, isLogged: stdout.includes('stopped before it was ready') }).toEqual({ code: 0, isLogged: true });
   });
 
   it('gives back what outlasts the grace period, at once', async () => {

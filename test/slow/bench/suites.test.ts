@@ -108,9 +108,9 @@ test('a quick run finds about the bytes and commands that docs/capacity.md tells
   const rows = [...page.matchAll(/^\|.*\| +([\d,]+) \| `([A-Za-z0-9]+)` +\|$/gm)];
   expect(rows).toHaveLength(10);
   for (const [, bytes = '', name = ''] of rows) {
-    const told = Number(bytes.replace(',', ''));
-    expect.soft(found[name], name).toBeGreaterThan(told * (1 - SHARE));
-    expect.soft(found[name], name).toBeLessThan(told * (1 + SHARE));
+    const documented = Number(bytes.replace(',', ''));
+    expect.soft(found[name], name).toBeGreaterThan(documented * (1 - SHARE));
+    expect.soft(found[name], name).toBeLessThan(documented * (1 + SHARE));
   }
   expect(page).toContain(`has ${found['jsonBytes']} bytes`);
   // BullMQ ends a job and takes the next with one command, and the limiter is asked with one more; blocked ones ask twice.

@@ -127,8 +127,8 @@ describe('an app whose key is refused', () => {
     const rotated = await apps.make('teacher', 'NEWKEY');
     await apps.write({ teacher: rotated.blocks, parent: (await apps.make('parent', 'PARENTKEY2')).blocks });
     worker.kill('SIGHUP');
-    const told = JSON.parse(await worker.waitForLine(/credentials read anew/)) as { changes: unknown };
-    expect(told.changes).toEqual([
+    const logged = JSON.parse(await worker.waitForLine(/credentials read anew/)) as { changes: unknown };
+    expect(logged.changes).toEqual([
       { platform: 'apns', app: 'teacher', change: 'replaced', fields: ['key', 'keyId'] },
       { platform: 'apns', app: 'parent', change: 'replaced', fields: ['key', 'keyId'] },
     ]);

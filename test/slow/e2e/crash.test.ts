@@ -186,7 +186,7 @@ describe('a worker that was stopped for longer than its lock', () => {
     const gate = await openGate(testRedisUrl());
     const limiterUrl = gate.url.replace('https:', 'redis:');
     const stopped = await startWorker({ ...STOPPED, LIMITER_REDIS_URL: limiterUrl });
-    gate.hold();
+    gate.pause();
     await queue.add('push', makeNotification(), { priority: 10 });
     await vi.waitFor(async () => expect(await queue.getActiveCount()).toBe(1), SOON);
     await sleep(100); // its ask is on the way

@@ -38,12 +38,12 @@ const arrivalOf = ({ title, token, at, delayMs }: SeenEntry): Arrival => ({
 /** The slot of each job that was put back once, as the workers' logs tell it: epoch milliseconds. */
 function slotsOf(logs: readonly string[]): Map<string, number> {
   const lines = logs.join('\n').split('\n');
-  const told = lines.flatMap((line) => {
+  const slots = lines.flatMap((line) => {
     if (!line.includes('"outcome":"requeued"')) return [];
     const { id, time, waitMs } = JSON.parse(line) as { id: string; time: string; waitMs: number };
     return [[id, Date.parse(time) + waitMs] as const];
   });
-  return new Map(told);
+  return new Map(slots);
 }
 
 const spanMs = (entries: readonly SeenEntry[]): number => (entries.at(-1)?.at ?? 0) - (entries[0]?.at ?? 0);

@@ -166,7 +166,7 @@ function reachesIn(source: ts.SourceFile, checker: ts.TypeChecker): string[] {
 
   function member(object: ts.Expression, name: string, place: ts.Node): void {
     if (name.startsWith('_')) found.push(`.${name}`);
-    else told(checker.getSymbolAtLocation(place), `${object.getText(source)}.${name} is`);
+    else check(checker.getSymbolAtLocation(place), `${object.getText(source)}.${name} is`);
   }
 
   /** `const { lockManager } = this` */
@@ -176,7 +176,7 @@ function reachesIn(source: ts.SourceFile, checker: ts.TypeChecker): string[] {
     const object = node.parent.parent;
     const from = ts.isVariableDeclaration(object) ? (object.initializer?.getText(source) ?? '') : '';
     if (name.startsWith('_')) found.push(`.${name}`);
-    else told(checker.getTypeAtLocation(node.parent).getProperty(name), `${from}.${name} is`);
+    else check(checker.getTypeAtLocation(node.parent).getProperty(name), `${from}.${name} is`);
   }
 
   function overriding(node: ts.ClassElement): void {
@@ -184,10 +184,10 @@ function reachesIn(source: ts.SourceFile, checker: ts.TypeChecker): string[] {
     const base = clauses?.find(({ token }) => token === ts.SyntaxKind.ExtendsKeyword)?.types[0];
     const name = node.name?.getText(source);
     if (base === undefined || name === undefined) return;
-    told(checker.getTypeAtLocation(base).getProperty(name), `${name} overrides a`, ' member');
+    check(checker.getTypeAtLocation(base).getProperty(name), `${name} overrides a`, ' member');
   }
 
-  function told(symbol: ts.Symbol | undefined, before: string, after = ''): void {
+  function check(symbol: ts.Symbol | undefined, before: string, after = ''): void {
     if (!isOfPackage(symbol)) return;
     const flags = (symbol?.declarations ?? []).map((each) => ts.getCombinedModifierFlags(each));
     for (const [flag, word] of [

@@ -25,7 +25,7 @@ async function openSilent(options: Partial<SenderOptions> = {}) {
 test('a connection that falls silent: a send times out, a PING ends the connection, the next send takes a new one', async () => {
   const { server, gate, sender } = await openSilent({ minConnections: 1, maxConnections: 1 });
   expect(brief(await post(sender))).toBe('answered 200');
-  gate.holdStanding();
+  gate.pauseStanding();
   expect(brief(await post(sender))).toBe('unknown timeout');
   await waitFor(() => expect(server.connectedAt).toHaveLength(2)); // the PING had no answer for 5 s
   expect(brief(await post(sender))).toBe('answered 200');
@@ -35,7 +35,7 @@ test('while nothing is sent a PING now and then finds out as well', async () => 
   const { server, gate, sender } = await openSilent({ pingEveryMs: 200 });
   await sender.connect();
   await waitFor(() => expect(server.sessions.size).toBe(2));
-  gate.holdStanding();
+  gate.pauseStanding();
   await waitFor(() => expect(server.connectedAt).toHaveLength(4));
   expect(tally(await postMany(sender, 10))).toEqual({ 'answered 200': 10 });
 });
@@ -56,7 +56,7 @@ test('a slow server that answers PINGs keeps its connection', async () => {
 test('a silent network with full buffers: each send times out, and abort and close wait for nobody', async () => {
   const { gate, sender } = await openSilent({ requestTimeoutMs: 1_000 });
   expect(tally(await postMany(sender, 20))).toEqual({ 'answered 200': 20 });
-  gate.hold();
+  gate.pause();
   const big = 'x'.repeat(60_000);
   const lost = Promise.all(Array.from({ length: 300 }, () => post(sender, '/', {}, big)));
   expect(tally(await lost)).toEqual({ 'unknown timeout': 300 });
@@ -73,7 +73,7 @@ test('an idle connection of a silent network is closed without an answer', async
   const { server, gate, sender } = await openSilent();
   await sender.connect();
   expect(tally(await postMany(sender, 20))).toEqual({ 'answered 200': 20 });
-  gate.hold();
+  gate.pause();
   await sender.close();
   gate.release();
   await waitFor(() => expect(server.sockets.size).toBe(0));

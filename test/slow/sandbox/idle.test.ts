@@ -48,9 +48,9 @@ describe.each(['apns', 'fcm'] as const)('%s over HTTP/2', (platform) => {
     sandbox[platform].setDefault({ kind: 'accept', delayMs: 800 });
     const client = await connect(sandbox);
     const seen: unknown[] = [];
-    const told = goodbyeTo(client).then((data) => seen.push(data));
+    const closing = goodbyeTo(client).then((data) => seen.push(data));
     seen.push(await client.send());
-    await told;
+    await closing;
     expect(seen).toEqual([200, goodbye]);
   });
 
@@ -61,9 +61,9 @@ describe.each(['apns', 'fcm'] as const)('%s over HTTP/2', (platform) => {
     sandbox[platform].setDefault({ kind: 'accept', delayMs: 500 });
     const answer = busy.send();
     await waitFor(() => expect(sandbox.journal.all).toHaveLength(3));
-    const told = goodbyeTo(idle);
+    const closing = goodbyeTo(idle);
     sandbox[platform].closeIdle();
-    expect(await told).toBe(goodbye);
+    expect(await closing).toBe(goodbye);
     await waitFor(() => expect(sandbox[platform].openConnections).toBe(1));
     expect(await answer).toBe(200);
     expect(await busy.send()).toBe(200);

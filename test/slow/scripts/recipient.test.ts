@@ -8,7 +8,7 @@ import { waitFor } from '../../support/wait.ts';
 import { openWorkerBench, type WorkerBench } from '../../support/worker.ts';
 
 /** The JSON of a subcommand: `show` has all of it, the others some. */
-interface Told extends Omit<Inspection, 'reserved'> {
+interface Shown extends Omit<Inspection, 'reserved'> {
   readonly reserved: readonly WaitingSlot[];
   readonly delayed: readonly DelayedJob[];
   readonly background?: { readonly reserved: readonly WaitingSlot[] };
@@ -17,7 +17,7 @@ interface Told extends Omit<Inspection, 'reserved'> {
 
 interface Bench extends WorkerBench {
   /** Runs the command beside the workers, with their environment; its JSON. */
-  readonly recipient: (...args: string[]) => Promise<Told>;
+  readonly recipient: (...args: string[]) => Promise<Shown>;
   /** Adds notifications to teacher-42, one after the other. */
   readonly enqueue: (titles: readonly string[], fields?: { category?: string; recipientId?: string }) => Promise<void>;
   /** Resolves once so many jobs wait for their slots. */
@@ -35,7 +35,7 @@ async function openBench(limits: Readonly<Record<string, string>>): Promise<Benc
     recipient: async (...args) => {
       const exit = await startProcess({ args: ['scripts/recipient.ts', ...args, '--json'], env }).waitForExit();
       expect(exit).toMatchObject({ code: 0, stderr: '' });
-      return JSON.parse(exit.stdout) as Told;
+      return JSON.parse(exit.stdout) as Shown;
     },
     enqueue: async (titles, fields = {}) => {
       for (const title of titles) {

@@ -8,23 +8,23 @@ import { connectRedis, queueEnv } from '../../support/redis.ts';
 import { runOnTerminal } from '../../support/terminal.ts';
 import { openWorkerBench } from '../../support/worker.ts';
 
-interface Told {
+interface Status {
   readonly wrong: readonly { readonly kind: string; readonly text: string }[];
   readonly workersAlive: number;
   readonly workers: readonly SeenWorker[];
 }
 
-async function status(prefix: string): Promise<Told> {
+async function status(prefix: string): Promise<Status> {
   const command = startProcess({ args: ['scripts/status.ts', '--json'], env: queueEnv(prefix) });
   const { code, stdout, stderr } = await command.waitForExit();
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-  return JSON.parse(stdout) as Told;
+  return JSON.parse(stdout) as Status;
 }
 
 test('a worker that was killed or frozen is not seen; one that goes on is back; one that ends is not there', async () => {
   const { startWorker, prefix, queue } = await openWorkerBench();
   const [killed, frozen, living] = [await startWorker(), await startWorker(), await startWorker()];
-  const at = (told: Told, { pid }: { readonly pid: number }) => told.workers.find((worker) => worker.pid === pid);
+  const at = (shown: Status, { pid }: { readonly pid: number }) => shown.workers.find((worker) => worker.pid === pid);
   expect(await status(prefix)).toMatchObject({ workersAlive: 3, wrong: [] });
   killed.kill('SIGKILL');
   frozen.kill('SIGSTOP');
