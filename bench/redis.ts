@@ -16,7 +16,7 @@ export interface Surroundings {
   readonly dir: string;
 }
 
-/** A Redis and a folder for logs, gone afterwards; `use` is also told the version of Redis. */
+/** A Redis and a folder for logs, gone afterwards; `use` also gets the version of Redis. */
 export async function withSurroundings<T>(
   say: (line: string) => void,
   use: (surroundings: Surroundings, redisVersion: string) => Promise<T>,

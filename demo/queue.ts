@@ -19,7 +19,7 @@ import type { Endings } from './counts.ts';
 import { withSendAfter, type Morning } from './morning.ts';
 import type { SeenEntry } from './providers-child.ts';
 
-/** A dead letter as the demo shows it, on the terminal, in `--json` and in the report. Holds no token. */
+/** A dead letter as the demo shows it, on the terminal, in `--json` and in the report. Has no token. */
 export interface DemoDeadLetter {
   /** The dead letter's id. It is that of its notification. */
   readonly id: string;

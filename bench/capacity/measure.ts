@@ -164,7 +164,7 @@ function startMeasured(url: string, dir: string, env: Surroundings['env']): Prom
   });
 }
 
-/** What one notification costs, and what a worker holds. */
+/** What one notification costs, and the memory of a worker. */
 export interface Work {
   readonly atOnce: Cost;
   /** Put back once, until its slot, and then delivered. */

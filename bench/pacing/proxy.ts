@@ -12,7 +12,7 @@ export interface Proxy {
 
 interface Relayed {
   readonly redisPort: number;
-  /** Each piece of data is held back for this long, in each direction. */
+  /** Each piece of data is delayed by this much, in each direction. */
   readonly eachWayMs: number;
 }
 
@@ -39,7 +39,7 @@ export async function startProxy(redisUrl: string, eachWayMs: number): Promise<P
   };
 }
 
-/** The child process: it listens on a free port, and tells it to its parent. */
+/** The child process: it listens on a free port, and sends its number to its parent. */
 async function main({ redisPort, eachWayMs }: Relayed): Promise<void> {
   const server = createServer((client) => {
     const redis = connect({ port: redisPort, host: '127.0.0.1' });

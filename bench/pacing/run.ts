@@ -13,7 +13,7 @@ import { startProxy } from './proxy.ts';
 
 /** Worker processes of every row. */
 const WORKERS = 2;
-/** The relay before Redis holds every piece of data back for this long, in each direction. */
+/** The relay before Redis delays every piece of data by this much, in each direction. */
 const PROXY_EACH_WAY_MS = 2;
 
 export interface Setting {
@@ -53,7 +53,7 @@ const WARM_UP_RECIPIENTS = 200;
 const WARM_UP_LIMIT_MS = 30_000;
 const BATCH = 1_000;
 
-/** One alert to the recipient's one APNs device. Its data tells the providers which it is. */
+/** One alert to the recipient's one APNs device. Its data shows the providers which it is. */
 export function makeAlert(id: string, recipientId: string): Alert {
   const token = createHash('sha256').update(recipientId).digest('hex');
   return {

@@ -112,7 +112,7 @@ function fcm(): Target {
   };
 }
 
-/** A variable of the environment that also tells pushpacer's worker where Redis and the providers are. */
+/** A variable of the environment that also says to pushpacer's worker where Redis and the providers are. */
 export function variable(name: string): string {
   const value = process.env[name];
   if (value === undefined) throw new TypeError(`${name}: expected a value, found none`);

@@ -98,7 +98,7 @@ describe('limiter', () => {
     );
   });
 
-  test.each([3, 50])('%i jobs that are all told the same wait ask N(N+1)/2 times', async (jobs) => {
+  test.each([3, 50])('%i jobs that all get the same wait ask N(N+1)/2 times', async (jobs) => {
     let freeAt = 1_000;
     const asks = await asksUntilAllPassed(jobs, 1_000, (_job, nowMs) => {
       if (nowMs < freeAt) return Promise.resolve(freeAt - nowMs);
@@ -108,7 +108,7 @@ describe('limiter', () => {
     expect(asks).toBe((jobs * (jobs + 1)) / 2);
   });
 
-  test('jobs that are each told a slot of their own ask 2N - 1 times, and a wait that is none is a fault', async () => {
+  test('jobs that each get a slot of their own ask 2N - 1 times, and a wait that is none is a fault', async () => {
     const slotOf = (job: number): number => 1_000 + 200 * job;
     const asks = await asksUntilAllPassed(50, 1_000, (job, nowMs) =>
       Promise.resolve(nowMs < slotOf(job) ? slotOf(job) - nowMs : undefined),
@@ -149,7 +149,7 @@ describe('throughput', () => {
     },
   );
 
-  test('what was used between two looks is told, the most used first', () => {
+  test('what was used between two looks is listed, the most used first', () => {
     const before = new Map([
       ['info', { calls: 1, micros: 5 }],
       ['evalsha', { calls: 10, micros: 100 }],
@@ -254,7 +254,7 @@ describe('pacing', () => {
     }));
   }
 
-  test('an alert is a notification whose data tells the providers which it is', () => {
+  test('an alert is a notification whose data shows the providers which it is', () => {
     const alert = makeAlert('msg-1', 'teacher-1');
     expect(parseNotification(alert)).toMatchObject({ ok: true });
     expect(alert.data).toEqual({ ref: 'msg-1', to: 'teacher-1' });
@@ -310,12 +310,12 @@ describe('pacing', () => {
     expect(figures.bucketQuantile(new Map(), 0.5)).toBeNaN();
   });
 
-  test('the late tolerance is the one that the limiter tells', async () => {
+  test('the late tolerance is the one that the limiter answers', async () => {
     expect(await figures.lateToleranceMs(POLICY)).toBeGreaterThan(100);
     expect(await figures.lateToleranceMs(POLICY)).toBeLessThan(POLICY.minGapMs);
   });
 
-  test('the relay holds every command and every answer back, and keeps their order', async () => {
+  test('the relay delays every command and every answer, and keeps their order', async () => {
     const proxy = await startProxy(testRedisUrl(), 10);
     const redis = connectRedis(proxy.url);
     await redis.ping();

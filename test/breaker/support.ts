@@ -4,7 +4,7 @@ import { createBreakers, type BreakerRedis, type BreakersOptions } from '../../s
 import { connectRedis } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 
-/** The breakers of one worker, on a connection of their own, with what they told. */
+/** The breakers of one worker, on a connection of their own, with what they reported. */
 export interface BreakerWorker {
   readonly breakers: Breakers;
   readonly changes: readonly BreakerChange[];

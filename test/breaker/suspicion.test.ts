@@ -76,7 +76,7 @@ describe('an outage', () => {
     expect(weigh([[undefined, 'anybody', 99_999], ...every('configuration')])).toEqual([]);
   });
 
-  it('tells whose notifications failed', () => {
+  it('knows whose notifications failed', () => {
     const suspicion = createSuspicion();
     const found = [0, 1, 2, 3, 4].map((n) => suspicion.add({ suspect: 'outage', recipientId: `person-${n}` }, n));
     expect(found.at(-1)?.recipientIds).toEqual(['person-0', 'person-1', 'person-2', 'person-3', 'person-4']);
@@ -126,7 +126,7 @@ describe('a wrong configuration', () => {
   });
 });
 
-it('forgets what it believed, and what it is told to forget', () => {
+it('forgets what it believed, and what the caller wants to be forgotten', () => {
   const suspicion = createSuspicion();
   const fail = (index: number) => suspicion.add({ suspect: 'outage', recipientId: `person-${index}` }, index)?.trouble;
   expect([0, 1, 2, 3, 4].map(fail)).toEqual([undefined, undefined, undefined, undefined, 'outage']);

@@ -47,7 +47,7 @@ describe('the balance', () => {
     });
   });
 
-  it('calls lost what the queue holds for delivered and no provider has seen', () => {
+  it('calls lost what the queue has as delivered and no provider has seen', () => {
     const refused = entryOf('a', 0, { accepted: false, status: 503 });
     const ends = { ...nothing, completed: [completedOf('a')] };
     expect(countBalance(enqueuedOf({ id: 'a' }), [refused], ends)).toMatchObject({ delivered: 0, lost: 1 });
@@ -96,7 +96,7 @@ it.each([
   ['notification b', entryOf('b', 0)],
   ['notification a', entryOf('a', 0, { token: OTHER_TOKEN })],
   ['notification a', entryOf('a', 0, { platform: 'fcm' })],
-])('tells a request that nobody asked for: %s', (whose, entry) => {
+])('reports a request that nobody asked for: %s', (whose, entry) => {
   expect(unknownRequests(enqueued, [entry])).toEqual([`${entry.platform} at 1970-01-01T00:00:00.000Z, ${whose}`]);
 });
 

@@ -101,7 +101,7 @@ describe('the plan of faults', () => {
     }
   });
 
-  it('is told by the command without a run', async () => {
+  it('is printed by the command without a run', async () => {
     const exit = await runMain(main, ['--plan', '--seconds', '12', '--seed', '3']);
     expect(exit).toMatchObject({
       code: 0,
@@ -148,7 +148,7 @@ const open = { service: 'fcm', trouble: 'auth', code: 'UNAUTHENTICATED', since: 
 const logs = (text: string) => new Map([['worker-0.log', parseLog(text)]]);
 
 describe('the logs of workers', () => {
-  it('tells the notification of each pass that ended, when, and the ids that hold the process’s locks', () => {
+  it('reads the notification of each pass that ended, when, and the ids that the process’s locks begin with', () => {
     const time = '2026-03-01T07:30:00.123Z';
     const pass = { level: 'info', time, jobId: 'n7#r1', id: 'n7', outcome: 'delivered', msg: 'delivered' };
     const other = { level: 'warn', time, jobId: 'n8', msg: 'Redis did not take the result of this pass' };
@@ -163,7 +163,7 @@ describe('the logs of workers', () => {
     expect(counted).toEqual({ breakersOpened: { auth: 1 }, breakersByOneDevice: [] });
   });
 
-  it('tells a breaker that an answer about one device opened', () => {
+  it('finds a breaker that an answer about one device opened', () => {
     const { breakersByOneDevice } = countBreakers(logs(linesOf({ ...open, code: 'THIRD_PARTY_AUTH_ERROR' })));
     expect(breakersByOneDevice).toEqual([expect.stringContaining('fcm, THIRD_PARTY_AUTH_ERROR, in worker-0.log')]);
   });
@@ -171,7 +171,7 @@ describe('the logs of workers', () => {
 
 const MARKER = '0123456789ab';
 
-it('finds tokens, texts, keys and credentials, and tells where and of which kind', async () => {
+it('finds tokens, texts, keys and credentials, and says where and of which kind', async () => {
   const env = (await openSandbox()).env();
   const secrets = await secretsOf(MARKER, env);
   const kinds = (text: string) => findLeaks('a log', text, secrets).map(({ name }) => name);
@@ -217,7 +217,7 @@ describe('what a frozen worker had in hand', () => {
     expect(thawOf(ready('third'))?.ids).toEqual(new Set());
   });
 
-  it('is nothing where Redis did not tell, or the worker left no log', () => {
+  it('is nothing where Redis did not answer, or the worker left no log', () => {
     expect(thawOf(ready('first'), { holders: new Map() })?.ids).toEqual(new Set());
     expect(thawOf(ready('first'), { log: 'worker-2.log' })?.ids).toEqual(new Set());
   });
@@ -241,11 +241,11 @@ describe('a freeze while Redis was away', () => {
   ];
   const stops = (one: Freeze) => stopsWithoutRedis([one], new Map([['worker-1.log', log]]));
 
-  it('interrupted what the worker tells of after the thaw', () => {
+  it('interrupted what the worker logs after the thaw', () => {
     expect(stops(silent)).toEqual([{ kind: 'stop', at: 1_000, until: 1_000, ids: new Set(['a', 'b']) }]);
   });
 
-  it('is told by Redis where Redis could, and harmless where it was short', () => {
+  it('is what Redis says where it can, and harmless where it was short', () => {
     expect(stops({ ...silent, holders: freeze.holders })).toEqual([]);
     expect(stops({ ...silent, forMs: 500 })).toEqual([]);
   });

@@ -160,7 +160,7 @@ describe('a second acceptance', () => {
     });
   });
 
-  it('is explained where the answer was cut off, as the provider and the job both tell', () => {
+  it('is explained where the answer was cut off, as the provider and the job both say', () => {
     const cuts = [{ platform: 'apns' as const, at: 1_100 }];
     const attempts = [{ at: 1_150, device: 'apns#0', error: 'reset: socket hang up' }];
     const ends = { completed: [completedOf('a', 'delivered', { attempts })], dead: [] };
@@ -213,7 +213,7 @@ describe('the pace of the alerts', () => {
     });
   });
 
-  it('tells two that came too close, and whom they alerted', () => {
+  it('finds two that came too close, and whom they alerted', () => {
     expect(judged(entryOf('a', 0), entryOf('b', 34))).toMatchObject({
       gapViolations: 1,
       windowViolations: 0,
@@ -238,7 +238,7 @@ describe('the pace of the alerts', () => {
     expect(judgePacing(all, crowd, policies, [])).toMatchObject({ gapViolations, windowViolations });
   });
 
-  it('tells what was too many for a window', () => {
+  it('finds what was too many for a window', () => {
     const { windowViolations, bursts } = judged(entryOf('a', 0), entryOf('b', 500), entryOf('c', 900));
     expect(windowViolations).toBe(1);
     expect(bursts).toEqual(['r: 2/1s, 900 ms at 1970-01-01T00:00:00.900Z']);

@@ -52,7 +52,7 @@ it('has malformed ones that are malformed', () => {
   expect(workload.malformed.filter((one) => parseNotification(one).ok)).toEqual([]);
 });
 
-it('marks every token and every text, and tells a notification from what an app gets', () => {
+it('marks every token and every text, and knows a notification by what an app gets', () => {
   for (const { id, devices, alert, data: given } of inputs) {
     const data = given as Readonly<Record<string, string>>;
     const shown = alert === undefined ? [] : [alert.title, alert.body];

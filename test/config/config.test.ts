@@ -64,7 +64,7 @@ describe('defaults', () => {
     });
   });
 
-  it('hold when written out, and where a variable is empty', () => {
+  it('are the same when written out, and where a variable is empty', () => {
     const written = CONFIG_VARIABLES.flatMap(({ name, default: value }) =>
       value === undefined ? [] : [[name, value]],
     );

@@ -120,7 +120,7 @@ describe('a file of apps', () => {
 });
 
 describe('faults of a file of apps', () => {
-  it('are all told at once, by file and path, with those of the environment', () => {
+  it('are all reported at once, by file and path, with those of the environment', () => {
     const content = {
       apps: {
         teacher: { apns: { ...apns, keyFile: 'none.p8', keyid: 'K', topic: 7 }, fcm: { projectId: 'Not A Project' } },
@@ -252,7 +252,7 @@ describe('a file of limits', () => {
 });
 
 describe('faults of a file of limits', () => {
-  it('are told all at once, beside those of the variables', () => {
+  it('are reported all at once, beside those of the variables', () => {
     const categories = {
       messages: { rules: '5/1m,x,0/1h', minGap: '10' },
       homework: { rule: '3/1h' },

@@ -17,9 +17,9 @@ import {
   type LimiterFactory,
 } from './trial.ts';
 
-/** What an answer tells beside yes or no. */
+/** What an answer says beside yes or no. */
 export function answersContract(create: LimiterFactory): void {
-  describe('what an admission tells about the next one', () => {
+  describe('what an admission says about the next one', () => {
     it('is how many more may go, and when the oldest stops counting', async () => {
       const trial = new Trial(create, BURSTS);
       expect(await trial.ask('a')).toEqual(admittedWith(0, '3/10s', 2, 10_000));
@@ -100,7 +100,7 @@ export function answersContract(create: LimiterFactory): void {
       expect(await trial.peek('b')).toEqual(admittedWith(0, 'none', Infinity, 0));
     });
 
-    it('is told anew when it is told again', async () => {
+    it('is computed anew when the same admission is answered again', async () => {
       const trial = new Trial(create, BURSTS);
       await trial.ask('a');
       trial.goTo(3_000);
@@ -134,7 +134,7 @@ export function answersContract(create: LimiterFactory): void {
       expect(await limiter.peek({ recipientId, id: 'b' })).toMatchObject({ toleranceMs });
     });
 
-    it('is told with a reservation and a refusal too', async () => {
+    it('is in a reservation and a refusal too', async () => {
       const { limiter } = new Trial(create, gapOf(100));
       await limiter.admit({ recipientId, id: 'a' });
       const refusal = await limiter.admit({ recipientId, id: 'b', maxWaitMs: 0 });
@@ -199,7 +199,7 @@ export function answersContract(create: LimiterFactory): void {
   });
 
   describe('peek', () => {
-    it('tells what an ask would be told, and changes nothing', async () => {
+    it('answers what an ask would be answered, and changes nothing', async () => {
       const trial = new Trial(create);
       expect(await trial.peek('a')).toEqual(admittedWith(0, 'gap', 0, 2_000));
       await trial.askAll('ab');
@@ -213,7 +213,7 @@ export function answersContract(create: LimiterFactory): void {
       expect(await trial.ask('b')).toEqual(admitted(2_000));
     });
 
-    it('tells the room that an admission would leave', async () => {
+    it('answers the room that an admission would leave', async () => {
       const trial = new Trial(create, BURSTS);
       await trial.ask('a');
       expect(await trial.peek('b')).toEqual(admittedWith(0, '3/10s', 1, 10_000));
@@ -232,7 +232,7 @@ function quietBetween(from: number, until: number): QuietHours {
   return { timezone: 'UTC', quietHours: [{ from: timeOf(from), until: timeOf(until) }] };
 }
 
-/** Every wait tells its longest cause, and how many are before it in line. */
+/** Every wait says its longest cause, and how many are before it in line. */
 export function causesContract(create: LimiterFactory): void {
   /** Who asks in a quiet time that ends in less than two hours. `end`: when it ends, from the start of the test. */
   const asleep = (policy = POLICY) => {
@@ -298,7 +298,7 @@ export function causesContract(create: LimiterFactory): void {
       expect(await trial.why('a')).toBe(`quiet until ${end}, 0 before`);
     });
 
-    it('changes with what an operator does, and those that move are told with it', async () => {
+    it('changes with what an operator does, and those that move are reported with it', async () => {
       const trial = new Trial(create, gapOf(2_000));
       await trial.askAll('abc');
       const moves: string[] = [];
@@ -315,7 +315,7 @@ export function causesContract(create: LimiterFactory): void {
       expect(moves.splice(2)).toEqual(['b: gap, 0 before', 'c: gap, 1 before']);
     });
 
-    it('is told with the number in the line of its category, if that alone makes it wait', async () => {
+    it('has the number in the line of its category, if that alone makes it wait', async () => {
       const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, HOUR) } });
       await trial.askAll('abc', messages);
       await trial.askAll('def');

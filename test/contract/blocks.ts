@@ -21,14 +21,14 @@ export function blocksContract(create: LimiterFactory): void {
       expect(await trial.askAll('ab')).toEqual([reserved(60_000, 'block', 60_000), reserved(62_000, 'block', 62_000)]);
     });
 
-    it('holds where there are no rules, and in every category', async () => {
+    it('applies where there are no rules, and in every category', async () => {
       const trial = new Trial(create, UNLIMITED, { categories: { messages: atMost(2, 1_000) } });
       await trial.block(60_000);
       expect(await trial.ask('a', { category: 'messages' })).toEqual(reserved(60_000, 'block', 60_000));
       expect(await trial.ask('b')).toEqual(reserved(60_000, 'block', 60_000));
     });
 
-    it('is told as the rule, unless a limit asks for a longer wait', async () => {
+    it('is the rule of the answer, unless a limit asks for a longer wait', async () => {
       const trial = new Trial(create);
       await trial.ask('a');
       await trial.block(2_000);
@@ -63,7 +63,7 @@ export function blocksContract(create: LimiterFactory): void {
       expect(await later.ask('newcomer')).toEqual(admitted(60_000));
     });
 
-    it('still tells an admission that was given before', async () => {
+    it('still answers an admission that was given before', async () => {
       const trial = new Trial(create);
       await trial.ask('a');
       await trial.block(60_000);
@@ -71,7 +71,7 @@ export function blocksContract(create: LimiterFactory): void {
       expect(await trial.ask('a', { renew: true })).toEqual(reserved(60_000, 'block', 60_000));
     });
 
-    it('holds for that recipient only', async () => {
+    it('applies to that recipient only', async () => {
       const trial = new Trial(create);
       await trial.block(60_000);
       expect(await trial.limiter.admit({ recipientId: 'teacher-43', id: 'a' })).toMatchObject({ kind: 'admitted' });

@@ -31,7 +31,7 @@ const MISTAKEN: readonly (readonly [policy: unknown, faults: readonly string[]])
   ],
 ];
 
-/** Calls that make no sense: what is told, and that nothing is written. */
+/** Calls that make no sense: which faults are reported, and that nothing is written. */
 export function checksContract(create: LimiterFactory): void {
   const rejects = async (call: Promise<unknown>, message: RegExp | string) => {
     await expect(call).rejects.toThrow(InputError);
@@ -39,7 +39,7 @@ export function checksContract(create: LimiterFactory): void {
   };
 
   describe('a call that makes no sense', () => {
-    it('is told with every fault, where an ask names nobody, nothing, or bounds that are none', async () => {
+    it('is refused with every fault, where an ask names nobody, nothing, or bounds that are none', async () => {
       const { limiter } = new Trial(create);
       const ask = { recipientId: '', id: '', category: '', maxWaitMs: NaN, leadMs: NaN, maxPending: -1 };
       const faults = new RegExp(
@@ -104,7 +104,7 @@ export function checksContract(create: LimiterFactory): void {
       expect(await trial.inspect()).toMatchObject({ policy: gapOf(5_000) });
     });
 
-    it.each(MISTAKEN)('is a policy such as %j, told in the fields of the library', async (mistaken, faults) => {
+    it.each(MISTAKEN)('is a policy such as %j, reported by the fields of the library', async (mistaken, faults) => {
       const policy = mistaken as Policy;
       const trial = new Trial(create);
       const message = faults.length === 1 ? faults.join() : faults.join('\n  ');

@@ -13,7 +13,7 @@ import {
   type LimiterFactory,
 } from './trial.ts';
 
-/** Blocked asks that count, where they are told to. */
+/** Blocked asks that count as sent slots, where an option says so. */
 export function countBlockedContract(create: LimiterFactory): void {
   const trialOf = (policy = POLICY) => new Trial(create, policy, { countBlocked: true });
 
@@ -41,7 +41,7 @@ export function countBlockedContract(create: LimiterFactory): void {
       expect(await trial.peek('d')).toEqual(admitted(10_000));
     });
 
-    it('one that is told to wait counts, when it asks and when it goes', async () => {
+    it('one that must wait counts, when it asks and when it goes', async () => {
       const trial = trialOf(gapOf(1_000));
       await trial.ask('a');
       trial.goTo(100);
@@ -52,7 +52,7 @@ export function countBlockedContract(create: LimiterFactory): void {
       expect((await trial.inspect()).sent).toEqual([{ at: 100 }, { at: 1_100 }]);
     });
 
-    it('one that is told the same slot again counts once', async () => {
+    it('one that gets the same slot again counts once', async () => {
       const trial = trialOf(gapOf(1_000));
       await trial.askAll('ab');
       trial.goTo(300);
@@ -70,7 +70,7 @@ export function countBlockedContract(create: LimiterFactory): void {
       expect((await trial.inspect()).sent).toEqual([{ at: 2_000 }, { at: 2_000 }]);
     });
 
-    it('one that is refused keeps what it held before', async () => {
+    it('one that is refused keeps the slot that it had', async () => {
       const trial = trialOf(gapOf(1_000));
       await trial.askAll('ab');
       trial.goTo(1_900);
@@ -107,7 +107,7 @@ export function countBlockedContract(create: LimiterFactory): void {
       expect(await trial.ask('b', { maxWaitMs: 0 })).toEqual(admitted(10_500));
     });
 
-    it('a peek tells the wait with its ask counted, and counts nothing', async () => {
+    it('a peek answers the wait with its ask counted, and counts nothing', async () => {
       const trial = trialOf(gapOf(1_000));
       await trial.ask('a');
       trial.goTo(400);

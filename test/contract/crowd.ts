@@ -29,7 +29,7 @@ interface Turn {
 const MOST_ASKS = 100;
 
 /**
- * All jobs ask at their instants and come back at the slots that they are told, each so late, until all were admitted. In the
+ * All jobs ask at their instants and come back at the slots of the answers, each so late, until all were admitted. In the
  * order in which they were.
  */
 export async function passAll(trial: Trial, jobs: readonly CrowdJob[]): Promise<Passed[]> {

@@ -40,7 +40,7 @@ export function heldBackContract(create: LimiterFactory): void {
       expect(await trial.peek('e')).toEqual(reserved(1_000, 'gap', 1_000));
     });
 
-    it('is told the same slot when it comes too early, and stays where it is', async () => {
+    it('gets the same slot when it comes too early, and stays where it is', async () => {
       const trial = await trialWithOneHeldBack();
       trial.goTo(MINUTE - 121);
       expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', 121));
@@ -184,7 +184,7 @@ export function heldBackContract(create: LimiterFactory): void {
       const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, 5_000) } });
       await trial.askAll('ab', messages);
       await trial.askAll('cdefghij');
-      expect(await trial.ask('k', messages)).toEqual(reserved(10_000, 'messages:1/5s', 10_000)); // held, behind b
+      expect(await trial.ask('k', messages)).toEqual(reserved(10_000, 'messages:1/5s', 10_000)); // held back, behind b
       trial.goTo(5_000);
       expect(await trial.ask('b', messages)).toMatchObject({ kind: 'reserved', at: 9_000 });
       expect(await trial.slots()).toMatchObject({ j: 8_000, b: 9_000, k: 10_000 });

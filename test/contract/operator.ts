@@ -19,7 +19,7 @@ type Move = Omit<Moved, keyof Cause>;
 const DAY = 86_400_000;
 const messages = { category: 'messages' };
 
-/** Operators' acts bring service back: all that wait get their earliest places, and the caller is told who has moved. */
+/** Operators' acts bring service back: all that wait get their earliest places, and the caller gets those that have moved. */
 export function oversightContract(create: LimiterFactory): void {
   /** Without the reason, which causes.ts looks at. */
   const since = ({ id, category, from, at }: Moved, { start }: Trial): Move => ({
@@ -84,7 +84,7 @@ export function oversightContract(create: LimiterFactory): void {
       expect(await trial.ask('b')).toEqual(admitted(0));
     });
 
-    it('are told as moved to later, too', async () => {
+    it('are reported as moved to later, too', async () => {
       const trial = new Trial(create, gapOf(2_000));
       await trial.askAll('abc');
       const { moves, onMoved } = follower(trial);
@@ -98,7 +98,7 @@ export function oversightContract(create: LimiterFactory): void {
       ]);
     });
 
-    it('are not told where they keep their slots', async () => {
+    it('are not reported where they keep their slots', async () => {
       const trial = new Trial(create, gapOf(2_000));
       await trial.askAll('abc');
       const { moves, onMoved } = follower(trial);
@@ -107,7 +107,7 @@ export function oversightContract(create: LimiterFactory): void {
       expect(moves).toEqual([]);
     });
 
-    it('are told with their category, be they held back or in line', async () => {
+    it('are reported with their category, be they held back or in line', async () => {
       const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, MINUTE) } });
       await trial.block(DAY);
       await trial.askAll('ab', messages);
@@ -124,7 +124,7 @@ export function oversightContract(create: LimiterFactory): void {
       expect(await trial.peek('e')).toEqual(reserved(3_000, 'gap', 3_000));
     });
 
-    it('are told without an id where only its digest is kept, on Redis', async () => {
+    it('are reported without an id where only its digest is kept, on Redis', async () => {
       const trial = new Trial(create, gapOf(1_000));
       const id = 'ü'.repeat(200);
       await trial.ask('a');
@@ -135,7 +135,7 @@ export function oversightContract(create: LimiterFactory): void {
       expect([movedId, rest, more]).toEqual([id, { from: 1_000, at: 500 }, []]);
     });
 
-    it('are given time to be told, where the caller asks for it', async () => {
+    it('are moved to now plus leadMs at the earliest', async () => {
       const trial = new Trial(create, gapOf(1_000));
       await trial.block(DAY);
       await trial.askAll('abc');
@@ -183,17 +183,17 @@ export function oversightContract(create: LimiterFactory): void {
   });
 
   describe('a lead that makes no sense', () => {
-    it.each([-1, 0.5, NaN])('is told: %d', async (leadMs) => {
+    it.each([-1, 0.5, NaN])('is refused: %d', async (leadMs) => {
       const trial = new Trial(create);
       await expect(trial.limiter.unblock(recipientId, { leadMs })).rejects.toThrow('leadMs: expected an integer');
     });
   });
 }
 
-/** What an operator is told about a recipient. */
+/** What an operator sees of a recipient. */
 export function inspectContract(create: LimiterFactory): void {
   describe('inspect', () => {
-    it('tells of an unknown recipient that anything goes', async () => {
+    it('shows of an unknown recipient that anything goes', async () => {
       const trial = new Trial(create);
       trial.goTo(7);
       expect(await trial.inspect()).toEqual({
@@ -207,7 +207,7 @@ export function inspectContract(create: LimiterFactory): void {
       });
     });
 
-    it('tells what was sent and what is reserved, the oldest first, and when a newcomer could go', async () => {
+    it('shows what was sent and what is reserved, the oldest first, and when a newcomer could go', async () => {
       const trial = new Trial(create);
       await trial.askAll('abcd');
       trial.goTo(1_900);
@@ -250,7 +250,7 @@ export function inspectContract(create: LimiterFactory): void {
       expect([nextAt, rule]).toEqual([1_010, 'gap']);
     });
 
-    it('tells the policy that is stored, and when it ends', async () => {
+    it('shows the policy that is stored, and when it ends', async () => {
       const trial = new Trial(create);
       const policy = { rules: [{ max: 2, perMs: MINUTE }], minGapMs: 500 };
       await trial.limit(policy);
@@ -268,7 +268,7 @@ export function inspectContract(create: LimiterFactory): void {
       expect(await trial.inspect()).not.toHaveProperty('policyUntil');
     });
 
-    it('tells the block until its end', async () => {
+    it('shows the block until its end', async () => {
       const trial = new Trial(create);
       await trial.block(1_000, 'asked for “quiet”: até já 🙂');
       expect(await trial.inspect()).toMatchObject({
@@ -281,7 +281,7 @@ export function inspectContract(create: LimiterFactory): void {
       expect(await trial.inspect()).toMatchObject({ nextAt: 1_000, rule: 'gap' });
     });
 
-    it('tells no slots that are older than the longest window in force', async () => {
+    it('shows no slots that are older than the longest window in force', async () => {
       const trial = new Trial(create, atMost(5, 10_000));
       await trial.ask('a');
       trial.goTo(5_000);
@@ -294,7 +294,7 @@ export function inspectContract(create: LimiterFactory): void {
       expect((await trial.inspect()).sent).toEqual([]);
     });
 
-    it('tells reservations that are overdue by up to a minute', async () => {
+    it('shows reservations that are overdue by up to a minute', async () => {
       const trial = new Trial(create);
       await trial.askAll('ab');
       trial.goTo(2_000 + MINUTE);
@@ -303,7 +303,7 @@ export function inspectContract(create: LimiterFactory): void {
       expect((await trial.inspect()).reserved).toEqual([]);
     });
 
-    it('tells the slots of every category among the others', async () => {
+    it('shows the slots of every category among the others', async () => {
       const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, MINUTE) } });
       await trial.ask('a', { category: 'messages' });
       await trial.ask('b');
@@ -321,7 +321,7 @@ export function inspectContract(create: LimiterFactory): void {
       });
     });
 
-    it('tells those that their category holds back by their slots, each once', async () => {
+    it('shows those that their category holds back by their slots, each once', async () => {
       const categories = { messages: gapOf(2_200), alarms: gapOf(2_500) };
       const trial = new Trial(create, gapOf(1_000), { categories });
       await trial.askAll('ab', { category: 'messages' });

@@ -157,7 +157,7 @@ export function placesContract(create: LimiterFactory): void {
       expect(await trial.ask('b', { leadMs: 200 })).toEqual(admitted(6_000));
     });
 
-    it('is no reason to tell one another slot that comes too early, or to make a newcomer wait', async () => {
+    it('is no reason to give another slot to one that comes too early, or to make a newcomer wait', async () => {
       const trial = new Trial(create, GAP);
       expect(await trial.ask('a', { leadMs: 500 })).toEqual(admitted(0));
       await trial.ask('b', { leadMs: 500 });

@@ -17,7 +17,7 @@ import {
 /** What may go under which rules. */
 export function policiesContract(create: LimiterFactory): void {
   describe('policies', () => {
-    it('of an ask hold for that ask', async () => {
+    it('of an ask apply to that ask', async () => {
       const trial = new Trial(create);
       await trial.ask('a');
       expect(await trial.peek('b', { policy: atMost(1, 30_000) })).toEqual(reserved(30_000, '1/30s', 30_000));
@@ -177,13 +177,13 @@ export function scopesContract(create: LimiterFactory): void {
       expect(await free.ask('b')).toEqual(admittedWith(0, 'none', Infinity, 0));
     });
 
-    it('tells the room of the first rule, of all scopes, where none makes the next one wait', async () => {
+    it('answers the room of the first rule, of all scopes, where none makes the next one wait', async () => {
       const trial = new Trial(create, UNLIMITED, { categories: { messages: atMost(3, MINUTE) } });
       await trial.ask('a', alarms);
       expect(await trial.ask('b', messages)).toEqual(admittedWith(0, 'messages:3/1m', 2, MINUTE));
     });
 
-    it('holds beside a policy that comes with the ask', async () => {
+    it('applies beside a policy that comes with the ask', async () => {
       const trial = trialOf();
       await trial.ask('a', messages);
       const policy = atMost(1, 30_000);
@@ -234,7 +234,7 @@ export function scopesContract(create: LimiterFactory): void {
     );
   });
 
-  describe('what is held in a category', () => {
+  describe('a slot in a category', () => {
     it('is refunded in both', async () => {
       const trial = trialOf(atMost(1, 1_000));
       await trial.ask('a', messages);
@@ -243,7 +243,7 @@ export function scopesContract(create: LimiterFactory): void {
       expect(await trial.ask('b', messages)).toEqual(admitted(0));
     });
 
-    it('is refunded overall only, where the category is not told', async () => {
+    it('is refunded overall only, where the category is not given', async () => {
       const trial = trialOf(atMost(1, 1_000));
       await trial.ask('a', messages);
       expect(await trial.refund('a')).toBe(true);

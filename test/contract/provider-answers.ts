@@ -136,7 +136,7 @@ export function answers(platform: Platform): void {
       }
     });
 
-    test('a 200 that is not the provider’s, where it tells by the body: nobody knows', async () => {
+    test('a 200 that is not the provider’s, where the body shows that: nobody knows', async () => {
       const bodies = [HTML, '{"na', '{}x', '[]', 'null'];
       const expected = platform === 'webpush' ? accepted : UNREADABLE; // RFC 8030 says nothing of a body
       const replies = await repliesTo(

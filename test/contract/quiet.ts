@@ -165,7 +165,7 @@ export function quietContract(create: LimiterFactory): void {
       expect(await before.trial.ask('b', { maxQuietMs: 0 })).toEqual(refused('max-wait', 'quiet', LENGTH + 500));
     });
 
-    it('hold with a block, whichever ends later', async () => {
+    it('apply with a block, whichever ends later', async () => {
       const { trial, from, until } = stage(create);
       trial.goTo(from - MINUTE);
       await trial.block(from + 1_000);
@@ -174,7 +174,7 @@ export function quietContract(create: LimiterFactory): void {
       expect(await trial.peek('a')).toEqual(reserved(until + 1_000, 'block', LENGTH + MINUTE + 1_000));
     });
 
-    it('hold where there are no limits, and in a category', async () => {
+    it('apply where there are no limits, and in a category', async () => {
       const { trial, from, until } = stage(create, UNLIMITED, { categories: { messages: atMost(1, 5_000) } });
       trial.goTo(from);
       const messages = { category: 'messages' };
@@ -185,7 +185,7 @@ export function quietContract(create: LimiterFactory): void {
       expect(await trial.ask('c')).toEqual(reserved(until, 'quiet', LENGTH));
     });
 
-    it('do not hold for a category that is exempt from them', async () => {
+    it('do not apply to a category that is exempt from them', async () => {
       const alarms = { ...atMost(2, MINUTE), exempt: ['quietHours'] } as const;
       const { trial, from, until } = stage(create, gapOf(1_000), { categories: { alarms } });
       trial.goTo(from);
@@ -196,7 +196,7 @@ export function quietContract(create: LimiterFactory): void {
       expect(await trial.ask('c')).toEqual(reserved(until, 'quiet', LENGTH));
     });
 
-    it('hold behind those that may be sent in them', async () => {
+    it('apply behind those that may be sent in them', async () => {
       const alarms = { ...atMost(9, MINUTE), exempt: ['quietHours'] } as const;
       const { trial, from, until } = stage(create, gapOf(1_000), { categories: { alarms } });
       trial.goTo(from - 500);
@@ -212,7 +212,7 @@ export function quietContract(create: LimiterFactory): void {
   });
 
   describe('quiet hours of a recipient', () => {
-    it('hold in place of those of the limiter, at once', async () => {
+    it('apply in place of those of the limiter, at once', async () => {
       const { trial, from, until } = stage(create);
       trial.goTo(from);
       await trial.limiter.quiet(recipientId, { timezone: 'UTC', quietHours: [] });
@@ -223,7 +223,7 @@ export function quietContract(create: LimiterFactory): void {
       expect(await trial.limiter.peek({ recipientId: 'teacher-43', id: 'a' })).toMatchObject({ rule: 'quiet' });
     });
 
-    it('hold where the limiter has none, for that recipient only', async () => {
+    it('apply where the limiter has none, to that recipient only', async () => {
       const { trial, hours, from, until } = stage(create, POLICY, {}, true);
       await trial.limiter.quiet(recipientId, hours);
       trial.goTo(from);
@@ -242,7 +242,7 @@ export function quietContract(create: LimiterFactory): void {
       expect(await trial.slots()).toEqual({ b: from - 1_000, c: from, d: from + 1_000, e: from + 2_000 });
     });
 
-    it('are told by inspect', async () => {
+    it('are shown by inspect', async () => {
       const { trial, hours, from, until } = stage(create);
       expect((await trial.inspect()).quiet).toEqual({ hours, source: 'limiter' });
       const own: QuietHours = { timezone: 'Europe/Paris', quietHours: [] };

@@ -30,7 +30,7 @@ export function slotsContract(create: LimiterFactory): void {
       expect(await trial.ask('d')).toEqual(admitted(10_000));
     });
 
-    it('tells the same slot to one that comes back too early, and changes nothing', async () => {
+    it('answers the same slot to one that comes back too early, and changes nothing', async () => {
       const trial = new Trial(create);
       await trial.askAll('abc');
       trial.goTo(1_879);
@@ -76,7 +76,7 @@ export function slotsContract(create: LimiterFactory): void {
   });
 
   describe('asking again', () => {
-    it('is told the same admission, and it counts once', async () => {
+    it('gets the same admission, and it counts once', async () => {
       const trial = new Trial(create);
       await trial.ask('a');
       trial.goTo(5);
@@ -152,7 +152,7 @@ export function slotsContract(create: LimiterFactory): void {
   });
 
   describe('a longest queue', () => {
-    it('is refused beyond it without a trace, and told the wait that would have been', async () => {
+    it('is refused beyond it without a trace, with the wait that would have been', async () => {
       const trial = new Trial(create);
       await trial.askAll('abc');
       expect(await trial.ask('d', { maxPending: 2 })).toEqual(refused('max-pending', '3/10s', 10_000));
@@ -168,7 +168,7 @@ export function slotsContract(create: LimiterFactory): void {
       expect(await trial.ask('b', { maxPending: 0 })).toEqual(admitted(2_000));
     });
 
-    it('is no bound for one that holds a reservation, be it early, late or too late', async () => {
+    it('is no bound for one that has a reservation, be it early, late or too late', async () => {
       const trial = new Trial(create);
       await trial.askAll('abc');
       expect(await trial.ask('b', { maxPending: 0 })).toEqual(reserved(2_000, 'gap', 2_000));

@@ -46,7 +46,7 @@ export function storedPoliciesContract(create: LimiterFactory): void {
       expect(await trial.askAll('bc')).toEqual([admittedWith(0, 'none', Infinity, 0), admitted(0)]);
     });
 
-    it('holds for that recipient only', async () => {
+    it('applies to that recipient only', async () => {
       const trial = new Trial(create);
       await trial.limit(gapOf(5_000));
       await trial.limiter.admit({ recipientId: 'teacher-43', id: 'a' });
@@ -72,7 +72,7 @@ export function storedPoliciesContract(create: LimiterFactory): void {
       expect(await trial.peek('b')).toEqual(reserved(5_000, 'gap', 4_000));
     });
 
-    it('ends at the instant that was told', async () => {
+    it('ends at the instant that was given', async () => {
       const trial = new Trial(create);
       await trial.limit(gapOf(5_000), 1_000);
       await trial.ask('a');
@@ -83,7 +83,7 @@ export function storedPoliciesContract(create: LimiterFactory): void {
       expect(await trial.unlimit()).toBe(false);
     });
 
-    it('is forgotten when it is told so', async () => {
+    it('is removed by unlimit', async () => {
       const trial = new Trial(create);
       expect(await trial.unlimit()).toBe(false);
       await trial.limit(gapOf(5_000));
@@ -149,7 +149,7 @@ export function storedPoliciesContract(create: LimiterFactory): void {
       expect(await trial.slots()).toEqual({ b: 0, c: 0 });
     });
 
-    it('tells the new slot to whoever comes back at the old one, and admits at the new one', async () => {
+    it('answers the new slot to an id that comes back at the old one, and admits at the new one', async () => {
       const trial = new Trial(create);
       await trial.askAll('ab');
       await trial.limit(gapOf(4_000));

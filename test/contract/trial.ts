@@ -111,7 +111,7 @@ export class Trial {
     };
   }
 
-  /** The slots that are reserved, by id, as `inspect` tells them. */
+  /** The slots that are reserved, by id, as `inspect` shows them. */
   async slots(): Promise<Record<string, number>> {
     const { reserved } = await this.inspect();
     return Object.fromEntries(reserved.map(({ id, at }) => [id ?? '', at]));
@@ -156,7 +156,7 @@ function slotId(id: string, category?: string) {
   return { recipientId, id, ...(category !== undefined && { category }) };
 }
 
-/** An admission, whatever it tells about the next one. */
+/** An admission, whatever it says about the next one. */
 export function admitted(at: number, repeated = false): unknown {
   return expect.objectContaining({ kind: 'admitted', at, repeated });
 }

@@ -17,7 +17,7 @@ const EMERGENCY: CategoryPolicy = { ...atMost(3, 60_000), exempt: ['gap', 'rules
 const categories = { emergency: EMERGENCY };
 const urgent = { category: 'emergency' };
 
-/** Categories for which the overall limits do not hold. */
+/** Categories to which the overall limits do not apply. */
 export function urgentContract(create: LimiterFactory): void {
   describe('an urgent category', () => {
     it('waits for no gap and no rule of the others, and behind nobody', async () => {

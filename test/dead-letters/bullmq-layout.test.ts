@@ -71,7 +71,7 @@ test('nothing is written where there is nothing to move, or the id is taken', as
   expect([await snapshot(redis, queue), await snapshot(redis, deadQueue)]).toEqual(before);
 });
 
-test('a replay that is told how far it came writes that as BullMQ does', async () => {
+test('a replay that says how far it came writes that as BullMQ does', async () => {
   const redis = connectRedis();
   const [ours, theirs] = [openQueues(), openQueues()];
   await ours.deadQueue.add('push', {}, { jobId: 'x' });

@@ -13,7 +13,7 @@ const failed = (fields: Partial<JobFields>): JobFields => ({
   ...fields,
 });
 
-test('a job that BullMQ gave up is told as stalled, with the attempts that were saved', () => {
+test('a job that BullMQ gave up is shown as stalled, with the attempts that were saved', () => {
   const attempts = [{ at: 1, error: 'timeout' }];
   for (const failedReason of ['job stalled more than allowable limit', 'job started more than allowable limit']) {
     expect(deadLetterOf(failed({ failedReason, progress: { attempts } }), 0)).toMatchObject({
@@ -58,7 +58,7 @@ test('a progress of somebody else’s is none', () => {
   }
 });
 
-test('the time is that of the failure, else that of the burial', () => {
+test('the time is that of the failure, else that of the move to the dead letters', () => {
   expect(deadLetterOf(failed({}), 2_000).deadAt).toBe(1_000);
   expect(deadLetterOf({ data: {}, progress: 0, failedReason: 'boom', opts: {}, timestamp: 0 }, 2_000).deadAt).toBe(
     2_000,
@@ -91,7 +91,7 @@ test('where no device was alerted, the format is as it always was', () => {
   expect(replayProgress(letter)).toBeUndefined();
 });
 
-test('what is no dead letter of a worker is told as one that is invalid', () => {
+test('what is no dead letter of a worker is shown as one that is invalid', () => {
   for (const data of [undefined, null, 'text', 42, [], {}, { reason: 'bored', notification: {} }]) {
     expect(readDeadLetter(data)).toMatchObject({ notification: data, reason: 'invalid', attempts: [], generation: 0 });
   }

@@ -217,7 +217,7 @@ test('a replay goes only to the devices that were not alerted before it died', a
   await vi.waitFor(() => expect(planned).toHaveBeenCalledWith(['apns#1']), { timeout: 10_000 });
 });
 
-test('ids whose jobs were deleted by hand hold up no sweep, and are forgotten', async () => {
+test('ids whose jobs were deleted by hand stop no sweep, and are forgotten', async () => {
   const bench = open();
   const redis = connectRedis();
   await failAll(bench, numbered(1));
@@ -227,7 +227,7 @@ test('ids whose jobs were deleted by hand hold up no sweep, and are forgotten', 
   expect(await redis.zcard(bench.queue.toKey('failed'))).toBe(0);
 });
 
-test('a job that cannot be read holds up no sweep: it is buried as it is', async () => {
+test('a job that cannot be read stops no sweep: it becomes a dead letter as it is', async () => {
   const bench = open();
   const redis = connectRedis();
   await failAll(bench, numbered(2));
@@ -334,7 +334,7 @@ test('a walk begins with the oldest that is left where all that it saw is gone',
   expect(seen).toEqual(ids(0, 450));
 });
 
-test('what is taken away by others ahead of a walk is not seen, and holds up nothing', async () => {
+test('what is taken away by others ahead of a walk is not seen, and stops nothing', async () => {
   const { deadLetters } = await openWith(300);
   const seen: string[] = [];
   for await (const page of deadLetters.walk()) {

@@ -190,7 +190,7 @@ describe('a notification in quiet hours', () => {
     expect((await bench.run(push, progress)).outcome).toEqual({ kind: 'delivered' });
   });
 
-  it('is not delivered silently in them because of limits that hold after them', async () => {
+  it('is not delivered silently in them because of limits that apply after them', async () => {
     const bench = await openQuiet();
     await bench.run(makeNotification());
     const { outcome } = await bench.run(makeNotification({ onThrottle: 'silence' }));

@@ -20,7 +20,7 @@ const refused = transportReply('connection-refused');
 
 interface Round {
   readonly progress?: Progress;
-  /** `apns` unless told, for each device in turn. */
+  /** For each device in turn. Default: `apns`. */
   readonly platforms?: readonly Platform[];
   readonly attempts?: number;
   readonly atMostOnce?: boolean;
@@ -94,10 +94,10 @@ describe('an answer that says later', () => {
 
   it('gives up the device that failed, and no other one that waits for its provider', async () => {
     const { decide, breakers } = await openDecisions();
-    openBreaker(breakers, 'fcm', 'auth', 'told');
+    openBreaker(breakers, 'fcm', 'auth', 'reported');
     const round: Round = { progress: { ...none, tries: 2 }, platforms: ['apns', 'fcm'] };
     const { outcome, progress } = decide([busy, undefined], round);
-    expect(outcome).toMatchObject({ kind: 'deferred', code: 'told' });
+    expect(outcome).toMatchObject({ kind: 'deferred', code: 'reported' });
     expect(progress.devices).toEqual({ 'apns#0': 'attempts-exhausted' });
   });
 

@@ -75,7 +75,7 @@ describe('several devices', () => {
     expect(sandbox.journal.accepted.map(({ token }) => token)).toEqual([phone.token, tablet.token]);
   });
 
-  it('tell of a failed attempt when it failed, though another device is still under way', async () => {
+  it('note a failed attempt when it failed, though another device is still under way', async () => {
     const { run, sandbox } = await openBench();
     const [phone, slow] = [makeDevice('apns'), makeDevice('fcm')];
     sandbox.apns.script(phone.token, [{ kind: 'refuse', status: 503, reason: 'ServiceUnavailable' }]);
@@ -93,7 +93,7 @@ describe('several devices', () => {
     expect(sandbox.journal.accepted).toHaveLength(1);
   });
 
-  it('are delivered where one is gone, which is told with its time', async () => {
+  it('are delivered where one is gone, which is reported with its time', async () => {
     const { run, sandbox, replies } = await openBench();
     const [phone, old] = [makeDevice(), makeDevice()];
     const timestamp = 1_700_000_000_000;

@@ -70,7 +70,7 @@ it('keeps one slot, not two, where the quota does not answer after the slot was 
   expect((await limiter.inspect('teacher-7')).sent).toHaveLength(1);
 });
 
-it('retries after an error that nothing foresaw, and tells neither token nor text', async () => {
+it('retries after an error that nothing foresaw, and shows neither token nor text', async () => {
   const notification = makeNotification({ alert: { body: 'A private word' } });
   const secret = notification.devices.map(tokenOf).join();
   const error = new TypeError(`cannot read ${secret} of "A private word"`);
@@ -127,7 +127,7 @@ it('sends nothing again where the refund after it fails in a way that nothing fo
   expect(lines.join()).not.toContain('unexpected-error');
 });
 
-it('tells an error that nothing foresaw with where it came from', async () => {
+it('logs an error that nothing foresaw with where it came from', async () => {
   const { queue, lines } = await openProcessor({ limiter: failingLimiter(new TypeError('unforeseen')) });
   await queue.add('push', makeNotification());
   await vi.waitFor(() => expect(lines.join()).toMatch(/unexpected error; attempt 1 of 3, retry in \d\.\d s/), {

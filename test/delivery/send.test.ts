@@ -37,7 +37,7 @@ describe('AT_MOST_ONCE', () => {
     expect(sandbox.journal.accepted).toHaveLength(2);
   });
 
-  it('does not hold a device for lost that was certainly not alerted, while another one is under way', async () => {
+  it('does not give up a device that was certainly not alerted, while another one is under way', async () => {
     const { run, sandbox } = await openBench();
     const [busy, slow] = [makeDevice('apns'), makeDevice('fcm')];
     sandbox.apns.script(busy.token, [{ kind: 'refuse', status: 429, reason: 'TooManyRequests' }]);
@@ -66,7 +66,7 @@ describe('AT_MOST_ONCE', () => {
     expect(sandbox.journal.accepted).toHaveLength(1);
   });
 
-  it('tells what may have been alerted also where the rest has expired meanwhile', async () => {
+  it('notes what may have been alerted also where the rest has expired meanwhile', async () => {
     const { run } = await openBench();
     const devices = [makeDevice('apns'), makeDevice('apns')];
     const notification = makeNotification({ devices, expiresAt: Date.now() - 1 });

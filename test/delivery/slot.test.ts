@@ -61,7 +61,7 @@ describe('the slot', () => {
     expect(sandbox.journal.accepted).toHaveLength(1);
   });
 
-  it('that was missed while the limiter does not answer is not used: the next one may have been told', async () => {
+  it('that was missed while the limiter does not answer is not used: the next one may have been answered', async () => {
     const { run, limiter, sandbox } = await openBench();
     const busy = interrupted(limiter, [60]);
     const away = {

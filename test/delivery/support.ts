@@ -55,7 +55,7 @@ export interface BenchOptions {
   readonly sandbox?: SandboxOptions;
   /** Connections and streams, for both providers. */
   readonly sender?: Pick<SenderOptions, 'minConnections' | 'maxConnections'>;
-  /** How long a breaker stays open. A minute unless told: longer than any test. */
+  /** How long a breaker stays open. Default: a minute, which is longer than any test. */
   readonly breakerMs?: number;
 }
 
@@ -147,11 +147,16 @@ export function contextOf(data: unknown, progress: Progress = none): Context {
 }
 
 /** Opens a breaker as an answer to somebody else would. */
-export function openBreaker(breakers: Breakers, platform: Platform, trouble: Trouble, code = 'told by a test'): void {
+export function openBreaker(
+  breakers: Breakers,
+  platform: Platform,
+  trouble: Trouble,
+  code = 'reported by a test',
+): void {
   breakers.report({ service: platform, recipientId: 'somebody-else', code, trouble });
 }
 
-/** Waits until the breaker is half open, which a trial tells; that one is given back, and not counted. */
+/** Waits until the breaker is half open, which a trial shows; that trial is given back, and not counted. */
 export async function untilHalfOpen({ breakers, trialEnds }: Bench, platform: Platform): Promise<void> {
   await waitFor(async () => {
     const entry = await breakers.enter(platform, 'another');

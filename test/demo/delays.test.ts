@@ -14,7 +14,7 @@ function block(ms: number): void {
 }
 
 describe('the watch of a process', () => {
-  it('tells how late the process saw what came while it was busy, and that it is on time else', async () => {
+  it('measures how late the process saw what came while it was busy, and that it is on time else', async () => {
     const watch = watchDelays();
     onTestFinished(() => watch.stop());
     await sleep(50);
@@ -25,7 +25,7 @@ describe('the watch of a process', () => {
     await expect.poll(() => watch.delayMs(epochMs()), { timeout: 5_000, interval: 30 }).toBe(0);
   });
 
-  it('tells of small delays too', () => {
+  it('measures small delays too', () => {
     vi.useFakeTimers();
     onTestFinished(() => void vi.useRealTimers());
     let now = 1_000;
@@ -42,7 +42,7 @@ describe('the watch of a process', () => {
     expect(watch.delayMs(1_028)).toBe(0);
   });
 
-  it('tells of a standstill, and of the machine that stood still', async () => {
+  it('measures a standstill, and that the machine stood still', async () => {
     const standstills: Standstill[] = [];
     const stalls: number[] = [];
     const watch = watchDelays(({ ms }) => stalls.push(ms));

@@ -34,7 +34,7 @@ const good = countResult(
 const keeps = (result: DemoResult) => promises(result).every(({ ok }) => ok);
 const isExplained = (result: DemoResult) => machineChecks(result, policies.alerts).every(({ ok }) => ok);
 
-it('counts what the providers, the queue and the workers tell', () => {
+it('counts what the providers, the queue and the workers say', () => {
   expect(good).toMatchObject({
     notifications: 7,
     delivered: 4,

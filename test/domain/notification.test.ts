@@ -85,7 +85,7 @@ describe('what does not fit', () => {
     expect(faultsOf({ ...good, collapseId: 'é'.repeat(33) })).toHaveLength(1);
   });
 
-  it('tells every fault at once', () => {
+  it('reports every fault at once', () => {
     expect(faultsOf({ id: '', devices: 7, alert: {}, badge: -1 }).map((fault) => fault.split(':')[0])).toEqual([
       'id',
       'recipientId',
@@ -132,7 +132,7 @@ it('an unknown field is named where nothing is near it', () => {
   expect(faultsOf({ ...good, subject: 'a' })).toEqual(['subject: expected no such field, found one']);
 });
 
-it('tells all faults of all platforms at once', () => {
+it('reports all faults of all platforms at once', () => {
   const raw = {
     ...good,
     alert: { titleLocArgs: [1] },

@@ -10,7 +10,7 @@ const APNS = { platform: 'apns', token: 'abcdef01' } as const;
 const FCM = { platform: 'fcm', token: 'tok:en' } as const;
 const good = { id: 'msg-1', recipientId: 'teacher-42', devices: [APNS], alert: { title: 'Room 12' } };
 
-/** What a producer is told before it enqueues. */
+/** What a producer refuses before it enqueues. */
 function refusals(input: object): string[] {
   const result = checkInput(input as EnqueueInput);
   return result.kind === 'invalid' ? result.faults.map(formatFault) : [];

@@ -129,7 +129,7 @@ function written(minutes: number): string {
 const begin = fc.integer({ min: Date.UTC(1971, 0), max: Date.UTC(2037, 0) });
 
 describe('quiet windows', () => {
-  it('hold an instant exactly if the clock of the zone shows a quiet time', () => {
+  it('contain an instant exactly if the clock of the zone shows a quiet time', () => {
     let quiet = 0;
     let changes = 0;
     const property = fc.property(

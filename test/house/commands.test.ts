@@ -320,7 +320,7 @@ test('each command that reads the environment names a mistyped variable, and the
 describe('pushpacer', () => {
   const start = (...args: string[]) => startProcess({ args: ['scripts/pushpacer.ts', ...args] }).waitForExit();
 
-  test('tells its commands, with and without --help', async () => {
+  test('lists its commands, with and without --help', async () => {
     for (const args of [[], ['--help'], ['-h']]) {
       const { code, stdout } = await start(...args);
       expect(stdout).toMatch(/^Usage: pushpacer <command>/);

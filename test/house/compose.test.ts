@@ -20,7 +20,7 @@ describe('the compose file', () => {
   test('hands a worker every variable that there is, with its default, and no other', () => {
     const theirs = { REDIS_URL: 'redis://redis:6379', METRICS_HOST: '0.0.0.0' };
     const ours = Object.fromEntries(CONFIG_VARIABLES.map((variable) => [variable.name, variable.default]));
-    // Compose would end a default at the first brace of this one, so the worker's own holds.
+    // Compose would end a default at the first brace of this one, so the worker's own default is used.
     expect(Object.keys(services.worker.environment ?? {}).toSorted()).toEqual(Object.keys(ours).toSorted());
     expect(workerEnv()).toEqual({ ...ours, ...theirs, QUEUE_PREFIX: undefined });
     for (const [name, value] of Object.entries(services.worker.environment ?? {})) {
@@ -40,7 +40,7 @@ describe('the compose file', () => {
     expect(workerEnv()['SHUTDOWN_GRACE']).toBe('10s');
   });
 
-  test('names only volumes that it declares, and waits only for services that tell their health', () => {
+  test('names only volumes that it declares, and waits only for services with a health check', () => {
     const named = Object.values(services).flatMap((service: Service) =>
       (service.volumes ?? []).map((volume) => volume.replace(/^\$\{.*\}/, './').split(':')[0] ?? ''),
     );

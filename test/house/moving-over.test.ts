@@ -152,7 +152,7 @@ describe(PAGE, () => {
   });
 });
 
-/** What each step is told here. */
+/** What each step is answered here. */
 async function replayed<Answer>({ options, steps }: Example<Answer>, create: (settings: Settings) => Limiter) {
   let now = STARTED;
   const limiter = create({ policy: toPolicy(options), countBlocked: true, now: () => now });

@@ -72,7 +72,7 @@ test('every field of the schema is on the page', async () => {
   expect(fields.filter((field) => !shown.includes(field))).toEqual([]);
 });
 
-test('the faults on the page are what a producer is told', () => {
+test('the faults on the page are those that a producer gets', () => {
   const good = { recipientId: 'r', devices: [{ platform: 'fcm', token: 't' }], alert: { title: 'a' } };
   const result = checkInput({ ...good, apns: { treadId: 'a' }, channelId: 'b' } as unknown as EnqueueInput);
   const faults = result.kind === 'invalid' ? result.faults : [];

@@ -58,7 +58,7 @@ it.each(MAY_BE_OLD)(
   },
 );
 
-/** Without what npm has told its own script. */
+/** Without the variables that npm has set for its own script. */
 function plainEnv(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('npm_')));
 }

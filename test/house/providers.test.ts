@@ -92,7 +92,7 @@ describe.each(PLATFORMS)('%s', (platform) => {
   });
 });
 
-/** All that the document has to tell of a provider, by the code that it shows. */
+/** All that the document has to say of a provider, by the code that it shows. */
 function tableOf({ accepted, words, statuses, signIn }: AnswerTables): ReplyTable {
   const byStatus = Object.entries(statuses).map(([status, row]) => [`http-${status}`, row] as const);
   return { [accepted.code]: accepted, ...words, ...Object.fromEntries(byStatus), ...signIn };

@@ -33,7 +33,7 @@ function infoAt(atS: number, call: Call, why: '' | 'count' | 'difference', until
   return { atMs: atS * 1_000, call, id: 'one', answer };
 }
 
-/** The examples of version 0.4.2 that tell whether an action is blocked. */
+/** The examples of version 0.4.2 that say whether an action is blocked. */
 export const BLOCKED: readonly Example<boolean>[] = [
   {
     name: 'prevents more than maxInInterval actions within interval',

@@ -27,7 +27,7 @@ export type Serve = (options: ServeOptions) => Promise<Served>;
 
 /** 3 in 10 s. */
 const WINDOW: Policy = { rules: [{ max: 3, perMs: 10_000 }], minGapMs: 0 };
-/** 3 in 10 s with 400 ms between: a request is held for up to 120 ms. */
+/** 3 in 10 s with 400 ms between: a request waits for up to 120 ms. */
 const GAP: Policy = { ...WINDOW, minGapMs: 400 };
 
 /** Fastify adds the character set. */
@@ -35,10 +35,10 @@ const PROBLEM = expect.stringMatching(/^application\/problem\+json(; charset=utf
 
 const key = ({ headers }: Asked): string | undefined => headers['x-user']?.toString();
 
-/** What every middleware keeps; docs/http.md tells it. */
+/** What every middleware promises, as in docs/http.md. */
 export function httpContract(name: string, serve: Serve): void {
   describe(`${name}: a limited application`, () => {
-    it('tells with every answer what the rule that decides has left', async () => {
+    it('says with every answer what the rule that decides has left', async () => {
       const { ask } = await limited({ policy: WINDOW });
       const fields = { policy: '"3/10s";q=3;w=10', retryAfter: null };
       for (const left of [2, 1, 0]) {
@@ -107,7 +107,7 @@ export function httpContract(name: string, serve: Serve): void {
       expect(await ask()).toMatchObject({ status: 429, ...refused, retryAfter: '20', evil: null });
     });
 
-    it('takes a policy of its own, and tells what is left of the window while the gap makes the next request wait', async () => {
+    it('takes a policy of its own, and says what is left of the window while the gap makes the next request wait', async () => {
       const policyOfOptions = { rules: [{ max: 5, perMs: 1_500 }], minGapMs: 200 };
       const { ask } = await limited({ policy: WINDOW }, { policy: policyOfOptions });
       const [gap, window] = ['"gap";q=1;w=1', '"5/1500ms";q=5;w=2'];
@@ -117,7 +117,7 @@ export function httpContract(name: string, serve: Serve): void {
       expect(await ask()).toMatchObject({ status: 429, retryAfter: '1', ...refused });
     });
 
-    it('tells a blocked client when the block ends', async () => {
+    it('says to a blocked client when the block ends', async () => {
       const { ask, limiter, now } = await limited({ policy: WINDOW });
       await limiter.block('u', { until: now() + 90_000, reason: 'abuse' });
       const fields = { limit: '"block";r=0;t=90, "3/10s";r=3;t=0', policy: '"block";q=0, "3/10s";q=3;w=10' };
@@ -131,7 +131,7 @@ export function httpContract(name: string, serve: Serve): void {
       expect(await ask()).toMatchObject({ status: 429, text: '429: again in 7 s', retryAfter: '7' });
     });
 
-    it('holds a request that comes a little early until its instant', async () => {
+    it('lets a request that comes a little early wait until its slot', async () => {
       const { ask, advance } = await limited({ policy: GAP });
       await ask();
       advance(300);
@@ -140,7 +140,7 @@ export function httpContract(name: string, serve: Serve): void {
       expect(performance.now() - askedAt).toBeGreaterThan(99);
     });
 
-    it('gives the slot of a held request back when its client leaves, and does not run the application', async () => {
+    it('gives the slot of a waiting request back when its client leaves, and does not run the application', async () => {
       const hourly = { rules: [{ max: 3, perMs: 3_600_000 }], minGapMs: 0 }; // does not pass while the test waits
       const { limiter, url, served } = await limited({ policy: hourly }, {}, (real) => ({
         ...real,
@@ -165,14 +165,14 @@ export function httpContract(name: string, serve: Serve): void {
       expect(served()).toBe(0);
     });
 
-    it('lets all through while Redis is away, where the limiter is told to', async () => {
+    it('lets all through while Redis is away, where an option says so', async () => {
       const { ask, served } = await withoutRedis({ onUnavailable: 'open' });
       const answer = { status: 200, limit: null, policy: null, retryAfter: null };
       for (let asks = 0; asks < 4; asks += 1) expect(await ask()).toMatchObject(answer);
       expect(served()).toBe(4);
     });
 
-    it('limits in its own memory while Redis is away, where the limiter is told to', async () => {
+    it('limits in its own memory while Redis is away, where an option says so', async () => {
       const { ask, served } = await withoutRedis({ onUnavailable: 'memory' });
       expect(await ask()).toMatchObject({ status: 200, limit: '"3/10s";r=2;t=10' });
       for (let asks = 1; asks < 3; asks += 1) await ask();

@@ -98,7 +98,7 @@ httpContract('Fastify', async ({ refuseWith, ...options }) => {
   return { url: await listenFastify(app), served: () => served };
 });
 
-it('limits one route, and knows the types of Fastify where it is told them', async () => {
+it('limits one route, and has the types of Fastify where they are given', async () => {
   const app = fastify({ forceCloseConnections: true });
   const onRequest = fastifyLimit({ limiter: oneAMinute(), key: (request: FastifyRequest) => request.id.slice(0, 3) });
   app.get('/limited', { onRequest }, () => 'served');
@@ -215,7 +215,7 @@ const HOUR = room('messages:50/1h', 50, 3_600_000, 12, 0);
 const admitted = { rule: 'gap', remaining: 0, resetMs: 2_500 };
 
 describe('the RateLimit fields', () => {
-  it('tell every rule in seconds rounded up, gaps last: with a gap, windows still tell what is left', () => {
+  it('show every rule in seconds rounded up, gaps last: with a gap, windows still show what is left', () => {
     const rules = [GAP, MINUTE, { ...GAP, rule: 'messages:gap', perMs: 1 }, HOUR];
     expect(rateLimitFields({ ...admitted, rules }, false)).toEqual({
       'RateLimit-Policy': '"10/1m";q=10;w=60, "messages:50/1h";q=50;w=3600, "gap";q=1;w=3, "messages:gap";q=1;w=1',
@@ -223,7 +223,7 @@ describe('the RateLimit fields', () => {
     });
   });
 
-  it('tell the rule that makes a request wait before all others', () => {
+  it('show the rule that makes a request wait before all others', () => {
     const waiting = { rule: 'gap', remaining: 0, resetMs: 1_200 };
     expect(rateLimitFields({ ...waiting, rules: [{ ...GAP, resetMs: 800 }, MINUTE] }, true)).toEqual({
       'RateLimit-Policy': '"gap";q=1;w=3, "10/1m";q=10;w=60',
@@ -231,7 +231,7 @@ describe('the RateLimit fields', () => {
     });
   });
 
-  it('tell a block, which has no window', () => {
+  it('show a block, which has no window', () => {
     expect(rateLimitFields({ rule: 'block', remaining: 0, resetMs: 100, rules: [MINUTE] }, true)).toEqual({
       'RateLimit-Policy': '"block";q=0, "10/1m";q=10;w=60',
       RateLimit: '"block";r=0;t=1, "10/1m";r=9;t=60',
@@ -243,7 +243,7 @@ describe('the RateLimit fields', () => {
     expect(rateLimitFields({ rule: 'unavailable', remaining: Infinity, resetMs: 0 }, false)).toEqual({});
   });
 
-  it('hold any name at all', () => {
+  it('can contain any name at all', () => {
     const field = (rule: string) => rateLimitFields({ rule, remaining: 0, resetMs: 100 }, true)['RateLimit'];
     for (let code = 0; code <= 0x2_ff; code += 1) {
       expect(field(`${String.fromCharCode(code)}:1/1s`)).toMatch(/^"([ !#-[\]-~]|\\["\\])+";r=0;t=1$/);

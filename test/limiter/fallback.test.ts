@@ -127,7 +127,7 @@ describe('open', () => {
     await expect(limiter.admit({ recipientId, id: '' })).rejects.toThrow('id: expected');
   });
 
-  it('tells the gap and the tolerance that are in force, of a category too', async () => {
+  it('answers the gap and the tolerance that are in force, of a category too', async () => {
     const categories = { messages: { rules: [], minGapMs: 101 } };
     const policy = { rules: [], minGapMs: 50 };
     const { limiter, redis } = await outage({ onUnavailable: 'open', policy, categories });
@@ -147,7 +147,7 @@ describe('open', () => {
 });
 
 describe('memory', () => {
-  it('tells an id that it admitted the same after the outage, and takes no second slot for it', async () => {
+  it('gives an id that it admitted the same answer after the outage, and takes no second slot for it', async () => {
     const { limiter, redis, back } = await outage({ onUnavailable: 'memory', pauseMs: 50 }, CLIENTS['fails at once']);
     await redis.stop();
     const first = admitted(await limiter.admit({ recipientId, id: 'a' }));
@@ -244,7 +244,7 @@ describe('memory', () => {
 });
 
 describe('an outage', () => {
-  it('is waited for once, not by every ask; Redis is told of none during the pause', async () => {
+  it('is waited for once, not by every ask; Redis gets none during the pause', async () => {
     const { limiter, redis, calls, changes } = await outage({ onUnavailable: 'open', pauseMs: 600_000 });
     await redis.stop();
     for (let asks = 0; asks < 100; asks += 1) await limiter.admit({ recipientId, id: `job-${asks}` });
@@ -379,7 +379,7 @@ describe('the outage gate', () => {
     expect(await gate.run(() => Promise.resolve('back'), instead)).toBe('back');
   });
 
-  it('tells once that calls are answered otherwise, and once that they no longer are', async () => {
+  it('reports once that calls are answered otherwise, and once that they no longer are', async () => {
     const changes: boolean[] = [];
     const gate = createOutageGate({ pauseMs: 0, onChange: (isAway) => changes.push(isAway) });
     for (const call of [fail, fail, () => Promise.resolve('back'), () => Promise.resolve('back')]) {

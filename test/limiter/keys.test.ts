@@ -43,7 +43,7 @@ describe('recipientKeys', () => {
     expect(new Set(ids.map((id) => recipientKeys('p', id).sent)).size).toBe(ids.length);
   });
 
-  it('holds on Redis: each hostile recipient has a limit of its own, for hostile ids too', async () => {
+  it('is so on Redis: each hostile recipient has a limit of its own, for hostile ids too', async () => {
     const policy = { rules: [{ max: 1, perMs: 60_000 }], minGapMs: 0 };
     const limiter = createRedisLimiter({ redis: connectRedis(), policy, prefix: testPrefix() });
     for (const recipientId of Object.values(HOSTILE)) {
@@ -98,7 +98,7 @@ describe('a Redis that refuses one ask', () => {
 });
 
 describe('a client that hands numbers over as text', () => {
-  it('is told the same answers', async () => {
+  it('gets the same answers', async () => {
     const redis = new Redis(testRedisUrl(), { stringNumbers: true });
     onTestFinished(() => redis.disconnect());
     const limiter = createRedisLimiter({ redis, policy: { rules: [], minGapMs: 2_000 }, prefix: testPrefix() });
@@ -128,17 +128,20 @@ describe('options and bounds', () => {
 });
 
 describe('what stays of asks that count though they wait', () => {
-  it.each([0, undefined])('is what the window holds, however long they go on; longest wait %s', async (maxWaitMs) => {
-    let now = Date.now() + AHEAD_MS;
-    const redis = connectRedis();
-    const prefix = testPrefix();
-    const limiter = createRedisLimiter({ redis: onClock(redis, () => now), policy, prefix, countBlocked: true });
-    for (let asked = 0; asked < 200; asked += 1) {
-      now += 50;
-      await limiter.admit({ recipientId, id: `ask-${asked}`, ...(maxWaitMs !== undefined && { maxWaitMs }) });
-    }
-    expect(await redis.zcard(recipientKeys(prefix, recipientId).sent)).toBeLessThanOrEqual(22);
-  });
+  it.each([0, undefined])(
+    'is what counts in the window, however long they go on; longest wait %s',
+    async (maxWaitMs) => {
+      let now = Date.now() + AHEAD_MS;
+      const redis = connectRedis();
+      const prefix = testPrefix();
+      const limiter = createRedisLimiter({ redis: onClock(redis, () => now), policy, prefix, countBlocked: true });
+      for (let asked = 0; asked < 200; asked += 1) {
+        now += 50;
+        await limiter.admit({ recipientId, id: `ask-${asked}`, ...(maxWaitMs !== undefined && { maxWaitMs }) });
+      }
+      expect(await redis.zcard(recipientKeys(prefix, recipientId).sent)).toBeLessThanOrEqual(22);
+    },
+  );
 });
 
 it('a key that somebody has made to last outlives a refund, and so do the other slots in it', async () => {

@@ -112,7 +112,7 @@ describe('what stays in Redis', () => {
     await expect.poll(() => redis.exists(sent, reserved)).toBe(0);
   });
 
-  it('is kept for the longest window that asks of one recipient bring, where it is told', async () => {
+  it('is kept for the longest window that asks of one recipient bring, where keepMs gives it', async () => {
     let now = Date.now() + AHEAD_MS;
     const hourly = { rules: [{ max: 1, perMs: 3_600_000 }], minGapMs: 0 };
     const options = { redis: onClock(connectRedis(), () => now), policy: POLICY, prefix: testPrefix() };
@@ -200,7 +200,7 @@ describe('Redis misbehaving', () => {
     }
   });
 
-  it('refuses: the reason is told', async () => {
+  it('refuses: the error says why', async () => {
     const redis = new Redis({ lazyConnect: true });
     redis.disconnect();
     const limiter = createRedisLimiter({ redis, policy: POLICY });

@@ -41,7 +41,7 @@ describe.each(['in memory', 'on Redis'])(
             await play.limiter.reset(recipientId);
           },
         );
-        // A failure is told within the test's time, however long the shortest example would take to find.
+        // A failure is reported within the test's time, however long the shortest example would take to find.
         const ends = { interruptAfterTimeLimit: LONGEST_SEARCH_MS, markInterruptAsFailure: true };
         await fc.assert(run, { ...ends, numRuns: cases(redis === undefined ? 1_500 : 250) });
       },
@@ -55,7 +55,7 @@ interface Bounds {
   readonly leadMs: number | undefined;
 }
 
-/** A limiter and the reference beside it, told the same and asked the same. */
+/** A limiter and the reference beside it, which get the same calls. */
 class Play {
   readonly limiter: Limiter;
   readonly #reference: Reference;
@@ -259,7 +259,7 @@ class Play {
     );
   }
 
-  /** What an operator does: all that wait are moved as the reference moves them, and who has moved is told. */
+  /** What an operator does: all that wait are moved as the reference moves them, and reported. */
   async #oversee(act: (follow: Follow) => Promise<void>, actThere: () => void): Promise<void> {
     this.#seeNoShows();
     const moved: Moved[] = [];
@@ -308,7 +308,7 @@ class Play {
     return this.#redis && readEverything(this.#redis, this.#prefix, Object.keys(this.#scenario.categories));
   }
 
-  /** Nothing beyond what the reference holds, in every scope, and an expiry for every key. */
+  /** Nothing beyond what the reference has, in every scope, and an expiry for every key. */
   #expectStored({ overall, ofCategories }: Everything, wasWritten: boolean): void {
     const expected = { reference: this.#reference, now: this.#now, wasWritten };
     expectScope(overall, undefined, expected);
@@ -332,7 +332,7 @@ interface Expected {
   readonly wasWritten: boolean;
 }
 
-/** Nothing beyond what the reference holds in this scope, and an expiry for every key. */
+/** Nothing beyond what the reference has in this scope, and an expiry for every key. */
 function expectScope(
   { sent, reserved, heldBack }: StoredScope,
   category: string | undefined,

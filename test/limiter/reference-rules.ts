@@ -242,7 +242,7 @@ export function causeOf(
   return { rule: longest?.rule ?? 'none', ...ruleUntil, before: counts[isHeldBack === true ? 1 : 0] ?? 0 };
 }
 
-/** The instant of an id behind `before` others, if nothing but this limit holds. */
+/** The instant of an id behind `before` others, if nothing but this limit applies. */
 function playAlone({ instants, max, perMs }: Check, before: number, now: number): number {
   const line = [...instants].sort((a, b) => a - b);
   for (let number = 0; number <= before; number++) line.push(Math.max(now, (line.at(-max) ?? -Infinity) + perMs));
@@ -282,7 +282,7 @@ export function roomOf({ name, instants, max, perMs }: Check, now: number): Rule
   return { rule: name, max, perMs, remaining: max - counted.length, resetMs: oldest + perMs - now };
 }
 
-/** Slots of one instant in the order of their ids: which of them is told first says nothing. */
+/** Slots of one instant in the order of their ids: which of them is reported first says nothing. */
 export function inOrder(slots: readonly SlotView[]): readonly SlotView[] {
   return slots.toSorted((a, b) => a.at - b.at || ((a.id ?? '') < (b.id ?? '') ? -1 : 1));
 }

@@ -84,7 +84,7 @@ export class Reference {
     return this.reserved.filter((slot) => stands(slot) && scopes.some((scope) => countsIn(scope, slot)));
   }
 
-  /** What an operator does: `change` what is stored, and all that wait get their earliest places. Tells who has moved. */
+  /** What an operator does: `change` what is stored, and all that wait get their earliest places. Answers those that have moved. */
   oversee(change: () => void, now: number): readonly Moved[] {
     change();
     return this.#replan(now);
@@ -127,7 +127,7 @@ export class Reference {
     return this.#storedAt(now)?.policy ?? policy;
   }
 
-  /** The quiet times that hold for an ask. */
+  /** The quiet times that apply to an ask. */
   quietFor({ category = '' }: Pick<KeptSlot, 'category'>): QuietTimes {
     const isExempt = this.#categories.get(category)?.exempt?.includes('quietHours') === true;
     return { windows: isExempt ? [] : (this.quiet ?? this.options.quiet ?? []), edgeMs: QUIET_EDGE_MS };

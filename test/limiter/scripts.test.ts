@@ -77,7 +77,7 @@ describe('the scripts', () => {
     }
   });
 
-  it('are told the scopes of an ask, and how to wait', async () => {
+  it('get the scopes of an ask, and how to wait', async () => {
     const [overall, , , both] = await sentCommands();
     const numbers = '60000,2000,3000,10,60000';
     expect(overall?.keys).toEqual([
@@ -95,7 +95,7 @@ describe('the scripts', () => {
     expect(both?.args.at(-2)).toBe(`[[${numbers}],[${numbers}]]`);
   });
 
-  it('are told of quiet hours and of skipped limits only if there are any', async () => {
+  it('get quiet hours and skipped limits only if there are any', async () => {
     const asks = (await sentCommands()).filter(({ script }) => script === 'admit.lua');
     expect(asks.map(({ args }) => args.slice(5))).toEqual([['1'], ['1'], ['', '-', '', 'gap quietHours'], []]);
   });
@@ -108,7 +108,7 @@ describe('the scripts', () => {
     expect(await redis.exists(...keys)).toBe(0);
   });
 
-  it('hold the same times as the limiter in memory', () => {
+  it('have the same times as the limiter in memory', () => {
     const script = readScript('admit.lua', FOLDER);
     for (const [name, value] of Object.entries({ CLOCK_STEP_MS, GRACE_MS, NO_SHOW_MS, QUIET_EDGE_MS })) {
       expect(script).toMatch(new RegExp(`^local ${name} = ${value}\\b`, 'm'));

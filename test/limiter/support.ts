@@ -110,7 +110,7 @@ async function readSet(redis: Redis, key: string): Promise<StoredSet> {
   return { slots, expiresAt: expiry === -2 ? undefined : expiry };
 }
 
-/** Fails where two instants are closer than the gap, or a rolling window holds more than its rule allows. */
+/** Fails where two instants are closer than the gap, or a rolling window has more than its rule allows. */
 export function expectKept({ rules, minGapMs }: Policy, instants: readonly number[]): void {
   const sorted = instants.toSorted((a, b) => a - b);
   for (const [index, from] of sorted.entries()) {
@@ -120,7 +120,7 @@ export function expectKept({ rules, minGapMs }: Policy, instants: readonly numbe
   }
 }
 
-/** The same for the windows that hold `at`: what a limiter answers for when it admits to `at` under this policy. */
+/** The same for the windows with `at` in them: what a limiter answers for when it admits to `at` under this policy. */
 export function expectKeptAround({ rules, minGapMs }: Policy, instants: readonly number[], at: number): void {
   const limits = minGapMs > 0 ? [{ max: 1, perMs: minGapMs }, ...rules] : rules;
   for (const { max, perMs } of limits) {

@@ -52,10 +52,10 @@ interface One {
   readonly kind: (typeof KINDS)[number];
   readonly at: number;
   asks: number;
-  /** It was told to come back, and when. */
+  /** Whether it has to come back, and when. */
   waits: boolean;
   dueAt: number;
-  /** What the pass was told about its digest, and the job remembers. */
+  /** What the answer to the pass said about its digest, and the job remembers. */
   digest: { readonly count: number; readonly own: boolean } | undefined;
   /** How it ended for its job. */
   end: 'sent' | 'canceled' | 'superseded' | 'merged' | undefined;

@@ -258,7 +258,7 @@ it('leaves nothing for ever, and forgets what ended a day ago', async () => {
   const { redis, prefix, ask, cancel, join, clock, start } = open();
   const { waiting } = recipientKeys(prefix, recipientId);
   await ask('first');
-  await ask('held', join('digest', { max: 1_000 }));
+  await ask('waits', join('digest', { max: 1_000 }));
   for (let name = 0; name < 150; name++) await ask(`m${name}`, join('digest', { max: 1_000 }));
   expect(await redis.hlen(waiting)).toBe(153);
   expect(await redis.pttl(waiting)).toBeGreaterThan(86_000_000);

@@ -14,14 +14,14 @@ function logged() {
   return { lines, log: createLog('info', { write: (line) => void lines.push(line) }) };
 }
 
-it('tells an error without the command that a client hung on it', async () => {
+it('logs an error without the command that a client added to it', async () => {
   const { log, lines } = logged();
   const redis = new Redis(testRedisUrl());
   const error: unknown = await redis
     .call('XADD', 'test-log', 'no-id', 'token', 'a-secret-token')
     .catch((it: unknown) => it);
   redis.disconnect();
-  expect(JSON.stringify(error)).toContain('a-secret-token'); // what pino would have told
+  expect(JSON.stringify(error)).toContain('a-secret-token'); // what pino would have logged
   log.error({ err: error, recipientId: 'teacher-42' }, 'failed');
   expect(JSON.parse(lines[0] ?? '')).toMatchObject({
     level: 'error',
@@ -64,7 +64,7 @@ it('writes every line to standard output, in order, also those just before the p
   expect(numbers).toEqual(Array.from({ length: 3_001 }, (_, n) => n));
 });
 
-it('tells each trouble once in a while, and then how often it was met since', () => {
+it('logs each trouble once in a while, and then how often it was met since', () => {
   let time = 0;
   const sparing = createSparing(1_000, () => time);
   expect(sparing('OOM')).toBe(0);
@@ -96,7 +96,7 @@ const series = async (metrics: Metrics, pattern: RegExp): Promise<string[]> =>
     .split('\n')
     .filter((line) => line.startsWith('pushpacer_outcomes_total{') && pattern.test(line));
 
-it('tells promtool nothing that it refuses: what ends with _total is a counter, and every counter does', async () => {
+it('serves nothing that promtool refuses: what ends with _total is a counter, and every counter does', async () => {
   const types = [...(await read(open())).matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = '', type]) => ({
     name,
     type,

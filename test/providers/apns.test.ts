@@ -197,7 +197,7 @@ describe('the provider token', () => {
     clock.ms += 21 * MINUTE_MS;
     await sandbox.apns.expireTokens();
     const replies = await Promise.all(Array.from({ length: 100 }, () => sendPush(provider, makePush())));
-    // A second renewal within 20 minutes would be told TooManyProviderTokenUpdates.
+    // A second renewal within 20 minutes would be answered with TooManyProviderTokenUpdates.
     expect(replies.map(({ code }) => code)).toEqual(replies.map(() => '200'));
   });
 

@@ -102,7 +102,7 @@ describe('a sign-in', () => {
 describe('after a sign-in that failed', () => {
   const refused = (): Promise<never> => Promise.reject(new Error('invalid_grant'));
 
-  test('the next one waits: a second, doubled up to a minute; sends meanwhile are told the failure', async () => {
+  test('the next one waits: a second, doubled up to a minute; sends meanwhile fail with the same error', async () => {
     const { credential, signIns, clock, next } = openCredential();
     next.signIn = refused;
     const waitsMs: number[] = [];
@@ -298,7 +298,7 @@ describe('credentials', () => {
   });
 });
 
-test('a request that cannot be made is answered too, its stream is given back, and nothing private is told', async () => {
+test('a request that cannot be made is answered too, its stream is given back, and nothing private is shown', async () => {
   const sandbox = await openSandbox({ maxStreams: 1 });
   let isBroken = true;
   const { projectId } = await fcmOptions(sandbox);

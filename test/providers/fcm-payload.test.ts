@@ -155,7 +155,7 @@ describe('android.dataOnly', () => {
     });
   });
 
-  test('silenced tells the app so, at normal priority', async () => {
+  test('silenced has a field for the app, and normal priority', async () => {
     const { reply, message } = await received({ ...DATA_ONLY, silent: true });
     expect(reply).toMatchObject({ meaning: 'accepted' });
     expect(message).toMatchObject({
@@ -171,7 +171,7 @@ describe('android.dataOnly', () => {
     expect(JSON.stringify(message)).not.toMatch(/sound|badge/);
   });
 
-  test("tells it in Android's own data too, which go before the others", async () => {
+  test("has it in Android's own data too, which go before the others", async () => {
     const message = { android: { data: { own: 'a' } } };
     const sent = await received({ ...DATA_ONLY, fcm: { message }, silent: true });
     expect(sent.message).toHaveProperty('android.data', { own: 'a', pushpacer_silent: 'true' });

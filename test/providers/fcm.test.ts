@@ -127,7 +127,7 @@ test('a missing APNs key at Google, for 20 different recipients within an hour, 
   expect(await replyFor('person-20')).toEqual(rejected);
 });
 
-test('what FCM says is told without the token and the words of the alert', async () => {
+test('what FCM says is repeated without the token and the words of the alert', async () => {
   const sandbox = await openSandbox();
   const one = makePush({ platform: 'fcm', data: { note: 'allergic to nuts' } });
   const { token } = one.device;
@@ -190,7 +190,7 @@ test('a service account asks for the scope of messages alone, with a JWT signed 
   expect(decodeJwt(assertion)).toMatchObject({ scope: SCOPE, iss: account.client_email });
 });
 
-test('a sign-in that Google refuses tells neither the key nor the assertion', async () => {
+test('a sign-in that Google refuses shows neither the key nor the assertion', async () => {
   const { open } = await openGoogle((body) => [
     400,
     JSON.stringify({ error: 'invalid_grant', error_description: `Invalid JWT: ${body}` }),
@@ -201,7 +201,7 @@ test('a sign-in that Google refuses tells neither the key nor the assertion', as
   expect(JSON.stringify(reply)).not.toMatch(/eyJ[\w-]{8}/);
 });
 
-test('a sign-in that cannot reach Google tells where and why, and when it can', async () => {
+test('a sign-in that cannot reach Google says where and why, and when it can', async () => {
   let status = 503;
   const { open } = await openGoogle(() => [status, status === 200 ? ANSWER : '{}']);
   const clock = { ms: Date.now() };

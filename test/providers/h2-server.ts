@@ -124,7 +124,7 @@ export function openSender(
   return sender;
 }
 
-/** Sends one request; the path tells them apart. */
+/** Sends one request; each has a path of its own. */
 export function post(sender: Sender, path = '/', when: SendOptions = {}, body = '{"aps":{}}'): Promise<SendResult> {
   return sender.send({ headers: { ':method': 'POST', ':path': path }, body }, when);
 }

@@ -126,7 +126,7 @@ test('connections that are refused together are one failure: the next try comes 
   expect(performance.now() - (server.connectedAt[0] ?? 0)).toBeLessThan(7_000); // a wait for each would be 7.5 s or more
 });
 
-test('while there is no connection a send is told so at once, but brings on the next try after half a second', async () => {
+test('while there is no connection a send fails at once, but brings on the next try after half a second', async () => {
   const closed = await openServer();
   const { server, ...at } = closed;
   await new Promise((resolve) => server.close(resolve));

@@ -10,7 +10,7 @@ import { makePush } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
 import { accept, brief, type H2Server, openSender, openServer, post, postMany, tally } from './h2-server.ts';
 
-/** Answers as soon as it is told to. */
+/** Answers a request when `answerOne` is called. */
 function silentServer(maxConcurrentStreams: number) {
   const streams: ServerHttp2Stream[] = [];
   const opened = openServer((stream) => streams.push(stream), { settings: { maxConcurrentStreams } });

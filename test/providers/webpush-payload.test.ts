@@ -150,7 +150,7 @@ test('the priority is the urgency, and a collapse id is tag and topic', () => {
   expect(encode().headers).not.toHaveProperty('topic');
 });
 
-test('silent: low urgency, no badge, and the service worker is told', () => {
+test('silent: low urgency, no badge, and a field for the service worker', () => {
   const encoded = encode({ priority: 'high', badge: 3, silent: true });
   expect(encoded.headers).toMatchObject({ urgency: 'low' });
   const message = messageOf(encoded);

@@ -31,7 +31,7 @@ describe('the clock offset', () => {
     expect(Math.abs(clock.offsetMs)).toBeLessThan(100);
   });
 
-  test('follows a clock that is stepped, and tells once that they differ and once that they agree again', async () => {
+  test('follows a clock that is stepped, and reports once that they differ and once that they agree again', async () => {
     const changes: ClockChange[] = [];
     const step = stepClock();
     const clock = measureClockOffset({

@@ -49,7 +49,7 @@ it('a token that APNs calls gone reaches a consumer, with its recipient, platfor
   expect(await printedBy(consumer)).toEqual([gone(device.token)]);
 });
 
-it('a token that was never valid is told as such, and not while all tokens look wrong', async () => {
+it('a token that was never valid is reported as such, and not while all tokens look wrong', async () => {
   const { queue, prefix, sandbox, startHere } = await openReplicaBench();
   await startHere();
   const devices = Array.from({ length: 25 }, () => makeDevice());

@@ -17,7 +17,7 @@ test('a notification id is the job id', () => {
   for (const id of ['msg-8841', '007', '1e3', 'a.b_c~d-e', '12345678901234567890']) expect(jobIdOf(id)).toBe(id);
 });
 
-test('what BullMQ refuses, or takes for a key of its own, is told apart by a #', () => {
+test('what BullMQ refuses, or takes for a key of its own, gets a #', () => {
   for (const id of ['0', '123', '-5', 'NaN', 'meta', 'id', 'wait', 'active', 'delayed', 'stalled-check', 'marker']) {
     expect(jobIdOf(id)).toBe(`#${id}`);
   }
@@ -131,7 +131,7 @@ test('what its producer wanted kept longer is left to the producer', () => {
   }
 });
 
-test('a job without a priority is told', async () => {
+test('a job without a priority is recognised', async () => {
   const { queue } = openQueues();
   expect(isUnprioritised(await queue.add('push', {}))).toBe(true);
   expect(isUnprioritised(await queue.add('push', {}, { priority: 0 }))).toBe(true);

@@ -92,7 +92,7 @@ test('an error that is not the processor’s verdict fails no job', async () => 
   expect(letGo).toEqual(['one: Command timed out']);
 });
 
-test('the processor’s verdict holds', async () => {
+test('what the processor decided is not changed', async () => {
   const { queue, letGo } = open((job) => {
     if (job.id === 'dead') throw new UnrecoverableError('rejected: for good');
     throw new DelayedError();
@@ -105,7 +105,7 @@ test('the processor’s verdict holds', async () => {
 test('a pass that ends does not take the lock’s renewal from a later one of the same job in the same worker', async () => {
   const passes: (() => void)[] = [];
   const { queue, lockKey, redis } = open(async () => {
-    await new Promise<void>((resolve) => passes.push(resolve)); // ends when it is told to
+    await new Promise<void>((resolve) => passes.push(resolve)); // ends when the test calls it
     return { outcome: 'delivered' };
   });
   await queue.add('push', notification(), { jobId: 'one', priority: 10 });

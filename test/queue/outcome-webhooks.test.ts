@@ -102,7 +102,7 @@ it('each outcome is posted as JSON, signed, and acknowledged; a copy of it has t
   expect(first?.webhookId).toMatch(/^msg_[\w-]{27}$/);
 });
 
-it('what the receiver does not accept is posted again, and does not hold up the others', async () => {
+it('what the receiver does not accept is posted again, and does not delay the others', async () => {
   const { prefix, write, pending } = openStream();
   const answers: Record<string, [status: number, headers?: Record<string, string>][]> = {
     'msg-0': [[500], [404]],

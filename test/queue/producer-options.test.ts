@@ -74,7 +74,7 @@ it.each([
   expect(faultsOf(options)).toEqual([{ path, expected, found: 'one' }]);
 });
 
-it('an option that is like none, and a bad value, are told together', () => {
+it('an option that is like none, and a bad value, are reported together', () => {
   expect(faultsOf({ concurrency: 7, shards: 0 })).toMatchObject([
     { path: 'concurrency', expected: 'no such field' },
     { path: 'shards' },

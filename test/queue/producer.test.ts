@@ -68,7 +68,7 @@ test('refuses what does not fit, with every fault, and adds nothing', async () =
   }
 });
 
-test('of many, the good ones go in and each bad one is told at its index', async () => {
+test('of many, the good ones go in and each bad one is answered at its index', async () => {
   const { prefix, queue } = openQueues();
   const inputs = Array.from({ length: 1_203 }, (_, n) => notification({ id: `n${n % 1_200}` }));
   inputs[7] = notification({ id: 'n7', devices: [] });
@@ -190,7 +190,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-test('of those that give way to the newest, the timestamps tell which was added later, within a millisecond too', async () => {
+test('of those that give way to the newest, the timestamps show which was added later, within a millisecond too', async () => {
   const { prefix, queue } = openQueues();
   const producer = produce({ prefix });
   const ids = Array.from({ length: 50 }, (_, index) => `n${index}`);
@@ -281,7 +281,7 @@ describe('expiresAt', () => {
     expect(checkInput(notification({ expiresAt: Date.now() + 365 * 24 * HOUR_MS }))).toMatchObject({ kind: 'added' });
   });
 
-  test('and a sendAfter that both lie too far ahead are both told', () => {
+  test('and a sendAfter that both lie too far ahead are both refused', () => {
     const sendAfter = Date.now() * 1_000;
     expect(checkInput(notification({ sendAfter, expiresAt: sendAfter + 1 }))).toMatchObject({
       faults: [{ path: 'sendAfter' }, { path: 'expiresAt' }],
@@ -289,7 +289,7 @@ describe('expiresAt', () => {
   });
 });
 
-/** A sequence of so many, one for each recipient, which tells how many were taken from it. */
+/** A sequence of so many, one for each recipient, which counts how many were taken from it. */
 function sequence(count: number, more: Partial<EnqueueInput> = {}, failAt = Infinity) {
   const taken = { count: 0 };
   async function* inputs(): AsyncGenerator<EnqueueInput> {
@@ -303,7 +303,7 @@ function sequence(count: number, more: Partial<EnqueueInput> = {}, failAt = Infi
   return { inputs: inputs(), taken };
 }
 
-test('takes a sequence with 500 in memory, and tells each result in order', async () => {
+test('takes a sequence with 500 in memory, and reports each result in order', async () => {
   const { prefix, queue } = openQueues();
   const { inputs, taken } = sequence(1_300);
   const results: [kind: Enqueued['kind'], index: number, taken: number][] = [];
@@ -315,7 +315,7 @@ test('takes a sequence with 500 in memory, and tells each result in order', asyn
   expect(await queue.getJobCountByTypes('prioritized')).toBe(1_300);
 });
 
-test('tells duplicates and what does not fit, and adds the others', async () => {
+test('counts duplicates and what does not fit, and adds the others', async () => {
   const { prefix } = openQueues();
   const producer = produce({ prefix });
   const inputs = [notification({ id: 'a' }), notification({ id: 'a' }), notification({ badge: -1 })];
@@ -371,7 +371,7 @@ test('refuses what would expire only because of the spread', async () => {
   expect(results).toMatchObject([{ kind: 'invalid', faults: [{ path: 'expiresAt' }] }]);
 });
 
-test('stops after the batch under way when it is told to', async () => {
+test('stops after the batch under way when its signal fires', async () => {
   const { prefix, queue } = openQueues();
   const stop = new AbortController();
   const onResult = () => {

@@ -66,7 +66,7 @@ it.each([[{ rule: '10/1m', requeues: 1 }, { rule: '10/1m' }] as const, [{ tries:
   },
 );
 
-it('one that waits in line tells how many are before it, and why; also after it was moved', async () => {
+it('one that waits in line says how many are before it, and why; also after it was moved', async () => {
   const { producer, queue, prefix } = open();
   const policy = { rules: [], minGapMs: 60_000 };
   const limiter = createRedisLimiter({ redis: connectRedis(), prefix, policy });
@@ -98,7 +98,7 @@ it('one that waits in line tells how many are before it, and why; also after it 
   expect(await producer.status('msg-3')).toEqual({ ...waiting, rule: 'gap', before: 1 });
 });
 
-it('one that its category holds back tells its place in that line', async () => {
+it('one that its category holds back says its place in that line', async () => {
   const { producer, queue, prefix } = open();
   const policies = { policy: { rules: [], minGapMs: 1_000 }, categories: { news: { rules: [], minGapMs: 3_600_000 } } };
   const limiter = createRedisLimiter({ redis: connectRedis(), prefix, ...policies });
@@ -114,7 +114,7 @@ it('one that its category holds back tells its place in that line', async () => 
   expect(await producer.status('msg-1')).toMatchObject({ rule: 'news:gap', before: 1 });
 });
 
-it('one that waits is told also if the Redis of the limiter does not answer', async () => {
+it('one that waits has a status also if the Redis of the limiter does not answer', async () => {
   const { producer, queue, prefix } = open({ limiterRedisUrl: 'redis://127.0.0.1:1', timeoutMs: 500 });
   await producer.enqueue(notification({ id: 'msg-1' }));
   consume(prefix, async (job, token) => {
@@ -201,7 +201,7 @@ it('without Redis it rejects as the other calls do', async () => {
 it('strict TypeScript knows the fields of each state', () => {
   const code = `
     import { createProducer, type DeviceState, type NotificationStatus } from 'pushpacer';
-    export function tell(status: NotificationStatus): string {
+    export function describe(status: NotificationStatus): string {
       switch (status.state) {
         case 'unknown': return '';
         case 'waiting': return \`\${status.rule ?? 'none'} \${status.until?.toFixed() ?? 'now'} \${status.before?.toFixed() ?? ''} \${status.ruleUntil?.toFixed() ?? ''}\`;
@@ -213,7 +213,7 @@ it('strict TypeScript knows the fields of each state', () => {
         case 'dead-lettered': return \`\${status.reason}: \${status.message}\`;
       }
     }
-    export const told = createProducer().status('msg-1').then(tell);
+    export const described = createProducer().status('msg-1').then(describe);
   `;
   expect(strictFaults(code)).toEqual([]);
 });

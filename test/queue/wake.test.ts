@@ -47,18 +47,18 @@ describe('when it looks', () => {
     return delayed.looks.splice(0).map((at) => at - 1_000_000);
   };
 
-  test('never where it was told of nothing', async () => {
+  test('never where nothing was noted', async () => {
     delayed.add(1_000_300);
     expect(await looksUntil(5_000)).toEqual([]);
   });
 
-  test('just after a job that it was told of', async () => {
+  test('just after a job that was noted', async () => {
     delayed.add(1_000_200);
     waker.note(1_000_200);
     expect(await looksUntil(500)).toEqual([202, 204]); // at 202 it sees the job woken, and has another look
   });
 
-  test('after each of several, whatever the order of telling', async () => {
+  test('after each of several, whatever the order of noting', async () => {
     for (const dueAt of [1_000_340, 1_000_100]) {
       delayed.add(dueAt);
       waker.note(dueAt);

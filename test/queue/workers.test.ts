@@ -143,7 +143,7 @@ it('a line has bounds, whatever the worker has', async () => {
   expect((await read()).workers[0]).toMatchObject({ appCount: 1_000 });
 });
 
-it('a policy that is too long is not told', async () => {
+it('a policy that is too long is not stored', async () => {
   const { start, read, redis, key } = open();
   const categories = Object.fromEntries(
     Array.from({ length: 5_000 }, (_, at) => [`c${at}`, { rules: [], minGapMs: 1 }]),

@@ -35,7 +35,7 @@ describe('the promise of a quota', () => {
   };
   const takeMany = (quota: Quota, count: number) => Promise.all(Array.from({ length: count }, () => quota.take()));
 
-  it('gives as many tokens as the rule allows, and then tells when there is room, and which rule makes the wait', async () => {
+  it('gives as many tokens as the rule allows, and then answers when there is room, and which rule makes the wait', async () => {
     const [quota] = open([{ max: 10, perMs: MINUTE }]);
     const answers = await takeMany(quota, 12);
     expect(kinds(answers)).toEqual({ taken: 10, over: 2 });
@@ -46,7 +46,7 @@ describe('the promise of a quota', () => {
     }
   });
 
-  it('holds every rule at once: the one that makes the longest wait is told', async () => {
+  it('keeps every rule at once: the one that makes the longest wait is answered', async () => {
     const [quota] = open([
       { max: 4, perMs: SECOND },
       { max: 6, perMs: MINUTE },
@@ -68,7 +68,7 @@ describe('the promise of a quota', () => {
     }
   });
 
-  it('tells one that comes back before there is room the same instant again', async () => {
+  it('answers one that comes back before there is room with the same instant again', async () => {
     const [quota] = open([{ max: 1, perMs: MINUTE }]);
     await quota.take();
     const [over] = overOf([await quota.take()]);
@@ -130,7 +130,7 @@ describe('the promise of a quota', () => {
     expect(kinds(await takeMany(quota, 4))).toEqual({ taken: 3, over: 1 });
   });
 
-  it('tells how far each rule is used up', async () => {
+  it('answers how far each rule is used up', async () => {
     const [quota, other] = open([
       { max: 100, perMs: MINUTE },
       { max: 30, perMs: SECOND },
@@ -238,7 +238,7 @@ describe('the promise of a quota', () => {
         const clients = open(rules, leaseMs);
         const taken: number[] = [];
         const promised: number[] = [];
-        // A token may be used at once, or at the last moment: windows hold for either.
+        // A token may be used at once, or at the last moment: no window may be too full with either.
         const note = (answer: QuotaAnswer, index: number) => {
           if (answer.kind === 'over') promised.push(answer.at);
           else taken.push(index % 2 === 0 ? now : Math.ceil(answer.useBy) - 1);
@@ -310,7 +310,7 @@ interface Job {
   readonly asks: number;
 }
 
-/** Jobs that ask, and come back when they are told to, until each has its token; in the order of their instants. */
+/** Jobs that ask, and come back at their promised instants, until each has its token; in the order of their instants. */
 async function play({ clients, clock, jobs, lateMs, arrivalMs = () => 0 }: Simulation): Promise<Played> {
   const start = clock.now();
   const due: Job[] = [];

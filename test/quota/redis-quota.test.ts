@@ -216,7 +216,7 @@ describe('Redis misbehaving', () => {
     expect(await quota.used()).toMatchObject([{ used: 2 }]);
   });
 
-  it('refuses: the reason is told, and close ends all the same', async () => {
+  it('refuses: the error says why, and close ends all the same', async () => {
     const redis = new Redis({ lazyConnect: true });
     redis.disconnect();
     const quota = createRedisQuota({ redis, name: 'fcm', rules: MINUTELY });
@@ -313,7 +313,7 @@ describe('token batches', () => {
     expect(asked.map(({ newcomers }) => newcomers)).toEqual([200, 200, 50]);
   });
 
-  it('hold what was used in the last period, and hand it out without a call', async () => {
+  it('have what was used in the last period, and hand it out without a call', async () => {
     await takeMany(10);
     now += 100;
     await batches.take();
@@ -324,7 +324,7 @@ describe('token batches', () => {
     expect(asked).toHaveLength(3);
   });
 
-  it('hold nothing for one that was idle', async () => {
+  it('have nothing for one that was idle', async () => {
     await takeMany(10);
     now += 250;
     await batches.take();

@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import type { Rule } from '../../src/domain/limits.ts';
 
-/** The most of these instants that any rolling window holds, its start included, its end not: `[t, t + perMs)`. */
+/** The most of these instants in any rolling window, its start included, its end not: `[t, t + perMs)`. */
 function mostInWindow(instants: readonly number[], perMs: number): number {
   const sorted = instants.toSorted((a, b) => a - b);
   let most = 0;
@@ -13,7 +13,7 @@ function mostInWindow(instants: readonly number[], perMs: number): number {
   return most;
 }
 
-/** Fails where any rolling window holds more than its rule allows. */
+/** Fails where any rolling window has more than its rule allows. */
 export function expectWithin(rules: readonly Rule[], instants: readonly number[]): void {
   for (const { max, perMs } of rules) {
     expect(mostInWindow(instants, perMs), `most in any ${perMs} ms`).toBeLessThanOrEqual(max);

@@ -10,7 +10,7 @@ import { connectFcm, rpcError } from './fcm-client.ts';
 const GONE: Refuse = { kind: 'refuse', status: 410, reason: 'Unregistered', timestamp: 1_795_000_000_000 };
 const BUSY: Refuse = { kind: 'refuse', status: 503, reason: 'UNAVAILABLE', retryAfter: '7' };
 
-/** Both providers by the same few words: a client that sends one alert to a token and tells the status. */
+/** Both providers by the same few words: a client that sends one alert to a token and answers the status. */
 const providers = {
   apns: async (sandbox: Sandbox) => {
     const client = await connectApns(sandbox);
@@ -116,7 +116,7 @@ describe.each(['apns', 'fcm'] as const)('%s', (platform) => {
 });
 
 describe('APNs', () => {
-  it('tells a timestamp and Retry-After, and leaves the body out where it is asked to', async () => {
+  it('has a timestamp and Retry-After, and leaves the body out where it is asked to', async () => {
     const sandbox = await openSandbox();
     const client = await connectApns(sandbox);
     sandbox.apns.script('ab01', [GONE, BUSY, { ...BUSY, emptyBody: true }]);
@@ -153,7 +153,7 @@ describe('a client that gives up before a late answer', () => {
 });
 
 describe('FCM', () => {
-  it('tells Retry-After, and leaves the body out where it is asked to', async () => {
+  it('has Retry-After, and leaves the body out where it is asked to', async () => {
     const sandbox = await openSandbox();
     const client = await connectFcm(sandbox);
     sandbox.fcm.script('ab', [BUSY, { ...BUSY, emptyBody: true }, { ...BUSY, message: 'In a while.' }]);

@@ -43,7 +43,7 @@ export const PAYLOAD = JSON.stringify({ aps: { alert: { title: 'Room 12', body: 
 export async function connectApns(sandbox: Sandbox, options: ApnsClientOptions = {}): Promise<ApnsClient> {
   const jwt = options.jwt ?? (await signJwt(sandbox));
   const session = connect(sandbox.apns.url, { ca: await readFile(sandbox.caFile) });
-  session.on('error', () => undefined); // told by the requests on it
+  session.on('error', () => undefined); // the requests on it report it
   onTestFinished(() => session.destroy());
   await once(session, 'remoteSettings');
 

@@ -147,7 +147,7 @@ describe('APNs refuses', () => {
     expect(sandbox.apns.counts).toMatchObject({ requests: 1, accepted: 0 });
   });
 
-  it('nothing that only a device would ignore, and tells it in the journal', async () => {
+  it('nothing that only a device would ignore, but notes it in the journal', async () => {
     const sandbox = await openSandbox();
     const client = await connectApns(sandbox);
     const bodies = [
@@ -208,7 +208,7 @@ describe('the provider token', () => {
   test.each<[string, JwtOptions, object]>([
     ['of another key', { key: strangersKey }, INVALID],
     ["with another key's id", { kid: 'OTHERKEY01' }, INVALID],
-    ['that does not tell when it was issued', { issuedAt: null }, INVALID],
+    ['that does not say when it was issued', { issuedAt: null }, INVALID],
     ["with another team's id", { iss: 'OTHERTEAM1' }, INVALID],
     ['from the future', { issuedAt: Date.now() + 10 * MINUTE_MS }, INVALID],
     ['from a clock that is a little ahead', { issuedAt: Date.now() + 10_000 }, ACCEPTED],

@@ -11,7 +11,7 @@ import { waitFor } from '../support/wait.ts';
 import { connectApns } from './apns-client.ts';
 import { connectFcm, connectFcmHttp2 } from './fcm-client.ts';
 
-/** Both providers by the same few words: a client on one connection that sends one alert and tells the status. */
+/** Both providers by the same few words: a client on one connection that sends one alert and answers the status. */
 const clients = {
   apns: async (sandbox: Sandbox) => {
     const client = await connectApns(sandbox);

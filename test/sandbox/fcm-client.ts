@@ -36,7 +36,7 @@ export interface FcmHttp2Client extends FcmClient {
 /** Connects over HTTP/2, and closes when the test ends. */
 export async function connectFcmHttp2(sandbox: Sandbox): Promise<FcmHttp2Client> {
   const session = connect(sandbox.fcm.url, { ca: await readFile(sandbox.caFile) });
-  session.on('error', () => undefined); // told by the requests on it
+  session.on('error', () => undefined); // the requests on it report it
   onTestFinished(() => session.destroy());
   await once(session, 'remoteSettings');
   return {

@@ -270,14 +270,14 @@ describe('a quota of FCM', () => {
     });
   });
 
-  it('a quota that nobody names is told by its code alone', async () => {
+  it('a quota that nobody names is answered with its code alone', async () => {
     const sandbox = await openSandbox();
     const client = await connectFcmHttp2(sandbox);
     sandbox.fcm.script(token, [OVER]);
     expect(rpcError(await client.send({ token })).details).toEqual([QUOTA_EXCEEDED]);
   });
 
-  it("a project's quota at Google's front end is told without FCM's words", async () => {
+  it("a project's quota at Google's front end is answered without FCM's words", async () => {
     const sandbox = await openSandbox();
     const client = await connectFcmHttp2(sandbox);
     sandbox.fcm.script(token, [{ kind: 'refuse', status: 429, quota: 'project' }]);

@@ -7,7 +7,7 @@ function entry(token: string, accepted = true): JournalEntry {
   return { platform: 'apns', token, at: 0, accepted, data: {} };
 }
 
-test('tells all requests, and apart from them the accepted ones', () => {
+test('shows all requests, and apart from them the accepted ones', () => {
   const journal = new Journal();
   journal.record(entry('a'));
   journal.record(entry('b', false));
@@ -36,14 +36,14 @@ test('calls its listeners with each entry until they have had enough', () => {
   expect(heard).toEqual(['a', 'b']);
 });
 
-test('keeps only the latest where it is told to', () => {
+test('keeps only the latest where an option says so', () => {
   const journal = new Journal({ keep: 2 });
   for (const token of ['a', 'b', 'c', 'd']) journal.record(entry(token, token < 'c'));
   expect(journal.all.map(({ token }) => token)).toEqual(['c', 'd']);
   expect(journal.accepted.map(({ token }) => token)).toEqual(['a', 'b']);
 });
 
-test('tells how many it dropped, until it is cleared', () => {
+test('counts what it dropped, until it is cleared', () => {
   const journal = new Journal({ keep: 2 });
   for (const token of ['a', 'b', 'c']) journal.record(entry(token));
   expect(journal.dropped).toBe(1);
@@ -126,7 +126,7 @@ describe('judge', () => {
     expect(judge(arrivals([0, 149, 350]), policy).gapViolations).toBe(1);
   });
 
-  it('counts windows that hold too many by more than the tolerance', () => {
+  it('counts windows with too many by more than the tolerance', () => {
     expect(judge(arrivals([0, 300, 600, 950]), policy).windowViolations).toBe(0);
     expect(judge(arrivals([0, 300, 600, 949]), policy)).toMatchObject({ windowViolations: 1, maxInWindow: 4 });
   });

@@ -166,7 +166,7 @@ describe('an embedded Redis', () => {
     expect([isAlive(stopped.pid), isAlive(killed.pid)]).toEqual([false, false]);
   });
 
-  test('tells why it did not start', async () => {
+  test('says why it did not start', async () => {
     const folder = await temporaryFolder(); // others make theirs meanwhile
     vi.stubEnv('TMPDIR', folder);
     onTestFinished(() => void vi.unstubAllEnvs());
@@ -248,7 +248,7 @@ test('a Redis that was given is left as it is', async () => {
   expect(await redis.get(key)).toBe('kept');
 });
 
-test('a Redis that refuses is told, without its password', async () => {
+test('a Redis that refuses is reported, without its password', async () => {
   const locked = await startEmbeddedRedis();
   onTestFinished(() => locked.close());
   await connectRedis(locked.url).config('SET', 'requirepass', 'right');

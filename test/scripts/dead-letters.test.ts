@@ -147,7 +147,7 @@ test('tries are those of one device, however many devices there are', async () =
   expect(lines.map((line) => / ago +\d+ +(\d+) /.exec(line)?.[1])).toEqual(['3', '2', '0']);
 });
 
-test('an id that a producer gave the job alone is not told as the notification’s', async () => {
+test('an id that a producer gave the job alone is not shown as the notification’s', async () => {
   const { prefix, deadQueue } = openQueues();
   await addDead(deadQueue, {
     '#17': deadLetter('msg-1', { notification: notification({ id: 'msg-1' }) }),
@@ -166,7 +166,7 @@ test('an id that a producer gave the job alone is not told as the notification�
   expect(idsOf(await list(prefix, ['--id', '8841']))).toEqual(['#18']);
 });
 
-test('many are told with --json, and 50 in a table', async () => {
+test('many are printed with --json, and 50 in a table', async () => {
   const { prefix, deadQueue } = openQueues();
   const ids = Array.from({ length: 320 }, (_, n) => `n${n}`);
   const at = Date.now() - 1_000;
@@ -236,7 +236,7 @@ test('shows one in full, and neither token nor text nor data', async () => {
   });
 });
 
-test('tells whatever lies there, and no terminal codes of others', async () => {
+test('prints whatever lies there, and no terminal codes of others', async () => {
   const { prefix, deadQueue } = openQueues();
   const odd = { devices: [null, { platform: 'sms', token: 'x' }], recipientId: '\u001b[31mred', expiresAt: 'soon' };
   await addDead(deadQueue, {
@@ -278,7 +278,7 @@ test('with none it says so', async () => {
   expect(await list(prefix)).toEqual({ deadLetters: [], total: 0, matched: 0, byReason: {} });
 });
 
-test('tells how it is used, Redis that is away, and flags that do not fit', async () => {
+test('says how it is used, that Redis is away, and which flags do not fit', async () => {
   expect((await run('{unused}', ['--help'])).stdout).toContain('Usage: dead-letters');
   const away = await run('{unused}', [], { REDIS_URL: 'redis://:s3cret@127.0.0.1:1' });
   expect(away.code).toBe(1);

@@ -132,7 +132,7 @@ test.each([
   expect((await runMain(main, [], env)).stderr).toContain(`counts: ${call}`.replace(':  ', ': '));
 });
 
-test('Redis away is told at once', async () => {
+test('Redis away is reported at once', async () => {
   const exit = await run('{unused}', ['--all', '--yes'], { REDIS_URL: 'redis://127.0.0.1:1' });
   expect(exit.code).toBe(1);
   expect(exit.stderr).toMatch(/^error: Redis is away: 127\.0\.0\.1:1 \(.+\); start again to go on\n$/);

@@ -24,7 +24,7 @@ function enqueue({ args, prefix = '{unused}', input, redisUrl = testRedisUrl() }
 
 const lastJson = ({ stdout }: CommandExit | Exit): unknown => JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '');
 
-test('a file goes in, but for its bad lines, which are told with every fault', async () => {
+test('a file goes in, but for its bad lines, which are reported with every fault', async () => {
   const { prefix, queue } = openQueues();
   const file = join(await temporaryFolder(), 'f.ndjson');
   const lines = [
@@ -240,7 +240,7 @@ test('flags make a push for a Live Activity', async () => {
   });
 });
 
-test('a payload that is too large is told before it is enqueued', async () => {
+test('a payload that is too large is refused before it is enqueued', async () => {
   const { prefix, queue } = openQueues();
   const args = ['--recipient', 'r', '--apns', 'abab', '--title', 'a', '--data', `text=${'x'.repeat(4_096)}`];
   const exit = await enqueue({ args, prefix });
@@ -267,7 +267,7 @@ test('a dry run needs no Redis, and adds nothing', async () => {
   expect(exit.stderr).toContain('line 2: ');
 });
 
-test('Redis away is told at once, without the password', async () => {
+test('Redis away is reported at once, without the password', async () => {
   const exit = await enqueue({
     args: ['-'],
     input: JSON.stringify(notification()),

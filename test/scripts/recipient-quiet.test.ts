@@ -32,7 +32,7 @@ async function openBench(limits: object = { categories: {} }): Promise<Bench> {
 }
 
 describe('recipient quiet', () => {
-  test('stores quiet hours, which show tells and unquiet removes', async () => {
+  test('stores quiet hours, which show prints and unquiet removes', async () => {
     const { limiter, run } = await openBench();
     expect(await outputOf(run('quiet', ID, ...NIGHT, '--days', 'mon-fri'))).toBe(
       'teacher-42 has quiet hours: mon,tue,wed,thu,fri 21:00-07:00, Europe/Paris\n',
@@ -80,7 +80,7 @@ describe('recipient quiet', () => {
     );
   });
 
-  test('tells which category is exempt from what', async () => {
+  test('shows which category is exempt from what', async () => {
     const emergency = { rules: '5/1h', exempt: ['quietHours', 'gap'] };
     const { run } = await openBench({ categories: { emergency } });
     expect(await outputOf(run('show', ID))).toContain(

@@ -70,7 +70,7 @@ function lines(change: Partial<Inspection>, options: Options = {}) {
 const WORKERS = { workers: 4, others: 0 };
 
 describe('a recipient', () => {
-  it('who was never seen is said to be that, with the limits that would hold', () => {
+  it('who was never seen is said to be that, with the limits that would apply', () => {
     expect(lines({})).toEqual([
       'teacher-42 at 2026-11-21 12:00:03Z',
       'Nothing is stored: no alert lately, none waits, no limits or block of its own.',
@@ -85,7 +85,7 @@ describe('a recipient', () => {
     ]);
   });
 
-  it('who waits is told with limits, block, slots and notifications', () => {
+  it('who waits is shown with limits, block, slots and notifications', () => {
     const shown = lines({
       source: 'stored',
       policyUntil: NOW + 7_200_000,
@@ -122,7 +122,7 @@ describe('a recipient', () => {
     expect(shown.at(-1)).toMatch(/ form-12 \(job msg-0\)$/);
   });
 
-  it('who has no limits is told so', () => {
+  it('who has no limits is shown as such', () => {
     const shown = lines({ policy: { rules: [], minGapMs: 0 }, source: 'stored', rule: 'none' });
     expect(shown).toContain('policy     no limits; stored, without an end');
     expect(shown).toContain('sent       not counted');
@@ -149,7 +149,7 @@ describe('a recipient', () => {
 });
 
 describe('the notifications that wait', () => {
-  it('are told up to a number, and the rest is counted', () => {
+  it('are listed up to a number, and the rest is counted', () => {
     const reserved = slots(200, 1_000, 3_000);
     const shown = lines({ reserved });
     expect(shown.filter((line) => /^in .* msg-\d+$/.test(line))).toHaveLength(20);
@@ -164,7 +164,7 @@ describe('why notifications wait', () => {
     return lines({ reserved }).find((line) => line.startsWith('reserved'));
   }
 
-  it('is told with the end of a quiet time or a block, and with the place in line', () => {
+  it('is shown with the end of a quiet time or a block, and with the place in line', () => {
     const until = Date.parse('2026-11-22T07:00:00Z');
     const quiet = { rule: 'quiet', ruleUntil: until };
     expect(reservedLine(quiet)).toBe('reserved   1, in 2h 30m (quiet until 07:00:00Z)');
@@ -178,7 +178,7 @@ describe('why notifications wait', () => {
 });
 
 describe('notifications that no worker has taken', () => {
-  it('make a recipient known, and are told as waiting', () => {
+  it('make a recipient known, and are shown as waiting', () => {
     const notTaken = { found: [1, 2, 3].map((n) => ({ ...JOB, id: `msg-${n}` })), lookedAt: 3, of: 3 };
     const shown = lines({}, { notTaken });
     expect(shown.join()).not.toContain('Nothing is stored');
@@ -216,7 +216,7 @@ it('a notification is named by its own id, not by that of its job', () => {
 describe('notifications that are delayed without a slot', () => {
   const retried = { ...JOB, id: 'msg-9', waitsFor: 'retry', dueAt: NOW + 2_000 };
 
-  it('are told among the others, by when they are due', () => {
+  it('are listed among the others, by when they are due', () => {
     const delayed = { found: [retried], lookedAt: 3, of: 3 };
     const shown = lines({ reserved: slots(2, 1_000, 3_000) }, { delayed });
     expect(shown).toContain('delayed    1 without a slot, the next in 2s');
@@ -297,7 +297,7 @@ it.each([
   [31_622_400_000, '366d'],
 ])('%d ms are %s', (ms, text) => expect(span(ms)).toBe(text));
 
-it('tells both ways from now', () => {
+it('counts both ways from now', () => {
   expect([fromNow(5, 5), fromNow(0, 2_000), fromNow(2_000, 0)]).toEqual(['now', 'in 2s', '2s ago']);
 });
 

@@ -82,7 +82,7 @@ describe('show', () => {
     expect(await connectRedis().keys(`*${tag}*`)).toEqual([]);
   });
 
-  test('tells slots, limits and block, as text and as JSON', async () => {
+  test('shows slots, limits and block, as text and as JSON', async () => {
     const { limiter, run } = openBench();
     await askFor(limiter, ['a/0', 'b/0', 'c/0']);
     await limiter.limit('teacher-42', { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 4_000 });
@@ -106,7 +106,7 @@ describe('show', () => {
     expect(text).toMatch(/\nin 1h .* no job .* b\n/);
   });
 
-  test('tells background pushes and Live Activities apart from alerts, where there are any', async () => {
+  test('shows background pushes and Live Activities apart from alerts, where there are any', async () => {
     const { limiter, background, liveActivity, run } = openBench();
     await askFor(limiter, ['a/0']);
     const before = await jsonOf(run('show', 'teacher-42', '--json'));
@@ -138,13 +138,13 @@ describe('show', () => {
     expect(text).toMatch(/ no job \(live activity\) .* m\n.* no job \(background\) .* s\n$/);
   });
 
-  test('tells the limits per category of the file that the workers have', async () => {
+  test('shows the limits per category of the file that the workers have', async () => {
     const { env } = openBench();
     const text = await outputOf(recipient({ ...env, LIMITS_FILE: 'examples/limits.json' }, 'show', 'teacher-42'));
     expect(text).toContain('           messages: 5/1m, 50/1h, gap 10s; from LIMITS_FILE\n');
   });
 
-  test('tells what no worker has taken yet', async () => {
+  test('shows what no worker has taken yet', async () => {
     const { run, producer } = openQueue();
     for (const id of ['msg-1', '2', 'msg-3']) {
       await producer.enqueue(makeNotification({ id, recipientId: 'teacher-42' }));
@@ -205,7 +205,7 @@ describe('block', () => {
   test.each([
     ['background', ['p/0', 'q/0', 'r/0', 's/0']],
     ['liveActivity', ['l/0', 'm/0']],
-  ] as const)('holds what the limiter of %s has back too, and unblock lets it go', async (kind, ids) => {
+  ] as const)('delays what waits in the limiter of %s too, and unblock lets it go', async (kind, ids) => {
     const { limiter, [kind]: apart, run } = openBench();
     await askFor(limiter, ['a/0', 'b/0']);
     await askFor(apart, ids);
@@ -320,7 +320,7 @@ test('takes any recipient that a notification may have', async () => {
   expect(await outputOf(run('show', '--', id))).toContain('block      until');
 });
 
-test('Redis away is told at once, without the password', async () => {
+test('Redis away is reported at once, without the password', async () => {
   for (const name of ['show', 'unblock', 'reset']) {
     const env = { ...UNSET, REDIS_URL: 'redis://:s3cret@127.0.0.1:1', QUEUE_PREFIX: '{unused}' };
     const { code, stderr, stdout } = await recipient(env, name, 'teacher-42');
@@ -329,7 +329,7 @@ test('Redis away is told at once, without the password', async () => {
   }
 });
 
-test('a bad environment is told as the worker tells it', async () => {
+test('a bad environment is reported as by the worker', async () => {
   const { code, stderr } = await recipient({ ...UNSET, LIMIT_RULES: 'ten' }, 'show', 'teacher-42');
   expect(stderr).toContain('error: bad environment: LIMIT_RULES: expected');
   expect(code).toBe(1);
@@ -355,7 +355,7 @@ describe('bad usage', () => {
     [['limit', ID, '--min-gap', '32d'], '--min-gap: expected 0 or a duration such as 250ms, 3s, 1m, 2h or 1d, at most'],
     [['limit', ID, '--clear', '--rules', '5/1m'], '--clear: expected no other flag, found --rules'],
   ])('%j', async (args, message) => {
-    const nobody = { ...UNSET, REDIS_URL: 'redis://127.0.0.1:1' }; // told without asking Redis
+    const nobody = { ...UNSET, REDIS_URL: 'redis://127.0.0.1:1' }; // reported without asking Redis
     const { code, stderr, stdout } = await recipient(nobody, ...args);
     expect(stderr).toContain(message);
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });

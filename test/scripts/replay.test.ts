@@ -247,7 +247,7 @@ describe('what a replay comes to', () => {
   });
 });
 
-test('Redis away is told at once, without the password', async () => {
+test('Redis away is reported at once, without the password', async () => {
   const exit = await run('{unused}', ['--all', '--yes'], 'redis://:s3cret@127.0.0.1:1');
   expect(exit.code).toBe(1);
   expect(exit.stderr).toMatch(/^error: Redis is away: 127\.0\.0\.1:1 \(.+\); start again to go on\n$/);

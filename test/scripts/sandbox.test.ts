@@ -70,7 +70,7 @@ test('--dir keeps the keys, and an environment that a shell can read', async () 
   ]);
 });
 
-test('--json tells the environment and the summary as objects, --quiet no requests', async () => {
+test('--json prints the environment and the summary as objects, --quiet no requests', async () => {
   const command = startProcess({ args: ['scripts/sandbox.ts', '--json', '--quiet', '--name', 'sandbox'] });
   const env = JSON.parse(await command.waitForLine(/^\{/)) as Record<string, string>;
   expect(env['APNS_ENDPOINT']).toMatch(/^https:\/\/sandbox:\d+$/);
@@ -88,7 +88,7 @@ test('--json tells the environment and the summary as objects, --quiet no reques
   expect(stdout.trimEnd().split('\n')).toHaveLength(2);
 });
 
-test('--json tells each request as an object, without the whole token and the text', async () => {
+test('--json prints each request as an object, without the whole token and the text', async () => {
   const command = startProcess({ args: ['scripts/sandbox.ts', '--json'] });
   const env = JSON.parse(await command.waitForLine(/^\{/)) as Record<string, string>;
   expect(env['SANDBOX_URL']).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
@@ -211,7 +211,7 @@ test('--latency decides how long answers take', async () => {
   expect(await command.waitForExit()).toMatchObject({ code: 0 });
 });
 
-test('--latency 0 is taken, and --help tells the default', async () => {
+test('--latency 0 is taken, and --help shows the default', async () => {
   const command = startProcess({ args: ['scripts/sandbox.ts', '--latency', '0'] });
   await command.waitForLine(/^FCM_ENDPOINT=/);
   command.kill();

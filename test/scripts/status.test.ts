@@ -95,7 +95,7 @@ describe('the whole', () => {
     expect(await statusOf(bench.prefix)).toMatchObject({ ok: true, workersAlive: 1 });
   });
 
-  test('a worker tells its jobs in hand, and a breaker that is open', async () => {
+  test('a worker says its jobs in hand, and a breaker that is open', async () => {
     const bench = await openReplicaBench();
     const replica = await bench.startHere({ LIMIT_MIN_GAP: '0', LIMIT_RULES: '100/1m' });
     bench.sandbox.setAnswers([{ platform: 'apns', reason: 'InvalidProviderToken' }]);

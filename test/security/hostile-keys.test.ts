@@ -51,7 +51,7 @@ it('a recipient has one slot of a cluster, and keys that are plain and short', (
   );
 });
 
-/** One node that holds every slot: it refuses a script whose keys are in two. */
+/** One node that has every hash slot: it refuses a script whose keys are in two. */
 async function openCluster(): Promise<Redis> {
   const server = await startEmbeddedRedis({ extraArgs: ['--cluster-enabled', 'yes', '--save', ''] });
   onTestFinished(() => server.close());

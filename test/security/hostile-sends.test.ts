@@ -33,7 +33,7 @@ async function sent(
   fields: Omit<NotificationInput, 'devices'>,
   device: NotificationInput['devices'][number],
 ) {
-  // What one field may not hold is left out, so that most of what is tried is sent.
+  // What one field may not contain is left out, so that most of what is tried is sent.
   const { sound, collapseId, data, apns, android, ...rest } = fields;
   const bare = { ...rest, recipientId: 'teacher-42', devices: [device] };
   const optional = [{ sound }, { collapseId }, { data }, { apns }, { android }].filter(

@@ -120,7 +120,7 @@ it('a recipient is shown on a terminal without what a terminal obeys', () => {
 });
 
 it(
-  'the command that enqueues tells what is wrong with hostile lines, and repeats none of it',
+  'the command that enqueues says what is wrong with hostile lines, and repeats none of it',
   { timeout: 30_000 },
   async () => {
     const { title, body, data, apnsToken, fcmToken } = MARKS;

@@ -57,7 +57,7 @@ it.each([
   ['is out of memory', (redis: Redis) => redis.config('SET', 'maxmemory', '1')],
   ['lacks a command', (redis: Redis) => redis.call('ACL', 'SETUSER', 'default', '-evalsha', '-eval')],
   ['wants another password', (redis: Redis) => redis.config('SET', 'requirepass', 'another')],
-])('a Redis that %s is told without the notification', async (_, spoil) => {
+])('a Redis that %s is reported without the notification', async (_, spoil) => {
   const { redis, producer } = await openProducer();
   await producer.enqueue({ ...NOTIFICATION, alert: { title: 'first' } });
   await spoil(redis);

@@ -59,7 +59,7 @@ it('what BullMQ cannot read is a dead letter at the first look, with the beginni
   expect(worker.stdout()).not.toMatch(/stalled|second time|"level":"error"/);
 });
 
-it('50 of them hold up nobody', async () => {
+it('50 of them delay nobody', async () => {
   const bench = await openWorkerBench();
   const good = Array.from({ length: 20 }, (_, n) => makeNotification({ recipientId: `teacher-${n}` }));
   for (const [index, notification] of good.entries()) {

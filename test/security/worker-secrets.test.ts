@@ -72,7 +72,7 @@ function notification(fields: Partial<NotificationInput>): NotificationInput & {
 const answerOf = async (url: string, page: string): Promise<string> => (await fetch(`${url}/${page}`)).text();
 
 it(
-  'a worker tells no token, no key and no text, whatever providers, producers and Redis throw at it',
+  'a worker shows no token, no key and no text, whatever providers, producers and Redis throw at it',
   { timeout: 90_000 },
   async () => {
     const { sandbox, redis, queue, deadQueue, start, server } = await open();
@@ -124,7 +124,7 @@ it(
     worker.kill('SIGKILL');
     const { stdout, stderr } = await worker.waitForExit();
 
-    // There was something to judge: refusals were told, dead letters written, and the marks found where they belong.
+    // There was something to judge: refusals were logged, dead letters written, and the marks found where they belong.
     expect(stdout).toContain('not this: [redacted]!');
     expect(stored.join('\n')).toContain('not this: [redacted]!');
     expect(leaksIn(sandbox.journal.all.map((entry) => JSON.stringify(entry)).join('\n'))).not.toEqual([]);
@@ -146,7 +146,7 @@ it('an error that nobody expected ends a worker with one log line, and without w
   expect({ code, stderr, leaks: leaksIn(stdout) }).toEqual({ code: 1, stderr: '', leaks: [] });
 });
 
-it('a password that Redis refuses is not told', async () => {
+it('a password that Redis refuses is not shown', async () => {
   const { redis, start } = await open();
   await redis.call('ACL', 'SETUSER', 'worker', 'resetpass', '>another');
   const worker = start();
@@ -198,7 +198,7 @@ function openQueuesOn(connection: Redis, prefix: string): { queue: Queue; deadQu
 }
 
 /**
- * Every text that Redis holds, names of keys included, but for where secrets belong: the data of jobs, the notification of
+ * Every text in Redis, names of keys included, but for where secrets belong: the data of jobs, the notification of
  * a dead letter, and the stream of invalid tokens.
  */
 async function storedTexts(redis: Redis, prefix: string): Promise<string[]> {

@@ -11,7 +11,7 @@ export interface Gate {
   pauseStanding(): void;
   /** The same for connections to come; those that stand are left alone. */
   pauseNew(): void;
-  /** What was held passes, and all that follows. */
+  /** What was stopped passes, and all that follows. */
   release(): void;
 }
 

@@ -3,7 +3,7 @@ import { setTimeout } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 
 const MARK = 'PUSHPACER_TEST_RUN';
-/** How long a process that was told to end may take. */
+/** How long a process that has to end may take. */
 const GRACE_MS = 3_000;
 
 /** Marks every process that this run will start, through the environment that it inherits. */

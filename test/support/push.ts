@@ -51,7 +51,7 @@ export const liveActivity = (goals: number) => ({
 });
 
 export interface PushFields<P extends Platform = Platform> extends Partial<NotificationInput> {
-  /** `apns` unless told; a device of its own is made. */
+  /** Default: `apns`; a device of its own is made. */
   readonly platform?: P;
   /** The push service of a subscription for web push: `https://127.0.0.1:41873`. */
   readonly server?: string;

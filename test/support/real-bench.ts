@@ -61,7 +61,7 @@ export async function openRealBench({ latency }: { readonly latency?: Latency } 
   };
 }
 
-/** What the logs of workers that were started with `DELAYS` tell so far. */
+/** What the logs of workers that were started with `DELAYS` say so far. */
 export function delaysOf(workers: readonly Pick<TestWorker, 'stdout'>[]): WorkerDelays {
   const delays = new WorkerDelays();
   for (const [index, worker] of workers.entries())

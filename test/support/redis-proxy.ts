@@ -91,7 +91,7 @@ function relay(client: Socket, redis: Socket, delayMs: () => number): Pair {
       write(data, delayMs());
     });
     from.once('close', () => {
-      // A silent relay tells nobody that Redis's side has gone; the client's end frees both.
+      // A silent relay does not show that Redis's side has gone; the client's end frees both.
       if (!isSilent || from === client) end();
     });
   };

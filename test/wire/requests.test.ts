@@ -129,7 +129,7 @@ function preparedFaults(push: Push, providers: Providers): string[] | undefined 
   const isNeverSent = push.silent && onThrottle !== 'silence' && onQuiet !== 'silence';
   return isNeverSent || payloadFaults(push.notification).length > 0
     ? undefined
-    : ['refused as too large, but the producer was not told'];
+    : ['refused as too large, but the producer did not refuse it'];
 }
 
 /** What is wrong with a push as it leaves, or as a server got it. */

@@ -36,7 +36,7 @@ export type Shape =
       readonly is: 'object';
       readonly fields: Fields;
       readonly required?: readonly string[];
-      /** Names that are not in `fields`: `none` unless told. */
+      /** Names that are not in `fields`. Default: `none`. */
       readonly others?: 'any' | 'none';
       /** The names of a protobuf message: `channelId` in the table, and `channelId` or `channel_id` in the JSON, but not both. */
       readonly proto?: true;
@@ -58,7 +58,7 @@ export interface WireRequest {
 
 /** Everything in which a value differs from its shape: `aps.badge: expected a whole number, found a string`. */
 export function shapeFaults(value: unknown, shape: Shape, path: string): string[] {
-  if (value === null) return []; // told by `jsonFaults`, at every depth
+  if (value === null) return []; // `jsonFaults` reports it, at every depth
   const wrong = (expected: string): string[] => [`${path}: expected ${expected}, found ${shown(value)}`];
   switch (shape.is) {
     case 'any':
@@ -85,7 +85,7 @@ export function shapeFaults(value: unknown, shape: Shape, path: string): string[
       return isJson(value) ? objectFaults(value, shape, path) : wrong('an object');
     case 'either': {
       const each = shape.of.map((one) => shapeFaults(value, one, path));
-      // The one of the right type tells most.
+      // The faults of the one of the right type say most.
       const ofType = shape.of.findIndex((one) => (one.is === 'text') === (typeof value === 'string'));
       return each.some((faults) => faults.length === 0) ? [] : (each[ofType] ?? []);
     }

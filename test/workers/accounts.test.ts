@@ -114,7 +114,7 @@ it('only what changed is replaced, and sends under way end with the old credenti
   expect(sandbox.journal.accepted.at(-1)?.topic).toBe(providers.apns?.topic);
 });
 
-it('accounts with faults stay as they are, and those that cannot be created are told', async () => {
+it('accounts with faults stay as they are, and those that cannot be created are logged', async () => {
   const { accounts, credentials } = await openBench();
   accounts.apply(credentials);
   const before = accounts.providers.get('apns~app-1');

@@ -34,7 +34,7 @@ function listen() {
   return { listener: createBreakerListener({ metrics, log }), metrics, log, logged, state };
 }
 
-it('what somebody has to do something about is an error, other trouble a warning, and the end tells how long it took', () => {
+it('what an operator has to act on is an error, other trouble a warning, and the end says how long it took', () => {
   const { listener, logged } = listen();
   listener({ service: 'apns', open: limited, before: undefined });
   listener({ service: 'apns', open: refused, before: limited });

@@ -209,7 +209,7 @@ describe('by id', () => {
     expect(entries[1]?.['enqueuedAt']).toBe(entries[0]?.['enqueuedAt']);
   });
 
-  test('where the stream of outcomes cannot be written, a part of a digest is told as canceled when it is canceled again', async () => {
+  test('where the stream of outcomes cannot be written, a part of a digest has the outcome canceled when it is canceled again', async () => {
     const bench = await openReplicaBench();
     const redis = connectRedis();
     await bench.startHere(SLOW);
@@ -312,7 +312,7 @@ describe('by key', () => {
   });
 });
 
-describe('what a producer is told', () => {
+describe('what a producer is answered', () => {
   test.each([
     [{}, 'an object with an id, or with a recipientId and a cancellationKey'],
     [{ id: 'a b' }, '1 to 128 of A-Z a-z 0-9 . _ ~ -'],
@@ -396,7 +396,7 @@ test('of a cancel and a send exactly one wins', { timeout: 120_000 }, async () =
   expect(tooLate).toBeGreaterThan(20);
 });
 
-test('what is canceled just as it joins a digest is told as canceled, in its status and in the stream', async () => {
+test('what is canceled just as it joins a digest is canceled in its status and in the stream', async () => {
   const bench = await openReplicaBench();
   await bench.startHere({ ...SLOW, OUTCOMES_MAX: '1000' });
   const fields = { onThrottle: 'digest', digest: { key: 'thread-77', title: '{{count}} new' } } as const;

@@ -66,7 +66,7 @@ it('does not say that a provider is reached again where it is only not tried any
   expect(logged()[1]?.['msg']).toContain('is not tried any more');
 });
 
-it('a sign-in that cannot be reached is told as one, and tried again without a notification', async () => {
+it('a sign-in that cannot be reached is logged as one, and tried again without a notification', async () => {
   const { logged, after, signIns } = watch();
   await after([away(700, { account: 'fcm~teacher', host: 'oauth2.googleapis.com', isSignIn: true })], 1);
   expect(logged()[0]).toMatchObject({ platform: 'fcm', app: 'teacher', host: 'oauth2.googleapis.com', isSignIn: true });
@@ -75,7 +75,7 @@ it('a sign-in that cannot be reached is told as one, and tried again without a n
   expect(new Set(signIns)).toEqual(new Set(['fcm~teacher']));
 });
 
-it('/readyz tells of each server that cannot be reached, and why', () => {
+it('/readyz shows each server that cannot be reached, and why', () => {
   const server = 'push.example.com';
   const unreached = new Map([
     ['apns', away(5_000)],
@@ -118,7 +118,7 @@ async function closedPort(): Promise<number> {
   return port;
 }
 
-it('a worker whose provider is away from the start says so without a notification, stays ready, and tells the end', async () => {
+it('a worker whose provider is away from the start says so without a notification, stays ready, and logs the end', async () => {
   const { sandbox, env } = await openWorkerBench();
   const port = await closedPort();
   const worker = startProcess({

@@ -24,7 +24,7 @@ it('a Redis that cannot be reached ends the start with the reason of the last tr
   expect(logged[0]).toMatchObject({ redis: '127.0.0.1:1', reason: expect.stringContaining('ECONNREFUSED') as string });
 });
 
-it('a Redis that is lost is told, and once when it is back', async () => {
+it('a Redis that is lost is logged, and once when it is back', async () => {
   const redis = await startEmbeddedRedis();
   const { logged, connecting } = open(redis.url, 5_000);
   await connecting;
@@ -37,7 +37,7 @@ it('a Redis that is lost is told, and once when it is back', async () => {
   expect(back()[0]).toMatchObject({ level: 'info', awayMs: expect.any(Number) as number });
 });
 
-it('a password that is changed under a running worker is told as such, and it goes on when it may', async () => {
+it('a password that is changed under a running worker is logged as such, and it goes on when it may', async () => {
   const redis = await startEmbeddedRedis();
   onTestFinished(() => redis.close());
   const admin = connectRedis(redis.url);

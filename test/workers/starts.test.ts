@@ -207,7 +207,7 @@ describe('who started a worker', () => {
     expect(behindShell.isGone()).toBe(true);
   });
 
-  it('is npm by its variables alone where the system does not tell', () => {
+  it('is npm by its variables alone where the system does not say', () => {
     const { processes, adopt } = table();
     const parent = findParent(NPM, processes);
     expect([parent.isNpm, parent.isGone()]).toEqual([true, false]);

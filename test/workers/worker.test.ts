@@ -109,7 +109,7 @@ it('a worker that stood still says so in one line, with the jobs that it lost, a
   expect(lines.join('')).not.toContain('stood still');
 });
 
-it('a job that stalled too often is told and counted as a dead letter', async () => {
+it('a job that stalled too often is logged and counted as a dead letter', async () => {
   const { queue, deadQueue, startHere, line } = await openReplicaBench();
   const stalled = makeNotification({ category: 'messages', devices: [makeDevice('fcm')] });
   await queue.add('push', stalled, { jobId: stalled.id, priority: 10 });
@@ -129,7 +129,7 @@ it('a job that stalled too often is told and counted as a dead letter', async ()
 });
 
 describe('pages', () => {
-  it('tell health, readiness and metrics', async () => {
+  it('show health, readiness and metrics', async () => {
     const { queue, startHere, line } = await openReplicaBench();
     const { url } = await startHere({ METRICS_PORT: '0' });
     await queue.add('push', makeNotification(), { priority: 10 });

@@ -102,7 +102,7 @@ test(
 /** How far bytes may be from those of docs/capacity.md, which are of ten times as many notifications. */
 const SHARE = 0.3;
 
-test('a quick run finds about the bytes and commands that docs/capacity.md tells', { timeout: 180_000 }, async () => {
+test('a quick run finds about the bytes and commands of docs/capacity.md', { timeout: 180_000 }, async () => {
   const found = (await quick('capacity')).result as Record<string, number>;
   const page = await readFile('docs/capacity.md', 'utf8');
   const rows = [...page.matchAll(/^\|.*\| +([\d,]+) \| `([A-Za-z0-9]+)` +\|$/gm)];

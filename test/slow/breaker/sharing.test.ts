@@ -44,7 +44,7 @@ describe('what a provider says about all of us', () => {
     }
   });
 
-  it('is one opening, told once, where all workers meet it in one moment', async () => {
+  it('is one opening, logged once, where all workers meet it in one moment', async () => {
     const prefix = testPrefix();
     const connections = [1, 2, 3].map(() => countAnswers());
     const workers = connections.map(({ redis }) => openBreakers(prefix, LONG, redis));
@@ -98,7 +98,7 @@ describe('what a provider says about all of us', () => {
     for (const each of [worker, other]) {
       reportTimes(50, each, refused);
       reportTimes(50, each, accepted);
-      await each.breakers.close(); // by then Redis has answered all that it was told
+      await each.breakers.close(); // by then Redis has answered every command
     }
     expect(await redis.get(state)).toBe(before);
     expect([worker, other].map(({ changes }) => changes.length)).toEqual([1, 1]);
@@ -163,7 +163,7 @@ describe('what is in Redis', () => {
     expect(worker.changes).toEqual([]);
     worker.breakers.report(refused());
     await untilRead(connection);
-    expect(openOf(worker).trouble).toBe('auth'); // of this worker alone, until Redis can be told
+    expect(openOf(worker).trouble).toBe('auth'); // of this worker alone, until Redis can be written to
     await redis.del(state);
     await waitFor(async () => expect(await redis.get(state)).toContain('InvalidProviderToken'));
   });

@@ -41,7 +41,7 @@ describe('a half open breaker', () => {
     expect(await Promise.all(races)).toEqual(races.map(() => [1, 29]));
   });
 
-  it('closes for all where the trial succeeds, and tells how long it was open', async () => {
+  it('closes for all where the trial succeeds, and logs how long it was open', async () => {
     const [worker, other, third] = three();
     worker.breakers.report(refused());
     await Promise.all([other, third].map((each) => waitFor(() => openOf(each))));

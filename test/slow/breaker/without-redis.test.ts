@@ -91,7 +91,7 @@ describe.each(Object.entries(CLIENTS))('without Redis, for clients %s, a worker'
   });
 });
 
-it('a Redis that freezes holds nobody up', async () => {
+it('a Redis that freezes delays nobody', async () => {
   const proxy = await openProxy();
   const connection = countAnswers(await connect(proxy));
   const worker = openBreakers(testPrefix(), {}, connection.redis);

@@ -139,7 +139,7 @@ describe('an app whose key is refused', () => {
 });
 
 describe('the quota of an app', () => {
-  it('holds for that app alone, and has a key of its own', async () => {
+  it('applies to that app alone, and has a key of its own', async () => {
     const { startWorker, push, accepted, untilAccepted, apps, teacher, parent, prefix } = await openBench();
     await apps.write({
       teacher: { ...teacher.blocks, apns: { ...teacher.blocks.apns, quota: '1/1h' } },
@@ -159,7 +159,7 @@ describe('the quota of an app', () => {
 });
 
 describe('the file of apps', () => {
-  it('is read anew when it changes: what is good holds, what has faults stays as it was', async () => {
+  it('is read anew when it changes: what is good is used, what has faults stays as it was', async () => {
     const { startWorker, push, untilAccepted, apps, teacher, parent, deadQueue } = await openBench();
     const worker = await startWorker();
     const pupil = await apps.make('pupil');

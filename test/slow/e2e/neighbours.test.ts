@@ -125,7 +125,7 @@ async function unreadableJobs(): Promise<number> {
   return worstMs;
 }
 
-it('a bad neighbour holds up nobody by more than 3 s, with one good push in 5 s and with ten a second', async () => {
+it('a bad neighbour delays nobody by more than 3 s, with one good push in 5 s and with ten a second', async () => {
   const worst = {
     nobody: oddDevices('apns', refuse(503), 0),
     'six subscriptions of hosts that do not exist': madeUpHosts(),

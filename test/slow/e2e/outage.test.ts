@@ -94,7 +94,7 @@ describe('a provider that is down', () => {
       expect(jobs.map(({ progress }) => readProgress(progress).tries)).toEqual(jobs.map(() => 0));
       const accepted = sandbox.journal.accepted.filter(({ platform }) => platform === 'apns');
       expect(accepted).toHaveLength(kept.length);
-      expect(leastGapMs(accepted)).toBeGreaterThan(GAP_MS / 2); // holds also where the machine stands still
+      expect(leastGapMs(accepted)).toBeGreaterThan(GAP_MS / 2); // also where the machine stands still
       expect((await readyz(workers[0]?.url ?? '')).providers).toMatchObject({ apns: { breaker: 'closed' } });
       // Chance would swap half of the pairs. Several workers come back from an outage at different times: what was
       // enqueued within seconds may be swapped between them.

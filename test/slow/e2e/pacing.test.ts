@@ -82,7 +82,7 @@ it('a category with a policy of its own is paced by it, and the others are not',
   expect(others.filter((at) => at < firstHomework + 700)).toHaveLength(3);
 });
 
-it('a quota of the project holds over all workers, and what is over it waits its turn once', async () => {
+it('a quota of the project limits all workers together, and what is over it waits once', async () => {
   const { queue, sandbox, startWorker } = await openWorkerBench();
   const env = { FCM_QUOTA: '5/1s', LIMIT_RULES: '100/1m', LIMIT_MIN_GAP: '0' };
   const workers = [await startWorker(env), await startWorker(env)];

@@ -9,7 +9,7 @@ import { measured } from '../../support/measured.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { openRealBench, overtakings } from '../../support/real-bench.ts';
 
-/** With its id in its data, so that the journal tells which one it was. */
+/** With its id in its data, so that the journal shows which one it was. */
 function numbered(fields: Partial<Notification>): Notification {
   const notification = makeNotification(fields);
   return { ...notification, data: { ref: notification.id } };
@@ -35,7 +35,7 @@ const arrivalOf = ({ title, token, at, delayMs }: SeenEntry): Arrival => ({
   at,
   delayMs,
 });
-/** The slot of each job that was put back once, as the workers' logs tell it: epoch milliseconds. */
+/** The slot of each job that was put back once, as the workers' logs have it: epoch milliseconds. */
 function slotsOf(logs: readonly string[]): Map<string, number> {
   const lines = logs.join('\n').split('\n');
   const slots = lines.flatMap((line) => {
@@ -102,7 +102,7 @@ describe('an answer about one device', () => {
   it.each([
     ['THIRD_PARTY_AUTH_ERROR', { kind: 'refuse', status: 401, reason: 'THIRD_PARTY_AUTH_ERROR' }],
     ['QUOTA_EXCEEDED', { kind: 'refuse', status: 429, reason: 'QUOTA_EXCEEDED', retryAfter: '30', quota: 'device' }],
-  ] as const)('%s holds up nobody else', async (_, answer) => {
+  ] as const)('%s delays nobody else', async (_, answer) => {
     const bench = await openRealBench();
     await bench.startWorker();
     const odd = makeDevice('fcm');

@@ -11,7 +11,7 @@ import { GROUP, openSentinelGroup } from '../../support/redis-sentinel.ts';
 import { connectRedis } from '../../support/redis.ts';
 
 it.each(['ALL', 'WRITE'])(
-  'a Redis that is paused (%s) for longer than the limiter waits holds everything, and its pages tell the truth',
+  'a Redis that is paused (%s) for longer than the limiter waits stops all sends, and its pages say so',
   PATIENCE,
   async (mode) => {
     const redis = await ownRedis();
@@ -38,7 +38,7 @@ it.each(['ALL', 'WRITE'])(
 const FULL_MS = 6_000;
 
 it(
-  'a Redis that is full for longer than the locks last loses nothing, buries nothing and spends no attempt',
+  'a Redis that is full for longer than the locks last loses nothing, makes no dead letter and spends no attempt',
   PATIENCE,
   async () => {
     const redis = await ownRedis();
@@ -69,7 +69,7 @@ it(
 );
 
 it(
-  'a master that becomes a replica for some seconds refuses writes, and nothing is lost, spent or buried',
+  'a master that becomes a replica for some seconds refuses writes, and nothing is lost, spent or dead-lettered',
   PATIENCE,
   async () => {
     const redis = await ownRedis();
@@ -134,7 +134,7 @@ it('workers that lose their places come back when there are some, and send nothi
 });
 
 it(
-  'a limiter Redis that is down holds everything, spends no attempt, and all goes on when it is back',
+  'a limiter Redis that is down stops all sends, spends no attempt, and all goes on when it is back',
   PATIENCE,
   async () => {
     const [redis, limiterRedis] = await Promise.all([ownRedis(), ownRedis()]);

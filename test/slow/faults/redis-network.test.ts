@@ -42,7 +42,7 @@ it('connections that are reset again and again lose nothing and double nothing',
   for (const worker of workers) await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(200));
 });
 
-it('connections that fall silent are given up within 15 s, and what they held is done once', PATIENCE, async () => {
+it('connections that fall silent are given up within 15 s, and the jobs on them are done once', PATIENCE, async () => {
   const bench = await openProxied();
   const worker = await bench.startWorker();
   await bench.add(24, 2);
@@ -108,7 +108,7 @@ it('a producer whose connection falls silent says so in time, and gets another o
   await worksAgain(producer);
 });
 
-it('a producer whose connection is reset while it waits is told at once, not at its timeout', async () => {
+it('a producer whose connection is reset while it waits fails at once, not at its timeout', async () => {
   const { producer, connection, proxy } = await openProducer();
   await connection.call('CLIENT', 'PAUSE', 5_000, 'WRITE');
   const failing = refusal(producer);
@@ -121,7 +121,7 @@ it('a producer whose connection is reset while it waits is told at once, not at 
   await worksAgain(producer);
 });
 
-it('a producer tells that Redis is full', async () => {
+it('a producer says that Redis is full', async () => {
   const { producer, connection } = await openProducer();
   await connection.config('SET', 'maxmemory', '1');
   expect(await refusal(producer)).toMatch(/^Redis cannot now: 127\.0\.0\.1:\d+ \(OOM /);
@@ -129,7 +129,7 @@ it('a producer tells that Redis is full', async () => {
   await worksAgain(producer);
 });
 
-it('a producer tells that its Redis has become a replica', async () => {
+it('a producer says that its Redis has become a replica', async () => {
   const { producer, connection } = await openProducer();
   await connection.replicaof('127.0.0.1', 1);
   expect(await refusal(producer)).toMatch(/^Redis cannot now: 127\.0\.0\.1:\d+ \(READONLY /);
@@ -146,7 +146,7 @@ it('a producer says that Redis takes no more clients, or at least that it is awa
   await worksAgain(producer);
 });
 
-it('the command tells it in one line, and ends with 1', async () => {
+it('the command says it in one line, and ends with 1', async () => {
   const { redis, connection, prefix } = await openProducer();
   await connection.config('SET', 'maxmemory', '1');
   const command = startProcess({

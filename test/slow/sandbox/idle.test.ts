@@ -16,7 +16,7 @@ interface Client {
   send(): Promise<number>;
 }
 
-/** Both providers over HTTP/2 by the same few words, and what an idle connection is told. */
+/** Both providers over HTTP/2 by the same few words, and what an idle connection gets. */
 const providers = {
   apns: {
     goodbye: '{"reason":"IdleTimeout"}',
@@ -74,7 +74,7 @@ describe('fcm over HTTP/1.1', () => {
   it('closes a connection that was idle for long', async () => {
     const sandbox = await openSandbox({ idleMs: 100 });
     const { hostname: host, port } = new URL(sandbox.fcm.url);
-    // No agent of Node's: it closes by itself when the server tells how long it keeps a connection.
+    // No agent of Node's: it closes by itself when the server says how long it keeps a connection.
     const socket = connectTls({ host, port: Number(port), ca: await readFile(sandbox.caFile) });
     onTestFinished(() => void socket.destroy());
     socket.write('GET / HTTP/1.1\r\nHost: fcm.googleapis.com\r\n\r\n');

@@ -74,7 +74,7 @@ test('show names the notifications that a worker has put back', async () => {
   expect((await text.waitForExit()).stdout).toMatch(/\nin .* messages {2}msg-b\nin .* messages {2}msg-c\n$/);
 });
 
-test('block holds what waits already, and what comes, until its end: in order, once each', async () => {
+test('block delays what waits already, and what comes, until its end: in order, once each', async () => {
   const limits = { LIMIT_RULES: '4/5s', LIMIT_MIN_GAP: '100ms' };
   const { recipient, enqueue, untilWaiting, delivered, sandbox } = await openBench(limits);
   await enqueue(['a', 'b', 'c', 'd', 'e', 'f']);
@@ -94,7 +94,7 @@ test('block holds what waits already, and what comes, until its end: in order, o
   expect(await recipient('show', 'teacher-42')).toMatchObject({ reserved: [] });
 });
 
-test('block holds background pushes too, and unblock lets them go', async () => {
+test('block delays background pushes too, and unblock lets them go', async () => {
   const { recipient, untilWaiting, queue, sandbox } = await openBench({ LIMIT_BACKGROUND_RULES: '1/2s' });
   const push = async (id: string): Promise<void> => {
     const notification = makeNotification({ id, pushType: 'background', alert: undefined });
@@ -156,7 +156,7 @@ test('reset brings service back at once', async () => {
   expect(await recipient('show', 'teacher-42')).toMatchObject({ reserved: [{ notification: { waitsFor: '2/1h' } }] });
 });
 
-test('show tells what is delayed without a slot, and what it waits for', async () => {
+test('show lists what is delayed without a slot, and what it waits for', async () => {
   const { recipient, enqueue, untilWaiting, sandbox } = await openBench({ BACKOFF_BASE: '1h' });
   sandbox.apns.setRates([{ rate: 1, answer: { kind: 'refuse', status: 500, reason: 'InternalServerError' } }]);
   await enqueue(['a']);

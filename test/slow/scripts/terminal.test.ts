@@ -36,7 +36,7 @@ test.each([
   expect(text).not.toMatch(/[█░%]/);
 });
 
-test('Ctrl-C takes the bar away, tells what was added, and ends the command as ever', async () => {
+test('Ctrl-C takes the bar away, prints what was added, and ends the command as ever', async () => {
   const { prefix, queue } = openQueues();
   const file = await fileWith(150_000, () => false);
   const command = `node scripts/enqueue.ts --file ${file}`;

@@ -84,7 +84,7 @@ test('warns, removes and counts: what will go and when, how to look, and what we
   expect(page).toContain('pushpacer_dead_letters_removed_total{why="count"} 0');
 });
 
-test('of several workers one tells, and one removes', async () => {
+test('of several workers one warns, and one removes', async () => {
   const prefix = testPrefix();
   const letters = Array.from({ length: 150 }, (_, n) => deadLetter(`n${n}`, ago(60_000 - n)));
   const queue = await addDead(prefix, letters);
@@ -109,7 +109,7 @@ test('a bound on their number is warned of with the room that is left', async ()
   );
 });
 
-test('without bounds nothing goes, and the numbers are told all the same', async () => {
+test('without bounds nothing goes, and the metrics have the numbers all the same', async () => {
   const prefix = testPrefix();
   await addDead(prefix, [deadLetter('a', ago(3_600_000))]);
   const { lines, metrics } = start(prefix, {});
@@ -117,7 +117,7 @@ test('without bounds nothing goes, and the numbers are told all the same', async
   expect(lines).toEqual([]);
 });
 
-test('while Redis is away it says nothing and tells no numbers, and goes on when it is back', async () => {
+test('while Redis is away it logs nothing and shows no numbers, and goes on when it is back', async () => {
   const prefix = testPrefix();
   const redis = await startEmbeddedRedis();
   const { lines, metrics } = start(prefix, { maxAgeMs: 5_000 }, redis.url);
