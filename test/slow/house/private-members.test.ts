@@ -39,7 +39,7 @@ test('no published code reaches into the private members of a package, but for w
   const found = reachesOf(process.cwd(), own, options);
   const known = Object.entries(KNOWN).map(([file, { found }]) => [file, [...found].sort()] as const);
   expect(Object.fromEntries(found)).toEqual(Object.fromEntries(known));
-});
+}, 180_000);
 
 /** Scripts that write keys of BullMQ directly. A new version of BullMQ may lay them out in another way. */
 const WRITE_BULLMQ_KEYS = [
@@ -116,7 +116,7 @@ test('each way to reach into a package is found, and what is public is let pass'
       'this.lockManager is protected',
     ],
   });
-});
+}, 180_000);
 
 function projectOf(root: string): ts.ParsedCommandLine {
   const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), (path) => ts.sys.readFile(path)) as {
