@@ -83,6 +83,7 @@ export function checksContract(create: LimiterFactory): void {
       await rejects(limiter.unlimit(''), fault);
       await rejects(limiter.block('', { until: start + 1, reason: 'x' }), fault);
       await rejects(limiter.unblock(''), fault);
+      await rejects(limiter.unquiet(''), fault);
       await rejects(limiter.reset(''), fault);
       await rejects(limiter.inspect(''), fault);
     });
@@ -95,6 +96,20 @@ export function checksContract(create: LimiterFactory): void {
       const withCategory = () => create(gapOf(1), { categories: { messages: UNUSABLE } });
       expect(withCategory).toThrow(InputError);
       expect(withCategory).toThrow(/categories\.messages\.rules\[0\]\.max: [^]*categories\.messages\.minGapMs: /);
+    });
+
+    it('is an exempt category without limits of its own, or quiet hours that are none', async () => {
+      const emergency = { rules: [], minGapMs: 0, exempt: ['gap'] } as const;
+      expect(() => create(gapOf(1), { categories: { emergency } })).toThrow(
+        'categories.emergency: expected rules or minGapMs of its own beside exempt',
+      );
+      expect(() => create(gapOf(1), { quietHours: { timezone: 'Mars', quietHours: [] } })).toThrow(
+        'timezone: expected a time zone such as Europe/Paris',
+      );
+      const { limiter } = new Trial(create);
+      const hours = { timezone: 'UTC', quietHours: [{ from: '21:00', until: '21:00' }] };
+      const faults = /recipientId: expected a string[^]*quietHours\[0\].until: expected another time than from/;
+      await rejects(limiter.quiet('', hours), faults);
     });
 
     it('is to store an unusable policy, and what is stored stays', async () => {

@@ -1,17 +1,12 @@
 import { describe } from 'vitest';
 import { answersContract, causesContract } from './answers.ts';
-import { blocksContract } from './blocks.ts';
+import { blocksContract, inspectContract, oversightContract } from './operator.ts';
 import { checksContract } from './checks.ts';
-import { countBlockedContract } from './count-blocked.ts';
-import { heldBackContract } from './held-back.ts';
-import { inspectContract, oversightContract } from './operator.ts';
-import { placesContract } from './places.ts';
-import { policiesContract, scopesContract } from './policies.ts';
+import { countBlockedContract, policiesContract, storedPoliciesContract } from './policies.ts';
+import { heldBackContract, scopesContract, urgentContract } from './categories.ts';
+import { placesContract, slotsContract, undoingContract } from './slots.ts';
 import { quietContract } from './quiet.ts';
-import { slotsContract, undoingContract } from './slots.ts';
-import { storedPoliciesContract } from './stored-policies.ts';
 import type { LimiterFactory } from './trial.ts';
-import { urgentContract } from './urgent.ts';
 
 /** What every limiter keeps: the promise of docs/limiter.md. */
 export function limiterContract(name: string, create: LimiterFactory): void {

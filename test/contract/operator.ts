@@ -12,6 +12,7 @@ import {
   BURSTS,
   POLICY,
   UNLIMITED,
+  admittedWith,
 } from './trial.ts';
 
 type Move = Omit<Moved, keyof Cause>;
@@ -21,7 +22,7 @@ const messages = { category: 'messages' };
 
 /** Operators' acts bring service back: all that wait get their earliest places, and the caller gets those that have moved. */
 export function oversightContract(create: LimiterFactory): void {
-  /** Without the reason, which causes.ts looks at. */
+  /** Without the reason, which answers.ts looks at. */
   const since = ({ id, category, from, at }: Moved, { start }: Trial): Move => ({
     ...(id !== undefined && { id }),
     ...(category !== undefined && { category }),
@@ -52,25 +53,6 @@ export function oversightContract(create: LimiterFactory): void {
       expect(await trial.ask('b')).toEqual(admitted(MINUTE));
     });
 
-    it('are next when a stricter policy is forgotten or replaced', async () => {
-      const trial = new Trial(create, gapOf(2_000));
-      await trial.limit(gapOf(60_000));
-      await trial.askAll('abcd');
-      await trial.limit(gapOf(10_000));
-      expect(await trial.slots()).toEqual({ b: 10_000, c: 20_000, d: 30_000 });
-      const { moves, onMoved } = follower(trial);
-      await trial.limiter.unlimit(recipientId, { onMoved });
-      expect(moves.map(({ id, at }) => [id, at])).toEqual([
-        ['b', 2_000],
-        ['c', 4_000],
-        ['d', 6_000],
-      ]);
-      for (const [id, at] of Object.entries({ b: 2_000, c: 4_000, d: 6_000 })) {
-        trial.goTo(at);
-        expect(await trial.ask(id)).toEqual(admitted(at));
-      }
-    });
-
     it('still wait after a reset, and the first of them may go at once', async () => {
       const trial = new Trial(create, atMost(1, 3_600_000));
       await trial.askAll('abc');
@@ -82,20 +64,6 @@ export function oversightContract(create: LimiterFactory): void {
       ]);
       expect(await trial.ask('d')).toEqual(reserved(7_200_000, '1/1h', 7_200_000));
       expect(await trial.ask('b')).toEqual(admitted(0));
-    });
-
-    it('are reported as moved to later, too', async () => {
-      const trial = new Trial(create, gapOf(2_000));
-      await trial.askAll('abc');
-      const { moves, onMoved } = follower(trial);
-      await trial.limiter.block(recipientId, { until: trial.start + 3_000, reason: 'exam' }, { onMoved });
-      await trial.limiter.limit(recipientId, gapOf(5_000), { onMoved });
-      expect(moves).toEqual([
-        { id: 'b', from: 2_000, at: 3_000 },
-        { id: 'c', from: 4_000, at: 5_000 },
-        { id: 'b', from: 3_000, at: 5_000 },
-        { id: 'c', from: 5_000, at: 10_000 },
-      ]);
     });
 
     it('are not reported where they keep their slots', async () => {
@@ -303,24 +271,6 @@ export function inspectContract(create: LimiterFactory): void {
       expect((await trial.inspect()).reserved).toEqual([]);
     });
 
-    it('shows the slots of every category among the others', async () => {
-      const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, MINUTE) } });
-      await trial.ask('a', { category: 'messages' });
-      await trial.ask('b');
-      await trial.ask('c', { category: 'messages' });
-      const { policy, sent, reserved, nextAt, rule } = await trial.inspect();
-      expect({ policy, sent, reserved, nextAt, rule }).toEqual({
-        policy: gapOf(1_000),
-        sent: [{ at: 0 }],
-        reserved: [
-          { at: 1_000, id: 'b' },
-          { at: MINUTE, id: 'c' },
-        ],
-        nextAt: 2_000,
-        rule: 'gap',
-      });
-    });
-
     it('shows those that their category holds back by their slots, each once', async () => {
       const categories = { messages: gapOf(2_200), alarms: gapOf(2_500) };
       const trial = new Trial(create, gapOf(1_000), { categories });
@@ -338,12 +288,142 @@ export function inspectContract(create: LimiterFactory): void {
       ]);
       expect([nextAt, rule]).toEqual([3_000, 'gap']);
     });
+  });
+}
 
-    it('writes nothing', async () => {
-      const trial = new Trial(create, gapOf(1_000), { countBlocked: true });
+/** Blocks: nobody goes before their end. */
+export function blocksContract(create: LimiterFactory): void {
+  describe('a block', () => {
+    it('applies where there are no rules, and in every category', async () => {
+      const trial = new Trial(create, UNLIMITED, { categories: { messages: atMost(2, 1_000) } });
+      await trial.block(60_000);
+      expect(await trial.ask('a', { category: 'messages' })).toEqual(reserved(60_000, 'block', 60_000));
+      expect(await trial.ask('b')).toEqual(reserved(60_000, 'block', 60_000));
+    });
+
+    it('is the rule of the answer, unless a limit asks for a longer wait', async () => {
+      const trial = new Trial(create);
       await trial.ask('a');
-      await trial.inspect();
-      expect(await trial.inspect()).toMatchObject({ sent: [{ at: 0 }], reserved: [], nextAt: 1_000 });
+      await trial.block(2_000);
+      expect(await trial.peek('b')).toEqual(reserved(2_000, 'block', 2_000));
+      await trial.block(1_999);
+      expect(await trial.peek('b')).toEqual(reserved(2_000, 'gap', 2_000));
+    });
+
+    it('admits again at its end, and to it within the tolerance', async () => {
+      const trial = new Trial(create);
+      await trial.block(60_000);
+      await trial.ask('a');
+      trial.goTo(59_879);
+      expect(await trial.ask('a')).toEqual(reserved(60_000, 'block', 121));
+      trial.goTo(59_880);
+      expect(await trial.ask('a')).toEqual(admittedWith(60_000, 'gap', 0, 2_120));
+      const other = new Trial(create);
+      await other.block(60_000);
+      other.goTo(59_880);
+      expect(await other.ask('newcomer')).toEqual(admitted(60_000));
+      const later = new Trial(create);
+      await later.block(60_000);
+      later.goTo(60_000);
+      expect(await later.ask('newcomer')).toEqual(admitted(60_000));
+    });
+
+    it('still answers an admission that was given before', async () => {
+      const trial = new Trial(create);
+      await trial.ask('a');
+      await trial.block(60_000);
+      expect(await trial.ask('a')).toEqual(admittedWith(0, 'gap', 0, 2_000, true));
+      expect(await trial.ask('a', { renew: true })).toEqual(reserved(60_000, 'block', 60_000));
+    });
+
+    it('is replaced by the next one, be it shorter', async () => {
+      const trial = new Trial(create);
+      await trial.block(60_000);
+      await trial.block(1_000, 'on leave, but not for long');
+      expect(await trial.peek('a')).toEqual(reserved(1_000, 'block', 1_000));
+      expect((await trial.inspect()).block).toEqual({ until: 1_000, reason: 'on leave, but not for long' });
+    });
+
+    it('stays when the slots are reset', async () => {
+      const trial = new Trial(create);
+      await trial.block(60_000);
+      expect(await trial.reset()).toBe(false);
+      await trial.ask('a');
+      expect(await trial.reset()).toBe(false);
+      expect(await trial.peek('b')).toEqual(reserved(62_000, 'block', 62_000));
+    });
+
+    it('goes beside a stored policy, and each ends alone', async () => {
+      const trial = new Trial(create);
+      await trial.limit(gapOf(5_000));
+      await trial.block(1_000);
+      await trial.ask('a');
+      expect(await trial.ask('b')).toEqual(reserved(6_000, 'gap', 6_000));
+      expect(await trial.unblock()).toBe(true);
+      expect(await trial.unlimit()).toBe(true);
+      await trial.block(1_000);
+      await trial.limit(gapOf(5_000));
+      expect(await trial.unlimit()).toBe(true);
+      expect(await trial.unblock()).toBe(true);
+    });
+  });
+
+  describe('unblock', () => {
+    it('finds none whose end has passed', async () => {
+      const trial = new Trial(create);
+      await trial.block(1_000);
+      trial.goTo(1_000);
+      expect(await trial.unblock()).toBe(false);
+    });
+  });
+
+  describe('a block while slots are reserved', () => {
+    it('moves them behind its end, in their order and at their distances', async () => {
+      const trial = new Trial(create);
+      await trial.askAll('abcde');
+      await trial.block(11_000);
+      expect(await trial.slots()).toEqual({ b: 11_000, c: 13_000, d: 15_000, e: 21_000 });
+    });
+
+    it('admits each at its new slot, and asks it back once', async () => {
+      const trial = new Trial(create);
+      await trial.askAll('abc');
+      await trial.block(20_000);
+      trial.goTo(2_000);
+      expect(await trial.ask('b')).toEqual(reserved(20_000, 'block', 18_000));
+      trial.goTo(20_000);
+      expect(await trial.ask('b')).toEqual(admitted(20_000));
+      trial.goTo(22_000);
+      expect(await trial.ask('c')).toEqual(admitted(22_000));
+    });
+
+    it('moves those that their category holds back: into line, or where nobody waits for them', async () => {
+      const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, 6_000) } });
+      const messages = { category: 'messages' };
+      await trial.askAll('abc', messages);
+      await trial.askAll('de');
+      expect(await trial.slots()).toEqual({ b: 6_000, c: 12_000, d: 1_000, e: 2_000 });
+      await trial.block(10_000);
+      expect(await trial.slots()).toEqual({ d: 10_000, e: 11_000, b: 12_000, c: 18_000 });
+      expect(await trial.ask('f', messages)).toEqual(reserved(24_000, 'messages:1/6s', 24_000));
+      expect(await trial.peek('x')).toEqual(reserved(13_000, 'block', 13_000));
+      trial.goTo(6_000);
+      expect(await trial.ask('b', messages)).toEqual(reserved(12_000, 'block', 6_000));
+      trial.goTo(12_000);
+      expect(await trial.ask('b', messages)).toEqual(admitted(12_000));
+    });
+
+    it('lets nobody wait for one that its category puts off', async () => {
+      const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, 6_000) } });
+      await trial.ask('a');
+      await trial.ask('b', { category: 'messages' });
+      await trial.askAll('cdefg');
+      expect(await trial.ask('h', { category: 'messages' })).toEqual(reserved(7_000, 'gap', 7_000));
+      await trial.ask('i');
+      await trial.limit(UNLIMITED);
+      await trial.block(5_000);
+      const [b, h] = [5_000, 11_000];
+      expect(await trial.slots()).toEqual({ b, c: b, d: b, e: b, f: b, g: b, h, i: b });
     });
   });
 }

@@ -17,14 +17,6 @@ import {
 /** What may go under which rules. */
 export function policiesContract(create: LimiterFactory): void {
   describe('policies', () => {
-    it('of an ask apply to that ask', async () => {
-      const trial = new Trial(create);
-      await trial.ask('a');
-      expect(await trial.peek('b', { policy: atMost(1, 30_000) })).toEqual(reserved(30_000, '1/30s', 30_000));
-      expect(await trial.peek('b', { policy: gapOf(50) })).toEqual(reserved(50, 'gap', 50));
-      expect(await trial.peek('b')).toEqual(reserved(2_000, 'gap', 2_000));
-    });
-
     it('with several rules keep them all, and the slowest decides', async () => {
       const rules = [...atMost(1, 1_000).rules, ...atMost(2, 5_000).rules, ...atMost(3, MINUTE).rules];
       const trial = new Trial(create, { rules, minGapMs: 0 });
@@ -39,14 +31,6 @@ export function policiesContract(create: LimiterFactory): void {
     it('with rules that ask for the same wait name the first', async () => {
       const trial = new Trial(create, { rules: atMost(1, 2_000).rules, minGapMs: 2_000 });
       expect(await trial.askAll('ab')).toEqual([admitted(0), reserved(2_000, 'gap', 2_000)]);
-    });
-
-    it('without a gap allow a burst up to the window', async () => {
-      const trial = new Trial(create, BURSTS);
-      expect(await trial.askAll('abc')).toEqual([admitted(0), admitted(0), admitted(0)]);
-      const waiting = reserved(10_000, '3/10s', 10_000);
-      expect(await trial.askAll('def')).toEqual([waiting, waiting, waiting]);
-      expect(await trial.ask('g')).toEqual(reserved(20_000, '3/10s', 20_000));
     });
 
     it('without a gap let no newcomer overtake a reservation either, when slots before it come free', async () => {
@@ -99,184 +83,240 @@ export function policiesContract(create: LimiterFactory): void {
   });
 }
 
-const messages = { category: 'messages' };
-const alarms = { category: 'alarms' };
-/** Overall three in 10 s; messages one a minute, alarms 2 s apart. */
-const categories = { messages: atMost(1, MINUTE), alarms: gapOf(2_000) };
-
-/** Categories: a slot that has to satisfy two policies, or nothing is taken. */
-export function scopesContract(create: LimiterFactory): void {
-  const trialOf = (policy = BURSTS) => new Trial(create, policy, { categories });
-
-  describe('a category with a policy of its own', () => {
-    it('is limited by both, and the answer names which', async () => {
-      const trial = trialOf();
-      expect(await trial.ask('a', messages)).toEqual(admittedWith(0, 'messages:1/1m', 0, MINUTE));
-      expect(await trial.ask('b', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', MINUTE));
-      expect(await trial.ask('c', { policy: gapOf(1_000) })).toEqual(reserved(1_000, 'gap', 1_000));
+/** Policies that an operator stores for one recipient. */
+export function storedPoliciesContract(create: LimiterFactory): void {
+  describe('a policy that is stored for a recipient', () => {
+    it('is in force at once, before that of the ask and that of the limiter', async () => {
+      const trial = new Trial(create);
+      await trial.ask('a');
+      await trial.limit(gapOf(5_000));
+      expect(await trial.peek('b')).toEqual(reserved(5_000, 'gap', 5_000));
+      expect(await trial.peek('b', { policy: gapOf(100) })).toEqual(reserved(5_000, 'gap', 5_000));
+      await trial.limit(atMost(1, 8_000));
+      expect(await trial.peek('b')).toEqual(reserved(8_000, '1/8s', 8_000));
     });
 
-    it('counts its own asks only, the overall policy all', async () => {
-      const trial = trialOf();
-      await trial.ask('a', messages);
-      expect(await trial.ask('b', alarms)).toEqual(admittedWith(0, 'alarms:gap', 0, 2_000));
-      expect(await trial.ask('c')).toEqual(admittedWith(0, '3/10s', 0, 10_000));
-      expect(await trial.peek('d', alarms)).toEqual(reserved(10_000, '3/10s', 10_000));
-      expect(await trial.peek('d', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', MINUTE));
+    it('may allow more than before, and sets the tolerance', async () => {
+      const trial = new Trial(create);
+      await trial.ask('a');
+      await trial.limit(gapOf(100));
+      expect(await trial.ask('b')).toEqual(reserved(100, 'gap', 100));
+      trial.goTo(54);
+      expect(await trial.ask('b')).toEqual(reserved(100, 'gap', 46));
+      trial.goTo(55);
+      expect(await trial.ask('b')).toEqual(admittedWith(100, 'gap', 0, 145));
     });
 
-    it('takes a slot in both or in none', async () => {
-      const trial = trialOf(gapOf(1_000));
-      await trial.ask('a', messages);
-      expect(await trial.ask('b', { ...messages, maxWaitMs: 1_000 })).toEqual(
-        refused('max-wait', 'messages:1/1m', MINUTE),
-      );
-      expect(await trial.ask('c')).toEqual(reserved(1_000, 'gap', 1_000));
+    it('may lift all limits', async () => {
+      const trial = new Trial(create);
+      await trial.ask('a');
+      await trial.limit(UNLIMITED);
+      expect(await trial.askAll('bc')).toEqual([admittedWith(0, 'none', Infinity, 0), admitted(0)]);
     });
 
-    it('takes its slot in both at the same instant, when it comes back too', async () => {
-      const trial = trialOf(gapOf(1_000));
-      await trial.askAll('ab', alarms);
-      trial.goTo(1_900);
-      expect(await trial.ask('b', alarms)).toEqual(admittedWith(2_000, 'alarms:gap', 0, 2_100));
-      expect(await trial.ask('c')).toEqual(reserved(3_000, 'gap', 1_100));
-      expect(await trial.peek('d', alarms)).toEqual(reserved(4_000, 'gap', 2_100));
+    it('is replaced by the next one, its end too', async () => {
+      const trial = new Trial(create);
+      await trial.limit(gapOf(5_000), 1_000);
+      await trial.limit(gapOf(4_000));
+      trial.goTo(1_000);
+      await trial.ask('a');
+      expect(await trial.peek('b')).toEqual(reserved(5_000, 'gap', 4_000));
     });
 
-    it('stands behind the reservations of both', async () => {
-      const trial = trialOf(gapOf(1_000));
-      await trial.askAll('ab', alarms);
-      await trial.askAll('cd');
-      expect(await trial.slots()).toEqual({ b: 2_000, c: 1_000, d: 2_000 });
-      expect(await trial.ask('e', alarms)).toEqual(reserved(4_000, 'alarms:gap', 4_000));
-      await trial.askAll('fg');
-      expect(await trial.ask('h', messages)).toEqual(reserved(5_000, 'gap', 5_000));
-      expect(await trial.ask('i')).toEqual(reserved(6_000, 'gap', 6_000));
-      expect(await trial.peek('j', messages)).toEqual(reserved(5_000 + MINUTE, 'messages:1/1m', 5_000 + MINUTE));
+    it('ends at the instant that was given', async () => {
+      const trial = new Trial(create);
+      await trial.limit(gapOf(5_000), 1_000);
+      await trial.ask('a');
+      trial.goTo(999);
+      expect(await trial.peek('b')).toEqual(reserved(5_000, 'gap', 4_001));
+      trial.goTo(1_000);
+      expect(await trial.peek('b')).toEqual(reserved(2_000, 'gap', 1_000));
+      expect(await trial.unlimit()).toBe(false);
     });
 
-    it('has the smaller tolerance of both', async () => {
-      const trial = new Trial(create, POLICY, { categories: { messages: gapOf(100) } });
-      await trial.askAll('abc');
-      trial.goTo(1_954);
-      expect(await trial.peek('b', messages)).toEqual(reserved(2_000, 'gap', 46));
-      trial.goTo(5_000);
-      expect(await trial.ask('b')).toEqual(admitted(5_000));
-      trial.goTo(6_909);
-      expect(await trial.peek('c', messages)).toEqual(reserved(7_000, 'gap', 91));
-      expect(await trial.peek('c')).toEqual(admitted(7_000));
-      trial.goTo(6_910);
-      expect(await trial.peek('c', messages)).toEqual(admitted(7_000));
+    it('is not affected by what the caller does to the object afterwards', async () => {
+      const trial = new Trial(create);
+      const policy = { rules: [{ max: 1, perMs: 5_000 }], minGapMs: 0 };
+      await trial.limit(policy);
+      policy.rules = [];
+      await trial.ask('a');
+      expect(await trial.peek('b')).toEqual(reserved(5_000, '1/5s', 5_000));
     });
 
-    it('without rules is limited overall, and names those rules', async () => {
-      const trial = new Trial(create, BURSTS, { categories: { messages: UNLIMITED } });
-      expect(await trial.ask('a', messages)).toEqual(admittedWith(0, '3/10s', 2, 10_000));
-      const free = new Trial(create, UNLIMITED, { categories });
-      expect(await free.ask('a', messages)).toEqual(admittedWith(0, 'messages:1/1m', 0, MINUTE));
-      expect(await free.ask('b')).toEqual(admittedWith(0, 'none', Infinity, 0));
-    });
-
-    it('answers the room of the first rule, of all scopes, where none makes the next one wait', async () => {
-      const trial = new Trial(create, UNLIMITED, { categories: { messages: atMost(3, MINUTE) } });
-      await trial.ask('a', alarms);
-      expect(await trial.ask('b', messages)).toEqual(admittedWith(0, 'messages:3/1m', 2, MINUTE));
-    });
-
-    it('applies beside a policy that comes with the ask', async () => {
-      const trial = trialOf();
-      await trial.ask('a', messages);
-      const policy = atMost(1, 30_000);
-      expect(await trial.peek('b', { ...messages, policy })).toEqual(reserved(MINUTE, 'messages:1/1m', MINUTE));
-      expect(await trial.peek('c', { ...alarms, policy: gapOf(120_000) })).toEqual(reserved(120_000, 'gap', 120_000));
-    });
-
-    it('counts all that wait overall toward the longest queue', async () => {
-      const trial = trialOf(gapOf(1_000));
-      await trial.askAll('abc');
-      expect(await trial.ask('d', { ...messages, maxPending: 2 })).toEqual(refused('max-pending', 'gap', 3_000));
-    });
-
-    it('remembers an id for as long as any scope counts it', async () => {
-      const trial = trialOf();
-      await trial.ask('a', messages);
-      trial.goTo(20_000);
-      await trial.ask('b');
-      expect(await trial.ask('a', messages)).toEqual(admitted(0, true));
+    it('keeps what was sent for its own window', async () => {
+      const trial = new Trial(create);
+      await trial.limit(atMost(1, MINUTE));
+      await trial.ask('a');
+      trial.goTo(50_000);
+      expect(await trial.ask('b', { maxWaitMs: 0 })).toEqual(refused('max-wait', '1/1m', 10_000));
     });
   });
 
-  describe('a category without a policy', () => {
-    it.each(['letters', 'constructor', '__proto__', 'toString', 'Messages'])(
-      'is limited overall: %s',
-      async (category) => {
-        const trial = trialOf();
-        expect(await trial.ask('a', { category })).toEqual(admittedWith(0, '3/10s', 2, 10_000));
-        expect(await trial.askAll('bc', { category })).toEqual([admitted(0), admitted(0)]);
-        expect(await trial.ask('d', { category })).toEqual(reserved(10_000, '3/10s', 10_000));
-        expect(await trial.cancel('d', category)).toBe(true);
-        expect(await trial.refund('c', category)).toBe(true);
-        expect(await trial.reset()).toBe(true);
-      },
-    );
-
-    it.each(['constructor', '__proto__', 'a:b', '{a} b'])(
-      'has one where it is given one, whatever its name: %s',
-      async (category) => {
-        const own = Object.fromEntries([[category, atMost(1, MINUTE)]]);
-        const trial = new Trial(create, BURSTS, { categories: own });
-        await trial.ask('a', { category });
-        expect(await trial.ask('b', { category })).toEqual(reserved(MINUTE, `${category}:1/1m`, MINUTE));
-        expect(await trial.refund('a', category)).toBe(true);
-        expect(await trial.cancel('b', category)).toBe(true);
-        expect(await trial.ask('c', { category })).toEqual(admitted(0));
-      },
-    );
-  });
-
-  describe('a slot in a category', () => {
-    it('is refunded in both', async () => {
-      const trial = trialOf(atMost(1, 1_000));
-      await trial.ask('a', messages);
-      expect(await trial.refund('a', 'messages')).toBe(true);
-      expect(await trial.refund('a', 'messages')).toBe(false);
-      expect(await trial.ask('b', messages)).toEqual(admitted(0));
+  describe('storing a policy while slots are reserved', () => {
+    it('moves them to earlier where it allows that', async () => {
+      const trial = new Trial(create);
+      await trial.askAll('abc');
+      await trial.limit(gapOf(1_000));
+      expect(await trial.slots()).toEqual({ b: 1_000, c: 2_000 });
+      await trial.limit(gapOf(3_000));
+      expect(await trial.slots()).toEqual({ b: 3_000, c: 6_000 });
+      await trial.limit(UNLIMITED);
+      expect(await trial.slots()).toEqual({ b: 0, c: 0 });
     });
 
-    it('is refunded overall only, where the category is not given', async () => {
-      const trial = trialOf(atMost(1, 1_000));
-      await trial.ask('a', messages);
-      expect(await trial.refund('a')).toBe(true);
-      expect(await trial.peek('b')).toEqual(admitted(0));
-      expect(await trial.peek('b', messages)).toEqual(reserved(MINUTE, 'messages:1/1m', MINUTE));
+    it('spreads those that share a slot', async () => {
+      const trial = new Trial(create, BURSTS);
+      await trial.askAll('abcdef');
+      await trial.limit({ rules: BURSTS.rules, minGapMs: 1_000 });
+      expect(await trial.slots()).toEqual({ d: 10_000, e: 11_000, f: 12_000 });
     });
 
-    it('is cancelled in both', async () => {
-      const trial = trialOf(gapOf(1_000));
+    it('keeps the policy of each category too, and moves its slots with those overall', async () => {
+      const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, 3_000) } });
+      const messages = { category: 'messages' };
       await trial.ask('a');
       await trial.ask('b', messages);
-      expect(await trial.cancel('b', 'messages')).toBe(true);
-      expect(await trial.cancel('b', 'messages')).toBe(false);
-      expect(await trial.ask('c', messages)).toEqual(reserved(1_000, 'gap', 1_000));
+      await trial.askAll('cd');
+      await trial.ask('e', messages);
+      expect(await trial.slots()).toEqual({ b: 1_000, c: 2_000, d: 3_000, e: 4_000 });
+      await trial.limit({ rules: atMost(4, 20_000).rules, minGapMs: 1_000 });
+      expect(await trial.slots()).toEqual({ b: 1_000, c: 2_000, d: 3_000, e: 20_000 });
+      await trial.limit(UNLIMITED);
+      expect(await trial.slots()).toEqual({ b: 0, c: 0, d: 0, e: 3_000 }); // e is held back now
+      expect(await trial.ask('f', messages)).toEqual(reserved(6_000, 'messages:1/3s', 6_000));
+      expect(await trial.ask('g')).toEqual(admitted(0)); // behind d, and not behind e
+      trial.goTo(3_000);
+      expect(await trial.ask('e', messages)).toEqual(admittedWith(3_000, 'messages:1/3s', 0, 3_000));
     });
 
-    it('is renewed in both', async () => {
-      const trial = trialOf();
-      await trial.ask('a', alarms);
-      trial.goTo(700);
-      expect(await trial.ask('a', { ...alarms, renew: true })).toEqual(admittedWith(700, 'alarms:gap', 0, 2_000));
+    it('keeps apart those that their category holds back, and nobody waits for them', async () => {
+      const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, 3_000) } });
+      const messages = { category: 'messages' };
+      await trial.ask('a');
+      await trial.askAll('bcd', messages);
+      await trial.ask('e');
+      expect(await trial.slots()).toEqual({ b: 1_000, c: 4_000, d: 7_000, e: 2_000 });
+      await trial.limit(gapOf(1_500));
+      expect(await trial.slots()).toEqual({ b: 1_500, c: 4_500, d: 7_500, e: 3_000 });
+      expect(await trial.peek('f')).toEqual(reserved(6_000, 'gap', 6_000)); // behind c, and not behind d
+      await trial.cancel('b', 'messages');
+      await trial.limit(gapOf(10_000));
+      expect(await trial.slots()).toEqual({ e: 10_000, c: 20_000, d: 30_000 }); // c and d are in line now
     });
 
-    it('is forgotten in all of them by a reset', async () => {
+    it('leaves an overdue one where it is, unless what was sent forbids it', async () => {
+      const trial = new Trial(create);
+      await trial.askAll('ab');
+      trial.goTo(2_500);
+      await trial.limit(gapOf(2_100));
+      expect(await trial.slots()).toEqual({ b: 2_100 });
+      await trial.limit(gapOf(2_700));
+      expect(await trial.slots()).toEqual({ b: 2_700 });
+    });
+  });
+}
+
+/** Blocked asks that count as sent slots, where an option says so. */
+export function countBlockedContract(create: LimiterFactory): void {
+  const trialOf = (policy = POLICY) => new Trial(create, policy, { countBlocked: true });
+
+  describe('blocked asks', () => {
+    it('count for nothing, however many there are', async () => {
+      const trial = new Trial(create);
+      await trial.ask('a');
+      for (let at = 1; at < 1_800; at += 100) {
+        trial.goTo(at);
+        expect(await trial.ask(`b${at}`, { maxWaitMs: 0 })).toEqual(refused('max-wait', 'gap', 2_000 - at));
+      }
+      expect((await trial.inspect()).sent).toEqual([{ at: 0 }]);
+    });
+  });
+
+  describe('where blocked asks count', () => {
+    it('one that is refused counts as a slot, for itself too', async () => {
       const trial = trialOf();
+      expect(await trial.ask('a')).toEqual(admittedWith(0, 'gap', 0, 2_000));
+      trial.goTo(500);
+      expect(await trial.ask('b', { maxWaitMs: 0 })).toEqual(refused('max-wait', 'gap', 2_000));
+      trial.goTo(2_300);
+      expect(await trial.ask('c', { maxWaitMs: 0 })).toEqual(refused('max-wait', '3/10s', 7_700));
+      trial.goTo(9_999);
+      expect(await trial.peek('d')).toEqual(admitted(10_000));
+    });
+
+    it('one that must wait counts, when it asks and when it goes', async () => {
+      const trial = trialOf(gapOf(1_000));
+      await trial.ask('a');
+      trial.goTo(100);
+      expect(await trial.ask('b')).toEqual(reserved(1_100, 'gap', 1_000));
+      expect((await trial.inspect()).sent).toEqual([{ at: 0 }, { at: 100 }]);
+      trial.goTo(1_100);
+      expect(await trial.ask('b')).toEqual(admitted(1_100));
+      expect((await trial.inspect()).sent).toEqual([{ at: 100 }, { at: 1_100 }]);
+    });
+
+    it('one that is refused keeps the slot that it had', async () => {
+      const trial = trialOf(gapOf(1_000));
+      await trial.askAll('ab');
+      trial.goTo(1_900);
+      await trial.ask('c', { policy: UNLIMITED });
+      expect(await trial.ask('b', { maxWaitMs: 0 })).toEqual(refused('max-wait', 'gap', 1_000));
+      expect(await trial.slots()).toEqual({ b: 1_000 });
+      expect(await trial.ask('c', { renew: true, maxWaitMs: 0 })).toEqual(refused('max-wait', 'gap', 2_000)); // behind b
+      expect(await trial.refund('c')).toBe(true);
+    });
+
+    it('the same ask at the same instant counts once', async () => {
+      const trial = trialOf(BURSTS);
+      await trial.askAll('ab');
+      trial.goTo(5);
+      await trial.ask('c');
+      trial.goTo(10);
+      for (let time = 0; time < 3; time += 1) {
+        expect(await trial.ask('d', { maxWaitMs: 0 })).toEqual(refused('max-wait', '3/10s', 9_990));
+      }
+      expect((await trial.inspect()).sent).toHaveLength(4);
+      trial.goTo(11);
+      expect(await trial.ask('d', { maxWaitMs: 0 })).toEqual(refused('max-wait', '3/10s', 9_994));
+      expect((await trial.inspect()).sent).toHaveLength(5);
+    });
+
+    it('a peek answers the wait with its ask counted, and counts nothing', async () => {
+      const trial = trialOf(gapOf(1_000));
+      await trial.ask('a');
+      trial.goTo(400);
+      expect(await trial.peek('b')).toEqual(reserved(1_400, 'gap', 1_000));
+      expect(await trial.peek('b', { maxWaitMs: 0 })).toEqual(refused('max-wait', 'gap', 1_000));
+      expect((await trial.inspect()).sent).toEqual([{ at: 0 }]);
+    });
+
+    it('they count in the category too, and nobody can give them back', async () => {
+      const categories = { messages: atMost(2, 30_000) };
+      const trial = new Trial(create, gapOf(1_000), { categories, countBlocked: true });
+      const messages = { category: 'messages' };
       await trial.ask('a', messages);
-      await trial.ask('b', alarms);
-      await trial.limiter.admit({ recipientId: 'teacher-43', id: 'a', ...messages });
-      expect(await trial.reset()).toBe(true);
-      expect(await trial.ask('d', messages)).toEqual(admittedWith(0, 'messages:1/1m', 0, MINUTE));
-      expect(await trial.ask('e', alarms)).toEqual(admittedWith(0, 'alarms:gap', 0, 2_000));
-      const other = await trial.limiter.peek({ recipientId: 'teacher-43', id: 'b', ...messages });
-      expect(other).toMatchObject({ kind: 'reserved', rule: 'messages:1/1m' });
+      expect(await trial.ask('b', { ...messages, maxWaitMs: 0 })).toEqual(
+        refused('max-wait', 'messages:2/30s', 30_000),
+      );
+      expect(await trial.refund('b', 'messages')).toBe(false);
+      expect(await trial.cancel('b', 'messages')).toBe(false);
+      trial.goTo(1_000);
+      expect(await trial.ask('c')).toEqual(admitted(1_000));
+      trial.goTo(2_000);
+      expect(await trial.peek('d', messages)).toEqual(reserved(30_000, 'messages:2/30s', 28_000));
+    });
+
+    it('only as many are kept as the limits look at, however long they go on', async () => {
+      const trial = trialOf(atMost(3, 3_600_000));
+      await trial.askAll('abc');
+      for (let at = 1_000; at <= 200_000; at += 1_000) {
+        trial.goTo(at);
+        expect(await trial.ask(`d${at}`, { maxWaitMs: 0 })).toMatchObject({ because: 'max-wait' });
+      }
+      const { sent } = await trial.inspect();
+      expect(sent).toEqual([0, 0, 0, 198_000, 199_000, 200_000].map((at) => ({ at })));
+      expect(await trial.peek('e')).toMatchObject({ kind: 'reserved', at: 3_799_000 });
+      expect(await trial.ask('a')).toEqual(admitted(0, true));
     });
   });
 }

@@ -6,6 +6,7 @@ import {
   gapOf,
   MINUTE,
   POLICY,
+  quietIn,
   recipientId,
   refused,
   reserved,
@@ -19,15 +20,6 @@ const DAY = 86_400_000;
 /** How long the quiet time of these tests is. */
 const LENGTH = 10 * MINUTE;
 
-function timeOf(at: number): string {
-  return new Date(at).toISOString().slice(11, 16);
-}
-
-/** Quiet from this minute on, every day, for ten minutes. */
-function quietFrom(at: number, days?: QuietHours['quietHours'][number]['days']): QuietHours {
-  return { timezone: 'UTC', quietHours: [{ from: timeOf(at), until: timeOf(at + LENGTH), ...(days && { days }) }] };
-}
-
 interface Stage {
   readonly trial: Trial;
   readonly hours: QuietHours;
@@ -39,7 +31,7 @@ interface Stage {
 /** A quiet time some minutes after the start, which begins with a whole minute as all quiet times do. */
 function stage(create: LimiterFactory, policy = POLICY, options: LimiterTestOptions = {}, areStored = false): Stage {
   const begin = Date.now() + 5 * MINUTE;
-  const hours = quietFrom(begin);
+  const hours = quietIn({ from: begin, until: begin + LENGTH });
   const trial = new Trial(create, policy, areStored ? options : { ...options, quietHours: hours });
   const ofDay = Math.floor(begin / MINUTE) * MINUTE;
   const from = (((ofDay - trial.start) % DAY) + DAY) % DAY;
@@ -49,13 +41,6 @@ function stage(create: LimiterFactory, policy = POLICY, options: LimiterTestOpti
 /** Quiet hours: no slot lies in them. */
 export function quietContract(create: LimiterFactory): void {
   describe('quiet hours', () => {
-    it('change nothing before they begin and after they end', async () => {
-      const { trial, until } = stage(create);
-      expect(await trial.askAll('ab')).toEqual([admitted(0), reserved(2_000, 'gap', 2_000)]);
-      trial.goTo(until);
-      expect(await trial.ask('c')).toEqual(admitted(until));
-    });
-
     it('make each wait once, and release them paced and in order', async () => {
       const { trial, from, until } = stage(create);
       const ids = 'abcdef';
@@ -96,27 +81,6 @@ export function quietContract(create: LimiterFactory): void {
       expect(await other.trial.slots()).toEqual({ b: other.until });
       trial.goTo(until - 120);
       expect(await trial.ask('c')).toEqual(admitted(until));
-    });
-
-    it('let an id go in the last moment before them, if it was to go before', async () => {
-      const { trial, from } = stage(create, atMost(2, 1_000));
-      trial.goTo(from - 1_251);
-      await trial.ask('a');
-      trial.goTo(from - 1_151);
-      await trial.askAll('bcd');
-      expect(await trial.slots()).toEqual({ c: from - 251, d: from - 151 });
-      trial.goTo(from - 141);
-      expect(await trial.ask('d')).toEqual(admitted(from - 141));
-    });
-
-    it('put off who comes when they have begun, behind each other', async () => {
-      const { trial, from, until } = stage(create, gapOf(1_000));
-      trial.goTo(from - 3_000);
-      await trial.askAll('abc');
-      expect(await trial.slots()).toEqual({ b: from - 2_000, c: from - 1_000 });
-      trial.goTo(from + 5_000);
-      expect(await trial.ask('c')).toEqual(reserved(until, 'quiet', LENGTH - 5_000));
-      expect(await trial.ask('b')).toEqual(reserved(until + 1_000, 'quiet', LENGTH - 4_000));
     });
 
     it('are not entered by the time that a caller needs until it can send, in line or held back', async () => {
@@ -165,15 +129,6 @@ export function quietContract(create: LimiterFactory): void {
       expect(await before.trial.ask('b', { maxQuietMs: 0 })).toEqual(refused('max-wait', 'quiet', LENGTH + 500));
     });
 
-    it('apply with a block, whichever ends later', async () => {
-      const { trial, from, until } = stage(create);
-      trial.goTo(from - MINUTE);
-      await trial.block(from + 1_000);
-      expect(await trial.peek('a')).toEqual(reserved(until, 'quiet', LENGTH + MINUTE));
-      await trial.block(until + 1_000);
-      expect(await trial.peek('a')).toEqual(reserved(until + 1_000, 'block', LENGTH + MINUTE + 1_000));
-    });
-
     it('apply where there are no limits, and in a category', async () => {
       const { trial, from, until } = stage(create, UNLIMITED, { categories: { messages: atMost(1, 5_000) } });
       trial.goTo(from);
@@ -203,11 +158,6 @@ export function quietContract(create: LimiterFactory): void {
       await trial.askAll('ab', { category: 'alarms' });
       expect(await trial.slots()).toEqual({ b: from + 500 });
       expect(await trial.ask('c', { policy: UNLIMITED })).toEqual(reserved(until, 'quiet', LENGTH + 500));
-    });
-
-    it('are refused if they are not usable', () => {
-      const quietHours = { timezone: 'Mars', quietHours: [] };
-      expect(() => create(POLICY, { quietHours })).toThrow('timezone: expected a time zone such as Europe/Paris');
     });
   });
 
@@ -263,15 +213,6 @@ export function quietContract(create: LimiterFactory): void {
       expect(await trial.unlimit()).toBe(true);
       trial.goTo(from);
       expect(await trial.ask('a')).toEqual(reserved(until, 'quiet', LENGTH));
-    });
-
-    it('are refused if they are not usable', async () => {
-      const trial = new Trial(create);
-      const hours = { timezone: 'UTC', quietHours: [{ from: '21:00', until: '21:00' }] };
-      await expect(trial.limiter.quiet('', hours)).rejects.toThrow(
-        /recipientId: expected a string[^]*quietHours\[0\].until: expected another time than from/,
-      );
-      await expect(trial.limiter.unquiet('')).rejects.toThrow('recipientId');
     });
   });
 }

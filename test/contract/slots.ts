@@ -1,13 +1,19 @@
 import { describe, expect, it } from 'vitest';
-import { admitted, MINUTE, refused, reserved, Trial, type LimiterFactory, recipientId } from './trial.ts';
+import {
+  admitted,
+  MINUTE,
+  refused,
+  reserved,
+  Trial,
+  type LimiterFactory,
+  recipientId,
+  atMost,
+  gapOf,
+} from './trial.ts';
 
 /** Who goes, who waits, and until when. */
 export function slotsContract(create: LimiterFactory): void {
   describe('slots', () => {
-    it('lets the first go at once', async () => {
-      expect(await new Trial(create).ask('a')).toEqual(admitted(0));
-    });
-
     it('reserves a slot for each that is blocked, in the order of asking, and names the rule that decides', async () => {
       const trial = new Trial(create);
       expect(await trial.askAll('abcde')).toEqual([
@@ -17,26 +23,6 @@ export function slotsContract(create: LimiterFactory): void {
         reserved(10_000, '3/10s', 10_000),
         reserved(12_000, '3/10s', 12_000),
       ]);
-    });
-
-    it('admits at its slot whoever comes back up to the tolerance early or late', async () => {
-      const trial = new Trial(create);
-      await trial.askAll('abcd');
-      trial.goTo(1_880);
-      expect(await trial.ask('b')).toEqual(admitted(2_000));
-      trial.goTo(5_800);
-      expect(await trial.ask('c')).toEqual(admitted(5_800));
-      trial.goTo(10_000);
-      expect(await trial.ask('d')).toEqual(admitted(10_000));
-    });
-
-    it('answers the same slot to one that comes back too early, and changes nothing', async () => {
-      const trial = new Trial(create);
-      await trial.askAll('abc');
-      trial.goTo(1_879);
-      expect(await trial.ask('b')).toEqual(reserved(2_000, 'gap', 121));
-      expect(await trial.ask('c')).toEqual(reserved(4_000, 'gap', 2_121));
-      expect(await trial.slots()).toEqual({ b: 2_000, c: 4_000 });
     });
 
     it('lets no newcomer overtake a reservation, be it overdue by up to two seconds', async () => {
@@ -58,14 +44,6 @@ export function slotsContract(create: LimiterFactory): void {
       expect(await trial.ask('b')).toEqual(admitted(7_000));
     });
 
-    it('gives one that is too late to go a new slot at the tail', async () => {
-      const trial = new Trial(create);
-      await trial.askAll('abc');
-      trial.goTo(4_000);
-      await trial.ask('c');
-      expect(await trial.ask('b')).toEqual(reserved(6_000, 'gap', 2_000));
-    });
-
     it('forgets a no-show after a minute', async () => {
       const trial = new Trial(create);
       await trial.askAll('ab');
@@ -76,20 +54,12 @@ export function slotsContract(create: LimiterFactory): void {
   });
 
   describe('asking again', () => {
-    it('gets the same admission, and it counts once', async () => {
-      const trial = new Trial(create);
-      await trial.ask('a');
-      trial.goTo(5);
-      expect(await trial.ask('a')).toEqual(admitted(0, true));
-      expect(await trial.ask('b')).toEqual(reserved(2_000, 'gap', 1_995));
-    });
-
     it('with renew goes again now, where the rest allows it', async () => {
       const trial = new Trial(create);
       await trial.ask('a');
       trial.goTo(700);
       expect(await trial.ask('a', { renew: true })).toEqual(admitted(700));
-      expect(await trial.ask('b')).toEqual(reserved(2_700, 'gap', 2_000));
+      expect(await trial.ask('b', { renew: true })).toEqual(reserved(2_700, 'gap', 2_000));
     });
 
     it('with renew goes to the tail where others took what was next', async () => {
@@ -97,14 +67,8 @@ export function slotsContract(create: LimiterFactory): void {
       await trial.askAll('abc');
       trial.goTo(2_000);
       await trial.ask('b');
-      expect(await trial.ask('a', { renew: true })).toEqual(reserved(6_000, 'gap', 4_000));
+      expect(await trial.ask('a', { renew: true, maxPending: 0 })).toEqual(reserved(6_000, 'gap', 4_000));
       expect(await trial.refund('a')).toBe(false);
-    });
-
-    it('with renew and nothing to renew is a plain ask', async () => {
-      const trial = new Trial(create);
-      expect(await trial.ask('a', { renew: true })).toEqual(admitted(0));
-      expect(await trial.ask('b', { renew: true })).toEqual(reserved(2_000, 'gap', 2_000));
     });
   });
 
@@ -115,20 +79,6 @@ export function slotsContract(create: LimiterFactory): void {
       expect(await trial.ask('b', { maxWaitMs: 1_999 })).toEqual(refused('max-wait', 'gap', 2_000));
       expect(await trial.cancel('b')).toBe(false);
       expect(await trial.ask('c', { maxWaitMs: 2_000 })).toEqual(reserved(2_000, 'gap', 2_000));
-    });
-
-    it('of nothing still allows the few milliseconds of the tolerance', async () => {
-      const trial = new Trial(create);
-      await trial.ask('a');
-      trial.goTo(1_880);
-      expect(await trial.ask('b', { maxWaitMs: 0 })).toEqual(admitted(2_000));
-    });
-
-    it('leaves a reservation as it is when its owner is refused', async () => {
-      const trial = new Trial(create);
-      await trial.askAll('ab');
-      expect(await trial.ask('b', { maxWaitMs: 10 })).toEqual(refused('max-wait', 'gap', 2_000));
-      expect(await trial.ask('c')).toEqual(reserved(4_000, 'gap', 4_000));
     });
 
     it('leaves an overdue reservation as it is when its owner is refused', async () => {
@@ -177,14 +127,6 @@ export function slotsContract(create: LimiterFactory): void {
       expect(await trial.ask('b', { maxPending: 0 })).toEqual(reserved(6_000, 'gap', 2_000));
     });
 
-    it('is no bound for an admission that is renewed', async () => {
-      const trial = new Trial(create);
-      await trial.askAll('ab');
-      trial.goTo(2_000);
-      await trial.ask('b');
-      expect(await trial.ask('a', { renew: true, maxPending: 0 })).toEqual(reserved(4_000, 'gap', 2_000));
-    });
-
     it('counts reservations that are overdue by up to two seconds, and no later ones', async () => {
       const trial = new Trial(create);
       await trial.askAll('ab');
@@ -225,14 +167,6 @@ export function slotsContract(create: LimiterFactory): void {
 /** Giving slots back. */
 export function undoingContract(create: LimiterFactory): void {
   describe('giving back', () => {
-    it('refunds a slot that was not used', async () => {
-      const trial = new Trial(create);
-      await trial.ask('a');
-      expect(await trial.refund('a')).toBe(true);
-      expect(await trial.refund('a')).toBe(false);
-      expect(await trial.ask('b')).toEqual(admitted(0));
-    });
-
     it('cancels a reservation, and no admission', async () => {
       const trial = new Trial(create);
       await trial.askAll('ab');
@@ -261,6 +195,107 @@ export function undoingContract(create: LimiterFactory): void {
       expect(await trial.limiter.cancel(elsewhere)).toBe(false);
       expect(await trial.limiter.refund({ recipientId, id: 'A' })).toBe(false);
       expect(await trial.ask('a')).toEqual(admitted(0, true));
+    });
+  });
+}
+
+/** `j0`, `j1`, and so on. */
+function named(count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `j${index}`);
+}
+
+/** With a gap of 2 s an id may come 1.8 s late. */
+const GAP = gapOf(2_000);
+
+/** Who is awake is sent, if the sent slots allow it within the tolerance; else it goes behind all others. */
+export function placesContract(create: LimiterFactory): void {
+  /** Each asks at its instant; what is expected: the instant of its admission, or else its new slot. */
+  async function expectTurns(
+    trial: Trial,
+    turns: readonly (readonly [id: string, asksAt: number, what: 'goes' | 'waits', at: number])[],
+  ): Promise<void> {
+    for (const [id, asksAt, what, at] of turns) {
+      trial.goTo(asksAt);
+      expect(await trial.ask(id)).toEqual(what === 'goes' ? admitted(at) : reserved(at, 'gap', at - asksAt));
+    }
+  }
+
+  describe('one that comes late', () => {
+    it('by up to the tolerance goes at once, and those behind it each ask once, while the line is late by no more', async () => {
+      const trial = new Trial(create, GAP);
+      for (const id of named(501)) await trial.ask(id);
+      await expectTurns(trial, [
+        ['j1', 3_800, 'goes', 3_800],
+        ['j2', 4_000, 'goes', 5_800],
+        ['j3', 6_000, 'goes', 7_800],
+        ['j4', 8_100, 'goes', 9_800],
+        ['j5', 11_800, 'goes', 11_800],
+      ]);
+    });
+
+    it('goes where the sent slots allow it within the tolerance, and else behind all others', async () => {
+      const trial = new Trial(create, GAP);
+      await trial.askAll('abcd');
+      await expectTurns(trial, [['c', 4_000, 'goes', 4_000]]);
+      trial.goTo(4_199);
+      expect(await trial.peek('b')).toEqual(reserved(8_000, 'gap', 3_801)); // behind d
+      await expectTurns(trial, [['b', 4_200, 'goes', 6_000]]);
+    });
+
+    it('makes the one go behind all others that it would make late by more than the tolerance, and nobody else', async () => {
+      const trial = new Trial(create, GAP);
+      await trial.askAll('abcde');
+      await expectTurns(trial, [
+        ['b', 3_801, 'goes', 3_801],
+        ['c', 4_000, 'waits', 10_000],
+        ['d', 6_000, 'goes', 6_000],
+        ['e', 8_000, 'goes', 8_000],
+        ['c', 10_000, 'goes', 10_000],
+      ]);
+    });
+
+    it('does so where its category holds it back, and joins the line if it would be late by more', async () => {
+      const trial = new Trial(create, gapOf(1_000), { categories: { messages: gapOf(5_000) } });
+      const messages = { category: 'messages' };
+      await trial.askAll('abcd', messages);
+      trial.goTo(5_901);
+      expect(await trial.ask('b', messages)).toEqual(admitted(5_901));
+      trial.goTo(10_001);
+      expect(await trial.ask('c', messages)).toEqual(admitted(10_901));
+      trial.goTo(15_000);
+      expect(await trial.ask('d', messages)).toEqual(reserved(15_901, 'messages:gap', 901));
+      expect(await trial.peek('x')).toEqual(reserved(16_901, 'gap', 1_901));
+      trial.goTo(15_901);
+      expect(await trial.ask('d', messages)).toEqual(admitted(15_901));
+    });
+  });
+
+  describe('the time that a caller needs until it can send', () => {
+    it('is what the tolerance counts from', async () => {
+      const trial = new Trial(create, GAP);
+      await trial.askAll('abc');
+      trial.goTo(4_000);
+      await trial.ask('c');
+      expect(await trial.peek('b', { leadMs: 199 })).toEqual(reserved(6_000, 'gap', 2_000));
+      expect(await trial.ask('b', { leadMs: 200 })).toEqual(admitted(6_000));
+    });
+
+    it('is left to one that its category held back, behind the overall line', async () => {
+      const trial = new Trial(create, gapOf(1_000), { categories: { messages: atMost(1, MINUTE) } });
+      const messages = { category: 'messages' };
+      await trial.askAll('ab', messages);
+      trial.goTo(MINUTE);
+      expect(await trial.peek('b', { ...messages, leadMs: 300 })).toEqual(admitted(MINUTE + 300));
+      trial.goTo(MINUTE + 100);
+      await trial.ask('x');
+      expect(await trial.ask('b', { ...messages, leadMs: 300 })).toEqual(admitted(MINUTE + 1_100));
+    });
+
+    it('is left to an admission that is renewed, in whole milliseconds, and is no wait', async () => {
+      const trial = new Trial(create, GAP);
+      await trial.ask('a');
+      trial.goTo(700);
+      expect(await trial.ask('a', { renew: true, leadMs: 150.4, maxWaitMs: 0 })).toEqual(admitted(851));
     });
   });
 }

@@ -5,9 +5,8 @@ import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts'
 import { memberOf, recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
-import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
-import { AHEAD_MS, recipientId } from './support.ts';
+import { recipientId } from './support.ts';
 
 const HOSTILE = {
   braces: '}{a}:sent',
@@ -125,23 +124,6 @@ describe('options and bounds', () => {
     for (const id of ['a', 'b', 'c']) await limiter.admit({ recipientId, id, maxWaitMs });
     expect(await limiter.admit({ recipientId, id: 'd', maxWaitMs })).toMatchObject({ because: 'max-wait' });
   });
-});
-
-describe('what stays of asks that count though they wait', () => {
-  it.each([0, undefined])(
-    'is what counts in the window, however long they go on; longest wait %s',
-    async (maxWaitMs) => {
-      let now = Date.now() + AHEAD_MS;
-      const redis = connectRedis();
-      const prefix = testPrefix();
-      const limiter = createRedisLimiter({ redis: onClock(redis, () => now), policy, prefix, countBlocked: true });
-      for (let asked = 0; asked < 200; asked += 1) {
-        now += 50;
-        await limiter.admit({ recipientId, id: `ask-${asked}`, ...(maxWaitMs !== undefined && { maxWaitMs }) });
-      }
-      expect(await redis.zcard(recipientKeys(prefix, recipientId).sent)).toBeLessThanOrEqual(22);
-    },
-  );
 });
 
 it('a key that somebody has made to last outlives a refund, and so do the other slots in it', async () => {

@@ -1,12 +1,13 @@
 import { createServer, type AddressInfo } from 'node:net';
 import { Cluster, Redis } from 'ioredis';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { createMemoryLimiter } from '../../src/limiter/memory/memory-limiter.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { limiterContract } from '../contract/limiter.ts';
+import { quietIn } from '../contract/trial.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 import { onRedis, expectKept, AHEAD_MS, readRecipient, recipientId, inMemory } from './support.ts';
@@ -100,18 +101,6 @@ describe('what stays in Redis', () => {
     expect(stored.reserved).toMatchObject({ slots: [[expect.any(String), now + 2_000]], expiresAt: now + 62_000 });
   });
 
-  it('is gone by itself once the windows have passed', async () => {
-    const redis = connectRedis();
-    const prefix = testPrefix();
-    const policy = { rules: [{ max: 3, perMs: 50 }], minGapMs: 10 };
-    const limiter = createRedisLimiter({ redis, policy, prefix });
-    await limiter.admit({ recipientId, id: 'a' });
-    await limiter.admit({ recipientId, id: 'b' });
-    await limiter.cancel({ recipientId, id: 'b' });
-    const { sent, reserved } = recipientKeys(prefix, recipientId);
-    await expect.poll(() => redis.exists(sent, reserved)).toBe(0);
-  });
-
   it('is kept for the longest window that asks of one recipient bring, where keepMs gives it', async () => {
     let now = Date.now() + AHEAD_MS;
     const hourly = { rules: [{ max: 1, perMs: 3_600_000 }], minGapMs: 0 };
@@ -123,23 +112,6 @@ describe('what stays in Redis', () => {
     await limiter.refund({ recipientId, id: 'b' });
     const third = await limiter.admit({ recipientId, id: 'c', policy: hourly });
     expect(third).toMatchObject({ kind: 'reserved', at: (first as { at: number }).at + 3_600_000 });
-  });
-
-  const slow = { policy: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 0 }, maxWaitMs: 0 };
-
-  it('an ask under a short window does not shorten the life of what was sent under a long one, on Redis’s own clock', async () => {
-    const redis = connectRedis();
-    const prefix = testPrefix();
-    const limiter = createRedisLimiter({ redis, policy: { rules: [{ max: 100, perMs: 200 }], minGapMs: 0 }, prefix });
-    const { sent } = recipientKeys(prefix, recipientId);
-    for (let count = 0; count < 5; count += 1) await limiter.admit({ recipientId, id: `slow-${count}`, ...slow });
-    for (let count = 0; count < 3; count += 1) {
-      await limiter.admit({ recipientId, id: `quick-${count}` });
-      expect(await redis.pttl(sent)).toBeGreaterThan(50_000);
-      await new Promise((resolve) => setTimeout(resolve, 250));
-    }
-    expect(await redis.zcard(sent)).toBe(8);
-    expect(await limiter.admit({ recipientId, id: 'slow-6', ...slow })).toMatchObject({ because: 'max-wait' });
   });
 });
 
@@ -210,6 +182,50 @@ describe('Redis misbehaving', () => {
   });
 });
 
+describe('quiet hours that are stored for a recipient', () => {
+  const HOUR = 3_600_000;
+  const quietNow = () => quietIn({ from: Date.now() - HOUR, until: Date.now() + 2 * HOUR });
+
+  it('are learned by every process with its first ask, and forgotten with the next one', async () => {
+    const prefix = testPrefix();
+    const operator = createRedisLimiter({ redis: connectRedis(), policy: POLICY, prefix });
+    const redis = connectRedis();
+    const send = vi.spyOn(redis, 'sendCommand');
+    const worker = createRedisLimiter({ redis, policy: POLICY, prefix });
+    const callsOf = async (work: Promise<unknown>) => {
+      await work;
+      return send.mock.calls.splice(0).length;
+    };
+    const ask = (id: string) => worker.admit({ recipientId, id });
+    await callsOf(ask('warm')); // the first call also loads the script
+    await operator.quiet(recipientId, quietNow());
+    expect(await callsOf(ask('a'))).toBe(2);
+    expect(await callsOf(ask('b'))).toBe(1);
+    expect(await ask('c')).toMatchObject({ kind: 'reserved', rule: 'quiet', before: 2 });
+    await operator.quiet(recipientId, { ...quietNow(), quietHours: [] });
+    expect(await callsOf(ask('d'))).toBe(3); // with that of c
+    await operator.unquiet(recipientId);
+    expect(await callsOf(worker.peek({ recipientId, id: 'e' }))).toBe(2);
+    expect(await callsOf(worker.peek({ recipientId, id: 'e' }))).toBe(1);
+    expect(await callsOf(worker.admit({ recipientId: 'teacher-43', id: 'a' }))).toBe(1);
+  });
+
+  it('leave no key behind, and stay while they are stored', async () => {
+    const redis = connectRedis();
+    const prefix = testPrefix();
+    const limiter = createRedisLimiter({ redis, policy: POLICY, prefix });
+    const { settings } = recipientKeys(prefix, recipientId);
+    await limiter.quiet(recipientId, quietNow());
+    expect(await redis.pttl(settings)).toBe(-1);
+    await limiter.block(recipientId, { until: Date.now() + HOUR, reason: 'on leave' });
+    expect(await redis.pttl(settings)).toBe(-1);
+    await limiter.unquiet(recipientId);
+    expect(await redis.pttl(settings)).toBeGreaterThan(HOUR - 60_000);
+    await limiter.unblock(recipientId);
+    expect(await redis.exists(settings)).toBe(0);
+  });
+});
+
 it('works on a cluster, with every key of a recipient on one node', async () => {
   const own = await ownRedis(['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1']);
   await own.cluster('ADDSLOTSRANGE', 0, 16_383);
@@ -250,16 +266,6 @@ describe('many clients at once', () => {
     expect(admitted).toHaveLength(24);
     expectKept(policy, admitted);
     expect(asks).toBeLessThan((24 * 25) / 2); // what it takes where nothing is reserved
-  });
-
-  it('asking under one id at the same instant get one slot', async () => {
-    const prefix = testPrefix();
-    const limiters = Array.from({ length: 6 }, () =>
-      createRedisLimiter({ redis: connectRedis(), policy: POLICY, prefix }),
-    );
-    const answers = await Promise.all(limiters.map((limiter) => limiter.admit({ recipientId, id: 'a' })));
-    expect(answers.filter((answer) => answer.kind === 'admitted' && !answer.repeated)).toHaveLength(1);
-    expect(new Set(answers.map((answer) => 'at' in answer && answer.at)).size).toBe(1);
   });
 });
 

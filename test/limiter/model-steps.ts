@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { EXEMPTIONS, type CategoryPolicy, type Policy } from '../../src/domain/limits.ts';
 import type { QuietHours, Window } from '../../src/domain/quiet-hours.ts';
+import { quietIn } from '../contract/trial.ts';
 
 const MINUTE_MS = 60_000;
 
@@ -9,10 +10,7 @@ export const pattern = fc.array(fc.boolean(), { minLength: 0, maxLength: 12 });
 
 /** The pattern as quiet hours that begin at the minute of `start`. */
 export function hoursOf(minutes: readonly boolean[], start: number): QuietHours {
-  return {
-    timezone: 'UTC',
-    quietHours: windowsOf(minutes, start).map(({ from, until }) => ({ from: timeOf(from), until: timeOf(until) })),
-  };
+  return quietIn(...windowsOf(minutes, start));
 }
 
 /** The same minutes as instants, on the day of the start. */
@@ -22,10 +20,6 @@ export function windowsOf(minutes: readonly boolean[], start: number): readonly 
     const from = first + index * MINUTE_MS;
     return isQuiet ? [{ from, until: from + MINUTE_MS }] : [];
   });
-}
-
-function timeOf(at: number): string {
-  return new Date(at).toISOString().slice(11, 16);
 }
 
 /** The longest window that is tried. */

@@ -160,11 +160,12 @@ describe('digest', () => {
     expect(await ask('4', digest)).toMatchObject({ kind: 'admitted', digest: { count: 2, own: true } });
   });
 
-  it('takes nothing that would expire with it too early', async () => {
+  it.each([undefined, 10_001])('takes nothing that would expire with it too early: %s', async (expiresInMs) => {
     const { ask, join, clock, start } = open();
     await ask('1', join('digest'));
     await ask('2', join('digest', { expires: start + 10_000 }));
-    expect(await ask('3', join('digest'))).toMatchObject({ kind: 'reserved', at: start + 6_000 });
+    const later = join('digest', { expires: expiresInMs && start + expiresInMs });
+    expect(await ask('3', later)).toMatchObject({ kind: 'reserved', at: start + 6_000 });
     expect(await ask('4', join('digest', { expires: start + 9_000 }))).toMatchObject({ kind: 'ended', by: '3' });
     clock.now = start + 3_000;
     expect(await ask('2', join('digest'))).toMatchObject({ kind: 'admitted', digest: { count: 1, own: true } });

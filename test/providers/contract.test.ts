@@ -1,8 +1,7 @@
 import { describe } from 'vitest';
 import { PLATFORMS } from '../../src/domain/notification.ts';
 import { answers } from '../contract/provider-answers.ts';
-import { endings } from '../contract/provider-endings.ts';
-import { permits } from '../contract/provider-permits.ts';
+import { endings, permits } from '../contract/provider-endings.ts';
 import { transport } from '../contract/provider-transport.ts';
 
 /** What every provider promises, whatever its protocol is: src/providers/provider.ts. */
