@@ -6,7 +6,11 @@ const SLOW = 'test/slow/**/*.test.ts';
 const PACED = ['test/e2e/**/*.test.ts'];
 const SLOW_PACED = ['test/slow/{e2e,faults}/**/*.test.ts'];
 /** Property tests run in both: a fifth of their cases in the fast suite, all in the slow one (test/support/cases.ts). */
-const PROPERTIES = ['test/limiter/{chain,model,quota,waiting-model}.test.ts', 'test/wire/requests.test.ts'];
+const PROPERTIES = [
+  'test/limiter/{chain,model,waiting-model}.test.ts',
+  'test/quota/quota.test.ts',
+  'test/wire/requests.test.ts',
+];
 
 const alone = { fileParallelism: false, sequence: { groupOrder: 1 } };
 const together = { sequence: { groupOrder: 0 } };
