@@ -6,6 +6,7 @@ RUN npm ci
 COPY tsconfig.json tsconfig.build.json ./
 COPY src src
 COPY sandbox sandbox
+COPY api api
 COPY workers workers
 COPY scripts scripts
 COPY tools tools

@@ -11,7 +11,7 @@ function build(out: string): boolean {
   const assets = globSync('{src,sandbox}/**/*.{lua,sh}');
   if (!assets.some((file) => file.endsWith('.lua'))) throw new Error('expected Lua scripts in src, found none');
   for (const asset of assets) cpSync(asset, `${out}/${asset}`);
-  const commands = globSync([`${out}/scripts/*.js`, `${out}/workers/notifications.js`]);
+  const commands = globSync([`${out}/scripts/*.js`, `${out}/workers/notifications.js`, `${out}/api/{api,token}.js`]);
   for (const file of commands)
     if (basename(file) !== 'pushpacer.js') loadLate(file, `${out}/scripts/support/node-version.js`);
   chmodSync(`${out}/scripts/pushpacer.js`, 0o755);

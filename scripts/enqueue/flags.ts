@@ -1,5 +1,6 @@
 import { Option, type Command } from 'commander';
 import type { Fault } from '../../src/domain/faults.ts';
+import { linesOf } from '../../src/domain/ndjson.ts';
 import { parseDuration } from '../../src/domain/time.ts';
 import { UsageError, parseInstant } from '../../src/terminal/command.ts';
 
@@ -176,26 +177,6 @@ function numberOr(text: string | undefined): number | string | undefined {
   return text !== undefined && /^-?\d+$/.test(text) ? Number(text) : text;
 }
 
-/**
- * The lines of a stream, with the bytes read so far; never more than a chunk and a line in memory. node:readline would
- * also break at U+2028 and U+2029, which JSON allows inside a string.
- */
-async function* linesOf(
-  chunks: AsyncIterable<Uint8Array>,
-): AsyncGenerator<{ readonly line: string; readonly bytes: number }> {
-  const decoder = new TextDecoder(); // drops a byte order mark
-  let rest = '';
-  let bytes = 0;
-  for await (const chunk of chunks) {
-    bytes += chunk.byteLength;
-    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
-    rest = lines.pop() ?? '';
-    for (const line of lines) yield { line, bytes };
-  }
-  rest += decoder.decode();
-  if (rest !== '') yield { line: rest, bytes };
-}
-
 /** One line of the input, or the notification of the flags; `faults` if a line is not JSON. */
 export type Item = { readonly where: string } & (
   { readonly input: unknown; readonly faults?: never } | { readonly input?: never; readonly faults: readonly Fault[] }
@@ -207,10 +188,12 @@ export async function* itemsOfLines(
   onRead: (bytes: number) => void,
 ): AsyncGenerator<Item> {
   let number = 0;
-  for await (const { line, bytes } of linesOf(chunks)) {
-    number++;
-    onRead(bytes);
-    if (line.trim() !== '') yield itemOfLine(`line ${number}`, line);
+  for await (const lines of linesOf(chunks)) {
+    for (const { text, bytes } of lines) {
+      number++;
+      onRead(bytes);
+      if (text.trim() !== '') yield itemOfLine(`line ${number}`, text);
+    }
   }
 }
 

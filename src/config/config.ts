@@ -1,11 +1,13 @@
+import type { z } from 'zod';
 import { InputError, zodFaults, type Fault } from '../domain/faults.ts';
 import type { CountedApart, CategoryPolicy, Policy, Rule } from '../domain/limits.ts';
 import type { QuietHours } from '../domain/quiet-hours.ts';
 import { formatDuration } from '../domain/time.ts';
+import { readFile, reporter } from '../environment/files.ts';
 import type { Environment } from '../environment/values.ts';
 import { readCredentials, type Credentials, type CredentialsRead } from './apps-file.ts';
 import { readLimitsFile } from './limits-file.ts';
-import { environmentSchema, SECRET_VARIABLES, variablesSchema, type Variables } from './variables.ts';
+import { apiSchema, environmentSchema, SECRET_VARIABLES, variablesSchema, type Variables } from './variables.ts';
 
 export interface RedisConfig {
   /** One URL, or the nodes of a cluster, or Sentinels, comma-separated. */
@@ -104,6 +106,67 @@ export function loadPolicy(env: Environment): Policy {
 /** For commands that act on recipients: where the limiter and the queue are, and the limits. */
 export function loadLimiterConfig(env: Environment) {
   return load(env, LIMITER_VARIABLES, limiterConfig);
+}
+
+/** What the HTTP API reads: where queue and limiter are, the limits, and how it listens. */
+export type ApiConfig = ReturnType<typeof loadLimiterConfig> & {
+  readonly api: {
+    readonly host: string;
+    readonly port: number;
+    readonly tokensFile: string;
+    /** As PEM. Absent: plain HTTP. */
+    readonly tls?: { readonly cert: string; readonly key: string };
+    /** If more notifications than this wait, no more are taken. */
+    readonly maxWaiting: number;
+  };
+  readonly logLevel: Variables['LOG_LEVEL'];
+};
+
+/** The environment of the HTTP API. Throws one InputError that lists every fault. */
+export function loadApiConfig(env: Environment): ApiConfig {
+  const faults: Fault[] = [];
+  const some = Object.fromEntries([...LIMITER_VARIABLES, 'LOG_LEVEL'].map((name) => [name, env[name]]));
+  const { variables } = readVariables(some, faults);
+  const own = readOwn(env, faults);
+  const report = reporter(faults);
+  const [cert, key] = [
+    readFile('API_TLS_CERT_FILE', own.API_TLS_CERT_FILE, report),
+    readFile('API_TLS_KEY_FILE', own.API_TLS_KEY_FILE, report),
+  ];
+  if ((own.API_TLS_CERT_FILE === undefined) !== (own.API_TLS_KEY_FILE === undefined)) {
+    report('API_TLS_CERT_FILE', 'both API_TLS_CERT_FILE and API_TLS_KEY_FILE, or none', 'one of them');
+  }
+  const limiter = limiterConfig(variables, faults);
+  refuse(faults);
+  return {
+    ...limiter,
+    api: {
+      ...{ host: own.API_HOST, port: own.API_PORT, tokensFile: own.API_TOKENS_FILE, maxWaiting: own.API_MAX_WAITING },
+      ...(cert !== undefined && key !== undefined && { tls: { cert, key } }),
+    },
+    logLevel: variables.LOG_LEVEL,
+  };
+}
+
+/** For the command that changes the tokens: their file. */
+export function loadApiTokensFile(env: Environment): string {
+  const faults: Fault[] = [];
+  const { API_TOKENS_FILE: path } = readOwn({ API_TOKENS_FILE: env['API_TOKENS_FILE'] }, faults);
+  refuse(faults);
+  return path;
+}
+
+/** The variables of the API. An empty one counts as none. */
+function readOwn(env: Environment, faults: Fault[]): z.output<typeof apiSchema> {
+  const given = Object.fromEntries(
+    Object.keys(apiSchema.shape).flatMap((name) =>
+      env[name] === undefined || env[name] === '' ? [] : [[name, env[name]]],
+    ),
+  );
+  const result = apiSchema.safeParse(given);
+  if (result.success) return result.data;
+  faults.push(...zodFaults(result.error, given));
+  return apiSchema.parse({});
 }
 
 /** What some of the variables say. Throws one InputError with every fault. */

@@ -105,6 +105,18 @@ const observation = {
     .describe('pino levels; JSON lines on standard output'),
 };
 
+/** The variables of the HTTP API beside those of the queue, the limits and the log. */
+export const apiSchema = z.object({
+  API_HOST: anyText().default('127.0.0.1').describe('where the API listens; beyond this machine use TLS'),
+  API_PORT: listeningPort().default(8620).describe('`0`: any free port'),
+  API_TOKENS_FILE: anyText().default('api-tokens.json').describe('the bearer tokens, which `pushpacer token` writes'),
+  API_TLS_CERT_FILE: anyText().optional().describe('the certificate chain as PEM, for HTTPS without a proxy'),
+  API_TLS_KEY_FILE: anyText().optional().describe('its private key as PEM'),
+  API_MAX_WAITING: integer(1, 100_000_000)
+    .default(1_000_000)
+    .describe('if this many notifications wait, no more are taken: 429; a token may have its own number'),
+});
+
 /** A worker's environment without the variables that each provider reads itself. */
 export const variablesSchema = z.object({ ...queueAndDelivery, ...otherApps, ...observation });
 export type Variables = z.output<typeof variablesSchema>;
@@ -134,10 +146,17 @@ function redisUrls() {
   return parsed(REDIS_URLS_FORMAT, parseRedisUrls);
 }
 
+function listeningPort() {
+  return parsed('a port from 0 to 65535', portOf);
+}
+
+function portOf(value: string): number | undefined {
+  return /^\d{1,5}$/.test(value) && Number(value) <= 65_535 ? Number(value) : undefined;
+}
+
 function port() {
   return parsed('a port from 0 to 65535, or off', (value): number | 'off' | undefined => {
-    if (value === 'off') return 'off';
-    return /^\d{1,5}$/.test(value) && Number(value) <= 65_535 ? Number(value) : undefined;
+    return value === 'off' ? 'off' : portOf(value);
   });
 }
 
@@ -152,13 +171,17 @@ const DURATIONS =
   /^(LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|LOCK_DURATION|PROVIDER_PAUSE_|DEAD_LETTER_MAX_AGE|SHUTDOWN_GRACE)/;
 
 /** Every variable that a worker reads, in the order of the README's table, which is generated from this. */
-export const CONFIG_VARIABLES: readonly VariableDoc[] = Object.entries(environmentSchema.shape).map(
-  ([name, schema]) => ({
+export const CONFIG_VARIABLES = docsOf(environmentSchema);
+/** Those of the HTTP API alone, for docs/http-api.md and its help. */
+export const API_VARIABLES = docsOf(apiSchema);
+
+function docsOf({ shape }: z.ZodObject): readonly VariableDoc[] {
+  return Object.entries(shape).map(([name, schema]) => ({
     name,
-    default: written(name, schema.safeParse(undefined).data),
-    meaning: schema.description ?? '',
-  }),
-);
+    default: written(name, (schema as z.ZodType).safeParse(undefined).data),
+    meaning: (schema as z.ZodType).description ?? '',
+  }));
+}
 
 /** A default as one writes it into the environment. */
 function written(name: string, value: unknown): string | undefined {
@@ -174,7 +197,7 @@ export interface UnknownVariable {
   readonly meant: string;
 }
 
-const KNOWN = Object.keys(environmentSchema.shape);
+const KNOWN = [...Object.keys(environmentSchema.shape), ...Object.keys(apiSchema.shape)];
 /** Families of variables that other programs have too: REDIS_URI beside REDIS_URL is no mistake. */
 const SHARED = /^(REDIS|LOG|METRICS)_/;
 

@@ -67,6 +67,11 @@ export function broadcastKey(prefix: string, broadcastId: string): string {
   return `${prefix}:broadcast:${broadcastId}`;
 }
 
+/** `{pushpacer}:idempotency:k3V…`: a request of the HTTP API that came with this `Idempotency-Key`. */
+export function idempotencyKey(prefix: string, digest: string): string {
+  return `${prefix}:idempotency:${digest}`;
+}
+
 /**
  * `{pushpacer}:cancellation:GZ3…`: what waits for a recipient under a cancellation key. A digest, so that no two pairs of texts make
  * the same key. `prefix` is the one of the recipient's shard.

@@ -1,11 +1,11 @@
 import type { Job, JobType, Queue } from 'bullmq';
-import { findJob } from '../../src/queue/readable.ts';
-import { parseNotification, type Notification } from '../../src/domain/notification.ts';
-import { SEND_AFTER } from '../../src/domain/time.ts';
-import { readProgress } from '../../src/delivery/context.ts';
-import { dueAtOfScore } from '../../src/queue/bullmq-internals.ts';
-import type { Connection } from '../../src/redis/connection.ts';
-import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
+import { findJob } from '../queue/readable.ts';
+import { parseNotification, type Notification } from '../domain/notification.ts';
+import { SEND_AFTER } from '../domain/time.ts';
+import { readProgress } from '../delivery/context.ts';
+import { dueAtOfScore } from '../queue/bullmq-internals.ts';
+import type { Connection } from '../redis/connection.ts';
+import { notificationIdOf, replayOf } from '../queue/names.ts';
 
 /** Facts about a waiting notification from the queue, without texts and tokens. */
 export interface WaitingJob {

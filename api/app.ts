@@ -1,0 +1,372 @@
+import { Hono, type Context } from 'hono';
+import { createMiddleware } from 'hono/factory';
+import { InputError } from '../src/domain/faults.ts';
+import { notificationSchema } from '../src/domain/notification.ts';
+import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
+import type { Logger } from '../src/observe/log.ts';
+import type { Producer } from '../src/queue/producer.ts';
+import { RedisAwayError } from '../src/redis/connection.ts';
+import { LimiterUnavailableError } from '../src/redis/deadline.ts';
+import type { Backlog } from './backlog.ts';
+import { MOST_IN_ARRAY, repeatedResult, type Enqueuer, type Result } from './enqueue.ts';
+import { openApiDocument } from './openapi.ts';
+import { outcomeEvents, parseCursor, type OutcomesParts } from './outcomes.ts';
+import { invalid, problemResponse, redisAway, type Problem } from './problems.ts';
+import type { Recipients } from './recipients.ts';
+import type { Scope, Token, TokenBook } from './tokens.ts';
+
+export interface AppParts {
+  readonly tokens: Pick<TokenBook, 'find'>;
+  readonly producer: Pick<Producer, 'status' | 'cancel'>;
+  readonly enqueuer: Enqueuer;
+  readonly backlog: Backlog;
+  readonly recipients: Recipients;
+  readonly outcomes: OutcomesParts;
+  /** An error of Redis's client as RedisAwayError; any other one as it is. */
+  readonly explain: (error: unknown) => unknown;
+  /** Whether Redis answers. */
+  readonly isReady: () => Promise<boolean>;
+  readonly log: Logger;
+  /** Aborts when the server stops: streams of outcomes end. */
+  readonly signal: AbortSignal;
+}
+
+/** What @hono/node-server gives beside the request. */
+interface Bindings {
+  readonly incoming?: { readonly socket: { readonly remoteAddress?: string } };
+}
+interface Env {
+  Bindings: Bindings;
+  Variables: { token: Token };
+}
+
+/** The largest JSON body: 1,000 notifications of 16 kB. A stream of NDJSON has no bound. */
+export const MOST_BYTES = 16 * 1024 * 1024;
+/** So many requests without a valid token an address may send in a minute, before it is told to wait. */
+const MOST_FAILURES = 20;
+/** So many clients may read outcomes at once. */
+const MOST_READERS = 100;
+const KEY = /^[\x21-\x7e]{1,255}$/;
+const NDJSON = 'application/x-ndjson';
+const EVENT_STREAM = { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' };
+
+/** The HTTP API: every route, and what is checked before it. */
+export function createApp(parts: AppParts): Hono<Env> {
+  const { tokens, producer, enqueuer, backlog, recipients, outcomes, log, explain, signal } = parts;
+  const app = new Hono<Env>();
+  const failures = createMemoryLimiter({ policy: { rules: [{ max: MOST_FAILURES, perMs: 60_000 }], minGapMs: 0 } });
+  let readers = 0;
+
+  app.use(async (c, next) => {
+    await next();
+    c.header('Cache-Control', 'no-store');
+    c.header('X-Content-Type-Options', 'nosniff');
+  });
+
+  app.get('/healthz', (c) => c.text('ok\n'));
+  app.get('/readyz', async (c) => {
+    const redis = await parts.isReady();
+    return c.json({ ok: redis, redis }, redis ? 200 : 503);
+  });
+  app.get('/openapi.json', (c) => c.json(openApiDocument()));
+
+  /** A valid token with this scope, or the answer. A valid one is never refused for the failures of others at its address. */
+  const needs = (scope: Scope) =>
+    createMiddleware<Env>(async (c, next) => {
+      const secret = /^Bearer +(\S+)$/i.exec(c.req.header('authorization') ?? '')?.[1];
+      const token = secret === undefined ? undefined : tokens.find(secret);
+      if (token === undefined) return problemResponse(await unauthorized(c, secret !== undefined));
+      if (!token.scopes.includes(scope)) return problemResponse(forbidden(token, scope));
+      c.set('token', token);
+      await next();
+      return undefined;
+    });
+
+  async function unauthorized(c: Context<Env>, hasSecret: boolean): Promise<Problem> {
+    const address = c.env.incoming?.socket.remoteAddress ?? 'unknown';
+    const answer = await failures.admit({ recipientId: address, id: crypto.randomUUID(), maxWaitMs: 0 });
+    if (answer.kind !== 'admitted') {
+      const seconds = Math.max(1, Math.ceil(answer.waitMs / 1_000));
+      const detail = `more than ${MOST_FAILURES} requests without a valid token came from this address within a minute`;
+      return { status: 429, code: 'too-many-failures', detail, headers: { 'retry-after': String(seconds) } };
+    }
+    const detail = hasSecret ? 'no token has this secret' : 'expected the header Authorization: Bearer <token>';
+    const error = hasSecret ? ' error="invalid_token"' : '';
+    return { status: 401, code: 'unauthorized', detail, headers: { 'www-authenticate': `Bearer${error}` } };
+  }
+
+  app.post('/v1/notifications', needs('send'), async (c) => {
+    const type = (c.req.header('content-type') ?? '').split(';')[0]?.trim().toLowerCase();
+    const key = c.req.header('idempotency-key');
+    if (type === NDJSON) return key === undefined ? enqueueStream(c) : problemResponse(KEY_IN_STREAM);
+    if (type !== 'application/json') return problemResponse(unsupported(type));
+    if (key !== undefined && !KEY.test(key)) return problemResponse(BAD_KEY);
+    return enqueueJson(c, key);
+  });
+
+  async function enqueueJson(c: Context<Env>, key: string | undefined): Promise<Response> {
+    const token = c.get('token');
+    const full = await backlog.problemFor(token);
+    if (full !== undefined) return problemResponse(full);
+    const body = await readBody(c.req.raw);
+    if (body === undefined) return problemResponse(TOO_LARGE);
+    const parsed = parseBody(body);
+    if ('problem' in parsed) return problemResponse(parsed.problem);
+    const { inputs, isArray } = parsed;
+    if (key === undefined) return answer(await enqueuer.add(inputs), inputs, isArray);
+    const claim = await enqueuer.claim(key, token, body);
+    if (claim.kind === 'conflict') return problemResponse(OTHER_BODY);
+    const withIds = claim.withIds(inputs);
+    if (claim.kind === 'done') return answer(withIds.map(repeatedResult), withIds, isArray);
+    const results = await enqueuer.add(withIds);
+    await claim.done();
+    return answer(results, withIds, isArray);
+  }
+
+  async function answer(results: readonly Result[], inputs: readonly unknown[], isArray: boolean): Promise<Response> {
+    if (isArray) return batchAnswer(results);
+    const [result] = results;
+    switch (result?.result) {
+      case 'added':
+      case 'duplicate': {
+        const estimatedAt = await recipients.estimate({ ...(inputs[0] as object), id: result.id });
+        return json(202, { ...result, ...(estimatedAt !== undefined && { estimatedAt }) });
+      }
+      case 'invalid':
+        return problemResponse(invalid(result.faults));
+      case 'conflict':
+        return problemResponse({ status: 409, code: 'conflict', detail: result.detail });
+      default:
+        throw new Error('expected one result for one notification');
+    }
+  }
+
+  /** Answers each step of lines as it is added. `Prefer: return=minimal` leaves out those that were added or are duplicates. */
+  function enqueueStream(c: Context<Env>): Response {
+    const { body } = c.req.raw;
+    const isMinimal = /\breturn=minimal\b/.test(c.req.header('prefer') ?? '');
+    const counts = { added: 0, duplicate: 0, invalid: 0, conflict: 0, refused: 0 };
+    const token = c.get('token');
+    async function* lines(): AsyncGenerator<string> {
+      try {
+        for await (const results of enqueuer.addLines(bytesOf(body), token)) {
+          for (const { result } of results) counts[result]++;
+          const shown = isMinimal
+            ? results.filter(({ result }) => result !== 'added' && result !== 'duplicate')
+            : results;
+          if (shown.length > 0) yield shown.map((each) => `${JSON.stringify(each)}\n`).join('');
+        }
+        yield `${JSON.stringify({ end: true, ...counts })}\n`;
+      } catch (error) {
+        log.warn({ err: error }, 'a stream of notifications ended before its end');
+        yield `${JSON.stringify({ end: false, ...counts, problem: problemOf(explain(error)).detail })}\n`;
+      }
+    }
+    return new Response(streamOf(lines()), { status: 200, headers: { 'content-type': NDJSON } });
+  }
+
+  app.get('/v1/notifications/:id', needs('read'), async (c) => {
+    const id = c.req.param('id');
+    const status = await producer.status(id);
+    return status.state === 'unknown' ? problemResponse(UNKNOWN_ID) : json(200, { id, ...status });
+  });
+
+  app.delete('/v1/notifications/:id', needs('send'), async (c) => {
+    const id = c.req.param('id');
+    const { canceled, tooLate } = await producer.cancel({ id });
+    if (canceled + tooLate === 0) return problemResponse(UNKNOWN_ID);
+    return json(200, { id, result: canceled > 0 ? 'canceled' : 'tooLate' });
+  });
+
+  app.delete('/v1/recipients/:id/notifications', needs('send'), async (c) => {
+    const cancellationKey = c.req.query('cancellationKey') ?? '';
+    return json(200, await producer.cancel({ recipientId: c.req.param('id'), cancellationKey }));
+  });
+
+  app.get('/v1/recipients/:id', needs('read'), async (c) => {
+    const checked = notificationSchema.shape.recipientId.safeParse(c.req.param('id'));
+    if (!checked.success) {
+      const expected = checked.error.issues[0]?.message ?? 'a recipient';
+      return problemResponse(invalid([{ path: 'id', expected, found: 'something else' }], 'the path'));
+    }
+    return json(200, await recipients.look(checked.data));
+  });
+
+  app.get('/v1/outcomes', needs('read'), (c) => {
+    const text = c.req.header('last-event-id') ?? c.req.query('after');
+    const cursor = text === undefined ? undefined : parseCursor(text, outcomes.shards);
+    if (text !== undefined && cursor === undefined) return problemResponse(BAD_CURSOR);
+    if (c.req.raw.method === 'HEAD') return new Response(null, { headers: EVENT_STREAM });
+    if (readers >= MOST_READERS) return problemResponse(TOO_MANY_READERS);
+    readers++;
+    const gone = new AbortController();
+    const events = outcomeEvents(outcomes, cursor, AbortSignal.any([signal, gone.signal]));
+    const body = streamOf(events, () => {
+      readers--;
+      gone.abort();
+    });
+    return new Response(body, { headers: EVENT_STREAM });
+  });
+
+  app.notFound((c) => {
+    const paths = ROUTES.filter(({ pattern }) => pattern.test(c.req.path));
+    if (paths.length === 0)
+      return problemResponse({ status: 404, code: 'not-found', detail: 'no such path; see /openapi.json' });
+    const allow = paths.map(({ method }) => method).join(', ');
+    return problemResponse({
+      status: 405,
+      code: 'method-not-allowed',
+      detail: `expected ${allow}`,
+      headers: { allow },
+    });
+  });
+
+  app.onError((error) => {
+    const problem = problemOf(explain(error));
+    if (problem.status === 500) log.error({ err: error }, 'unexpected error in a request');
+    return problemResponse(problem);
+  });
+
+  return app;
+}
+
+/** For 405: every method of every path. */
+const ROUTES = [
+  { method: 'POST', pattern: /^\/v1\/notifications$/ },
+  { method: 'GET', pattern: /^\/v1\/notifications\/[^/]+$/ },
+  { method: 'DELETE', pattern: /^\/v1\/notifications\/[^/]+$/ },
+  { method: 'GET', pattern: /^\/v1\/recipients\/[^/]+$/ },
+  { method: 'DELETE', pattern: /^\/v1\/recipients\/[^/]+\/notifications$/ },
+  { method: 'GET', pattern: /^\/(v1\/outcomes|healthz|readyz|openapi\.json)$/ },
+];
+
+const UNKNOWN_ID: Problem = {
+  ...{ status: 404, code: 'not-found' },
+  detail: 'no notification has this id; or it ended more than an hour ago; or it was a dead letter that was removed',
+};
+const OTHER_BODY: Problem = {
+  ...{ status: 409, code: 'conflict' },
+  detail: 'this Idempotency-Key came within the last 24 hours with another body',
+};
+const BAD_KEY: Problem = {
+  ...{ status: 400, code: 'invalid' },
+  detail: 'the header Idempotency-Key: expected 1 to 255 printable ASCII characters without spaces',
+};
+const KEY_IN_STREAM: Problem = {
+  ...{ status: 400, code: 'invalid' },
+  detail: 'a stream has no Idempotency-Key: give each notification an id, which makes it safe to send it again',
+};
+const BAD_CURSOR: Problem = {
+  ...{ status: 400, code: 'invalid' },
+  detail:
+    'Last-Event-ID (or ?after=): expected 0, or the id of an event of this API with as many shards as there are now',
+};
+const TOO_MANY_READERS: Problem = {
+  ...{ status: 429, code: 'queue-full', headers: { 'retry-after': '60' } },
+  detail: `${MOST_READERS} clients read outcomes here already`,
+};
+const TOO_LARGE: Problem = {
+  ...{ status: 413, code: 'too-large' },
+  detail: `a JSON body has at most ${MOST_BYTES} bytes; send more as ${NDJSON}`,
+};
+
+function unsupported(type: string | undefined): Problem {
+  const found = type === undefined || type === '' ? 'none' : JSON.stringify(type.slice(0, 80));
+  const detail = `Content-Type: expected application/json or ${NDJSON}, found ${found}`;
+  return {
+    status: 415,
+    code: 'unsupported-media-type',
+    detail,
+    headers: { 'accept-post': `application/json, ${NDJSON}` },
+  };
+}
+
+function forbidden({ name, scopes }: Token, scope: Scope): Problem {
+  const detail = `the token ${name} has the scopes ${scopes.join(', ')}, and this needs ${scope}`;
+  return { status: 403, code: 'forbidden', detail };
+}
+
+function problemOf(error: unknown): Problem {
+  if (error instanceof RedisAwayError || error instanceof LimiterUnavailableError) {
+    return redisAway('Redis does not answer; what was not answered yet may be sent again with the same ids');
+  }
+  if (error instanceof InputError) return invalid(error.faults, 'the request');
+  return { status: 500, code: 'internal', detail: 'an unexpected error; the log of the server has it' };
+}
+
+async function* bytesOf(body: ReadableStream<Uint8Array> | null): AsyncGenerator<Uint8Array> {
+  if (body !== null) yield* body;
+}
+
+/** The text of a body; undefined if it is too large. */
+async function readBody({ headers, body }: Request): Promise<string | undefined> {
+  if (Number(headers.get('content-length') ?? 0) > MOST_BYTES) return undefined;
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of bytesOf(body)) {
+    bytes += chunk.byteLength;
+    if (bytes > MOST_BYTES) return undefined;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+type Parsed = { readonly inputs: readonly unknown[]; readonly isArray: boolean } | { readonly problem: Problem };
+
+function parseBody(body: string): Parsed {
+  let value: unknown;
+  try {
+    value = JSON.parse(body);
+  } catch (error) {
+    // The parser's own message quotes the text, which may hold tokens.
+    const at = /position (\d+)/.exec((error as Error).message)?.[1];
+    const where = at === undefined ? '' : ` from character ${Number(at) + 1} on`;
+    return { problem: { status: 400, code: 'not-json', detail: `the body is not JSON${where}` } };
+  }
+  if (!Array.isArray(value)) return { inputs: [value], isArray: false };
+  if (value.length >= 1 && value.length <= MOST_IN_ARRAY) return { inputs: value, isArray: true };
+  const expected = `an array of 1 to ${MOST_IN_ARRAY} notifications (send more as ${NDJSON})`;
+  return { problem: invalid([{ path: '', expected, found: `an array of ${value.length}` }], 'the body') };
+}
+
+/** 202 if at least one was added or is there already; else 422 or 409 with the same members. */
+function batchAnswer(results: readonly Result[]): Response {
+  const counts = { added: 0, duplicate: 0, invalid: 0, conflict: 0, refused: 0 };
+  for (const { result } of results) counts[result]++;
+  const isTaken = counts.added + counts.duplicate > 0;
+  return json(isTaken ? 202 : counts.invalid > 0 ? 422 : 409, { ...counts, results });
+}
+
+function json(status: number, value: unknown): Response {
+  return new Response(`${JSON.stringify(value)}\n`, { status, headers: { 'content-type': 'application/json' } });
+}
+
+/** A body that is made as fast as the client reads it. `onEnd` is called once, also if the client has gone. */
+function streamOf(texts: AsyncGenerator<string>, onEnd: () => void = () => undefined): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder();
+  let isOver = false;
+  const end = (): void => {
+    if (!isOver) onEnd();
+    isOver = true;
+  };
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      try {
+        const next = await texts.next();
+        if (next.done !== true) {
+          controller.enqueue(encoder.encode(next.value));
+          return;
+        }
+      } catch (error) {
+        end();
+        throw error;
+      }
+      end();
+      controller.close();
+    },
+    async cancel() {
+      end();
+      await texts.return(undefined);
+    },
+  });
+}

@@ -1,0 +1,48 @@
+import type { Queue } from 'bullmq';
+import type { Problem } from './problems.ts';
+import type { Token } from './tokens.ts';
+
+/** How many notifications wait, and whether more may be added. */
+export interface Backlog {
+  /** Undefined if this token may add some; otherwise the answer. Rejects if Redis does not answer. */
+  problemFor(token: Pick<Token, 'maxWaiting'>): Promise<Problem | undefined>;
+  /** So many were added since. */
+  added(count: number): void;
+}
+
+/** The queue is counted at most this often. In between each process counts what it adds itself. */
+const COUNT_EVERY_MS = 1_000;
+/** A producer is asked to wait for so long; by then a worker has usually sent some hundreds. */
+const AGAIN_S = 10;
+
+/** @param most the high-water mark of tokens without one of their own */
+export function createBacklog(queues: () => Promise<readonly Queue[]>, most: number): Backlog {
+  let waiting: { readonly count: Promise<number>; readonly at: number } | undefined;
+  let addedSince = 0;
+
+  async function count(): Promise<number> {
+    const counts = await Promise.all(
+      (await queues()).map((queue) => queue.getJobCountByTypes('wait', 'prioritized', 'delayed')),
+    );
+    return counts.reduce((sum, each) => sum + each, 0);
+  }
+
+  return {
+    async problemFor({ maxWaiting = most }) {
+      if (waiting === undefined || performance.now() - waiting.at > COUNT_EVERY_MS) {
+        waiting = { count: count(), at: performance.now() };
+        addedSince = 0;
+        waiting.count.catch(() => (waiting = undefined)); // the next request asks again
+      }
+      const now = (await waiting.count) + addedSince;
+      if (now < maxWaiting) return undefined;
+      return {
+        status: 429,
+        code: 'queue-full',
+        detail: `${now} notifications wait, and this token adds none beyond ${maxWaiting}; try again later`,
+        headers: { 'retry-after': String(AGAIN_S) },
+      };
+    },
+    added: (more) => void (addedSince += more),
+  };
+}

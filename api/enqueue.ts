@@ -1,0 +1,175 @@
+import { createHash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import type { Queue } from 'bullmq';
+import type { Fault } from '../src/domain/faults.ts';
+import { isObject } from '../src/domain/json.ts';
+import { linesOf, type Line } from '../src/domain/ndjson.ts';
+import { idempotencyKey, jobIdOf, shardOf } from '../src/queue/names.ts';
+import { checkInput, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
+import { findJob, MAX_JOB_TEXT } from '../src/queue/readable.ts';
+import type { Connection } from '../src/redis/connection.ts';
+import type { Backlog } from './backlog.ts';
+import { problemBody, type Problem } from './problems.ts';
+import type { Token } from './tokens.ts';
+
+/**
+ * What came of one notification of a request. `conflict`: its id is taken by a notification with other content. `refused`: too many
+ * wait already, or Redis does not answer; it may be sent again.
+ */
+export type Result =
+  | { readonly result: 'added' | 'duplicate'; readonly id: string }
+  | { readonly result: 'invalid'; readonly faults: readonly Fault[] }
+  | { readonly result: 'conflict'; readonly id: string; readonly detail: string }
+  | { readonly result: 'refused'; readonly problem: Readonly<Record<string, unknown>> };
+
+export interface EnqueuerParts {
+  readonly producer: Pick<Producer, 'enqueueMany'>;
+  /** The queue of each shard. */
+  readonly queues: () => Promise<readonly Queue[]>;
+  readonly redis: Connection;
+  readonly prefix: string;
+  readonly backlog: Backlog;
+}
+
+/** How many notifications one array may have, and one step of a stream takes. */
+export const MOST_IN_ARRAY = 1_000;
+const STEP = 500;
+
+/** Adds what a request brings. All calls reject with RedisAwayError if Redis does not answer: some may have been added by then. */
+export interface Enqueuer {
+  /** Adds them, one result for each at its index. */
+  add(inputs: readonly unknown[]): Promise<Result[]>;
+  /**
+   * Adds the lines of an NDJSON stream as they come, and yields the results of each step with their line numbers. No more than a
+   * step of lines is in memory, and the next one is read when the answers of the last one have been taken.
+   */
+  addLines(chunks: AsyncIterable<Uint8Array>, token: Token): AsyncGenerator<readonly LineResult[]>;
+  /** Remembers the key of a request for a day, and says whether it came before. Call `claimed.done()` when all has been added. */
+  claim(key: string, token: Token, body: string): Promise<Claim>;
+}
+
+export type LineResult = Result & { readonly line: number };
+
+/**
+ * `conflict`: the key came before with another body. `open`: it came first, or what came first was not added to its end. `done`: all
+ * of it was added.
+ */
+export type Claim =
+  | { readonly kind: 'conflict' }
+  | {
+      readonly kind: 'open' | 'done';
+      /** The inputs, each with an id: the same ones again if the same request comes again. */
+      readonly withIds: (inputs: readonly unknown[]) => readonly unknown[];
+      /** All has been added. */
+      readonly done: () => Promise<void>;
+    };
+
+/** How long the key of a request is remembered: a day. */
+const KEY_KEPT_S = 86_400;
+const DONE = '+';
+
+export function createEnqueuer({ producer, queues, redis, prefix, backlog }: EnqueuerParts): Enqueuer {
+  /** Whether the job that has this id was enqueued with the same content. A job that is gone by now cannot be compared. */
+  async function isSame(input: unknown, id: string): Promise<boolean> {
+    if (!isObject(input) || input['id'] === undefined) return true;
+    const all = await queues();
+    const queue = all[shardOf(String(input['recipientId']), all.length)];
+    const job = queue && (await findJob(queue, jobIdOf(id)));
+    return job === undefined || isDeepStrictEqual(job.data, input);
+  }
+
+  async function resultOf(enqueued: Enqueued, input: unknown): Promise<Result> {
+    switch (enqueued.kind) {
+      case 'invalid':
+        return { result: 'invalid', faults: enqueued.faults };
+      case 'added':
+        return { result: 'added', id: enqueued.id };
+      case 'duplicate':
+        return (await isSame(input, enqueued.id))
+          ? { result: 'duplicate', id: enqueued.id }
+          : { result: 'conflict', id: enqueued.id, detail: 'the id is taken by a notification with other content' };
+    }
+  }
+
+  async function add(inputs: readonly unknown[]): Promise<Result[]> {
+    const enqueued = await producer.enqueueMany(inputs as readonly EnqueueInput[]);
+    const results = await Promise.all(enqueued.map((each, index) => resultOf(each, inputs[index])));
+    backlog.added(results.filter(({ result }) => result === 'added').length);
+    return results;
+  }
+
+  /** The results of some lines. A line that is no JSON does not keep the others from being added. */
+  async function addStep(lines: readonly ReadLine[], token: Token): Promise<LineResult[]> {
+    const full = await backlog.problemFor(token);
+    if (full !== undefined) return lines.map(({ line }) => ({ line, ...refused(full) }));
+    const readable = lines.filter((line) => line.fault === undefined);
+    const results = await add(readable.map(({ input }) => input));
+    const byLine = new Map(readable.map(({ line }, index) => [line, results[index]]));
+    return lines.map(({ line, fault }) => {
+      const result = byLine.get(line) ?? { result: 'invalid', faults: fault === undefined ? [] : [fault] };
+      return { line, ...result };
+    });
+  }
+
+  return {
+    add,
+    async *addLines(chunks, token) {
+      let read = 0;
+      for await (const lines of linesOf(chunks, MAX_JOB_TEXT)) {
+        const step = lines.map((line, index) => readLine(line, read + index + 1)).filter((line) => line !== undefined);
+        read += lines.length;
+        for (let from = 0; from < step.length; from += STEP) yield await addStep(step.slice(from, from + STEP), token);
+      }
+    },
+    async claim(key, { name }, body) {
+      const digest = (...texts: string[]): string =>
+        createHash('sha256').update(JSON.stringify(texts)).digest('base64url').slice(0, 22);
+      const [redisKey, fingerprint] = [idempotencyKey(prefix, digest(name, key)), digest(body)];
+      const isFirst = (await redis.set(redisKey, fingerprint, 'EX', KEY_KEPT_S, 'NX')) === 'OK';
+      const known = isFirst ? fingerprint : await redis.get(redisKey);
+      if (known !== fingerprint && known !== fingerprint + DONE) return { kind: 'conflict' };
+      const withIds = (inputs: readonly unknown[]): readonly unknown[] =>
+        inputs.map((input, index) => {
+          if (!isObject(input) || input['id'] !== undefined) return input;
+          return { ...input, id: digest(name, key, String(index)) };
+        });
+      return {
+        kind: known === fingerprint ? 'open' : 'done',
+        withIds,
+        done: async () => {
+          await redis.set(redisKey, fingerprint + DONE, 'EX', KEY_KEPT_S, 'XX');
+        },
+      };
+    },
+  };
+}
+
+/** What a repeated request gets if all of the first one was added: nothing is added again, also if a notification has ended since. */
+export function repeatedResult(input: unknown): Result {
+  const checked = checkInput(input as EnqueueInput);
+  return checked.kind === 'invalid'
+    ? { result: 'invalid', faults: checked.faults }
+    : { result: 'duplicate', id: checked.id };
+}
+
+interface ReadLine {
+  readonly line: number;
+  readonly input?: unknown;
+  readonly fault?: Fault;
+}
+
+/** Undefined for an empty line. */
+function readLine({ text, length, isTooLong }: Line, line: number): ReadLine | undefined {
+  if (isTooLong)
+    return { line, fault: { path: '', expected: `at most ${MAX_JOB_TEXT} characters`, found: `${length}` } };
+  if (text.trim() === '') return undefined;
+  try {
+    return { line, input: JSON.parse(text) as unknown };
+  } catch {
+    return { line, fault: { path: '', expected: 'JSON', found: `${length} characters that are none` } };
+  }
+}
+
+function refused(problem: Problem): Result {
+  return { result: 'refused', problem: problemBody(problem) };
+}

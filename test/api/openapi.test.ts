@@ -1,0 +1,125 @@
+import addFormats from 'ajv-formats';
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { openApiDocument } from '../../api/openapi.ts';
+import { openApi, type ApiBench } from '../support/api.ts';
+import { makeDevice, makeNotification } from '../support/push.ts';
+
+type Json = Readonly<Record<string, unknown>>;
+interface Operation {
+  readonly requestBody?: { readonly content: Readonly<Record<string, Media>> };
+  readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, Media>> }>>;
+}
+interface Media {
+  readonly schema: Json;
+  readonly example?: unknown;
+  readonly examples?: Readonly<Record<string, { readonly value: unknown }>>;
+}
+
+/** What the document says, as a client in any language reads it. */
+function readDocument(document: Json) {
+  const ajv = new Ajv2020({
+    allErrors: true,
+    strict: true,
+    allowUnionTypes: true,
+    strictRequired: false,
+    strictTypes: false,
+  });
+  addFormats.default(ajv);
+  ajv.addSchema({ $id: 'api', components: document['components'] } as object, 'api').addVocabulary(['components']);
+  const { paths } = document as { readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>> };
+  const validators = new Map<string, ValidateFunction>();
+  const validatorOf = (schema: Json): ValidateFunction => {
+    const text = JSON.stringify(schema).replaceAll('"#/components', '"api#/components');
+    const known = validators.get(text) ?? ajv.compile(JSON.parse(text) as object);
+    validators.set(text, known);
+    return known;
+  };
+  /** What is wrong with an answer; empty if the document has it. */
+  const faultsOf = (method: string, path: string, status: number, type: string, body: unknown): string[] => {
+    const media = paths[path]?.[method]?.responses[status]?.content?.[type];
+    if (media === undefined) return [`${method} ${path} ${status} ${type} is not described`];
+    const validate = validatorOf(media.schema);
+    void validate(body);
+    return (validate.errors ?? []).map(({ instancePath, message = '' }) => `${instancePath} ${message}`);
+  };
+  return { paths, validatorOf, faultsOf };
+}
+
+const { paths, validatorOf, faultsOf } = readDocument(openApiDocument() as Json);
+const notificationFits = validatorOf({ $ref: '#/components/schemas/Notification' });
+
+async function checked(api: ApiBench, method: string, path: string, template: string, body?: unknown) {
+  const answer = await api.call(method.toUpperCase(), path, body === undefined ? {} : { body: JSON.stringify(body) });
+  const type = answer.headers.get('content-type') ?? '';
+  expect(faultsOf(method, template, answer.status, type, answer.body)).toEqual([]);
+  return answer;
+}
+
+it('every example is taken, and every answer is as described', async () => {
+  const api = await openApi();
+  const { content = {} } = paths['/v1/notifications']?.['post']?.requestBody ?? {};
+  const examples = Object.values(content['application/json']?.examples ?? {});
+  expect(examples).toHaveLength(2);
+  for (const { value } of examples) {
+    expect((await checked(api, 'post', '/v1/notifications', '/v1/notifications', value)).status).toBe(202);
+  }
+  const stream = await api.call('POST', '/v1/notifications', {
+    body: content['application/x-ndjson']?.example,
+    headers: { 'content-type': 'application/x-ndjson' },
+  });
+  for (const line of String(stream.body['text']).trim().split('\n'))
+    expect(faultsOf('post', '/v1/notifications', 200, 'application/x-ndjson', JSON.parse(line))).toEqual([]);
+  const status = await checked(api, 'get', '/v1/notifications/msg-8841', '/v1/notifications/{id}');
+  expect(status.body['state']).toBe('waiting');
+  expect((await checked(api, 'get', '/v1/recipients/teacher-42', '/v1/recipients/{id}')).body['notTaken']).toHaveLength(
+    2,
+  );
+  await checked(api, 'delete', '/v1/notifications/msg-8841', '/v1/notifications/{id}');
+  const byKey = '/v1/recipients/{id}/notifications';
+  await checked(api, 'delete', '/v1/recipients/x/notifications?cancellationKey=a', byKey);
+  await checked(api, 'delete', '/v1/recipients/x/notifications', byKey);
+  await checked(api, 'get', '/v1/notifications/unknown', '/v1/notifications/{id}');
+});
+
+/** Nine times of ten the good one. */
+const mostly = (good: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> =>
+  fc.oneof({ weight: 9, arbitrary: good }, { weight: 1, arbitrary: fc.jsonValue() });
+
+/** Notifications of which half are good. */
+const bodies = fc
+  .record(
+    {
+      recipientId: mostly(fc.string({ minLength: 1, maxLength: 20, unit: 'grapheme-ascii' })),
+      devices: mostly(fc.constant([makeDevice('fcm')])),
+      alert: mostly(fc.record({ title: fc.string({ minLength: 1 }) })),
+      data: mostly(fc.dictionary(fc.constantFrom('threadId', 'kind', 'Größe'), fc.string())),
+      badge: mostly(fc.integer({ min: 0, max: 99 })),
+      priority: mostly(fc.constantFrom('high', 'normal')),
+      category: mostly(fc.constantFrom('messages', 'news')),
+      expiresAt: mostly(fc.constant(new Date(Date.now() + 3_600_000).toISOString())),
+    },
+    { requiredKeys: [] },
+  )
+  .map((some) => {
+    const { id: _, ...good } = makeNotification();
+    return JSON.parse(JSON.stringify({ ...good, ...some })) as Json;
+  });
+
+it('500 generated bodies: what is taken fits the description, and each answer is as described', async () => {
+  const api = await openApi();
+  let [taken, refused] = [0, 0];
+  await fc.assert(
+    fc.asyncProperty(fc.oneof(bodies, fc.jsonValue()), async (body) => {
+      if (Array.isArray(body)) return;
+      const { status } = await checked(api, 'post', '/v1/notifications', '/v1/notifications', body);
+      expect([202, 422]).toContain(status);
+      if (status === 202) expect(notificationFits(body)).toBe(true);
+      if (status === 202) taken++;
+      else refused++;
+    }),
+    { numRuns: 500 },
+  );
+  expect(Math.min(taken, refused)).toBeGreaterThan(50);
+});

@@ -1,0 +1,116 @@
+import { describe, expect, it } from 'vitest';
+import { outcomesKey, shardPrefixes } from '../../src/queue/names.ts';
+import { openApi, type ApiBench } from '../support/api.ts';
+import { makeNotification } from '../support/push.ts';
+import { connectRedis } from '../support/redis.ts';
+import { openReplicaBench } from '../support/replica.ts';
+
+describe('a notification', () => {
+  it('is shown while it waits, is canceled once, and is unknown otherwise', async () => {
+    const api = await openApi();
+    const { id } = makeNotification();
+    await api.call('POST', '/v1/notifications', { body: makeNotification({ id, sendAfter: Date.now() + 600_000 }) });
+    const path = `/v1/notifications/${id}`;
+    expect((await api.call('GET', path)).body).toMatchObject({ id, state: 'waiting' });
+    expect((await api.call('DELETE', path)).body).toEqual({ id, result: 'canceled' });
+    for (const method of ['GET', 'DELETE']) {
+      expect((await api.call(method, '/v1/notifications/nobody')).body).toMatchObject({
+        status: 404,
+        code: 'not-found',
+      });
+      expect((await api.call(method, '/v1/notifications/a%20b')).body).toMatchObject({ status: 422 });
+    }
+  });
+
+  it('is canceled with all others under its cancellation key', async () => {
+    const api = await openApi();
+    const recipientId = 'a/b c?d#é';
+    const fields = { recipientId, cancellationKey: 'trip 7', sendAfter: Date.now() + 600_000 };
+    await api.call('POST', '/v1/notifications', { body: [makeNotification(fields), makeNotification(fields)] });
+    const path = `/v1/recipients/${encodeURIComponent(recipientId)}/notifications`;
+    expect((await api.call('DELETE', path)).body).toMatchObject({ status: 422 });
+    expect((await api.call('DELETE', `${path}?cancellationKey=trip%207`)).body).toEqual({ canceled: 2, tooLate: 0 });
+  });
+});
+
+it('shows a recipient: the limits of the living workers, what was sent, and what waits and why', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere({ LIMIT_RULES: '1/1h', LIMIT_MIN_GAP: '0' });
+  const api = await openApi({ QUEUE_PREFIX: bench.prefix });
+  const inputs = [0, 1, 2].map(() => makeNotification({ recipientId: 'teacher ü' }));
+  await api.call('POST', '/v1/notifications', { body: inputs });
+  await expect
+    .poll(async () => (await api.call('GET', '/v1/recipients/teacher%20%C3%BC')).body, { timeout: 10_000 })
+    .toMatchObject({
+      recipientId: 'teacher ü',
+      policy: { rules: [{ max: 1, perMs: 3_600_000 }], minGapMs: 0 },
+      sent: [{ at: expect.any(Number) as number }],
+      waitingCount: 2,
+      waiting: [
+        { id: inputs[1]?.id, rule: '1/1h', before: 0 },
+        { id: inputs[2]?.id, rule: '1/1h', before: 1 },
+      ],
+      notTaken: [],
+    });
+  const estimated = await api.call('POST', '/v1/notifications', {
+    body: makeNotification({ recipientId: 'teacher ü' }),
+  });
+  expect(Number(estimated.body['estimatedAt'])).toBeGreaterThan(Date.now() + 2.5 * 3_600_000);
+  expect((await api.call('GET', `/v1/recipients/${'x'.repeat(257)}`)).body).toMatchObject({ status: 422 });
+});
+
+describe('outcomes', () => {
+  /** Reads events until there are so many. */
+  async function events(api: ApiBench, query: string, count: number, headers: Readonly<Record<string, string>> = {}) {
+    const gone = new AbortController();
+    const secret = await api.token({ scopes: ['read'] });
+    const response = await fetch(`${api.url}/v1/outcomes${query}`, {
+      headers: { authorization: `Bearer ${secret}`, ...headers },
+      signal: gone.signal,
+    });
+    expect(response.headers.get('content-type')).toBe('text/event-stream');
+    let text = '';
+    const decoder = new TextDecoder();
+    for await (const chunk of response.body ?? []) {
+      text += decoder.decode(chunk, { stream: true });
+      if (text.split('\nid: ').length > count) break;
+    }
+    gone.abort();
+    return text.split('\n\n').flatMap((block) => {
+      const [, event = '', id = '', data = ''] = /event: (\w+)\nid: (\S+)\ndata: (.*)/.exec(block) ?? [];
+      return event === '' ? [] : [{ event, id, data: JSON.parse(data) as Record<string, string> }];
+    });
+  }
+
+  it('come from a cursor, go on after the last one that was read, and say where some are gone', async () => {
+    const api = await openApi();
+    const [redis, key] = [connectRedis(), outcomesKey(api.prefix)];
+    const add = (id: string) => redis.xadd(key, '*', 'id', id, 'outcome', 'delivered');
+    for (const id of ['a', 'b', 'c']) await add(id);
+    const all = await events(api, '?after=0', 3);
+    expect(all.map(({ event, data }) => [event, data['id']])).toEqual([
+      ['outcome', 'a'],
+      ['outcome', 'b'],
+      ['outcome', 'c'],
+    ]);
+    const [, second] = all;
+    const rest = await events(api, '?after=0', 1, { 'last-event-id': second?.id ?? '' });
+    expect(rest.map(({ data }) => data['id'])).toEqual(['c']);
+    await redis.xtrim(key, 'MAXLEN', 1);
+    const late = await events(api, `?after=${second?.id ?? ''}`, 2);
+    expect(late.map(({ event }) => event)).toEqual(['missed', 'outcome']);
+    expect((await api.call('GET', '/v1/outcomes?after=yesterday')).body).toMatchObject({ status: 400 });
+    expect((await api.call('HEAD', '/v1/outcomes')).status).toBe(200);
+  });
+
+  it('come from all shards, with one cursor for all', async () => {
+    const api = await openApi({ QUEUE_SHARDS: '3' });
+    const redis = connectRedis();
+    for (const [shard, prefix] of shardPrefixes(api.prefix, 3).entries())
+      for (const n of [1, 2]) await redis.xadd(outcomesKey(prefix), '*', 'id', `${shard}-${n}`);
+    const all = await events(api, '?after=0', 6);
+    expect(all.map(({ data }) => data['id']).toSorted()).toEqual(['0-1', '0-2', '1-1', '1-2', '2-1', '2-2']);
+    const rest = await events(api, `?after=${all[3]?.id ?? ''}`, 2);
+    expect(rest.map(({ data }) => data['id'])).toEqual(all.slice(4).map(({ data }) => data['id']));
+  });
+});
