@@ -1,13 +1,21 @@
 import { createCommand, printJson, runCommand, UsageError, helpItem } from '../src/terminal/command.ts';
 import { checkOutputFile } from '../demo/demo.ts';
 import { alternativesSuite } from './alternatives/suite.ts';
+import { apiSuite } from './api/suite.ts';
 import { capacitySuite } from './capacity/suite.ts';
 import { limiterSuite } from './limiter/suite.ts';
 import { pacingSuite } from './pacing/suite.ts';
 import type { Report, Suite, SuiteOptions } from './suite.ts';
 import { throughputSuite } from './throughput/suite.ts';
 
-const SUITES: readonly Suite[] = [limiterSuite, throughputSuite, capacitySuite, alternativesSuite, pacingSuite];
+const SUITES: readonly Suite[] = [
+  limiterSuite,
+  throughputSuite,
+  capacitySuite,
+  alternativesSuite,
+  pacingSuite,
+  apiSuite,
+];
 const DEFAULT_RUNS = 20;
 
 interface Flags {

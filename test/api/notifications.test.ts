@@ -11,7 +11,8 @@ const PATH = '/v1/notifications';
 const post = (api: ApiBench, body: unknown, headers: Readonly<Record<string, string>> = {}) =>
   api.call('POST', PATH, { body, headers });
 const NDJSON = { 'content-type': 'application/x-ndjson' };
-const resultsOf = (body: Record<string, unknown>) => body['results'] as readonly Record<string, unknown>[];
+const resultsOf = (body: Record<string, unknown>) => body['results'] as readonly { result: string; id?: string }[];
+const idsOf = (body: Record<string, unknown>) => resultsOf(body).flatMap(({ id }) => id ?? []);
 const faultPaths = (body: Record<string, unknown>) => (body['faults'] as { path: string }[]).map(({ path }) => path);
 
 describe('one notification', () => {
@@ -29,7 +30,7 @@ describe('one notification', () => {
 
   it('gets an id if it has none, and is a duplicate with the same id', async () => {
     const api = await openApi();
-    const { id: _, ...withoutId } = makeNotification();
+    const withoutId = { ...makeNotification(), id: undefined };
     const first = await post(api, withoutId);
     const id = String(first.body['id']);
     expect(id).toMatch(/^[0-9a-f-]{36}$/);
@@ -120,15 +121,15 @@ describe('an Idempotency-Key', () => {
 
   it('adds nothing the second time, also when the first ones have ended and their jobs are gone', async () => {
     const api = await openApi();
-    const { id: _, ...withoutId } = makeNotification();
+    const withoutId = { ...makeNotification(), id: undefined };
     const inputs = [withoutId, { nonsense: true }, makeNotification()];
     const first = await post(api, inputs, key);
     expect(first.body).toMatchObject({ added: 2, invalid: 1 });
-    const ids = resultsOf(first.body).flatMap(({ id }) => (id === undefined ? [] : [String(id)]));
+    const ids = idsOf(first.body);
     for (const id of ids) await api.queue.remove(jobIdOf(id));
     const second = await post(api, inputs, key);
     expect(second.body).toMatchObject({ added: 0, duplicate: 2, invalid: 1 });
-    expect(resultsOf(second.body).flatMap(({ id }) => (id === undefined ? [] : [String(id)]))).toEqual(ids);
+    expect(idsOf(second.body)).toEqual(ids);
     expect(await api.queue.getJobCountByTypes('prioritized')).toBe(0);
   });
 
@@ -155,7 +156,7 @@ describe('an Idempotency-Key', () => {
 
   it('adds once where the same request comes ten times at once', async () => {
     const api = await openApi();
-    const { id: _, ...withoutId } = makeNotification();
+    const withoutId = { ...makeNotification(), id: undefined };
     const answers = await Promise.all(Array.from({ length: 10 }, () => post(api, withoutId, key)));
     expect(answers.map(({ status }) => status)).toEqual(Array(10).fill(202));
     expect(new Set(answers.map(({ body }) => body['id'])).size).toBe(1);
@@ -214,9 +215,9 @@ describe('a stream', () => {
     const asked = fetch(`${api.url}${PATH}`, {
       ...{ method: 'POST', body: readable, duplex: 'half' },
       headers: { ...NDJSON, authorization: `Bearer ${secret}` },
-    } as RequestInit);
+    });
     await write();
-    const reader = (await asked).body?.getReader();
+    const reader = ((await asked).body as ReadableStream<Uint8Array> | null)?.getReader();
     for (let line = 1; line <= 3; line++) {
       const { value } = (await reader?.read()) ?? {};
       expect(new TextDecoder().decode(value)).toContain(`{"line":${line},"result":"added"`);

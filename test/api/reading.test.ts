@@ -71,7 +71,7 @@ describe('outcomes', () => {
     expect(response.headers.get('content-type')).toBe('text/event-stream');
     let text = '';
     const decoder = new TextDecoder();
-    for await (const chunk of response.body ?? []) {
+    for await (const chunk of (response.body as ReadableStream<Uint8Array> | null) ?? []) {
       text += decoder.decode(chunk, { stream: true });
       if (text.split('\nid: ').length > count) break;
     }

@@ -25,7 +25,7 @@ it('killed at any moment: what was answered with 202 is in the queue, and a seco
   const queue = new Queue(QUEUE, { connection: connectRedis(), prefix });
   onTestFinished(() => queue.close());
   const requests = Array.from({ length: 300 }, (_, number) => {
-    const { id: _id, ...notification } = makeNotification({ recipientId: `teacher-${number}` });
+    const notification = { ...makeNotification({ recipientId: `teacher-${number}` }), id: undefined };
     return { key: `key-${number}`, body: JSON.stringify([notification, { ...notification, badge: 1 }]) };
   });
   const first = await startApiProcess(queueEnv(prefix));
