@@ -41,6 +41,7 @@ import { openTokens } from './tokens.ts';
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('api', 'Serves the HTTP API for producers until SIGTERM or SIGINT. Variables say all.')
     .addHelpText('after', variablesHelp)
+    .addHelpText('after', '\nThe variables of queue, Redis and limits are those of a worker (pushpacer worker --help).')
     .action(() => run(loadApiConfig(process.env)));
   await runCommand(command, argv);
 }
@@ -49,8 +50,7 @@ function variablesHelp(): string {
   const rows = API_VARIABLES.map(({ name, default: value, meaning }) =>
     helpItem(name, `${meaning}${value === undefined ? '' : ` (${value})`}`, 24, columnsOf() ?? Infinity),
   );
-  const others = 'The variables of queue, Redis and limits are those of a worker (pushpacer worker --help).';
-  return `\nVariables (defaults in brackets):\n${rows.join('\n').replaceAll('`', '')}\n\n${others}`;
+  return `\nVariables (defaults in brackets):\n${rows.join('\n').replaceAll('`', '')}`;
 }
 
 async function run(config: ApiConfig): Promise<void> {

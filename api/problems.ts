@@ -2,20 +2,22 @@ import { STATUS_CODES } from 'node:http';
 import type { Fault } from '../src/domain/faults.ts';
 
 /** What a refusal is about, for programs: `code` in the answer. docs/http-api.md lists them. */
-export type ProblemCode =
-  | 'not-json'
-  | 'invalid'
-  | 'unauthorized'
-  | 'too-many-failures'
-  | 'forbidden'
-  | 'not-found'
-  | 'method-not-allowed'
-  | 'conflict'
-  | 'too-large'
-  | 'unsupported-media-type'
-  | 'queue-full'
-  | 'redis-away'
-  | 'internal';
+export const PROBLEM_CODES = [
+  'not-json',
+  'invalid',
+  'unauthorized',
+  'too-many-failures',
+  'forbidden',
+  'not-found',
+  'method-not-allowed',
+  'conflict',
+  'too-large',
+  'unsupported-media-type',
+  'queue-full',
+  'redis-away',
+  'internal',
+] as const;
+export type ProblemCode = (typeof PROBLEM_CODES)[number];
 
 /** A refusal (RFC 9457). `type` is `about:blank`, so `title` is the status in words. */
 export interface Problem {

@@ -1,15 +1,21 @@
+import { readFile } from 'node:fs/promises';
 import addFormats from 'ajv-formats';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { openApiDocument } from '../../api/openapi.ts';
+import { PROBLEM_CODES } from '../../api/problems.ts';
+import { API_VARIABLES } from '../../src/config/variables.ts';
 import { openApi, type ApiBench } from '../support/api.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 interface Operation {
   readonly requestBody?: { readonly content: Readonly<Record<string, Media>> };
-  readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, Media>> }>>;
+  readonly responses: Readonly<Record<string, Response | undefined>>;
+}
+interface Response {
+  readonly content?: Readonly<Record<string, Media | undefined>>;
 }
 interface Media {
   readonly schema: Json;
@@ -40,7 +46,8 @@ function readDocument(document: Json) {
   };
   /** What is wrong with an answer; empty if the document has it. */
   const faultsOf = (method: string, path: string, status: number, type: string, body: unknown): string[] => {
-    const media = (paths[path]?.[method])?.responses[status]?.content?.[type];
+    const responses: Readonly<Record<string, Response | undefined>> = paths[path]?.[method]?.responses ?? {};
+    const media = responses[status]?.content?.[type];
     if (media === undefined) return [`${method} ${path} ${status} ${type} is not described`];
     const validate = validatorOf(media.schema);
     void validate(body);
@@ -123,4 +130,13 @@ it('500 generated bodies: what is taken fits the description, and each answer is
     { numRuns: 500 },
   );
   expect(Math.min(taken, refused)).toBeGreaterThan(50);
+});
+
+it('docs/http-api.md has every variable with its default, and every code of a problem', async () => {
+  const text = await readFile('docs/http-api.md', 'utf8');
+  const rows = [...text.matchAll(/^\| `(API_\w+)` +\| (\S*) +\|/gm)].map(([, name, value = '']) => [name, value]);
+  expect(rows).toEqual(
+    API_VARIABLES.map(({ name, default: value }) => [name, value === undefined ? '' : `\`${value}\``]),
+  );
+  for (const code of PROBLEM_CODES) expect(text).toContain(`\`${code}\``);
 });
