@@ -31,7 +31,7 @@ test('every published program checks the version before it loads the rest', { ti
   const out = join(process.cwd(), `dist/test-${process.pid}`);
   await runProgram('node', ['tools/build.ts', '--out', out], process.cwd());
   try {
-    const programs = [...globSync('scripts/*.js', { cwd: out }), 'workers/notifications.js'].filter(
+    const programs = globSync(['scripts/*.js', 'api/{api,token}.js', 'workers/notifications.js'], { cwd: out }).filter(
       (file) => !file.endsWith('.command.js'),
     );
     expect(programs).toHaveLength(Object.keys(COMMANDS).length + 1); // and pushpacer itself

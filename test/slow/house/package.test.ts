@@ -1,4 +1,5 @@
 import { copyFile, readFile, symlink, mkdir, writeFile } from 'node:fs/promises';
+import { pathToFileURL } from 'node:url';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { runProgram, temporaryFolder } from '../../support/program.ts';
@@ -77,11 +78,16 @@ test(
         'replay',
         'discard',
         'recipient',
+        'api',
+        'token',
         'sandbox',
         'redis',
       ],
       'completion',
     ]);
+    const description = pathToFileURL(join(consumer, 'node_modules/pushpacer/dist/api/openapi.js')).href;
+    const print = `import { openApiDocument } from '${description}'; console.log(openApiDocument().openapi)`;
+    expect(await runProgram('node', ['--input-type=module', '-e', print], consumer)).toBe('3.1.0\n');
     for (const command of commands) {
       expect(await runProgram(pushpacer, [command, '--help'], consumer)).toContain(`Usage: ${command}`);
     }
