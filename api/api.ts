@@ -85,6 +85,8 @@ export interface Api {
 /** How long requests under way have to end when the server stops. */
 const GRACE_MS = 10_000;
 const READY_MS = 1_000;
+/** A connection on which nothing was sent or received for so long is closed. Streams of outcomes say something every 15 s. */
+const SILENCE_MS = 120_000;
 
 /** Rejects if the tokens have faults or the port is taken. Redis may come later. */
 export async function startApi(config: ApiConfig, log: Logger): Promise<Api> {
@@ -151,6 +153,9 @@ function listen(fetch: Parameters<typeof serve>[0]['fetch'], { host, port, tls }
   return new Promise((resolve, reject) => {
     const secure = tls && { createServer: createTlsServer, serverOptions: tls };
     const server = serve({ fetch, hostname: host, port, ...secure }, () => resolve(server)) as Server;
+    // A stream may take hours, so only silence ends a connection.
+    server.requestTimeout = 0;
+    server.setTimeout(SILENCE_MS);
     server.once('error', reject);
   });
 }
