@@ -130,7 +130,12 @@ const EXEMPT_NAMES = { gap: 'the overall gap', rules: 'the overall rules', quiet
 
 /** Without those that are still being sent, though their slots count already. */
 function sentLine({ now, policy, sent: counted }: Inspection, sending: readonly SendingJob[]): string {
-  const sent = counted.filter(({ at }) => !sending.some((job) => job.at === at));
+  const inHand = sending.map(({ at }) => at);
+  const sent = counted.filter(({ at }) => {
+    const index = inHand.indexOf(at);
+    if (index >= 0) inHand.splice(index, 1); // one slot each: without a gap several may have the same instant
+    return index < 0;
+  });
   const windowMs = Math.max(policy.minGapMs, ...policy.rules.map(({ perMs }) => perMs));
   if (windowMs === 0) return 'not counted';
   const last = sent.at(-1);

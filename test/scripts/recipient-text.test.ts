@@ -200,6 +200,11 @@ describe('notifications that no worker has taken', () => {
     expect(shown).toContain('sent       4 within 1m, the last 15s ago');
     expect(shown).toContain('sending    1, for 12s');
     expect(shown.at(-1)).toMatch(/^now +- +being sent .* msg-7$/);
+    // Without a gap two may have the same instant: one of them is being sent, and the other one is sent.
+    const [same] = slots(1, -12_000, 0);
+    expect(lines({ sent: [same, same].flatMap((slot) => slot ?? []) }, { sending })).toContain(
+      'sent       1 within 1m, the last 12s ago',
+    );
     expect(lines({}, { sending }).join()).not.toContain('Nothing is stored');
   });
 });
