@@ -37,7 +37,7 @@ interface Bindings {
 }
 interface Env {
   Bindings: Bindings;
-  Variables: { token: Token };
+  Variables: { token: Token; secret: string };
 }
 
 /** The largest JSON body: 1,000 notifications of 16 kB. A stream of NDJSON has no bound. */
@@ -73,11 +73,12 @@ export function createApp(parts: AppParts): Hono<Env> {
   /** A valid token with this scope, or the answer. A valid one is never refused for the failures of others at its address. */
   const needs = (scope: Scope) =>
     createMiddleware<Env>(async (c, next) => {
-      const secret = /^Bearer +(\S+)$/i.exec(c.req.header('authorization') ?? '')?.[1];
-      const token = secret === undefined ? undefined : tokens.find(secret);
-      if (token === undefined) return problemResponse(await unauthorized(c, secret !== undefined));
+      const secret = /^Bearer +(\S+)$/i.exec(c.req.header('authorization') ?? '')?.[1] ?? '';
+      const token = tokens.find(secret);
+      if (token === undefined) return problemResponse(await unauthorized(c, secret !== ''));
       if (!token.scopes.includes(scope)) return problemResponse(forbidden(token, scope));
       c.set('token', token);
+      c.set('secret', secret);
       await next();
       return undefined;
     });
@@ -200,7 +201,9 @@ export function createApp(parts: AppParts): Hono<Env> {
     if (readers >= MOST_READERS) return problemResponse(TOO_MANY_READERS);
     readers++;
     const gone = new AbortController();
-    const events = outcomeEvents(outcomes, cursor, AbortSignal.any([signal, gone.signal]));
+    const secret = c.get('secret');
+    const mayRead = () => tokens.find(secret)?.scopes.includes('read') === true; // a token may be revoked meanwhile
+    const events = outcomeEvents(outcomes, cursor, { signal: AbortSignal.any([signal, gone.signal]), mayRead });
     const body = streamOf(events, () => {
       readers--;
       gone.abort();

@@ -29,18 +29,21 @@ export interface OutcomesParts {
   readonly shards: number;
 }
 
-/** The events after the cursor, then new ones as they come, until the signal aborts. Without a cursor: those from now on. */
+/**
+ * The events after the cursor, then new ones as they come, until the signal aborts or the client may read no more. Without a
+ * cursor: those from now on.
+ */
 export async function* outcomeEvents(
   { redis, prefix, shards }: OutcomesParts,
   cursor: readonly string[] | undefined,
-  signal: AbortSignal,
+  { signal, mayRead }: { readonly signal: AbortSignal; readonly mayRead: () => boolean },
 ): AsyncGenerator<string> {
   const keys = shardPrefixes(prefix, shards).map(outcomesKey);
   const positions = [...(cursor ?? (await Promise.all(keys.map((key) => lastId(redis, key)))))];
   if (cursor !== undefined && (await wasTrimmed(redis, keys, positions))) yield event('missed', positions, {});
   let saidAt = performance.now();
   yield ': connected\n\n';
-  while (!signal.aborted) {
+  while (!signal.aborted && mayRead()) {
     let isFull = false;
     for (const [shard, key] of keys.entries()) {
       const entries = await redis.xrange(key, `(${positions[shard] ?? '0'}`, '+', 'COUNT', PAGE);

@@ -62,6 +62,15 @@ describe('a request', () => {
   });
 });
 
+it('a stream of outcomes ends when its token is revoked', async () => {
+  const api = await openApi();
+  const secret = await api.token({ scopes: ['read'] });
+  const response = await fetch(`${api.url}/v1/outcomes`, { headers: { authorization: `Bearer ${secret}` } });
+  const read = response.text();
+  expect(await revokeToken(api.tokensFile, 'token-0')).toBe(true);
+  expect(await read).toBe(': connected\n\n');
+});
+
 describe('the file', () => {
   it('has hashes alone, only its owner reads it, and a change is in force without a restart', async () => {
     const path = join(await temporaryFolder(), 'tokens.json');

@@ -22,7 +22,10 @@ import { expectSelfContained, expectWellFormed } from '../support/markup.ts';
 import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 
 test.each([
-  [['unheard-of'], 'suite: expected one of limiter, throughput, capacity, alternatives, pacing, found "unheard-of"'],
+  [
+    ['unheard-of'],
+    'suite: expected one of limiter, throughput, capacity, alternatives, pacing, api, found "unheard-of"',
+  ],
   [['limiter', '--runs', '1'], '--runs: expected an integer from 2 to 1000, found "1"'],
   [['limiter', '--runs', '2.5'], '--runs: expected an integer from 2 to 1000, found "2.5"'],
   [['limiter', '--seconds', 'long'], '--seconds: expected a number from 0.02 to 60, found "long"'],
@@ -32,8 +35,8 @@ test.each([
   [['alternatives', '--svg', 'x.png'], '--svg: expected a name that ends with .svg, found "x.png"'],
   [['alternatives', '--svg', join(tmpdir(), 'missing', 'x.svg')], '--svg: expected a file'],
   [['pacing', '--row', 'unheard-of'], '--row: expected one of flood, many, standstill, found "unheard-of"'],
-  [['limiter', '--row', 'flood'], '--row: expected a suite with rows: pacing, found "flood"'],
-  [['--row', 'flood'], '--row: expected a suite with rows: pacing, found "flood"'],
+  [['limiter', '--row', 'flood'], '--row: expected a suite with rows: pacing, api, found "flood"'],
+  [['--row', 'flood'], '--row: expected a suite with rows: pacing, api, found "flood"'],
 ])('refuses %j before any work', async (args, message) => {
   const { code, stdout, stderr } = await runMain(main, args);
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
