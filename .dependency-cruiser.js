@@ -2,7 +2,7 @@
  * The layout's rules: imports only go down. tools/check-imports.ts runs them, and makes sure that they had
  * something to judge.
  *
- *   floor 3   recipients
+ *   floor 3   operations
  *   floor 2   delivery  http  config                                                       (never each other)
  *   floor 1   limiter  quota  breaker  providers  queue  dead-letters  observe  terminal   (never each other)
  *   floor 0   domain  redis  environment
@@ -23,7 +23,7 @@ const FLOORS = {
   config: ['domain', 'environment', 'redis', 'providers'],
   terminal: ['domain', 'environment'],
   http: ['domain', 'redis', 'limiter'],
-  recipients: ['domain', 'redis', 'queue', 'delivery'],
+  operations: ['domain', 'redis', 'limiter', 'queue', 'dead-letters', 'delivery'],
   delivery: ['domain', 'redis', 'limiter', 'quota', 'breaker', 'providers', 'queue', 'observe'],
 };
 
@@ -53,7 +53,7 @@ const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
   severity: 'error',
   from: { path: `^src/${folder}(/|\\.ts$)` },
   to: {
-    path: '^(src|sandbox|api|workers|scripts|demo|chaos|tools|test|bench)/',
+    path: '^(src|sandbox|api|console|workers|scripts|demo|chaos|tools|test|bench)/',
     pathNot: [`^src/(${[folder, ...below].join('|')})(/|\\.ts$)`, ...(EXCEPT[folder] ?? [])],
   },
 }));
@@ -83,18 +83,18 @@ export default {
       name: 'src-stands-alone',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^(sandbox|api|workers|scripts|demo|chaos|tools|test|bench|examples)/' },
+      to: { path: '^(sandbox|api|console|workers|scripts|demo|chaos|tools|test|bench|examples)/' },
     },
     {
       name: 'what-is-published-needs-no-tool-test-or-bench',
       severity: 'error',
-      from: { path: '^(sandbox|api|workers|scripts)/' },
+      from: { path: '^(sandbox|api|console|workers|scripts)/' },
       to: { path: '^(demo|chaos|tools|test|bench|examples)/' },
     },
     {
-      name: 'workers-and-api-need-no-script',
+      name: 'workers-api-and-console-need-no-script',
       severity: 'error',
-      from: { path: '^(api|workers)/' },
+      from: { path: '^(api|console|workers)/' },
       to: { path: '^(scripts|sandbox)/' },
     },
     {
@@ -102,7 +102,7 @@ export default {
       comment: 'It knows what a notification is, and nothing of how a worker delivers it.',
       severity: 'error',
       from: { path: '^sandbox/' },
-      to: { path: '^(src/(?!domain/)|api/|workers/|scripts/)' },
+      to: { path: '^(src/(?!domain/)|api/|console/|workers/|scripts/)' },
     },
     {
       name: 'concrete-parts-only-in-composition-roots',
@@ -132,7 +132,7 @@ export default {
     {
       name: 'published-code-needs-no-dev-dependency',
       severity: 'error',
-      from: { path: '^(src|sandbox|api|workers|scripts)/' },
+      from: { path: '^(src|sandbox|api|console|workers|scripts)/' },
       to: { dependencyTypes: ['npm-dev'], dependencyTypesNot: ['type-only'], pathNot: '(^|/)node_modules/@types/' },
     },
     {

@@ -7,6 +7,7 @@ COPY tsconfig.json tsconfig.build.json ./
 COPY src src
 COPY sandbox sandbox
 COPY api api
+COPY console console
 COPY workers workers
 COPY scripts scripts
 COPY tools tools

@@ -5,7 +5,7 @@ import { apartOptions, limiterPrefix, type Inspection, type Limiter } from '../s
 import { createRedisLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { jobIdOf, notificationIdOf, shardOf } from '../src/queue/names.ts';
 import { readWorkers, sharedPolicy, type WorkerPolicy } from '../src/queue/workers.ts';
-import { findDelayed, findNotTaken, type DelayedJob, type WaitingJob } from '../src/recipients/jobs.ts';
+import { findDelayed, findNotTaken, type DelayedJob, type WaitingJob } from '../src/operations/jobs.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import type { Queue } from 'bullmq';
 

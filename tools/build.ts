@@ -8,10 +8,15 @@ function build(out: string): boolean {
   rmSync(out, { recursive: true, force: true });
   const { status } = spawnSync('tsc', ['-p', 'tsconfig.build.json', '--outDir', out], { stdio: 'inherit' });
   if (status !== 0) return false;
-  const assets = globSync('{src,sandbox}/**/*.{lua,sh}');
+  const assets = globSync(['{src,sandbox}/**/*.{lua,sh}', 'console/assets/*']);
   if (!assets.some((file) => file.endsWith('.lua'))) throw new Error('expected Lua scripts in src, found none');
   for (const asset of assets) cpSync(asset, `${out}/${asset}`);
-  const commands = globSync([`${out}/scripts/*.js`, `${out}/workers/notifications.js`, `${out}/api/{api,token}.js`]);
+  const commands = globSync([
+    `${out}/scripts/*.js`,
+    `${out}/workers/notifications.js`,
+    `${out}/api/{api,token}.js`,
+    `${out}/console/{console,serve}.js`,
+  ]);
   for (const file of commands)
     if (basename(file) !== 'pushpacer.js') loadLate(file, `${out}/scripts/support/node-version.js`);
   chmodSync(`${out}/scripts/pushpacer.js`, 0o755);

@@ -4,7 +4,7 @@ import { cruise, type ICruiseResult } from 'dependency-cruiser';
 import extractOptions from 'dependency-cruiser/config-utl/extract-depcruise-options';
 import extractTsConfig from 'dependency-cruiser/config-utl/extract-ts-config';
 
-const FOLDERS = ['src', 'sandbox', 'api', 'workers', 'scripts', 'demo', 'chaos', 'tools', 'test', 'bench'];
+const FOLDERS = ['src', 'sandbox', 'api', 'console', 'workers', 'scripts', 'demo', 'chaos', 'tools', 'test', 'bench'];
 const REPOSITORY = `${import.meta.dirname}/..`;
 
 /**

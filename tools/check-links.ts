@@ -7,7 +7,7 @@ const PAGES = ['{README,CONTRIBUTING,CHANGELOG}.md', 'docs/*.md'];
 const INDEX = 'docs/README.md';
 /** Files that name pages in comments, help texts and errors, such as `docs/limits.md`. */
 const SOURCES = [
-  '{src,sandbox,api,workers,scripts,demo,chaos,tools,bench,examples}/**/*.{ts,lua,env}',
+  '{src,sandbox,api,console,workers,scripts,demo,chaos,tools,bench,examples}/**/*.{ts,lua,env}',
   'docker-compose.yml',
   'Dockerfile',
 ];

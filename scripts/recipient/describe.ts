@@ -6,7 +6,7 @@ import type { Cause, Inspection, QuietView, ReservedView } from '../../src/limit
 import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
 import { table, heading, fromNow, instant, instantFrom, span } from '../../src/terminal/text.ts';
 import { policyText } from '../support/queue.ts';
-import type { DelayedJob, DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../src/recipients/jobs.ts';
+import type { DelayedJob, DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
 import type { LimitsOf } from './open.ts';
 import { quietText } from './quiet.ts';
 

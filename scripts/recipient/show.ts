@@ -7,7 +7,7 @@ import { createCommand, printJson } from '../../src/terminal/command.ts';
 import { columnsOf } from '../../src/terminal/text.ts';
 import { describe, type WaitingSlot } from './describe.ts';
 import { recipientId, atLimiter, atQueue } from './open.ts';
-import { findDelayed, findJobs, findNotTaken, findSending } from '../../src/recipients/jobs.ts';
+import { findDelayed, findJobs, findNotTaken, findSending } from '../../src/operations/jobs.ts';
 import { jobIdOfAsk } from '../../src/delivery/slot.ts';
 
 interface Flags {

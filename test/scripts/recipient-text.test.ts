@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Inspection, ReservedView } from '../../src/limiter/limiter.ts';
 import { describe as describeRecipient } from '../../scripts/recipient/describe.ts';
-import type { DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../src/recipients/jobs.ts';
+import type { DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
 import { fromNow, span } from '../../src/terminal/text.ts';
 import { policyText } from '../../scripts/support/queue.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import type { Inspection } from '../../../src/limiter/limiter.ts';
 import type { WaitingSlot } from '../../../scripts/recipient/describe.ts';
-import type { DelayedJob } from '../../../src/recipients/jobs.ts';
+import type { DelayedJob } from '../../../src/operations/jobs.ts';
 import { startProcess } from '../../support/process.ts';
 import { makeNotification } from '../../support/push.ts';
 import { waitFor } from '../../support/wait.ts';
