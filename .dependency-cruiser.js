@@ -23,7 +23,7 @@ const FLOORS = {
   config: ['domain', 'environment', 'redis', 'providers'],
   terminal: ['domain', 'environment'],
   http: ['domain', 'redis', 'limiter'],
-  operations: ['domain', 'redis', 'limiter', 'queue', 'dead-letters', 'delivery'],
+  operations: ['domain', 'redis', 'limiter', 'queue', 'dead-letters', 'observe', 'terminal', 'delivery'],
   delivery: ['domain', 'redis', 'limiter', 'quota', 'breaker', 'providers', 'queue', 'observe'],
 };
 

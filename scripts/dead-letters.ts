@@ -4,7 +4,18 @@ import type { StoredDeadLetter } from '../src/dead-letters/letter.ts';
 import { printable } from '../src/domain/faults.ts';
 import type { DeadLetterReason } from '../src/domain/outcome.ts';
 import { createCommand, runCommand, CommandError, printJson } from '../src/terminal/command.ts';
-import { columnsOf, dim, cut, table, widthOf, heading, span, instantFrom } from '../src/terminal/text.ts';
+import {
+  breakdown,
+  columnsOf,
+  cut,
+  deadLetters,
+  dim,
+  table,
+  widthOf,
+  heading,
+  span,
+  instantFrom,
+} from '../src/terminal/text.ts';
 import { factsOf, type Facts, nameOf } from './dead-letters/facts.ts';
 import {
   addFilterFlags,
@@ -13,8 +24,6 @@ import {
   filterOf,
   type FilterFlags,
   atDeadLetters,
-  breakdown,
-  deadLetters,
   inOrder,
   type OpenDeadLetters,
 } from './dead-letters/take.ts';

@@ -1,7 +1,7 @@
 import { Option } from 'commander';
 import { loadPolicy } from '../src/config/config.ts';
 import { printable } from '../src/domain/faults.ts';
-import type { Policy } from '../src/domain/limits.ts';
+import { policyText, type Policy } from '../src/domain/limits.ts';
 import { instantOf } from '../src/domain/time.ts';
 import { createCommand, runCommand, UsageError } from '../src/terminal/command.ts';
 import { span } from '../src/terminal/text.ts';
@@ -18,7 +18,6 @@ import {
   takeChosen,
   type Outlook,
 } from './dead-letters/take.ts';
-import { policyText } from './support/queue.ts';
 
 interface Flags extends TakeFlags {
   /** How many in a second; Infinity: without a pause. */

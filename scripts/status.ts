@@ -1,13 +1,29 @@
+import { loadQueueConfig } from '../src/config/config.ts';
 import { printable } from '../src/domain/faults.ts';
+import { policyText } from '../src/domain/limits.ts';
+import type { Environment } from '../src/environment/values.ts';
+import { breakerText, readStatus, unreachableText, type StatusResult } from '../src/operations/status.ts';
+import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../src/queue/names.ts';
 import type { Backlog } from '../src/queue/overview.ts';
 import type { SeenWorker } from '../src/queue/workers.ts';
+import { addressOf } from '../src/redis/target.ts';
 import { createCommand, printJson, runCommand } from '../src/terminal/command.ts';
-import { columnsOf, table, dim, green, heading, redOut, fromNow, instant, span } from '../src/terminal/text.ts';
-import { breakdown, deadLetters as deadLettersText } from './dead-letters/take.ts';
+import {
+  breakdown,
+  columnsOf,
+  table,
+  deadLetters as deadLettersText,
+  dim,
+  green,
+  heading,
+  redOut,
+  fromNow,
+  instant,
+  span,
+} from '../src/terminal/text.ts';
 import { quietText } from './recipient/quiet.ts';
-import { readStatus, breakerText, unreachableText, type Status, type StatusResult } from './status/look.ts';
 import { showNotification } from './status/notification.ts';
-import { readEnvironment, policyText } from './support/queue.ts';
+import { atQueueRedis, openQueue, readEnvironment } from './support/queue.ts';
 
 interface Flags {
   readonly json?: true;
@@ -33,9 +49,29 @@ export async function main(argv: readonly string[]): Promise<void> {
 }
 
 async function showAll(json: boolean): Promise<void> {
-  const status = await readStatus(readEnvironment());
+  const status = await look(readEnvironment());
   if (json) printJson(status.result);
   else process.stdout.write(`${describeStatus(status, columnsOf()).join('\n')}\n`);
+}
+
+interface Status {
+  readonly result: StatusResult;
+  /** `{pushpacer} on 127.0.0.1:6379` */
+  readonly where: string;
+}
+
+async function look(env: Environment): Promise<Status> {
+  const { redis, queue } = loadQueueConfig(env);
+  return atQueueRedis(redis, async (connection) => {
+    const shards = await Promise.all(
+      shardPrefixes(queue.prefix, queue.shards).map(async (prefix) => ({
+        queue: await openQueue(connection, QUEUE, prefix),
+        deadQueue: await openQueue(connection, DEAD_LETTERS, prefix),
+      })),
+    );
+    const result = await readStatus(shards, connection, queue.prefix);
+    return { result, where: `${printable(queue.prefix)} on ${addressOf(connection)}` };
+  });
 }
 
 /** So many workers are listed; `--json` has all. */

@@ -13,7 +13,7 @@ import { readWorkers, sharedPolicy } from '../../src/queue/workers.ts';
 import type { Connection } from '../../src/redis/connection.ts';
 import { callOf, UsageError, parseInstant, CommandError, printJson } from '../../src/terminal/command.ts';
 import { canAsk, confirm, createProgress, say } from '../../src/terminal/progress.ts';
-import { wrapText, columnsOf } from '../../src/terminal/text.ts';
+import { breakdown, columnsOf, deadLetters, wrapText } from '../../src/terminal/text.ts';
 import { atQueueRedis, openQueue, readEnvironment } from '../support/queue.ts';
 
 /** The flags that choose dead letters, the same for every command. */
@@ -310,17 +310,6 @@ export async function takeChosen(opened: OpenDeadLetters, flags: TakeFlags, comm
   } else {
     process.stdout.write(`${past} ${taken} of ${deadLetters(seen)}${breakdown(byReason)}; ${left} there now\n`);
   }
-}
-
-/** ` (9 rejected, 3 stalled)`, the most frequent first; empty for none. */
-export function breakdown(byReason: TakeCounts['byReason']): string {
-  const counts = Object.entries(byReason).sort(([, a], [, b]) => b - a);
-  return counts.length === 0 ? '' : ` (${counts.map(([reason, count]) => `${count} ${reason}`).join(', ')})`;
-}
-
-/** `1 dead letter`, `12 dead letters` */
-export function deadLetters(count: number): string {
-  return count === 1 ? '1 dead letter' : `${count} dead letters`;
 }
 
 /** Lets one caller after the other go on, evenly spaced, `perSecond` of them each second; the first at once. */

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { duesOf, MOVE_LEAD_MS } from '../../src/delivery/slot.ts';
 import { printable, formatFault } from '../../src/domain/faults.ts';
-import { MAX_WINDOW_MS, parseRules, type Policy, type Rule } from '../../src/domain/limits.ts';
+import { MAX_WINDOW_MS, parseRules, policyText, type Policy, type Rule } from '../../src/domain/limits.ts';
 import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/time.ts';
 import type { Follow, Inspection, Moved } from '../../src/limiter/limiter.ts';
 import { paceOf } from '../../src/limiter/pace.ts';
@@ -9,7 +9,7 @@ import { redelay } from '../../src/queue/job-lock.ts';
 import { createCommand, printJson, UsageError } from '../../src/terminal/command.ts';
 import { createProgress } from '../../src/terminal/progress.ts';
 import { instantFrom } from '../../src/terminal/text.ts';
-import { waitingText, policyText, type Waiting } from '../support/queue.ts';
+import { waitingText, type Waiting } from '../support/queue.ts';
 import {
   checkEnd,
   endOf,

@@ -1,11 +1,10 @@
 import type { Config } from '../../src/config/config.ts';
 import { jobIdOfAsk } from '../../src/delivery/slot.ts';
 import { printable } from '../../src/domain/faults.ts';
-import { type CountedApart, EXEMPTIONS, type CategoryPolicy } from '../../src/domain/limits.ts';
+import { type CountedApart, EXEMPTIONS, policyText, type CategoryPolicy } from '../../src/domain/limits.ts';
 import type { Cause, Inspection, QuietView, ReservedView } from '../../src/limiter/limiter.ts';
 import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
 import { table, heading, fromNow, instant, instantFrom, span } from '../../src/terminal/text.ts';
-import { policyText } from '../support/queue.ts';
 import type { DelayedJob, DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
 import type { LimitsOf } from './open.ts';
 import { quietText } from './quiet.ts';

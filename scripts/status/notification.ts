@@ -16,7 +16,7 @@ import { notificationFacts, type NotificationFacts } from '../dead-letters/facts
 import { printJson, UsageError } from '../../src/terminal/command.ts';
 import { readEnvironment, atQueueRedis, openProducer } from '../support/queue.ts';
 import { table, columnsOf, heading, instantFrom, span } from '../../src/terminal/text.ts';
-import { callOther } from './look.ts';
+import { callOther } from '../../src/operations/status.ts';
 
 /** What the queue has of a notification beside its status: no token, no text, no data. Instants are epoch milliseconds. */
 interface JobFacts extends Partial<Omit<NotificationFacts, 'id' | 'sizes' | 'devices'>> {

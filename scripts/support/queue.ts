@@ -2,8 +2,6 @@ import { Queue } from 'bullmq';
 import type { loadLimiterConfig, RedisConfig } from '../../src/config/config.ts';
 import { unknownText, unknownVariables } from '../../src/config/variables.ts';
 import { printable } from '../../src/domain/faults.ts';
-import { ruleName, type Policy } from '../../src/domain/limits.ts';
-import { formatDuration } from '../../src/domain/time.ts';
 import type { Environment } from '../../src/environment/values.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
 import { createProducer, type Producer } from '../../src/queue/producer.ts';
@@ -65,13 +63,6 @@ export function openProducer({
   const limiter = { limiterRedisUrl: limiterRedis.redisUrl, limiterSentinelName: limiterRedis.sentinel?.name };
   const hasOwn = JSON.stringify(limiterRedis) !== JSON.stringify(redis);
   return createProducer({ ...redis, ...queue, ...(hasOwn && limiter) });
-}
-
-/** `10/1m, 100/1h, gap 3s` */
-export function policyText({ rules, minGapMs }: Policy): string {
-  if (rules.length === 0 && minGapMs === 0) return 'no limits';
-  const gap = minGapMs === 0 ? 'no gap' : `gap ${formatDuration(minGapMs)}`;
-  return [...rules.map(ruleName), gap].join(', ');
 }
 
 /** What waits for a slot, the next one first. */

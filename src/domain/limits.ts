@@ -206,3 +206,10 @@ export function countedAs({ pushType, alert }: { readonly pushType?: unknown; re
   if (pushType === 'background') return pushType;
   return pushType === 'liveactivity' && alert === undefined ? pushType : 'alert';
 }
+
+/** `10/1m, 100/1h, gap 3s` */
+export function policyText({ rules, minGapMs }: Policy): string {
+  if (rules.length === 0 && minGapMs === 0) return 'no limits';
+  const gap = minGapMs === 0 ? 'no gap' : `gap ${formatDuration(minGapMs)}`;
+  return [...rules.map(ruleName), gap].join(', ');
+}

@@ -42,6 +42,17 @@ export function fromNow(now: number, at: number): string {
   return at > now ? `in ${span(at - now)}` : `${span(now - at)} ago`;
 }
 
+/** ` (9 rejected, 3 stalled)`, the most frequent first; empty for none. */
+export function breakdown(byReason: Readonly<Record<string, number>>): string {
+  const counts = Object.entries(byReason).sort(([, a], [, b]) => b - a);
+  return counts.length === 0 ? '' : ` (${counts.map(([reason, count]) => `${count} ${reason}`).join(', ')})`;
+}
+
+/** `1 dead letter`, `12 dead letters` */
+export function deadLetters(count: number): string {
+  return count === 1 ? '1 dead letter' : `${count} dead letters`;
+}
+
 /** Any text as one word of a shell: `it's` → `'it'\''s'`. */
 export function shellQuoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;

@@ -3,7 +3,7 @@ import type { Inspection, ReservedView } from '../../src/limiter/limiter.ts';
 import { describe as describeRecipient } from '../../scripts/recipient/describe.ts';
 import type { DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
 import { fromNow, span } from '../../src/terminal/text.ts';
-import { policyText } from '../../scripts/support/queue.ts';
+import { policyText } from '../../src/domain/limits.ts';
 
 const NOW = Date.parse('2026-11-21T12:00:03.300Z');
 const QUIET: Inspection = {

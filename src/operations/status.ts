@@ -1,19 +1,14 @@
 import type { Queue } from 'bullmq';
-import { loadQueueConfig } from '../../src/config/config.ts';
-import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
-import { namesOf, type Service } from '../../src/domain/device.ts';
-import { printable } from '../../src/domain/faults.ts';
-import type { DeadLetterReason } from '../../src/domain/outcome.ts';
-import type { Environment } from '../../src/environment/values.ts';
-import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../../src/queue/names.ts';
-import { readOverview, type Overview } from '../../src/queue/overview.ts';
-import { readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../../src/queue/workers.ts';
-import type { Connection } from '../../src/redis/connection.ts';
-import { addressOf } from '../../src/redis/target.ts';
-import { breakdown, deadLetters as deadLettersText } from '../dead-letters/take.ts';
-import { callOf } from '../../src/terminal/command.ts';
-import { atQueueRedis, openQueue, policyText } from '../support/queue.ts';
-import { fromNow, span } from '../../src/terminal/text.ts';
+import { createDeadLetters, type DeadLetters } from '../dead-letters/store.ts';
+import { namesOf, type Service } from '../domain/device.ts';
+import { printable } from '../domain/faults.ts';
+import { policyText } from '../domain/limits.ts';
+import type { DeadLetterReason } from '../domain/outcome.ts';
+import { readOverview, type Overview } from '../queue/overview.ts';
+import { readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
+import type { Connection } from '../redis/connection.ts';
+import { callOf } from '../terminal/command.ts';
+import { breakdown, deadLetters as deadLettersText, fromNow, span } from '../terminal/text.ts';
 
 /** What is wrong, in the words of the last lines. */
 interface Wrong {
@@ -83,12 +78,6 @@ export interface StatusResult extends Overview {
   readonly unreachable: readonly Unreachable[];
 }
 
-export interface Status {
-  readonly result: StatusResult;
-  /** `{pushpacer} on 127.0.0.1:6379` */
-  readonly where: string;
-}
-
 const DEAD_LOOKED_AT = 1_000;
 const HOUR_MS = 3_600_000;
 /** What is due goes first, so a few seconds already mean that something is wrong. */
@@ -99,32 +88,22 @@ const UNTAKEN_LATE_MS = 60_000;
 const SILENT_SHOWN_MS = 600_000;
 const CLOCK_APART_MS = 1_000;
 
-/** Looks at queue and workers. */
-export async function readStatus(env: Environment): Promise<Status> {
-  const { redis, queue } = loadQueueConfig(env);
-  return atQueueRedis(redis, async (connection) => {
-    const prefixes = shardPrefixes(queue.prefix, queue.shards);
-    const opened = await Promise.all(
-      prefixes.map(async (prefix) => ({
-        queue: await openQueue(connection, QUEUE, prefix),
-        deadQueue: await openQueue(connection, DEAD_LETTERS, prefix),
-      })),
-    );
-    const queues = opened.map((shard) => shard.queue);
-    const result = await look(queues, opened.map(createDeadLetters), connection, queue.prefix);
-    return { result, where: `${printable(queue.prefix)} on ${addressOf(connection)}` };
-  });
+/** The queues of one shard. */
+export interface ShardQueues {
+  readonly queue: Queue;
+  readonly deadQueue: Queue;
 }
 
-async function look(
-  queues: readonly Queue[],
-  shards: readonly DeadLetters[],
+/** Looks at queue, workers and dead letters. `prefix`: QUEUE_PREFIX itself. */
+export async function readStatus(
+  shards: readonly ShardQueues[],
   connection: Connection,
   prefix: string,
 ): Promise<StatusResult> {
+  const queues = shards.map(({ queue }) => queue);
   const overview = await readOverview(queues, connection);
   const seen = await readWorkers(connection, prefix);
-  const deadLetters = await readDead(shards, overview.now);
+  const deadLetters = await readDead(shards.map(createDeadLetters), overview.now);
   const alive = seen.workers.filter((worker) => worker.alive);
   const facts = {
     ...overview,
