@@ -1,10 +1,10 @@
-import type { Queue } from 'bullmq';
 import { createDeadLetters, type DeadLetters } from '../dead-letters/store.ts';
 import { namesOf, type Service } from '../domain/device.ts';
 import { printable } from '../domain/faults.ts';
 import { policyText } from '../domain/limits.ts';
 import type { DeadLetterReason } from '../domain/outcome.ts';
 import { readOverview, type Overview } from '../queue/overview.ts';
+import type { ShardQueues } from '../queue/shards.ts';
 import { readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
 import type { Connection } from '../redis/connection.ts';
 import { callOf } from '../terminal/command.ts';
@@ -87,12 +87,6 @@ const UNTAKEN_LATE_MS = 60_000;
 /** A worker that was not seen for longer is still listed, but no longer counts as wrong while others are alive. */
 const SILENT_SHOWN_MS = 600_000;
 const CLOCK_APART_MS = 1_000;
-
-/** The queues of one shard. */
-export interface ShardQueues {
-  readonly queue: Queue;
-  readonly deadQueue: Queue;
-}
 
 /** Looks at queue, workers and dead letters. `prefix`: QUEUE_PREFIX itself. */
 export async function readStatus(

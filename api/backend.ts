@@ -1,0 +1,56 @@
+import type { ApiConfig } from '../src/config/config.ts';
+import type { Logger } from '../src/observe/log.ts';
+import { createProducer, type Producer } from '../src/queue/producer.ts';
+import { createShards, type Shards } from '../src/queue/shards.ts';
+import type { WorkerPolicy } from '../src/queue/workers.ts';
+import { connectProducer, explained, type Connection } from '../src/redis/connection.ts';
+import { openTokens, type TokenBook } from './tokens.ts';
+
+/** What the API and the console need of Redis. */
+export interface Backend {
+  readonly connection: Connection;
+  readonly limiterConnection: Connection;
+  readonly producer: Producer;
+  readonly shards: Shards;
+  /** The limits of this process's environment, if no worker is alive. */
+  readonly own: WorkerPolicy;
+  /** An error of Redis's client as RedisAwayError; any other one as it is. */
+  explain(error: unknown): unknown;
+  close(): Promise<void>;
+}
+
+/** Connects. Redis may come later: what needs it waits for a while, and then rejects. */
+export function openBackend(config: Pick<ApiConfig, 'redis' | 'limiterRedis' | 'queue' | keyof WorkerPolicy>): Backend {
+  const { redis, limiterRedis, queue, policy, categories, quietHours, apartRules } = config;
+  const connection = connectProducer(redis);
+  const hasOwnLimiter = JSON.stringify(limiterRedis) !== JSON.stringify(redis);
+  const limiterConnection = hasOwnLimiter ? connectProducer(limiterRedis) : connection;
+  for (const each of [connection, limiterConnection]) each.on('error', () => undefined); // the request that fails reports it
+  const limiter = { limiterRedisUrl: limiterRedis.redisUrl, limiterSentinelName: limiterRedis.sentinel?.name };
+  const producer = createProducer({ connection, ...queue, ...(hasOwnLimiter && limiter) });
+  const shards = createShards(connection, queue);
+  return {
+    ...{ connection, limiterConnection, producer, shards },
+    own: { policy, categories, ...(quietHours && { quietHours }), apartRules },
+    explain: (error) => explained(connection, error),
+    async close() {
+      await producer.close();
+      await shards.close();
+      for (const each of new Set([connection, limiterConnection])) each.disconnect();
+    },
+  };
+}
+
+/** The tokens of the file, read again when it changes. Rejects if it has faults at the start. */
+export function watchTokens(path: string, log: Pick<Logger, 'info' | 'warn' | 'error'>): Promise<TokenBook> {
+  return openTokens({
+    path,
+    onRead: (found) => {
+      if (found.length === 0) log.warn({ file: path }, 'there is no token yet: pushpacer token add <name>');
+      else log.info({ tokens: found.map(({ name, scopes }) => `${name} (${scopes.join(', ')})`) }, 'tokens read');
+    },
+    onFault: (error) => {
+      log.error({ err: error }, 'the file of tokens has faults: the tokens stay as they were');
+    },
+  });
+}

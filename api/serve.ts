@@ -1,0 +1,92 @@
+import { createServer as createTlsServer } from 'node:https';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { serve } from '@hono/node-server';
+import { API_VARIABLES, unknownText, unknownVariables, type VariableDoc } from '../src/config/variables.ts';
+import { printable } from '../src/domain/faults.ts';
+import { within } from '../src/domain/time.ts';
+import { createLog, type Logger } from '../src/observe/log.ts';
+import { helpItem } from '../src/terminal/command.ts';
+import { columnsOf } from '../src/terminal/text.ts';
+
+/** What the HTTP servers of pushpacer have in common: where they listen, how they stop, and what their `--help` says. */
+
+/** A server that runs. */
+export interface Served {
+  readonly url: string;
+  /** Takes no more requests, and resolves when those under way are answered. */
+  close(): Promise<void>;
+}
+
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+  /** As PEM. Absent: plain HTTP. */
+  readonly tls?: { readonly cert: string; readonly key: string };
+}
+
+/** How long requests under way have to end when the server stops. */
+const GRACE_MS = 10_000;
+/** A connection on which nothing was sent or received for so long is closed. Streams of outcomes say something every 15 s. */
+const SILENCE_MS = 120_000;
+
+/** Rejects if the port is taken. */
+export async function listen(
+  fetch: Parameters<typeof serve>[0]['fetch'],
+  { host, port, tls }: Address,
+): Promise<Served> {
+  const secure = tls && { createServer: createTlsServer, serverOptions: tls };
+  const server = await new Promise<Server>((resolve, reject) => {
+    const opened = serve({ fetch, hostname: host, port, ...secure }, () => resolve(opened)) as Server;
+    // A stream may take hours, so only silence ends a connection.
+    opened.requestTimeout = 0;
+    opened.setTimeout(SILENCE_MS);
+    opened.once('error', reject);
+  });
+  const { address, family, port: taken } = server.address() as AddressInfo;
+  return {
+    url: `${tls ? 'https' : 'http'}://${family === 'IPv6' ? `[${address}]` : address}:${taken}`,
+    async close() {
+      await within(new Promise((resolve) => server.close(resolve)), GRACE_MS);
+      server.closeAllConnections();
+    },
+  };
+}
+
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || host.startsWith('127.');
+}
+
+/** Starts a program, and stops it at SIGTERM or SIGINT, or when the process that started it has ended. A second signal ends it at once. */
+export async function runUntilSignal(
+  level: Parameters<typeof createLog>[0],
+  start: (log: Logger) => Promise<Pick<Served, 'close'>>,
+): Promise<void> {
+  const log = createLog(level);
+  for (const unknown of unknownVariables(process.env)) {
+    log.warn({ variable: printable(unknown.name), meant: unknown.meant }, printable(unknownText(unknown)));
+  }
+  const served = await start(log);
+  await new Promise<void>((resolve) => {
+    for (const name of ['SIGTERM', 'SIGINT'] as const) {
+      process.once(name, () => {
+        process.once(name, () => process.exit(1));
+        log.info({ why: name }, 'stopping: requests under way are finished');
+        void served.close().then(() => {
+          log.info('stopped');
+          resolve();
+        });
+      });
+    }
+    process.once('disconnect', () => process.exit(0)); // started by another process, which has ended
+  });
+  process.exit(0);
+}
+
+/** The variables of a program, for its `--help`. */
+export function variablesHelp(variables: readonly VariableDoc[] = API_VARIABLES): string {
+  const rows = variables.map(({ name, default: value, meaning }) =>
+    helpItem(name, `${meaning}${value === undefined ? '' : ` (${value})`}`, 24, columnsOf() ?? Infinity),
+  );
+  return `\nVariables (defaults in brackets):\n${rows.join('\n').replaceAll('`', '')}`;
+}
