@@ -5,6 +5,19 @@ export default tseslint.config(
   { ignores: ['dist/', 'node_modules/', 'coverage/', 'docs/api/'] },
   js.configs.recommended,
   {
+    // The script of the console's pages. A list, so that no package is needed for it.
+    files: ['console/assets/*.js'],
+    languageOptions: {
+      sourceType: 'script',
+      globals: Object.fromEntries(
+        [
+          ...['document', 'location', 'fetch', 'setTimeout', 'setInterval', 'addEventListener', 'matchMedia'],
+          ...['getComputedStyle', 'getSelection', 'DOMParser', 'Element', 'uPlot'],
+        ].map((name) => [name, 'readonly']),
+      ),
+    },
+  },
+  {
     files: ['**/*.ts'],
     extends: [...tseslint.configs.strictTypeChecked],
     languageOptions: { parserOptions: { projectService: true } },

@@ -10,6 +10,7 @@ import type { Logger } from '../src/observe/log.ts';
 import type { Provider, Reach } from '../src/providers/provider.ts';
 import { PROVIDERS, type OptionsOf } from '../src/providers/registry.ts';
 import type { Quota } from '../src/quota/quota.ts';
+import type { Rule } from '../src/domain/limits.ts';
 import { createRedisQuota } from '../src/quota/redis-quota.ts';
 import type { ScriptRedis } from '../src/redis/scripts.ts';
 
@@ -36,6 +37,8 @@ export interface Accounts {
   readonly providers: { get(account: Account): Provider | undefined };
   readonly quotas: { get(account: Account): Quota | undefined };
   names(): Account[];
+  /** The rules of the quotas, of the accounts that have one. */
+  quotaRules(): readonly (readonly [account: Account, rules: readonly Rule[]])[];
   /**
    * Puts these credentials into force. What was replaced is closed a minute later, so that passes under way end with it.
    * Accounts that `isFaulty` or cannot be created stay as they are. Sends nothing, and connects the environment's app only.
@@ -135,6 +138,8 @@ export function createAccounts(options: AccountsOptions): Accounts {
     providers: { get: (account) => use(account)?.provider },
     quotas: { get: (account) => open.get(account)?.quota },
     names: () => [...open.keys()],
+    quotaRules: () =>
+      [...open].flatMap(([account, { config }]) => (config.quota ? [[account, config.quota] as const] : [])),
     apply(credentials, isFaulty = () => false) {
       const changes: AccountChange[] = [];
       const faults: Fault[] = [];

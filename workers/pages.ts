@@ -3,6 +3,7 @@ import type { Queue } from 'bullmq';
 import type { OpenBreaker, Breakers } from '../src/breaker/breaker.ts';
 import type { Config } from '../src/config/config.ts';
 import { type Service, accountIn, namesOf } from '../src/domain/device.ts';
+import { ruleName } from '../src/domain/limits.ts';
 import { within } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { type Metrics, createAgeMetrics, packageVersion } from '../src/observe/metrics.ts';
@@ -114,10 +115,10 @@ export interface PresenceParts {
   /** One for each shard. */
   readonly queues: readonly Queue[];
   readonly consumers: readonly Consumer[];
-  readonly accounts: Pick<Accounts, 'names'>;
+  readonly accounts: Pick<Accounts, 'names' | 'quotaRules'>;
   readonly breakers: Pick<Breakers, 'all'>;
   readonly reach: Pick<ReachWatch, 'unreached'>;
-  readonly metrics: Pick<Metrics, 'registry'>;
+  readonly metrics: Pick<Metrics, 'registry' | 'tally'>;
 }
 
 type Known = Pick<Config, 'queue' | 'policy' | 'categories' | 'quietHours' | 'apartRules' | 'concurrency'>;
@@ -142,7 +143,10 @@ export async function startReplicaPresence(config: Known, parts: PresenceParts):
 }
 
 /** What changes is read at each call. */
-function factsOf({ concurrency }: Known, { consumers, accounts, breakers, reach }: PresenceParts): () => WorkerFacts {
+function factsOf(
+  { concurrency }: Known,
+  { consumers, accounts, breakers, reach, metrics }: PresenceParts,
+): () => WorkerFacts {
   const startedAt = Date.now();
   const fixed = { version: packageVersion(), host: hostname(), pid: process.pid, concurrency };
   return () => {
@@ -150,6 +154,7 @@ function factsOf({ concurrency }: Known, { consumers, accounts, breakers, reach 
     const onRedis = (at: number): number => Math.round(at + clockOffsetMs);
     const inHand = consumers.map(({ worker }) => worker.inHand);
     const accountNames = accounts.names();
+    const tally = metrics.tally();
     const names = accountNames.map(namesOf);
     const open = [...breakers.all()].flatMap(
       ([service, each]) => (accountNames.includes(accountIn(service)) && each) || [],
@@ -164,6 +169,8 @@ function factsOf({ concurrency }: Known, { consumers, accounts, breakers, reach 
       inHand: inHand.reduce((sum, { all }) => sum + all, 0),
       asleep: inHand.reduce((sum, { asleep }) => sum + asleep, 0),
       stopping: consumers.some((consumer) => !consumer.isRunning()),
+      tally: { ...tally, ...(tally.lastPassAt !== undefined && { lastPassAt: onRedis(tally.lastPassAt) }) },
+      quotas: accounts.quotaRules().map(([account, rules]) => ({ account, rules: rules.map(ruleName).join(',') })),
       platforms: names.flatMap(({ platform, app }) => (app === undefined ? platform : [])),
       apps,
       appCount: apps.length,

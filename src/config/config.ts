@@ -7,7 +7,14 @@ import { readFile, reporter } from '../environment/files.ts';
 import type { Environment } from '../environment/values.ts';
 import { readCredentials, type Credentials, type CredentialsRead } from './apps-file.ts';
 import { readLimitsFile } from './limits-file.ts';
-import { apiSchema, environmentSchema, SECRET_VARIABLES, variablesSchema, type Variables } from './variables.ts';
+import {
+  apiSchema,
+  consoleSchema,
+  environmentSchema,
+  SECRET_VARIABLES,
+  variablesSchema,
+  type Variables,
+} from './variables.ts';
 
 export interface RedisConfig {
   /** One URL, or the nodes of a cluster, or Sentinels, comma-separated. */
@@ -108,65 +115,100 @@ export function loadLimiterConfig(env: Environment) {
   return load(env, LIMITER_VARIABLES, limiterConfig);
 }
 
-/** What the HTTP API reads: where queue and limiter are, the limits, and how it listens. */
-export type ApiConfig = ReturnType<typeof loadLimiterConfig> & {
-  readonly api: {
-    readonly host: string;
-    readonly port: number;
-    readonly tokensFile: string;
-    /** As PEM. Absent: plain HTTP. */
-    readonly tls?: { readonly cert: string; readonly key: string };
+/** What the HTTP servers read beside their own variables: where queue and limiter are, and the limits. */
+type ServerConfig = ReturnType<typeof loadLimiterConfig> & { readonly logLevel: Variables['LOG_LEVEL'] };
+
+/** Where an HTTP server listens, and who may use it. */
+interface Listening {
+  readonly host: string;
+  readonly port: number;
+  readonly tokensFile: string;
+  /** As PEM. Absent: plain HTTP. */
+  readonly tls?: { readonly cert: string; readonly key: string };
+}
+
+export interface ApiConfig extends ServerConfig {
+  readonly api: Listening & {
     /** If more notifications than this wait, no more are taken. */
     readonly maxWaiting: number;
   };
-  readonly logLevel: Variables['LOG_LEVEL'];
-};
+}
 
 /** The environment of the HTTP API. Throws one InputError that lists every fault. */
 export function loadApiConfig(env: Environment): ApiConfig {
   const faults: Fault[] = [];
-  const some = Object.fromEntries([...LIMITER_VARIABLES, 'LOG_LEVEL'].map((name) => [name, env[name]]));
-  const { variables } = readVariables(some, faults);
-  const own = readOwn(env, faults);
-  const report = reporter(faults);
-  const [cert, key] = [
-    readFile('API_TLS_CERT_FILE', own.API_TLS_CERT_FILE, report),
-    readFile('API_TLS_KEY_FILE', own.API_TLS_KEY_FILE, report),
-  ];
-  if ((own.API_TLS_CERT_FILE === undefined) !== (own.API_TLS_KEY_FILE === undefined)) {
-    report('API_TLS_CERT_FILE', 'both API_TLS_CERT_FILE and API_TLS_KEY_FILE, or none', 'one of them');
-  }
-  const limiter = limiterConfig(variables, faults);
+  const own = readOwn(apiSchema, env, faults);
+  const { API_HOST: host, API_PORT: port, API_TOKENS_FILE: tokensFile, API_MAX_WAITING: maxWaiting } = own;
+  const tls = readTls('API_TLS', own.API_TLS_CERT_FILE, own.API_TLS_KEY_FILE, faults);
+  const server = serverConfig(env, faults);
+  refuse(faults);
+  return { ...server, api: { host, port, tokensFile, maxWaiting, ...tls } };
+}
+
+export interface ConsoleConfig extends ServerConfig {
+  readonly console: Listening & {
+    /** Demand a login on the loopback too. Beyond it there always is one. */
+    readonly login: boolean;
+    readonly readOnly: boolean;
+    /** Show titles, texts and data of notifications. */
+    readonly showTexts: boolean;
+  };
+}
+
+/** The environment of the console. Throws one InputError that lists every fault. */
+export function loadConsoleConfig(env: Environment): ConsoleConfig {
+  const faults: Fault[] = [];
+  const own = readOwn(consoleSchema, env, faults);
+  const tls = readTls('CONSOLE_TLS', own.CONSOLE_TLS_CERT_FILE, own.CONSOLE_TLS_KEY_FILE, faults);
+  const server = serverConfig(env, faults);
   refuse(faults);
   return {
-    ...limiter,
-    api: {
-      ...{ host: own.API_HOST, port: own.API_PORT, tokensFile: own.API_TOKENS_FILE, maxWaiting: own.API_MAX_WAITING },
-      ...(cert !== undefined && key !== undefined && { tls: { cert, key } }),
+    ...server,
+    console: {
+      ...{ host: own.CONSOLE_HOST, port: own.CONSOLE_PORT, tokensFile: own.API_TOKENS_FILE, ...tls },
+      ...{ login: own.CONSOLE_LOGIN, readOnly: own.CONSOLE_READ_ONLY, showTexts: own.CONSOLE_SHOW_TEXTS },
     },
-    logLevel: variables.LOG_LEVEL,
   };
+}
+
+function serverConfig(env: Environment, faults: Fault[]): ServerConfig {
+  const some = Object.fromEntries([...LIMITER_VARIABLES, 'LOG_LEVEL'].map((name) => [name, env[name]]));
+  const { variables } = readVariables(some, faults);
+  return { ...limiterConfig(variables, faults), logLevel: variables.LOG_LEVEL };
+}
+
+/** @param family `API_TLS` for API_TLS_CERT_FILE and API_TLS_KEY_FILE */
+function readTls(
+  family: string,
+  certFile: string | undefined,
+  keyFile: string | undefined,
+  faults: Fault[],
+): Pick<Listening, 'tls'> {
+  const [certName, keyName] = [`${family}_CERT_FILE`, `${family}_KEY_FILE`];
+  const report = reporter(faults);
+  const [cert, key] = [readFile(certName, certFile, report), readFile(keyName, keyFile, report)];
+  if ((certFile === undefined) !== (keyFile === undefined)) {
+    report(certName, `both ${certName} and ${keyName}, or none`, 'one of them');
+  }
+  return cert === undefined || key === undefined ? {} : { tls: { cert, key } };
 }
 
 /** For the command that changes the tokens: their file. */
 export function loadApiTokensFile(env: Environment): string {
   const faults: Fault[] = [];
-  const { API_TOKENS_FILE: path } = readOwn({ API_TOKENS_FILE: env['API_TOKENS_FILE'] }, faults);
+  const { API_TOKENS_FILE: path } = readOwn(apiSchema, { API_TOKENS_FILE: env['API_TOKENS_FILE'] }, faults);
   refuse(faults);
   return path;
 }
 
-/** The variables of the API. An empty one counts as none. */
-function readOwn(env: Environment, faults: Fault[]): z.output<typeof apiSchema> {
-  const given = Object.fromEntries(
-    Object.keys(apiSchema.shape).flatMap((name) =>
-      env[name] === undefined || env[name] === '' ? [] : [[name, env[name]]],
-    ),
-  );
-  const result = apiSchema.safeParse(given);
+/** The variables of one server. An empty one counts as none. */
+function readOwn<T extends z.ZodObject>(schema: T, env: Environment, faults: Fault[]): z.output<T> {
+  const names = Object.keys(schema.shape).filter((name) => env[name] !== undefined && env[name] !== '');
+  const given = Object.fromEntries(names.map((name) => [name, env[name]]));
+  const result = schema.safeParse(given);
   if (result.success) return result.data;
   faults.push(...zodFaults(result.error, given));
-  return apiSchema.parse({});
+  return schema.parse({});
 }
 
 /** What some of the variables say. Throws one InputError with every fault. */

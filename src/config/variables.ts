@@ -117,6 +117,20 @@ export const apiSchema = z.object({
     .describe('if this many notifications wait, no more are taken: 429; a token may have its own number'),
 });
 
+/** The variables of the console beside those of the queue, the limits and the log. Its tokens are the API's. */
+export const consoleSchema = z.object({
+  CONSOLE_HOST: anyText()
+    .default('127.0.0.1')
+    .describe('where the console listens; beyond this machine it wants a login'),
+  CONSOLE_PORT: listeningPort().default(8621).describe('`0`: any free port'),
+  CONSOLE_LOGIN: flag().default(false).describe('`true`: a login on this machine too, as behind a proxy'),
+  CONSOLE_READ_ONLY: flag().default(false).describe('`true`: nobody can change anything'),
+  CONSOLE_SHOW_TEXTS: flag().default(false).describe('`true`: titles, texts and data of notifications are shown'),
+  CONSOLE_TLS_CERT_FILE: anyText().optional().describe('the certificate chain as PEM, for HTTPS without a proxy'),
+  CONSOLE_TLS_KEY_FILE: anyText().optional().describe('its private key as PEM'),
+  API_TOKENS_FILE: apiSchema.shape.API_TOKENS_FILE,
+});
+
 /** A worker's environment without the variables that each provider reads itself. */
 export const variablesSchema = z.object({ ...queueAndDelivery, ...otherApps, ...observation });
 export type Variables = z.output<typeof variablesSchema>;
@@ -174,6 +188,8 @@ const DURATIONS =
 export const CONFIG_VARIABLES = docsOf(environmentSchema);
 /** Those of the HTTP API alone, for docs/http-api.md and its help. */
 export const API_VARIABLES = docsOf(apiSchema);
+/** Those of the console alone, for docs/console.md and its help. */
+export const CONSOLE_VARIABLES = docsOf(consoleSchema);
 
 function docsOf({ shape }: z.ZodObject): readonly VariableDoc[] {
   return Object.entries(shape).map(([name, schema]) => ({
@@ -197,7 +213,7 @@ export interface UnknownVariable {
   readonly meant: string;
 }
 
-const KNOWN = [...Object.keys(environmentSchema.shape), ...Object.keys(apiSchema.shape)];
+const KNOWN = [environmentSchema, apiSchema, consoleSchema].flatMap(({ shape }) => Object.keys(shape));
 /** Families of variables that other programs have too: REDIS_URI beside REDIS_URL is no mistake. */
 const SHARED = /^(REDIS|LOG|METRICS)_/;
 

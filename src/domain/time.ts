@@ -98,3 +98,6 @@ export function instantOf(value: unknown): number | undefined {
 export function waitsFrom(enqueuedAt: number, data: unknown): number {
   return Math.max(enqueuedAt, (isObject(data) ? instantOf(data['sendAfter']) : undefined) ?? 0);
 }
+
+/** The bounds by which the lateness of wake-ups is counted, milliseconds; what is later than the last one has a place of its own. */
+export const LATENESS_BOUNDS_MS = [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000] as const;

@@ -3,7 +3,7 @@ import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom
 import { namesOf, type Account, type Service, SEVERAL_APPS, type Target } from '../domain/device.ts';
 import { PLATFORMS } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS, OUTCOMES, type DeadLetterReason, type Result, type Trouble } from '../domain/outcome.ts';
-import { SEND_AFTER } from '../domain/time.ts';
+import { LATENESS_BOUNDS_MS, SEND_AFTER } from '../domain/time.ts';
 
 /**
  * What one replica counts. Labels have few possible values: never a recipient, never a token. What belongs to an account has the
@@ -15,6 +15,8 @@ export interface Metrics {
   use(accounts: Iterable<Account>): void;
   /** A pass ended. */
   passEnded(result: Result, end: PassEnd): void;
+  /** What this replica did since its start, for the registry of workers. */
+  tally(): Tally;
   /** A notification became a dead letter without a pass that decided it: its job stalled too often. */
   diedUnseen(dead: Target & { readonly reason?: DeadLetterReason }): void;
   /** A provider answered. */
@@ -27,6 +29,20 @@ export interface Metrics {
   breakerOpened(service: Service, trouble: Trouble): void;
   /** A trial of this replica ended: `success`, `failure` or `unused`. */
   breakerTrial(service: Service, result: string): void;
+}
+
+/** Counts since the start of a replica. */
+export interface Tally {
+  /** Passes that ended. */
+  readonly passes: number;
+  /** When the last of them ended: epoch milliseconds on this machine's clock; absent before the first. */
+  readonly lastPassAt?: number;
+  readonly delivered: number;
+  readonly dead: number;
+  /** Notifications put back until a slot. */
+  readonly requeued: number;
+  /** Wake-ups by lateness: up to each of LATENESS_BOUNDS_MS, and later. */
+  readonly late: readonly number[];
 }
 
 /** What is counted of a pass beside its result. */
@@ -51,7 +67,7 @@ export interface MetricsOptions {
 
 const LONG_SECONDS = [0.1, 0.5, 1, 3, 10, 30, 60, 300, 900, 3600, 14_400, 86_400];
 const WHOLE_SECONDS = [0.025, 0.05, ...LONG_SECONDS];
-const FAST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10];
+const FAST_SECONDS = LATENESS_BOUNDS_MS.map((ms) => ms / 1_000);
 
 export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metrics {
   const registry = new Registry();
@@ -164,6 +180,14 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
     ['platform', 'app', 'server', 'result'],
   );
 
+  const counts = {
+    passes: 0,
+    delivered: 0,
+    dead: 0,
+    requeued: 0,
+    late: Array<number>(LATENESS_BOUNDS_MS.length + 1).fill(0),
+  };
+  let lastPassAt: number | undefined;
   let apps: ReadonlySet<string> = new Set();
   /** A producer may name any app. Only those with credentials become a label. */
   const labelsOf = ({ platform, app }: Target): Target => ({
@@ -179,9 +203,17 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
       apps = new Set([...platformsOf.keys()].filter((app) => app !== undefined));
       for (const labels of firstSeries(platformsOf)) outcomes.inc(labels, 0);
     },
-    diedUnseen: ({ reason = 'stalled', ...target }) =>
-      outcomes.inc({ outcome: 'dead-lettered', reason, ...labelsOf(target) }),
+    tally: () => ({ ...counts, late: [...counts.late], ...(lastPassAt !== undefined && { lastPassAt }) }),
+    diedUnseen({ reason = 'stalled', ...target }) {
+      counts.dead += 1;
+      outcomes.inc({ outcome: 'dead-lettered', reason, ...labelsOf(target) });
+    },
     passEnded(result, { target, acceptedMs }) {
+      counts.passes += 1;
+      lastPassAt = Date.now();
+      if (result.kind === 'delivered') counts.delivered += 1;
+      else if (result.kind === 'dead-letter') counts.dead += 1;
+      else if (result.kind === 'requeued') counts.requeued += 1;
       if (result.kind === 'requeued') {
         requeues.inc({ rule: result.rule });
         if (result.rule !== SEND_AFTER) waits.observe(result.waitMs / 1000);
@@ -198,6 +230,9 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
     reply: (account, meaning, tookMs) => provider.observe({ ...namesOf(account), meaning }, tookMs / 1000),
     woken(lateMs) {
       lateness.observe(Math.max(0, lateMs) / 1000);
+      const place = LATENESS_BOUNDS_MS.findIndex((bound) => lateMs <= bound);
+      const at = place === -1 ? LATENESS_BOUNDS_MS.length : place;
+      counts.late[at] = (counts.late[at] ?? 0) + 1;
       mostLateMs = Math.max(mostLateMs, lateMs);
       mostLate.set(mostLateMs / 1000);
       if (lateMs > lateAfterMs) lateWakes.inc();

@@ -62,6 +62,11 @@ export function workersKey(prefix: string): string {
   return `${prefix}:workers`;
 }
 
+/** `{pushpacer}:audit`: what operators did in the console. One for all shards: `prefix` is QUEUE_PREFIX itself. */
+export function auditKey(prefix: string): string {
+  return `${prefix}:audit`;
+}
+
 /** `{pushpacer}:broadcast:term-start`: how much of a broadcast was enqueued. */
 export function broadcastKey(prefix: string, broadcastId: string): string {
   return `${prefix}:broadcast:${broadcastId}`;

@@ -67,6 +67,19 @@ const factsSchema = z.object({
   asleep: z.number(),
   /** It got a signal, and takes no more jobs. */
   stopping: z.boolean().default(false),
+  /** What it did since its start (observe/metrics.ts). Absent: a worker of an older version. */
+  tally: z
+    .object({
+      passes: z.number(),
+      lastPassAt: z.number().optional(),
+      delivered: z.number(),
+      dead: z.number(),
+      requeued: z.number(),
+      late: z.array(z.number()).readonly(),
+    })
+    .optional(),
+  /** The quotas that it shares with others: the account is the quota's name, the rules are written as `600000/1m`. */
+  quotas: z.array(z.object({ account: z.string(), rules: z.string() })).optional(),
   /** Platforms with credentials of the environment's app. */
   platforms: z.array(z.string()),
   /** The first names of APPS_FILE, and how many there are. */
@@ -230,6 +243,7 @@ function bounded(facts: WorkerFacts): WorkerFacts {
     version: facts.version.slice(0, MAX_NAME),
     host: facts.host.slice(0, MAX_NAME),
     apps: facts.apps.slice(0, MAX_APPS),
+    ...(facts.quotas && { quotas: facts.quotas.slice(0, MAX_APPS) }),
     breakers: facts.breakers
       .slice(0, MAX_BREAKERS)
       .map((breaker) => ({ ...breaker, code: breaker.code.slice(0, MAX_CODE) })),

@@ -1,0 +1,131 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { Hono, type Context } from 'hono';
+import { html } from 'hono/html';
+import { NONCE, secureHeaders } from 'hono/secure-headers';
+import { InputError } from '../src/domain/faults.ts';
+import { RedisAwayError } from '../src/redis/connection.ts';
+import { LimiterUnavailableError } from '../src/redis/deadline.ts';
+import { notice, page } from './layout.ts';
+import { auditPage } from './pages/audit.ts';
+import { nowPage } from './pages/now.ts';
+import { searchPages } from './pages/search.ts';
+import type { ConsoleApp, ConsoleParts, Page } from './parts.ts';
+import type { ConsoleEnv, Sessions } from './session.ts';
+
+const PAGES: readonly Page[] = [nowPage, searchPages, auditPage];
+
+/** Every route of the console, and what is checked before. */
+export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): ConsoleApp {
+  const { log, explain } = parts;
+  const app: ConsoleApp = new Hono<ConsoleEnv>();
+
+  app.use(
+    secureHeaders({
+      contentSecurityPolicy: {
+        defaultSrc: ["'none'"],
+        scriptSrc: [NONCE],
+        styleSrc: [NONCE],
+        imgSrc: ["'self'", 'data:'],
+        connectSrc: ["'self'"],
+        formAction: ["'self'"],
+        frameAncestors: ["'none'"],
+        baseUri: ["'none'"],
+      },
+      xFrameOptions: 'DENY',
+      strictTransportSecurity: false, // the proxy's to say
+    }),
+  );
+  app.use(async (c, next) => {
+    await next();
+    if (!c.req.path.startsWith('/assets/')) c.header('Cache-Control', 'no-store');
+  });
+
+  app.get('/healthz', (c) => c.text('ok\n'));
+  app.get('/assets/:name', (c) => {
+    const asset = ASSETS[c.req.param('name')];
+    if (asset === undefined) return c.text('no such file\n', 404);
+    return c.body(asset.body, 200, { 'content-type': asset.type, 'cache-control': 'max-age=300' });
+  });
+
+  app.use(sessions.sameOrigin);
+  app.get('/login', (c) => loginPage(c, sessions));
+  app.post('/login', async (c) => {
+    const { token, to } = await c.req.parseBody();
+    const wrong = await sessions.login(c, typeof token === 'string' ? token : '');
+    return wrong === undefined ? c.redirect(ownPath(to), 303) : loginPage(c, sessions, wrong);
+  });
+  app.post('/logout', (c) => {
+    sessions.logout(c);
+    return c.redirect('/login', 303);
+  });
+
+  app.use(sessions.guard);
+  app.use(async (c, next) => {
+    const isSafe = c.req.method === 'GET' || c.req.method === 'HEAD';
+    if (isSafe || c.get('user').role === 'operator') return next();
+    return notice(c, { title: 'Only operators may do this', advice: FOR_VIEWERS, status: 403 });
+  });
+  for (const add of PAGES) add(app, parts);
+
+  app.notFound((c) =>
+    notice(c, { title: 'No such page', advice: 'Search for a notification or a recipient instead.' }),
+  );
+  app.onError((error, c) => {
+    const known = explain(error);
+    if (known instanceof RedisAwayError || known instanceof LimiterUnavailableError) {
+      return notice(c, { title: 'Redis does not answer', advice: `${known.message}. Try again.`, status: 503 });
+    }
+    if (known instanceof InputError) return notice(c, { title: 'That cannot be', advice: known.message, status: 400 });
+    log.error({ err: error }, 'unexpected error in a page');
+    return notice(c, { title: 'Unexpected error', advice: 'The log of the console has it.', status: 500 });
+  });
+  return app;
+}
+
+const FOR_VIEWERS =
+  'Your token has the scope read; one with the scope operate may act. A console that is read-only has no operators.';
+
+/** Only a path of the console itself: `//elsewhere.example` would lead away. */
+function ownPath(to: unknown): string {
+  return typeof to === 'string' && /^\/(?![/\\])/.test(to) ? to : '/';
+}
+
+function loginPage(c: Context<ConsoleEnv>, { isLoginWanted }: Sessions, wrong?: string): Response | Promise<Response> {
+  if (!isLoginWanted) return c.redirect('/', 303);
+  return page(c, {
+    title: 'Log in',
+    status: wrong === undefined ? 200 : 403,
+    body: html`<form class="login" method="post" action="/login">
+      <h1>Log in</h1>
+      ${wrong === undefined ? '' : html`<p class="wrong" role="alert">${wrong}</p>`}
+      <input type="hidden" name="to" value="${c.req.query('to') ?? '/'}" />
+      <label for="token">Token</label>
+      <input id="token" name="token" type="password" autocomplete="current-password" required autofocus />
+      <button>Log in</button>
+      <p class="hint">A token with the scope <code>read</code> may look, one with <code>operate</code> may act.</p>
+    </form>`,
+  });
+}
+
+interface Asset {
+  readonly body: string;
+  readonly type: string;
+}
+
+/** All files that a page loads. They are read once. */
+const ASSETS: Readonly<Record<string, Asset>> = {
+  'style.css': own('style.css', 'text/css'),
+  'console.js': own('console.js', 'text/javascript'),
+  'icon.svg': own('icon.svg', 'image/svg+xml'),
+  'uplot.js': ofUplot('uPlot.iife.min.js', 'text/javascript'),
+  'uplot.css': ofUplot('uPlot.min.css', 'text/css'),
+};
+
+function own(name: string, type: string): Asset {
+  return { body: readFileSync(new URL(`assets/${name}`, import.meta.url), 'utf8'), type };
+}
+
+function ofUplot(name: string, type: string): Asset {
+  return { body: readFileSync(createRequire(import.meta.url).resolve(`uplot/dist/${name}`), 'utf8'), type };
+}

@@ -1,0 +1,32 @@
+import type { Hono } from 'hono';
+import type { Backend } from '../api/backend.ts';
+import type { Recipients } from '../api/recipients.ts';
+import type { Logger } from '../src/observe/log.ts';
+import type { Audit } from '../src/operations/audit.ts';
+import type { Sampler } from './samples.ts';
+import type { ConsoleEnv } from './session.ts';
+
+/** What the pages work with. */
+export interface ConsoleParts extends Pick<
+  Backend,
+  'connection' | 'limiterConnection' | 'producer' | 'shards' | 'own' | 'explain'
+> {
+  /** QUEUE_PREFIX and QUEUE_SHARDS. */
+  readonly queue: { readonly prefix: string; readonly shards: number };
+  readonly recipients: Recipients;
+  readonly audit: Audit;
+  readonly sampler: Pick<Sampler, 'samples'>;
+  /** Titles, texts and data of notifications may be shown. Tokens never are. */
+  readonly showTexts: boolean;
+  readonly log: Logger;
+  /** Aborts when the console stops. */
+  readonly signal: AbortSignal;
+}
+
+export type ConsoleApp = Hono<ConsoleEnv>;
+
+/**
+ * Adds its routes. What comes to them is checked before: the user may see the console, and a request that changes something is an
+ * operator's, and comes from a page of the console itself.
+ */
+export type Page = (app: ConsoleApp, parts: ConsoleParts) => void;

@@ -1,0 +1,128 @@
+import type { Queue } from 'bullmq';
+import { LATENESS_BOUNDS_MS } from '../src/domain/time.ts';
+import { readAges, type Overview } from '../src/queue/overview.ts';
+import type { ShardQueues } from '../src/queue/shards.ts';
+import { readWorkers, type SeenWorker } from '../src/queue/workers.ts';
+import type { Connection } from '../src/redis/connection.ts';
+
+/** How things were at one instant. */
+export interface Sample {
+  /** Epoch milliseconds on Redis's clock. */
+  readonly at: number;
+  /** A second, since the sample before. */
+  readonly sentPerS: number;
+  readonly requeuedPerS: number;
+  readonly waiting: number;
+  readonly oldestDueMs: number;
+  /** Lateness of the wake-ups since the sample before, milliseconds; null where there were none. */
+  readonly lateP50Ms: number | null;
+  readonly lateP99Ms: number | null;
+}
+
+export interface Sampler {
+  /** Of the last hour, as far as this console ran; the oldest first. */
+  samples(): readonly Sample[];
+  stop(): void;
+}
+
+interface SamplerParts {
+  readonly connection: Connection;
+  readonly shards: () => Promise<readonly ShardQueues[]>;
+  readonly prefix: string;
+}
+
+/** Workers write their counts every 5 s. */
+const EVERY_MS = 10_000;
+const KEPT = 360;
+
+/** So long nothing may be finished while notifications are due. A pass that waits for a provider takes 30 s at most. */
+const WEDGED_MS = 40_000;
+
+/** Whether a worker is alive and finishes nothing, although notifications are due. */
+export function isWedged(
+  { alive, stopping, tally, startedAt }: Pick<SeenWorker, 'alive' | 'stopping' | 'tally' | 'startedAt'>,
+  { now, due }: Pick<Overview, 'now' | 'due'>,
+): boolean {
+  if (!alive || stopping || tally === undefined || due.oldestAt === undefined) return false;
+  return now - Math.max(tally.lastPassAt ?? startedAt, due.oldestAt) > WEDGED_MS;
+}
+
+/** Takes a sample every ten seconds and keeps those of an hour, in memory. While Redis is away there are none. */
+export function startSampler(parts: SamplerParts): Sampler {
+  const kept: Sample[] = [];
+  let before: Look | undefined;
+  let taking: Promise<void> | undefined;
+  const take = async (): Promise<void> => {
+    const now = await look(parts);
+    if (before !== undefined && now.at > before.at) kept.push(sampleOf(before, now));
+    before = now;
+    if (kept.length > KEPT) kept.shift();
+  };
+  const tick = (): void => {
+    taking ??= take()
+      .catch(() => undefined) // the pages say that Redis is away
+      .finally(() => (taking = undefined));
+  };
+  const timer = setInterval(tick, EVERY_MS).unref();
+  tick();
+  return { samples: () => kept, stop: () => clearInterval(timer) };
+}
+
+interface Look {
+  readonly at: number;
+  readonly workers: ReadonlyMap<string, SeenWorker>;
+  readonly waiting: number;
+  readonly oldestDueMs: number;
+}
+
+async function look({ connection, shards, prefix }: SamplerParts): Promise<Look> {
+  const queues: readonly Queue[] = (await shards()).map(({ queue }) => queue);
+  const [{ now: at, workers }, { oldestDueMs }, counts] = await Promise.all([
+    readWorkers(connection, prefix),
+    readAges(queues, connection),
+    Promise.all(queues.map((queue) => queue.getJobCountByTypes('wait', 'prioritized', 'delayed'))),
+  ]);
+  const waiting = counts.reduce((sum, each) => sum + each, 0);
+  return { at, workers: new Map(workers.map((worker) => [worker.id, worker])), waiting, oldestDueMs };
+}
+
+function sampleOf(before: Look, now: Look): Sample {
+  const { delivered, requeued, late } = growth(before, now);
+  const seconds = (now.at - before.at) / 1_000;
+  return {
+    at: now.at,
+    sentPerS: delivered / seconds,
+    requeuedPerS: requeued / seconds,
+    waiting: now.waiting,
+    oldestDueMs: now.oldestDueMs,
+    lateP50Ms: quantileOf(late, 0.5),
+    lateP99Ms: quantileOf(late, 0.99),
+  };
+}
+
+/** What all workers did in between. Of a worker that started since, all of it; one that ended since is left out. */
+function growth(before: Look, now: Look): { delivered: number; requeued: number; late: number[] } {
+  const sum = { delivered: 0, requeued: 0, late: Array<number>(LATENESS_BOUNDS_MS.length + 1).fill(0) };
+  for (const [id, { tally }] of now.workers) {
+    if (tally === undefined) continue;
+    const known = before.workers.get(id)?.tally;
+    sum.delivered += tally.delivered - (known?.delivered ?? 0);
+    sum.requeued += tally.requeued - (known?.requeued ?? 0);
+    for (const place of sum.late.keys()) {
+      sum.late[place] = (sum.late[place] ?? 0) + (tally.late[place] ?? 0) - (known?.late[place] ?? 0);
+    }
+  }
+  return sum;
+}
+
+/** The bound below which this share of the wake-ups lies: never better than it was. Null without any. */
+export function quantileOf(late: readonly number[], share: number): number | null {
+  const all = late.reduce((sum, each) => sum + each, 0);
+  if (all === 0) return null;
+  let seen = 0;
+  for (const [place, each] of late.entries()) {
+    seen += each;
+    if (seen >= share * all) return LATENESS_BOUNDS_MS[place] ?? Infinity;
+  }
+  return Infinity;
+}

@@ -1,0 +1,39 @@
+import { startApi } from '../api/api.ts';
+import { runUntilSignal, variablesHelp } from '../api/serve.ts';
+import { loadApiConfig, loadConsoleConfig } from '../src/config/config.ts';
+import { API_VARIABLES, CONSOLE_VARIABLES } from '../src/config/variables.ts';
+import { createCommand, runCommand } from '../src/terminal/command.ts';
+import { startConsole } from './console.ts';
+
+/** `npm run serve`: the HTTP API and the console in one process, each at its own port, until SIGTERM or SIGINT. */
+export async function main(argv: readonly string[]): Promise<void> {
+  const command = createCommand('serve', 'Serves the HTTP API and the console in one process until SIGTERM or SIGINT.')
+    .addHelpText('after', () =>
+      variablesHelp([...API_VARIABLES, ...CONSOLE_VARIABLES.filter(({ name }) => name !== SHARED)]),
+    )
+    .addHelpText('after', '\nThe variables of queue, Redis and limits are those of a worker (pushpacer worker --help).')
+    .action(run);
+  await runCommand(command, argv);
+}
+
+/** The tokens are the same for both. */
+const SHARED = 'API_TOKENS_FILE';
+
+async function run(): Promise<void> {
+  const [apiConfig, consoleConfig] = [loadApiConfig(process.env), loadConsoleConfig(process.env)];
+  await runUntilSignal(apiConfig.logLevel, async (log) => {
+    const api = await startApi(apiConfig, log);
+    const served = await startConsole(consoleConfig, log).catch(async (error: unknown) => {
+      await api.close();
+      throw error;
+    });
+    log.info({ api: api.url, console: served.url }, 'the API and the console are ready');
+    return {
+      async close() {
+        await Promise.all([api.close(), served.close()]);
+      },
+    };
+  });
+}
+
+if (import.meta.main) await main(process.argv.slice(2));
