@@ -9,33 +9,19 @@ import { LimiterUnavailableError } from '../src/redis/deadline.ts';
 import { notice, page } from './layout.ts';
 import { auditPage } from './pages/audit.ts';
 import { nowPage } from './pages/now.ts';
+import { QUEUES_PATH, queuesPage } from './pages/queues.ts';
 import { searchPages } from './pages/search.ts';
 import type { ConsoleApp, ConsoleParts, Page } from './parts.ts';
 import type { ConsoleEnv, Sessions } from './session.ts';
 
-const PAGES: readonly Page[] = [nowPage, searchPages, auditPage];
+const PAGES: readonly Page[] = [nowPage, searchPages, auditPage, queuesPage];
 
 /** Every route of the console, and what is checked before. */
 export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): ConsoleApp {
   const { log, explain } = parts;
   const app: ConsoleApp = new Hono<ConsoleEnv>();
 
-  app.use(
-    secureHeaders({
-      contentSecurityPolicy: {
-        defaultSrc: ["'none'"],
-        scriptSrc: [NONCE],
-        styleSrc: [NONCE],
-        imgSrc: ["'self'", 'data:'],
-        connectSrc: ["'self'"],
-        formAction: ["'self'"],
-        frameAncestors: ["'none'"],
-        baseUri: ["'none'"],
-      },
-      xFrameOptions: 'DENY',
-      strictTransportSecurity: false, // the proxy's to say
-    }),
-  );
+  app.use((c, next) => (c.req.path.startsWith(`${QUEUES_PATH}/`) ? BOARD_HEADERS : HEADERS)(c, next));
   app.use(async (c, next) => {
     await next();
     if (!c.req.path.startsWith('/assets/')) c.header('Cache-Control', 'no-store');
@@ -82,6 +68,25 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
   });
   return app;
 }
+
+const COMMON = { xFrameOptions: 'DENY', strictTransportSecurity: false } as const; // a proxy with TLS says the latter
+const NOBODY = ["'none'"];
+const SELF = ["'self'"];
+const HEADERS = secureHeaders({
+  ...COMMON,
+  contentSecurityPolicy: {
+    ...{ defaultSrc: NOBODY, frameAncestors: NOBODY, baseUri: NOBODY, formAction: SELF, connectSrc: SELF },
+    ...{ scriptSrc: [NONCE], styleSrc: [NONCE], imgSrc: ["'self'", 'data:'] },
+  },
+});
+/** bull-board has styles in its page. The font of another site that it wants is not loaded. */
+const BOARD_HEADERS = secureHeaders({
+  ...COMMON,
+  contentSecurityPolicy: {
+    ...{ defaultSrc: NOBODY, frameAncestors: NOBODY, baseUri: SELF, formAction: NOBODY, connectSrc: SELF },
+    ...{ scriptSrc: SELF, styleSrc: ["'self'", "'unsafe-inline'"], imgSrc: ["'self'", 'data:'], fontSrc: SELF },
+  },
+});
 
 const FOR_VIEWERS =
   'Your token has the scope read; one with the scope operate may act. A console that is read-only has no operators.';

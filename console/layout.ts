@@ -25,6 +25,7 @@ const SECTIONS = [
   ['/dead-letters', 'Dead letters'],
   ['/what-if', 'What if'],
   ['/audit', 'Audit'],
+  ['/queues/', 'Queues'],
 ] as const;
 
 /** A whole page. */

@@ -43,6 +43,11 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+/** The time of day in UTC, as everywhere in the console. */
+function clock(seconds, end = 16) {
+  return `${new Date(seconds * 1_000).toISOString().slice(11, end)}Z`;
+}
+
 function draw(element) {
   const { times, lines } = JSON.parse(element.dataset.chart);
   const known = charts.get(element.id);
@@ -58,9 +63,12 @@ function draw(element) {
     height: 135,
     cursor: { drag: { x: false, y: false } },
     scales: { y: { range: (_, __, most) => [0, Math.max(most ?? 0, 1) * 1.1] } },
-    axes: [axis, { ...axis, size: 46 }],
+    axes: [
+      { ...axis, values: (_, splits) => splits.map((at) => clock(at)) },
+      { ...axis, size: 46 },
+    ],
     series: [
-      { label: 'at' },
+      { label: 'at', value: (_, at) => (at == null ? '–' : clock(at, 19)) },
       ...lines.map(({ name }, index) => ({
         label: name,
         stroke: colour(index === 0 ? '--accent' : '--second'),
