@@ -1,33 +1,6 @@
-import { execFile } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { promisify } from 'node:util';
-import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
+import type { BrowserContextOptions, Page } from 'playwright-core';
 import { onTestFinished } from 'vitest';
-
-const run = promisify(execFile);
-const PATHS = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
-let finding: Promise<string> | undefined;
-
-/** The path of a Chromium on this machine. Where there is none, Debian's is installed, as root, and it says so. */
-function findChromium(): Promise<string> {
-  finding ??= (async () => {
-    const own = process.env['CHROMIUM'] ?? PATHS.find((path) => existsSync(path));
-    if (own !== undefined) return own;
-    process.stderr.write(
-      'No Chromium on this machine: installing the package chromium with apt-get. CHROMIUM avoids this.\n',
-    );
-    const options = { env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' } };
-    await run('apt-get', ['update', '-q'], options);
-    await run('apt-get', ['install', '-q', '-y', '--no-install-recommends', 'chromium', 'fonts-dejavu-core'], options);
-    return '/usr/bin/chromium';
-  })();
-  return finding;
-}
-
-/** A real browser. The caller closes it. */
-export async function launchBrowser(): Promise<Browser> {
-  return chromium.launch({ executablePath: await findChromium(), args: ['--no-sandbox'] });
-}
+import { launchBrowser } from '../../tools/browser.ts';
 
 /** What went wrong in a page, as its console says it: faults of scripts, and what the Content-Security-Policy refused. */
 export interface OpenPage {

@@ -22,9 +22,9 @@ export interface ConsoleBench {
   /** The secrets of the tokens, by name. */
   readonly secrets: Readonly<Record<string, string>>;
   /** A page, as a browser asks for it. */
-  get(path: string, headers?: Readonly<Record<string, string>>): Promise<PageAnswer>;
+  readonly get: (path: string, headers?: Readonly<Record<string, string>>) => Promise<PageAnswer>;
   /** A form that was sent from a page of the console itself; redirects are not followed. */
-  post(path: string, fields?: FormFields, headers?: Readonly<Record<string, string>>): Promise<PageAnswer>;
+  readonly post: (path: string, fields?: FormFields, headers?: Readonly<Record<string, string>>) => Promise<PageAnswer>;
 }
 
 /** A field with several values is sent several times. */

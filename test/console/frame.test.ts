@@ -1,0 +1,198 @@
+import { request } from 'node:http';
+import { describe, expect, it } from 'vitest';
+import type { Device } from '../../src/domain/notification.ts';
+import { createAudit } from '../../src/operations/audit.ts';
+import { createProducer } from '../../src/queue/producer.ts';
+import { openConsole } from '../support/console.ts';
+import { testRedisUrl } from '../support/redis.ts';
+
+const TOKENS = { olga: ['operate'], vera: ['read'], sam: ['send'] } as const;
+const PRIVATE = ['/', '/search?q=x', '/audit', '/queues/', '/no-such-page'];
+
+describe('without a login, on the loopback', () => {
+  it('everybody on this machine is an operator', async () => {
+    const { get } = await openConsole();
+    const { status, text } = await get('/');
+    expect(status).toBe(200);
+    expect(text).toContain('this machine');
+    expect((await get('/login')).location).toBe('/');
+  });
+
+  it('answers to no other host name, which could lead here from a page of somebody else', async () => {
+    const { url, get } = await openConsole();
+    const asked = await new Promise<number | undefined>((resolve, reject) => {
+      const options = { headers: { host: 'evil.example' } };
+      request(`${url}/`, options, (response) => resolve(response.resume().statusCode))
+        .on('error', reject)
+        .end();
+    });
+    expect(asked).toBe(421);
+    expect((await get('/')).status).toBe(200);
+  });
+
+  it('changes nothing for a request from another site', async () => {
+    const { post } = await openConsole();
+    const headers: Record<string, string>[] = [
+      { 'sec-fetch-site': 'cross-site' },
+      { 'sec-fetch-site': 'same-site' },
+      { 'sec-fetch-site': 'none' },
+    ];
+    for (const each of headers) expect((await post('/logout', {}, each)).status).toBe(403);
+    expect((await post('/logout')).status).toBe(303);
+  });
+
+  it('an old browser, without Sec-Fetch-Site, is known by its Origin', async () => {
+    const { url } = await openConsole();
+    const asked = (origin: string | undefined) =>
+      new Promise<number | undefined>((resolve, reject) => {
+        const options = { method: 'POST', headers: origin === undefined ? {} : { origin } };
+        request(`${url}/logout`, options, (response) => resolve(response.resume().statusCode))
+          .on('error', reject)
+          .end();
+      });
+    expect(await asked(undefined)).toBe(403);
+    expect(await asked('https://evil.example')).toBe(403);
+    expect(await asked('null')).toBe(403);
+    expect(await asked(url)).toBe(303);
+  });
+
+  it('a read-only console has no operators', async () => {
+    const { get, post } = await openConsole({ CONSOLE_READ_ONLY: 'true' });
+    expect((await get('/')).text).toContain('read-only');
+    expect((await post('/anything')).status).toBe(403);
+  });
+});
+
+describe('with a login', () => {
+  const LOGIN = { CONSOLE_LOGIN: 'true' };
+
+  it('a stranger sees nothing but the login', async () => {
+    const { get, post } = await openConsole(LOGIN, TOKENS);
+    for (const path of PRIVATE) {
+      const answer = await get(path);
+      expect([path, answer.status, answer.text]).toEqual([path, 303, '']);
+      expect(answer.location).toMatch(/^\/login/);
+      expect((await get(path, { cookie: 'pushpacer_console=pp_guess' })).status).toBe(303);
+    }
+    expect((await post('/anything')).status).toBe(401);
+    expect((await get('/login')).text).not.toContain('/audit');
+  });
+
+  it('an operator may act, a viewer may only look, and a token for sending may not even look', async () => {
+    const { post, get, secrets } = await openConsole(LOGIN, TOKENS);
+    const cookieOf = async (name: string): Promise<string> => {
+      const { status, headers } = await post('/login', { token: secrets[name] ?? '', to: '/audit' });
+      expect([name, status, headers.get('location')]).toEqual([name, 303, '/audit']);
+      const cookie = headers.get('set-cookie') ?? '';
+      expect(cookie).toMatch(/HttpOnly/);
+      expect(cookie).toMatch(/SameSite=Strict/);
+      return cookie.split(';')[0] ?? '';
+    };
+    const [operator, viewer] = [await cookieOf('olga'), await cookieOf('vera')];
+    expect((await get('/', { cookie: operator })).text).toContain('olga (operator)');
+    expect((await get('/', { cookie: viewer })).text).toContain('vera (viewer)');
+    expect((await post('/anything', {}, { cookie: viewer })).status).toBe(403);
+    expect((await post('/anything', {}, { cookie: operator })).status).toBe(404);
+    const refused = await post('/login', { token: secrets['sam'] ?? '' });
+    expect([refused.status, refused.headers.get('set-cookie')]).toEqual([403, null]);
+  });
+
+  it('leads to no other site after the login', async () => {
+    const { post, secrets } = await openConsole(LOGIN, TOKENS);
+    for (const to of ['//evil.example', 'https://evil.example', '/\\evil.example', '']) {
+      expect((await post('/login', { token: secrets['vera'] ?? '', to })).location).toBe('/');
+    }
+  });
+
+  it('tells an address with many wrong tokens to wait, and still lets a right one in', async () => {
+    const { post, secrets } = await openConsole(LOGIN, TOKENS);
+    const texts: string[] = [];
+    for (let tries = 0; tries < 12; tries++) texts.push((await post('/login', { token: `pp_wrong${tries}` })).text);
+    expect(texts[0]).toContain('no token has this secret');
+    expect(texts.at(-1)).toContain('too many attempts');
+    expect((await post('/login', { token: secrets['vera'] ?? '' })).status).toBe(303);
+  });
+
+  it('is wanted beyond the loopback without being asked for', async () => {
+    const { get } = await openConsole({ CONSOLE_HOST: '0.0.0.0' }, TOKENS);
+    expect((await get('/')).location).toBe('/login');
+  });
+});
+
+describe('pages', () => {
+  it('load nothing from elsewhere, and run no script that is not theirs', async () => {
+    const { get } = await openConsole();
+    const { text, headers } = await get('/');
+    const nonce = /nonce="([^"]+)"/.exec(text)?.[1] ?? '';
+    expect(headers.get('content-security-policy')).toContain(`script-src 'nonce-${nonce}'`);
+    expect(text).not.toMatch(/(src|href)="(https?:)?\/\//);
+    expect((await get('/')).text).not.toContain(nonce);
+    for (const [, path = ''] of text.matchAll(/(?:src|href)="(\/assets\/[^"]+)"/g)) {
+      expect([path, (await get(path)).status]).toEqual([path, 200]);
+    }
+  });
+
+  it('finds a notification and its recipient by id, and what waits by a cancellation key', async () => {
+    const { get, prefix } = await openConsole();
+    await using producer = createProducer({ redisUrl: testRedisUrl(), prefix });
+    const devices: Device[] = [{ platform: 'fcm', token: 'a-token-of-fcm' }];
+    const base = { recipientId: 'ana', devices, alert: { title: 'A title', body: 'A text' } };
+    await producer.enqueue({ ...base, id: 'msg-1', cancellationKey: 'exam-7', category: 'exams' });
+    await producer.enqueue({ ...base, id: 'msg-2' });
+    const ids = async (q: string) => {
+      const { text } = await get(`/search?q=${encodeURIComponent(q)}`);
+      expect(text).not.toMatch(/a-token-of-fcm|A title|A text/);
+      return [
+        ...new Set([...text.matchAll(/href="\/(?:notifications|recipients)\/([^"]+)"/g)].map(([, id]) => id)),
+      ].sort();
+    };
+    expect(await ids('msg-1')).toEqual(['ana', 'msg-1']);
+    expect(await ids('exam-7')).toEqual(['ana', 'msg-1']);
+    expect(await ids('exams')).toEqual(['ana', 'msg-1']);
+    expect(await ids('ana')).toEqual(['ana', 'msg-1', 'msg-2']);
+    expect(await ids('nobody')).toEqual([]);
+  });
+
+  it('escapes whatever somebody wrote', async () => {
+    const { get, connection, prefix } = await openConsole();
+    const evil = `"><script>alert(1)</script>&'`;
+    await createAudit(connection, prefix).write({ who: evil, action: evil, on: evil, facts: { [evil]: evil } });
+    for (const path of ['/audit', `/search?q=${encodeURIComponent(evil)}`]) {
+      const { text } = await get(path);
+      expect(text).toContain('&lt;script&gt;alert(1)');
+      expect(text).not.toContain('<script>alert');
+    }
+  });
+
+  it('lists actions, the newest first, page by page', async () => {
+    const { get, connection, prefix } = await openConsole();
+    const audit = createAudit(connection, prefix);
+    for (let index = 0; index < 60; index++)
+      await audit.write({ who: 'olga', action: 'test', on: `r-${index}`, facts: { moved: index } });
+    const ons = (text: string) => [...text.matchAll(/>(r-\d+)</g)].map(([, on]) => on);
+    const first = await get('/audit');
+    expect(ons(first.text)).toEqual(Array.from({ length: 50 }, (_, index) => `r-${59 - index}`));
+    const next = /rel="next" href="([^"]+)"/.exec(first.text)?.[1] ?? '';
+    expect(ons((await get(next)).text)).toEqual(Array.from({ length: 10 }, (_, index) => `r-${9 - index}`));
+    expect((await get('/audit?before=x')).status).toBe(400);
+  });
+
+  it('shows BullMQ its own way, without tokens and texts, and changes nothing there', async () => {
+    const { get, post, prefix } = await openConsole();
+    await using producer = createProducer({ redisUrl: testRedisUrl(), prefix });
+    const devices: Device[] = [{ platform: 'fcm', token: 'a-token-of-fcm' }];
+    await producer.enqueue({ id: 'msg-1', recipientId: 'ana', devices, alert: { title: 'A title', body: 'A text' } });
+    const { text } = await get('/queues/api/queues?activeQueue=notifications&page=1&jobsPerPage=10');
+    expect(text).toContain('msg-1');
+    expect(text).not.toMatch(/a-token-of-fcm|A title|A text/);
+    expect((await post('/queues/api/queues/notifications/pause')).status).toBe(405);
+  });
+
+  it('say so while Redis is away', async () => {
+    const { get } = await openConsole({ REDIS_URL: 'redis://127.0.0.1:9' });
+    const { status, text } = await get('/');
+    expect(status).toBe(503);
+    expect(text).toContain('Redis does not answer');
+    expect((await get('/healthz')).status).toBe(200);
+  });
+});
