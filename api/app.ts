@@ -4,6 +4,7 @@ import { InputError } from '../src/domain/faults.ts';
 import { notificationSchema } from '../src/domain/notification.ts';
 import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
+import type { Told } from '../src/operations/story.ts';
 import type { Producer } from '../src/queue/producer.ts';
 import { RedisAwayError } from '../src/redis/connection.ts';
 import { LimiterUnavailableError } from '../src/redis/deadline.ts';
@@ -17,7 +18,9 @@ import type { Scope, Token, TokenBook } from './tokens.ts';
 
 export interface AppParts {
   readonly tokens: Pick<TokenBook, 'find'>;
-  readonly producer: Pick<Producer, 'status' | 'cancel'>;
+  readonly producer: Pick<Producer, 'cancel'>;
+  /** What became of a notification, and why. */
+  readonly tell: (id: string) => Promise<Told>;
   readonly enqueuer: Enqueuer;
   readonly backlog: Backlog;
   readonly recipients: Recipients;
@@ -52,7 +55,7 @@ const EVENT_STREAM = { 'content-type': 'text/event-stream', 'x-accel-buffering':
 
 /** The HTTP API: every route, and what is checked before it. */
 export function createApp(parts: AppParts): Hono<Env> {
-  const { tokens, producer, enqueuer, backlog, recipients, outcomes, log, explain, signal } = parts;
+  const { tokens, producer, tell, enqueuer, backlog, recipients, outcomes, log, explain, signal } = parts;
   const app = new Hono<Env>();
   const failures = createMemoryLimiter({ policy: { rules: [{ max: MOST_FAILURES, perMs: 60_000 }], minGapMs: 0 } });
   let readers = 0;
@@ -114,12 +117,12 @@ export function createApp(parts: AppParts): Hono<Env> {
     const parsed = parseBody(body);
     if ('problem' in parsed) return problemResponse(parsed.problem);
     const { inputs, isArray } = parsed;
-    if (key === undefined) return answer(await enqueuer.add(inputs), inputs, isArray);
+    if (key === undefined) return answer(await enqueuer.add(inputs, token), inputs, isArray);
     const claim = await enqueuer.claim(key, token, body);
     if (claim.kind === 'conflict') return problemResponse(OTHER_BODY);
     const withIds = claim.withIds(inputs);
     if (claim.kind === 'done') return answer(withIds.map(repeatedResult), withIds, isArray);
-    const results = await enqueuer.add(withIds);
+    const results = await enqueuer.add(withIds, token);
     await claim.done();
     return answer(results, withIds, isArray);
   }
@@ -168,8 +171,8 @@ export function createApp(parts: AppParts): Hono<Env> {
 
   app.get('/v1/notifications/:id', needs('read'), async (c) => {
     const id = c.req.param('id');
-    const status = await producer.status(id);
-    return status.state === 'unknown' ? problemResponse(UNKNOWN_ID) : json(200, { id, ...status });
+    const { status, story } = await tell(id);
+    return status.state === 'unknown' ? problemResponse(UNKNOWN_ID) : json(200, { id, ...status, story });
   });
 
   app.delete('/v1/notifications/:id', needs('send'), async (c) => {

@@ -23,7 +23,7 @@ export type Result =
   | { readonly result: 'refused'; readonly problem: Readonly<Record<string, unknown>> };
 
 export interface EnqueuerParts {
-  readonly producer: Pick<Producer, 'enqueueMany'>;
+  readonly producer: Pick<Producer, 'as'>;
   /** The queue of each shard. */
   readonly queues: () => Promise<readonly Queue[]>;
   readonly redis: Connection;
@@ -37,8 +37,8 @@ const STEP = 500;
 
 /** Adds what a request brings. All calls reject with RedisAwayError if Redis does not answer: some may have been added by then. */
 export interface Enqueuer {
-  /** Adds them, one result for each at its index. */
-  add(inputs: readonly unknown[]): Promise<Result[]>;
+  /** Adds them in the name of the token, one result for each at its index. */
+  add(inputs: readonly unknown[], token: Token): Promise<Result[]>;
   /**
    * Adds the lines of an NDJSON stream as they come, and yields the results of each step with their line numbers. No more than a
    * step of lines is in memory, and the next one is read when the answers of the last one have been taken.
@@ -91,8 +91,8 @@ export function createEnqueuer({ producer, queues, redis, prefix, backlog }: Enq
     }
   }
 
-  async function add(inputs: readonly unknown[]): Promise<Result[]> {
-    const enqueued = await producer.enqueueMany(inputs as readonly EnqueueInput[]);
+  async function add(inputs: readonly unknown[], { name }: Token): Promise<Result[]> {
+    const enqueued = await producer.as(name).enqueueMany(inputs as readonly EnqueueInput[]);
     const results = await Promise.all(enqueued.map((each, index) => resultOf(each, inputs[index])));
     backlog.added(results.filter(({ result }) => result === 'added').length);
     return results;
@@ -103,7 +103,10 @@ export function createEnqueuer({ producer, queues, redis, prefix, backlog }: Enq
     const full = await backlog.problemFor(token);
     if (full !== undefined) return lines.map(({ line }) => ({ line, ...refused(full) }));
     const readable = lines.filter((line) => line.fault === undefined);
-    const results = await add(readable.map(({ input }) => input));
+    const results = await add(
+      readable.map(({ input }) => input),
+      token,
+    );
     const byLine = new Map(readable.map(({ line }, index) => [line, results[index]]));
     return lines.map(({ line, fault }) => {
       const result = byLine.get(line) ?? { result: 'invalid', faults: fault === undefined ? [] : [fault] };

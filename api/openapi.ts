@@ -16,6 +16,7 @@ const object = (properties: Readonly<Record<string, Schema>>, required = Object.
 const integer: Schema = { type: 'integer', minimum: 0 };
 const instant: Schema = { type: 'integer', description: 'epoch milliseconds' };
 const text: Schema = { type: 'string' };
+const ms: Schema = { type: 'number', minimum: 0, description: 'milliseconds' };
 const NDJSON = 'application/x-ndjson';
 
 const EXAMPLE = {
@@ -90,10 +91,11 @@ function paths(): Schema {
     },
     '/v1/notifications/{id}': {
       get: {
-        ...{ operationId: 'status', summary: 'What became of a notification. Scope: read', parameters: [idInPath] },
+        ...{ operationId: 'status', parameters: [idInPath] },
+        summary: 'What became of a notification, and its story. Scope: read',
         responses: {
-          200: answer('its state', ref('Status')),
-          404: problem('unknown, or it ended more than an hour ago'),
+          200: answer('its state, and its story', ref('Status')),
+          404: problem('unknown, or it ended more than an hour ago and its story is not kept'),
           422: problem('no notification can have this id'),
           ...REFUSALS,
         },
@@ -161,6 +163,15 @@ function notification(): Schema {
   return { ...schema, required: schema.required.filter((name) => name !== 'id') };
 }
 
+/** Of a notification that waits: its slot, the rule that makes it wait longest, and what fixes the slot. */
+const HOLD = object(
+  {
+    ...{ at: instant, rule: text, ruleUntil: instant, before: integer, after: text, longestAfter: text },
+    ...{ fixed: { type: 'object' }, longest: { type: 'object' }, block: { type: 'object' } },
+  },
+  ['at', 'rule', 'before'],
+);
+
 function schemas(): Schema {
   const fault = object({ path: text, expected: text, found: text });
   const result = { enum: ['added', 'duplicate', 'invalid', 'conflict', 'refused'] };
@@ -209,8 +220,35 @@ function schemas(): Schema {
         },
         ...{ waitMs: integer, devices: { type: 'object', additionalProperties: text } },
         ...{ reason: { enum: DEAD_LETTER_REASONS }, message: text, deadAt: instant, generation: integer },
+        story: ref('Story'),
       },
-      ['id', 'state'],
+      ['id', 'state', 'story'],
+    ),
+    Story: object(
+      {
+        ...{ recipientId: text, category: text, enqueuedAt: instant, enqueuedBy: text, replayedAt: instant },
+        recorded: { type: 'boolean', description: 'whether passes are recorded: HISTORY_MAX of the workers' },
+        ...{ passes: { type: 'array', items: ref('Pass') }, passesLeftOut: integer },
+        why: { type: 'array', items: text, description: 'why it waits, or why it ended as it did and when: sentences' },
+        hold: { ...HOLD, description: 'of one that has a slot ahead: why it has no earlier one' },
+      },
+      ['recorded', 'passes', 'passesLeftOut', 'why'],
+    ),
+    Pass: object(
+      {
+        ...{ at: instant, worker: text, result: text, rule: text, ruleUntil: instant, before: integer, until: instant },
+        ...{ code: text, by: text, reason: text, message: text, deadAt: instant, slot: instant },
+        ...{ lateMs: ms, wokenLateMs: ms, stalls: integer, silenced: { const: true }, sendsLeftOut: integer },
+        sends: {
+          type: 'array',
+          items: object({ device: text, code: text, tookMs: ms, accepted: { const: true } }, [
+            'device',
+            'code',
+            'tookMs',
+          ]),
+        },
+      },
+      ['at', 'result'],
     ),
     Recipient: object(
       {

@@ -83,6 +83,9 @@ async function enqueue(source: string | undefined, flags: Flags): Promise<void> 
   }
 }
 
+/** The story of a notification says so. */
+const ENQUEUED_BY = 'pushpacer enqueue';
+
 interface Parts {
   /** Undefined for `--dry-run`. */
   readonly producer: Producer | undefined;
@@ -123,7 +126,7 @@ async function addAll(
   if (producer === undefined) for await (const input of inputs()) onResult(checkInput(input));
   else {
     const { spread: spreadOverMs, broadcast: broadcastId } = flags;
-    await producer.enqueueMany(inputs(), { spreadOverMs, broadcastId, onResult, onSkipped, signal });
+    await producer.as(ENQUEUED_BY).enqueueMany(inputs(), { spreadOverMs, broadcastId, onResult, onSkipped, signal });
   }
   progress.stop();
   // For the flags of one notification: bad flags are bad usage, and its id is printed because one searches the log for it.

@@ -1,9 +1,11 @@
+import { hostname } from 'node:os';
 import type { Queue } from 'bullmq';
 import type { Breakers } from '../src/breaker/breaker.ts';
 import type { Config } from '../src/config/config.ts';
 import { createCancelProcessor } from '../src/delivery/cancel.ts';
 import type { ReplyEvent } from '../src/delivery/context.ts';
 import { createProcessor } from '../src/delivery/deliver.ts';
+import type { Recording } from '../src/delivery/story.ts';
 import { accountOf, serviceOfDevice, tokenOf } from '../src/domain/device.ts';
 import { countedAs, type CountedApart } from '../src/domain/limits.ts';
 import { needsOperator } from '../src/domain/outcome.ts';
@@ -15,8 +17,10 @@ import { createWaitingLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 import type { Reply } from '../src/providers/provider.ts';
+import { lastMovedTo } from '../src/queue/bullmq-internals.ts';
 import { cancelWaiting } from '../src/queue/cancel.ts';
 import { createCancellationIndex } from '../src/queue/cancellation-index.ts';
+import { createHistory } from '../src/queue/history.ts';
 import { redelay } from '../src/queue/job-lock.ts';
 import { CANCEL, shardOf } from '../src/queue/names.ts';
 import { createOutcomes, reportInvalidToken, type Outcomes } from '../src/queue/outcomes.ts';
@@ -60,8 +64,10 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
   const cancelJob = createCancelProcessor((target) => cancelWaiting(target, cancelParts), log);
 
   const outcomes = outcomesOf(config, parts);
+  const recording = recordingOf(config, parts);
   const deliverJob = createProcessor({
     ...(outcomes && { outcomes }),
+    ...(recording && { recording }),
     limiter: createWaitingLimiter({ ...limiterParts, policy, categories, quietHours, prefix }),
     apart: { background: apart('background'), liveactivity: apart('liveactivity') },
     overallGapMs: policy.minGapMs,
@@ -103,6 +109,36 @@ function outcomesOf(
 
 const OUTCOMES_LOST =
   'Redis did not take an outcome for the stream of outcomes; its consumers do not see it, and the notification is ended all the same';
+
+/** Stories of notifications, with a log of what is lost; undefined where none are recorded. */
+function recordingOf(
+  { history: { max, maxAgeMs }, queue, lockMs }: Config,
+  { connections, queues, log }: Pick<PassParts, 'connections' | 'queues' | 'log'>,
+): Recording | undefined {
+  if (max === 0) return undefined;
+  const sparing = createSparing(TROUBLE_EVERY_MS);
+  const history = createHistory({
+    redis: connections.queue,
+    ...queue,
+    ...{ max, maxAgeMs, insistMs: lockMs },
+    onLost: ({ id, outcome }, error) => {
+      const repeats = sparing(error instanceof Error ? error.message : String(error));
+      if (repeats !== undefined) log.error({ id, outcome, err: error, repeats }, STORY_LOST);
+    },
+  });
+  return {
+    history,
+    worker: `${hostname().slice(0, MAX_HOST)}:${process.pid}`,
+    movedTo: async ({ jobId, notification }) => {
+      const shard = queues[shardOf(notification.recipientId, queue.shards)];
+      return shard && lastMovedTo(shard, jobId);
+    },
+  };
+}
+
+const MAX_HOST = 100;
+const STORY_LOST =
+  'Redis did not take the story of a notification that has ended: `why` cannot tell it; the notification is ended all the same';
 
 /** Counts each reply, logs those that are no acceptance, and reports tokens that are gone or wrong to the producer. */
 function createReplyListener(

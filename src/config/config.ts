@@ -51,6 +51,8 @@ export interface Config extends Credentials {
   readonly deadLetters: { readonly maxAgeMs: number; readonly maxCount: number };
   /** About how many outcomes their stream keeps; 0: there is no stream. */
   readonly outcomesMax: number;
+  /** How many stories of notifications that have ended are kept, and for how long; 0: none is recorded. */
+  readonly history: { readonly max: number; readonly maxAgeMs: number };
   readonly shutdownGraceMs: number;
   readonly metrics?: { readonly host: string; readonly port: number };
   readonly logLevel: Variables['LOG_LEVEL'];
@@ -81,6 +83,7 @@ export function loadConfig(env: Environment): Config {
     providerPause: { baseMs: variables.PROVIDER_PAUSE_BASE, maxMs: variables.PROVIDER_PAUSE_MAX },
     deadLetters: { maxAgeMs: variables.DEAD_LETTER_MAX_AGE, maxCount: variables.DEAD_LETTER_MAX_COUNT },
     outcomesMax: variables.OUTCOMES_MAX,
+    history: { max: variables.HISTORY_MAX, maxAgeMs: variables.HISTORY_MAX_AGE },
     shutdownGraceMs: variables.SHUTDOWN_GRACE,
     ...credentials,
     ...(variables.METRICS_PORT !== 'off' && {

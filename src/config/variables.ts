@@ -85,6 +85,12 @@ const queueAndDelivery = {
     .describe(
       'about how many outcomes of notifications the stream of outcomes keeps; `0`: there is none (docs/outcomes.md)',
     ),
+  HISTORY_MAX: integer(0, 100_000_000)
+    .default(0)
+    .describe(
+      'of how many notifications the story is kept when they have ended; `0`: no stories are recorded (docs/stories.md)',
+    ),
+  HISTORY_MAX_AGE: duration('365d', '1m').default(604_800_000).describe('how long a story is kept'),
   SHUTDOWN_GRACE: duration('1d').default(10_000).describe('how long a stopping worker waits for what is in flight'),
 };
 
@@ -182,7 +188,7 @@ export interface VariableDoc {
 }
 
 const DURATIONS =
-  /^(LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|LOCK_DURATION|PROVIDER_PAUSE_|DEAD_LETTER_MAX_AGE|SHUTDOWN_GRACE)/;
+  /^(LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|LOCK_DURATION|PROVIDER_PAUSE_|DEAD_LETTER_MAX_AGE|HISTORY_MAX_AGE|SHUTDOWN_GRACE)/;
 
 /** Every variable that a worker reads, in the order of the README's table, which is generated from this. */
 export const CONFIG_VARIABLES = docsOf(environmentSchema);

@@ -2,6 +2,7 @@ import { isObject, objectOr, valueAt } from '../domain/json.ts';
 import { parseNotification, PLATFORMS, type Platform } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason, type FailedAttempt } from '../domain/outcome.ts';
 import { redact } from '../domain/redact.ts';
+import { MOST_TEXT, originOf, readPasses, withPass, type LetterStory } from '../domain/story.ts';
 import { hasStalled } from '../queue/bullmq-internals.ts';
 
 /** A dead letter in its queue. */
@@ -41,7 +42,15 @@ export function deadLetterOf(job: JobFields, now: number): DeadLetter {
     deadAt: job.finishedOn ?? now,
     generation: generationOf(job.opts),
     ...(delivered.length > 0 && { delivered }),
+    ...storyIn(job.progress, job.opts, job.timestamp),
   };
+}
+
+/** The story of a job, or of a dead letter. Nothing where no pass was recorded, and nobody said who enqueued it. */
+function storyIn(passesIn: unknown, originIn: unknown, enqueuedAt: number): { readonly story?: LetterStory } {
+  const [passes, origin] = [readPasses(passesIn), originOf(originIn)];
+  if (passes.passes === undefined && origin.enqueuedBy === undefined) return {};
+  return { story: { firstEnqueuedAt: enqueuedAt, ...origin, ...passes } };
 }
 
 /** Whether a pass of a worker decided that the job fails, and so has logged and counted it. */
@@ -64,19 +73,27 @@ function wasBeingSent(progress: unknown): boolean {
 }
 
 /**
- * The first progress of a replayed job: devices that were alerted before are marked as delivered, so they are skipped.
- * delivery/context.ts reads it.
+ * The first progress of a replayed job: devices that were alerted before are marked as delivered, so they are skipped; and its story
+ * goes on. delivery/context.ts reads it.
  */
-export function replayProgress({ delivered = [] }: DeadLetter): object | undefined {
-  if (delivered.length === 0) return undefined;
-  return { devices: Object.fromEntries(delivered.map((label) => [label, 'delivered'])) };
+export function replayProgress(
+  { delivered = [], story, reason, message, deadAt }: DeadLetter,
+  now: number,
+): object | undefined {
+  const isRecorded = story?.passes !== undefined;
+  if (delivered.length === 0 && !isRecorded) return undefined;
+  return {
+    ...(delivered.length > 0 && { devices: Object.fromEntries(delivered.map((label) => [label, 'delivered'])) }),
+    ...(isRecorded &&
+      withPass(story, { at: now, result: 'replayed', reason, message: message.slice(0, MOST_TEXT), deadAt })),
+  };
 }
 
 /** Reads a job of `dead-letters`. A job that no worker of this project wrote gets the reason `invalid`; it can be replayed too. */
 export function readDeadLetter(data: unknown): DeadLetter {
   if (!isObject(data) || !('notification' in data) || !isReason(data['reason']))
     return { ...FOREIGN, notification: data };
-  const { notification, reason, message, deadAt, delivered } = data;
+  const { notification, reason, message, deadAt, delivered, story } = data;
   return {
     notification,
     reason,
@@ -85,6 +102,7 @@ export function readDeadLetter(data: unknown): DeadLetter {
     deadAt: isInstant(deadAt) ? deadAt : 0,
     generation: generationOf(data),
     ...(Array.isArray(delivered) && { delivered: delivered.filter((label) => typeof label === 'string') }),
+    ...(isObject(story) && storyIn(story, story, isInstant(deadAt) ? deadAt : 0)),
   };
 }
 

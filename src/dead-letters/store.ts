@@ -3,6 +3,7 @@ import { targetOf } from '../domain/device.ts';
 import { objectOr, valueAt } from '../domain/json.ts';
 import { outcomeFields, waitOf, DEAD_LETTER_REASONS } from '../domain/outcome.ts';
 import type { DeadLetter, DeviceState, Outcome } from '../domain/outcome.ts';
+import { originOf } from '../domain/story.ts';
 import { waitsFrom } from '../domain/time.ts';
 import { ID_KEPT_S, JOB, KEEP_COMPLETED, notificationIdOf, outcomesKey, PRIORITY, replayIdOf } from '../queue/names.ts';
 import { MAX_JOB_TEXT, readJobs, shortened } from '../queue/readable.ts';
@@ -33,7 +34,7 @@ export interface DeadLettersOptions {
   readonly queue: Queue;
   /** The queue `dead-letters`, under the same prefix: in a cluster both must lie in one slot. */
   readonly deadQueue: Queue;
-  /** The time of death for a job that failed without one. */
+  /** The time of death for a job that failed without one, and of a replay in its story. */
   readonly now?: () => number;
   /** About how many outcomes their stream keeps; 0 (the default): there is no stream. */
   readonly outcomesMax?: number;
@@ -85,9 +86,10 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
     replay({ id: deadLetterId, letter }) {
       const { notification: data } = letter;
       const generation = letter.generation + 1;
-      const options = { attempts: 0, removeOnComplete: KEEP_COMPLETED, removeOnFail: false, generation };
+      const origin = originOf(letter.story);
+      const options = { attempts: 0, removeOnComplete: KEEP_COMPLETED, removeOnFail: false, generation, ...origin };
       const priority = valueAt(data, 'priority') === 'high' ? PRIORITY.high : PRIORITY.normal;
-      const progress = replayProgress(letter);
+      const progress = replayProgress(letter, now());
       const ids = (attempt: number) => replayIdOf(deadLetterId, generation + attempt);
       return underFreeId(ids, (id) => moves.replay(deadLetterId, { id, data, options, priority, progress }));
     },

@@ -5,7 +5,7 @@ import { type Account, type Service, accountOf, serviceOfDevice, tokenOf } from 
 import type { Fault } from '../domain/faults.ts';
 import type { CountedApart } from '../domain/limits.ts';
 import { parseNotification, type Device, type Notification, type ParsedNotification } from '../domain/notification.ts';
-import { DEAD_LETTER_REASONS } from '../domain/outcome.ts';
+import { DEAD_LETTER_REASONS, type Result } from '../domain/outcome.ts';
 import type { WaitingLimiter, SlotId } from '../limiter/limiter.ts';
 import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
 import type { JobLock, Due } from '../queue/job-lock.ts';
@@ -109,6 +109,10 @@ export interface Tried {
   readonly reply: Reply;
   /** When the reply came, or the try was given up: epoch milliseconds. */
   readonly at: number;
+  /** When it was handed over to be sent: an instant of `performance.now()`. */
+  readonly handedOverAt: number;
+  /** From then to the reply, milliseconds. */
+  readonly tookMs: number;
 }
 
 /** The context at the beginning of a pass. */
@@ -211,6 +215,9 @@ const progressSchema = z.object({
   quotaAt: z.record(z.string(), z.number()).optional(),
   /** Since when it has been deferred because a breaker is open or a provider cannot be reached; epoch milliseconds. */
   heldSince: z.number().optional(),
+  /** Its passes, where HISTORY_MAX is set; read by domain/story.ts. Any fault in them must not cost the rest, so they are not checked here. */
+  passes: z.unknown().optional(),
+  passesLeftOut: z.unknown().optional(),
 });
 
 /**
@@ -236,6 +243,12 @@ const MAX_ATTEMPTS = 100;
 export function withAttempts(progress: Progress, added: Progress['attempts']): Progress {
   if (added.length === 0) return progress;
   return { ...progress, attempts: [...progress.attempts, ...added].slice(-MAX_ATTEMPTS) };
+}
+
+/** For how long a pass with this result puts its job back; undefined where it does not. */
+export function putBackMs(result: Result): number | undefined {
+  if (result.kind === 'requeued') return result.delayMs;
+  return result.kind === 'deferred' || result.kind === 'retried' ? result.waitMs : undefined;
 }
 
 interface LabelledDevice {

@@ -8,6 +8,7 @@
  * - slot.ts: the order of one recipient's passes, the slot, and how slots are given back
  * - send.ts: tokens of the quotas, the note of AT_MOST_ONCE, and the send
  * - decide.ts: the result of the pass, whichever step found it
+ * - story.ts: what is recorded of the pass, where HISTORY_MAX is set
  * - end.ts: the result logged, reported to BullMQ, and written to the stream of outcomes
  * - cancel.ts: what a worker does with a job named `cancel`
  */
@@ -28,6 +29,7 @@ import { encode, encodeAgain, reserveStreams } from './ready.ts';
 import { askBreakers, releaseTrials } from './replies.ts';
 import { endInterrupted, mayHaveAlerted, prepareSend, send } from './send.ts';
 import { cancelReservation, createTurns, moveUp, refundSlot, takeSlot } from './slot.ts';
+import { keptStoryOf, passOf, recorded, wokenLateMs, type Recording } from './story.ts';
 
 export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
   readonly log: Logger;
@@ -40,12 +42,14 @@ export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
   readonly onLockLost: (jobId: string) => void;
   /** Absent: no stream of outcomes is written. */
   readonly outcomes?: Outcomes;
+  /** Absent: no story is recorded. */
+  readonly recording?: Recording;
 }
 
 /** What BullMQ's worker does with each job that is a notification: one pass, logged and counted, then reported to BullMQ. */
 export function createProcessor(given: ProcessorParts) {
   const parts = { ...given, turns: createTurns() };
-  const { metrics, outcomes, signal, index, now } = parts;
+  const { metrics, outcomes, recording, signal, index, now } = parts;
   const log = createPassLog(parts);
   return async (job: Job, lock: JobLock, place: Place): Promise<Completion> => {
     if (job.progress === 0 && isUnprioritised(job)) {
@@ -53,12 +57,19 @@ export function createProcessor(given: ProcessorParts) {
       log.unprioritised(job.id);
     }
     const context = createContext(job, lock, signal, place);
+    const at = now();
     const { dueAt } = context.progress;
     if (dueAt !== undefined) {
-      metrics.woken(now() - dueAt);
+      metrics.woken(at - dueAt);
       context.progress = { ...context.progress, dueAt: undefined };
     }
+    const lateMs = recording && wokenLateMs(context, dueAt, at, recording);
     const result = await deliver(context, parts);
+    if (recording !== undefined) {
+      const { worker } = recording;
+      const pass = passOf(context, result, { at, lateMs: await lateMs, now: now(), worker });
+      context.progress = recorded(context.progress, pass);
+    }
     const end = endOf(context, result, now());
     metrics.passEnded(result, end);
     log.result(context, result, end);
@@ -66,7 +77,12 @@ export function createProcessor(given: ProcessorParts) {
     const completed = await ack(context, result, (error) => log.notAcked(context.jobId, error));
     const completion = completionOf(context.progress, completed);
     // Before BullMQ completes the job: if this worker dies in between, another one writes the entry again.
-    await outcomes?.write(outcomeOf(context, completion, job.opts, now()));
+    if (outcomes !== undefined || recording !== undefined) {
+      const endedAt = now();
+      const outcome = outcomeOf(context, completion, job.opts, endedAt);
+      const story = recording && keptStoryOf(outcome, context.progress, job.opts, endedAt);
+      await Promise.all([outcomes?.write(outcome), story && recording.history.write(story)]);
+    }
     return completion;
   };
 }

@@ -7,7 +7,7 @@ import type { PassEnd } from '../observe/metrics.ts';
 import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import { ANOTHER_HAS_IT, isLockLost } from '../queue/job-lock.ts';
 import { insist } from '../redis/deadline.ts';
-import type { Context, RetryPolicy } from './context.ts';
+import { putBackMs, type Context, type RetryPolicy } from './context.ts';
 import { redactedError } from './decide.ts';
 
 /** What the metrics count of a pass beside its result. */
@@ -121,12 +121,6 @@ export async function noteKey(
   const isKept = result.kind === 'canceled' || result.kind === 'merged';
   const noting = waitMs === undefined ? index.ended(place, jobId, isKept) : index.waits(place, jobId, waitMs);
   await noting.catch(() => undefined);
-}
-
-/** For how long the job is put back; undefined where it is not. */
-function putBackMs(result: Result): number | undefined {
-  if (result.kind === 'requeued') return result.delayMs;
-  return result.kind === 'deferred' || result.kind === 'retried' ? result.waitMs : undefined;
 }
 
 /** The beginning of a completed job's return value. */

@@ -92,7 +92,7 @@ export async function reserveStreams(context: Context, parts: DeliverParts): Pro
     }
     unreachable.add(service);
     for (const device of context.ready) {
-      if (device.service === service) await noteReply(context, device, reserved.reply, 0, parts);
+      if (device.service === service) await noteReply(context, device, reserved.reply, performance.now(), parts);
     }
   }
   if (unreachable.size > 0) context.ready = context.ready.filter(({ service }) => !unreachable.has(service));

@@ -26,16 +26,21 @@ export async function askBreakers(context: Context, { breakers }: DeliverParts):
   await Promise.all(openServices(context).filter(isNotClosed).map(ask));
 }
 
-/** Reports a reply to its breaker and to the listener, and adds the try to `context.tried`. */
+/**
+ * Reports a reply to its breaker and to the listener, and adds the try to `context.tried`.
+ *
+ * @param handedOverAt when it was handed over to be sent: an instant of `performance.now()`
+ */
 export async function noteReply(
   context: Context,
   { label, device, service }: ReadyDevice,
   reply: Reply,
-  tookMs: number,
+  handedOverAt: number,
   parts: DeliverParts,
 ): Promise<void> {
+  const tookMs = performance.now() - handedOverAt;
   reportToBreaker(context, service, reply, parts);
-  const tried = { label, service, reply, at: parts.now() };
+  const tried = { label, service, reply, at: parts.now(), handedOverAt, tookMs };
   await parts.onReply({ notification: context.notification, device, label, reply, tookMs });
   context.tried.push(tried);
 }

@@ -140,7 +140,7 @@ async function sendAll(context: Context, parts: DeliverParts): Promise<void> {
 
 async function sendOne(context: Context, device: ReadyDevice, parts: DeliverParts): Promise<void> {
   const { permit } = device;
-  const startedAt = performance.now();
+  const handedOverAt = performance.now();
   let reply: Reply;
   try {
     reply = await device.provider.send(device.encoded, { permit, sendBy: context.sendBy });
@@ -148,7 +148,7 @@ async function sendOne(context: Context, device: ReadyDevice, parts: DeliverPart
     // A bug, and it is unknown whether the alert was sent. The replies of the other devices must not be lost for it.
     reply = transportReply('unexpected-error', redact(errorChain(error), context.notification));
   }
-  await noteReply(context, device, reply, performance.now() - startedAt, parts);
+  await noteReply(context, device, reply, handedOverAt, parts);
 }
 
 /** A crash loses the replies of the last so many milliseconds, while other devices of the notification are under way. */

@@ -1,4 +1,5 @@
 import type { Target } from './device.ts';
+import type { LetterStory } from './story.ts';
 
 /**
  * What is wrong with a provider as a whole, worst first:
@@ -112,6 +113,8 @@ export interface DeadLetter {
   readonly generation: number;
   /** The devices that were alerted before the rest failed (`apns#0`): a replay skips them. Absent if none was. */
   readonly delivered?: readonly string[];
+  /** Its story so far; absent if none was recorded, and nobody said who enqueued it. */
+  readonly story?: LetterStory;
 }
 
 /** How a device of a notification ended: it was alerted, or why not. */

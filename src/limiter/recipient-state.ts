@@ -55,7 +55,7 @@ export interface Slot {
 }
 
 /** A reservation. */
-interface Waiting extends Slot {
+export interface Waiting extends Slot {
   readonly id: string;
   /** The scope of its category, if that has a policy. */
   readonly own: Scope | undefined;
@@ -98,7 +98,7 @@ export function replan(state: RecipientState, leadMs: number): Replanned[] {
 }
 
 /** All reservations, by slot, each id once. At one slot those held back come last. */
-function waitingIn([overall, ...categories]: RecipientState['scopes']): Waiting[] {
+export function waitingIn([overall, ...categories]: RecipientState['scopes']): Waiting[] {
   const ofCategory = new Map(categories.flatMap((scope) => scope.slots.reserved.map(({ id }) => [id, scope] as const)));
   const inLine = overall.slots.reserved.map(({ id = '', at }) => ({
     id,
@@ -114,7 +114,7 @@ function waitingIn([overall, ...categories]: RecipientState['scopes']): Waiting[
 }
 
 /** With the reason why each waits for so long. */
-function withCauses<W extends Waiting>(
+export function withCauses<W extends Waiting>(
   waiting: readonly W[],
   state: RecipientState,
 ): (W & { readonly cause: Cause })[] {
@@ -145,11 +145,11 @@ function withCauses<W extends Waiting>(
 }
 
 /** The overall limits of an id of this category. */
-function limitsFor(own: Scope | undefined, { limits }: Scope): readonly Limit[] {
+export function limitsFor(own: Scope | undefined, { limits }: Scope): readonly Limit[] {
   return limits.filter(({ name }) => own?.exempt?.includes(name === 'gap' ? 'gap' : 'rules') !== true);
 }
 
-function quietFor(own: Scope | undefined, quiet: Moment['quiet']): Moment['quiet'] {
+export function quietFor(own: Scope | undefined, quiet: Moment['quiet']): Moment['quiet'] {
   return own?.exempt?.includes('quietHours') === true ? [] : quiet;
 }
 

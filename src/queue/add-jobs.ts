@@ -47,7 +47,8 @@ export type Check =
     }
   | { readonly entry?: never; readonly faults: readonly Fault[] };
 
-export function check(input: EnqueueInput): Check {
+/** @param enqueuedBy who enqueues it */
+export function check(input: EnqueueInput, enqueuedBy?: string): Check {
   const isWithoutId = (input as EnqueueInput | null | undefined)?.id === undefined; // callers may be plain JavaScript
   const data: unknown = isWithoutId && isObject(input) ? { ...input, id: crypto.randomUUID() } : input;
   const parsed = parseNotification(data);
@@ -60,7 +61,8 @@ export function check(input: EnqueueInput): Check {
   if (tooFar.length > 0) return { faults: tooFar };
   const delayMs = Math.max(0, sendAfter - now);
   const orderKey = parsed.notification.onThrottle === 'latest' ? `${recipientId} ${collapseId}` : undefined;
-  const entry = { id, recipientId, priority: PRIORITY[priority], delayMs, orderKey, cancellationKey, data };
+  const names = { orderKey, cancellationKey, enqueuedBy };
+  const entry = { id, recipientId, priority: PRIORITY[priority], delayMs, ...names, data };
   return { entry, sendAfter, expiresAt };
 }
 
@@ -107,6 +109,8 @@ export interface Entry {
   readonly orderKey?: string | undefined;
   /** Under which it can be canceled together with others. */
   readonly cancellationKey?: string | undefined;
+  /** Who enqueues it. */
+  readonly enqueuedBy?: string | undefined;
   /** The job's data: the notification as the producer gave it, with its id. */
   readonly data: unknown;
 }
@@ -164,7 +168,7 @@ function timestampOf({ orderKey }: Entry): number {
 
 function jobOf(queue: Queue, entry: Entry): { readonly entry: Entry; readonly job: Job; readonly key: string } {
   const jobId = jobIdOf(entry.id);
-  const { priority, delayMs: delay = 0 } = entry;
+  const { priority, delayMs: delay = 0, enqueuedBy } = entry;
   const options = {
     jobId,
     priority,
@@ -172,6 +176,7 @@ function jobOf(queue: Queue, entry: Entry): { readonly entry: Entry; readonly jo
     timestamp: timestampOf(entry),
     removeOnComplete: KEEP_COMPLETED,
     removeOnFail: false,
+    ...(enqueuedBy !== undefined && { enqueuedBy }),
   };
   return { entry, job: new Job(queue, JOB, entry.data, options, jobId), key: queue.toKey(jobId) };
 }

@@ -74,6 +74,14 @@ export async function readWhy(
   return whyOf(await client.hget(queue.toKey(jobId), WHY), dueAt);
 }
 
+/** The due time that was noted last, which may be past; undefined if the job never moved. Epoch milliseconds. */
+export async function lastMovedTo(queue: Queue, jobId: string): Promise<number | undefined> {
+  const client = await queue.getBackend().client;
+  const text = await client.hget(queue.toKey(jobId), WHY);
+  const at = typeof text === 'string' ? Number((JSON.parse(text) as { readonly at?: unknown }).at) : NaN;
+  return Number.isFinite(at) ? at : undefined;
+}
+
 /** The same of the field's text. */
 export function whyOf(text: string | null | undefined, dueAt: number): Record<string, unknown> | undefined {
   const why = typeof text === 'string' ? (JSON.parse(text) as Record<string, unknown>) : undefined;

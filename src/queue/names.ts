@@ -57,6 +57,14 @@ export function outcomesKey(prefix: string): string {
   return `${prefix}:outcomes`;
 }
 
+/**
+ * `{pushpacer}:history`, a hash with the story of each notification that has ended, and `{pushpacer}:history:ends`, a sorted set of the
+ * same ids by the end. Each shard has its own.
+ */
+export function historyKeys(prefix: string): { readonly stories: string; readonly ends: string } {
+  return { stories: `${prefix}:history`, ends: `${prefix}:history:ends` };
+}
+
 /** `{pushpacer}:workers`: the registry of workers. One for all shards: `prefix` is QUEUE_PREFIX itself. */
 export function workersKey(prefix: string): string {
   return `${prefix}:workers`;

@@ -1,7 +1,8 @@
 import { Queue, type Job } from 'bullmq';
-import { InputError } from '../domain/faults.ts';
+import { faultOf, InputError } from '../domain/faults.ts';
 import { countedAs } from '../domain/limits.ts';
 import { parseCancelTarget, type CancelTarget } from '../domain/notification.ts';
+import { ENQUEUED_BY, ENQUEUED_BY_FORMAT } from '../domain/story.ts';
 import { forEachKind, limiterPrefix } from '../limiter/limiter.ts';
 import { countBefore, createCanceller } from '../limiter/redis/canceller.ts';
 import { connectProducer, explained, RedisAwayError, whenReady, type Connection } from '../redis/connection.ts';
@@ -54,6 +55,12 @@ export interface Producer extends AsyncDisposable {
     inputs: AsyncIterable<EnqueueInput> | Iterable<EnqueueInput>,
     options: EnqueueManyOptions,
   ): Promise<EnqueuedMany>;
+  /**
+   * The same `enqueue` and `enqueueMany`, which note in each job who enqueues: the name of a service, or of its client. It is shown in
+   * the story of a notification (`pushpacer why`). Throws InputError for a name that is not 1 to 100 letters, digits, spaces and
+   * punctuation.
+   */
+  as(name: string): Pick<Producer, 'enqueue' | 'enqueueMany'>;
   /**
    * What became of the notification with this id, as it is now. Known are those that wait, those that ended within the last hour,
    * and those in the dead letters. Rejects with InputError for an id that no notification can have, and with RedisAwayError.
@@ -157,8 +164,12 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   }
 
   /** Adds those that fit. `spreadOver`: each begins to wait for its slot at a random instant within that time. */
-  async function addMany(inputs: readonly EnqueueInput[], spreadOver?: Spread): Promise<Enqueued[]> {
-    const checks = inputs.map((input) => delayed(check(input), spreadOver));
+  async function addMany(
+    inputs: readonly EnqueueInput[],
+    enqueuedBy: string | undefined,
+    spreadOver?: Spread,
+  ): Promise<Enqueued[]> {
+    const checks = inputs.map((input) => delayed(check(input, enqueuedBy), spreadOver));
     const added = await addAll(checks.flatMap(({ entry }) => entry ?? []));
     return checks.map(({ entry, faults }) => {
       if (entry === undefined) return { kind: 'invalid', faults };
@@ -166,15 +177,27 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     });
   }
 
-  function enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
-  function enqueueMany(inputs: Inputs, options: EnqueueManyOptions): Promise<EnqueuedMany>;
-  async function enqueueMany(inputs: Inputs, options?: EnqueueManyOptions): Promise<Enqueued[] | EnqueuedMany> {
-    if (options === undefined && Array.isArray(inputs)) return addMany(inputs as readonly EnqueueInput[]);
-    checkBroadcast(options ?? {});
-    const { broadcastId, spreadOverMs = 0, ...others } = options ?? {};
-    const spreadOver = { from: Date.now(), ms: spreadOverMs };
-    const positions = broadcastId === undefined ? undefined : positionsOf(broadcastId);
-    return broadcast(inputs, (batch) => addMany(batch, spreadOver), positions, others);
+  /** @param enqueuedBy noted in each job */
+  function enqueuing(enqueuedBy: string | undefined): Pick<Producer, 'enqueue' | 'enqueueMany'> {
+    function enqueueMany(inputs: readonly EnqueueInput[]): Promise<Enqueued[]>;
+    function enqueueMany(inputs: Inputs, options: EnqueueManyOptions): Promise<EnqueuedMany>;
+    async function enqueueMany(inputs: Inputs, options?: EnqueueManyOptions): Promise<Enqueued[] | EnqueuedMany> {
+      if (options === undefined && Array.isArray(inputs)) return addMany(inputs as readonly EnqueueInput[], enqueuedBy);
+      checkBroadcast(options ?? {});
+      const { broadcastId, spreadOverMs = 0, ...others } = options ?? {};
+      const spreadOver = { from: Date.now(), ms: spreadOverMs };
+      const positions = broadcastId === undefined ? undefined : positionsOf(broadcastId);
+      return broadcast(inputs, (batch) => addMany(batch, enqueuedBy, spreadOver), positions, others);
+    }
+    return {
+      async enqueue(input) {
+        const { entry, faults } = check(input, enqueuedBy);
+        if (entry === undefined) throw new InputError('invalid notification', faults);
+        const added = await addAll([entry]);
+        return { id: entry.id, added: added.has(entry) };
+      },
+      enqueueMany,
+    };
   }
 
   function positionsOf(broadcastId: string): Positions {
@@ -219,13 +242,12 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   }
 
   return {
-    async enqueue(input) {
-      const { entry, faults } = check(input);
-      if (entry === undefined) throw new InputError('invalid notification', faults);
-      const added = await addAll([entry]);
-      return { id: entry.id, added: added.has(entry) };
+    ...enqueuing(undefined),
+    as(name) {
+      const isUsable = typeof name === 'string' && ENQUEUED_BY.test(name); // callers may be plain JavaScript
+      if (!isUsable) throw new InputError('unusable name', [faultOf('name', ENQUEUED_BY_FORMAT, name)]);
+      return enqueuing(name);
     },
-    enqueueMany,
     async status(id) {
       checkId(id);
       return ask(async () => findStatus(id, await open(QUEUE), () => open(DEAD_LETTERS), before));

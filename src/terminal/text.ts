@@ -53,6 +53,11 @@ export function deadLetters(count: number): string {
   return count === 1 ? '1 dead letter' : `${count} dead letters`;
 }
 
+/** `14:00:00Z`; with its day if that is not within a day of now. */
+export function timeNear(now: number, at: number): string {
+  return Math.abs(at - now) < DAY ? instant(at).slice(11) : instant(at);
+}
+
 /** Any text as one word of a shell: `it's` → `'it'\''s'`. */
 export function shellQuoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;

@@ -58,6 +58,7 @@ describe('defaults', () => {
       providerPause: { baseMs: 5_000, maxMs: 120_000 },
       deadLetters: { maxAgeMs: 30 * 86_400_000, maxCount: 100_000 },
       outcomesMax: 0,
+      history: { max: 0, maxAgeMs: 604_800_000 },
       shutdownGraceMs: 10_000,
       metrics: { host: '127.0.0.1', port: 9464 },
       logLevel: 'info',

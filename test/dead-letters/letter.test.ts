@@ -77,7 +77,7 @@ test('poison that kills its workers after some devices were alerted keeps which'
     attempts: progress.attempts,
     delivered: ['apns#0', 'apns#3'],
   });
-  expect(readProgress(replayProgress(letter))).toMatchObject({
+  expect(readProgress(replayProgress(letter, 0))).toMatchObject({
     devices: { 'apns#0': 'delivered', 'apns#3': 'delivered' },
     attempts: [],
     tries: 0,
@@ -88,7 +88,7 @@ test('poison that kills its workers after some devices were alerted keeps which'
 test('where no device was alerted, the format is as it always was', () => {
   const letter = deadLetterOf(failed({ failedReason: 'boom', progress: { devices: { 'apns#0': 'rejected' } } }), 0);
   expect(Object.keys(letter)).toEqual(['notification', 'reason', 'message', 'attempts', 'deadAt', 'generation']);
-  expect(replayProgress(letter)).toBeUndefined();
+  expect(replayProgress(letter, 0)).toBeUndefined();
 });
 
 test('what is no dead letter of a worker is shown as one that is invalid', () => {

@@ -38,7 +38,8 @@ async function openDecisions() {
     const context = contextOf(makeNotification({ devices }), progress);
     const tried = replies.flatMap((reply, index): Tried[] => {
       const platform = devices[index]?.platform ?? 'apns';
-      return reply === undefined ? [] : [{ label: `${platform}#${index}`, service: platform, reply, at: NOW }];
+      const times = { at: NOW, handedOverAt: 0, tookMs: 0 };
+      return reply === undefined ? [] : [{ label: `${platform}#${index}`, service: platform, reply, ...times }];
     });
     const retry = { ...parts.retry, attempts };
     const decided = { ...parts, retry, atMostOnce, now: () => NOW, random: () => 1 };

@@ -95,6 +95,31 @@ describe('the JSON of each command is that of the page', () => {
     await expectDocumented('status ID', ...answers);
   });
 
+  test('why', async () => {
+    const { prefix, queue, deadQueue } = openQueues();
+    const pass = { at: 1, worker: 'web-1:7', result: 'requeued', rule: 'quiet', ruleUntil: 2, before: 3, until: 4 };
+    const sends = [{ device: 'apns#0', code: '200', tookMs: 5, accepted: true }];
+    const other = {
+      at: 1,
+      result: 'retried',
+      code: 'x',
+      slot: 1,
+      lateMs: 0.1,
+      wokenLateMs: 2,
+      stalls: 1,
+      silenced: true,
+    };
+    const passes = [pass, { ...other, sends, sendsLeftOut: 1 }];
+    const job = await queue.add('push', notification({ id: 'one' }), { jobId: 'one', delay: 60_000 });
+    await job.updateProgress({ passes, passesLeftOut: 2, rule: 'quiet', ruleUntil: 2 });
+    const replayed = { at: 1, result: 'replayed', reason: 'rejected', message: 'no', deadAt: 1, by: 'x' };
+    const story = { firstEnqueuedAt: 1, enqueuedBy: 'timetable', passes: [replayed] };
+    await deadQueue.add('push', deadLetter('two', { story }), { jobId: 'two' });
+    const answers = [];
+    for (const id of ['one', 'two', 'three']) answers.push(await answerOf('why', [id], queueEnv(prefix)));
+    await expectDocumented('why', ...answers);
+  });
+
   test('cancel', async () => {
     const { prefix } = openQueues();
     await expectDocumented('cancel', await answerOf('cancel', ['--id', 'msg-1'], queueEnv(prefix)));
@@ -268,6 +293,7 @@ describe('exit codes', () => {
     ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
     ['status'],
     ['status', 'msg-1'],
+    ['why', 'msg-1'],
     ['cancel', '--id', 'msg-1'],
     ['dead-letters'],
     ['replay', '--all', '--yes'],
@@ -297,6 +323,7 @@ test('each command that reads the environment names a mistyped variable, and the
     ['enqueue', '--recipient', 't', '--apns', 'abab', '--title', 'T', '--body', 'B'],
     ['status'],
     ['status', 'msg-1'],
+    ['why', 'msg-1'],
     ['cancel', '--id', 'msg-1'],
     ['dead-letters'],
     ['replay', '--all', '--yes'],

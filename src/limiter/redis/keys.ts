@@ -44,6 +44,16 @@ export function categoryKeys({ sent: stem }: RecipientKeys, category: string): C
   return { sent: `${stem}:sent:${name}`, reserved: `${stem}:reserved:${name}`, heldBack: `${stem}:held:${name}` };
 }
 
+/** The settings, and all sets of the overall scope and of these categories, in the order in which inspect.lua takes them. */
+export function allKeys(prefix: string, recipientId: string, categories: readonly string[]): string[] {
+  const keys = recipientKeys(prefix, recipientId);
+  const ofCategories = categories.flatMap((category) => {
+    const { sent, reserved, heldBack } = categoryKeys(keys, category);
+    return [sent, reserved, heldBack];
+  });
+  return [keys.settings, keys.sent, keys.reserved, ...ofCategories];
+}
+
 /** A recipient or category as a part of a key: `teacher-42` → itself; `{a}\r\n` → `#` and its digest. */
 function readable(text: string): string {
   return READABLE.test(text) ? text : `#${digestOf(text)}`;

@@ -23,6 +23,7 @@ import type { Admission, Ask, NotToBeSent, Follow, SlotId, Limiter, WaitingAsk, 
 import { inspectionOf, movedOf, replan, type RecipientState } from '../recipient-state.ts';
 import { createClock, type Clock } from './clock.ts';
 import {
+  allKeys,
   categoryKeys,
   defineScripts,
   entryOf,
@@ -146,18 +147,10 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     return Number(await answered(script(...named, entry))) === 1;
   }
 
-  /** The settings, and all sets of the overall scope and of every category. */
-  function allKeys(recipientId: string): string[] {
-    const keys = recipientKeys(prefix, recipientId);
-    const ofCategories = policies.categories.flatMap(([category]) => {
-      const { sent, reserved, heldBack } = categoryKeys(keys, category);
-      return [sent, reserved, heldBack];
-    });
-    return [keys.settings, keys.sent, keys.reserved, ...ofCategories];
-  }
+  const names = policies.categories.map(([category]) => category);
 
   function look(recipientId: string): Promise<RecipientState> {
-    const keys = allKeys(recipientId);
+    const keys = allKeys(prefix, recipientId, names);
     return lookAt(policies, quietTerms, async (leaveOut, most) =>
       readInspect(await answered(scripts.inspect(...keys, policies.allPolicies, leaveOut, most))),
     );
@@ -170,7 +163,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
 
   /** Repeats while new reservations appear: those that asked meanwhile were placed behind the old slots, so too late. */
   async function moveAll(recipientId: string, { onMoved, leadMs = 0 }: Follow): Promise<void> {
-    const keys = allKeys(recipientId);
+    const keys = allKeys(prefix, recipientId, names);
     const seen = new Set<string>();
     for (let round = 0; round < MOST_ROUNDS; round += 1) {
       const state = await look(recipientId);

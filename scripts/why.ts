@@ -1,0 +1,169 @@
+import { loadLimiterConfig } from '../src/config/config.ts';
+import { InputError, printable } from '../src/domain/faults.ts';
+import type { StoryPass, StorySend } from '../src/domain/story.ts';
+import { tellStory, type Told } from '../src/operations/story.ts';
+import { createShards } from '../src/queue/shards.ts';
+import { connectProducer, PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/connection.ts';
+import { createCommand, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
+import { columnsOf, heading, instant, instantFrom, span, table, timeNear, wrapText } from '../src/terminal/text.ts';
+import { atQueueRedis, openProducer, readEnvironment } from './support/queue.ts';
+
+interface Flags {
+  readonly json?: true;
+}
+
+const HELP = `
+For one that waits: which rule holds it, which other notification is the cause, and when it goes. For one that has ended: how long it
+took, and for what. Where the workers have HISTORY_MAX, each of its passes too, also when it ended hours ago.
+Tokens, titles, texts and data are never shown.
+REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX, QUEUE_SHARDS, LIMITER_REDIS_URL and LIMITER_REDIS_SENTINEL_NAME must be
+the same as the workers'.`;
+
+/** `npm run why -- ID`: the story of one notification. */
+export async function main(argv: readonly string[]): Promise<void> {
+  const command = createCommand('why', 'Tells the story of one notification: why it waits, or why it was late.')
+    .argument('<id>', "the notification's id")
+    .option('--json', 'one JSON object as the last line; instants are epoch milliseconds')
+    .addHelpText('after', HELP)
+    .action(async (id: string, { json }: Flags) => {
+      const told = await tell(id);
+      const { now, status, story } = told;
+      if (json) printJson({ id, now, ...status, story });
+      else process.stdout.write(`${describe(id, told, columnsOf()).join('\n')}\n`);
+    });
+  await runCommand(command, argv);
+}
+
+async function tell(id: string): Promise<Told> {
+  const config = loadLimiterConfig(readEnvironment());
+  const { redis, limiterRedis, queue, policy, categories, quietHours, apartRules } = config;
+  const isShared = JSON.stringify(limiterRedis) === JSON.stringify(redis);
+  return atQueueRedis(redis, async (connection) => {
+    const limiterConnection = isShared ? connection : await connectLimiter(limiterRedis);
+    const producer = openProducer(config);
+    const shards = createShards(connection, queue);
+    try {
+      return await tellStory(id, {
+        ...{ connection, limiterConnection, prefix: queue.prefix },
+        shards: () => shards.open(),
+        status: (of) => producer.status(of),
+        own: { policy, categories, ...(quietHours && { quietHours }), apartRules },
+      });
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+      const [fault] = error.faults;
+      throw new UsageError(`ID: expected ${fault?.expected ?? 'an id'}, found ${fault?.found ?? 'another text'}`);
+    } finally {
+      await producer.close();
+      await shards.close();
+      if (!isShared) limiterConnection.disconnect();
+    }
+  });
+}
+
+/** Where it does not answer, the story is told without it. */
+async function connectLimiter(target: Parameters<typeof connectProducer>[0]): Promise<Connection> {
+  const connection = connectProducer(target).on('error', () => undefined);
+  await whenReady(connection, PRODUCER_TIMEOUT_MS).catch(() => undefined);
+  return connection;
+}
+
+/** Longer lines are hard to read. */
+const WIDEST = 100;
+
+function describe(id: string, { now, status, story }: Told, columns: number | undefined): string[] {
+  const width = Math.min(columns ?? WIDEST, WIDEST);
+  const { recipientId, category, enqueuedAt, enqueuedBy, replayedAt, passes, passesLeftOut, recorded, why } = story;
+  const by = enqueuedBy === undefined ? '' : `, by ${printable(enqueuedBy)}`;
+  const rows = [
+    ['recipient', recipientId && printable(recipientId)],
+    ['category', category && printable(category)],
+    ['enqueued', enqueuedAt === undefined ? undefined : `${instantFrom(now, enqueuedAt)}${by}`],
+    ['replayed', replayedAt === undefined ? undefined : instantFrom(now, replayedAt)],
+  ].filter((row) => row[1] !== undefined) as string[][];
+  const leftOut = passesLeftOut === 0 ? [] : [['', '', `${passesLeftOut} older passes are not kept`]];
+  const lines = [...leftOut, ...passes.flatMap((pass, index) => passRows(now, pass, passes[index - 1]))];
+  const off = 'No passes are recorded: set HISTORY_MAX for the workers, and they are for the next notifications.';
+  const noPasses = status.state === 'unknown' || recorded ? [] : ['', ...wrapText(off, width)];
+  return [
+    heading(printable(id)),
+    '',
+    ...why.flatMap((sentence) => wrapText(sentence, width)),
+    ...(rows.length === 0 ? [] : ['', ...table(rows, { columns, wrap: true })]),
+    ...(lines.length === 0
+      ? noPasses
+      : ['', heading('Passes, the newest last'), ...table(lines, { columns, wrap: true })]),
+  ];
+}
+
+/** When, which worker (if it is another one than before), and what came of it; then the sends. */
+function passRows(now: number, pass: StoryPass, before: StoryPass | undefined): string[][] {
+  const { at, worker = '', wokenLateMs = 0 } = pass;
+  const isSame = worker === before?.worker;
+  const day = instant(at).slice(0, 10) === instant(now).slice(0, 10) ? '' : `${instant(at).slice(0, 10)} `;
+  const time = `${day}${new Date(at).toISOString().slice(11, 23)}Z`;
+  const parts = [
+    wokenLateMs < LATE_MS ? '' : `a worker took it ${span(wokenLateMs)} late`,
+    lostText(pass, before),
+    resultText(now, pass),
+    sentText(now, pass),
+  ];
+  const sends = sendsText(pass);
+  return [
+    [time, isSame ? '' : printable(worker), parts.filter((part) => part !== '').join('; ')],
+    ...(sends === '' ? [] : [['', '', sends]]),
+  ];
+}
+
+/** A worker may come so much late every time. */
+const LATE_MS = 50;
+
+function lostText({ stalls = 0 }: StoryPass, before: StoryPass | undefined): string {
+  return stalls > (before?.stalls ?? 0) ? 'its worker before this one died, or stood still' : '';
+}
+
+/** `put back until 09:14:03Z for gap, with 2 before it` */
+function resultText(now: number, pass: StoryPass): string {
+  const { result, rule, ruleUntil, before = 0, until, code, by, reason, message, deadAt } = pass;
+  const till = until === undefined ? '' : ` until ${timeNear(now, until)}`;
+  const end = ruleUntil === undefined ? '' : `, which ends at ${timeNear(now, ruleUntil)}`;
+  const line = before === 0 ? '' : `, with ${before} before it`;
+  const cause = rule === undefined ? '' : ` for ${printable(rule)}${end}${line}`;
+  const after = code === undefined ? '' : ` after ${printable(code)}`;
+  switch (result) {
+    case 'requeued':
+      return `put back${till}${cause}`;
+    case 'deferred':
+      return `put back${till}, nothing was sent${code === undefined ? '' : `: ${printable(code)}`}`;
+    case 'retried':
+      return `tried again${till.replace(' until', ' at')}${after}`;
+    case 'dead-letter':
+      return `dead letter: ${printable(reason ?? '')}, ${printable(message ?? '')}`;
+    case 'replayed':
+      return `replayed; it was a dead letter${deadAt === undefined ? '' : ` since ${timeNear(now, deadAt)}`}: ${printable(reason ?? '')}`;
+    case 'superseded':
+    case 'merged':
+      return `${result}, by ${printable(by ?? '?')}`;
+    case 'yielded':
+      return 'left to another worker: its lock was lost';
+    default:
+      return `${printable(result)}${cause}${pass.silenced === true ? ', without a sound' : ''}`;
+  }
+}
+
+/** `in its slot at 09:14:03.005Z, 0.4ms after it` */
+function sentText(now: number, { slot, lateMs = 0 }: StoryPass): string {
+  if (slot === undefined) return '';
+  return `in its slot of ${timeNear(now, slot)}${lateMs >= 1 ? `, ${span(lateMs)} after it` : ''}`;
+}
+
+function sendsText({ sends = [], sendsLeftOut = 0 }: StoryPass): string {
+  const more = sendsLeftOut === 0 ? [] : [`and ${sendsLeftOut} more`];
+  return [...sends.map(sendText), ...more].join(', ');
+}
+
+function sendText({ device, code, tookMs }: StorySend): string {
+  return `${printable(device)} ${printable(code)} in ${span(tookMs)}`;
+}
+
+if (import.meta.main) await main(process.argv.slice(2));

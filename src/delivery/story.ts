@@ -1,0 +1,101 @@
+import type { Outcome, Result } from '../domain/outcome.ts';
+import {
+  MOST_SENDS,
+  MOST_TEXT,
+  originOf,
+  readPasses,
+  withPass,
+  type StoryPass,
+  type StorySend,
+} from '../domain/story.ts';
+import type { History, KeptStory } from '../queue/history.ts';
+import { putBackMs, type Context, type Progress, type Tried } from './context.ts';
+
+/** What is recorded of each pass, where HISTORY_MAX is set. */
+export interface Recording {
+  readonly history: Pick<History, 'write'>;
+  /** Names this worker in the passes: `web-1:4711`. */
+  readonly worker: string;
+  /** The due time to which an operator, or a notification that ended, has moved the job: epoch milliseconds. Undefined if none has. */
+  readonly movedTo: (context: Pick<Context, 'jobId' | 'notification'>) => Promise<number | undefined>;
+}
+
+/** A smaller delay is not worth to ask Redis whether the job was moved. */
+const MOVED_MS = 1_000;
+
+/** How long after its time a job came back. `dueAt`: as its progress has it, which knows of no move. */
+export async function wokenLateMs(
+  context: Context,
+  dueAt: number | undefined,
+  at: number,
+  { movedTo }: Recording,
+): Promise<number | undefined> {
+  const due = dueAt ?? readPasses(context.progress).passes?.at(-1)?.until;
+  if (due === undefined || at - due <= 0) return undefined;
+  if (at - due < MOVED_MS) return at - due;
+  const moved = await movedTo(context).catch(() => undefined);
+  return Math.max(0, at - Math.max(due, moved ?? due));
+}
+
+/** The pass that has just ended, short and without anything private. `now`: its end. */
+export function passOf(
+  context: Context,
+  result: Result,
+  {
+    at,
+    lateMs,
+    now,
+    worker,
+  }: { readonly at: number; readonly lateMs: number | undefined; readonly now: number; readonly worker: string },
+): StoryPass {
+  const { slot, tried, stalls, isSilent } = context;
+  const waitMs = result.kind === 'requeued' ? result.waitMs : putBackMs(result);
+  const handedOverAt = Math.min(...tried.map((each) => each.handedOverAt));
+  const { sends, leftOut } = sendsOf(tried);
+  const isSent = slot !== undefined && tried.some(({ reply }) => reply.unsent !== true);
+  return {
+    ...{ at, worker, result: result.kind },
+    ...('rule' in result && { rule: result.rule }),
+    ...('ruleUntil' in result && result.ruleUntil !== undefined && { ruleUntil: result.ruleUntil }),
+    ...('before' in result && result.before !== undefined && { before: result.before }),
+    ...(waitMs !== undefined && { until: Math.round(now + waitMs) }),
+    ...('code' in result && { code: result.code.slice(0, MOST_TEXT) }),
+    ...('by' in result && { by: result.by }),
+    ...(result.kind === 'dead-letter' && { reason: result.reason, message: result.message.slice(0, MOST_TEXT) }),
+    ...(isSent && { slot: Math.round(slot.at), lateMs: tenth(Math.max(0, handedOverAt - slot.sendAt)) }),
+    ...(lateMs !== undefined && lateMs >= 1 && { wokenLateMs: Math.round(lateMs) }),
+    ...(stalls > 0 && { stalls }),
+    ...(isSilent && sends.length > 0 && { silenced: true as const }),
+    ...(sends.length > 0 && { sends }),
+    ...(leftOut > 0 && { sendsLeftOut: leftOut }),
+  };
+}
+
+/** Those that failed first. */
+function sendsOf(tried: readonly Tried[]): { readonly sends: readonly StorySend[]; readonly leftOut: number } {
+  const all = tried.map(({ label, reply, tookMs }): StorySend => {
+    const isAccepted = reply.meaning === 'accepted';
+    return {
+      device: label,
+      code: reply.code.slice(0, MOST_TEXT),
+      tookMs: tenth(tookMs),
+      ...(isAccepted && { accepted: true as const }),
+    };
+  });
+  const failedFirst = all.toSorted((a, b) => Number(a.accepted ?? false) - Number(b.accepted ?? false));
+  return { sends: failedFirst.slice(0, MOST_SENDS), leftOut: Math.max(0, all.length - MOST_SENDS) };
+}
+
+function tenth(ms: number): number {
+  return Math.round(ms * 10) / 10;
+}
+
+/** The progress with this pass. */
+export function recorded(progress: Progress, pass: StoryPass): Progress {
+  return { ...progress, ...withPass(readPasses(progress), pass) };
+}
+
+/** The line of the history of a notification that has ended. `options`: its job's. */
+export function keptStoryOf(outcome: Outcome, progress: Progress, options: object, endedAt: number): KeptStory {
+  return { ...outcome, ...originOf(options), endedAt, ...readPasses(progress) };
+}

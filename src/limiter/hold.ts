@@ -1,0 +1,99 @@
+import type { Block, Cause } from './limiter.ts';
+import { awake, QUIET_EDGE_MS, type Limit } from './pace.ts';
+import {
+  limitsFor,
+  quietFor,
+  waitingIn,
+  withCauses,
+  type RecipientState,
+  type Scope,
+  type Slot,
+} from './recipient-state.ts';
+
+/** Why one reservation has the slot that it has, for people who ask. Instants are epoch milliseconds on the limiter's clock. */
+export interface Hold extends Cause {
+  readonly now: number;
+  /** Its slot. */
+  readonly at: number;
+  /** What fixes the slot: it could not be earlier because of this. Absent if the limits would allow an earlier one by now. */
+  readonly fixed?: LimitHold | EndHold;
+  /** The limit that `rule` names, if another thing fixes the slot. */
+  readonly longest?: LimitHold;
+  readonly block?: Block;
+}
+
+/** A limit: its window has no room until the slot `after` has left it. */
+export interface LimitHold {
+  readonly rule: string;
+  readonly max: number;
+  readonly perMs: number;
+  readonly after: SlotBefore;
+}
+
+/** The end of a block, or of a quiet time. */
+export interface EndHold {
+  readonly rule: 'block' | 'quiet';
+  readonly until: number;
+}
+
+/** The slot of another notification. */
+export interface SlotBefore {
+  readonly at: number;
+  /** Whether it was sent; else it waits too. */
+  readonly isSent: boolean;
+  /** As the limiter stores it: the id of an ask, or for most sent ones only a hash of it. */
+  readonly entry?: string;
+}
+
+/** A slot counts as fixed by what ends this much before it: sends are late by some milliseconds, and a line then stays as it is. */
+const NEAR_MS = 1_000;
+
+/** The reservation that is stored as `entry`; undefined if there is none. */
+export function holdOf(state: RecipientState, entry: string): Hold | undefined {
+  const { now, scopes, block, blockedUntil, quiet } = state;
+  const [overall] = scopes;
+  const waiting = withCauses(waitingIn(scopes), state).toSorted((a, b) => a.at - b.at);
+  const place = waiting.findIndex(({ id }) => id === entry);
+  const own = waiting[place];
+  if (own === undefined) return undefined;
+  const ahead = waiting.slice(0, place);
+  const { at, isHeldBack, cause } = own;
+
+  const inLine = ahead.filter((each) => !each.isHeldBack);
+  const ofCategory = ahead.filter((each) => each.own === own.own);
+  const holds = [
+    // One that its category holds back is not in the overall line yet, so only what was sent counts for it there.
+    ...limitHolds(limitsFor(own.own, overall), overall, isHeldBack ? [] : inLine),
+    ...(own.own === undefined ? [] : limitHolds(own.own.limits, own.own, ofCategory)),
+  ];
+  const ends: EndHold[] = blockedUntil === undefined ? [] : [{ rule: 'block', until: blockedUntil }];
+  const windows = quietFor(own.own, quiet).filter(({ from }) => from - QUIET_EDGE_MS < at);
+  const quietUntil = windows.at(-1)?.until;
+  if (quietUntil !== undefined && quietUntil > now)
+    ends.push({ rule: 'quiet', until: awake(windows, quietUntil, QUIET_EDGE_MS) });
+
+  const near = [...holds, ...ends]
+    .map((hold) => ({ hold, until: 'until' in hold ? hold.until : hold.after.at + hold.perMs }))
+    .filter(({ until }) => until <= at + NEAR_MS && until > at - NEAR_MS && until > now)
+    .toSorted((a, b) => b.until - a.until || Number(b.hold.rule === cause.rule) - Number(a.hold.rule === cause.rule));
+  const fixed = near[0]?.hold;
+  const longest = holds.find(({ rule }) => rule === cause.rule);
+  return {
+    ...{ now, at, ...cause },
+    ...(fixed && { fixed }),
+    ...(longest && longest !== fixed && { longest }),
+    ...(block && blockedUntil !== undefined && { block }),
+  };
+}
+
+/** Of each limit the slot that has to leave its window: of 10 in a minute the tenth one before. */
+function limitHolds(limits: readonly Limit[], { slots }: Scope, ahead: readonly Slot[]): LimitHold[] {
+  const before: SlotBefore[] = [
+    ...slots.sent.map((slot) => ({ at: slot.at, isSent: true, ...(slot.id !== undefined && { entry: slot.id }) })),
+    ...ahead.map((slot) => ({ at: slot.at, isSent: false, ...(slot.id !== undefined && { entry: slot.id }) })),
+  ].toSorted((a, b) => a.at - b.at);
+  return limits.flatMap(({ name, max, perMs }) => {
+    const after = before.at(-max);
+    return after === undefined ? [] : [{ rule: name, max, perMs, after }];
+  });
+}

@@ -1,0 +1,51 @@
+import { createDeadline } from '../../redis/deadline.ts';
+import { holdOf, type Hold } from '../hold.ts';
+import type { SlotId } from '../limiter.ts';
+import { allKeys, defineScripts, entryOf, idOf, memberOf } from './keys.ts';
+import { lookAt } from './look.ts';
+import { createQuietTerms } from './quiet-terms.ts';
+import type { RedisLimiterOptions } from './redis-limiter.ts';
+import { createPolicies, readInspect } from './wire.ts';
+
+/** Says of one reservation why it has its slot. It writes nothing. */
+export interface HoldReader {
+  /** Undefined if the id has no reservation. Rejects with LimiterUnavailableError if there was no answer. */
+  read(slot: SlotId): Promise<Hold | undefined>;
+}
+
+/** The options are those of the limiter that gave the slots. */
+export function createHoldReader({
+  redis,
+  policy,
+  categories = {},
+  quietHours,
+  prefix = 'pushpacer',
+  timeoutMs = 2_000,
+}: Pick<RedisLimiterOptions, 'redis' | 'policy' | 'categories' | 'quietHours' | 'prefix' | 'timeoutMs'>): HoldReader {
+  const quietTerms = createQuietTerms(quietHours, categories);
+  const policies = createPolicies(policy, categories, 0);
+  const names = policies.categories.map(([category]) => category);
+  const scripts = defineScripts(redis, 1 + names.length);
+  const answered = createDeadline(timeoutMs);
+  return {
+    async read({ recipientId, id }) {
+      const keys = allKeys(prefix, recipientId, names);
+      const state = await lookAt(policies, quietTerms, async (leaveOut, most) =>
+        readInspect(await answered(scripts.inspect(...keys, policies.allPolicies, leaveOut, most))),
+      );
+      return holdOf(state, entryOf(id));
+    },
+  };
+}
+
+/** The id of a stored slot: the entry itself, or the one of these ids that is stored so. Undefined if it is none of them. */
+export function idOfSlot(entry: string, candidates: Iterable<string>): string | undefined {
+  const isHash = /^-?\d{1,10}$/.test(entry);
+  const readable = isHash ? undefined : idOf(entry);
+  if (readable !== undefined) return readable;
+  for (const id of candidates) {
+    const stored = entryOf(id);
+    if ((isHash ? memberOf(stored) : stored) === entry) return id;
+  }
+  return undefined;
+}

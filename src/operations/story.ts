@@ -1,0 +1,300 @@
+import type { Job, Queue } from 'bullmq';
+import { findDeadLetter } from '../dead-letters/store.ts';
+import { openDevices, readProgress, type Progress } from '../delivery/context.ts';
+import { jobIdOfAsk } from '../delivery/slot.ts';
+import { serviceOfDevice } from '../domain/device.ts';
+import { isObject, valueAt } from '../domain/json.ts';
+import { countedAs } from '../domain/limits.ts';
+import { parseNotification } from '../domain/notification.ts';
+import { originOf, readPasses, type StoryPass } from '../domain/story.ts';
+import { instantOf, waitsFrom } from '../domain/time.ts';
+import type { SlotBefore } from '../limiter/hold.ts';
+import { apartOptions, limiterPrefix } from '../limiter/limiter.ts';
+import { createHoldReader, idOfSlot } from '../limiter/redis/hold-reader.ts';
+import { lockKeyOf } from '../queue/bullmq-internals.ts';
+import { findKeptStory, hasHistory, type HistoryRedis, type KeptStory } from '../queue/history.ts';
+import { historyKeys, jobIdOf, notificationIdOf, replayIdsOf } from '../queue/names.ts';
+import { findJob } from '../queue/readable.ts';
+import type { ShardQueues } from '../queue/shards.ts';
+import type { NotificationStatus } from '../queue/status.ts';
+import { readWorkers, sharedPolicy, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
+import type { Connection } from '../redis/connection.ts';
+import { whySentences, type Facts, type NamedHold } from './why.ts';
+
+/** The story of one notification. Instants are epoch milliseconds. No token, no text of an alert. */
+export interface Story {
+  readonly recipientId?: string;
+  readonly category?: string;
+  /** When it was enqueued, before any replay. */
+  readonly enqueuedAt?: number;
+  /** The name of the API's token, or what the producer says of itself. Absent if nobody said it. */
+  readonly enqueuedBy?: string;
+  /** When it was replayed the last time. */
+  readonly replayedAt?: number;
+  /** Whether passes are recorded: HISTORY_MAX is set, or was when it ran. */
+  readonly recorded: boolean;
+  /** Its passes, the oldest first; the newest 20. */
+  readonly passes: readonly StoryPass[];
+  /** How many passes came before these. */
+  readonly passesLeftOut: number;
+  /** Of one that has a slot ahead: why it is no earlier one. */
+  readonly hold?: NamedHold;
+  /** Why it waits, or why it ended as it did and when: sentences. */
+  readonly why: readonly string[];
+}
+
+/** What became of it, also where only the history knows it, and its story. */
+export interface Told {
+  /** Redis's clock. */
+  readonly now: number;
+  readonly status: NotificationStatus;
+  readonly story: Story;
+}
+
+export interface StoryParts {
+  readonly connection: Connection;
+  readonly limiterConnection: Connection;
+  readonly shards: () => Promise<readonly ShardQueues[]>;
+  /** `producer.status` */
+  readonly status: (id: string) => Promise<NotificationStatus>;
+  /** QUEUE_PREFIX itself. */
+  readonly prefix: string;
+  /** The limits of this process's environment, if no worker is alive. */
+  readonly own: WorkerPolicy;
+}
+
+/** Tells what became of a notification, and why. Throws InputError for an id that none can have. */
+export async function tellStory(id: string, parts: StoryParts): Promise<Told> {
+  const { connection, prefix } = parts;
+  const shards = await parts.shards();
+  const known = await parts.status(id);
+  const workers = await readWorkers(connection, prefix);
+  const { now } = workers;
+  const redis = connection as unknown as HistoryRedis; // ioredis overloads some of these with forms that TypeScript does not pick
+  const prefixes = shards.map(({ queue }) => queue.opts.prefix ?? prefix);
+  const kept =
+    known.state === 'unknown' || known.state === 'ended' ? await findKeptStory(redis, prefixes, id) : undefined;
+  const status = known.state === 'unknown' && kept !== undefined ? statusOfKept(kept) : known;
+  const found = await findSource(id, known.state, shards, workers, parts, kept);
+  const { passes = [], passesLeftOut = 0 } = found.passes;
+  const workersAlive = workers.workers.filter(({ alive }) => alive).length;
+  const facts = {
+    ...{ now, status, passes, passesLeftOut, workersAlive, breakers: [], ...found.facts },
+    hasHistory: passes.length > 0 || (await hasHistory(redis, prefixes)),
+  };
+  return {
+    now,
+    status,
+    story: {
+      ...found.names,
+      ...{ recorded: facts.hasHistory, passes, passesLeftOut },
+      ...(found.facts.hold && { hold: found.facts.hold }),
+      why: whySentences(facts),
+    },
+  };
+}
+
+/** What the queue, the dead letters or the history has of it. */
+interface Source {
+  readonly names: Pick<Story, 'recipientId' | 'category' | 'enqueuedAt' | 'enqueuedBy' | 'replayedAt'>;
+  readonly passes: ReturnType<typeof readPasses>;
+  readonly facts: Partial<Pick<Facts, 'job' | 'hold' | 'from' | 'breakers'>>;
+}
+
+const NOTHING: Source = { names: {}, passes: {}, facts: {} };
+
+async function findSource(
+  id: string,
+  state: NotificationStatus['state'],
+  shards: readonly ShardQueues[],
+  workers: SeenWorkers,
+  parts: StoryParts,
+  kept: KeptStory | undefined,
+): Promise<Source> {
+  if (state === 'unknown') return kept === undefined ? NOTHING : sourceOfKept(kept);
+  const first = jobIdOf(id);
+  const replays = replayIdsOf(first).toReversed();
+  const jobIds = state === 'dead-lettered' ? [...replays, first] : [first, ...replays];
+  for (const jobId of jobIds) {
+    for (const shard of shards) {
+      if (state === 'dead-lettered') {
+        const found = await findDeadLetter(shard.deadQueue, jobId);
+        if (found === undefined) continue;
+        const { story, notification } = found.letter;
+        return {
+          names: { ...idsIn(notification), ...originNames(story ?? {}, story?.firstEnqueuedAt) },
+          passes: story ?? {},
+          facts: {},
+        };
+      }
+      if ((await shard.queue.getJobState(jobId)) === 'unknown') continue;
+      const job = await findJob(shard.queue, jobId);
+      if (job !== undefined) return sourceOfJob(job, shard.queue, workers, parts, kept);
+    }
+  }
+  return NOTHING;
+}
+
+function sourceOfKept(kept: KeptStory): Source {
+  const { recipientId, category, enqueuedAt, generation } = kept;
+  return {
+    names: {
+      ...(recipientId !== undefined && { recipientId }),
+      ...(category !== undefined && { category }),
+      ...originNames(kept, enqueuedAt, generation > 0 ? enqueuedAt : undefined),
+    },
+    passes: kept,
+    facts: { from: endOfWait(kept) - kept.waitMs },
+  };
+}
+
+function endOfWait({ sentAt, endedAt }: Pick<KeptStory, 'sentAt' | 'endedAt'>): number {
+  return sentAt ?? endedAt;
+}
+
+function originNames(holder: object, enqueuedAt: number | undefined, replayedAt?: number) {
+  const { enqueuedBy, firstEnqueuedAt = enqueuedAt } = originOf(holder);
+  return {
+    ...(firstEnqueuedAt !== undefined && { enqueuedAt: firstEnqueuedAt }),
+    ...(enqueuedBy !== undefined && { enqueuedBy }),
+    ...(replayedAt !== undefined && { replayedAt }),
+  };
+}
+
+/** The data may be anything; longer texts are no ids. */
+function idsIn(data: unknown): Pick<Story, 'recipientId' | 'category'> {
+  const [recipientId, category] = [valueAt(data, 'recipientId'), valueAt(data, 'category')];
+  const isShort = (value: unknown): value is string => typeof value === 'string' && value.length <= 256;
+  return { ...(isShort(recipientId) && { recipientId }), ...(isShort(category) && { category }) };
+}
+
+async function sourceOfJob(
+  job: Job<unknown, unknown>,
+  queue: Queue,
+  workers: SeenWorkers,
+  parts: StoryParts,
+  kept: KeptStory | undefined,
+): Promise<Source> {
+  const { id: jobId = '', data, timestamp, opts } = job;
+  const progress = readProgress(job.progress);
+  const isReplay = valueAt(opts, 'generation') !== undefined;
+  const ids = idsIn(data);
+  const names = { ...ids, ...originNames(opts, timestamp, isReplay ? timestamp : undefined) };
+  // The last pass of a notification that has ended is in the history alone.
+  const passes = kept?.enqueuedAt === timestamp ? kept : readPasses(progress);
+  const [lock, ahead] = await Promise.all([
+    parts.connection.get(lockKeyOf(queue, jobId)),
+    parts.connection.zrank(queue.toKey('prioritized'), jobId),
+  ]);
+  const worker = workers.workers.find((each) => lock?.startsWith(`${each.id}:`) === true);
+  const [sendAfter, expiresAt] = isObject(data) ? [instantOf(data['sendAfter']), instantOf(data['expiresAt'])] : [];
+  const hold = await findHold(job, queue, progress, workers, parts).catch(() => undefined); // the limiter may be away
+  return {
+    names,
+    passes,
+    facts: {
+      from: waitsFrom(timestamp, data),
+      ...(hold && { hold }),
+      breakers: breakersOf(data, jobId, progress, workers),
+      job: {
+        progress,
+        ...(sendAfter !== undefined && { sendAfter }),
+        ...(expiresAt !== undefined && { expiresAt }),
+        ...(ahead !== null && { ahead: ahead + (await queue.getWaitingCount()) }),
+        ...(worker && { worker }),
+        ...(lock !== null && job.processedOn !== undefined && { takenAt: job.processedOn }),
+      },
+    },
+  };
+}
+
+/** Those that living workers know, of the devices that are still to be sent to. */
+function breakersOf(data: unknown, jobId: string, progress: Progress, { workers }: SeenWorkers): Facts['breakers'] {
+  const parsed = parseNotification(isObject(data) ? { id: notificationIdOf(jobId), ...data } : data);
+  if (!parsed.ok) return [];
+  const services = new Set<string>(
+    openDevices({ notification: parsed.notification, progress }).map(({ device }) => serviceOfDevice(device)),
+  );
+  const open = workers.filter(({ alive }) => alive).flatMap(({ breakers }) => breakers);
+  const own = open.filter(({ service }) => services.has(service)).toSorted((a, b) => a.since - b.since);
+  return [...new Map(own.map((breaker) => [breaker.service, breaker])).values()];
+}
+
+/** Why its reservation lies where it does; undefined if it has none. */
+async function findHold(
+  { id: jobId = '', data }: Job<unknown, unknown>,
+  queue: Queue,
+  { asks }: Progress,
+  workers: SeenWorkers,
+  { own, limiterConnection, connection, prefix }: StoryParts,
+): Promise<NamedHold | undefined> {
+  const { recipientId } = idsIn(data);
+  if (recipientId === undefined) return undefined;
+  const { policy, categories, quietHours, apartRules } = sharedPolicy(workers)?.policy ?? own;
+  const kind = countedAs(data as object);
+  const limits =
+    kind === 'alert'
+      ? { policy, categories, quietHours, prefix: limiterPrefix(kind, prefix) }
+      : apartOptions(kind, apartRules[kind], prefix);
+  const reader = createHoldReader({ redis: limiterConnection, ...limits });
+  const hold = await reader.read({ recipientId, id: `${jobId}/${asks}` });
+  if (hold === undefined) return undefined;
+  const name = (slot: SlotBefore | undefined) => slot && nameOf(slot, recipientId, queue, connection);
+  const [after, longestAfter] = await Promise.all([
+    name(hold.fixed && 'after' in hold.fixed ? hold.fixed.after : undefined),
+    name(hold.longest?.after),
+  ]);
+  return { ...hold, ...(after !== undefined && { after }), ...(longestAfter !== undefined && { longestAfter }) };
+}
+
+/** So many jobs that ended soon after a slot are compared with its hash. */
+const MOST_CANDIDATES = 2_000;
+/** A job ends this much after its slot at the latest, as a rule: a provider has 30 s for its answer. */
+const ENDS_WITHIN_MS = 35_000;
+const CLOCKS_APART_MS = 2_000;
+const MOST_ASKS = 4;
+
+/**
+ * The notification that has a slot. The limiter stores only a hash of those that were sent. So the ids of jobs that workers have,
+ * and of those that ended soon after the slot, are hashed too; the one that fits must be of the same recipient.
+ */
+async function nameOf(
+  { at, entry = '' }: SlotBefore,
+  recipientId: string,
+  queue: Queue,
+  connection: Connection,
+): Promise<string | undefined> {
+  const readable = idOfSlot(entry, []);
+  if (readable !== undefined) return notificationIdOf(jobIdOfAsk(readable) ?? readable);
+  const redis = connection as unknown as HistoryRedis;
+  const range = [
+    Math.floor(at) - CLOCKS_APART_MS,
+    Math.ceil(at) + ENDS_WITHIN_MS,
+    'LIMIT',
+    0,
+    MOST_CANDIDATES,
+  ] as const;
+  const [active, completed, ended] = await Promise.all([
+    queue.getRanges(['active'], 0, MOST_CANDIDATES - 1, true),
+    redis.zrangebyscore(queue.toKey('completed'), ...range),
+    redis.zrangebyscore(historyKeys(queue.opts.prefix ?? '').ends, ...range),
+  ]);
+  const jobIds = new Set([...active, ...completed, ...ended.map(jobIdOf)]);
+  const asks = [...jobIds].flatMap((jobId) => Array.from({ length: MOST_ASKS }, (_, number) => `${jobId}/${number}`));
+  const jobId = jobIdOfAsk(idOfSlot(entry, asks) ?? '');
+  if (jobId === undefined) return undefined;
+  const job = await findJob(queue, jobId);
+  return job === undefined || valueAt(job.data, 'recipientId') === recipientId ? notificationIdOf(jobId) : undefined;
+}
+
+function statusOfKept(kept: KeptStory): NotificationStatus {
+  const { outcome, by, forOthers, silenced, endedAt, sentAt, waitMs, devices } = kept;
+  if (outcome === 'dead-lettered') return { state: 'unknown' }; // the history has no dead letters
+  return {
+    ...{ state: 'ended', outcome, endedAt, waitMs, devices },
+    ...(by !== undefined && { by }),
+    ...(forOthers && { forOthers }),
+    ...(silenced && { silenced }),
+    ...(sentAt !== undefined && { sentAt }),
+  };
+}

@@ -1,0 +1,341 @@
+import type { Progress } from '../delivery/context.ts';
+import { namesOf } from '../domain/device.ts';
+import { printable } from '../domain/faults.ts';
+import type { StoryPass } from '../domain/story.ts';
+import { formatDuration, SEND_AFTER } from '../domain/time.ts';
+import type { Hold, LimitHold } from '../limiter/hold.ts';
+import type { NotificationStatus } from '../queue/status.ts';
+import type { SeenWorker } from '../queue/workers.ts';
+import { fromNow, span, timeNear } from '../terminal/text.ts';
+
+/** A hold with the notifications that it is about. */
+export interface NamedHold extends Hold {
+  /** The notification whose slot fixes this one: the id. Absent if it is not known any more, or no other notification does. */
+  readonly after?: string;
+  /** The same of `longest`. */
+  readonly longestAfter?: string;
+}
+
+/** What is known of a notification, for the sentences. */
+export interface Facts {
+  readonly now: number;
+  readonly status: NotificationStatus;
+  readonly passes: readonly StoryPass[];
+  readonly passesLeftOut: number;
+  /** Of its job, if the queue has it. */
+  readonly job?: JobFacts;
+  readonly hold?: NamedHold;
+  /** From when on it could be sent: it was enqueued, replayed, or a later `sendAfter`. */
+  readonly from?: number;
+  readonly workersAlive: number;
+  /** Open breakers of its devices, as living workers know them. */
+  readonly breakers: readonly SeenWorker['breakers'][number][];
+  readonly hasHistory: boolean;
+}
+
+interface JobFacts {
+  readonly progress: Progress;
+  readonly sendAfter?: number;
+  readonly expiresAt?: number;
+  /** How many jobs are taken before it, if no worker has looked at it. */
+  readonly ahead?: number;
+  /** Who has it. */
+  readonly worker?: SeenWorker;
+  readonly takenAt?: number;
+}
+
+type Waiting = Extract<NotificationStatus, { state: 'waiting' }>;
+type Ended = Extract<NotificationStatus, { state: 'ended' }>;
+
+/** Why it waits, or why it ended as it did and when. Each is one sentence, for people. */
+export function whySentences(facts: Facts): string[] {
+  const { status } = facts;
+  switch (status.state) {
+    case 'unknown':
+      return unknownWhy(facts);
+    case 'waiting':
+      return [...waitingWhy(status, facts), ...deliveredWhy(facts), ...expiryWhy(facts)];
+    case 'sending':
+      return sendingWhy(facts);
+    case 'ended':
+      return endedWhy(status, facts);
+    case 'dead-lettered':
+      return deadWhy(status, facts);
+  }
+}
+
+function unknownWhy({ hasHistory }: Facts): string[] {
+  const ended = hasHistory
+    ? 'or it ended, and its story was removed since (HISTORY_MAX, HISTORY_MAX_AGE)'
+    : 'or it ended more than an hour ago: no stories are kept; set HISTORY_MAX for the workers, and the next ones are';
+  return [`No notification has this id, ${ended}; or it was a dead letter that was removed.`];
+}
+
+function waitingWhy(status: Waiting, facts: Facts): string[] {
+  const { now, job, hold, workersAlive } = facts;
+  const { until, rule } = status;
+  const isNoWorker = workersAlive === 0 ? ['No worker is alive.'] : [];
+  if (until === undefined) {
+    const ahead =
+      job?.ahead === undefined ? '' : `; ${counted(job.ahead, 'job')} ${isOrAre(job.ahead)} taken before it`;
+    return [`It waits for a worker${ahead}.`, ...isNoWorker];
+  }
+  if (until <= now) {
+    const alive = workersAlive === 0 ? [] : [`${counted(workersAlive, 'worker')} ${isOrAre(workersAlive)} alive.`];
+    return [`It is due since ${when(now, until)}, and no worker has taken it.`, ...alive, ...isNoWorker];
+  }
+  const start = `It waits until ${when(now, until)}`;
+  const progress = job?.progress;
+  if (rule !== undefined && progress?.heldSince === undefined && hold !== undefined)
+    return [...holdWhy(hold), ...isNoWorker];
+  const cause = otherCause(status, facts);
+  return [`${start}${cause.text}.`, ...cause.more, ...isNoWorker];
+}
+
+/** Why it waits for its slot: what fixes the slot, its place, and the longest cause if that is another one. */
+function holdWhy(hold: NamedHold): string[] {
+  const { now, at, fixed, longest, rule, ruleUntil, before, block, after, longestAfter } = hold;
+  const sentences: string[] = [];
+  const start = `It waits until ${when(now, at)}`;
+  if (fixed === undefined) sentences.push(`${start}, the slot that it was given when it asked.`);
+  else if ('until' in fixed) sentences.push(`${start}, when ${endText(fixed.rule, block)}.`);
+  else sentences.push(`${start} ${limitText(now, fixed, after)}.`);
+  if (before > 0) sentences.push(`${before} ${before === 1 ? 'is' : 'are'} before it in its line.`);
+  else sentences.push('It is the next one in its line.');
+  if (rule === fixed?.rule) return sentences;
+  if (rule === 'quiet' || rule === 'block') {
+    const end = ruleUntil === undefined ? '' : ` at ${timeNear(now, ruleUntil)}`;
+    const text = rule === 'quiet' ? `The quiet hours end${end}` : `The block ends${end}${reasonText(block)}`;
+    sentences.push(`${text}, and it stands in the line behind that.`);
+  } else if (longest !== undefined) {
+    sentences.push(`The longest cause is another one: it waits ${limitText(now, longest, longestAfter)}.`);
+  } else if (rule !== 'none') {
+    sentences.push(`The longest cause is ${ruleText(rule)}.`);
+  }
+  return sentences;
+}
+
+/** `for the gap of 3s after msg-12, which was sent at 09:14:00Z` */
+function limitText(now: number, { rule, max, perMs, after }: LimitHold, name: string | undefined): string {
+  const which = name === undefined ? 'another one' : printable(name);
+  const goes = after.isSent
+    ? `which was sent at ${timeNear(now, after.at)}`
+    : `which goes at ${timeNear(now, after.at)}`;
+  if (isGap(rule)) return `for the gap of ${formatDuration(perMs)} after ${which}, ${goes}`;
+  const window = max === 1 ? `1 in ${formatDuration(perMs)}` : `${max} in ${formatDuration(perMs)}`;
+  return `for the rule ${printable(rule)} (${window}): first ${which}, ${goes}, has to be ${formatDuration(perMs)} old`;
+}
+
+function isGap(rule: string): boolean {
+  return rule === 'gap' || rule.endsWith(':gap');
+}
+
+function endText(rule: 'block' | 'quiet', block: Hold['block']): string {
+  return rule === 'quiet' ? 'its quiet hours end' : `the block of its recipient ends${reasonText(block)}`;
+}
+
+function reasonText(block: Hold['block']): string {
+  return block === undefined ? '' : ` ("${printable(block.reason)}")`;
+}
+
+/** Why one waits that has no slot ahead. */
+function otherCause(
+  { rule, ruleUntil }: Waiting,
+  { now, passes, job, breakers }: Facts,
+): { readonly text: string; readonly more: string[] } {
+  const last = passes.at(-1);
+  const { heldSince, quotaAt, tries = 0, attempts = [] } = job?.progress ?? {};
+  if (heldSince !== undefined) {
+    const open = breakers.map(
+      ({ service, trouble, code, since }) =>
+        `Nothing is sent to ${serviceText(service)} since ${when(now, since)}: ${trouble}, ${printable(code)}.`,
+    );
+    const code = attempts.at(-1)?.error ?? last?.code;
+    const said = open.length > 0 || code === undefined ? [] : [`The last answer: ${printable(code)}.`];
+    const text = `, because its provider is down, or cannot be reached; it is put back since ${when(now, heldSince)}`;
+    return { text, more: [...open, ...said] };
+  }
+  if (rule === SEND_AFTER) return { text: ': its producer wants it to be sent no earlier (sendAfter)', more: [] };
+  if (rule !== undefined && quotaAt !== undefined) {
+    return { text: ` for the quota ${printable(rule)}, which all recipients share, to have room`, more: [] };
+  }
+  if (rule === 'quiet') return { text: ', when the quiet hours of its recipient end', more: [] };
+  if (rule === 'block') {
+    const end = ruleUntil === undefined ? '' : ` at ${timeNear(now, ruleUntil)}`;
+    return { text: `: its recipient is blocked, and the block ends${end}`, more: [] };
+  }
+  if (rule !== undefined) return { text: ` for ${ruleText(rule)}`, more: [] };
+  if (last?.result === 'deferred' && last.code !== undefined) return { text: `: ${codeText(last.code)}`, more: [] };
+  const failed = attempts.at(-1);
+  if (tries > 0 && failed !== undefined) {
+    const device = failed.device === undefined ? '' : ` at ${printable(failed.device)}`;
+    const text = `, for another attempt: attempt ${tries} failed${device} at ${timeNear(now, failed.at)} with ${printable(failed.error)}`;
+    return { text, more: [] };
+  }
+  const isOfProducer = job?.sendAfter !== undefined && job.sendAfter > now;
+  if (isOfProducer) return { text: ': its producer wants it to be sent no earlier (sendAfter)', more: [] };
+  if (passes.length === 0 && tries === 0) {
+    return {
+      text: ': no worker has looked at it, because its producer delayed it (a broadcast is spread over a time)',
+      more: [],
+    };
+  }
+  return { text: ', to be tried again', more: [] };
+}
+
+const CODES: Readonly<Record<string, string>> = {
+  'stalled-before':
+    'its workers did not renew their lock on it in time, twice or more often; it meets other jobs when it comes back',
+  'limiter-unavailable': "the limiter's Redis did not answer",
+  'missed-slot': 'its worker was too late for its slot, again and again: the machine is too busy',
+  'not-noted': 'Redis did not note what was to be sent (AT_MOST_ONCE)',
+};
+
+function codeText(code: string): string {
+  return CODES[code] ?? `nothing was sent, because of ${printable(code)}`;
+}
+
+/** Of one that waits for some of its devices. */
+function deliveredWhy({ job }: Facts): string[] {
+  const states = Object.entries(job?.progress.devices ?? {});
+  const labels = states.flatMap(([label, state]) => (state === 'delivered' ? [label] : []));
+  return labels.length === 0 ? [] : [`Delivered already: ${printable(labels.join(', '))}.`];
+}
+
+function expiryWhy({ now, job }: Facts): string[] {
+  return job?.expiresAt === undefined ? [] : [`It expires at ${when(now, job.expiresAt)}.`];
+}
+
+function sendingWhy({ now, job }: Facts): string[] {
+  const { worker, takenAt } = job ?? {};
+  const since = takenAt === undefined ? '' : ` since ${when(now, takenAt)}`;
+  if (worker === undefined) return [`A worker has it${since}.`];
+  const name = `${printable(worker.host)}, process ${worker.pid},`;
+  if (worker.alive)
+    return [`The worker ${name} has it${since}: it is sent now, or its slot is less than a second ahead.`];
+  const silent = `it was not seen for ${span(worker.silentMs)}`;
+  return [
+    `The worker ${name} has it${since}, but ${silent}: another one takes it when its lock has run out (LOCK_DURATION).`,
+  ];
+}
+
+function endedWhy(status: Ended, facts: Facts): string[] {
+  const { now, from, job } = facts;
+  const { outcome, by, sentAt, endedAt, waitMs } = status;
+  const isReplay = facts.passes.some(({ result }) => result === 'replayed');
+  const at = timeNear(now, sentAt ?? endedAt);
+  const since = isReplay ? 'it was replayed' : 'it could be sent at the earliest';
+  switch (outcome) {
+    case 'delivered': {
+      const silent = status.silenced === true ? ' without a sound' : '';
+      const parts = from === undefined ? [] : waitParts(facts, from, sentAt ?? endedAt);
+      const ofThese = parts.length === 0 ? '' : `; of these ${parts.join(', ')}`;
+      const open = Object.entries(status.devices).filter(([, state]) => state !== 'delivered');
+      const others = open.map(([label, state]) => `${label} ${state}`);
+      return [
+        `It was delivered${silent} at ${at}, ${span(waitMs)} after ${isReplay || sendAfterOf(job) ? since : 'it was enqueued'}${ofThese}.`,
+        ...(others.length === 0 ? [] : [`Not to all devices: ${printable(others.join(', '))}.`]),
+      ];
+    }
+    case 'expired':
+      return [`It expired at ${at}, before it could be sent${waitedText(facts, endedAt)}.`];
+    case 'dropped':
+      return [
+        `It was dropped at ${at}${ruleOfLast(facts)}: its producer wants that in place of a wait (onThrottle, onQuiet).`,
+      ];
+    case 'canceled':
+      return [`It was canceled, and ended at ${at}${waitedText(facts, endedAt)}.`];
+    case 'superseded':
+      return [`A newer one, ${printable(by ?? '?')}, went in its place (onThrottle: latest).`];
+    case 'merged':
+      return [`It went as a part of the digest ${printable(by ?? '?')}.`];
+  }
+}
+
+function sendAfterOf(job: JobFacts | undefined): boolean {
+  return job?.sendAfter !== undefined;
+}
+
+function ruleOfLast({ passes }: Facts): string {
+  const { rule } = passes.at(-1) ?? {};
+  return rule === undefined ? '' : `, because ${ruleText(rule)} would have made it wait`;
+}
+
+function waitedText(facts: Facts, endedAt: number): string {
+  const parts = facts.from === undefined ? [] : waitParts(facts, facts.from, endedAt);
+  return parts.length === 0 ? '' : `; it waited ${parts.join(', ')}`;
+}
+
+function deadWhy(status: Extract<NotificationStatus, { state: 'dead-lettered' }>, { now }: Facts): string[] {
+  const replays = status.generation === 0 ? '' : ` It was replayed ${counted(status.generation, 'time')} before.`;
+  return [
+    `It is a dead letter since ${when(now, status.deadAt)}: ${status.reason}, ${printable(status.message)}.${replays}`,
+    'Nothing is sent before it is replayed.',
+  ];
+}
+
+/** A shorter part of a wait is not worth a word. */
+const LEAST_PART_MS = 50;
+const MOST_PARTS = 4;
+
+/**
+ * What a wait was made of, the longest part first: `3s for the gap`. From `from` until `end`, by its passes since the last replay.
+ * Nothing if not all of them are known.
+ */
+function waitParts({ passes, passesLeftOut }: Facts, from: number, end: number): string[] {
+  const since = passes.findLastIndex(({ result }) => result === 'replayed') + 1;
+  const own = passes.slice(since);
+  const [first] = own;
+  if (first === undefined || (since === 0 && passesLeftOut > 0)) return [];
+  const parts = new Map<string, number>([['until a worker took it', first.at - from]]);
+  const add = (name: string, ms: number): void => void parts.set(name, (parts.get(name) ?? 0) + ms);
+  for (const [index, pass] of own.entries()) {
+    const next = own[index + 1];
+    const lateMs = next?.wokenLateMs ?? 0;
+    if (next === undefined) add('for the send', end - pass.at);
+    else add(causeText(pass), next.at - pass.at - lateMs);
+    add('because a worker took it late', lateMs);
+  }
+  return [...parts]
+    .filter(([, ms]) => ms >= LEAST_PART_MS)
+    .toSorted(([, a], [, b]) => b - a)
+    .slice(0, MOST_PARTS)
+    .map(([name, ms]) => `${span(ms)} ${name}`);
+}
+
+function causeText({ result, rule, code }: StoryPass): string {
+  if (rule === SEND_AFTER) return 'for sendAfter';
+  if (rule !== undefined) return `for ${ruleText(rule)}`;
+  const why = code === undefined ? '' : ` after ${printable(code)}`;
+  return result === 'retried'
+    ? `for another attempt${why}`
+    : `because nothing could be sent${code === undefined ? '' : ` (${printable(code)})`}`;
+}
+
+/** `the gap`, `the rule 10/1m`, `the quiet hours`, `the block` */
+function ruleText(rule: string): string {
+  if (rule === 'quiet') return 'the quiet hours';
+  if (rule === 'gap' || rule === 'block') return `the ${rule}`;
+  if (isGap(rule)) return `the gap of the category ${printable(rule.slice(0, -':gap'.length))}`;
+  return `the rule ${printable(rule)}`;
+}
+
+/** `09:14:03Z (in 12s)` */
+function when(now: number, at: number): string {
+  return `${timeNear(now, at)} (${fromNow(now, at)})`;
+}
+
+function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? '' : 's'}`;
+}
+
+function isOrAre(count: number): string {
+  return count === 1 ? 'is' : 'are';
+}
+
+/** `apns of teacher`, `webpush at fcm.googleapis.com` */
+function serviceText(service: string): string {
+  const { platform, app, server } = namesOf(service as Parameters<typeof namesOf>[0]);
+  const [ofApp, atServer] = [app === undefined ? '' : ` of ${app}`, server === undefined ? '' : ` at ${server}`];
+  return printable(`${platform}${ofApp}${atServer}`);
+}

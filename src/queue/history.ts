@@ -1,0 +1,94 @@
+import { isObject, parseJson } from '../domain/json.ts';
+import type { DeviceState, Outcome } from '../domain/outcome.ts';
+import { originOf, readPasses, type Origin, type Passes } from '../domain/story.ts';
+import { insist } from '../redis/deadline.ts';
+import { defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts';
+import { historyKeys, shardOf, shardPrefixes } from './names.ts';
+
+/** What the history has of a notification that has ended. */
+export interface KeptStory extends Outcome, Passes, Origin {
+  /** Epoch milliseconds. */
+  readonly endedAt: number;
+}
+
+export interface HistoryOptions {
+  /** Sends a command again if the connection broke before the answer, as `connectWorker` does. */
+  readonly redis: ScriptRedis;
+  readonly prefix: string;
+  readonly shards: number;
+  /** How many stories are kept, in all shards together. */
+  readonly max: number;
+  readonly maxAgeMs: number;
+  /** How long to try again while Redis cannot take a story, in milliseconds. */
+  readonly insistMs: number;
+  /** Called with a story that Redis did not take. */
+  readonly onLost: (story: KeptStory, error: unknown) => void;
+}
+
+/** Keeps the stories of notifications that have ended, each in its shard. */
+export interface History {
+  /** Resolves when the story is stored, or given up. Never rejects: a notification does not wait for its story. One command. */
+  write(story: KeptStory): Promise<void>;
+}
+
+/** So many are removed by one write: more than come, so that a lower bound is reached soon, and few enough not to hold up Redis. */
+const REMOVED_AT_ONCE = 100;
+const LUA = readScript('history.lua', import.meta.url);
+
+export function createHistory({ redis, prefix, shards, max, maxAgeMs, insistMs, onLost }: HistoryOptions): History {
+  const script = defineScript<number>(redis, 'pushpacer:history', LUA, 2);
+  const keys = shardPrefixes(prefix, shards).map(historyKeys);
+  const most = Math.ceil(max / shards);
+  return {
+    async write(story) {
+      const { stories, ends } = keys[shardOf(story.recipientId ?? '', shards)] ?? historyKeys(prefix);
+      const text = JSON.stringify(story);
+      try {
+        await insist(() => script(stories, ends, story.id, text, most, maxAgeMs, REMOVED_AT_ONCE), insistMs);
+      } catch (error) {
+        onLost(story, error);
+      }
+    },
+  };
+}
+
+/** What reads the history: a client of ioredis. */
+export interface HistoryRedis {
+  hget(key: string, field: string): Promise<string | null>;
+  exists(key: string): Promise<number>;
+  zrangebyscore(
+    key: string,
+    min: number,
+    max: number,
+    limit: 'LIMIT',
+    offset: number,
+    count: number,
+  ): Promise<string[]>;
+}
+
+/** The story of a notification that has ended. Undefined if there is none, or it was removed. */
+export async function findKeptStory(
+  redis: HistoryRedis,
+  prefixes: readonly string[],
+  id: string,
+): Promise<KeptStory | undefined> {
+  const found = await Promise.all(prefixes.map((prefix) => redis.hget(historyKeys(prefix).stories, id)));
+  return found.map((text) => (text === null ? undefined : readStory(text))).find((story) => story !== undefined);
+}
+
+/** Whether there is any story: whether a worker had HISTORY_MAX lately. */
+export async function hasHistory(redis: HistoryRedis, prefixes: readonly string[]): Promise<boolean> {
+  const found = await Promise.all(prefixes.map((prefix) => redis.exists(historyKeys(prefix).ends)));
+  return found.some((count) => count > 0);
+}
+
+/** Undefined for what a worker did not write. */
+function readStory(text: string): KeptStory | undefined {
+  const story = parseJson(text);
+  if (!isObject(story)) return undefined;
+  const { id, outcome, enqueuedAt, endedAt, waitMs, devices } = story;
+  const areTexts = typeof id === 'string' && typeof outcome === 'string';
+  if (!areTexts || [enqueuedAt, endedAt, waitMs].some((value) => typeof value !== 'number')) return undefined;
+  const states = (isObject(devices) ? devices : {}) as Readonly<Record<string, DeviceState>>;
+  return { ...(story as unknown as KeptStory), devices: states, ...originOf(story), ...readPasses(story) };
+}

@@ -1,0 +1,129 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { createInterface } from 'node:readline';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { main as recipient } from '../../scripts/recipient.ts';
+import { main as why } from '../../scripts/why.ts';
+import { historyKeys } from '../../src/queue/names.ts';
+import { outputOf, runMain } from '../support/command.ts';
+import { makeNotification } from '../support/push.ts';
+import { connectRedis, queueEnv, testRedisUrl } from '../support/redis.ts';
+import { openReplicaBench } from '../support/replica.ts';
+import { storyOf } from '../support/story.ts';
+
+const SOON = { timeout: 20_000, interval: 50 };
+const HISTORY = { HISTORY_MAX: '100' };
+
+const text = async (prefix: string, id: string) => outputOf(runMain(why, [id], queueEnv(prefix)));
+
+describe('one that waits says why', () => {
+  it('for a window: the one that has to leave it, of those that were sent and of those that wait', async () => {
+    const { prefix, producer, startHere, line } = await openReplicaBench();
+    await startHere({ LIMIT_RULES: '2/1h', LIMIT_MIN_GAP: '0' });
+    for (const id of ['a', 'b', 'c', 'd', 'e']) await producer.enqueue(makeNotification({ id, recipientId: 'w' }));
+    await line(/"jobId":"e".*"outcome":"requeued"/);
+    await line(/"jobId":"b".*"outcome":"delivered"/);
+    const whyOf = async (id: string) => (await storyOf(prefix, id)).story.why.join(' ');
+    await expect
+      .poll(() => whyOf('c'), SOON)
+      .toMatch(/for the rule 2\/1h \(2 in 1h\): first a, which was sent at \S+Z, has to be 1h old\. It is the next/);
+    expect(await whyOf('d')).toContain('first b, which was sent at');
+    expect(await whyOf('e')).toMatch(/first c, which goes at .*\. 2 are before it in its line\./);
+  });
+
+  it.each([
+    ['a block, with its reason', 'block', /when the block of its recipient ends \("exam week"\)/],
+    ['quiet hours', 'quiet', /when its quiet hours end/],
+  ] as const)('for %s; those behind it for the gap, and the same end', async (_, what, expected) => {
+    const { prefix, producer, startHere, line } = await openReplicaBench();
+    await startHere({ LIMIT_RULES: '100/1m', LIMIT_MIN_GAP: '3s' });
+    const hour = (ahead: number) => new Date(Date.now() + ahead * 3_600_000).toISOString().slice(11, 16);
+    const orders = {
+      block: ['block', 'r', '--for', '1h', '--reason', 'exam week'],
+      quiet: ['quiet', 'r', '--timezone', 'UTC', '--from', hour(-1), '--until', hour(1)],
+    };
+    const done = await runMain(recipient, orders[what], queueEnv(prefix));
+    expect(done).toMatchObject({ code: 0 });
+    for (const id of ['p', 'q']) await producer.enqueue(makeNotification({ id, recipientId: 'r' }));
+    await line(/"jobId":"q".*"outcome":"requeued"/);
+    expect((await storyOf(prefix, 'p')).story.why[0]).toMatch(expected);
+    const behind = (await storyOf(prefix, 'q')).story.why.join(' ');
+    expect(behind).toMatch(/for the gap of 3s after p, which goes at/);
+    expect(behind).toMatch(what === 'block' ? /The block ends at .*\("exam week"\)/ : /The quiet hours end at \S+Z/);
+  });
+});
+
+it('tells of one that ended hours ago only by the history, and without one how to have it', async () => {
+  const { queue, prefix, producer, startHere, line } = await openReplicaBench();
+  await startHere(HISTORY);
+  const fine = makeNotification({ id: 'fine', recipientId: 'x' });
+  await producer.enqueueMany([
+    fine,
+    makeNotification({ id: 'past', recipientId: 'y', expiresAt: Date.now() + 60_000 }),
+  ]);
+  await line(/"jobId":"past".*"outcome":"delivered"/);
+  await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(2), SOON);
+  const before = await storyOf(prefix, 'fine');
+  await queue.clean(0, 100, 'completed'); // as BullMQ does after an hour
+  expect(await producer.status('fine')).toEqual({ state: 'unknown' });
+  const after = await storyOf(prefix, 'fine');
+  expect(after).toMatchObject({ state: 'ended', outcome: 'delivered', devices: { 'apns#0': 'delivered' } });
+  expect(after.story).toEqual(before.story);
+
+  const redis = connectRedis();
+  await redis.del(...Object.values(historyKeys(prefix)));
+  const gone = await storyOf(prefix, 'fine');
+  expect(gone).toMatchObject({ state: 'unknown', story: { recorded: false, passes: [] } });
+  expect(gone.story.why.join()).toContain('set HISTORY_MAX for the workers');
+});
+
+/** The commands that Redis gets from now on, one a line, with those that scripts call. */
+async function monitor(): Promise<readonly string[]> {
+  const { hostname, port } = new URL(testRedisUrl());
+  const socket = connect({ host: hostname, port: Number(port) });
+  onTestFinished(() => void socket.destroy());
+  socket.write('MONITOR\r\n');
+  const lines: string[] = [];
+  const reading = createInterface({ input: socket });
+  await once(reading, 'line'); // +OK
+  reading.on('line', (line) => lines.push(line));
+  return lines;
+}
+
+it('records nothing where HISTORY_MAX is 0, and adds one command for each end where it is not', async () => {
+  const runWith = async (env: Readonly<Record<string, string>>) => {
+    const { queue, prefix, producer, startHere } = await openReplicaBench();
+    const redis = connectRedis();
+    await startHere({ LIMIT_MIN_GAP: '200ms', ...env });
+    const lines = await monitor();
+    await producer.enqueueMany([0, 1, 2].map((n) => makeNotification({ id: `m-${n}`, recipientId: 'm' })));
+    await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(3), SOON);
+    await vi.waitFor(() => expect(lines.some((line) => line.includes(prefix))).toBe(true), SOON);
+    const ofHistory = lines.filter((line) => line.includes(`${prefix}:history`) && !line.includes(' lua] '));
+    return {
+      commands: ofHistory.map((line) => / "(\w+)"/.exec(line)?.[1]?.toLowerCase()),
+      keys: await redis.keys(`${prefix}:history*`),
+      progress: JSON.stringify((await queue.getJobs(['completed'])).map((job) => job.progress)),
+    };
+  };
+  const off = await runWith({});
+  expect(off).toMatchObject({ commands: [], keys: [] });
+  expect(off.progress).toContain('requeues');
+  expect(off.progress).not.toContain('passes');
+  const on = await runWith(HISTORY);
+  expect(on.commands.slice(-2)).toEqual(['evalsha', 'evalsha']);
+  expect(on.commands.length).toBeLessThanOrEqual(4); // a script that Redis does not know yet is sent twice
+  expect(on.keys).toHaveLength(2);
+  expect(on.progress).toContain('passes');
+});
+
+it('refuses an id that none can have, and shows no control character', async () => {
+  const { prefix, queue } = await openReplicaBench();
+  expect(await runMain(why, ['a b'], queueEnv(prefix))).toMatchObject({ code: 2 });
+  const hostile = 'x\u001b[31m\u202e"><script>';
+  const data = { id: 'h', recipientId: hostile, category: hostile, devices: 'none' };
+  await queue.add('push', data, { jobId: 'h', priority: 10, enqueuedBy: `evil\u001b[2J` } as object);
+  const shown = await text(prefix, 'h');
+  expect(shown).toContain('\\u{1b}[31m');
+  for (const never of ['\u001b', '\u202e', 'evil']) expect(shown).not.toContain(never);
+});
