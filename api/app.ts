@@ -11,7 +11,7 @@ import { LimiterUnavailableError } from '../src/redis/deadline.ts';
 import type { Backlog } from './backlog.ts';
 import { MOST_IN_ARRAY, repeatedResult, type Enqueuer, type Result } from './enqueue.ts';
 import { openApiDocument } from './openapi.ts';
-import { outcomeEvents, parseCursor, type OutcomesParts } from './outcomes.ts';
+import { openOutcomes, parseCursor, type OutcomesParts } from './outcomes.ts';
 import { invalid, problemResponse, redisAway, type Problem } from './problems.ts';
 import type { Recipients } from './recipients.ts';
 import type { Scope, Token, TokenBook } from './tokens.ts';
@@ -196,17 +196,18 @@ export function createApp(parts: AppParts): Hono<Env> {
     return json(200, await recipients.look(checked.data));
   });
 
-  app.get('/v1/outcomes', needs('read'), (c) => {
+  app.get('/v1/outcomes', needs('read'), async (c) => {
     const text = c.req.header('last-event-id') ?? c.req.query('after');
     const cursor = text === undefined ? undefined : parseCursor(text, outcomes.shards);
     if (text !== undefined && cursor === undefined) return problemResponse(BAD_CURSOR);
     if (c.req.raw.method === 'HEAD') return new Response(null, { headers: EVENT_STREAM });
-    if (readers >= MOST_READERS) return problemResponse(TOO_MANY_READERS);
-    readers++;
     const gone = new AbortController();
     const secret = c.get('secret');
     const mayRead = () => tokens.find(secret)?.scopes.includes('read') === true; // a token may be revoked meanwhile
-    const events = outcomeEvents(outcomes, cursor, { signal: AbortSignal.any([signal, gone.signal]), mayRead });
+    const reading = { signal: AbortSignal.any([signal, gone.signal]), mayRead };
+    const events = await openOutcomes(outcomes, cursor, reading);
+    if (readers >= MOST_READERS) return problemResponse(TOO_MANY_READERS);
+    readers++;
     const body = streamOf(events, () => {
       readers--;
       gone.abort();

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { outcomesKey, shardPrefixes } from '../src/queue/names.ts';
-import type { Connection } from '../src/redis/connection.ts';
+import { PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/connection.ts';
 
 /**
  * The stream of outcomes as Server-Sent Events. The id of each event is a cursor: where to go on in the stream of each shard,
@@ -31,16 +31,34 @@ export interface OutcomesParts {
 
 /**
  * The events after the cursor, then new ones as they come, until the signal aborts or the client may read no more. Without a
- * cursor: those from now on.
+ * cursor: those from now on. Rejects if Redis does not answer, so that the client gets no stream that ends at once.
  */
-export async function* outcomeEvents(
+export async function openOutcomes(
   { redis, prefix, shards }: OutcomesParts,
   cursor: readonly string[] | undefined,
-  { signal, mayRead }: { readonly signal: AbortSignal; readonly mayRead: () => boolean },
-): AsyncGenerator<string> {
+  reading: Reading,
+): Promise<AsyncGenerator<string>> {
+  await whenReady(redis, PRODUCER_TIMEOUT_MS);
   const keys = shardPrefixes(prefix, shards).map(outcomesKey);
-  const positions = [...(cursor ?? (await Promise.all(keys.map((key) => lastId(redis, key)))))];
-  if (cursor !== undefined && (await wasTrimmed(redis, keys, positions))) yield event('missed', positions, {});
+  const positions = cursor ?? (await Promise.all(keys.map((key) => lastId(redis, key))));
+  const hasMissed = cursor !== undefined && (await wasTrimmed(redis, keys, cursor));
+  return outcomeEvents(redis, keys, [...positions], hasMissed, reading);
+}
+
+/** Until when a client reads. */
+interface Reading {
+  readonly signal: AbortSignal;
+  readonly mayRead: () => boolean;
+}
+
+async function* outcomeEvents(
+  redis: Connection,
+  keys: readonly string[],
+  positions: string[],
+  hasMissed: boolean,
+  { signal, mayRead }: Reading,
+): AsyncGenerator<string> {
+  if (hasMissed) yield event('missed', positions, {});
   let saidAt = performance.now();
   yield ': connected\n\n';
   while (!signal.aborted && mayRead()) {

@@ -277,5 +277,7 @@ describe('where Redis is away', () => {
     const api = await openApi({ REDIS_URL: 'redis://127.0.0.1:1' });
     expect((await api.call('GET', '/readyz')).body).toEqual({ ok: false, redis: false });
     expect((await post(api, makeNotification())).status).toBe(503);
+    const outcomes = await api.call('GET', '/v1/outcomes');
+    expect([outcomes.status, outcomes.body['code']]).toEqual([503, 'redis-away']);
   });
 });
