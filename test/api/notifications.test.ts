@@ -145,11 +145,12 @@ describe('an Idempotency-Key', () => {
   });
 
   it('is of one token: another token may have the same one', async () => {
-    const api = await openApi();
-    const secret = await api.token({});
+    const api = await openApi({}, { another: { scopes: ['send'] } });
     const [one, other] = [makeNotification(), makeNotification()];
     expect((await post(api, one, key)).status).toBe(202);
-    expect((await api.call('POST', PATH, { body: other, headers: key, secret })).body).toMatchObject({
+    expect(
+      (await api.call('POST', PATH, { body: other, headers: key, secret: api.secrets.another })).body,
+    ).toMatchObject({
       result: 'added',
     });
   });
@@ -208,13 +209,12 @@ describe('a stream', () => {
 
   it('answers a line before the next one comes', async () => {
     const api = await openApi();
-    const secret = await api.token({ scopes: ['send', 'read'] });
     const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
     const writer = writable.getWriter();
     const write = () => writer.write(new TextEncoder().encode(`${JSON.stringify(makeNotification())}\n`));
     const asked = fetch(`${api.url}${PATH}`, {
       ...{ method: 'POST', body: readable, duplex: 'half' },
-      headers: { ...NDJSON, authorization: `Bearer ${secret}` },
+      headers: { ...NDJSON, authorization: `Bearer ${api.secrets.all}` },
     });
     await write();
     const reader = ((await asked).body as ReadableStream<Uint8Array> | null)?.getReader();
@@ -240,10 +240,9 @@ describe('a stream', () => {
 
 describe('where many wait', () => {
   it('a token adds none beyond its own number, and others go on', async () => {
-    const api = await openApi({ API_MAX_WAITING: '4' });
-    const secret = await api.token({ scopes: ['send'], maxWaiting: 2 });
+    const api = await openApi({ API_MAX_WAITING: '4' }, { few: { scopes: ['send'], maxWaiting: 2 } });
     await post(api, [makeNotification(), makeNotification()]);
-    const refused = await api.call('POST', PATH, { body: makeNotification(), secret });
+    const refused = await api.call('POST', PATH, { body: makeNotification(), secret: api.secrets.few });
     expect([refused.status, refused.body['code']]).toEqual([429, 'queue-full']);
     expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
     expect((await post(api, [makeNotification(), makeNotification()])).status).toBe(202);

@@ -22,12 +22,12 @@ function faultsOf(text: string): string[] {
 
 describe('a request', () => {
   it('needs a token, with the scope for what it does', async () => {
-    const api = await openApi();
+    const api = await openApi({}, { send: { scopes: ['send'] }, read: { scopes: ['read'] } });
     const none = await api.call('GET', '/v1/notifications/x', { secret: '' });
     expect([none.status, none.headers.get('www-authenticate')]).toEqual([401, 'Bearer']);
     const wrong = await api.call('GET', '/v1/notifications/x', { secret: `pp_${'a'.repeat(43)}` });
     expect([wrong.status, wrong.headers.get('www-authenticate')]).toEqual([401, 'Bearer error="invalid_token"']);
-    const [send, read] = [await api.token({ scopes: ['send'] }), await api.token({ scopes: ['read'] })];
+    const { send, read } = api.secrets;
     const statusOf = async (method: string, path: string, secret: string) =>
       (await api.call(method, path, { secret, ...(method === 'POST' && { body: [] }) })).status;
     const rows: readonly (readonly [string, string, number, number])[] = [
@@ -63,11 +63,11 @@ describe('a request', () => {
 });
 
 it('a stream of outcomes ends when its token is revoked', async () => {
-  const api = await openApi();
-  const secret = await api.token({ scopes: ['read'] });
-  const response = await fetch(`${api.url}/v1/outcomes`, { headers: { authorization: `Bearer ${secret}` } });
+  const api = await openApi({}, { reader: { scopes: ['read'] } });
+  const headers = { authorization: `Bearer ${api.secrets.reader}` };
+  const response = await fetch(`${api.url}/v1/outcomes`, { headers });
   const read = response.text();
-  expect(await revokeToken(api.tokensFile, 'token-0')).toBe(true);
+  expect(await revokeToken(api.tokensFile, 'reader')).toBe(true);
   expect(await read).toBe(': connected\n\n');
 });
 

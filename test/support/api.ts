@@ -4,14 +4,14 @@ import { join } from 'node:path';
 import { Queue } from 'bullmq';
 import { onTestFinished } from 'vitest';
 import { startApi } from '../../api/api.ts';
-import { addToken, type Token } from '../../api/tokens.ts';
+import { addToken, SCOPES, type Token } from '../../api/tokens.ts';
 import { loadApiConfig } from '../../src/config/config.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { QUEUE, shardPrefixes } from '../../src/queue/names.ts';
 import { connectRedis, testPrefix, testRedisUrl } from './redis.ts';
 
 /** The API in this process, at a queue of its own. */
-export interface ApiBench {
+export interface ApiBench<Name extends string = never> {
   readonly url: string;
   readonly prefix: string;
   readonly tokensFile: string;
@@ -19,9 +19,11 @@ export interface ApiBench {
   readonly queue: Queue;
   /** A request with a token that may all, unless `secret` is another one, or '' for none. */
   call(method: string, path: string, options?: CallOptions): Promise<Answer>;
-  /** Adds a token and waits until the server knows it; answers its secret. */
-  token(fields: Partial<Pick<Token, 'scopes' | 'maxWaiting'>>): Promise<string>;
+  /** The secret of each token, by its name; `all` is the token that may all. */
+  readonly secrets: Readonly<Record<Name | 'all', string>>;
 }
+
+type TokenFields = Pick<Token, 'scopes' | 'maxWaiting'>;
 
 export interface CallOptions {
   /** Sent as JSON; a text as it is. */
@@ -37,12 +39,20 @@ export interface Answer {
   readonly body: Record<string, unknown>;
 }
 
-/** @param env more variables of the API */
-export async function openApi(env: Readonly<Record<string, string>> = {}): Promise<ApiBench> {
+/**
+ * @param env more variables of the API
+ * @param tokens more tokens, by name: written before the start, because the server sees a later change only after seconds
+ */
+export async function openApi<Name extends string = never>(
+  env: Readonly<Record<string, string>> = {},
+  tokens: Readonly<Record<Name, TokenFields>> = {} as Readonly<Record<Name, TokenFields>>,
+): Promise<ApiBench<Name>> {
   const prefix = env['QUEUE_PREFIX'] ?? testPrefix();
   const folder = await mkdtemp(join(tmpdir(), 'pushpacer-api-'));
   const tokensFile = join(folder, 'tokens.json');
-  const all = await addToken(tokensFile, { name: 'all', scopes: ['send', 'read', 'operate'] });
+  const secrets: Record<string, string> = {};
+  for (const [name, fields] of Object.entries<TokenFields>({ all: { scopes: SCOPES }, ...tokens }))
+    secrets[name] = await addToken(tokensFile, { name, ...fields });
   const given = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, API_PORT: '0', API_TOKENS_FILE: tokensFile, ...env };
   const api = await startApi(loadApiConfig(given), createLog('silent'));
   const [first = prefix] = shardPrefixes(prefix, Number(env['QUEUE_SHARDS'] ?? 1));
@@ -52,7 +62,7 @@ export async function openApi(env: Readonly<Record<string, string>> = {}): Promi
     await Promise.all([api.close(), queue.close()]);
     await rm(folder, { recursive: true, force: true });
   });
-  const call: ApiBench['call'] = async (method, path, { body, headers = {}, secret = all } = {}) => {
+  const call: ApiBench['call'] = async (method, path, { body, headers = {}, secret = secrets['all'] ?? '' } = {}) => {
     const text = typeof body === 'string' ? body : JSON.stringify(body);
     const response = await fetch(`${api.url}${path}`, {
       method,
@@ -65,23 +75,7 @@ export async function openApi(env: Readonly<Record<string, string>> = {}): Promi
     });
     return { status: response.status, headers: response.headers, body: jsonOr(await response.text()) };
   };
-  let made = 0;
-  return {
-    url: api.url,
-    prefix,
-    tokensFile,
-    queue,
-    call,
-    async token({ scopes = ['send', 'read'], maxWaiting }) {
-      const secret = await addToken(tokensFile, { name: `token-${made++}`, scopes, ...(maxWaiting && { maxWaiting }) });
-      for (let tries = 0; tries < 100; tries++) {
-        const { status } = await call('GET', '/v1/notifications/none', { secret });
-        if (status !== 401 && status !== 429) break;
-        await new Promise((resolve) => setTimeout(resolve, 300));
-      }
-      return secret;
-    },
-  };
+  return { url: api.url, prefix, tokensFile, queue, call, secrets: secrets as ApiBench<Name>['secrets'] };
 }
 
 function jsonOr(text: string): Record<string, unknown> {
