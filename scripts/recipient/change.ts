@@ -1,11 +1,10 @@
 import type { Command } from 'commander';
-import { duesOf, MOVE_LEAD_MS } from '../../src/delivery/slot.ts';
 import { printable, formatFault } from '../../src/domain/faults.ts';
 import { MAX_WINDOW_MS, parseRules, policyText, type Policy, type Rule } from '../../src/domain/limits.ts';
 import { DURATION_FORMAT, formatDuration, parseDuration } from '../../src/domain/time.ts';
-import type { Follow, Inspection, Moved } from '../../src/limiter/limiter.ts';
-import { paceOf } from '../../src/limiter/pace.ts';
-import { redelay } from '../../src/queue/job-lock.ts';
+import type { Action } from '../../src/limiter/foresee.ts';
+import type { Inspection } from '../../src/limiter/limiter.ts';
+import { act, type Acted } from '../../src/operations/actions.ts';
 import { createCommand, printJson, UsageError } from '../../src/terminal/command.ts';
 import { createProgress } from '../../src/terminal/progress.ts';
 import { instantFrom } from '../../src/terminal/text.ts';
@@ -52,11 +51,10 @@ async function block(id: string, { reason, json, ...end }: BlockFlags): Promise<
   if (end.for === undefined && end.until === undefined) {
     throw new UsageError('--for: expected --for or --until, found neither');
   }
-  await change(id, json, waitingOf(id), async ({ limiter, apart }, follow, { now }) => {
+  await change(id, json, waitingOf(id), (_, { now }) => {
     const until = endOf(end, now, MOST_AHEAD_MS) as number; // one of the two is given
-    for (const each of [limiter, ...Object.values(apart)]) await each.block(id, { until, reason }, follow);
     const did = `${printable(id)} is blocked until ${instantFrom(now, until)}: ${printable(reason)}`;
-    return () => ({ did, fields: { until, reason }, now });
+    return { action: { kind: 'block', until, reason }, done: () => ({ did, fields: { until, reason }, now }) };
   });
 }
 
@@ -75,12 +73,13 @@ export function unblockCommand(): Command {
 }
 
 async function unblock(id: string, { json }: { json?: true }): Promise<void> {
-  await change(id, json, waitingOf(id), async ({ limiter, apart }, follow) => {
-    let wasBlocked = false;
-    for (const each of [limiter, ...Object.values(apart)]) wasBlocked = (await each.unblock(id, follow)) || wasBlocked;
-    const did = `${printable(id)} ${wasBlocked ? 'is not blocked any more' : 'was not blocked'}`;
-    return () => ({ did, fields: { wasBlocked }, isOneLine: true });
-  });
+  await change(id, json, waitingOf(id), () => ({
+    action: { kind: 'unblock' },
+    done: ({ wasThere: wasBlocked }) => {
+      const did = `${printable(id)} ${wasBlocked ? 'is not blocked any more' : 'was not blocked'}`;
+      return { did, fields: { wasBlocked }, isOneLine: true };
+    },
+  }));
 }
 
 interface LimitFlags extends EndFlags {
@@ -110,9 +109,15 @@ export function limitCommand(): Command {
 
 async function limit(id: string, { json, ...flags }: LimitFlags): Promise<void> {
   check(flags);
-  await change(id, json, alertsOf(id), async (limiters, follow, { now }) => {
-    const did = flags.clear ? await clear(id, limiters, follow) : await store(id, flags, now, limiters, follow);
-    return ({ policy, source, policyUntil: until }) => ({ did, fields: { policy, source, until } });
+  await change(id, json, alertsOf(id), ({ config }, { now }) => {
+    const { action, didOf } = flags.clear ? clearing(id, config) : storing(id, flags, now, config);
+    return {
+      action,
+      done: ({ wasThere }, { policy, source, policyUntil: until }) => ({
+        did: didOf(wasThere),
+        fields: { policy, source, until },
+      }),
+    };
   });
 }
 
@@ -125,25 +130,29 @@ function check({ rules, minGap, clear, ...end }: LimitFlags): void {
   throw new UsageError('--rules: expected --rules, --min-gap or --clear, found none of them');
 }
 
-async function store(
-  id: string,
-  flags: LimitFlags,
-  now: number,
-  { limiter, config }: OpenLimiters,
-  follow: Follow,
-): Promise<string> {
+type Config = OpenLimiters['config'];
+
+/** A command, and what to say of it. */
+interface Limiting {
+  readonly action: Action;
+  readonly didOf: (wasLimited: boolean) => string;
+}
+
+function storing(id: string, flags: LimitFlags, now: number, config: Config): Limiting {
   const { rules = config.policy.rules, minGap: minGapMs = config.policy.minGapMs } = flags;
   const policy: Policy = { rules, minGapMs };
   const until = endOf(flags, now);
-  await limiter.limit(id, policy, { ...follow, ...(until !== undefined && { until }) });
   const end = until === undefined ? ', without an end' : ` until ${instantFrom(now, until)}`;
-  return `${printable(id)} is limited to ${policyText(policy)}${end}`;
+  const did = `${printable(id)} is limited to ${policyText(policy)}${end}`;
+  return { action: { kind: 'limit', policy, until }, didOf: () => did };
 }
 
-async function clear(id: string, { limiter, config }: OpenLimiters, follow: Follow): Promise<string> {
-  const wasLimited = await limiter.unlimit(id, follow);
-  const had = wasLimited ? 'has no limits of its own any more' : 'had no limits of its own';
-  return `${printable(id)} ${had}; in force is ${policyText(config.policy)}`;
+function clearing(id: string, { policy }: Config): Limiting {
+  const didOf = (wasLimited: boolean): string => {
+    const had = wasLimited ? 'has no limits of its own any more' : 'had no limits of its own';
+    return `${printable(id)} ${had}; in force is ${policyText(policy)}`;
+  };
+  return { action: { kind: 'unlimit' }, didOf };
 }
 
 function rules(text: string): readonly Rule[] {
@@ -173,12 +182,14 @@ export function resetCommand(): Command {
 }
 
 async function reset(id: string, { json }: { json?: true }): Promise<void> {
-  await change(id, json, alertsOf(id), async ({ limiter }, follow, { sent }) => {
-    const wasKnown = await limiter.reset(id, follow);
-    const name = printable(id);
-    const did = wasKnown ? `forgot ${sent.length} sent to ${name}` : `nothing was sent to ${name} lately`;
-    return () => ({ did, fields: { wasKnown, sent: sent.length }, isOneLine: true });
-  });
+  await change(id, json, alertsOf(id), (_, { sent }) => ({
+    action: { kind: 'reset' },
+    done: ({ wasThere: wasKnown }) => {
+      const name = printable(id);
+      const did = wasKnown ? `forgot ${sent.length} sent to ${name}` : `nothing was sent to ${name} lately`;
+      return { did, fields: { wasKnown, sent: sent.length }, isOneLine: true };
+    },
+  }));
 }
 
 /** What a command did. */
@@ -193,42 +204,45 @@ interface Done {
   readonly isOneLine?: boolean;
 }
 
+/** What a command is to do, and what to say when it is done. */
+interface Plan<Known> {
+  readonly action: Action;
+  /** @param after what is known of the recipient then */
+  readonly done: (acted: Acted, after: Known) => Done;
+}
+
 /**
- * Runs an operator's command at the limiters, changes the due times of the recipient's delayed jobs to their new slots, and says
- * what was done, and what waits now. A job that a worker has at that moment asks the limiter anyway.
+ * Runs an operator's command, and says what was done, and what waits now.
  *
  * @param look what is known of the recipient; called before and after
- * @param act answers what was done, given what is known after it
  */
 export async function change<Known extends Waiting>(
   id: string,
   json: true | undefined,
   look: (limiters: OpenLimiters) => Promise<Known>,
-  act: (limiters: OpenLimiters, follow: Follow, before: Known) => Promise<(after: Known) => Done>,
+  plan: (limiters: OpenLimiters, before: Known) => Plan<Known>,
 ): Promise<void> {
   await atLimiter(async (limiters) => {
     const before = await look(limiters);
     const mostly = before.reserved.length; // others may come meanwhile
-    let moved = 0;
-    const doneAt = await atQueue(limiters.config, id, async (shard) => {
+    const { action, done } = plan(limiters, before);
+    const { limiter, apart, config } = limiters;
+    const acted = await atQueue(config, id, async (queue) => {
       const progress = createProgress('moved', mostly);
-      const onMoved = async (part: readonly Moved[]): Promise<void> => {
-        await redelay(shard, duesOf(part, paceOf(limiters.config.policy).toleranceMs));
-        moved += part.length;
-        progress.update(moved, Math.max(moved, mostly));
-      };
+      const parts = { limiters: { alert: limiter, ...apart }, policy: config.policy, queue };
       try {
-        return await act(limiters, { onMoved, leadMs: MOVE_LEAD_MS }, before);
+        return await act(id, action, parts, (moved) => progress.update(moved, Math.max(moved, mostly)));
       } finally {
         progress.stop();
       }
     });
     const after = await look(limiters);
     const { reserved } = after;
-    const { did, fields, now = after.now, isOneLine } = doneAt(after);
+    const { did, fields, now = after.now, isOneLine } = done(acted, after);
     const waits = waitingText({ now, reserved });
     if (json) {
-      printJson({ recipientId: id, ...fields, waiting: reserved.length, lastAt: reserved.at(-1)?.at, moved });
+      const lastAt = reserved.at(-1)?.at;
+      printJson({ recipientId: id, ...fields, waiting: reserved.length, lastAt, moved: acted.moved });
     } else process.stdout.write(`${did}${waits === undefined ? '' : `${isOneLine ? '; ' : '\n'}${waits}`}\n`);
   });
 }

@@ -43,11 +43,10 @@ export function quietCommand(): Command {
 
 async function quiet(id: string, { json, ...flags }: Flags): Promise<void> {
   const hours = await hoursOf(flags);
-  await change(id, json, alertsOf(id), async ({ limiter }, follow) => {
-    await limiter.quiet(id, hours, follow);
-    const did = `${printable(id)} has quiet hours: ${quietText(hours)}`;
-    return ({ quiet }) => ({ did, fields: { quiet } });
-  });
+  await change(id, json, alertsOf(id), () => ({
+    action: { kind: 'quiet', hours },
+    done: (_, { quiet }) => ({ did: `${printable(id)} has quiet hours: ${quietText(hours)}`, fields: { quiet } }),
+  }));
 }
 
 /** The quiet hours that the flags give. Throws UsageError with every fault. */
@@ -107,14 +106,14 @@ export function unquietCommand(): Command {
 }
 
 async function unquiet(id: string, { json }: { json?: true }): Promise<void> {
-  await change(id, json, alertsOf(id), async ({ limiter }, follow) => {
-    const wasQuiet = await limiter.unquiet(id, follow);
-    const had = wasQuiet ? 'has no quiet hours of its own any more' : 'had no quiet hours of its own';
-    return ({ quiet }) => {
+  await change(id, json, alertsOf(id), () => ({
+    action: { kind: 'unquiet' },
+    done: ({ wasThere: wasQuiet }, { quiet }) => {
+      const had = wasQuiet ? 'has no quiet hours of its own any more' : 'had no quiet hours of its own';
       const inForce = quiet === undefined ? '' : `; in force is ${quietText(quiet.hours)}`;
       return { did: `${printable(id)} ${had}${inForce}`, fields: { wasQuiet, quiet } };
-    };
-  });
+    },
+  }));
 }
 
 /** `mon-fri`, `sat,sun` or both: the days, in the order in which they are written. */

@@ -184,13 +184,19 @@ type IdOf = (stored: string) => string | undefined;
 
 /** What to report: a reservation that changed its scope but not its slot is left out. */
 export function movedOf(places: readonly Replanned[], idOf: IdOf): Moved[] {
-  return places
-    .filter(({ at, wasAt }) => at !== wasAt)
-    .map(({ at, wasAt: from, own, cause, ...slot }) => {
-      const { id } = viewOf({ at, id: slot.id }, idOf);
-      const category = own?.category;
-      return { ...(id !== undefined && { id }), ...(category !== undefined && { category }), from, at, ...cause };
-    });
+  return movesOf(
+    places.filter(({ at, wasAt }) => at !== wasAt),
+    idOf,
+  );
+}
+
+/** The same for all of them. */
+export function movesOf(places: readonly Replanned[], idOf: IdOf): Moved[] {
+  return places.map(({ at, wasAt: from, own, cause, ...slot }) => {
+    const { id } = viewOf({ at, id: slot.id }, idOf);
+    const category = own?.category;
+    return { ...(id !== undefined && { id }), ...(category !== undefined && { category }), from, at, ...cause };
+  });
 }
 
 /** What an operator sees. `next`: the answer that a newcomer would get. */

@@ -61,7 +61,8 @@ export async function cancelWaiting(target: CancelTarget, parts: CancelParts): P
     if (canceled.includes(true)) return { canceled: 1, tooLate: 0 };
     return { canceled: 0, tooLate: jobs.length > 0 || isDead ? 1 : 0 };
   }
-  const jobs = await findByKey(target, parts);
+  const { jobs, gone, key } = await findByKey(target, parts);
+  if (gone.length > 0) await parts.connection.zrem(key, ...gone);
   const answers: boolean[] = [];
   for (let from = 0; from < jobs.length; from += AT_ONCE) {
     const some = jobs.slice(from, from + AT_ONCE);
@@ -69,6 +70,31 @@ export async function cancelWaiting(target: CancelTarget, parts: CancelParts): P
   }
   const canceled = answers.filter(Boolean).length;
   return { canceled, tooLate: answers.length - canceled };
+}
+
+/** A notification that a cancel would end, as far as its job says. */
+export interface Cancelable {
+  readonly jobId: string;
+  readonly recipientId: string;
+  readonly countedAs: CountedAs;
+  /** The number of its next ask. */
+  readonly asks: number;
+}
+
+/** What `cancelWaiting` would find: what waits, and how many it is too late for. Writes nothing. */
+export async function findCancelable(
+  target: CancelTarget,
+  parts: Pick<CancelParts, 'connection' | 'queues'>,
+): Promise<{ readonly waiting: readonly Cancelable[]; readonly tooLate: number }> {
+  const { jobs } = 'id' in target ? await findById(target.id, parts) : await findByKey(target, parts);
+  const waiting = jobs.flatMap(({ job }): readonly Cancelable[] => {
+    const stage = stageOf(job);
+    if (stage !== 'waits' && stage !== 'merged') return [];
+    const data = job.data as { readonly recipientId: string; readonly pushType?: unknown; readonly alert?: unknown };
+    const { asks = 0 } = progressOf(job);
+    return [{ jobId: job.id ?? '', recipientId: data.recipientId, countedAs: countedAs(data), asks }];
+  });
+  return { waiting, tooLate: jobs.length - waiting.length };
 }
 
 async function cancelOne({ queue, job }: Found, { connection, deciders }: CancelParts): Promise<boolean> {
@@ -171,7 +197,7 @@ const MOST_SAME_ID = 20;
 /** The jobs of a notification: its own and those of replays, in any shard; and whether it is a dead letter. */
 async function findById(
   id: string,
-  { connection, queues }: CancelParts,
+  { connection, queues }: Pick<CancelParts, 'connection' | 'queues'>,
 ): Promise<{ readonly jobs: readonly Found[]; readonly isDead: boolean }> {
   const jobId = jobIdOf(id);
   const jobIds = [jobId, ...replayIdsOf(jobId)];
@@ -186,21 +212,24 @@ async function findById(
   return { jobs: found.flat(), isDead: dead.some((count) => count > 0) };
 }
 
-/** The jobs that wait for a recipient under a cancellation key. Ids whose jobs are gone are removed from the index. */
-async function findByKey(place: KeyPlace, { connection, queues }: CancelParts): Promise<readonly Found[]> {
+/** The jobs that wait for a recipient under a cancellation key; and ids in the index, under `key`, whose jobs are gone. */
+async function findByKey(
+  place: KeyPlace,
+  { connection, queues }: Pick<CancelParts, 'connection' | 'queues'>,
+): Promise<{ readonly jobs: readonly Found[]; readonly gone: readonly string[]; readonly key: string }> {
   const queue = queues[shardOf(place.recipientId, queues.length)];
-  if (queue === undefined) return [];
+  if (queue === undefined) return { jobs: [], gone: [], key: '' };
   const key = cancellationIndexKey(queue.opts.prefix ?? '', place.recipientId, place.cancellationKey);
   const jobIds = await connection.zrange(key, '0', '-1');
   const jobs = await jobsOf(queue, jobIds);
   const known = new Set(jobs.map(({ job }) => job.id));
   const gone = jobIds.filter((jobId) => !known.has(jobId));
-  if (gone.length > 0) await connection.zrem(key, ...gone);
   // A duplicate may have added its id to the index of another key than that of the notification that has the id.
-  return jobs.filter(({ job }) => {
+  const own = jobs.filter(({ job }) => {
     const { recipientId, cancellationKey } = job.data as Partial<KeyPlace>;
     return recipientId === place.recipientId && cancellationKey === place.cancellationKey;
   });
+  return { jobs: own, gone, key };
 }
 
 /** Those that exist, and are notifications whose recipient can be read. */

@@ -119,3 +119,57 @@ export function createCanceledLook({
     return how === 'canceled' && kept > Date.now();
   };
 }
+
+/** The part of ioredis that reads several fields. */
+export interface WaitingRedis {
+  hmget(key: string, ...fields: string[]): Promise<(string | null)[]>;
+}
+
+/** What waiting.lua stores. */
+interface Stored {
+  readonly how?: string;
+  readonly by?: string;
+  readonly field?: string;
+  readonly name?: string;
+  readonly entry?: string;
+  readonly count?: number;
+}
+
+/**
+ * The reservations that would be given back if these notifications were canceled, as they are stored: as cancel.lua decides it. A
+ * part of a digest has none, and a digest keeps its slot while others are in it. Writes nothing.
+ *
+ * @param waiting the key of what waits
+ */
+export async function freedBy(
+  redis: WaitingRedis,
+  waiting: string,
+  jobs: readonly { readonly jobId: string; readonly asks: number }[],
+): Promise<string[]> {
+  const read = async (fields: readonly string[]): Promise<(Stored | undefined)[]> => {
+    if (fields.length === 0) return [];
+    const texts = await redis.hmget(waiting, ...fields);
+    return texts.map((text) => (text === null ? undefined : (JSON.parse(text) as Stored)));
+  };
+  const [ends, holders] = await Promise.all([
+    read(jobs.map(({ jobId }) => `end:${jobId}`)),
+    read(jobs.map(({ jobId }) => `holder:${jobId}`)),
+  ]);
+  const freed: string[] = [];
+  const leaving = new Map<string, number>(); // by the holder of a digest: how many of its parts
+  for (const [index, { jobId, asks }] of jobs.entries()) {
+    const end = ends[index];
+    const holder = end?.how === 'merged' ? end.by : holders[index]?.field === undefined ? undefined : jobId;
+    if (holder !== undefined) leaving.set(holder, (leaving.get(holder) ?? 0) + 1);
+    else if (end === undefined) freed.push(entryOf(`${jobId}/${asks}`));
+  }
+  const names = [...leaving.keys()];
+  const fields = (await read(names.map((name) => `holder:${name}`))).map((holder) => holder?.field ?? '');
+  const digests = await read(fields);
+  for (const [index, name] of names.entries()) {
+    const digest = digests[index];
+    const isEmpty = (digest?.count ?? 0) <= (leaving.get(name) ?? 0);
+    if (digest?.name === name && digest.entry !== undefined && isEmpty) freed.push(digest.entry);
+  }
+  return freed;
+}

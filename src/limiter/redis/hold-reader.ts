@@ -1,11 +1,11 @@
 import { createDeadline } from '../../redis/deadline.ts';
 import { holdOf, type Hold } from '../hold.ts';
 import type { SlotId } from '../limiter.ts';
-import { allKeys, defineScripts, entryOf, idOf, memberOf } from './keys.ts';
-import { lookAt } from './look.ts';
+import { entryOf, idOf, memberOf } from './keys.ts';
+import { createLook } from './look.ts';
 import { createQuietTerms } from './quiet-terms.ts';
 import type { RedisLimiterOptions } from './redis-limiter.ts';
-import { createPolicies, readInspect } from './wire.ts';
+import { createPolicies } from './wire.ts';
 
 /** Says of one reservation why it has its slot. It writes nothing. */
 export interface HoldReader {
@@ -24,17 +24,10 @@ export function createHoldReader({
 }: Pick<RedisLimiterOptions, 'redis' | 'policy' | 'categories' | 'quietHours' | 'prefix' | 'timeoutMs'>): HoldReader {
   const quietTerms = createQuietTerms(quietHours, categories);
   const policies = createPolicies(policy, categories, 0);
-  const names = policies.categories.map(([category]) => category);
-  const scripts = defineScripts(redis, 1 + names.length);
   const answered = createDeadline(timeoutMs);
+  const look = createLook({ redis, prefix, categories: policies.categories.length, quietTerms, answered });
   return {
-    async read({ recipientId, id }) {
-      const keys = allKeys(prefix, recipientId, names);
-      const state = await lookAt(policies, quietTerms, async (leaveOut, most) =>
-        readInspect(await answered(scripts.inspect(...keys, policies.allPolicies, leaveOut, most))),
-      );
-      return holdOf(state, entryOf(id));
-    },
+    read: async ({ recipientId, id }) => holdOf(await look(recipientId, policies), entryOf(id)),
   };
 }
 

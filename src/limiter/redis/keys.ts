@@ -44,10 +44,14 @@ export function categoryKeys({ sent: stem }: RecipientKeys, category: string): C
   return { sent: `${stem}:sent:${name}`, reserved: `${stem}:reserved:${name}`, heldBack: `${stem}:held:${name}` };
 }
 
-/** The settings, and all sets of the overall scope and of these categories, in the order in which inspect.lua takes them. */
-export function allKeys(prefix: string, recipientId: string, categories: readonly string[]): string[] {
+/** The settings, and all sets of the overall scope and of every category. */
+export function allKeys(
+  prefix: string,
+  recipientId: string,
+  categories: readonly (readonly [name: string, policy: unknown])[],
+): string[] {
   const keys = recipientKeys(prefix, recipientId);
-  const ofCategories = categories.flatMap((category) => {
+  const ofCategories = categories.flatMap(([category]) => {
     const { sent, reserved, heldBack } = categoryKeys(keys, category);
     return [sent, reserved, heldBack];
   });
@@ -98,7 +102,6 @@ export interface Scripts {
   readonly admit: readonly [Call<AdmitReply>, Call<AdmitReply>];
   /** For one set, two and three of them. */
   readonly release: readonly [Call<Numeric>, Call<Numeric>, Call<Numeric>];
-  readonly inspect: Call<InspectReply>;
   readonly move: Call<readonly Numeric[]>;
   readonly settings: Call<SettingsReply>;
 }
@@ -108,13 +111,17 @@ export function defineScripts(redis: LimiterRedis, scopes: number): Scripts {
   return {
     admit: [define(redis, 'admit', 4), define(redis, 'admit', 7)],
     release: [define(redis, 'release', 1), define(redis, 'release', 2), define(redis, 'release', 3)],
-    inspect: define(redis, 'inspect', 3 * scopes),
     move: define(redis, 'move', 3 * scopes),
     settings: define(redis, 'settings', 1),
   };
 }
 
-function define<R>(redis: LimiterRedis, script: string, numberOfKeys: number): Call<R> {
+/** The script that reads all of a recipient, for so many scopes. */
+export function defineInspect(redis: ScriptRedis, scopes: number): Call<InspectReply> {
+  return define(redis, 'inspect', 3 * scopes);
+}
+
+function define<R>(redis: ScriptRedis, script: string, numberOfKeys: number): Call<R> {
   const lua = readScript(`${script}.lua`, import.meta.url);
   return defineScript(redis, `pushpacer:${script}:${numberOfKeys}`, lua, numberOfKeys);
 }

@@ -1,17 +1,38 @@
 import type { CategoryPolicy } from '../../domain/limits.ts';
 import { limitsOf } from '../pace.ts';
 import type { RecipientState, Replanned, Scope, Slot } from '../recipient-state.ts';
+import { allKeys, defineInspect, type LimiterRedis } from './keys.ts';
 import type { QuietTerms } from './quiet-terms.ts';
-import type { Inspected, Policies } from './wire.ts';
+import { readInspect, type Inspected, type Policies } from './wire.ts';
 
 /** How many entries one script call reads, from all sets together. */
 const ENTRIES_A_PART = 1_000;
 
+interface LookParts {
+  readonly redis: LimiterRedis;
+  readonly prefix: string;
+  /** How many categories have policies. */
+  readonly categories: number;
+  readonly quietTerms: QuietTerms;
+  readonly answered: <T>(answer: Promise<T>) => Promise<T>;
+}
+
+/** Reads everything that is stored about a recipient. Writes nothing. */
+export function createLook({ redis, prefix, categories, quietTerms, answered }: LookParts) {
+  const inspect = defineInspect(redis, 1 + categories);
+  return (recipientId: string, policies: Policies): Promise<RecipientState> => {
+    const keys = allKeys(prefix, recipientId, policies.categories);
+    return lookAt(policies, quietTerms, async (leaveOut, most) =>
+      readInspect(await answered(inspect(...keys, policies.allPolicies, leaveOut, most))),
+    );
+  };
+}
+
 /**
- * Reads everything about a recipient in parts, so that no part blocks Redis for long. An entry that changes meanwhile may be seen
- * as it was before or after. `part` skips `leaveOut` entries of each set and reads at most the next `most`.
+ * In parts, so that no part blocks Redis for long. An entry that changes meanwhile may be seen as it was before or after. `part`
+ * skips `leaveOut` entries of each set and reads at most the next `most`.
  */
-export async function lookAt(
+async function lookAt(
   policies: Policies,
   quietTerms: QuietTerms,
   part: (leaveOut: number, most: number) => Promise<Inspected>,

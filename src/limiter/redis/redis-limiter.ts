@@ -20,7 +20,7 @@ import {
 } from '../checks.ts';
 import { checkOnUnavailable, withFallback, type OnUnavailable } from '../fallback.ts';
 import type { Admission, Ask, NotToBeSent, Follow, SlotId, Limiter, WaitingAsk, WaitingLimiter } from '../limiter.ts';
-import { inspectionOf, movedOf, replan, type RecipientState } from '../recipient-state.ts';
+import { inspectionOf, movedOf, replan } from '../recipient-state.ts';
 import { createClock, type Clock } from './clock.ts';
 import {
   allKeys,
@@ -33,9 +33,9 @@ import {
   type CategoryKeys,
   type LimiterRedis,
 } from './keys.ts';
-import { lookAt, toMoves } from './look.ts';
+import { createLook, toMoves } from './look.ts';
 import { createQuietTerms } from './quiet-terms.ts';
-import { createPolicies, readAdmit, readInspect, readSettings, toAdmission, toOptions } from './wire.ts';
+import { createPolicies, readAdmit, readSettings, toAdmission, toOptions } from './wire.ts';
 
 /** The limits of a Redis limiter, its client, what it keeps, and what happens while Redis does not answer. */
 export interface RedisLimiterOptions {
@@ -100,6 +100,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
   const policies = createPolicies(policy, categories, keepMs);
   const scripts = defineScripts(redis, 1 + policies.categories.length);
   const answered = createDeadline(timeoutMs);
+  const look = createLook({ redis, prefix, categories: policies.categories.length, quietTerms, answered });
   const sentEntry = keepIds ? (entry: string) => entry : memberOf;
 
   async function ask(mode: 'admit' | 'peek', asked: WaitingAsk): Promise<Admission | NotToBeSent> {
@@ -147,15 +148,6 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     return Number(await answered(script(...named, entry))) === 1;
   }
 
-  const names = policies.categories.map(([category]) => category);
-
-  function look(recipientId: string): Promise<RecipientState> {
-    const keys = allKeys(prefix, recipientId, names);
-    return lookAt(policies, quietTerms, async (leaveOut, most) =>
-      readInspect(await answered(scripts.inspect(...keys, policies.allPolicies, leaveOut, most))),
-    );
-  }
-
   async function set(what: string, recipientId: string, until: number | '', value: string, mostMs: number | '') {
     const { settings } = recipientKeys(prefix, recipientId);
     return readSettings(await answered(scripts.settings(settings, what, until, value, mostMs)));
@@ -163,10 +155,10 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
 
   /** Repeats while new reservations appear: those that asked meanwhile were placed behind the old slots, so too late. */
   async function moveAll(recipientId: string, { onMoved, leadMs = 0 }: Follow): Promise<void> {
-    const keys = allKeys(prefix, recipientId, names);
+    const keys = allKeys(prefix, recipientId, policies.categories);
     const seen = new Set<string>();
     for (let round = 0; round < MOST_ROUNDS; round += 1) {
-      const state = await look(recipientId);
+      const state = await look(recipientId, policies);
       const planned = replan(state, leadMs);
       if (planned.every(({ id }) => seen.has(id))) return;
       for (const { id } of planned) seen.add(id);
@@ -238,7 +230,7 @@ export function createWaitingLimiter(options: WaitingLimiterOptions): WaitingLim
     },
     async inspect(recipientId) {
       checkRecipient(recipientId);
-      const [state, next] = await Promise.all([look(recipientId), peek({ recipientId, id: randomUUID() })]);
+      const [state, next] = await Promise.all([look(recipientId, policies), peek({ recipientId, id: randomUUID() })]);
       return inspectionOf(state, next, keepIds, idOf);
     },
   };

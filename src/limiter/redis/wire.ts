@@ -265,15 +265,23 @@ export interface Policies {
   textOf(policy: Policy): string;
 }
 
-/** Throws InputError if a policy is not usable. */
+/**
+ * Throws InputError if a policy is not usable.
+ *
+ * @param keepMs sent slots are kept for so long at least; those of the overall scope for `overallKeepMs`
+ */
 export function createPolicies(
   policy: Policy,
   categories: Readonly<Record<string, CategoryPolicy>>,
   keepMs: number,
+  overallKeepMs = keepMs,
 ): Policies {
   const ofCategories = new Map(Object.entries(categories));
   // The overall scope decides whether an id was admitted before, so it must keep ids as long as any category counts them.
-  const ownKeepMs = Math.max(keepMs, ...[policy, ...ofCategories.values()].map((each) => paceOf(each).longestMs));
+  const ownKeepMs = Math.max(
+    overallKeepMs,
+    ...[policy, ...ofCategories.values()].map((each) => paceOf(each).longestMs),
+  );
   const known = new WeakMap<Policy, Map<string | undefined, ScopePolicies>>();
 
   const textsOf = (first: Policy, others: Iterable<Policy>): string =>

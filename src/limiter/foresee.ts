@@ -1,0 +1,121 @@
+import type { CategoryPolicy, Policy } from '../domain/limits.ts';
+import type { QuietHours, Window } from '../domain/quiet-hours.ts';
+import type { Block, Moved } from './limiter.ts';
+import { limitsOf } from './pace.ts';
+import { movesOf, replan, type RecipientState, type Scope } from './recipient-state.ts';
+
+/** What an operator may do to one recipient: the arguments of the limiter's calls of the same names. */
+export type Action =
+  | ({ readonly kind: 'block' } & Block)
+  | { readonly kind: 'unblock' }
+  /** `until`: epoch milliseconds, ahead of now; without it the limits have no end. */
+  | { readonly kind: 'limit'; readonly policy: Policy; readonly until?: number | undefined }
+  | { readonly kind: 'unlimit' }
+  | { readonly kind: 'quiet'; readonly hours: QuietHours }
+  | { readonly kind: 'unquiet' }
+  | { readonly kind: 'reset' };
+
+/** What is tried on one recipient: an action, or what can only come about in other ways. */
+export type Change =
+  | Action
+  /** These reservations are given back, and those behind them move up. `entries`: as they are stored. */
+  | { readonly kind: 'cancel'; readonly entries: readonly string[] }
+  /**
+   * The limiter had these policies; of categories only those that it has. Limits that are stored for the recipient hold on, unless
+   * `replacesStored`.
+   */
+  | {
+      readonly kind: 'policies';
+      readonly policy?: Policy | undefined;
+      readonly categories?: Readonly<Record<string, CategoryPolicy>>;
+      readonly replacesStored?: boolean;
+    };
+
+/** Where the reservations of a recipient would lie after a change. */
+export interface Foreseen {
+  /** Epoch milliseconds on the limiter's clock. */
+  readonly now: number;
+  /** All of them, in the order in which they wait now; `from` is equal to `at` for those that stay. */
+  readonly slots: readonly Moved[];
+}
+
+/** The limiter's own options, as far as they come into force again when what is stored for a recipient is removed. */
+export interface General {
+  readonly policy: Policy;
+  /** The id of a stored entry. */
+  readonly idOf: (entry: string) => string | undefined;
+  /** The quiet times around now; without hours those of the limiter. */
+  readonly quietOf: (hours?: QuietHours) => {
+    readonly hours: QuietHours | undefined;
+    readonly windows: readonly Window[];
+  };
+}
+
+/**
+ * What the change would do to every reservation. The limiters do the same after an action: they store it, and plan all reservations
+ * anew. Writes nothing.
+ */
+export function foresee(state: RecipientState, change: Change, general: General, leadMs: number): Foreseen {
+  const places = replan(changed(state, change, general), leadMs);
+  return { now: state.now, slots: movesOf(places, general.idOf) };
+}
+
+function changed(state: RecipientState, change: Change, { policy: own, quietOf }: General): RecipientState {
+  const [overall, ...others] = state.scopes;
+  switch (change.kind) {
+    case 'block': {
+      const { until, reason } = change;
+      return { ...state, block: { until, reason }, blockedUntil: until };
+    }
+    case 'unblock':
+      return { ...state, block: undefined, blockedUntil: undefined };
+    case 'limit': {
+      const { policy, until = Infinity } = change;
+      return { ...limited(state, policy), stored: { policy, until } };
+    }
+    case 'unlimit':
+      return { ...limited(state, own), stored: undefined };
+    case 'quiet':
+    case 'unquiet': {
+      const { hours, windows } = change.kind === 'quiet' ? quietOf(change.hours) : quietOf();
+      return { ...state, hours, areHoursStored: change.kind === 'quiet', quiet: windows };
+    }
+    case 'reset':
+      return { ...state, scopes: [unsent(overall), ...others.map(unsent)] };
+    case 'cancel': {
+      const entries = new Set(change.entries);
+      const rest = (scope: Scope): Scope => without(scope, entries);
+      return { ...state, scopes: [rest(overall), ...others.map(rest)] };
+    }
+    case 'policies': {
+      const { policy, categories = {}, replacesStored = false } = change;
+      const { scopes, ...after } =
+        policy !== undefined && (replacesStored || !state.stored) ? limited(state, policy) : state;
+      const [first, ...ofCategories] = scopes;
+      const tried = new Map(Object.entries(categories)); // a Map, because a category may be called `constructor`
+      return { ...after, scopes: [first, ...ofCategories.map((scope) => underPolicy(scope, tried))] };
+    }
+  }
+}
+
+function limited(state: RecipientState, policy: Policy): RecipientState {
+  const [overall, ...others] = state.scopes;
+  return { ...state, policy, scopes: [{ ...overall, limits: limitsOf(policy, undefined) }, ...others] };
+}
+
+function underPolicy(scope: Scope, categories: ReadonlyMap<string, CategoryPolicy>): Scope {
+  const policy = categories.get(scope.category ?? '');
+  return policy === undefined
+    ? scope
+    : { ...scope, limits: limitsOf(policy, scope.category), exempt: policy.exempt ?? [] };
+}
+
+function unsent(scope: Scope): Scope {
+  return { ...scope, slots: { ...scope.slots, sent: [] } };
+}
+
+function without({ slots, ...scope }: Scope, entries: ReadonlySet<string>): Scope {
+  const isLeft = ({ id = '' }: { readonly id?: string }): boolean => !entries.has(id);
+  const { sent, reserved, heldBack } = slots;
+  return { ...scope, slots: { sent, reserved: reserved.filter(isLeft), heldBack: heldBack.filter(isLeft) } };
+}

@@ -1,0 +1,78 @@
+import type { Queue } from 'bullmq';
+import { duesOf, MOVE_LEAD_MS } from '../delivery/slot.ts';
+import type { CountedAs, Policy } from '../domain/limits.ts';
+import type { Action } from '../limiter/foresee.ts';
+import type { Follow, Moved, Oversight } from '../limiter/limiter.ts';
+import { paceOf } from '../limiter/pace.ts';
+import { redelay } from '../queue/job-lock.ts';
+
+/** What the actions on one recipient need. */
+export interface ActionParts {
+  /** The limiter of alerts, and those of what is apart from them: with the policies and the prefix of the workers. */
+  readonly limiters: Readonly<Record<CountedAs, Oversight>>;
+  /** The overall policy of these limiters. */
+  readonly policy: Policy;
+  /** The queue with the recipient's notifications. */
+  readonly queue: Queue<unknown>;
+}
+
+/** What came of an action. */
+export interface Acted {
+  /** There was something to end or to forget: a block, stored limits or quiet hours, sent slots. True for what was stored. */
+  readonly wasThere: boolean;
+  /** How many waiting notifications got another slot. */
+  readonly moved: number;
+}
+
+/**
+ * Does to a recipient what an operator has decided, and changes the due times of its delayed jobs to their new slots. A job that a
+ * worker has at that moment asks the limiter anyway. If it fails half-way it may be done again.
+ *
+ * @param onMoved called now and then with how many have moved so far
+ */
+export async function act(
+  recipientId: string,
+  action: Action,
+  { limiters, policy, queue }: ActionParts,
+  onMoved?: (moved: number) => void,
+): Promise<Acted> {
+  let moved = 0;
+  const follow: Follow = {
+    leadMs: MOVE_LEAD_MS,
+    async onMoved(part: readonly Moved[]) {
+      await redelay(queue, duesOf(part, paceOf(policy).toleranceMs));
+      moved += part.length;
+      onMoved?.(moved);
+    },
+  };
+  let wasThere = false;
+  for (const limiter of limitersOf(action, limiters)) {
+    wasThere = (await run(limiter, recipientId, action, follow)) || wasThere;
+  }
+  return { wasThere, moved };
+}
+
+/** A block stops everything; limits, quiet hours and what was sent are those of alerts. */
+export function limitersOf<L>({ kind }: Pick<Action, 'kind'>, limiters: Readonly<Record<CountedAs, L>>): readonly L[] {
+  return kind === 'block' || kind === 'unblock' ? Object.values(limiters) : [limiters.alert];
+}
+
+async function run(limiter: Oversight, recipientId: string, action: Action, follow: Follow): Promise<boolean> {
+  switch (action.kind) {
+    case 'block': {
+      const { until, reason } = action;
+      await limiter.block(recipientId, { until, reason }, follow);
+      return true;
+    }
+    case 'limit': {
+      const { policy, until } = action;
+      await limiter.limit(recipientId, policy, { ...follow, ...(until !== undefined && { until }) });
+      return true;
+    }
+    case 'quiet':
+      await limiter.quiet(recipientId, action.hours, follow);
+      return true;
+    default:
+      return limiter[action.kind](recipientId, follow);
+  }
+}

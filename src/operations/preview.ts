@@ -1,0 +1,145 @@
+import type { Queue } from 'bullmq';
+import { jobIdOfAsk, MOVE_LEAD_MS } from '../delivery/slot.ts';
+import { isObject, parseJson } from '../domain/json.ts';
+import type { CountedAs } from '../domain/limits.ts';
+import { parseNotification, type CancelTarget } from '../domain/notification.ts';
+import type { Action, Foreseen } from '../limiter/foresee.ts';
+import type { Moved } from '../limiter/limiter.ts';
+import type { Foresight } from '../limiter/redis/foresight.ts';
+import { findCancelable } from '../queue/cancel.ts';
+import { notificationIdOf } from '../queue/names.ts';
+import { readJobs } from '../queue/readable.ts';
+import type { Connection } from '../redis/connection.ts';
+import { limitersOf } from './actions.ts';
+
+/** What previews look at. They write nothing. */
+export interface PreviewParts {
+  /** At the limiters of `ActionParts`. */
+  readonly foresights: Readonly<Record<CountedAs, Foresight>>;
+  /** The queue with the recipient's notifications. */
+  readonly queue: Queue<unknown>;
+}
+
+/** A waiting notification that would get another slot. */
+export interface PreviewedSlot extends Pick<Moved, 'rule' | 'ruleUntil'> {
+  /** The notification's id; absent if the limiter stores only a digest of it. */
+  readonly id?: string;
+  /** Epoch milliseconds on the limiter's clock, as `to`. */
+  readonly from: number;
+  readonly to: number;
+}
+
+/** What an action would do to what waits: the same that the action does if it follows at once. */
+export interface Preview {
+  /** The limiter's clock: epoch milliseconds. */
+  readonly now: number;
+  /** How many have a slot, and how many of them would get another one. */
+  readonly waiting: number;
+  readonly moves: number;
+  readonly earlier: number;
+  readonly later: number;
+  /** The last slot of all; absent if none waits. */
+  readonly lastAtBefore?: number;
+  readonly lastAtAfter?: number;
+  /** How many would be sent now, but expire before their new slots; of `expiryKnown` that move to later. */
+  readonly expiring: number;
+  readonly expiryKnown: number;
+  /** Those that move, in the order in which they wait. */
+  readonly slots: readonly PreviewedSlot[];
+}
+
+/** Of so many of those that move to later it is looked up when they expire. */
+const MOST_LOOKED_UP = 2_000;
+/** How many jobs one command reads. */
+const JOBS_A_READ = 100;
+
+/** Rejects with InputError where the action would. */
+export async function preview(
+  recipientId: string,
+  action: Action,
+  { foresights, queue }: PreviewParts,
+): Promise<Preview> {
+  const each = limitersOf(action, foresights).map((one) => one.foresee(recipientId, action, MOVE_LEAD_MS));
+  return previewOf(await Promise.all(each), queue);
+}
+
+/** What a cancel would end, and what it would do to those that are left. */
+export interface CancelPreview extends Preview {
+  /** How many of this recipient wait, and would be canceled. */
+  readonly cancels: number;
+  /** How many it is too late for. */
+  readonly tooLate: number;
+}
+
+export async function previewCancel(
+  recipientId: string,
+  target: CancelTarget,
+  parts: PreviewParts & { readonly connection: Connection; readonly queues: readonly Queue[] },
+): Promise<CancelPreview> {
+  const { waiting, tooLate } = await findCancelable(target, parts);
+  const own = waiting.filter((job) => job.recipientId === recipientId);
+  const kinds = [...new Set(own.map(({ countedAs }) => countedAs))];
+  const foreseen = await Promise.all(
+    kinds.map((kind) => {
+      const jobs = own.filter(({ countedAs }) => countedAs === kind);
+      return parts.foresights[kind].foreseeCancel(recipientId, jobs, MOVE_LEAD_MS);
+    }),
+  );
+  return { ...(await previewOf(foreseen, parts.queue)), cancels: own.length, tooLate };
+}
+
+async function previewOf(foreseen: readonly Foreseen[], queue: Queue<unknown>): Promise<Preview> {
+  const all = foreseen.flatMap(({ slots }) => slots);
+  const moved = all.filter(({ from, at }) => from !== at).toSorted((a, b) => a.from - b.from);
+  const later = moved.filter(({ from, at }) => at > from);
+  const lookedUp = later.slice(0, MOST_LOOKED_UP);
+  const expiries = await expiriesOf(queue, lookedUp);
+  const expiring = lookedUp.filter((slot) => {
+    const expiresAt = expiries.get(slot) ?? Infinity;
+    return expiresAt > slot.from && expiresAt <= slot.at;
+  });
+  return {
+    now: foreseen[0]?.now ?? Date.now(),
+    waiting: all.length,
+    ...{ moves: moved.length, earlier: moved.length - later.length, later: later.length },
+    ...(all.length > 0 && {
+      lastAtBefore: latest(all.map(({ from }) => from)),
+      lastAtAfter: latest(all.map(({ at }) => at)),
+    }),
+    ...{ expiring: expiring.length, expiryKnown: lookedUp.length },
+    slots: moved.map(({ id: askId, from, at: to, rule, ruleUntil }) => {
+      const jobId = askId === undefined ? undefined : (jobIdOfAsk(askId) ?? askId);
+      const id = jobId !== undefined && { id: notificationIdOf(jobId) };
+      return { ...id, from, to, rule, ...(ruleUntil !== undefined && { ruleUntil }) };
+    }),
+  };
+}
+
+/** Without spreading: there may be more instants than a call may have arguments. */
+function latest(instants: readonly number[]): number {
+  return instants.reduce((last, at) => Math.max(last, at), -Infinity);
+}
+
+/** When these expire: epoch milliseconds; those that do not are left out. */
+async function expiriesOf(queue: Queue<unknown>, slots: readonly Moved[]): Promise<Map<Moved, number>> {
+  const found = new Map<Moved, number>();
+  const jobs = slots.flatMap((slot) => {
+    const jobId = slot.id === undefined ? undefined : jobIdOfAsk(slot.id);
+    return jobId === undefined ? [] : [{ slot, jobId }];
+  });
+  for (let from = 0; from < jobs.length; from += JOBS_A_READ) {
+    const some = jobs.slice(from, from + JOBS_A_READ);
+    const read = await readJobs(
+      queue,
+      some.map(({ jobId }) => jobId),
+      0,
+    );
+    for (const [index, { slot, jobId }] of some.entries()) {
+      const data = parseJson(read[index]?.[1] ?? '');
+      if (!isObject(data)) continue;
+      const parsed = parseNotification({ id: notificationIdOf(jobId), ...data });
+      if (parsed.ok && parsed.notification.expiresAt !== undefined) found.set(slot, parsed.notification.expiresAt);
+    }
+  }
+  return found;
+}
