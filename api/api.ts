@@ -7,6 +7,7 @@
  * - tokens.ts: the bearer tokens and their file; token.ts is the command that changes it
  * - backlog.ts: whether more may be added
  * - enqueue.ts: notifications of a body or a stream, and requests that come twice
+ * - limiters.ts: the limiters, with the limits of the workers
  * - recipients.ts: one recipient, and when a notification would be sent
  * - outcomes.ts: the stream of outcomes
  * - problems.ts: refusals; openapi.ts: the description of all this
@@ -47,7 +48,7 @@ const READY_MS = 1_000;
 export async function startApi(config: ApiConfig, log: Logger): Promise<Served> {
   const { queue, api } = config;
   const backend = openBackend(config);
-  const { connection, limiterConnection, producer, own } = backend;
+  const { connection, producer } = backend;
   const queues = async () => (await backend.shards.open()).map((shard) => shard.queue);
   const tokens = await watchTokens(api.tokensFile, log);
   const stopping = new AbortController();
@@ -62,10 +63,7 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Served> 
       }),
     explain: (error) => backend.explain(error),
     enqueuer: createEnqueuer({ producer, queues, redis: connection, prefix: queue.prefix, backlog }),
-    recipients: createRecipients({
-      ...{ redis: connection, limiterRedis: limiterConnection, queues, prefix: queue.prefix },
-      own,
-    }),
+    recipients: createRecipients({ redis: connection, queues, limiters: backend.limiters }),
     outcomes: { redis: connection, prefix: queue.prefix, shards: queue.shards },
     isReady: async () => {
       const ready = whenReady(connection, READY_MS).then(() => connection.ping());

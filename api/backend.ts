@@ -4,6 +4,7 @@ import { createProducer, type Producer } from '../src/queue/producer.ts';
 import { createShards, type Shards } from '../src/queue/shards.ts';
 import type { WorkerPolicy } from '../src/queue/workers.ts';
 import { connectProducer, explained, type Connection } from '../src/redis/connection.ts';
+import { createLimiters, type OpenLimiters } from './limiters.ts';
 import { openTokens, type TokenBook } from './tokens.ts';
 
 /** What the API and the console need of Redis. */
@@ -14,6 +15,8 @@ export interface Backend {
   readonly shards: Shards;
   /** The limits of this process's environment, if no worker is alive. */
   readonly own: WorkerPolicy;
+  /** The limiters, with the limits of the living workers. */
+  readonly limiters: () => Promise<OpenLimiters>;
   /** An error of Redis's client as RedisAwayError; any other one as it is. */
   explain(error: unknown): unknown;
   close(): Promise<void>;
@@ -29,9 +32,10 @@ export function openBackend(config: Pick<ApiConfig, 'redis' | 'limiterRedis' | '
   const limiter = { limiterRedisUrl: limiterRedis.redisUrl, limiterSentinelName: limiterRedis.sentinel?.name };
   const producer = createProducer({ connection, ...queue, ...(hasOwnLimiter && limiter) });
   const shards = createShards(connection, queue);
+  const own: WorkerPolicy = { policy, categories, ...(quietHours && { quietHours }), apartRules };
   return {
-    ...{ connection, limiterConnection, producer, shards },
-    own: { policy, categories, ...(quietHours && { quietHours }), apartRules },
+    ...{ connection, limiterConnection, producer, shards, own },
+    limiters: createLimiters({ redis: connection, limiterRedis: limiterConnection, prefix: queue.prefix, own }),
     explain: (error) => explained(connection, error),
     async close() {
       await producer.close();

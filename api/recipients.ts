@@ -1,13 +1,12 @@
 import { jobIdOfAsk } from '../src/delivery/slot.ts';
-import { countedAs, type CountedApart, type CountedAs } from '../src/domain/limits.ts';
+import { countedAs } from '../src/domain/limits.ts';
 import { parseNotification } from '../src/domain/notification.ts';
-import { apartOptions, limiterPrefix, type Inspection, type Limiter } from '../src/limiter/limiter.ts';
-import { createRedisLimiter } from '../src/limiter/redis/redis-limiter.ts';
+import type { Inspection } from '../src/limiter/limiter.ts';
 import { jobIdOf, notificationIdOf, shardOf } from '../src/queue/names.ts';
-import { readWorkers, sharedPolicy, type WorkerPolicy } from '../src/queue/workers.ts';
 import { findDelayed, findNotTaken, type DelayedJob, type WaitingJob } from '../src/operations/jobs.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import type { Queue } from 'bullmq';
+import type { OpenLimiters } from './limiters.ts';
 
 /** What the API says of one recipient. All instants are epoch milliseconds. */
 export interface RecipientView extends Omit<Inspection, 'reserved'> {
@@ -24,12 +23,9 @@ export interface RecipientView extends Omit<Inspection, 'reserved'> {
 
 export interface RecipientsParts {
   readonly redis: Connection;
-  readonly limiterRedis: Connection;
+  readonly limiters: () => Promise<Pick<OpenLimiters, 'limiters'>>;
   /** The queue of each shard. */
   readonly queues: () => Promise<readonly Queue[]>;
-  readonly prefix: string;
-  /** The limits of this process's environment, if no worker is alive. */
-  readonly own: WorkerPolicy;
 }
 
 export interface Recipients {
@@ -41,49 +37,15 @@ export interface Recipients {
   estimate(data: unknown): Promise<number | undefined>;
 }
 
-type Limiters = Readonly<Record<CountedAs, Pick<Limiter, 'peek' | 'inspect'>>>;
-
-/** The limits of the living workers are read at most this often. */
-const POLICY_EVERY_MS = 5_000;
 const MOST_SHOWN = 1_000;
 
-export function createRecipients({ redis, limiterRedis, queues, prefix, own }: RecipientsParts): Recipients {
-  let opened: { readonly limiters: Promise<Limiters>; readonly at: number } | undefined;
-
-  async function open(): Promise<Limiters> {
-    const shared = sharedPolicy(await readWorkers(redis, prefix));
-    const { policy, categories, quietHours, apartRules } = shared?.policy ?? own;
-    const quiet = quietHours && { quietHours };
-    const apart = (kind: CountedApart) =>
-      createRedisLimiter({ redis: limiterRedis, ...apartOptions(kind, apartRules[kind], prefix) });
-    return {
-      alert: createRedisLimiter({
-        redis: limiterRedis,
-        policy,
-        categories,
-        ...quiet,
-        prefix: limiterPrefix('alert', prefix),
-      }),
-      background: apart('background'),
-      liveactivity: apart('liveactivity'),
-    };
-  }
-
-  function limiters(): Promise<Limiters> {
-    if (opened === undefined || performance.now() - opened.at > POLICY_EVERY_MS) {
-      const opening = { limiters: open(), at: performance.now() };
-      opening.limiters.catch(() => (opened = undefined));
-      opened = opening;
-    }
-    return opened.limiters;
-  }
-
+export function createRecipients({ redis, queues, limiters }: RecipientsParts): Recipients {
   return {
     async look(recipientId) {
       const all = await queues();
       const queue = all[shardOf(recipientId, all.length)];
       if (queue === undefined) throw new RangeError('expected a queue for each shard');
-      const { reserved, ...inspection } = await (await limiters()).alert.inspect(recipientId);
+      const { reserved, ...inspection } = await (await limiters()).limiters.alert.inspect(recipientId);
       const jobIds = reserved.map(({ id }) => id && jobIdOfAsk(id));
       const known = new Set(jobIds.filter((id) => id !== undefined));
       const [delayed, notTaken] = await Promise.all([
@@ -102,7 +64,7 @@ export function createRecipients({ redis, limiterRedis, queues, prefix, own }: R
       if (!parsed.ok) return undefined;
       const { id, recipientId, category, sendAfter = 0 } = parsed.notification;
       try {
-        const limiter = (await limiters())[countedAs(parsed.notification)];
+        const limiter = (await limiters()).limiters[countedAs(parsed.notification)];
         const named = category !== undefined && { category };
         const answer = await limiter.peek({ recipientId, id: `${jobIdOf(id)}/0`, ...named });
         return answer.kind === 'refused' ? undefined : Math.max(sendAfter, Math.round(answer.at));

@@ -61,7 +61,7 @@ export async function startConsole(config: ConsoleConfig, log: Logger): Promise<
   const { queue, console: own } = config;
   const { host, login, readOnly, showTexts } = own;
   const backend = openBackend(config);
-  const { connection, limiterConnection, shards } = backend;
+  const { connection, shards } = backend;
   const isLoginWanted = login || !isLoopback(host);
   const tokens = await watchTokens(own.tokensFile, isLoginWanted ? log : log.child({}, { level: 'error' }));
   const stopping = new AbortController();
@@ -73,9 +73,7 @@ export async function startConsole(config: ConsoleConfig, log: Logger): Promise<
       ...backend,
       ...{ queue, showTexts, sampler, log, signal: stopping.signal },
       audit: createAudit(connection, queue.prefix),
-      recipients: createRecipients({
-        ...{ redis: connection, limiterRedis: limiterConnection, queues, prefix: queue.prefix, own: backend.own },
-      }),
+      recipients: createRecipients({ redis: connection, queues, limiters: backend.limiters }),
     },
     sessions,
   );

@@ -21,7 +21,7 @@ import {
   instant,
   span,
 } from '../src/terminal/text.ts';
-import { quietText } from './recipient/quiet.ts';
+import { quietHoursText } from '../src/domain/quiet-hours.ts';
 import { showNotification } from './status/notification.ts';
 import { atQueueRedis, openQueue, readEnvironment } from './support/queue.ts';
 
@@ -136,7 +136,7 @@ function policyLine({ policy, categories, quietHours, workers }: StatusResult['p
   const parts = [
     policyText(policy),
     ...(names === 0 ? [] : [names === 1 ? '1 category' : `${names} categories`]),
-    ...(quietHours === undefined ? [] : [`quiet hours ${quietText(quietHours)}`]),
+    ...(quietHours === undefined ? [] : [`quiet hours ${quietHoursText(quietHours)}`]),
   ];
   return ['policy', `${parts.join('; ')} (${workers === 1 ? '1 worker' : `${workers} workers`})`];
 }

@@ -2,17 +2,13 @@ import type { Config } from '../../src/config/config.ts';
 import { jobIdOfAsk } from '../../src/delivery/slot.ts';
 import { printable } from '../../src/domain/faults.ts';
 import { type CountedApart, EXEMPTIONS, policyText, type CategoryPolicy } from '../../src/domain/limits.ts';
+import { quietHoursText } from '../../src/domain/quiet-hours.ts';
 import type { Cause, Inspection, QuietView, ReservedView } from '../../src/limiter/limiter.ts';
 import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
 import { table, heading, fromNow, instant, instantFrom, span } from '../../src/terminal/text.ts';
 import type { DelayedJob, DelayedJobs, FoundJobs, SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
+import type { WaitingSlot } from '../../src/operations/recipient.ts';
 import type { LimitsOf } from './open.ts';
-import { quietText } from './quiet.ts';
-
-/** A reserved slot, with its notification if the queue still has it. */
-export interface WaitingSlot extends ReservedView {
-  readonly notification?: WaitingJob;
-}
 
 interface Apart {
   readonly kind: CountedApart;
@@ -116,7 +112,7 @@ function blockLine({ now, block }: Inspection): string {
 /** The end of the quiet time that is now, on the limiter's clock. */
 function quietLine({ hours, source, until }: QuietView, now: number): string {
   const from = source === 'stored' ? 'stored' : 'from LIMITS_FILE';
-  return `${quietText(hours)}; ${from}${until === undefined ? '' : `; quiet now, until ${instantFrom(now, until)}`}`;
+  return `${quietHoursText(hours)}; ${from}${until === undefined ? '' : `; quiet now, until ${instantFrom(now, until)}`}`;
 }
 
 /** `, exempt from the overall gap and rules` */

@@ -2,7 +2,14 @@ import { readFile } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import type { Command } from 'commander';
 import { formatFault, printable } from '../../src/domain/faults.ts';
-import { quietFaults, type QuietHours, DAYS, meantDay, type Day } from '../../src/domain/quiet-hours.ts';
+import {
+  quietFaults,
+  quietHoursText,
+  type QuietHours,
+  DAYS,
+  meantDay,
+  type Day,
+} from '../../src/domain/quiet-hours.ts';
 import { createCommand, UsageError } from '../../src/terminal/command.ts';
 import { alertsOf, change } from './change.ts';
 import { recipientId, unfit } from './open.ts';
@@ -45,7 +52,7 @@ async function quiet(id: string, { json, ...flags }: Flags): Promise<void> {
   const hours = await hoursOf(flags);
   await change(id, json, alertsOf(id), () => ({
     action: { kind: 'quiet', hours },
-    done: (_, { quiet }) => ({ did: `${printable(id)} has quiet hours: ${quietText(hours)}`, fields: { quiet } }),
+    done: (_, { quiet }) => ({ did: `${printable(id)} has quiet hours: ${quietHoursText(hours)}`, fields: { quiet } }),
   }));
 }
 
@@ -110,7 +117,7 @@ async function unquiet(id: string, { json }: { json?: true }): Promise<void> {
     action: { kind: 'unquiet' },
     done: ({ wasThere: wasQuiet }, { quiet }) => {
       const had = wasQuiet ? 'has no quiet hours of its own any more' : 'had no quiet hours of its own';
-      const inForce = quiet === undefined ? '' : `; in force is ${quietText(quiet.hours)}`;
+      const inForce = quiet === undefined ? '' : `; in force is ${quietHoursText(quiet.hours)}`;
       return { did: `${printable(id)} ${had}${inForce}`, fields: { wasQuiet, quiet } };
     },
   }));
@@ -137,14 +144,4 @@ function dayOf(name: string, text: string): number {
     `days such as mon-fri or sat,sun${meant === undefined ? '' : ` (did you mean ${meant}?)`}`,
     text,
   );
-}
-
-/** `mon,tue 21:00-07:00, 13:00-14:00, Europe/Paris` */
-export function quietText({ timezone, quietHours }: QuietHours): string {
-  if (quietHours.length === 0) return 'none';
-  const times = quietHours.map(({ days, from, until }) => {
-    const time = `${from}-${until}`;
-    return days === undefined || days.length === DAYS.length ? time : `${days.join(',')} ${time}`;
-  });
-  return [...times, timezone].join(', ');
 }

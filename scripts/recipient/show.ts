@@ -1,14 +1,10 @@
-import type { Queue } from 'bullmq';
 import type { Command } from 'commander';
-import { COUNTED_APART, countedAs, type CountedApart } from '../../src/domain/limits.ts';
-import { SEND_AFTER } from '../../src/domain/time.ts';
-import type { Inspection } from '../../src/limiter/limiter.ts';
+import type { CountedApart } from '../../src/domain/limits.ts';
 import { createCommand, printJson } from '../../src/terminal/command.ts';
 import { columnsOf } from '../../src/terminal/text.ts';
-import { describe, type WaitingSlot } from './describe.ts';
+import { describe } from './describe.ts';
 import { recipientId, atLimiter, atQueue } from './open.ts';
-import { findDelayed, findJobs, findNotTaken, findSending } from '../../src/operations/jobs.ts';
-import { jobIdOfAsk } from '../../src/delivery/slot.ts';
+import { lookAtRecipient } from '../../src/operations/recipient.ts';
 
 interface Flags {
   readonly all?: true;
@@ -38,33 +34,11 @@ export function showCommand(): Command {
 
 async function show(id: string, { all, json }: Flags): Promise<void> {
   await atLimiter(async ({ limiter, apart, config, limitsOf }) => {
-    const inspection = await limiter.inspect(id);
-    const pushes: { kind: CountedApart; inspection: Inspection }[] = [];
-    for (const kind of COUNTED_APART) pushes.push({ kind, inspection: await apart[kind].inspect(id) });
     const most = all ? Infinity : MOST_SHOWN;
     const { categories } = config;
-    const [waiting, delayed, notTaken, sending, ...waitingPushes] = await atQueue(config, id, (shard, connection) => {
-      const reserved = [inspection, ...pushes.map((each) => each.inspection)].flatMap((each) => each.reserved);
-      const known = new Set(reserved.flatMap((slot) => (slot.id && jobIdOfAsk(slot.id)) ?? []));
-      return Promise.all([
-        waitingOf(inspection, most, shard),
-        findDelayed(shard, connection, { recipientId: id, known }),
-        findNotTaken(shard, { recipientId: id, known }),
-        findSending(shard, id, async (data, askId) => {
-          const { category } = data as { readonly category?: unknown };
-          const kind = countedAs(data as object);
-          const answer = await (kind === 'alert' ? limiter : apart[kind]).peek({
-            ...{ recipientId: id, id: askId },
-            ...(typeof category === 'string' && { category }),
-          });
-          return answer.kind === 'admitted' && answer.repeated ? answer.at : undefined;
-        }),
-        ...pushes.map((each) => waitingOf(each.inspection, most, shard)),
-      ]);
-    });
-    const others = pushes
-      .map(({ kind, inspection: found }, index) => ({ kind, ...found, reserved: waitingPushes[index] ?? [] }))
-      .filter(({ sent, reserved }) => sent.length + reserved.length > 0);
+    const { inspection, waiting, others, delayed, notTaken, sending } = await atQueue(config, id, (queue, connection) =>
+      lookAtRecipient(id, { limiters: { alert: limiter, ...apart }, queue, connection, most }),
+    );
     if (json) {
       const shown = others.map(({ kind, policy, sent, reserved }) => [
         APART_FIELDS[kind],
@@ -84,32 +58,8 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
   });
 }
 
-/** What it may wait for although it has a slot. */
-const NO_RULES: ReadonlySet<string> = new Set(['retry', 'provider', SEND_AFTER]);
-
 /** Where the JSON has them. */
 const APART_FIELDS: Readonly<Record<CountedApart, string>> = {
   background: 'background',
   liveactivity: 'liveActivity',
 };
-
-/** Why it waits for its slot says the limiter, which knows of every move. */
-async function waitingOf(
-  { reserved }: Pick<Inspection, 'reserved'>,
-  most: number,
-  queue: Queue<unknown>,
-): Promise<WaitingSlot[]> {
-  const jobIds = reserved.slice(0, most).map(({ id }) => id && jobIdOfAsk(id));
-  const jobs = await findJobs(
-    queue,
-    jobIds.filter((id) => id !== undefined),
-  );
-  return reserved.map((slot, index) => {
-    const notification = jobs.get(jobIds[index] ?? '');
-    if (notification === undefined) return slot;
-    return {
-      ...slot,
-      notification: NO_RULES.has(notification.waitsFor) ? notification : { ...notification, waitsFor: slot.rule },
-    };
-  });
-}

@@ -124,6 +124,16 @@ export function quietText({ timezone, quietHours }: QuietHours): string {
   return JSON.stringify({ timezone, quietHours: times });
 }
 
+/** For people: `mon,tue 21:00-07:00, 13:00-14:00, Europe/Paris` */
+export function quietHoursText({ timezone, quietHours }: QuietHours): string {
+  if (quietHours.length === 0) return 'none';
+  const times = quietHours.map(({ days, from, until }) => {
+    const time = `${from}-${until}`;
+    return days === undefined || days.length === DAYS.length ? time : `${days.join(',')} ${time}`;
+  });
+  return [...times, timezone].join(', ');
+}
+
 /** Instants from `from` (included) to `until` (not included), in epoch milliseconds. */
 export interface Window {
   readonly from: number;

@@ -70,9 +70,10 @@ export async function findJobs(queue: Queue<unknown>, jobIds: readonly string[])
 
 /** The recipient's delayed jobs without those in `known`, the next one first. */
 export async function findDelayed(queue: Queue<unknown>, connection: Connection, given: Asked): Promise<DelayedJobs> {
+  const { mostLookedAt = MOST_LOOKED_AT } = given;
   const key = queue.toKey('delayed');
   const of = await queue.getDelayedCount();
-  const most = Math.min(of, MOST_LOOKED_AT);
+  const most = Math.min(of, mostLookedAt);
   const found: DelayedJob[] = [];
   for (let from = 0; from < most; from += PAGE) {
     const page = await connection.zrange(key, String(from), String(Math.min(from + PAGE, most) - 1), 'WITHSCORES');
@@ -89,11 +90,12 @@ export async function findDelayed(queue: Queue<unknown>, connection: Connection,
 
 /** The recipient's jobs that a worker may take now, without those in `known`. */
 export async function findNotTaken(queue: Queue<unknown>, given: Asked): Promise<FoundJobs<WaitingJob>> {
+  const { mostLookedAt = MOST_LOOKED_AT } = given;
   const of = await queue.getJobCountByTypes(...NOT_TAKEN);
   const found: WaitingJob[] = [];
   let lookedAt = 0;
   for (const state of NOT_TAKEN) {
-    for (let from = 0; lookedAt < MOST_LOOKED_AT; from += PAGE) {
+    for (let from = 0; lookedAt < mostLookedAt; from += PAGE) {
       const ids = await queue.getRanges([state], from, from + PAGE - 1, true);
       const jobs = await ofRecipient(queue, ids, given);
       found.push(...jobs.flatMap((job) => factsOf(job) ?? []));
@@ -136,6 +138,8 @@ interface Asked {
   readonly recipientId: string;
   /** Jobs that are left out. */
   readonly known: ReadonlySet<string>;
+  /** Default: 20,000. */
+  readonly mostLookedAt?: number | undefined;
 }
 
 async function ofRecipient(

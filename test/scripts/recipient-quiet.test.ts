@@ -2,7 +2,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { main } from '../../scripts/recipient.ts';
-import { daysOf, quietText } from '../../scripts/recipient/quiet.ts';
+import { daysOf } from '../../scripts/recipient/quiet.ts';
+import { quietHoursText } from '../../src/domain/quiet-hours.ts';
 import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { jsonOf, outputOf, runMain, type CommandExit } from '../support/command.ts';
@@ -123,7 +124,7 @@ describe('recipient quiet', () => {
 
   test('writes every day without naming the days', () => {
     const days = daysOf('sun-sat');
-    expect(quietText({ timezone: 'UTC', quietHours: [{ days, from: '21:00', until: '24:00' }] })).toBe(
+    expect(quietHoursText({ timezone: 'UTC', quietHours: [{ days, from: '21:00', until: '24:00' }] })).toBe(
       '21:00-24:00, UTC',
     );
   });

@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import type { Inspection } from '../../../src/limiter/limiter.ts';
-import type { WaitingSlot } from '../../../scripts/recipient/describe.ts';
+import type { WaitingSlot } from '../../../src/operations/recipient.ts';
 import type { DelayedJob } from '../../../src/operations/jobs.ts';
 import { startProcess } from '../../support/process.ts';
 import { makeNotification } from '../../support/push.ts';

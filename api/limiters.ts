@@ -1,0 +1,65 @@
+import { COUNTED_APART, type CategoryPolicy, type CountedAs, type Policy } from '../src/domain/limits.ts';
+import { apartOptions, type Limiter } from '../src/limiter/limiter.ts';
+import { createForesight, type Foresight } from '../src/limiter/redis/foresight.ts';
+import { createRedisLimiter } from '../src/limiter/redis/redis-limiter.ts';
+import { readWorkers, sharedPolicy, type SharedPolicy, type WorkerPolicy } from '../src/queue/workers.ts';
+import type { Connection } from '../src/redis/connection.ts';
+
+/** The limiters with the limits of the living workers. */
+export interface OpenLimiters {
+  /** Of alerts, and of what is apart from them. */
+  readonly limiters: Readonly<Record<CountedAs, Limiter>>;
+  /** What actions would do at the same limiters. */
+  readonly foresights: Readonly<Record<CountedAs, Foresight>>;
+  readonly policy: Policy;
+  readonly categories: Readonly<Record<string, CategoryPolicy>>;
+  /** How many workers have these limits; undefined: no worker is alive, and they are from this process's environment. */
+  readonly limitsOf: Pick<SharedPolicy, 'workers' | 'others'> | undefined;
+}
+
+export interface LimitersParts {
+  /** The queue's. */
+  readonly redis: Connection;
+  readonly limiterRedis: Connection;
+  readonly prefix: string;
+  /** The limits of this process's environment, if no worker is alive. */
+  readonly own: WorkerPolicy;
+}
+
+/** The limits of the living workers are read at most this often. */
+const POLICY_EVERY_MS = 5_000;
+
+/** Opens the limiters, or answers with those that were opened a moment ago. */
+export function createLimiters({ redis, limiterRedis, prefix, own }: LimitersParts): () => Promise<OpenLimiters> {
+  let opened: { readonly limiters: Promise<OpenLimiters>; readonly at: number } | undefined;
+
+  async function open(): Promise<OpenLimiters> {
+    const shared = sharedPolicy(await readWorkers(redis, prefix));
+    const { policy, categories, quietHours, apartRules } = shared?.policy ?? own;
+    const alerts = { redis: limiterRedis, policy, categories, ...(quietHours && { quietHours }), prefix };
+    const apart = COUNTED_APART.map((kind) => ({
+      ...{ kind, redis: limiterRedis },
+      ...apartOptions(kind, apartRules[kind], prefix),
+    }));
+    const all = <T>(create: (options: typeof alerts) => T): Readonly<Record<CountedAs, T>> => {
+      const others = apart.map(({ kind, ...options }) => [kind, create({ ...options, categories: {} })] as const);
+      return { alert: create(alerts), ...Object.fromEntries(others) } as Readonly<Record<CountedAs, T>>;
+    };
+    return {
+      limiters: all(createRedisLimiter),
+      foresights: all(createForesight),
+      policy,
+      categories,
+      limitsOf: shared,
+    };
+  }
+
+  return () => {
+    if (opened === undefined || performance.now() - opened.at > POLICY_EVERY_MS) {
+      const opening = { limiters: open(), at: performance.now() };
+      opening.limiters.catch(() => (opened = undefined));
+      opened = opening;
+    }
+    return opened.limiters;
+  };
+}

@@ -1,0 +1,108 @@
+import type { Queue } from 'bullmq';
+import { jobIdOfAsk } from '../delivery/slot.ts';
+import { COUNTED_APART, countedAs, type CountedApart, type CountedAs } from '../domain/limits.ts';
+import { SEND_AFTER } from '../domain/time.ts';
+import type { Inspection, Limiter, ReservedView } from '../limiter/limiter.ts';
+import type { Connection } from '../redis/connection.ts';
+import {
+  findDelayed,
+  findJobs,
+  findNotTaken,
+  findSending,
+  type DelayedJobs,
+  type FoundJobs,
+  type SendingJob,
+  type WaitingJob,
+} from './jobs.ts';
+
+/** A reserved slot, with its notification if the queue still has it. */
+export interface WaitingSlot extends ReservedView {
+  readonly notification?: WaitingJob;
+}
+
+/** What the limiter of what is no alert has. */
+export interface ApartLook extends Omit<Inspection, 'reserved'> {
+  readonly kind: CountedApart;
+  readonly reserved: readonly WaitingSlot[];
+}
+
+/** Everything about one recipient, from its limiters and its queue. */
+export interface RecipientLook {
+  readonly inspection: Inspection;
+  /** The inspection's reserved slots. */
+  readonly waiting: readonly WaitingSlot[];
+  /** Without those that have nothing. */
+  readonly others: readonly ApartLook[];
+  /** Delayed without a slot. */
+  readonly delayed: DelayedJobs;
+  /** A worker may take them now, and none has. */
+  readonly notTaken: FoundJobs<WaitingJob>;
+  /** Workers have them now. */
+  readonly sending: readonly SendingJob[];
+}
+
+export interface LookParts {
+  readonly limiters: Readonly<Record<CountedAs, Pick<Limiter, 'inspect' | 'peek'>>>;
+  /** The queue with the recipient's notifications, and its Redis. */
+  readonly queue: Queue<unknown>;
+  readonly connection: Connection;
+  /** For so many reserved slots the notification is looked up. */
+  readonly most: number;
+  /** So many delayed jobs are looked through, and as many that no worker has taken yet. Default: 20,000. */
+  readonly mostLookedAt?: number;
+}
+
+/** Writes nothing. */
+export async function lookAtRecipient(
+  recipientId: string,
+  { limiters, queue, connection, most, mostLookedAt }: LookParts,
+): Promise<RecipientLook> {
+  const inspection = await limiters.alert.inspect(recipientId);
+  const apart: { kind: CountedApart; found: Inspection }[] = [];
+  for (const kind of COUNTED_APART) apart.push({ kind, found: await limiters[kind].inspect(recipientId) });
+  const reserved = [inspection, ...apart.map(({ found }) => found)].flatMap((each) => each.reserved);
+  const known = new Set(reserved.flatMap((slot) => (slot.id && jobIdOfAsk(slot.id)) ?? []));
+  const asked = { recipientId, known, mostLookedAt };
+  const [waiting, delayed, notTaken, sending, ...ofApart] = await Promise.all([
+    waitingOf(inspection, most, queue),
+    findDelayed(queue, connection, asked),
+    findNotTaken(queue, asked),
+    findSending(queue, recipientId, async (data, askId) => {
+      const { category } = data as { readonly category?: unknown };
+      const answer = await limiters[countedAs(data as object)].peek({
+        ...{ recipientId, id: askId },
+        ...(typeof category === 'string' && { category }),
+      });
+      return answer.kind === 'admitted' && answer.repeated ? answer.at : undefined;
+    }),
+    ...apart.map(({ found }) => waitingOf(found, most, queue)),
+  ]);
+  const others = apart
+    .map(({ kind, found }, index) => ({ kind, ...found, reserved: ofApart[index] ?? [] }))
+    .filter((each) => each.sent.length + each.reserved.length > 0);
+  return { inspection, waiting, others, delayed, notTaken, sending };
+}
+
+/** What it may wait for although it has a slot. */
+const NO_RULES: ReadonlySet<string> = new Set(['retry', 'provider', SEND_AFTER]);
+
+/** Why it waits for its slot says the limiter, which knows of every move. */
+async function waitingOf(
+  { reserved }: Pick<Inspection, 'reserved'>,
+  most: number,
+  queue: Queue<unknown>,
+): Promise<WaitingSlot[]> {
+  const jobIds = reserved.slice(0, most).map(({ id }) => id && jobIdOfAsk(id));
+  const jobs = await findJobs(
+    queue,
+    jobIds.filter((id) => id !== undefined),
+  );
+  return reserved.map((slot, index) => {
+    const notification = jobs.get(jobIds[index] ?? '');
+    if (notification === undefined) return slot;
+    return {
+      ...slot,
+      notification: NO_RULES.has(notification.waitsFor) ? notification : { ...notification, waitsFor: slot.rule },
+    };
+  });
+}
