@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
-import { factsOf } from '../scripts/dead-letters/facts.ts';
+import { factsOf } from '../src/dead-letters/facts.ts';
 import type { StoredDeadLetter } from '../src/dead-letters/letter.ts';
 import { createDeadLetters } from '../src/dead-letters/store.ts';
 import { readProgress } from '../src/delivery/context.ts';

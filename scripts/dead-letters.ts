@@ -1,6 +1,8 @@
 import { once } from 'node:events';
 import type { Command } from 'commander';
+import { factsOf, type Facts, nameOf } from '../src/dead-letters/facts.ts';
 import type { StoredDeadLetter } from '../src/dead-letters/letter.ts';
+import { inOrder } from '../src/dead-letters/take.ts';
 import { printable } from '../src/domain/faults.ts';
 import type { DeadLetterReason } from '../src/domain/outcome.ts';
 import { createCommand, runCommand, CommandError, printJson } from '../src/terminal/command.ts';
@@ -16,7 +18,6 @@ import {
   span,
   instantFrom,
 } from '../src/terminal/text.ts';
-import { factsOf, type Facts, nameOf } from './dead-letters/facts.ts';
 import {
   addFilterFlags,
   QUEUE_HELP,
@@ -24,7 +25,6 @@ import {
   filterOf,
   type FilterFlags,
   atDeadLetters,
-  inOrder,
   type OpenDeadLetters,
 } from './dead-letters/take.ts';
 
@@ -60,7 +60,7 @@ async function listDeadLetters(opened: OpenDeadLetters, flags: ListFlags): Promi
   const byReason: Partial<Record<DeadLetterReason, number>> = {};
   let matched = 0;
   async function* counted(): AsyncGenerator<Facts, void, undefined> {
-    for await (const stored of inOrder(opened, filterOf(flags))) {
+    for await (const stored of inOrder(opened.shards, filterOf(flags), { buriedUntilMs: opened.now })) {
       const { reason } = stored.letter;
       byReason[reason] = (byReason[reason] ?? 0) + 1;
       matched++;
@@ -216,7 +216,7 @@ async function find(opened: OpenDeadLetters, id: string): Promise<StoredDeadLett
   );
   const found: StoredDeadLetter[] = [];
   if (exact !== undefined) return [exact];
-  for await (const stored of inOrder(opened, { id })) found.push(stored);
+  for await (const stored of inOrder(opened.shards, { id }, { buriedUntilMs: opened.now })) found.push(stored);
   return found;
 }
 

@@ -1,8 +1,9 @@
 import { Option } from 'commander';
 import { loadPolicy } from '../src/config/config.ts';
+import { createOutlook, type ReplayTerms } from '../src/dead-letters/outlook.ts';
+import { createPace, parseRate, rateText, REPLAYS_PER_SECOND } from '../src/dead-letters/pace.ts';
 import { printable } from '../src/domain/faults.ts';
-import { policyText, type Policy } from '../src/domain/limits.ts';
-import { instantOf } from '../src/domain/time.ts';
+import { policyText } from '../src/domain/limits.ts';
 import { createCommand, runCommand, UsageError } from '../src/terminal/command.ts';
 import { span } from '../src/terminal/text.ts';
 import {
@@ -13,19 +14,14 @@ import {
   TIME_HELP,
   type TakeFlags,
   atDeadLetters,
-  createPace,
-  parseRate,
   takeChosen,
-  type Outlook,
+  type ShownOutlook,
 } from './dead-letters/take.ts';
 
 interface Flags extends TakeFlags {
   /** How many in a second; Infinity: without a pause. */
   readonly rate: number;
 }
-
-/** A worker of two cores sends several times as many: new notifications go through beside a replay at this rate. */
-const DEFAULT_PER_SECOND = 50;
 
 const HELP = `
 ${takeHelp('replay')}
@@ -45,7 +41,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .addOption(
       new Option('--rate <n/s>', 'the most to replay in a second; also 30/m or 500/h; off: without a pause')
         .argParser(rate)
-        .default(DEFAULT_PER_SECOND, rateText(DEFAULT_PER_SECOND)),
+        .default(REPLAYS_PER_SECOND, rateText(REPLAYS_PER_SECOND)),
     )
     .addHelpText('after', HELP)
     .action(async (flags: Flags) => {
@@ -59,7 +55,7 @@ export async function main(argv: readonly string[]): Promise<void> {
           question: 'Replay them?',
           take: async (shard, stored) => (await shard.replay(stored)) !== undefined,
           pace: createPace(flags.rate),
-          outlook: () => createOutlook({ perSecond: flags.rate, policy, now: opened.now }),
+          outlook: () => outlookText({ perSecond: flags.rate, policy, now: opened.now }),
         });
       });
     });
@@ -72,83 +68,35 @@ function rate(text: string): number {
   throw new UsageError(`--rate: expected a rate such as 50/s, or off, found ${JSON.stringify(text)}`);
 }
 
-interface ReplayTerms {
-  /** How many are replayed in a second; Infinity: without a pause. */
-  readonly perSecond: number;
-  /** The overall limits of each recipient. */
-  readonly policy: Policy;
-  /** Epoch milliseconds, when the replay begins. */
-  readonly now: number;
-}
-
-/**
- * To how many recipients a replay goes, and about when its last alert would go out: each recipient's alerts follow one another as
- * closely as the policy allows. It does not know of what waits for them already, of limits of their own or of a category, of quiet
- * hours, and of quotas, which make it later; background pushes may come sooner.
- */
-export function createOutlook({ perSecond, policy, now }: ReplayTerms): Outlook {
-  /** By recipient: when their alerts go out, in milliseconds after the beginning. */
-  const schedules = new Map<string, number[]>();
-  const counts = new Map<string, number>();
-  let [added, expired, lastAfterMs] = [0, 0, 0];
-
+/** The words for what a replay comes to. */
+export function outlookText(terms: ReplayTerms): ShownOutlook {
+  const outlook = createOutlook(terms);
+  const forecast = () => outlook.forecast();
   return {
-    add({ letter }) {
-      const { recipientId, sendAfter, expiresAt } = fieldsOf(letter.notification);
-      const replayedMs = (added++ * 1_000) / perSecond;
-      const id = typeof recipientId === 'string' ? recipientId : ''; // nobody's name, and not counted as one
-      if (id !== '') counts.set(id, (counts.get(id) ?? 0) + 1);
-      const schedule = schedules.get(id) ?? [];
-      const at = earliestMs(schedule, policy, Math.max(replayedMs, (instantOf(sendAfter) ?? now) - now));
-      if ((instantOf(expiresAt) ?? Infinity) <= now + at) {
-        expired += 1;
-        return;
-      }
-      schedule.push(at);
-      schedules.set(id, schedule);
-      lastAfterMs = Math.max(lastAfterMs, at);
+    add: (stored) => {
+      outlook.add(stored);
     },
     suffix() {
-      const [busiest, most] = [...counts].reduce((a, b) => (b[1] > a[1] ? b : a), ['', 0]);
-      if (counts.size === 0) return '';
-      if (counts.size === 1) return `, to ${printable(busiest)}`;
-      return `, to ${counts.size} recipients${most === 1 ? '' : ` (${most} to ${printable(busiest)})`}`;
+      const { recipients, busiest } = forecast();
+      if (busiest === undefined) return '';
+      const { recipientId, count } = busiest;
+      if (recipients === 1) return `, to ${printable(recipientId)}`;
+      return `, to ${recipients} recipients${count === 1 ? '' : ` (${count} to ${printable(recipientId)})`}`;
     },
     lines() {
-      if (added === 0) return [];
+      const { count, expired, lastAfterMs } = forecast();
+      if (count === 0) return [];
+      if (lastAfterMs === undefined) return ['All of them have expired: none will be sent.'];
       const gone = expired === 0 ? [] : [`About ${expired} will have expired by then, and will not be sent.`];
-      if (expired === added) return ['All of them have expired: none will be sent.'];
-      const rate = perSecond === Infinity ? 'Without a rate' : `At ${rateText(perSecond)}`;
+      const rate = terms.perSecond === Infinity ? 'Without a rate' : `At ${rateText(terms.perSecond)}`;
       const when = lastAfterMs < 1_000 ? 'at once' : `in about ${span(lastAfterMs)}`;
-      return [`${rate}, and under ${policyText(policy)}, the last goes out ${when}.`, ...gone];
+      return [`${rate}, and under ${policyText(terms.policy)}, the last goes out ${when}.`, ...gone];
     },
-    fields: () => ({
-      recipients: counts.size,
-      expired,
-      ...(expired < added && { lastAfterMs: Math.round(lastAfterMs) }),
-    }),
+    fields() {
+      const { recipients, expired, lastAfterMs } = forecast();
+      return { recipients, expired, ...(lastAfterMs !== undefined && { lastAfterMs }) };
+    },
   };
-}
-
-/** The earliest instant, from `at` on, that the policy leaves to one more alert. */
-function earliestMs(schedule: readonly number[], { rules, minGapMs }: Policy, at: number): number {
-  const bounds = rules.map(({ max, perMs }) => (schedule.at(-max) ?? -Infinity) + perMs);
-  return Math.max(at, (schedule.at(-1) ?? -Infinity) + minGapMs, ...bounds);
-}
-
-/** `50/s`; where that is below one, `30/m` or `5/h`. */
-function rateText(perSecond: number): string {
-  const units = [
-    [1, 's'],
-    [60, 'm'],
-    [3_600, 'h'],
-  ] as const;
-  const [size, unit] = units.find(([each]) => perSecond * each >= 1) ?? [3_600, 'h'];
-  return `${Math.round(perSecond * size * 100) / 100}/${unit}`;
-}
-
-function fieldsOf(notification: unknown): Readonly<Record<string, unknown>> {
-  return typeof notification === 'object' && notification !== null ? (notification as Record<string, unknown>) : {};
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

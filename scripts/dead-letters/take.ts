@@ -1,9 +1,14 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Option, type Command } from 'commander';
 import { loadQueueConfig } from '../../src/config/config.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
+import type { Outlook } from '../../src/dead-letters/outlook.ts';
 import { createDeadLetters, type DeadLetters } from '../../src/dead-letters/store.ts';
-import { type DeadLetterFilter, matches, takeAll } from '../../src/dead-letters/take.ts';
+import {
+  type DeadLetterFilter,
+  takeFromAll,
+  type TakeCounts,
+  type TakeFromAllOptions,
+} from '../../src/dead-letters/take.ts';
 import type { Policy } from '../../src/domain/limits.ts';
 import { PLATFORMS, type Platform } from '../../src/domain/notification.ts';
 import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../../src/domain/outcome.ts';
@@ -172,102 +177,46 @@ async function openShard(connection: Connection, prefix: string): Promise<DeadLe
   return createDeadLetters({ queue, deadQueue: await openQueue(connection, DEAD_LETTERS, prefix) });
 }
 
-/** Dead letters of all shards that match the filter, oldest first; one page of each shard is in memory at a time. */
-export async function* inOrder(
-  { shards, now }: Pick<OpenDeadLetters, 'shards' | 'now'>,
-  filter: DeadLetterFilter,
-): AsyncGenerator<StoredDeadLetter, void, undefined> {
-  const walks = shards.map((shard) => chosenOf(shard, filter, now));
-  const heads = await Promise.all(walks.map(headOf));
-  for (;;) {
-    const deaths = heads.map((head) => head?.letter.deadAt ?? Infinity);
-    const oldest = deaths.indexOf(Math.min(...deaths));
-    const [walk, head] = [walks[oldest], heads[oldest]];
-    if (walk === undefined || head === undefined) return;
-    yield head;
-    heads[oldest] = await headOf(walk);
-  }
-}
-
-type Walk = AsyncGenerator<StoredDeadLetter, undefined, undefined>;
-
-async function headOf(walk: Walk): Promise<StoredDeadLetter | undefined> {
-  return (await walk.next()).value;
-}
-
-async function* chosenOf(shard: DeadLetters, filter: DeadLetterFilter, now: number): Walk {
-  for await (const page of shard.walk()) {
-    for (const stored of page) if (stored.buriedAt <= now && matches(stored, filter)) yield stored;
-  }
-  return undefined;
-}
-
-interface TakeOptions {
-  /** The label of the progress bar. */
-  readonly label: string;
-  /** Takes one; false if it was gone. Absent: they are only counted. */
-  readonly take?: (shard: DeadLetters, stored: StoredDeadLetter) => Promise<boolean>;
-  readonly pace?: () => Promise<void>;
-  /** Called for each that matches, in their order, before it is taken. */
-  readonly onMatched?: (stored: StoredDeadLetter) => void;
-}
-
-/** Counts of the dead letters that existed when the command began. */
-interface TakeCounts {
-  readonly seen: number;
-  readonly matched: number;
-  readonly taken: number;
-  readonly byReason: Readonly<Partial<Record<DeadLetterReason, number>>>;
-}
-
 /** Goes through one shard after the other, oldest first in each, with a progress bar on a terminal. */
-async function takeFromAll(opened: OpenDeadLetters, flags: FilterFlags, options: TakeOptions): Promise<TakeCounts> {
-  const { label, take, pace, onMatched } = options;
-  const filter = filterOf(flags);
+async function takeWithProgress(
+  opened: OpenDeadLetters,
+  flags: FilterFlags,
+  { label, ...options }: LookOptions,
+): Promise<TakeCounts> {
   const progress = createProgress(label, await opened.count());
-  const byReason: Partial<Record<DeadLetterReason, number>> = {};
-  let [shown, seen, matched, taken] = [0, 0, 0, 0];
+  let shown = 0;
+  const onSeen = (): void => {
+    progress.update(++shown);
+  };
+  const { limit } = flags;
   try {
-    for (const shard of opened.shards) {
-      const limit = (flags.limit ?? Infinity) - matched;
-      if (limit === 0) break;
-      const done = await takeAll(shard, {
-        filter,
-        buriedUntilMs: opened.now,
-        limit,
-        ...(take && { take: (stored: StoredDeadLetter) => take(shard, stored) }),
-        ...(pace && { pace }),
-        ...(onMatched && { onMatched }),
-        onSeen: () => {
-          progress.update(++shown);
-        },
-      });
-      seen += done.seen;
-      taken += done.taken;
-      for (const [reason, count] of done.matched) {
-        byReason[reason] = (byReason[reason] ?? 0) + count;
-        matched += count;
-      }
-    }
+    const filter = filterOf(flags);
+    return await takeFromAll(opened.shards, {
+      ...{ ...options, filter, buriedUntilMs: opened.now, onSeen },
+      ...(limit !== undefined && { limit }),
+    });
   } finally {
     progress.stop();
   }
-  return { seen, matched, taken, byReason };
+}
+
+interface LookOptions extends Pick<TakeFromAllOptions<DeadLetters>, 'take' | 'pace' | 'onMatched'> {
+  /** The label of the progress bar. */
+  readonly label: string;
 }
 
 /** How a command takes dead letters. */
-interface TakeCommand extends Required<Pick<TakeOptions, 'take'>>, Pick<TakeOptions, 'pace'> {
+interface TakeCommand extends Required<Pick<LookOptions, 'take'>>, Pick<LookOptions, 'pace'> {
   readonly verb: Verb;
   readonly past: 'replayed' | 'discarded';
   /** After `120 dead letters (…)`, on a terminal. */
   readonly question: string;
   /** Makes an outlook for one walk through the dead letters. Absent: only the counts by reason are shown. */
-  readonly outlook?: () => Outlook;
+  readonly outlook?: () => ShownOutlook;
 }
 
-/** Collects, before a replay, to whom it goes and how long it takes. */
-export interface Outlook {
-  add(stored: StoredDeadLetter): void;
+/** What a command says before it takes them, beside the counts. */
+export interface ShownOutlook extends Pick<Outlook, 'add'> {
   /** `, to 12 recipients (40 to teacher-42)`: the end of the line with the counts. */
   suffix(): string;
   /** Whole sentences. */
@@ -283,9 +232,10 @@ export interface Outlook {
 export async function takeChosen(opened: OpenDeadLetters, flags: TakeFlags, command: TakeCommand): Promise<void> {
   const { dryRun = false, yes = false, json = false } = flags;
   const { verb, past, take, pace, question } = command;
-  const look = async (label: string, options?: Pick<TakeOptions, 'take' | 'pace'>) => {
+  const look = async (label: string, options?: Pick<LookOptions, 'take' | 'pace'>) => {
     const outlook = command.outlook?.();
-    const counts = await takeFromAll(opened, flags, { ...options, label, onMatched: (stored) => outlook?.add(stored) });
+    const onMatched = (stored: StoredDeadLetter) => outlook?.add(stored);
+    const counts = await takeWithProgress(opened, flags, { ...options, label, onMatched });
     return { ...counts, outlook };
   };
   if (!dryRun && !yes) {
@@ -310,24 +260,4 @@ export async function takeChosen(opened: OpenDeadLetters, flags: TakeFlags, comm
   } else {
     process.stdout.write(`${past} ${taken} of ${deadLetters(seen)}${breakdown(byReason)}; ${left} there now\n`);
   }
-}
-
-/** Lets one caller after the other go on, evenly spaced, `perSecond` of them each second; the first at once. */
-export function createPace(perSecond: number, now: () => number = () => performance.now()): () => Promise<void> {
-  let next = -Infinity;
-  return async () => {
-    const at = Math.max(next, now());
-    next = at + 1_000 / perSecond;
-    const waitMs = at - now();
-    if (waitMs > 0) await sleep(waitMs);
-  };
-}
-
-/** `100/s`, `100` → 100 a second; `30/m` → 0.5 a second; `off` → Infinity; undefined if the text is no rate. */
-export function parseRate(text: string): number | undefined {
-  if (text === 'off') return Infinity;
-  const match = /^(\d{1,9}(?:\.\d{1,3})?)(?:\/(s|m|h))?$/.exec(text);
-  if (!match) return undefined;
-  const perSecond = Number(match[1]) / { s: 1, m: 60, h: 3_600 }[(match[2] ?? 's') as 's' | 'm' | 'h'];
-  return perSecond > 0 ? perSecond : undefined;
 }

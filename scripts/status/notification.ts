@@ -12,7 +12,7 @@ import type { NotificationStatus } from '../../src/queue/producer.ts';
 import { findJob } from '../../src/queue/readable.ts';
 import { readWorkers, type SeenWorker } from '../../src/queue/workers.ts';
 import type { Connection } from '../../src/redis/connection.ts';
-import { notificationFacts, type NotificationFacts } from '../dead-letters/facts.ts';
+import { notificationFacts, type NotificationFacts } from '../../src/dead-letters/facts.ts';
 import { printJson, UsageError } from '../../src/terminal/command.ts';
 import { readEnvironment, atQueueRedis, openProducer } from '../support/queue.ts';
 import { table, columnsOf, heading, instantFrom, span } from '../../src/terminal/text.ts';

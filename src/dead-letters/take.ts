@@ -4,6 +4,14 @@ import type { DeadLetter, DeadLetterReason } from '../domain/outcome.ts';
 import { openDevicesOf, statedIdOf, type StoredDeadLetter } from './letter.ts';
 import type { DeadLetters } from './store.ts';
 
+/** The dead letters of each shard. */
+export type Shards = readonly Pick<DeadLetters, 'walk' | 'find'>[];
+
+/** A dead letter, and the place of its shard. In two shards there may be two of one id. */
+export interface FoundDeadLetter extends StoredDeadLetter {
+  readonly shard: number;
+}
+
 /** Selects dead letters; a field that is left out matches all. */
 export interface DeadLetterFilter {
   readonly reason?: DeadLetterReason;
@@ -37,6 +45,76 @@ function isOfDevice(letter: DeadLetter, { platform, app }: DeadLetterFilter): bo
   return openDevicesOf(letter).some(
     (device) => (platform ?? device.platform) === device.platform && (app ?? device.app ?? '') === (device.app ?? ''),
   );
+}
+
+/** Which dead letters an operator means: all that match, or these. */
+export interface Choice {
+  readonly which: DeadLetterFilter | readonly Pick<FoundDeadLetter, 'shard' | 'id'>[];
+  /** Later ones are left out, since nobody has seen them, and replayed ones that die again would make an endless loop. Redis's clock. */
+  readonly buriedUntilMs: number;
+}
+
+export interface WalkOptions {
+  /** The walk ends early when it fires. */
+  readonly signal?: AbortSignal;
+}
+
+/** What is chosen and exists: by a filter the oldest first, else in the order of the choice. */
+export async function* walkChosen(shards: Shards, choice: Choice, options: WalkOptions = {}): Walk<FoundDeadLetter> {
+  const { which, buriedUntilMs } = choice;
+  if (!isList(which)) return yield* inOrder(shards, which, { ...options, buriedUntilMs });
+  for (const { shard, id } of which) {
+    if (options.signal?.aborted === true) return undefined;
+    const stored = await shards[shard]?.find(id);
+    if (stored !== undefined && stored.buriedAt <= buriedUntilMs) yield { ...stored, shard };
+  }
+  return undefined;
+}
+
+/** `Array.isArray` does not know readonly ones. */
+function isList(which: Choice['which']): which is Exclude<Choice['which'], DeadLetterFilter> {
+  return Array.isArray(which);
+}
+
+/** Dead letters of all shards that match the filter, oldest first; one page of each shard is in memory at a time. */
+export function inOrder(
+  shards: Shards,
+  filter: DeadLetterFilter,
+  options: WalkOptions & Pick<Choice, 'buriedUntilMs'>,
+): Walk<FoundDeadLetter> {
+  const walks = shards.map(async function* (deadLetters, shard): Walk<FoundDeadLetter> {
+    for await (const page of deadLetters.walk()) {
+      if (options.signal?.aborted === true) return undefined;
+      for (const stored of page) {
+        if (stored.buriedAt <= options.buriedUntilMs && matches(stored, filter)) yield { ...stored, shard };
+      }
+    }
+    return undefined;
+  });
+  return merged(walks, ({ letter }) => letter.deadAt);
+}
+
+export type Walk<T> = AsyncGenerator<T, undefined, undefined>;
+
+/** The items of all walks, each of which is in the order of `rankOf`, in this order. */
+export async function* merged<T>(walks: readonly Walk<T>[], rankOf: (item: T) => number): Walk<T> {
+  const headOf = async (walk: Walk<T>) => (await walk.next()).value;
+  const heads = await Promise.all(walks.map(headOf));
+  for (;;) {
+    const ranks = heads.map((head) => (head === undefined ? Infinity : rankOf(head)));
+    const first = ranks.indexOf(Math.min(...ranks));
+    const [walk, head] = [walks[first], heads[first]];
+    if (walk === undefined || head === undefined) return undefined;
+    yield head;
+    heads[first] = await headOf(walk);
+  }
+}
+
+/** How many there are of each reason. */
+export type ReasonCounts = Readonly<Partial<Record<DeadLetterReason, number>>>;
+
+export function countIn(counts: Map<DeadLetterReason, number>, reason: DeadLetterReason, count = 1): void {
+  counts.set(reason, (counts.get(reason) ?? 0) + count);
 }
 
 export interface TakeOptions {
@@ -82,8 +160,7 @@ export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: T
     const page = all.filter(({ buriedAt }) => buriedAt <= buriedUntilMs);
     const batch = page.filter((stored) => matches(stored, filter)).slice(0, limit - chosen);
     for (const stored of batch) {
-      const { reason } = stored.letter;
-      matched.set(reason, (matched.get(reason) ?? 0) + 1);
+      countIn(matched, stored.letter.reason);
       onMatched?.(stored);
     }
     chosen += batch.length;
@@ -93,4 +170,41 @@ export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: T
     if (page.length < all.length || chosen >= limit) break;
   }
   return { seen, matched, taken };
+}
+
+/** What takes from the dead letters of all shards, one shard after the other; `take` gets the shard too. */
+export interface TakeFromAllOptions<Shard> extends Omit<TakeOptions, 'take'> {
+  readonly take?: (shard: Shard, stored: StoredDeadLetter) => Promise<boolean>;
+}
+
+/** Counts over all shards. */
+export interface TakeCounts {
+  readonly seen: number;
+  readonly matched: number;
+  readonly taken: number;
+  readonly byReason: ReasonCounts;
+}
+
+/** Like `takeAll`, over all shards: oldest first in each; `limit` is for all of them. */
+export async function takeFromAll<Shard extends Pick<DeadLetters, 'walk'>>(
+  shards: readonly Shard[],
+  { take, limit = Infinity, ...options }: TakeFromAllOptions<Shard>,
+): Promise<TakeCounts> {
+  const byReason = new Map<DeadLetterReason, number>();
+  let [seen, matched, taken] = [0, 0, 0];
+  for (const shard of shards) {
+    if (matched >= limit) break;
+    const done = await takeAll(shard, {
+      ...options,
+      limit: limit - matched,
+      ...(take && { take: (stored: StoredDeadLetter) => take(shard, stored) }),
+    });
+    seen += done.seen;
+    taken += done.taken;
+    for (const [reason, count] of done.matched) {
+      countIn(byReason, reason, count);
+      matched += count;
+    }
+  }
+  return { seen, matched, taken, byReason: Object.fromEntries(byReason) };
 }

@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { createOutlook, main } from '../../scripts/replay.ts';
+import { main, outlookText } from '../../scripts/replay.ts';
 import type { DeadLetter } from '../../src/domain/outcome.ts';
 import { createDeadLetters } from '../../src/dead-letters/store.ts';
 import { shardPrefixes } from '../../src/queue/names.ts';
@@ -199,7 +199,7 @@ describe('what a replay comes to', () => {
   const now = Date.UTC(2026, 10, 21, 12);
   const policy = { rules: [{ max: 2, perMs: 60_000 }], minGapMs: 3_000 };
   const outlookOf = (perSecond: number, notifications: readonly unknown[]) => {
-    const outlook = createOutlook({ perSecond, policy, now });
+    const outlook = outlookText({ perSecond, policy, now });
     for (const each of notifications)
       outlook.add({ id: 'x', buriedAt: now, letter: letter('x', { notification: each }) });
     return outlook;

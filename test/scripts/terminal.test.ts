@@ -2,7 +2,7 @@ import { PassThrough } from 'node:stream';
 import fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
 import { renderTable } from '../../scripts/dead-letters.ts';
-import { factsOf } from '../../scripts/dead-letters/facts.ts';
+import { factsOf } from '../../src/dead-letters/facts.ts';
 import { barText, createProgress, say, confirm } from '../../src/terminal/progress.ts';
 import { cut, table, widthOf } from '../../src/terminal/text.ts';
 import { deadLetter } from '../dead-letters/letters.ts';

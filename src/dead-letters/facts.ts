@@ -1,8 +1,8 @@
-import { PLATFORMS, type Platform } from '../../src/domain/notification.ts';
-import type { DeadLetterReason, FailedAttempt } from '../../src/domain/outcome.ts';
-import { instantOf } from '../../src/domain/time.ts';
-import { openDevicesOf, statedIdOf, type StoredDeadLetter } from '../../src/dead-letters/letter.ts';
-import { notificationIdOf } from '../../src/queue/names.ts';
+import { PLATFORMS, type Platform } from '../domain/notification.ts';
+import type { DeadLetterReason, FailedAttempt } from '../domain/outcome.ts';
+import { instantOf } from '../domain/time.ts';
+import { openDevicesOf, statedIdOf, type StoredDeadLetter } from './letter.ts';
+import { notificationIdOf } from '../queue/names.ts';
 
 /** The part of a dead letter that may be shown: no token, no text of the alert, no data. */
 export interface Facts {

@@ -1,0 +1,118 @@
+import type { DeadLetterReason } from '../domain/outcome.ts';
+import type { DeadLetters } from './store.ts';
+import { matches, merged, type DeadLetterFilter, type FoundDeadLetter, type Walk } from './take.ts';
+
+export interface LookOptions {
+  readonly filter: DeadLetterFilter;
+  /** Which of those that match are answered: `limit` after the first `offset`. */
+  readonly offset: number;
+  readonly limit: number;
+  /** How many are looked at, the newest ones: each has to be read. */
+  readonly most: number;
+  /** Epoch milliseconds. */
+  readonly now: number;
+}
+
+/** What a page shows of the dead letters of all shards. */
+export interface Look {
+  /** The newest first. */
+  readonly found: readonly FoundDeadLetter[];
+  /** How many of those that were looked at match. */
+  readonly matched: number;
+  readonly lookedAt: number;
+  /** How many there are. */
+  readonly of: number;
+  /** When the oldest one that was looked at died. Absent if all were looked at. */
+  readonly lookedBackTo?: number;
+  /** Of those that match. */
+  readonly times: Times;
+  /** The most frequent first. */
+  readonly reasons: readonly ReasonTimes[];
+}
+
+/** When dead letters died. In the lists the last number is that of the minute or hour that is not over yet. */
+export interface Times {
+  /** Of the last hour. */
+  readonly minutes: readonly number[];
+  /** Of the last day. */
+  readonly hours: readonly number[];
+  readonly older: number;
+}
+
+export interface ReasonTimes extends Times {
+  readonly reason: DeadLetterReason;
+  readonly count: number;
+  /** When the newest one died: epoch milliseconds. */
+  readonly newestAt: number;
+}
+
+/** What is looked at of the dead letters of a shard. */
+export type LookShards = readonly Pick<DeadLetters, 'count' | 'newest'>[];
+
+/** Looks at the newest dead letters once: counts those that match, and answers a page of them. */
+export async function lookAtNewest(shards: LookShards, options: LookOptions): Promise<Look> {
+  const { filter, offset, limit, most, now } = options;
+  const counts = await Promise.all(shards.map((shard) => shard.count()));
+  const times = createTimes(now);
+  const reasons = new Map<DeadLetterReason, ReturnType<typeof createTimes> & { newestAt: number }>();
+  const found: FoundDeadLetter[] = [];
+  let [matched, lookedAt, lookedBackTo] = [0, 0, now];
+  for await (const each of newestOf(shards, most)) {
+    if (lookedAt === most) break;
+    lookedAt++;
+    const { reason, deadAt } = each.letter;
+    lookedBackTo = Math.min(lookedBackTo, deadAt);
+    if (!matches(each, filter)) continue;
+    if (matched >= offset && found.length < limit) found.push(each);
+    matched++;
+    times.add(deadAt);
+    const ofReason = reasons.get(reason) ?? { ...createTimes(now), newestAt: deadAt };
+    ofReason.add(deadAt);
+    reasons.set(reason, ofReason);
+  }
+  const of = Math.max(
+    lookedAt,
+    counts.reduce((a, b) => a + b, 0),
+  ); // others may have come, or gone
+  return {
+    ...{ found, matched, lookedAt, of },
+    ...(lookedAt >= most && { lookedBackTo }),
+    times: times.result(),
+    reasons: [...reasons]
+      .map(([reason, each]) => ({ reason, count: each.count(), newestAt: each.newestAt, ...each.result() }))
+      .sort((a, b) => b.count - a.count),
+  };
+}
+
+function newestOf(shards: LookShards, most: number): Walk<FoundDeadLetter> {
+  const walks = shards.map(async function* (deadLetters, shard): Walk<FoundDeadLetter> {
+    for await (const page of deadLetters.newest(most)) yield* page.map((stored) => ({ ...stored, shard }));
+    return undefined;
+  });
+  return merged(walks, ({ letter }) => -letter.deadAt);
+}
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 3_600_000;
+const [MINUTES, HOURS] = [60, 24];
+
+/** Counts instants by minute and by hour. One that a clock puts into the future counts as now. */
+function createTimes(now: number) {
+  const minutes = Array.from({ length: MINUTES }, () => 0);
+  const hours = Array.from({ length: HOURS }, () => 0);
+  let [older, count] = [0, 0];
+  const addTo = (counts: number[], at: number, sizeMs: number): boolean => {
+    const place = counts.length - 1 - Math.max(0, Math.floor(now / sizeMs) - Math.floor(at / sizeMs));
+    if (place >= 0) counts[place] = (counts[place] ?? 0) + 1;
+    return place >= 0;
+  };
+  return {
+    add(at: number): void {
+      count++;
+      addTo(minutes, at, MINUTE_MS);
+      if (!addTo(hours, at, HOUR_MS)) older++;
+    },
+    count: () => count,
+    result: (): Times => ({ minutes, hours, older }),
+  };
+}

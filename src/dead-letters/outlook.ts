@@ -1,0 +1,101 @@
+import { valueAt } from '../domain/json.ts';
+import type { Policy } from '../domain/limits.ts';
+import type { DeadLetterReason } from '../domain/outcome.ts';
+import { instantOf } from '../domain/time.ts';
+import type { StoredDeadLetter } from './letter.ts';
+import { countIn, type Choice, type ReasonCounts, type Shards, walkChosen } from './take.ts';
+
+export interface ReplayTerms {
+  /** How many are replayed in a second; Infinity: without a pause. */
+  readonly perSecond: number;
+  /** The overall limits of each recipient. */
+  readonly policy: Policy;
+  /** Epoch milliseconds, when the replay begins. */
+  readonly now: number;
+}
+
+/** What a replay of some dead letters comes to. */
+export interface Forecast {
+  readonly count: number;
+  readonly recipients: number;
+  /** The recipient with the most, the first one of several; absent if no dead letter names a recipient. */
+  readonly busiest?: { readonly recipientId: string; readonly count: number };
+  /** About how many will have expired when their turn comes. They are not sent. */
+  readonly expired: number;
+  /** About how long after the beginning the last alert goes out; absent if none does. */
+  readonly lastAfterMs?: number;
+}
+
+export interface Outlook {
+  add(stored: StoredDeadLetter): void;
+  forecast(): Forecast;
+}
+
+/**
+ * To how many recipients a replay goes, and about when its last alert would go out: each recipient's alerts follow one another as
+ * closely as the policy allows. It does not know of what waits for them already, of limits of their own or of a category, of quiet
+ * hours, and of quotas, which make it later; background pushes may come sooner.
+ */
+export function createOutlook({ perSecond, policy, now }: ReplayTerms): Outlook {
+  /** By recipient: when their alerts go out, in milliseconds after the beginning. */
+  const schedules = new Map<string, number[]>();
+  const counts = new Map<string, number>();
+  let [count, expired, lastAfterMs] = [0, 0, 0];
+
+  return {
+    add({ letter: { notification } }) {
+      const recipientId = valueAt(notification, 'recipientId');
+      const replayedMs = (count++ * 1_000) / perSecond;
+      const id = typeof recipientId === 'string' ? recipientId : ''; // nobody's name, and not counted as one
+      if (id !== '') counts.set(id, (counts.get(id) ?? 0) + 1);
+      const schedule = schedules.get(id) ?? [];
+      const sendAfter = instantOf(valueAt(notification, 'sendAfter')) ?? now;
+      const at = earliestMs(schedule, policy, Math.max(replayedMs, sendAfter - now));
+      if ((instantOf(valueAt(notification, 'expiresAt')) ?? Infinity) <= now + at) {
+        expired += 1;
+        return;
+      }
+      schedule.push(at);
+      schedules.set(id, schedule);
+      lastAfterMs = Math.max(lastAfterMs, at);
+    },
+    forecast() {
+      const [recipientId, most] = [...counts].reduce((a, b) => (b[1] > a[1] ? b : a), ['', 0]);
+      return {
+        count,
+        recipients: counts.size,
+        ...(most > 0 && { busiest: { recipientId, count: most } }),
+        expired,
+        ...(expired < count && { lastAfterMs: Math.round(lastAfterMs) }),
+      };
+    },
+  };
+}
+
+/** The earliest instant, from `at` on, that the policy leaves to one more alert. */
+function earliestMs(schedule: readonly number[], { rules, minGapMs }: Policy, at: number): number {
+  const bounds = rules.map(({ max, perMs }) => (schedule.at(-max) ?? -Infinity) + perMs);
+  return Math.max(at, (schedule.at(-1) ?? -Infinity) + minGapMs, ...bounds);
+}
+
+/** What a run would do, before it begins. */
+export interface Preview extends Forecast {
+  readonly byReason: ReasonCounts;
+  /** False: the look took too long, and the counts are of the oldest ones. */
+  readonly isWhole: boolean;
+}
+
+/** Counts what is chosen, and forecasts its replay. Ends with what it has when `signal` fires. */
+export async function preview(
+  shards: Shards,
+  choice: Choice,
+  { signal, ...terms }: ReplayTerms & { readonly signal: AbortSignal },
+): Promise<Preview> {
+  const outlook = createOutlook(terms);
+  const byReason = new Map<DeadLetterReason, number>();
+  for await (const found of walkChosen(shards, choice, { signal })) {
+    outlook.add(found);
+    countIn(byReason, found.letter.reason);
+  }
+  return { ...outlook.forecast(), byReason: Object.fromEntries(byReason), isWhole: !signal.aborted };
+}

@@ -1,0 +1,48 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/**
+ * How many are replayed in a second if nobody says otherwise. A worker of two cores sends several times as many: new notifications go
+ * through beside such a replay.
+ */
+export const REPLAYS_PER_SECOND = 50;
+
+export interface PaceOptions {
+  /** Lets everybody go on at once when it fires: the caller looks at it, and ends. */
+  readonly signal?: AbortSignal | undefined;
+  /** Milliseconds of a clock that only goes forward. */
+  readonly now?: () => number;
+}
+
+/** Lets one caller after the other go on, evenly spaced, `perSecond` of them each second; the first at once. */
+export function createPace(perSecond: number, options: PaceOptions = {}): () => Promise<void> {
+  const { signal, now = () => performance.now() } = options;
+  let next = -Infinity;
+  return async () => {
+    const at = Math.max(next, now());
+    next = at + 1_000 / perSecond;
+    const waitMs = at - now();
+    if (waitMs > 0) await sleep(waitMs, undefined, signal && { signal }).catch(() => undefined);
+  };
+}
+
+/** `100/s`, `100` → 100 a second; `30/m` → 0.5 a second; `off` → Infinity; undefined if the text is no rate. */
+export function parseRate(text: string): number | undefined {
+  if (text === 'off') return Infinity;
+  const match = /^(\d{1,9}(?:\.\d{1,3})?)(?:\/(s|m|h))?$/.exec(text);
+  if (!match) return undefined;
+  const perSecond = Number(match[1]) / { s: 1, m: 60, h: 3_600 }[(match[2] ?? 's') as 's' | 'm' | 'h'];
+  return perSecond > 0 ? perSecond : undefined;
+}
+
+const UNITS = [
+  [1, 's'],
+  [60, 'm'],
+  [3_600, 'h'],
+] as const;
+
+/** `50/s`; where that is below one, `30/m` or `5/h`; `off` where there is no pause. */
+export function rateText(perSecond: number): string {
+  if (perSecond === Infinity) return 'off';
+  const [size, unit] = UNITS.find(([each]) => perSecond * each >= 1) ?? [3_600, 'h'];
+  return `${Math.round(perSecond * size * 100) / 100}/${unit}`;
+}
