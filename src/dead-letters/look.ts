@@ -7,7 +7,7 @@ export interface LookOptions {
   /** Which of those that match are answered: `limit` after the first `offset`. */
   readonly offset: number;
   readonly limit: number;
-  /** How many are looked at, the newest ones: each has to be read. */
+  /** How many are looked at, since each has to be read: the newest ones, or of a filter with `untilMs` the newest until then. */
   readonly most: number;
   /** Epoch milliseconds. */
   readonly now: number;
@@ -47,7 +47,7 @@ export interface ReasonTimes extends Times {
 }
 
 /** What is looked at of the dead letters of a shard. */
-export type LookShards = readonly Pick<DeadLetters, 'count' | 'newest'>[];
+export type LookShards = readonly Pick<DeadLetters, 'count' | 'newest' | 'page'>[];
 
 /** Looks at the newest dead letters once: counts those that match, and answers a page of them. */
 export async function lookAtNewest(shards: LookShards, options: LookOptions): Promise<Look> {
@@ -57,7 +57,8 @@ export async function lookAtNewest(shards: LookShards, options: LookOptions): Pr
   const reasons = new Map<DeadLetterReason, ReturnType<typeof createTimes> & { newestAt: number }>();
   const found: FoundDeadLetter[] = [];
   let [matched, lookedAt, lookedBackTo] = [0, 0, now];
-  for await (const each of newestOf(shards, most)) {
+  const offsets = shards.map((shard, at) => newerThan(shard, counts[at] ?? 0, filter.untilMs ?? Infinity));
+  for await (const each of newestOf(shards, await Promise.all(offsets), most)) {
     if (lookedAt === most) break;
     lookedAt++;
     const { reason, deadAt } = each.letter;
@@ -84,12 +85,26 @@ export async function lookAtNewest(shards: LookShards, options: LookOptions): Pr
   };
 }
 
-function newestOf(shards: LookShards, most: number): Walk<FoundDeadLetter> {
+function newestOf(shards: LookShards, offsets: readonly number[], most: number): Walk<FoundDeadLetter> {
   const walks = shards.map(async function* (deadLetters, shard): Walk<FoundDeadLetter> {
-    for await (const page of deadLetters.newest(most)) yield* page.map((stored) => ({ ...stored, shard }));
+    for await (const page of deadLetters.newest(offsets[shard] ?? 0, most))
+      yield* page.map((stored) => ({ ...stored, shard }));
     return undefined;
   });
   return merged(walks, ({ letter }) => -letter.deadAt);
+}
+
+/** About how many died after an instant. A binary search: they are in the order of arrival, which is nearly that of death. */
+async function newerThan(shard: LookShards[number], count: number, untilMs: number): Promise<number> {
+  if (untilMs === Infinity) return 0;
+  let [low, high] = [0, count];
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    const [stored] = await shard.page(middle, 1);
+    if (stored !== undefined && stored.letter.deadAt <= untilMs) low = middle + 1;
+    else high = middle;
+  }
+  return count - low;
 }
 
 const MINUTE_MS = 60_000;

@@ -3,7 +3,7 @@ import type { Policy } from '../domain/limits.ts';
 import type { DeadLetterReason } from '../domain/outcome.ts';
 import { instantOf } from '../domain/time.ts';
 import type { StoredDeadLetter } from './letter.ts';
-import { countIn, type Choice, type ReasonCounts, type Shards, walkChosen } from './take.ts';
+import { countIn, type Choice, type ReasonCounts, type DeadLetterShards, walkChosen } from './take.ts';
 
 export interface ReplayTerms {
   /** How many are replayed in a second; Infinity: without a pause. */
@@ -87,7 +87,7 @@ export interface Preview extends Forecast {
 
 /** Counts what is chosen, and forecasts its replay. Ends with what it has when `signal` fires. */
 export async function preview(
-  shards: Shards,
+  shards: DeadLetterShards,
   choice: Choice,
   { signal, ...terms }: ReplayTerms & { readonly signal: AbortSignal },
 ): Promise<Preview> {

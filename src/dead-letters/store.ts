@@ -25,8 +25,8 @@ export interface DeadLetters {
   find(id: string): Promise<StoredDeadLetter | undefined>;
   /** At most `limit` after the first `offset`, oldest first. */
   page(offset: number, limit: number): Promise<StoredDeadLetter[]>;
-  /** The newest `most`, newest first, page by page; works while others come or are taken away. */
-  newest(most: number): AsyncIterable<StoredDeadLetter[]>;
+  /** At most `limit` after the newest `offset`, newest first, page by page; works while others come or are taken away. */
+  newest(offset: number, limit: number): AsyncIterable<StoredDeadLetter[]>;
   /** All of them, oldest first, page by page; works while some are replayed or removed, by the caller too. */
   walk(): AsyncIterable<StoredDeadLetter[]>;
 }
@@ -103,7 +103,7 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
       const ids = await client.lrange(deadQueue.toKey('wait'), -(offset + limit), -(offset + 1));
       return readAll(deadQueue, ids.reverse());
     },
-    newest: (most) => newest(deadQueue, most),
+    newest: (offset, limit) => newest(deadQueue, offset, limit),
     walk: () => walk(deadQueue),
   };
 }
@@ -238,9 +238,13 @@ async function readAll(deadQueue: Queue, ids: readonly string[]): Promise<Stored
   return letters.filter((letter) => letter !== undefined);
 }
 
-async function* newest(deadQueue: Queue, most: number): AsyncGenerator<StoredDeadLetter[], void, undefined> {
+async function* newest(
+  deadQueue: Queue,
+  offset: number,
+  limit: number,
+): AsyncGenerator<StoredDeadLetter[], void, undefined> {
   const client = await deadQueue.getBackend().client;
-  const ids = await client.lrange(deadQueue.toKey('wait'), 0, most - 1);
+  const ids = await client.lrange(deadQueue.toKey('wait'), offset, offset + limit - 1);
   for (let from = 0; from < ids.length; from += PAGE) yield await readAll(deadQueue, ids.slice(from, from + PAGE));
 }
 

@@ -5,7 +5,7 @@ import { openDevicesOf, statedIdOf, type StoredDeadLetter } from './letter.ts';
 import type { DeadLetters } from './store.ts';
 
 /** The dead letters of each shard. */
-export type Shards = readonly Pick<DeadLetters, 'walk' | 'find'>[];
+export type DeadLetterShards = readonly Pick<DeadLetters, 'walk' | 'find'>[];
 
 /** A dead letter, and the place of its shard. In two shards there may be two of one id. */
 export interface FoundDeadLetter extends StoredDeadLetter {
@@ -60,7 +60,11 @@ export interface WalkOptions {
 }
 
 /** What is chosen and exists: by a filter the oldest first, else in the order of the choice. */
-export async function* walkChosen(shards: Shards, choice: Choice, options: WalkOptions = {}): Walk<FoundDeadLetter> {
+export async function* walkChosen(
+  shards: DeadLetterShards,
+  choice: Choice,
+  options: WalkOptions = {},
+): Walk<FoundDeadLetter> {
   const { which, buriedUntilMs } = choice;
   if (!isList(which)) return yield* inOrder(shards, which, { ...options, buriedUntilMs });
   for (const { shard, id } of which) {
@@ -78,7 +82,7 @@ function isList(which: Choice['which']): which is Exclude<Choice['which'], DeadL
 
 /** Dead letters of all shards that match the filter, oldest first; one page of each shard is in memory at a time. */
 export function inOrder(
-  shards: Shards,
+  shards: DeadLetterShards,
   filter: DeadLetterFilter,
   options: WalkOptions & Pick<Choice, 'buriedUntilMs'>,
 ): Walk<FoundDeadLetter> {

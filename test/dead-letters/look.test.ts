@@ -67,6 +67,8 @@ test('looks at so many only, and says how far back', async () => {
   const look = await lookAtNewest(shards, { ...options, most: 3 });
   expect(look).toMatchObject({ matched: 3, lookedAt: 3, of: 4, lookedBackTo: now - 3_000 });
   expect(look.found.map(({ id }) => id)).toEqual(['d', 'c', 'b']);
+  const rest = await lookAtNewest(shards, { ...options, most: 1, filter: { untilMs: now - 3_001 } });
+  expect(rest).toMatchObject({ matched: 1, lookedAt: 1, of: 4, found: [{ id: 'a' }] });
 });
 
 test('a preview says what a replay comes to, or what it has seen when it may look no longer', async () => {
