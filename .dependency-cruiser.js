@@ -134,7 +134,11 @@ export default {
       comment: 'bull-board is an optional peer: the console goes on without it.',
       severity: 'error',
       from: { path: '^(src|sandbox|api|console|workers|scripts)/' },
-      to: { dependencyTypes: ['npm-dev'], dependencyTypesNot: ['type-only'], pathNot: '(^|/)node_modules/@(types|bull-board)/' },
+      to: {
+        dependencyTypes: ['npm-dev'],
+        dependencyTypesNot: ['type-only'],
+        pathNot: '(^|/)node_modules/@(types|bull-board)/',
+      },
     },
     {
       name: 'everything-resolves',

@@ -15,7 +15,6 @@
 import { loadApiConfig, type ApiConfig } from '../src/config/config.ts';
 import { within } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
-import { tellStory } from '../src/operations/story.ts';
 import { whenReady } from '../src/redis/connection.ts';
 import { createCommand, runCommand } from '../src/terminal/command.ts';
 import { createApp } from './app.ts';
@@ -55,12 +54,7 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Served> 
   const backlog = createBacklog(queues, api.maxWaiting);
   const app = createApp({
     ...{ tokens, producer, backlog, log, signal: stopping.signal },
-    tell: (id) =>
-      tellStory(id, {
-        ...{ connection, limiterConnection, prefix: queue.prefix, own },
-        shards: () => backend.shards.open(),
-        status: (of) => producer.status(of),
-      }),
+    tell: (id) => backend.tell(id),
     explain: (error) => backend.explain(error),
     enqueuer: createEnqueuer({ producer, queues, redis: connection, prefix: queue.prefix, backlog }),
     recipients: createRecipients({ redis: connection, queues, limiters: backend.limiters }),

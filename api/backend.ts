@@ -1,5 +1,6 @@
 import type { ApiConfig } from '../src/config/config.ts';
 import type { Logger } from '../src/observe/log.ts';
+import { tellStory, type Told } from '../src/operations/story.ts';
 import { createProducer, type Producer } from '../src/queue/producer.ts';
 import { createShards, type Shards } from '../src/queue/shards.ts';
 import type { WorkerPolicy } from '../src/queue/workers.ts';
@@ -17,6 +18,8 @@ export interface Backend {
   readonly own: WorkerPolicy;
   /** The limiters, with the limits of the living workers. */
   readonly limiters: () => Promise<OpenLimiters>;
+  /** What became of a notification, and why. Rejects with InputError for an id that none can have. */
+  tell(id: string): Promise<Told>;
   /** An error of Redis's client as RedisAwayError; any other one as it is. */
   explain(error: unknown): unknown;
   close(): Promise<void>;
@@ -36,6 +39,12 @@ export function openBackend(config: Pick<ApiConfig, 'redis' | 'limiterRedis' | '
   return {
     ...{ connection, limiterConnection, producer, shards, own },
     limiters: createLimiters({ redis: connection, limiterRedis: limiterConnection, prefix: queue.prefix, own }),
+    tell: (id) =>
+      tellStory(id, {
+        ...{ connection, limiterConnection, prefix: queue.prefix, own },
+        shards: () => shards.open(),
+        status: (of) => producer.status(of),
+      }),
     explain: (error) => explained(connection, error),
     async close() {
       await producer.close();

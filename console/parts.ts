@@ -9,7 +9,7 @@ import type { ConsoleEnv } from './session.ts';
 /** What the pages work with. */
 export interface ConsoleParts extends Pick<
   Backend,
-  'connection' | 'limiterConnection' | 'producer' | 'shards' | 'own' | 'limiters' | 'explain'
+  'connection' | 'tell' | 'limiterConnection' | 'producer' | 'shards' | 'own' | 'limiters' | 'explain'
 > {
   /** QUEUE_PREFIX and QUEUE_SHARDS. */
   readonly queue: { readonly prefix: string; readonly shards: number };
