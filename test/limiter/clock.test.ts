@@ -45,9 +45,21 @@ describe('the clock', () => {
 
   it('follows a step back with the first reply, to within its round trip', () => {
     const clock = createClock();
-    for (let asked = 0; asked < 100; asked += 10) reply(clock, asked, OFFSET, 1, 1);
-    reply(clock, 100, OFFSET - 5_000, 1, 3);
-    expect(clock.toLocal(OFFSET - 5_000 + 200)).toBe(203);
+    for (let asked = 0; asked < 400; asked += 10) reply(clock, asked, OFFSET, 1, 1);
+    reply(clock, 400, OFFSET - 5_000, 1, 3);
+    expect(clock.toLocal(OFFSET - 5_000 + 500)).toBe(503);
+  });
+
+  it('knows a quick reply for half a minute, and for 32 more replies', () => {
+    const byAge = createClock();
+    reply(byAge, 0, OFFSET, 0, 1);
+    reply(byAge, 30_001, OFFSET, 3, 3);
+    expect(byAge.toLocal(OFFSET + 70_000)).toBe(70_001);
+
+    const byCount = createClock();
+    reply(byCount, 0, OFFSET, 0, 1);
+    for (let asked = 1; asked <= 32; asked += 1) reply(byCount, asked, OFFSET, 3, 3);
+    expect(byCount.toLocal(OFFSET + 1_000)).toBe(1_001);
   });
 
   it('forgets a quick reply after a minute, or 64 replies: the two clocks drift', () => {
