@@ -10,11 +10,13 @@ import { notice, page } from './layout.ts';
 import { auditPage } from './pages/audit.ts';
 import { nowPage } from './pages/now.ts';
 import { QUEUES_PATH, queuesPage } from './pages/queues.ts';
+import { recipientPages } from './pages/recipient.ts';
 import { searchPages } from './pages/search.ts';
+import { whatIfPage } from './pages/what-if.ts';
 import type { ConsoleApp, ConsoleParts, Page } from './parts.ts';
 import type { ConsoleEnv, Sessions } from './session.ts';
 
-const PAGES: readonly Page[] = [nowPage, searchPages, auditPage, queuesPage];
+const PAGES: readonly Page[] = [nowPage, searchPages, recipientPages, whatIfPage, auditPage, queuesPage];
 
 /** Every route of the console, and what is checked before. */
 export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): ConsoleApp {
