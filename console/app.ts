@@ -8,6 +8,7 @@ import { RedisAwayError } from '../src/redis/connection.ts';
 import { LimiterUnavailableError } from '../src/redis/deadline.ts';
 import { notice, page } from './layout.ts';
 import { auditPage } from './pages/audit.ts';
+import { deadLetterPages } from './pages/dead-letters.ts';
 import { nowPage } from './pages/now.ts';
 import { QUEUES_PATH, queuesPage } from './pages/queues.ts';
 import { recipientPages } from './pages/recipient.ts';
@@ -16,7 +17,10 @@ import { whatIfPage } from './pages/what-if.ts';
 import type { ConsoleApp, ConsoleParts, Page } from './parts.ts';
 import type { ConsoleEnv, Sessions } from './session.ts';
 
-const PAGES: readonly Page[] = [nowPage, searchPages, recipientPages, whatIfPage, auditPage, queuesPage];
+const PAGES: readonly Page[] = [
+  ...[nowPage, searchPages, recipientPages, deadLetterPages],
+  ...[whatIfPage, auditPage, queuesPage],
+];
 
 /** Every route of the console, and what is checked before. */
 export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): ConsoleApp {

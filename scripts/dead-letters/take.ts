@@ -15,7 +15,7 @@ import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../../src/domain/out
 import { parseDuration } from '../../src/domain/time.ts';
 import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../../src/queue/names.ts';
 import { readWorkers, sharedPolicy } from '../../src/queue/workers.ts';
-import type { Connection } from '../../src/redis/connection.ts';
+import { readClock, type Connection } from '../../src/redis/connection.ts';
 import { callOf, UsageError, parseInstant, CommandError, printJson } from '../../src/terminal/command.ts';
 import { canAsk, confirm, createProgress, say } from '../../src/terminal/progress.ts';
 import { breakdown, columnsOf, deadLetters, wrapText } from '../../src/terminal/text.ts';
@@ -163,8 +163,7 @@ export async function atDeadLetters(advice: string, work: (opened: OpenDeadLette
   const open = async (connection: Connection): Promise<void> => {
     const prefixes = shardPrefixes(queue.prefix, queue.shards);
     const shards = await Promise.all(prefixes.map((prefix) => openShard(connection, prefix)));
-    const [seconds, microseconds] = await connection.time();
-    const now = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
+    const now = await readClock(connection);
     const count = async () => (await Promise.all(shards.map((shard) => shard.count()))).reduce((a, b) => a + b, 0);
     const workersPolicy = async () => sharedPolicy(await readWorkers(connection, queue.prefix))?.policy.policy;
     await work({ shards, now, count, workersPolicy });

@@ -57,7 +57,9 @@ export async function lookAtNewest(shards: LookShards, options: LookOptions): Pr
   const reasons = new Map<DeadLetterReason, ReturnType<typeof createTimes> & { newestAt: number }>();
   const found: FoundDeadLetter[] = [];
   let [matched, lookedAt, lookedBackTo] = [0, 0, now];
-  const offsets = shards.map((shard, at) => newerThan(shard, counts[at] ?? 0, filter.untilMs ?? Infinity));
+  const of = counts.reduce((a, b) => a + b, 0);
+  const untilMs = of > most ? (filter.untilMs ?? Infinity) : Infinity;
+  const offsets = shards.map((shard, at) => newerThan(shard, counts[at] ?? 0, untilMs));
   for await (const each of newestOf(shards, await Promise.all(offsets), most)) {
     if (lookedAt === most) break;
     lookedAt++;
@@ -71,12 +73,8 @@ export async function lookAtNewest(shards: LookShards, options: LookOptions): Pr
     ofReason.add(deadAt);
     reasons.set(reason, ofReason);
   }
-  const of = Math.max(
-    lookedAt,
-    counts.reduce((a, b) => a + b, 0),
-  ); // others may have come, or gone
   return {
-    ...{ found, matched, lookedAt, of },
+    ...{ found, matched, lookedAt, of: Math.max(of, lookedAt) }, // others may have come meanwhile
     ...(lookedAt >= most && { lookedBackTo }),
     times: times.result(),
     reasons: [...reasons]

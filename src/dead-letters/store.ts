@@ -97,7 +97,7 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
     },
     discard: (id, keep = 0) => moves.discard(id, keep),
     count: () => deadQueue.getJobCountByTypes('wait'),
-    find: (id) => findDeadLetter(deadQueue, id),
+    find: (id) => findDeadLetter(deadQueue, id).catch(undefinedIfNoJob),
     async page(offset, limit) {
       const client = await deadQueue.getBackend().client;
       const ids = await client.lrange(deadQueue.toKey('wait'), -(offset + limit), -(offset + 1));
@@ -224,6 +224,11 @@ function textAt(data: unknown, name: string): string | undefined {
 export async function findDeadLetter(deadQueue: Queue, id: string): Promise<StoredDeadLetter | undefined> {
   const job = await readJob(deadQueue, id);
   return job && { id, buriedAt: job.timestamp, letter: readDeadLetter(job.data) };
+}
+
+/** Somebody may ask for the id `wait`, which is a key of the queue and no job. */
+function undefinedIfNoJob(error: unknown): undefined {
+  if (!(error instanceof Error && error.message.includes('WRONGTYPE'))) throw error;
 }
 
 /** Those that exist. Other ids are removed from the queue. */

@@ -76,7 +76,7 @@ export async function* walkChosen(
 }
 
 /** `Array.isArray` does not know readonly ones. */
-function isList(which: Choice['which']): which is Exclude<Choice['which'], DeadLetterFilter> {
+export function isList(which: Choice['which']): which is Exclude<Choice['which'], DeadLetterFilter> {
   return Array.isArray(which);
 }
 

@@ -125,6 +125,12 @@ function failFast(target: RedisTarget, timeoutMs: number): ConnectionOptions {
   };
 }
 
+/** Redis's clock: epoch milliseconds. */
+export async function readClock(connection: Connection): Promise<number> {
+  const [seconds, microseconds] = await connection.time();
+  return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
+}
+
 /** Resolves once commands can be sent; rejects with RedisAwayError, never later than `timeoutMs`. */
 export async function whenReady(connection: Connection, timeoutMs: number): Promise<void> {
   if (isReady(connection)) return;

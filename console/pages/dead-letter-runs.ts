@@ -1,0 +1,284 @@
+import type { Context } from 'hono';
+import { html } from 'hono/html';
+import { preview, type Preview } from '../../src/dead-letters/outlook.ts';
+import { rateText } from '../../src/dead-letters/pace.ts';
+import { createRuns, type Run, type Runs, type RunState, type Verb } from '../../src/dead-letters/runs.ts';
+import type { DeadLetters } from '../../src/dead-letters/store.ts';
+import { isList } from '../../src/dead-letters/take.ts';
+import { policyText, type Policy } from '../../src/domain/limits.ts';
+import { readWorkers, sharedPolicy } from '../../src/queue/workers.ts';
+import type { ConsoleApp, ConsoleParts } from '../parts.ts';
+import { badge, count, duration, facts, notice, page, recipientLink, section, table, when } from '../layout.ts';
+import type { Html, Tone } from '../layout.ts';
+import type { ConsoleEnv } from '../session.ts';
+import { deadLettersText, fieldsOf, whichText, wishOf, type Wish } from './dead-letter-choice.ts';
+
+/** How long a preview looks before it says what it has seen so far. */
+const LOOK_MS = 4_000;
+const REFRESH_MS = 1_000;
+
+const WORDS: Readonly<Record<Verb, { readonly title: string; readonly past: string }>> = {
+  replay: { title: 'Replay', past: 'replayed' },
+  discard: { title: 'Discard', past: 'discarded' },
+};
+
+/** The dead letters of each shard, and Redis's clock. */
+export interface Opened {
+  readonly shards: readonly DeadLetters[];
+  /** Epoch milliseconds. */
+  readonly now: number;
+}
+
+/** Adds the preview of a replay or discard, its start, its page and its stop. */
+export function addRunPages(app: ConsoleApp, parts: ConsoleParts, open: () => Promise<Opened>): Pick<Runs, 'list'> {
+  const { connection, audit, log, signal, explain } = parts;
+  const runs = createRuns({ shards: async () => (await open()).shards, explain, onEnd: (run) => void noteEnd(run) });
+  signal.addEventListener('abort', () => void runs.close());
+
+  /** What the run did is in the log if it cannot be written to the audit. */
+  async function noteEnd(run: Run): Promise<void> {
+    const { id, verb, by, state, done, of, gone, error } = run;
+    const counts = { done, ...(of !== undefined && { of }), gone };
+    log.info({ run: id, verb, by, state, ...counts, ...(error !== undefined && { error }) }, 'dead letters taken');
+    try {
+      await audit.write({ ...entryOf(run), facts: { run: id, state, ...counts } });
+    } catch (failed) {
+      log.warn({ err: explain(failed), run: id }, 'the end of a run could not be written to the audit');
+    }
+  }
+
+  async function previewOf(c: Context<ConsoleEnv>, params: URLSearchParams, wrong?: string): Promise<Response> {
+    const { shards, now } = await open();
+    params.delete('before'); // it is looked at anew
+    const wish = wishOf(params, now);
+    const policy = sharedPolicy(await readWorkers(connection, parts.queue.prefix))?.policy.policy ?? parts.own.policy;
+    const { perSecond } = wish;
+    const seen = await preview(shards, wish, { perSecond, policy, now, signal: AbortSignal.timeout(LOOK_MS) });
+    const title = `${WORDS[wish.verb].title} ${seen.isWhole ? '' : 'more than '}${deadLettersText(seen.count)}`;
+    return page(c, {
+      title,
+      section: '/dead-letters',
+      status: wrong === undefined ? 200 : 400,
+      body: html`<p class="crumbs"><a href="/dead-letters">Dead letters</a></p>
+        <h1>${title}</h1>
+        ${wrong === undefined ? '' : html`<p class="wrong" role="alert">${wrong}</p>`}
+        ${section('Before it begins', whatItComesTo(wish, seen, policy, now))}
+        ${seen.count > 0 && c.get('user').role === 'operator' ? confirmation(wish, seen) : ''}`,
+    });
+  }
+
+  app.get('/dead-letters/preview', (c) => previewOf(c, new URL(c.req.url).searchParams));
+  app.post('/dead-letters/preview', async (c) => previewOf(c, new URLSearchParams(await c.req.text())));
+
+  app.post('/dead-letters/runs', async (c) => {
+    const params = new URLSearchParams(await c.req.text());
+    const wish = wishOf(params, (await open()).now);
+    const wrong = wrongConfirmation(wish.verb, params);
+    if (wrong !== undefined) return previewOf(c, params, wrong);
+    const started = runs.start({ ...wish, by: c.get('user').name });
+    if (started.kind === 'full') {
+      const advice = `${started.most} go on already. Wait until one has ended, or stop one.`;
+      return notice(c, { title: 'Too many at once', advice, status: 409 });
+    }
+    const { run } = started;
+    try {
+      const rate = rateText(run.perSecond);
+      await audit.write({ ...entryOf(run), facts: { run: run.id, state: 'began', rate } });
+    } catch (error) {
+      runs.stop(run.id); // nothing is done that nobody can look up
+      throw error;
+    }
+    return c.redirect(`/dead-letters/runs/${run.id}`, 303);
+  });
+
+  app.get('/dead-letters/runs/:id', async (c) => {
+    const run = runs.find(c.req.param('id'));
+    if (run === undefined) {
+      return notice(c, {
+        title: 'No such run',
+        advice: 'The console was started again since, or it was long ago. The audit has what it did.',
+      });
+    }
+    return runPage(c, run);
+  });
+
+  app.post('/dead-letters/runs/:id/stop', (c) => {
+    const id = c.req.param('id');
+    const by = c.get('user').name;
+    if (runs.stop(id)) log.info({ run: id, by }, 'a run was stopped');
+    return c.redirect(`/dead-letters/runs/${encodeURIComponent(id)}`, 303);
+  });
+
+  return runs;
+}
+
+function entryOf({ by, verb, which }: Run) {
+  return { who: by, action: `dead-letters ${verb}`, on: whichText(which) };
+}
+
+/** What people typed to confirm that they mean so many. One alone is confirmed by the button. */
+function wrongConfirmation(verb: Verb, params: URLSearchParams): string | undefined {
+  const expected = params.get('count') ?? '';
+  if (verb !== 'discard' || expected === '1') return undefined;
+  const typed = (params.get('typed') ?? '').replaceAll(/[\s,.]/g, '');
+  if (typed !== '' && typed === expected) return undefined;
+  return 'Nothing was discarded: the number that was typed is another one. Look at the number again.';
+}
+
+function whatItComesTo(wish: Wish, seen: Preview, policy: Policy, now: number): Html {
+  const { verb, which, perSecond } = wish;
+  const { count: number, recipients, busiest, expired, lastAfterMs, byReason, isWhole } = seen;
+  if (number === 0) {
+    return html`<p class="empty">There are none of these (any more): ${whichText(which)}.</p>`;
+  }
+  const reasons = Object.entries(byReason).toSorted(([, a], [, b]) => b - a);
+  const atLeast = isWhole ? '' : 'at least ';
+  const most = busiest && html`${recipientLink(busiest.recipientId)}: ${count(busiest.count)}`;
+  const durationMs = perSecond === Infinity ? 0 : ((number - 1) * 1_000) / perSecond;
+  const common = [
+    ['Which', whichText(which)],
+    ['How many', `${atLeast}${deadLettersText(number)}`],
+    ['By reason', html`${reasons.map(([reason, of]) => html`${badge(reason)} ${count(of)} `)}`],
+  ] as const;
+  const partial = isWhole
+    ? ''
+    : html`<p class="warning">
+        There are more than can be counted in ${duration(LOOK_MS)}: the numbers are of the oldest ${count(number)}. All
+        of them are meant.
+      </p>`;
+  if (verb === 'discard') {
+    return html`${partial}${facts([...common, ['Rate', rateWords(perSecond)]])}
+      <p><strong>A discarded dead letter cannot be restored.</strong></p>`;
+  }
+  return html`${partial}${facts([
+      ...common,
+      ['To', `${atLeast}${count(recipients)} ${recipients === 1 ? 'recipient' : 'recipients'}`],
+      ['Most to one', most],
+      ['Expired by then', expired === 0 ? 'none' : `about ${count(expired)}: they will not be sent`],
+      ['All are in the queue', durationMs < 1_000 ? 'at once' : html`about ${when(now + durationMs, now)}`],
+      [
+        'The last one goes out',
+        lastAfterMs === undefined ? 'none will be sent' : html`about ${when(now + lastAfterMs, now)}`,
+      ],
+      ['Rate', rateWords(perSecond)],
+      ['Limits', policyText(policy)],
+    ])}
+    <p class="hint">
+      The time is an estimate by the rate and the overall limits. What waits already, limits of a recipient or a
+      category, quiet hours and quotas make it later. Devices that were alerted before are skipped.
+    </p>
+    <p><strong>A replay cannot be taken back: people get the alerts.</strong></p>`;
+}
+
+function rateWords(perSecond: number): string {
+  return perSecond === Infinity ? 'without a pause' : `${rateText(perSecond)} at most`;
+}
+
+/** Two forms: look again at another rate, and begin. */
+function confirmation(wish: Wish, { count: number }: Preview): Html {
+  const { verb, perSecond, buriedUntilMs } = wish;
+  const hidden = fieldsOf(wish).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`);
+  const rate = rateText(perSecond);
+  const typed =
+    verb === 'discard' && number > 1
+      ? html`<label
+          >Type ${count(number)} to discard them for good
+          <input name="typed" inputmode="numeric" autocomplete="off" required size="12"
+        /></label>`
+      : '';
+  return html`<section>
+    <h2>${WORDS[verb].title} them?</h2>
+    <form method="post" action="/dead-letters/preview" class="inline">
+      ${hidden}
+      <label>Rate <input name="rate" value="${rate}" size="8" placeholder="50/s, 30/m, off" required /></label>
+      <button class="quiet">Look again</button>
+    </form>
+    <form method="post" action="/dead-letters/runs" class="inline">
+      ${hidden}
+      <input type="hidden" name="rate" value="${rate}" />
+      <input type="hidden" name="before" value="${buriedUntilMs}" />
+      <input type="hidden" name="count" value="${number}" />
+      ${typed}
+      <button class="${verb === 'discard' ? 'danger' : ''}">${WORDS[verb].title} ${deadLettersText(number)}</button>
+      <a class="button quiet" href="/dead-letters">Leave them</a>
+    </form>
+    <p class="hint">It begins with the oldest, shows how far it is, and can be stopped.</p>
+  </section>`;
+}
+
+const TONES: Readonly<Record<RunState, Tone>> = { running: 'plain', done: 'ok', stopped: 'warn', failed: 'bad' };
+
+function runPage(c: Context<ConsoleEnv>, run: Run): Response | Promise<Response> {
+  const isRunning = run.state === 'running';
+  const title = `${WORDS[run.verb].title}: ${whichText(run.which)}`;
+  const mayStop = isRunning && c.get('user').role === 'operator';
+  return page(c, {
+    title,
+    section: '/dead-letters',
+    ...(isRunning && { refreshMs: REFRESH_MS }),
+    body: html`<p class="crumbs"><a href="/dead-letters">Dead letters</a></p>
+      <h1>${title}</h1>
+      ${isRunning ? html`<noscript><meta http-equiv="refresh" content="2" /></noscript>` : ''}
+      ${section('How far it is', progress(run), 'progress')}
+      <div id="live-stop" data-live>
+        ${
+          mayStop
+            ? html`<form method="post" action="/dead-letters/runs/${run.id}/stop">
+                <button class="danger">Stop</button>
+                <span class="hint">What is not ${WORDS[run.verb].past} yet stays where it is.</span>
+              </form>`
+            : ''
+        }
+      </div>`,
+  });
+}
+
+function progress(run: Run): Html {
+  const { verb, state, of, done, gone, byReason, by, beganAt, endedAt, perSecond, awaySince, error, unsure } = run;
+  const now = Date.now();
+  const { past } = WORDS[verb];
+  const reasons = Object.entries(byReason).toSorted(([, a], [, b]) => b - a);
+  const isRunning = state === 'running';
+  const ofAll = of === undefined ? '' : `of ${count(of)} `;
+  const shown = isRunning && of === undefined ? 'counting…' : `${count(done)} ${ofAll}${past}`;
+  // While they are counted the bar moves without a value.
+  const value = isRunning && of === undefined ? '' : html`value="${of === 0 ? 1 : done + gone}"`;
+  return html`<p class="progress">${badge(state, TONES[state])} <strong>${shown}</strong></p>
+    <progress max="${Math.max(1, of ?? 1)}" ${value} aria-label="${shown}"></progress>
+    ${awaySince === undefined ? '' : html`<p class="warning">Redis does not answer since ${when(awaySince, now)}. It goes on when Redis is back.</p>`}
+    ${error === undefined ? '' : html`<p class="wrong" role="alert">${error}. What is left is still there: start it again.</p>`}
+    ${!isRunning && unsure !== undefined ? html`<p class="warning">Of <span class="id">${unsure}</span> it is not known whether it was ${past}.</p>` : ''}
+    ${facts([
+      ['By', by],
+      ['Began', when(beganAt, now)],
+      ['Ended', endedAt === undefined ? undefined : when(endedAt, now)],
+      ['Rate', rateWords(perSecond)],
+      [
+        'By reason',
+        reasons.length === 0
+          ? undefined
+          : html`${reasons.map(([reason, each]) => html`${badge(reason)} ${count(each)} `)}`,
+      ],
+      ['Gone before', gone === 0 ? undefined : `${count(gone)}: another one had taken them`],
+    ])}
+    ${isRunning ? '' : html`<p><a href="/audit">The audit</a> has it too. <a href="${listPath(run)}">What is there now</a></p>`}`;
+}
+
+function listPath({ verb, which }: Run): string {
+  if (isList(which)) return '/dead-letters';
+  const query = new URLSearchParams(fieldsOf({ verb, which }));
+  for (const name of ['verb', 'all']) query.delete(name);
+  return `/dead-letters?${query.toString()}`;
+}
+
+/** The runs of this console, the newest first. */
+export function runsTable(all: readonly Run[], now: number): Html {
+  const rows = all.map(({ id, verb, which, state, done, of, by, beganAt }) => [
+    badge(state, TONES[state]),
+    html`<a href="/dead-letters/runs/${id}">${WORDS[verb].title}: ${whichText(which)}</a>`,
+    `${count(done)}${of === undefined ? '' : ` of ${count(of)}`}`,
+    by,
+    when(beganAt, now),
+  ]);
+  return table(['State', 'What', { name: 'Done', isNumber: true }, 'By', 'Began'], rows);
+}
