@@ -238,7 +238,7 @@ function schemas(): Schema {
       {
         ...{ at: instant, worker: text, result: text, rule: text, ruleUntil: instant, before: integer, until: instant },
         ...{ code: text, by: text, reason: text, message: text, deadAt: instant, slot: instant },
-        ...{ lateMs: ms, wokenLateMs: ms, stalls: integer, silenced: { const: true }, sendsLeftOut: integer },
+        ...{ lateMs: ms, wokenLateMs: ms, stalls: integer, silenced: { const: true } },
         sends: {
           type: 'array',
           items: object({ device: text, code: text, tookMs: ms, accepted: { const: true } }, [

@@ -157,9 +157,8 @@ function sentText(now: number, { slot, lateMs = 0 }: StoryPass): string {
   return `in its slot of ${timeNear(now, slot)}${lateMs >= 1 ? `, ${span(lateMs)} after it` : ''}`;
 }
 
-function sendsText({ sends = [], sendsLeftOut = 0 }: StoryPass): string {
-  const more = sendsLeftOut === 0 ? [] : [`and ${sendsLeftOut} more`];
-  return [...sends.map(sendText), ...more].join(', ');
+function sendsText({ sends = [] }: StoryPass): string {
+  return sends.map(sendText).join(', ');
 }
 
 function sendText({ device, code, tookMs }: StorySend): string {

@@ -1,13 +1,5 @@
 import type { Outcome, Result } from '../domain/outcome.ts';
-import {
-  MOST_SENDS,
-  MOST_TEXT,
-  originOf,
-  readPasses,
-  withPass,
-  type StoryPass,
-  type StorySend,
-} from '../domain/story.ts';
+import { MOST_TEXT, originOf, readPasses, withPass, type StoryPass, type StorySend } from '../domain/story.ts';
 import type { History, KeptStory } from '../queue/history.ts';
 import { putBackMs, type Context, type Progress, type Tried } from './context.ts';
 
@@ -51,7 +43,7 @@ export function passOf(
   const { slot, tried, stalls, isSilent } = context;
   const waitMs = result.kind === 'requeued' ? result.waitMs : putBackMs(result);
   const handedOverAt = Math.min(...tried.map((each) => each.handedOverAt));
-  const { sends, leftOut } = sendsOf(tried);
+  const sends = sendsOf(tried);
   const isSent = slot !== undefined && tried.some(({ reply }) => reply.unsent !== true);
   return {
     ...{ at, worker, result: result.kind },
@@ -67,12 +59,11 @@ export function passOf(
     ...(stalls > 0 && { stalls }),
     ...(isSilent && sends.length > 0 && { silenced: true as const }),
     ...(sends.length > 0 && { sends }),
-    ...(leftOut > 0 && { sendsLeftOut: leftOut }),
   };
 }
 
 /** Those that failed first. */
-function sendsOf(tried: readonly Tried[]): { readonly sends: readonly StorySend[]; readonly leftOut: number } {
+function sendsOf(tried: readonly Tried[]): StorySend[] {
   const all = tried.map(({ label, reply, tookMs }): StorySend => {
     const isAccepted = reply.meaning === 'accepted';
     return {
@@ -82,8 +73,7 @@ function sendsOf(tried: readonly Tried[]): { readonly sends: readonly StorySend[
       ...(isAccepted && { accepted: true as const }),
     };
   });
-  const failedFirst = all.toSorted((a, b) => Number(a.accepted ?? false) - Number(b.accepted ?? false));
-  return { sends: failedFirst.slice(0, MOST_SENDS), leftOut: Math.max(0, all.length - MOST_SENDS) };
+  return all.toSorted((a, b) => Number(a.accepted ?? false) - Number(b.accepted ?? false));
 }
 
 function tenth(ms: number): number {

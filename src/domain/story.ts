@@ -7,8 +7,6 @@ import { z } from 'zod';
 
 /** The newest passes of a story are kept, this many; the others are only counted. */
 export const MOST_PASSES = 20;
-/** Of the sends of one pass so many are kept, those that failed first; the others are only counted. */
-export const MOST_SENDS = 20;
 /** The longest text in a story. */
 export const MOST_TEXT = 300;
 
@@ -58,8 +56,8 @@ const passSchema = z.object({
   stalls: z.number().optional(),
   /** Sent without sound, vibration or banner. */
   silenced: z.literal(true).optional(),
+  /** One for each device at most; those that failed first. */
   sends: z.array(sendSchema).readonly().optional(),
-  sendsLeftOut: z.number().optional(),
 });
 
 /** One send, as a story has it. */

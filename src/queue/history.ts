@@ -90,5 +90,6 @@ function readStory(text: string): KeptStory | undefined {
   const areTexts = typeof id === 'string' && typeof outcome === 'string';
   if (!areTexts || [enqueuedAt, endedAt, waitMs].some((value) => typeof value !== 'number')) return undefined;
   const states = (isObject(devices) ? devices : {}) as Readonly<Record<string, DeviceState>>;
-  return { ...(story as unknown as KeptStory), devices: states, ...originOf(story), ...readPasses(story) };
+  const unnamed = { ...(story as unknown as KeptStory), enqueuedBy: undefined, firstEnqueuedAt: undefined };
+  return { ...unnamed, devices: states, ...originOf(story), ...readPasses(story) } as KeptStory;
 }

@@ -8,6 +8,7 @@ import { PROBLEM_CODES } from '../../api/problems.ts';
 import { API_VARIABLES } from '../../src/config/variables.ts';
 import { openApi, type ApiBench } from '../support/api.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
+import { openReplicaBench } from '../support/replica.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 interface Operation {
@@ -90,6 +91,35 @@ it('every example is taken, and every answer is as described', async () => {
   await checked(api, 'delete', '/v1/recipients/x/notifications?cancellationKey=a', byKey);
   await checked(api, 'delete', '/v1/recipients/x/notifications', byKey);
   await checked(api, 'get', '/v1/notifications/unknown', '/v1/notifications/{id}');
+});
+
+it('tells the story of a notification: who enqueued it, its passes and why it was late, also long after its end', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere({ HISTORY_MAX: '10', LIMIT_MIN_GAP: '3s' });
+  const api = await openApi({ QUEUE_PREFIX: bench.prefix });
+  const [first, second] = [makeNotification(), makeNotification()];
+  await api.call('POST', '/v1/notifications', { body: [first, second] });
+  const path = `/v1/notifications/${second.id}`;
+  const story = async () => (await checked(api, 'get', path, '/v1/notifications/{id}')).body;
+  const waiting = {
+    hold: { rule: 'gap', after: first.id },
+    enqueuedBy: 'all',
+  };
+  await expect.poll(story, { timeout: 10_000 }).toMatchObject({ id: second.id, state: 'waiting', story: waiting });
+  await expect.poll(story, { timeout: 10_000 }).toMatchObject({ state: 'ended', outcome: 'delivered' });
+  await bench.queue.clean(0, 100, 'completed'); // as BullMQ does after an hour
+  const ended = await story();
+  expect(ended).toMatchObject({
+    ...{ state: 'ended', outcome: 'delivered', devices: { 'apns#0': 'delivered' } },
+    story: {
+      ...{ recorded: true, enqueuedBy: waiting.enqueuedBy, recipientId: second.recipientId },
+      passes: [
+        { result: 'requeued', rule: 'gap' },
+        { result: 'delivered', sends: [{ device: 'apns#0', code: '200' }] },
+      ],
+      why: [expect.stringMatching(/^It was delivered at .*; of these .* for the gap/) as string],
+    },
+  });
 });
 
 /** Nine times of ten the good one. */

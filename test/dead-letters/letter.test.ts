@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { readProgress } from '../../src/delivery/context.ts';
 import { deadLetterOf, readDeadLetter, replayProgress, type JobFields } from '../../src/dead-letters/letter.ts';
+import { readPasses } from '../../src/domain/story.ts';
 import { notification } from '../queue/support.ts';
 
 const failed = (fields: Partial<JobFields>): JobFields => ({
@@ -83,6 +84,26 @@ test('poison that kills its workers after some devices were alerted keeps which'
     tries: 0,
   });
   expect(readDeadLetter(JSON.parse(JSON.stringify(letter)))).toEqual(letter);
+});
+
+test('the story goes on over a death and a replay, also of a job that nobody saw die', () => {
+  const pass = { at: 1, worker: 'web-1:7', result: 'deferred', code: 'stalled-before', stalls: 2 };
+  const job = failed({
+    failedReason: 'job stalled more than allowable limit',
+    progress: { passes: [pass], passesLeftOut: 3 },
+    opts: { enqueuedBy: 'timetable' },
+    timestamp: 500,
+  });
+  const letter = deadLetterOf(job, 0);
+  expect(letter.story).toEqual({ firstEnqueuedAt: 500, enqueuedBy: 'timetable', passes: [pass], passesLeftOut: 3 });
+  expect(readDeadLetter(JSON.parse(JSON.stringify(letter)))).toEqual(letter);
+  const progress = readProgress(replayProgress(letter, 9_000));
+  const replayed = { at: 9_000, result: 'replayed', reason: 'stalled', message: letter.message, deadAt: 1_000 };
+  expect(readPasses(progress)).toEqual({ passes: [pass, replayed], passesLeftOut: 3 });
+  // It dies again: who enqueued it, and when that was, comes from the options of the replay.
+  const opts = { enqueuedBy: 'timetable', firstEnqueuedAt: 500, generation: 1 };
+  const again = deadLetterOf(failed({ failedReason: 'boom', progress, opts, timestamp: 9_000 }), 0);
+  expect(again.story).toMatchObject({ firstEnqueuedAt: 500, passes: [pass, replayed] });
 });
 
 test('where no device was alerted, the format is as it always was', () => {

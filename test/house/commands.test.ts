@@ -109,7 +109,7 @@ describe('the JSON of each command is that of the page', () => {
       stalls: 1,
       silenced: true,
     };
-    const passes = [pass, { ...other, sends, sendsLeftOut: 1 }];
+    const passes = [pass, { ...other, sends }];
     const job = await queue.add('push', notification({ id: 'one' }), { jobId: 'one', delay: 60_000 });
     await job.updateProgress({ passes, passesLeftOut: 2, rule: 'quiet', ruleUntil: 2 });
     const replayed = { at: 1, result: 'replayed', reason: 'rejected', message: 'no', deadAt: 1, by: 'x' };

@@ -42,6 +42,22 @@ test('makes an id where there is none, and puts what is urgent first', async () 
   expect(job.priority).toBe(5);
 });
 
+test('notes who enqueues, in each way to enqueue, and refuses a name that is not usable', async () => {
+  const { prefix, queue } = openQueues();
+  const producer = produce({ prefix });
+  const named = producer.as('Stundenplan, Müller');
+  await named.enqueue(notification({ id: 'one' }));
+  await named.enqueueMany([notification({ id: 'two' })]);
+  await named.enqueueMany([notification({ id: 'three' })], { spreadOverMs: 60_000 });
+  await producer.enqueue(notification({ id: 'none' }));
+  const by = async (id: string) => (present(await queue.getJob(id)).opts as { enqueuedBy?: string }).enqueuedBy;
+  for (const id of ['one', 'two', 'three']) expect(await by(id)).toBe('Stundenplan, Müller');
+  expect(await by('none')).toBeUndefined();
+  for (const name of ['', 'x'.repeat(101), 'a\nb', 'a\u202eb', 7 as unknown as string]) {
+    expect(() => producer.as(name)).toThrow(InputError);
+  }
+});
+
 test('the same id twice is one notification, also when the first is done', async () => {
   const { prefix, queue } = openQueues();
   const producer = produce({ prefix });
