@@ -164,7 +164,7 @@ function notification(): Schema {
 }
 
 /** Of a notification that waits: its slot, the rule that makes it wait longest, and what fixes the slot. */
-const HOLD = object(
+const SLOT_REASON = object(
   {
     ...{ at: instant, rule: text, ruleUntil: instant, before: integer, after: text, longestAfter: text },
     ...{ fixed: { type: 'object' }, longest: { type: 'object' }, block: { type: 'object' } },
@@ -230,7 +230,7 @@ function schemas(): Schema {
         recorded: { type: 'boolean', description: 'whether passes are recorded: HISTORY_MAX of the workers' },
         ...{ passes: { type: 'array', items: ref('Pass') }, passesLeftOut: integer },
         why: { type: 'array', items: text, description: 'why it waits, or why it ended as it did and when: sentences' },
-        hold: { ...HOLD, description: 'of one that has a slot ahead: why it has no earlier one' },
+        slotReason: { ...SLOT_REASON, description: 'of one that has a slot ahead: why it has no earlier one' },
       },
       ['recorded', 'passes', 'passesLeftOut', 'why'],
     ),

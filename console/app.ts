@@ -9,6 +9,7 @@ import { LimiterUnavailableError } from '../src/redis/deadline.ts';
 import { notice, page } from './layout.ts';
 import { auditPage } from './pages/audit.ts';
 import { deadLetterPages } from './pages/dead-letters.ts';
+import { notificationPage } from './pages/notification.ts';
 import { nowPage } from './pages/now.ts';
 import { QUEUES_PATH, queuesPage } from './pages/queues.ts';
 import { recipientPages } from './pages/recipient.ts';
@@ -18,7 +19,7 @@ import type { ConsoleApp, ConsoleParts, Page } from './parts.ts';
 import type { ConsoleEnv, Sessions } from './session.ts';
 
 const PAGES: readonly Page[] = [
-  ...[nowPage, searchPages, recipientPages, deadLetterPages],
+  ...[nowPage, searchPages, notificationPage, recipientPages, deadLetterPages],
   ...[whatIfPage, auditPage, queuesPage],
 ];
 

@@ -1,11 +1,12 @@
 import { loadLimiterConfig } from '../src/config/config.ts';
 import { InputError, printable } from '../src/domain/faults.ts';
-import type { StoryPass, StorySend } from '../src/domain/story.ts';
+import type { StoryPass } from '../src/domain/story.ts';
+import { passText, sendsText } from '../src/operations/pass-words.ts';
 import { tellStory, type Told } from '../src/operations/story.ts';
 import { createShards } from '../src/queue/shards.ts';
 import { connectProducer, PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/connection.ts';
 import { createCommand, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
-import { columnsOf, heading, instant, instantFrom, span, table, timeNear, wrapText } from '../src/terminal/text.ts';
+import { columnsOf, heading, instant, instantFrom, table, wrapText } from '../src/terminal/text.ts';
 import { atQueueRedis, openProducer, readEnvironment } from './support/queue.ts';
 
 interface Flags {
@@ -98,71 +99,15 @@ function describe(id: string, { now, status, story }: Told, columns: number | un
 
 /** When, which worker (if it is another one than before), and what came of it; then the sends. */
 function passRows(now: number, pass: StoryPass, before: StoryPass | undefined): string[][] {
-  const { at, worker = '', wokenLateMs = 0 } = pass;
+  const { at, worker = '' } = pass;
   const isSame = worker === before?.worker;
   const day = instant(at).slice(0, 10) === instant(now).slice(0, 10) ? '' : `${instant(at).slice(0, 10)} `;
   const time = `${day}${new Date(at).toISOString().slice(11, 23)}Z`;
-  const parts = [
-    wokenLateMs < LATE_MS ? '' : `a worker took it ${span(wokenLateMs)} late`,
-    lostText(pass, before),
-    resultText(now, pass),
-    sentText(now, pass),
-  ];
   const sends = sendsText(pass);
   return [
-    [time, isSame ? '' : printable(worker), parts.filter((part) => part !== '').join('; ')],
+    [time, isSame ? '' : printable(worker), passText(now, pass, before)],
     ...(sends === '' ? [] : [['', '', sends]]),
   ];
-}
-
-/** A worker may come so much late every time. */
-const LATE_MS = 50;
-
-function lostText({ stalls = 0 }: StoryPass, before: StoryPass | undefined): string {
-  return stalls > (before?.stalls ?? 0) ? 'its worker before this one died, or stood still' : '';
-}
-
-/** `put back until 09:14:03Z for gap, with 2 before it` */
-function resultText(now: number, pass: StoryPass): string {
-  const { result, rule, ruleUntil, before = 0, until, code, by, reason, message, deadAt } = pass;
-  const till = until === undefined ? '' : ` until ${timeNear(now, until)}`;
-  const end = ruleUntil === undefined ? '' : `, which ends at ${timeNear(now, ruleUntil)}`;
-  const line = before === 0 ? '' : `, with ${before} before it`;
-  const cause = rule === undefined ? '' : ` for ${printable(rule)}${end}${line}`;
-  const after = code === undefined ? '' : ` after ${printable(code)}`;
-  switch (result) {
-    case 'requeued':
-      return `put back${till}${cause}`;
-    case 'deferred':
-      return `put back${till}, nothing was sent${code === undefined ? '' : `: ${printable(code)}`}`;
-    case 'retried':
-      return `tried again${till.replace(' until', ' at')}${after}`;
-    case 'dead-letter':
-      return `dead letter: ${printable(reason ?? '')}, ${printable(message ?? '')}`;
-    case 'replayed':
-      return `replayed; it was a dead letter${deadAt === undefined ? '' : ` since ${timeNear(now, deadAt)}`}: ${printable(reason ?? '')}`;
-    case 'superseded':
-    case 'merged':
-      return `${result}, by ${printable(by ?? '?')}`;
-    case 'yielded':
-      return 'left to another worker: its lock was lost';
-    default:
-      return `${printable(result)}${cause}${pass.silenced === true ? ', without a sound' : ''}`;
-  }
-}
-
-/** `in its slot at 09:14:03.005Z, 0.4ms after it` */
-function sentText(now: number, { slot, lateMs = 0 }: StoryPass): string {
-  if (slot === undefined) return '';
-  return `in its slot of ${timeNear(now, slot)}${lateMs >= 1 ? `, ${span(lateMs)} after it` : ''}`;
-}
-
-function sendsText({ sends = [] }: StoryPass): string {
-  return sends.map(sendText).join(', ');
-}
-
-function sendText({ device, code, tookMs }: StorySend): string {
-  return `${printable(device)} ${printable(code)} in ${span(tookMs)}`;
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

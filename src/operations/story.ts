@@ -8,9 +8,9 @@ import { countedAs } from '../domain/limits.ts';
 import { parseNotification } from '../domain/notification.ts';
 import { originOf, readPasses, type StoryPass } from '../domain/story.ts';
 import { instantOf, waitsFrom } from '../domain/time.ts';
-import type { SlotBefore } from '../limiter/hold.ts';
+import type { SlotBefore } from '../limiter/slot-reason.ts';
 import { apartOptions, limiterPrefix } from '../limiter/limiter.ts';
-import { createHoldReader, idOfSlot } from '../limiter/redis/hold-reader.ts';
+import { createSlotReasons, idOfSlot } from '../limiter/redis/slot-reasons.ts';
 import { lockKeyOf } from '../queue/bullmq-internals.ts';
 import { findKeptStory, hasHistory, type HistoryRedis, type KeptStory } from '../queue/history.ts';
 import { historyKeys, jobIdOf, notificationIdOf, replayIdsOf } from '../queue/names.ts';
@@ -19,7 +19,7 @@ import type { ShardQueues } from '../queue/shards.ts';
 import type { NotificationStatus } from '../queue/status.ts';
 import { readWorkers, sharedPolicy, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
 import type { Connection } from '../redis/connection.ts';
-import { whySentences, type Facts, type NamedHold } from './why.ts';
+import { whySentences, type Facts, type NamedReason } from './why.ts';
 
 /** The story of one notification. Instants are epoch milliseconds. No token, no text of an alert. */
 export interface Story {
@@ -38,7 +38,7 @@ export interface Story {
   /** How many passes came before these. */
   readonly passesLeftOut: number;
   /** Of one that has a slot ahead: why it is no earlier one. */
-  readonly hold?: NamedHold;
+  readonly slotReason?: NamedReason;
   /** Why it waits, or why it ended as it did and when: sentences. */
   readonly why: readonly string[];
 }
@@ -88,7 +88,7 @@ export async function tellStory(id: string, parts: StoryParts): Promise<Told> {
     story: {
       ...found.names,
       ...{ recorded: facts.hasHistory, passes, passesLeftOut },
-      ...(found.facts.hold && { hold: found.facts.hold }),
+      ...(found.facts.slotReason && { slotReason: found.facts.slotReason }),
       why: whySentences(facts),
     },
   };
@@ -98,7 +98,7 @@ export async function tellStory(id: string, parts: StoryParts): Promise<Told> {
 interface Source {
   readonly names: Pick<Story, 'recipientId' | 'category' | 'enqueuedAt' | 'enqueuedBy' | 'replayedAt'>;
   readonly passes: ReturnType<typeof readPasses>;
-  readonly facts: Partial<Pick<Facts, 'job' | 'hold' | 'from' | 'breakers'>>;
+  readonly facts: Partial<Pick<Facts, 'job' | 'slotReason' | 'from' | 'breakers'>>;
 }
 
 const NOTHING: Source = { names: {}, passes: {}, facts: {} };
@@ -188,13 +188,13 @@ async function sourceOfJob(
   ]);
   const worker = workers.workers.find((each) => lock?.startsWith(`${each.id}:`) === true);
   const [sendAfter, expiresAt] = isObject(data) ? [instantOf(data['sendAfter']), instantOf(data['expiresAt'])] : [];
-  const hold = await findHold(job, queue, progress, workers, parts).catch(() => undefined); // the limiter may be away
+  const slotReason = await findReason(job, queue, progress, workers, parts).catch(() => undefined); // the limiter may be away
   return {
     names,
     passes,
     facts: {
       from: waitsFrom(timestamp, data),
-      ...(hold && { hold }),
+      ...(slotReason && { slotReason }),
       breakers: breakersOf(data, jobId, progress, workers),
       job: {
         progress,
@@ -221,13 +221,13 @@ function breakersOf(data: unknown, jobId: string, progress: Progress, { workers 
 }
 
 /** Why its reservation lies where it does; undefined if it has none. */
-async function findHold(
+async function findReason(
   { id: jobId = '', data }: Job<unknown, unknown>,
   queue: Queue,
   { asks }: Progress,
   workers: SeenWorkers,
   { own, limiterConnection, connection, prefix }: StoryParts,
-): Promise<NamedHold | undefined> {
+): Promise<NamedReason | undefined> {
   const { recipientId } = idsIn(data);
   if (recipientId === undefined) return undefined;
   const { policy, categories, quietHours, apartRules } = sharedPolicy(workers)?.policy ?? own;
@@ -236,15 +236,15 @@ async function findHold(
     kind === 'alert'
       ? { policy, categories, quietHours, prefix: limiterPrefix(kind, prefix) }
       : apartOptions(kind, apartRules[kind], prefix);
-  const reader = createHoldReader({ redis: limiterConnection, ...limits });
-  const hold = await reader.read({ recipientId, id: `${jobId}/${asks}` });
-  if (hold === undefined) return undefined;
+  const reader = createSlotReasons({ redis: limiterConnection, ...limits });
+  const slotReason = await reader.read({ recipientId, id: `${jobId}/${asks}` });
+  if (slotReason === undefined) return undefined;
   const name = (slot: SlotBefore | undefined) => slot && nameOf(slot, recipientId, queue, connection);
   const [after, longestAfter] = await Promise.all([
-    name(hold.fixed && 'after' in hold.fixed ? hold.fixed.after : undefined),
-    name(hold.longest?.after),
+    name(slotReason.fixed && 'after' in slotReason.fixed ? slotReason.fixed.after : undefined),
+    name(slotReason.longest?.after),
   ]);
-  return { ...hold, ...(after !== undefined && { after }), ...(longestAfter !== undefined && { longestAfter }) };
+  return { ...slotReason, ...(after !== undefined && { after }), ...(longestAfter !== undefined && { longestAfter }) };
 }
 
 /** So many jobs that ended soon after a slot are compared with its hash. */

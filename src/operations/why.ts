@@ -3,13 +3,13 @@ import { namesOf } from '../domain/device.ts';
 import { printable } from '../domain/faults.ts';
 import type { StoryPass } from '../domain/story.ts';
 import { formatDuration, SEND_AFTER } from '../domain/time.ts';
-import type { Hold, LimitHold } from '../limiter/hold.ts';
+import type { SlotReason, LimitReason } from '../limiter/slot-reason.ts';
 import type { NotificationStatus } from '../queue/status.ts';
 import type { SeenWorker } from '../queue/workers.ts';
 import { fromNow, span, timeNear } from '../terminal/text.ts';
 
-/** A hold with the notifications that it is about. */
-export interface NamedHold extends Hold {
+/** The reason for a slot, with the notifications that it is about. */
+export interface NamedReason extends SlotReason {
   /** The notification whose slot fixes this one: the id. Absent if it is not known any more, or no other notification does. */
   readonly after?: string;
   /** The same of `longest`. */
@@ -24,7 +24,7 @@ export interface Facts {
   readonly passesLeftOut: number;
   /** Of its job, if the queue has it. */
   readonly job?: JobFacts;
-  readonly hold?: NamedHold;
+  readonly slotReason?: NamedReason;
   /** From when on it could be sent: it was enqueued, replayed, or a later `sendAfter`. */
   readonly from?: number;
   readonly workersAlive: number;
@@ -72,7 +72,7 @@ function unknownWhy({ hasHistory }: Facts): string[] {
 }
 
 function waitingWhy(status: Waiting, facts: Facts): string[] {
-  const { now, job, hold, workersAlive } = facts;
+  const { now, job, slotReason, workersAlive } = facts;
   const { until, rule } = status;
   const isNoWorker = workersAlive === 0 ? ['No worker is alive.'] : [];
   if (until === undefined) {
@@ -86,15 +86,15 @@ function waitingWhy(status: Waiting, facts: Facts): string[] {
   }
   const start = `It waits until ${when(now, until)}`;
   const progress = job?.progress;
-  if (rule !== undefined && progress?.heldSince === undefined && hold !== undefined)
-    return [...holdWhy(hold), ...isNoWorker];
+  if (rule !== undefined && progress?.heldSince === undefined && slotReason !== undefined)
+    return [...slotWhy(slotReason), ...isNoWorker];
   const cause = otherCause(status, facts);
   return [`${start}${cause.text}.`, ...cause.more, ...isNoWorker];
 }
 
 /** Why it waits for its slot: what fixes the slot, its place, and the longest cause if that is another one. */
-function holdWhy(hold: NamedHold): string[] {
-  const { now, at, fixed, longest, rule, ruleUntil, before, block, after, longestAfter } = hold;
+function slotWhy(slotReason: NamedReason): string[] {
+  const { now, at, fixed, longest, rule, ruleUntil, before, block, after, longestAfter } = slotReason;
   const sentences: string[] = [];
   const start = `It waits until ${when(now, at)}`;
   if (fixed === undefined) sentences.push(`${start}, the slot that it was given when it asked.`);
@@ -116,7 +116,7 @@ function holdWhy(hold: NamedHold): string[] {
 }
 
 /** `for the gap of 3s after msg-12, which was sent at 09:14:00Z` */
-function limitText(now: number, { rule, max, perMs, after }: LimitHold, name: string | undefined): string {
+function limitText(now: number, { rule, max, perMs, after }: LimitReason, name: string | undefined): string {
   const which = name === undefined ? 'another one' : printable(name);
   const goes = after.isSent
     ? `which was sent at ${timeNear(now, after.at)}`
@@ -130,11 +130,11 @@ function isGap(rule: string): boolean {
   return rule === 'gap' || rule.endsWith(':gap');
 }
 
-function endText(rule: 'block' | 'quiet', block: Hold['block']): string {
+function endText(rule: 'block' | 'quiet', block: SlotReason['block']): string {
   return rule === 'quiet' ? 'its quiet hours end' : `the block of its recipient ends${reasonText(block)}`;
 }
 
-function reasonText(block: Hold['block']): string {
+function reasonText(block: SlotReason['block']): string {
   return block === undefined ? '' : ` ("${printable(block.reason)}")`;
 }
 

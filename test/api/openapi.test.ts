@@ -102,7 +102,7 @@ it('tells the story of a notification: who enqueued it, its passes and why it wa
   const path = `/v1/notifications/${second.id}`;
   const story = async () => (await checked(api, 'get', path, '/v1/notifications/{id}')).body;
   const waiting = {
-    hold: { rule: 'gap', after: first.id },
+    slotReason: { rule: 'gap', after: first.id },
     enqueuedBy: 'all',
   };
   await expect.poll(story, { timeout: 10_000 }).toMatchObject({ id: second.id, state: 'waiting', story: waiting });

@@ -83,7 +83,7 @@ describe('one that waits says why', () => {
     const { story } = await storyOf(prefix, 'three');
     expect(story.why[0]).toMatch(/^It waits until \S+Z \(in .*s\) for the gap of 3s after two, which goes at \S+Z\.$/);
     expect(story.why[1]).toBe('1 is before it in its line.');
-    expect(story.hold).toMatchObject({ rule: 'gap', before: 1, after: 'two' });
+    expect(story.slotReason).toMatchObject({ rule: 'gap', before: 1, after: 'two' });
     expect((await storyOf(prefix, 'two')).story.why[0]).toMatch(/for the gap of 3s after one, which was sent at /);
     await line(/"jobId":"two".*"outcome":"delivered"/);
     await expect.poll(() => storyOf(prefix, 'two'), SOON).toMatchObject({ state: 'ended' });

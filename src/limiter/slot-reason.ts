@@ -11,19 +11,19 @@ import {
 } from './recipient-state.ts';
 
 /** Why one reservation has the slot that it has, for people who ask. Instants are epoch milliseconds on the limiter's clock. */
-export interface Hold extends Cause {
+export interface SlotReason extends Cause {
   readonly now: number;
   /** Its slot. */
   readonly at: number;
   /** What fixes the slot: it could not be earlier because of this. Absent if the limits would allow an earlier one by now. */
-  readonly fixed?: LimitHold | EndHold;
+  readonly fixed?: LimitReason | EndReason;
   /** The limit that `rule` names, if another thing fixes the slot. */
-  readonly longest?: LimitHold;
+  readonly longest?: LimitReason;
   readonly block?: Block;
 }
 
 /** A limit: its window has no room until the slot `after` has left it. */
-export interface LimitHold {
+export interface LimitReason {
   readonly rule: string;
   readonly max: number;
   readonly perMs: number;
@@ -31,7 +31,7 @@ export interface LimitHold {
 }
 
 /** The end of a block, or of a quiet time. */
-export interface EndHold {
+export interface EndReason {
   readonly rule: 'block' | 'quiet';
   readonly until: number;
 }
@@ -49,7 +49,7 @@ export interface SlotBefore {
 const NEAR_MS = 1_000;
 
 /** The reservation that is stored as `entry`; undefined if there is none. */
-export function holdOf(state: RecipientState, entry: string): Hold | undefined {
+export function slotReasonOf(state: RecipientState, entry: string): SlotReason | undefined {
   const { now, scopes, block, blockedUntil, quiet } = state;
   const [overall] = scopes;
   const waiting = withCauses(waitingIn(scopes), state).toSorted((a, b) => a.at - b.at);
@@ -61,23 +61,25 @@ export function holdOf(state: RecipientState, entry: string): Hold | undefined {
 
   const inLine = ahead.filter((each) => !each.isHeldBack);
   const ofCategory = ahead.filter((each) => each.own === own.own);
-  const holds = [
+  const reasons = [
     // One that its category holds back is not in the overall line yet, so only what was sent counts for it there.
-    ...limitHolds(limitsFor(own.own, overall), overall, isHeldBack ? [] : inLine),
-    ...(own.own === undefined ? [] : limitHolds(own.own.limits, own.own, ofCategory)),
+    ...limitReasons(limitsFor(own.own, overall), overall, isHeldBack ? [] : inLine),
+    ...(own.own === undefined ? [] : limitReasons(own.own.limits, own.own, ofCategory)),
   ];
-  const ends: EndHold[] = blockedUntil === undefined ? [] : [{ rule: 'block', until: blockedUntil }];
+  const ends: EndReason[] = blockedUntil === undefined ? [] : [{ rule: 'block', until: blockedUntil }];
   const windows = quietFor(own.own, quiet).filter(({ from }) => from - QUIET_EDGE_MS < at);
   const quietUntil = windows.at(-1)?.until;
   if (quietUntil !== undefined && quietUntil > now)
     ends.push({ rule: 'quiet', until: awake(windows, quietUntil, QUIET_EDGE_MS) });
 
-  const near = [...holds, ...ends]
-    .map((hold) => ({ hold, until: 'until' in hold ? hold.until : hold.after.at + hold.perMs }))
+  const near = [...reasons, ...ends]
+    .map((reason) => ({ reason, until: 'until' in reason ? reason.until : reason.after.at + reason.perMs }))
     .filter(({ until }) => until <= at + NEAR_MS && until > at - NEAR_MS && until > now)
-    .toSorted((a, b) => b.until - a.until || Number(b.hold.rule === cause.rule) - Number(a.hold.rule === cause.rule));
-  const fixed = near[0]?.hold;
-  const longest = holds.find(({ rule }) => rule === cause.rule);
+    .toSorted(
+      (a, b) => b.until - a.until || Number(b.reason.rule === cause.rule) - Number(a.reason.rule === cause.rule),
+    );
+  const fixed = near[0]?.reason;
+  const longest = reasons.find(({ rule }) => rule === cause.rule);
   return {
     ...{ now, at, ...cause },
     ...(fixed && { fixed }),
@@ -87,7 +89,7 @@ export function holdOf(state: RecipientState, entry: string): Hold | undefined {
 }
 
 /** Of each limit the slot that has to leave its window: of 10 in a minute the tenth one before. */
-function limitHolds(limits: readonly Limit[], { slots }: Scope, ahead: readonly Slot[]): LimitHold[] {
+function limitReasons(limits: readonly Limit[], { slots }: Scope, ahead: readonly Slot[]): LimitReason[] {
   const before: SlotBefore[] = [
     ...slots.sent.map((slot) => ({ at: slot.at, isSent: true, ...(slot.id !== undefined && { entry: slot.id }) })),
     ...ahead.map((slot) => ({ at: slot.at, isSent: false, ...(slot.id !== undefined && { entry: slot.id }) })),

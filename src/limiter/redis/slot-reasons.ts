@@ -1,5 +1,5 @@
 import { createDeadline } from '../../redis/deadline.ts';
-import { holdOf, type Hold } from '../hold.ts';
+import { slotReasonOf, type SlotReason } from '../slot-reason.ts';
 import type { SlotId } from '../limiter.ts';
 import { entryOf, idOf, memberOf } from './keys.ts';
 import { createLook } from './look.ts';
@@ -8,26 +8,26 @@ import type { RedisLimiterOptions } from './redis-limiter.ts';
 import { createPolicies } from './wire.ts';
 
 /** Says of one reservation why it has its slot. It writes nothing. */
-export interface HoldReader {
+export interface SlotReasons {
   /** Undefined if the id has no reservation. Rejects with LimiterUnavailableError if there was no answer. */
-  read(slot: SlotId): Promise<Hold | undefined>;
+  read(slot: SlotId): Promise<SlotReason | undefined>;
 }
 
 /** The options are those of the limiter that gave the slots. */
-export function createHoldReader({
+export function createSlotReasons({
   redis,
   policy,
   categories = {},
   quietHours,
   prefix = 'pushpacer',
   timeoutMs = 2_000,
-}: Pick<RedisLimiterOptions, 'redis' | 'policy' | 'categories' | 'quietHours' | 'prefix' | 'timeoutMs'>): HoldReader {
+}: Pick<RedisLimiterOptions, 'redis' | 'policy' | 'categories' | 'quietHours' | 'prefix' | 'timeoutMs'>): SlotReasons {
   const quietTerms = createQuietTerms(quietHours, categories);
   const policies = createPolicies(policy, categories, 0);
   const answered = createDeadline(timeoutMs);
   const look = createLook({ redis, prefix, categories: policies.categories.length, quietTerms, answered });
   return {
-    read: async ({ recipientId, id }) => holdOf(await look(recipientId, policies), entryOf(id)),
+    read: async ({ recipientId, id }) => slotReasonOf(await look(recipientId, policies), entryOf(id)),
   };
 }
 
