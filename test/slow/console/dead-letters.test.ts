@@ -1,0 +1,95 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Page } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { NO_LATENCY } from '../../../sandbox/loopback/timing.ts';
+import { deadLetter } from '../../dead-letters/letters.ts';
+import { openPage } from '../../support/browser.ts';
+import { openConsole } from '../../support/console.ts';
+import { makeDevice, makeNotification } from '../../support/push.ts';
+import { waitFor } from '../../support/wait.ts';
+import { openWorkerBench } from '../../support/worker.ts';
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** What axe finds that keeps people from using the page. */
+async function seriousFindings(page: Page): Promise<unknown> {
+  await page.evaluate(AXE);
+  return page.evaluate(`axe.run().then(({ violations }) => violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .map(({ id, nodes }) => [id, ...nodes.map(({ html }) => html)]))`);
+}
+
+const isTooWide = (page: Page) => page.evaluate<boolean>('document.documentElement.scrollWidth > innerWidth');
+
+test('an operator replays all of a reason from the page, and a real worker delivers them', async () => {
+  const bench = await openWorkerBench({ latency: NO_LATENCY });
+  const { sandbox, queue, deadQueue, prefix } = bench;
+  await bench.startWorker();
+  const console = await openConsole({ QUEUE_PREFIX: prefix });
+  const refused = Array.from({ length: 8 }, () => makeDevice());
+  for (const { token } of refused) {
+    sandbox.apns.script(token, [{ kind: 'refuse', status: 400, reason: 'BadDeviceToken' }]);
+  }
+  const jobs = refused.map((device, n) => ({
+    ...{ name: 'push', data: makeNotification({ devices: [device], recipientId: `teacher-${n}` }) },
+    opts: { priority: 10 },
+  }));
+  await queue.addBulk(jobs);
+  await waitFor(async () => expect(await deadQueue.getJobCountByTypes('wait')).toBe(8));
+  await deadQueue.add('push', deadLetter('other', { reason: 'stalled' }), { jobId: 'other' });
+  const before = sandbox.journal.accepted.length;
+
+  const { page, faults } = await openPage();
+  await page.goto(`${console.url}/dead-letters`);
+  expect(await seriousFindings(page)).toEqual([]);
+  await page.getByRole('link', { name: 'Replay bad-token…' }).click();
+  await page.getByRole('heading', { name: 'Replay 8 dead letters' }).waitFor();
+  await page.getByText('8 recipients').waitFor();
+  expect(await seriousFindings(page)).toEqual([]);
+  await page.getByLabel('Rate').fill('4/s');
+  await page.getByRole('button', { name: 'Look again' }).click();
+  await page.getByText('4/s at most').waitFor();
+  expect(sandbox.journal.accepted.length).toBe(before);
+  await page.getByRole('button', { name: 'Replay 8 dead letters' }).click();
+  await page.getByRole('button', { name: 'Stop' }).waitFor();
+  expect(await seriousFindings(page)).toEqual([]);
+  await page.getByText('8 of 8 replayed').waitFor(); // the page refreshes itself
+  await page.getByRole('link', { name: 'The audit' }).waitFor();
+  await waitFor(() => expect(sandbox.journal.accepted.length).toBe(before + 8));
+  const tokens = sandbox.journal.accepted.slice(before).map(({ token }) => token);
+  expect(tokens.toSorted()).toEqual(refused.map(({ token }) => token).toSorted());
+
+  await page.goto(`${console.url}/dead-letters`);
+  await page.getByText('1 dead letter', { exact: true }).waitFor();
+  await page.getByRole('link', { name: 'other', exact: true }).click();
+  await page.getByText('Find out why before you replay').waitFor();
+  expect(await seriousFindings(page)).toEqual([]);
+  expect(faults).toEqual([]);
+});
+
+test('without scripts, on a narrow screen, in the dark: chosen ones are discarded, and the page says when it is done', async () => {
+  const console = await openConsole();
+  const ids = Array.from({ length: 30 }, (_, n) => `n${n}`);
+  await console.deadQueue.addBulk(ids.map((id) => ({ name: 'push', data: deadLetter(id), opts: { jobId: id } })));
+  const narrow = { viewport: { width: 390, height: 800 }, colorScheme: 'dark' } as const;
+  const { page } = await openPage({ ...narrow, javaScriptEnabled: false });
+  await page.goto(`${console.url}/dead-letters`);
+  for (const id of ['n3', 'n5', 'n8']) await page.getByLabel(`Choose ${id}`, { exact: true }).check();
+  await page.getByRole('button', { name: 'Discard chosen…' }).click();
+  await page.getByText('A discarded dead letter cannot be restored.').waitFor();
+  await page.getByLabel('Rate').fill('2/s');
+  await page.getByRole('button', { name: 'Look again' }).click();
+  await page.getByLabel(/^Type 3 to discard/).fill('3');
+  await page.getByRole('button', { name: 'Discard 3 dead letters' }).click();
+  await page.getByText('3 of 3 discarded').waitFor();
+  expect(await console.deadQueue.getJobCountByTypes('wait')).toBe(27);
+
+  const scripted = await openPage(narrow);
+  for (const path of ['', '/one?id=n1', '/preview?verb=replay&all=yes', '/preview?verb=discard&all=yes']) {
+    await scripted.page.goto(`${console.url}/dead-letters${path}`);
+    expect({ path, isTooWide: await isTooWide(scripted.page) }).toEqual({ path, isTooWide: false });
+    expect(await seriousFindings(scripted.page)).toEqual([]);
+  }
+  expect(scripted.faults).toEqual([]);
+});
