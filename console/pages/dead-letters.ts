@@ -241,9 +241,9 @@ function letters(found: readonly FoundDeadLetter[], now: number, isOperator: boo
       ...(isOperator
         ? [html`<input type="checkbox" name="pick" value="${pickText(each)}" aria-label="Choose ${name}" />`]
         : []),
-      when(facts.deadAt, now),
-      badge(reason),
       html`<a class="id" href="${where}">${name}</a>`,
+      badge(reason),
+      when(facts.deadAt, now),
       recipientLink(notification.recipientId),
       count(attempts.length),
       count(generation),

@@ -1,5 +1,4 @@
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import axe from 'axe-core';
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { NO_LATENCY } from '../../../sandbox/loopback/timing.ts';
@@ -10,11 +9,9 @@ import { makeDevice, makeNotification } from '../../support/push.ts';
 import { waitFor } from '../../support/wait.ts';
 import { openWorkerBench } from '../../support/worker.ts';
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-
 /** What axe finds that keeps people from using the page. */
 async function seriousFindings(page: Page): Promise<unknown> {
-  await page.evaluate(AXE);
+  await page.evaluate(axe.source);
   return page.evaluate(`axe.run().then(({ violations }) => violations
     .filter(({ impact }) => impact === 'serious' || impact === 'critical')
     .map(({ id, nodes }) => [id, ...nodes.map(({ html }) => html)]))`);
