@@ -91,9 +91,12 @@ export function notice(
   });
 }
 
+/** The range of `Date`; stored data may have any number. */
+const MAX_DATE_MS = 8.64e15;
+
 /** An instant as `in 3m 2s`, with the exact one on hover. The script of the pages keeps it up to date. */
 export function when(at: number | undefined, now: number): Html {
-  if (at === undefined || !Number.isFinite(at)) return html`<span class="none">–</span>`;
+  if (at === undefined || !(Math.abs(at) <= MAX_DATE_MS)) return html`<span class="none">–</span>`;
   return html`<time datetime="${new Date(at).toISOString()}" title="${exact(at)}" data-at="${at}"
     >${fromNow(now, at)}</time
   >`;

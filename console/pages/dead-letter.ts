@@ -4,7 +4,7 @@ import { factsOf, nameOf, type Facts } from '../../src/dead-letters/facts.ts';
 import type { FoundDeadLetter } from '../../src/dead-letters/take.ts';
 import { printable } from '../../src/domain/faults.ts';
 import { valueAt } from '../../src/domain/json.ts';
-import type { DeadLetterReason, FailedAttempt } from '../../src/domain/outcome.ts';
+import type { DeadLetter, DeadLetterReason, FailedAttempt } from '../../src/domain/outcome.ts';
 import { cut } from '../../src/terminal/text.ts';
 import {
   badge,
@@ -95,7 +95,7 @@ export function letterPage(
               ['Replayed before', generation === 0 ? 'never' : counted(generation, 'time')],
             ])}`,
         )}
-        ${section('Notification', notification(seen, now))}
+        ${section('Notification', notification(seen, found.letter, now))}
       </div>
       ${section('Devices', devices(seen, now))} ${section('Failed attempts', attempts(seen, now))}
       ${section('Texts', showTexts ? texts(found) : html`<p class="hint">${HIDDEN}</p>`)}`,
@@ -112,7 +112,7 @@ function actions({ shard, id }: FoundDeadLetter): Html {
   </p>`;
 }
 
-function notification({ notification: seen, platforms, apps }: Facts, now: number): Html {
+function notification({ notification: seen, platforms, apps }: Facts, { story }: DeadLetter, now: number): Html {
   const { id, recipientId, category, priority, expiresAt, sizes } = seen;
   const { alert, data, all } = sizes;
   const parts = [
@@ -120,10 +120,13 @@ function notification({ notification: seen, platforms, apps }: Facts, now: numbe
     data !== undefined && `data ${data}`,
     `all ${count(all)} bytes`,
   ];
-  const story = html`<a href="/notifications/${encodeURIComponent(id ?? '')}">Its whole story</a>`;
+  const passes = story?.passes === undefined ? '' : `: ${counted(story.passes.length, 'pass', 'passes')}`;
+  const link = html`<a href="/notifications/${encodeURIComponent(id ?? '')}">Its whole story</a>${passes}`;
   return html`${facts([
     ['Id', id === undefined ? undefined : notificationLink(id)],
     ['Recipient', recipientId === undefined ? undefined : recipientLink(recipientId)],
+    ['Enqueued', story && when(story.firstEnqueuedAt, now)],
+    ['Enqueued by', story?.enqueuedBy],
     ['Category', category],
     ['Priority', priority],
     ['Expires', expiresAt === undefined ? undefined : when(expiresAt, now)],
@@ -131,7 +134,7 @@ function notification({ notification: seen, platforms, apps }: Facts, now: numbe
     ['Apps', apps?.slice(0, MOST_DEVICES).join(', ')],
     ['Size', parts.filter((part) => part !== false).join(', ')],
   ])}
-  ${id === undefined ? html`<p class="hint">Its data names no usable id.</p>` : html`<p>${story}</p>`}`;
+  ${id === undefined ? html`<p class="hint">Its data names no usable id.</p>` : html`<p>${link}</p>`}`;
 }
 
 /** Each device: whether it was alerted, how often it failed, and how it failed last. */

@@ -107,11 +107,22 @@ describe('one', () => {
       { platform: 'fcm', token: 'f'.repeat(40) },
     ] as const;
     const whole = { ...notification({ id: 'a', devices: [...devices] }) };
+    const story = {
+      firstEnqueuedAt: 1_783_999_000_000,
+      enqueuedBy: 'school-api',
+      passes: [{ at: 1, result: 'retried' }],
+    };
     await bury(deadQueue, {
-      a: deadLetter('a', { notification: whole, reason: 'attempts-exhausted', attempts, delivered: ['fcm#1'] }),
+      a: deadLetter('a', { notification: whole, reason: 'attempts-exhausted', attempts, delivered: ['fcm#1'], story }),
     });
     const { text } = await get('/dead-letters/one?shard=0&id=a');
-    for (const each of ['Replay when the provider works again', 'alerted: a replay skips it', 'ServiceUnavailable']) {
+    for (const each of [
+      'Replay when the provider works again',
+      'alerted: a replay skips it',
+      'ServiceUnavailable',
+      'school-api',
+      '1 pass',
+    ]) {
       expect(text).toContain(each);
     }
     expect(text).toContain('href="/notifications/a"');
@@ -138,6 +149,7 @@ test('a hostile letter is shown escaped, and not at length', async () => {
     [evil]: deadLetter(evil, {
       notification: { id: evil, recipientId: evil, category: evil, alert: { title: evil, body: long }, devices: evil },
       message: `${evil}\u202e${long}`,
+      story: { firstEnqueuedAt: 1e300, enqueuedBy: 'x', passes: [] },
       attempts: Array.from({ length: 500 }, () => ({ at: 1, device: evil, error: evil + long.slice(0, 300) })),
     }),
     foreign: { anything: long },
