@@ -87,22 +87,29 @@ function waitingWhy(status: Waiting, facts: Facts): string[] {
   const start = `It waits until ${when(now, until)}`;
   const progress = job?.progress;
   if (rule !== undefined && progress?.heldSince === undefined && slotReason !== undefined)
-    return [...slotWhy(slotReason), ...isNoWorker];
+    return [...slotWhy(slotReason, rule), ...isNoWorker];
   const cause = otherCause(status, facts);
   return [`${start}${cause.text}.`, ...cause.more, ...isNoWorker];
 }
 
-/** Why it waits for its slot: what fixes the slot, its place, and the longest cause if that is another one. */
-function slotWhy(slotReason: NamedReason): string[] {
+/**
+ * Why it waits for its slot: what fixes the slot, its place, and the longest cause if that is another one.
+ *
+ * @param askedRule why it waited when it got the slot
+ */
+function slotWhy(slotReason: NamedReason, askedRule: string): string[] {
   const { now, at, fixed, longest, rule, ruleUntil, before, block, after, longestAfter } = slotReason;
   const sentences: string[] = [];
   const start = `It waits until ${when(now, at)}`;
-  if (fixed === undefined) sentences.push(`${start}, the slot that it was given when it asked.`);
+  if (fixed === undefined)
+    sentences.push(
+      `${start}: the slot that it was given for ${ruleText(askedRule)}. Something before it has ended since, so the limits would allow an earlier one by now.`,
+    );
   else if ('until' in fixed) sentences.push(`${start}, when ${endText(fixed.rule, block)}.`);
   else sentences.push(`${start} ${limitText(now, fixed, after)}.`);
   if (before > 0) sentences.push(`${before} ${before === 1 ? 'is' : 'are'} before it in its line.`);
   else sentences.push('It is the next one in its line.');
-  if (rule === fixed?.rule) return sentences;
+  if (fixed === undefined || rule === fixed.rule) return sentences;
   if (rule === 'quiet' || rule === 'block') {
     const end = ruleUntil === undefined ? '' : ` at ${timeNear(now, ruleUntil)}`;
     const text = rule === 'quiet' ? `The quiet hours end${end}` : `The block ends${end}${reasonText(block)}`;
