@@ -3,7 +3,7 @@ import { apartOptions, type Limiter } from '../src/limiter/limiter.ts';
 import { createForesight, type Foresight } from '../src/limiter/redis/foresight.ts';
 import { createRedisLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { readWorkers, sharedPolicy, type SharedPolicy, type WorkerPolicy } from '../src/queue/workers.ts';
-import type { Connection } from '../src/redis/connection.ts';
+import { PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/connection.ts';
 
 /** The limiters with the limits of the living workers. */
 export interface OpenLimiters {
@@ -34,6 +34,7 @@ export function createLimiters({ redis, limiterRedis, prefix, own }: LimitersPar
   let opened: { readonly limiters: Promise<OpenLimiters>; readonly at: number } | undefined;
 
   async function open(): Promise<OpenLimiters> {
+    await Promise.all([redis, limiterRedis].map((each) => whenReady(each, PRODUCER_TIMEOUT_MS)));
     const shared = sharedPolicy(await readWorkers(redis, prefix));
     const { policy, categories, quietHours, apartRules } = shared?.policy ?? own;
     const alerts = { redis: limiterRedis, policy, categories, ...(quietHours && { quietHours }), prefix };

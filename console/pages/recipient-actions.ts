@@ -147,8 +147,8 @@ function previewBody(id: string, decided: Decided, foreseen: Preview | CancelPre
       <p class="outcome">${outcomeText(foreseen)}</p>
       ${facts([
         ['Waiting for a slot', count(foreseen.waiting)],
-        ['The last one goes now', lastText(foreseen.lastAtBefore, now)],
-        ['The last one would go', lastText(foreseen.lastAtAfter, now)],
+        ['Last slot now', lastText(foreseen.lastAtBefore, now)],
+        ['Last slot then', lastText(foreseen.lastAtAfter, now)],
       ])}
       <p class="hint">Nothing is done yet. Until you confirm, more may come, and some may be sent.</p>
       <form class="confirm" method="post" action="${pathOf(id)}/${decided.kind}">
@@ -162,7 +162,7 @@ function previewBody(id: string, decided: Decided, foreseen: Preview | CancelPre
 
 function movedTable(rows: readonly (readonly (Html | string)[])[], moves: number): Html {
   const hidden = moves - rows.length;
-  return html`${table(['Notification', 'Goes now', 'Would go', '', 'Held by then'], rows)}
+  return html`${table(['Notification', 'Slot now', 'Slot then', '', 'Held by then'], rows)}
   ${hidden > 0 ? html`<p class="hint">And ${count(hidden)} more.</p>` : ''}`;
 }
 
@@ -212,7 +212,7 @@ function outcomeText(foreseen: Preview | CancelPreview): string {
     'cancels' in foreseen ? cancelText(foreseen) : '',
     moves === 0
       ? `None of the ${count(waiting)} that wait moves.`
-      : `${count(moves)} of the ${count(waiting)} that wait ${moves === 1 ? 'moves' : 'move'}, the last one to ${instantFrom(now, last)}.`,
+      : `${moves === waiting ? `All ${count(moves)}` : `${count(moves)} of the ${count(waiting)}`} that wait ${moves === 1 ? 'moves' : 'move'}, the last one to ${instantFrom(now, last)}.`,
     sides,
     expiring === 0
       ? ''

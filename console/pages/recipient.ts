@@ -4,7 +4,7 @@ import { jobIdOfAsk } from '../../src/delivery/slot.ts';
 import { EXEMPTIONS, policyText, type CategoryPolicy, type CountedApart } from '../../src/domain/limits.ts';
 import { quietHoursText, quietWindows } from '../../src/domain/quiet-hours.ts';
 import type { Cause } from '../../src/limiter/limiter.ts';
-import { paceOf } from '../../src/limiter/pace.ts';
+import { GRACE_MS, paceOf } from '../../src/limiter/pace.ts';
 import type { SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
 import { lookAtRecipient, type RecipientLook, type WaitingSlot } from '../../src/operations/recipient.ts';
 import { notificationIdOf, replayOf, shardOf } from '../../src/queue/names.ts';
@@ -90,8 +90,8 @@ function state({ inspection, delayed, notTaken, sending, others }: RecipientLook
     }
   }
   const parts = [
-    block && html`${badge('blocked', 'bad')} until ${when(block.until, now)}: ${block.reason}`,
-    quiet?.until !== undefined && html`${badge('quiet now')} until ${when(quiet.until, now)}`,
+    block && html`${badge('blocked', 'bad')} ends ${when(block.until, now)}: ${block.reason}`,
+    quiet?.until !== undefined && html`${badge('quiet now')} ends ${when(quiet.until, now)}`,
     source === 'stored' && badge('limits of its own', 'warn'),
     reserved.length > 0 &&
       badge(`${counted(reserved.length, 'notification')} ${reserved.length === 1 ? 'waits' : 'wait'}`, 'warn'),
@@ -135,7 +135,7 @@ function waiting({ inspection, waiting: slots }: RecipientLook, recipientId: str
   });
   const columns = ['Goes', 'Notification', 'Held by', { name: 'Before it', isNumber: true }, 'Category', 'Enqueued'];
   const hidden = slots.length - rows.length;
-  return html`${table(isOperator ? [...columns, ''] : columns, rows, 'None waits for a slot: a new alert is held by nothing but the limits above.')}
+  return html`${table(isOperator ? [...columns, ''] : columns, rows, 'None waits for a slot: a new alert is held by nothing but the limits below.')}
   ${hidden > 0 ? html`<p class="hint">And ${count(hidden)} more behind them.</p>` : ''}`;
 }
 
@@ -149,9 +149,10 @@ function nameOf({ id: askId, notification }: WaitingSlot): readonly [Html, strin
 }
 
 /** The rule that holds it, and why it waits although it has a slot. */
-function held({ notification, ...cause }: WaitingSlot, now: number): Html {
+function held({ at, notification, ...cause }: WaitingSlot, now: number): Html {
+  if (at < now - GRACE_MS) return html`${badge('due', 'warn')} no worker has taken it yet`;
   const rule = notification?.waitsFor ?? cause.rule;
-  return html`${badge(RULES[rule] ?? rule, rule === 'block' ? 'bad' : 'plain')}${ends(cause, now)}`;
+  return html`${badge(RULES[rule] ?? rule, rule === 'block' ? 'bad' : 'plain')}${rule === cause.rule ? ends(cause, now) : ''}`;
 }
 
 function ends({ ruleUntil }: Pick<Cause, 'ruleUntil'>, now: number): Html {

@@ -42,16 +42,15 @@ export function timeline(drawn: Drawn): Html {
     <svg width="100%" height="${height}" role="img" aria-label="${summary(drawn)}">
       ${shades.map((shade) => shadeOf(shade, axis, bottom))}
       <line class="base" x1="0" x2="100%" y1="${SLOTS_BOTTOM}" y2="${SLOTS_BOTTOM}" />
-      ${bars.map((bar, index) => barRow(bar, axis, barsTop + index * BAR_ROW))}
       <line class="base" x1="0" x2="100%" y1="${bottom}" y2="${bottom}" />
+      <line class="now" x1="${axis.x(now)}%" x2="${axis.x(now)}%" y1="0" y2="${bottom + 4}" />
+      ${bars.map((bar, index) => barRow(bar, axis, barsTop + index * BAR_ROW))}
       ${marks(
         sent.map((at) => ({ at })),
         axis,
         'sent',
       )}
-      ${marks(reserved, axis, 'reserved')}
-      <line class="now" x1="${axis.x(now)}%" x2="${axis.x(now)}%" y1="0" y2="${bottom + 4}" />
-      ${ticks(axis, bottom)}
+      ${marks(reserved, axis, 'reserved')} ${ticks(axis, bottom)}
     </svg>
     <figcaption>
       ${[
@@ -100,7 +99,7 @@ interface Axis {
 /** With few or far slots only: an axis without length cannot be drawn. */
 const LEAST_MS = 5_000;
 /** Past and future each get at least this share of the width. Between, both have the same scale. */
-const LEAST_SHARE = 0.22;
+const LEAST_SHARE = 0.25;
 
 function axisOf({ now, sent, reserved, blockedUntil }: Drawn, bars: readonly Bar[]): Axis {
   const last = reserved.at(-1)?.at ?? Math.min(blockedUntil ?? now, now + 86_400_000);
@@ -200,7 +199,7 @@ function ticks({ start, end, now, x }: Axis, bottom: number): Html {
   const share = x(now);
   const label = (at: number, anchor: string, kind = ''): Html =>
     html`<text class="tick ${kind}" x="${x(at)}%" y="${bottom + 17}" text-anchor="${anchor}">
-      ${at === now ? 'now' : fromNow(now, at)}<title>${exact(at)}</title>
+      ${tickText(at - now)}<title>${exact(at)}</title>
     </text>`;
   return html`${[
     label(start, 'start'),
@@ -209,6 +208,12 @@ function ticks({ start, end, now, x }: Axis, bottom: number): Html {
     ...(share < 55 ? [label((now + end) / 2, 'middle', 'between')] : []),
     label(end, 'end'),
   ]}`;
+}
+
+/** `−58s`, `now`, `+1m 12s`: short, so that they fit on a narrow screen. */
+function tickText(ms: number): string {
+  const whole = Math.abs(ms) < 10_000 ? Math.abs(ms) : Math.round(Math.abs(ms) / 1_000) * 1_000;
+  return ms === 0 ? 'now' : `${ms < 0 ? '−' : '+'}${span(whole)}`;
 }
 
 /** For those who do not see the drawing; the table below it has every slot. */

@@ -1,0 +1,228 @@
+import { describe, expect, it } from 'vitest';
+import { createAudit } from '../../src/operations/audit.ts';
+import { openConsole, type PageAnswer } from '../support/console.ts';
+import { HOUR, openSchool } from './school.ts';
+
+const ID = 'teacher-42';
+
+async function open(...args: Parameters<typeof openConsole>) {
+  const bench = await openConsole(...args);
+  return { ...bench, ...openSchool(bench), audit: createAudit(bench.connection, bench.prefix) };
+}
+
+/** On one line. */
+function flat({ text }: PageAnswer): string {
+  return text.replaceAll(/\s+/g, ' ');
+}
+
+/** The fields of the form that confirms. */
+function hiddenIn({ text }: PageAnswer): Record<string, string> {
+  const fields = [...text.matchAll(/<input type="hidden" name="(\w+)" value="([^"]*)"/g)];
+  return Object.fromEntries(fields.map(([, name = '', value = '']) => [name, value]));
+}
+
+describe('the page of a recipient', () => {
+  it('names the rule that holds each, when it goes, and what is before it, with a link to its story', async () => {
+    const { get, wait } = await open();
+    await wait(ID, { id: 'msg-0' }, { id: 'msg-1' }, { id: 'msg-2', category: 'messages' });
+    const { status, text } = await get(`/recipients/${ID}`);
+    expect(status).toBe(200);
+    const rows = [...text.matchAll(/<tr>.*?<\/tr>/gs)].map(([row]) => row.replaceAll(/\s+/g, ' '));
+    const row = rows.find((each) => each.includes('msg-2')) ?? '';
+    expect(row).toContain('href="/notifications/msg-2"');
+    expect(row).toMatch(/<time [^>]*title="\d{4}-[^"]*Z"[^>]*data-at="\d{13}"/);
+    expect(row).toContain('>gap<');
+    expect(row).toContain('<td class="number">1</td>');
+    expect(row).toContain('messages');
+    expect(text).toContain('10/1m, gap 3s');
+    expect(text.match(/class="mark sent"/g)).toHaveLength(1);
+    expect(text.match(/class="mark reserved"/g)?.length).toBeGreaterThan(0);
+  });
+
+  it('says what to do where nothing is known, and that some ids cannot be', async () => {
+    const { get } = await open();
+    expect(flat(await get('/recipients/nobody'))).toContain('compare the id with the one that the producer sends');
+    const { status, text } = await get(`/recipients/${'x'.repeat(257)}`);
+    expect([status, text.includes('1 to 256 characters')]).toEqual([404, true]);
+    expect((await get(`/recipients/${ID}/explode`)).status).toBe(404);
+  });
+
+  it('draws and lists a bounded part of many', async () => {
+    const { get, wait } = await open();
+    await wait(ID, ...Array.from({ length: 250 }, (_, number) => ({ id: `msg-${number}` })));
+    const { text } = await get(`/recipients/${ID}`);
+    expect(text.match(/>Cancel</g)).toHaveLength(100);
+    expect(text).toContain('And 149 more behind them.');
+    expect(text.match(/class="mark/g)?.length).toBeLessThan(202);
+  });
+
+  it.each([
+    ['markup', `<script>alert(1)</script>"'&amp;`],
+    ['the longest', 'x'.repeat(256)],
+    ['other scripts', 'учитель-教師-😀'],
+    ['parts of a path', 'a/b?c=d#e%2F&f'],
+  ])('shows ids as they are: %s', async (_, hostile) => {
+    const { get, post, wait, limiter, audit } = await open();
+    await wait(hostile, { id: 'a' }, { id: 'b' });
+    const path = `/recipients/${encodeURIComponent(hostile)}`;
+    const reason = '<b>"exam"</b>';
+    const preview = await get(`${path}/block?${new URLSearchParams({ for: '2h', reason }).toString()}`);
+    expect(preview.status).toBe(200);
+    const until = hiddenIn(preview)['until'] ?? '';
+    const done = await post(`${path}/block`, { until, reason });
+    expect(done.location).toBe(`${path}?done=block&count=1`);
+    for (const { text } of [preview, await get(done.location), await get(path), await get('/audit')]) {
+      expect(text).not.toMatch(/<script>alert|<b>"exam|<b>&quot;/);
+    }
+    expect((await limiter.inspect(hostile)).block).toEqual({ until: Number(until), reason });
+    expect(await audit.read({ count: 1 })).toMatchObject([{ on: hostile, action: 'recipient block' }]);
+  });
+});
+
+describe('an action', () => {
+  it('shows what would move and expire, does that, and is written down', async () => {
+    const { get, post, wait, limiter, audit } = await open();
+    await wait(ID, { id: 'a' }, { id: 'b', expiresAt: Date.now() + 90 * 60_000 }, { id: 'c' });
+    const path = `/recipients/${ID}/block`;
+    const preview = await get(`${path}?for=2h&reason=exam`);
+    const text = flat(preview);
+    const until = Number(hiddenIn(preview)['until']);
+    const at = (ms: number) => new Date(ms).toISOString().slice(11, 19);
+    expect(text).toContain(
+      `All 2 that wait move, the last one to ${new Date(until + 3_000).toISOString().slice(0, 10)} ${at(until + 3_000)}Z`,
+    );
+    expect(text).toContain('1 expires before the new slot, and will not be sent.');
+    expect((await limiter.inspect(ID)).block).toBeUndefined();
+    expect(await audit.read({ count: 1 })).toEqual([]);
+
+    const done = await post(path, hiddenIn(preview));
+    expect([done.status, done.location]).toEqual([303, `/recipients/${ID}?done=block&count=2`]);
+    expect(flat(await get(done.location))).toContain('Done: the recipient is blocked; 2 notifications moved.');
+    const { block, reserved } = await limiter.inspect(ID);
+    expect(block).toEqual({ until, reason: 'exam' });
+    expect(reserved.map((slot) => slot.at)).toEqual([until, until + 3_000]);
+    expect(await audit.read({ count: 1 })).toMatchObject([
+      { who: 'local', action: 'recipient block', on: ID, facts: { until: String(until), reason: 'exam', moved: 2 } },
+    ]);
+    expect(flat(await get(`/recipients/${ID}`))).toContain('End the block');
+    await post(`/recipients/${ID}/unblock`);
+    expect((await limiter.inspect(ID)).block).toBeUndefined();
+  });
+
+  it('stores and forgets limits and quiet hours, and forgets what was sent', async () => {
+    const { get, post, wait, limiter } = await open();
+    await wait(ID, { id: 'a' }, { id: 'b' });
+    const path = `/recipients/${ID}`;
+    const limits = await get(`${path}/limit?rules=5/1m,50/1h&gap=10s&for=7d`);
+    expect(flat(limits)).toContain('5/1m, 50/1h, gap 10s, until');
+    await post(`${path}/limit`, hiddenIn(limits));
+    const stored = await limiter.inspect(ID);
+    expect(stored.policy).toEqual({
+      rules: [
+        { max: 5, perMs: 60_000 },
+        { max: 50, perMs: HOUR },
+      ],
+      minGapMs: 10_000,
+    });
+    expect(stored.policyUntil).toBe(Number(hiddenIn(limits)['until']));
+
+    const quiet = await get(`${path}/quiet?timezone=Europe/Paris&from=21:00&end=07:00&days=mon&days=tue`);
+    expect(flat(quiet)).toContain('mon,tue 21:00-07:00, Europe/Paris');
+    const { timezone = '', from = '', end = '' } = hiddenIn(quiet);
+    await post(`${path}/quiet`, { timezone, from, end, days: ['mon', 'tue'] });
+    expect((await limiter.inspect(ID)).quiet?.hours).toEqual({
+      timezone: 'Europe/Paris',
+      quietHours: [{ days: ['mon', 'tue'], from: '21:00', until: '07:00' }],
+    });
+
+    for (const kind of ['unlimit', 'unquiet', 'reset']) {
+      expect((await get(`${path}/${kind}`)).status).toBe(200);
+      expect((await post(`${path}/${kind}`)).status).toBe(303);
+    }
+    const after = await limiter.inspect(ID);
+    expect([after.source, after.quiet, after.sent]).toEqual(['limiter', undefined, []]);
+  });
+
+  it('cancels one, or all under a key, of this recipient alone', async () => {
+    const { get, post, wait, producer, audit } = await open();
+    await wait(
+      ID,
+      { id: 'a' },
+      { id: 'b', cancellationKey: 'trip' },
+      { id: 'c' },
+      { id: 'd', cancellationKey: 'trip' },
+    );
+    await wait('teacher-7', { id: 'before' }, { id: 'other' });
+    const path = `/recipients/${ID}/cancel`;
+    const one = await get(`${path}?notification=c`);
+    expect(flat(one)).toContain('1 notification is canceled.');
+    expect((await post(path, hiddenIn(one))).location).toContain('?done=cancel&count=1');
+    const key = await get(`${path}?key=trip`);
+    expect(flat(key)).toContain('2 notifications are canceled.');
+    expect((await post(path, hiddenIn(key))).location).toContain('count=2');
+    expect(await audit.read({ count: 1 })).toMatchObject([{ facts: { key: 'trip', canceled: 2, tooLate: 0 } }]);
+
+    expect(flat(await get(`${path}?notification=other`))).toContain('No notification of this recipient waits');
+    expect((await post(path, { notification: 'other' })).status).toBe(400);
+    expect((await producer.cancel({ id: 'other' })).canceled).toBe(1);
+  });
+
+  it.each([
+    ['block', { for: 'soon', reason: 'exam' }, 'for: expected a duration such as'],
+    ['block', { reason: 'exam' }, 'for: expected a duration'],
+    ['block', { for: '2h', reason: '' }, 'reason: expected 1 to 500 printable characters'],
+    ['block', { until: '1', reason: 'exam' }, 'until: expected epoch milliseconds ahead of now'],
+    ['limit', {}, 'rules: expected rules such as'],
+    ['limit', { rules: '0/1m', gap: '-1s' }, 'rules[0].max: expected an integer'],
+    ['quiet', { timezone: 'Europe/Pari', from: '21:00', end: '21:00' }, 'did you mean Europe/Paris'],
+    ['cancel', {}, 'cancellationKey'],
+  ])('%s refuses what is not usable, by its field: %o', async (kind, fields, fault) => {
+    const { get, post } = await open();
+    const path = `/recipients/${ID}/${kind}`;
+    for (const answer of [await get(`${path}?${new URLSearchParams(fields).toString()}`), await post(path, fields)]) {
+      expect(answer.status).toBe(400);
+      expect(answer.text).toContain(fault);
+      expect(answer.text).toContain(`href="/recipients/${ID}"`);
+    }
+  });
+
+  it('is for operators: a viewer sees no form and can do nothing', async () => {
+    const { get, post, wait, limiter, secrets } = await open({ CONSOLE_LOGIN: 'true' }, { vera: ['read'] });
+    await wait(ID, { id: 'a' }, { id: 'b' });
+    const cookie = { cookie: `pushpacer_console=${secrets['vera'] ?? ''}` };
+    const { status, text } = await get(`/recipients/${ID}`, cookie);
+    expect(status).toBe(200);
+    expect(text).not.toMatch(/<form(?! class="user")|>Cancel</);
+    expect((await get(`/recipients/${ID}/block?for=2h&reason=exam`, cookie)).status).toBe(403);
+    expect((await post(`/recipients/${ID}/block`, { for: '2h', reason: 'exam' }, cookie)).status).toBe(403);
+    expect((await limiter.inspect(ID)).block).toBeUndefined();
+  });
+});
+
+describe('what if', () => {
+  it('tries limits on a recipient and on a sample, and stays within the address', async () => {
+    const { get, wait } = await open();
+    await wait(ID, { id: 'a' }, { id: 'b' }, { id: 'c' });
+    await wait('teacher-7', { id: 'd' }, { id: 'e' });
+    expect(flat(await get('/what-if'))).toContain('In force: 10/1m, gap 3s.');
+    const one = flat(await get(`/what-if?rules=1/1h&gap=0&recipient=${ID}`));
+    expect(one).toContain('0 would go earlier, 2 later, 0 at the same time.');
+    expect(one).toMatch(
+      /Longest wait<\/td>.*?<td class="number">(?:[\d.]+m?s)<\/td>.*?<td class="number">(?:2h|1h 59m|1h 60m)/,
+    );
+    const sample = flat(await get('/what-if?rules=1/1h&gap=0&recipient='));
+    expect(sample).toContain('on 2 recipients: 0 would go earlier, 3 later');
+    expect(flat(await get('/what-if?rules=none&gap=0&recipient=nobody'))).toContain('Nothing waits for a slot now');
+  });
+
+  it('refuses what is not usable, by its field, with the form as it was', async () => {
+    const { get } = await open();
+    const { status, text } = await get('/what-if?rules=%3Cb%3E&gap=soon&category=letters');
+    expect(status).toBe(400);
+    for (const fault of ['rules[0]: expected max/per', 'gap: expected 0 or', 'category: expected a category']) {
+      expect(text).toContain(fault);
+    }
+    expect(text).toContain('value="&lt;b&gt;"');
+    expect(text).not.toContain('<b>');
+  });
+});
