@@ -47,7 +47,7 @@ const READY_MS = 1_000;
 export async function startApi(config: ApiConfig, log: Logger): Promise<Served> {
   const { queue, api } = config;
   const backend = openBackend(config);
-  const { connection, limiterConnection, producer, own } = backend;
+  const { connection, producer } = backend;
   const queues = async () => (await backend.shards.open()).map((shard) => shard.queue);
   const tokens = await watchTokens(api.tokensFile, log);
   const stopping = new AbortController();

@@ -63,12 +63,12 @@ async function main(): Promise<void> {
   const browser = cleanup.adopt(await launchBrowser(), (it) => it.close());
   mkdirSync(OUT, { recursive: true });
   for (const colorScheme of SCHEMES) {
-    const page = await browser.newPage({ colorScheme, viewport: { width: 1180, height: 900 } });
+    const page = await browser.newPage({ colorScheme, viewport: { width: 1180, height: 1000 } });
     for (const [name, open] of Object.entries(PAGES)) {
       await open(page, console.url);
       await page.waitForLoadState('networkidle');
       const file = `${OUT}/console-${name}${colorScheme === 'dark' ? '-dark' : ''}.png`;
-      await page.screenshot({ path: file, fullPage: true });
+      await page.screenshot({ path: file });
       say(file);
     }
     await page.close();

@@ -25,7 +25,7 @@ export const nowPage: Page = (app, parts) => {
       section: '/',
       refreshMs: REFRESH_MS,
       body: html`<h1>Now</h1>
-        <div id="live-verdict" data-live>${verdict(seen)}</div>
+        <div id="live-verdict" data-live role="status">${verdict(seen)}</div>
         <div id="live-tiles" data-live class="tiles">${tiles(seen, samples)}</div>
         ${charts(samples)}
         <div class="columns">
@@ -83,7 +83,7 @@ function verdict(seen: Seen): Html {
     ...seen.wrong.map(({ text }) => text),
   ];
   if (faults.length === 0) return html`<p class="verdict ok">${badge('All is well', 'ok')}</p>`;
-  return html`<ul class="verdict bad" role="alert">
+  return html`<ul class="verdict bad">
     ${faults.map((text) => html`<li>${text}</li>`)}
   </ul>`;
 }

@@ -1,7 +1,7 @@
 import { globSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
-import { API_VARIABLES, CONFIG_VARIABLES } from '../../src/config/variables.ts';
+import { API_VARIABLES, CONFIG_VARIABLES, CONSOLE_VARIABLES } from '../../src/config/variables.ts';
 import { notificationSchema } from '../../src/domain/notification-schema.ts';
 import * as sandbox from '../../sandbox/index.ts';
 import * as library from '../../src/index.ts';
@@ -32,7 +32,7 @@ describe('names in the documentation', () => {
   it('in capitals are variables that a worker reads, words of a provider, exports, or known others', () => {
     const words = Object.values(PROVIDERS).flatMap(({ answers }) => Object.keys(answers.words));
     const known = new Set([
-      ...[...CONFIG_VARIABLES, ...API_VARIABLES].map(({ name }) => name),
+      ...[...CONFIG_VARIABLES, ...API_VARIABLES, ...CONSOLE_VARIABLES].map(({ name }) => name),
       ...words,
       ...Object.keys({ ...library, ...sandbox }),
       ...OTHERS,
@@ -47,7 +47,7 @@ describe('names in the documentation', () => {
   it('of files are those of files that are there', () => {
     const exclude = ['**/node_modules/**', 'dist/**'];
     const files = globSync(
-      ['*.md', '{docs,src,sandbox,api,workers,scripts,demo,chaos,tools,test,bench,examples}/**/*.*'],
+      ['*.md', '{docs,src,sandbox,api,console,workers,scripts,demo,chaos,tools,test,bench,examples}/**/*.*'],
       {
         exclude,
       },

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 import { onTestFinished } from 'vitest';
 import { launchBrowser } from '../../tools/browser.ts';
@@ -19,4 +21,19 @@ export async function openPage(options: BrowserContextOptions = {}): Promise<Ope
     if (line.type() === 'error') faults.push(line.text());
   });
   return { page, faults };
+}
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+interface Axe {
+  run(): Promise<{ violations: readonly { id: string; impact: string; nodes: readonly { html: string }[] }[] }>;
+}
+
+/** What axe finds serious or critical in a page. It runs beside the page's own policy, which lets no other script in. */
+export async function seriousIn(page: Page): Promise<unknown[]> {
+  await page.evaluate(AXE);
+  const { violations } = await page.evaluate(() => (globalThis as unknown as { axe: Axe }).axe.run());
+  return violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .map(({ id, nodes }) => ({ id, nodes: nodes.map(({ html }) => html) }));
 }
