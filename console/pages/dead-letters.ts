@@ -25,7 +25,7 @@ import { addRunPages, runsTable, type Opened } from './dead-letter-runs.ts';
 import { letterPage, REASONS, shortened } from './dead-letter.ts';
 
 const PER_PAGE = 50;
-/** So many are looked at for one page: half a second. */
+/** So many are looked at for one page: a fifth of a second. */
 const MOST_LOOKED_AT = 5_000;
 /** More pages would be empty. */
 const MOST_PAGES = MOST_LOOKED_AT / PER_PAGE;

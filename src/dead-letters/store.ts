@@ -6,7 +6,7 @@ import type { DeadLetter, DeviceState, Outcome } from '../domain/outcome.ts';
 import { originOf } from '../domain/story.ts';
 import { waitsFrom } from '../domain/time.ts';
 import { ID_KEPT_S, JOB, KEEP_COMPLETED, notificationIdOf, outcomesKey, PRIORITY, replayIdOf } from '../queue/names.ts';
-import { MAX_JOB_TEXT, readJobs, shortened } from '../queue/readable.ts';
+import { MAX_JOB_TEXT, readJobs, shortened, type RawJob } from '../queue/readable.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
 import { deadLetterOf, isDecided, readDeadLetter, replayProgress } from './letter.ts';
 import type { JobFields, StoredDeadLetter } from './letter.ts';
@@ -222,7 +222,10 @@ function textAt(data: unknown, name: string): string | undefined {
 
 /** One dead letter, by the id of its job. */
 export async function findDeadLetter(deadQueue: Queue, id: string): Promise<StoredDeadLetter | undefined> {
-  const job = await readJob(deadQueue, id);
+  return stored(id, await readJob(deadQueue, id));
+}
+
+function stored(id: string, job: JobFields | undefined): StoredDeadLetter | undefined {
   return job && { id, buriedAt: job.timestamp, letter: readDeadLetter(job.data) };
 }
 
@@ -231,16 +234,27 @@ function undefinedIfNoJob(error: unknown): undefined {
   if (!(error instanceof Error && error.message.includes('WRONGTYPE'))) throw error;
 }
 
+/** So many are read by one command: half the time of single reads, and Redis answers others in between. */
+const READ_AT_ONCE = 20;
+
 /** Those that exist. Other ids are removed from the queue. */
 async function readAll(deadQueue: Queue, ids: readonly string[]): Promise<StoredDeadLetter[]> {
+  const parts = Array.from({ length: Math.ceil(ids.length / READ_AT_ONCE) }, (_, part) =>
+    ids.slice(part * READ_AT_ONCE, (part + 1) * READ_AT_ONCE),
+  );
   const letters = await Promise.all(
-    ids.map(async (id) => {
-      const letter = await findDeadLetter(deadQueue, id);
-      if (letter === undefined) await forgetJob(deadQueue, 'wait', id);
-      return letter;
+    parts.map(async (part) => {
+      const jobs = await readJobs(deadQueue, part, BEGINNING);
+      return Promise.all(
+        part.map(async (id, at) => {
+          const letter = stored(id, jobOf(jobs[at]));
+          if (letter === undefined) await forgetJob(deadQueue, 'wait', id);
+          return letter;
+        }),
+      );
     }),
   );
-  return letters.filter((letter) => letter !== undefined);
+  return letters.flat().filter((letter) => letter !== undefined);
 }
 
 async function* newest(
@@ -289,6 +303,10 @@ const BEGINNING = 4_000;
  */
 async function readJob(queue: Queue, jobId: string): Promise<JobFields | undefined> {
   const [job] = await readJobs(queue, [jobId], BEGINNING);
+  return jobOf(job);
+}
+
+function jobOf(job: RawJob | undefined): JobFields | undefined {
   if (job === undefined || job.slice(1).every((value) => value === null)) return undefined;
   const [length, data, timestamp, , opts, progress, , failedReason, finishedOn] = job;
   return {
