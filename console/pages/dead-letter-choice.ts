@@ -1,7 +1,7 @@
 import { rateText, parseRate, REPLAYS_PER_SECOND } from '../../src/dead-letters/pace.ts';
 import type { Verb } from '../../src/dead-letters/runs.ts';
 import { isList, type Choice, type DeadLetterFilter } from '../../src/dead-letters/take.ts';
-import { faultOf, InputError, type Fault } from '../../src/domain/faults.ts';
+import { faultOf, InputError, printable, type Fault } from '../../src/domain/faults.ts';
 import { PLATFORMS } from '../../src/domain/notification.ts';
 import { DEAD_LETTER_REASONS } from '../../src/domain/outcome.ts';
 import { INSTANT_FORMAT, parseDuration } from '../../src/domain/time.ts';
@@ -132,8 +132,8 @@ export function previewPath(wish: Pick<Wish, 'verb' | 'which'>): string {
 
 /** `all`, `msg-1`, `12 chosen ones`, `reason rejected` */
 export function whichText(which: Choice['which']): string {
-  if (!isList(which)) return filterText(which) || 'all';
-  return which.length === 1 ? (which[0]?.id ?? '') : `${count(which.length)} chosen ones`;
+  if (!isList(which)) return printable(filterText(which)) || 'all';
+  return which.length === 1 ? printable(which[0]?.id ?? '') : `${count(which.length)} chosen ones`;
 }
 
 /** `3 dead letters` */

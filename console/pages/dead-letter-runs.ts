@@ -54,7 +54,7 @@ export function addRunPages(app: ConsoleApp, parts: ConsoleParts, open: () => Pr
     const policy = sharedPolicy(await readWorkers(connection, parts.queue.prefix))?.policy.policy ?? parts.own.policy;
     const { perSecond } = wish;
     const seen = await preview(shards, wish, { perSecond, policy, now, signal: AbortSignal.timeout(LOOK_MS) });
-    const title = `${WORDS[wish.verb].title} ${seen.isWhole ? '' : 'more than '}${deadLettersText(seen.count)}`;
+    const title = titleOf(wish, seen);
     return page(c, {
       title,
       section: '/dead-letters',
@@ -73,7 +73,7 @@ export function addRunPages(app: ConsoleApp, parts: ConsoleParts, open: () => Pr
   app.post('/dead-letters/runs', async (c) => {
     const params = new URLSearchParams(await c.req.text());
     const wish = wishOf(params, (await open()).now);
-    const wrong = wrongConfirmation(wish.verb, params);
+    const wrong = wrongConfirmation(wish, params);
     if (wrong !== undefined) return previewOf(c, params, wrong);
     const started = runs.start({ ...wish, by: c.get('user').name });
     if (started.kind === 'full') {
@@ -116,12 +116,14 @@ function entryOf({ by, verb, which }: Run) {
   return { who: by, action: `dead-letters ${verb}`, on: whichText(which) };
 }
 
-/** What people typed to confirm that they mean so many. One alone is confirmed by the button. */
-function wrongConfirmation(verb: Verb, params: URLSearchParams): string | undefined {
-  const expected = params.get('count') ?? '';
-  if (verb !== 'discard' || expected === '1') return undefined;
+/** Whether the number has to be typed. One that was chosen by itself is confirmed by the button. */
+function isTypedWanted({ verb, which }: Wish): boolean {
+  return verb === 'discard' && !(isList(which) && which.length === 1);
+}
+
+function wrongConfirmation(wish: Wish, params: URLSearchParams): string | undefined {
   const typed = (params.get('typed') ?? '').replaceAll(/[\s,.]/g, '');
-  if (typed !== '' && typed === expected) return undefined;
+  if (!isTypedWanted(wish) || (typed !== '' && typed === params.get('count'))) return undefined;
   return 'Nothing was discarded: the number that was typed is another one. Look at the number again.';
 }
 
@@ -129,7 +131,12 @@ function whatItComesTo(wish: Wish, seen: Preview, policy: Policy, now: number): 
   const { verb, which, perSecond } = wish;
   const { count: number, recipients, busiest, expired, lastAfterMs, byReason, isWhole } = seen;
   if (number === 0) {
-    return html`<p class="empty">There are none of these (any more): ${whichText(which)}.</p>`;
+    return isWhole
+      ? html`<p class="empty">There are none of these (any more): ${whichText(which)}.</p>`
+      : html`<p class="empty">
+          None of these was found in ${duration(LOOK_MS)}: ${whichText(which)}. There are too many dead letters to look
+          at here; the command <code>pushpacer ${verb}</code> looks at all.
+        </p>`;
   }
   const reasons = Object.entries(byReason).toSorted(([, a], [, b]) => b - a);
   const atLeast = isWhole ? '' : 'at least ';
@@ -170,22 +177,26 @@ function whatItComesTo(wish: Wish, seen: Preview, policy: Policy, now: number): 
     <p><strong>A replay cannot be taken back: people get the alerts.</strong></p>`;
 }
 
+/** `Replay 8 dead letters` */
+function titleOf({ verb }: Wish, seen: Preview): string {
+  return `${WORDS[verb].title} ${seen.isWhole ? '' : 'more than '}${deadLettersText(seen.count)}`;
+}
+
 function rateWords(perSecond: number): string {
   return perSecond === Infinity ? 'without a pause' : `${rateText(perSecond)} at most`;
 }
 
 /** Two forms: look again at another rate, and begin. */
-function confirmation(wish: Wish, { count: number }: Preview): Html {
+function confirmation(wish: Wish, seen: Preview): Html {
   const { verb, perSecond, buriedUntilMs } = wish;
   const hidden = fieldsOf(wish).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`);
   const rate = rateText(perSecond);
-  const typed =
-    verb === 'discard' && number > 1
-      ? html`<label
-          >Type ${count(number)} to discard them for good
-          <input name="typed" inputmode="numeric" autocomplete="off" required size="12"
-        /></label>`
-      : '';
+  const typed = isTypedWanted(wish)
+    ? html`<label
+        >Type ${count(seen.count)} to discard them for good
+        <input name="typed" inputmode="numeric" autocomplete="off" required size="12"
+      /></label>`
+    : '';
   return html`<section>
     <h2>${WORDS[verb].title} them?</h2>
     <form method="post" action="/dead-letters/preview" class="inline">
@@ -197,9 +208,9 @@ function confirmation(wish: Wish, { count: number }: Preview): Html {
       ${hidden}
       <input type="hidden" name="rate" value="${rate}" />
       <input type="hidden" name="before" value="${buriedUntilMs}" />
-      <input type="hidden" name="count" value="${number}" />
+      <input type="hidden" name="count" value="${seen.count}" />
       ${typed}
-      <button class="${verb === 'discard' ? 'danger' : ''}">${WORDS[verb].title} ${deadLettersText(number)}</button>
+      <button class="${verb === 'discard' ? 'danger' : ''}">${titleOf(wish, seen)}</button>
       <a class="button quiet" href="/dead-letters">Leave them</a>
     </form>
     <p class="hint">It begins with the oldest, shows how far it is, and can be stopped.</p>
