@@ -1,6 +1,6 @@
 import axe from 'axe-core';
 import type { Page } from 'playwright-core';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { NO_LATENCY } from '../../../sandbox/loopback/timing.ts';
 import { deadLetter } from '../../dead-letters/letters.ts';
 import { openPage } from '../../support/browser.ts';
@@ -8,6 +8,8 @@ import { openConsole } from '../../support/console.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { waitFor } from '../../support/wait.ts';
 import { openWorkerBench } from '../../support/worker.ts';
+
+vi.setConfig({ testTimeout: 90_000 }); // a browser and a worker start
 
 /** What axe finds that keeps people from using the page. */
 async function seriousFindings(page: Page): Promise<unknown> {
