@@ -1,5 +1,4 @@
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import axe from 'axe-core';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 import { onTestFinished } from 'vitest';
 import { launchBrowser } from '../../tools/browser.ts';
@@ -23,17 +22,15 @@ export async function openPage(options: BrowserContextOptions = {}): Promise<Ope
   return { page, faults };
 }
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-
-interface Axe {
-  run(): Promise<{ violations: readonly { id: string; impact: string; nodes: readonly { html: string }[] }[] }>;
+/** What axe finds that keeps people from using the page. */
+export async function seriousFindings(page: Page): Promise<unknown> {
+  await page.evaluate(axe.source);
+  return page.evaluate(`axe.run().then(({ violations }) => violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .map(({ id, nodes }) => [id, ...nodes.map(({ html }) => html)]))`);
 }
 
-/** What axe finds serious or critical in a page. It runs beside the page's own policy, which lets no other script in. */
-export async function seriousIn(page: Page): Promise<unknown[]> {
-  await page.evaluate(AXE);
-  const { violations } = await page.evaluate(() => (globalThis as unknown as { axe: Axe }).axe.run());
-  return violations
-    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-    .map(({ id, nodes }) => ({ id, nodes: nodes.map(({ html }) => html) }));
+/** Whether the page is wider than the screen. */
+export function isTooWide(page: Page): Promise<boolean> {
+  return page.evaluate<boolean>('document.documentElement.scrollWidth > innerWidth');
 }
