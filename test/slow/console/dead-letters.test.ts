@@ -1,25 +1,13 @@
-import axe from 'axe-core';
-import type { Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import { NO_LATENCY } from '../../../sandbox/loopback/timing.ts';
 import { deadLetter } from '../../dead-letters/letters.ts';
-import { openPage } from '../../support/browser.ts';
+import { isTooWide, openPage, seriousFindings } from '../../support/browser.ts';
 import { openConsole } from '../../support/console.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
 import { waitFor } from '../../support/wait.ts';
 import { openWorkerBench } from '../../support/worker.ts';
 
 vi.setConfig({ testTimeout: 90_000 }); // a browser and a worker start
-
-/** What axe finds that keeps people from using the page. */
-async function seriousFindings(page: Page): Promise<unknown> {
-  await page.evaluate(axe.source);
-  return page.evaluate(`axe.run().then(({ violations }) => violations
-    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-    .map(({ id, nodes }) => [id, ...nodes.map(({ html }) => html)]))`);
-}
-
-const isTooWide = (page: Page) => page.evaluate<boolean>('document.documentElement.scrollWidth > innerWidth');
 
 test('an operator replays all of a reason from the page, and a real worker delivers them', async () => {
   const bench = await openWorkerBench({ latency: NO_LATENCY });
