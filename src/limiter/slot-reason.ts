@@ -88,6 +88,21 @@ export function slotReasonOf(state: RecipientState, entry: string): SlotReason |
   };
 }
 
+/**
+ * The sent slot behind which one at `at` had to stay by this rule: of 10 in a minute the tenth one before. Undefined where it is not
+ * kept any more, or the rule is no limit.
+ */
+export function sentBefore({ scopes }: RecipientState, rule: string, at: number): SlotBefore | undefined {
+  for (const { limits, slots } of scopes) {
+    const limit = limits.find(({ name }) => name === rule);
+    if (limit === undefined) continue;
+    const slot = slots.sent.filter((sent) => sent.at < at - 1).at(-limit.max);
+    if (slot === undefined || at - slot.at > limit.perMs + NEAR_MS) return undefined;
+    return { at: slot.at, isSent: true, ...(slot.id !== undefined && { entry: slot.id }) };
+  }
+  return undefined;
+}
+
 /** Of each limit the slot that has to leave its window: of 10 in a minute the tenth one before. */
 function limitReasons(limits: readonly Limit[], { slots }: Scope, ahead: readonly Slot[]): LimitReason[] {
   const before: SlotBefore[] = [

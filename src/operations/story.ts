@@ -3,14 +3,14 @@ import { findDeadLetter } from '../dead-letters/store.ts';
 import { openDevices, readProgress, type Progress } from '../delivery/context.ts';
 import { jobIdOfAsk } from '../delivery/slot.ts';
 import { serviceOfDevice } from '../domain/device.ts';
-import { isObject, valueAt } from '../domain/json.ts';
+import { isObject, objectOr, valueAt } from '../domain/json.ts';
 import { countedAs } from '../domain/limits.ts';
 import { parseNotification } from '../domain/notification.ts';
 import { originOf, readPasses, type StoryPass } from '../domain/story.ts';
 import { instantOf, waitsFrom } from '../domain/time.ts';
 import type { SlotBefore } from '../limiter/slot-reason.ts';
 import { apartOptions, limiterPrefix } from '../limiter/limiter.ts';
-import { createSlotReasons, idOfSlot } from '../limiter/redis/slot-reasons.ts';
+import { createSlotReasons, idOfSlot, type SlotReasons } from '../limiter/redis/slot-reasons.ts';
 import { lockKeyOf } from '../queue/bullmq-internals.ts';
 import { findKeptStory, hasHistory, type HistoryRedis, type KeptStory } from '../queue/history.ts';
 import { historyKeys, jobIdOf, notificationIdOf, replayIdsOf } from '../queue/names.ts';
@@ -98,7 +98,7 @@ export async function tellStory(id: string, parts: StoryParts): Promise<Told> {
 interface Source {
   readonly names: Pick<Story, 'recipientId' | 'category' | 'enqueuedAt' | 'enqueuedBy' | 'replayedAt'>;
   readonly passes: ReturnType<typeof readPasses>;
-  readonly facts: Partial<Pick<Facts, 'job' | 'slotReason' | 'from' | 'breakers'>>;
+  readonly facts: Partial<Pick<Facts, 'job' | 'slotReason' | 'sentAfter' | 'from' | 'breakers'>>;
 }
 
 const NOTHING: Source = { names: {}, passes: {}, facts: {} };
@@ -188,13 +188,18 @@ async function sourceOfJob(
   ]);
   const worker = workers.workers.find((each) => lock?.startsWith(`${each.id}:`) === true);
   const [sendAfter, expiresAt] = isObject(data) ? [instantOf(data['sendAfter']), instantOf(data['expiresAt'])] : [];
-  const slotReason = await findReason(job, queue, progress, workers, parts).catch(() => undefined); // the limiter may be away
+  const reading = { queue, parts, ...readerOf(data, workers, parts) };
+  const unknown = (): undefined => undefined; // the limiter may be away
+  const askId = `${jobId}/${progress.asks}`;
+  const slotReason = kept === undefined ? await findReason(askId, reading).catch(unknown) : undefined;
+  const sentAfter = kept === undefined ? undefined : await findSentAfter(kept, reading).catch(unknown);
   return {
     names,
     passes,
     facts: {
       from: waitsFrom(timestamp, data),
       ...(slotReason && { slotReason }),
+      ...(sentAfter !== undefined && { sentAfter }),
       breakers: breakersOf(data, jobId, progress, workers),
       job: {
         progress,
@@ -220,31 +225,41 @@ function breakersOf(data: unknown, jobId: string, progress: Progress, { workers 
   return [...new Map(own.map((breaker) => [breaker.service, breaker])).values()];
 }
 
-/** Why its reservation lies where it does; undefined if it has none. */
-async function findReason(
-  { id: jobId = '', data }: Job<unknown, unknown>,
-  queue: Queue,
-  { asks }: Progress,
-  workers: SeenWorkers,
-  { own, limiterConnection, connection, prefix }: StoryParts,
-): Promise<NamedReason | undefined> {
-  const { recipientId } = idsIn(data);
-  if (recipientId === undefined) return undefined;
+/** Where the slots of a recipient are read, and the names of those that have them. */
+interface Reading {
+  readonly recipientId: string;
+  readonly reasons: SlotReasons;
+  readonly queue: Queue;
+  readonly parts: StoryParts;
+}
+
+function readerOf(data: unknown, workers: SeenWorkers, parts: StoryParts): Pick<Reading, 'recipientId' | 'reasons'> {
+  const { own, limiterConnection: redis, prefix } = parts;
   const { policy, categories, quietHours, apartRules } = sharedPolicy(workers)?.policy ?? own;
-  const kind = countedAs(data as object);
+  const kind = countedAs(objectOr(data));
   const limits =
     kind === 'alert'
       ? { policy, categories, quietHours, prefix: limiterPrefix(kind, prefix) }
       : apartOptions(kind, apartRules[kind], prefix);
-  const reader = createSlotReasons({ redis: limiterConnection, ...limits });
-  const slotReason = await reader.read({ recipientId, id: `${jobId}/${asks}` });
-  if (slotReason === undefined) return undefined;
-  const name = (slot: SlotBefore | undefined) => slot && nameOf(slot, recipientId, queue, connection);
+  return { recipientId: idsIn(data).recipientId ?? '', reasons: createSlotReasons({ redis, ...limits }) };
+}
+
+/** Why its reservation lies where it does; undefined if it has none. */
+async function findReason(askId: string, reading: Reading): Promise<NamedReason | undefined> {
+  const reason = await reading.reasons.read({ recipientId: reading.recipientId, id: askId });
+  if (reason === undefined) return undefined;
   const [after, longestAfter] = await Promise.all([
-    name(slotReason.fixed && 'after' in slotReason.fixed ? slotReason.fixed.after : undefined),
-    name(slotReason.longest?.after),
+    nameOf(reason.fixed && 'after' in reason.fixed ? reason.fixed.after : undefined, reading),
+    nameOf(reason.longest?.after, reading),
   ]);
-  return { ...slotReason, ...(after !== undefined && { after }), ...(longestAfter !== undefined && { longestAfter }) };
+  return { ...reason, ...(after !== undefined && { after }), ...(longestAfter !== undefined && { longestAfter }) };
+}
+
+/** Of one that was sent right after a wait for a limit: the notification whose slot it waited for. */
+async function findSentAfter({ passes = [] }: KeptStory, reading: Reading): Promise<string | undefined> {
+  const [waited, sent] = passes.slice(-2);
+  if (waited?.rule === undefined || sent?.slot === undefined) return undefined;
+  return nameOf(await reading.reasons.sentBefore(reading.recipientId, waited.rule, sent.slot), reading);
 }
 
 /** So many jobs that ended soon after a slot are compared with its hash. */
@@ -259,11 +274,11 @@ const MOST_ASKS = 4;
  * and of those that ended soon after the slot, are hashed too; the one that fits must be of the same recipient.
  */
 async function nameOf(
-  { at, entry = '' }: SlotBefore,
-  recipientId: string,
-  queue: Queue,
-  connection: Connection,
+  slot: SlotBefore | undefined,
+  { recipientId, queue, parts: { connection } }: Reading,
 ): Promise<string | undefined> {
+  if (slot === undefined) return undefined;
+  const { at, entry = '' } = slot;
   const readable = idOfSlot(entry, []);
   if (readable !== undefined) return notificationIdOf(jobIdOfAsk(readable) ?? readable);
   const redis = connection as unknown as HistoryRedis;

@@ -25,6 +25,8 @@ export interface Facts {
   /** Of its job, if the queue has it. */
   readonly job?: JobFacts;
   readonly slotReason?: NamedReason;
+  /** Of one that was sent after a wait: the notification whose slot it had to wait for. Absent if that is not known any more. */
+  readonly sentAfter?: string;
   /** From when on it could be sent: it was enqueued, replayed, or a later `sendAfter`. */
   readonly from?: number;
   readonly workersAlive: number;
@@ -289,7 +291,7 @@ const MOST_PARTS = 4;
  * What a wait was made of, the longest part first: `3s for the gap`. From `from` until `end`, by its passes since the last replay.
  * Nothing if not all of them are known.
  */
-function waitParts({ passes, passesLeftOut }: Facts, from: number, end: number): string[] {
+function waitParts({ passes, passesLeftOut, sentAfter }: Facts, from: number, end: number): string[] {
   const since = passes.findLastIndex(({ result }) => result === 'replayed') + 1;
   const own = passes.slice(since);
   const [first] = own;
@@ -300,7 +302,7 @@ function waitParts({ passes, passesLeftOut }: Facts, from: number, end: number):
     const next = own[index + 1];
     const lateMs = next?.wokenLateMs ?? 0;
     if (next === undefined) add('for the send', end - pass.at);
-    else add(causeText(pass), next.at - pass.at - lateMs);
+    else add(causeText(pass, index === own.length - 2 ? sentAfter : undefined), next.at - pass.at - lateMs);
     add('because a worker took it late', lateMs);
   }
   return [...parts]
@@ -310,8 +312,10 @@ function waitParts({ passes, passesLeftOut }: Facts, from: number, end: number):
     .map(([name, ms]) => `${span(ms)} ${name}`);
 }
 
-function causeText({ result, rule, code }: StoryPass): string {
+/** @param after the notification whose slot it waited for */
+function causeText({ result, rule, code }: StoryPass, after: string | undefined): string {
   if (rule === SEND_AFTER) return 'for sendAfter';
+  if (rule !== undefined && after !== undefined) return `for ${ruleText(rule)} after ${printable(after)}`;
   if (rule !== undefined) return `for ${ruleText(rule)}`;
   const why = code === undefined ? '' : ` after ${printable(code)}`;
   return result === 'retried'

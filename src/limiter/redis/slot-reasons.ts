@@ -1,5 +1,5 @@
 import { createDeadline } from '../../redis/deadline.ts';
-import { slotReasonOf, type SlotReason } from '../slot-reason.ts';
+import { slotReasonOf, sentBefore, type SlotReason, type SlotBefore } from '../slot-reason.ts';
 import type { SlotId } from '../limiter.ts';
 import { entryOf, idOf, memberOf } from './keys.ts';
 import { createLook } from './look.ts';
@@ -7,10 +7,12 @@ import { createQuietTerms } from './quiet-terms.ts';
 import type { RedisLimiterOptions } from './redis-limiter.ts';
 import { createPolicies } from './wire.ts';
 
-/** Says of one reservation why it has its slot. It writes nothing. */
+/** Says why a notification has, or had, its slot. It writes nothing. */
 export interface SlotReasons {
   /** Undefined if the id has no reservation. Rejects with LimiterUnavailableError if there was no answer. */
   read(slot: SlotId): Promise<SlotReason | undefined>;
+  /** Behind which sent slot one at `at` had to stay by this rule. Undefined if that is not known any more. */
+  sentBefore(recipientId: string, rule: string, at: number): Promise<SlotBefore | undefined>;
 }
 
 /** The options are those of the limiter that gave the slots. */
@@ -28,6 +30,7 @@ export function createSlotReasons({
   const look = createLook({ redis, prefix, categories: policies.categories.length, quietTerms, answered });
   return {
     read: async ({ recipientId, id }) => slotReasonOf(await look(recipientId, policies), entryOf(id)),
+    sentBefore: async (recipientId, rule, at) => sentBefore(await look(recipientId, policies), rule, at),
   };
 }
 

@@ -1,0 +1,140 @@
+import { expect, test } from 'vitest';
+import { readProgress } from '../../src/delivery/context.ts';
+import type { StoryPass } from '../../src/domain/story.ts';
+import { whySentences, type Facts } from '../../src/operations/why.ts';
+import type { NotificationStatus } from '../../src/queue/status.ts';
+import type { SeenWorker } from '../../src/queue/workers.ts';
+
+const NOW = Date.parse('2026-11-23T09:14:00Z');
+const progress = readProgress(0);
+
+function why(status: NotificationStatus, facts: Partial<Facts> = {}): string {
+  const known = { passes: [], passesLeftOut: 0, workersAlive: 1, breakers: [], hasHistory: true };
+  return whySentences({ now: NOW, status, ...known, ...facts }).join(' ');
+}
+
+const ended = (fields: object): NotificationStatus => ({
+  ...{ state: 'ended', outcome: 'delivered', endedAt: NOW, waitMs: 5_000, devices: {} },
+  ...fields,
+});
+const waits = (fields: object = {}): NotificationStatus => ({ state: 'waiting', until: NOW + 60_000, ...fields });
+const worker = { host: 'web-1', pid: 7, alive: true, silentMs: 100 } as SeenWorker;
+const passAt = (secondsAgo: number, fields: Partial<StoryPass>): StoryPass => ({
+  ...{ at: NOW - secondsAgo * 1_000, worker: 'web-1:7', result: 'requeued' },
+  ...fields,
+});
+
+test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Facts>, sentence: RegExp]>([
+  [
+    'due',
+    waits({ until: NOW - 5_000 }),
+    {},
+    /^It is due since 09:13:55Z \(5s ago\), and no worker has taken it\. 1 worker is alive\.$/,
+  ],
+  [
+    'new',
+    { state: 'waiting' },
+    { job: { progress, ahead: 3 } },
+    /^It waits for a worker; 3 jobs are taken before it\.$/,
+  ],
+  [
+    'in hand',
+    { state: 'sending' },
+    { job: { progress, worker, takenAt: NOW - 20 } },
+    /^The worker web-1, process 7, has it since 09:13:59Z/,
+  ],
+  [
+    'in the hand of a worker that is gone',
+    { state: 'sending' },
+    { job: { progress, worker: { ...worker, alive: false, silentMs: 20_000 } } },
+    /not seen for 20s: another one takes it when its lock has run out \(LOCK_DURATION\)/,
+  ],
+  [
+    'a quota',
+    waits({ rule: 'fcm:600000/1m' }),
+    { job: { progress: { ...progress, quotaAt: { fcm: NOW + 60_000 } } } },
+    /^It waits until 09:15:00Z \(in 1m\) for the quota fcm:600000\/1m, which all recipients share, to have room\.$/,
+  ],
+  [
+    'stalls',
+    waits(),
+    { job: { progress }, passes: [passAt(1, { result: 'deferred', code: 'stalled-before' })] },
+    /its workers did not renew their lock on it in time/,
+  ],
+  ['a broadcast', waits(), { job: { progress } }, /no worker has looked at it, because its producer delayed it/],
+  [
+    'its end',
+    waits({ rule: 'gap' }),
+    { job: { progress, expiresAt: NOW + 90_000 } },
+    /It expires at 09:15:30Z \(in 1m 30s\)\.$/,
+  ],
+  [
+    'another day',
+    waits({ until: NOW + 3 * 86_400_000, rule: 'sendAfter' }),
+    {},
+    /until 2026-11-26 09:14:00Z \(in 3d\): its producer/,
+  ],
+  ['expired', ended({ outcome: 'expired' }), {}, /^It expired at 09:14:00Z, before it could be sent\.$/],
+  [
+    'dropped',
+    ended({ outcome: 'dropped' }),
+    { passes: [passAt(0, { result: 'dropped', rule: '10/1m' })] },
+    /because the rule 10\/1m would/,
+  ],
+  ['superseded', ended({ outcome: 'superseded', by: 'msg-2' }), {}, /^A newer one, msg-2, went in its place/],
+  ['merged', ended({ outcome: 'merged', by: 'msg-2' }), {}, /^It went as a part of the digest msg-2\.$/],
+  [
+    'silenced',
+    ended({ silenced: true, sentAt: NOW }),
+    {},
+    /^It was delivered without a sound at 09:14:00Z, 5s after it was enqueued\.$/,
+  ],
+  [
+    'some devices',
+    ended({ devices: { 'apns#0': 'delivered', 'fcm#1': 'unregistered' } }),
+    {},
+    /Not to all devices: fcm#1 unregistered\.$/,
+  ],
+])('%s', (_, status, facts, sentence) => expect(why(status, facts)).toMatch(sentence));
+
+test('what a wait was made of, the longest part first; after a replay only what came since', () => {
+  const passes = [
+    passAt(99, { result: 'dead-letter', reason: 'rejected' }),
+    passAt(50, { result: 'replayed' }),
+    passAt(29.8, { rule: 'quiet', until: NOW - 20_000 }),
+    passAt(19, { result: 'retried', code: 'timeout', until: NOW - 10_000, wokenLateMs: 1_000 }),
+    passAt(10, { result: 'deferred', code: 'connection-refused', until: NOW - 4_000 }),
+    passAt(4, { rule: 'messages:gap', until: NOW }),
+    passAt(0.1, { result: 'delivered' }),
+  ];
+  const status = ended({ sentAt: NOW, waitMs: 30_000 });
+  const text = why(status, { passes, from: NOW - 30_000, sentAfter: 'msg-7' });
+  expect(text).toContain('delivered at 09:14:00Z, 30s after it was replayed; of these ');
+  expect(text).toContain(
+    '9.8s for the quiet hours, 9s for another attempt after timeout, 6s because nothing could be sent (connection-refused), ' +
+      '3.9s for the gap of the category messages after msg-7.',
+  );
+  // Where the first passes are not kept, nobody can say what the whole wait was made of.
+  expect(why(status, { passes: passes.slice(2), passesLeftOut: 3, from: NOW - 30_000 })).toBe(
+    'It was delivered at 09:14:00Z, 30s after it was enqueued.',
+  );
+});
+
+test('no word of others turns the text of the terminal', () => {
+  const hostile = 'x\u001b[31m\u202e';
+  const message = { state: 'dead-lettered', reason: 'rejected', message: hostile, deadAt: NOW, generation: 1 } as const;
+  const facts = {
+    job: { progress: { ...progress, tries: 1, attempts: [{ at: NOW, device: hostile, error: hostile }] } },
+  };
+  const texts = [
+    why(message),
+    why(waits(), facts),
+    why(waits({ rule: hostile })),
+    why(ended({ outcome: 'merged', by: hostile })),
+    why(ended({ devices: { [hostile]: 'rejected' } })),
+  ];
+  for (const text of texts) {
+    expect(text).toContain('\\u{1b}');
+    for (const never of ['\u001b', '\u202e']) expect(text).not.toContain(never);
+  }
+});
