@@ -305,7 +305,7 @@ export function actionForms(id: string, { block, source, quiet, policy, sent }: 
       </form>
     </details>`;
   return html`<p class="hint">Each shows first what it would move. Nothing is done before you confirm.</p>
-    <div class="actions">
+    <div class="acts">
       ${[
         form(
           'block',

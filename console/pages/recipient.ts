@@ -49,10 +49,10 @@ export const recipientPages: Page = (app, parts) => {
         ${done(c)}
         <div id="live-state" data-live class="badges">${state(seen)}</div>
         ${section('Timeline', drawing(seen), 'timeline')}
+        ${isOperator ? section('Act', actionForms(id, seen.inspection)) : ''}
         ${section('Waiting for a slot', waiting(seen, id, isOperator), 'waiting')}
         ${section('Not waiting for a slot', withoutSlot(seen), 'others')}
-        ${section('Limits', limitFacts(seen, limiters), 'limits')}
-        ${isOperator ? section('Act', actionForms(id, seen.inspection)) : ''}`,
+        ${section('Limits', limitFacts(seen, limiters), 'limits')}`,
     });
   });
   recipientActions(app, parts);
