@@ -1,5 +1,7 @@
+import { readFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { describe, expect, it } from 'vitest';
+import { CONSOLE_VARIABLES } from '../../src/config/variables.ts';
 import type { Device } from '../../src/domain/notification.ts';
 import { createAudit } from '../../src/operations/audit.ts';
 import { createProducer } from '../../src/queue/producer.ts';
@@ -195,4 +197,16 @@ describe('pages', () => {
     expect(text).toContain('Redis does not answer');
     expect((await get('/healthz')).status).toBe(200);
   });
+});
+
+it('docs/console.md has every variable with its default', async () => {
+  const text = await readFile('docs/console.md', 'utf8');
+  const rows = [...text.matchAll(/^\| `([A-Z_]+)` +\| (\S*) +\| (.*?) +\|$/gm)].map(([, ...cells]) => cells);
+  expect(rows).toEqual(
+    CONSOLE_VARIABLES.map(({ name, default: value, meaning }) => [
+      name,
+      value === undefined ? '' : `\`${value}\``,
+      meaning,
+    ]),
+  );
 });
