@@ -36,8 +36,7 @@ function openHistory({ max = 5, maxAgeMs = 60_000, shards = 1 } = {}) {
   return { redis, prefix, prefixes, history, lost, ids, advance, now: () => now };
 }
 
-const found = (redis: Redis, prefixes: readonly string[], id: string) =>
-  findKeptStory(redis, prefixes, id);
+const found = (redis: Redis, prefixes: readonly string[], id: string) => findKeptStory(redis, prefixes, id);
 
 describe('the history', () => {
   it('keeps the newest so many, and writes a story anew under its id', async () => {
