@@ -12,7 +12,7 @@ import type { SlotBefore } from '../limiter/slot-reason.ts';
 import { apartOptions, limiterPrefix } from '../limiter/limiter.ts';
 import { createSlotReasons, idOfSlot, type SlotReasons } from '../limiter/redis/slot-reasons.ts';
 import { lockKeyOf } from '../queue/bullmq-internals.ts';
-import { findKeptStory, hasHistory, type HistoryRedis, type KeptStory } from '../queue/history.ts';
+import { findKeptStory, hasHistory, type KeptStory } from '../queue/history.ts';
 import { historyKeys, jobIdOf, notificationIdOf, replayIdsOf } from '../queue/names.ts';
 import { findJob } from '../queue/readable.ts';
 import type { ShardQueues } from '../queue/shards.ts';
@@ -70,17 +70,16 @@ export async function tellStory(id: string, parts: StoryParts): Promise<Told> {
   const known = await parts.status(id);
   const workers = await readWorkers(connection, prefix);
   const { now } = workers;
-  const redis = connection as unknown as HistoryRedis; // ioredis overloads some of these with forms that TypeScript does not pick
   const prefixes = shards.map(({ queue }) => queue.opts.prefix ?? prefix);
   const kept =
-    known.state === 'unknown' || known.state === 'ended' ? await findKeptStory(redis, prefixes, id) : undefined;
+    known.state === 'unknown' || known.state === 'ended' ? await findKeptStory(connection, prefixes, id) : undefined;
   const status = known.state === 'unknown' && kept !== undefined ? statusOfKept(kept) : known;
   const found = await findSource(id, known.state, shards, workers, parts, kept);
   const { passes = [], passesLeftOut = 0 } = found.passes;
   const workersAlive = workers.workers.filter(({ alive }) => alive).length;
   const facts = {
     ...{ now, status, passes, passesLeftOut, workersAlive, breakers: [], ...found.facts },
-    hasHistory: passes.length > 0 || (await hasHistory(redis, prefixes)),
+    hasHistory: passes.length > 0 || (await hasHistory(connection, prefixes)),
   };
   return {
     now,
@@ -281,18 +280,12 @@ async function nameOf(
   const { at, entry = '' } = slot;
   const readable = idOfSlot(entry, []);
   if (readable !== undefined) return notificationIdOf(jobIdOfAsk(readable) ?? readable);
-  const redis = connection as unknown as HistoryRedis;
-  const range = [
-    Math.floor(at) - CLOCKS_APART_MS,
-    Math.ceil(at) + ENDS_WITHIN_MS,
-    'LIMIT',
-    0,
-    MOST_CANDIDATES,
-  ] as const;
+  const [from, until] = [String(at - CLOCKS_APART_MS), String(at + ENDS_WITHIN_MS)];
+  const range = [from, until, 'LIMIT', 0, MOST_CANDIDATES] as const;
   const [active, completed, ended] = await Promise.all([
     queue.getRanges(['active'], 0, MOST_CANDIDATES - 1, true),
-    redis.zrangebyscore(queue.toKey('completed'), ...range),
-    redis.zrangebyscore(historyKeys(queue.opts.prefix ?? '').ends, ...range),
+    connection.zrangebyscore(queue.toKey('completed'), ...range),
+    connection.zrangebyscore(historyKeys(queue.opts.prefix ?? '').ends, ...range),
   ]);
   const jobIds = new Set([...active, ...completed, ...ended.map(jobIdOf)]);
   const asks = [...jobIds].flatMap((jobId) => Array.from({ length: MOST_ASKS }, (_, number) => `${jobId}/${number}`));

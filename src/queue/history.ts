@@ -56,14 +56,6 @@ export function createHistory({ redis, prefix, shards, max, maxAgeMs, insistMs, 
 export interface HistoryRedis {
   hget(key: string, field: string): Promise<string | null>;
   exists(key: string): Promise<number>;
-  zrangebyscore(
-    key: string,
-    min: number,
-    max: number,
-    limit: 'LIMIT',
-    offset: number,
-    count: number,
-  ): Promise<string[]>;
 }
 
 /** The story of a notification that has ended. Undefined if there is none, or it was removed. */
@@ -90,6 +82,6 @@ function readStory(text: string): KeptStory | undefined {
   const areTexts = typeof id === 'string' && typeof outcome === 'string';
   if (!areTexts || [enqueuedAt, endedAt, waitMs].some((value) => typeof value !== 'number')) return undefined;
   const states = (isObject(devices) ? devices : {}) as Readonly<Record<string, DeviceState>>;
-  const unnamed = { ...(story as unknown as KeptStory), enqueuedBy: undefined, firstEnqueuedAt: undefined };
-  return { ...unnamed, devices: states, ...originOf(story), ...readPasses(story) } as KeptStory;
+  const own = { enqueuedBy: undefined, firstEnqueuedAt: undefined, ...originOf(story), ...readPasses(story) };
+  return { ...story, devices: states, ...own } as KeptStory;
 }

@@ -1,12 +1,6 @@
 import type { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
-import {
-  createHistory,
-  findKeptStory,
-  hasHistory,
-  type HistoryRedis,
-  type KeptStory,
-} from '../../src/queue/history.ts';
+import { createHistory, findKeptStory, hasHistory, type KeptStory } from '../../src/queue/history.ts';
 import { historyKeys, shardOf, shardPrefixes } from '../../src/queue/names.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
@@ -93,7 +87,7 @@ describe('the history', () => {
     }
     const last = recipients.at(-1) ?? '';
     expect(await found(redis, prefixes, `to-${last}`)).toMatchObject({ recipientId: last });
-    expect(await hasHistory(redis as unknown as HistoryRedis, prefixes)).toBe(true);
+    expect(await hasHistory(redis, prefixes)).toBe(true);
   });
 
   it('loses a story that Redis does not take, and the notification goes on', async () => {
