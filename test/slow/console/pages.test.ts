@@ -37,7 +37,10 @@ it('refreshes itself without moving anything, and shows what is new', async () =
   await page.goto(url);
   const waiting = page.locator('.tile', { hasText: 'Waiting' }).locator('strong');
   expect(await waiting.textContent()).toBe('12');
-  const places = () => page.$$eval('h2, .tile, .chart', (all) => all.map((each) => each.getBoundingClientRect().top));
+  const places = () =>
+    page.evaluate<number[]>(
+      "[...document.querySelectorAll('h2, .tile, .chart')].map((each) => each.getBoundingClientRect().top)",
+    );
   const before = await places();
   await wait('ana', { id: 'msg-new' });
   await expect.poll(() => waiting.textContent(), { timeout: 20_000 }).toBe('13');
