@@ -238,7 +238,7 @@ async function run(c: Context<ConsoleEnv>, id: string, decided: Decided, parts: 
       who: c.get('user').name,
       action: `recipient ${kind}`,
       on: id,
-      facts: { ...Object.fromEntries(hiddenFields(decided)), ...done },
+      facts: { ...factsOf(decided), ...done },
     });
   if (kind === 'cancel') {
     await checkOwn(id, decided.target, parts);
@@ -262,6 +262,12 @@ async function run(c: Context<ConsoleEnv>, id: string, decided: Decided, parts: 
   }
   await write({ moved });
   return moved;
+}
+
+/** The settings; the end as a number, which the audit shows as an instant. */
+function factsOf(decided: Decided): Readonly<Record<string, string | number>> {
+  const until = 'until' in decided && decided.until !== undefined ? { until: decided.until } : {};
+  return { ...Object.fromEntries(hiddenFields(decided)), ...until };
 }
 
 /** The preview was of this recipient, so nothing of another one is canceled from its page. */

@@ -102,7 +102,7 @@ describe('an action', () => {
     expect(block).toEqual({ until, reason: 'exam' });
     expect(reserved.map((slot) => slot.at)).toEqual([until, until + 3_000]);
     expect(await audit.read({ count: 1 })).toMatchObject([
-      { who: 'local', action: 'recipient block', on: ID, facts: { until: String(until), reason: 'exam', moved: 2 } },
+      { who: 'local', action: 'recipient block', on: ID, facts: { until, reason: 'exam', moved: 2 } },
     ]);
     expect(flat(await get(`/recipients/${ID}`))).toContain('End the block');
     await post(`/recipients/${ID}/unblock`);
