@@ -43,6 +43,7 @@ export {
   type FailedAttempt,
   type OutcomeName,
 } from './domain/outcome.ts';
+export type { LetterStory, Origin, Passes, StoryPass, StorySend } from './domain/story.ts';
 export {
   expressLimit,
   type ConnectMiddleware,

@@ -42,9 +42,11 @@ const passSchema = z.object({
   code: z.string().optional(),
   /** Of `superseded` and `merged`: the notification that goes in its place. */
   by: z.string().optional(),
-  /** Of a dead letter. */
+  /** Of a dead letter: why. */
   reason: z.string().optional(),
+  /** Of a dead letter: what went wrong, for people to read. */
   message: z.string().optional(),
+  /** Of `replayed`: since when it was a dead letter. */
   deadAt: z.number().optional(),
   /** The slot that it was sent in. */
   slot: z.number().optional(),
@@ -67,6 +69,7 @@ export type StoryPass = Readonly<z.output<typeof passSchema>>;
 
 /** The passes of a story, the oldest first. */
 export interface Passes {
+  /** The newest 20. */
   readonly passes?: readonly StoryPass[];
   /** How many came before these. */
   readonly passesLeftOut?: number;
