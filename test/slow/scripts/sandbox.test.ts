@@ -3,14 +3,14 @@ import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { connect } from 'node:http2';
 import { request } from 'node:https';
 import { expect, onTestFinished, test, it } from 'vitest';
-import { freePort } from '../../sandbox/redis/embedded-redis.ts';
-import { main } from '../../scripts/sandbox.ts';
-import { runMain } from '../support/command.ts';
-import { startProcess } from '../support/process.ts';
-import { runProgram, temporaryFolder } from '../support/program.ts';
-import { makeNotification } from '../support/push.ts';
-import { waitFor } from '../support/wait.ts';
-import { openWorkerQueues } from '../support/worker.ts';
+import { freePort } from '../../../sandbox/redis/embedded-redis.ts';
+import { main } from '../../../scripts/sandbox.ts';
+import { runMain } from '../../support/command.ts';
+import { startProcess } from '../../support/process.ts';
+import { runProgram, temporaryFolder } from '../../support/program.ts';
+import { makeNotification } from '../../support/push.ts';
+import { waitFor } from '../../support/wait.ts';
+import { openWorkerQueues } from '../../support/worker.ts';
 
 const TOKEN = 'dGVzdA:APA91bSecretToken';
 

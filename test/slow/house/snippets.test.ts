@@ -1,17 +1,17 @@
 import { readFile } from 'node:fs/promises';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
-import { outcomeFields, type Outcome } from '../../src/domain/outcome.ts';
-import { parseNotification } from '../../src/domain/notification.ts';
-import { OUTCOMES } from '../../src/index.ts';
-import { JOB, PRIORITY, QUEUE } from '../../src/queue/names.ts';
-import { createOutcomes } from '../../src/queue/outcomes.ts';
-import { DEFAULT_PREFIX } from '../../src/redis/target.ts';
-import { startProcess } from '../support/process.ts';
-import { openSandbox } from '../support/providers.ts';
-import { connectRedis } from '../support/redis.ts';
-import { runSnippet, snippetOf } from '../support/snippet.ts';
-import { strictFaults } from '../support/strict-typescript.ts';
+import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
+import { outcomeFields, type Outcome } from '../../../src/domain/outcome.ts';
+import { parseNotification } from '../../../src/domain/notification.ts';
+import { OUTCOMES } from '../../../src/index.ts';
+import { JOB, PRIORITY, QUEUE } from '../../../src/queue/names.ts';
+import { createOutcomes } from '../../../src/queue/outcomes.ts';
+import { DEFAULT_PREFIX } from '../../../src/redis/target.ts';
+import { startProcess } from '../../support/process.ts';
+import { openSandbox } from '../../support/providers.ts';
+import { connectRedis } from '../../support/redis.ts';
+import { runSnippet, snippetOf } from '../../support/snippet.ts';
+import { strictFaults } from '../../support/strict-typescript.ts';
 
 /** Nobody listens on port 1. */
 const NOWHERE = 'redis://127.0.0.1:1';

@@ -5,12 +5,12 @@ import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { CONFIG_VARIABLES } from '../../src/config/variables.ts';
-import { findParent, type Processes } from '../../workers/parent.ts';
-import { commandAt } from '../house/compose.ts';
-import { temporaryFolder } from '../support/program.ts';
-import { makeNotification } from '../support/push.ts';
-import { openWorkerBench } from '../support/worker.ts';
+import { CONFIG_VARIABLES } from '../../../src/config/variables.ts';
+import { findParent, type Processes } from '../../../workers/parent.ts';
+import { commandAt } from '../../house/compose.ts';
+import { temporaryFolder } from '../../support/program.ts';
+import { makeNotification } from '../../support/push.ts';
+import { openWorkerBench } from '../../support/worker.ts';
 
 const ROOT = process.cwd();
 const UNIT = 'deploy/pushpacer@.service';
