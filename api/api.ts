@@ -1,7 +1,7 @@
 /**
- * The HTTP API for producers: the only place where its parts are created. The files, in the order of a request:
+ * The HTTP API for producers. The files, in the order of a request:
  *
- * - api.ts: the program, from its environment to its exit; serve.ts: how it listens and stops
+ * - api.ts: the command; start.ts: puts the parts together; serve.ts: how it listens and stops
  * - backend.ts: what it needs of Redis
  * - app.ts: every route, and what is checked before it
  * - tokens.ts: the bearer tokens and their file; token.ts is the command that changes it
@@ -13,16 +13,9 @@
  * - problems.ts: refusals; openapi.ts: the description of all this
  */
 import { loadApiConfig, type ApiConfig } from '../src/config/config.ts';
-import { within } from '../src/domain/time.ts';
-import type { Logger } from '../src/observe/log.ts';
-import { whenReady } from '../src/redis/connection.ts';
 import { createCommand, runCommand } from '../src/terminal/command.ts';
-import { createApp } from './app.ts';
-import { openBackend, watchTokens } from './backend.ts';
-import { createBacklog } from './backlog.ts';
-import { createEnqueuer } from './enqueue.ts';
-import { createRecipients } from './recipients.ts';
-import { isLoopback, listen, runUntilSignal, variablesHelp, type Served } from './serve.ts';
+import { runUntilSignal, variablesHelp } from './serve.ts';
+import { startApi } from './start.ts';
 
 /** `npm run api`: serves until SIGTERM or SIGINT. Exit 1 if it cannot start, 2 on bad usage. */
 export async function main(argv: readonly string[]): Promise<void> {
@@ -39,49 +32,6 @@ async function run(config: ApiConfig): Promise<void> {
     log.info({ url: api.url }, 'the API is ready');
     return api;
   });
-}
-
-const READY_MS = 1_000;
-
-/** Rejects if the tokens have faults or the port is taken. Redis may come later. */
-export async function startApi(config: ApiConfig, log: Logger): Promise<Served> {
-  const { queue, api } = config;
-  const backend = openBackend(config);
-  const { connection, producer } = backend;
-  const queues = async () => (await backend.shards.open()).map((shard) => shard.queue);
-  const tokens = await watchTokens(api.tokensFile, log);
-  const stopping = new AbortController();
-  const backlog = createBacklog(queues, api.maxWaiting);
-  const app = createApp({
-    ...{ tokens, producer, backlog, log, signal: stopping.signal },
-    tell: (id) => backend.tell(id),
-    explain: (error) => backend.explain(error),
-    enqueuer: createEnqueuer({ producer, queues, redis: connection, prefix: queue.prefix, backlog }),
-    recipients: createRecipients({ redis: connection, queues, limiters: backend.limiters }),
-    outcomes: { redis: connection, prefix: queue.prefix, shards: queue.shards },
-    isReady: async () => {
-      const ready = whenReady(connection, READY_MS).then(() => connection.ping());
-      return (
-        (await within(
-          ready.catch(() => undefined),
-          READY_MS,
-        )) === 'PONG'
-      );
-    },
-  });
-  if (!isLoopback(api.host) && api.tls === undefined) {
-    log.warn({ host: api.host }, 'the API listens beyond this machine without TLS: put a proxy with TLS before it');
-  }
-  const served = await listen(app.fetch, api);
-  return {
-    url: served.url,
-    async close() {
-      stopping.abort();
-      tokens.close();
-      await served.close();
-      await backend.close();
-    },
-  };
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

@@ -1,9 +1,9 @@
-import { startApi } from '../api/api.ts';
+import { startApi } from '../api/start.ts';
 import { runUntilSignal, variablesHelp } from '../api/serve.ts';
 import { loadApiConfig, loadConsoleConfig } from '../src/config/config.ts';
 import { API_VARIABLES, CONSOLE_VARIABLES } from '../src/config/variables.ts';
 import { createCommand, runCommand } from '../src/terminal/command.ts';
-import { startConsole } from './console.ts';
+import { startConsole } from './start.ts';
 
 /** `npm run serve`: the HTTP API and the console in one process, each at its own port, until SIGTERM or SIGINT. */
 export async function main(argv: readonly string[]): Promise<void> {

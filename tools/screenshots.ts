@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Page } from 'playwright-core';
-import { startConsole } from '../console/console.ts';
+import { startConsole } from '../console/start.ts';
 import { openRedis } from '../sandbox/redis/embedded-redis.ts';
 import { startSandbox } from '../sandbox/sandbox.ts';
 import { loadConfig, loadConsoleConfig } from '../src/config/config.ts';

@@ -5,6 +5,8 @@ const body = document.body;
 /** This machine's clock minus the console's. */
 let skewMs = Date.now() - Number(body.dataset.now);
 const charts = new Map();
+/** When the page was last refreshed, on this machine's clock. */
+let lastAt = Date.now();
 
 /* Relative times */
 
@@ -100,10 +102,12 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
 
 /* Refreshing: only what is marked is replaced, and nothing that somebody is using. */
 
+/** Answers whether the page shows what is true now. */
 async function refresh() {
-  if (document.hidden) return;
+  if (document.hidden) return true;
   const response = await fetch(location.href, { headers: { accept: 'text/html' } });
-  if (!response.ok || response.redirected) return;
+  if (response.redirected) location.reload(); // the login has ended
+  if (!response.ok || response.redirected) return false;
   const next = new DOMParser().parseFromString(await response.text(), 'text/html');
   skewMs = Date.now() - Number(next.body.dataset.now);
   for (const element of document.querySelectorAll('[data-live]')) {
@@ -118,6 +122,23 @@ async function refresh() {
   if (next.body.dataset.refresh === undefined) delete body.dataset.refresh;
   drawAll();
   tick();
+  return true;
+}
+
+/** Says that the page is old, where it could not be refreshed. */
+function showAge(isFresh) {
+  const known = document.getElementById('stale');
+  if (isFresh) {
+    known?.remove();
+    lastAt = Date.now();
+  } else if (known === null) {
+    const stale = document.createElement('p');
+    stale.id = 'stale';
+    stale.className = 'wrong';
+    stale.setAttribute('role', 'alert');
+    stale.textContent = `This page cannot be refreshed: the console or its Redis does not answer. It is as it was at ${clock(lastAt / 1_000, 19)}.`;
+    document.getElementById('main').prepend(stale);
+  }
 }
 
 function isSelected(element) {
@@ -130,7 +151,7 @@ async function refreshForever() {
     const everyMs = Number(body.dataset.refresh);
     if (!(everyMs > 0)) return;
     await new Promise((resolve) => setTimeout(resolve, everyMs));
-    await refresh().catch(() => undefined);
+    showAge(await refresh().catch(() => false));
   }
 }
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Queue } from 'bullmq';
 import { onTestFinished } from 'vitest';
-import { startApi } from '../../api/api.ts';
+import { startApi } from '../../api/start.ts';
 import { addToken, SCOPES, type Token } from '../../api/tokens.ts';
 import { loadApiConfig } from '../../src/config/config.ts';
 import { createLog } from '../../src/observe/log.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Queue } from 'bullmq';
 import { onTestFinished } from 'vitest';
 import { addToken, type Scope } from '../../api/tokens.ts';
-import { startConsole } from '../../console/console.ts';
+import { startConsole } from '../../console/start.ts';
 import { loadConsoleConfig } from '../../src/config/config.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../../src/queue/names.ts';

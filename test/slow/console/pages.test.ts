@@ -1,7 +1,9 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { openSchool } from '../../console/school.ts';
 import { isTooWide, openPage, seriousFindings } from '../../support/browser.ts';
 import { openConsole } from '../../support/console.ts';
+
+vi.setConfig({ testTimeout: 90_000 }); // a browser starts
 
 const PATHS = ['/', '/search?q=msg', '/recipients/ana', '/notifications/msg-1', '/dead-letters', '/what-if', '/audit'];
 const LOOKS = [
@@ -46,6 +48,17 @@ it('refreshes itself without moving anything, and shows what is new', async () =
   await expect.poll(() => waiting.textContent(), { timeout: 20_000 }).toBe('13');
   expect(await places()).toEqual(before);
   expect(faults).toEqual([]);
+});
+
+it('says that it is old while it cannot be refreshed', async () => {
+  const { url } = await openWaiting();
+  const { page } = await openPage();
+  await page.goto(url);
+  await page.route('**/*', (route) => route.abort());
+  await page.waitForSelector('#stale', { timeout: 20_000 });
+  expect(await page.locator('#stale').textContent()).toContain('cannot be refreshed');
+  await page.unroute('**/*');
+  await page.waitForSelector('#stale', { state: 'detached', timeout: 20_000 });
 });
 
 it('is used by the keyboard alone: search, and from there to the notification', async () => {

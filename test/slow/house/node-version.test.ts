@@ -31,9 +31,10 @@ test('every published program checks the version before it loads the rest', { ti
   const out = join(process.cwd(), `dist/test-${process.pid}`);
   await runProgram('node', ['tools/build.ts', '--out', out], process.cwd());
   try {
-    const programs = globSync(['scripts/*.js', 'api/{api,token}.js', 'workers/notifications.js'], { cwd: out }).filter(
-      (file) => !file.endsWith('.command.js'),
-    );
+    const programs = globSync(
+      ['scripts/*.js', 'api/{api,token}.js', 'console/{console,serve}.js', 'workers/notifications.js'],
+      { cwd: out },
+    ).filter((file) => !file.endsWith('.command.js'));
     expect(programs).toHaveLength(Object.keys(COMMANDS).length + 1); // and pushpacer itself
     for (const program of programs) {
       // Whatever is imported before the first line runs is the check alone, and that imports nothing.

@@ -72,6 +72,7 @@ test(
       ...[
         'worker',
         'status',
+        'why',
         'enqueue',
         'cancel',
         'dead-letters',
@@ -80,6 +81,8 @@ test(
         'recipient',
         'api',
         'token',
+        'console',
+        'serve',
         'sandbox',
         'redis',
       ],
@@ -88,6 +91,19 @@ test(
     const description = pathToFileURL(join(consumer, 'node_modules/pushpacer/dist/api/openapi.js')).href;
     const print = `import { openApiDocument } from '${description}'; console.log(openApiDocument().openapi)`;
     expect(await runProgram('node', ['--input-type=module', '-e', print], consumer)).toBe('3.1.0\n');
+    for (const served of [['console', '--port', '0'], ['serve']]) {
+      const child = startProcess({
+        args: [join(consumer, 'node_modules/pushpacer/dist/scripts/pushpacer.js'), ...served],
+        env: { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: testPrefix(), CONSOLE_PORT: '0', API_PORT: '0' },
+        cwd: consumer,
+      });
+      const line = JSON.parse(await child.waitForLine(/console (is|are) ready/)) as { url?: string; console?: string };
+      for (const path of ['/', '/assets/style.css', '/assets/console.js', '/assets/uplot.js']) {
+        expect([path, (await fetch(`${line.url ?? line.console ?? ''}${path}`)).status]).toEqual([path, 200]);
+      }
+      child.kill('SIGTERM');
+      expect((await child.waitForExit()).code).toBe(0);
+    }
     for (const command of commands) {
       expect(await runProgram(pushpacer, [command, '--help'], consumer)).toContain(`Usage: ${command}`);
     }

@@ -3,7 +3,7 @@ import { existsSync, globSync } from 'node:fs';
 import { access, copyFile, mkdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { expect, it } from 'vitest';
-import { runProgram, temporaryFolder } from '../support/program.ts';
+import { runProgram, temporaryFolder } from '../../support/program.ts';
 
 it('no page of the packed package links to a file that is not packed', async () => {
   const folder = await temporaryFolder();

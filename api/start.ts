@@ -1,0 +1,53 @@
+import type { ApiConfig } from '../src/config/config.ts';
+import { within } from '../src/domain/time.ts';
+import type { Logger } from '../src/observe/log.ts';
+import { whenReady } from '../src/redis/connection.ts';
+import { createApp } from './app.ts';
+import { openBackend, watchTokens } from './backend.ts';
+import { createBacklog } from './backlog.ts';
+import { createEnqueuer } from './enqueue.ts';
+import { createRecipients } from './recipients.ts';
+import { isLoopback, listen, type Served } from './serve.ts';
+
+const READY_MS = 1_000;
+
+/** Puts the parts of the API together. Rejects if the tokens have faults or the port is taken. Redis may come later. */
+export async function startApi(config: ApiConfig, log: Logger): Promise<Served> {
+  const { queue, api } = config;
+  const backend = openBackend(config);
+  const { connection, producer } = backend;
+  const queues = async () => (await backend.shards.open()).map((shard) => shard.queue);
+  const tokens = await watchTokens(api.tokensFile, log);
+  const stopping = new AbortController();
+  const backlog = createBacklog(queues, api.maxWaiting);
+  const app = createApp({
+    ...{ tokens, producer, backlog, log, signal: stopping.signal },
+    tell: (id) => backend.tell(id),
+    explain: (error) => backend.explain(error),
+    enqueuer: createEnqueuer({ producer, queues, redis: connection, prefix: queue.prefix, backlog }),
+    recipients: createRecipients({ redis: connection, queues, limiters: backend.limiters }),
+    outcomes: { redis: connection, prefix: queue.prefix, shards: queue.shards },
+    isReady: async () => {
+      const ready = whenReady(connection, READY_MS).then(() => connection.ping());
+      return (
+        (await within(
+          ready.catch(() => undefined),
+          READY_MS,
+        )) === 'PONG'
+      );
+    },
+  });
+  if (!isLoopback(api.host) && api.tls === undefined) {
+    log.warn({ host: api.host }, 'the API listens beyond this machine without TLS: put a proxy with TLS before it');
+  }
+  const served = await listen(app.fetch, api);
+  return {
+    url: served.url,
+    async close() {
+      stopping.abort();
+      tokens.close();
+      await served.close();
+      await backend.close();
+    },
+  };
+}

@@ -1,0 +1,92 @@
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { isWedged, quantileOf } from '../../console/samples.ts';
+import { LATENESS_BOUNDS_MS } from '../../src/domain/time.ts';
+import { startPresence, type WorkerFacts } from '../../src/queue/workers.ts';
+import { openConsole, type ConsoleBench } from '../support/console.ts';
+import { makeNotification } from '../support/push.ts';
+import { POLICY } from './school.ts';
+
+const MINUTE = 60_000;
+const LATE = LATENESS_BOUNDS_MS.map(() => 0);
+
+/** A worker in the registry, as it writes of itself. */
+function enter({ connection, prefix }: ConsoleBench, facts: Partial<WorkerFacts>): Promise<void> {
+  const presence = startPresence({
+    redis: connection,
+    prefix,
+    policy: { policy: POLICY, categories: {}, apartRules: { background: [], liveactivity: [] } },
+    facts: () => ({
+      ...{ id: 'w-1', version: '1.2.3', host: 'web-1', pid: 4711, startedAt: Date.now() - 10 * MINUTE },
+      ...{ clockOffsetMs: 0, concurrency: 50, inHand: 3, asleep: 1, stopping: false, platforms: ['fcm'] },
+      ...{ apps: [], appCount: 0, breakers: [], unreachable: [] },
+      tally: { passes: 9, lastPassAt: Date.now() - 5 * MINUTE, delivered: 5, dead: 1, requeued: 3, late: [...LATE, 0] },
+      ...facts,
+    }),
+  });
+  onTestFinished(() => presence.close());
+  return presence.written;
+}
+
+/** A notification whose time has come a minute ago, and that no worker took. */
+async function addDue({ queue }: ConsoleBench): Promise<void> {
+  const { id, ...data } = makeNotification({ id: 'due' });
+  await queue.add(
+    'push',
+    { id, ...data },
+    { jobId: id, delay: MINUTE, timestamp: Date.now() - 2 * MINUTE, priority: 10 },
+  );
+}
+
+describe('the page Now', () => {
+  it('names a worker that is alive and finishes nothing although notifications are due', async () => {
+    const bench = await openConsole();
+    await addDue(bench);
+    await enter(bench, {});
+    const { text } = await bench.get('/');
+    expect(text).toContain('web-1 (process 4711) finishes nothing although notifications are due');
+    expect(text).toContain('finishes nothing</span>');
+  });
+
+  it('does not name one that finished something a moment ago, nor one to which nothing is due', async () => {
+    const [busy, idle] = [await openConsole(), await openConsole()];
+    await addDue(busy);
+    await enter(busy, { tally: { passes: 9, lastPassAt: Date.now(), delivered: 5, dead: 1, requeued: 3, late: LATE } });
+    await enter(idle, {});
+    for (const { get } of [busy, idle]) expect((await get('/')).text).not.toContain('finishes nothing');
+  });
+
+  it('shows version, places in use, clock and how much of a quota is used', async () => {
+    const bench = await openConsole();
+    await enter(bench, { quotas: [{ account: 'fcm', rules: '600000/1m' }], clockOffsetMs: -7 });
+    const { text } = await bench.get('/');
+    for (const shown of ['1.2.3', '2 of 50, 1 asleep', '-7 ms', 'quota of fcm: 0 of 600000/1m', 'All is well']) {
+      expect(text).toContain(shown);
+    }
+  });
+
+  it('reads a worker of an older version, which says less', async () => {
+    const bench = await openConsole();
+    await addDue(bench);
+    await enter(bench, { tally: undefined });
+    expect((await bench.get('/')).text).not.toContain('finishes nothing');
+  });
+});
+
+it('a worker that has just started is not taken for one that finishes nothing', () => {
+  const worker = { alive: true, stopping: false, startedAt: 100_000, tally: undefined };
+  const tally = { passes: 0, delivered: 0, dead: 0, requeued: 0, late: LATE };
+  const look = { now: 130_000, due: { count: 1, oldestAt: 0 } };
+  expect(isWedged({ ...worker, tally }, look)).toBe(false);
+  expect(isWedged({ ...worker, tally }, { ...look, now: 200_000 })).toBe(true);
+  expect(isWedged({ ...worker, tally, alive: false }, { ...look, now: 200_000 })).toBe(false);
+});
+
+it('a quantile of lateness is the bound that it did not exceed', () => {
+  const late = (counts: Readonly<Record<number, number>>) =>
+    [...LATENESS_BOUNDS_MS, Infinity].map((bound) => counts[bound] ?? 0);
+  expect(quantileOf(late({}), 0.5)).toBeNull();
+  expect(quantileOf(late({ 5: 99, 250: 1 }), 0.5)).toBe(5);
+  expect(quantileOf(late({ 5: 99, 250: 1 }), 0.99)).toBe(5);
+  expect(quantileOf(late({ 5: 98, 250: 2 }), 0.99)).toBe(250);
+  expect(quantileOf(late({ 5: 1, [Infinity]: 1 }), 0.99)).toBe(Infinity);
+});
