@@ -1,4 +1,5 @@
 import type { Queue } from 'bullmq';
+import { countWaiting } from '../src/queue/overview.ts';
 import type { Problem } from './problems.ts';
 import type { Token } from './tokens.ts';
 
@@ -20,17 +21,10 @@ export function createBacklog(queues: () => Promise<readonly Queue[]>, most: num
   let waiting: { readonly count: Promise<number>; readonly at: number } | undefined;
   let addedSince = 0;
 
-  async function count(): Promise<number> {
-    const counts = await Promise.all(
-      (await queues()).map((queue) => queue.getJobCountByTypes('wait', 'prioritized', 'delayed')),
-    );
-    return counts.reduce((sum, each) => sum + each, 0);
-  }
-
   return {
     async problemFor({ maxWaiting = most }) {
       if (waiting === undefined || performance.now() - waiting.at > COUNT_EVERY_MS) {
-        waiting = { count: count(), at: performance.now() };
+        waiting = { count: queues().then(countWaiting), at: performance.now() };
         addedSince = 0;
         waiting.count.catch(() => (waiting = undefined)); // the next request asks again
       }

@@ -1,4 +1,5 @@
 import { COUNTED_APART, type CategoryPolicy, type CountedAs, type Policy } from '../src/domain/limits.ts';
+import { seldom } from '../src/domain/time.ts';
 import { apartOptions, type Limiter } from '../src/limiter/limiter.ts';
 import { createForesight, type Foresight } from '../src/limiter/redis/foresight.ts';
 import { createRedisLimiter } from '../src/limiter/redis/redis-limiter.ts';
@@ -31,8 +32,6 @@ const POLICY_EVERY_MS = 5_000;
 
 /** Opens the limiters, or answers with those that were opened a moment ago. */
 export function createLimiters({ redis, limiterRedis, prefix, own }: LimitersParts): () => Promise<OpenLimiters> {
-  let opened: { readonly limiters: Promise<OpenLimiters>; readonly at: number } | undefined;
-
   async function open(): Promise<OpenLimiters> {
     await Promise.all([redis, limiterRedis].map((each) => whenReady(each, PRODUCER_TIMEOUT_MS)));
     const shared = sharedPolicy(await readWorkers(redis, prefix));
@@ -55,12 +54,5 @@ export function createLimiters({ redis, limiterRedis, prefix, own }: LimitersPar
     };
   }
 
-  return () => {
-    if (opened === undefined || performance.now() - opened.at > POLICY_EVERY_MS) {
-      const opening = { limiters: open(), at: performance.now() };
-      opening.limiters.catch(() => (opened = undefined));
-      opened = opening;
-    }
-    return opened.limiters;
-  };
+  return seldom(POLICY_EVERY_MS, open);
 }

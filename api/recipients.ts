@@ -2,7 +2,8 @@ import { jobIdOfAsk } from '../src/delivery/slot.ts';
 import { countedAs } from '../src/domain/limits.ts';
 import { parseNotification } from '../src/domain/notification.ts';
 import type { Inspection } from '../src/limiter/limiter.ts';
-import { jobIdOf, notificationIdOf, shardOf } from '../src/queue/names.ts';
+import { jobIdOf, notificationIdOf } from '../src/queue/names.ts';
+import { ofRecipient } from '../src/queue/shards.ts';
 import { findDelayed, findNotTaken, type DelayedJob, type WaitingJob } from '../src/operations/jobs.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import type { Queue } from 'bullmq';
@@ -42,9 +43,7 @@ const MOST_SHOWN = 1_000;
 export function createRecipients({ redis, queues, limiters }: RecipientsParts): Recipients {
   return {
     async look(recipientId) {
-      const all = await queues();
-      const queue = all[shardOf(recipientId, all.length)];
-      if (queue === undefined) throw new RangeError('expected a queue for each shard');
+      const queue = ofRecipient(await queues(), recipientId);
       const { reserved, ...inspection } = await (await limiters()).limiters.alert.inspect(recipientId);
       const jobIds = reserved.map(({ id }) => id && jobIdOfAsk(id));
       const known = new Set(jobIds.filter((id) => id !== undefined));

@@ -30,11 +30,16 @@ const GRACE_MS = 10_000;
 /** A connection on which nothing was sent or received for so long is closed. Streams of outcomes say something every 15 s. */
 const SILENCE_MS = 120_000;
 
-/** Rejects if the port is taken. */
+/** Rejects if the port is taken. `name`: for the log. */
 export async function listen(
+  name: string,
   fetch: Parameters<typeof serve>[0]['fetch'],
   { host, port, tls }: Address,
+  log: Pick<Logger, 'warn'>,
 ): Promise<Served> {
+  if (!isLoopback(host) && tls === undefined) {
+    log.warn({ host }, `the ${name} listens beyond this machine without TLS: put a proxy with TLS before it`);
+  }
   const secure = tls && { createServer: createTlsServer, serverOptions: tls };
   const server = await new Promise<Server>((resolve, reject) => {
     const opened = serve({ fetch, hostname: host, port, ...secure }, () => resolve(opened)) as Server;

@@ -7,7 +7,7 @@ import { openBackend, watchTokens } from './backend.ts';
 import { createBacklog } from './backlog.ts';
 import { createEnqueuer } from './enqueue.ts';
 import { createRecipients } from './recipients.ts';
-import { isLoopback, listen, type Served } from './serve.ts';
+import { listen, type Served } from './serve.ts';
 
 const READY_MS = 1_000;
 
@@ -37,10 +37,7 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Served> 
       );
     },
   });
-  if (!isLoopback(api.host) && api.tls === undefined) {
-    log.warn({ host: api.host }, 'the API listens beyond this machine without TLS: put a proxy with TLS before it');
-  }
-  const served = await listen(app.fetch, api);
+  const served = await listen('API', app.fetch, api, log);
   return {
     url: served.url,
     async close() {

@@ -1,8 +1,7 @@
 import type { Context } from 'hono';
 import { html } from 'hono/html';
 import type { HtmlEscapedString } from 'hono/utils/html';
-import { instant } from '../src/terminal/text.ts';
-import { fromNow, span } from '../src/terminal/text.ts';
+import { fromNow, instant, span } from '../src/terminal/text.ts';
 import type { ConsoleEnv, User } from './session.ts';
 
 /** The frame of every page, and the small parts that pages have in common. `html` escapes whatever is put into it. */

@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import { LATENESS_BOUNDS_MS } from '../src/domain/time.ts';
-import { readAges, type Overview } from '../src/queue/overview.ts';
+import { countWaiting, readAges, type Overview } from '../src/queue/overview.ts';
 import type { ShardQueues } from '../src/queue/shards.ts';
 import { readWorkers, type SeenWorker } from '../src/queue/workers.ts';
 import type { Connection } from '../src/redis/connection.ts';
@@ -77,12 +77,11 @@ interface Look {
 
 async function look({ connection, shards, prefix }: SamplerParts): Promise<Look> {
   const queues: readonly Queue[] = (await shards()).map(({ queue }) => queue);
-  const [{ now: at, workers }, { oldestDueMs }, counts] = await Promise.all([
+  const [{ now: at, workers }, { oldestDueMs }, waiting] = await Promise.all([
     readWorkers(connection, prefix),
     readAges(queues, connection),
-    Promise.all(queues.map((queue) => queue.getJobCountByTypes('wait', 'prioritized', 'delayed'))),
+    countWaiting(queues),
   ]);
-  const waiting = counts.reduce((sum, each) => sum + each, 0);
   return { at, workers: new Map(workers.map((worker) => [worker.id, worker])), waiting, oldestDueMs };
 }
 

@@ -58,7 +58,7 @@ const SAFE = new Set(['GET', 'HEAD']);
  * once, and there is no list of sessions to keep.
  */
 export function createSessions({ tokens, host, login, readOnly, isSecure }: SessionOptions): Sessions {
-  const isLoginWanted = login || !isLoopback(host);
+  const isWanted = isLoginWanted({ host, login });
   const failures = createMemoryLimiter({ policy: { rules: [{ max: MOST_FAILURES, perMs: 60_000 }], minGapMs: 0 } });
 
   function userOf(secret: string): User | undefined {
@@ -69,9 +69,9 @@ export function createSessions({ tokens, host, login, readOnly, isSecure }: Sess
   }
 
   return {
-    isLoginWanted,
+    isLoginWanted: isWanted,
     guard: async (c, next) => {
-      if (!isLoginWanted) {
+      if (!isWanted) {
         const name = (c.req.header('host') ?? '').replace(/:\d+$/, '');
         if (!LOCAL_HOSTS.has(name) && name !== host) return c.text(FOREIGN_HOST, 421);
         c.set('user', { name: 'local', role: readOnly ? 'viewer' : 'operator' });
@@ -108,6 +108,11 @@ export function createSessions({ tokens, host, login, readOnly, isSecure }: Sess
     },
     logout: (c) => void deleteCookie(c, COOKIE, { path: '/' }),
   };
+}
+
+/** Beyond this machine there always is one. */
+export function isLoginWanted({ host, login }: Pick<SessionOptions, 'host' | 'login'>): boolean {
+  return login || !isLoopback(host);
 }
 
 const FOREIGN_HOST =

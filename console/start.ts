@@ -1,12 +1,12 @@
 import { openBackend, watchTokens } from '../api/backend.ts';
 import { createRecipients } from '../api/recipients.ts';
-import { isLoopback, listen, type Served } from '../api/serve.ts';
+import { listen, type Served } from '../api/serve.ts';
 import type { ConsoleConfig } from '../src/config/config.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { createAudit } from '../src/operations/audit.ts';
 import { createConsoleApp } from './app.ts';
 import { startSampler } from './samples.ts';
-import { createSessions } from './session.ts';
+import { createSessions, isLoginWanted } from './session.ts';
 
 /** Puts the parts of the console together. Rejects if the tokens have faults or the port is taken. Redis may come later. */
 export async function startConsole(config: ConsoleConfig, log: Logger): Promise<Served> {
@@ -14,8 +14,7 @@ export async function startConsole(config: ConsoleConfig, log: Logger): Promise<
   const { host, login, readOnly, showTexts } = own;
   const backend = openBackend(config);
   const { connection, shards } = backend;
-  const isLoginWanted = login || !isLoopback(host);
-  const tokens = await watchTokens(own.tokensFile, isLoginWanted ? log : log.child({}, { level: 'error' }));
+  const tokens = await watchTokens(own.tokensFile, isLoginWanted(own) ? log : log.child({}, { level: 'error' }));
   const stopping = new AbortController();
   const sessions = createSessions({ tokens, host, login, readOnly, isSecure: own.tls !== undefined });
   const queues = async () => (await shards.open()).map((shard) => shard.queue);
@@ -29,10 +28,7 @@ export async function startConsole(config: ConsoleConfig, log: Logger): Promise<
     },
     sessions,
   );
-  if (!isLoopback(host) && own.tls === undefined) {
-    log.warn({ host }, 'the console listens beyond this machine without TLS: put a proxy with TLS before it');
-  }
-  const served = await listen(app.fetch, own);
+  const served = await listen('console', app.fetch, own, log);
   return {
     url: served.url,
     async close() {

@@ -1,13 +1,13 @@
 import { loadLimiterConfig } from '../src/config/config.ts';
-import { InputError, printable } from '../src/domain/faults.ts';
+import { printable } from '../src/domain/faults.ts';
 import type { StoryPass } from '../src/domain/story.ts';
 import { passText, sendsText } from '../src/operations/pass-words.ts';
 import { tellStory, type Told } from '../src/operations/story.ts';
 import { createShards } from '../src/queue/shards.ts';
 import { connectProducer, PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/connection.ts';
-import { createCommand, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
+import { createCommand, printJson, runCommand } from '../src/terminal/command.ts';
 import { columnsOf, heading, instant, instantFrom, table, wrapText } from '../src/terminal/text.ts';
-import { atQueueRedis, openProducer, readEnvironment } from './support/queue.ts';
+import { atQueueRedis, openProducer, readEnvironment, unfitId } from './support/queue.ts';
 
 interface Flags {
   readonly json?: true;
@@ -51,9 +51,7 @@ async function tell(id: string): Promise<Told> {
         own: { policy, categories, ...(quietHours && { quietHours }), apartRules },
       });
     } catch (error) {
-      if (!(error instanceof InputError)) throw error;
-      const [fault] = error.faults;
-      throw new UsageError(`ID: expected ${fault?.expected ?? 'an id'}, found ${fault?.found ?? 'another text'}`);
+      throw unfitId(error);
     } finally {
       await producer.close();
       await shards.close();

@@ -2,6 +2,7 @@ import { html } from 'hono/html';
 import type { Account, Service } from '../../src/domain/device.ts';
 import { namesOf } from '../../src/domain/device.ts';
 import { parseRules } from '../../src/domain/limits.ts';
+import { seldom } from '../../src/domain/time.ts';
 import { breakerText, readStatus, unreachableText, type StatusResult } from '../../src/operations/status.ts';
 import type { SeenWorker } from '../../src/queue/workers.ts';
 import { createRedisQuota } from '../../src/quota/redis-quota.ts';
@@ -61,17 +62,6 @@ async function lookAt({ connection, limiterConnection, shards, queue }: ConsoleP
     return [{ account, used: await quota.used() }];
   });
   return { ...status, quotas: (await Promise.all(quotas)).flat() };
-}
-
-function seldom<T>(everyMs: number, read: () => Promise<T>): () => Promise<T> {
-  let last: { readonly answer: Promise<T>; readonly at: number } | undefined;
-  return () => {
-    if (last === undefined || performance.now() - last.at > everyMs) {
-      last = { answer: read(), at: performance.now() };
-      last.answer.catch(() => (last = undefined));
-    }
-    return last.answer;
-  };
 }
 
 function verdict(seen: Seen): Html {

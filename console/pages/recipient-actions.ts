@@ -8,7 +8,7 @@ import { formatDuration } from '../../src/domain/time.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
 import { act } from '../../src/operations/actions.ts';
 import { preview, previewCancel, type CancelPreview, type Preview } from '../../src/operations/preview.ts';
-import { shardOf } from '../../src/queue/names.ts';
+import { ofRecipient } from '../../src/queue/shards.ts';
 import { instantFrom } from '../../src/terminal/text.ts';
 import {
   badge,
@@ -116,8 +116,7 @@ async function policyOf({ limiters }: ConsoleParts): Promise<Policy> {
 async function previewOf(id: string, decided: Decided, parts: ConsoleParts): Promise<Preview | CancelPreview> {
   const { foresights } = await parts.limiters();
   const queues = (await parts.shards.open()).map((shard) => shard.queue);
-  const queue = queues[shardOf(id, queues.length)];
-  if (queue === undefined) throw new RangeError('expected a queue for each shard');
+  const queue = ofRecipient(queues, id);
   if (decided.kind !== 'cancel') return preview(id, decided, { foresights, queue });
   return previewCancel(id, decided.target, { foresights, queue, queues, connection: parts.connection });
 }
@@ -247,15 +246,13 @@ async function run(c: Context<ConsoleEnv>, id: string, decided: Decided, parts: 
     return canceled;
   }
   const { limiters, policy } = await parts.limiters();
-  const all = await parts.shards.open();
-  const shard = all[shardOf(id, all.length)];
-  if (shard === undefined) throw new RangeError('expected a queue for each shard');
+  const { queue } = ofRecipient(await parts.shards.open(), id);
   let moved = 0;
   const onMoved = (soFar: number): void => {
     moved = soFar;
   };
   try {
-    await act(id, decided, { limiters, policy, queue: shard.queue }, onMoved);
+    await act(id, decided, { limiters, policy, queue }, onMoved);
   } catch (error) {
     if (!(error instanceof InputError)) await write({ moved, failed: true });
     throw error;

@@ -7,7 +7,8 @@ import type { Cause } from '../../src/limiter/limiter.ts';
 import { GRACE_MS, paceOf } from '../../src/limiter/pace.ts';
 import type { SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
 import { lookAtRecipient, type RecipientLook, type WaitingSlot } from '../../src/operations/recipient.ts';
-import { notificationIdOf, replayOf, shardOf } from '../../src/queue/names.ts';
+import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
+import { ofRecipient } from '../../src/queue/shards.ts';
 import type { OpenLimiters } from '../../api/limiters.ts';
 import type { ConsoleParts, Page } from '../parts.ts';
 import type { ConsoleEnv } from '../session.ts';
@@ -63,11 +64,9 @@ async function lookAt(
   { limiters }: OpenLimiters,
   { shards, connection }: ConsoleParts,
 ): Promise<RecipientLook> {
-  const all = await shards.open();
-  const shard = all[shardOf(id, all.length)];
-  if (shard === undefined) throw new RangeError('expected a queue for each shard');
+  const { queue } = ofRecipient(await shards.open(), id);
   const bounds = { most: MOST_LISTED, mostLookedAt: MOST_LOOKED_AT };
-  return lookAtRecipient(id, { limiters, queue: shard.queue, connection, ...bounds });
+  return lookAtRecipient(id, { limiters, queue, connection, ...bounds });
 }
 
 function done(c: Context<ConsoleEnv>): Html {

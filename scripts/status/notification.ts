@@ -3,7 +3,7 @@ import { loadLimiterConfig } from '../../src/config/config.ts';
 import type { StoredDeadLetter } from '../../src/dead-letters/letter.ts';
 import { findDeadLetter } from '../../src/dead-letters/store.ts';
 import { readProgress } from '../../src/delivery/context.ts';
-import { InputError, printable } from '../../src/domain/faults.ts';
+import { printable } from '../../src/domain/faults.ts';
 import { instantOf } from '../../src/domain/time.ts';
 import { isObject } from '../../src/domain/json.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
@@ -13,8 +13,8 @@ import { findJob } from '../../src/queue/readable.ts';
 import { readWorkers, type SeenWorker } from '../../src/queue/workers.ts';
 import type { Connection } from '../../src/redis/connection.ts';
 import { notificationFacts, type NotificationFacts } from '../../src/dead-letters/facts.ts';
-import { printJson, UsageError } from '../../src/terminal/command.ts';
-import { readEnvironment, atQueueRedis, openProducer } from '../support/queue.ts';
+import { printJson } from '../../src/terminal/command.ts';
+import { readEnvironment, atQueueRedis, openProducer, unfitId } from '../support/queue.ts';
 import { table, columnsOf, heading, instantFrom, span } from '../../src/terminal/text.ts';
 import { callOther } from '../../src/operations/status.ts';
 
@@ -62,9 +62,7 @@ async function statusOf(id: string, config: ReturnType<typeof loadLimiterConfig>
   try {
     return await producer.status(id);
   } catch (error) {
-    if (!(error instanceof InputError)) throw error;
-    const [fault] = error.faults;
-    throw new UsageError(`ID: expected ${fault?.expected ?? 'an id'}, found ${fault?.found ?? 'another text'}`);
+    throw unfitId(error);
   } finally {
     await producer.close();
   }

@@ -1,7 +1,7 @@
 import { Queue } from 'bullmq';
 import type { loadLimiterConfig, RedisConfig } from '../../src/config/config.ts';
 import { unknownText, unknownVariables } from '../../src/config/variables.ts';
-import { printable } from '../../src/domain/faults.ts';
+import { InputError, printable } from '../../src/domain/faults.ts';
 import type { Environment } from '../../src/environment/values.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
 import { createProducer, type Producer } from '../../src/queue/producer.ts';
@@ -14,7 +14,7 @@ import {
   whenReady,
   type Connection,
 } from '../../src/redis/connection.ts';
-import { warn, CommandError } from '../../src/terminal/command.ts';
+import { warn, CommandError, UsageError } from '../../src/terminal/command.ts';
 import { instantFrom } from '../../src/terminal/text.ts';
 
 /** The environment that a command reads its configuration from. Says which of its variables look mistyped. */
@@ -52,6 +52,13 @@ export async function openQueue<Data = unknown>(
   const queue = new Queue<Data>(name, { connection, prefix, skipMetasUpdate: true });
   await queue.on('error', () => undefined).waitUntilReady();
   return queue;
+}
+
+/** The error for an argument ID that no notification can have; any other error as it is. */
+export function unfitId(error: unknown): unknown {
+  if (!(error instanceof InputError)) return error;
+  const [fault] = error.faults;
+  return new UsageError(`ID: expected ${fault?.expected ?? 'an id'}, found ${fault?.found ?? 'another text'}`);
 }
 
 /** A producer at the workers' queue and limiter. The caller closes it. */

@@ -101,3 +101,15 @@ export function waitsFrom(enqueuedAt: number, data: unknown): number {
 
 /** The bounds by which the lateness of wake-ups is counted, milliseconds; what is later than the last one has a place of its own. */
 export const LATENESS_BOUNDS_MS = [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000] as const;
+
+/** Reads at most once in so many milliseconds, and answers with what was read last. After a failure the next call reads again. */
+export function seldom<T>(everyMs: number, read: () => Promise<T>): () => Promise<T> {
+  let last: { readonly answer: Promise<T>; readonly at: number } | undefined;
+  return () => {
+    if (last === undefined || performance.now() - last.at > everyMs) {
+      last = { answer: read(), at: performance.now() };
+      last.answer.catch(() => (last = undefined));
+    }
+    return last.answer;
+  };
+}

@@ -76,6 +76,12 @@ const RECIPIENTS = 5;
 /** A longer id is not valid, and may be a token or a text. */
 const MAX_ID = 256;
 
+/** How many notifications wait, in all shards. */
+export async function countWaiting(queues: readonly Queue[]): Promise<number> {
+  const counts = await Promise.all(queues.map((queue) => queue.getJobCountByTypes('wait', 'prioritized', 'delayed')));
+  return counts.reduce((sum, each) => sum + each, 0);
+}
+
 /** What the commands show. `queues`: one for each shard. */
 export async function readOverview(queues: readonly Queue[], connection: Connection): Promise<Overview> {
   const most = Math.ceil(MOST_LOOKED_AT / queues.length);

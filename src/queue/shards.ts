@@ -1,6 +1,6 @@
 import { Queue } from 'bullmq';
 import { PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../redis/connection.ts';
-import { DEAD_LETTERS, QUEUE, shardPrefixes } from './names.ts';
+import { DEAD_LETTERS, QUEUE, shardOf, shardPrefixes } from './names.ts';
 
 /** The two queues of one shard. */
 export interface ShardQueues {
@@ -49,6 +49,13 @@ export function createShards(
       await Promise.all(queuesOf(all ?? []).map((each) => each.close()));
     },
   };
+}
+
+/** What belongs to the shard of a recipient, of a list with one for each shard. */
+export function ofRecipient<T>(all: readonly T[], recipientId: string): T {
+  const own = all[shardOf(recipientId, all.length)];
+  if (own === undefined) throw new RangeError('expected one for each shard');
+  return own;
 }
 
 function queuesOf(shards: readonly ShardQueues[]): Queue[] {
