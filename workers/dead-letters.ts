@@ -2,18 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Worker } from 'bullmq';
 import type { Registry } from 'prom-client';
 import type { Config } from '../src/config/config.ts';
-import {
-  createKeeper,
-  type KeeperRedis,
-  diedAt,
-  type Shard,
-  type Removal,
-  type Warning,
-} from '../src/dead-letters/keeper.ts';
+import { createKeeper, type KeeperRedis, diedAt, type Removal, type Warning } from '../src/dead-letters/keeper.ts';
+import { lookAtNewest } from '../src/dead-letters/look.ts';
 import { createDeadLetters, type DeadLetters } from '../src/dead-letters/store.ts';
-import { within, formatDuration } from '../src/domain/time.ts';
+import { formatDuration, seldom, within } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
-import { createDeadLetterMetrics, type DeadLetterFigures } from '../src/observe/metrics.ts';
+import { createDeadLetterMetrics, type DeadLetterFigures } from '../src/observe/shared-metrics.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import type { ShardQueues } from './redis.ts';
 
@@ -22,6 +16,9 @@ const LOOK_EVERY_MS = 30_000;
 const LEAST_LOOK_EVERY_MS = 500;
 /** A page does not wait longer for Redis. */
 const ANSWER_TIMEOUT_MS = 1_000;
+/** The metrics are counted anew at most this often, and of the dead letters so many: a thousand take Redis 10 ms. */
+const COUNT_EVERY_MS = 5_000;
+const MOST_COUNTED = 1_000;
 /** How long a look may take to end when the worker stops. */
 const STOP_MS = 2_000;
 
@@ -38,7 +35,10 @@ export function keepDeadLetters(
   { connection, queues, registry, log }: KeepParts,
 ): { stop(): Promise<void> } {
   const shards = queues.map(createDeadLetters);
-  const countRemoved = createDeadLetterMetrics(registry, () => figuresOf(shards));
+  const figures = seldom(COUNT_EVERY_MS, () => figuresOf(shards));
+  const countRemoved = createDeadLetterMetrics(registry, () =>
+    within(figures(), ANSWER_TIMEOUT_MS).catch(() => undefined),
+  );
   const { maxAgeMs, maxCount } = bounds;
   const everyMs =
     maxAgeMs === 0 ? LOOK_EVERY_MS : Math.max(LEAST_LOOK_EVERY_MS, Math.min(LOOK_EVERY_MS, maxAgeMs / 10));
@@ -83,20 +83,19 @@ export function keepDeadLetters(
 const LOOK_FAILED =
   'the dead letters could not be looked at: none is removed until Redis answers; tried again at the next look';
 
-/** Over all shards; undefined where Redis does not answer in time. */
-async function figuresOf(shards: readonly Shard[]): Promise<DeadLetterFigures | undefined> {
-  let figures: DeadLetterFigures | undefined;
-  const looking = Promise.all(
-    shards.map(async (shard) => ({ count: await shard.count(), head: await shard.page(0, 1) })),
-  ).then((found) => {
-    const deaths = found.flatMap(({ head }) => head.map(diedAt));
-    figures = {
-      count: found.reduce((sum, { count }) => sum + count, 0),
-      oldestAgeMs: deaths.length === 0 ? 0 : Math.max(0, Date.now() - Math.min(...deaths)),
-    };
-  });
-  await within(looking, ANSWER_TIMEOUT_MS).catch(() => undefined);
-  return figures;
+/** Over all shards. */
+async function figuresOf(shards: readonly DeadLetters[]): Promise<DeadLetterFigures> {
+  const now = Date.now();
+  const [look, heads] = await Promise.all([
+    lookAtNewest(shards, { filter: {}, offset: 0, limit: 0, most: MOST_COUNTED, now }),
+    Promise.all(shards.map((shard) => shard.page(0, 1))),
+  ]);
+  const deaths = heads.flat().map(diedAt);
+  return {
+    byReason: new Map(look.reasons.map(({ reason, count }) => [reason, count])),
+    notLookedAt: look.of - look.lookedAt,
+    oldestAgeMs: deaths.length === 0 ? 0 : Math.max(0, now - Math.min(...deaths)),
+  };
 }
 
 /** Logs which dead letters will be removed, and the commands to look at them or keep them. */

@@ -1,16 +1,19 @@
 import { hostname } from 'node:os';
 import type { Queue } from 'bullmq';
+import type { Registry } from 'prom-client';
 import type { OpenBreaker, Breakers } from '../src/breaker/breaker.ts';
 import type { Config } from '../src/config/config.ts';
 import { type Service, accountIn, namesOf } from '../src/domain/device.ts';
 import { ruleName } from '../src/domain/limits.ts';
 import { within } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
-import { type Metrics, createAgeMetrics, packageVersion } from '../src/observe/metrics.ts';
+import { packageVersion, type Metrics } from '../src/observe/metrics.ts';
 import { serveMetrics, type MetricsServer } from '../src/observe/server.ts';
+import { createQueueMetrics, createQuotaMetrics, createRedisMetrics } from '../src/observe/shared-metrics.ts';
 import { readAges } from '../src/queue/overview.ts';
 import { readWorkers, startPresence, type Presence, type WorkerFacts } from '../src/queue/workers.ts';
 import type { Connection } from '../src/redis/connection.ts';
+import { readInfo } from '../src/redis/info.ts';
 import type { Accounts } from './accounts.ts';
 import { openMs } from './breakers.ts';
 import type { Consumer } from './consumer.ts';
@@ -90,18 +93,6 @@ function describeUnreached({ host, failure: { cause, forMs } }: UnreachedServer,
   return { host, cause, since: new Date(at - forMs).toISOString(), forMs: Math.round(forMs) };
 }
 
-/** Jobs by state, over all shards; nothing where Redis does not answer in time. */
-export async function queueDepth(queues: readonly Queue[]): Promise<Record<string, number>> {
-  const total: Record<string, number> = {};
-  const counting = Promise.all(queues.map((queue) => queue.getJobCounts())).then((shards) => {
-    for (const [state, count] of shards.flatMap((shard) => Object.entries(shard))) {
-      total[state] = (total[state] ?? 0) + count;
-    }
-  });
-  await within(counting, ANSWER_TIMEOUT_MS);
-  return { ...total };
-}
-
 async function answers(connection: Pick<Connection, 'ping'>): Promise<boolean> {
   const ping = connection.ping().then(
     () => true,
@@ -112,20 +103,18 @@ async function answers(connection: Pick<Connection, 'ping'>): Promise<boolean> {
 
 export interface PresenceParts {
   readonly redis: Connection;
-  /** One for each shard. */
-  readonly queues: readonly Queue[];
   readonly consumers: readonly Consumer[];
   readonly accounts: Pick<Accounts, 'names' | 'quotaRules'>;
   readonly breakers: Pick<Breakers, 'all'>;
   readonly reach: Pick<ReachWatch, 'unreached'>;
-  readonly metrics: Pick<Metrics, 'registry' | 'tally'>;
+  readonly metrics: Pick<Metrics, 'tally'>;
 }
 
 type Known = Pick<Config, 'queue' | 'policy' | 'categories' | 'quietHours' | 'apartRules' | 'concurrency'>;
 
-/** Writes this replica into the registry of workers, and shows in its metrics what all of them together have to do. */
+/** Writes this replica into the registry of workers. */
 export async function startReplicaPresence(config: Known, parts: PresenceParts): Promise<Presence> {
-  const { redis, queues, metrics } = parts;
+  const { redis } = parts;
   const { policy, categories, quietHours, apartRules, queue } = config;
   const presence = startPresence({
     redis,
@@ -133,13 +122,53 @@ export async function startReplicaPresence(config: Known, parts: PresenceParts):
     policy: { policy, categories, ...(quietHours && { quietHours }), apartRules },
     facts: factsOf(config, parts),
   });
-  createAgeMetrics(metrics.registry, async () => {
-    const reading = Promise.all([readAges(queues, redis), readWorkers(redis, queue.prefix)]);
-    const found = await within(reading, ANSWER_TIMEOUT_MS).catch(() => undefined);
-    return found && { ...found[0], workersAlive: found[1].workers.filter(({ alive }) => alive).length };
-  });
   await within(presence.written, ANSWER_TIMEOUT_MS);
   return presence;
+}
+
+export interface SharedParts {
+  readonly redis: Connection;
+  /** Absent: the limiter's Redis is the queue's. */
+  readonly limiterRedis?: Connection | undefined;
+  /** One for each shard. */
+  readonly queues: readonly Queue[];
+  readonly prefix: string;
+  readonly accounts: Pick<Accounts, 'quotas' | 'quotaRules'>;
+  readonly registry: Registry;
+}
+
+/** Quotas of apps beyond so many are not read: each is a call to Redis. */
+const MOST_QUOTAS = 50;
+
+/** Shows in the metrics of this replica what all of them together have to do, and how Redis and the quotas are. */
+export function showShared({ redis, limiterRedis, queues, prefix, accounts, registry }: SharedParts): void {
+  createQueueMetrics(registry, async () => {
+    const found = await inTime(Promise.all([readAges(queues, redis), readWorkers(redis, prefix)]));
+    return found && { ...found[0], workersAlive: found[1].workers.filter(({ alive }) => alive).length };
+  });
+  createQuotaMetrics(registry, async () => {
+    const read = accounts
+      .quotaRules()
+      .slice(0, MOST_QUOTAS)
+      .map(async ([account]) => {
+        const uses = await inTime(accounts.quotas.get(account)?.used() ?? Promise.resolve([]));
+        return (uses ?? []).map(({ rule, used, max }) => ({ account, rule, ratio: used / max }));
+      });
+    return (await Promise.all(read)).flat();
+  });
+  const servers = [['queue', redis] as const, ...(limiterRedis ? [['limiter', limiterRedis] as const] : [])];
+  createRedisMetrics(registry, async () => {
+    const read = servers.map(async ([name, connection]) => {
+      const found = await inTime(readInfo(connection));
+      return (found ?? []).map((info) => ({ redis: name, ...info }));
+    });
+    return (await Promise.all(read)).flat();
+  });
+}
+
+/** Undefined where Redis does not answer in time. */
+function inTime<T>(reading: Promise<T>): Promise<T | undefined> {
+  return within(reading, ANSWER_TIMEOUT_MS).catch(() => undefined);
 }
 
 /** What changes is read at each call. */

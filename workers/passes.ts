@@ -9,7 +9,7 @@ import type { Recording } from '../src/delivery/story.ts';
 import { accountOf, serviceOfDevice, tokenOf } from '../src/domain/device.ts';
 import { countedAs, type CountedApart } from '../src/domain/limits.ts';
 import { needsOperator } from '../src/domain/outcome.ts';
-import { apartOptions, forEachKind } from '../src/limiter/limiter.ts';
+import { apartOptions, forEachKind, type WaitingLimiter } from '../src/limiter/limiter.ts';
 import { paceOf } from '../src/limiter/pace.ts';
 import { createCanceledLook, createCanceller } from '../src/limiter/redis/canceller.ts';
 import { createClock, keepClock } from '../src/limiter/redis/clock.ts';
@@ -55,7 +55,7 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
   await clockKeeper.measured;
   const limiterParts = { redis: connections.limiter, clock, timeoutMs: LIMITER_TIMEOUT_MS };
   const apart = (kind: CountedApart) =>
-    createWaitingLimiter({ ...limiterParts, ...apartOptions(kind, apartRules[kind], prefix) });
+    timed(createWaitingLimiter({ ...limiterParts, ...apartOptions(kind, apartRules[kind], prefix) }), metrics);
 
   const canceller = { redis: connections.limiter, timeoutMs: LIMITER_TIMEOUT_MS };
   const deciders = forEachKind(prefix, (of) => createCanceller({ ...canceller, prefix: of }));
@@ -68,7 +68,7 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
   const deliverJob = createProcessor({
     ...(outcomes && { outcomes }),
     ...(recording && { recording }),
-    limiter: createWaitingLimiter({ ...limiterParts, policy, categories, quietHours, prefix }),
+    limiter: timed(createWaitingLimiter({ ...limiterParts, policy, categories, quietHours, prefix }), metrics),
     apart: { background: apart('background'), liveactivity: apart('liveactivity') },
     overallGapMs: policy.minGapMs,
     toleranceMs: paceOf(policy).toleranceMs,
@@ -86,6 +86,17 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
     onReply: createReplyListener(prefix, parts),
   });
   return (job, lock, place) => (job.name === CANCEL ? cancelJob(job, lock) : deliverJob(job, lock, place));
+}
+
+/** The same limiter, with the time of each ask measured, also of those that got no answer. */
+function timed(limiter: WaitingLimiter, metrics: Pick<Metrics, 'asked'>): WaitingLimiter {
+  return {
+    ...limiter,
+    admit(ask) {
+      const askedAt = performance.now();
+      return limiter.admit(ask).finally(() => metrics.asked(performance.now() - askedAt));
+    },
+  };
 }
 
 /** The stream of outcomes, with a log of what is lost; undefined where there is none. */

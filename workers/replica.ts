@@ -1,17 +1,21 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Breakers } from '../src/breaker/breaker.ts';
+import { accountsOf } from '../src/config/apps-file.ts';
 import type { Config } from '../src/config/config.ts';
 import { accountIn, type Account } from '../src/domain/device.ts';
 import { InputError } from '../src/domain/faults.ts';
-import { within } from '../src/domain/time.ts';
+import { ruleName } from '../src/domain/limits.ts';
+import { SEND_AFTER, within } from '../src/domain/time.ts';
 import type { Environment } from '../src/environment/values.ts';
-import { paceOf } from '../src/limiter/pace.ts';
+import { limitsOf, paceOf } from '../src/limiter/pace.ts';
 import type { Logger } from '../src/observe/log.ts';
-import { createClockMetrics, createMetrics } from '../src/observe/metrics.ts';
+import { createMetrics } from '../src/observe/metrics.ts';
+import { createClockMetrics } from '../src/observe/shared-metrics.ts';
 import { createAccounts, startRotation, type Accounts } from './accounts.ts';
 import { openMs, startBreakers } from './breakers.ts';
 import { startConsumer, watchLocks, type Consumer } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
-import { queueDepth, serveReplica, startReplicaPresence } from './pages.ts';
+import { serveReplica, showShared, startReplicaPresence } from './pages.ts';
 import { createPasses } from './passes.ts';
 import { watchReach } from './reach.ts';
 import { connect, LIMITER_TIMEOUT_MS, openQueues, type ConnectOptions } from './redis.ts';
@@ -77,8 +81,9 @@ async function compose(
   const consumers: Consumer[] = [];
   const metrics = createMetrics({
     lateAfterMs: paceOf(config.policy).toleranceMs,
-    queueDepth: () => queueDepth(queues),
-    breakersOpenMs: () => services().map(([service, open]) => [service, openMs(open)] as const),
+    rules: rulesOf(config),
+    jobs: () => placesOf(consumers),
+    breakersOpenMs: () => services().map(([service, open]) => [service, open && openMs(open)] as const),
     unreachableMs: () => {
       const unreached = reach.unreached();
       const all = new Set([...services().map(([service]) => service), ...unreached.keys()]);
@@ -125,7 +130,10 @@ async function compose(
   createClockMetrics(metrics.registry, () => consumers.map(({ clock }) => clock.offsetMs));
   const keeper = keepDeadLetters(config, { connection: redis, queues: shards, registry: metrics.registry, log });
   closing.defer(() => keeper.stop());
-  const presence = await startReplicaPresence(config, { redis, queues, consumers, accounts, breakers, reach, metrics });
+  const isOneRedis = isDeepStrictEqual(config.redis, config.limiterRedis);
+  const shared = { redis, ...(!isOneRedis && { limiterRedis }), queues, prefix, accounts };
+  showShared({ ...shared, registry: metrics.registry });
+  const presence = await startReplicaPresence(config, { redis, consumers, accounts, breakers, reach, metrics });
   closing.defer(() => presence.close());
 
   return {
@@ -140,5 +148,25 @@ async function compose(
       await within(drained, ABORT_MS);
       await closing.disposeAsync();
     },
+  };
+}
+
+/** The rules that can make a notification wait, under their names in the metrics: those of the policies and of the quotas. */
+function rulesOf({ policy, categories, apartRules, ...credentials }: Config): string[] {
+  const ofCategories = Object.entries(categories).flatMap(([name, each]) => limitsOf(each, name));
+  const apart = Object.values(apartRules).flatMap((rules) => limitsOf({ rules, minGapMs: 0 }, undefined));
+  const limits = [...limitsOf(policy, undefined), ...ofCategories, ...apart].map(({ name }) => name);
+  const quotas = [...accountsOf(credentials)].flatMap(([account, { quota = [] }]) =>
+    quota.map((rule) => `${account}:${ruleName(rule)}`),
+  );
+  return [...new Set(['quiet', 'block', SEND_AFTER, ...limits, ...quotas])];
+}
+
+/** The jobs that take a place now, and how many places there are. */
+function placesOf(consumers: readonly Consumer[]): { readonly inHand: number; readonly places: number } {
+  const all = consumers.map(({ worker }) => worker.inHand);
+  return {
+    inHand: all.reduce((sum, { all, asleep }) => sum + all - asleep, 0),
+    places: all.reduce((sum, { places }) => sum + places, 0),
   };
 }

@@ -91,6 +91,8 @@ export interface Slot {
   readonly sendAt: number;
   /** After this instant of `performance.now()` nothing may be sent in it: the next alert could follow too closely. */
   readonly sendBy: number;
+  /** A job that waits for such a slot is due this much before it, in milliseconds. */
+  readonly leadMs: number;
 }
 
 /** The wait until a quota has room. */

@@ -58,7 +58,8 @@ export function createProcessor(given: ProcessorParts) {
     }
     const context = createContext(job, lock, signal, place);
     const at = now();
-    const { dueAt } = context.progress;
+    const before = context.progress;
+    const { dueAt } = before;
     if (dueAt !== undefined) {
       metrics.woken(at - dueAt);
       context.progress = { ...context.progress, dueAt: undefined };
@@ -70,7 +71,7 @@ export function createProcessor(given: ProcessorParts) {
       const pass = passOf(context, result, { at, lateMs: await lateMs, now: now(), worker });
       context.progress = recorded(context.progress, pass);
     }
-    const end = endOf(context, result, now());
+    const end = endOf(context, result, before, now());
     metrics.passEnded(result, end);
     log.result(context, result, end);
     await noteKey(context, result, index);

@@ -7,16 +7,21 @@ import type { PassEnd } from '../observe/metrics.ts';
 import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import { ANOTHER_HAS_IT, isLockLost } from '../queue/job-lock.ts';
 import { insist } from '../redis/deadline.ts';
-import { putBackMs, type Context, type RetryPolicy } from './context.ts';
+import { putBackMs, type Context, type Progress, type RetryPolicy } from './context.ts';
 import { redactedError } from './decide.ts';
+import { slotLateMs } from './slot.ts';
 
-/** What the metrics count of a pass beside its result. */
-export function endOf({ data, enqueuedAt, progress: { sentAt } }: Context, { kind }: Result, now: number): PassEnd {
+/** What the metrics count of a pass beside its result. `before`: what the job remembered when the pass began. */
+export function endOf(context: Context, { kind }: Result, before: Progress, now: number): PassEnd {
+  const { data, enqueuedAt, progress } = context;
+  const { sentAt } = progress;
   const isOver = kind !== 'requeued' && kind !== 'deferred' && kind !== 'retried' && kind !== 'yielded';
   const waitedMs = waitOf(waitsFrom(enqueuedAt, data), sentAt, now);
+  const lateMs = slotLateMs(context, before, now);
   return {
     target: targetOf(data),
     ...(isOver && { waitedMs }),
+    ...(lateMs !== undefined && { slotLateMs: lateMs }),
     ...(kind === 'delivered' && sentAt !== undefined && { acceptedMs: waitedMs }),
   };
 }

@@ -1,9 +1,17 @@
 import { countedAs } from '../domain/limits.ts';
 import { DEFAULT_DIGEST } from '../domain/notification-schema.ts';
-import { sleepUntil, within } from '../domain/time.ts';
+import { SEND_AFTER, sleepUntil, within } from '../domain/time.ts';
 import type { NotToBeSent, Join, WaitingAsk, Admission, Moved, Standing } from '../limiter/limiter.ts';
 import type { Due } from '../queue/job-lock.ts';
-import { timeLeftMs, type Context, type DeliverParts, type DeliveryLimiter, type Slot, type Turns } from './context.ts';
+import {
+  timeLeftMs,
+  type Context,
+  type DeliverParts,
+  type DeliveryLimiter,
+  type Progress,
+  type Slot,
+  type Turns,
+} from './context.ts';
 
 /** No pass waits longer than this for those before it: one of them may wait for a provider that cannot be connected to. */
 const MAX_WAIT_MS = 1_000;
@@ -98,7 +106,10 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
     if (signal.aborted) break;
     const lateMs = performance.now() - sendAt;
     const mostMs = maxLateMs(admission, countedAs(context.notification) === 'alert' ? parts.overallGapMs : 0);
-    if (lateMs <= mostMs) return answered(context, asks, { kind: 'slot', ask, at, sendAt, sendBy: sendAt + mostMs });
+    if (lateMs <= mostMs)
+      return answered(context, asks, {
+        ...{ kind: 'slot', ask, at, sendAt, sendBy: sendAt + mostMs, leadMs: leadMs(admission) },
+      });
     if (tries > 0) aheadMs = Math.min(aheadMs + lateMs, MAX_LEAD_MS);
   }
   if (isUnused) await limiter.refund({ ...scopeOf(context), id: askId(context.jobId, asks) });
@@ -121,6 +132,23 @@ export function maxLateMs({ gapMs }: Pick<Standing, 'gapMs'>, overallGapMs = 0):
  */
 export function leadMs({ toleranceMs }: Pick<Standing, 'toleranceMs'>): number {
   return Math.min(25, Math.floor(toleranceMs / 4));
+}
+
+/**
+ * How long after its slot the first request was handed over, of a notification that was put back until a slot, or until a quota has
+ * room. Undefined for others, and if none was handed over. `before`: what its job remembered; `now`: epoch milliseconds.
+ */
+export function slotLateMs(
+  { slot, tried }: Pick<Context, 'slot' | 'tried'>,
+  before: Pick<Progress, 'dueAt' | 'rule'>,
+  now: number,
+): number | undefined {
+  const { dueAt, rule } = before;
+  if (slot === undefined || dueAt === undefined || rule === undefined || rule === SEND_AFTER) return undefined;
+  const sent = tried.filter(({ reply }) => reply.unsent !== true);
+  if (sent.length === 0) return undefined;
+  const sentAgoMs = performance.now() - Math.min(...sent.map(({ handedOverAt }) => handedOverAt));
+  return Math.max(0, now - sentAgoMs - (dueAt + slot.leadMs));
 }
 
 /** Sleeps, and leaves the pass's place to another job meanwhile, unless the sleep is short. */

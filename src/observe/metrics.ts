@@ -2,16 +2,24 @@ import { readFileSync } from 'node:fs';
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { namesOf, type Account, type Service, SEVERAL_APPS, type Target } from '../domain/device.ts';
 import { PLATFORMS } from '../domain/notification.ts';
-import { DEAD_LETTER_REASONS, OUTCOMES, type DeadLetterReason, type Result, type Trouble } from '../domain/outcome.ts';
+import {
+  DEAD_LETTER_REASONS,
+  OUTCOMES,
+  TROUBLES,
+  type DeadLetterReason,
+  type Result,
+  type Trouble,
+} from '../domain/outcome.ts';
 import { LATENESS_BOUNDS_MS, SEND_AFTER } from '../domain/time.ts';
 
 /**
- * What one replica counts. Labels have few possible values: never a recipient, never a token. What belongs to an account has the
- * label `platform`, and `app` too if it is an app of APPS_FILE; series of the environment's app have no such label.
+ * What one replica counts; shared-metrics.ts has what all of them read from Redis. Labels have few possible values: never a recipient,
+ * never a token. What belongs to an account has the label `platform`, and `app` too if it is an app of APPS_FILE; series of the
+ * environment's app have no such label. docs/metrics.md has the list, and test/house compares it with a scrape.
  */
 export interface Metrics {
   readonly registry: Registry;
-  /** Which accounts have credentials from now on. The series of outcomes of their apps begin at 0. */
+  /** Which accounts have credentials from now on. Their series begin at 0. */
   use(accounts: Iterable<Account>): void;
   /** A pass ended. */
   passEnded(result: Result, end: PassEnd): void;
@@ -23,6 +31,8 @@ export interface Metrics {
   reply(account: Account, meaning: string, tookMs: number): void;
   /** A deferred job reached a worker this long after it was due. */
   woken(lateMs: number): void;
+  /** One ask to the limiter took so long, whether it was answered or not. */
+  asked(tookMs: number): void;
   /** A job without a priority was taken. BullMQ takes such jobs before all jobs that are due. */
   unprioritised(): void;
   /** This replica learned that a circuit breaker opened. */
@@ -52,15 +62,19 @@ export interface PassEnd {
   readonly waitedMs?: number;
   /** The same, if the notification is delivered and a device accepted it in this generation. */
   readonly acceptedMs?: number;
+  /** If it had been put back until a slot: how long after that slot its send began. */
+  readonly slotLateMs?: number;
 }
 
 export interface MetricsOptions {
   /** The limiter's late tolerance: a wake-up that is later than this is counted. */
   readonly lateAfterMs: number;
-  /** The others are called at each scrape. Jobs by state: `waiting`, `delayed`, `active`, … */
-  readonly queueDepth: () => Promise<Readonly<Record<string, number>>>;
-  /** How much longer each circuit breaker stays open; 0 if it is closed or half open. */
-  readonly breakersOpenMs: () => Iterable<readonly [Service, number]>;
+  /** The rules that can make a notification wait, as far as they are known: `gap`, `10/1m`, `fcm:600000/1m`. */
+  readonly rules?: readonly string[];
+  /** The others are called at each scrape. The jobs that have a place now, and how many places there are. */
+  readonly jobs?: () => { readonly inHand: number; readonly places: number };
+  /** How much longer each circuit breaker stays open; 0 if it is half open, undefined if it is closed. */
+  readonly breakersOpenMs: () => Iterable<readonly [Service, number | undefined]>;
   /** For how long each provider could not be reached; 0 if it can. */
   readonly unreachableMs: () => Iterable<readonly [Service, number]>;
 }
@@ -68,8 +82,29 @@ export interface MetricsOptions {
 const LONG_SECONDS = [0.1, 0.5, 1, 3, 10, 30, 60, 300, 900, 3600, 14_400, 86_400];
 const WHOLE_SECONDS = [0.025, 0.05, ...LONG_SECONDS];
 const FAST_SECONDS = LATENESS_BOUNDS_MS.map((ms) => ms / 1_000);
+const SLOT_SECONDS = [...FAST_SECONDS, 30, 60, 300];
+/** An ask takes a millisecond where Redis is near, and twice LIMITER_TIMEOUT_MS at most. */
+const ASK_SECONDS = [0.0005, ...FAST_SECONDS];
+const NO_JOBS = { inHand: 0, places: 0 };
+const JOBS_IN_HAND =
+  'Jobs that this replica has in hand now. Those that sleep until their slot take no place, and are not counted.';
+const PASS_RESULTS = [
+  ...([
+    'delivered',
+    'requeued',
+    'retried',
+    'deferred',
+    'expired',
+    'dropped',
+    'canceled',
+    'superseded',
+    'merged',
+  ] as const),
+  ...(['dead-lettered', 'yielded'] as const),
+] satisfies (Exclude<Result['kind'], 'dead-letter'> | 'dead-lettered')[];
+const TRIAL_RESULTS = ['success', 'failure', 'unused'];
 
-export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metrics {
+export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, ...sources }: MetricsOptions): Metrics {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
@@ -85,12 +120,12 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
     labelNames: Label[] = [],
   ) => new Histogram({ name, help, buckets, labelNames, registers });
   /** `read` is called at each scrape. */
-  const gaugeOfServices = (name: string, help: string, read: () => Iterable<readonly [Service, number]>): void => {
+  const gaugeOfServices = (name: string, help: string, read: MetricsOptions['breakersOpenMs']): void => {
     new Gauge({
       ...{ name, help, labelNames: ['platform', 'app', 'server'], registers },
       collect() {
         this.reset(); // an app may be gone
-        for (const [service, ms] of read()) this.set(namesOf(service), ms / 1000);
+        for (const [service, ms = 0] of read()) this.set(namesOf(service), ms / 1000);
       },
     });
   };
@@ -104,16 +139,32 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
     'Notifications that ended, by outcome, reason (of dead letters), silenced, the platforms of their devices, and app.',
     ['outcome', 'reason', 'silenced', 'platform', 'app'],
   );
+  const passes = counter('pushpacer_passes_total', 'Passes that ended, by result.', ['result']);
+  for (const result of PASS_RESULTS) passes.inc({ result }, 0);
+  new Gauge({
+    ...{ name: 'pushpacer_jobs_in_hand', help: JOBS_IN_HAND, registers },
+    collect() {
+      this.set(jobs().inHand);
+    },
+  });
+  new Gauge({
+    ...{ name: 'pushpacer_job_places', help: 'How many jobs this replica may have in hand at once.', registers },
+    collect() {
+      this.set(jobs().places);
+    },
+  });
   const requeues = counter(
     'pushpacer_requeues_total',
     'Blocked notifications put back until their slot, by the rule that decided the wait.',
     ['rule'],
   );
+  for (const rule of rules) requeues.inc({ rule }, 0);
   const retries = counter(
     'pushpacer_retries_total',
     'Passes that will be repeated, by kind: retried (counts as an attempt) or held (deferred, does not count).',
     ['kind'],
   );
+  for (const kind of ['retried', 'held']) retries.inc({ kind }, 0);
   const waits = histogram(
     'pushpacer_wait_seconds',
     'Waits that the limiter gave to blocked notifications.',
@@ -121,9 +172,17 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
   );
   const accepted = histogram(
     'pushpacer_enqueue_to_accepted_seconds',
-    'Time from enqueuing a notification, or from its sendAfter, until a provider accepted it, with all waits.',
+    'Time from enqueuing a notification, or from its sendAfter, until a provider accepted it, with all waits; by its platforms.',
     WHOLE_SECONDS,
+    ['platform'],
   );
+  for (const platform of combinations(PLATFORMS)) accepted.zero({ platform });
+  const slotLateness = histogram(
+    'pushpacer_slot_lateness_seconds',
+    'How long after its slot the send of a requeued notification began.',
+    SLOT_SECONDS,
+  );
+  const asks = histogram('pushpacer_limiter_seconds', 'Time of one ask to the limiter.', ASK_SECONDS);
   const lateness = histogram(
     'pushpacer_wake_lateness_seconds',
     'How long after its due time a requeued notification reached a worker.',
@@ -148,22 +207,25 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
     'pushpacer_unprioritised_jobs_total',
     'Jobs added without a priority: BullMQ takes them before all jobs that are due.',
   );
-  new Gauge({
-    name: 'pushpacer_queue_jobs',
-    help: 'Jobs in the queue, by state.',
-    labelNames: ['state'],
-    registers,
-    async collect() {
-      const depth = await sources.queueDepth();
-      this.reset(); // if Redis does not answer, no number is better than an old one
-      for (const [state, count] of Object.entries(depth)) this.set({ state }, count);
-    },
-  });
   gaugeOfServices(
     'pushpacer_breaker_open_seconds',
     "How much longer a provider's circuit breaker stays open; 0 when it is closed or half open.",
     sources.breakersOpenMs,
   );
+  new Gauge({
+    name: 'pushpacer_breaker_state',
+    help: 'Always 1 for the state that a circuit breaker is in, and 0 for its other states.',
+    labelNames: ['platform', 'app', 'server', 'state'],
+    registers,
+    collect() {
+      this.reset(); // an app may be gone
+      for (const [service, openMs] of sources.breakersOpenMs()) {
+        const present = openMs === undefined ? 'closed' : openMs > 0 ? 'open' : 'half-open';
+        for (const state of ['closed', 'open', 'half-open'])
+          this.set({ ...namesOf(service), state }, state === present ? 1 : 0);
+      }
+    },
+  });
   gaugeOfServices(
     'pushpacer_provider_unreachable_seconds',
     'For how long this replica could not connect to a provider, or reach its sign-in; 0 if it can.',
@@ -199,17 +261,25 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
     registry,
     use(accounts) {
       const platformsOf = Map.groupBy([...accounts].map(namesOf), ({ app }) => app);
+      const ofEnvironment = platformsOf.get(undefined) ?? [];
       platformsOf.delete(undefined);
       apps = new Set([...platformsOf.keys()].filter((app) => app !== undefined));
-      for (const labels of firstSeries(platformsOf)) outcomes.inc(labels, 0);
+      const known = [...platformsOf].slice(0, MOST_APPS);
+      for (const labels of firstSeries(known)) outcomes.inc(labels, 0);
+      for (const names of [...ofEnvironment, ...known.flatMap(([, ofApp]) => ofApp)]) {
+        for (const trouble of TROUBLES) breakersOpened.inc({ ...names, trouble }, 0);
+        for (const result of TRIAL_RESULTS) breakerTrials.inc({ ...names, result }, 0);
+      }
     },
     tally: () => ({ ...counts, late: [...counts.late], ...(lastPassAt !== undefined && { lastPassAt }) }),
     diedUnseen({ reason = 'stalled', ...target }) {
       counts.dead += 1;
       outcomes.inc({ outcome: 'dead-lettered', reason, ...labelsOf(target) });
     },
-    passEnded(result, { target, acceptedMs }) {
+    passEnded(result, { target, acceptedMs, slotLateMs }) {
       counts.passes += 1;
+      passes.inc({ result: result.kind === 'dead-letter' ? 'dead-lettered' : result.kind });
+      if (slotLateMs !== undefined) slotLateness.observe(slotLateMs / 1000);
       lastPassAt = Date.now();
       if (result.kind === 'delivered') counts.delivered += 1;
       else if (result.kind === 'dead-letter') counts.dead += 1;
@@ -224,7 +294,7 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
       } else if (result.kind !== 'yielded') {
         const silenced = result.kind === 'delivered' && result.silenced && { silenced: 'true' };
         outcomes.inc({ outcome: result.kind, reason: '', ...silenced, ...labelsOf(target) });
-        if (acceptedMs !== undefined) accepted.observe(acceptedMs / 1000);
+        if (acceptedMs !== undefined) accepted.observe({ platform: target.platform ?? '' }, acceptedMs / 1000);
       }
     },
     reply: (account, meaning, tookMs) => provider.observe({ ...namesOf(account), meaning }, tookMs / 1000),
@@ -237,6 +307,7 @@ export function createMetrics({ lateAfterMs, ...sources }: MetricsOptions): Metr
       mostLate.set(mostLateMs / 1000);
       if (lateMs > lateAfterMs) lateWakes.inc();
     },
+    asked: (tookMs) => asks.observe(tookMs / 1000),
     unprioritised: () => unprioritised.inc(),
     breakerOpened: (service, trouble) => breakersOpened.inc({ ...namesOf(service), trouble }),
     breakerTrial: (service, result) => breakerTrials.inc({ ...namesOf(service), result }),
@@ -254,18 +325,16 @@ type SeriesLabels = Partial<Record<'outcome' | 'reason' | 'silenced' | 'platform
 
 /** Series that begin at 0. Prometheus sees no rise in a series that begins at 1. */
 function firstSeries(
-  platformsOf: ReadonlyMap<string | undefined, readonly { readonly platform: string }[]>,
+  apps: readonly (readonly [app: string | undefined, accounts: readonly { readonly platform: string }[]])[],
 ): SeriesLabels[] {
   const unconfigured = { outcome: 'dead-lettered', reason: 'provider-not-configured', app: NOT_CONFIGURED };
   return [
     ...[{ outcome: 'dead-lettered', reason: 'invalid' }], // no device could be read
     ...PLATFORMS.map((platform) => ({ ...unconfigured, platform })),
     ...combinations(PLATFORMS).flatMap((platform) => seriesOf({ platform })), // also of those that are off
-    ...[...platformsOf]
-      .slice(0, MOST_APPS)
-      .flatMap(([app = '', accounts]) =>
-        combinations(accounts.map(({ platform }) => platform)).flatMap((platform) => seriesOf({ platform, app })),
-      ),
+    ...apps.flatMap(([app = '', accounts]) =>
+      combinations(accounts.map(({ platform }) => platform)).flatMap((platform) => seriesOf({ platform, app })),
+    ),
   ];
 }
 
@@ -288,98 +357,4 @@ function combinations(platforms: readonly string[]): string[] {
 export function packageVersion(): string {
   const file = import.meta.url.endsWith('.ts') ? '../../package.json' : '../../../package.json';
   return (JSON.parse(readFileSync(new URL(file, import.meta.url), 'utf8')) as { readonly version: string }).version;
-}
-
-/** `offsetsMs` is read at each scrape: Redis's clock minus this worker's, in milliseconds, one number for each queue. */
-export function createClockMetrics(registry: Registry, offsetsMs: () => readonly number[]): void {
-  new Gauge({
-    name: 'pushpacer_clock_offset_seconds',
-    help: "Redis's clock minus this worker's; of several queues, the one that is furthest from 0.",
-    registers: [registry],
-    collect() {
-      const furthestMs = offsetsMs().reduce((most, next) => (Math.abs(next) > Math.abs(most) ? next : most), 0);
-      this.set(furthestMs / 1_000);
-    },
-  });
-}
-
-/** What all replicas together have to do. Every replica reads the same from Redis. */
-export interface QueueAges {
-  readonly oldestDueMs: number;
-  readonly oldestWaitingMs: number;
-  readonly workersAlive: number;
-}
-
-/** `read`: undefined where Redis does not answer in time. */
-export function createAgeMetrics(registry: Registry, read: () => Promise<QueueAges | undefined>): void {
-  createSharedGauges(registry, read, [
-    [
-      'pushpacer_due_oldest_age_seconds',
-      'For how long the oldest job is due and not taken; 0 if there is none. Every replica shows the same.',
-      ({ oldestDueMs }) => oldestDueMs / 1_000,
-    ],
-    [
-      'pushpacer_waiting_oldest_age_seconds',
-      'Age of the oldest alert that waits, of the new ones and of the 100 that are due next; 0 if there is none.',
-      ({ oldestWaitingMs }) => oldestWaitingMs / 1_000,
-    ],
-    [
-      'pushpacer_workers_alive',
-      'Workers that were seen within the last 15 seconds. Every replica shows the same.',
-      ({ workersAlive }) => workersAlive,
-    ],
-  ]);
-}
-
-/** How many dead letters there are now, and how old. Every replica reads the same from Redis. */
-export interface DeadLetterFigures {
-  readonly count: number;
-  /** Milliseconds since the oldest one became a dead letter; 0 if there is none. */
-  readonly oldestAgeMs: number;
-}
-
-/**
- * @param read undefined where Redis does not answer in time
- * @returns counts dead letters that were removed for good because they were too old or too many
- */
-export function createDeadLetterMetrics(
-  registry: Registry,
-  read: () => Promise<DeadLetterFigures | undefined>,
-): (why: 'age' | 'count', dead: number) => void {
-  const removed = new Counter({
-    name: 'pushpacer_dead_letters_removed_total',
-    help: 'Dead letters that this replica removed for good, too old (age) or too many (count).',
-    labelNames: ['why'],
-    registers: [registry],
-  });
-  for (const why of ['age', 'count']) removed.inc({ why }, 0); // Prometheus sees no rise in a series that begins at 1
-  createSharedGauges(registry, read, [
-    ['pushpacer_dead_letters', 'Dead letters that wait to be replayed or discarded.', ({ count }) => count],
-    [
-      'pushpacer_dead_letters_oldest_age_seconds',
-      'Age of the oldest dead letter; 0 if there is none.',
-      ({ oldestAgeMs }) => oldestAgeMs / 1_000,
-    ],
-  ]);
-  return (why, dead) => removed.inc({ why }, dead);
-}
-
-/** Gauges that share one read at each scrape. Without an answer they show nothing: no number is better than an old one. */
-function createSharedGauges<Found>(
-  registry: Registry,
-  read: () => Promise<Found | undefined>,
-  gauges: readonly (readonly [name: string, help: string, valueOf: (found: Found) => number])[],
-): void {
-  let reading: Promise<Found | undefined> | undefined;
-  for (const [name, help, valueOf] of gauges) {
-    new Gauge({
-      ...{ name, help, registers: [registry] },
-      async collect() {
-        reading ??= read().finally(() => (reading = undefined));
-        const found = await reading;
-        if (found === undefined) this.remove();
-        else this.set(valueOf(found));
-      },
-    });
-  }
 }

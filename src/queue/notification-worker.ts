@@ -103,9 +103,9 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     this.#renewLocks(lockMs);
   }
 
-  /** How many jobs it has now, and how many of them sleep without a place. */
-  get inHand(): { readonly all: number; readonly asleep: number } {
-    return { all: this.#underWay, asleep: this.#asleep };
+  /** How many jobs it has now, how many of them sleep without a place, and how many places there are. */
+  get inHand(): { readonly all: number; readonly asleep: number; readonly places: number } {
+    return { all: this.#underWay, asleep: this.#asleep, places: this.#places };
   }
 
   readonly place: Place = {

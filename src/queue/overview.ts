@@ -57,8 +57,12 @@ interface WaitingRecipient {
   readonly until?: number;
 }
 
-/** The oldest ages, for metrics: a few jobs are read, whatever the queue holds. */
+/** Numbers and the oldest ages, for metrics: a few jobs are read, whatever the queue holds. */
 export interface QueueAges {
+  /** Jobs by state, as BullMQ counts them. */
+  readonly jobs: Readonly<Record<string, number>>;
+  /** Jobs that any worker could take now: what is due, and what no worker has looked at. */
+  readonly dueJobs: number;
   /** Milliseconds; 0 if there is none. */
   readonly oldestDueMs: number;
   readonly oldestWaitingMs: number;
@@ -105,8 +109,11 @@ export async function readAges(queues: readonly Queue[], connection: Connection)
   const looks = await Promise.all(queues.map((queue) => lookAt(queue, connection, FEW, FEW)));
   const now = Math.max(...looks.map((look) => look.now));
   const ageMs = (at = now): number => Math.max(0, now - at);
+  const due = merged(looks.map((look) => look.due));
   return {
-    oldestDueMs: ageMs(merged(looks.map(({ due }) => due)).oldestAt),
+    jobs: sumOf(looks.map(({ jobs }) => jobs)),
+    dueJobs: due.count + merged(looks.map(({ untaken }) => untaken)).count,
+    oldestDueMs: ageMs(due.oldestAt),
     oldestWaitingMs: ageMs(waitingIn(looks, now).oldestAt),
   };
 }

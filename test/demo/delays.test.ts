@@ -114,7 +114,6 @@ it('late wake-ups are counted over all workers, from their pages', async () => {
     [[50, 91], [90, 310, 100], []].map(async (wakes) => {
       const metrics = createMetrics({
         lateAfterMs: 90,
-        queueDepth: () => Promise.resolve({}),
         breakersOpenMs: () => [],
         unreachableMs: () => [],
       });

@@ -81,7 +81,6 @@ it('logs each trouble once in a while, and then how often it was met since', () 
 function open(): Metrics {
   return createMetrics({
     lateAfterMs: 0,
-    queueDepth: () => Promise.resolve({}),
     breakersOpenMs: () => [],
     unreachableMs: () => [
       ['apns', 90_000],
@@ -163,15 +162,30 @@ it('counts a notification once, whatever platforms and apps its devices are of',
 
 it('observes how long it took until the first acceptance', async () => {
   const metrics = open();
-  metrics.passEnded({ kind: 'delivered' }, { target: {}, waitedMs: 2_000, acceptedMs: 2_000 });
-  metrics.passEnded({ kind: 'delivered' }, { target: {}, waitedMs: 9_000 }); // it was accepted before a replay
+  const target = { platform: 'apns' };
+  metrics.passEnded({ kind: 'delivered' }, { target, waitedMs: 2_000, acceptedMs: 2_000 });
+  metrics.passEnded({ kind: 'delivered' }, { target, waitedMs: 9_000 }); // it was accepted before a replay
   const page = await read(metrics);
-  expect(page).toContain('pushpacer_enqueue_to_accepted_seconds_sum 2');
-  expect(page).toContain('pushpacer_enqueue_to_accepted_seconds_count 1');
+  expect(page).toContain('pushpacer_enqueue_to_accepted_seconds_sum{platform="apns"} 2');
+  expect(page).toContain('pushpacer_enqueue_to_accepted_seconds_count{platform="apns"} 1');
+  expect(page).toContain('pushpacer_enqueue_to_accepted_seconds_count{platform="apns,fcm"} 0');
 });
 
 it('shows for how long a provider could not be reached', async () => {
   const page = await read(open());
   expect(page).toContain('pushpacer_provider_unreachable_seconds{platform="apns"} 90');
   expect(page).toContain('pushpacer_provider_unreachable_seconds{platform="webpush",server="push.example.com"} 0');
+});
+
+it('counts each pass by its result, and how late it was for its slot', async () => {
+  const metrics = open();
+  expect((await read(metrics)).match(/^pushpacer_passes_total.* 0$/gm)).toHaveLength(11);
+  metrics.passEnded({ kind: 'dead-letter', reason: 'rejected', message: '' }, { target: {} });
+  metrics.passEnded({ kind: 'yielded' }, { target: {} });
+  metrics.passEnded({ kind: 'delivered' }, { target: {}, slotLateMs: 40 });
+  const page = await read(metrics);
+  for (const result of ['dead-lettered', 'yielded', 'delivered'])
+    expect(page).toContain(`pushpacer_passes_total{result="${result}"} 1`);
+  expect(page).toContain('pushpacer_slot_lateness_seconds_bucket{le="0.025"} 0');
+  expect(page).toContain('pushpacer_slot_lateness_seconds_bucket{le="0.05"} 1');
 });

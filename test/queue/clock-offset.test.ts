@@ -2,7 +2,7 @@ import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { Registry } from 'prom-client';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { createClockMetrics } from '../../src/observe/metrics.ts';
+import { createClockMetrics } from '../../src/observe/shared-metrics.ts';
 import { measureClockOffset, type ClockChange } from '../../src/queue/clock-offset.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { waitFor } from '../support/wait.ts';

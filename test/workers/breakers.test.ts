@@ -23,10 +23,9 @@ function listen() {
   const state: { open?: OpenBreaker } = {};
   const metrics = createMetrics({
     lateAfterMs: 0,
-    queueDepth: () => Promise.resolve({}),
     breakersOpenMs: () => [
       ['apns', openMs(state.open)],
-      ['fcm', 0],
+      ['fcm', undefined],
     ],
     unreachableMs: () => [],
   });
@@ -70,8 +69,13 @@ it('an opening is counted once, and shown for as long as it lasts', async () => 
   expect(page).toContain('pushpacer_breaker_open_seconds{platform="fcm"} 0');
   const shown = Number(/^pushpacer_breaker_open_seconds\{platform="apns"\} (.*)$/m.exec(page)?.[1]);
   expect(shown).toBeGreaterThan(50);
+  const states = async (): Promise<unknown> =>
+    (await metrics.registry.metrics()).match(/^pushpacer_breaker_state\{.* 1$/gm);
+  const closed = 'pushpacer_breaker_state{platform="fcm",state="closed"} 1';
+  expect(await states()).toEqual(['pushpacer_breaker_state{platform="apns",state="open"} 1', closed]);
   state.open = { ...refused, until: Date.now() - 1 };
   expect(await metrics.registry.metrics()).toContain('pushpacer_breaker_open_seconds{platform="apns"} 0');
+  expect(await states()).toEqual(['pushpacer_breaker_state{platform="apns",state="half-open"} 1', closed]);
 });
 
 it('a replica has them under the prefix of its queue, with the times of its configuration', async () => {

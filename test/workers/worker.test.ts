@@ -147,7 +147,7 @@ describe('pages', () => {
     expect(metrics).toContain(
       'pushpacer_outcomes_total{outcome="dead-lettered",reason="bad-token",platform="apns,fcm"} 0',
     );
-    expect(metrics).toContain('pushpacer_enqueue_to_accepted_seconds_count 1');
+    expect(metrics).toContain('pushpacer_enqueue_to_accepted_seconds_count{platform="apns"} 1');
     expect(metrics).toContain('pushpacer_requeues_total{rule="gap"} 1');
     expect(metrics).toContain('pushpacer_wait_seconds_count 1');
     expect(metrics).toContain('pushpacer_queue_jobs{state="delayed"} 1');

@@ -58,6 +58,20 @@ async function addDead(prefix: string, letters: readonly DeadLetter[], redisUrl 
   return queue;
 }
 
+/** By reason, those that are not 0. */
+function dead(page: string): Record<string, number> {
+  const series = [...page.matchAll(/^pushpacer_dead_letters\{reason="(.*)"\} ([1-9]\d*)$/gm)];
+  return Object.fromEntries(series.map(([, reason = '', count]) => [reason, Number(count)]));
+}
+
+test('of very many dead letters the newest are counted by reason, and the others together', async () => {
+  const prefix = testPrefix();
+  const letters = Array.from({ length: 1_200 }, (_, n) => deadLetter(`n${n}`, n < 1_100 ? {} : { reason: 'stalled' }));
+  await addDead(prefix, letters);
+  const { metrics } = start(prefix, {});
+  expect(dead(await metrics())).toEqual({ rejected: 900, stalled: 100, 'not looked at': 200 });
+});
+
 const ago = (ms: number) => ({ deadAt: Date.now() - ms });
 
 test('warns, removes and counts: what will go and when, how to look, and what went', async () => {
@@ -77,8 +91,9 @@ test('warns, removes and counts: what will go and when, how to look, and what we
   expect(removed?.msg).toBe('removed 2 dead letters for good: older than DEAD_LETTER_MAX_AGE, 20s');
   expect((await queue.getJobs(['wait'])).map(({ id }) => id)).toEqual(['n2']);
 
+  await waitFor(async () => expect(dead(await metrics())).toEqual({ rejected: 1 }));
   const page = await metrics();
-  expect(page).toMatch(/^pushpacer_dead_letters 1$/m);
+  expect(page).toContain('pushpacer_dead_letters{reason="stalled"} 0');
   expect(page).toMatch(/^pushpacer_dead_letters_oldest_age_seconds \d+(\.\d+)?$/m);
   expect(page).toContain('pushpacer_dead_letters_removed_total{why="age"} 2');
   expect(page).toContain('pushpacer_dead_letters_removed_total{why="count"} 0');
@@ -121,10 +136,10 @@ test('while Redis is away it logs nothing and shows no numbers, and goes on when
   const prefix = testPrefix();
   const redis = await startEmbeddedRedis();
   const { lines, metrics } = start(prefix, { maxAgeMs: 5_000 }, redis.url);
-  await waitFor(async () => expect(await metrics()).toMatch(/^pushpacer_dead_letters 0$/m));
+  await waitFor(async () => expect(await metrics()).toContain('pushpacer_dead_letters{reason="rejected"} 0'));
   await redis.close();
   await sleep(1_500); // three looks
-  expect(await metrics()).not.toMatch(/^pushpacer_dead_letters /m);
+  await waitFor(async () => expect(await metrics()).not.toMatch(/^pushpacer_dead_letters\{/m));
   expect(lines.length).toBeLessThanOrEqual(1);
 
   const back = await startEmbeddedRedis({ port: Number(new URL(redis.url).port) });
@@ -136,7 +151,7 @@ test('while Redis is away it logs nothing and shows no numbers, and goes on when
 test('stops in time while Redis is away', async () => {
   const redis = await startEmbeddedRedis();
   const { metrics, stop } = start(testPrefix(), { maxAgeMs: 5_000 }, redis.url);
-  await waitFor(async () => expect(await metrics()).toMatch(/^pushpacer_dead_letters 0$/m));
+  await waitFor(async () => expect(await metrics()).toContain('pushpacer_dead_letters{reason="rejected"} 0'));
   await redis.close();
   const began = performance.now();
   await stop();
@@ -149,9 +164,9 @@ test('a worker looks after its dead letters', async () => {
   const worker = await startWorker({ DEAD_LETTER_MAX_AGE: '10s' });
   await worker.waitForLine(/1 dead letter will be removed/);
   await worker.waitForLine(/removed 1 dead letter for good/);
-  const page = await (await fetch(`${worker.url}/metrics`)).text();
-  expect(page).toMatch(/^pushpacer_dead_letters 1$/m);
-  expect(page).toContain('pushpacer_dead_letters_removed_total{why="age"} 1');
+  const page = async () => (await fetch(`${worker.url}/metrics`)).text();
+  await waitFor(async () => expect(dead(await page())).toEqual({ rejected: 1 }));
+  expect(await page()).toContain('pushpacer_dead_letters_removed_total{why="age"} 1');
   worker.kill('SIGTERM');
   expect((await worker.waitForExit()).code).toBe(0);
 });

@@ -1,0 +1,213 @@
+import { Counter, Gauge, type Registry } from 'prom-client';
+import { namesOf, type Account } from '../domain/device.ts';
+import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../domain/outcome.ts';
+
+// What every replica reads from Redis at each scrape, and what lies between Redis and the replica. All replicas show the same, so take
+// the maximum of them, not the sum. A reader answers undefined where Redis does not answer in time. Then its metrics show nothing: no
+// number is better than an old one.
+
+/** What all replicas together have to do. */
+export interface QueueFigures {
+  /** Jobs by state: `waiting`, `delayed`, `active`, … */
+  readonly jobs: Readonly<Record<string, number>>;
+  /** Jobs that any worker could take now. */
+  readonly dueJobs: number;
+  readonly oldestDueMs: number;
+  readonly oldestWaitingMs: number;
+  readonly workersAlive: number;
+}
+
+export function createQueueMetrics(registry: Registry, read: () => Promise<QueueFigures | undefined>): void {
+  const { figures } = createSharedGauges(registry, read, [
+    [
+      'pushpacer_due_jobs',
+      'Jobs that any worker could take now: new ones, and delayed ones whose time has come. Every replica shows the same.',
+      ({ dueJobs }) => dueJobs,
+    ],
+    [
+      'pushpacer_due_oldest_age_seconds',
+      'For how long the oldest job is due and not taken; 0 if there is none. Every replica shows the same.',
+      ({ oldestDueMs }) => oldestDueMs / 1_000,
+    ],
+    [
+      'pushpacer_waiting_oldest_age_seconds',
+      'Age of the oldest alert that waits, of the new ones and of the 100 that are due next; 0 if there is none.',
+      ({ oldestWaitingMs }) => oldestWaitingMs / 1_000,
+    ],
+    [
+      'pushpacer_workers_alive',
+      'Workers that were seen within the last 15 seconds. Every replica shows the same.',
+      ({ workersAlive }) => workersAlive,
+    ],
+  ]);
+  new Gauge({
+    ...{ name: 'pushpacer_queue_jobs', help: 'Jobs in the queue, by state.', labelNames: ['state'] },
+    registers: [registry],
+    async collect() {
+      const found = await figures();
+      this.reset();
+      for (const [state, count] of Object.entries(found?.jobs ?? {})) this.set({ state }, count);
+    },
+  });
+}
+
+/** Dead letters beyond those that are looked at. */
+const NOT_LOOKED_AT = 'not looked at';
+
+/** How many dead letters there are, and how old. */
+export interface DeadLetterFigures {
+  /** Of those that were looked at. */
+  readonly byReason: ReadonlyMap<DeadLetterReason, number>;
+  /** How many more there are. */
+  readonly notLookedAt: number;
+  /** Milliseconds since the oldest one became a dead letter; 0 if there is none. */
+  readonly oldestAgeMs: number;
+}
+
+/** @returns counts dead letters that were removed for good because they were too old or too many */
+export function createDeadLetterMetrics(
+  registry: Registry,
+  read: () => Promise<DeadLetterFigures | undefined>,
+): (why: 'age' | 'count', dead: number) => void {
+  const removed = new Counter({
+    name: 'pushpacer_dead_letters_removed_total',
+    help: 'Dead letters that this replica removed for good, too old (age) or too many (count).',
+    labelNames: ['why'],
+    registers: [registry],
+  });
+  for (const why of ['age', 'count']) removed.inc({ why }, 0); // Prometheus sees no rise in a series that begins at 1
+  const { figures } = createSharedGauges(registry, read, [
+    [
+      'pushpacer_dead_letters_oldest_age_seconds',
+      'Age of the oldest dead letter; 0 if there is none.',
+      ({ oldestAgeMs }) => oldestAgeMs / 1_000,
+    ],
+  ]);
+  new Gauge({
+    name: 'pushpacer_dead_letters',
+    help: 'Dead letters that wait to be replayed or discarded, by reason. Of many, only the newest are looked at.',
+    labelNames: ['reason'],
+    registers: [registry],
+    async collect() {
+      const found = await figures();
+      this.reset();
+      if (found === undefined) return;
+      for (const reason of DEAD_LETTER_REASONS) this.set({ reason }, found.byReason.get(reason) ?? 0);
+      this.set({ reason: NOT_LOOKED_AT }, found.notLookedAt);
+    },
+  });
+  return (why, dead) => removed.inc({ why }, dead);
+}
+
+/** How much of one rule of a provider's quota is used. */
+export interface QuotaFigure {
+  readonly account: Account;
+  /** `600000/1m` */
+  readonly rule: string;
+  /** 0 to 1. */
+  readonly ratio: number;
+}
+
+export function createQuotaMetrics(registry: Registry, read: () => Promise<readonly QuotaFigure[]>): void {
+  new Gauge({
+    name: 'pushpacer_quota_used_ratio',
+    help: "How much of a provider's quota is used in the window of the rule: 0 to 1. Every replica shows the same.",
+    labelNames: ['platform', 'app', 'rule'],
+    registers: [registry],
+    async collect() {
+      const found = await read();
+      this.reset();
+      for (const { account, rule, ratio } of found) this.set({ ...namesOf(account), rule }, ratio);
+    },
+  });
+}
+
+/** What one server of Redis says of itself. */
+export interface RedisFigures {
+  /** `limiter` for the limiter's own Redis, if there is one. */
+  readonly redis: 'queue' | 'limiter';
+  /** Of a cluster: which of its servers, `10.0.0.7:6379`. */
+  readonly node?: string;
+  readonly usedBytes: number;
+  /** 0: no bound. */
+  readonly maxBytes: number;
+  readonly clients: number;
+  readonly evictedKeys: number;
+  readonly commands: number;
+}
+
+/** Servers that do not answer are left out. */
+export function createRedisMetrics(registry: Registry, read: () => Promise<readonly RedisFigures[]>): void {
+  const once = shared(read);
+  const metric = (
+    Kind: typeof Gauge<'redis' | 'node'> | typeof Counter<'redis' | 'node'>,
+    [name, help]: readonly [string, string],
+    valueOf: (figures: RedisFigures) => number,
+  ): void => {
+    new Kind({
+      ...{ name, help, labelNames: ['redis', 'node'], registers: [registry] },
+      async collect() {
+        const found = await once();
+        this.reset();
+        for (const { redis, node, ...figures } of found)
+          this.inc({ redis, ...(node !== undefined && { node }) }, valueOf({ redis, ...figures }));
+      },
+    });
+  };
+  metric(Gauge, ['pushpacer_redis_memory_used_bytes', 'Memory that Redis uses.'], ({ usedBytes }) => usedBytes);
+  metric(Gauge, ['pushpacer_redis_memory_max_bytes', "Redis's maxmemory; 0: no bound."], ({ maxBytes }) => maxBytes);
+  metric(
+    Gauge,
+    ['pushpacer_redis_connected_clients', 'Connections to Redis, of all clients.'],
+    ({ clients }) => clients,
+  );
+  metric(
+    Counter,
+    ['pushpacer_redis_evicted_keys_total', 'Keys that Redis evicted since its start because it was full: none may be.'],
+    ({ evictedKeys }) => evictedKeys,
+  );
+  metric(
+    Counter,
+    ['pushpacer_redis_commands_total', 'Commands that Redis carried out since its start, of all clients.'],
+    ({ commands }) => commands,
+  );
+}
+
+/** `offsetsMs` is read at each scrape: Redis's clock minus this worker's, in milliseconds, one number for each queue. */
+export function createClockMetrics(registry: Registry, offsetsMs: () => readonly number[]): void {
+  new Gauge({
+    name: 'pushpacer_clock_offset_seconds',
+    help: "Redis's clock minus this worker's; of several queues, the one that is furthest from 0.",
+    registers: [registry],
+    collect() {
+      const furthestMs = offsetsMs().reduce((most, next) => (Math.abs(next) > Math.abs(most) ? next : most), 0);
+      this.set(furthestMs / 1_000);
+    },
+  });
+}
+
+/** Gauges that share one read at each scrape; `figures` is the same read, for others. */
+function createSharedGauges<Found>(
+  registry: Registry,
+  read: () => Promise<Found | undefined>,
+  gauges: readonly (readonly [name: string, help: string, valueOf: (found: Found) => number])[],
+): { readonly figures: () => Promise<Found | undefined> } {
+  const figures = shared(read);
+  for (const [name, help, valueOf] of gauges) {
+    new Gauge({
+      ...{ name, help, registers: [registry] },
+      async collect() {
+        const found = await figures();
+        if (found === undefined) this.remove();
+        else this.set(valueOf(found));
+      },
+    });
+  }
+  return { figures };
+}
+
+/** Those who ask while it is being read get the same answer. */
+function shared<Found>(read: () => Promise<Found>): () => Promise<Found> {
+  let reading: Promise<Found> | undefined;
+  return () => (reading ??= read().finally(() => (reading = undefined)));
+}
