@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { Hono, type Context } from 'hono';
+import { bodyLimit } from 'hono/body-limit';
 import { html } from 'hono/html';
 import { NONCE, secureHeaders } from 'hono/secure-headers';
 import { InputError } from '../src/domain/faults.ts';
@@ -23,6 +24,9 @@ const PAGES: readonly Page[] = [
   ...[whatIfPage, auditPage, queuesPage],
 ];
 
+/** More than any form of the console has. The login's is read from strangers. */
+const MOST_BYTES = 1024 * 1024;
+
 /** Every route of the console, and what is checked before. */
 export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): ConsoleApp {
   const { log, explain } = parts;
@@ -42,6 +46,7 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
   });
 
   app.use(sessions.sameOrigin);
+  app.use(bodyLimit({ maxSize: MOST_BYTES, onError: (c) => c.text('this form is too large\n', 413) }));
   app.get('/login', (c) => loginPage(c, sessions));
   app.post('/login', async (c) => {
     const { token, to } = await c.req.parseBody();
@@ -98,9 +103,12 @@ const BOARD_HEADERS = secureHeaders({
 const FOR_VIEWERS =
   'Your token has the scope read; one with the scope operate may act. A console that is read-only has no operators.';
 
-/** Only a path of the console itself: `//elsewhere.example` would lead away. */
+/**
+ * Only a path of the console itself: `//elsewhere.example` would lead away. So would the same with a tab or a line break in it, which a
+ * browser leaves out of an address.
+ */
 function ownPath(to: unknown): string {
-  return typeof to === 'string' && /^\/(?![/\\])/.test(to) ? to : '/';
+  return typeof to === 'string' && /^\/(?![/\\])[^\p{Cc}]*$/u.test(to) ? to : '/';
 }
 
 function loginPage(c: Context<ConsoleEnv>, { isLoginWanted }: Sessions, wrong?: string): Response | Promise<Response> {

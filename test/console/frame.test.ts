@@ -101,9 +101,18 @@ describe('with a login', () => {
 
   it('leads to no other site after the login', async () => {
     const { post, secrets } = await openConsole(LOGIN, TOKENS);
-    for (const to of ['//evil.example', 'https://evil.example', '/\\evil.example', '']) {
+    // A browser leaves tabs out of an address.
+    for (const to of ['//evil.example', 'https://evil.example', '/\\evil.example', '/\t/evil.example', '']) {
       expect((await post('/login', { token: secrets['vera'] ?? '', to })).location).toBe('/');
     }
+    const { location } = await post('/login', { token: secrets['vera'] ?? '', to: '/dead-letters?reason=stalled' });
+    expect(location).toBe('/dead-letters?reason=stalled');
+  });
+
+  it('reads no more of a form than any form of the console has, whoever sends it', async () => {
+    const { post, get } = await openConsole(LOGIN, TOKENS);
+    expect((await post('/login', { token: 'x'.repeat(1_100_000) })).status).toBe(413);
+    expect((await get('/login')).status).toBe(200);
   });
 
   it('tells an address with many wrong tokens to wait, and still lets a right one in', async () => {
