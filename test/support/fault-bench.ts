@@ -41,8 +41,10 @@ export interface FaultBench {
   completed(withinMs?: number): Promise<void>;
   /** How many alerts went out. */
   alerts(): number;
-  /** What the providers got, judged by the policy, with the delays that the processes measured themselves. */
-  verdict(): Verdict;
+  /** What the providers got, with the delays that the processes measured themselves. */
+  arrivals(): readonly Arrival[];
+  /** All that the providers got, or a part of it, judged by the policy. */
+  verdict(of?: readonly Arrival[]): Verdict;
 }
 
 export interface FaultBenchOptions {
@@ -52,16 +54,18 @@ export interface FaultBenchOptions {
   readonly env: Env;
   /** The least time between two alerts to one recipient; 300. */
   readonly minGapMs?: number;
+  /** QUEUE_PREFIX; one that no other test has. */
+  readonly prefix?: string;
 }
 
 export async function openFaultBench({
   connection,
   env: given,
   minGapMs = 300,
+  prefix = testPrefix(),
 }: FaultBenchOptions): Promise<FaultBench> {
   const providers = await startProviders();
   onTestFinished(() => providers.close());
-  const prefix = testPrefix();
   const queues = [QUEUE, DEAD_LETTERS].map((name) => new Queue(name, { connection, prefix }));
   const [queue, deadQueue] = queues as [Queue, Queue];
   for (const each of [connection, ...queues]) each.on('error', () => undefined); // it dies on purpose
@@ -97,7 +101,7 @@ export async function openFaultBench({
     add: async (count, among = 6) => {
       const first = recipients.size;
       const jobs = Array.from({ length: count }, (_, index) => {
-        const [id, recipientId] = [`fault-${first + index}`, `person-${index % among}`];
+        const [id, recipientId] = [`fault-${first + index}`, `person-${(first + index) % among}`];
         recipients.set(id, recipientId);
         const data = makeNotification({ id, recipientId, data: { ref: id } });
         return { name: 'push', data, opts: { jobId: id, priority: PRIORITY.normal } };
@@ -115,7 +119,8 @@ export async function openFaultBench({
         expect(new Set(arrivals().map(({ notificationId }) => notificationId)).size).toBe(recipients.size);
       }, withinMs),
     alerts: () => accepted().length,
-    verdict: () => judge(arrivals(), { rules: RULES.rules, minGapMs }),
+    arrivals,
+    verdict: (of = arrivals()) => judge(of, { rules: RULES.rules, minGapMs }),
   };
 }
 
