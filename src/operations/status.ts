@@ -9,6 +9,7 @@ import { readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } fro
 import type { Connection } from '../redis/connection.ts';
 import { callOf } from '../terminal/command.ts';
 import { breakdown, deadLetters as deadLettersText, fromNow, span } from '../terminal/text.ts';
+import type { Rates } from './rates.ts';
 
 /** What is wrong, in the words of the last lines. */
 interface Wrong {
@@ -76,6 +77,8 @@ export interface StatusResult extends Overview {
   readonly deadLetters: DeadOverview;
   readonly breakers: readonly OpenBreaker[];
   readonly unreachable: readonly Unreachable[];
+  /** Absent at a single look: it takes two writes of a worker to know them. */
+  readonly rates?: Rates;
 }
 
 const DEAD_LOOKED_AT = 1_000;
