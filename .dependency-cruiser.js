@@ -45,8 +45,15 @@ const QUEUE_FORMAT = 'src/queue/(bullmq-internals|names|readable)\\.ts$';
 /** A producer cancels what waits, and the limiters decide that: one Lua script, which needs no policies. It tells places in line too. */
 const CANCELLER = 'src/limiter/(redis/canceller|limiter)\\.ts$';
 
+/** A producer begins the span that the passes of its notifications link to. The file imports nothing of logs and metrics. */
+const TRACING = 'src/observe/tracing\\.ts$';
+
 /** What a folder may import beside the floors below it. */
-const EXCEPT = { domain: [`^${DEVICES}`], 'dead-letters': [`^${QUEUE_FORMAT}`], queue: [`^${CANCELLER}`] };
+const EXCEPT = {
+  domain: [`^${DEVICES}`],
+  'dead-letters': [`^${QUEUE_FORMAT}`],
+  queue: [`^${CANCELLER}`, `^${TRACING}`],
+};
 
 const onlyDown = Object.entries(FLOORS).map(([folder, below]) => ({
   name: `${folder}-only-imports-${below.join('-') || 'itself'}`,
@@ -131,13 +138,13 @@ export default {
     },
     {
       name: 'published-code-needs-no-dev-dependency',
-      comment: 'bull-board is an optional peer: the console goes on without it.',
+      comment: 'bull-board and OpenTelemetry are optional peers: the programs go on without them.',
       severity: 'error',
       from: { path: '^(src|sandbox|api|console|workers|scripts)/' },
       to: {
         dependencyTypes: ['npm-dev'],
         dependencyTypesNot: ['type-only'],
-        pathNot: '(^|/)node_modules/@(types|bull-board)/',
+        pathNot: '(^|/)node_modules/@(types|bull-board|opentelemetry)/',
       },
     },
     {

@@ -14,7 +14,8 @@
  */
 import { loadApiConfig, type ApiConfig } from '../src/config/config.ts';
 import { createCommand, runCommand } from '../src/terminal/command.ts';
-import { runUntilSignal, variablesHelp } from './serve.ts';
+import type { Logger } from '../src/observe/log.ts';
+import { API_IN_TRACES, runUntilSignal, variablesHelp, type Served } from './serve.ts';
 import { startApi } from './start.ts';
 
 /** `npm run api`: serves until SIGTERM or SIGINT. Exit 1 if it cannot start, 2 on bad usage. */
@@ -27,11 +28,12 @@ export async function main(argv: readonly string[]): Promise<void> {
 }
 
 async function run(config: ApiConfig): Promise<void> {
-  await runUntilSignal(config.logLevel, async (log) => {
+  const start = async (log: Logger): Promise<Served> => {
     const api = await startApi(config, log);
     log.info({ url: api.url }, 'the API is ready');
     return api;
-  });
+  };
+  await runUntilSignal(config.logLevel, start, API_IN_TRACES);
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

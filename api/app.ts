@@ -4,6 +4,7 @@ import { InputError } from '../src/domain/faults.ts';
 import { notificationSchema } from '../src/domain/notification.ts';
 import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
+import type { Tracing } from '../src/observe/tracing.ts';
 import type { Told } from '../src/operations/story.ts';
 import type { Producer } from '../src/queue/producer.ts';
 import { RedisAwayError } from '../src/redis/connection.ts';
@@ -30,6 +31,8 @@ export interface AppParts {
   /** Whether Redis answers. */
   readonly isReady: () => Promise<boolean>;
   readonly log: Logger;
+  /** Absent: no traces are wanted. */
+  readonly tracing?: Pick<Tracing, 'continuing'>;
   /** Aborts when the server stops: streams of outcomes end. */
   readonly signal: AbortSignal;
 }
@@ -65,6 +68,14 @@ export function createApp(parts: AppParts): Hono<Env> {
     c.header('Cache-Control', 'no-store');
     c.header('X-Content-Type-Options', 'nosniff');
   });
+
+  const { tracing } = parts;
+  if (tracing !== undefined) {
+    app.use('/v1/*', (c, next) => {
+      const headers = { traceparent: c.req.header('traceparent'), tracestate: c.req.header('tracestate') };
+      return tracing.continuing(headers, next);
+    });
+  }
 
   app.get('/healthz', (c) => c.text('ok\n'));
   app.get('/readyz', async (c) => {

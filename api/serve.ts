@@ -6,6 +6,7 @@ import { API_VARIABLES, unknownText, unknownVariables, type VariableDoc } from '
 import { printable } from '../src/domain/faults.ts';
 import { within } from '../src/domain/time.ts';
 import { createLog, type Logger } from '../src/observe/log.ts';
+import { startTracing } from '../src/observe/tracing-sdk.ts';
 import { helpItem } from '../src/terminal/command.ts';
 import { columnsOf } from '../src/terminal/text.ts';
 
@@ -25,6 +26,8 @@ export interface Address {
   readonly tls?: { readonly cert: string; readonly key: string };
 }
 
+/** What the API is called in traces. */
+export const API_IN_TRACES = 'pushpacer-api';
 /** How long requests under way have to end when the server stops. */
 const GRACE_MS = 10_000;
 /** A connection on which nothing was sent or received for so long is closed. Streams of outcomes say something every 15 s. */
@@ -62,25 +65,35 @@ export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || host.startsWith('127.');
 }
 
-/** Starts a program, and stops it at SIGTERM or SIGINT, or when the process that started it has ended. A second signal ends it at once. */
+/**
+ * Starts a program, and stops it at SIGTERM or SIGINT, or when the process that started it has ended. A second signal ends it at once.
+ *
+ * @param service its name in traces; undefined if it makes none
+ */
 export async function runUntilSignal(
   level: Parameters<typeof createLog>[0],
   start: (log: Logger) => Promise<Pick<Served, 'close'>>,
+  service?: string,
 ): Promise<void> {
   const log = createLog(level);
   for (const unknown of unknownVariables(process.env)) {
     log.warn({ variable: printable(unknown.name), meant: unknown.meant }, printable(unknownText(unknown)));
   }
+  const warn = (message: string): void => log.warn(message);
+  const endTracing = service === undefined ? undefined : await startTracing(process.env, service, warn);
   const served = await start(log);
   await new Promise<void>((resolve) => {
     for (const name of ['SIGTERM', 'SIGINT'] as const) {
       process.once(name, () => {
         process.once(name, () => process.exit(1));
         log.info({ why: name }, 'stopping: requests under way are finished');
-        void served.close().then(() => {
-          log.info('stopped');
-          resolve();
-        });
+        void served
+          .close()
+          .then(() => endTracing?.())
+          .then(() => {
+            log.info('stopped');
+            resolve();
+          });
       });
     }
     process.once('disconnect', () => process.exit(0)); // started by another process, which has ended

@@ -1,6 +1,8 @@
 import type { ApiConfig } from '../src/config/config.ts';
 import { within } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
+import { openTracing, wantsTraces } from '../src/observe/tracing.ts';
+import { destinationOf } from '../src/queue/names.ts';
 import { whenReady } from '../src/redis/connection.ts';
 import { createApp } from './app.ts';
 import { openBackend, watchTokens } from './backend.ts';
@@ -20,8 +22,11 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Served> 
   const tokens = await watchTokens(api.tokensFile, log);
   const stopping = new AbortController();
   const backlog = createBacklog(queues, api.maxWaiting);
+  const spans = { destination: destinationOf(queue.prefix) };
+  const tracing = wantsTraces(process.env) ? await openTracing(spans, (message) => log.warn(message)) : undefined;
   const app = createApp({
     ...{ tokens, producer, backlog, log, signal: stopping.signal },
+    ...(tracing && { tracing }),
     tell: (id) => backend.tell(id),
     explain: (error) => backend.explain(error),
     enqueuer: createEnqueuer({ producer, queues, redis: connection, prefix: queue.prefix, backlog }),

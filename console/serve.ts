@@ -1,7 +1,8 @@
 import { startApi } from '../api/start.ts';
-import { runUntilSignal, variablesHelp } from '../api/serve.ts';
+import { API_IN_TRACES, runUntilSignal, variablesHelp, type Served } from '../api/serve.ts';
 import { loadApiConfig, loadConsoleConfig } from '../src/config/config.ts';
 import { API_VARIABLES, CONSOLE_VARIABLES } from '../src/config/variables.ts';
+import type { Logger } from '../src/observe/log.ts';
 import { createCommand, runCommand } from '../src/terminal/command.ts';
 import { startConsole } from './start.ts';
 
@@ -21,7 +22,7 @@ const SHARED = 'API_TOKENS_FILE';
 
 async function run(): Promise<void> {
   const [apiConfig, consoleConfig] = [loadApiConfig(process.env), loadConsoleConfig(process.env)];
-  await runUntilSignal(apiConfig.logLevel, async (log) => {
+  const start = async (log: Logger): Promise<Pick<Served, 'close'>> => {
     const api = await startApi(apiConfig, log);
     const served = await startConsole(consoleConfig, log).catch(async (error: unknown) => {
       await api.close();
@@ -33,7 +34,8 @@ async function run(): Promise<void> {
         await Promise.all([api.close(), served.close()]);
       },
     };
-  });
+  };
+  await runUntilSignal(apiConfig.logLevel, start, API_IN_TRACES);
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

@@ -6,6 +6,7 @@ import { formatFault, type Fault } from '../src/domain/faults.ts';
 import { ID, ID_FORMAT } from '../src/domain/json.ts';
 import { parseDuration } from '../src/domain/time.ts';
 import { MAX_SPREAD_MS } from '../src/queue/broadcast.ts';
+import { startTracing } from '../src/observe/tracing-sdk.ts';
 import { checkInput, createProducer, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
 import { RedisAwayError } from '../src/redis/connection.ts';
 import {
@@ -66,6 +67,8 @@ async function enqueue(source: string | undefined, flags: Flags): Promise<void> 
   const { signal } = interrupts;
   try {
     const { items, progress } = await open(source, flags, signal);
+    const warn = (message: string): void => progress.say(`warning: ${message}`);
+    const endTracing = flags.dryRun === true ? undefined : await startTracing(process.env, 'pushpacer-enqueue', warn);
     const producer = flags.dryRun === true ? undefined : createProducer({ ...redis, ...queue });
     const counts: Counts = { read: 0, added: 0, duplicates: 0, invalid: 0, skipped: 0 };
     try {
@@ -77,6 +80,7 @@ async function enqueue(source: string | undefined, flags: Flags): Promise<void> 
     } finally {
       progress.stop();
       await producer?.close();
+      await endTracing?.();
     }
   } finally {
     interrupts.stop();

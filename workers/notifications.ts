@@ -19,6 +19,7 @@ import { CONFIG_VARIABLES, unknownText, unknownVariables } from '../src/config/v
 import { printable } from '../src/domain/faults.ts';
 import { PLATFORMS } from '../src/domain/notification.ts';
 import { createLog, type Logger } from '../src/observe/log.ts';
+import { startTracing } from '../src/observe/tracing-sdk.ts';
 import { createCommand, runCommand, helpItem } from '../src/terminal/command.ts';
 import { columnsOf } from '../src/terminal/text.ts';
 import { findParent, isUnattended, STARTED_BY_NPM, whenGone, type Parent } from './parent.ts';
@@ -52,8 +53,13 @@ async function work(config: Config): Promise<void> {
   if (Object.keys(config.providers).length === 0 && config.apps.size === 0) log.warn(NO_CREDENTIALS);
   if (parent.isNpm && isUnattended()) log.warn(STARTED_BY_NPM);
 
-  const signal = onStop(log, parent, async () => (await starting).stop());
-  const starting = startReplica(config, log, { signal, env: process.env });
+  const signal = onStop(log, parent, async () => {
+    await (await starting).stop();
+    const endTracing = await tracing;
+    await endTracing();
+  });
+  const tracing = startTracing(process.env, 'pushpacer-worker', (message) => log.warn(message));
+  const starting = tracing.then(() => startReplica(config, log, { signal, env: process.env }));
   process.on('SIGHUP', (why) => {
     if (isTerminalClosed()) return; // onStop stops the worker
     starting.then((replica) => replica.reload(why)).catch(() => undefined); // a start that fails is logged below

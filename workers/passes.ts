@@ -16,13 +16,15 @@ import { createClock, keepClock } from '../src/limiter/redis/clock.ts';
 import { createWaitingLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
+import { openTracing, wantsTraces } from '../src/observe/tracing.ts';
+import type { Environment } from '../src/environment/values.ts';
 import type { Reply } from '../src/providers/provider.ts';
 import { lastMovedTo } from '../src/queue/bullmq-internals.ts';
 import { cancelWaiting } from '../src/queue/cancel.ts';
 import { createCancellationIndex } from '../src/queue/cancellation-index.ts';
 import { createHistory } from '../src/queue/history.ts';
 import { redelay } from '../src/queue/job-lock.ts';
-import { CANCEL, shardOf } from '../src/queue/names.ts';
+import { CANCEL, destinationOf, shardOf } from '../src/queue/names.ts';
 import { createOutcomes, reportInvalidToken, type Outcomes } from '../src/queue/outcomes.ts';
 import type { Accounts } from './accounts.ts';
 import type { ConsumerOptions } from './consumer.ts';
@@ -41,11 +43,13 @@ interface PassParts {
   readonly metrics: Metrics;
   readonly log: Logger;
   readonly closing: AsyncDisposableStack;
+  /** Says whether traces are wanted. */
+  readonly env: Environment;
 }
 
 /** What a pass does with its job: a notification is delivered, a job named `cancel` cancels what waits. */
 export async function createPasses(config: Config, parts: PassParts): Promise<ConsumerOptions['process']> {
-  const { connections, accounts, breakers, queues, onLockLost, signal, metrics, log, closing } = parts;
+  const { connections, accounts, breakers, queues, onLockLost, signal, metrics, log, closing, env } = parts;
   const { policy, categories, quietHours, apartRules, maxWaitMs, maxPending, retry, atMostOnce } = config;
   const { prefix, shards } = config.queue;
 
@@ -65,9 +69,12 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
 
   const outcomes = outcomesOf(config, parts);
   const recording = recordingOf(config, parts);
+  const spans = { destination: destinationOf(prefix), isParent: config.tracesAreChildren };
+  const tracing = wantsTraces(env) ? await openTracing(spans, (message) => log.warn(message)) : undefined;
   const deliverJob = createProcessor({
     ...(outcomes && { outcomes }),
     ...(recording && { recording }),
+    ...(tracing && { tracing }),
     limiter: timed(createWaitingLimiter({ ...limiterParts, policy, categories, quietHours, prefix }), metrics),
     apart: { background: apart('background'), liveactivity: apart('liveactivity') },
     overallGapMs: policy.minGapMs,

@@ -115,7 +115,8 @@ async function compose(
   closing.defer(() => locks.stop());
   const onLockLost = (jobId: string): void => locks.lost(jobId);
   const graceOver = new AbortController();
-  const passParts = { connections, accounts, breakers, queues, onLockLost, metrics, log, closing };
+  const { env } = connecting;
+  const passParts = { connections, accounts, breakers, queues, onLockLost, metrics, log, closing, env };
   const process = await createPasses(config, { ...passParts, signal: graceOver.signal });
   const { lockMs, maxStalls, outcomesMax } = config;
   const concurrency = Math.max(1, Math.ceil(config.concurrency / shards.length));

@@ -56,6 +56,8 @@ export interface Config extends Credentials {
   readonly shutdownGraceMs: number;
   readonly metrics?: { readonly host: string; readonly port: number };
   readonly logLevel: Variables['LOG_LEVEL'];
+  /** In traces, passes are children of the producer's span. */
+  readonly tracesAreChildren: boolean;
 }
 
 /** Environment → Config. Throws one InputError that lists every fault, without the value of a secret. */
@@ -90,6 +92,7 @@ export function loadConfig(env: Environment): Config {
       metrics: { host: variables.METRICS_HOST, port: variables.METRICS_PORT },
     }),
     logLevel: variables.LOG_LEVEL,
+    tracesAreChildren: variables.OTEL_PUSHPACER_PARENT,
   });
 }
 

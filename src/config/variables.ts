@@ -109,6 +109,11 @@ const observation = {
     .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])
     .default('info')
     .describe('pino levels; JSON lines on standard output'),
+  OTEL_PUSHPACER_PARENT: flag()
+    .default(false)
+    .describe(
+      '`true`: in traces, passes are children of the span that enqueued, not traces of their own with a link to it (docs/tracing.md)',
+    ),
 };
 
 /** The variables of the HTTP API beside those of the queue, the limits and the log. */

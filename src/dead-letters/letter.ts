@@ -46,10 +46,11 @@ export function deadLetterOf(job: JobFields, now: number): DeadLetter {
   };
 }
 
-/** The story of a job, or of a dead letter. Nothing where no pass was recorded, and nobody said who enqueued it. */
+/** The story of a job, or of a dead letter. Nothing where no pass was recorded, and nobody said who enqueued it, or in which trace. */
 function storyIn(passesIn: unknown, originIn: unknown, enqueuedAt: number): { readonly story?: LetterStory } {
   const [passes, origin] = [readPasses(passesIn), originOf(originIn)];
-  if (passes.passes === undefined && origin.enqueuedBy === undefined) return {};
+  const { enqueuedBy, traceparent } = origin;
+  if (passes.passes === undefined && enqueuedBy === undefined && traceparent === undefined) return {};
   return { story: { firstEnqueuedAt: enqueuedAt, ...origin, ...passes } };
 }
 

@@ -7,6 +7,7 @@ import type { CountedApart } from '../domain/limits.ts';
 import { parseNotification, type Device, type Notification, type ParsedNotification } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS, type Result } from '../domain/outcome.ts';
 import type { WaitingLimiter, SlotId } from '../limiter/limiter.ts';
+import type { PassTrace } from '../observe/tracing.ts';
 import type { Encoded, Permit, Provider, Reply } from '../providers/provider.ts';
 import type { JobLock, Due } from '../queue/job-lock.ts';
 import { notificationIdOf } from '../queue/names.ts';
@@ -41,6 +42,8 @@ export interface Context {
   readonly isSlotUnused: boolean;
   /** What the job remembers. A step replaces it; it is saved at the end of the pass. */
   progress: Progress;
+  /** Its span; undefined where no traces are wanted. */
+  trace: PassTrace | undefined;
 
   /** What the breakers that are not closed said about this notification. */
   breakerAnswers: Map<Service, BreakerAnswer> | undefined;
@@ -144,6 +147,7 @@ export function createContext(
     isSlotUnused: progress.unsent === true && job.stalledCounter === 0,
     attemptsBefore: progress.tries,
     progress,
+    trace: undefined,
     breakerAnswers: undefined,
     ready: [],
     isSilent: false,
@@ -217,6 +221,8 @@ const progressSchema = z.object({
   quotaAt: z.record(z.string(), z.number()).optional(),
   /** Since when it has been deferred because a breaker is open or a provider cannot be reached; epoch milliseconds. */
   heldSince: z.number().optional(),
+  /** The span of its last pass that was traced, as W3C Trace Context. */
+  traceparent: z.string().optional(),
   /** Its passes, where HISTORY_MAX is set; read by domain/story.ts. Any fault in them must not cost the rest, so they are not checked here. */
   passes: z.unknown().optional(),
   passesLeftOut: z.unknown().optional(),

@@ -9,6 +9,7 @@
  * - send.ts: tokens of the quotas, the note of AT_MOST_ONCE, and the send
  * - decide.ts: the result of the pass, whichever step found it
  * - story.ts: what is recorded of the pass, where HISTORY_MAX is set
+ * - trace.ts: what its spans say, where traces are wanted
  * - end.ts: the result logged, reported to BullMQ, and written to the stream of outcomes
  * - cancel.ts: what a worker does with a job named `cancel`
  */
@@ -16,6 +17,7 @@ import type { Job } from 'bullmq';
 import type { Completion, Result } from '../domain/outcome.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
+import type { Tracing } from '../observe/tracing.ts';
 import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import type { JobLock } from '../queue/job-lock.ts';
 import { isUnprioritised } from '../queue/names.ts';
@@ -24,12 +26,13 @@ import type { Outcomes } from '../queue/outcomes.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { createContext, openDevices, timeLeftMs, type Context, type DeliverParts, type EndTurn } from './context.ts';
 import * as decide from './decide.ts';
-import { ack, completionOf, createPassLog, endOf, noteKey, outcomeOf } from './end.ts';
+import { ack, attemptsOf, completionOf, createPassLog, endOf, noteKey, outcomeOf } from './end.ts';
 import { encode, encodeAgain, reserveStreams } from './ready.ts';
 import { askBreakers, releaseTrials } from './replies.ts';
 import { endInterrupted, mayHaveAlerted, prepareSend, send } from './send.ts';
 import { cancelReservation, createTurns, moveUp, refundSlot, takeSlot } from './slot.ts';
 import { keptStoryOf, passOf, recorded, wokenLateMs, type Recording } from './story.ts';
+import { beginTrace, endTrace } from './trace.ts';
 
 export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
   readonly log: Logger;
@@ -44,12 +47,14 @@ export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
   readonly outcomes?: Outcomes;
   /** Absent: no story is recorded. */
   readonly recording?: Recording;
+  /** Absent: no traces are wanted. */
+  readonly tracing?: Tracing;
 }
 
 /** What BullMQ's worker does with each job that is a notification: one pass, logged and counted, then reported to BullMQ. */
 export function createProcessor(given: ProcessorParts) {
   const parts = { ...given, turns: createTurns() };
-  const { metrics, outcomes, recording, signal, index, now } = parts;
+  const { metrics, outcomes, recording, tracing, signal, index, now } = parts;
   const log = createPassLog(parts);
   return async (job: Job, lock: JobLock, place: Place): Promise<Completion> => {
     if (job.progress === 0 && isUnprioritised(job)) {
@@ -57,6 +62,7 @@ export function createProcessor(given: ProcessorParts) {
       log.unprioritised(job.id);
     }
     const context = createContext(job, lock, signal, place);
+    if (tracing !== undefined) context.trace = beginTrace(tracing, context, job.opts);
     const at = now();
     const before = context.progress;
     const { dueAt } = before;
@@ -73,6 +79,10 @@ export function createProcessor(given: ProcessorParts) {
     }
     const end = endOf(context, result, before, now());
     metrics.passEnded(result, end);
+    if (context.trace !== undefined) {
+      const wokenLateMs = dueAt === undefined ? undefined : at - dueAt;
+      endTrace(context.trace, context, result, end, { now: now(), attempts: attemptsOf(context, result), wokenLateMs });
+    }
     log.result(context, result, end);
     await noteKey(context, result, index);
     const completed = await ack(context, result, (error) => log.notAcked(context.jobId, error));

@@ -96,11 +96,12 @@ function fieldsOf(context: Context, result: Result, name: string, { target, wait
     kind: undefined,
     ...(waitedMs !== undefined && { waitMs: waitedMs }),
     attempts: attemptsOf(context, result),
+    traceId: context.trace?.traceId,
   };
 }
 
 /** The attempts so far. `progress.tries` leaves out the one that ended the notification: nothing comes after it. */
-function attemptsOf({ attemptsBefore, progress: { tries }, tried }: Context, { kind }: Result): number {
+export function attemptsOf({ attemptsBefore, progress: { tries }, tried }: Context, { kind }: Result): number {
   const isLast = kind === 'delivered' || kind === 'dead-letter';
   return isLast && tried.some(({ reply }) => reply.unsent !== true) ? Math.max(tries, attemptsBefore + 1) : tries;
 }

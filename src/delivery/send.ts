@@ -14,6 +14,7 @@ import {
   type ReadyDevice,
 } from './context.ts';
 import { noteReply, record } from './replies.ts';
+import { beginRequest, endRequest } from './trace.ts';
 
 const WORKER_ENDED = 'its worker ended while it was being sent';
 
@@ -141,13 +142,16 @@ async function sendAll(context: Context, parts: DeliverParts): Promise<void> {
 async function sendOne(context: Context, device: ReadyDevice, parts: DeliverParts): Promise<void> {
   const { permit } = device;
   const handedOverAt = performance.now();
+  const span = context.trace && beginRequest(context.trace, device);
   let reply: Reply;
   try {
-    reply = await device.provider.send(device.encoded, { permit, sendBy: context.sendBy });
+    const options = { permit, sendBy: context.sendBy, onStatus: span?.onStatus };
+    reply = await device.provider.send(device.encoded, options);
   } catch (error) {
     // A bug, and it is unknown whether the alert was sent. The replies of the other devices must not be lost for it.
     reply = transportReply('unexpected-error', redact(errorChain(error), context.notification));
   }
+  if (span !== undefined) endRequest(span, device, reply);
   await noteReply(context, device, reply, handedOverAt, parts);
 }
 

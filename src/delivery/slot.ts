@@ -12,6 +12,7 @@ import {
   type Slot,
   type Turns,
 } from './context.ts';
+import { admissionFacts } from './trace.ts';
 
 /** No pass waits longer than this for those before it: one of them may wait for a provider that cannot be connected to. */
 const MAX_WAIT_MS = 1_000;
@@ -85,6 +86,7 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
   for (let tries = 0; tries <= MAX_RENEWALS; tries++) {
     const ask = askOf(context, asks, isUnused, aheadMs, parts);
     const asking = limiter.admit(ask);
+    context.trace?.during('admit', asking, admissionFacts);
     during.onAsked();
     const admission = await asking;
     if (admission.kind === 'refused' && isUnused) await limiter.refund(ask);

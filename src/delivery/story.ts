@@ -40,11 +40,10 @@ export function passOf(
     worker,
   }: { readonly at: number; readonly lateMs: number | undefined; readonly now: number; readonly worker: string },
 ): StoryPass {
-  const { slot, tried, stalls, isSilent } = context;
-  const waitMs = result.kind === 'requeued' ? result.waitMs : putBackMs(result);
-  const handedOverAt = Math.min(...tried.map((each) => each.handedOverAt));
+  const { tried, stalls, isSilent } = context;
+  const waitMs = waitMsOf(result);
+  const slot = usedSlot(context);
   const sends = sendsOf(tried);
-  const isSent = slot !== undefined && tried.some(({ reply }) => reply.unsent !== true);
   return {
     ...{ at, worker, result: result.kind },
     ...('rule' in result && { rule: result.rule }),
@@ -54,12 +53,24 @@ export function passOf(
     ...('code' in result && { code: result.code.slice(0, MOST_TEXT) }),
     ...('by' in result && { by: result.by }),
     ...(result.kind === 'dead-letter' && { reason: result.reason, message: result.message.slice(0, MOST_TEXT) }),
-    ...(isSent && { slot: Math.round(slot.at), lateMs: tenth(Math.max(0, handedOverAt - slot.sendAt)) }),
+    ...(slot !== undefined && { slot: Math.round(slot.at), lateMs: slot.lateMs }),
     ...(lateMs !== undefined && lateMs >= 1 && { wokenLateMs: Math.round(lateMs) }),
     ...(stalls > 0 && { stalls }),
     ...(isSilent && sends.length > 0 && { silenced: true as const }),
     ...(sends.length > 0 && { sends }),
   };
+}
+
+/** How long the notification waits after a pass with this result: until its slot, or the next try. */
+export function waitMsOf(result: Result): number | undefined {
+  return result.kind === 'requeued' ? result.waitMs : putBackMs(result);
+}
+
+/** The slot that it was sent in, and how long after it the first request was handed over. Undefined if none left in a slot. */
+export function usedSlot({ slot, tried }: Context): { readonly at: number; readonly lateMs: number } | undefined {
+  if (slot === undefined || tried.every(({ reply }) => reply.unsent === true)) return undefined;
+  const handedOverAt = Math.min(...tried.map((each) => each.handedOverAt));
+  return { at: slot.at, lateMs: tenth(Math.max(0, handedOverAt - slot.sendAt)) };
 }
 
 /** Those that failed first. */

@@ -113,7 +113,7 @@ export interface DeadLetter {
   readonly generation: number;
   /** The devices that were alerted before the rest failed (`apns#0`): a replay skips them. Absent if none was. */
   readonly delivered?: readonly string[];
-  /** Its story so far; absent if none was recorded, and nobody said who enqueued it. */
+  /** Its story so far; absent if none was recorded, and nobody said who enqueued it, or in which trace. */
   readonly story?: LetterStory;
 }
 

@@ -91,22 +91,34 @@ export function withPass({ passes = [], passesLeftOut = 0 }: Passes, pass: Story
   return { passes: all.slice(-MOST_PASSES), ...(leftOut > 0 && { passesLeftOut: leftOut }) };
 }
 
-/** Who enqueued it, and when it was enqueued first, before any replay. A job has them in its options. */
+/** Who enqueued it, in which trace, and when it was enqueued first, before any replay. A job has them in its options. */
 export interface Origin {
   /** The name of a token of the HTTP API, `pushpacer enqueue`, or a name that a producer gave. */
   readonly enqueuedBy?: string;
   /** Epoch milliseconds; absent where it was not replayed. */
   readonly firstEnqueuedAt?: number;
+  /** The span in which it was enqueued, as W3C Trace Context; absent where its producer is not traced. */
+  readonly traceparent?: string;
+  /** What belongs to that, of the tracing systems on the way. */
+  readonly tracestate?: string;
 }
 
 /** Reads it from a job's options or from a dead letter. */
 export function originOf(holder: unknown): Origin {
-  const { enqueuedBy, firstEnqueuedAt } = (holder ?? {}) as Readonly<Record<string, unknown>>;
+  const { enqueuedBy, firstEnqueuedAt, traceparent, tracestate } = (holder ?? {}) as Readonly<Record<string, unknown>>;
+  const isTraced = typeof traceparent === 'string' && TRACEPARENT.test(traceparent);
   return {
     ...(typeof enqueuedBy === 'string' && ENQUEUED_BY.test(enqueuedBy) && { enqueuedBy }),
     ...(typeof firstEnqueuedAt === 'number' && { firstEnqueuedAt }),
+    ...(isTraced && { traceparent }),
+    ...(isTraced && typeof tracestate === 'string' && TRACESTATE.test(tracestate) && { tracestate }),
   };
 }
+
+/** `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`: version, trace, span, flags (w3.org/TR/trace-context). */
+export const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
+/** W3C asks to pass on at least so many characters; a longer one is left out. */
+const TRACESTATE = /^[\x20-\x7e]{1,512}$/;
 
 /** No control characters, and none that turn the direction of writing. */
 export const ENQUEUED_BY = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]{1,100}$/u;

@@ -121,6 +121,8 @@ export interface SendOptions {
   readonly permit?: Permit | undefined;
   /** A push that no connection has taken by then (`performance.now()`) is not sent at all. */
   readonly sendBy?: number | undefined;
+  /** Called with the HTTP status of each answer. */
+  readonly onStatus?: ((status: number) => void) | undefined;
 }
 
 /** Whether a server of a provider can be reached. */

@@ -3,6 +3,7 @@ import type { Fault } from '../domain/faults.ts';
 import { isObject } from '../domain/json.ts';
 import { payloadFaults } from '../domain/notification-rules.ts';
 import { type NotificationInput, parseNotification } from '../domain/notification.ts';
+import type { Origin } from '../domain/story.ts';
 import { tooFarAhead } from '../domain/time.ts';
 import { indexAdded } from './cancellation-index.ts';
 import { PRIORITY, cancellationIndexKey, JOB, jobIdOf, KEEP_COMPLETED } from './names.ts';
@@ -115,17 +116,20 @@ export interface Entry {
   readonly data: unknown;
 }
 
+type Trace = Pick<Origin, 'traceparent' | 'tracestate'>;
 type Reply = readonly [Error | null, unknown];
 const NO_REPLY: Reply = [new Error('Redis sent fewer answers than it got commands'), undefined];
 
 /**
  * Adds jobs, and answers those whose id was not taken. BullMQ's `add` does not answer that, so the same transaction checks each id
  * before it adds it: of two producers with the same id exactly one has added it.
+ *
+ * @param trace the span in which they are added
  */
-export async function addJobs(queue: Queue, entries: readonly Entry[]): Promise<Entry[]> {
+export async function addJobs(queue: Queue, entries: readonly Entry[], trace?: Trace): Promise<Entry[]> {
   const client = await queue.getBackend().client;
   const transaction = client.multi();
-  const jobs = entries.map((entry) => jobOf(queue, entry));
+  const jobs = entries.map((entry) => jobOf(queue, entry, trace));
   for (const { job, key } of jobs) {
     transaction.runCommand('exists', [key]);
     await job.addJob(transaction);
@@ -166,7 +170,11 @@ function timestampOf({ orderKey }: Entry): number {
   return timestamp;
 }
 
-function jobOf(queue: Queue, entry: Entry): { readonly entry: Entry; readonly job: Job; readonly key: string } {
+function jobOf(
+  queue: Queue,
+  entry: Entry,
+  trace?: Trace,
+): { readonly entry: Entry; readonly job: Job; readonly key: string } {
   const jobId = jobIdOf(entry.id);
   const { priority, delayMs: delay = 0, enqueuedBy } = entry;
   const options = {
@@ -177,6 +185,7 @@ function jobOf(queue: Queue, entry: Entry): { readonly entry: Entry; readonly jo
     removeOnComplete: KEEP_COMPLETED,
     removeOnFail: false,
     ...(enqueuedBy !== undefined && { enqueuedBy }),
+    ...trace,
   };
   return { entry, job: new Job(queue, JOB, entry.data, options, jobId), key: queue.toKey(jobId) };
 }

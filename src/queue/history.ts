@@ -82,6 +82,7 @@ function readStory(text: string): KeptStory | undefined {
   const areTexts = typeof id === 'string' && typeof outcome === 'string';
   if (!areTexts || [enqueuedAt, endedAt, waitMs].some((value) => typeof value !== 'number')) return undefined;
   const states = (isObject(devices) ? devices : {}) as Readonly<Record<string, DeviceState>>;
-  const own = { enqueuedBy: undefined, firstEnqueuedAt: undefined, ...originOf(story), ...readPasses(story) };
+  const origin = { enqueuedBy: undefined, firstEnqueuedAt: undefined, traceparent: undefined, tracestate: undefined };
+  const own = { ...origin, ...originOf(story), ...readPasses(story) };
   return { ...story, devices: states, ...own } as KeptStory;
 }

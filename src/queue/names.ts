@@ -5,6 +5,10 @@ import { QueueKeys, type Job, type JobsOptions, type KeepJobs } from 'bullmq';
 export const QUEUE = 'notifications';
 /** The queue of the dead letters. No worker consumes it. */
 export const DEAD_LETTERS = 'dead-letters';
+/** What that queue is called in traces: `pushpacer:notifications`. The shards are one queue there. */
+export function destinationOf(prefix: string): string {
+  return `${prefix.replaceAll(/[{}]/g, '')}:${QUEUE}`;
+}
 /** The name of a notification's job. */
 export const JOB = 'push';
 /** The name of a job that cancels notifications. */

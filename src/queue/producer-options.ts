@@ -30,11 +30,16 @@ export interface ProducerOptions extends RedisTarget {
   readonly limiterSentinelName?: string | undefined;
   /** The longest wait for Redis before RedisAwayError, in milliseconds. Default: 5,000. */
   readonly timeoutMs?: number | undefined;
+  /**
+   * Traces by the OpenTelemetry of this process: a span for each call that enqueues, which the workers' spans link to
+   * (docs/tracing.md). Needs `@opentelemetry/api`. Default: true if a variable `OTEL_…` is set. OTEL_SDK_DISABLED=true turns it off.
+   */
+  readonly tracing?: boolean | undefined;
 }
 
 const OPTIONS: OptionNames<ProducerOptions> = {
   ...{ redisUrl: true, cluster: true, sentinel: true, connection: true, prefix: true, shards: true, timeoutMs: true },
-  ...{ limiterRedisUrl: true, limiterSentinelName: true },
+  ...{ limiterRedisUrl: true, limiterSentinelName: true, tracing: true },
 };
 const SENTINEL_OPTIONS: OptionNames<SentinelTarget> = { name: true, password: true };
 /** Options of other clients, and what they are called here. */
@@ -92,6 +97,10 @@ export function checkOptions(options: ProducerOptions): Checked {
   if (!(Number.isFinite(timeoutMs) && timeoutMs >= 1 && timeoutMs <= MAX_TIMEOUT_MS)) {
     const expected = `milliseconds, from 1 to ${MAX_TIMEOUT_MS}`;
     faults.push({ path: 'timeoutMs', expected, found: describeFound(timeoutMs, false) });
+  }
+  const { tracing } = options;
+  if (tracing !== undefined && typeof tracing !== 'boolean') {
+    faults.push({ path: 'tracing', expected: 'true or false', found: describeFound(tracing, true) });
   }
   if (faults.length > 0) throw new InputError('unusable options', faults);
   return { prefix, shards, timeoutMs };

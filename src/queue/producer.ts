@@ -5,13 +5,14 @@ import { parseCancelTarget, type CancelTarget } from '../domain/notification.ts'
 import { ENQUEUED_BY, ENQUEUED_BY_FORMAT } from '../domain/story.ts';
 import { forEachKind, limiterPrefix } from '../limiter/limiter.ts';
 import { countBefore, createCanceller } from '../limiter/redis/canceller.ts';
+import { openTracing, wantsTraces, type Carried } from '../observe/tracing.ts';
 import { connectProducer, explained, RedisAwayError, whenReady, type Connection } from '../redis/connection.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { addressOf } from '../redis/target.ts';
 import { addJobs, check, delayed, type Enqueued, type EnqueueInput, type Entry, type Spread } from './add-jobs.ts';
 import { broadcast, checkBroadcast, type EnqueuedMany, type EnqueueManyOptions, type Positions } from './broadcast.ts';
 import { cancelWaiting, type Canceled, type CancelParts } from './cancel.ts';
-import { broadcastKey, DEAD_LETTERS, QUEUE, shardOf, shardPrefixes } from './names.ts';
+import { broadcastKey, DEAD_LETTERS, destinationOf, QUEUE, shardOf, shardPrefixes } from './names.ts';
 import { checkOptions, limiterTarget, type ProducerOptions } from './producer-options.ts';
 import { checkId, findStatus, type NotificationStatus } from './status.ts';
 
@@ -98,6 +99,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   let deciders: CancelParts['deciders'] | undefined;
   const opened = new Map<string, Promise<Queue[]>>();
   let closed: Promise<void> | undefined;
+  const isTraced = wantsTraces(process.env, options.tracing);
+  const tracing = isTraced ? openTracing({ destination: destinationOf(prefix) }, warnOnce) : undefined;
 
   /** Without this a call after `close` would look like an outage, though it is a mistake in the caller's code. */
   function assertOpen(): void {
@@ -149,14 +152,22 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     return opening;
   }
 
-  /** Adds them; answers those whose id was not taken. */
-  function addAll(entries: readonly Entry[]): Promise<Set<Entry>> {
+  /** Adds them, in a span if there is tracing; answers those whose id was not taken. */
+  async function addAll(entries: readonly Entry[]): Promise<Set<Entry>> {
+    if (tracing === undefined || entries.length === 0) return add(entries);
+    const opened = await tracing;
+    if (opened === undefined) return add(entries);
+    const ids = entries.map(({ id }) => id);
+    return opened.enqueue(ids, (carried) => add(entries, carried));
+  }
+
+  function add(entries: readonly Entry[], carried?: Carried): Promise<Set<Entry>> {
     return ask(async () => {
       const added = new Set<Entry>();
       for (const [shard, queue] of (await open(QUEUE)).entries()) {
         const itsEntries = entries.filter(({ recipientId }) => shardOf(recipientId, shards) === shard);
         for (let from = 0; from < itsEntries.length; from += CHUNK) {
-          for (const entry of await addJobs(queue, itsEntries.slice(from, from + CHUNK))) added.add(entry);
+          for (const entry of await addJobs(queue, itsEntries.slice(from, from + CHUNK), carried)) added.add(entry);
         }
       }
       return added;
@@ -256,6 +267,11 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     close: () => (closed ??= close()),
     [Symbol.asyncDispose]: () => (closed ??= close()),
   };
+}
+
+/** A library has no log of its own. */
+function warnOnce(message: string): void {
+  process.emitWarning(message, { type: 'PushpacerWarning' });
 }
 
 /** A listener for `error` events: without one Node would throw them. The call that failed reports the error. */

@@ -43,7 +43,9 @@ export function createHttp2Provider(service: PushService): Provider {
     const { push, path, headers, body } = encoded;
     const request = { headers: { ':method': 'POST', ':path': path, ...headers, authorization }, body };
     const result = await sender.send(request, options);
-    return result.kind === 'answered' ? readAnswer(result, push) : lostReply(result, push);
+    if (result.kind !== 'answered') return lostReply(result, push);
+    options.onStatus?.(result.status);
+    return readAnswer(result, push);
   }
 
   async function sendOrRepeat(encoded: Encoded, options: SendOptions): Promise<Reply> {

@@ -1,0 +1,106 @@
+import { tokenOf } from '../domain/device.ts';
+import type { Result } from '../domain/outcome.ts';
+import { originOf } from '../domain/story.ts';
+import type { Admission, NotToBeSent } from '../limiter/limiter.ts';
+import type { PassEnd } from '../observe/metrics.ts';
+import type { Facts, PassTrace, RequestTrace, Tracing } from '../observe/tracing.ts';
+import type { Encoded, Provider, Reply } from '../providers/provider.ts';
+import type { Context, ReadyDevice } from './context.ts';
+import { usedSlot, waitMsOf } from './story.ts';
+
+// What the spans of a pass say, where traces are wanted. Ids, codes and times only: never a token or a text of an alert.
+
+/** @param options the job's, which carry the span of the producer */
+export function beginTrace(tracing: Tracing, context: Context, options: object): PassTrace | undefined {
+  const { jobId, notification, progress, stalls } = context;
+  return tracing.pass({
+    id: notification.id === '' ? jobId : notification.id,
+    recipientId: notification.recipientId,
+    producer: originOf(options),
+    before: progress.traceparent,
+    facts: {
+      'pushpacer.category': notification.category,
+      'pushpacer.requeues': progress.requeues,
+      'pushpacer.stalls': stalls === 0 ? undefined : stalls,
+    },
+  });
+}
+
+/** What only the whole pass knows. */
+interface PassFacts {
+  readonly now: number;
+  /** Attempts so far. */
+  readonly attempts: number;
+  /** How long after its due time the job was taken; undefined if it had none. */
+  readonly wokenLateMs: number | undefined;
+}
+
+/** Ends the span, and notes it in the progress: the next pass links to it. */
+export function endTrace(
+  trace: PassTrace,
+  context: Context,
+  result: Result,
+  { target, waitedMs, slotLateMs }: PassEnd,
+  { now, attempts, wokenLateMs }: PassFacts,
+): void {
+  const slot = usedSlot(context);
+  const waitMs = waitMsOf(result);
+  const isError = result.kind === 'dead-letter' || context.error !== undefined;
+  const reason = result.kind === 'dead-letter' ? result.reason : undefined;
+  const facts: Facts = {
+    'pushpacer.result': result.kind === 'dead-letter' ? 'dead-lettered' : result.kind,
+    'pushpacer.platform': target.platform,
+    'pushpacer.app': target.app,
+    'pushpacer.rule': 'rule' in result ? result.rule : undefined,
+    'pushpacer.code': 'code' in result ? result.code : undefined,
+    'pushpacer.reason': reason,
+    'pushpacer.slot': slotText(slot?.at ?? (result.kind === 'requeued' ? now + result.waitMs : undefined)),
+    // After the slot that it was put back until, as in the metrics, also if it was missed and another one is used.
+    'pushpacer.lateness_ms': slotLateMs ?? slot?.lateMs,
+    'pushpacer.woken_late_ms': wokenLateMs,
+    'pushpacer.put_back_ms': waitMs,
+    'pushpacer.waited_ms': waitedMs,
+    'pushpacer.attempts': attempts,
+    'pushpacer.silenced': context.isSilent ? true : undefined,
+  };
+  trace.end(facts, isError ? (reason ?? 'unexpected-error') : undefined);
+  context.progress = { ...context.progress, traceparent: trace.traceparent };
+}
+
+function slotText(at: number | undefined): string | undefined {
+  return at === undefined ? undefined : new Date(Math.round(at)).toISOString();
+}
+
+/** What the limiter answered. */
+export function admissionFacts(answer: Admission | NotToBeSent): Facts {
+  return {
+    'pushpacer.answer': answer.kind === 'ended' ? answer.how : answer.kind,
+    'pushpacer.rule': 'rule' in answer ? answer.rule : undefined,
+    'pushpacer.wait_ms': 'waitMs' in answer ? answer.waitMs : undefined,
+    'pushpacer.before': 'before' in answer ? answer.before : undefined,
+  };
+}
+
+/** Begins the span of a send to one device. */
+export function beginRequest(trace: PassTrace, { label, device, encoded, permit }: ReadyDevice): RequestTrace {
+  const { platform, app } = device;
+  const facts = { 'pushpacer.device': label, 'pushpacer.platform': platform, 'pushpacer.app': app };
+  const waits = permit === undefined ? { 'pushpacer.waits_for_stream': true } : {};
+  return trace.request({ template: templateOf(encoded, tokenOf(device)), facts: { ...facts, ...waits } });
+}
+
+/** `/3/device/{token}`. Where the device names its server (web push), the whole path is its secret. */
+function templateOf({ path, origin }: Encoded, token: string): string {
+  if (origin !== undefined) return '/{endpoint}';
+  return path.replaceAll(token, '{token}').replaceAll(encodeURIComponent(token), '{token}');
+}
+
+export function endRequest(span: RequestTrace, { provider, encoded }: ReadyDevice, reply: Reply): void {
+  const host = encoded.origin === undefined ? hostOf(provider) : new URL(encoded.origin).host;
+  span.end(host, reply.meaning === 'accepted' ? undefined : reply.code);
+}
+
+/** The server of a provider that has one. */
+function hostOf(provider: Provider): string | undefined {
+  return provider.reach().find(({ isSignIn }) => isSignIn !== true)?.host;
+}

@@ -1,0 +1,73 @@
+import { withoutCredentials } from '../domain/redact.ts';
+import { within } from '../domain/time.ts';
+import { createSparing } from './log.ts';
+import { loadApi, TRACER, wantsTraces, type Api, type Warn } from './tracing.ts';
+
+/** How long the last spans have to be exported when a program stops. */
+const FLUSH_MS = 2_000;
+/** How often it is logged that spans cannot be exported. */
+const TROUBLE_EVERY_MS = 60_000;
+/**
+ * Without `process`, which writes the command line to every span: that of `pushpacer enqueue` has tokens and the texts of alerts.
+ */
+const DETECTORS = 'env,host,os,serviceinstance';
+
+/**
+ * Starts OpenTelemetry's SDK in a program of pushpacer, as the variables of the environment say, for traces alone. Does nothing where
+ * none asks for traces, or where a tracer provider is registered already (`node --import`). Never rejects.
+ *
+ * @param service its name in traces, unless a variable has another one
+ * @returns exports the last spans, within 2 s, and ends it
+ */
+export async function startTracing(env: NodeJS.ProcessEnv, service: string, warn: Warn): Promise<() => Promise<void>> {
+  const nothing = (): Promise<void> => Promise.resolve();
+  if (!wantsTraces(env)) return nothing;
+  const api = await loadApi(warn);
+  if (api === undefined || isRegistered(api)) return nothing;
+  try {
+    const { NodeSDK } = await import('@opentelemetry/sdk-node');
+    env['OTEL_NODE_RESOURCE_DETECTORS'] ??= DETECTORS;
+    if (env['OTEL_LOG_LEVEL'] === undefined) logTroubles(api, warn);
+    const isNamed = /(^|,)\s*service\.name\s*=/.test(env['OTEL_RESOURCE_ATTRIBUTES'] ?? '');
+    const serviceName = env['OTEL_SERVICE_NAME'] !== undefined || isNamed ? {} : { serviceName: service };
+    const sdk = new NodeSDK({ ...serviceName, metricReaders: [], logRecordProcessors: [] });
+    sdk.start();
+    return async () => {
+      await within(
+        sdk.shutdown().catch(() => undefined), // it was logged
+        FLUSH_MS,
+      );
+    };
+  } catch (error) {
+    warn(`${NO_SDK} (${error instanceof Error ? error.message : String(error)})`);
+    return nothing;
+  }
+}
+
+const NO_SDK =
+  'a variable OTEL_… asks for traces, but @opentelemetry/sdk-node cannot be started, and no other tracer provider is registered: ' +
+  'there are none; install it beside pushpacer (npm install @opentelemetry/sdk-node), or start your own with node --import';
+
+function isRegistered({ trace }: Api): boolean {
+  // A provider of the API hands on to the one that is registered, if there is one.
+  const provider = trace.getTracerProvider() as { readonly getDelegateTracer?: (name: string) => unknown };
+  return provider.getDelegateTracer === undefined || provider.getDelegateTracer(TRACER) !== undefined;
+}
+
+/** What the SDK reports goes into the log: without that, spans that cannot be exported would be lost in silence. */
+function logTroubles({ diag, DiagLogLevel }: Api, warn: Warn): void {
+  const sparing = createSparing(TROUBLE_EVERY_MS);
+  const say = (reported: string): void => {
+    const repeats = sparing('');
+    if (repeats !== undefined) warn(`${TROUBLE}: ${withoutCredentials(reported).slice(0, MOST_TEXT)}`);
+  };
+  const ignore = (): void => undefined;
+  diag.setLogger(
+    { error: say, warn: say, info: ignore, debug: ignore, verbose: ignore },
+    { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
+  );
+}
+
+const MOST_TEXT = 300;
+const TROUBLE =
+  'OpenTelemetry reports a trouble, which is logged once a minute; spans may be lost, notifications are not';
