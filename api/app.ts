@@ -6,7 +6,7 @@ import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
 import type { Tracing } from '../src/observe/tracing.ts';
 import type { Told } from '../src/operations/story.ts';
-import type { Producer } from '../src/queue/producer.ts';
+import type { Canceled, CancelTarget, Producer } from '../src/queue/producer.ts';
 import { RedisAwayError } from '../src/redis/connection.ts';
 import { LimiterUnavailableError } from '../src/redis/deadline.ts';
 import type { Backlog } from './backlog.ts';
@@ -186,16 +186,24 @@ export function createApp(parts: AppParts): Hono<Env> {
     return status.state === 'unknown' ? problemResponse(UNKNOWN_ID) : json(200, { id, ...status, story });
   });
 
+  /** Nothing else says who canceled: any token with `send` may cancel what another one enqueued. */
+  async function cancel(c: Context<Env>, target: CancelTarget): Promise<Canceled> {
+    const { canceled, tooLate } = await producer.cancel(target);
+    const what = 'id' in target ? { id: target.id } : { recipientId: target.recipientId };
+    if (canceled + tooLate > 0) log.info({ by: c.get('token').name, ...what, canceled, tooLate }, 'canceled');
+    return { canceled, tooLate };
+  }
+
   app.delete('/v1/notifications/:id', needs('send'), async (c) => {
     const id = c.req.param('id');
-    const { canceled, tooLate } = await producer.cancel({ id });
+    const { canceled, tooLate } = await cancel(c, { id });
     if (canceled + tooLate === 0) return problemResponse(UNKNOWN_ID);
     return json(200, { id, result: canceled > 0 ? 'canceled' : 'tooLate' });
   });
 
   app.delete('/v1/recipients/:id/notifications', needs('send'), async (c) => {
     const cancellationKey = c.req.query('cancellationKey') ?? '';
-    return json(200, await producer.cancel({ recipientId: c.req.param('id'), cancellationKey }));
+    return json(200, await cancel(c, { recipientId: c.req.param('id'), cancellationKey }));
   });
 
   app.get('/v1/recipients/:id', needs('read'), async (c) => {

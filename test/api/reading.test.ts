@@ -31,6 +31,21 @@ describe('a notification', () => {
     expect((await api.call('DELETE', path)).body).toMatchObject({ status: 422 });
     expect((await api.call('DELETE', `${path}?cancellationKey=trip%207`)).body).toEqual({ canceled: 2, tooLate: 0 });
   });
+
+  it('that is canceled leaves a line with the name of the token in the log', async () => {
+    const api = await openApi({}, { bulk: { scopes: ['send'] } });
+    const fields = { recipientId: 'teacher-7', cancellationKey: 'trip 7', sendAfter: Date.now() + 600_000 };
+    const [one, other] = [makeNotification(fields), makeNotification(fields)];
+    await api.call('POST', '/v1/notifications', { body: [one, other] });
+    await api.call('DELETE', `/v1/notifications/${one.id}`, { secret: api.secrets.bulk });
+    await api.call('DELETE', '/v1/recipients/teacher-7/notifications?cancellationKey=trip%207');
+    await api.call('DELETE', '/v1/notifications/nobody');
+    const logged = api.lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+    expect(logged.filter(({ msg }) => msg === 'canceled')).toMatchObject([
+      { by: 'bulk', id: one.id, canceled: 1, tooLate: 0 },
+      { by: 'all', recipientId: 'teacher-7', canceled: 2, tooLate: 0 },
+    ]);
+  });
 });
 
 it('shows a recipient: the limits of the living workers, what was sent, and what waits and why', async () => {

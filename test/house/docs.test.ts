@@ -27,6 +27,8 @@ describe('names in the documentation', () => {
     'LIMIT_RULE',
     'SANDBOX_URL',
     'SANDBOX_PORT',
+    'COPY_URL',
+    'NEW_URL',
   ];
 
   it('in capitals are variables that a worker reads, words of a provider, exports, or known others', () => {

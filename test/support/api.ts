@@ -17,6 +17,8 @@ export interface ApiBench<Name extends string = never> {
   readonly tokensFile: string;
   /** The queue of the first shard, as a plain BullMQ client sees it. */
   readonly queue: Queue;
+  /** The lines of its log, as JSON. */
+  readonly lines: readonly string[];
   /** A request with a token that may all, unless `secret` is another one, or '' for none. */
   call(method: string, path: string, options?: CallOptions): Promise<Answer>;
   /** The secret of each token, by its name; `all` is the token that may all. */
@@ -54,7 +56,8 @@ export async function openApi<Name extends string = never>(
   for (const [name, fields] of Object.entries<TokenFields>({ all: { scopes: SCOPES }, ...tokens }))
     secrets[name] = await addToken(tokensFile, { name, ...fields });
   const given = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, API_PORT: '0', API_TOKENS_FILE: tokensFile, ...env };
-  const api = await startApi(loadApiConfig(given), createLog('silent'));
+  const lines: string[] = [];
+  const api = await startApi(loadApiConfig(given), createLog('info', { write: (line) => void lines.push(line) }));
   const [first = prefix] = shardPrefixes(prefix, Number(env['QUEUE_SHARDS'] ?? 1));
   const connection = connectRedis(given.REDIS_URL).on('error', () => undefined); // a test may have none
   const queue = new Queue(QUEUE, { connection, prefix: first }).on('error', () => undefined);
@@ -75,7 +78,7 @@ export async function openApi<Name extends string = never>(
     });
     return { status: response.status, headers: response.headers, body: jsonOr(await response.text()) };
   };
-  return { url: api.url, prefix, tokensFile, queue, call, secrets: secrets as ApiBench<Name>['secrets'] };
+  return { url: api.url, prefix, tokensFile, queue, lines, call, secrets: secrets as ApiBench<Name>['secrets'] };
 }
 
 function jsonOr(text: string): Record<string, unknown> {
