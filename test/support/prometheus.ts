@@ -1,0 +1,89 @@
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { onTestFinished } from 'vitest';
+import { freePort } from '../../sandbox/redis/embedded-redis.ts';
+import { findOnPath } from '../../sandbox/redis/redis-server.ts';
+import { runProgram, temporaryFolder } from './program.ts';
+import { waitFor } from './wait.ts';
+
+const GUARDIAN = fileURLToPath(new URL('../../sandbox/redis/redis-guardian.sh', import.meta.url));
+const INSTALL =
+  'command -v promtool >/dev/null || { export DEBIAN_FRONTEND=noninteractive; apt-get update -q && ' +
+  'apt-get install -q -y --no-install-recommends prometheus; }';
+
+/** A real Prometheus on the loopback. */
+export interface TestPrometheus {
+  readonly url: string;
+  /** The series that an expression has now. Rejects with Prometheus's words where it cannot be evaluated. */
+  query(expr: string): Promise<Series[]>;
+}
+
+export interface Series {
+  readonly metric: Readonly<Record<string, string>>;
+  readonly value: number;
+}
+
+/** Runs promtool to its end and gives its output; rejects with the output where it finds a fault. */
+export async function promtool(args: readonly string[], cwd: string): Promise<string> {
+  return runProgram(await programOf('promtool'), args, cwd);
+}
+
+/** Starts one with this configuration, and resolves when it answers. It ends with the test, and with this process. */
+export async function startPrometheus(configFile: string): Promise<TestPrometheus> {
+  const program = await programOf('prometheus');
+  const data = await temporaryFolder();
+  const address = `127.0.0.1:${await freePort()}`;
+  const args = [`--config.file=${configFile}`, `--storage.tsdb.path=${data}`, `--web.listen-address=${address}`];
+  const guardian = spawn('sh', [GUARDIAN, '', program, ...args], { stdio: ['pipe', 'pipe', 'pipe'] });
+  let output = '';
+  for (const stream of [guardian.stdout, guardian.stderr]) {
+    stream.setEncoding('utf8').on('data', (text: string) => (output = `${output}${text}`.slice(-4_000)));
+  }
+  const ended = once(guardian, 'close');
+  onTestFinished(async () => {
+    guardian.stdin.end();
+    await ended;
+  });
+  const url = `http://${address}`;
+  await waitFor(async () => {
+    if (guardian.exitCode !== null) throw new Error(`${program} ended:\n${output}`);
+    const { ok } = await fetch(`${url}/-/ready`);
+    if (!ok) throw new Error(`${program} is not ready:\n${output}`);
+  });
+  return { url, query: (expr) => query(url, expr) };
+}
+
+interface Answer {
+  readonly status: string;
+  readonly error?: string;
+  readonly data?: {
+    readonly result: readonly { readonly metric: Record<string, string>; readonly value: [number, string] }[];
+  };
+}
+
+async function query(url: string, expr: string): Promise<Series[]> {
+  const answer = await fetch(`${url}/api/v1/query`, { method: 'POST', body: new URLSearchParams({ query: expr }) });
+  const { status, error, data } = (await answer.json()) as Answer;
+  if (status !== 'success' || data === undefined) throw new Error(`${error ?? status}: ${expr}`);
+  return data.result.map(({ metric, value: [, value] }) => ({ metric, value: Number(value) }));
+}
+
+let installing: Promise<unknown> | undefined;
+
+/** The path of a program of Prometheus. Where the PATH has none, Debian's package is installed, as root, and it says so. */
+async function programOf(name: 'prometheus' | 'promtool'): Promise<string> {
+  const path = process.env['PATH'] ?? '';
+  const own = await findOnPath(name, path);
+  if (own !== undefined) return own;
+  process.stderr.write(`No ${name} on the PATH: installing the package prometheus with apt-get.\n`);
+  // Several test files may come here at once, and apt-get runs once at a time.
+  installing ??= promisify(execFile)('flock', [join(tmpdir(), 'pushpacer-prometheus.lock'), 'sh', '-c', INSTALL]);
+  await installing;
+  const installed = await findOnPath(name, path);
+  if (installed === undefined) throw new Error(`the package prometheus has no ${name} on the PATH`);
+  return installed;
+}
