@@ -32,6 +32,19 @@ export async function promtool(args: readonly string[], cwd: string): Promise<st
   return runProgram(await programOf('promtool'), args, cwd);
 }
 
+/** What `promtool check metrics` says of a page; an empty text if it finds no fault. */
+export async function checkMetrics(page: string): Promise<string> {
+  const child = spawn(await programOf('promtool'), ['check', 'metrics'], { stdio: ['pipe', 'pipe', 'pipe'] });
+  let said = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text: string) => (said += text));
+  }
+  const ended = once(child, 'close') as Promise<[number | null]>;
+  child.stdin.end(page);
+  const [code] = await ended;
+  return said === '' && code !== 0 ? `promtool ended with ${code ?? 'a signal'}` : said;
+}
+
 /** Starts one with this configuration, and resolves when it answers. It ends with the test, and with this process. */
 export async function startPrometheus(configFile: string): Promise<TestPrometheus> {
   const program = await programOf('prometheus');

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { checkMetrics } from '../../support/promtool.ts';
+import { checkMetrics } from '../../support/prometheus.ts';
 import { makeNotification } from '../../support/push.ts';
 import { openReplicaBench } from '../../support/replica.ts';
 import { waitFor } from '../../support/wait.ts';
