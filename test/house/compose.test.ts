@@ -1,6 +1,7 @@
 import { access, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import { CONFIG_VARIABLES } from '../../src/config/variables.ts';
 import { portFlag, SERVER_NAMES, variableOf } from '../../scripts/sandbox.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
@@ -85,6 +86,53 @@ describe('the compose file', () => {
     );
     sandbox.kill('SIGTERM');
     expect(await sandbox.waitForExit()).toMatchObject({ code: 0 });
+  });
+});
+
+describe('the profile `monitoring`', () => {
+  const { prometheus, grafana, worker } = services;
+  /** The files of the repository that a service sees, by their path there. */
+  const mounts = ({ volumes: list = [] }: Service): Map<string, string> =>
+    new Map(
+      list.filter((each) => each.startsWith('./')).map((each) => [each.split(':')[1] ?? '', each.split(':')[0] ?? '']),
+    );
+
+  test('is for this machine alone, and its programs are of one version each', () => {
+    for (const [service, port] of [
+      [prometheus, '9090'],
+      [grafana, '3000'],
+    ] as const) {
+      expect(service.profiles).toEqual(['monitoring']);
+      expect(service.image).toMatch(/:v?\d+\.\d+\.\d+$/);
+      expect(service.ports).toEqual([expect.stringMatching(`^127\\.0\\.0\\.1:\\$\\{[A-Z]+_PORT:-${port}\\}:${port}$`)]);
+      for (const volume of service.volumes ?? []) if (volume.startsWith('.')) expect(volume).toMatch(/:ro$/);
+    }
+  });
+
+  test('has Prometheus look at every worker, by rules that are there', async () => {
+    const folder = mounts(prometheus).get('/etc/prometheus') ?? '';
+    const config = parse(await readFile(join(folder, 'prometheus.yml'), 'utf8')) as {
+      rule_files: string[];
+      scrape_configs: { job_name: string; dns_sd_configs: { names: string[]; type: string; port: number }[] }[];
+    };
+    for (const file of config.rule_files) await access(join(folder, file));
+    const lookUps = config.scrape_configs.flatMap((scrape) => scrape.dns_sd_configs);
+    expect(lookUps).toEqual([
+      expect.objectContaining({ names: ['worker'], type: 'A', port: Number(worker.expose?.[0]) }),
+    ]);
+  });
+
+  test('gives Grafana that Prometheus, and the dashboard', async () => {
+    const files = mounts(grafana);
+    const provisioning = files.get('/etc/grafana/provisioning') ?? '';
+    const read = async (file: string): Promise<unknown> => parse(await readFile(join(provisioning, file), 'utf8'));
+    const { datasources } = (await read('datasources/prometheus.yml')) as { datasources: { url: string }[] };
+    expect(datasources.map(({ url }) => url)).toEqual(['http://prometheus:9090']);
+    const { providers } = (await read('dashboards/pushpacer.yml')) as { providers: { options: { path: string } }[] };
+    const home = grafana.environment?.['GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH'] ?? '';
+    expect(providers.map(({ options }) => options.path)).toEqual([dirname(home)]);
+    const dashboard = JSON.parse(await readFile(files.get(home) ?? '', 'utf8')) as { title: string };
+    expect(dashboard.title).not.toBe('');
   });
 });
 

@@ -2,6 +2,8 @@ import { readFile } from 'node:fs/promises';
 import { parse } from 'yaml';
 
 export interface Service {
+  readonly image?: string;
+  readonly profiles?: readonly string[];
   readonly command?: readonly string[];
   readonly environment?: Readonly<Record<string, string | null>>;
   readonly volumes?: readonly string[];
@@ -17,7 +19,7 @@ export const dockerfile = await readFile('Dockerfile', 'utf8');
 
 /** docker-compose.yml, as far as tests look at it. */
 export const { services, volumes } = parse(await readFile('docker-compose.yml', 'utf8')) as {
-  services: { redis: Service; worker: Service; sandbox: Service };
+  services: Readonly<Record<'redis' | 'worker' | 'sandbox' | 'prometheus' | 'grafana', Service>>;
   volumes: Readonly<Record<string, unknown>>;
 };
 

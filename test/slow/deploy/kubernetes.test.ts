@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
@@ -11,7 +11,7 @@ import { deployments, fieldFaults, manifestsOf, referenceFaults, schemaFaults } 
 import type { Container, Manifest, Values } from '../../support/kubernetes.ts';
 import { temporaryFolder } from '../../support/program.ts';
 
-const RULES = 'groups: [{name: pushpacer, rules: [{alert: A, expr: up == 0, annotations: {s: "{{ $labels.job }}"}}]}]';
+const RULES = await readFile('deploy/prometheus/pushpacer.rules.yml', 'utf8');
 
 /** Values by the name of what they are for. */
 const VALUES: Readonly<Record<string, Values>> = {
