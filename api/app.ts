@@ -1,6 +1,7 @@
 import { Hono, type Context } from 'hono';
 import { createMiddleware } from 'hono/factory';
 import { InputError } from '../src/domain/faults.ts';
+import { NewerFormatError } from '../src/domain/format.ts';
 import { notificationSchema } from '../src/domain/notification.ts';
 import { createMemoryLimiter } from '../src/limiter/memory/memory-limiter.ts';
 import type { Logger } from '../src/observe/log.ts';
@@ -317,6 +318,7 @@ function problemOf(error: unknown): Problem {
     return redisAway('Redis does not answer; what was not answered yet may be sent again with the same ids');
   }
   if (error instanceof InputError) return invalid(error.faults, 'the request');
+  if (error instanceof NewerFormatError) return { status: 409, code: 'conflict', detail: error.message };
   return { status: 500, code: 'internal', detail: 'an unexpected error; the log of the server has it' };
 }
 

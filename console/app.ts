@@ -5,6 +5,7 @@ import { bodyLimit } from 'hono/body-limit';
 import { html } from 'hono/html';
 import { NONCE, secureHeaders } from 'hono/secure-headers';
 import { InputError } from '../src/domain/faults.ts';
+import { NewerFormatError } from '../src/domain/format.ts';
 import { RedisAwayError } from '../src/redis/connection.ts';
 import { LimiterUnavailableError } from '../src/redis/deadline.ts';
 import { notice, page } from './layout.ts';
@@ -73,6 +74,9 @@ export function createConsoleApp(parts: ConsoleParts, sessions: Sessions): Conso
     const known = explain(error);
     if (known instanceof RedisAwayError || known instanceof LimiterUnavailableError) {
       return notice(c, { title: 'Redis does not answer', advice: `${known.message}. Try again.`, status: 503 });
+    }
+    if (known instanceof NewerFormatError) {
+      return notice(c, { title: 'A newer version wrote this', advice: known.message, status: 409 });
     }
     if (known instanceof InputError) return notice(c, { title: 'That cannot be', advice: known.message, status: 400 });
     log.error({ err: error }, 'unexpected error in a page');

@@ -21,7 +21,7 @@ ${QUEUE_HELP}`;
 /** `npm run discard`: dead letters removed for good. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('discard', 'Removes dead letters for good, oldest first.');
-  addTakeFlags(command, 'discard', 'seen, matched, discarded, byReason, left, dryRun')
+  addTakeFlags(command, 'discard', 'seen, matched, discarded, newer, byReason, left, dryRun')
     .addHelpText('after', HELP)
     .action(async (flags: TakeFlags) => {
       checkTakeFlags(flags, 'discard');

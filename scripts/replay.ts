@@ -37,7 +37,11 @@ ${QUEUE_HELP}`;
 /** `npm run replay`: dead letters back into the queue. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('replay', 'Puts dead letters back into the queue, oldest first.');
-  addTakeFlags(command, 'replay', 'seen, matched, replayed, byReason, recipients, expired, lastAfterMs, left, dryRun')
+  addTakeFlags(
+    command,
+    'replay',
+    'seen, matched, replayed, newer, byReason, recipients, expired, lastAfterMs, left, dryRun',
+  )
     .addOption(
       new Option('--rate <n/s>', 'the most to replay in a second; also 30/m or 500/h; off: without a pause')
         .argParser(rate)

@@ -66,6 +66,7 @@ export {
   type Problem,
   type Refusal,
 } from './http/limit.ts';
+export { NewerFormatError, type Newer } from './domain/format.ts';
 export { LimiterUnavailableError } from './redis/deadline.ts';
 export type { OnUnavailable } from './limiter/fallback.ts';
 export type {

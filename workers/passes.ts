@@ -65,7 +65,7 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
   const deciders = forEachKind(prefix, (of) => createCanceller({ ...canceller, prefix: of }));
   const looks = forEachKind(prefix, (of) => createCanceledLook({ ...canceller, prefix: of }));
   const cancelParts = { connection: connections.queue, queues, deciders };
-  const cancelJob = createCancelProcessor((target) => cancelWaiting(target, cancelParts), log);
+  const cancelJob = createCancelProcessor((target) => cancelWaiting(target, cancelParts), { log, metrics });
 
   const outcomes = outcomesOf(config, parts);
   const recording = recordingOf(config, parts);

@@ -131,6 +131,7 @@ function whatItComesTo(wish: Wish, seen: Preview, policy: Policy, now: number): 
   const { verb, which, perSecond } = wish;
   const { count: number, recipients, busiest, expired, lastAfterMs, byReason, isWhole } = seen;
   if (number === 0) {
+    if (seen.newer > 0) return newerWarning(seen);
     return isWhole
       ? html`<p class="empty">There are none of these (any more): ${whichText(which)}.</p>`
       : html`<p class="empty">
@@ -148,7 +149,7 @@ function whatItComesTo(wish: Wish, seen: Preview, policy: Policy, now: number): 
     ['By reason', html`${reasons.map(([reason, of]) => html`${badge(reason)} ${count(of)} `)}`],
   ] as const;
   const partial = isWhole
-    ? ''
+    ? newerWarning(seen)
     : html`<p class="warning">
         There are more than can be counted in ${duration(LOOK_MS)}: the numbers are of the oldest ${count(number)}. All
         of them are meant.
@@ -175,6 +176,14 @@ function whatItComesTo(wish: Wish, seen: Preview, policy: Policy, now: number): 
       category, quiet hours and quotas make it later. Devices that were alerted before are skipped.
     </p>
     <p><strong>A replay cannot be taken back: people get the alerts.</strong></p>`;
+}
+
+function newerWarning({ newer }: Preview): Html {
+  if (newer === 0) return html``;
+  const [letters, stay] = [deadLettersText(newer), newer === 1 ? 'stays' : 'stay'];
+  return html`<p class="warning">
+    A newer version of pushpacer wrote ${letters} of these, which ${stay}: use the console of the newer version.
+  </p>`;
 }
 
 /** `Replay 8 dead letters` */

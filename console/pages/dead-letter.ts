@@ -83,7 +83,8 @@ export function letterPage(
     section: '/dead-letters',
     body: html`<p class="crumbs"><a href="/dead-letters">Dead letters</a></p>
       <h1><span class="id">${name}</span> ${badge(reason, 'bad')}</h1>
-      ${c.get('user').role === 'operator' ? actions(found) : ''}
+      ${found.newer === undefined ? '' : html`<p class="warning">${NEWER}</p>`}
+      ${c.get('user').role === 'operator' && found.newer === undefined ? actions(found) : ''}
       <div class="columns">
         ${section(
           'Why',
@@ -102,6 +103,7 @@ export function letterPage(
   });
 }
 
+const NEWER = 'A newer version of pushpacer wrote it. It can be replayed or discarded by the newer version only.';
 const HIDDEN = 'Titles, texts and data are not shown. A console that is started with --show-texts shows them.';
 
 function actions({ shard, id }: FoundDeadLetter): Html {

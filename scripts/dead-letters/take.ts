@@ -247,16 +247,22 @@ export async function takeChosen(opened: OpenDeadLetters, flags: TakeFlags, comm
       if (canAsk() && !(await confirm(question))) throw new CommandError(`nothing was ${past}`);
     }
   }
-  const { seen, matched, taken, byReason, outlook } = dryRun
+  const { seen, matched, taken, newer, byReason, outlook } = dryRun
     ? await look('counted')
     : await look(past, { take, ...(pace && { pace }) });
   const left = await opened.count();
   if (json) {
-    printJson({ seen, matched, [past]: taken, byReason, ...outlook?.fields(), left, dryRun });
+    printJson({ seen, matched, [past]: taken, newer, byReason, ...outlook?.fields(), left, dryRun });
   } else if (dryRun) {
     const counts = `would ${verb} ${matched} of ${deadLetters(seen)}${breakdown(byReason)}${outlook?.suffix() ?? ''}`;
     process.stdout.write(`${[counts, ...(outlook?.lines() ?? [])].join('\n')}\n`);
   } else {
     process.stdout.write(`${past} ${taken} of ${deadLetters(seen)}${breakdown(byReason)}; ${left} there now\n`);
   }
+  if (newer > 0) throw new CommandError(newerText(newer, past));
+}
+
+function newerText(count: number, past: string): string {
+  const were = count === 1 ? 'was' : 'were';
+  return `${deadLetters(count)} ${were} written by a newer version of pushpacer, and not ${past}: use the newer version`;
 }

@@ -1,6 +1,7 @@
 import type { Queue } from 'bullmq';
 import { loadLimiterConfig, type Config } from '../../src/config/config.ts';
 import { InputError } from '../../src/domain/faults.ts';
+import { NewerFormatError } from '../../src/domain/format.ts';
 import type { CountedApart } from '../../src/domain/limits.ts';
 import { notificationSchema } from '../../src/domain/notification.ts';
 import { DURATION_FORMAT, formatDuration, INSTANT_FORMAT, parseDuration } from '../../src/domain/time.ts';
@@ -72,7 +73,7 @@ export async function atLimiter(work: (limiters: OpenLimiters) => Promise<void>)
     });
   } catch (error) {
     if (error instanceof InputError) throw new UsageError(error.message); // the limiter's arguments come from flags
-    if (error instanceof RedisAwayError) throw new CommandError(error.message);
+    if (error instanceof RedisAwayError || error instanceof NewerFormatError) throw new CommandError(error.message);
     if (error instanceof LimiterUnavailableError) throw new CommandError((explained(redis, error) as Error).message);
     throw error;
   } finally {

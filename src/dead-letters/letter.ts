@@ -1,3 +1,4 @@
+import { newerText, newerThanKnown, type Newer } from '../domain/format.ts';
 import { isObject, objectOr, valueAt } from '../domain/json.ts';
 import { parseNotification, PLATFORMS, type Platform } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason, type FailedAttempt } from '../domain/outcome.ts';
@@ -12,6 +13,8 @@ export interface StoredDeadLetter {
   /** When it came into that queue: epoch milliseconds on Redis's clock. */
   readonly buriedAt: number;
   readonly letter: DeadLetter;
+  /** A newer version wrote the dead letter, or its notification: it is neither replayed nor discarded by this one. */
+  readonly newer?: Newer;
 }
 
 /** The fields of a job's hash that dead letters need. */
@@ -88,6 +91,17 @@ export function replayProgress(
     ...(isRecorded &&
       withPass(story, { at: now, result: 'replayed', reason, message: message.slice(0, MOST_TEXT), deadAt })),
   };
+}
+
+/** A dead letter as it is stored. One of a newer version is not read: only its age is known, and that it is there. */
+export function readStored(id: string, buriedAt: number, data: unknown): StoredDeadLetter {
+  const newer = newerThanKnown('dead letter', data);
+  if (newer === undefined) {
+    const ofNotification = newerThanKnown('job data', valueAt(data, 'notification'));
+    return { id, buriedAt, letter: readDeadLetter(data), ...(ofNotification && { newer: ofNotification }) };
+  }
+  const message = `a newer version of pushpacer wrote this: ${newerText(newer)}; use the newer version`;
+  return { id, buriedAt, letter: { ...FOREIGN, notification: null, message, deadAt: buriedAt }, newer };
 }
 
 /** Reads a job of `dead-letters`. A job that no worker of this project wrote gets the reason `invalid`; it can be replayed too. */

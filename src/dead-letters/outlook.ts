@@ -81,6 +81,8 @@ function earliestMs(schedule: readonly number[], { rules, minGapMs }: Policy, at
 /** What a run would do, before it begins. */
 export interface Preview extends Forecast {
   readonly byReason: ReasonCounts;
+  /** How many are chosen and will be left, because a newer version wrote them. They are not among `count`. */
+  readonly newer: number;
   /** False: the look took too long, and the counts are of the oldest ones. */
   readonly isWhole: boolean;
 }
@@ -93,9 +95,10 @@ export async function preview(
 ): Promise<Preview> {
   const outlook = createOutlook(terms);
   const byReason = new Map<DeadLetterReason, number>();
-  for await (const found of walkChosen(shards, choice, { signal })) {
+  let newer = 0;
+  for await (const found of walkChosen(shards, choice, { signal, onNewer: () => (newer += 1) })) {
     outlook.add(found);
     countIn(byReason, found.letter.reason);
   }
-  return { ...outlook.forecast(), byReason: Object.fromEntries(byReason), isWhole: !signal.aborted };
+  return { ...outlook.forecast(), newer, byReason: Object.fromEntries(byReason), isWhole: !signal.aborted };
 }

@@ -1,5 +1,6 @@
 import type { Queue } from 'bullmq';
 import { targetOf } from '../domain/device.ts';
+import { NewerFormatError } from '../domain/format.ts';
 import { objectOr, valueAt } from '../domain/json.ts';
 import { outcomeFields, waitOf, DEAD_LETTER_REASONS } from '../domain/outcome.ts';
 import type { DeadLetter, DeviceState, Outcome } from '../domain/outcome.ts';
@@ -8,7 +9,7 @@ import { waitsFrom } from '../domain/time.ts';
 import { ID_KEPT_S, JOB, KEEP_COMPLETED, notificationIdOf, outcomesKey, PRIORITY, replayIdOf } from '../queue/names.ts';
 import { MAX_JOB_TEXT, readJobs, shortened, type RawJob } from '../queue/readable.ts';
 import { defineQueueScript } from '../redis/scripts.ts';
-import { deadLetterOf, isDecided, readDeadLetter, replayProgress } from './letter.ts';
+import { deadLetterOf, isDecided, readStored, replayProgress } from './letter.ts';
 import type { JobFields, StoredDeadLetter } from './letter.ts';
 
 /** The dead letters of one queue. None is lost and none exists twice, even if a process is killed at any instant. */
@@ -17,7 +18,10 @@ export interface DeadLetters {
   bury(jobId: string): Promise<boolean>;
   /** Makes every failed job a dead letter, also those of workers that were killed before they could. Answers how many. */
   sweep(): Promise<number>;
-  /** Puts one back into the queue and answers its new job id; undefined if it does not exist (any more). */
+  /**
+   * Puts one back into the queue and answers its new job id; undefined if it does not exist (any more). Rejects with
+   * NewerFormatError if a newer version wrote it.
+   */
   replay(stored: StoredDeadLetter): Promise<string | undefined>;
   /** Removes one for good, if there are more than `keep` (default 0). `gone` if it does not exist any more. */
   discard(id: string, keep?: number): Promise<DiscardReply>;
@@ -85,7 +89,8 @@ export function createDeadLetters(options: DeadLettersOptions): DeadLetters {
       }
       return buried;
     },
-    replay({ id: deadLetterId, letter }) {
+    replay({ id: deadLetterId, letter, newer }) {
+      if (newer !== undefined) return Promise.reject(new NewerFormatError(newer));
       const { notification: data } = letter;
       const generation = letter.generation + 1;
       const origin = originOf(letter.story);
@@ -226,7 +231,7 @@ export async function findDeadLetter(deadQueue: Queue, id: string): Promise<Stor
 }
 
 function stored(id: string, job: JobFields | undefined): StoredDeadLetter | undefined {
-  return job && { id, buriedAt: job.timestamp, letter: readDeadLetter(job.data) };
+  return job && readStored(id, job.timestamp, job.data);
 }
 
 /** Somebody may ask for the id `wait`, which is a key of the queue and no job. */

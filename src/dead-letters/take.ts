@@ -57,20 +57,38 @@ export interface Choice {
 export interface WalkOptions {
   /** The walk ends early when it fires. */
   readonly signal?: AbortSignal;
+  /** Called for each that is chosen and left out, because a newer version wrote it. */
+  readonly onNewer?: () => void;
 }
 
-/** What is chosen and exists: by a filter the oldest first, else in the order of the choice. */
+/**
+ * What is chosen, exists and can be read: by a filter the oldest first, else in the order of the choice. What a newer version wrote is
+ * left out.
+ */
 export async function* walkChosen(
   shards: DeadLetterShards,
   choice: Choice,
   options: WalkOptions = {},
 ): Walk<FoundDeadLetter> {
   const { which, buriedUntilMs } = choice;
-  if (!isList(which)) return yield* inOrder(shards, which, { ...options, buriedUntilMs });
+  const all = isList(which) ? listed(shards, which, options) : inOrder(shards, which, { ...options, buriedUntilMs });
+  for await (const found of all) {
+    if (found.buriedAt > buriedUntilMs) continue;
+    if (found.newer === undefined) yield found;
+    else options.onNewer?.();
+  }
+  return undefined;
+}
+
+async function* listed(
+  shards: DeadLetterShards,
+  which: Exclude<Choice['which'], DeadLetterFilter>,
+  { signal }: WalkOptions,
+): Walk<FoundDeadLetter> {
   for (const { shard, id } of which) {
-    if (options.signal?.aborted === true) return undefined;
+    if (signal?.aborted === true) return undefined;
     const stored = await shards[shard]?.find(id);
-    if (stored !== undefined && stored.buriedAt <= buriedUntilMs) yield { ...stored, shard };
+    if (stored !== undefined) yield { ...stored, shard };
   }
   return undefined;
 }
@@ -144,6 +162,8 @@ export interface TakeResult {
   readonly matched: ReadonlyMap<DeadLetterReason, number>;
   /** How many were taken: fewer than matched if another process was faster, and 0 if they were only counted. */
   readonly taken: number;
+  /** How many match and were left, because a newer version wrote them. They are not among `matched`. */
+  readonly newer: number;
 }
 
 /**
@@ -152,7 +172,7 @@ export interface TakeResult {
 export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: TakeOptions): Promise<TakeResult> {
   const { filter = {}, buriedUntilMs, limit = Infinity, take, pace, onMatched, onSeen } = options;
   const matched = new Map<DeadLetterReason, number>();
-  let [seen, chosen, taken] = [0, 0, 0];
+  let [seen, chosen, taken, newer] = [0, 0, 0, 0];
 
   async function takeOne(stored: StoredDeadLetter): Promise<void> {
     await pace?.();
@@ -162,7 +182,9 @@ export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: T
 
   for await (const all of deadLetters.walk()) {
     const page = all.filter(({ buriedAt }) => buriedAt <= buriedUntilMs);
-    const batch = page.filter((stored) => matches(stored, filter)).slice(0, limit - chosen);
+    const matching = page.filter((stored) => matches(stored, filter));
+    const batch = matching.filter((stored) => stored.newer === undefined).slice(0, limit - chosen);
+    newer += matching.filter((stored) => stored.newer !== undefined).length;
     for (const stored of batch) {
       countIn(matched, stored.letter.reason);
       onMatched?.(stored);
@@ -173,7 +195,7 @@ export async function takeAll(deadLetters: Pick<DeadLetters, 'walk'>, options: T
     seen += page.length;
     if (page.length < all.length || chosen >= limit) break;
   }
-  return { seen, matched, taken };
+  return { seen, matched, taken, newer };
 }
 
 /** What takes from the dead letters of all shards, one shard after the other; `take` gets the shard too. */
@@ -186,6 +208,7 @@ export interface TakeCounts {
   readonly seen: number;
   readonly matched: number;
   readonly taken: number;
+  readonly newer: number;
   readonly byReason: ReasonCounts;
 }
 
@@ -195,7 +218,7 @@ export async function takeFromAll<Shard extends Pick<DeadLetters, 'walk'>>(
   { take, limit = Infinity, ...options }: TakeFromAllOptions<Shard>,
 ): Promise<TakeCounts> {
   const byReason = new Map<DeadLetterReason, number>();
-  let [seen, matched, taken] = [0, 0, 0];
+  let [seen, matched, taken, newer] = [0, 0, 0, 0];
   for (const shard of shards) {
     if (matched >= limit) break;
     const done = await takeAll(shard, {
@@ -205,10 +228,11 @@ export async function takeFromAll<Shard extends Pick<DeadLetters, 'walk'>>(
     });
     seen += done.seen;
     taken += done.taken;
+    newer += done.newer;
     for (const [reason, count] of done.matched) {
       countIn(byReason, reason, count);
       matched += count;
     }
   }
-  return { seen, matched, taken, byReason: Object.fromEntries(byReason) };
+  return { seen, matched, taken, newer, byReason: Object.fromEntries(byReason) };
 }

@@ -1,28 +1,41 @@
 import type { Job } from 'bullmq';
 import { parseCancelTarget, type CancelTarget } from '../domain/notification.ts';
 import { formatFault } from '../domain/faults.ts';
-import type { Logger } from '../observe/log.ts';
+import { newerThanKnown } from '../domain/format.ts';
+import { createSparing, type Logger } from '../observe/log.ts';
+import type { Metrics } from '../observe/metrics.ts';
 import type { Canceled } from '../queue/cancel.ts';
 import type { JobLock } from '../queue/job-lock.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import type { Result } from '../domain/outcome.ts';
 import { readProgress } from './context.ts';
-import { ack, type Completed } from './end.ts';
+import { newer as newerResult } from './decide.ts';
+import { ack, logNewer, NEWER_EVERY_MS, type Completed } from './end.ts';
 
 /** The wait after the limiter did not answer. A random time of up to the same length is added. */
 const AGAIN_MS = 1_000;
 
 /**
  * What a worker does with a job named `cancel`: its data is a CancelTarget, and its return value says how many notifications were
- * canceled. Other data becomes a dead letter, `invalid`. If the limiter does not answer, the job is put back: to cancel again is safe.
+ * canceled. Other data becomes a dead letter, `invalid`. Data of a newer version waits for a worker that can read it. If the limiter does not answer, the job is put back: to cancel again is safe.
  */
-export function createCancelProcessor(cancel: (target: CancelTarget) => Promise<Canceled>, log: Logger) {
+export function createCancelProcessor(
+  cancel: (target: CancelTarget) => Promise<Canceled>,
+  { log, metrics }: { readonly log: Logger; readonly metrics: Pick<Metrics, 'newerJob'> },
+) {
+  const sparing = createSparing(NEWER_EVERY_MS);
   return async (job: Job<unknown>, lock: JobLock): Promise<Canceled | Completed> => {
     const jobId = job.id ?? '';
+    const newer = newerThanKnown('job data', job.data);
     const end = (result: Result): Promise<Completed> =>
-      ack({ lock, progress: readProgress(job.progress) }, result, (error) =>
+      ack({ lock, newer, progress: readProgress(job.progress) }, result, (error) =>
         log.warn({ jobId, err: error }, NOT_ACKED),
       );
+    if (newer !== undefined) {
+      metrics.newerJob();
+      logNewer({ jobId, newer }, sparing, log);
+      return end(newerResult({ passes: job.attemptsStarted }, { random: Math.random }));
+    }
     const parsed = parseCancelTarget(job.data);
     if (!parsed.ok) {
       const message = parsed.faults.map(formatFault).join('; ');

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { BreakerAnswer, Breakers } from '../breaker/breaker.ts';
 import { type Account, type Service, accountOf, serviceOfDevice, tokenOf } from '../domain/device.ts';
 import type { Fault } from '../domain/faults.ts';
+import { newerThanKnown, type Newer } from '../domain/format.ts';
 import type { CountedApart } from '../domain/limits.ts';
 import { parseNotification, type Device, type Notification, type ParsedNotification } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS, type Result } from '../domain/outcome.ts';
@@ -27,6 +28,10 @@ export interface Context {
   readonly notification: Notification;
   /** What is wrong with the data; empty where nothing is. */
   readonly faults: readonly Fault[];
+  /** A newer version wrote the data or the progress: nothing of the job is read, and its progress is left as it is. */
+  readonly newer: Newer | undefined;
+  /** How often workers have taken the job, with this pass (BullMQ's count). */
+  readonly passes: number;
   /** When the job was added: epoch milliseconds. */
   readonly enqueuedAt: number;
   /** Attempts of the passes before this one. */
@@ -122,22 +127,25 @@ export interface Tried {
 
 /** The context at the beginning of a pass. */
 export function createContext(
-  job: Pick<Job, 'id' | 'data' | 'progress' | 'timestamp' | 'stalledCounter'>,
+  job: Pick<Job, 'id' | 'data' | 'progress' | 'timestamp' | 'stalledCounter' | 'attemptsStarted'>,
   lock: JobLock,
   signal: AbortSignal,
   place: Place,
 ): Context {
   const jobId = job.id ?? '';
   const data = job.data as unknown;
+  const newer = newerThanKnown('job data', data) ?? newerThanKnown('job progress', job.progress);
   const unreadable = unreadableFault(data);
   const parsed: ParsedNotification =
     unreadable === undefined ? parseNotification(withId(data, jobId)) : { ok: false, faults: [unreadable] };
-  const progress = readProgress(job.progress);
+  const progress = newer === undefined ? readProgress(job.progress) : NEW;
   return {
     jobId,
     data,
     notification: parsed.ok ? parsed.notification : NONE,
     faults: parsed.ok ? [] : parsed.faults,
+    newer,
+    passes: job.attemptsStarted,
     enqueuedAt: job.timestamp,
     stalls: job.stalledCounter,
     lock,
@@ -230,7 +238,8 @@ const progressSchema = z.object({
 
 /**
  * What a job remembers between two passes; BullMQ's `progress`, so a crash does not lose it. Jobs wait for days, so
- * workers of the next version read what this one wrote: a field is never renamed. Three names are older than the words of
+ * workers of the next version read what this one wrote, and during an upgrade those of the last one do too: a field is never renamed,
+ * and what they would misread gets a new format (domain/format.ts). Three names are older than the words of
  * the rest of the code: an entry of `attempts` is a try that failed, `tries` counts the attempts, and `heldSince` is the time since
  * which it is deferred.
  */

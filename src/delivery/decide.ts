@@ -73,6 +73,26 @@ export function stalledAgain(context: Context, { random }: DeliverParts): Result
   return deferred(waitMs, 'stalled-before');
 }
 
+/** The code of a result that puts a job back for a worker of a newer version. */
+export const NEWER_FORMAT = 'newer-format';
+/** The wait before another worker may take such a job: the first one, and the longest. */
+const NEWER: Backoff = { backoffBaseMs: 2_000, backoffMaxMs: 300_000 };
+
+/**
+ * A newer version wrote the job, or the limiter's state of its recipient. Other workers may be able to read it, so it is put back, at
+ * no attempt, and for longer each time: with thousands of such jobs, a worker that can read none of them still has time for others.
+ * It never becomes a dead letter here: that would lose which devices were alerted.
+ */
+export function newer({ passes }: Pick<Context, 'passes'>, { random }: Pick<DeliverParts, 'random'>): Result {
+  return deferred(backoffMs(Math.max(1, passes), NEWER, 0, random()), NEWER_FORMAT);
+}
+
+/** As `newer`, if the limiter says so. Nothing was sent. */
+export function newerLimiterState(context: Context, parts: DeliverParts): Result {
+  context.progress = { ...context.progress, unsent: true, trying: undefined };
+  return newer(context, parts);
+}
+
 export function invalid({ faults }: Context): Result {
   const hint = faults.some(isUnknownField) ? NEWER_PRODUCER : '';
   return { kind: 'dead-letter', reason: 'invalid', message: `${faults.map(formatFault).join('; ')}${hint}` };

@@ -14,6 +14,7 @@
  * - cancel.ts: what a worker does with a job named `cancel`
  */
 import type { Job } from 'bullmq';
+import { NewerFormatError } from '../domain/format.ts';
 import type { Completion, Result } from '../domain/outcome.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
@@ -26,7 +27,7 @@ import type { Outcomes } from '../queue/outcomes.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
 import { createContext, openDevices, timeLeftMs, type Context, type DeliverParts, type EndTurn } from './context.ts';
 import * as decide from './decide.ts';
-import { ack, attemptsOf, completionOf, createPassLog, endOf, noteKey, outcomeOf } from './end.ts';
+import { ack, attemptsOf, completionOf, createPassLog, endOf, isNewer, noteKey, outcomeOf } from './end.ts';
 import { encode, encodeAgain, reserveStreams } from './ready.ts';
 import { askBreakers, releaseTrials } from './replies.ts';
 import { endInterrupted, mayHaveAlerted, prepareSend, send } from './send.ts';
@@ -36,7 +37,7 @@ import { beginTrace, endTrace } from './trace.ts';
 
 export interface ProcessorParts extends Omit<DeliverParts, 'turns'> {
   readonly log: Logger;
-  readonly metrics: Pick<Metrics, 'passEnded' | 'woken' | 'unprioritised'>;
+  readonly metrics: Pick<Metrics, 'passEnded' | 'woken' | 'unprioritised' | 'newerJob'>;
   /** Which jobs wait under which cancellation key. */
   readonly index: CancellationIndex;
   /** Fires when the grace period of a stopping worker is over. */
@@ -72,7 +73,8 @@ export function createProcessor(given: ProcessorParts) {
     }
     const lateMs = recording && wokenLateMs(context, dueAt, at, recording);
     const result = await deliver(context, parts);
-    if (recording !== undefined) {
+    if (isNewer(result)) metrics.newerJob();
+    if (recording !== undefined && context.newer === undefined) {
       const { worker } = recording;
       const pass = passOf(context, result, { at, lateMs: await lateMs, now: now(), worker });
       context.progress = recorded(context.progress, pass);
@@ -100,6 +102,7 @@ export function createProcessor(given: ProcessorParts) {
 
 /** One pass, from top to bottom. Each step writes what it found to the context; each result is decided in decide.ts. */
 export async function deliver(context: Context, parts: DeliverParts): Promise<Result> {
+  if (context.newer !== undefined) return decide.newer(context, parts);
   const stalled = decide.stalledAgain(context, parts);
   if (stalled !== undefined) return stalled;
   if (context.faults.length > 0) return decide.invalid(context);
@@ -154,6 +157,7 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<Re
     return sent === 'not-noted' ? decide.notNoted(parts) : decide.afterSend(context, parts);
   } catch (error) {
     if (error instanceof LimiterUnavailableError) return decide.limiterUnavailable(context, parts);
+    if (error instanceof NewerFormatError) return decide.newerLimiterState(context, parts);
     return decide.unexpectedError(context, error, parts);
   } finally {
     endTurn?.();

@@ -1,14 +1,15 @@
 import { DelayedError, UnrecoverableError } from 'bullmq';
 import { targetOf } from '../domain/device.ts';
+import { newerText } from '../domain/format.ts';
 import { waitOf, type Completion, type Outcome, type Result } from '../domain/outcome.ts';
 import { waitsFrom } from '../domain/time.ts';
-import type { Logger } from '../observe/log.ts';
+import { createSparing, type Logger, type Sparing } from '../observe/log.ts';
 import type { PassEnd } from '../observe/metrics.ts';
 import type { CancellationIndex } from '../queue/cancellation-index.ts';
 import { ANOTHER_HAS_IT, isLockLost } from '../queue/job-lock.ts';
 import { insist } from '../redis/deadline.ts';
 import { putBackMs, type Context, type Progress, type RetryPolicy } from './context.ts';
-import { redactedError } from './decide.ts';
+import { NEWER_FORMAT, redactedError } from './decide.ts';
 import { slotLateMs } from './slot.ts';
 
 /** What the metrics count of a pass beside its result. `before`: what the job remembered when the pass began. */
@@ -37,8 +38,13 @@ export function createPassLog({ log, retry, onLockLost }: PassLogParts) {
   // The lines of passes have no secret fields; to look for some would be a third of the cost of a line.
   const lines = log.child({}, { redact: [] });
   let isUnprioritisedLogged = false;
+  const sparing = createSparing(NEWER_EVERY_MS);
   return {
     result(context: Context, result: Result, end: PassEnd): void {
+      if (isNewer(result)) {
+        logNewer(context, sparing, log);
+        return;
+      }
       if (context.error !== undefined) logUnexpectedError(context, result, retry, log);
       const name = loggedName(result);
       const fields = fieldsOf(context, result, name, end);
@@ -65,6 +71,26 @@ const NOT_ACKED =
 const UNPRIORITISED =
   'a job was added without a priority: BullMQ takes such jobs before all that are due, so alerts that are due may be late; workers ' +
   'give a priority to those that wait, one command for each; add jobs with priority 10 (5 for urgent ones)';
+
+/** A job that a newer version wrote may come back many times, and there may be many of them. */
+export const NEWER_EVERY_MS = 60_000;
+
+/** Whether a pass put its job back for a worker of a newer version. */
+export function isNewer(result: Result): boolean {
+  return result.kind === 'deferred' && result.code === NEWER_FORMAT;
+}
+
+/** Logs one line a minute for what was written by a newer version. */
+export function logNewer({ jobId, newer }: Pick<Context, 'jobId' | 'newer'>, sparing: Sparing, log: Logger): void {
+  const what = newer === undefined ? 'limiter state' : newer.what;
+  const repeats = sparing(what);
+  if (repeats === undefined) return;
+  log.warn({ jobId, code: NEWER_FORMAT, what: newer === undefined ? what : newerText(newer), repeats }, NEWER);
+}
+
+const NEWER =
+  'a newer version of pushpacer wrote what this job needs, and this worker cannot read it: put back for another worker, at no ' +
+  'attempt; it waits until one of the newer version takes it';
 
 /** Logs where the error came from, without the texts of the notification. */
 function logUnexpectedError(context: Context, result: Result, { attempts }: RetryPolicy, log: Logger): void {
@@ -140,7 +166,7 @@ export type Completed = Pick<Completion, 'outcome' | 'by'>;
  * @param onNotAcked called where Redis did not take the result: the job comes back when its lock has run out
  */
 export async function ack(
-  { lock, progress }: Pick<Context, 'lock' | 'progress'>,
+  { lock, progress, newer }: Pick<Context, 'lock' | 'progress' | 'newer'>,
   result: Result,
   onNotAcked: (error: unknown) => void,
 ): Promise<Completed> {
@@ -154,7 +180,7 @@ export async function ack(
     case 'deferred':
     case 'retried': {
       const delayMs = progress.dueAt === undefined ? putBackMs(result) : progress.dueAt - Date.now();
-      await insistOn(() => lock.putBack(delayMs ?? 0, progress));
+      await insistOn(() => lock.putBack(delayMs ?? 0, newer === undefined ? progress : undefined));
       throw new DelayedError();
     }
     case 'yielded':

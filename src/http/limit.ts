@@ -100,10 +100,13 @@ export function decider<Request>(
   };
 }
 
-/** Compares the name because this folder may import only types from the limiter's. */
+/** Compares the names because this folder may import only types from the limiter's. */
 function isUnavailable(error: unknown): boolean {
-  return error instanceof Error && error.name === 'LimiterUnavailableError';
+  return error instanceof Error && UNAVAILABLE.has(error.name);
 }
+
+/** The limiter gives no answer: Redis is away, or a newer version wrote the state of this key. */
+const UNAVAILABLE: ReadonlySet<string> = new Set(['LimiterUnavailableError', 'NewerFormatError']);
 
 /** The part of a response that shows that its client has disconnected; node:http's and HTTP/2's both have it. */
 export interface Closable {

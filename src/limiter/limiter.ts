@@ -187,7 +187,8 @@ export interface Inspection {
  * Limits alerts per recipient. Its promise, which docs/limiter.md explains and test/contract/limiter.ts asserts: exact over
  * rolling windows, one requeue for a blocked id, in order of asking, no slot later than needed, one slot for one id, a refusal
  * writes nothing, every key expires.
- * Every call rejects with LimiterUnavailableError if there was no answer, and with InputError if an argument is not usable.
+ * Every call rejects with LimiterUnavailableError if there was no answer, with InputError if an argument is not usable, and with
+ * NewerFormatError if a newer version of pushpacer wrote the state of this recipient.
  */
 export interface Limiter extends Oversight {
   /** Asks for a slot. */

@@ -35,6 +35,8 @@ export interface Metrics {
   asked(tookMs: number): void;
   /** A job without a priority was taken. BullMQ takes such jobs before all jobs that are due. */
   unprioritised(): void;
+  /** A job was put back for another worker because a newer version wrote it. */
+  newerJob(): void;
   /** This replica learned that a circuit breaker opened. */
   breakerOpened(service: Service, trouble: Trouble): void;
   /** A trial of this replica ended: `success`, `failure` or `unused`. */
@@ -207,6 +209,10 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
     'pushpacer_unprioritised_jobs_total',
     'Jobs added without a priority: BullMQ takes them before all jobs that are due.',
   );
+  const newerJobs = counter(
+    'pushpacer_newer_jobs_total',
+    'Times that a job was put back for another worker because a newer version of pushpacer wrote what it needs.',
+  );
   gaugeOfServices(
     'pushpacer_breaker_open_seconds',
     "How much longer a provider's circuit breaker stays open; 0 when it is closed or half open.",
@@ -309,6 +315,7 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
     },
     asked: (tookMs) => asks.observe(tookMs / 1000),
     unprioritised: () => unprioritised.inc(),
+    newerJob: () => newerJobs.inc(),
     breakerOpened: (service, trouble) => breakersOpened.inc({ ...namesOf(service), trouble }),
     breakerTrial: (service, result) => breakerTrials.inc({ ...namesOf(service), result }),
   };

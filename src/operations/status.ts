@@ -23,6 +23,7 @@ interface Wrong {
     | 'unreachable'
     | 'dead-letters'
     | 'clock'
+    | 'newer'
     | 'policies';
   readonly text: string;
 }
@@ -204,6 +205,7 @@ function wrongsOf(facts: Facts): Wrong[] {
     ...some(unreachable).map((each) => ['unreachable', `nothing reaches ${unreachableText(each, facts)}`] as const),
     ['unreachable', unreachable.length > NAMED && `${unreachable.length - NAMED} more servers cannot be reached`],
     ['worker-silent', facts.workersAlive > 0 && silentText(workers)],
+    ['newer', facts.waiting.newer > 0 && newerText(facts)],
     ['clock', clockText(workers)],
     ['policies', policies.length > 1 && policiesText(policies)],
     ['dead-letters', deadLetters.lastHour > 0 && deadText(deadLetters)],
@@ -278,6 +280,12 @@ export function unreachableText(each: Unreachable, { now, workersAlive }: Pick<F
   const at = server === undefined ? '' : ` at ${printable(server)}`;
   const why = `${printable(host)}, ${printable(cause)}, for ${span(Math.max(0, now - since))}`;
   return `${platform}${of}${at}: ${why} (${workers} of ${workersAlive} workers)`;
+}
+
+function newerText({ waiting: { newer, lookedAt, of } }: Facts): string {
+  const least = lookedAt < of ? 'at least ' : '';
+  const [jobs, were] = newer === 1 ? ['1 job', 'was'] : [`${newer} jobs`, 'were'];
+  return `${least}${jobs} ${were} written by a newer version of pushpacer than this one: workers of the newer version must take them`;
 }
 
 /** `clockOffsetMs` is Redis's clock minus the worker's. */

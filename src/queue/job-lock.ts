@@ -18,11 +18,11 @@ export interface JobLock {
   /** Saves the job's progress; false where another worker has the job, and then nothing is written. */
   save(progress: object): Promise<boolean>;
   /**
-   * Puts the job back for `delayMs`, at no attempt, and saves its progress. When it is due it goes ahead of all jobs that no worker
+   * Puts the job back for `delayMs`, at no attempt, and saves its progress, if there is one. When it is due it goes ahead of all jobs that no worker
    * has looked at yet. Rejects where the lock was lost or the job was removed, and then nothing is written. The processor then
    * throws BullMQ's `DelayedError`.
    */
-  putBack(delayMs: number, progress: object): Promise<void>;
+  putBack(delayMs: number, progress: object | undefined): Promise<void>;
 }
 
 /** The error of a result that is not written because another worker has the job. */
@@ -91,13 +91,13 @@ class BullMqJobLock implements JobLock {
     return (await SAVE(queue, [...keys, this.#token, JSON.stringify(progress)])) === 1;
   }
 
-  async putBack(delayMs: number, progress: object): Promise<void> {
+  async putBack(delayMs: number, progress: object | undefined): Promise<void> {
     const now = Date.now();
     const waitMs = Math.max(0, Math.ceil(delayMs));
     // One script writes all of it. `job.changePriority` would also search the whole list of jobs without a priority each time.
     await this.#options.queue.getBackend().moveToDelayed(this.#jobId, now, waitMs, this.#token, {
       skipAttempt: true,
-      fieldsToUpdate: { priority: PRIORITY.due, progress: JSON.stringify(progress) },
+      fieldsToUpdate: { priority: PRIORITY.due, ...(progress && { progress: JSON.stringify(progress) }) },
     });
     this.#options.onPutBack?.(now + waitMs);
   }

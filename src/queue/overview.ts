@@ -1,5 +1,6 @@
 import type { Queue } from 'bullmq';
 import { countedAs } from '../domain/limits.ts';
+import { newerThanKnown } from '../domain/format.ts';
 import { parseObject } from '../domain/json.ts';
 import { SEND_AFTER, waitsFrom } from '../domain/time.ts';
 import type { Connection } from '../redis/connection.ts';
@@ -38,9 +39,11 @@ interface Waiting {
   readonly of: number;
   /**
    * Of those that are not due yet, what they wait for: a rule (`gap`, `10/1m`), `sendAfter`, `retry`, `provider` (a breaker, a
-   * connection), or `delay`: it was added with one, and no worker has looked at it.
+   * connection), `delay`: it was added with one, and no worker has looked at it, or `newer`: a worker that can read it.
    */
   readonly byRule: Readonly<Record<string, number>>;
+  /** How many of those that were looked at were written by a newer version than this one. */
+  readonly newer: number;
   /** Since when the oldest alert waits, of those that were looked at: delayed, due, or not taken yet. Absent if none waits. */
   readonly oldestAt?: number;
   /** Whose alerts wait longest, of those that were looked at; the longest first. */
@@ -127,6 +130,8 @@ interface Seen {
   /** When it could be taken first: its due time, if a worker put it back; when it was enqueued, with its delay. */
   readonly readyAt: number;
   readonly waitsFor: string;
+  /** A newer version wrote it. */
+  readonly isNewer: boolean;
   /** Of a delayed job. */
   readonly dueAt?: number;
 }
@@ -214,13 +219,15 @@ function seen([, data, timestamp, name, opts, progress, why]: RawJob, dueAt: num
   const [fields, noted, options] = [parseObject(data ?? ''), parseObject(progress ?? ''), parseObject(opts ?? '')];
   const recipientId = fields['recipientId'];
   const enqueuedAt = Number(timestamp);
+  const isNewer = (newerThanKnown('job data', fields) ?? newerThanKnown('job progress', noted)) !== undefined;
   const delay = typeof options['delay'] === 'number' ? options['delay'] : 0;
   return {
     isAlert: countedAs(fields) === 'alert',
     recipientId: typeof recipientId === 'string' && recipientId.length <= MAX_ID ? recipientId : undefined,
     since: waitsFrom(enqueuedAt, fields),
     readyAt: typeof noted['dueAt'] === 'number' ? noted['dueAt'] : enqueuedAt + delay,
-    waitsFor: reasonOf((dueAt !== undefined && whyOf(why, dueAt)) || noted, fields),
+    isNewer,
+    waitsFor: isNewer ? 'newer' : reasonOf((dueAt !== undefined && whyOf(why, dueAt)) || noted, fields),
     ...(dueAt !== undefined && { dueAt }),
   };
 }
@@ -250,6 +257,7 @@ function waitingIn(looks: readonly Look[], now: number): Waiting {
     lookedAt: delayed.length,
     of: looks.reduce((sum, { jobs }) => sum + (jobs['delayed'] ?? 0), 0),
     byRule,
+    newer: looks.flatMap(({ delayed: some, others }) => [...some, ...others]).filter((each) => each.isNewer).length,
     ...(oldestAt !== undefined && { oldestAt }),
     recipients: longest(alerts),
   };

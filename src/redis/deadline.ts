@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { InputError } from '../domain/faults.ts';
+import { newerFormatOf } from '../domain/format.ts';
 
 /** The limiter did not answer in time: neither yes nor no. Ask again later under the same id, which takes no second slot. */
 export class LimiterUnavailableError extends Error {
@@ -12,7 +13,10 @@ interface Waiting {
   readonly giveUp: () => void;
 }
 
-/** Resolves like `answer`, or rejects with LimiterUnavailableError after the deadline. An error about the ask itself stays as it is. */
+/**
+ * Resolves like `answer`, or rejects with LimiterUnavailableError after the deadline; with NewerFormatError if a newer version wrote
+ * what the ask is about. Any other error about the ask itself stays as it is.
+ */
 export type Deadline = <T>(answer: Promise<T>) => Promise<T>;
 
 /** The longest timer of Node; a longer one would fire at once. */
@@ -71,7 +75,7 @@ export function createDeadline(timeoutMs: number): Deadline {
         (cause: unknown) => {
           done(each);
           if (isRefusal(cause)) {
-            reject(cause);
+            reject(newerFormatOf(cause) ?? cause);
             return;
           }
           const why = cause instanceof Error ? cause.message : String(cause);

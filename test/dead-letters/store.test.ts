@@ -7,7 +7,8 @@ import { createProducer } from '../../src/queue/producer.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { connectRedis } from '../support/redis.ts';
 import { ATTEMPTS, consume, die, notification, openQueues, present } from '../queue/support.ts';
-import { takeAll } from '../../src/dead-letters/take.ts';
+import { NewerFormatError } from '../../src/domain/format.ts';
+import { takeAll, walkChosen } from '../../src/dead-letters/take.ts';
 import { deadLetter } from './letters.ts';
 
 interface Bench extends ReturnType<typeof openQueues> {
@@ -376,4 +377,36 @@ test('a removal and a replay of the same ones at the same time: each goes one wa
   expect(replayed.taken + discarded.taken).toBe(300);
   expect(await queue.getPrioritizedCount()).toBe(replayed.taken);
   expect(await deadLetters.count()).toBe(0);
+});
+
+test('what a newer version wrote is neither replayed nor discarded, and grows old like the others', async () => {
+  const { deadQueue, deadLetters } = open();
+  const buriedUntilMs = Date.now() + 60_000;
+  const ofNextVersion = { format: 2, said: 'what only the next version understands' };
+  const withNextNotification = deadLetter('b', { notification: { format: 2, recipientId: 'recipient-b' } });
+  await deadQueue.addBulk([
+    { name: 'push', data: ofNextVersion, opts: { jobId: 'a' } },
+    { name: 'push', data: withNextNotification, opts: { jobId: 'b' } },
+    { name: 'push', data: deadLetter('c'), opts: { jobId: 'c' } },
+  ]);
+  const [first, second] = await deadLetters.page(0, 2);
+  for (const each of [present(first), present(second)]) {
+    await expect(deadLetters.replay(each)).rejects.toThrow(NewerFormatError);
+    expect(each.newer).toMatchObject({ format: 2 });
+  }
+  expect(present(first).letter.message).toContain('dead letter in format 2; this version reads format 1');
+  expect(present(first).letter.deadAt).toBe(present(first).buriedAt);
+
+  let newer = 0;
+  const chosen: string[] = [];
+  const which = ['a', 'b', 'c'].map((id) => ({ shard: 0, id }));
+  for await (const { id } of walkChosen([deadLetters], { which, buriedUntilMs }, { onNewer: () => (newer += 1) }))
+    chosen.push(id);
+  expect({ chosen, newer }).toEqual({ chosen: ['c'], newer: 2 });
+
+  const take = async ({ id }: { id: string }) => (await deadLetters.discard(id)) === 'discarded';
+  expect(await takeAll(deadLetters, { buriedUntilMs, take })).toMatchObject({ seen: 3, taken: 1, newer: 2 });
+  const [kept] = await deadQueue.getJobs(['wait'], 0, 0, true);
+  expect(kept?.data).toEqual(ofNextVersion);
+  expect(await deadLetters.count()).toBe(2);
 });

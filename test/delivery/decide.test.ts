@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Progress, Tried } from '../../src/delivery/context.ts';
-import { afterSend, backoffMs } from '../../src/delivery/decide.ts';
+import { afterSend, backoffMs, newer } from '../../src/delivery/decide.ts';
 import type { Platform } from '../../src/domain/notification.ts';
 import type { Result } from '../../src/domain/outcome.ts';
 import { APNS_ANSWERS } from '../../src/providers/apns/answers.ts';
@@ -189,4 +189,14 @@ describe('the backoff', () => {
     expect(backoffMs(1, policy, 120_000, 0)).toBe(120_000);
     expect(backoffMs(1, policy, 120_000, 1)).toBe(132_000);
   });
+});
+
+it('a job of a newer version waits for longer each time, and never for longer than five minutes', () => {
+  const waits = (random: number) =>
+    [1, 2, 5, 9, 1_000].map((passes) => {
+      const result = newer({ passes }, { random: () => random });
+      return result.kind === 'deferred' ? result.waitMs : undefined;
+    });
+  expect(waits(1)).toEqual([2_000, 4_000, 32_000, 300_000, 300_000]);
+  expect(waits(0)).toEqual([1_000, 2_000, 16_000, 150_000, 150_000]);
 });

@@ -5,6 +5,7 @@ import { tokenOf } from '../../src/domain/device.ts';
 import { createProcessor, type ProcessorParts } from '../../src/delivery/deliver.ts';
 import type { DeliverParts } from '../../src/delivery/context.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
+import { NewerFormatError } from '../../src/domain/format.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { createCancellationIndex } from '../../src/queue/cancellation-index.ts';
 import { createJobLock } from '../../src/queue/job-lock.ts';
@@ -20,11 +21,12 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
   const queue = new Queue(QUEUE, { connection: connectRedis(), prefix });
   const lines: string[] = [];
   const ignore = () => undefined;
+  const counted = { newer: 0 };
   const processorParts: ProcessorParts = {
     ...parts,
     ...overrides,
     log: createLog('info', { write: (line) => void lines.push(line) }),
-    metrics: { passEnded: ignore, woken: ignore, unprioritised: ignore },
+    metrics: { passEnded: ignore, woken: ignore, unprioritised: ignore, newerJob: () => (counted.newer += 1) },
     onLockLost: ignore,
     index: createCancellationIndex(connectRedis(), prefix, 1),
     signal: new AbortController().signal,
@@ -37,7 +39,7 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
     await worker.close();
     await queue.close();
   });
-  return { queue, sandbox, limiter, lines };
+  return { queue, sandbox, limiter, lines, counted };
 }
 
 function failingLimiter(error: Error): DeliverParts['limiter'] {
@@ -138,4 +140,38 @@ it('logs an error that nothing foresaw with where it came from', async () => {
     error: 'TypeError: unforeseen',
     where: expect.arrayContaining([expect.stringContaining('processor.test.ts')]) as string[],
   });
+});
+
+it.each([
+  ['data', { format: 2, whom: 'teacher-42' }, undefined],
+  ['progress', makeNotification(), { format: 2, handled: { 'apns#0': 'delivered' } }],
+])('puts a job back whose %s a newer version wrote, again and again, and leaves it as it is', async (...row) => {
+  const [what, data, progress] = row;
+  const { queue, sandbox, lines, counted } = await openProcessor({ random: () => 0 });
+  const job = await queue.add('push', data, { delay: 100 });
+  if (progress !== undefined) await job.updateProgress(progress);
+  await vi.waitFor(() => expect(counted.newer).toBe(2), { timeout: 10_000 });
+  await vi.waitFor(async () => expect(await job.getState()).toBe('delayed'), { timeout: 10_000 });
+  const kept = await queue.getJob(job.id ?? '');
+  expect(kept).toMatchObject({ data, progress: progress ?? 0, attemptsMade: 0 });
+  expect(sandbox.journal.accepted).toEqual([]);
+  expect(lines.filter((line) => line.includes('a newer version of pushpacer wrote'))).toHaveLength(1);
+  expect(lines.join()).toContain(`job ${what} in format 2; this version reads format 1`);
+  expect(lines.join()).not.toContain('"outcome"');
+});
+
+it('puts a job back while a newer version wrote what the limiter needs, and sends it when it can be read', async () => {
+  const { limiter } = await openBench({ platforms: [] });
+  let asks = 0;
+  const admit: DeliverParts['limiter']['admit'] = (ask) => {
+    asks += 1;
+    return asks === 1 ? Promise.reject(new NewerFormatError({ what: 'limiter state', format: 2 })) : limiter.admit(ask);
+  };
+  const { queue, sandbox, lines, counted } = await openProcessor({ limiter: { ...limiter, admit }, random: () => 0 });
+  const job = await queue.add('push', makeNotification());
+  await vi.waitFor(async () => expect(await job.getState()).toBe('completed'), { timeout: 10_000 });
+  expect(sandbox.journal.accepted).toHaveLength(1);
+  expect(counted.newer).toBe(1);
+  expect(lines.join()).toContain('"outcome":"delivered"');
+  expect(lines.join()).toContain('"attempts":1');
 });

@@ -142,7 +142,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
 /** The context at the beginning of a pass. */
 export function contextOf(data: unknown, progress: Progress = none): Context {
   const id = (data as { id?: string }).id ?? 'job-1';
-  const job = { id, data, progress, timestamp: Date.now(), stalledCounter: 0 };
+  const job = { id, data, progress, timestamp: Date.now(), stalledCounter: 0, attemptsStarted: 1 };
   return createContext(job, lockOf(), new AbortController().signal, place);
 }
 

@@ -171,3 +171,13 @@ it('what a worker puts back is due when it says', async () => {
   });
   await vi.waitFor(async () => expect((await read()).waiting.byRule).toEqual({ '10/1m': 1 }), { timeout: 10_000 });
 });
+
+it('counts what a newer version wrote: its data, its progress, and what no worker has looked at', async () => {
+  const { putBack, queue, read } = open();
+  await putBack('a', MINUTE, { rule: 'gap', requeues: 1 });
+  await putBack('b', MINUTE, { format: 2, anything: 'else' });
+  await putBack('c', MINUTE, {}, { format: 2 });
+  await queue.add('push', { format: 2, recipient: { id: 'teacher-42' } }, { jobId: 'd', priority: 10 });
+  const { waiting } = await read();
+  expect(waiting).toMatchObject({ byRule: { gap: 1, newer: 2 }, newer: 3 });
+});

@@ -43,7 +43,7 @@ test('removes what the flags say, and leaves nothing of it', async () => {
   ]);
   await deadQueue.addJobLog('old', 'a line');
   expect(await discard(prefix, ['--all', '--dry-run'])).toEqual({
-    ...{ seen: 4, matched: 4, discarded: 0, byReason: { rejected: 3, stalled: 1 }, left: 4, dryRun: true },
+    ...{ seen: 4, matched: 4, discarded: 0, newer: 0, byReason: { rejected: 3, stalled: 1 }, left: 4, dryRun: true },
   });
   expect(await discard(prefix, ['--until', '2h'])).toMatchObject({ seen: 4, matched: 1, discarded: 1, left: 3 });
   expect(await connectRedis().keys(`${prefix}:dead-letters:old*`)).toEqual([]);

@@ -52,6 +52,7 @@ test('puts everything back, oldest first', async () => {
     seen: 250,
     matched: 250,
     replayed: 250,
+    newer: 0,
     byReason: { rejected: 250 },
     recipients: 1,
     expired: 0,
@@ -270,4 +271,17 @@ test.each([
   expect(stderr).toContain(message);
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
   expect(await idsIn(queue)).toEqual([]);
+});
+
+test('leaves what a newer version wrote, says so, and ends with exit 1', async () => {
+  const { prefix, queue, deadQueue } = openQueues();
+  const ofNextVersion = { format: 2, said: 'what only the next version understands' };
+  await deadQueue.add('push', ofNextVersion, { jobId: 'newer' });
+  await addDead(deadQueue, { known: letter('known') });
+  const { code, stdout, stderr } = await run(prefix, ['--all', '--yes', '--json']);
+  expect(code).toBe(1);
+  expect(JSON.parse(stdout)).toMatchObject({ seen: 2, matched: 1, replayed: 1, newer: 1, left: 1 });
+  expect(stderr).toContain('1 dead letter was written by a newer version of pushpacer, and not replayed');
+  expect(await idsIn(queue)).toEqual(['known#r1']);
+  expect((await deadQueue.getJob('newer'))?.data).toEqual(ofNextVersion);
 });

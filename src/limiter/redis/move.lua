@@ -5,7 +5,12 @@
 --         its new slot}
 --
 -- Answers the numbers, from 1, of those that were moved. Those that were sent, removed or moved since they were read are left as
--- they are. In one step, so that a key's expiry always fits its newest entry.
+-- they are. Refused with an error if a newer version wrote the state (format.lua). In one step, so that a key's expiry always fits its newest entry.
+
+-- include format.lua
+
+local newer = refusalOf(redis.call('HGET', KEYS[1], 'format'))
+if newer then return newer end
 
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
 

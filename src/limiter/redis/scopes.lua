@@ -1,7 +1,8 @@
 -- Included by scripts that read slots. Needs KEYS (see admit.lua), `now`, `policies`, `id`, `member`. Gives `scopes`,
 -- `tolerance` and `early` (ms), `gap`, the settings in force (`policyUntil`, `blockedUntil`, `storedQuiet`), and look-ups in a set.
 --
--- Reads what is stored for one recipient: the settings in force, and for each scope its limits and its sorted sets.
+-- Reads what is stored for one recipient: the settings in force, and for each scope its limits and its sorted sets. Ends the script
+-- with an error if a newer version wrote it (format.lua).
 
 local GRACE_MS = 2000 -- newcomers are placed behind an overdue reservation for this long
 local NO_SHOW_MS = 60000 -- an overdue reservation is forgotten after this long
@@ -73,9 +74,13 @@ local function keepOf(set)
   return set.keep
 end
 
+-- include format.lua
+
 -- A policy that is stored for this recipient overrides the one of the call, until it ends.
-local storedPolicy, policyUntil, blockedUntil, storedQuiet =
-  unpack(redis.call('HMGET', KEYS[1], 'policy', 'policyUntil', 'blockedUntil', 'quiet'))
+local storedPolicy, policyUntil, blockedUntil, storedQuiet, format =
+  unpack(redis.call('HMGET', KEYS[1], 'policy', 'policyUntil', 'blockedUntil', 'quiet', 'format'))
+local newer = refusalOf(format)
+if newer then return newer end
 policyUntil, blockedUntil = tonumber(policyUntil or nil), tonumber(blockedUntil or nil)
 if blockedUntil and blockedUntil <= now then blockedUntil = nil end
 if storedPolicy and (policyUntil or math.huge) > now then

@@ -8,10 +8,17 @@
 --
 -- Answers {done, now}: done is 1, or 0 if there was nothing to remove, or the end is not ahead (nothing is written then).
 --
+-- Refused with an error if a newer version wrote the settings (format.lua).
+--
 -- In one step, so that the key's expiry always fits its content: it expires when both the policy and the block have ended. With quiet hours
 -- or a policy without an end it never expires, since that is configuration.
 
 -- include ../../redis/clock.lua
+
+-- include format.lua
+
+local newer = refusalOf(redis.call('HGET', KEYS[1], 'format'))
+if newer then return newer end
 
 local what, ends, now = ARGV[1], tonumber(ARGV[2]), clockNow()
 if ends and (ends <= now or ends - now > (tonumber(ARGV[4]) or math.huge)) then return { 0, now } end
