@@ -7,6 +7,7 @@ import type { Redis } from 'ioredis';
 import { expect, it, onTestFinished } from 'vitest';
 import type { EmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
 import type { Arrival } from '../../../sandbox/judge.ts';
+import { createRedisLimiter } from '../../../src/limiter/redis/redis-limiter.ts';
 import { QUEUE } from '../../../src/queue/names.ts';
 import { DEFAULT_PREFIX } from '../../../src/redis/target.ts';
 import { eventually, KEPT, openFaultBench, ownRedis, PATIENCE, type FaultBench } from '../../support/fault-bench.ts';
@@ -254,4 +255,23 @@ it('dead letters of a copy come back into a system that runs, once, as the oldes
   const args = ['scripts/dead-letters.ts', '--json'];
   const { stdout } = await startProcess({ args, env }).waitForExit();
   expect(JSON.parse(stdout)).toMatchObject({ total: 4, byReason: { invalid: 4 } });
+});
+
+it('a limiter that is restored gives a recipient as many slots again as were sent since the copy, and no more', async () => {
+  const policy = { rules: [{ max: 6, perMs: 3_600_000 }], minGapMs: 0 };
+  const sent = async (redis: Redis, times: number) => {
+    const limiter = createRedisLimiter({ redis, policy });
+    const ask = () => limiter.admit({ recipientId: 'teacher-1', id: crypto.randomUUID(), maxWaitMs: 0 });
+    const answers = await Promise.all(Array.from({ length: times }, ask));
+    return answers.filter(({ kind }) => kind === 'admitted').length;
+  };
+  const redis = await ownRedis();
+  const [connection, backup] = [connectRedis(redis.url), await temporaryFolder()];
+  expect(await sent(connection, 2)).toBe(2);
+  await runCommands(PAGE, 'backup-snapshot', { REDIS_URL: redis.url, BACKUP: backup });
+  expect(await sent(connection, 9)).toBe(4);
+  const data = join(backup, 'data');
+  await runCommands(PAGE, 'restore-snapshot', { BACKUP: backup, DATA: data });
+  const restored = await ownRedis({ dir: data });
+  expect(await sent(connectRedis(restored.url), 9)).toBe(4);
 });
