@@ -7,8 +7,9 @@ import { none, openBench, POLICY, RECIPIENT, takeDown, type Bench, type Passed }
 
 describe('a blocked notification', () => {
   it('is put back for exactly the wait, and sent when it is due', async () => {
-    const { run, sandbox } = await openBench();
+    const { run, sandbox, limiter } = await openBench();
     await run(makeNotification());
+    const [slot] = (await limiter.inspect(RECIPIENT)).sent;
     const second = makeNotification();
     const { outcome, progress } = await run(second);
     expect(outcome).toMatchObject({ kind: 'requeued', rule: 'gap' });
@@ -20,8 +21,8 @@ describe('a blocked notification', () => {
 
     await sleep(delayMs);
     expect((await run(second, progress)).outcome).toEqual({ kind: 'delivered' });
-    const [first, last] = sandbox.journal.accepted;
-    expect((last?.at ?? 0) - (first?.at ?? 0)).toBeGreaterThan(POLICY.minGapMs - 50);
+    // From the first slot, not from the first arrival: a busy machine makes that one late. 25 ms: how early a slot may be used.
+    expect(sandbox.journal.accepted[1]?.at).toBeGreaterThan((slot?.at ?? Infinity) + POLICY.minGapMs - 50);
   });
 
   it('expires where its slot lies beyond its time, and leaves no trace', async () => {
