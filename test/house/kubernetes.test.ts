@@ -5,7 +5,7 @@ import { parse } from 'yaml';
 import { API_VARIABLES, CONFIG_VARIABLES, CONSOLE_VARIABLES } from '../../src/config/variables.ts';
 import { parseDuration } from '../../src/domain/time.ts';
 import { defaultValues, deployments, manifestsOf, referenceFaults, schemaFaults } from '../support/kubernetes.ts';
-import { valueFaults, valuesSchema } from '../support/kubernetes.ts';
+import { valueFaults, valuesSchema, type Values } from '../support/kubernetes.ts';
 import { commandAt, dockerfile } from './compose.ts';
 
 const { version } = JSON.parse(await readFile('package.json', 'utf8')) as { version: string };
@@ -91,6 +91,14 @@ describe("the chart's values", () => {
     ],
   ])('refuse %s', (_, values, expected) => {
     expect(valueFaults(values).join('\n')).toContain(expected);
+  });
+
+  test('of the page are valid', async () => {
+    const page = await readFile('docs/kubernetes.md', 'utf8');
+    const blocks = [...page.matchAll(/^ *```yaml\n([^]*?)^ *```/gm)].map(([, text = '']) => parse(text) as Values);
+    const values = blocks.filter((block) => block['kind'] === undefined);
+    expect(values).toHaveLength(2);
+    expect(values.flatMap((each) => valueFaults(each))).toEqual([]);
   });
 
   test('are released with the program', async () => {

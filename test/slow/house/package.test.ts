@@ -33,6 +33,8 @@ test(
         'dist/workers/notifications.js',
         'dist/sandbox/redis/redis-guardian.sh',
         'docs/notification.schema.json',
+        'deploy/kubernetes/chart/templates/_helpers.tpl',
+        'deploy/kubernetes/manifests/worker.yaml',
       ]),
     );
     expect(
