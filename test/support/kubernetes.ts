@@ -199,7 +199,13 @@ export const valuesSchema = JSON.parse(await readFile(`${CHART}/values.schema.js
 export const defaultValues = parse(await readFile(`${CHART}/values.yaml`, 'utf8')) as Values;
 export type Values = Readonly<Record<string, unknown>>;
 
-const ajv = new Ajv({ allErrors: true, strict: true, allowUnionTypes: true, strictTypes: false });
+const ajv = new Ajv({
+  allErrors: true,
+  strict: true,
+  allowUnionTypes: true,
+  allowMatchingProperties: true,
+  strictTypes: false,
+});
 addFormats.default(ajv);
 const validate = ajv.compile(valuesSchema);
 

@@ -1,19 +1,13 @@
-import { execFile, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { onTestFinished } from 'vitest';
 import { freePort } from '../../sandbox/redis/embedded-redis.ts';
-import { findOnPath } from '../../sandbox/redis/redis-server.ts';
+import { debianProgram } from './debian.ts';
 import { runProgram, temporaryFolder } from './program.ts';
 import { waitFor } from './wait.ts';
 
 const GUARDIAN = fileURLToPath(new URL('../../sandbox/redis/redis-guardian.sh', import.meta.url));
-const INSTALL =
-  'command -v promtool >/dev/null || { export DEBIAN_FRONTEND=noninteractive; apt-get update -q && ' +
-  'apt-get install -q -y --no-install-recommends prometheus; }';
 
 /** A real Prometheus on the loopback. */
 export interface TestPrometheus {
@@ -85,18 +79,7 @@ async function query(url: string, expr: string): Promise<Series[]> {
   return data.result.map(({ metric, value: [, value] }) => ({ metric, value: Number(value) }));
 }
 
-let installing: Promise<unknown> | undefined;
-
-/** The path of a program of Prometheus. Where the PATH has none, Debian's package is installed, as root, and it says so. */
-async function programOf(name: 'prometheus' | 'promtool'): Promise<string> {
-  const path = process.env['PATH'] ?? '';
-  const own = await findOnPath(name, path);
-  if (own !== undefined) return own;
-  process.stderr.write(`No ${name} on the PATH: installing the package prometheus with apt-get.\n`);
-  // Several test files may come here at once, and apt-get runs once at a time.
-  installing ??= promisify(execFile)('flock', [join(tmpdir(), 'pushpacer-prometheus.lock'), 'sh', '-c', INSTALL]);
-  await installing;
-  const installed = await findOnPath(name, path);
-  if (installed === undefined) throw new Error(`the package prometheus has no ${name} on the PATH`);
-  return installed;
+/** The path of a program of Prometheus. */
+function programOf(name: 'prometheus' | 'promtool'): Promise<string> {
+  return debianProgram(name, 'prometheus');
 }
