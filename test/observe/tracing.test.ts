@@ -39,6 +39,17 @@ function passesOf(id: string): ReadableSpan[] {
     .filter(({ kind, attributes }) => kind === SpanKind.CONSUMER && attributes['messaging.message.id'] === id);
 }
 
+/** Its last pass, when it has ended. A busy machine may miss a slot, so there may be passes before it. */
+async function lastPassOf(id: string): Promise<ReadableSpan> {
+  return waitFor(() => {
+    const last = passesOf(id).at(-1);
+    if (last === undefined || !['delivered', 'dead-lettered'].includes(String(resultOf(last)))) {
+      throw new Error(`${id} has not ended`);
+    }
+    return last;
+  });
+}
+
 function childrenOf(span: ReadableSpan): ReadableSpan[] {
   const { spanId } = span.spanContext();
   return exporter.getFinishedSpans().filter(({ parentSpanContext }) => parentSpanContext?.spanId === spanId);
@@ -66,7 +77,7 @@ async function requeuedTwice(env: Readonly<Record<string, string>>) {
     const [first, second] = [makeNotification({ recipientId }), makeNotification({ recipientId })];
     await producer.enqueue(first);
     await producer.enqueue(second);
-    await waitFor(() => expect(passesOf(second.id).map(resultOf).at(-1)).toBe('delivered'));
+    await lastPassOf(second.id);
     const passes = passesOf(second.id);
     if (passes.length === 3) return { second, enqueued: enqueueSpans()[1], passes, lines, sandbox };
   }
@@ -153,17 +164,15 @@ it('marks sends that failed and dead letters as errors, with their codes', async
   const dead = makeNotification({ recipientId: 'teacher-1', devices: [gone] });
   const half = makeNotification({ recipientId: 'teacher-2', devices: [gone, good] });
   await producer.enqueueMany([dead, half]);
-  await waitFor(() => expect([...passesOf(dead.id), ...passesOf(half.id)]).toHaveLength(2));
-
-  const [[died], [delivered]] = [passesOf(dead.id), passesOf(half.id)];
-  expect(died?.status).toEqual({ code: SpanStatusCode.ERROR, message: 'unregistered' });
-  expect(died?.attributes).toMatchObject({
+  const [died, delivered] = [await lastPassOf(dead.id), await lastPassOf(half.id)];
+  expect(died.status).toEqual({ code: SpanStatusCode.ERROR, message: 'unregistered' });
+  expect(died.attributes).toMatchObject({
     'pushpacer.result': 'dead-lettered',
     'pushpacer.reason': 'unregistered',
     'error.type': 'unregistered',
   });
-  expect(delivered?.status.code).toBe(SpanStatusCode.UNSET);
-  const sends = (delivered === undefined ? [] : childrenOf(delivered)).filter(({ kind }) => kind === SpanKind.CLIENT);
+  expect(delivered.status.code).toBe(SpanStatusCode.UNSET);
+  const sends = childrenOf(delivered).filter(({ kind }) => kind === SpanKind.CLIENT);
   expect(sends.map(({ attributes }) => attributes['http.response.status_code']).toSorted()).toEqual([200, 410]);
   const failed = sends.find(({ status }) => status.code === SpanStatusCode.ERROR);
   expect(failed?.attributes).toMatchObject({ 'error.type': 'Unregistered', 'pushpacer.device': 'apns#0' });
@@ -182,9 +191,7 @@ it('has nothing private in any span', async () => {
   };
   const sent = makeNotification({ ...secret, devices });
   await producer.enqueue(sent);
-  await waitFor(() => expect(passesOf(sent.id)).toHaveLength(1));
-  const [pass] = passesOf(sent.id);
-  const sends = (pass === undefined ? [] : childrenOf(pass)).filter(({ kind }) => kind === SpanKind.CLIENT);
+  const sends = childrenOf(await lastPassOf(sent.id)).filter(({ kind }) => kind === SpanKind.CLIENT);
   expect(sends.map(({ attributes }) => attributes['pushpacer.platform']).toSorted()).toEqual(PLATFORMS.toSorted());
   for (const { attributes } of sends) expect(attributes['url.full']).toMatch(/^https:/);
 
