@@ -50,7 +50,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .option('--seconds <s>', 'limiter: length of a slice', number('--seconds', 0.02, 60, false), 0.2)
     .option('--profile <dir>', 'throughput: profiles of the worker into <dir>, and no comparison')
     .option('--svg <file>', 'alternatives: a picture of the burst into <file>, and one for dark pages beside it')
-    .option('--row <row>', 'pacing, api: only this row of the measurements')
+    .option('--row <row>', 'throughput, pacing, api: only this row of the measurements')
     .addHelpText('after', HELP)
     .action((name: string | undefined, flags: Flags) => bench(name, flags));
   await runCommand(command, argv);

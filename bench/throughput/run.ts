@@ -40,8 +40,8 @@ export const CASES: readonly Case[] = [
   { platform: 'fcm', latency: DEFAULT_LATENCY, suffix: '40ms', name: 'FCM, 40 ms' },
 ];
 
-/** Which worker: BullMQ's own with one raw HTTP/2 session, or pushpacer's. */
-type Side = 'plain' | 'pushpacer';
+/** Which worker: BullMQ's own with one raw HTTP/2 session, pushpacer's, or pushpacer's that records stories, outcomes and traces. */
+export type Side = 'plain' | 'pushpacer' | 'observed';
 
 /** Jobs that one worker process has under way at once. */
 const CONCURRENCY = 100;
@@ -60,6 +60,8 @@ export interface RunOptions extends Load, Surroundings {
   readonly case: Case;
   readonly side: Side;
   readonly counters: Counters;
+  /** More variables of the worker. */
+  readonly env?: Readonly<Record<string, string>>;
   readonly nodeFlags?: readonly string[];
 }
 
@@ -87,7 +89,7 @@ export async function runOnce(options: RunOptions): Promise<Run> {
   const queue = openBenchQueue(redisUrl);
   try {
     await queue.connection.flushall();
-    const env = { ...counters.env, REDIS_URL: redisUrl };
+    const env = { ...counters.env, ...options.env, REDIS_URL: redisUrl };
     const logFile = join(dir, `${side}.log`);
     const worker = await startWorker({ side, platform: measured.platform, env, logFile, nodeFlags });
     const parts = { ...options, queue, worker };
@@ -240,7 +242,7 @@ async function cpuMsOf(pid: number): Promise<number> {
 
 function spawnSide({ side, platform, env, nodeFlags = [] }: WorkerOptions, log: number): ChildProcess {
   const settings = { QUEUE_PREFIX: PREFIX, ...env, WORKER_CONCURRENCY: String(CONCURRENCY) };
-  if (side === 'pushpacer') {
+  if (side !== 'plain') {
     // Replicas are spawned without flags of their own; node takes them from here as well.
     const flags = nodeFlags.length === 0 ? {} : { NODE_OPTIONS: nodeFlags.join(' ') };
     return spawnWorker({ ...settings, ...flags }, [log, log], false);

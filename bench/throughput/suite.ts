@@ -14,13 +14,15 @@ import {
   type SuiteOptions,
   type Table,
 } from '../suite.ts';
+import { startCollector } from './collector.ts';
 import { startCounters } from './providers.ts';
-import { CASES, runOnce, type Case, type Load, type Run, type RunOptions } from './run.ts';
+import { CASES, runOnce, type Case, type Load, type Run, type RunOptions, type Side } from './run.ts';
 
 export const throughputSuite: Suite = {
   name: 'throughput',
   description: 'jobs a second of one worker process, beside a plain BullMQ worker that sends the same requests',
   defaultRuns: (quick) => (quick ? 2 : 5),
+  rows: ['plain', 'observed'],
   run: (options) => measure(options, loadOf(options.quick)),
   profile: (dir, { quick, say }) => profile(dir, loadOf(quick), say),
 };
@@ -33,29 +35,48 @@ function loadOf(quick: boolean): Load {
   return { jobs: quick ? 4_000 : 8_000, warmUp: 4_000, counted: quick ? 1_000 : 2_000 };
 }
 
-type MeasureOptions = Pick<SuiteOptions, 'quick' | 'runs' | 'say'>;
+type MeasureOptions = Pick<SuiteOptions, 'quick' | 'runs' | 'row' | 'say'>;
+
+/** What is compared with what, and how both are called. */
+interface Comparison {
+  readonly base: Side;
+  readonly side: Side;
+  readonly names: readonly [base: string, side: string, ratio: string];
+  /** What ends the names of the ratios in the JSON. */
+  readonly versus: string;
+}
+
+/** By the row. Without a row it is the first. */
+const COMPARISONS: Readonly<Record<string, Comparison>> = {
+  plain: { base: 'plain', side: 'pushpacer', names: ['plain BullMQ', 'pushpacer', 'x plain'], versus: 'VsPlain' },
+  observed: { base: 'pushpacer', side: 'observed', names: ['all off', 'all on', 'x off'], versus: 'VsOff' },
+};
+const PLAIN_ROW = 'plain';
 
 /** Every case in turn, with a Redis of its own. */
 export function measure(options: MeasureOptions, load: Load): Promise<Report> {
+  const { row = PLAIN_ROW } = options;
+  const comparison = COMPARISONS[row];
+  if (comparison === undefined) throw new Error(`no row ${row}`); // bench.ts checks it
   return withSurroundings(options.say, async (surroundings, redis) => {
     const start = performance.now();
     const cases: CaseResult[] = [];
-    for (const measured of CASES) cases.push(await measureCase(measured, surroundings, options, load));
+    for (const measured of CASES) cases.push(await measureCase(measured, comparison, surroundings, options, load));
     const { quick, runs: pairs } = options;
     const seconds = (performance.now() - start) / 1_000;
     return reportOf(
       'throughput',
       { quick, seconds, versions: { node: process.versions.node, redis } },
       {
-        tables: [tableOf(cases)],
+        tables: [tableOf(cases, comparison)],
         what: `${pairs} pairs of ${load.jobs} jobs`,
-        json: { pairs, jobs: load.jobs, ...jsonOf(cases, load.jobs) },
+        json: { pairs, jobs: load.jobs, row, ...jsonOf(cases, comparison, load.jobs) },
       },
     );
   });
 }
 
-/** The runs of one case: those at the same place are a pair. */
+/** The runs of one case: those at the same place are a pair. In the row `observed`, `plain` is pushpacer with all off. */
 interface CaseResult {
   readonly case: Case;
   readonly plain: readonly Run[];
@@ -65,12 +86,14 @@ interface CaseResult {
 /** Runs both sides in turn, so that changes of the machine's load affect both alike. */
 async function measureCase(
   measured: Case,
+  { base, side }: Comparison,
   surroundings: Surroundings,
   { runs: pairs, say }: MeasureOptions,
   load: Load,
 ): Promise<CaseResult> {
   say(`${measured.name}: ${pairs} pairs of runs with ${load.jobs} jobs each`);
   const counters = await startCounters(measured.latency);
+  const collector = side === 'observed' ? await startCollector() : undefined;
   const progress = createProgress('runs', 2 * pairs);
   const result = { case: measured, plain: [] as Run[], pushpacer: [] as Run[] };
   try {
@@ -78,14 +101,16 @@ async function measureCase(
       // The commands of a job are the same each time: one count is enough.
       const counted = pair === 0 ? load.counted : 0;
       const options: Omit<RunOptions, 'side'> = { case: measured, counters, ...surroundings, ...load, counted };
-      result.plain.push(await runOnce({ ...options, side: 'plain' }));
+      result.plain.push(await runOnce({ ...options, side: base }));
       progress.update(2 * pair + 1);
-      result.pushpacer.push(await runOnce({ ...options, side: 'pushpacer' }));
+      result.pushpacer.push(await runOnce({ ...options, side, ...(collector && { env: collector.env }) }));
       progress.update(2 * pair + 2);
     }
+    if ((await collector?.bytes()) === 0) throw new Error('expected spans at the collector, found none');
     return result;
   } finally {
     progress.stop();
+    await collector?.close();
     await counters.close();
   }
 }
@@ -116,9 +141,10 @@ export function figuresOf({ plain, pushpacer }: Omit<CaseResult, 'case'>) {
 
 type Figures = ReturnType<typeof figuresOf>;
 
-function tableOf(cases: readonly CaseResult[]): Table {
+function tableOf(cases: readonly CaseResult[], { names: [base, side, ratio] }: Comparison): Table {
+  const [short = base] = base.split(' BullMQ');
   return [
-    ['', 'plain BullMQ, jobs/s', 'pushpacer, jobs/s', 'x plain', 'least to most', 'CPU ms/job', 'commands/job'],
+    ['', `${base}, jobs/s`, `${side}, jobs/s`, ratio, 'least to most', 'CPU ms/job', 'commands/job'],
     ...cases.map((result) => {
       const figures = figuresOf(result);
       return [
@@ -127,15 +153,15 @@ function tableOf(cases: readonly CaseResult[]): Table {
         wholeOf(figures.perSecond),
         figures.ratio.toFixed(2),
         `${figures.least.toFixed(2)} to ${figures.most.toFixed(2)}`,
-        `${figures.cpuMsPerJob.toFixed(2)} (plain ${figures.plainCpuMsPerJob.toFixed(2)})`,
-        `${figures.commands.toFixed(2)} (plain ${figures.plainCommands.toFixed(2)})`,
+        `${figures.cpuMsPerJob.toFixed(2)} (${short} ${figures.plainCpuMsPerJob.toFixed(2)})`,
+        `${figures.commands.toFixed(2)} (${short} ${figures.plainCommands.toFixed(2)})`,
       ];
     }),
   ];
 }
 
 /** `redisCommandsPerJob` is that of the first case, APNs without latency. */
-function jsonOf(cases: readonly CaseResult[], jobs: number): Report['json'] {
+function jsonOf(cases: readonly CaseResult[], { versus }: Comparison, jobs: number): Report['json'] {
   const all = cases.map((result) => ({ ...result.case, figures: figuresOf(result) }));
   const runs = cases.flatMap(({ plain, pushpacer }) => [...plain, ...pushpacer]);
   /** `apnsPlainPerSecond40ms` */
@@ -143,14 +169,14 @@ function jsonOf(cases: readonly CaseResult[], jobs: number): Report['json'] {
     Object.fromEntries(all.map(({ platform, suffix, figures }) => [`${platform}${what}${suffix}`, value(figures)]));
   const first = all[0]?.figures;
   return {
-    ...named('VsPlain', ({ ratio }) => round(ratio, 3)),
+    ...named(versus, ({ ratio }) => round(ratio, 3)),
     ...named('PerSecond', ({ perSecond }) => Math.round(perSecond)),
     ...named('PlainPerSecond', ({ plainPerSecond }) => Math.round(plainPerSecond)),
     redisCommandsPerJob: round(first?.commands ?? NaN, 2),
     plainRedisCommandsPerJob: round(first?.plainCommands ?? NaN, 2),
     alertsEnqueued: runs.length * jobs,
     alertsAccepted: runs.reduce((sum, { accepted }) => sum + accepted, 0),
-    spread: named('VsPlain', ({ least, most }) => [round(least, 3), round(most, 3)]),
+    spread: named(versus, ({ least, most }) => [round(least, 3), round(most, 3)]),
     cases: all.map(({ name, figures }) => ({ name, ...rounded(figures, 3) })),
   };
 }

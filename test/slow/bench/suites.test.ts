@@ -99,6 +99,21 @@ test(
   },
 );
 
+test(
+  'the row with everything on compares with a worker that has it off, and its spans arrive',
+  { timeout: 180_000 },
+  async () => {
+    const options = { quick: true, runs: 1, row: 'observed', say: () => undefined };
+    const { json } = await measure(options, { jobs: 200, warmUp: 50, counted: 50 });
+    for (const { platform, suffix } of CASES) expect(json[`${platform}VsOff${suffix}`]).toBeGreaterThan(0);
+    expect(json['alertsAccepted']).toBe(CASES.length * 2 * 200);
+    // One for the story and one for the outcome; spans cost Redis nothing.
+    const more = Number(json['redisCommandsPerJob']) - Number(json['plainRedisCommandsPerJob']);
+    expect(more).toBeGreaterThan(1.5);
+    expect(more).toBeLessThan(2.5);
+  },
+);
+
 /** How far bytes may be from those of docs/capacity.md, which are of ten times as many notifications. */
 const SHARE = 0.3;
 
