@@ -43,9 +43,9 @@ export async function readDashboard(): Promise<Dashboard> {
   return JSON.parse(await readFile(DASHBOARD, 'utf8')) as Dashboard;
 }
 
-/** A query of a panel as Grafana would send it, for the only job there is and a window of a minute. */
+/** A query of a panel as Grafana would send it, for the only job there is and a window of five minutes. */
 export const withVariables = (expr: string): string =>
-  expr.replaceAll('$job', 'pushpacer').replaceAll('$__rate_interval', '1m');
+  expr.replaceAll('$job', 'pushpacer').replaceAll('$__rate_interval', '5m');
 
 /** The selectors of what workers serve in an expression: `pushpacer_dead_letters{reason!="unregistered"}`. */
 export function selectorsOf(expr: string): string[] {

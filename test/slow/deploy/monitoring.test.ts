@@ -1,15 +1,16 @@
 import { copyFile, readFile, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { ownRedis } from '../../support/fault-bench.ts';
 import * as monitoring from '../../support/monitoring.ts';
 import { promtool, startPrometheus, type TestPrometheus } from '../../support/prometheus.ts';
 import { temporaryFolder } from '../../support/program.ts';
 import { makeDevice, makeNotification } from '../../support/push.ts';
-import { waitFor } from '../../support/wait.ts';
 import { openWorkerBench, type WorkerBench } from '../../support/worker.ts';
 
 const ROOT = process.cwd();
+/** Until a worker has sent all, and a scrape has seen it. */
+const WITHIN = { timeout: 60_000, interval: 250 };
 
 test('promtool finds no fault in the rules and the example configuration', async () => {
   expect(await promtool(['check', 'config', '--lint-fatal', monitoring.SCRAPE_CONFIG], ROOT)).toContain('SUCCESS');
@@ -37,12 +38,12 @@ test('every query of the dashboard and of the alerts finds what a worker serves'
   // Twice: a rate needs a series that was there before.
   for (const round of [1, 2]) {
     await sendAll(bench);
-    await waitFor(async () => {
+    await vi.waitFor(async () => {
       expect(await valueOf(prometheus, 'sum(pushpacer_outcomes_total{outcome="delivered"})')).toBe(5 * round);
       expect(await valueOf(prometheus, 'sum(pushpacer_outcomes_total{reason="unregistered"})')).toBe(round);
       expect(await valueOf(prometheus, 'sum(pushpacer_passes_total{result="requeued"})')).toBeGreaterThanOrEqual(round);
-      expect(await valueOf(prometheus, 'sum(pushpacer_passes_total{result="retried"})')).toBe(round);
-    });
+      expect(await valueOf(prometheus, 'sum(pushpacer_passes_total{result="retried"})')).toBeGreaterThanOrEqual(round);
+    }, WITHIN);
   }
   const page = await (await fetch(`${url}/metrics`)).text();
   const served = new Set([...page.matchAll(/^# TYPE (\S+)/gm)].map(([, name = '']) => name));
@@ -62,39 +63,55 @@ test('every query of the dashboard and of the alerts finds what a worker serves'
     'names that no worker serves',
   ).toEqual([]);
 
-  const without: string[] = [];
-  for (const { of, expr } of all) {
-    for (const selector of monitoring.selectorsOf(expr)) {
-      const found = await prometheus.query(selector);
-      if (found.length === 0) without.push(`${of}: ${selector}`);
-    }
-  }
-  expect(without, 'selectors that select nothing').toEqual([]);
-
-  for (const { of, expr } of queries) {
-    const values = (await prometheus.query(expr)).map(({ value }) => value);
-    if (!values.some((value) => !Number.isNaN(value))) without.push(`${of}: ${expr}`);
-  }
-  expect(without, 'queries of panels without a number').toEqual([]);
-
+  // Again, should a scrape have failed just now: the machine may be busy.
+  await vi.waitFor(async () => {
+    expect(await selectNothing(prometheus, all)).toEqual([]);
+    expect(await withoutNumber(prometheus, queries)).toEqual([]);
+  }, WITHIN);
   for (const { of, expr } of [...alerts, ...marks]) expect([of, await prometheus.query(expr)]).toEqual([of, []]);
   expect(await rulesOf(prometheus)).toEqual(alerts.map(({ of }) => ({ name: of, health: 'ok', state: 'inactive' })));
-}, 120_000);
+}, 180_000);
 
-/** The example configuration, for one worker at this address and with a scrape each second. Its rules lie beside it. */
+/** The example configuration, for one worker at this address and with a scrape every 2 s. Its rules lie beside it. */
 async function configFor(worker: string): Promise<string> {
   const folder = await temporaryFolder();
   const text = await readFile(monitoring.SCRAPE_CONFIG, 'utf8');
   const targets = `static_configs: [{ targets: ['${worker}'] }]\n`;
   const changed = text
     .replace(/dns_sd_configs:\n(?: {6}.*\n)+/, targets)
-    .replaceAll(/_interval: 15s/g, '_interval: 1s')
-    .replace('scrape_timeout: 10s', 'scrape_timeout: 1s');
+    .replaceAll(/_interval: 15s/g, '_interval: 2s')
+    .replace('scrape_timeout: 10s', 'scrape_timeout: 2s');
   expect(changed).toContain(targets);
   const file = join(folder, 'prometheus.yml');
   await writeFile(file, changed);
   await copyFile(monitoring.RULES, join(folder, basename(monitoring.RULES)));
   return file;
+}
+
+interface Asked {
+  /** The title of a panel, the name of an alert. */
+  readonly of: string;
+  readonly expr: string;
+}
+
+/** The selectors that select no series. */
+async function selectNothing(prometheus: TestPrometheus, asked: readonly Asked[]): Promise<string[]> {
+  const selectors = asked.flatMap(({ of, expr }) => monitoring.selectorsOf(expr).map((selector) => ({ of, selector })));
+  const found: string[] = [];
+  for (const { of, selector } of selectors) {
+    if ((await prometheus.query(selector)).length === 0) found.push(`${of}: ${selector}`);
+  }
+  return found;
+}
+
+/** The queries that answer with no number. */
+async function withoutNumber(prometheus: TestPrometheus, asked: readonly Asked[]): Promise<string[]> {
+  const found: string[] = [];
+  for (const { of, expr } of asked) {
+    const series = await prometheus.query(expr);
+    if (series.every(({ value }) => Number.isNaN(value))) found.push(`${of}: ${expr}`);
+  }
+  return found;
 }
 
 /** Five that are delivered, one of them after a requeue and one after a retry, and one to a token that is gone. */
@@ -126,7 +143,7 @@ interface LoadedRule {
   readonly state: string;
 }
 
-/** As Prometheus has them: it evaluates each of them once a second. */
+/** As Prometheus has them: it evaluates each of them every 2 s. */
 async function rulesOf({ url }: TestPrometheus): Promise<LoadedRule[]> {
   const answer = (await (await fetch(`${url}/api/v1/rules`)).json()) as {
     readonly data: { readonly groups: readonly { readonly rules: readonly LoadedRule[] }[] };
