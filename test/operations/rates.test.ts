@@ -33,7 +33,10 @@ test('a worker that started meanwhile counts from its start, one that is gone do
   const rates = createRates();
   expect(rates({ now: 10_000, workers: [worker('a', 9_000, 7)] })).toBeUndefined();
   const young = worker('b', 22_000, 40, { startedAt: 20_000 });
-  expect(rates({ now: 22_000, workers: [worker('a', 14_000, 9), young] })).toMatchObject({ deliveredPerS: 20.4, requeuedPerS: 40.8 });
+  expect(rates({ now: 22_000, workers: [worker('a', 14_000, 9), young] })).toMatchObject({
+    deliveredPerS: 20.4,
+    requeuedPerS: 40.8,
+  });
   expect(rates({ now: 24_000, workers: [worker('a', 14_000, 9, { alive: false }), young] })).toEqual(perS(20));
   expect(rates({ now: 99_000, workers: [{ ...young, alive: false }] })).toEqual(perS(0));
 });

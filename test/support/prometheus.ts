@@ -80,6 +80,4 @@ async function query(url: string, expr: string): Promise<Series[]> {
 }
 
 /** The path of a program of Prometheus. */
-function programOf(name: 'prometheus' | 'promtool'): Promise<string> {
-  return debianProgram(name, 'prometheus');
-}
+const programOf = (name: 'prometheus' | 'promtool'): Promise<string> => debianProgram(name, 'prometheus');

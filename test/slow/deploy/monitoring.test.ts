@@ -22,7 +22,7 @@ test('promtool finds no fault in the rules and the example configuration', async
 
 test('each alert fires when it should, and none on a quiet night, in a broadcast or a rolling restart', async () => {
   expect(await promtool(['test', 'rules', monitoring.RULE_TESTS], ROOT)).toContain('SUCCESS');
-}, 120_000);
+}, 300_000);
 
 test('every query of the dashboard and of the alerts finds what a worker serves', async () => {
   const bench = await openWorkerBench();
