@@ -16,7 +16,7 @@ import { TROUBLE_EVERY_MS, type ShardQueues } from './redis.ts';
 
 /** Takes the jobs of one queue, wakes for those that are due, and moves those that failed to the dead letters. */
 export interface Consumer {
-  readonly worker: Pick<NotificationWorker, 'concurrency' | 'id' | 'inHand'>;
+  readonly worker: Pick<NotificationWorker, 'concurrency' | 'id' | 'inHand' | 'moves'>;
   readonly clock: Pick<ClockOffset, 'offsetMs'>;
   isRunning(): boolean;
   /** Takes no more jobs; resolves when those under way have ended. */

@@ -8,7 +8,8 @@
  * - accounts.ts: the provider and the quota of each account; new credentials without a restart
  * - breakers.ts: the circuit breakers, in the log and counted
  * - reach.ts: which providers cannot be reached, and since when, in the log
- * - pages.ts: `/metrics` and `/readyz`, and this replica in the registry of workers
+ * - wedge.ts: whether it has stopped to take jobs although it could
+ * - pages.ts: `/metrics`, `/healthz` and `/readyz`, and this replica in the registry of workers
  * - passes.ts: what a pass does with its job; the limiter, the stream of outcomes, and the replies of providers in the log
  * - consumer.ts: one queue: its worker, its clock, and the locks that were lost
  * - dead-letters.ts: failed jobs moved to the dead letters, and dead letters beyond their bounds removed

@@ -18,6 +18,7 @@ import type { Accounts } from './accounts.ts';
 import { openMs } from './breakers.ts';
 import type { Consumer } from './consumer.ts';
 import type { ReachWatch, UnreachedServer } from './reach.ts';
+import type { WedgeWatch } from './wedge.ts';
 
 export interface PagesParts {
   /** The queue's and the limiter's. */
@@ -27,6 +28,7 @@ export interface PagesParts {
   /** What has credentials here, with its breaker unless that is closed. */
   readonly services: () => Iterable<readonly [Service, OpenBreaker | undefined]>;
   readonly reach: Pick<ReachWatch, 'unreached'>;
+  readonly wedge: Pick<WedgeWatch, 'wedged'>;
   readonly log: Logger;
 }
 
@@ -36,10 +38,14 @@ const ANSWER_TIMEOUT_MS = 1_000;
 /** `/metrics`, `/healthz` and `/readyz` of this replica. */
 export function serveReplica(
   address: { readonly host: string; readonly port: number },
-  { connections, consumers, metrics, services, reach, log }: PagesParts,
+  { connections, consumers, metrics, services, reach, wedge, log }: PagesParts,
 ): Promise<MetricsServer> {
   const pages = {
     metrics: async () => ({ contentType: metrics.registry.contentType, body: await metrics.registry.metrics() }),
+    sick: () => {
+      const wedged = wedge.wedged();
+      return wedged && { reason: 'wedged', message: WEDGED, ...wedged };
+    },
     ready: async () => {
       const redis = (await Promise.all(connections.map(answers))).every(Boolean);
       const consuming = consumers.length > 0 && consumers.every((consumer) => consumer.isRunning());
@@ -55,6 +61,8 @@ export function serveReplica(
     );
   });
 }
+
+const WEDGED = 'it asks for no more jobs, although jobs wait, places are free and Redis answers: restart it';
 
 /**
  * What `/readyz` says: every provider of the environment's app; of the other apps, and of single servers (`webpush@host`), those

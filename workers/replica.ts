@@ -19,6 +19,7 @@ import { serveReplica, showShared, startReplicaPresence } from './pages.ts';
 import { createPasses } from './passes.ts';
 import { watchReach } from './reach.ts';
 import { connect, LIMITER_TIMEOUT_MS, openQueues, type ConnectOptions } from './redis.ts';
+import { watchWedge } from './wedge.ts';
 
 /** A running replica. */
 export interface Replica {
@@ -41,6 +42,8 @@ export interface StartOptions extends Pick<ConnectOptions, 'signal'> {
   readonly timeoutMs?: number;
   /** What `config` was read from. Its files are read again when they change. */
   readonly env: Environment;
+  /** For how long it must take no job before `/healthz` says so. Default: WEDGED_AFTER_MS. */
+  readonly wedgedAfterMs?: number;
 }
 
 /** Config -> parts -> a replica that consumes. Rejects, with everything closed again, where a part cannot be had. */
@@ -58,7 +61,7 @@ export async function startReplica(config: Config, log: Logger, options: StartOp
 async function compose(
   config: Config,
   log: Logger,
-  connecting: ConnectOptions & Pick<StartOptions, 'env'>,
+  connecting: ConnectOptions & Pick<StartOptions, 'env' | 'wedgedAfterMs'>,
   closing: AsyncDisposableStack,
 ): Promise<Replica> {
   const connections = await connect(config, log, connecting, closing);
@@ -107,7 +110,9 @@ async function compose(
   const rotation = startRotation({ env: connecting.env, files: config.files, accounts, use, log });
   closing.defer(() => rotation.stop());
   // Before the first job is taken: a replica whose pages cannot be served must not take any.
-  const pageParts = { connections: [redis, limiterRedis], consumers, metrics, services, reach, log };
+  const wedge = watchWedge({ consumers, queues, connection: redis, log, boundMs: connecting.wedgedAfterMs });
+  closing.defer(() => wedge.stop());
+  const pageParts = { connections: [redis, limiterRedis], consumers, metrics, services, reach, wedge, log };
   const pages = config.metrics && (await serveReplica(config.metrics, pageParts));
   if (pages) closing.defer(() => pages.close());
 

@@ -4,6 +4,8 @@ import type { AddressInfo } from 'node:net';
 /** The content of a replica's pages. */
 export interface Pages {
   readonly metrics: () => Promise<{ readonly contentType: string; readonly body: string }>;
+  /** Why the replica should be restarted; undefined if it should not. Answers at once. */
+  readonly sick: () => Readonly<Record<string, unknown>> | undefined;
   /** Whether the replica can work, and if not, what is missing. */
   readonly ready: () => Promise<{ readonly ok: boolean; readonly detail: Readonly<Record<string, unknown>> }>;
 }
@@ -14,7 +16,7 @@ export interface MetricsServer {
 }
 
 /**
- * Serves `/metrics`, `/healthz` (the process is up) and `/readyz` (200 or 503, with the detail). If the port is in use, it
+ * Serves `/metrics`, `/healthz` (200, or 503 with the reason for a restart) and `/readyz` (200 or 503, with the detail). If the port is in use, it
  * calls `onPortTaken` and takes any free port: several replicas may run on one host.
  */
 export async function serveMetrics(
@@ -49,9 +51,12 @@ export async function serveMetrics(
 
 async function respond(path: string, pages: Pages, response: ServerResponse): Promise<void> {
   switch (path) {
-    case '/healthz':
-      answer(response, 200, 'ok\n');
+    case '/healthz': {
+      const sick = pages.sick();
+      if (sick === undefined) answer(response, 200, 'ok\n');
+      else answer(response, 503, `${JSON.stringify({ ok: false, ...sick })}\n`, 'application/json');
       return;
+    }
     case '/readyz': {
       const { ok, detail } = await pages.ready();
       answer(response, ok ? 200 : 503, `${JSON.stringify({ ok, ...detail })}\n`, 'application/json');

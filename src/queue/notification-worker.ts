@@ -83,6 +83,7 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   readonly #unbegun = new Set<string>();
   #underWay = 0;
   #asleep = 0;
+  #moves = 0;
 
   /** @param offsetMs Redis's clock minus this machine's, in whole milliseconds */
   constructor(
@@ -96,8 +97,9 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     // The callback uses a field that exists only after `super`: BullMQ asks for no job before `run`.
     const open = onRedisTime(offsetMs, (jobId) => this.#unbegun.add(jobId));
     const isClosing = (): boolean => this.closing !== undefined;
+    const onAsked = (): void => void (this.#moves += 1);
     const process: Processor = (job, token) => this.#process(job, token ?? '', processor, onLetGo);
-    super(name, process, options, insisting(open, lockMs, isClosing, onLetGo));
+    super(name, process, options, insisting(open, { lockMs, isClosing, onLetGo, onAsked }));
     this.#places = this.concurrency;
     this.#setConcurrency();
     this.#renewLocks(lockMs);
@@ -108,10 +110,20 @@ export class NotificationWorker extends Worker<unknown, unknown> {
     return { all: this.#underWay, asleep: this.#asleep, places: this.#places };
   }
 
+  /**
+   * Grows with each ask for a job that Redis answered or refused, with each job that begins, and with each place that becomes free.
+   * While there is a free place BullMQ asks again within 30 s, even if the queue is empty, paused or limited. So if it does not grow
+   * for longer, no job is taken any more.
+   */
+  get moves(): number {
+    return this.#moves;
+  }
+
   readonly place: Place = {
     leave: () => {
       if (this.#asleep >= MOST_ASLEEP) return () => undefined;
       this.#asleep += 1;
+      this.#moves += 1;
       this.#setConcurrency();
       // If all sleep, nothing else makes BullMQ look at its concurrency again.
       const isIdle = this.#asleep === this.#underWay && this.closing === undefined && !this.isPaused();
@@ -134,12 +146,14 @@ export class NotificationWorker extends Worker<unknown, unknown> {
 
   override async processJob(job: Job, token: string) {
     this.#underWay += 1;
+    this.#moves += 1;
     this.#setConcurrency(); // before the first await: BullMQ looks at it then
     try {
       await this.#begin(job.id ?? '');
       return await super.processJob(job, token, () => this.#underWay <= this.#places + this.#asleep);
     } finally {
       this.#underWay -= 1;
+      this.#moves += 1;
       this.#setConcurrency();
     }
   }
@@ -193,12 +207,18 @@ export class NotificationWorker extends Worker<unknown, unknown> {
   }
 }
 
+interface Insisting {
+  readonly lockMs: number;
+  readonly isClosing: () => boolean;
+  readonly onLetGo: OnLetGo;
+  /** Called when Redis has answered or refused an ask for a job. */
+  readonly onAsked: () => void;
+}
+
 /** A backend that asks Redis again while Redis refuses. After a DelayedError BullMQ leaves the job as it is, and takes the next. */
 function insisting(
   open: BackendFactory<RedisQueueBackend>,
-  lockMs: number,
-  isClosing: () => boolean,
-  onLetGo: OnLetGo,
+  { lockMs, isClosing, onLetGo, onAsked }: Insisting,
 ): BackendFactory<RedisQueueBackend> {
   async function end<T>(job: Pick<Job, 'id'>, write: () => Promise<T>): Promise<T> {
     for (;;) {
@@ -220,10 +240,12 @@ function insisting(
     const moveToCompleted = backend.moveToCompleted.bind(backend);
     const moveToFailed = backend.moveToFailed.bind(backend);
     backend.moveToActive = (...args) =>
-      moveToActive(...args).catch(async (error: unknown) => {
-        await sleep(REFUSED_MS);
-        throw error;
-      });
+      moveToActive(...args)
+        .catch(async (error: unknown) => {
+          await sleep(REFUSED_MS);
+          throw error;
+        })
+        .finally(onAsked);
     backend.moveToCompleted = (job, ...args) => end(job, () => moveToCompleted(job, ...args));
     backend.moveToFailed = (job, ...args) => end(job, () => moveToFailed(job, ...args));
     return backend;

@@ -121,6 +121,12 @@ export async function readAges(queues: readonly Queue[], connection: Connection)
   };
 }
 
+/** For how long a job could have been taken, in milliseconds: the oldest of one queue, of the few that it looks at; 0 if there is none. */
+export async function readOldestTakeable(queue: Queue, connection: Connection): Promise<number> {
+  const { now, due, untaken } = await lookAt(queue, connection, 1, 1);
+  return Math.max(0, now - (least([due.oldestAt, untaken.oldestAt]) ?? now));
+}
+
 /** A job that waits, as far as the overview needs it. */
 interface Seen {
   readonly isAlert: boolean;

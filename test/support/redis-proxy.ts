@@ -21,6 +21,10 @@ export interface RedisProxy {
   delay(by: Delay | undefined): void;
   /** The connections that are up pass nothing any more, in either direction, and stay up. New ones pass all. */
   silence(): void;
+  /** The connections that wait for a job pass nothing any more, and stay up. Nor do new ones, until `pass`, if `newOnes`. */
+  silenceBlocking(newOnes: boolean): void;
+  /** Connections that come from now on pass all. */
+  pass(): void;
   /** Ends every connection with a RST. */
   reset(): void;
   /** Refuses new connections, and resets those that are up. */
@@ -34,10 +38,12 @@ export async function openRedisProxy(redisPort: number, random: () => number = M
   const pairs = new Set<Pair>();
   let delay: Delay | undefined;
   let accepted = 0;
+  let isSilentToNew = false;
   const delayMs = (): number => (delay ? delay.leastMs + random() * (delay.mostMs - delay.leastMs) : 0);
   const server = createServer((client) => {
     accepted += 1;
     const pair = relay(client, connect({ port: redisPort, host: '127.0.0.1' }), delayMs);
+    if (isSilentToNew) pair.silence();
     pairs.add(pair);
     client.once('close', () => pairs.delete(pair));
   });
@@ -65,6 +71,11 @@ export async function openRedisProxy(redisPort: number, random: () => number = M
     silence: () => {
       for (const pair of pairs) pair.silence();
     },
+    silenceBlocking: (newOnes) => {
+      isSilentToNew = newOnes;
+      for (const pair of pairs) if (pair.blocks()) pair.silence();
+    },
+    pass: () => (isSilentToNew = false),
     reset,
     refuse,
     admit: () => listen(server, port),
@@ -72,12 +83,16 @@ export async function openRedisProxy(redisPort: number, random: () => number = M
 }
 
 interface Pair {
+  /** Whether it has sent a command that waits for a job. */
+  blocks(): boolean;
   silence(): void;
   reset(): void;
 }
 
 function relay(client: Socket, redis: Socket, delayMs: () => number): Pair {
   let isSilent = false;
+  let blocks = false;
+  client.on('data', (data) => (blocks ||= data.includes('\r\nbzpopmin\r\n')));
   const end = (): void => {
     for (const side of [client, redis]) if (!side.destroyed) side.resetAndDestroy();
   };
@@ -97,7 +112,7 @@ function relay(client: Socket, redis: Socket, delayMs: () => number): Pair {
   };
   pass(client, redis);
   pass(redis, client);
-  return { silence: () => void (isSilent = true), reset: end };
+  return { blocks: () => blocks, silence: () => void (isSilent = true), reset: end };
 }
 
 async function listen(server: Server, port: number): Promise<void> {

@@ -108,6 +108,7 @@ it('a worker that waits for a provider is ready, and says what it waits for', as
         ['fcm', undefined],
       ],
       reach: { unreached: () => new Map() },
+      wedge: { wedged: () => undefined },
       metrics,
       log,
     },

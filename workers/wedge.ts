@@ -1,0 +1,110 @@
+import type { Queue } from 'bullmq';
+import { within } from '../src/domain/time.ts';
+import type { Logger } from '../src/observe/log.ts';
+import { redisNow } from '../src/queue/clock-offset.ts';
+import { readOldestTakeable } from '../src/queue/overview.ts';
+import type { Connection } from '../src/redis/connection.ts';
+import type { Consumer } from './consumer.ts';
+
+/** A queue of which this replica takes no jobs, although it could. */
+export interface Wedge {
+  /** For how long no ask for a job was answered, at least. */
+  readonly forMs: number;
+  /** For how long a job that nobody takes could have been taken. */
+  readonly oldestDueMs: number;
+}
+
+export interface WedgeParts {
+  /** Those that have started, in the order of `queues`. */
+  readonly consumers: readonly Pick<Consumer, 'worker' | 'isRunning'>[];
+  readonly queues: readonly Queue[];
+  readonly connection: Connection;
+  readonly log: Pick<Logger, 'error' | 'info'>;
+  /** Default: WEDGED_AFTER_MS. */
+  readonly boundMs?: number | undefined;
+}
+
+export interface WedgeWatch {
+  /** The first wedge that there is now. Asks nobody. */
+  wedged(): Wedge | undefined;
+  stop(): void;
+}
+
+/**
+ * A worker that can ask for jobs does so every 10 s, and every 30 s in a queue that is rate limited. If its blocking connection goes
+ * silent, BullMQ opens a new one after 2 to 12 s. So only one that will not ask by itself any more is still for this long.
+ */
+export const WEDGED_AFTER_MS = 60_000;
+/** How many looks there are in that time. Each must find the worker still, and Redis there. */
+const LOOKS = 12;
+
+/**
+ * Notices that this replica has stopped to take jobs: it is alive, and its connection for commands works, but its loop around the
+ * blocking connection waits for an answer that never comes (BullMQ's issues 4378, 4479 and 4585 had three causes of that). That is
+ * so if at each of LOOKS looks in a row
+ *
+ * - the worker runs, and has a free place,
+ * - it asked for no job since the look before,
+ * - Redis answers on the connection for commands,
+ *
+ * and then a job has been there to be taken for all that time, in a queue that is neither paused nor rate limited. Looks are
+ * counted, not time: a process that stood still looked at nothing. What others take faster is no job that has been there all the time.
+ */
+export function watchWedge({ consumers, queues, connection, log, boundMs = WEDGED_AFTER_MS }: WedgeParts): WedgeWatch {
+  const everyMs = boundMs / LOOKS;
+  const states = queues.map((queue) => ({ queue, moves: -1, looks: 0, wedge: undefined as Wedge | undefined }));
+  type State = (typeof states)[number];
+  let looking: Promise<unknown> | undefined;
+
+  function isStill({ moves }: State, index: number): boolean {
+    const consumer = consumers[index];
+    if (consumer === undefined || !consumer.isRunning()) return false;
+    const { all, asleep, places } = consumer.worker.inHand;
+    return all - asleep < places && consumer.worker.moves === moves;
+  }
+
+  async function look(state: State, index: number): Promise<void> {
+    const answers = isStill(state, index) && (await isAnswered(redisNow(state.queue), everyMs));
+    if (!answers || !isStill(state, index)) {
+      if (state.wedge !== undefined) log.info('jobs are asked for again');
+      Object.assign(state, { moves: consumers[index]?.worker.moves ?? -1, looks: 0, wedge: undefined });
+      return;
+    }
+    state.looks += 1;
+    if (state.looks < LOOKS) return;
+    const oldestDueMs = await oldestTakeable(state.queue, connection, everyMs);
+    if (oldestDueMs < boundMs) return;
+    const wedge = { forMs: state.looks * everyMs, oldestDueMs };
+    if (state.wedge === undefined) log.error({ ...wedge, queue: state.queue.qualifiedName }, WEDGED);
+    state.wedge = wedge;
+  }
+
+  const timer = setInterval(() => {
+    looking ??= Promise.all(states.map(look)).finally(() => (looking = undefined));
+  }, everyMs).unref();
+  return {
+    wedged: () => states.find((state, index) => state.wedge !== undefined && isStill(state, index))?.wedge,
+    stop: () => clearInterval(timer),
+  };
+}
+
+const WEDGED =
+  'no job is taken: no ask for one was answered for `forMs`, although jobs wait, places are free and Redis answers; /healthz ' +
+  'answers 503 until jobs are asked for again; restart the worker';
+
+function isAnswered(asking: Promise<unknown>, withinMs: number): Promise<boolean | undefined> {
+  return within(
+    asking.then(
+      () => true,
+      () => false,
+    ),
+    withinMs,
+  );
+}
+
+/** 0 too where the queue is paused or limited, or Redis does not say. */
+async function oldestTakeable(queue: Queue, connection: Connection, withinMs: number): Promise<number> {
+  const reading = Promise.all([readOldestTakeable(queue, connection), queue.isPaused(), queue.getRateLimitTtl()]);
+  const [oldestMs, isPaused, limitedForMs] = (await within(reading, withinMs).catch(() => undefined)) ?? [0, true, 0];
+  return isPaused || limitedForMs > 0 ? 0 : oldestMs;
+}
