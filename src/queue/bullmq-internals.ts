@@ -1,5 +1,6 @@
 import { createRequire } from 'node:module';
 import { createRedisBackend, type BackendFactory, type Queue, type RedisQueueBackend, type Worker } from 'bullmq';
+import { parseObject } from '../domain/json.ts';
 import { readableFields } from './readable.ts';
 
 /**
@@ -147,7 +148,7 @@ export function onRedisTime(
         const nextDueAt = onThisClock(Number(dueAt ?? 0), aheadMs);
         if (!Array.isArray(fields)) return [fields, jobId, limitMs, nextDueAt];
         onTaken(String(jobId));
-        return [readableFields(takenAt(fields, askedAt)), jobId, limitMs, nextDueAt];
+        return [readableFields(withMove(takenAt(fields, askedAt), aheadMs)), jobId, limitMs, nextDueAt];
       });
     };
     backend.waitForJob = async (seconds) => {
@@ -166,6 +167,28 @@ function onThisClock(dueAt: number, aheadMs: number): number {
 /** The age of a job lock is counted from `processedOn`, so it must be on this machine's clock, and before the lock. */
 function takenAt(fields: readonly unknown[], askedAt: number): unknown[] {
   return fields.map((value, at) => (at % 2 === 1 && fields[at - 1] === 'processedOn' ? String(askedAt) : value));
+}
+
+/**
+ * The fields of a job that was moved to later after its progress was written, with the later due time in the progress: it did not come
+ * late, it was moved. The move is on Redis's clock, the progress on this machine's.
+ */
+function withMove(fields: readonly unknown[], aheadMs: number): readonly unknown[] {
+  const why = valueOf(fields, WHY);
+  const text = why === undefined ? undefined : valueOf(fields, 'progress');
+  if (why === undefined || text === undefined) return fields;
+  const movedTo = Number(parseObject(why)['at']) - aheadMs;
+  const progress = parseObject(text);
+  if (typeof progress['dueAt'] !== 'number' || !(movedTo > progress['dueAt'])) return fields;
+  const moved = JSON.stringify({ ...progress, dueAt: movedTo });
+  return fields.map((value, at) => (at % 2 === 1 && fields[at - 1] === 'progress' ? moved : value));
+}
+
+/** The text of a field of `[name, value, …]`. */
+function valueOf(fields: readonly unknown[], name: string): string | undefined {
+  const at = fields.findIndex((value, index) => index % 2 === 0 && value === name);
+  const value = at === -1 ? undefined : fields[at + 1];
+  return typeof value === 'string' ? value : undefined;
 }
 
 function unexpected(what: string): Error {

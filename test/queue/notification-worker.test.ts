@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayedError, Queue, UnrecoverableError, type Job, type Processor } from 'bullmq';
 import { Redis } from 'ioredis';
 import { expect, onTestFinished, test, vi } from 'vitest';
+import { redelay } from '../../src/queue/job-lock.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { NotificationWorker, workerOptions, type Place } from '../../src/queue/notification-worker.ts';
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
@@ -209,4 +210,19 @@ test('a job is begun before the worker has taken as many as it has places for', 
   await worker.resume();
   await vi.waitFor(async () => expect(await queue.getCompletedCount()).toBe(40), SOON);
   expect(active[0]).toBeLessThan(10); // BullMQ alone takes all 40 first
+});
+
+test('a job that was moved to later is due then by its progress, unless it was put back since', async () => {
+  const taken = new Map<string | undefined, unknown>();
+  const { queue } = open((job) => Promise.resolve(taken.set(job.id, job.progress)));
+  const movedTo = Date.now() + 1_000;
+  const dueAt = { moved: movedTo - 250, 'put-back': movedTo + 50 };
+  for (const [jobId, at] of Object.entries(dueAt)) {
+    const job = await queue.add('push', {}, { jobId, delay: 60_000 });
+    await job.updateProgress({ dueAt: at, rule: 'gap' });
+    await redelay(queue, [{ jobId, at: movedTo, why: { rule: 'block' } }]);
+  }
+  await vi.waitFor(() => expect(taken.size).toBe(2), SOON);
+  expect(taken.get('moved')).toEqual({ dueAt: movedTo, rule: 'gap' });
+  expect(taken.get('put-back')).toEqual({ dueAt: dueAt['put-back'], rule: 'gap' });
 });
