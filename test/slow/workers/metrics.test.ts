@@ -1,5 +1,9 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { checkMetrics } from '../../support/prometheus.ts';
+import { documentedMetrics } from '../../support/metrics-page.ts';
+import { checkMetrics, startPrometheus } from '../../support/prometheus.ts';
+import { temporaryFolder } from '../../support/program.ts';
 import { makeNotification } from '../../support/push.ts';
 import { openReplicaBench } from '../../support/replica.ts';
 import { waitFor } from '../../support/wait.ts';
@@ -25,8 +29,10 @@ it('the metrics of a worker that has delivered, requeued and dead-lettered are a
   });
   const page = await read();
   expect(await checkMetrics(page)).toBe('');
+  const served = [...page.matchAll(/^# TYPE (pushpacer_\w+)/gm)].map(([, name]) => name);
+  expect(served.toSorted()).toEqual((await documentedMetrics()).map(({ name }) => name).toSorted());
 
-  expect(valueOf(page, 'pushpacer_passes_total{result="requeued"}')).toBe(1);
+  expect(valueOf(page, 'pushpacer_passes_total{result="requeued"}')).toBeGreaterThanOrEqual(1);
   expect(valueOf(page, 'pushpacer_slot_lateness_seconds_count')).toBe(1);
   expect(valueOf(page, 'pushpacer_limiter_seconds_count')).toBeGreaterThanOrEqual(3);
   expect(valueOf(page, 'pushpacer_due_jobs')).toBe(0);
@@ -39,4 +45,13 @@ it('the metrics of a worker that has delivered, requeued and dead-lettered are a
   expect(valueOf(page, 'pushpacer_redis_memory_used_bytes{redis="queue"}')).toBeGreaterThan(100_000);
   expect(valueOf(page, 'pushpacer_redis_commands_total{redis="queue"}')).toBeGreaterThan(10);
   expect(page).not.toContain('redis="limiter"');
+});
+
+it('every expression of docs/metrics.md can be evaluated', async () => {
+  const config = join(await temporaryFolder(), 'prometheus.yml');
+  await writeFile(config, 'scrape_configs: []\n');
+  const prometheus = await startPrometheus(config);
+  const asks = (await documentedMetrics()).map(({ ask = '' }) => ask);
+  expect(asks.length).toBeGreaterThan(35);
+  for (const ask of asks) expect(await prometheus.query(ask)).toEqual([]);
 });
