@@ -3,7 +3,7 @@ import type { Worker } from 'bullmq';
 import type { Registry } from 'prom-client';
 import type { Config } from '../src/config/config.ts';
 import { createKeeper, type KeeperRedis, diedAt, type Removal, type Warning } from '../src/dead-letters/keeper.ts';
-import { lookAtNewest } from '../src/dead-letters/look.ts';
+import { lookAtNewest, type Look } from '../src/dead-letters/look.ts';
 import { createDeadLetters, type DeadLetters } from '../src/dead-letters/store.ts';
 import { formatDuration, seldom, within } from '../src/domain/time.ts';
 import type { Logger } from '../src/observe/log.ts';
@@ -16,7 +16,7 @@ const LOOK_EVERY_MS = 30_000;
 const LEAST_LOOK_EVERY_MS = 500;
 /** A page does not wait longer for Redis. */
 const ANSWER_TIMEOUT_MS = 1_000;
-/** The metrics are counted anew at most this often, and of the dead letters so many: a thousand take Redis 10 ms. */
+/** The metrics are counted anew at most this often, and of the dead letters so many: a thousand take Redis 15 ms. */
 const COUNT_EVERY_MS = 5_000;
 const MOST_COUNTED = 1_000;
 /** How long a look may take to end when the worker stops. */
@@ -35,7 +35,7 @@ export function keepDeadLetters(
   { connection, queues, registry, log }: KeepParts,
 ): { stop(): Promise<void> } {
   const shards = queues.map(createDeadLetters);
-  const figures = seldom(COUNT_EVERY_MS, () => figuresOf(shards));
+  const figures = seldom(COUNT_EVERY_MS, createFigures(shards));
   const countRemoved = createDeadLetterMetrics(registry, () =>
     within(figures(), ANSWER_TIMEOUT_MS).catch(() => undefined),
   );
@@ -83,19 +83,31 @@ export function keepDeadLetters(
 const LOOK_FAILED =
   'the dead letters could not be looked at: none is removed until Redis answers; tried again at the next look';
 
-/** Over all shards. */
-async function figuresOf(shards: readonly DeadLetters[]): Promise<DeadLetterFigures> {
-  const now = Date.now();
-  const [look, heads] = await Promise.all([
-    lookAtNewest(shards, { filter: {}, offset: 0, limit: 0, most: MOST_COUNTED, now }),
-    Promise.all(shards.map((shard) => shard.page(0, 1))),
-  ]);
-  const deaths = heads.flat().map(diedAt);
-  return {
-    byReason: new Map(look.reasons.map(({ reason, count }) => [reason, count])),
-    notLookedAt: look.of - look.lookedAt,
-    oldestAgeMs: deaths.length === 0 ? 0 : Math.max(0, now - Math.min(...deaths)),
+/** Over all shards. The newest are looked at only if a dead letter came or went since the last call. */
+function createFigures(shards: readonly DeadLetters[]): () => Promise<DeadLetterFigures> {
+  let last: { readonly ends: string; readonly look: Look } | undefined;
+  return async () => {
+    const now = Date.now();
+    const ends = await Promise.all(shards.map(endsOf));
+    const text = JSON.stringify(ends.map(({ count, oldest, newest }) => [count, oldest?.id, newest?.id]));
+    if (last?.ends !== text) {
+      const options = { filter: {}, offset: 0, limit: 0, most: MOST_COUNTED, now };
+      last = { ends: text, look: await lookAtNewest(shards, options) };
+    }
+    const { reasons, of, lookedAt } = last.look;
+    const deaths = ends.flatMap(({ oldest }) => (oldest === undefined ? [] : diedAt(oldest)));
+    return {
+      byReason: new Map(reasons.map(({ reason, count }) => [reason, count])),
+      notLookedAt: of - lookedAt,
+      oldestAgeMs: deaths.length === 0 ? 0 : Math.max(0, now - Math.min(...deaths)),
+    };
   };
+}
+
+async function endsOf(shard: DeadLetters) {
+  const count = await shard.count();
+  const [[oldest], [newest]] = await Promise.all([shard.page(0, 1), shard.page(Math.max(0, count - 1), 1)]);
+  return { count, oldest, newest };
 }
 
 /** Logs which dead letters will be removed, and the commands to look at them or keep them. */
