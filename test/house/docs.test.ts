@@ -21,6 +21,7 @@ describe('names in the documentation', () => {
   /** Names that are not a variable of a worker, a word of a provider or an export of the package. */
   const OTHERS = [
     'NODE_TLS_REJECT_UNAUTHORIZED',
+    'NODE_OPTIONS',
     'NO_COLOR',
     'FORCE_COLOR',
     'REFUSED_STREAM',
