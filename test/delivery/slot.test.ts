@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import type { EndTurn } from '../../src/delivery/context.ts';
-import { leadMs, maxLateMs, createTurns } from '../../src/delivery/slot.ts';
+import type { Context, EndTurn } from '../../src/delivery/context.ts';
+import { leadMs, maxLateMs, createTurns, slotLateMs } from '../../src/delivery/slot.ts';
 import { sleepUntil } from '../../src/domain/time.ts';
 import type { WaitingAsk, WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
@@ -26,6 +26,45 @@ function interrupted(limiter: WaitingLimiter, standstillsMs: readonly number[]) 
   };
   return { asked, limiter: { ...limiter, admit } };
 }
+
+describe('how long after its slot a request was handed over', () => {
+  const now = 1_784_000_000_000;
+  /** Its first request was handed over 40 ms ago. */
+  function sent(): Pick<Context, 'slot' | 'tried'> {
+    const reply = { meaning: 'accepted', code: '200', alerted: 'yes' } as const;
+    const ago = (ms: number) => ({
+      ...{ label: 'apns#0', service: 'apns' as const, reply, at: now, tookMs: 1 },
+      handedOverAt: performance.now() - ms,
+    });
+    const slot = {
+      kind: 'slot',
+      ask: { recipientId: RECIPIENT, id: 'a/1' },
+      at: now,
+      sendAt: 0,
+      sendBy: 0,
+      leadMs: 25,
+    };
+    return { slot: slot as Context['slot'], tried: [ago(10), ago(40)] };
+  }
+
+  it('is counted from the slot that it was put back for', () => {
+    const began = performance.now();
+    const lateMs = slotLateMs(sent(), { dueAt: now - 1_065, rule: '10/1m' }, now) ?? 0;
+    const tookMs = performance.now() - began;
+    // Due 1,065 ms ago, so its slot was 1,040 ms ago, and the request left 1,000 ms after that.
+    expect(lateMs).toBeLessThanOrEqual(1_000);
+    expect(lateMs).toBeGreaterThanOrEqual(1_000 - tookMs);
+    expect(slotLateMs(sent(), { dueAt: now + 60_000, rule: 'gap' }, now)).toBe(0);
+  });
+
+  it('is not known of one that was not put back for a slot, or that was not sent', () => {
+    expect(slotLateMs(sent(), {}, now)).toBeUndefined();
+    expect(slotLateMs(sent(), { dueAt: now }, now)).toBeUndefined(); // deferred by a breaker
+    expect(slotLateMs(sent(), { dueAt: now, rule: 'sendAfter' }, now)).toBeUndefined();
+    expect(slotLateMs({ ...sent(), slot: undefined }, { dueAt: now, rule: 'gap' }, now)).toBeUndefined();
+    expect(slotLateMs({ ...sent(), tried: [] }, { dueAt: now, rule: 'gap' }, now)).toBeUndefined();
+  });
+});
 
 describe('how late a request may be handed to the sender', () => {
   it.each([
