@@ -1,0 +1,47 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
+import { connectProducer, type RedisTarget } from '../../src/redis/connection.ts';
+import { readInfo } from '../../src/redis/info.ts';
+import { connectRedis } from '../support/redis.ts';
+import { waitFor } from '../support/wait.ts';
+
+function connect(target: RedisTarget) {
+  const connection = connectProducer(target);
+  connection.on('error', () => undefined);
+  onTestFinished(() => connection.disconnect());
+  return connection;
+}
+
+async function server(extraArgs: readonly string[]) {
+  const redis = await startEmbeddedRedis({ extraArgs });
+  onTestFinished(() => redis.close());
+  return redis;
+}
+
+test('what a server says of itself', async () => {
+  const { url } = await server(['--maxmemory', '64mb']);
+  const connection = connect({ redisUrl: url });
+  const found = await waitFor(() => readInfo(connection));
+  expect(found).toHaveLength(1);
+  const [info] = found;
+  expect(info).toMatchObject({ maxBytes: 64 * 1024 * 1024, evictedKeys: 0, clients: 1 });
+  expect(info).not.toHaveProperty('node');
+  expect(info?.usedBytes).toBeGreaterThan(100_000);
+  const [later] = await readInfo(connection);
+  expect(later?.commands).toBeGreaterThan(info?.commands ?? Infinity);
+});
+
+test('of a cluster each master, by its address', async () => {
+  const { url } = await server(['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1']);
+  const direct = connectRedis(url);
+  await direct.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
+  await waitFor(async () => expect(await direct.call('CLUSTER', 'INFO')).toContain('cluster_state:ok'));
+  const connection = connect({ redisUrl: url, cluster: true });
+  const found = await waitFor(async () => {
+    const each = await readInfo(connection);
+    expect(each).toHaveLength(1);
+    return each;
+  });
+  expect(found[0]).toMatchObject({ node: new URL(url).host, maxBytes: 0 });
+  expect(found[0]?.usedBytes).toBeGreaterThan(100_000);
+});
