@@ -170,7 +170,9 @@ async function lookAt(queue: Queue, connection: Connection, mostDelayed: number,
   const due = await read(queue, promotedIds);
   const fresh = await read(queue, [...new Set([...oldestOfNew, ...newIds])]);
   // Only the first of each: if an operator moved a job to another slot, the job's progress still has the old due time.
-  const oldestDue = least([overdue > 0 ? delayed[0]?.dueAt : undefined, due[0]?.readyAt]);
+  // And what a newer version wrote keeps that of its last readable pass, though workers put it back since.
+  const firstDue = due.find(({ isNewer }) => !isNewer);
+  const oldestDue = least([overdue > 0 ? delayed[0]?.dueAt : undefined, firstDue?.readyAt]);
   const oldestUntaken = least(fresh.map(({ readyAt }) => readyAt));
   const news = (jobs['waiting'] ?? 0) + (jobs['prioritized'] ?? 0) - promoted;
   return {

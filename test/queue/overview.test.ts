@@ -173,11 +173,16 @@ it('what a worker puts back is due when it says', async () => {
 });
 
 it('counts what a newer version wrote: its data, its progress, and what no worker has looked at', async () => {
-  const { putBack, queue, read } = open();
+  const { putBack, queue, read, ages } = open();
   await putBack('a', MINUTE, { rule: 'gap', requeues: 1 });
   await putBack('b', MINUTE, { format: 2, anything: 'else' });
   await putBack('c', MINUTE, {}, { format: 2 });
   await queue.add('push', { format: 2, recipient: { id: 'teacher-42' } }, { jobId: 'd', priority: 10 });
-  const { waiting } = await read();
-  expect(waiting).toMatchObject({ byRule: { gap: 1, newer: 2 }, newer: 3 });
+  expect((await read()).waiting).toMatchObject({ byRule: { gap: 1, newer: 2 }, newer: 3 });
+
+  // Its time has come again: since when is not in its progress, which a newer version wrote.
+  const due = await queue.add('push', notification({ id: 'e' }), { jobId: 'e', priority: PRIORITY.due });
+  await due.updateProgress({ format: 2, dueAt: Date.now() - 10 * MINUTE });
+  expect((await read()).due).toEqual({ count: 1 });
+  expect((await ages()).oldestDueMs).toBe(0);
 });

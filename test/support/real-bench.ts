@@ -32,8 +32,8 @@ export async function openRealBench({ latency }: { readonly latency?: Latency } 
   return {
     ...queues,
     providers,
-    startWorker: async (env) => {
-      const worker = await queues.startWorker(env, ['--import', DELAYS]);
+    startWorker: async (env, nodeFlags = [], program) => {
+      const worker = await queues.startWorker(env, ['--import', DELAYS, ...nodeFlags], program);
       workers.push(worker);
       return worker;
     },

@@ -7,6 +7,10 @@ import { startProcess, type TestProcess } from './process.ts';
 import { openSandbox } from './providers.ts';
 import { connectRedis, testPrefix, testRedisUrl } from './redis.ts';
 
+const WORKER = 'workers/notifications.ts';
+/** Ends a test that would fail anyway, however busy the machine is. */
+const READY_MS = 60_000;
+
 /** Both queues as a plain BullMQ client sees them, under a prefix of their own, and a way to start workers on them. */
 export type WorkerQueues = Omit<WorkerBench, 'sandbox'>;
 
@@ -25,9 +29,9 @@ export function openWorkerQueues(providerEnv: Readonly<Record<string, string>>):
     deadQueue,
     prefix,
     env,
-    startWorker: async (more = {}, nodeFlags = []) => {
-      const worker = startProcess({ args: [...nodeFlags, 'workers/notifications.ts'], env: { ...env, ...more } });
-      const line = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
+    startWorker: async (more = {}, nodeFlags = [], program = WORKER) => {
+      const worker = startProcess({ args: [...nodeFlags, program], env: { ...env, ...more } });
+      const line = JSON.parse(await worker.waitForLine(/"msg":"ready"/, READY_MS)) as { metrics: string };
       return { ...worker, url: line.metrics };
     },
   };
@@ -43,8 +47,12 @@ export interface WorkerBench {
   readonly deadQueue: Queue;
   readonly prefix: string;
   readonly env: Readonly<Record<string, string>>;
-  /** Starts one more worker and resolves when it consumes. */
-  readonly startWorker: (env?: Readonly<Record<string, string>>, nodeFlags?: readonly string[]) => Promise<TestWorker>;
+  /** Starts one more worker and resolves when it consumes. `program`: that of another version (test/support/versions.ts). */
+  readonly startWorker: (
+    env?: Readonly<Record<string, string>>,
+    nodeFlags?: readonly string[],
+    program?: string,
+  ) => Promise<TestWorker>;
 }
 
 /** The providers are as slow as real ones; `{ latency: NO_LATENCY }` for those that answer at once. */
