@@ -245,9 +245,10 @@ const progressSchema = z.object({
  */
 export type Progress = Readonly<z.output<typeof progressSchema>>;
 
-/** Any `job.progress` → Progress; what is not one counts as none. */
+/** Any `job.progress` → Progress; what is not one counts as none, and so does that of a newer version. */
 export function readProgress(raw: unknown): Progress {
   if (raw === 0 || raw === undefined) return NEW; // BullMQ's own default, of every job that is new
+  if (newerThanKnown('job progress', raw) !== undefined) return NEW;
   return progressSchema.safeParse(raw).data ?? NEW;
 }
 

@@ -3,6 +3,7 @@ import { findDeadLetter } from '../dead-letters/store.ts';
 import { openDevices, readProgress, type Progress } from '../delivery/context.ts';
 import { jobIdOfAsk } from '../delivery/slot.ts';
 import { serviceOfDevice } from '../domain/device.ts';
+import { newerThanKnown } from '../domain/format.ts';
 import { isObject, objectOr, valueAt } from '../domain/json.ts';
 import { countedAs } from '../domain/limits.ts';
 import { parseNotification } from '../domain/notification.ts';
@@ -176,6 +177,7 @@ async function sourceOfJob(
 ): Promise<Source> {
   const { id: jobId = '', data, timestamp, opts } = job;
   const progress = readProgress(job.progress);
+  const newer = newerThanKnown('job data', data) ?? newerThanKnown('job progress', job.progress);
   const isReplay = valueAt(opts, 'generation') !== undefined;
   const ids = idsIn(data);
   const names = { ...ids, ...originNames(opts, timestamp, isReplay ? timestamp : undefined) };
@@ -202,6 +204,7 @@ async function sourceOfJob(
       breakers: breakersOf(data, jobId, progress, workers),
       job: {
         progress,
+        ...(newer && { newer }),
         ...(sendAfter !== undefined && { sendAfter }),
         ...(expiresAt !== undefined && { expiresAt }),
         ...(ahead !== null && { ahead: ahead + (await queue.getWaitingCount()) }),

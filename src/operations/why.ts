@@ -1,6 +1,7 @@
 import type { Progress } from '../delivery/context.ts';
 import { namesOf } from '../domain/device.ts';
 import { printable } from '../domain/faults.ts';
+import { newerText, type Newer } from '../domain/format.ts';
 import type { StoryPass } from '../domain/story.ts';
 import { formatDuration, SEND_AFTER } from '../domain/time.ts';
 import type { SlotReason, LimitReason } from '../limiter/slot-reason.ts';
@@ -37,6 +38,8 @@ export interface Facts {
 
 interface JobFacts {
   readonly progress: Progress;
+  /** A newer version wrote it, so nothing else is known of it. */
+  readonly newer?: Newer;
   readonly sendAfter?: number;
   readonly expiresAt?: number;
   /** How many jobs are taken before it, if no worker has looked at it. */
@@ -153,6 +156,10 @@ function otherCause(
   { now, passes, job, breakers }: Facts,
 ): { readonly text: string; readonly more: string[] } {
   const last = passes.at(-1);
+  if (job?.newer !== undefined) {
+    const text = `: a newer version of pushpacer wrote it, and only a worker of that version can send it`;
+    return { text, more: [`Found: ${newerText(job.newer)}.`] };
+  }
   const { heldSince, quotaAt, tries = 0, attempts = [] } = job?.progress ?? {};
   if (heldSince !== undefined) {
     const open = breakers.map(
@@ -197,6 +204,8 @@ const CODES: Readonly<Record<string, string>> = {
     'its workers did not renew their lock on it in time, twice or more often; it meets other jobs when it comes back',
   'limiter-unavailable': "the limiter's Redis did not answer",
   'missed-slot': 'its worker was too late for its slot, again and again: the machine is too busy',
+  'newer-format':
+    "a newer version of pushpacer wrote the limiter's state of its recipient; a worker of that version can send it",
   'not-noted': 'Redis did not note what was to be sent (AT_MOST_ONCE)',
 };
 

@@ -61,6 +61,12 @@ test.each<readonly [what: string, status: NotificationStatus, facts: Partial<Fac
     { job: { progress }, passes: [passAt(1, { result: 'deferred', code: 'stalled-before' })] },
     /its workers did not renew their lock on it in time/,
   ],
+  [
+    'a newer worker',
+    waits(),
+    { job: { progress, newer: { what: 'job data', format: 2 } } },
+    /: a newer version of pushpacer wrote it, .*\. Found: job data in format 2; this version reads format 1\.$/,
+  ],
   ['a broadcast', waits(), { job: { progress } }, /no worker has looked at it, because its producer delayed it/],
   [
     'its end',
