@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { outcomesKey, shardPrefixes } from '../../src/queue/names.ts';
 import { openApi, type ApiBench } from '../support/api.ts';
 import { makeNotification } from '../support/push.ts';
@@ -72,6 +73,21 @@ it('shows a recipient: the limits of the living workers, what was sent, and what
   });
   expect(Number(estimated.body['estimatedAt'])).toBeGreaterThan(Date.now() + 2.5 * 3_600_000);
   expect((await api.call('GET', `/v1/recipients/${'x'.repeat(257)}`)).body).toMatchObject({ status: 422 });
+});
+
+it('says so where a newer version wrote the limits of a recipient, and enqueues all the same', async () => {
+  const bench = await openReplicaBench();
+  await bench.startHere();
+  const api = await openApi({ QUEUE_PREFIX: bench.prefix });
+  const { settings } = recipientKeys(bench.prefix, 'teacher-42');
+  await connectRedis().hset(settings, 'format', '2');
+  expect((await api.call('GET', '/v1/recipients/teacher-42')).body).toMatchObject({ status: 409, code: 'conflict' });
+  const { body, status } = await api.call('POST', '/v1/notifications', { body: makeNotification() });
+  expect(status).toBe(202);
+  expect(body).not.toHaveProperty('estimatedAt');
+  await bench.line(/a newer version of pushpacer wrote what this job needs.*/);
+  await connectRedis().del(settings);
+  await expect.poll(() => bench.sandbox.journal.accepted.length, { timeout: 15_000 }).toBe(1);
 });
 
 describe('outcomes', () => {
