@@ -51,6 +51,7 @@ interface CommandEntry {
 
 export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
   worker: { does: 'one replica, from the environment', load: () => import('../../workers/notifications.ts') },
+  doctor: { does: 'whether a worker can start with this environment', load: () => import('../doctor.ts') },
   status: { does: 'how workers and queue are, or what became of one notification', load: () => import('../status.ts') },
   why: { does: 'why one notification waits, or why it was late', load: () => import('../why.ts') },
   enqueue: { does: 'validate notifications and enqueue them', load: () => import('../enqueue.ts') },

@@ -158,6 +158,18 @@ export interface ProviderDescriptor<P extends string, Options> {
   /** Opens no connection yet. Throws an InputError if an option is not usable; the error shows no secret. */
   readonly create: (options: Options) => Provider;
   readonly answers: AnswerTables;
+  /** Absent: the service has none. */
+  readonly dryRun?: DryRun<P>;
+}
+
+/** A request that alerts nobody, and whose answer shows whether the service takes the credentials. */
+export interface DryRun<P extends string> {
+  /** One that no app can have. */
+  readonly device: { readonly platform: P; readonly token: string };
+  /** The encoded push as the request to send. */
+  readonly request: (encoded: Encoded) => Encoded;
+  /** Codes of answers, beside that of an accepted push, that say: the credentials are good. */
+  readonly goodCodes: readonly string[];
 }
 
 /** A provider's part of a worker's environment. */

@@ -146,7 +146,7 @@ export function startPresence({ redis, prefix, policy, facts, everyMs = WRITE_EV
   const key = workersKey(prefix);
   const text = policyJson(policy);
   const isStored = text.length <= MAX_POLICY_TEXT;
-  const digest = isStored ? createHash('sha256').update(text).digest('base64url').slice(0, 16) : NO_DIGEST;
+  const digest = isStored ? digestOf(text) : NO_DIGEST;
   let writes = 0;
   let id = '';
   let writing: Promise<void> | undefined;
@@ -179,6 +179,15 @@ export function startPresence({ redis, prefix, policy, facts, everyMs = WRITE_EV
       await within(gone, CLOSE_MS);
     },
   };
+}
+
+/** The `policyId` that a worker with this policy has. */
+export function policyIdOf(policy: WorkerPolicy): string {
+  return digestOf(policyJson(policy));
+}
+
+function digestOf(text: string): string {
+  return createHash('sha256').update(text).digest('base64url').slice(0, 16);
 }
 
 /** The workers that were seen within the last hour. One call. */

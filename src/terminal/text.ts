@@ -74,6 +74,8 @@ export const red = on(process.stderr, 'red');
 export const yellow = on(process.stderr, 'yellow');
 /** What is wrong, on standard output. */
 export const redOut = on(process.stdout, 'red');
+/** What somebody should know, on standard output. */
+export const yellowOut = on(process.stdout, 'yellow');
 /** What is as it should be, on standard output. */
 export const green = on(process.stdout, 'green');
 /** Headings of tables, on standard output. */

@@ -40,6 +40,12 @@ export const APNS: ProviderDescriptor<'apns', ApnsOptions> = {
   },
   create: createApnsProvider,
   answers: APNS_ANSWERS,
+  // APNs has no dry run. It looks at the key and the topic before the device token, and no device has this one.
+  dryRun: {
+    device: { platform: 'apns', token: '0'.repeat(64) },
+    request: (encoded) => encoded,
+    goodCodes: ['BadDeviceToken', 'DeviceTokenNotForTopic'],
+  },
 };
 
 /** APNs is off if none of its variables is set. If only some are set, the missing ones are faults. */

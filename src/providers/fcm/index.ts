@@ -35,7 +35,23 @@ export const FCM: ProviderDescriptor<'fcm', FcmOptions> = {
   },
   create: createFcmProvider,
   answers: FCM_ANSWERS,
+  dryRun: {
+    device: { platform: 'fcm', token: 'dry-run' },
+    request: (encoded) => ({ ...encoded, body: dryRunBody(String(encoded.body)) }),
+    goodCodes: [],
+  },
 };
+
+/**
+ * With `validate_only` FCM checks a message and sends nothing (firebase.google.com/docs/reference/fcm/rest/v1/projects.messages/send).
+ * To a topic, since it would refuse a token that no device has; no app subscribes to this one.
+ */
+function dryRunBody(body: string): string {
+  const { message } = JSON.parse(body) as { readonly message: Readonly<Record<string, unknown>> };
+  return JSON.stringify({ validate_only: true, message: { ...message, token: undefined, topic: DRY_RUN_TOPIC } });
+}
+
+const DRY_RUN_TOPIC = 'pushpacer-doctor-dry-run';
 
 const serviceAccountSchema = z.object({
   type: z.literal('service_account').optional(),

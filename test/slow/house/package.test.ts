@@ -73,6 +73,7 @@ test(
     expect(commands).toEqual([
       ...[
         'worker',
+        'doctor',
         'status',
         'why',
         'enqueue',

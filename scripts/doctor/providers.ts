@@ -1,0 +1,123 @@
+import { accountsOf, type AccountConfig, type Credentials } from '../../src/config/apps-file.ts';
+import { namesOf, type Account } from '../../src/domain/device.ts';
+import { formatFault, InputError } from '../../src/domain/faults.ts';
+import { notificationSchema, type Platform } from '../../src/domain/notification.ts';
+import { within } from '../../src/domain/time.ts';
+import type { DryRun, Provider, Reply } from '../../src/providers/provider.ts';
+import { PROVIDERS, type OptionsOf } from '../../src/providers/registry.ts';
+import { createFindings, type Finding } from './check.ts';
+
+/**
+ * The credentials and the way to each provider. As a worker at its start, it connects (DNS, TCP, TLS, HTTP/2) and signs in, and
+ * sends nothing; with `isDryRun` it also sends what can alert nobody.
+ */
+export async function checkProviders(credentials: Omit<Credentials, 'files'>, isDryRun: boolean): Promise<Finding[]> {
+  const accounts = [...accountsOf(credentials)];
+  if (accounts.length === 0) {
+    const { warning } = createFindings('providers');
+    const text = 'no platform has credentials: every notification becomes a dead letter, provider-not-configured';
+    return [warning(text, 'set the variables of APNs, FCM or web push (pushpacer worker --help)')];
+  }
+  const findings: Finding[] = [];
+  for (let from = 0; from < accounts.length; from += AT_ONCE) {
+    const some = accounts.slice(from, from + AT_ONCE);
+    findings.push(...(await Promise.all(some.map((account) => checkAccount(...account, isDryRun)))).flat());
+  }
+  return findings;
+}
+
+/** So many accounts are looked at together. */
+const AT_ONCE = 8;
+/** Connecting takes 5 s at the most, and a sign-in 10 s. */
+const ANSWER_MS = 20_000;
+const CLOSE_MS = 2_000;
+
+/** Push services that most browsers use, for an environment that names none of its own. */
+const BROWSERS = [
+  'https://fcm.googleapis.com',
+  'https://updates.push.services.mozilla.com',
+  'https://web.push.apple.com',
+];
+
+async function checkAccount(account: Account, config: AccountConfig, isDryRun: boolean): Promise<Finding[]> {
+  const { platform, app } = namesOf(account);
+  const check = app === undefined ? platform : `${platform} of ${app}`;
+  const { fault } = createFindings(check);
+  let provider: Provider;
+  try {
+    provider = create(platform, config.options as OptionsOf<Platform>);
+  } catch (error) {
+    if (!(error instanceof InputError)) throw error;
+    return error.faults.map((each) => fault(formatFault(each), 'correct the credentials'));
+  }
+  try {
+    if (platform === 'webpush') return await checkWebpush(check, provider, config.options as OptionsOf<'webpush'>);
+    const reached = await reach(check, provider);
+    if (reached.result !== 'ok' || !isDryRun) return [reached];
+    const { dryRun } = PROVIDERS[platform];
+    return dryRun === undefined ? [reached] : [reached, await tryOut(check, provider, dryRun)];
+  } finally {
+    provider.abort();
+    await within(provider.close(), CLOSE_MS);
+  }
+}
+
+function create<P extends Platform>(platform: P, options: OptionsOf<P>): Provider {
+  return PROVIDERS[platform].create(options);
+}
+
+/** Each push service has its own connection; the devices say which are needed, so one that is not reached is no fault. */
+async function checkWebpush(check: string, provider: Provider, options: OptionsOf<'webpush'>): Promise<Finding[]> {
+  const origins = options.origins.length > 0 ? options.origins : BROWSERS;
+  const found = await Promise.all(origins.map((origin) => reach(check, provider, origin)));
+  const lost = found.filter(({ result }) => result !== 'ok');
+  if (lost.length === 0)
+    return [createFindings(check).ok(`the key is one, and reached: ${origins.map(hostOf).join(', ')}`)];
+  return lost.map((finding) => ({ ...finding, result: 'warning' }));
+}
+
+function hostOf(origin: string): string {
+  return new URL(origin).host;
+}
+
+/** Connects and signs in, as a notification would; the place for a request that it gets is given back. */
+async function reach(check: string, provider: Provider, origin?: string): Promise<Finding> {
+  const { ok, fault } = createFindings(check);
+  const reserved = await within(Promise.resolve(provider.reserve(origin === undefined ? {} : { origin })), ANSWER_MS);
+  const hosts = provider.reach().map(({ host }) => host);
+  if (reserved?.kind === 'permit') {
+    reserved.permit.release();
+    return ok(`the credentials can be read, and ${hosts.join(' and ')} is reached`);
+  }
+  const server = origin === undefined ? (hosts[0] ?? 'the server') : hostOf(origin);
+  if (reserved === undefined) return fault(`${server} does not answer within ${ANSWER_MS / 1_000} s`, CHECK_WAY);
+  const { code, detail } = reserved.reply;
+  const advice = code === 'sign-in-refused' ? 'correct the service account: the sign-in refuses it' : CHECK_WAY;
+  return fault(`${server}: ${code}${detail === undefined ? '' : ` (${detail})`}`, advice);
+}
+
+const CHECK_WAY = 'look at the name servers, the firewall, the endpoint and the CA file';
+
+/** @param dryRun how the platform does it */
+async function tryOut(check: string, provider: Provider, dryRun: DryRun<Platform>): Promise<Finding> {
+  const { ok, warning, fault } = createFindings(`${check} dry run`);
+  const notification = notificationSchema.parse({
+    ...{ id: 'doctor', recipientId: 'doctor', devices: [dryRun.device] },
+    alert: { title: 'pushpacer', body: 'A dry run, which nobody gets.' },
+  });
+  const [device] = notification.devices;
+  if (device === undefined) throw new TypeError('expected a device, found none');
+  const prepared = provider.prepare({ notification, device, pushId: crypto.randomUUID(), silent: false });
+  if (prepared.kind !== 'ready') throw new TypeError(`expected a push that is ready, found ${prepared.reply.code}`);
+  const reply = await provider.send(dryRun.request(prepared.encoded));
+  if (reply.meaning === 'accepted' || dryRun.goodCodes.includes(reply.code)) return ok('the credentials are good');
+  const text = `${reply.code}${reply.detail === undefined ? '' : ` (${reply.detail})`}`;
+  return isPassing(reply) ? warning(`not known: ${text}`, 'try it again later') : fault(text, WRONG);
+}
+
+/** An answer that says nothing of the credentials. */
+function isPassing({ meaning, trouble }: Reply): boolean {
+  return meaning === 'later' && trouble !== 'auth' && trouble !== 'configuration';
+}
+
+const WRONG = 'correct the key, its ids, the topic or the project; docs/provider-faults.md explains the code';

@@ -1,0 +1,82 @@
+import type { Config } from '../../src/config/config.ts';
+import { unknownText, unknownVariables } from '../../src/config/variables.ts';
+import { formatFault, printable, type Fault } from '../../src/domain/faults.ts';
+import { policyText } from '../../src/domain/limits.ts';
+import { formatDuration } from '../../src/domain/time.ts';
+import type { Environment } from '../../src/environment/values.ts';
+import { packageVersion } from '../../src/observe/metrics.ts';
+import { policyIdOf, readWorkers } from '../../src/queue/workers.ts';
+import type { Connection } from '../../src/redis/connection.ts';
+import { createFindings, type Finding } from './check.ts';
+
+/** What the environment says, and whether it is what the workers have that run already. */
+
+/** This program would not have started with an older Node. */
+export function nodeFinding(): Finding {
+  return createFindings('node').ok(`Node ${process.versions.node}; pushpacer ${packageVersion()}`);
+}
+
+/** @param faults of all variables, and of all files that they name */
+export function variablesFindings(env: Environment, faults: readonly Fault[]): Finding[] {
+  const { ok, warning, fault } = createFindings('variables');
+  const advice = 'correct it; pushpacer worker --help explains every variable';
+  const findings = [
+    ...faults.map((each) => fault(printable(formatFault(each)), advice)),
+    ...unknownVariables(env).map((each) =>
+      warning(printable(unknownText(each)), 'correct or remove it: nothing reads it'),
+    ),
+  ];
+  return findings.length > 0 ? findings : [ok('all can be read, and the files that they name')];
+}
+
+/** How long a send may take; a stop that does not wait for it cuts it off. */
+const SEND_MS = 10_000;
+/** A worker ends so much later than its grace at the most. */
+const ENDING_MS = 5_000;
+
+export function stopFinding({ shutdownGraceMs, lockMs }: Pick<Config, 'shutdownGraceMs' | 'lockMs'>): Finding {
+  const { ok, warning } = createFindings('stop');
+  const [grace, lock] = [shutdownGraceMs, lockMs].map(formatDuration);
+  if (shutdownGraceMs < SEND_MS) {
+    const text = `SHUTDOWN_GRACE ${grace} is shorter than a send may take, ${formatDuration(SEND_MS)}: some are cut off, and may alert twice`;
+    return warning(text, 'set SHUTDOWN_GRACE=10s or more');
+  }
+  if (shutdownGraceMs > lockMs) {
+    const text = `SHUTDOWN_GRACE ${grace} is longer than LOCK_DURATION ${lock}: a stopping worker that loses Redis loses its jobs to others while it still sends`;
+    return warning(text, 'set LOCK_DURATION to SHUTDOWN_GRACE or more');
+  }
+  const supervisor = formatDuration(shutdownGraceMs + ENDING_MS);
+  return ok(
+    `SHUTDOWN_GRACE ${grace}, LOCK_DURATION ${lock}; let the supervisor wait ${supervisor} or more before it kills`,
+  );
+}
+
+type Policy = Pick<Config, 'policy' | 'categories' | 'quietHours' | 'apartRules'>;
+
+/** Whether the workers that live have the same limits, and the same version. */
+export async function workersFindings(connection: Connection, prefix: string, own: Policy): Promise<Finding[]> {
+  const { ok, warning } = createFindings('workers');
+  const { workers } = await readWorkers(connection, prefix);
+  const alive = workers.filter((worker) => worker.alive);
+  const policyId = policyIdOf(own);
+  const others = alive.filter((worker) => worker.policyId !== undefined && worker.policyId !== policyId);
+  const version = packageVersion();
+  const otherVersions = new Set(alive.map((worker) => worker.version).filter((each) => each !== version));
+  const findings: Finding[] = [];
+  if (others.length > 0) {
+    const text = `${count(others.length)} of ${alive.length} ${others.length === 1 ? 'has' : 'have'} other limits than this environment (${policyText(own.policy)})`;
+    findings.push(
+      warning(text, 'give all of them the same LIMIT_ variables and LIMITS_FILE, unless you are changing them now'),
+    );
+  }
+  if (otherVersions.size > 0) {
+    const text = `some run ${[...otherVersions].map(printable).join(', ')}, and this is ${version}`;
+    findings.push(warning(text, 'docs/upgrading.md says what may run beside what'));
+  }
+  if (findings.length > 0) return findings;
+  return [ok(alive.length === 0 ? 'none is alive' : `${count(alive.length)} alive, with the same limits and version`)];
+}
+
+function count(workers: number): string {
+  return workers === 1 ? '1 worker' : `${workers} workers`;
+}
