@@ -18,8 +18,8 @@ interface Flags {
 const HELP = `
 To be run before a start, with the environment of a worker. Each line is ok, a warning or a fault, and says what to do. Exit code 0
 without a fault (there may be warnings), 1 with one, 2 on bad usage.
-It changes nothing. It connects to APNs and FCM, signs in as a worker does at its start, and connects to the push services of
-WEBPUSH_ORIGINS, or else to those of the usual browsers; it sends nothing. With --send-dry-run it also sends a request that can alert
+It changes nothing. It connects to APNs and FCM, signs in as a worker does at its start, and connects to the push services that you
+allow for web push, or else to those of the usual browsers; it sends nothing. With --send-dry-run it also sends a request that can alert
 nobody: to FCM with validate_only, to APNs for a device token that no device has. Web push has nothing of that kind.
 Redis is asked by INFO, so most is known also where it forbids CONFIG. Secrets are never shown.`;
 

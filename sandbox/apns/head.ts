@@ -72,7 +72,8 @@ const ROUTE_RULES: readonly Rule[] = [
 
 /** Checked after the credentials. */
 const HEADER_RULES: readonly [ApnsReason, (head: ApnsHead, topic: string | undefined) => boolean][] = [
-  ['BadDeviceToken', (head) => !/^([0-9a-f]{2}){1,256}$/.test(deviceToken(head))],
+  // Nothing but zeros is a token that no device has: `pushpacer doctor` sends to it.
+  ['BadDeviceToken', (head) => !/^(?!0+$)([0-9a-f]{2}){1,256}$/.test(deviceToken(head))],
   ['MissingTopic', (head) => !header(head, 'apns-topic')],
   ['BadTopic', (head) => !matches(/^[A-Za-z0-9.-]+$/, header(head, 'apns-topic'))],
   ['TopicDisallowed', (head, topic) => !`${header(head, 'apns-topic') ?? ''}.`.startsWith(`${topic ?? ''}.`)],

@@ -37,6 +37,8 @@ export interface FcmServerOptions extends LoopbackOptions {
 const SANDBOX_FCM_TOKEN = 'owner';
 
 const PATH = /^\/v1\/projects\/([^/]+)\/messages:send$/;
+/** What FCM names a message that it only checked. */
+const DRY_RUN_NAME = 'fake_message_id';
 const MAX_BODY_BYTES = 65_536;
 /** What Google's front end allows. */
 const MAX_STREAMS = 100;
@@ -146,15 +148,15 @@ export class FcmServer extends LoopbackServer {
     const body = await readBody(stream, MAX_BODY_BYTES);
     if (!body) return;
     const projectId = PATH.exec(head.path ?? '')?.[1];
-    const messageName = `projects/${projectId}/messages/${++this.#messages}`;
-    const exchange = exchangeOf(fcmWording(messageName, projectId ?? ''));
-    const fault = this.#routeFault(head, projectId) ?? this.#authFault(head, projectId);
     const json = parseJsonObject(body);
     const read = readFcmRequest(json);
+    const isDryRun = read.ok && read.request.validateOnly === true;
+    const messageName = `projects/${projectId}/messages/${isDryRun ? DRY_RUN_NAME : ++this.#messages}`;
+    const exchange = exchangeOf(fcmWording(messageName, projectId ?? ''));
+    const fault = this.#routeFault(head, projectId) ?? this.#authFault(head, projectId);
     const known = read.ok ? readMessage(read.request, at) : UNREADABLE;
     const received: Received = { at, messageName, projectId, ...known, payload: json?.['message'] };
     const refusal = fault ?? (read.ok ? messageFault(read.request) : read.refusal);
-    const isDryRun = read.ok && read.request.validateOnly === true;
     if (refusal) this.refuse(received, exchange, refusal);
     else if (isDryRun) this.acceptUnseen(exchange);
     else this.answer(received, exchange);

@@ -156,7 +156,9 @@ export async function checkPermissions(connection: Connection, options: Permissi
 }
 
 async function refusedOn(node: Redis, { roles, prefix, shards }: PermissionsOptions): Promise<string[]> {
-  const own = node.duplicate(); // what is under way on the other connection must not end up in the transaction
+  // Of its own, since what is under way on the other one must not end up in the transaction. It does not connect again: then the
+  // rest would be outside of a transaction, and carried out.
+  const own = node.duplicate({ reconnectOnError: null, retryStrategy: () => null });
   own.on('error', () => undefined);
   try {
     const ready = new Promise((resolve, reject) =>
@@ -168,12 +170,10 @@ async function refusedOn(node: Redis, { roles, prefix, shards }: PermissionsOpti
       const words = name.split('|');
       return own.call(words[0] ?? '', ...words.slice(1), ...args).then(String, messageOf);
     };
-    const refused: string[] = [];
-    for (const name of ['multi', 'exec', 'multi']) {
-      const reply = await send(name);
-      if (isRefused(reply)) refused.push(name);
-    }
-    if (refused.includes('multi')) return refused; // without a transaction the rest would be carried out
+    // Whatever else the answer is: without a transaction the rest would be carried out.
+    if ((await send('multi')) !== 'OK') return ['multi'];
+    const refused = isRefused(await send('exec')) ? ['exec'] : [];
+    if (refused.length === 0 && (await send('multi')) !== 'OK') return ['multi'];
     const key = `${prefix}:${NOBODY}`;
     const tried = commandsUsed(roles).flatMap((name) => {
       const args = PROBES[name];

@@ -32,13 +32,6 @@ const AT_ONCE = 8;
 const ANSWER_MS = 20_000;
 const CLOSE_MS = 2_000;
 
-/** Push services that most browsers use, for an environment that names none of its own. */
-const BROWSERS = [
-  'https://fcm.googleapis.com',
-  'https://updates.push.services.mozilla.com',
-  'https://web.push.apple.com',
-];
-
 async function checkAccount(account: Account, config: AccountConfig, isDryRun: boolean): Promise<Finding[]> {
   const { platform, app } = namesOf(account);
   const check = app === undefined ? platform : `${platform} of ${app}`;
@@ -51,10 +44,11 @@ async function checkAccount(account: Account, config: AccountConfig, isDryRun: b
     return error.faults.map((each) => fault(formatFault(each), 'correct the credentials'));
   }
   try {
-    if (platform === 'webpush') return await checkWebpush(check, provider, config.options as OptionsOf<'webpush'>);
+    const { dryRun } = PROVIDERS[platform];
+    const servers = serversOf(platform, config.options as OptionsOf<Platform>);
+    if (servers !== undefined) return await checkServers(check, provider, servers);
     const reached = await reach(check, provider);
     if (reached.result !== 'ok' || !isDryRun) return [reached];
-    const { dryRun } = PROVIDERS[platform];
     return dryRun === undefined ? [reached] : [reached, await tryOut(check, provider, dryRun)];
   } finally {
     provider.abort();
@@ -66,14 +60,16 @@ function create<P extends Platform>(platform: P, options: OptionsOf<P>): Provide
   return PROVIDERS[platform].create(options);
 }
 
-/** Each push service has its own connection; the devices say which are needed, so one that is not reached is no fault. */
-async function checkWebpush(check: string, provider: Provider, options: OptionsOf<'webpush'>): Promise<Finding[]> {
-  const origins = options.origins.length > 0 ? options.origins : BROWSERS;
+function serversOf<P extends Platform>(platform: P, options: OptionsOf<P>): readonly string[] | undefined {
+  return PROVIDERS[platform].usualServers?.(options);
+}
+
+/** The devices say which servers are needed, so one that is not reached is no fault. */
+async function checkServers(check: string, provider: Provider, origins: readonly string[]): Promise<Finding[]> {
   const found = await Promise.all(origins.map((origin) => reach(check, provider, origin)));
   const lost = found.filter(({ result }) => result !== 'ok');
-  if (lost.length === 0)
-    return [createFindings(check).ok(`the key is one, and reached: ${origins.map(hostOf).join(', ')}`)];
-  return lost.map((finding) => ({ ...finding, result: 'warning' }));
+  if (lost.length > 0) return lost.map((finding) => ({ ...finding, result: 'warning' }));
+  return [createFindings(check).ok(`the credentials can be read, and reached: ${origins.map(hostOf).join(', ')}`)];
 }
 
 function hostOf(origin: string): string {

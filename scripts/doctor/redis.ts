@@ -33,19 +33,25 @@ export async function checkRedis(
   redis: RedisToCheck,
   work: (connection: Connection) => Promise<readonly Finding[]>,
 ): Promise<Finding[]> {
-  const { fault } = createFindings(redis.label);
   const connection = connectProducer(redis.config);
   connection.on('error', () => undefined); // the call that fails reports it
   try {
     await whenReady(connection, PRODUCER_TIMEOUT_MS);
-    return [...(await lookAtServers(connection, redis)), ...(await work(connection))];
+    const findings = await lookAtServers(connection, redis);
+    const more = await work(connection).catch((error: unknown) => [failure(redis.label, connection, error)]);
+    return [...findings, ...more];
   } catch (error) {
-    const known = explained(connection, error);
-    if (known instanceof RedisAwayError) return [fault(known.message, REPAIR[known.trouble])];
-    return [fault(withoutCredentials(errorChain(known)), 'look at the log of this Redis')];
+    return [failure(redis.label, connection, error)];
   } finally {
     connection.disconnect();
   }
+}
+
+function failure(label: string, connection: Connection, error: unknown): Finding {
+  const { fault } = createFindings(label);
+  const known = explained(connection, error);
+  if (known instanceof RedisAwayError) return fault(known.message, REPAIR[known.trouble]);
+  return fault(withoutCredentials(errorChain(known)), 'look at the other lines about this Redis, and at its log');
 }
 
 const REPAIR: Readonly<Record<RedisTrouble, string>> = {

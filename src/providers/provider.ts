@@ -158,8 +158,10 @@ export interface ProviderDescriptor<P extends string, Options> {
   /** Opens no connection yet. Throws an InputError if an option is not usable; the error shows no secret. */
   readonly create: (options: Options) => Provider;
   readonly answers: AnswerTables;
-  /** Absent: the service has none. */
+  /** For `doctor`. Absent: the service has none. */
   readonly dryRun?: DryRun<P>;
+  /** Of a platform whose devices name their servers: some that they will name, for `doctor`. `https://web.push.apple.com` */
+  readonly usualServers?: (options: Options) => readonly string[];
 }
 
 /** A request that alerts nobody, and whose answer shows whether the service takes the credentials. */

@@ -120,6 +120,11 @@ describe('the JSON of each command is that of the page', () => {
     await expectDocumented('why', ...answers);
   });
 
+  test('doctor', async () => {
+    const { prefix } = openQueues();
+    await expectDocumented('doctor', await answerOf('doctor', [], queueEnv(prefix)));
+  });
+
   test('cancel', async () => {
     const { prefix } = openQueues();
     await expectDocumented('cancel', await answerOf('cancel', ['--id', 'msg-1'], queueEnv(prefix)));

@@ -104,6 +104,7 @@ describe('APNs refuses', () => {
     ['InvalidProviderToken', 'what is no token', { headers: { authorization: 'bearer owner' } }],
     ['BadDeviceToken', 'a token that is not hexadecimal', { token: 'xyz0' }],
     ['BadDeviceToken', 'half a byte', { token: 'abc' }],
+    ['BadDeviceToken', 'a token of zeros, which no device has', { token: '0'.repeat(64) }],
     ['MissingTopic', 'no topic', { headers: { 'apns-topic': null } }],
     ['BadTopic', 'what cannot be a topic', { headers: { 'apns-topic': 'dev/pushpacer' } }],
     ['TopicDisallowed', "another app's topic", { headers: { 'apns-topic': 'com.example.other' } }],

@@ -79,7 +79,9 @@ describe('FCM takes a message', () => {
     const sandbox = await openSandbox();
     const client = await connectFcm(sandbox);
     const text = JSON.stringify({ validate_only: true, message: { token: 'ab' } });
-    expect(await client.send(undefined, { text })).toMatchObject({ status: 200 });
+    const answer = await client.send(undefined, { text });
+    expect(answer).toMatchObject({ status: 200 });
+    expect(JSON.stringify(answer)).toContain('/messages/fake_message_id');
     expect(sandbox.journal.accepted).toEqual([]);
     expect(sandbox.fcm.counts).toEqual({ requests: 1, accepted: 0, connections: 1 });
   });

@@ -38,7 +38,15 @@ export const WEBPUSH: ProviderDescriptor<'webpush', WebpushOptions> = {
   },
   create: createWebpushProvider,
   answers: WEBPUSH_ANSWERS,
+  usualServers: ({ origins }) => (origins.length > 0 ? origins : BROWSERS),
 };
+
+/** Where most browsers subscribe. */
+const BROWSERS = [
+  'https://fcm.googleapis.com',
+  'https://updates.push.services.mozilla.com',
+  'https://web.push.apple.com',
+];
 
 /** Web push is off if neither a key nor a subject is set. If only some are set, the missing ones are faults. */
 function read(env: Environment, report: Report): WebpushOptions | undefined {

@@ -94,7 +94,9 @@ test('with no more rights than listed everything works; the list has nothing tha
   const producer = createProducer({ redisUrl: queue.url, limiterRedisUrl: limiter.url, prefix: PREFIX });
   onTestFinished(() => producer.close());
   const run = async (name: string, ...args: string[]): Promise<string> => {
-    const exit = await runMain((await loadCommand(name)) ?? Promise.reject, args, { ...env, QUEUE_SHARDS: undefined });
+    const main = await loadCommand(name);
+    if (main === undefined) throw new TypeError(`no command ${name}`);
+    const exit = await runMain(main, args, { ...env, QUEUE_SHARDS: undefined });
     expect({ name, args, ...exit }).toMatchObject({ name, args, code: 0, stderr: '' });
     return exit.stdout;
   };
