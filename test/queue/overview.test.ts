@@ -102,6 +102,7 @@ it('what is due and not taken: in the delayed set, and in the line where a worke
   expect(after.due).toEqual({ count: 2, oldestAt: dueAt });
   expect(after.untaken.count).toBe(0);
   expect((await ages()).oldestDueMs).toBeGreaterThanOrEqual(60_000);
+  expect((await ages()).dueJobs).toBe(2);
 });
 
 it('only alerts count as waiting alerts', async () => {
