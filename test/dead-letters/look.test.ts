@@ -78,7 +78,7 @@ test('a preview says what a replay comes to, or what it has seen when it may loo
   const choice = { which: {}, buriedUntilMs: Infinity };
   expect(await preview(shards, choice, { ...terms, signal: new AbortController().signal })).toEqual({
     ...{ count: 3, recipients: 2, busiest: { recipientId: 'busy', count: 2 }, expired: 0, lastAfterMs: 3_000 },
-    ...{ byReason: { rejected: 2, stalled: 1 }, isWhole: true },
+    ...{ byReason: { rejected: 2, stalled: 1 }, newer: 0, isWhole: true },
   });
   expect(await preview(shards, choice, { ...terms, signal: AbortSignal.abort() })).toMatchObject({
     ...{ count: 0, isWhole: false },
