@@ -22,6 +22,7 @@ type Stored = keyof typeof FORMATS;
 
 /** Something stored that a newer version wrote, so that this one cannot read it. */
 export interface Newer {
+  /** What it is. */
   readonly what: Stored;
   /** Its format. */
   readonly format: number;
@@ -48,6 +49,7 @@ export class NewerFormatError extends Error {
   /** What is stored, and its format. */
   readonly newer: Newer;
 
+  /** `newer`: what is stored, and its format. */
   constructor(newer: Newer) {
     super(`a newer version of pushpacer wrote this: ${newerText(newer)}; use the newer version`);
     this.newer = newer;
