@@ -177,7 +177,7 @@ export function makeJobs(
 
 /** A device with a token that is as long as those of its platform. */
 export function deviceOf(platform: BenchPlatform, index: number): Device {
-  if (platform === 'apns') return { platform, token: index.toString(16).padStart(64, '0') };
+  if (platform === 'apns') return { platform, token: (index + 1).toString(16).padStart(64, '0') };
   return { platform, token: `f${index}:`.padEnd(152, 'APA91b') };
 }
 
