@@ -82,8 +82,12 @@ export function createProcessor(given: ProcessorParts) {
     const end = endOf(context, result, before, now());
     metrics.passEnded(result, end);
     if (context.trace !== undefined) {
-      const wokenLateMs = dueAt === undefined ? undefined : at - dueAt;
-      endTrace(context.trace, context, result, end, { now: now(), attempts: attemptsOf(context, result), wokenLateMs });
+      const takenLateMs = dueAt === undefined ? undefined : at - dueAt;
+      endTrace(context.trace, context, result, end, {
+        now: now(),
+        attempts: attemptsOf(context, result),
+        wokenLateMs: takenLateMs,
+      });
     }
     log.result(context, result, end);
     await noteKey(context, result, index);
