@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import { freePort } from '../../sandbox/redis/embedded-redis.ts';
-import { debianProgram } from './debian.ts';
+import { debianProgram } from '../../tools/debian.ts';
 import { runProgram, temporaryFolder } from './program.ts';
 import { waitFor } from './wait.ts';
 

@@ -3,7 +3,7 @@ import { basename, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { CONFIG_VARIABLES } from '../../../src/config/variables.ts';
 import { parseDuration } from '../../../src/domain/time.ts';
-import { debianProgram } from '../../support/debian.ts';
+import { debianProgram } from '../../../tools/debian.ts';
 import { runProgram, temporaryFolder } from '../../support/program.ts';
 
 const UNITS = ['deploy/pushpacer@.service', 'deploy/pushpacer-serve.service'];
