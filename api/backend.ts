@@ -1,4 +1,4 @@
-import type { ApiConfig } from '../src/config/config.ts';
+import { hasOwnLimiter, type ApiConfig } from '../src/config/config.ts';
 import type { Logger } from '../src/observe/log.ts';
 import { tellStory, type Told } from '../src/operations/story.ts';
 import { createProducer, type Producer } from '../src/queue/producer.ts';
@@ -29,11 +29,11 @@ export interface Backend {
 export function openBackend(config: Pick<ApiConfig, 'redis' | 'limiterRedis' | 'queue' | keyof WorkerPolicy>): Backend {
   const { redis, limiterRedis, queue, policy, categories, quietHours, apartRules } = config;
   const connection = connectProducer(redis);
-  const hasOwnLimiter = JSON.stringify(limiterRedis) !== JSON.stringify(redis);
-  const limiterConnection = hasOwnLimiter ? connectProducer(limiterRedis) : connection;
+  const isOwn = hasOwnLimiter(config);
+  const limiterConnection = isOwn ? connectProducer(limiterRedis) : connection;
   for (const each of [connection, limiterConnection]) each.on('error', () => undefined); // the request that fails reports it
   const limiter = { limiterRedisUrl: limiterRedis.redisUrl, limiterSentinelName: limiterRedis.sentinel?.name };
-  const producer = createProducer({ connection, ...queue, ...(hasOwnLimiter && limiter) });
+  const producer = createProducer({ connection, ...queue, ...(isOwn && limiter) });
   const shards = createShards(connection, queue);
   const own: WorkerPolicy = { policy, categories, ...(quietHours && { quietHours }), apartRules };
   return {

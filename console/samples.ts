@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import { LATENESS_BOUNDS_MS } from '../src/domain/time.ts';
-import { countWaiting, readAges, type Overview } from '../src/queue/overview.ts';
+import { readAges, type Overview } from '../src/queue/overview.ts';
 import type { ShardQueues } from '../src/queue/shards.ts';
 import { readWorkers, type SeenWorker } from '../src/queue/workers.ts';
 import type { Connection } from '../src/redis/connection.ts';
@@ -77,11 +77,11 @@ interface Look {
 
 async function look({ connection, shards, prefix }: SamplerParts): Promise<Look> {
   const queues: readonly Queue[] = (await shards()).map(({ queue }) => queue);
-  const [{ now: at, workers }, { oldestDueMs }, waiting] = await Promise.all([
+  const [{ now: at, workers }, { jobs, oldestDueMs }] = await Promise.all([
     readWorkers(connection, prefix),
     readAges(queues, connection),
-    countWaiting(queues),
   ]);
+  const waiting = ['waiting', 'prioritized', 'delayed'].reduce((sum, state) => sum + (jobs[state] ?? 0), 0);
   return { at, workers: new Map(workers.map((worker) => [worker.id, worker])), waiting, oldestDueMs };
 }
 

@@ -1,4 +1,4 @@
-import { loadConfig, loadLimiterConfig, reloadCredentials, type Config } from '../src/config/config.ts';
+import { hasOwnLimiter, loadConfig, loadLimiterConfig, reloadCredentials, type Config } from '../src/config/config.ts';
 import { InputError, printable, type Fault } from '../src/domain/faults.ts';
 import { accountOf, type Account } from '../src/domain/device.ts';
 import { PLATFORMS } from '../src/domain/notification.ts';
@@ -92,7 +92,7 @@ function withoutFaulty(credentials: Credentials, isFaulty: (account: Account) =>
 
 async function examineRedis(config: ReturnType<typeof loadLimiterConfig>): Promise<Finding[]> {
   const { redis, limiterRedis, queue } = config;
-  const isApart = JSON.stringify(redis) !== JSON.stringify(limiterRedis);
+  const isApart = hasOwnLimiter(config);
   const ofQueue: RedisToCheck = {
     ...{ ...queue, label: 'redis', config: redis, roles: isApart ? ['queue'] : ['queue', 'limiter'] },
   };

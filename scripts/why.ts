@@ -1,4 +1,4 @@
-import { loadLimiterConfig } from '../src/config/config.ts';
+import { hasOwnLimiter, loadLimiterConfig } from '../src/config/config.ts';
 import { printable } from '../src/domain/faults.ts';
 import type { StoryPass } from '../src/domain/story.ts';
 import { passText, sendsText } from '../src/operations/pass-words.ts';
@@ -38,9 +38,8 @@ export async function main(argv: readonly string[]): Promise<void> {
 async function tell(id: string): Promise<Told> {
   const config = loadLimiterConfig(readEnvironment());
   const { redis, limiterRedis, queue, policy, categories, quietHours, apartRules } = config;
-  const isShared = JSON.stringify(limiterRedis) === JSON.stringify(redis);
   return atQueueRedis(redis, async (connection) => {
-    const limiterConnection = isShared ? connection : await connectLimiter(limiterRedis);
+    const limiterConnection = hasOwnLimiter(config) ? await connectLimiter(limiterRedis) : connection;
     const producer = openProducer(config);
     const shards = createShards(connection, queue);
     try {
@@ -55,7 +54,7 @@ async function tell(id: string): Promise<Told> {
     } finally {
       await producer.close();
       await shards.close();
-      if (!isShared) limiterConnection.disconnect();
+      if (limiterConnection !== connection) limiterConnection.disconnect();
     }
   });
 }

@@ -18,7 +18,7 @@ import type { Accounts } from './accounts.ts';
 import { openMs } from './breakers.ts';
 import type { Consumer } from './consumer.ts';
 import type { ReachWatch, UnreachedServer } from './reach.ts';
-import type { WedgeWatch } from './wedge.ts';
+import { isAnswered, type WedgeWatch } from './wedge.ts';
 
 export interface PagesParts {
   /** The queue's and the limiter's. */
@@ -101,12 +101,8 @@ function describeUnreached({ host, failure: { cause, forMs } }: UnreachedServer,
   return { host, cause, since: new Date(at - forMs).toISOString(), forMs: Math.round(forMs) };
 }
 
-async function answers(connection: Pick<Connection, 'ping'>): Promise<boolean> {
-  const ping = connection.ping().then(
-    () => true,
-    () => false,
-  );
-  return (await within(ping, ANSWER_TIMEOUT_MS)) === true;
+function answers(connection: Pick<Connection, 'ping'>): Promise<boolean> {
+  return isAnswered(connection.ping(), ANSWER_TIMEOUT_MS);
 }
 
 export interface PresenceParts {

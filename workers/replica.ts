@@ -1,7 +1,6 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { Breakers } from '../src/breaker/breaker.ts';
 import { accountsOf } from '../src/config/apps-file.ts';
-import type { Config } from '../src/config/config.ts';
+import { hasOwnLimiter, type Config } from '../src/config/config.ts';
 import { accountIn, type Account } from '../src/domain/device.ts';
 import { InputError } from '../src/domain/faults.ts';
 import { ruleName } from '../src/domain/limits.ts';
@@ -136,8 +135,7 @@ async function compose(
   createClockMetrics(metrics.registry, () => consumers.map(({ clock }) => clock.offsetMs));
   const keeper = keepDeadLetters(config, { connection: redis, queues: shards, registry: metrics.registry, log });
   closing.defer(() => keeper.stop());
-  const isOneRedis = isDeepStrictEqual(config.redis, config.limiterRedis);
-  const shared = { redis, ...(!isOneRedis && { limiterRedis }), queues, prefix, accounts };
+  const shared = { redis, ...(hasOwnLimiter(config) && { limiterRedis }), queues, prefix, accounts };
   showShared({ ...shared, registry: metrics.registry });
   const presence = await startReplicaPresence(config, { redis, consumers, accounts, breakers, reach, metrics });
   closing.defer(() => presence.close());

@@ -92,14 +92,13 @@ const WEDGED =
   'no job is taken: no ask for one was answered for `forMs`, although jobs wait, places are free and Redis answers; /healthz ' +
   'answers 503 until jobs are asked for again; restart the worker';
 
-function isAnswered(asking: Promise<unknown>, withinMs: number): Promise<boolean | undefined> {
-  return within(
-    asking.then(
-      () => true,
-      () => false,
-    ),
-    withinMs,
+/** False too where the answer does not come in time. */
+export async function isAnswered(asking: Promise<unknown>, withinMs: number): Promise<boolean> {
+  const answer = asking.then(
+    () => true,
+    () => false,
   );
+  return (await within(answer, withinMs)) === true;
 }
 
 /** 0 too where the queue is paused or limited, or Redis does not say. */

@@ -1,9 +1,10 @@
-import { Cluster, type Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { breakerKeys } from '../../src/breaker/redis-breakers.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
 import { DEAD_LETTERS, historyKeys, outcomesKey, QUEUE, shardPrefixes, workersKey } from '../../src/queue/names.ts';
 import { quotaKeys } from '../../src/quota/redis-quota.ts';
 import type { Connection } from '../../src/redis/connection.ts';
+import { mastersOf } from '../../src/redis/info.ts';
 import { createFindings, type Finding } from './check.ts';
 
 /**
@@ -150,7 +151,7 @@ export interface PermissionsOptions {
 
 /** Tries the rights of this connection's user, on each master of a cluster. Changes nothing. */
 export async function checkPermissions(connection: Connection, options: PermissionsOptions): Promise<Finding[]> {
-  const nodes = connection instanceof Cluster ? connection.nodes('master') : [connection];
+  const nodes = mastersOf(connection);
   const refused = (await Promise.all(nodes.map((node) => refusedOn(node, options)))).flat();
   return findingsOf([...new Set(refused)], options);
 }

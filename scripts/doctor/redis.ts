@@ -10,6 +10,7 @@ import {
   type Connection,
   type RedisTrouble,
 } from '../../src/redis/connection.ts';
+import { mastersOf, parseInfo, type Info } from '../../src/redis/info.ts';
 import { addressOf } from '../../src/redis/target.ts';
 import { span } from '../../src/terminal/text.ts';
 import { createFindings, type Finding } from './check.ts';
@@ -63,7 +64,7 @@ const REPAIR: Readonly<Record<RedisTrouble, string>> = {
 };
 
 async function lookAtServers(connection: Connection, redis: RedisToCheck): Promise<Finding[]> {
-  const nodes = connection instanceof Cluster ? connection.nodes('master') : [connection];
+  const nodes = mastersOf(connection);
   const findings: Finding[] = [];
   for (const node of nodes) {
     const found = await lookAtServer(node, redis);
@@ -110,14 +111,6 @@ async function lookAtServer(node: Redis, redis: RedisToCheck): Promise<Finding[]
           ]),
         ];
   return [...findings, ...named(label, [distanceFinding(timing), clockFinding(timing), await scriptsFinding(node)])];
-}
-
-/** The fields of `INFO`: `redis_version` → `7.0.15`. */
-type Info = ReadonlyMap<string, string>;
-
-export function parseInfo(text: string): Info {
-  const fields = text.split(/\r?\n/).map((line) => line.split(':', 1).concat(line.slice(line.indexOf(':') + 1)));
-  return new Map(fields.filter(([name = '']) => name !== '' && !name.startsWith('#')) as [string, string][]);
 }
 
 const numberIn = (info: Info, name: string): number => Number(info.get(name) ?? NaN);
@@ -324,7 +317,7 @@ async function clusterFindings(cluster: Cluster, { label }: RedisToCheck): Promi
   const { ok, fault } = createFindings(`${label} cluster`);
   const info = parseInfo(await cluster.cluster('INFO'));
   const [state, slots] = [info.get('cluster_state'), numberIn(info, 'cluster_slots_ok')];
-  const text = `state ${state ?? 'not known'}, ${slots} of 16384 slots served by ${cluster.nodes('master').length} masters`;
+  const text = `state ${state ?? 'not known'}, ${slots} of 16384 slots served by ${mastersOf(cluster).length} masters`;
   if (state === 'ok' && slots === 16_384) return [ok(text)];
   return [fault(text, 'give every slot a master that lives: redis-cli --cluster check')];
 }

@@ -1,5 +1,5 @@
 import { Queue } from 'bullmq';
-import type { loadLimiterConfig, RedisConfig } from '../../src/config/config.ts';
+import { hasOwnLimiter, type loadLimiterConfig, type RedisConfig } from '../../src/config/config.ts';
 import { unknownText, unknownVariables } from '../../src/config/variables.ts';
 import { InputError, printable } from '../../src/domain/faults.ts';
 import type { Environment } from '../../src/environment/values.ts';
@@ -68,7 +68,7 @@ export function openProducer({
   queue,
 }: Pick<ReturnType<typeof loadLimiterConfig>, 'redis' | 'limiterRedis' | 'queue'>): Producer {
   const limiter = { limiterRedisUrl: limiterRedis.redisUrl, limiterSentinelName: limiterRedis.sentinel?.name };
-  const hasOwn = JSON.stringify(limiterRedis) !== JSON.stringify(redis);
+  const hasOwn = hasOwnLimiter({ redis, limiterRedis });
   return createProducer({ ...redis, ...queue, ...(hasOwn && limiter) });
 }
 

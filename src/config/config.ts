@@ -106,6 +106,11 @@ export function reloadCredentials(env: Environment): CredentialsRead & { readonl
   return { ...readCredentials(given, faults), faults };
 }
 
+/** Whether the limiter has a Redis of its own. */
+export function hasOwnLimiter({ redis, limiterRedis }: Pick<Config, 'redis' | 'limiterRedis'>): boolean {
+  return JSON.stringify(limiterRedis) !== JSON.stringify(redis);
+}
+
 /** For commands that only use the queue: where it is. */
 export function loadQueueConfig(env: Environment): Pick<Config, 'redis' | 'queue'> {
   return load(env, QUEUE_VARIABLES, queueConfig);

@@ -1,4 +1,4 @@
-import { newerText, newerThanKnown, type Newer } from '../domain/format.ts';
+import { NewerFormatError, newerThanKnown, type Newer } from '../domain/format.ts';
 import { isObject, objectOr, valueAt } from '../domain/json.ts';
 import { parseNotification, PLATFORMS, type Platform } from '../domain/notification.ts';
 import { DEAD_LETTER_REASONS, type DeadLetter, type DeadLetterReason, type FailedAttempt } from '../domain/outcome.ts';
@@ -100,7 +100,7 @@ export function readStored(id: string, buriedAt: number, data: unknown): StoredD
     const ofNotification = newerThanKnown('job data', valueAt(data, 'notification'));
     return { id, buriedAt, letter: readDeadLetter(data), ...(ofNotification && { newer: ofNotification }) };
   }
-  const message = `a newer version of pushpacer wrote this: ${newerText(newer)}; use the newer version`;
+  const { message } = new NewerFormatError(newer);
   return { id, buriedAt, letter: { ...FOREIGN, notification: null, message, deadAt: buriedAt }, newer };
 }
 

@@ -1,7 +1,7 @@
 import { DelayedError, UnrecoverableError } from 'bullmq';
 import { targetOf } from '../domain/device.ts';
 import { newerText } from '../domain/format.ts';
-import { waitOf, type Completion, type Outcome, type Result } from '../domain/outcome.ts';
+import { resultName, waitOf, type Completion, type Outcome, type Result } from '../domain/outcome.ts';
 import { waitsFrom } from '../domain/time.ts';
 import { createSparing, type Logger, type Sparing } from '../observe/log.ts';
 import type { PassEnd } from '../observe/metrics.ts';
@@ -103,9 +103,8 @@ function logUnexpectedError(context: Context, result: Result, { attempts }: Retr
 }
 
 /** Two names in the log are older than the words of the code. */
-function loggedName({ kind }: Result): string {
-  if (kind === 'deferred') return 'held';
-  return kind === 'dead-letter' ? 'dead-lettered' : kind;
+function loggedName(result: Result): string {
+  return result.kind === 'deferred' ? 'held' : resultName(result);
 }
 
 /** With the ids that a reader of the log looks for, where the data has them. */

@@ -1,5 +1,5 @@
 import { tokenOf } from '../domain/device.ts';
-import type { Result } from '../domain/outcome.ts';
+import { resultName, type Result } from '../domain/outcome.ts';
 import { originOf } from '../domain/story.ts';
 import type { Admission, NotToBeSent } from '../limiter/limiter.ts';
 import type { PassEnd } from '../observe/metrics.ts';
@@ -48,7 +48,7 @@ export function endTrace(
   const isError = result.kind === 'dead-letter' || context.error !== undefined;
   const reason = result.kind === 'dead-letter' ? result.reason : undefined;
   const facts: Facts = {
-    'pushpacer.result': result.kind === 'dead-letter' ? 'dead-lettered' : result.kind,
+    'pushpacer.result': resultName(result),
     'pushpacer.platform': target.platform,
     'pushpacer.app': target.app,
     'pushpacer.rule': 'rule' in result ? result.rule : undefined,

@@ -79,6 +79,11 @@ export type Result =
   | { readonly kind: 'retried'; readonly waitMs: number; readonly code: string }
   | { readonly kind: 'dead-letter'; readonly reason: DeadLetterReason; readonly message: string };
 
+/** The name of a result in the log, in metrics and in traces: that of the outcome, where it is one. */
+export function resultName({ kind }: Result): Exclude<Result['kind'], 'dead-letter'> | 'dead-lettered' {
+  return kind === 'dead-letter' ? 'dead-lettered' : kind;
+}
+
 /** A wait, and the reason for it. */
 export interface Waited {
   readonly waitMs: number;

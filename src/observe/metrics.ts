@@ -5,6 +5,7 @@ import { PLATFORMS } from '../domain/notification.ts';
 import {
   DEAD_LETTER_REASONS,
   OUTCOMES,
+  resultName,
   TROUBLES,
   type DeadLetterReason,
   type Result,
@@ -103,7 +104,7 @@ const PASS_RESULTS = [
     'merged',
   ] as const),
   ...(['dead-lettered', 'yielded'] as const),
-] satisfies (Exclude<Result['kind'], 'dead-letter'> | 'dead-lettered')[];
+] satisfies ReturnType<typeof resultName>[];
 const TRIAL_RESULTS = ['success', 'failure', 'unused'];
 
 export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, ...sources }: MetricsOptions): Metrics {
@@ -284,7 +285,7 @@ export function createMetrics({ lateAfterMs, rules = [], jobs = () => NO_JOBS, .
     },
     passEnded(result, { target, acceptedMs, slotLateMs }) {
       counts.passes += 1;
-      passes.inc({ result: result.kind === 'dead-letter' ? 'dead-lettered' : result.kind });
+      passes.inc({ result: resultName(result) });
       if (slotLateMs !== undefined) slotLateness.observe(slotLateMs / 1000);
       lastPassAt = Date.now();
       if (result.kind === 'delivered') counts.delivered += 1;

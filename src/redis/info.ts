@@ -1,5 +1,5 @@
 import { Cluster, type Redis } from 'ioredis';
-import type { Connection } from './target.ts';
+import { addressOf, type Connection } from './target.ts';
 
 /** What a server of Redis says of itself (INFO). */
 export interface RedisInfo {
@@ -18,12 +18,8 @@ export interface RedisInfo {
 /** In a cluster of each master that answers. Rejects where the only server does not. */
 export async function readInfo(connection: Connection): Promise<RedisInfo[]> {
   if (!(connection instanceof Cluster)) return [await infoOf(connection)];
-  const nodes: Redis[] = connection.nodes('master');
   const found = await Promise.allSettled(
-    nodes.map(async (node) => {
-      const { host = '', port = '' } = node.options;
-      return { node: `${host}:${port}`, ...(await infoOf(node)) };
-    }),
+    mastersOf(connection).map(async (node) => ({ node: addressOf(node), ...(await infoOf(node)) })),
   );
   return found.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
 }
@@ -31,8 +27,8 @@ export async function readInfo(connection: Connection): Promise<RedisInfo[]> {
 /** One command for each section: Redis 6 takes no list of them. */
 async function infoOf(redis: Redis): Promise<RedisInfo> {
   const sections = await Promise.all(['memory', 'clients', 'stats'].map((section) => redis.info(section)));
-  const text = sections.join('\n');
-  const number = (name: string): number => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(text)?.[1] ?? 0);
+  const info = parseInfo(sections.join('\n'));
+  const number = (name: string): number => Number(info.get(name) ?? 0);
   return {
     usedBytes: number('used_memory'),
     maxBytes: number('maxmemory'),
@@ -40,4 +36,17 @@ async function infoOf(redis: Redis): Promise<RedisInfo> {
     evictedKeys: number('evicted_keys'),
     commands: number('total_commands_processed'),
   };
+}
+
+/** The fields of `INFO`: `redis_version` → `7.0.15`. */
+export type Info = ReadonlyMap<string, string>;
+
+export function parseInfo(text: string): Info {
+  const fields = text.split(/\r?\n/).map((line) => line.split(':', 1).concat(line.slice(line.indexOf(':') + 1)));
+  return new Map(fields.filter(([name = '']) => name !== '' && !name.startsWith('#')) as [string, string][]);
+}
+
+/** The masters of a cluster; otherwise the only server. */
+export function mastersOf(connection: Connection): Redis[] {
+  return connection instanceof Cluster ? connection.nodes('master') : [connection];
 }
