@@ -218,7 +218,7 @@ export function createApp(parts: AppParts): Hono<Env> {
 
   app.get('/v1/outcomes', needs('read'), async (c) => {
     const text = c.req.header('last-event-id') ?? c.req.query('after');
-    const cursor = text === undefined ? undefined : parseCursor(text, outcomes.shards);
+    const cursor = text === undefined ? undefined : parseCursor(text, await outcomes.layout());
     if (text !== undefined && cursor === undefined) return problemResponse(BAD_CURSOR);
     if (c.req.raw.method === 'HEAD') return new Response(null, { headers: EVENT_STREAM });
     const gone = new AbortController();

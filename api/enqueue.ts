@@ -4,7 +4,7 @@ import type { Queue } from 'bullmq';
 import type { Fault } from '../src/domain/faults.ts';
 import { isObject } from '../src/domain/json.ts';
 import { linesOf, type Line } from '../src/domain/ndjson.ts';
-import { idempotencyKey, jobIdOf, shardOf } from '../src/queue/names.ts';
+import { idempotencyKey, jobIdOf } from '../src/queue/names.ts';
 import { checkInput, type Enqueued, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
 import { findJob, MAX_JOB_TEXT } from '../src/queue/readable.ts';
 import type { Connection } from '../src/redis/connection.ts';
@@ -24,8 +24,8 @@ export type Result =
 
 export interface EnqueuerParts {
   readonly producer: Pick<Producer, 'as'>;
-  /** The queue of each shard. */
-  readonly queues: () => Promise<readonly Queue[]>;
+  /** The queues that may have a recipient's notifications. */
+  readonly homes: (recipientId: string) => Promise<readonly Queue[]>;
   readonly redis: Connection;
   readonly prefix: string;
   readonly backlog: Backlog;
@@ -68,13 +68,14 @@ export type Claim =
 const KEY_KEPT_S = 86_400;
 const DONE = '+';
 
-export function createEnqueuer({ producer, queues, redis, prefix, backlog }: EnqueuerParts): Enqueuer {
+export function createEnqueuer({ producer, homes, redis, prefix, backlog }: EnqueuerParts): Enqueuer {
   /** Whether the job that has this id was enqueued with the same content. A job that is gone by now cannot be compared. */
   async function isSame(input: unknown, id: string): Promise<boolean> {
     if (!isObject(input) || input['id'] === undefined) return true;
-    const all = await queues();
-    const queue = all[shardOf(String(input['recipientId']), all.length)];
-    const job = queue && (await findJob(queue, jobIdOf(id)));
+    const queues = await homes(String(input['recipientId']));
+    const jobs = await Promise.all(queues.map((queue) => findJob(queue, jobIdOf(id))));
+    // What is moved to another queue leaves a hash without data for a while.
+    const job = jobs.find((found) => typeof found?.name === 'string');
     return job === undefined || isDeepStrictEqual(job.data, input);
   }
 

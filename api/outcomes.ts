@@ -1,11 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { outcomesKey, shardPrefixes } from '../src/queue/names.ts';
+import { prefixesOf, type Layout } from '../src/queue/layout.ts';
+import { crc16, outcomesKey } from '../src/queue/names.ts';
 import { PRODUCER_TIMEOUT_MS, whenReady, type Connection } from '../src/redis/connection.ts';
 
 /**
- * The stream of outcomes as Server-Sent Events. The id of each event is a cursor: where to go on in the stream of each shard,
- * comma-separated. A client that lost its connection gives the last one as `Last-Event-ID`, and misses nothing that the streams
- * still have.
+ * The stream of outcomes as Server-Sent Events. The id of each event is a cursor: where to go on in each stream, comma-separated. A
+ * client that lost its connection gives the last one as `Last-Event-ID`, and misses nothing that the streams still have.
+ *
+ * There is a stream for each shard. Where the number of shards has changed there are more: those of the former shards, which are read
+ * to their end. Then each position has a name behind it, `1784000000000-0@2e7a`, so that a cursor holds when the number changes.
  */
 
 /** How often Redis is asked for new entries. A blocking command would need a connection for each client and shard. */
@@ -16,17 +19,32 @@ const PAGE = 500;
 
 const ENTRY_ID = /^\d{1,15}(-\d{1,15})?$/;
 
-/** Positions in the streams of all shards; undefined if the text is no cursor of so many shards. */
-export function parseCursor(text: string, shards: number): readonly string[] | undefined {
-  if (text === '0') return Array<string>(shards).fill('0');
-  const positions = text.split(',');
-  return positions.length === shards && positions.every((each) => ENTRY_ID.test(each)) ? positions : undefined;
+/** Where to go on, by the prefix of the stream. A stream that is not in it began after the cursor: it is read from its beginning. */
+export type Cursor = ReadonlyMap<string, string>;
+
+/** Undefined if the text is no cursor of these queues. */
+export function parseCursor(text: string, layout: Layout): Cursor | undefined {
+  const all = prefixesOf(layout);
+  if (text === '0') return new Map(all.map((prefix) => [prefix, '0']));
+  const parts = text.split(',').map((part) => part.split('@'));
+  if (parts.some(([position = '']) => !ENTRY_ID.test(position))) return undefined;
+  if (parts.every(({ length }) => length === 1)) {
+    // Of a time when there was one layout only: it is known by the number of its shards.
+    const prefixes = [layout.prefixes, ...layout.former].find(({ length }) => length === parts.length);
+    return prefixes && new Map(prefixes.map((prefix, at) => [prefix, parts[at]?.[0] ?? '0']));
+  }
+  const byName = new Map(parts.map(([position = '0', name = '']) => [name, position]));
+  return new Map(all.map((prefix) => [prefix, byName.get(nameOf(prefix)) ?? '0']));
+}
+
+/** Short, and another one for each stream, as far as a hash can be: `2e7a`. */
+function nameOf(prefix: string): string {
+  return crc16(prefix).toString(16).padStart(4, '0');
 }
 
 export interface OutcomesParts {
   readonly redis: Connection;
-  readonly prefix: string;
-  readonly shards: number;
+  readonly layout: () => Promise<Layout>;
 }
 
 /**
@@ -34,15 +52,21 @@ export interface OutcomesParts {
  * cursor: those from now on. Rejects if Redis does not answer, so that the client gets no stream that ends at once.
  */
 export async function openOutcomes(
-  { redis, prefix, shards }: OutcomesParts,
-  cursor: readonly string[] | undefined,
+  { redis, layout }: OutcomesParts,
+  cursor: Cursor | undefined,
   reading: Reading,
 ): Promise<AsyncGenerator<string>> {
   await whenReady(redis, PRODUCER_TIMEOUT_MS);
-  const keys = shardPrefixes(prefix, shards).map(outcomesKey);
-  const positions = cursor ?? (await Promise.all(keys.map((key) => lastId(redis, key))));
-  const hasMissed = cursor !== undefined && (await wasTrimmed(redis, keys, cursor));
-  return outcomeEvents(redis, keys, [...positions], hasMissed, reading);
+  const prefixes = prefixesOf(await layout());
+  const now = await Promise.all(
+    prefixes.map(async (prefix) => {
+      const from = cursor === undefined ? await lastId(redis, outcomesKey(prefix)) : (cursor.get(prefix) ?? '0');
+      return [prefix, from] as const;
+    }),
+  );
+  const positions = new Map(now);
+  const hasMissed = cursor !== undefined && (await wasTrimmed(redis, positions));
+  return outcomeEvents({ redis, layout }, positions, hasMissed, reading);
 }
 
 /** Until when a client reads. */
@@ -52,24 +76,30 @@ interface Reading {
 }
 
 async function* outcomeEvents(
-  redis: Connection,
-  keys: readonly string[],
-  positions: string[],
+  { redis, layout }: OutcomesParts,
+  positions: Map<string, string>,
   hasMissed: boolean,
   { signal, mayRead }: Reading,
 ): AsyncGenerator<string> {
-  if (hasMissed) yield event('missed', positions, {});
+  // The streams of one layout are told apart by their order.
+  let isNamed = (await layout()).former.length > 0;
+  if (hasMissed) yield event('missed', positions, {}, isNamed);
   let saidAt = performance.now();
   yield ': connected\n\n';
   while (!signal.aborted && mayRead()) {
+    for (const prefix of prefixesOf(await layout())) {
+      if (positions.has(prefix)) continue;
+      positions.set(prefix, '0');
+      isNamed = true;
+    }
     let isFull = false;
-    for (const [shard, key] of keys.entries()) {
-      const entries = await redis.xrange(key, `(${positions[shard] ?? '0'}`, '+', 'COUNT', PAGE);
+    for (const [prefix, position] of positions) {
+      const entries = await redis.xrange(outcomesKey(prefix), `(${position}`, '+', 'COUNT', PAGE);
       isFull ||= entries.length === PAGE;
       for (const [id, fields] of entries) {
-        positions[shard] = id;
+        positions.set(prefix, id);
         saidAt = performance.now();
-        yield event('outcome', positions, fieldsOf(fields));
+        yield event('outcome', positions, fieldsOf(fields), isNamed);
       }
     }
     if (isFull) continue;
@@ -81,8 +111,9 @@ async function* outcomeEvents(
   }
 }
 
-function event(name: 'outcome' | 'missed', positions: readonly string[], data: object): string {
-  return `event: ${name}\nid: ${positions.join(',')}\ndata: ${JSON.stringify(data)}\n\n`;
+function event(name: 'outcome' | 'missed', positions: Cursor, data: object, isNamed: boolean): string {
+  const cursor = [...positions].map(([prefix, position]) => (isNamed ? `${position}@${nameOf(prefix)}` : position));
+  return `event: ${name}\nid: ${cursor.join(',')}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
 function fieldsOf(fields: readonly string[]): Readonly<Record<string, string>> {
@@ -95,10 +126,10 @@ async function lastId(redis: Connection, key: string): Promise<string> {
 }
 
 /** Whether an entry that the client has seen is gone by now: then some behind it may be gone too. */
-async function wasTrimmed(redis: Connection, keys: readonly string[], positions: readonly string[]): Promise<boolean> {
+async function wasTrimmed(redis: Connection, positions: Cursor): Promise<boolean> {
   const found = await Promise.all(
-    keys.map(async (key, shard) => {
-      const position = positions[shard] ?? '0';
+    [...positions].map(async ([prefix, position]) => {
+      const key = outcomesKey(prefix);
       if (/^0(-0)?$/.test(position)) return false;
       const [seen, next] = await Promise.all([
         redis.xrange(key, position, position),

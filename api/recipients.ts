@@ -3,7 +3,6 @@ import { countedAs } from '../src/domain/limits.ts';
 import { parseNotification } from '../src/domain/notification.ts';
 import type { Inspection } from '../src/limiter/limiter.ts';
 import { jobIdOf, notificationIdOf } from '../src/queue/names.ts';
-import { ofRecipient } from '../src/queue/shards.ts';
 import { findDelayed, findNotTaken, type DelayedJob, type WaitingJob } from '../src/operations/jobs.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import type { Queue } from 'bullmq';
@@ -25,8 +24,8 @@ export interface RecipientView extends Omit<Inspection, 'reserved'> {
 export interface RecipientsParts {
   readonly redis: Connection;
   readonly limiters: () => Promise<Pick<OpenLimiters, 'limiters'>>;
-  /** The queue of each shard. */
-  readonly queues: () => Promise<readonly Queue[]>;
+  /** The queues that may have a recipient's notifications. */
+  readonly homes: (recipientId: string) => Promise<readonly Queue[]>;
 }
 
 export interface Recipients {
@@ -40,16 +39,16 @@ export interface Recipients {
 
 const MOST_SHOWN = 1_000;
 
-export function createRecipients({ redis, queues, limiters }: RecipientsParts): Recipients {
+export function createRecipients({ redis, homes, limiters }: RecipientsParts): Recipients {
   return {
     async look(recipientId) {
-      const queue = ofRecipient(await queues(), recipientId);
+      const queues = await homes(recipientId);
       const { reserved, ...inspection } = await (await limiters()).limiters.alert.inspect(recipientId);
       const jobIds = reserved.map(({ id }) => id && jobIdOfAsk(id));
       const known = new Set(jobIds.filter((id) => id !== undefined));
       const [delayed, notTaken] = await Promise.all([
-        findDelayed(queue, redis, { recipientId, known }),
-        findNotTaken(queue, { recipientId, known }),
+        findDelayed(queues, redis, { recipientId, known }),
+        findNotTaken(queues, { recipientId, known }),
       ]);
       const waiting = reserved.slice(0, MOST_SHOWN).map((slot, index) => {
         const jobId = jobIds[index];

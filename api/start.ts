@@ -19,6 +19,7 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Served> 
   const backend = openBackend(config);
   const { connection, producer } = backend;
   const queues = async () => (await backend.shards.open()).map((shard) => shard.queue);
+  const homes = async (id: string) => (await backend.shards.homes(id)).map((shard) => shard.queue);
   const tokens = await watchTokens(api.tokensFile, log);
   const stopping = new AbortController();
   const backlog = createBacklog(queues, api.maxWaiting);
@@ -29,9 +30,9 @@ export async function startApi(config: ApiConfig, log: Logger): Promise<Served> 
     ...(tracing && { tracing }),
     tell: (id) => backend.tell(id),
     explain: (error) => backend.explain(error),
-    enqueuer: createEnqueuer({ producer, queues, redis: connection, prefix: queue.prefix, backlog }),
-    recipients: createRecipients({ redis: connection, queues, limiters: backend.limiters }),
-    outcomes: { redis: connection, prefix: queue.prefix, shards: queue.shards },
+    enqueuer: createEnqueuer({ producer, homes, redis: connection, prefix: queue.prefix, backlog }),
+    recipients: createRecipients({ redis: connection, homes, limiters: backend.limiters }),
+    outcomes: { redis: connection, layout: () => backend.shards.layout() },
     isReady: async () => {
       const ready = whenReady(connection, READY_MS).then(() => connection.ping());
       return (

@@ -17,14 +17,14 @@ export async function startConsole(config: ConsoleConfig, log: Logger): Promise<
   const tokens = await watchTokens(own.tokensFile, isLoginWanted(own) ? log : log.child({}, { level: 'error' }));
   const stopping = new AbortController();
   const sessions = createSessions({ tokens, host, login, readOnly, isSecure: own.tls !== undefined });
-  const queues = async () => (await shards.open()).map((shard) => shard.queue);
+  const homes = async (id: string) => (await shards.homes(id)).map((shard) => shard.queue);
   const sampler = startSampler({ connection, shards: () => shards.open(), prefix: queue.prefix });
   const app = createConsoleApp(
     {
       ...backend,
       ...{ queue, showTexts, sampler, log, signal: stopping.signal },
       audit: createAudit(connection, queue.prefix),
-      recipients: createRecipients({ redis: connection, queues, limiters: backend.limiters }),
+      recipients: createRecipients({ redis: connection, homes, limiters: backend.limiters }),
     },
     sessions,
   );

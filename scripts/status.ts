@@ -2,14 +2,15 @@ import { Option } from 'commander';
 import { loadQueueConfig } from '../src/config/config.ts';
 import { printable } from '../src/domain/faults.ts';
 import { readStatus } from '../src/operations/status.ts';
-import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../src/queue/names.ts';
+import { createShards } from '../src/queue/shards.ts';
 import { addressOf } from '../src/redis/target.ts';
 import { createCommand, printJson, runCommand, UsageError } from '../src/terminal/command.ts';
 import { columnsOf } from '../src/terminal/text.ts';
 import { describeStatus, type Status } from './status/describe.ts';
 import { showNotification } from './status/notification.ts';
 import { DEFAULT_EVERY, parseEvery, watchStatus } from './status/watch.ts';
-import { atQueueRedis, openQueue, readEnvironment } from './support/queue.ts';
+import type { Connection } from '../src/redis/connection.ts';
+import { atQueueRedis, readEnvironment } from './support/queue.ts';
 
 interface Flags {
   readonly json?: true;
@@ -59,17 +60,13 @@ function watchAll(everyMs: number, json: boolean): Promise<void> {
 type Look = () => Promise<Status>;
 
 /** Connects, and hands over the function that looks; it may be called again and again. */
-async function withLook<T>(work: (look: Look, connection: Parameters<typeof openQueue>[0]) => Promise<T>): Promise<T> {
+async function withLook<T>(work: (look: Look, connection: Connection) => Promise<T>): Promise<T> {
   const { redis, queue } = loadQueueConfig(readEnvironment());
   return atQueueRedis(redis, async (connection) => {
-    const shards = await Promise.all(
-      shardPrefixes(queue.prefix, queue.shards).map(async (prefix) => ({
-        queue: await openQueue(connection, QUEUE, prefix),
-        deadQueue: await openQueue(connection, DEAD_LETTERS, prefix),
-      })),
-    );
+    const shards = createShards(connection, queue);
     const where = `${printable(queue.prefix)} on ${addressOf(connection)}`;
-    return work(async () => ({ result: await readStatus(shards, connection, queue.prefix), where }), connection);
+    const lookAt = async () => readStatus(await shards.open(), connection, queue.prefix, await shards.layout());
+    return work(async () => ({ result: await lookAt(), where }), connection);
   });
 }
 

@@ -3,7 +3,9 @@
  *
  * - notifications.ts: the program, from its environment to its exit
  * - parent.ts: whether npm started it, and whether npm has ended
+ * - follow.ts: composes the replica anew when the queues change
  * - replica.ts: all parts, created in order and closed in the reverse order
+ * - layout.ts: which queues there are; what appears in former ones
  * - redis.ts: the connections, and the queues of each shard
  * - accounts.ts: the provider and the quota of each account; new credentials without a restart
  * - breakers.ts: the circuit breakers, in the log and counted
@@ -24,7 +26,7 @@ import { startTracing } from '../src/observe/tracing-sdk.ts';
 import { createCommand, runCommand, helpItem } from '../src/terminal/command.ts';
 import { columnsOf } from '../src/terminal/text.ts';
 import { findParent, isUnattended, STARTED_BY_NPM, whenGone, type Parent } from './parent.ts';
-import { startReplica } from './replica.ts';
+import { startFollowing } from './follow.ts';
 
 /** One replica, from the environment, until SIGTERM or SIGINT. Exit 1 where it cannot start, 2 on bad usage. */
 export async function main(argv: readonly string[]): Promise<void> {
@@ -60,7 +62,7 @@ async function work(config: Config): Promise<void> {
     await endTracing();
   });
   const tracing = startTracing(process.env, 'pushpacer-worker', (message) => log.warn(message));
-  const starting = tracing.then(() => startReplica(config, log, { signal, env: process.env }));
+  const starting = tracing.then(() => startFollowing(config, log, { signal, env: process.env }));
   process.on('SIGHUP', (why) => {
     if (isTerminalClosed()) return; // onStop stops the worker
     starting.then((replica) => replica.reload(why)).catch(() => undefined); // a start that fails is logged below

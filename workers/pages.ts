@@ -10,6 +10,7 @@ import type { Logger } from '../src/observe/log.ts';
 import { packageVersion, type Metrics } from '../src/observe/metrics.ts';
 import { serveMetrics, type MetricsServer } from '../src/observe/server.ts';
 import { createQueueMetrics, createQuotaMetrics, createRedisMetrics } from '../src/observe/shared-metrics.ts';
+import type { Layout } from '../src/queue/layout.ts';
 import { readAges } from '../src/queue/overview.ts';
 import { readWorkers, startPresence, type Presence, type WorkerFacts } from '../src/queue/workers.ts';
 import type { Connection } from '../src/redis/connection.ts';
@@ -112,6 +113,7 @@ export interface PresenceParts {
   readonly breakers: Pick<Breakers, 'all'>;
   readonly reach: Pick<ReachWatch, 'unreached'>;
   readonly metrics: Pick<Metrics, 'tally'>;
+  readonly layout: () => Pick<Layout, 'version'>;
 }
 
 type Known = Pick<Config, 'queue' | 'policy' | 'categories' | 'quietHours' | 'apartRules' | 'concurrency'>;
@@ -178,7 +180,7 @@ function inTime<T>(reading: Promise<T>): Promise<T | undefined> {
 /** What changes is read at each call. */
 function factsOf(
   { concurrency }: Known,
-  { consumers, accounts, breakers, reach, metrics }: PresenceParts,
+  { consumers, accounts, breakers, reach, metrics, layout }: PresenceParts,
 ): () => WorkerFacts {
   const startedAt = Date.now();
   const fixed = { version: packageVersion(), host: hostname(), pid: process.pid, concurrency };
@@ -197,6 +199,7 @@ function factsOf(
     return {
       ...fixed,
       id: consumers[0]?.worker.id ?? '',
+      layout: layout().version,
       startedAt: startedAt + clockOffsetMs,
       clockOffsetMs,
       inHand: inHand.reduce((sum, { all }) => sum + all, 0),

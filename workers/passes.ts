@@ -24,7 +24,8 @@ import { cancelWaiting } from '../src/queue/cancel.ts';
 import { createCancellationIndex } from '../src/queue/cancellation-index.ts';
 import { createHistory } from '../src/queue/history.ts';
 import { redelay } from '../src/queue/job-lock.ts';
-import { CANCEL, destinationOf, shardOf } from '../src/queue/names.ts';
+import { homesOf, type Layout } from '../src/queue/layout.ts';
+import { CANCEL, destinationOf } from '../src/queue/names.ts';
 import { createOutcomes, reportInvalidToken, type Outcomes } from '../src/queue/outcomes.ts';
 import type { Accounts } from './accounts.ts';
 import type { ConsumerOptions } from './consumer.ts';
@@ -34,8 +35,9 @@ interface PassParts {
   readonly connections: Connections;
   readonly accounts: Accounts;
   readonly breakers: Breakers;
-  /** One for each shard. */
+  /** All that this replica consumes. */
   readonly queues: readonly Queue[];
+  readonly layout: () => Layout;
   /** Called with a job that another worker has by now. */
   readonly onLockLost: (jobId: string) => void;
   /** Fires when the grace period of a stop is over. */
@@ -49,9 +51,10 @@ interface PassParts {
 
 /** What a pass does with its job: a notification is delivered, a job named `cancel` cancels what waits. */
 export async function createPasses(config: Config, parts: PassParts): Promise<ConsumerOptions['process']> {
-  const { connections, accounts, breakers, queues, onLockLost, signal, metrics, log, closing, env } = parts;
+  const { connections, accounts, breakers, queues, layout, onLockLost, signal, metrics, log, closing, env } = parts;
   const { policy, categories, quietHours, apartRules, maxWaitMs, maxPending, retry, atMostOnce } = config;
-  const { prefix, shards } = config.queue;
+  const { prefix } = config.queue;
+  const homes = (recipientId: string): readonly string[] => homesOf(recipientId, layout());
 
   const clock = createClock();
   const clockKeeper = keepClock(clock, connections.limiter);
@@ -64,7 +67,7 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
   const canceller = { redis: connections.limiter, timeoutMs: LIMITER_TIMEOUT_MS };
   const deciders = forEachKind(prefix, (of) => createCanceller({ ...canceller, prefix: of }));
   const looks = forEachKind(prefix, (of) => createCanceledLook({ ...canceller, prefix: of }));
-  const cancelParts = { connection: connections.queue, queues, deciders };
+  const cancelParts = { connection: connections.queue, queues, homes, deciders };
   const cancelJob = createCancelProcessor((target) => cancelWaiting(target, cancelParts), { log, metrics });
 
   const outcomes = outcomesOf(config, parts);
@@ -79,11 +82,10 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
     apart: { background: apart('background'), liveactivity: apart('liveactivity') },
     overallGapMs: policy.minGapMs,
     toleranceMs: paceOf(policy).toleranceMs,
-    index: createCancellationIndex(connections.queue, prefix, shards),
+    index: createCancellationIndex(connections.queue, layout),
     isCanceled: ({ notification, jobId }) => looks[countedAs(notification)](notification.recipientId, jobId),
     redelay: async (recipientId, due) => {
-      const queue = queues[shardOf(recipientId, shards)];
-      if (queue !== undefined) await redelay(queue, due);
+      await redelay(among(queues, homes(recipientId)), due);
     },
     quotas: accounts.quotas,
     providers: accounts.providers,
@@ -93,6 +95,11 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
     onReply: createReplyListener(prefix, parts),
   });
   return (job, lock, place) => (job.name === CANCEL ? cancelJob(job, lock) : deliverJob(job, lock, place));
+}
+
+/** The queues with these prefixes, in their order. */
+function among(queues: readonly Queue[], prefixes: readonly string[]): Queue[] {
+  return prefixes.flatMap((prefix) => queues.find(({ opts }) => opts.prefix === prefix) ?? []);
 }
 
 /** The same limiter, with the time of each ask measured, also of those that got no answer. */
@@ -108,15 +115,14 @@ function timed(limiter: WaitingLimiter, metrics: Pick<Metrics, 'asked'>): Waitin
 
 /** The stream of outcomes, with a log of what is lost; undefined where there is none. */
 function outcomesOf(
-  { outcomesMax: max, queue, lockMs }: Config,
-  { connections, log }: Pick<PassParts, 'connections' | 'log'>,
+  { outcomesMax: max, lockMs }: Config,
+  { connections, layout, log }: Pick<PassParts, 'connections' | 'layout' | 'log'>,
 ): Outcomes | undefined {
   if (max === 0) return undefined;
   const sparing = createSparing(TROUBLE_EVERY_MS);
   return createOutcomes({
     redis: connections.queue,
-    ...queue,
-    max,
+    ...{ layout, max },
     insistMs: lockMs,
     onLost: ({ id, outcome }, error) => {
       const repeats = sparing(error instanceof Error ? error.message : String(error));
@@ -130,15 +136,14 @@ const OUTCOMES_LOST =
 
 /** Stories of notifications, with a log of what is lost; undefined where none are recorded. */
 function recordingOf(
-  { history: { max, maxAgeMs }, queue, lockMs }: Config,
-  { connections, queues, log }: Pick<PassParts, 'connections' | 'queues' | 'log'>,
+  { history: { max, maxAgeMs }, lockMs }: Config,
+  { connections, queues, layout, log }: Pick<PassParts, 'connections' | 'queues' | 'layout' | 'log'>,
 ): Recording | undefined {
   if (max === 0) return undefined;
   const sparing = createSparing(TROUBLE_EVERY_MS);
   const history = createHistory({
     redis: connections.queue,
-    ...queue,
-    ...{ max, maxAgeMs, insistMs: lockMs },
+    ...{ layout, max, maxAgeMs, insistMs: lockMs },
     onLost: ({ id, outcome }, error) => {
       const repeats = sparing(error instanceof Error ? error.message : String(error));
       if (repeats !== undefined) log.error({ id, outcome, err: error, repeats }, STORY_LOST);
@@ -148,8 +153,11 @@ function recordingOf(
     history,
     worker: `${hostname().slice(0, MAX_HOST)}:${process.pid}`,
     movedTo: async ({ jobId, notification }) => {
-      const shard = queues[shardOf(notification.recipientId, queue.shards)];
-      return shard && lastMovedTo(shard, jobId);
+      for (const queue of among(queues, homesOf(notification.recipientId, layout()))) {
+        const movedTo = await lastMovedTo(queue, jobId);
+        if (movedTo !== undefined) return movedTo;
+      }
+      return undefined;
     },
   };
 }

@@ -4,7 +4,7 @@ import type { Config } from '../src/config/config.ts';
 import { errorChain } from '../src/domain/redact.ts';
 import { within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
-import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../src/queue/names.ts';
+import { DEAD_LETTERS, QUEUE } from '../src/queue/names.ts';
 import {
   connectLimiter,
   connectWorker,
@@ -141,15 +141,15 @@ export interface ShardQueues {
   readonly deadQueue: Queue;
 }
 
-/** Opens the queues of each shard. `closing` closes them. */
+/** Opens the queues under each prefix. `closing` closes them. */
 export function openQueues(
   connection: Connection,
-  { prefix, shards }: Config['queue'],
+  prefixes: readonly string[],
   closing: AsyncDisposableStack,
 ): ShardQueues[] {
   const open = (name: string, of: string): Queue =>
     new Queue(name, { connection, prefix: of }).on('error', () => undefined); // the worker logs it
-  const opened = shardPrefixes(prefix, shards).map((of) => {
+  const opened = prefixes.map((of) => {
     return { prefix: of, queue: open(QUEUE, of), deadQueue: open(DEAD_LETTERS, of) };
   });
   closing.defer(async () => {

@@ -11,10 +11,12 @@ import type { Logger } from '../src/observe/log.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
 import { createClockMetrics } from '../src/observe/shared-metrics.ts';
 import { createAccounts, startRotation, type Accounts } from './accounts.ts';
+import { consumedPrefixes } from '../src/queue/layout.ts';
 import { openMs, startBreakers } from './breakers.ts';
 import { startConsumer, watchLocks, type Consumer } from './consumer.ts';
 import { keepDeadLetters } from './dead-letters.ts';
 import { serveReplica, showShared, startReplicaPresence } from './pages.ts';
+import { sweepFormer, watchLayout } from './layout.ts';
 import { createPasses } from './passes.ts';
 import { watchReach } from './reach.ts';
 import { connect, LIMITER_TIMEOUT_MS, openQueues, type ConnectOptions } from './redis.ts';
@@ -38,6 +40,8 @@ const START_TIMEOUT_MS = 30_000;
 const ABORT_MS = 2_000;
 
 export interface StartOptions extends Pick<ConnectOptions, 'signal'> {
+  /** Called when other queues are to be consumed: stop this replica and start another one. Default: it goes on with those it has. */
+  readonly onQueuesChanged?: () => void;
   readonly timeoutMs?: number;
   /** What `config` was read from. Its files are read again when they change. */
   readonly env: Environment;
@@ -60,13 +64,15 @@ export async function startReplica(config: Config, log: Logger, options: StartOp
 async function compose(
   config: Config,
   log: Logger,
-  connecting: ConnectOptions & Pick<StartOptions, 'env' | 'wedgedAfterMs'>,
+  connecting: ConnectOptions & Omit<StartOptions, 'timeoutMs'>,
   closing: AsyncDisposableStack,
 ): Promise<Replica> {
   const connections = await connect(config, log, connecting, closing);
   const { queue: redis, limiter: limiterRedis } = connections;
   const { prefix } = config.queue;
-  const shards = openQueues(redis, config.queue, closing);
+  const layout = await watchLayout(config, { connection: redis, log, onQueuesChanged: connecting.onQueuesChanged });
+  closing.defer(() => layout.stop());
+  const shards = openQueues(redis, consumedPrefixes(layout.current()), closing);
   const queues = shards.map(({ queue }) => queue);
 
   const accounts: Accounts = createAccounts({
@@ -120,7 +126,18 @@ async function compose(
   const onLockLost = (jobId: string): void => locks.lost(jobId);
   const graceOver = new AbortController();
   const { env } = connecting;
-  const passParts = { connections, accounts, breakers, queues, onLockLost, metrics, log, closing, env };
+  const passParts = {
+    connections,
+    accounts,
+    breakers,
+    queues,
+    layout: layout.current,
+    onLockLost,
+    metrics,
+    log,
+    closing,
+    env,
+  };
   const process = await createPasses(config, { ...passParts, signal: graceOver.signal });
   const { lockMs, maxStalls, outcomesMax } = config;
   const concurrency = Math.max(1, Math.ceil(config.concurrency / shards.length));
@@ -137,8 +154,13 @@ async function compose(
   closing.defer(() => keeper.stop());
   const shared = { redis, ...(hasOwnLimiter(config) && { limiterRedis }), queues, prefix, accounts };
   showShared({ ...shared, registry: metrics.registry });
-  const presence = await startReplicaPresence(config, { redis, consumers, accounts, breakers, reach, metrics });
+  const presence = await startReplicaPresence(config, {
+    ...{ redis, consumers, accounts, breakers, reach, metrics, layout: layout.current },
+  });
   closing.defer(() => presence.close());
+
+  const sweep = sweepFormer(config.queue, { connection: redis, layout: layout.current, log });
+  closing.defer(() => sweep.stop());
 
   return {
     url: pages?.url,

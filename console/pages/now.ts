@@ -48,7 +48,7 @@ interface UsedQuota {
 }
 
 async function lookAt({ connection, limiterConnection, shards, queue }: ConsoleParts): Promise<Seen> {
-  const status = await readStatus(await shards.open(), connection, queue.prefix);
+  const status = await readStatus(await shards.open(), connection, queue.prefix, await shards.layout());
   const rules = new Map(
     status.workers
       .filter(({ alive }) => alive)

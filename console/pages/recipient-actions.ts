@@ -8,7 +8,7 @@ import { formatDuration } from '../../src/domain/time.ts';
 import type { Inspection } from '../../src/limiter/limiter.ts';
 import { act } from '../../src/operations/actions.ts';
 import { preview, previewCancel, type CancelPreview, type Preview } from '../../src/operations/preview.ts';
-import { ofRecipient } from '../../src/queue/shards.ts';
+import { homesOf } from '../../src/queue/layout.ts';
 import { instantFrom } from '../../src/terminal/text.ts';
 import {
   badge,
@@ -115,10 +115,12 @@ async function policyOf({ limiters }: ConsoleParts): Promise<Policy> {
 
 async function previewOf(id: string, decided: Decided, parts: ConsoleParts): Promise<Preview | CancelPreview> {
   const { foresights } = await parts.limiters();
+  const own = (await parts.shards.homes(id)).map((shard) => shard.queue);
+  if (decided.kind !== 'cancel') return preview(id, decided, { foresights, own });
   const queues = (await parts.shards.open()).map((shard) => shard.queue);
-  const queue = ofRecipient(queues, id);
-  if (decided.kind !== 'cancel') return preview(id, decided, { foresights, queue });
-  return previewCancel(id, decided.target, { foresights, queue, queues, connection: parts.connection });
+  const layout = await parts.shards.layout();
+  const homes = (recipientId: string) => homesOf(recipientId, layout);
+  return previewCancel(id, decided.target, { foresights, own, queues, homes, connection: parts.connection });
 }
 
 /** So many of those that would move stand in the table. */
@@ -246,13 +248,13 @@ async function run(c: Context<ConsoleEnv>, id: string, decided: Decided, parts: 
     return canceled;
   }
   const { limiters, policy } = await parts.limiters();
-  const { queue } = ofRecipient(await parts.shards.open(), id);
+  const queues = (await parts.shards.homes(id)).map((shard) => shard.queue);
   let moved = 0;
   const onMoved = (soFar: number): void => {
     moved = soFar;
   };
   try {
-    await act(id, decided, { limiters, policy, queue }, onMoved);
+    await act(id, decided, { limiters, policy, queues }, onMoved);
   } catch (error) {
     if (!(error instanceof InputError)) await write({ moved, failed: true });
     throw error;

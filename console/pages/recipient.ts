@@ -8,7 +8,6 @@ import { GRACE_MS, paceOf } from '../../src/limiter/pace.ts';
 import type { SendingJob, WaitingJob } from '../../src/operations/jobs.ts';
 import { lookAtRecipient, type RecipientLook, type WaitingSlot } from '../../src/operations/recipient.ts';
 import { notificationIdOf, replayOf } from '../../src/queue/names.ts';
-import { ofRecipient } from '../../src/queue/shards.ts';
 import type { OpenLimiters } from '../../api/limiters.ts';
 import type { ConsoleParts, Page } from '../parts.ts';
 import type { ConsoleEnv } from '../session.ts';
@@ -64,9 +63,9 @@ async function lookAt(
   { limiters }: OpenLimiters,
   { shards, connection }: ConsoleParts,
 ): Promise<RecipientLook> {
-  const { queue } = ofRecipient(await shards.open(), id);
+  const queues = (await shards.homes(id)).map((shard) => shard.queue);
   const bounds = { most: MOST_LISTED, mostLookedAt: MOST_LOOKED_AT };
-  return lookAtRecipient(id, { limiters, queue, connection, ...bounds });
+  return lookAtRecipient(id, { limiters, queues, connection, ...bounds });
 }
 
 function done(c: Context<ConsoleEnv>): Html {

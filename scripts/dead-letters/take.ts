@@ -13,7 +13,8 @@ import type { Policy } from '../../src/domain/limits.ts';
 import { PLATFORMS, type Platform } from '../../src/domain/notification.ts';
 import { DEAD_LETTER_REASONS, type DeadLetterReason } from '../../src/domain/outcome.ts';
 import { parseDuration } from '../../src/domain/time.ts';
-import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../../src/queue/names.ts';
+import { findLayout, prefixesOf } from '../../src/queue/layout.ts';
+import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
 import { readWorkers, sharedPolicy } from '../../src/queue/workers.ts';
 import { readClock, type Connection } from '../../src/redis/connection.ts';
 import { callOf, UsageError, parseInstant, CommandError, printJson } from '../../src/terminal/command.ts';
@@ -161,7 +162,7 @@ export interface OpenDeadLetters {
 export async function atDeadLetters(advice: string, work: (opened: OpenDeadLetters) => Promise<void>): Promise<void> {
   const { redis, queue } = loadQueueConfig(readEnvironment());
   const open = async (connection: Connection): Promise<void> => {
-    const prefixes = shardPrefixes(queue.prefix, queue.shards);
+    const prefixes = prefixesOf(await findLayout(connection, queue));
     const shards = await Promise.all(prefixes.map((prefix) => openShard(connection, prefix)));
     const now = await readClock(connection);
     const count = async () => (await Promise.all(shards.map((shard) => shard.count()))).reduce((a, b) => a + b, 0);

@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis';
 import { breakerKeys } from '../../src/breaker/redis-breakers.ts';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { DEAD_LETTERS, historyKeys, outcomesKey, QUEUE, shardPrefixes, workersKey } from '../../src/queue/names.ts';
+import { findLayout, newLayout, prefixesOf } from '../../src/queue/layout.ts';
+import { DEAD_LETTERS, historyKeys, layoutKey, outcomesKey, QUEUE, workersKey } from '../../src/queue/names.ts';
 import { quotaKeys } from '../../src/quota/redis-quota.ts';
 import type { Connection } from '../../src/redis/connection.ts';
 import { mastersOf } from '../../src/redis/info.ts';
@@ -126,8 +127,8 @@ export function keyPatterns(prefix: string): string[] {
 }
 
 /** A key of each family that pushpacer uses, for a name that nobody has. */
-function sampleKeys(roles: readonly RedisRole[], prefix: string, shards: number): string[] {
-  const ofQueue = shardPrefixes(prefix, shards).flatMap((shard) => [
+function sampleKeys(roles: readonly RedisRole[], prefix: string, prefixes: readonly string[]): string[] {
+  const ofQueue = prefixes.flatMap((shard) => [
     ...[`${shard}:${QUEUE}:${NOBODY}`, `${shard}:${DEAD_LETTERS}:${NOBODY}`],
     ...[outcomesKey(shard), historyKeys(shard).stories],
   ]);
@@ -136,7 +137,7 @@ function sampleKeys(roles: readonly RedisRole[], prefix: string, shards: number)
     ...quotaKeys(prefix, 'apns', NOBODY, []).slice(0, 1),
   ];
   return [
-    ...(roles.includes('queue') ? [...ofQueue, workersKey(prefix)] : []),
+    ...(roles.includes('queue') ? [...ofQueue, workersKey(prefix), layoutKey(prefix)] : []),
     ...(roles.includes('limiter') ? ofLimiter : []),
   ];
 }
@@ -152,11 +153,21 @@ export interface PermissionsOptions {
 /** Tries the rights of this connection's user, on each master of a cluster. Changes nothing. */
 export async function checkPermissions(connection: Connection, options: PermissionsOptions): Promise<Finding[]> {
   const nodes = mastersOf(connection);
-  const refused = (await Promise.all(nodes.map((node) => refusedOn(node, options)))).flat();
+  // Without the right to read the record those of a new queue are tried; that of the limiter's Redis is not there.
+  const layout = await findLayout(connection, options).catch(() => newLayout(options));
+  const samples = sampleKeys(options.roles, options.prefix, prefixesOf(layout));
+  const refused = (
+    await Promise.all(nodes.map((node) => refusedOn(node, options.roles, options.prefix, samples)))
+  ).flat();
   return findingsOf([...new Set(refused)], options);
 }
 
-async function refusedOn(node: Redis, { roles, prefix, shards }: PermissionsOptions): Promise<string[]> {
+async function refusedOn(
+  node: Redis,
+  roles: readonly RedisRole[],
+  prefix: string,
+  samples: readonly string[],
+): Promise<string[]> {
   // Of its own, since what is under way on the other one must not end up in the transaction. It does not connect again: then the
   // rest would be outside of a transaction, and carried out.
   const own = node.duplicate({ reconnectOnError: null, retryStrategy: () => null });
@@ -180,7 +191,6 @@ async function refusedOn(node: Redis, { roles, prefix, shards }: PermissionsOpti
       const args = PROBES[name];
       return args === undefined ? [] : [[name, args] as const]; // those of the transaction itself are tried already
     });
-    const samples = sampleKeys(roles, prefix, shards);
     const replies = await Promise.all([
       ...tried.map(([name, args]) => send(name, ...args.map((arg) => (arg === 'KEY' ? key : arg)))),
       ...samples.map((sample) => send('del', sample)),

@@ -227,9 +227,9 @@ export async function change<Known extends Waiting>(
     const mostly = before.reserved.length; // others may come meanwhile
     const { action, done } = plan(limiters, before);
     const { limiter, apart, config } = limiters;
-    const acted = await atQueue(config, id, async (queue) => {
+    const acted = await atQueue(config, id, async (queues) => {
       const progress = createProgress('moved', mostly);
-      const parts = { limiters: { alert: limiter, ...apart }, policy: config.policy, queue };
+      const parts = { limiters: { alert: limiter, ...apart }, policy: config.policy, queues };
       try {
         return await act(id, action, parts, (moved) => progress.update(moved, Math.max(moved, mostly)));
       } finally {

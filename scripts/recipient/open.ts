@@ -7,7 +7,8 @@ import { notificationSchema } from '../../src/domain/notification.ts';
 import { DURATION_FORMAT, formatDuration, INSTANT_FORMAT, parseDuration } from '../../src/domain/time.ts';
 import { type Limiter, type Oversight, apartOptions } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
-import { QUEUE, shardOf, shardPrefixes } from '../../src/queue/names.ts';
+import { findLayout, homesOf } from '../../src/queue/layout.ts';
+import { QUEUE } from '../../src/queue/names.ts';
 import { readWorkers, sharedPolicy, type SharedPolicy } from '../../src/queue/workers.ts';
 import {
   connectProducer,
@@ -21,15 +22,16 @@ import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
 import { CommandError, UsageError, parseInstant } from '../../src/terminal/command.ts';
 import { atQueueRedis, openQueue, readEnvironment } from '../support/queue.ts';
 
-/** Opens the queue with the recipient's notifications, runs `work`, and closes it. */
+/** Opens the queues that may have the recipient's notifications, runs `work`, and closes it. */
 export async function atQueue<T>(
   { redis, queue }: Pick<Config, 'redis' | 'queue'>,
   recipientId: string,
-  work: (shard: Queue<unknown>, connection: Connection) => Promise<T>,
+  work: (queues: readonly Queue<unknown>[], connection: Connection) => Promise<T>,
 ): Promise<T> {
   return atQueueRedis(redis, async (connection) => {
-    const prefix = shardPrefixes(queue.prefix, queue.shards)[shardOf(recipientId, queue.shards)] ?? queue.prefix;
-    return work(await openQueue(connection, QUEUE, prefix), connection);
+    const prefixes = homesOf(recipientId, await findLayout(connection, queue));
+    const queues = await Promise.all(prefixes.map((prefix) => openQueue(connection, QUEUE, prefix)));
+    return work(queues, connection);
   });
 }
 

@@ -36,8 +36,10 @@ async function show(id: string, { all, json }: Flags): Promise<void> {
   await atLimiter(async ({ limiter, apart, config, limitsOf }) => {
     const most = all ? Infinity : MOST_SHOWN;
     const { categories } = config;
-    const { inspection, waiting, others, delayed, notTaken, sending } = await atQueue(config, id, (queue, connection) =>
-      lookAtRecipient(id, { limiters: { alert: limiter, ...apart }, queue, connection, most }),
+    const { inspection, waiting, others, delayed, notTaken, sending } = await atQueue(
+      config,
+      id,
+      (queues, connection) => lookAtRecipient(id, { limiters: { alert: limiter, ...apart }, queues, connection, most }),
     );
     if (json) {
       const shown = others.map(({ kind, policy, sent, reserved }) => [

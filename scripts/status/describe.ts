@@ -70,10 +70,18 @@ function inParts(parts: readonly (readonly string[])[]): string[] {
   return parts.filter((lines) => lines.length > 0).flatMap((lines, index) => (index === 0 ? lines : ['', ...lines]));
 }
 
+/** `4 (moving from 2: 1200 left)` */
+function shardsLine({ phase, count, next, before, left }: StatusResult['shards']): string {
+  if (phase === 'prepare') return `${count} (a reshard to ${next ?? 0} begins)`;
+  if (phase === 'move') return `${count} (moving from ${before ?? 0}: ${left} left)`;
+  return left === 0 ? String(count) : `${count} (${left} in former queues, which workers move)`;
+}
+
 function factsOf(result: StatusResult): string[][] {
   const { now, due, untaken, jobs, outcomes, breakers, unreachable, policies, rates } = result;
   return [
     ['workers', workersLine(result)],
+    ...(result.shards.version === 0 ? [] : [['shards', shardsLine(result.shards)]]),
     ...(rates === undefined ? [] : [['rates', ratesLine(rates)]]),
     ...(policies.length === 0 ? [['policy', 'not known: no living worker tells it']] : policies.map(policyLine)),
     ['new', untaken.count === 0 ? 'none' : `${untaken.count} not taken yet${oldest(untaken, now)}`],

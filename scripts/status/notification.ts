@@ -7,7 +7,8 @@ import { printable } from '../../src/domain/faults.ts';
 import { instantOf } from '../../src/domain/time.ts';
 import { isObject } from '../../src/domain/json.ts';
 import { lockKeyOf } from '../../src/queue/bullmq-internals.ts';
-import { DEAD_LETTERS, jobIdOf, notificationIdOf, QUEUE, replayIdsOf, shardPrefixes } from '../../src/queue/names.ts';
+import { DEAD_LETTERS, jobIdOf, notificationIdOf, QUEUE, replayIdsOf } from '../../src/queue/names.ts';
+import { findLayout, prefixesOf } from '../../src/queue/layout.ts';
 import type { NotificationStatus } from '../../src/queue/producer.ts';
 import { findJob } from '../../src/queue/readable.ts';
 import { readWorkers, type SeenWorker } from '../../src/queue/workers.ts';
@@ -48,7 +49,7 @@ export async function showNotification(id: string, json: boolean): Promise<void>
     const status = await statusOf(id, config);
     const { now, workers } = await readWorkers(connection, queue.prefix); // its clock too
     if (status.state === 'unknown') return { now, status, facts: {} };
-    const prefixes = shardPrefixes(queue.prefix, queue.shards);
+    const prefixes = prefixesOf(await findLayout(connection, queue));
     const found = await readFacts(id, status.state, prefixes, connection, workers);
     const facts = status.state === 'ended' ? { ...found, devices: { ...found.devices, ...status.devices } } : found;
     return { now, status, facts };

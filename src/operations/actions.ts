@@ -12,8 +12,8 @@ export interface ActionParts {
   readonly limiters: Readonly<Record<CountedAs, Oversight>>;
   /** The overall policy of these limiters. */
   readonly policy: Policy;
-  /** The queue with the recipient's notifications. */
-  readonly queue: Queue<unknown>;
+  /** The queues that may have the recipient's notifications. */
+  readonly queues: readonly Queue<unknown>[];
 }
 
 /** What came of an action. */
@@ -33,14 +33,14 @@ export interface Acted {
 export async function act(
   recipientId: string,
   action: Action,
-  { limiters, policy, queue }: ActionParts,
+  { limiters, policy, queues }: ActionParts,
   onMoved?: (moved: number) => void,
 ): Promise<Acted> {
   let moved = 0;
   const follow: Follow = {
     leadMs: MOVE_LEAD_MS,
     async onMoved(part: readonly Moved[]) {
-      await redelay(queue, duesOf(part, paceOf(policy).toleranceMs));
+      await redelay(queues, duesOf(part, paceOf(policy).toleranceMs));
       moved += part.length;
       onMoved?.(moved);
     },

@@ -54,12 +54,15 @@ const MOST_LOOKED_AT = 20_000;
 /** A worker may take the jobs in these states now, and none has. */
 const NOT_TAKEN: readonly JobType[] = ['wait', 'prioritized'];
 
-/** The jobs that are still in the recipient's queue, by their ids. */
-export async function findJobs(queue: Queue<unknown>, jobIds: readonly string[]): Promise<Map<string, WaitingJob>> {
+/** The jobs that are still in the recipient's queues, by their ids. */
+export async function findJobs(
+  queues: readonly Queue<unknown>[],
+  jobIds: readonly string[],
+): Promise<Map<string, WaitingJob>> {
   const found = new Map<string, WaitingJob>();
   for (let from = 0; from < jobIds.length; from += PAGE) {
     const page = jobIds.slice(from, from + PAGE);
-    const jobs = await Promise.all(page.map((id) => findJob(queue, id)));
+    const jobs = await Promise.all(page.map((id) => findFirst(queues, id)));
     for (const [index, job] of jobs.entries()) {
       const [id, facts] = [page[index], job && factsOf(job)];
       if (id !== undefined && facts !== undefined) found.set(id, facts);
@@ -68,8 +71,32 @@ export async function findJobs(queue: Queue<unknown>, jobIds: readonly string[])
   return found;
 }
 
+/** In the first queue that has it. A hash without data only keeps the id. */
+async function findFirst(queues: readonly Queue<unknown>[], jobId: string): Promise<Job<unknown> | undefined> {
+  const jobs = await Promise.all(queues.map((queue) => findJob(queue, jobId)));
+  return jobs.find((job) => recipientOf(job?.data) !== undefined);
+}
+
+/** What was found in several queues. */
+function together<T>(all: readonly FoundJobs<T>[]): FoundJobs<T> {
+  return {
+    found: all.flatMap(({ found }) => found),
+    lookedAt: all.reduce((sum, { lookedAt }) => sum + lookedAt, 0),
+    of: all.reduce((sum, { of }) => sum + of, 0),
+  };
+}
+
 /** The recipient's delayed jobs without those in `known`, the next one first. */
-export async function findDelayed(queue: Queue<unknown>, connection: Connection, given: Asked): Promise<DelayedJobs> {
+export async function findDelayed(
+  queues: readonly Queue<unknown>[],
+  connection: Connection,
+  given: Asked,
+): Promise<DelayedJobs> {
+  const { found, ...counts } = together(await Promise.all(queues.map((queue) => delayedIn(queue, connection, given))));
+  return { found: found.toSorted((a, b) => a.dueAt - b.dueAt), ...counts };
+}
+
+async function delayedIn(queue: Queue<unknown>, connection: Connection, given: Asked): Promise<DelayedJobs> {
   const { mostLookedAt = MOST_LOOKED_AT } = given;
   const key = queue.toKey('delayed');
   const of = await queue.getDelayedCount();
@@ -89,7 +116,11 @@ export async function findDelayed(queue: Queue<unknown>, connection: Connection,
 }
 
 /** The recipient's jobs that a worker may take now, without those in `known`. */
-export async function findNotTaken(queue: Queue<unknown>, given: Asked): Promise<FoundJobs<WaitingJob>> {
+export async function findNotTaken(queues: readonly Queue<unknown>[], given: Asked): Promise<FoundJobs<WaitingJob>> {
+  return together(await Promise.all(queues.map((queue) => notTakenIn(queue, given))));
+}
+
+async function notTakenIn(queue: Queue<unknown>, given: Asked): Promise<FoundJobs<WaitingJob>> {
   const { mostLookedAt = MOST_LOOKED_AT } = given;
   const of = await queue.getJobCountByTypes(...NOT_TAKEN);
   const found: WaitingJob[] = [];
@@ -112,13 +143,17 @@ export async function findNotTaken(queue: Queue<unknown>, given: Asked): Promise
  * @param slotOf the slot that the limiter has given to an ask: epoch milliseconds
  */
 export async function findSending(
-  queue: Queue<unknown>,
+  queues: readonly Queue<unknown>[],
   recipientId: string,
   slotOf: (data: unknown, askId: string) => Promise<number | undefined>,
 ): Promise<SendingJob[]> {
-  const ids = await queue.getRanges(['active'], 0, MOST_LOOKED_AT - 1, true);
-  const jobs = await ofRecipient(queue, ids, { recipientId, known: new Set() });
-  const found = jobs.map(async (job): Promise<SendingJob | undefined> => {
+  const jobs = await Promise.all(
+    queues.map(async (queue) => {
+      const ids = await queue.getRanges(['active'], 0, MOST_LOOKED_AT - 1, true);
+      return ofRecipient(queue, ids, { recipientId, known: new Set() });
+    }),
+  );
+  const found = jobs.flat().map(async (job): Promise<SendingJob | undefined> => {
     const facts = readFacts(job)?.facts;
     if (facts === undefined) return undefined;
     const { asks } = readProgress(job.progress);

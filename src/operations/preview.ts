@@ -6,18 +6,17 @@ import { parseNotification, type CancelTarget } from '../domain/notification.ts'
 import type { Action, Foreseen } from '../limiter/foresee.ts';
 import type { Moved } from '../limiter/limiter.ts';
 import type { Foresight } from '../limiter/redis/foresight.ts';
-import { findCancelable } from '../queue/cancel.ts';
+import { findCancelable, type CancelParts } from '../queue/cancel.ts';
 import { notificationIdOf } from '../queue/names.ts';
 import { readJobs } from '../queue/readable.ts';
-import type { Connection } from '../redis/connection.ts';
 import { limitersOf } from './actions.ts';
 
 /** What previews look at. They write nothing. */
 export interface PreviewParts {
   /** At the limiters of `ActionParts`. */
   readonly foresights: Readonly<Record<CountedAs, Foresight>>;
-  /** The queue with the recipient's notifications. */
-  readonly queue: Queue<unknown>;
+  /** The queues that may have the recipient's notifications. */
+  readonly own: readonly Queue<unknown>[];
 }
 
 /** A waiting notification that would get another slot. */
@@ -57,10 +56,10 @@ const JOBS_A_READ = 100;
 export async function preview(
   recipientId: string,
   action: Action,
-  { foresights, queue }: PreviewParts,
+  { foresights, own }: PreviewParts,
 ): Promise<Preview> {
   const each = limitersOf(action, foresights).map((one) => one.foresee(recipientId, action, MOVE_LEAD_MS));
-  return previewOf(await Promise.all(each), queue);
+  return previewOf(await Promise.all(each), own);
 }
 
 /** What a cancel would end, and what it would do to those that are left. */
@@ -74,7 +73,7 @@ export interface CancelPreview extends Preview {
 export async function previewCancel(
   recipientId: string,
   target: CancelTarget,
-  parts: PreviewParts & { readonly connection: Connection; readonly queues: readonly Queue[] },
+  parts: PreviewParts & Omit<CancelParts, 'deciders'>,
 ): Promise<CancelPreview> {
   const { waiting, tooLate } = await findCancelable(target, parts);
   const own = waiting.filter((job) => job.recipientId === recipientId);
@@ -85,15 +84,15 @@ export async function previewCancel(
       return parts.foresights[kind].foreseeCancel(recipientId, jobs, MOVE_LEAD_MS);
     }),
   );
-  return { ...(await previewOf(foreseen, parts.queue)), cancels: own.length, tooLate };
+  return { ...(await previewOf(foreseen, parts.own)), cancels: own.length, tooLate };
 }
 
-async function previewOf(foreseen: readonly Foreseen[], queue: Queue<unknown>): Promise<Preview> {
+async function previewOf(foreseen: readonly Foreseen[], queues: readonly Queue<unknown>[]): Promise<Preview> {
   const all = foreseen.flatMap(({ slots }) => slots);
   const moved = all.filter(({ from, at }) => from !== at).toSorted((a, b) => a.from - b.from);
   const later = moved.filter(({ from, at }) => at > from);
   const lookedUp = later.slice(0, MOST_LOOKED_UP);
-  const expiries = await expiriesOf(queue, lookedUp);
+  const expiries = await expiriesOf(queues, lookedUp);
   const expiring = lookedUp.filter((slot) => {
     const expiresAt = expiries.get(slot) ?? Infinity;
     return expiresAt > slot.from && expiresAt <= slot.at;
@@ -121,7 +120,7 @@ function latest(instants: readonly number[]): number {
 }
 
 /** When these expire: epoch milliseconds; those that do not are left out. */
-async function expiriesOf(queue: Queue<unknown>, slots: readonly Moved[]): Promise<Map<Moved, number>> {
+async function expiriesOf(queues: readonly Queue<unknown>[], slots: readonly Moved[]): Promise<Map<Moved, number>> {
   const found = new Map<Moved, number>();
   const jobs = slots.flatMap((slot) => {
     const jobId = slot.id === undefined ? undefined : jobIdOfAsk(slot.id);
@@ -129,13 +128,10 @@ async function expiriesOf(queue: Queue<unknown>, slots: readonly Moved[]): Promi
   });
   for (let from = 0; from < jobs.length; from += JOBS_A_READ) {
     const some = jobs.slice(from, from + JOBS_A_READ);
-    const read = await readJobs(
-      queue,
-      some.map(({ jobId }) => jobId),
-      0,
-    );
+    const ids = some.map(({ jobId }) => jobId);
+    const read = await Promise.all(queues.map((queue) => readJobs(queue, ids, 0)));
     for (const [index, { slot, jobId }] of some.entries()) {
-      const data = parseJson(read[index]?.[1] ?? '');
+      const data = parseJson(read.map((jobs) => jobs[index]?.[1]).find((text) => text != null) ?? '');
       if (!isObject(data)) continue;
       const parsed = parseNotification({ id: notificationIdOf(jobId), ...data });
       if (parsed.ok && parsed.notification.expiresAt !== undefined) found.set(slot, parsed.notification.expiresAt);

@@ -43,8 +43,8 @@ export interface RecipientLook {
 
 export interface LookParts {
   readonly limiters: Readonly<Record<CountedAs, Pick<Limiter, 'inspect' | 'peek'>>>;
-  /** The queue with the recipient's notifications, and its Redis. */
-  readonly queue: Queue<unknown>;
+  /** The queues that may have the recipient's notifications, and their Redis. */
+  readonly queues: readonly Queue<unknown>[];
   readonly connection: Connection;
   /** For so many reserved slots the notification is looked up. */
   readonly most: number;
@@ -55,7 +55,7 @@ export interface LookParts {
 /** Writes nothing. */
 export async function lookAtRecipient(
   recipientId: string,
-  { limiters, queue, connection, most, mostLookedAt }: LookParts,
+  { limiters, queues, connection, most, mostLookedAt }: LookParts,
 ): Promise<RecipientLook> {
   const inspection = await limiters.alert.inspect(recipientId);
   const apart: { kind: CountedApart; found: Inspection }[] = [];
@@ -64,10 +64,10 @@ export async function lookAtRecipient(
   const known = new Set(reserved.flatMap((slot) => (slot.id && jobIdOfAsk(slot.id)) ?? []));
   const asked = { recipientId, known, mostLookedAt };
   const [waiting, delayed, notTaken, sending, ...ofApart] = await Promise.all([
-    waitingOf(inspection, most, queue),
-    findDelayed(queue, connection, asked),
-    findNotTaken(queue, asked),
-    findSending(queue, recipientId, async (data, askId) => {
+    waitingOf(inspection, most, queues),
+    findDelayed(queues, connection, asked),
+    findNotTaken(queues, asked),
+    findSending(queues, recipientId, async (data, askId) => {
       const { category } = data as { readonly category?: unknown };
       const answer = await limiters[countedAs(data as object)].peek({
         ...{ recipientId, id: askId },
@@ -75,7 +75,7 @@ export async function lookAtRecipient(
       });
       return answer.kind === 'admitted' && answer.repeated ? answer.at : undefined;
     }),
-    ...apart.map(({ found }) => waitingOf(found, most, queue)),
+    ...apart.map(({ found }) => waitingOf(found, most, queues)),
   ]);
   const others = apart
     .map(({ kind, found }, index) => ({ kind, ...found, reserved: ofApart[index] ?? [] }))
@@ -90,11 +90,11 @@ const NO_RULES: ReadonlySet<string> = new Set(['retry', 'provider', SEND_AFTER])
 async function waitingOf(
   { reserved }: Pick<Inspection, 'reserved'>,
   most: number,
-  queue: Queue<unknown>,
+  queues: readonly Queue<unknown>[],
 ): Promise<WaitingSlot[]> {
   const jobIds = reserved.slice(0, most).map(({ id }) => id && jobIdOfAsk(id));
   const jobs = await findJobs(
-    queue,
+    queues,
     jobIds.filter((id) => id !== undefined),
   );
   return reserved.map((slot, index) => {

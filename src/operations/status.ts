@@ -3,6 +3,8 @@ import { namesOf, type Service } from '../domain/device.ts';
 import { printable } from '../domain/faults.ts';
 import { policyText } from '../domain/limits.ts';
 import type { DeadLetterReason } from '../domain/outcome.ts';
+import type { Layout } from '../queue/layout.ts';
+import { moveKeys } from '../queue/names.ts';
 import { readOverview, type Overview } from '../queue/overview.ts';
 import type { ShardQueues } from '../queue/shards.ts';
 import { readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
@@ -68,10 +70,26 @@ interface PolicyOfWorkers extends WorkerPolicy {
   readonly workers: number;
 }
 
+/** The queues over which the recipients are spread. */
+export interface ShardsFacts {
+  /** Of the record; 0: there is none. */
+  readonly version: number;
+  /** `prepare` and `move`: a reshard is not done. */
+  readonly phase: Layout['phase'];
+  /** How many there are. */
+  readonly count: number;
+  /** How many there will be, in the phase `prepare`; how many there were, in the phase `move`. */
+  readonly next?: number;
+  readonly before?: number;
+  /** Jobs and dead letters that are still in former queues. */
+  readonly left: number;
+}
+
 /** The JSON of the command. */
 export interface StatusResult extends Overview {
   readonly ok: boolean;
   readonly wrong: readonly Wrong[];
+  readonly shards: ShardsFacts;
   readonly workersAlive: number;
   readonly workers: readonly SeenWorker[];
   readonly policies: readonly PolicyOfWorkers[];
@@ -92,11 +110,12 @@ const UNTAKEN_LATE_MS = 60_000;
 const SILENT_SHOWN_MS = 600_000;
 const CLOCK_APART_MS = 1_000;
 
-/** Looks at queue, workers and dead letters. `prefix`: QUEUE_PREFIX itself. */
+/** Looks at queue, workers and dead letters. `shards`: all queues of the layout; `prefix`: QUEUE_PREFIX itself. */
 export async function readStatus(
   shards: readonly ShardQueues[],
   connection: Connection,
   prefix: string,
+  layout: Layout,
 ): Promise<StatusResult> {
   const queues = shards.map(({ queue }) => queue);
   const overview = await readOverview(queues, connection);
@@ -105,6 +124,7 @@ export async function readStatus(
   const alive = seen.workers.filter((worker) => worker.alive);
   const facts = {
     ...overview,
+    shards: await readShards(shards, connection, layout),
     workersAlive: alive.length,
     workers: seen.workers,
     policies: policiesOf(seen),
@@ -114,6 +134,28 @@ export async function readStatus(
   };
   const wrong = wrongsOf(facts);
   return { ...facts, ok: wrong.length === 0, wrong };
+}
+
+async function readShards(
+  all: readonly ShardQueues[],
+  connection: Connection,
+  { version, phase, prefixes, next, former: [before] }: Layout,
+): Promise<ShardsFacts> {
+  const isFormer = ({ queue: { opts } }: ShardQueues): boolean =>
+    !prefixes.includes(opts.prefix ?? '') && next?.includes(opts.prefix ?? '') !== true;
+  const counts = await Promise.all(
+    all.filter(isFormer).map(async ({ queue, deadQueue }) => {
+      const jobs = Object.values(await queue.getJobCounts()).reduce((sum, count) => sum + count, 0);
+      const moving = await connection.hlen(moveKeys(queue.opts.prefix ?? '').moving);
+      return jobs + moving + (await deadQueue.getWaitingCount());
+    }),
+  );
+  return {
+    ...{ version, phase, count: prefixes.length },
+    ...(next !== undefined && { next: next.length }),
+    ...(phase === 'move' && before !== undefined && { before: before.length }),
+    left: counts.reduce((sum, count) => sum + count, 0),
+  };
 }
 
 /** The newest ones, by reason. */

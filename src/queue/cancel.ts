@@ -20,7 +20,6 @@ import {
   notificationIdOf,
   outcomesKey,
   replayIdsOf,
-  shardOf,
 } from './names.ts';
 import { findJob } from './readable.ts';
 
@@ -35,11 +34,15 @@ export interface Canceled {
 export interface CancelParts {
   /** The queue's Redis. */
   readonly connection: Connection;
-  /** The queues of all shards, in their order. */
+  /** All queues that may have notifications. */
   readonly queues: readonly Queue[];
+  /** The prefixes of those that may have notifications of a recipient, its shard's first. */
+  readonly homes: (recipientId: string) => readonly string[];
   /** Of the limiter that counts alerts, and of those that count what is apart from them. */
   readonly deciders: Readonly<Record<CountedAs, Canceller>>;
 }
+
+type FindParts = Omit<CancelParts, 'deciders'>;
 
 /** A canceled notification whose job no worker takes is remembered for so long, and at least until its due time. */
 const KEPT_MS = 7 * 86_400_000;
@@ -61,8 +64,8 @@ export async function cancelWaiting(target: CancelTarget, parts: CancelParts): P
     if (canceled.includes(true)) return { canceled: 1, tooLate: 0 };
     return { canceled: 0, tooLate: jobs.length > 0 || isDead ? 1 : 0 };
   }
-  const { jobs, gone, key } = await findByKey(target, parts);
-  if (gone.length > 0) await parts.connection.zrem(key, ...gone);
+  const { jobs, gone } = await findByKey(target, parts);
+  for (const [key, ids] of gone) if (ids.length > 0) await parts.connection.zrem(key, ...ids);
   const answers: boolean[] = [];
   for (let from = 0; from < jobs.length; from += AT_ONCE) {
     const some = jobs.slice(from, from + AT_ONCE);
@@ -84,7 +87,7 @@ export interface Cancelable {
 /** What `cancelWaiting` would find: what waits, and how many it is too late for. Writes nothing. */
 export async function findCancelable(
   target: CancelTarget,
-  parts: Pick<CancelParts, 'connection' | 'queues'>,
+  parts: FindParts,
 ): Promise<{ readonly waiting: readonly Cancelable[]; readonly tooLate: number }> {
   const { jobs } = 'id' in target ? await findById(target.id, parts) : await findByKey(target, parts);
   const waiting = jobs.flatMap(({ job }): readonly Cancelable[] => {
@@ -97,7 +100,8 @@ export async function findCancelable(
   return { waiting, tooLate: jobs.length - waiting.length };
 }
 
-async function cancelOne({ queue, job }: Found, { connection, deciders }: CancelParts): Promise<boolean> {
+async function cancelOne({ queue, job }: Found, parts: CancelParts): Promise<boolean> {
+  const { connection, deciders } = parts;
   const stage = stageOf(job);
   if (stage !== 'waits' && stage !== 'merged') return stage === 'canceled';
   const data = job.data as { readonly recipientId: string; readonly pushType?: unknown; readonly alert?: unknown };
@@ -113,7 +117,7 @@ async function cancelOne({ queue, job }: Found, { connection, deciders }: Cancel
   // Also the job itself, where an earlier call could not wake it.
   const wake = new Set([jobId, ...answer.wake]);
   await redelay(
-    queue,
+    homesIn(data.recipientId, parts),
     [...wake].map((id) => ({ jobId: id, at: 0 })),
   );
   return isForOthers || after.stage !== 'ended';
@@ -197,7 +201,7 @@ const MOST_SAME_ID = 20;
 /** The jobs of a notification: its own and those of replays, in any shard; and whether it is a dead letter. */
 async function findById(
   id: string,
-  { connection, queues }: Pick<CancelParts, 'connection' | 'queues'>,
+  { connection, queues }: FindParts,
 ): Promise<{ readonly jobs: readonly Found[]; readonly isDead: boolean }> {
   const jobId = jobIdOf(id);
   const jobIds = [jobId, ...replayIdsOf(jobId)];
@@ -212,24 +216,35 @@ async function findById(
   return { jobs: found.flat(), isDead: dead.some((count) => count > 0) };
 }
 
-/** The jobs that wait for a recipient under a cancellation key; and ids in the index, under `key`, whose jobs are gone. */
+/** The jobs that wait for a recipient under a cancellation key; and ids in the index, by its key, whose jobs are gone. */
 async function findByKey(
   place: KeyPlace,
-  { connection, queues }: Pick<CancelParts, 'connection' | 'queues'>,
-): Promise<{ readonly jobs: readonly Found[]; readonly gone: readonly string[]; readonly key: string }> {
-  const queue = queues[shardOf(place.recipientId, queues.length)];
-  if (queue === undefined) return { jobs: [], gone: [], key: '' };
-  const key = cancellationIndexKey(queue.opts.prefix ?? '', place.recipientId, place.cancellationKey);
-  const jobIds = await connection.zrange(key, '0', '-1');
-  const jobs = await jobsOf(queue, jobIds);
-  const known = new Set(jobs.map(({ job }) => job.id));
-  const gone = jobIds.filter((jobId) => !known.has(jobId));
+  parts: FindParts,
+): Promise<{ readonly jobs: readonly Found[]; readonly gone: ReadonlyMap<string, readonly string[]> }> {
+  const homes = homesIn(place.recipientId, parts);
+  const keys = homes.map(({ opts }) =>
+    cancellationIndexKey(opts.prefix ?? '', place.recipientId, place.cancellationKey),
+  );
+  const indexed = await Promise.all(keys.map((key) => parts.connection.zrange(key, '0', '-1')));
+  const jobIds = [...new Set(indexed.flat())];
+  // While a job is moved it is in two queues for a moment.
+  const jobs = new Map<string, Found>();
+  for (const found of (await Promise.all(homes.map((queue) => jobsOf(queue, jobIds)))).flat()) {
+    const id = found.job.id ?? '';
+    if (!jobs.has(id)) jobs.set(id, found);
+  }
+  const gone = new Map(keys.map((key, at) => [key, (indexed[at] ?? []).filter((id) => !jobs.has(id))]));
   // A duplicate may have added its id to the index of another key than that of the notification that has the id.
-  const own = jobs.filter(({ job }) => {
+  const own = [...jobs.values()].filter(({ job }) => {
     const { recipientId, cancellationKey } = job.data as Partial<KeyPlace>;
     return recipientId === place.recipientId && cancellationKey === place.cancellationKey;
   });
-  return { jobs: own, gone, key };
+  return { jobs: own, gone };
+}
+
+/** The queues that may have notifications of a recipient. */
+function homesIn(recipientId: string, { queues, homes }: Pick<CancelParts, 'queues' | 'homes'>): Queue[] {
+  return homes(recipientId).flatMap((prefix) => queues.find(({ opts }) => opts.prefix === prefix) ?? []);
 }
 
 /** Those that exist, and are notifications whose recipient can be read. */

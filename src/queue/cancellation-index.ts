@@ -1,6 +1,7 @@
 import type { IRedisTransaction } from 'bullmq';
 import { defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts';
-import { cancellationIndexKey, ID_KEPT_S, shardOf, shardPrefixes } from './names.ts';
+import { homeOf, type Layout } from './layout.ts';
+import { cancellationIndexKey, ID_KEPT_S } from './names.ts';
 
 /** What waits under a cancellation key: the queue itself can only be searched by id. */
 export interface CancellationIndex {
@@ -23,11 +24,10 @@ const MOST_IDS = 1_000;
 const LUA = readScript('cancellation-index.lua', import.meta.url);
 
 /** The index that a worker writes, on the queue's Redis. */
-export function createCancellationIndex(redis: ScriptRedis, prefix: string, shards: number): CancellationIndex {
+export function createCancellationIndex(redis: ScriptRedis, layout: () => Layout): CancellationIndex {
   const script = defineScript<number>(redis, 'pushpacer:cancellation-index', LUA, 1);
-  const prefixes = shardPrefixes(prefix, shards);
   const keyOf = ({ recipientId, cancellationKey }: KeyPlace): string =>
-    cancellationIndexKey(prefixes[shardOf(recipientId, shards)] ?? prefix, recipientId, cancellationKey);
+    cancellationIndexKey(homeOf(recipientId, layout()), recipientId, cancellationKey);
   const write = async (place: KeyPlace, jobId: string, keptMs: number): Promise<void> => {
     await script(keyOf(place), jobId, Math.ceil(keptMs), MOST_IDS);
   };

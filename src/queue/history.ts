@@ -3,7 +3,8 @@ import type { DeviceState, Outcome } from '../domain/outcome.ts';
 import { originOf, readPasses, type Origin, type Passes } from '../domain/story.ts';
 import { insist } from '../redis/deadline.ts';
 import { defineScript, readScript, type ScriptRedis } from '../redis/scripts.ts';
-import { historyKeys, shardOf, shardPrefixes } from './names.ts';
+import { homeOf, type Layout } from './layout.ts';
+import { historyKeys } from './names.ts';
 
 /** What the history has of a notification that has ended. */
 export interface KeptStory extends Outcome, Passes, Origin {
@@ -14,8 +15,7 @@ export interface KeptStory extends Outcome, Passes, Origin {
 export interface HistoryOptions {
   /** Sends a command again if the connection broke before the answer, as `connectWorker` does. */
   readonly redis: ScriptRedis;
-  readonly prefix: string;
-  readonly shards: number;
+  readonly layout: () => Layout;
   /** How many stories are kept, in all shards together. */
   readonly max: number;
   readonly maxAgeMs: number;
@@ -35,13 +35,13 @@ export interface History {
 const REMOVED_AT_ONCE = 100;
 const LUA = readScript('history.lua', import.meta.url);
 
-export function createHistory({ redis, prefix, shards, max, maxAgeMs, insistMs, onLost }: HistoryOptions): History {
+export function createHistory({ redis, layout, max, maxAgeMs, insistMs, onLost }: HistoryOptions): History {
   const script = defineScript<number>(redis, 'pushpacer:history', LUA, 2);
-  const keys = shardPrefixes(prefix, shards).map(historyKeys);
-  const most = Math.ceil(max / shards);
   return {
     async write(story) {
-      const { stories, ends } = keys[shardOf(story.recipientId ?? '', shards)] ?? historyKeys(prefix);
+      const { prefixes } = layout();
+      const { stories, ends } = historyKeys(homeOf(story.recipientId ?? '', { prefixes }));
+      const most = Math.ceil(max / prefixes.length);
       const text = JSON.stringify(story);
       try {
         await insist(() => script(stories, ends, story.id, text, most, maxAgeMs, REMOVED_AT_ONCE), insistMs);

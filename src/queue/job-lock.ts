@@ -133,14 +133,22 @@ const AT_ONCE = 100;
 /**
  * Changes the due times of delayed jobs, and answers how many were delayed. Jobs that a worker has by now or that have ended are
  * left as they are: a worker asks the limiter anyway.
+ *
+ * @param queues those that may have the jobs, the most likely first
  */
-export async function redelay(queue: Queue, jobs: readonly Due[]): Promise<number> {
+export async function redelay(queues: readonly Queue[], jobs: readonly Due[]): Promise<number> {
   let done = 0;
   for (let from = 0; from < jobs.length; from += AT_ONCE) {
-    const changed = await Promise.all(jobs.slice(from, from + AT_ONCE).map((due) => changeDelay(queue, due)));
+    const changed = await Promise.all(jobs.slice(from, from + AT_ONCE).map((due) => changeFirst(queues, due)));
     done += changed.filter(Boolean).length;
   }
   return done;
+}
+
+/** In the queue that has the job. */
+async function changeFirst(queues: readonly Queue[], due: Due): Promise<boolean> {
+  for (const queue of queues) if (await changeDelay(queue, due)) return true;
+  return false;
 }
 
 /** BullMQ adds the delay to this machine's `Date.now()`, so subtracting that here makes it write exactly `at`. */

@@ -98,34 +98,73 @@ export function cancellationIndexKey(prefix: string, recipientId: string, cancel
   return `${prefix}:cancellation:${digest.digest('base64url').slice(0, 22)}`;
 }
 
+/** `{pushpacer}:shards`: the record of the queues, JSON (layout.ts). `prefix` is QUEUE_PREFIX itself. */
+export function layoutKey(prefix: string): string {
+  return `${prefix}:shards`;
+}
+
+/** `{pushpacer-0-2391}:moving`, `…:moved`, `…:mover`: what `reshard` has in hand in the hash slot of a shard (reshard.ts). */
+export function moveKeys(prefix: string): { readonly moving: string; readonly moved: string; readonly mover: string } {
+  return { moving: `${prefix}:moving`, moved: `${prefix}:moved`, mover: `${prefix}:mover` };
+}
+
 /** How many hash slots a Redis Cluster has. */
 export const SLOTS = 16_384;
 
-/** CRC16/XMODEM over the UTF-8 bytes, as Redis Cluster hashes keys (redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec). */
-export function crc16(text: string): number {
-  let crc = 0;
-  for (const byte of Buffer.from(text)) {
-    crc ^= byte << 8;
-    for (let bit = 0; bit < 8; bit++) crc = (crc & 0x8000) === 0 ? crc << 1 : (crc << 1) ^ 0x1021;
-    crc &= 0xffff;
-  }
+const CRC_TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte << 8;
+  for (let bit = 0; bit < 8; bit++) crc = (crc & 0x8000) === 0 ? crc << 1 : (crc << 1) ^ 0x1021;
+  return crc;
+});
+
+/**
+ * CRC16/XMODEM over the UTF-8 bytes, as Redis Cluster hashes keys (redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec).
+ *
+ * @param before that of the text that comes before
+ */
+export function crc16(text: string, before = 0): number {
+  let crc = before;
+  for (const byte of Buffer.from(text)) crc = nextCrc(crc, byte);
   return crc;
 }
 
+function nextCrc(crc: number, byte: number): number {
+  return ((crc << 8) & 0xffff) ^ (CRC_TABLE[(crc >> 8) ^ byte] ?? 0);
+}
+
+/** The slot of a shard's tag is at most so far from the middle of its share: a master that begins there would have one more. */
+const OFF_MIDDLE = 3;
+
 /**
- * The prefix of each shard. A single shard has the prefix itself. With several, each gets a hash tag of its own, so that their
- * hash slots are spread evenly over the cluster: `{pushpacer-0-SALT}` in the first half, `{pushpacer-1-SALT}` in the second.
- * Before you change the number, let the queues run empty: another number has other tags.
+ * The prefixes of the shards of a new queue. A single shard has the prefix itself. With several, each gets a hash tag of its own:
+ * `{pushpacer-0-37}`, `{pushpacer-1-2216}`. The slot of each tag is in the middle of the shard's share of all slots, so masters that
+ * have equal ranges of slots have equal numbers of shards, or differ by one.
+ *
+ * @param taken prefixes that have been in use, and get another salt
  */
-export function shardPrefixes(prefix: string, shards: number): string[] {
+export function shardPrefixes(prefix: string, shards: number, taken: ReadonlySet<string> = new Set()): string[] {
   if (shards === 1) return [prefix];
-  const tag = /\{(.+?)\}/.exec(prefix)?.[1] ?? prefix;
   return Array.from({ length: shards }, (_, shard) => {
-    const isInShare = (candidate: string) => Math.floor((crc16(candidate) % SLOTS) / (SLOTS / shards)) === shard;
-    let salt = 0;
-    while (!isInShare(`${tag}-${shard}-${salt}`)) salt++;
-    return `{${tag}-${shard}-${salt}}`;
+    const begin = `${tagOf(prefix)}-${shard}-`;
+    const crc = crc16(begin);
+    const middle = Math.floor(((shard + 0.5) * SLOTS) / shards);
+    for (let salt = 0; ; salt++) {
+      const candidate = `{${begin}${salt}}`;
+      if (Math.abs((withDigits(crc, salt) % SLOTS) - middle) <= OFF_MIDDLE && !taken.has(candidate)) return candidate;
+    }
   });
+}
+
+/** The text within the braces of a prefix. */
+export function tagOf(prefix: string): string {
+  return /\{(.+?)\}/.exec(prefix)?.[1] ?? prefix;
+}
+
+/** The CRC of a text with a number behind it: thousands are tried for a shard. */
+function withDigits(crc: number, number: number): number {
+  return number < 10
+    ? nextCrc(crc, 48 + number)
+    : nextCrc(withDigits(crc, Math.floor(number / 10)), 48 + (number % 10));
 }
 
 /** The shard of a recipient, from 0. It never changes, so all notifications of one recipient are in one queue. */

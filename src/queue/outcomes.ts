@@ -1,13 +1,13 @@
 import type { Platform } from '../domain/notification.ts';
 import { outcomeFields, type Outcome } from '../domain/outcome.ts';
 import { insist } from '../redis/deadline.ts';
-import { outcomesKey, shardOf, shardPrefixes } from './names.ts';
+import { homeOf, type Layout } from './layout.ts';
+import { outcomesKey } from './names.ts';
 
 export interface OutcomesOptions {
   /** Sends a command again if the connection broke before the answer, as `connectWorker` does. */
   readonly redis: StreamRedis;
-  readonly prefix: string;
-  readonly shards: number;
+  readonly layout: () => Layout;
   /** About so many entries are kept in each stream. */
   readonly max: number;
   /** How long to try again while Redis cannot take an entry, in milliseconds. */
@@ -26,11 +26,10 @@ export interface Outcomes {
  * One command for each entry. To gather them in pipelines was measured: it saved nothing, since the client sends the commands of
  * all jobs in hand without waiting for the answers.
  */
-export function createOutcomes({ redis, prefix, shards, max, insistMs, onLost }: OutcomesOptions): Outcomes {
-  const keys = shardPrefixes(prefix, shards).map(outcomesKey);
+export function createOutcomes({ redis, layout, max, insistMs, onLost }: OutcomesOptions): Outcomes {
   return {
     async write(outcome) {
-      const key = keys[shardOf(outcome.recipientId ?? '', shards)] ?? outcomesKey(prefix);
+      const key = outcomesKey(homeOf(outcome.recipientId ?? '', layout()));
       const fields = outcomeFields(outcome);
       try {
         await insist(() => redis.xadd(key, 'MAXLEN', '~', max, '*', ...fields), insistMs);

@@ -12,7 +12,18 @@ import { addressOf } from '../redis/target.ts';
 import { addJobs, check, delayed, type Enqueued, type EnqueueInput, type Entry, type Spread } from './add-jobs.ts';
 import { broadcast, checkBroadcast, type EnqueuedMany, type EnqueueManyOptions, type Positions } from './broadcast.ts';
 import { cancelWaiting, type Canceled, type CancelParts } from './cancel.ts';
-import { broadcastKey, DEAD_LETTERS, destinationOf, QUEUE, shardOf, shardPrefixes } from './names.ts';
+import {
+  followLayout,
+  formerHomeOf,
+  homeOf,
+  homesOf,
+  openLayout,
+  prefixesOf,
+  type FollowedLayout,
+  type Layout,
+} from './layout.ts';
+import { callMarks } from './marks.ts';
+import { broadcastKey, DEAD_LETTERS, destinationOf, jobIdOf, QUEUE } from './names.ts';
 import { checkOptions, limiterTarget, type ProducerOptions } from './producer-options.ts';
 import { checkId, findStatus, type NotificationStatus } from './status.ts';
 
@@ -97,7 +108,8 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   const limiterAt = limiterTarget(options);
   let limiter: Connection | undefined;
   let deciders: CancelParts['deciders'] | undefined;
-  const opened = new Map<string, Promise<Queue[]>>();
+  const opened = new Map<string, Promise<Queue>>();
+  const followed = followLayout(() => openLayout(connection, { prefix, shards }));
   let closed: Promise<void> | undefined;
   const isTraced = wantsTraces(process.env, options.tracing);
   const tracing = isTraced ? openTracing({ destination: destinationOf(prefix) }, warnOnce) : undefined;
@@ -126,30 +138,35 @@ export function createProducer(options: ProducerOptions = {}): Producer {
 
   async function close(): Promise<void> {
     limiter?.disconnect();
-    const queues = await Promise.all([...opened.values()].map((opening) => opening.catch(() => [])));
-    await Promise.all(queues.flat().map((queue) => queue.close()));
+    const queues = await Promise.allSettled(opened.values());
+    await Promise.all(queues.flatMap((each) => (each.status === 'fulfilled' ? [each.value.close()] : [])));
     if (isOwned) connection.disconnect();
   }
 
-  /** The queue of this name in each shard. Where Redis does not answer, none stays open. */
-  async function openQueues(name: string): Promise<Queue[]> {
-    const queues = shardPrefixes(prefix, shards).map((of) => new Queue(name, { connection, prefix: of }));
-    for (const queue of queues) queue.on('error', ignoreError);
+  // BullMQ never recovers if the connection breaks while it asks for Redis's version, so a queue is opened again then.
+  async function openQueue(name: string, of: string, key: string): Promise<Queue> {
+    const queue = new Queue(name, { connection, prefix: of });
+    queue.on('error', ignoreError);
     try {
-      await Promise.all(queues.map((queue) => queue.waitUntilReady()));
-      return queues;
+      await queue.waitUntilReady();
+      return queue;
     } catch (error) {
-      await Promise.all(queues.map((queue) => queue.close()));
-      opened.delete(name);
+      await queue.close();
+      opened.delete(key);
       throw error;
     }
   }
 
-  // BullMQ never recovers if the connection breaks while it asks for Redis's version, so the queues are opened again then.
-  function open(name: string): Promise<Queue[]> {
-    const opening = opened.get(name) ?? openQueues(name);
-    opened.set(name, opening);
+  function openOne(name: string, of: string): Promise<Queue> {
+    const key = `${of}:${name}`;
+    const opening = opened.get(key) ?? openQueue(name, of, key);
+    opened.set(key, opening);
     return opening;
+  }
+
+  /** The queues of this name that may have notifications: those of the shards first. */
+  async function open(name: string): Promise<Queue[]> {
+    return Promise.all(prefixesOf(await followed.look()).map((of) => openOne(name, of)));
   }
 
   /** Adds them, in a span if there is tracing; answers those whose id was not taken. */
@@ -162,16 +179,7 @@ export function createProducer(options: ProducerOptions = {}): Producer {
   }
 
   function add(entries: readonly Entry[], carried?: Carried): Promise<Set<Entry>> {
-    return ask(async () => {
-      const added = new Set<Entry>();
-      for (const [shard, queue] of (await open(QUEUE)).entries()) {
-        const itsEntries = entries.filter(({ recipientId }) => shardOf(recipientId, shards) === shard);
-        for (let from = 0; from < itsEntries.length; from += CHUNK) {
-          for (const entry of await addJobs(queue, itsEntries.slice(from, from + CHUNK), carried)) added.add(entry);
-        }
-      }
-      return added;
-    });
+    return ask(async () => addWhereTheyBelong(entries, { followed, open: (of) => openOne(QUEUE, of), carried }));
   }
 
   /** Adds those that fit. `spreadOver`: each begins to wait for its slot at a random instant within that time. */
@@ -245,7 +253,9 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     const parts = { connection, deciders };
     return ask(async () => {
       const queues = await open(QUEUE);
-      return cancelWaiting(parsed.target, { ...parts, queues }).catch((error: unknown) => {
+      const layout = await followed.look();
+      const homes = (recipientId: string): readonly string[] => homesOf(recipientId, layout);
+      return cancelWaiting(parsed.target, { ...parts, queues, homes }).catch((error: unknown) => {
         const isLimiter = error instanceof LimiterUnavailableError;
         throw isLimiter ? new RedisAwayError(addressOf(redis), error.cause ?? error) : error;
       });
@@ -267,6 +277,67 @@ export function createProducer(options: ProducerOptions = {}): Producer {
     close: () => (closed ??= close()),
     [Symbol.asyncDispose]: () => (closed ??= close()),
   };
+}
+
+interface AddParts {
+  readonly followed: FollowedLayout;
+  readonly open: (prefix: string) => Promise<Queue>;
+  readonly carried: Carried | undefined;
+}
+
+/** Adds each to the queue of its recipient's shard, also while queues change; answers those whose id was not taken. */
+async function addWhereTheyBelong(entries: readonly Entry[], parts: AddParts): Promise<Set<Entry>> {
+  const added = new Set<Entry>();
+  let left = entries;
+  for (let isFresh = false; left.length > 0; isFresh = true) {
+    const layout = await parts.followed.look(isFresh);
+    const elsewhere: Entry[] = [];
+    for (const [of, itsEntries] of Map.groupBy(left, ({ recipientId }) => homeOf(recipientId, layout))) {
+      const queue = await parts.open(of);
+      for (let from = 0; from < itsEntries.length; from += CHUNK) {
+        const chunk = itsEntries.slice(from, from + CHUNK);
+        const free = layout.phase === 'move' ? await claim(chunk, layout, parts) : chunk;
+        for (const entry of await addJobs(queue, free, parts.carried)) added.add(entry);
+        const taken = free.filter((entry) => !added.has(entry));
+        // Without a record there is no other queue, and no marks.
+        if (layout.version > 0 && taken.length > 0) elsewhere.push(...(await marked(taken, queue, layout, parts)));
+      }
+    }
+    left = elsewhere;
+  }
+  return added;
+}
+
+/** Those whose id no notification has in the former queue. None can be added there afterwards. */
+async function claim(entries: readonly Entry[], layout: Layout, { open }: AddParts): Promise<Entry[]> {
+  const free: Entry[] = [];
+  for (const [of, itsEntries] of Map.groupBy(entries, ({ recipientId }) => formerHomeOf(recipientId, layout) ?? '')) {
+    const isFree = await callMarks(await open(of), 'claim', idsOf(itsEntries));
+    free.push(...itsEntries.filter((_, index) => isFree[index]));
+  }
+  return free;
+}
+
+/**
+ * Those that were not added only because their id is marked here: they are to be added again. Mostly the queues have changed since the
+ * last look. Where they have not, the mark is from an earlier change, and goes.
+ */
+async function marked(
+  entries: readonly Entry[],
+  queue: Queue,
+  before: Layout,
+  { followed }: AddParts,
+): Promise<Entry[]> {
+  const isMarked = await callMarks(queue, 'marked', idsOf(entries));
+  const found = entries.filter((_, index) => isMarked[index]);
+  if (found.length > 0 && (await followed.look(true)).version === before.version) {
+    await callMarks(queue, 'clear', idsOf(found));
+  }
+  return found;
+}
+
+function idsOf(entries: readonly Entry[]): string[] {
+  return entries.map(({ id }) => jobIdOf(id));
 }
 
 /** A library has no log of its own. */

@@ -12,7 +12,7 @@ import { waitsFrom } from '../domain/time.ts';
 import { ID, ID_FORMAT } from '../domain/json.ts';
 import { findJob } from './readable.ts';
 import { dueAtOfScore, readWhy } from './bullmq-internals.ts';
-import { jobIdOf, replayIdsOf } from './names.ts';
+import { jobIdOf, moveKeys, QUEUE, replayIdsOf } from './names.ts';
 
 /** What became of a notification. `state` says which of the fields there are. */
 export type NotificationStatus =
@@ -124,7 +124,7 @@ async function statusOf(queue: Queue, jobId: string, countBefore: CountBefore): 
   if (job === undefined) return UNKNOWN;
   switch (state) {
     case 'unknown':
-      return UNKNOWN; // only its id is still there: it is a dead letter, or was one
+      return movingStatus(queue, job);
     case 'completed':
       return endedStatus(job);
     case 'active':
@@ -135,6 +135,15 @@ async function statusOf(queue: Queue, jobId: string, countBefore: CountBefore): 
     default:
       return { state: 'waiting' };
   }
+}
+
+/** Mostly only its id is still there: it is a dead letter, or was one. Or it is on its way to another queue. */
+async function movingStatus(queue: Queue, job: Job<unknown, unknown>): Promise<NotificationStatus> {
+  const client = await queue.getBackend().client;
+  const { moving } = moveKeys(queue.opts.prefix ?? '');
+  const isMoving = (await client.hget(moving, `${QUEUE}:${job.id ?? ''}`)) !== null;
+  if (!isMoving) return UNKNOWN;
+  return job.finishedOn === undefined ? { state: 'waiting' } : endedStatus(job);
 }
 
 /** The worker that put the job back wrote why it waits; so did a command that moved it since. */

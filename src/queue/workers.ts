@@ -54,6 +54,8 @@ const factsSchema = z.object({
   /** BullMQ's id of its worker (of its first shard's): the value of a job lock begins with it. */
   id: z.string(),
   version: z.string(),
+  /** The version of the layout that it follows (layout.ts). Absent: a worker of an older version, which follows none. */
+  layout: z.number().optional(),
   host: z.string(),
   pid: z.number(),
   startedAt: z.number(),

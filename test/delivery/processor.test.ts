@@ -12,6 +12,7 @@ import { createJobLock } from '../../src/queue/job-lock.ts';
 import { QUEUE } from '../../src/queue/names.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
+import { newLayout } from '../../src/queue/layout.ts';
 import { openBench, place } from './support.ts';
 
 /** A plain BullMQ worker with our processor, over a pipeline of real parts but for what is overridden. */
@@ -28,7 +29,7 @@ async function openProcessor(overrides: Partial<DeliverParts>) {
     log: createLog('info', { write: (line) => void lines.push(line) }),
     metrics: { passEnded: ignore, woken: ignore, unprioritised: ignore, newerJob: () => (counted.newer += 1) },
     onLockLost: ignore,
-    index: createCancellationIndex(connectRedis(), prefix, 1),
+    index: createCancellationIndex(connectRedis(), () => newLayout({ prefix, shards: 1 })),
     signal: new AbortController().signal,
   };
   const process = createProcessor(processorParts);

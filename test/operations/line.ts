@@ -48,6 +48,6 @@ export async function openLine(policy: Policy, categories: Readonly<Record<strin
   }
 
   const stored = () => readStored(connection, prefix);
-  const parts = { limiters, foresights, policy, queue, queues: [queue], connection };
+  const parts = { limiters, foresights, policy, own: [queue], queues: [queue], homes: () => [prefix], connection };
   return { producer, limiters, parts, prefix, connection, wait, dueAt, stored };
 }

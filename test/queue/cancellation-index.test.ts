@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { createCancellationIndex } from '../../src/queue/cancellation-index.ts';
+import { newLayout } from '../../src/queue/layout.ts';
 import { cancellationIndexKey, shardOf, shardPrefixes } from '../../src/queue/names.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
@@ -11,7 +12,7 @@ function open(shards = 1) {
   const prefix = testPrefix();
   const shard = shardPrefixes(prefix, shards)[shardOf(place.recipientId, shards)] ?? '';
   const key = cancellationIndexKey(shard, place.recipientId, place.cancellationKey);
-  return { redis, key, index: createCancellationIndex(redis, prefix, shards) };
+  return { redis, key, index: createCancellationIndex(redis, () => newLayout({ prefix, shards })) };
 }
 
 test.each([1, 3])('the key expires with its last id, whatever order they are noted in (%i shards)', async (shards) => {

@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import { createHistory, findKeptStory, hasHistory, type KeptStory } from '../../src/queue/history.ts';
 import { historyKeys, shardOf, shardPrefixes } from '../../src/queue/names.ts';
+import { newLayout } from '../../src/queue/layout.ts';
 import { onClock } from '../support/redis-clock.ts';
 import { connectRedis, testPrefix } from '../support/redis.ts';
 
@@ -17,8 +18,9 @@ function openHistory({ max = 5, maxAgeMs = 60_000, shards = 1 } = {}) {
   const prefix = testPrefix();
   let now = Date.now() + 86_400_000;
   const lost: unknown[] = [];
+  const layout = newLayout({ prefix, shards });
   const history = createHistory({
-    ...{ redis: onClock(redis, () => now), prefix, shards, max, maxAgeMs, insistMs: 100 },
+    ...{ redis: onClock(redis, () => now), layout: () => layout, max, maxAgeMs, insistMs: 100 },
     onLost: (_, error) => void lost.push(error),
   });
   const prefixes = shardPrefixes(prefix, shards);

@@ -160,7 +160,7 @@ test('jobs that were delayed for an hour come back at the instants that they are
     { jobId: 'two', at: now + 200 },
     { jobId: 'one', at: now + 400 },
   ];
-  expect(await redelay(queue, due)).toBe(2);
+  expect(await redelay([queue], due)).toBe(2);
   await vi.waitFor(() => expect(taken.map(({ id }) => id)).toEqual(['two', 'one']), { timeout: 10_000 });
   for (const [index, { at }] of due.entries()) expect(present(taken[index]).at).toBeGreaterThanOrEqual(at);
   expect(await queue.getDelayedCount()).toBe(1);
@@ -170,7 +170,7 @@ test('a job that is not delayed, or not there, is left alone', async () => {
   const { queue } = openQueues();
   await queue.add('push', {}, { jobId: 'waiting', priority: 10 });
   const due = ['waiting', 'of-nobody'].map((jobId) => ({ jobId, at: Date.now() + HOUR_MS }));
-  expect(await redelay(queue, due)).toBe(0);
+  expect(await redelay([queue], due)).toBe(0);
   expect(await queue.getJobCounts('prioritized', 'delayed')).toMatchObject({ prioritized: 1, delayed: 0 });
 });
 
@@ -181,7 +181,7 @@ test('thousands are moved', async () => {
   const at = Date.now() + 2 * HOUR_MS;
   expect(
     await redelay(
-      queue,
+      [queue],
       ids.map((jobId) => ({ jobId, at })),
     ),
   ).toBe(3_000);

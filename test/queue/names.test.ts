@@ -68,15 +68,43 @@ test('the hash is that of Redis Cluster', () => {
   expect(crc16('123456789')).toBe(0x31c3); // the check value of CRC-16/XMODEM
 });
 
-test('the slots of the shards lie evenly over the cluster', () => {
+test('each shard has a hash tag of its own, in the middle of its share of the slots', () => {
   for (const shards of [2, 3, 6, 16, 64]) {
     for (const prefix of ['{pushpacer}', 'plain', 'eu:{school}:x']) {
       const prefixes = shardPrefixes(prefix, shards);
-      const shares = prefixes.map((each) => Math.floor((slotOf(each) * shards) / SLOTS));
-      expect(shares).toEqual(Array.from({ length: shards }, (_, shard) => shard));
-      expect(prefixes.every((each) => /^\{[^{}:]+\}$/.test(each))).toBe(true);
+      for (const [shard, each] of prefixes.entries()) {
+        expect(Math.abs(slotOf(each) - ((shard + 0.5) * SLOTS) / shards)).toBeLessThanOrEqual(4);
+        expect(each).toMatch(/^\{[^{}:]+\}$/);
+      }
     }
   }
+});
+
+test.each(['{pushpacer}', '{push}', 'plain', '{Łódź 🎒}'])(
+  'masters with equal ranges of slots have equal numbers of shards of %s, or differ by one',
+  (prefix) => {
+    const uneven: string[] = [];
+    for (let shards = 1; shards <= 64; shards++) {
+      const slots = shardPrefixes(prefix, shards).map(slotOf);
+      for (let masters = 1; masters <= 16; masters++) {
+        // As `redis-cli --cluster create` gives them.
+        const last = (master: number): number => Math.round(((master + 1) * SLOTS) / masters) - 1;
+        const counts = Array.from({ length: masters }, (_, master) => {
+          const from = master === 0 ? 0 : last(master - 1) + 1;
+          return slots.filter((slot) => slot >= from && slot <= last(master)).length;
+        });
+        if (Math.max(...counts) - Math.min(...counts) > 1) uneven.push(`${shards} on ${masters}: ${counts.join()}`);
+      }
+    }
+    expect(uneven).toEqual([]);
+  },
+);
+
+test('a prefix that was in use is not used again', () => {
+  const [first = '', second = ''] = shardPrefixes('{push}', 2);
+  const others = shardPrefixes('{push}', 2, new Set([first]));
+  expect(others[0]).not.toBe(first);
+  expect(others[1]).toBe(second);
 });
 
 test('a recipient has one shard, whoever asks, and all shards have recipients', () => {

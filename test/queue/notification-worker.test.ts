@@ -220,7 +220,7 @@ test('a job that was moved to later is due then by its progress, unless it was p
   for (const [jobId, at] of Object.entries(dueAt)) {
     const job = await queue.add('push', {}, { jobId, delay: 60_000 });
     await job.updateProgress({ dueAt: at, rule: 'gap' });
-    await redelay(queue, [{ jobId, at: movedTo, why: { rule: 'block' } }]);
+    await redelay([queue], [{ jobId, at: movedTo, why: { rule: 'block' } }]);
   }
   await vi.waitFor(() => expect(taken.size).toBe(2), SOON);
   expect(taken.get('moved')).toEqual({ dueAt: movedTo, rule: 'gap' });

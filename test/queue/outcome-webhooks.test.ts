@@ -4,6 +4,7 @@ import { text } from 'node:stream/consumers';
 import { Webhook } from 'standardwebhooks';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import type { Outcome } from '../../src/domain/outcome.ts';
+import { newLayout } from '../../src/queue/layout.ts';
 import { outcomesKey } from '../../src/queue/names.ts';
 import { createOutcomes } from '../../src/queue/outcomes.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
@@ -56,7 +57,8 @@ function openStream() {
   const onLost = (_: Outcome, error: unknown): never => {
     throw error;
   };
-  const outcomes = createOutcomes({ redis, prefix, shards: 1, max: 1_000, insistMs: 1_000, onLost });
+  const layout = newLayout({ prefix, shards: 1 });
+  const outcomes = createOutcomes({ redis, layout: () => layout, max: 1_000, insistMs: 1_000, onLost });
   const write = (...ids: string[]) => Promise.all(ids.map((id) => outcomes.write(outcome(id))));
   /** How many entries no relay has acknowledged; undefined before there is a group. */
   const pending = async () => ((await redis.xpending(outcomesKey(prefix), GROUP).catch(() => [])) as [number?])[0];

@@ -1,5 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { Outcome } from '../../src/domain/outcome.ts';
+import { newLayout, type QueueNames } from '../../src/queue/layout.ts';
 import { outcomesKey, shardOf, shardPrefixes } from '../../src/queue/names.ts';
 import {
   createOutcomes,
@@ -30,11 +31,12 @@ const outcome = (id: string, fields: Partial<Outcome> = {}): Outcome => ({
   ...fields,
 });
 
-function open(redis: OutcomesOptions['redis'], options: Partial<OutcomesOptions> = {}) {
+function open(redis: OutcomesOptions['redis'], { shards = 1, ...options }: Partial<OutcomesOptions & QueueNames> = {}) {
   const prefix = testPrefix();
+  const layout = newLayout({ prefix, shards });
   const lost: [id: string, error: unknown][] = [];
   const onLost: OutcomesOptions['onLost'] = ({ id }, error) => void lost.push([id, error]);
-  const stream = { redis, prefix, shards: 1, max: 1_000, insistMs: 10_000, onLost, ...options };
+  const stream = { redis, layout: () => layout, max: 1_000, insistMs: 10_000, onLost, ...options };
   return { prefix, lost, outcomes: createOutcomes(stream) };
 }
 
@@ -78,7 +80,8 @@ const STREAMS = [
     stream: 'outcomes',
     keyOf: outcomesKey,
     writerOf: (redis: OutcomesOptions['redis'], prefix: string) => {
-      const options = { redis, prefix, shards: 1, max: 200, insistMs: 10_000, onLost: () => expect.fail('lost') };
+      const layout = newLayout({ prefix, shards: 1 });
+      const options = { redis, layout: () => layout, max: 200, insistMs: 10_000, onLost: () => expect.fail('lost') };
       const outcomes = createOutcomes(options);
       return (id: string) => outcomes.write(outcome(id));
     },

@@ -77,7 +77,7 @@ it('what was moved waits for the reason why it was moved', async () => {
   const { putBack, queue, read } = open();
   await putBack('a', MINUTE, { rule: 'gap', requeues: 1 });
   expect((await read()).waiting.byRule).toEqual({ gap: 1 });
-  await redelay(queue, [{ jobId: 'a', at: Date.now() + 10 * MINUTE, why: { rule: 'block' } }]);
+  await redelay([queue], [{ jobId: 'a', at: Date.now() + 10 * MINUTE, why: { rule: 'block' } }]);
   expect((await read()).waiting.byRule).toEqual({ block: 1 });
   await queue.remove('a');
   await putBack('a', MINUTE, { rule: 'gap', requeues: 1 });

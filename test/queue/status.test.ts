@@ -83,7 +83,7 @@ it('one that waits in line says how many are before it, and why; also after it w
   expect(await producer.status('msg-3')).toEqual({ ...waiting, rule: 'gap', before: 2 });
 
   const onMoved = async (moved: readonly Moved[]): Promise<void> => {
-    await redelay(queue, duesOf(moved, 2_000));
+    await redelay([queue], duesOf(moved, 2_000));
   };
   const ruleUntil = Date.now() + 3_600_000;
   await limiter.block('teacher-42', { until: ruleUntil, reason: 'on leave' }, { onMoved });

@@ -4,6 +4,7 @@ import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
 import { outcomeFields, type Outcome } from '../../../src/domain/outcome.ts';
 import { parseNotification } from '../../../src/domain/notification.ts';
 import { OUTCOMES } from '../../../src/index.ts';
+import { newLayout } from '../../../src/queue/layout.ts';
 import { JOB, PRIORITY, QUEUE } from '../../../src/queue/names.ts';
 import { createOutcomes } from '../../../src/queue/outcomes.ts';
 import { DEFAULT_PREFIX } from '../../../src/redis/target.ts';
@@ -136,7 +137,8 @@ describe('docs/outcomes.md', () => {
   /** A Redis with two copies of one outcome in the stream. */
   async function openRedis(): Promise<string> {
     const url = await ownRedis();
-    const options = { prefix: DEFAULT_PREFIX, shards: 1, max: 100, insistMs: 1_000, onLost: () => undefined };
+    const layout = newLayout({ prefix: DEFAULT_PREFIX, shards: 1 });
+    const options = { layout: () => layout, max: 100, insistMs: 1_000, onLost: () => undefined };
     const outcomes = createOutcomes({ redis: connectRedis(url), ...options });
     await Promise.all([outcomes.write(OUTCOME), outcomes.write(OUTCOME)]);
     return url;

@@ -40,7 +40,7 @@ function start(prefix: string, bounds: { maxAgeMs?: number; maxCount?: number },
   const log = createLog('info', { write: (line) => void lines.push(JSON.parse(line) as Line) });
   const config = { queue: { prefix, shards: 1 }, deadLetters: { maxAgeMs: 0, maxCount: 0, ...bounds } };
   const closing = new AsyncDisposableStack();
-  const queues = openQueues(connection, config.queue, closing);
+  const queues = openQueues(connection, [prefix], closing);
   const keeper = keepDeadLetters(config, { connection, queues, registry, log });
   onTestFinished(async () => {
     await keeper.stop();

@@ -1,0 +1,98 @@
+-- Takes jobs out of a queue, to be put into another one. Their hashes stay, so their ids stay taken here.
+--
+-- KEYS[1] the list `wait`
+-- KEYS[2] the sorted set `prioritized`
+-- KEYS[3] the sorted set `delayed`
+-- KEYS[4] the sorted set `completed`
+-- KEYS[5] the hash `moving` of the shard: `<state>:<at>` by `<queue>:<id>`
+-- KEYS[6] the number of the latest lease
+-- ARGV[1] the number of the caller's lease
+-- ARGV[2] the queue's name: `notifications` or `dead-letters`
+-- ARGV[3] the beginning of a job's key: `{pushpacer}:notifications:`
+-- ARGV[4] the beginning of the key of a notification's job: of hashes that only keep an id
+-- ARGV[5] how many at most, ARGV[6] how many bytes of data about at most
+-- ARGV[7...] the states to take from: the first one that has jobs. `moving`: those that were taken before, and not put
+--
+-- Answers -1 if the lease is an older one. Else for each job { id, state, at, its fields, ids }. `at`: the priority, the due time or
+-- the end, by the state. `ids`: for each hash that only keeps an id of the same notification { id, milliseconds, its fields }.
+--
+-- Why one step: a worker must not take the job at the same time, and a killed process must leave it in one of the two places.
+
+-- include fence.lua
+
+if isStale(KEYS[6], ARGV[1]) then return -1 end
+local name, prefix, keeperPrefix, most, mostBytes = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local PER_PRIORITY, PER_MS = 0x100000000, 0x1000
+
+local function keeper(id)
+  local key = keeperPrefix .. id
+  local ttl = redis.call('PTTL', key)
+  if ttl <= 0 or redis.call('HEXISTS', key, 'pushpacer:moved') == 1 then return nil end
+  return { id, ttl, redis.call('HGETALL', key) }
+end
+
+local bytes, answer = 0, {}
+
+-- False where the hash is gone: somebody removed the job by hand.
+local function add(id, state, at)
+  local job = prefix .. id
+  if redis.call('EXISTS', job) == 0 then return false end
+  bytes = bytes + redis.call('HSTRLEN', job, 'data')
+  local keepers = {}
+  local own = state == 'dead' and keeper(id)
+  if own then keepers[1] = own end
+  local base = string.match(id, '^(.-)#[rd]%d')
+  local first = base and base ~= '' and keeper(base)
+  if first then keepers[#keepers + 1] = first end
+  answer[#answer + 1] = { id, state, at, redis.call('HGETALL', job), keepers }
+  return true
+end
+
+local function take(id, state, at)
+  if add(id, state, at) then redis.call('HSET', KEYS[5], name .. ':' .. id, state .. ':' .. at) end
+  return bytes >= mostBytes
+end
+
+local function ofList(key, state, from, to, step, side)
+  local ids = redis.call('LRANGE', key, from, to)
+  local first, last = 1, #ids
+  if step < 0 then first, last = #ids, 1 end
+  for index = first, last, step do
+    redis.call('LREM', key, side, ids[index])
+    if take(ids[index], state, '0') then break end
+  end
+  return #ids
+end
+
+local function ofSet(key, state, divisor)
+  local all = redis.call('ZRANGE', key, 0, most - 1, 'WITHSCORES')
+  for index = 1, #all, 2 do
+    redis.call('ZREM', key, all[index])
+    if take(all[index], state, string.format('%.0f', math.floor(tonumber(all[index + 1]) / divisor))) then break end
+  end
+  return #all
+end
+
+local FROM = {
+  wait = function() return ofList(KEYS[1], 'wait', -most, -1, -1, -1) end,
+  dead = function() return ofList(KEYS[1], 'dead', 0, most - 1, 1, 1) end,
+  prioritized = function() return ofSet(KEYS[2], 'prioritized', PER_PRIORITY) end,
+  delayed = function() return ofSet(KEYS[3], 'delayed', PER_MS) end,
+  completed = function() return ofSet(KEYS[4], 'completed', 1) end,
+  moving = function()
+    local begin = name .. ':'
+    for _, field in ipairs(redis.call('HKEYS', KEYS[5])) do
+      if string.sub(field, 1, #begin) == begin and #answer < most and bytes < mostBytes then
+        local id = string.sub(field, #begin + 1)
+        local state, at = string.match(redis.call('HGET', KEYS[5], field), '^(%a+):(%d+)$')
+        if not add(id, state, at) then redis.call('HDEL', KEYS[5], field) end
+      end
+    end
+    return #answer
+  end,
+}
+
+for index = 7, #ARGV do
+  if FROM[ARGV[index]]() > 0 then break end
+end
+return answer

@@ -1,0 +1,65 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { loadConfig, type Config } from '../src/config/config.ts';
+import type { Logger } from '../src/observe/log.ts';
+import { startReplica, type Replica, type StartOptions } from './replica.ts';
+
+/** How long after a start that failed another one begins. */
+const AGAIN_MS = 5_000;
+
+/** As `startReplica`, and composes the replica anew in this process when other queues are to be consumed. */
+export async function startFollowing(config: Config, log: Logger, options: StartOptions): Promise<Replica> {
+  let changing: Promise<void> | undefined;
+  let isStopped = false;
+  const start = (of: Config): Promise<Replica> =>
+    startReplica(of, log, {
+      ...options,
+      onQueuesChanged: () => {
+        changing ??= change().finally(() => (changing = undefined));
+      },
+    });
+  let current = await start(config);
+
+  async function change(): Promise<void> {
+    log.info('the queues have changed: jobs under way are finished within SHUTDOWN_GRACE, then the others are taken');
+    const { url } = current;
+    await current.stop();
+    while (!isStopped) {
+      try {
+        current = await start(await configNow(url));
+        log.info(
+          { metrics: current.url, workerIds: current.workerIds },
+          'ready: it takes jobs of the queues that there are now',
+        );
+        return;
+      } catch (error) {
+        if (options.signal.aborted) return;
+        log.error({ err: error }, 'the worker could not take jobs of the changed queues; tried again in 5 s');
+        await sleep(AGAIN_MS, undefined, { signal: options.signal }).catch(() => undefined);
+      }
+    }
+  }
+
+  /** Credentials may have changed since the start. The pages stay where they are. */
+  async function configNow(url: string | undefined): Promise<Config> {
+    const read = await Promise.resolve()
+      .then(() => loadConfig(options.env))
+      .catch(() => config);
+    if (url === undefined || read.metrics === undefined) return read;
+    return { ...read, metrics: { ...read.metrics, port: Number(new URL(url).port) } };
+  }
+
+  return {
+    get url() {
+      return current.url;
+    },
+    get workerIds() {
+      return current.workerIds;
+    },
+    reload: (why) => current.reload(why),
+    stop: async () => {
+      isStopped = true;
+      await changing;
+      await current.stop();
+    },
+  };
+}

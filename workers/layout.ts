@@ -1,0 +1,160 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
+import type { Config } from '../src/config/config.ts';
+import { within } from '../src/domain/time.ts';
+import { createSparing, type Logger } from '../src/observe/log.ts';
+import {
+  consumedPrefixes,
+  LOOK_EVERY_MS,
+  openLayout,
+  steadyLayout,
+  takeLease,
+  type Layout,
+} from '../src/queue/layout.ts';
+import { layoutKey } from '../src/queue/names.ts';
+import { createMover, LeaseLostError, type Mover } from '../src/queue/reshard.ts';
+import { createShards } from '../src/queue/shards.ts';
+import type { Connection } from '../src/redis/connection.ts';
+import { TROUBLE_EVERY_MS } from './redis.ts';
+
+/** The layout of the queues, which `reshard` changes while workers run. */
+
+export interface LayoutWatch {
+  readonly current: () => Layout;
+  stop(): void;
+}
+
+interface WatchParts {
+  readonly connection: Connection;
+  readonly log: Logger;
+  readonly onQueuesChanged: (() => void) | undefined;
+}
+
+/** Reads the layout now, and looks every 5 s whether it is another one. */
+export async function watchLayout(
+  { queue }: Pick<Config, 'queue'>,
+  { connection, log, onQueuesChanged }: WatchParts,
+): Promise<LayoutWatch> {
+  let layout = await openLayout(connection, queue);
+  const { version, prefixes } = layout;
+  if (prefixes.length !== queue.shards) {
+    const facts = { QUEUE_SHARDS: queue.shards, shards: prefixes.length, version };
+    log.warn(facts, version === 0 ? NOT_NEW : OTHER_NUMBER);
+  }
+  let looking: Promise<void> | undefined;
+
+  async function look(): Promise<void> {
+    const next = await openLayout(connection, queue);
+    if (next.version === layout.version) return;
+    const areSame = isDeepStrictEqual(consumedPrefixes(next).toSorted(), consumedPrefixes(layout).toSorted());
+    if (!areSame && onQueuesChanged !== undefined) {
+      stop();
+      onQueuesChanged();
+      return;
+    }
+    layout = next;
+    log.info({ version: next.version, phase: next.phase, shards: next.prefixes.length }, FOLLOWED);
+  }
+
+  const timer = setInterval(() => {
+    looking ??= look()
+      .catch(() => undefined) // the connection's owner logs that Redis is away
+      .finally(() => (looking = undefined));
+  }, LOOK_EVERY_MS).unref();
+  const stop = (): void => clearInterval(timer);
+  return { current: () => layout, stop };
+}
+
+const OTHER_NUMBER =
+  'QUEUE_SHARDS is not the number of shards that the queue has: the record in Redis holds, and is followed; set QUEUE_SHARDS to ' +
+  'that number, or change the number: pushpacer reshard --to <number>';
+const NOT_NEW =
+  'QUEUE_SHARDS is only for a new queue, and there is one with 1 shard: it is used; change the number: pushpacer reshard --to <number>';
+const FOLLOWED = 'the record of the queues has changed, and is followed';
+
+/** How often one of all workers looks into former queues. */
+const SWEEP_EVERY_MS = 10_000;
+/** A sweep that takes longer than this renews its lease. */
+const LEASE_MS = 10_000;
+const STOP_MS = 2_000;
+/** Between two batches Redis does something else. */
+const PAUSE_MS = 5;
+
+interface SweepParts {
+  readonly connection: Connection;
+  readonly layout: () => Layout;
+  readonly log: Logger;
+}
+
+/**
+ * Moves what appears in former queues: a producer still uses the former number of shards. And ends a reshard whose command was killed
+ * while it moved jobs. Without former queues it asks Redis for nothing.
+ */
+export function sweepFormer(
+  { prefix, shards: number }: Config['queue'],
+  { connection, layout, log }: SweepParts,
+): { stop(): Promise<void> } {
+  const stopping = new AbortController();
+  const isStopped = (): boolean => stopping.signal.aborted;
+  const shards = createShards(connection, { prefix, shards: number });
+  const sparing = createSparing(TROUBLE_EVERY_MS);
+
+  async function sweep(): Promise<void> {
+    const { phase, former } = layout();
+    if (phase === 'prepare' || former.length === 0) return;
+    const looks = `${layoutKey(prefix)}:look`;
+    if ((await connection.set(looks, '1', 'PX', SWEEP_EVERY_MS * 0.9, 'NX')) === null) return;
+    const lease = await takeLease(connection, prefix, LEASE_MS);
+    if (lease === undefined) return; // the command moves them
+    const renewing = setInterval(() => void lease.renew().catch(() => undefined), LEASE_MS / 4).unref();
+    try {
+      const known = await openLayout(connection, { prefix, shards: number });
+      if (known.phase === 'prepare') return;
+      const mover = createMover({ connection, layout: known, lease, open: (of) => shards.at(of) });
+      await moveWhatIsThere(mover);
+      const { moved, dropped } = mover.counts;
+      if (moved + dropped > 0)
+        log.warn({ moved, dropped, phase: known.phase }, known.phase === 'move' ? WENT_ON : STILL_USED);
+      const { jobs, active, stories } = await mover.left();
+      if (jobs + active + stories > 0 || known.phase === 'steady') return;
+      await mover.tidy();
+      if (await lease.write(steadyLayout(known))) log.info({ shards: known.prefixes.length }, 'the reshard is done');
+    } finally {
+      clearInterval(renewing);
+      await lease.release().catch(() => undefined);
+    }
+  }
+
+  async function moveWhatIsThere(mover: Mover): Promise<void> {
+    while (!isStopped() && (await mover.moveSome()) > 0) await sleep(PAUSE_MS);
+  }
+
+  async function run(): Promise<void> {
+    while (!isStopped()) {
+      await sleep(SWEEP_EVERY_MS * (0.9 + Math.random() / 5), undefined, { signal: stopping.signal }).catch(
+        () => undefined,
+      );
+      if (isStopped()) return;
+      await sweep().catch((error: unknown) => {
+        if (error instanceof LeaseLostError || isStopped()) return;
+        const repeats = sparing(error instanceof Error ? error.message : String(error));
+        if (repeats !== undefined)
+          log.warn({ err: error, repeats }, 'former queues could not be looked at; tried again in 10 s');
+      });
+    }
+  }
+
+  const running = run();
+  return {
+    async stop() {
+      stopping.abort();
+      await within(running, STOP_MS);
+      await within(shards.close(), STOP_MS);
+    },
+  };
+}
+
+const STILL_USED =
+  'notifications were added to former queues, and were moved to those of their recipients: a producer still uses the former number ' +
+  'of shards; give it the present one (docs/shards.md)';
+const WENT_ON = 'the command reshard has ended before all was moved: what it left was moved';
