@@ -20,12 +20,20 @@ import { createShards, type Shards } from '../src/queue/shards.ts';
 import { readWorkers, type SeenWorker } from '../src/queue/workers.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import { MAX_SHARDS } from '../src/redis/target.ts';
-import { callOf, CommandError, createCommand, integer, printJson, runCommand } from '../src/terminal/command.ts';
+import {
+  callOf,
+  CommandError,
+  createCommand,
+  integer,
+  printJson,
+  runCommand,
+  UsageError,
+} from '../src/terminal/command.ts';
 import { createProgress, say } from '../src/terminal/progress.ts';
 import { atQueueRedis, readEnvironment } from './support/queue.ts';
 
 interface Flags {
-  readonly to: number;
+  readonly to?: number;
   readonly json?: true;
 }
 
@@ -41,10 +49,12 @@ REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME and QUEUE_PREFIX must be the same 
 /** `npm run reshard -- --to M`: another number of shards, while workers run. */
 export async function main(argv: readonly string[]): Promise<void> {
   const command = createCommand('reshard', 'Changes the number of shards while workers run, and moves what waits.')
-    .requiredOption('--to <shards>', `the new number, 1 to ${MAX_SHARDS}`, integer('--to', 1, MAX_SHARDS))
+    .option('--to <shards>', `the new number, 1 to ${MAX_SHARDS}`, integer('--to', 1, MAX_SHARDS))
     .option('--json', 'one JSON object as the last line: from, to, moved, dropped, left, queues, seconds')
     .addHelpText('after', HELP)
     .action(async ({ to, json }: Flags) => {
+      if (to === undefined)
+        throw new UsageError(`expected --to <shards>, found none\nExample: ${callOf('reshard')} --to 4`);
       const { redis, queue } = loadQueueConfig(readEnvironment());
       const again = `; start it again to go on: ${callOf('reshard')} --to ${to}`;
       const result = await atQueueRedis(redis, (connection) => reshard(connection, queue, to), again);

@@ -71,10 +71,10 @@ function inParts(parts: readonly (readonly string[])[]): string[] {
 }
 
 /** `4 (moving from 2: 1200 left)` */
-function shardsLine({ phase, count, next, before, left }: StatusResult['shards']): string {
-  if (phase === 'prepare') return `${count} (a reshard to ${next ?? 0} begins)`;
-  if (phase === 'move') return `${count} (moving from ${before ?? 0}: ${left} left)`;
-  return left === 0 ? String(count) : `${count} (${left} in former queues, which workers move)`;
+function shardsLine({ phase, from, to, left }: StatusResult['shards']): string {
+  if (phase === 'prepare') return `${from} (a reshard to ${to} begins)`;
+  if (phase === 'move') return `${to} (moving from ${from}: ${left} left)`;
+  return left === 0 ? String(to) : `${to} (${left} in former queues, which workers move)`;
 }
 
 function factsOf(result: StatusResult): string[][] {

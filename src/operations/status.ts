@@ -76,11 +76,9 @@ export interface ShardsFacts {
   readonly version: number;
   /** `prepare` and `move`: a reshard is not done. */
   readonly phase: Layout['phase'];
-  /** How many there are. */
-  readonly count: number;
-  /** How many there will be, in the phase `prepare`; how many there were, in the phase `move`. */
-  readonly next?: number;
-  readonly before?: number;
+  /** How many there were before, and how many there will be; the same in the phase `steady`. */
+  readonly from: number;
+  readonly to: number;
   /** Jobs and dead letters that are still in former queues. */
   readonly left: number;
 }
@@ -151,9 +149,9 @@ async function readShards(
     }),
   );
   return {
-    ...{ version, phase, count: prefixes.length },
-    ...(next !== undefined && { next: next.length }),
-    ...(phase === 'move' && before !== undefined && { before: before.length }),
+    ...{ version, phase },
+    from: (phase === 'move' ? before : prefixes)?.length ?? 1,
+    to: (phase === 'prepare' ? next : prefixes)?.length ?? 1,
     left: counts.reduce((sum, count) => sum + count, 0),
   };
 }

@@ -81,10 +81,12 @@ local FROM = {
   completed = function() return ofSet(KEYS[4], 'completed', 1) end,
   moving = function()
     local begin = name .. ':'
-    for _, field in ipairs(redis.call('HKEYS', KEYS[5])) do
+    local all = redis.call('HGETALL', KEYS[5])
+    for index = 1, #all, 2 do
+      local field = all[index]
       if string.sub(field, 1, #begin) == begin and #answer < most and bytes < mostBytes then
         local id = string.sub(field, #begin + 1)
-        local state, at = string.match(redis.call('HGET', KEYS[5], field), '^(%a+):(%d+)$')
+        local state, at = string.match(all[index + 1], '^(%a+):(%d+)$')
         if not add(id, state, at) then redis.call('HDEL', KEYS[5], field) end
       end
     end

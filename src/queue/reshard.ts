@@ -219,8 +219,12 @@ async function moveStories(source: string, layout: Layout, connection: Connectio
   for (const [target, some] of Map.groupBy(stories, ({ recipientId }) => homeOf(recipientId, layout))) {
     const to = historyKeys(target);
     const knownMs = await connection.pttl(to.ends);
+    // One that was replayed has ended there since.
+    const known = await connection.hmget(to.stories, ...some.map(({ id }) => id));
     const put = connection.multi();
-    for (const { id, text, score } of some) put.hsetnx(to.stories, id, text).zadd(to.ends, 'NX', score, id);
+    for (const [at, { id, text, score }] of some.entries()) {
+      if (typeof known[at] !== 'string') put.hset(to.stories, id, text).zadd(to.ends, score, id);
+    }
     if (keptMs > knownMs) put.pexpire(to.stories, keptMs).pexpire(to.ends, keptMs);
     await put.exec();
   }

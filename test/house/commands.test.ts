@@ -12,6 +12,7 @@ import { definitionOf } from '../../src/terminal/command.ts';
 import { apartOptions } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { deadLetter } from '../dead-letters/letters.ts';
+import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
 import { startPresence } from '../../src/queue/workers.ts';
 import { notification, openQueues } from '../queue/support.ts';
 import { expectDocumented } from './documented.ts';
@@ -93,6 +94,15 @@ describe('the JSON of each command is that of the page', () => {
     const answers = [];
     for (const id of ['one', 'two', 'three', 'four']) answers.push(await answerOf('status', [id], env));
     await expectDocumented('status ID', ...answers);
+  });
+
+  test('reshard', async () => {
+    const { prefix, queue } = openQueues();
+    await queue.add('push', notification({ id: 'one' }), { jobId: 'one', delay: 60_000 });
+    const layout = { version: 1, phase: 'steady', prefixes: shardPrefixes(prefix, 2), former: [[prefix]] };
+    const redis = connectRedis();
+    await redis.set(layoutKey(prefix), JSON.stringify(layout));
+    await expectDocumented('reshard', await answerOf('reshard', ['--to', '2'], queueEnv(prefix)));
   });
 
   test('why', async () => {

@@ -1,0 +1,133 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Queue } from 'bullmq';
+import { Cluster } from 'ioredis';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { startProviders } from '../../../demo/providers-process.ts';
+import { main as status } from '../../../scripts/status.ts';
+import { prefixesOf, readLayout } from '../../../src/queue/layout.ts';
+import { DEAD_LETTERS, QUEUE } from '../../../src/queue/names.ts';
+import { createProducer } from '../../../src/queue/producer.ts';
+import { clusterEnv, connectCluster, testCluster } from '../../support/cluster.ts';
+import { runMain } from '../../support/command.ts';
+import { startProcess } from '../../support/process.ts';
+import { openRealBench } from '../../support/real-bench.ts';
+import { connectRedis, testPrefix, testRedisUrl } from '../../support/redis.ts';
+import { expectExactlyOnce, outcomesOf, startLoad } from '../../support/reshard-load.ts';
+
+/** The number of shards changes under load, with worker processes and providers, and is judged by what arrived. */
+
+const POLICY = { rules: [{ max: 8, perMs: 2_000 }], minGapMs: 150 };
+const ENV = {
+  ...{ LIMIT_RULES: '8/2s', LIMIT_MIN_GAP: '150ms', WORKER_CONCURRENCY: '30', SHUTDOWN_GRACE: '10s' },
+  ...{ OUTCOMES_MAX: '100000', HISTORY_MAX: '10000' },
+};
+const PATIENT = { timeout: 240_000, interval: 250 };
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** Runs the command to its end. */
+async function reshard(to: number, env: Env): Promise<Readonly<Record<string, unknown>>> {
+  const command = startProcess({ args: ['scripts/reshard.ts', '--to', String(to), '--json'], env });
+  const { code, stdout, stderr } = await command.waitForExit(240_000);
+  expect(code, stderr).toBe(0);
+  return JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Record<string, unknown>;
+}
+
+/** SIGKILL after so long. The next one waits until its lease has run out. */
+async function reshardKilled(to: number, env: Env, afterMs: number): Promise<void> {
+  const command = startProcess({ args: ['scripts/reshard.ts', '--to', String(to), '--json'], env });
+  await sleep(afterMs);
+  command.kill('SIGKILL');
+  await command.waitForExit();
+  await sleep(10_500);
+}
+
+/** What the queues of all prefixes still have to do. */
+async function leftIn(connection: Cluster | ReturnType<typeof connectRedis>, prefix: string): Promise<number> {
+  const layout = await readLayout(connection, prefix);
+  let left = 0;
+  for (const of of layout === undefined ? [prefix] : prefixesOf(layout)) {
+    const queue = new Queue(QUEUE, { connection, prefix: of, skipMetasUpdate: true });
+    left += await queue.getJobCountByTypes('wait', 'prioritized', 'delayed', 'active', 'failed');
+    left += await connection.hlen(`${of}:moving`);
+    await queue.close();
+  }
+  return left;
+}
+
+async function deadIn(connection: Cluster | ReturnType<typeof connectRedis>, prefix: string): Promise<string[]> {
+  const layout = await readLayout(connection, prefix);
+  const found: string[] = [];
+  for (const of of layout?.prefixes ?? [prefix]) {
+    const queue = new Queue(DEAD_LETTERS, { connection, prefix: of, skipMetasUpdate: true });
+    found.push(...(await queue.getJobs(['wait'])).map(({ id }) => id ?? ''));
+    await queue.close();
+  }
+  return found.toSorted();
+}
+
+it('1 becomes 4, and 2, under load, with the command killed five times: each notification ends once', async () => {
+  const bench = await openRealBench();
+  const { providers, prefix, env, queue } = bench;
+  const redis = connectRedis();
+  for (let started = 0; started < 3; started += 1) await bench.startWorker(ENV);
+  const producer = createProducer({ redisUrl: testRedisUrl(), prefix });
+  onTestFinished(() => producer.close());
+  const load = startLoad({ producer, older: queue, providers, recipients: 30, everyMs: 150 });
+  await expect.poll(() => bench.accepted().length, PATIENT).toBeGreaterThan(20);
+
+  // Before it prepares, while it prepares, as it begins to move, and later.
+  for (const afterMs of [1_000 + Math.random() * 4_000, 12_000 + Math.random() * 6_000]) {
+    await reshardKilled(4, env, afterMs);
+  }
+  expect(await reshard(4, env)).toMatchObject({ to: 4, left: 0 });
+  expect(await readLayout(redis, prefix)).toMatchObject({ phase: 'steady', former: [[prefix]] });
+  for (const afterMs of [8_000, 14_000, 18_000].map((ms) => ms + Math.random() * 4_000)) {
+    await reshardKilled(2, env, afterMs);
+  }
+  expect(await reshard(2, env)).toMatchObject({ to: 2, left: 0 });
+  const shards = await readLayout(redis, prefix);
+  expect(shards).toMatchObject({ phase: 'steady' });
+  expect(shards?.prefixes).toHaveLength(2);
+  await load.stop();
+  await expect.poll(() => leftIn(redis, prefix), PATIENT).toBe(0);
+
+  const { sent } = load;
+  expect(sent.size).toBeGreaterThan(500);
+  expectExactlyOnce(sent, await outcomesOf(redis, prefix), bench.accepted(), POLICY);
+  const dead = [...sent.keys()].filter((id) => id.startsWith('dead-'));
+  expect(dead.length).toBeGreaterThan(10);
+  expect(await deadIn(redis, prefix)).toEqual(dead.toSorted());
+  const { stdout } = await runMain(status, ['--json'], env);
+  expect(JSON.parse(stdout)).toMatchObject({ shards: { phase: 'steady', from: 2, to: 2, left: 0 }, workersAlive: 3 });
+}, 900_000);
+
+describe('on a cluster', () => {
+  const cluster = testCluster();
+
+  it('2 become 3 under load: each notification ends once', async () => {
+    const providers = await startProviders();
+    onTestFinished(() => providers.close());
+    const prefix = testPrefix();
+    const redis = connectCluster(cluster);
+    const env = { ...providers.env, ...clusterEnv(cluster, prefix, 2), METRICS_PORT: '0' };
+    for (let started = 0; started < 2; started += 1) {
+      const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, ...ENV } });
+      await worker.waitForLine(/"msg":"ready"/, 60_000);
+    }
+    const producer = createProducer({ redisUrl: cluster.url, cluster: true, prefix, shards: 2 });
+    onTestFinished(() => producer.close());
+    const first = (await readLayout(redis, prefix))?.prefixes[0] ?? '';
+    const older = new Queue(QUEUE, { connection: redis, prefix: first });
+    onTestFinished(() => older.close());
+    const load = startLoad({ producer, older, providers, recipients: 30, everyMs: 200 });
+    await sleep(5_000);
+    expect(await reshard(3, env)).toMatchObject({ from: 2, to: 3, left: 0 });
+    await load.stop();
+    await expect.poll(() => leftIn(redis, prefix), PATIENT).toBe(0);
+    const { sent } = load;
+    expect(sent.size).toBeGreaterThan(100);
+    const accepted = providers.entries.filter((entry) => entry.accepted).toSorted((a, b) => a.at - b.at);
+    expectExactlyOnce(sent, await outcomesOf(redis, prefix), accepted, POLICY);
+  }, 600_000);
+});
