@@ -1,0 +1,93 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { main as reshard } from '../../scripts/reshard.ts';
+import { main as status } from '../../scripts/status.ts';
+import { readLayout, takeLease, type Layout } from '../../src/queue/layout.ts';
+import { layoutKey, shardPrefixes } from '../../src/queue/names.ts';
+import { startPresence, type WorkerFacts } from '../../src/queue/workers.ts';
+import { openQueues } from '../queue/support.ts';
+import { runMain } from '../support/command.ts';
+import { connectRedis, queueEnv } from '../support/redis.ts';
+
+// The whole way, with workers and under load, is in test/slow/e2e/reshard.test.ts.
+
+async function open(layout?: Partial<Layout>) {
+  const redis = connectRedis();
+  const { prefix, queue } = openQueues();
+  await queue.waitUntilReady();
+  if (layout !== undefined) {
+    const record = { version: 1, phase: 'steady', prefixes: shardPrefixes(prefix, 2), former: [[prefix]], ...layout };
+    await redis.set(layoutKey(prefix), JSON.stringify(record));
+  }
+  const run = (to: number | string) => runMain(reshard, ['--to', String(to)], queueEnv(prefix));
+  return { redis, prefix, queue, run };
+}
+
+test.each(['0', '65', 'x', ''])('refuses %j shards', async (to) => {
+  const { run } = await open();
+  const found = `error: --to: expected an integer from 1 to 64, found ${JSON.stringify(to)}`;
+  expect(await run(to)).toMatchObject({ code: 2, stderr: expect.stringContaining(found) as string });
+});
+
+test('refuses where there is no queue', async () => {
+  const { prefix } = await open();
+  const other = prefix.replace('test', 'test-none');
+  const { code, stderr } = await runMain(reshard, ['--to', '2'], queueEnv(other));
+  expect([code, stderr]).toEqual([1, expect.stringContaining(`no queue ${other} on this Redis`)]);
+});
+
+test('refuses while the queue is paused, while another one runs, and while another number is not done', async () => {
+  const { redis, prefix, queue, run } = await open();
+  await queue.pause();
+  expect(await run(2)).toMatchObject({ code: 1, stderr: 'error: the queue is paused: resume it first\n' });
+  await queue.resume();
+  const lease = await takeLease(redis, prefix, 60_000);
+  expect((await run(2)).stderr).toMatch(/^error: another reshard of this queue runs/);
+  await lease?.release();
+  const record = { version: 7, phase: 'move', prefixes: shardPrefixes(prefix, 3), former: [[prefix]] };
+  await redis.set(layoutKey(prefix), JSON.stringify(record));
+  expect((await run(2)).stderr).toBe('error: a reshard to 3 is not done: end it first, with --to 3\n');
+  expect(await redis.exists(`${layoutKey(prefix)}:lease`)).toBe(0);
+});
+
+test('refuses while a worker is alive that does not follow, and names it', async () => {
+  const { redis, prefix, run } = await open();
+  const facts: WorkerFacts = {
+    ...{ id: 'a', version: '0.1.0', host: 'web-1', pid: 7, startedAt: 1, clockOffsetMs: 0, concurrency: 50 },
+    ...{ inHand: 0, asleep: 0, stopping: false, platforms: [], apps: [], appCount: 0, breakers: [], unreachable: [] },
+  };
+  const policy = {
+    ...{ policy: { rules: [], minGapMs: 0 }, categories: {} },
+    apartRules: { background: [], liveactivity: [] },
+  };
+  const presence = startPresence({ redis, prefix, policy, facts: () => facts });
+  onTestFinished(() => presence.close());
+  await presence.written;
+  expect((await run(2)).stderr).toBe(
+    'error: the worker web-1 (process 7) is of version 0.1.0, which does not follow the number of shards: replace it by the ' +
+      'present version first\n',
+  );
+  expect(await readLayout(redis, prefix)).toBeUndefined();
+});
+
+test('with the present number there is nothing to do, or what is left in former queues is moved', async () => {
+  const { redis, prefix, queue, run } = await open({});
+  expect(await run(2)).toMatchObject({ code: 0, stdout: '2 shards already: nothing to do\n' });
+  await queue.add('push', { recipientId: 'teacher-42' }, { jobId: 'x', delay: 60_000 });
+  const shown = JSON.parse((await runMain(status, ['--json'], queueEnv(prefix))).stdout) as { shards: unknown };
+  expect(shown.shards).toEqual({ version: 1, phase: 'steady', from: 2, to: 2, left: 1 });
+  expect((await runMain(status, [], queueEnv(prefix))).stdout).toMatch(
+    /^shards +2 \(1 in former queues, which workers move\)$/m,
+  );
+  expect(await run(2)).toMatchObject({ code: 0, stdout: '2 shards already: moved 1 from former queues\n' });
+  expect(await readLayout(redis, prefix)).toMatchObject({ version: 1 });
+});
+
+test('a change that was only prepared is given up with the present number', async () => {
+  const { redis, prefix, run } = await open();
+  const record = { version: 1, phase: 'prepare', prefixes: [prefix], next: shardPrefixes(prefix, 3), former: [] };
+  await redis.set(layoutKey(prefix), JSON.stringify(record));
+  const { stdout } = await runMain(status, [], queueEnv(prefix));
+  expect(stdout).toMatch(/^shards +1 \(a reshard to 3 begins\)$/m);
+  expect(await run(1)).toMatchObject({ code: 0, stdout: '1 shard already: nothing to do\n' });
+  expect(await readLayout(redis, prefix)).toEqual({ version: 2, phase: 'steady', prefixes: [prefix], former: [] });
+});

@@ -1,0 +1,71 @@
+import { Queue } from 'bullmq';
+import { expect, onTestFinished, test } from 'vitest';
+import { homeOf, readLayout, type Layout } from '../../../src/queue/layout.ts';
+import { layoutKey, QUEUE, shardPrefixes } from '../../../src/queue/names.ts';
+import { makeNotification } from '../../support/push.ts';
+import { connectRedis } from '../../support/redis.ts';
+import { openWorkerBench } from '../../support/worker.ts';
+
+const PATIENT = { timeout: 60_000, interval: 100 };
+
+async function open() {
+  const bench = await openWorkerBench();
+  const redis = connectRedis();
+  const write = (layout: Omit<Layout, 'version'> & { readonly version: number }) =>
+    redis.set(layoutKey(bench.prefix), JSON.stringify(layout));
+  const add = (prefix: string, id: string) => {
+    const queue = new Queue(QUEUE, { connection: redis, prefix });
+    onTestFinished(() => queue.close());
+    return queue.add('push', makeNotification({ id, recipientId: 'teacher-42' }), { jobId: id, priority: 10 });
+  };
+  const stateAt = async (prefix: string, id: string): Promise<string> => {
+    const queue = new Queue(QUEUE, { connection: redis, prefix, skipMetasUpdate: true });
+    const state = await queue.getJobState(id);
+    await queue.close();
+    return state;
+  };
+  return { ...bench, redis, write, add, stateAt };
+}
+
+test('a worker makes the record of a new queue, warns of another number, and follows a change without a restart', async () => {
+  const { prefix, redis, startWorker, write, add, stateAt } = await open();
+  const worker = await startWorker({ QUEUE_SHARDS: '2' });
+  const two = shardPrefixes(prefix, 2);
+  expect(await readLayout(redis, prefix)).toEqual({ version: 1, phase: 'steady', prefixes: two, former: [] });
+  const other = await startWorker({ QUEUE_SHARDS: '3' });
+  expect(await other.waitForLine(/QUEUE_SHARDS is not the number/)).toMatch(/"QUEUE_SHARDS":3,"shards":2/);
+  expect(worker.stdout()).not.toContain('QUEUE_SHARDS is not');
+
+  const three = shardPrefixes(prefix, 3);
+  await write({ version: 2, phase: 'steady', prefixes: three, former: [two] });
+  for (const each of [worker, other]) {
+    await each.waitForLine(/the queues have changed/, 30_000);
+    await each.waitForLine(/ready: it takes jobs of the queues that there are now/, 60_000);
+    expect((await fetch(`${each.url}/readyz`)).status).toBe(200); // at the same port
+  }
+  const home = homeOf('teacher-42', { prefixes: three });
+  await add(home, 'one');
+  await expect.poll(() => stateAt(home, 'one'), PATIENT).toBe('completed');
+}, 180_000);
+
+test('what appears in a former queue is moved and delivered, and a worker says so', async () => {
+  const { prefix, startWorker, write, add, stateAt } = await open();
+  const two = shardPrefixes(prefix, 2);
+  await write({ version: 4, phase: 'steady', prefixes: two, former: [[prefix]] });
+  const worker = await startWorker();
+  await add(prefix, 'late');
+  await expect.poll(() => stateAt(homeOf('teacher-42', { prefixes: two }), 'late'), PATIENT).toBe('completed');
+  expect(await worker.waitForLine(/notifications were added to former queues/)).toMatch(/"moved":1/);
+}, 120_000);
+
+test('a change whose command was killed while it moved is ended by the workers', async () => {
+  const { prefix, redis, startWorker, write, add, stateAt } = await open();
+  const two = shardPrefixes(prefix, 2);
+  await add(prefix, 'before');
+  await write({ version: 3, phase: 'move', prefixes: two, former: [[prefix]] });
+  const worker = await startWorker();
+  await worker.waitForLine(/the reshard is done/, 60_000);
+  expect(await readLayout(redis, prefix)).toEqual({ version: 4, phase: 'steady', prefixes: two, former: [[prefix]] });
+  await expect.poll(() => stateAt(homeOf('teacher-42', { prefixes: two }), 'before'), PATIENT).toBe('completed');
+  expect(await redis.exists(`${prefix}:moving`, ...two.map((of) => `${of}:moved`))).toBe(0);
+}, 120_000);
