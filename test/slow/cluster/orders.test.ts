@@ -1,0 +1,41 @@
+import { expect, test } from 'vitest';
+import { killMasterOf, masterOf, mastersOf, moveSlot, waitUntilOk } from '../../../sandbox/redis/cluster-orders.ts';
+import { crc16 } from '../../../src/queue/names.ts';
+import { connectCluster, testCluster } from '../../support/cluster.ts';
+
+const cluster = testCluster();
+const SLOT = crc16('tag') % 16_384;
+
+test('a slot moves with its keys, and back', async () => {
+  const redis = connectCluster(cluster);
+  for (let at = 0; at < 25; at++) await redis.set(`{tag}:${at}`, at);
+  const source = await masterOf(cluster, SLOT);
+  const target = (await mastersOf(cluster)).find(({ id }) => id !== source.id);
+  if (target === undefined) throw new Error('only one master');
+  const between: number[] = [];
+  const moved = await moveSlot(cluster, SLOT, target.node, {
+    betweenMasters: async () => {
+      for (let at = 0; at < 25; at++) between.push(Number(await redis.get(`{tag}:${at}`)));
+      await expect(redis.mget('{tag}:0', '{tag}:none')).rejects.toThrow('TRYAGAIN');
+    },
+  });
+  expect(between).toEqual(Array.from({ length: 25 }, (_, at) => at));
+  expect(moved).toBe(25);
+  expect((await masterOf(cluster, SLOT)).id).toBe(target.id);
+  expect(await redis.mget('{tag}:0', '{tag}:24')).toEqual(['0', '24']);
+  await moveSlot(cluster, SLOT, source.node);
+  expect((await masterOf(cluster, SLOT)).id).toBe(source.id);
+});
+
+test('a killed master is replaced by its replica, and comes back as one', async () => {
+  const redis = connectCluster(cluster);
+  await redis.set('{tag}', 'kept');
+  await redis.wait(1, 5_000);
+  const killed = await killMasterOf(cluster, SLOT);
+  await waitUntilOk(cluster, 5);
+  expect((await masterOf(cluster, SLOT)).node.port).not.toBe(killed.port);
+  expect(await redis.get('{tag}')).toBe('kept');
+  await killed.restart();
+  await waitUntilOk(cluster, 6);
+  expect((await mastersOf(cluster)).map(({ node }) => node.port)).not.toContain(killed.port);
+});
