@@ -48,6 +48,12 @@ export type { FcmReason } from './fcm/reasons.ts';
 export type { Sandbox, SandboxOptions, SandboxServer, SandboxWebpush } from './interface.ts';
 export type { JournalEntry, SandboxJournal, WaitOptions } from './journal.ts';
 export { NO_LATENCY, type Latency } from './loopback/timing.ts';
+export {
+  startEmbeddedCluster,
+  type ClusterNode,
+  type EmbeddedCluster,
+  type EmbeddedClusterOptions,
+} from './redis/embedded-cluster.ts';
 export { startEmbeddedRedis, type EmbeddedRedis, type EmbeddedRedisOptions } from './redis/embedded-redis.ts';
 export type { WebpushReason } from './webpush/reasons.ts';
 export type { SandboxSubscription } from './webpush/subscription.ts';

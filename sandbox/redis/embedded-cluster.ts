@@ -47,11 +47,13 @@ export interface EmbeddedClusterOptions extends Pick<
   readonly replicas?: number;
   /** After so long without an answer a master counts as failed, and its replica takes over. Default: 2,000. */
   readonly nodeTimeoutMs?: number;
+  /** The port of the first node; the others have the ports after it. Default: free ones. */
+  readonly port?: number;
 }
 
 const OPTIONS: OptionNames<EmbeddedClusterOptions> = {
   ...{ install: true, say: true, hz: true, appendonly: true, extraArgs: true, startTimeoutMs: true },
-  ...{ masters: true, replicas: true, nodeTimeoutMs: true },
+  ...{ masters: true, replicas: true, nodeTimeoutMs: true, port: true },
 };
 const MEANT = { nodes: 'masters', timeoutMs: 'nodeTimeoutMs' };
 
@@ -66,7 +68,7 @@ const MEANT = { nodes: 'masters', timeoutMs: 'nodeTimeoutMs' };
  * Rejects like `startEmbeddedRedis`, and with an Error if the cluster does not form within `startTimeoutMs` (default: 30,000).
  */
 export async function startEmbeddedCluster(options: EmbeddedClusterOptions = {}): Promise<EmbeddedCluster> {
-  const { masters = 3, replicas = 1, nodeTimeoutMs = 2_000, startTimeoutMs = 30_000, ...serverOptions } = options;
+  const { masters = 3, replicas = 1, nodeTimeoutMs = 2_000, startTimeoutMs = 30_000, port, ...serverOptions } = options;
   const faults = optionFaults(options, OPTIONS, '', MEANT);
   const count = (path: string, value: number, least: number, most: number): void => {
     if (Number.isInteger(value) && value >= least && value <= most) return;
@@ -74,6 +76,8 @@ export async function startEmbeddedCluster(options: EmbeddedClusterOptions = {})
   };
   count('masters', masters, 1, 100);
   count('replicas', replicas, 0, 5);
+  const size = masters * (1 + replicas);
+  if (port !== undefined) count('port', port, 1, 65_536 - size);
   if (faults.length > 0) throw new InputError('unusable options', faults);
 
   await using starting = new AsyncDisposableStack();
@@ -90,8 +94,9 @@ export async function startEmbeddedCluster(options: EmbeddedClusterOptions = {})
   starting.defer(async () => {
     await Promise.all(nodes.map((node) => node.close()));
   });
-  for (let index = 0; index < masters * (1 + replicas); index++) {
-    nodes.push(await startNode(folder.path, { ...serverOptions, extraArgs }));
+  for (let index = 0; index < size; index++) {
+    const own = port === undefined ? {} : { port: port + index };
+    nodes.push(await startNode(folder.path, { ...serverOptions, ...own, extraArgs }));
   }
   await form(nodes, masters, performance.now() + startTimeoutMs);
   const kept = starting.move();
@@ -106,7 +111,7 @@ interface StartedNode extends ClusterNode {
 }
 
 async function startNode(folder: string, options: EmbeddedRedisOptions): Promise<StartedNode> {
-  const [port, busPort] = [await freePort(), await freePort()];
+  const [port, busPort] = [options.port ?? (await freePort()), await freePort()];
   const dir = join(folder, String(port));
   await mkdir(dir);
   const extraArgs = [...(options.extraArgs ?? []), '--cluster-port', String(busPort)];
@@ -147,7 +152,9 @@ async function form(nodes: readonly StartedNode[], masters: number, deadline: nu
     const ids = await Promise.all(clients.map((client) => client.call('CLUSTER', 'MYID') as Promise<string>));
     for (const { client, index } of pairs.slice(masters)) {
       const master = ids[index % masters] ?? '';
-      await until(deadline, 'a replica does not know its master', async () => (await nodesText(client)).includes(master));
+      await until(deadline, 'a replica does not know its master', async () =>
+        (await nodesText(client)).includes(master),
+      );
       await client.call('CLUSTER', 'REPLICATE', master);
     }
     for (const { client, index } of pairs) {
