@@ -17,6 +17,7 @@ import {
   addressOf,
   openConnection,
   placesOf,
+  whenMastersConnected,
   type Connection,
   type ConnectionOptions,
   type RedisTarget,
@@ -133,9 +134,10 @@ export async function readClock(connection: Connection): Promise<number> {
 
 /** Resolves once commands can be sent; rejects with RedisAwayError, never later than `timeoutMs`. */
 export async function whenReady(connection: Connection, timeoutMs: number): Promise<void> {
-  if (isReady(connection)) return;
+  if (isReady(connection)) return whenMastersConnected(connection);
+  const ready = nextState(connection).then(() => whenMastersConnected(connection));
   try {
-    await within(nextState(connection), timeoutMs, () => {
+    await within(ready, timeoutMs, () => {
       throw new Error(`no answer within ${Math.round(timeoutMs)} ms`);
     });
   } catch (error) {

@@ -93,9 +93,20 @@ export function createDeadline(timeoutMs: number): Deadline {
 const NOT_NOW =
   /\b(OOM|READONLY|LOADING|MISCONF|BUSY|TRYAGAIN|CLUSTERDOWN|MASTERDOWN|NOREPLICAS|max number of clients)\b/;
 
-/** True if Redis is out of memory or clients, read-only, loading, or in a failover. Nothing was written then. */
+/**
+ * A slot of a cluster is on its way from one master to another, so some of its keys are here and some are there. ioredis tries 16
+ * times, which takes a second or two, and then gives up with a text of its own. The other text is Redis's for a script that needs a
+ * key which it did not name: all of BullMQ's scripts and ours look before they write.
+ */
+const SLOT_MOVES = /^Too many Cluster redirections\b|\baccess a non local key in a cluster node\b/;
+
+/**
+ * True if Redis is out of memory or clients, read-only, loading, or in a failover, or if the slot is moved just now. Nothing was
+ * written then.
+ */
 export function isNotNow(error: unknown): boolean {
-  return error instanceof Error && error.name === 'ReplyError' && NOT_NOW.test(error.message);
+  if (!(error instanceof Error)) return false;
+  return SLOT_MOVES.test(error.message) || (error.name === 'ReplyError' && NOT_NOW.test(error.message));
 }
 
 /** Redis refuses the credentials. An operator can correct that; then the same ask is answered, so it counts as an outage. */

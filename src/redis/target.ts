@@ -163,6 +163,26 @@ function connectCluster(redisUrl: string, options: ConnectionOptions): Cluster {
   });
 }
 
+const MASTERS_CONNECTED = new WeakMap<Connection, Promise<unknown>>();
+
+/**
+ * Resolves when the connections to the masters of a cluster are ready, or have failed; at once if that was so before. ioredis connects
+ * to a node with the first command for it. Without an offline queue it holds back the commands that follow until that connection is
+ * ready, and then sends them 100 ms later, in any order.
+ */
+export async function whenMastersConnected(connection: Connection): Promise<void> {
+  if (!(connection instanceof Cluster) || connection.options.enableOfflineQueue !== false) return;
+  const connecting = MASTERS_CONNECTED.get(connection) ?? Promise.all(connection.nodes('master').map(connected));
+  MASTERS_CONNECTED.set(connection, connecting);
+  await connecting;
+}
+
+function connected(node: Redis): Promise<unknown> | undefined {
+  if (node.status === 'wait') void node.connect().catch(() => undefined);
+  if (node.status === 'ready' || node.status === 'end') return undefined;
+  return new Promise((resolve) => node.once('ready', resolve).once('end', resolve));
+}
+
 function connectSentinel(redisUrl: string, { name, password }: SentinelTarget, options: ConnectionOptions): Redis {
   const shared = sharedBy(redisUrl);
   return new BatchingRedis({

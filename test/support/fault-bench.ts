@@ -1,7 +1,7 @@
 import { Queue } from 'bullmq';
-import type { Redis } from 'ioredis';
+import type { Cluster, Redis } from 'ioredis';
 import { expect, onTestFinished, vi } from 'vitest';
-import { DEAD_LETTERS, PRIORITY, QUEUE } from '../../src/queue/names.ts';
+import { DEAD_LETTERS, PRIORITY, QUEUE, shardOf, shardPrefixes } from '../../src/queue/names.ts';
 import {
   type EmbeddedRedis,
   type EmbeddedRedisOptions,
@@ -27,6 +27,7 @@ export type FaultWorker = TestProcess & { readonly url: string };
 /** Workers at the loopback providers, with a Redis that a test may treat badly. */
 export interface FaultBench {
   readonly providers: ProvidersProcess;
+  /** Of the first shard. */
   readonly queue: Queue;
   readonly deadQueue: Queue;
   readonly prefix: string;
@@ -49,13 +50,15 @@ export interface FaultBench {
 
 export interface FaultBenchOptions {
   /** The test's own way to Redis, past all faults; it outlives restarts. */
-  readonly connection: Redis;
+  readonly connection: Redis | Cluster;
   /** REDIS_URL of the workers, and whatever else they need. */
   readonly env: Env;
   /** The least time between two alerts to one recipient; 300. */
   readonly minGapMs?: number;
   /** QUEUE_PREFIX; one that no other test has. */
   readonly prefix?: string;
+  /** QUEUE_SHARDS; 1. */
+  readonly shards?: number;
 }
 
 export async function openFaultBench({
@@ -63,17 +66,25 @@ export async function openFaultBench({
   env: given,
   minGapMs = 300,
   prefix = testPrefix(),
+  shards = 1,
 }: FaultBenchOptions): Promise<FaultBench> {
   const providers = await startProviders();
   onTestFinished(() => providers.close());
-  const queues = [QUEUE, DEAD_LETTERS].map((name) => new Queue(name, { connection, prefix }));
-  const [queue, deadQueue] = queues as [Queue, Queue];
-  for (const each of [connection, ...queues]) each.on('error', () => undefined); // it dies on purpose
+  const prefixes = shardPrefixes(prefix, shards);
+  const open = (name: string): Queue[] => prefixes.map((of) => new Queue(name, { connection, prefix: of }));
+  const [queues, deadQueues] = [open(QUEUE), open(DEAD_LETTERS)];
+  const [queue, deadQueue] = [...queues.slice(0, 1), ...deadQueues.slice(0, 1)] as [Queue, Queue];
+  const both = [...queues, ...deadQueues];
+  connection.on('error', () => undefined); // it dies on purpose
+  for (const each of both) each.on('error', () => undefined);
   onTestFinished(async () => {
-    await Promise.all(queues.map((each) => each.close()));
+    await Promise.all(both.map((each) => each.close()));
   });
+  const sum = async (counts: readonly Promise<number>[]): Promise<number> =>
+    (await Promise.all(counts)).reduce((total, count) => total + count, 0);
   const policy = { LIMIT_RULES: RULES.text, LIMIT_MIN_GAP: `${minGapMs}ms` };
-  const env = { ...providers.env, ...policy, QUEUE_PREFIX: prefix, METRICS_PORT: '0', ...given };
+  const own = { QUEUE_PREFIX: prefix, QUEUE_SHARDS: String(shards), METRICS_PORT: '0' };
+  const env = { ...providers.env, ...policy, ...own, ...given };
   const recipients = new Map<string, string>();
 
   const workers: TestProcess[] = [];
@@ -106,7 +117,10 @@ export async function openFaultBench({
         const data = makeNotification({ id, recipientId, data: { ref: id } });
         return { name: 'push', data, opts: { jobId: id, priority: PRIORITY.normal } };
       });
-      await queue.addBulk(jobs);
+      for (const [shard, each] of queues.entries()) {
+        const own = jobs.filter(({ data }) => shardOf(data.recipientId, shards) === shard);
+        await eventually(() => each.addBulk(own)); // a second try adds none twice: the ids are the same
+      }
     },
     delivered: (count) =>
       eventually(() => {
@@ -114,7 +128,10 @@ export async function openFaultBench({
       }),
     completed: (withinMs = SETTLED_WITHIN_MS) =>
       eventually(async () => {
-        const counts = { completed: await queue.getCompletedCount(), dead: await deadQueue.count() };
+        const counts = {
+          completed: await sum(queues.map((each) => each.getCompletedCount())),
+          dead: await sum(deadQueues.map((each) => each.count())),
+        };
         expect(counts).toEqual({ completed: recipients.size, dead: 0 });
         expect(new Set(arrivals().map(({ notificationId }) => notificationId)).size).toBe(recipients.size);
       }, withinMs),
