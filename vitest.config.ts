@@ -12,6 +12,19 @@ const PROPERTIES = [
   'test/wire/requests.test.ts',
 ];
 
+/** Suites of the fast run that run on a Redis Cluster too: all that is about Redis, but for what starts servers of its own. */
+const ON_CLUSTER = [
+  'test/{breaker,console,dead-letters,limiter,operations,queue,quota,scripts,workers}/**/*.test.ts',
+  'test/delivery/{blocked,processor}.test.ts',
+  'test/api/{notifications,reading}.test.ts',
+];
+const NOT_ON_CLUSTER = [
+  'test/limiter/{clock,fallback}.test.ts',
+  'test/breaker/suspicion.test.ts',
+  'test/operations/{rates,why}.test.ts',
+  'test/scripts/{commands,recipient-text,terminal}.test.ts',
+];
+
 const alone = { fileParallelism: false, sequence: { groupOrder: 1 } };
 const together = { sequence: { groupOrder: 0 } };
 
@@ -35,6 +48,16 @@ export default defineConfig({
           include: [SLOW, ...PROPERTIES],
           exclude: SLOW_PACED,
           env: { ALL_CASES: '1' },
+          ...together,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'slow-cluster',
+          include: ON_CLUSTER,
+          exclude: NOT_ON_CLUSTER,
+          globalSetup: 'test/support/cluster-setup.ts',
           ...together,
         },
       },

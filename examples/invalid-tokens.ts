@@ -1,10 +1,11 @@
 // Takes tokens that a provider has called gone out of a database, each at least once. Start as many as you like.
 // Needs a Redis (REDIS_URL) and, in your project: npm install ioredis
 import { hostname } from 'node:os';
-import { Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 
 const {
   REDIS_URL = 'redis://127.0.0.1:6379',
+  REDIS_CLUSTER = 'false',
   QUEUE_PREFIX = '{pushpacer}',
   TAKE_OVER_AFTER_MS = '60000',
 } = process.env;
@@ -44,8 +45,13 @@ function forget({
 
 type Entry = [id: string, fields: string[]];
 
-const redis = new Redis(REDIS_URL, { maxRetriesPerRequest: null }); // waits while Redis is away, and goes on
-const reader = redis.duplicate(); // blocks, and would hold up what is acknowledged
+const redisOptions = { maxRetriesPerRequest: null }; // waits while Redis is away, and goes on
+const open = () =>
+  REDIS_CLUSTER === 'true'
+    ? new Cluster(REDIS_URL.split(','), { redisOptions })
+    : new Redis(REDIS_URL, redisOptions);
+const redis = open() as Redis; // the commands of both are the same
+const reader = open() as Redis; // blocks, and would hold up what is acknowledged
 for (const connection of [redis, reader])
   connection.on('error', (error) => console.error(error.message));
 

@@ -2,12 +2,13 @@
 // you like: they share the outcomes. Needs workers with OUTCOMES_MAX, their Redis (REDIS_URL), WEBHOOK_URL, WEBHOOK_SECRET
 // (whsec_ and 24 to 64 bytes as base64) and, in your project: npm install ioredis
 import { hostname } from 'node:os';
-import { Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import { postUntilAccepted } from './post.ts';
 import { secretOf, webhookOf } from './webhook.ts';
 
 const {
   REDIS_URL = 'redis://127.0.0.1:6379',
+  REDIS_CLUSTER = 'false',
   QUEUE_PREFIX = '{pushpacer}',
   WEBHOOK_URL = '',
   WEBHOOK_SECRET = '',
@@ -31,8 +32,13 @@ if (!URL.canParse(WEBHOOK_URL) || key === undefined) {
 
 type Entry = [id: string, fields: string[]];
 
-const redis = new Redis(REDIS_URL, { maxRetriesPerRequest: null }); // waits while Redis is away, and goes on
-const reader = redis.duplicate(); // blocks, and would hold up what is acknowledged
+const redisOptions = { maxRetriesPerRequest: null }; // waits while Redis is away, and goes on
+const open = () =>
+  REDIS_CLUSTER === 'true'
+    ? new Cluster(REDIS_URL.split(','), { redisOptions })
+    : new Redis(REDIS_URL, redisOptions);
+const redis = open() as Redis; // the commands of both are the same
+const reader = open() as Redis; // blocks, and would hold up what is acknowledged
 for (const connection of [redis, reader])
   connection.on('error', (error) => console.error(error.message));
 

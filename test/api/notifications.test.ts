@@ -257,7 +257,7 @@ describe('where many wait', () => {
 describe('where Redis is away', () => {
   it('is 503, and takes requests again when Redis is back', async () => {
     const redis = await ownRedis();
-    const api = await openApi({ REDIS_URL: redis.url });
+    const api = await openApi({ REDIS_URL: redis.url, REDIS_CLUSTER: 'false' });
     expect((await post(api, makeNotification())).status).toBe(202);
     process.kill(redis.pid, 'SIGSTOP');
     const notification = makeNotification();

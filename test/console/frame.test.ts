@@ -6,7 +6,7 @@ import type { Device } from '../../src/domain/notification.ts';
 import { createAudit } from '../../src/operations/audit.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { openConsole } from '../support/console.ts';
-import { testRedisUrl } from '../support/redis.ts';
+import { testTarget } from '../support/redis.ts';
 
 const TOKENS = { olga: ['operate'], vera: ['read'], sam: ['send'] } as const;
 const PRIVATE = ['/', '/search?q=x', '/audit', '/queues/', '/no-such-page'];
@@ -145,7 +145,7 @@ describe('pages', () => {
 
   it('finds a notification and its recipient by id, and what waits by a cancellation key', async () => {
     const { get, prefix } = await openConsole();
-    await using producer = createProducer({ redisUrl: testRedisUrl(), prefix });
+    await using producer = createProducer({ ...testTarget(), prefix });
     const devices: Device[] = [{ platform: 'fcm', token: 'a-token-of-fcm' }];
     const base = { recipientId: 'ana', devices, alert: { title: 'A title', body: 'A text' } };
     await producer.enqueue({ ...base, id: 'msg-1', cancellationKey: 'exam-7', category: 'exams' });
@@ -190,7 +190,7 @@ describe('pages', () => {
 
   it('shows BullMQ its own way, without tokens and texts, and changes nothing there', async () => {
     const { get, post, prefix } = await openConsole();
-    await using producer = createProducer({ redisUrl: testRedisUrl(), prefix });
+    await using producer = createProducer({ ...testTarget(), prefix });
     const devices: Device[] = [{ platform: 'fcm', token: 'a-token-of-fcm' }];
     await producer.enqueue({ id: 'msg-1', recipientId: 'ana', devices, alert: { title: 'A title', body: 'A text' } });
     const { text } = await get('/queues/api/queues?activeQueue=notifications&page=1&jobsPerPage=10');

@@ -30,7 +30,8 @@ describe('the scripts', () => {
 
   it('refuse policies that do not go with the keys, before the first write', async () => {
     const redis = connectRedis();
-    const keys = ['settings', 'sent', 'reserved', 'waiting'].map((name) => `${testPrefix()}:${name}`);
+    const prefix = testPrefix();
+    const keys = ['settings', 'sent', 'reserved', 'waiting'].map((name) => `${prefix}:${name}`);
     const args = ['a', '1', 'admit', '', '[[60000,2000,3000],[60000,2000,3000]]'];
     await expect(redis.eval(readScript('admit.lua', FOLDER), 4, ...keys, ...args)).rejects.toThrow('2 policies');
     expect(await redis.exists(...keys)).toBe(0);

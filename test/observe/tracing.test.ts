@@ -17,7 +17,7 @@ import { wantsTraces } from '../../src/observe/tracing.ts';
 import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
 import { openApi } from '../support/api.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { testRedisUrl } from '../support/redis.ts';
+import { testTarget } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { waitFor } from '../support/wait.ts';
 
@@ -212,7 +212,7 @@ it('has nothing private in any span', async () => {
 
 it('notes the trace in the job and in its dead letter, and nothing where it is off', async () => {
   const { queue, deadQueue, prefix, producer, startHere, sandbox } = await openTraced();
-  const plain = createProducer({ redisUrl: testRedisUrl(), prefix });
+  const plain = createProducer({ ...testTarget(), prefix });
   const [traced, alone] = [
     makeNotification({ recipientId: 'teacher-1' }),
     makeNotification({ recipientId: 'teacher-2' }),

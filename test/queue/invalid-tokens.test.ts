@@ -5,13 +5,13 @@ import { invalidTokensKey, reportInvalidToken, type InvalidToken } from '../../s
 import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
-import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+import { connectRedis, redisEnv, testPrefix } from '../support/redis.ts';
 import { openReplicaBench } from '../support/replica.ts';
 
 const GROUP = 'token-cleaners';
 
 function startConsumer(prefix: string, env: Readonly<Record<string, string>> = {}): TestProcess {
-  const own = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, TAKE_OVER_AFTER_MS: '300', ...env };
+  const own = { ...redisEnv(), QUEUE_PREFIX: prefix, TAKE_OVER_AFTER_MS: '300', ...env };
   return startProcess({ args: ['examples/invalid-tokens.ts'], env: own });
 }
 
@@ -71,7 +71,7 @@ it('several consumers share what comes, and each token is handled', async () => 
   const server = await startEmbeddedRedis();
   onTestFinished(() => server.close());
   const [redis, prefix] = [connectRedis(server.url), testPrefix()];
-  const env = { REDIS_URL: server.url };
+  const env = { REDIS_URL: server.url, REDIS_CLUSTER: 'false' };
   const consumers = [startConsumer(prefix, env), startConsumer(prefix, env)];
   const tokens = Array.from({ length: 60 }, (_, index) => `token-${index}`);
   await expect.poll(() => redis.info('clients'), { timeout: 10_000 }).toContain('blocked_clients:2'); // both listen
@@ -107,7 +107,7 @@ it('what a consumer took and did not live to acknowledge is handled by another',
 it('a consumer outlives a restart of Redis, also one that lost its data', { timeout: 40_000 }, async () => {
   const prefix = testPrefix();
   const first = await startEmbeddedRedis();
-  const consumer = startConsumer(prefix, { REDIS_URL: first.url });
+  const consumer = startConsumer(prefix, { REDIS_URL: first.url, REDIS_CLUSTER: 'false' });
   const before = connectRedis(first.url).on('error', () => undefined);
   await reportInvalidToken(before, prefix, gone('before'));
   await consumer.waitForLine(/before/);

@@ -8,7 +8,7 @@ import { newLayout } from '../../src/queue/layout.ts';
 import { outcomesKey } from '../../src/queue/names.ts';
 import { createOutcomes } from '../../src/queue/outcomes.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
-import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+import { connectRedis, redisEnv, testPrefix } from '../support/redis.ts';
 
 const SECRET = `whsec_${Buffer.from('a key of thirty-two random bytes').toString('base64')}`;
 const GROUP = 'outcome-webhooks';
@@ -47,7 +47,7 @@ function headersOf(headers: IncomingHttpHeaders): Record<string, string> {
 }
 
 function startRelay(prefix: string, url: string, env: Readonly<Record<string, string>> = {}): TestProcess {
-  const own = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, TAKE_OVER_AFTER_MS: '300', RETRY_BASE_MS: '50' };
+  const own = { ...redisEnv(), QUEUE_PREFIX: prefix, TAKE_OVER_AFTER_MS: '300', RETRY_BASE_MS: '50' };
   const webhook = { WEBHOOK_URL: url, WEBHOOK_SECRET: SECRET };
   return startProcess({ args: ['examples/outcome-webhooks/relay.ts'], env: { ...own, ...webhook, ...env } });
 }

@@ -16,7 +16,7 @@ import { notification, openQueues } from '../queue/support.ts';
 import { runMain } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
 import { runProgram, temporaryFolder } from '../support/program.ts';
-import { queueEnv, testRedisUrl, connectRedis } from '../support/redis.ts';
+import { connectRedis, queueEnv, testTarget } from '../support/redis.ts';
 
 describe('completion', () => {
   /** What bash offers for the last word of each line, all in one bash, which itself splits a line at `=`. */
@@ -159,7 +159,7 @@ describe('flags that npm kept', () => {
 describe('cancel', () => {
   function openCommand() {
     const { prefix, queue } = openQueues();
-    const producer = createProducer({ redisUrl: testRedisUrl(), prefix });
+    const producer = createProducer({ ...testTarget(), prefix });
     onTestFinished(() => producer.close());
     const cancel = (...args: string[]) => runMain(cancelCommand, args, queueEnv(prefix));
     return { queue, producer, cancel };

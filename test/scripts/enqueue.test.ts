@@ -6,7 +6,7 @@ import { notification, openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
 import { startProcess, type Exit } from '../support/process.ts';
 import { temporaryFolder } from '../support/program.ts';
-import { testRedisUrl } from '../support/redis.ts';
+import { queueEnv, redisEnv } from '../support/redis.ts';
 
 interface Run {
   readonly args: readonly string[];
@@ -16,8 +16,9 @@ interface Run {
 }
 
 /** In a process of its own only where it reads standard input. */
-function enqueue({ args, prefix = '{unused}', input, redisUrl = testRedisUrl() }: Run): Promise<CommandExit | Exit> {
-  const env = { REDIS_URL: redisUrl, QUEUE_PREFIX: prefix, QUEUE_SHARDS: undefined, REDIS_CLUSTER: undefined };
+function enqueue({ args, prefix = '{unused}', input, redisUrl }: Run): Promise<CommandExit | Exit> {
+  const at = redisUrl === undefined ? {} : { REDIS_URL: redisUrl, REDIS_CLUSTER: undefined };
+  const env = { ...queueEnv(prefix), ...at };
   if (input === undefined) return runMain(main, args, env);
   return startProcess({ args: ['scripts/enqueue.ts', ...args], env, input }).waitForExit();
 }
@@ -92,7 +93,7 @@ test('an interrupted broadcast ends with whole batches, so that no line without 
   const file = join(await temporaryFolder(), 'f.ndjson');
   const line = JSON.stringify(notification({ id: undefined }));
   await writeFile(file, `${line}\n`.repeat(30_000));
-  const env = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix };
+  const env = { ...redisEnv(), QUEUE_PREFIX: prefix };
   const running = startProcess({ args: ['scripts/enqueue.ts', '--file', file, '--broadcast', 'term-start'], env });
   await vi.waitFor(async () => expect(await queue.getPrioritizedCount()).toBeGreaterThan(0), {
     timeout: 20_000,

@@ -8,7 +8,7 @@ import type { Limiter } from '../../src/limiter/limiter.ts';
 import { createRedisLimiter } from '../../src/limiter/redis/redis-limiter.ts';
 import { jsonOf, outputOf, runMain, type CommandExit } from '../support/command.ts';
 import { temporaryFolder } from '../support/program.ts';
-import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+import { connectRedis, redisEnv, testPrefix } from '../support/redis.ts';
 
 const ID = 'teacher-42';
 const UNSET = { LIMITER_REDIS_URL: undefined, REDIS_CLUSTER: undefined, QUEUE_SHARDS: undefined };
@@ -24,7 +24,7 @@ async function openBench(limits: object = { categories: {} }): Promise<Bench> {
   const prefix = testPrefix();
   const file = join(await temporaryFolder(), 'limits.json');
   await writeFile(file, JSON.stringify(limits));
-  const env = { ...UNSET, REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, LIMITS_FILE: file };
+  const env = { ...UNSET, ...redisEnv(), QUEUE_PREFIX: prefix, LIMITS_FILE: file };
   const policy = { rules: [], minGapMs: 3_000 };
   return {
     limiter: createRedisLimiter({ redis: connectRedis(), policy, prefix }),

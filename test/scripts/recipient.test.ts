@@ -8,7 +8,7 @@ import { QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { jsonOf, outputOf, runMain, type CommandExit } from '../support/command.ts';
 import { makeNotification } from '../support/push.ts';
-import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+import { connectRedis, redisEnv, testPrefix } from '../support/redis.ts';
 import { waitFor } from '../support/wait.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
@@ -42,7 +42,7 @@ interface Bench {
 /** The limiters as the workers have them, and the command at the same keys. */
 function openBench(policy = POLICY): Bench {
   const prefix = testPrefix();
-  const env = { ...UNSET, REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, LIMIT_LIVE_ACTIVITY_RULES: '1/30s' };
+  const env = { ...UNSET, ...redisEnv(), QUEUE_PREFIX: prefix, LIMIT_LIVE_ACTIVITY_RULES: '1/30s' };
   const redis = connectRedis();
   return {
     limiter: createRedisLimiter({ redis, policy, prefix }),

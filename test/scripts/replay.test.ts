@@ -8,13 +8,12 @@ import { startPresence } from '../../src/queue/workers.ts';
 import { consume, die, notification, openQueues } from '../queue/support.ts';
 import { runMain, type CommandExit } from '../support/command.ts';
 import { startProcess } from '../support/process.ts';
-import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+import { connectRedis, queueEnv, testPrefix } from '../support/redis.ts';
 
-const envOf = (prefix: string, redisUrl = testRedisUrl(), shards?: string) => ({
-  REDIS_URL: redisUrl,
-  QUEUE_PREFIX: prefix,
+const envOf = (prefix: string, redisUrl?: string, shards?: string) => ({
+  ...queueEnv(prefix),
+  ...(redisUrl !== undefined && { REDIS_URL: redisUrl, REDIS_CLUSTER: undefined }),
   QUEUE_SHARDS: shards,
-  REDIS_CLUSTER: undefined,
   LIMIT_RULES: undefined,
   LIMIT_MIN_GAP: undefined,
 });
@@ -133,7 +132,7 @@ test('is over all shards, and --limit too', async () => {
     await addDead(deadQueue, { a: letter('a'), b: letter('b'), c: letter('c', { reason: 'stalled' }) });
   }
   const args = ['--reason', 'rejected', '--limit', '3', '-y'];
-  expect(await run(prefix, args, testRedisUrl(), '2')).toMatchObject({
+  expect(await run(prefix, args, undefined, '2')).toMatchObject({
     code: 0,
     stdout: expect.stringMatching(/^replayed 3 of \d dead letters \(3 rejected\); 3 there now\n$/) as string,
   });

@@ -8,7 +8,7 @@ import { addToken, SCOPES, type Token } from '../../api/tokens.ts';
 import { loadApiConfig } from '../../src/config/config.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { QUEUE, shardPrefixes } from '../../src/queue/names.ts';
-import { connectRedis, testPrefix, testRedisUrl } from './redis.ts';
+import { connectRedis, redisEnv, testPrefix } from './redis.ts';
 
 /** The API in this process, at a queue of its own. */
 export interface ApiBench<Name extends string = never> {
@@ -55,7 +55,7 @@ export async function openApi<Name extends string = never>(
   const secrets: Record<string, string> = {};
   for (const [name, fields] of Object.entries<TokenFields>({ all: { scopes: SCOPES }, ...tokens }))
     secrets[name] = await addToken(tokensFile, { name, ...fields });
-  const given = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, API_PORT: '0', API_TOKENS_FILE: tokensFile, ...env };
+  const given = { ...redisEnv(), QUEUE_PREFIX: prefix, API_PORT: '0', API_TOKENS_FILE: tokensFile, ...env };
   const lines: string[] = [];
   const api = await startApi(loadApiConfig(given), createLog('info', { write: (line) => void lines.push(line) }));
   const [first = prefix] = shardPrefixes(prefix, Number(env['QUEUE_SHARDS'] ?? 1));

@@ -7,7 +7,7 @@ import { QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { judge, type Arrival, type Verdict } from '../../sandbox/judge.ts';
 import { makeNotification } from './push.ts';
-import { connectRedis, testPrefix, testRedisUrl } from './redis.ts';
+import { connectRedis, redisEnv, testPrefix } from './redis.ts';
 
 export interface BurstOptions {
   /** Worker processes. */
@@ -54,7 +54,7 @@ export async function runBurst({ workers, count, policy, kept = policy, meddle }
     LIMIT_MIN_GAP: `${kept.minGapMs}ms`,
     WORKER_CONCURRENCY: '10',
   };
-  const env = { ...providers.env, ...limits, REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix };
+  const env = { ...providers.env, ...limits, ...redisEnv(), QUEUE_PREFIX: prefix };
   const replicas = await startReplicas({ count: workers, env });
   parts.defer(async () => {
     await replicas.stop();

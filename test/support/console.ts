@@ -9,7 +9,7 @@ import { loadConsoleConfig } from '../../src/config/config.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { DEAD_LETTERS, QUEUE, shardPrefixes } from '../../src/queue/names.ts';
 import type { Connection } from '../../src/redis/connection.ts';
-import { connectRedis, testPrefix, testRedisUrl } from './redis.ts';
+import { connectRedis, redisEnv, testPrefix } from './redis.ts';
 
 /** The console in this process, at a queue of its own. */
 export interface ConsoleBench {
@@ -54,7 +54,7 @@ export async function openConsole(
     secrets[name] = await addToken(tokensFile, { name, scopes: [...scopes] });
   }
   const own = { CONSOLE_PORT: '0', API_TOKENS_FILE: tokensFile };
-  const given = { REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, ...own, ...env };
+  const given = { ...redisEnv(), QUEUE_PREFIX: prefix, ...own, ...env };
   const served = await startConsole(loadConsoleConfig(given), createLog('silent'));
   const connection = connectRedis(given.REDIS_URL).on('error', () => undefined); // a test may have none
   const [first = prefix] = shardPrefixes(prefix, Number(env['QUEUE_SHARDS'] ?? 1));

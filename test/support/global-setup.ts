@@ -16,6 +16,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const run = shared.pushpacerTestRun;
   run.users += 1;
   project.provide('redisUrl', (await run.redis).url);
+  project.provide('isCluster', false);
   return async () => {
     run.users -= 1;
     if (run.users === 0) await end(await run.redis);

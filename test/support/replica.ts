@@ -6,7 +6,7 @@ import type { Sandbox, SandboxOptions } from '../../sandbox/sandbox.ts';
 import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
 import { startReplica, type Replica } from '../../workers/replica.ts';
 import { openSandbox } from './providers.ts';
-import { testRedisUrl } from './redis.ts';
+import { testTarget } from './redis.ts';
 import { waitFor } from './wait.ts';
 import { openWorkerQueues, type WorkerQueues } from './worker.ts';
 
@@ -29,7 +29,7 @@ export async function openReplicaBench(
   const sandbox = await openSandbox(sandboxOptions);
   const queues = openWorkerQueues(sandbox.env());
   const { prefix } = queues;
-  const producer = createProducer({ redisUrl: testRedisUrl(), prefix, ...producerOptions });
+  const producer = createProducer({ ...testTarget(), prefix, ...producerOptions });
   onTestFinished(() => producer.close());
   const lines: string[] = [];
   return {

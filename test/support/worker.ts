@@ -5,7 +5,7 @@ import { DEFAULT_LATENCY } from '../../sandbox/loopback/timing.ts';
 import type { Sandbox, SandboxOptions } from '../../sandbox/sandbox.ts';
 import { startProcess, type TestProcess } from './process.ts';
 import { openSandbox } from './providers.ts';
-import { connectRedis, testPrefix, testRedisUrl } from './redis.ts';
+import { connectRedis, redisEnv, testPrefix } from './redis.ts';
 
 const WORKER = 'workers/notifications.ts';
 /** Ends a test that would fail anyway, however busy the machine is. */
@@ -23,7 +23,7 @@ export function openWorkerQueues(providerEnv: Readonly<Record<string, string>>):
   onTestFinished(async () => {
     await Promise.all([queue.close(), deadQueue.close()]);
   });
-  const env = { ...providerEnv, REDIS_URL: testRedisUrl(), QUEUE_PREFIX: prefix, METRICS_PORT: '0' };
+  const env = { ...providerEnv, ...redisEnv(), QUEUE_PREFIX: prefix, METRICS_PORT: '0' };
   return {
     queue,
     deadQueue,

@@ -11,7 +11,7 @@ import { outcomesKey } from '../../src/queue/names.ts';
 import { present } from '../queue/support.ts';
 import { outcomesIn } from '../support/outcomes.ts';
 import { liveActivity, makeDevice, makeNotification } from '../support/push.ts';
-import { connectRedis } from '../support/redis.ts';
+import { connectRedis, isOnCluster } from '../support/redis.ts';
 import { openReplicaBench, type ReplicaBench } from '../support/replica.ts';
 import { SLOW, WITHIN, blocked, ends, waits } from '../support/waiting.ts';
 import { RACE_LIMITS, race } from '../support/cancel-race.ts';
@@ -67,7 +67,7 @@ describe('by id', () => {
     expect(bench.sandbox.journal.all).toEqual([]);
   });
 
-  test('where the limiter has a Redis of its own, that one decides', async () => {
+  test.skipIf(isOnCluster)('where the limiter has a Redis of its own, that one decides', async () => {
     const redis = await startEmbeddedRedis();
     onTestFinished(() => redis.close());
     const bench = await openReplicaBench(undefined, { limiterRedisUrl: redis.url });

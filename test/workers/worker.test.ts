@@ -162,7 +162,8 @@ describe('pages', () => {
     const { env } = await openWorkerBench();
     const redis = await startEmbeddedRedis();
     try {
-      const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, REDIS_URL: redis.url } });
+      const own = { REDIS_URL: redis.url, REDIS_CLUSTER: 'false' };
+      const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, ...own } });
       const { metrics: url } = JSON.parse(await worker.waitForLine(/"msg":"ready"/)) as { metrics: string };
       await redis.close();
       await worker.waitForLine(/no connection to Redis/);
@@ -262,7 +263,8 @@ describe('bad input', () => {
     const redis = await startEmbeddedRedis();
     const { port } = new URL(redis.url);
     await redis.close();
-    const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, REDIS_URL: redis.url } });
+    const own = { REDIS_URL: redis.url, REDIS_CLUSTER: 'false' };
+    const worker = startProcess({ args: ['workers/notifications.ts'], env: { ...env, ...own } });
     await worker.waitForLine(/no connection to Redis/);
     const later = await startEmbeddedRedis({ port: Number(port) });
     try {

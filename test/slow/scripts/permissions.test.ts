@@ -1,21 +1,13 @@
 import { createHash } from 'node:crypto';
 import { globSync, readFileSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Redis } from 'ioredis';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { startEmbeddedRedis } from '../../../sandbox/redis/embedded-redis.ts';
 import { commandsUsed, keyPatterns, type RedisRole } from '../../../scripts/doctor/permissions.ts';
-import { loadCommand } from '../../../scripts/support/commands.ts';
-import { createProducer } from '../../../src/queue/producer.ts';
-import { openApi } from '../../support/api.ts';
-import { runMain } from '../../support/command.ts';
-import { openConsole } from '../../support/console.ts';
-import { temporaryFolder } from '../../support/program.ts';
-import { makeNotification } from '../../support/push.ts';
+import { doEverything } from '../../support/everything.ts';
 import { connectRedis } from '../../support/redis.ts';
-import { openReplicaBench } from '../../support/replica.ts';
 
 const PREFIX = '{pushpacer}';
 const [USER, PASSWORD] = ['pushpacer', 's3cret'];
@@ -78,85 +70,11 @@ const RARE_SCRIPTS = ['extendLocks', 'addDelayedJob', 'retryJob', 'moveJobFromAc
 test('with no more rights than listed everything works; the list has nothing that is not used', async () => {
   const [queue, limiter] = [await openWatched('queue'), await openWatched('limiter')];
   const env = { REDIS_URL: queue.url, LIMITER_REDIS_URL: limiter.url, QUEUE_PREFIX: PREFIX };
-  const folder = await temporaryFolder();
-  const limits = join(folder, 'limits.json');
-  const quietHours = [{ from: '03:00', until: '03:01' }];
-  await writeFile(
-    limits,
-    JSON.stringify({ categories: { news: { rules: '9/1h' } }, timezone: 'Asia/Tokyo', quietHours }),
-  );
-  const bench = await openReplicaBench();
-  const everything = {
-    ...{ LIMIT_MIN_GAP: '200ms', LIMITS_FILE: limits, OUTCOMES_MAX: '1000', HISTORY_MAX: '1000', APNS_QUOTA: '900/1m' },
-    ...{ LOCK_DURATION: '1s', BACKOFF_BASE: '100ms', ATTEMPTS: '2', DEAD_LETTER_MAX_COUNT: '3', METRICS_PORT: '0' },
-  };
-  const replica = await bench.startHere({ ...env, ...everything });
-  const producer = createProducer({ redisUrl: queue.url, limiterRedisUrl: limiter.url, prefix: PREFIX });
-  onTestFinished(() => producer.close());
-  const run = async (name: string, ...args: string[]): Promise<string> => {
-    const main = await loadCommand(name);
-    if (main === undefined) throw new TypeError(`no command ${name}`);
-    const exit = await runMain(main, args, { ...env, QUEUE_SHARDS: undefined });
-    expect({ name, args, ...exit }).toMatchObject({ name, args, code: 0, stderr: '' });
-    return exit.stdout;
-  };
-  const total = async (): Promise<unknown> =>
-    (JSON.parse(await run('dead-letters', '--json')) as { total: number }).total;
-
-  // Paced, merged, waiting, canceled, and in a broadcast.
-  for (let at = 0; at < 4; at++) await producer.enqueue(makeNotification({ id: `n${at}`, category: 'news' }));
-  const hourAhead = Date.now() + 3_600_000;
-  await producer.enqueue(makeNotification({ id: 'late', sendAfter: hourAhead, cancellationKey: 'lesson' }));
-  const latest = { recipientId: 'latest', collapseId: 'score', onThrottle: 'latest' as const };
-  for (let at = 0; at < 3; at++) await producer.enqueue(makeNotification({ id: `l${at}`, ...latest }));
-  const file = join(folder, 'f.ndjson');
-  await writeFile(file, JSON.stringify(makeNotification({ id: 'b1' })));
-  await run('enqueue', '--file', file, '--broadcast', 'term-start');
-  await run('cancel', '--recipient', 'teacher-42', '--key', 'lesson');
-  // What an operator does.
-  await run('recipient', 'block', 'blocked', '--for', '1h', '--reason', 'asked');
-  await producer.enqueue(makeNotification({ id: 'held', recipientId: 'blocked', category: 'news' }));
-  await vi.waitFor(async () => expect(await producer.status('held')).toMatchObject({ rule: 'block' }), 10_000);
-  await run('why', 'held');
-  await run('recipient', 'show', 'blocked');
-  await run('recipient', 'limit', 'blocked', '--rules', '5/1m');
-  const times = ['--from', '21:00', '--until', '07:00', '--timezone', 'Asia/Tokyo'];
-  await run('recipient', 'quiet', 'blocked', ...times);
-  await run('recipient', 'unquiet', 'blocked');
-  await run('recipient', 'unblock', 'blocked');
-  await run('recipient', 'reset', 'blocked');
-  await run('cancel', '--id', 'held');
-  // Dead letters, more than are kept; a job that lasts longer than half of its lock.
-  bench.sandbox.setAnswers([{ platform: 'apns', reason: 'BadDeviceToken' }]);
-  for (let at = 0; at < 6; at++) await producer.enqueue(makeNotification({ id: `d${at}`, recipientId: `r${at}` }));
-  await vi.waitFor(async () => expect(await total()).toBeGreaterThan(2), 10_000);
-  await run('status');
-  await run('status', 'd0');
-  await run('why', 'd0');
-  bench.sandbox.setAnswers([]);
-  await run('replay', '--all', '--yes');
-  await run('discard', '--all', '--yes');
-  // The servers.
-  const api = await openApi(env);
-  const body = makeNotification({ id: 'api-1', recipientId: 'api' });
-  const posted = await api.call('POST', '/v1/notifications', { body, headers: { 'idempotency-key': 'k1' } });
-  expect(posted.status).toBeLessThan(300);
-  for (const path of ['/v1/notifications/api-1', '/v1/recipients/api', '/readyz', '/healthz']) {
-    expect((await api.call('GET', path)).status).toBe(200);
-  }
-  const hangUp = new AbortController(); // the stream of outcomes has no end
-  const authorization = `Bearer ${api.secrets.all}`;
-  await fetch(`${api.url}/v1/outcomes`, { headers: { authorization }, signal: hangUp.signal });
-  await vi.waitFor(() => expect([...queue.seen]).toEqual(expect.arrayContaining(['xrange', 'xrevrange'])), 10_000);
-  hangUp.abort();
-  const web = await openConsole(env);
-  for (const path of ['/', '/recipients/api', '/dead-letters', '/search?q=api-1', '/audit']) {
-    expect({ path, status: (await web.get(path)).status }).toEqual({ path, status: 200 });
-  }
-  expect((await fetch(`${replica.url}/readyz`)).status).toBe(200);
-  await fetch(`${replica.url}/metrics`);
-  await run('doctor');
-  await replica.stop();
+  await doEverything({
+    env,
+    target: { redisUrl: queue.url, limiterRedisUrl: limiter.url, prefix: PREFIX },
+    outcomesRead: () => expect([...queue.seen]).toEqual(expect.arrayContaining(['xrange', 'xrevrange'])),
+  });
 
   const found: Readonly<Record<RedisRole, readonly string[]>> = {
     queue: [...ownCommands('src/{queue,dead-letters,delivery,operations}'), ...(await commandsOfBullmq(queue.scripts))],

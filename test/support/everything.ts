@@ -1,0 +1,114 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, onTestFinished, vi } from 'vitest';
+import { loadCommand } from '../../scripts/support/commands.ts';
+import { createProducer, type ProducerOptions } from '../../src/queue/producer.ts';
+import { openApi } from './api.ts';
+import { runMain } from './command.ts';
+import { openConsole } from './console.ts';
+import { temporaryFolder } from './program.ts';
+import { makeNotification } from './push.ts';
+import { openReplicaBench } from './replica.ts';
+
+/** Options of a worker that make it use every part of Redis that it can use. */
+const WITH_EVERYTHING = {
+  ...{ LIMIT_MIN_GAP: '200ms', OUTCOMES_MAX: '1000', HISTORY_MAX: '1000', APNS_QUOTA: '900/1m' },
+  ...{ LOCK_DURATION: '1s', BACKOFF_BASE: '100ms', ATTEMPTS: '2', DEAD_LETTER_MAX_COUNT: '3', METRICS_PORT: '0' },
+};
+
+/** Where everything is done. */
+export interface EverythingOptions {
+  /** Variables of the worker, the commands and the servers: REDIS_URL, QUEUE_PREFIX, and whatever else they need. */
+  readonly env: Readonly<Record<string, string>>;
+  /** The same for a producer. */
+  readonly target: ProducerOptions;
+  /** Asserts that the API has read the stream of outcomes: it has no end. */
+  readonly outcomesRead?: () => void;
+}
+
+/** Everything that pushpacer can do, once: a worker, a producer, each command, the HTTP API and the console. All has to succeed. */
+export async function doEverything({ env, target, outcomesRead }: EverythingOptions): Promise<void> {
+  const folder = await temporaryFolder();
+  const limits = join(folder, 'limits.json');
+  const quietHours = [{ from: '03:00', until: '03:01' }];
+  await writeFile(
+    limits,
+    JSON.stringify({ categories: { news: { rules: '9/1h' } }, timezone: 'Asia/Tokyo', quietHours }),
+  );
+  const bench = await openReplicaBench();
+  const replica = await bench.startHere({ ...WITH_EVERYTHING, LIMITS_FILE: limits, ...env });
+  const producer = createProducer(target);
+  onTestFinished(() => producer.close());
+  const run = async (name: string, ...args: string[]): Promise<string> => {
+    const main = await loadCommand(name);
+    if (main === undefined) throw new TypeError(`no command ${name}`);
+    const exit = await runMain(main, args, { QUEUE_SHARDS: undefined, REDIS_CLUSTER: undefined, ...env });
+    expect({ name, args, ...exit }).toMatchObject({ name, args, code: 0, stderr: '' });
+    return exit.stdout;
+  };
+  const total = async (): Promise<unknown> =>
+    (JSON.parse(await run('dead-letters', '--json')) as { total: number }).total;
+
+  // Paced, merged, waiting, canceled, and in a broadcast.
+  for (let at = 0; at < 4; at++) await producer.enqueue(makeNotification({ id: `n${at}`, category: 'news' }));
+  const hourAhead = Date.now() + 3_600_000;
+  await producer.enqueue(makeNotification({ id: 'late', sendAfter: hourAhead, cancellationKey: 'lesson' }));
+  const latest = { recipientId: 'latest', collapseId: 'score', onThrottle: 'latest' as const };
+  for (let at = 0; at < 3; at++) await producer.enqueue(makeNotification({ id: `l${at}`, ...latest }));
+  const digest = { onThrottle: 'digest' as const, digest: { key: 'k', title: 'Class 7b', body: '{{count}} new' } };
+  for (let at = 0; at < 3; at++) {
+    await producer.enqueue(makeNotification({ id: `g${at}`, recipientId: 'digest', ...digest }));
+  }
+  for (let at = 0; at < 2; at++) {
+    const { alert: _, ...push } = makeNotification({ id: `p${at}`, recipientId: 'apart', data: { a: '1' } });
+    await producer.enqueue({ ...push, pushType: 'background' });
+  }
+  const file = join(folder, 'f.ndjson');
+  await writeFile(file, JSON.stringify(makeNotification({ id: 'b1' })));
+  await run('enqueue', '--file', file, '--broadcast', 'term-start');
+  await run('cancel', '--recipient', 'teacher-42', '--key', 'lesson');
+  // What an operator does.
+  await run('recipient', 'block', 'blocked', '--for', '1h', '--reason', 'asked');
+  await producer.enqueue(makeNotification({ id: 'held', recipientId: 'blocked', category: 'news' }));
+  await vi.waitFor(async () => expect(await producer.status('held')).toMatchObject({ rule: 'block' }), 10_000);
+  await run('why', 'held');
+  await run('recipient', 'show', 'blocked');
+  await run('recipient', 'limit', 'blocked', '--rules', '5/1m');
+  const times = ['--from', '21:00', '--until', '07:00', '--timezone', 'Asia/Tokyo'];
+  await run('recipient', 'quiet', 'blocked', ...times);
+  await run('recipient', 'unquiet', 'blocked');
+  await run('recipient', 'unblock', 'blocked');
+  await run('recipient', 'reset', 'blocked');
+  await run('cancel', '--id', 'held');
+  // Dead letters, more than are kept; a job that lasts longer than half of its lock.
+  bench.sandbox.setAnswers([{ platform: 'apns', reason: 'BadDeviceToken' }]);
+  for (let at = 0; at < 6; at++) await producer.enqueue(makeNotification({ id: `d${at}`, recipientId: `r${at}` }));
+  await vi.waitFor(async () => expect(await total()).toBeGreaterThan(2), 10_000);
+  await run('status');
+  await run('status', 'd0');
+  await run('why', 'd0');
+  bench.sandbox.setAnswers([]);
+  await run('replay', '--all', '--yes');
+  await run('discard', '--all', '--yes');
+  // The servers.
+  const api = await openApi(env);
+  const body = makeNotification({ id: 'api-1', recipientId: 'api' });
+  const posted = await api.call('POST', '/v1/notifications', { body, headers: { 'idempotency-key': 'k1' } });
+  expect(posted.status).toBeLessThan(300);
+  for (const path of ['/v1/notifications/api-1', '/v1/recipients/api', '/readyz', '/healthz']) {
+    expect((await api.call('GET', path)).status).toBe(200);
+  }
+  const hangUp = new AbortController(); // the stream of outcomes has no end
+  const authorization = `Bearer ${api.secrets.all}`;
+  await fetch(`${api.url}/v1/outcomes`, { headers: { authorization }, signal: hangUp.signal });
+  if (outcomesRead !== undefined) await vi.waitFor(outcomesRead, 10_000);
+  hangUp.abort();
+  const web = await openConsole(env);
+  for (const path of ['/', '/recipients/api', '/dead-letters', '/search?q=api-1', '/audit']) {
+    expect({ path, status: (await web.get(path)).status }).toEqual({ path, status: 200 });
+  }
+  expect((await fetch(`${replica.url}/readyz`)).status).toBe(200);
+  await fetch(`${replica.url}/metrics`);
+  await run('doctor');
+  await replica.stop();
+}
