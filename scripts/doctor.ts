@@ -92,13 +92,14 @@ function withoutFaulty(credentials: Credentials, isFaulty: (account: Account) =>
 
 async function examineRedis(config: ReturnType<typeof loadLimiterConfig>): Promise<Finding[]> {
   const { redis, limiterRedis, queue } = config;
+  const shared = { ...queue, waitReplicas: config.waitReplicas.count };
   const isApart = hasOwnLimiter(config);
   const ofQueue: RedisToCheck = {
-    ...{ ...queue, label: 'redis', config: redis, roles: isApart ? ['queue'] : ['queue', 'limiter'] },
+    ...{ ...shared, label: 'redis', config: redis, roles: isApart ? ['queue'] : ['queue', 'limiter'] },
   };
   const findings = await checkRedis(ofQueue, (connection) => workersFindings(connection, queue.prefix, config));
   if (!isApart) return findings;
-  const ofLimiter: RedisToCheck = { ...queue, label: 'limiter', config: limiterRedis, roles: ['limiter'] };
+  const ofLimiter: RedisToCheck = { ...shared, label: 'limiter', config: limiterRedis, roles: ['limiter'] };
   return [...findings, ...(await checkRedis(ofLimiter, () => Promise.resolve([])))];
 }
 

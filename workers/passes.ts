@@ -9,11 +9,13 @@ import type { Recording } from '../src/delivery/story.ts';
 import { accountOf, serviceOfDevice, tokenOf } from '../src/domain/device.ts';
 import { countedAs, type CountedApart } from '../src/domain/limits.ts';
 import { needsOperator } from '../src/domain/outcome.ts';
+import { errorChain } from '../src/domain/redact.ts';
 import { apartOptions, forEachKind, type WaitingLimiter } from '../src/limiter/limiter.ts';
 import { paceOf } from '../src/limiter/pace.ts';
 import { createCanceledLook, createCanceller } from '../src/limiter/redis/canceller.ts';
 import { createClock, keepClock } from '../src/limiter/redis/clock.ts';
-import { createWaitingLimiter } from '../src/limiter/redis/redis-limiter.ts';
+import { recipientKeys } from '../src/limiter/redis/keys.ts';
+import { createWaitingLimiter, type WaitingLimiterOptions } from '../src/limiter/redis/redis-limiter.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import type { Metrics } from '../src/observe/metrics.ts';
 import { openTracing, wantsTraces } from '../src/observe/tracing.ts';
@@ -27,6 +29,8 @@ import { redelay } from '../src/queue/job-lock.ts';
 import { homesOf, type Layout } from '../src/queue/layout.ts';
 import { CANCEL, destinationOf } from '../src/queue/names.ts';
 import { createOutcomes, reportInvalidToken, type Outcomes } from '../src/queue/outcomes.ts';
+import { createReplicaWait, type Confirm, type ReplicaWait } from '../src/redis/replicas.ts';
+import { addressOf } from '../src/redis/target.ts';
 import type { Accounts } from './accounts.ts';
 import type { ConsumerOptions } from './consumer.ts';
 import { LIMITER_TIMEOUT_MS, TROUBLE_EVERY_MS, type Connections } from './redis.ts';
@@ -61,8 +65,14 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
   closing.defer(() => clockKeeper.stop());
   await clockKeeper.measured;
   const limiterParts = { redis: connections.limiter, clock, timeoutMs: LIMITER_TIMEOUT_MS };
-  const apart = (kind: CountedApart) =>
-    timed(createWaitingLimiter({ ...limiterParts, ...apartOptions(kind, apartRules[kind], prefix) }), metrics);
+  const replicas = config.waitReplicas.count > 0 ? replicaWaitOf(config, parts) : undefined;
+  const limiterOf = (options: WaitingLimiterOptions): WaitingLimiter => {
+    const limiter = timed(createWaitingLimiter(options), metrics);
+    return replicas === undefined
+      ? limiter
+      : confirmed(limiter, (recipientId) => replicas(recipientKeys(prefix, recipientId).sent));
+  };
+  const apart = (kind: CountedApart) => limiterOf({ ...limiterParts, ...apartOptions(kind, apartRules[kind], prefix) });
 
   const canceller = { redis: connections.limiter, timeoutMs: LIMITER_TIMEOUT_MS };
   const deciders = forEachKind(prefix, (of) => createCanceller({ ...canceller, prefix: of }));
@@ -78,7 +88,7 @@ export async function createPasses(config: Config, parts: PassParts): Promise<Co
     ...(outcomes && { outcomes }),
     ...(recording && { recording }),
     ...(tracing && { tracing }),
-    limiter: timed(createWaitingLimiter({ ...limiterParts, policy, categories, quietHours, prefix }), metrics),
+    limiter: limiterOf({ ...limiterParts, policy, categories, quietHours, prefix }),
     apart: { background: apart('background'), liveactivity: apart('liveactivity') },
     overallGapMs: policy.minGapMs,
     toleranceMs: paceOf(policy).toleranceMs,
@@ -112,6 +122,45 @@ function timed(limiter: WaitingLimiter, metrics: Pick<Metrics, 'asked'>): Waitin
     },
   };
 }
+
+/** The same limiter, that admits only what replicas have too: an admission that a failover forgot would be given twice. */
+function confirmed(limiter: WaitingLimiter, confirmOf: (recipientId: string) => Confirm): WaitingLimiter {
+  return {
+    ...limiter,
+    async admit(ask) {
+      const confirm = confirmOf(ask.recipientId);
+      const answer = await limiter.admit(ask);
+      // Nobody sends on an admission that was given before.
+      if (answer.kind === 'admitted' && !answer.repeated) await confirm();
+      return answer;
+    },
+  };
+}
+
+/** The wait for replicas, with a log of those that are missing. */
+function replicaWaitOf(
+  { waitReplicas }: Config,
+  { connections, log }: Pick<PassParts, 'connections' | 'log'>,
+): ReplicaWait {
+  const sparing = createSparing(TROUBLE_EVERY_MS);
+  const wait = createReplicaWait(connections.limiter, waitReplicas);
+  return (key) => {
+    const confirm = wait(key);
+    return async () => {
+      try {
+        await confirm();
+      } catch (error) {
+        const reason = errorChain(error);
+        const repeats = sparing(reason);
+        if (repeats !== undefined) log.warn({ redis: addressOf(connections.limiter), reason, repeats }, NO_REPLICAS);
+        throw error;
+      }
+    };
+  };
+}
+
+const NO_REPLICAS =
+  'replicas of Redis did not confirm a slot (REDIS_WAIT_REPLICAS): nothing is sent in it, and the notification is put back';
 
 /** The stream of outcomes, with a log of what is lost; undefined where there is none. */
 function outcomesOf(

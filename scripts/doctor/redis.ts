@@ -25,6 +25,8 @@ export interface RedisToCheck {
   readonly roles: readonly RedisRole[];
   readonly prefix: string;
   readonly shards: number;
+  /** REDIS_WAIT_REPLICAS, for the limiter's Redis. */
+  readonly waitReplicas: number;
 }
 
 /**
@@ -108,6 +110,7 @@ async function lookAtServer(node: Redis, redis: RedisToCheck): Promise<Finding[]
             ...(await persistenceFindings(node, info)),
             hzFinding(info),
             ...replicaFindings(info),
+            ...waitFindings(info, redis),
           ]),
         ];
   return [...findings, ...named(label, [distanceFinding(timing), clockFinding(timing), await scriptsFinding(node)])];
@@ -255,6 +258,19 @@ function replicaFindings(info: Info): Finding[] {
   if (info.has('min_slaves_good_slaves')) return [ok(`${replicas.length} keep up; min-replicas-to-write is set`)];
   const text = `${replicas.length} keep up; min-replicas-to-write is not set: a master that is cut off goes on taking writes`;
   return [warning(text, 'set min-replicas-to-write 1 and min-replicas-max-lag 10 (docs/redis.md)')];
+}
+
+function waitFindings(info: Info, { roles, waitReplicas }: RedisToCheck): Finding[] {
+  if (waitReplicas === 0 || !roles.includes('limiter')) return [];
+  const { ok, warning } = createFindings('wait');
+  const online = [...info].filter(([name, value]) => /^slave\d+$/.test(name) && value.includes('state=online')).length;
+  if (online >= waitReplicas) return [ok(`REDIS_WAIT_REPLICAS is ${waitReplicas}, and ${online} are connected`)];
+  return [
+    warning(
+      `REDIS_WAIT_REPLICAS is ${waitReplicas}, and ${online} are connected: nothing is sent until there are more`,
+      'connect more replicas, or lower REDIS_WAIT_REPLICAS (docs/redis.md)',
+    ),
+  ];
 }
 
 interface Timing {

@@ -28,6 +28,8 @@ export interface RedisConfig {
 export interface Config extends Credentials {
   readonly redis: RedisConfig;
   readonly limiterRedis: RedisConfig;
+  /** Replicas of the limiter's Redis that must have a slot before a worker sends in it. `count` 0: none. */
+  readonly waitReplicas: { readonly count: number; readonly timeoutMs: number };
   readonly queue: { readonly prefix: string; readonly shards: number };
   readonly policy: Policy;
   /** Holds in addition to `policy`, for notifications of these categories. */
@@ -238,6 +240,7 @@ const QUEUE_VARIABLES = [
 const LIMITER_VARIABLES = [
   ...QUEUE_VARIABLES,
   ...(['LIMITER_REDIS_URL', 'LIMITER_REDIS_SENTINEL_NAME', 'LIMIT_RULES', 'LIMIT_MIN_GAP', 'LIMITS_FILE'] as const),
+  ...(['REDIS_WAIT_REPLICAS', 'REDIS_WAIT_TIMEOUT'] as const),
   ...(['LIMIT_BACKGROUND_RULES', 'LIMIT_LIVE_ACTIVITY_RULES'] as const),
 ] as const;
 
@@ -256,6 +259,7 @@ function limiterConfig(variables: Variables, faults: Fault[]) {
       variables.LIMITER_REDIS_SENTINEL_NAME ?? variables.REDIS_SENTINEL_NAME,
       variables,
     ),
+    waitReplicas: { count: variables.REDIS_WAIT_REPLICAS, timeoutMs: variables.REDIS_WAIT_TIMEOUT },
     policy: policyConfig(variables),
     ...readLimitsFile(variables.LIMITS_FILE, faults),
     apartRules: { background: variables.LIMIT_BACKGROUND_RULES, liveactivity: variables.LIMIT_LIVE_ACTIVITY_RULES },

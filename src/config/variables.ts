@@ -30,6 +30,12 @@ const queueAndDelivery = {
   LIMITER_REDIS_SENTINEL_NAME: groupName()
     .optional()
     .describe("the limiter's master, where the Sentinels know it by another name"),
+  REDIS_WAIT_REPLICAS: integer(0, 10)
+    .default(0)
+    .describe('so many replicas must have a slot before a worker sends in it; `0`: none (docs/redis.md)'),
+  REDIS_WAIT_TIMEOUT: duration('1500ms', '10ms')
+    .default(1_000)
+    .describe('how long a worker waits for them before it puts the notification back'),
   QUEUE_PREFIX: text(PREFIX_PATTERN, PREFIX_FORMAT)
     .default(DEFAULT_PREFIX)
     .describe('the prefix of every queue key; the braces keep a queue in one Cluster slot'),
@@ -193,7 +199,7 @@ export interface VariableDoc {
 }
 
 const DURATIONS =
-  /^(LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|LOCK_DURATION|PROVIDER_PAUSE_|DEAD_LETTER_MAX_AGE|HISTORY_MAX_AGE|SHUTDOWN_GRACE)/;
+  /^(REDIS_WAIT_TIMEOUT|LIMIT_MIN_GAP|LIMIT_MAX_WAIT|BACKOFF_|LOCK_DURATION|PROVIDER_PAUSE_|DEAD_LETTER_MAX_AGE|HISTORY_MAX_AGE|SHUTDOWN_GRACE)/;
 
 /** Every variable that a worker reads, in the order of the README's table, which is generated from this. */
 export const CONFIG_VARIABLES = docsOf(environmentSchema);

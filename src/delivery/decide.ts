@@ -177,9 +177,18 @@ export function notNoted({ random }: DeliverParts): Result {
 }
 
 /** The limiter, or a quota, did not answer. Nothing was sent: if the limiter gave a slot all the same, the next pass uses it. */
-export function limiterUnavailable(context: Context, { random }: DeliverParts): Result {
+export function limiterUnavailable(context: Context, parts: DeliverParts): Result {
+  return unsure(context, 'limiter-unavailable', parts);
+}
+
+/** Too few replicas have the slot that the limiter gave (REDIS_WAIT_REPLICAS). Nothing was sent: the next pass uses that slot. */
+export function replicasMissing(context: Context, parts: DeliverParts): Result {
+  return unsure(context, 'replicas-missing', parts);
+}
+
+function unsure(context: Context, code: string, { random }: DeliverParts): Result {
   context.progress = { ...context.progress, unsent: true, trying: undefined };
-  return deferred(Math.round(NO_ANSWER_MS * (1 + random())), 'limiter-unavailable');
+  return deferred(Math.round(NO_ANSWER_MS * (1 + random())), code);
 }
 
 /** An error that no step foresaw: a bug. It counts as an attempt. */

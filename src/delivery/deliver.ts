@@ -25,6 +25,7 @@ import { isUnprioritised } from '../queue/names.ts';
 import type { Place } from '../queue/notification-worker.ts';
 import type { Outcomes } from '../queue/outcomes.ts';
 import { LimiterUnavailableError } from '../redis/deadline.ts';
+import { ReplicasMissingError } from '../redis/replicas.ts';
 import { createContext, openDevices, timeLeftMs, type Context, type DeliverParts, type EndTurn } from './context.ts';
 import * as decide from './decide.ts';
 import { ack, attemptsOf, completionOf, createPassLog, endOf, isNewer, noteKey, outcomeOf } from './end.ts';
@@ -161,6 +162,7 @@ export async function deliver(context: Context, parts: DeliverParts): Promise<Re
     return sent === 'not-noted' ? decide.notNoted(parts) : decide.afterSend(context, parts);
   } catch (error) {
     if (error instanceof LimiterUnavailableError) return decide.limiterUnavailable(context, parts);
+    if (error instanceof ReplicasMissingError) return decide.replicasMissing(context, parts);
     if (error instanceof NewerFormatError) return decide.newerLimiterState(context, parts);
     return decide.unexpectedError(context, error, parts);
   } finally {

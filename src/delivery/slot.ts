@@ -95,6 +95,8 @@ export async function takeSlot(context: Context, parts: DeliverParts, during: Wh
     if (admission.repeated) {
       asks += 1;
       isUnused = false;
+      // Also for a pass that ends without an answer: the next one must not take the repeated slot for its own.
+      context.progress = { ...context.progress, asks };
       continue;
     }
     isUnused = true;

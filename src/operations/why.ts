@@ -203,6 +203,7 @@ const CODES: Readonly<Record<string, string>> = {
   'stalled-before':
     'its workers did not renew their lock on it in time, twice or more often; it meets other jobs when it comes back',
   'limiter-unavailable': "the limiter's Redis did not answer",
+  'replicas-missing': 'too few replicas of Redis confirmed its slot in time (REDIS_WAIT_REPLICAS)',
   'missed-slot': 'its worker was too late for its slot, again and again: the machine is too busy',
   'newer-format':
     "a newer version of pushpacer wrote the limiter's state of its recipient; a worker of that version can send it",

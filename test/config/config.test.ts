@@ -40,6 +40,7 @@ describe('defaults', () => {
     expect(loadConfig({})).toEqual({
       redis: { redisUrl: 'redis://127.0.0.1:6379', cluster: false },
       limiterRedis: { redisUrl: 'redis://127.0.0.1:6379', cluster: false },
+      waitReplicas: { count: 0, timeoutMs: 1_000 },
       queue: { prefix: '{pushpacer}', shards: 1 },
       policy: { rules: [{ max: 10, perMs: 60_000 }], minGapMs: 3_000 },
       categories: {},
@@ -174,6 +175,7 @@ describe('faults', () => {
       'APNS_QUOTA',
       `expected rules as max/per, such as 10/1m,200/1h (APNS_QUOTA[0].per: expected ${DURATION}, from 1ms to 1h, found 7200000 ms), found "600000/2h"`,
     ],
+    [{ REDIS_WAIT_TIMEOUT: '2s' }, 'REDIS_WAIT_TIMEOUT', `expected ${DURATION}, from 10ms to 1500ms, found "2s"`],
     [{ SHUTDOWN_GRACE: '2d' }, 'SHUTDOWN_GRACE', `expected 0 or ${DURATION}, at most 1d, found "2d"`],
     [
       { REDIS_URL: 'redis://a,redis://b' },
@@ -220,6 +222,7 @@ describe('faults', () => {
     expect(loadLimiterConfig({ ...env, APNS_KEY_FILE: '/nowhere.p8', ATTEMPTS: 'many' })).toEqual({
       redis: { redisUrl: 'redis://127.0.0.1:6379', cluster: false },
       limiterRedis: { redisUrl: 'redis://limiter', cluster: false },
+      waitReplicas: { count: 0, timeoutMs: 1_000 },
       queue: { prefix: '{pushpacer}', shards: 1 },
       policy: { rules: [{ max: 5, perMs: 60_000 }], minGapMs: 0 },
       categories: {},

@@ -5,6 +5,7 @@ import { leadMs, maxLateMs, createTurns, slotLateMs } from '../../src/delivery/s
 import { sleepUntil } from '../../src/domain/time.ts';
 import type { WaitingAsk, WaitingLimiter } from '../../src/limiter/limiter.ts';
 import { LimiterUnavailableError } from '../../src/redis/deadline.ts';
+import { ReplicasMissingError } from '../../src/redis/replicas.ts';
 import { makeDevice, makeNotification } from '../support/push.ts';
 import { waitFor } from '../support/wait.ts';
 import { lostAfter, none, openBench, POLICY, RECIPIENT, takeDown } from './support.ts';
@@ -119,6 +120,38 @@ describe('the slot', () => {
     const again = await run(notification, progress, { isSlotUnused: true });
     expect(again.outcome).toEqual({ kind: 'delivered' });
     expect(sandbox.journal.accepted).toHaveLength(1);
+  });
+
+  it('is not asked for again under the id that an earlier worker used, where the next id got no answer', async () => {
+    const { run, limiter, sandbox } = await openBench();
+    const notification = makeNotification();
+    await limiter.admit({ recipientId: RECIPIENT, id: `${notification.id}/0` }); // its worker died, and may have sent
+    const ids: string[] = [];
+    const admit = (ask: WaitingAsk) => {
+      ids.push(ask.id);
+      return ids.length === 1 ? limiter.admit(ask) : Promise.reject(new ReplicasMissingError('none of 1'));
+    };
+    const first = await run(notification, none, { limiter: { ...limiter, admit } });
+    expect(first.outcome).toMatchObject({ kind: 'deferred', code: 'replicas-missing' });
+    const second = await run(notification, first.progress, { isSlotUnused: first.progress.unsent === true });
+    expect(second.outcome).toMatchObject({ kind: 'requeued', rule: 'gap' });
+    expect(sandbox.journal.all).toEqual([]);
+  });
+
+  it('that replicas did not confirm is not used, and is asked for again: it takes no second one', async () => {
+    const { run, limiter, sandbox } = await openBench();
+    const admit = async (ask: WaitingAsk) => {
+      await limiter.admit(ask);
+      throw new ReplicasMissingError('0 of 1 replicas confirmed');
+    };
+    const notification = makeNotification();
+    const first = await run(notification, none, { limiter: { ...limiter, admit } });
+    expect(first.outcome).toMatchObject({ kind: 'deferred', code: 'replicas-missing' });
+    expect(first.progress).toMatchObject({ unsent: true, tries: 0, attempts: [] });
+    expect(sandbox.journal.all).toEqual([]);
+    const again = await run(notification, first.progress, { isSlotUnused: true });
+    expect(again.outcome).toEqual({ kind: 'delivered' });
+    expect((await limiter.inspect(RECIPIENT)).sent).toHaveLength(1);
   });
 
   it('is slept for without a place of WORKER_CONCURRENCY, where the line is late', async () => {

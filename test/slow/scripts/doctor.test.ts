@@ -202,6 +202,11 @@ test('by Sentinels: the master, and that nothing bounds what a failover loses', 
   expect(wrong).toEqual(
     expect.arrayContaining(like(/^warning redis replicas: 1 keep up; min-replicas-to-write is not set/)),
   );
+  const waiting = await doctor({ ...env, REDIS_WAIT_REPLICAS: '1' });
+  expect(waiting.findings.find(({ check }) => check === 'redis wait')).toMatchObject({ result: 'ok' });
+  expect((await doctor({ ...env, REDIS_WAIT_REPLICAS: '2' })).wrong).toEqual(
+    expect.arrayContaining(like(/^warning redis wait: REDIS_WAIT_REPLICAS is 2, and 1 are connected: nothing is sent/)),
+  );
 });
 
 test("a clock that is not Redis's", async () => {

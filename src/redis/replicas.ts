@@ -1,0 +1,113 @@
+import { setImmediate as turnEnds } from 'node:timers/promises';
+import { Cluster, Command, type Redis } from 'ioredis';
+import type { Connection } from './target.ts';
+
+/**
+ * It is not known that enough replicas have a write: a failover may forget it. What was written is still there now. Write it again
+ * later, under the same id.
+ */
+export class ReplicasMissingError extends Error {
+  override readonly name = 'ReplicasMissingError';
+}
+
+export interface ReplicaWaitOptions {
+  /** So many replicas must have the write. */
+  readonly count: number;
+  /** For so long it is waited for them, in milliseconds. Shorter than the connection's `socketTimeout`. */
+  readonly timeoutMs: number;
+}
+
+/**
+ * Resolves when enough replicas have what was written since this was made; otherwise rejects with ReplicasMissingError after
+ * `timeoutMs` twice at most.
+ */
+export type Confirm = () => Promise<void>;
+
+/**
+ * Call it before a write, with one of its keys, and the result after it.
+ *
+ * Redis's WAIT is about the writes of its own connection, so it is sent on the connection that carries the write. WAIT stops that
+ * connection until the replicas answer, so only one is under way at a time: what is written meanwhile shares the next one.
+ */
+export type ReplicaWait = (key: string) => Confirm;
+
+export function createReplicaWait(redis: Connection, options: ReplicaWaitOptions): ReplicaWait {
+  const links = new WeakMap<Redis, Link>();
+  const linkTo = (key: string): Link | undefined => {
+    const node = nodeOf(redis, key);
+    if (node === undefined) return undefined;
+    const known = links.get(node);
+    if (known !== undefined) return known;
+    const link = createLink(node, options);
+    links.set(node, link);
+    return link;
+  };
+  return (key) => {
+    const before = linkTo(key);
+    const connected = before?.connected();
+    return async () => {
+      // Where a cluster sent the write to another node (MOVED), or the connection broke, WAIT would speak of other writes.
+      const link = linkTo(key);
+      if (link === undefined || link !== before) throw new ReplicasMissingError(ELSEWHERE);
+      const answer = await link.wait();
+      if (answer.connected !== connected) throw new ReplicasMissingError(ELSEWHERE);
+      if (answer.replicas >= options.count) return;
+      throw new ReplicasMissingError(
+        `${answer.replicas} of ${options.count} replicas confirmed within ${options.timeoutMs} ms`,
+      );
+    };
+  };
+}
+
+const ELSEWHERE = 'the connection was lost, or the keys moved to another node, before replicas could confirm';
+
+interface Answer {
+  readonly replicas: number;
+  /** The connection that WAIT was sent on. */
+  readonly connected: number;
+}
+
+/** A connection to one node. */
+interface Link {
+  /** Another number after each loss of the connection. */
+  connected(): number;
+  wait(): Promise<Answer>;
+}
+
+function createLink(node: Redis, { count, timeoutMs }: ReplicaWaitOptions): Link {
+  let losses = 0;
+  node.on('close', () => (losses += 1));
+  let last: Promise<unknown> = Promise.resolve();
+  let next: Promise<Answer> | undefined;
+
+  async function waitAfter(before: Promise<unknown>): Promise<Answer> {
+    await before;
+    await turnEnds(); // the answers that came together share one WAIT
+    next = undefined;
+    const connected = losses;
+    try {
+      return { replicas: await node.wait(count, timeoutMs), connected };
+    } catch (cause) {
+      throw new ReplicasMissingError('Redis did not answer WAIT', { cause });
+    }
+  }
+
+  return {
+    connected: () => losses,
+    wait() {
+      if (next !== undefined) return next;
+      const answer = waitAfter(last);
+      next = answer;
+      last = answer.catch(() => undefined);
+      return answer;
+    },
+  };
+}
+
+/** The connection that carries a write with this key; of a cluster, as far as the client knows its slots. */
+function nodeOf(redis: Connection, key: string): Redis | undefined {
+  if (!(redis instanceof Cluster)) return redis;
+  const slot = new Command('exists', [key]).getSlot();
+  const place = typeof slot === 'number' ? redis.slots[slot]?.[0] : undefined;
+  return redis.nodes('master').find(({ options: { host, port } }) => `${host}:${port}` === place);
+}

@@ -1,0 +1,141 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { moveSlot, mastersOf } from '../../../sandbox/redis/cluster-orders.ts';
+import { crc16, SLOTS } from '../../../src/queue/names.ts';
+import { connectLimiter } from '../../../src/redis/connection.ts';
+import { createReplicaWait } from '../../../src/redis/replicas.ts';
+import { eventually, ownRedis } from '../../support/fault-bench.ts';
+import { connectRedis } from '../../support/redis.ts';
+import { connectCluster, testCluster } from '../../support/cluster.ts';
+
+const OPTIONS = { count: 1, timeoutMs: 300 };
+
+/** A master with a replica in step, and the limiter's connection to it. */
+async function openPair() {
+  const master = await ownRedis();
+  const replica = await ownRedis({ extraArgs: ['--replicaof', `127.0.0.1 ${master.port}`] });
+  const control = connectRedis(master.url);
+  await eventually(async () => expect(await control.info('replication')).toMatch(/slave0:.*state=online/));
+  const redis = connectLimiter({ redisUrl: master.url }, 2_000);
+  redis.on('error', () => undefined);
+  onTestFinished(() => redis.disconnect());
+  await eventually(() => expect(redis.status).toBe('ready'));
+  const waits = async (): Promise<number> =>
+    Number(/cmdstat_wait:calls=(\d+)/.exec(await control.info('commandstats'))?.[1] ?? 0);
+  return { master, replica, control, redis, waits };
+}
+
+/** Until the end of the test or of `work`, the process stands still. */
+async function frozen(pid: number, work: () => Promise<void>): Promise<void> {
+  process.kill(pid, 'SIGSTOP');
+  try {
+    await work();
+  } finally {
+    process.kill(pid, 'SIGCONT');
+  }
+}
+
+describe('the wait for a replica', () => {
+  it('ends when the replica has the write', async () => {
+    const { replica, redis } = await openPair();
+    const confirm = createReplicaWait(redis, OPTIONS)('a');
+    await redis.set('a', '1');
+    await confirm();
+    expect(await connectRedis(replica.url).get('a')).toBe('1');
+  });
+
+  it('fails while the replica stands still, and succeeds after it', async () => {
+    const { replica, redis } = await openPair();
+    const wait = createReplicaWait(redis, OPTIONS);
+    await frozen(replica.pid, async () => {
+      const confirm = wait('a');
+      await redis.set('a', '1');
+      await expect(confirm()).rejects.toThrow('0 of 1 replicas confirmed within 300 ms');
+    });
+    const confirm = wait('a');
+    await redis.set('a', '2');
+    await confirm();
+  });
+
+  it('is one for all that were written while another one was under way', async () => {
+    const { redis, waits } = await openPair();
+    const wait = createReplicaWait(redis, OPTIONS);
+    const write = async (key: string): Promise<void> => {
+      const confirm = wait(key);
+      await redis.set(key, '1');
+      await confirm();
+    };
+    await Promise.all(Array.from({ length: 200 }, (_, index) => write(`key-${index}`)));
+    expect(await waits()).toBeLessThanOrEqual(3);
+  });
+
+  it('says nothing of a write whose connection was lost: another one knows only its own writes', async () => {
+    const { redis, control } = await openPair();
+    const confirm = createReplicaWait(redis, OPTIONS)('a');
+    await redis.set('a', '1');
+    await control.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+    await eventually(() => expect(redis.status).not.toBe('ready'));
+    await eventually(() => expect(redis.status).toBe('ready'));
+    await expect(confirm()).rejects.toMatchObject({ name: 'ReplicasMissingError' });
+  });
+
+  it('fails where the master ends meanwhile', async () => {
+    const { redis, master, replica } = await openPair();
+    const confirm = createReplicaWait(redis, { count: 1, timeoutMs: 1_500 })('a');
+    await redis.set('a', '1');
+    await frozen(replica.pid, async () => {
+      const waiting = expect(confirm()).rejects.toMatchObject({ name: 'ReplicasMissingError' });
+      await sleep(100);
+      process.kill(master.pid, 'SIGKILL');
+      await waiting;
+    });
+  });
+});
+
+describe('on a cluster', () => {
+  const cluster = testCluster();
+
+  it('it is sent to the node that has the write', async () => {
+    const redis = connectCluster(cluster);
+    const wait = createReplicaWait(redis, OPTIONS);
+    const keys = (await mastersOf(cluster)).map(({ ranges: [range] }) => keyIn(range));
+    for (const [index, key] of keys.entries()) {
+      const confirm = wait(key);
+      await redis.set(key, '1');
+      await frozen(cluster.nodes[3 + index]?.pid ?? 0, () => expect(confirm()).rejects.toThrow('0 of 1 replicas'));
+      await wait(key)(); // nothing was written since on this connection, and the replica has caught up
+    }
+    for (const { url } of cluster.nodes.slice(0, 3)) {
+      const node = new Redis(url);
+      expect(await node.info('commandstats')).toMatch(/cmdstat_wait:calls=2,/);
+      node.disconnect();
+    }
+  });
+
+  it('it says nothing of a write that moved to another node', async () => {
+    const redis = connectCluster(cluster);
+    await redis.set('a', '0');
+    const wait = createReplicaWait(redis, OPTIONS);
+    const slot = crc16('a') % SLOTS;
+    const masters = await mastersOf(cluster);
+    const isThere = ({ ranges }: (typeof masters)[number]) => ranges.some(([from, to]) => slot >= from && slot <= to);
+    const other = masters.find((master) => !isThere(master));
+    if (other === undefined) throw new Error('no other master');
+    const confirm = wait('a');
+    await moveSlot(cluster, slot, other.node);
+    await redis.set('a', '1'); // MOVED
+    await expect(confirm()).rejects.toThrow('moved to another node');
+    const next = wait('a');
+    await redis.set('a', '2');
+    await next();
+  });
+});
+
+function keyIn(range: readonly [number, number] | undefined): string {
+  const [from, to] = range ?? [0, 0];
+  for (let number = 0; ; number += 1) {
+    const slot = crc16(`key-${number}`) % SLOTS;
+    if (slot >= from && slot <= to) return `key-${number}`;
+  }
+}
