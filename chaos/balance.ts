@@ -1,6 +1,7 @@
 import { type JournalEntry, shownOf } from '../sandbox/journal.ts';
 import { tokenOf } from '../src/domain/device.ts';
 import type { NotificationInput } from '../src/domain/notification.ts';
+import { NOTHING, type Forgotten } from './forgotten.ts';
 import type { Enqueued, Completed, Ends } from './queue.ts';
 import { refOf } from './workload.ts';
 
@@ -23,6 +24,8 @@ export interface Balance {
   readonly unaccounted: number;
   /** Found nowhere, or delivered by the queue's record but not received by the provider, for one of its devices. */
   readonly lost: number;
+  /** Found nowhere, because Redis has forgotten them at a failover; they count nowhere else. */
+  readonly forgotten: readonly string[];
   /** Those that are unaccounted or lost, with what was found: `n17: received, completed as dropped`. */
   readonly suspects: readonly string[];
 }
@@ -39,6 +42,7 @@ export function countBalance(
   enqueued: ReadonlyMap<string, Enqueued>,
   entries: readonly JournalEntry[],
   ends: Ends,
+  atFailovers: Pick<Forgotten, 'notification'> = NOTHING,
 ): Balance {
   const received = new Map<string, Set<string>>();
   for (const { accepted, data, token } of entries) {
@@ -50,12 +54,17 @@ export function countBalance(
 
   const fates = Object.fromEntries(FATES.map((fate) => [fate, 0])) as Record<Fate, number>;
   const suspects: string[] = [];
+  const forgotten: string[] = [];
   let lost = 0;
   for (const one of enqueued.values()) {
     const tokens = received.get(one.id);
     const completions = completed.get(one.id) ?? [];
     const all = [...completions, ...(dead.get(one.id) ?? []), ...(queued.get(one.id) ?? [])];
     const [completion] = completions;
+    if (all.length === 0 && atFailovers.notification(one.id)) {
+      forgotten.push(one.id);
+      continue;
+    }
     const isLost =
       all.length === 0 ? tokens === undefined : completion !== undefined && hasLost(one, completion, tokens);
     let fate: Fate = 'unaccounted';
@@ -81,6 +90,7 @@ export function countBalance(
     unaccounted: fates.unaccounted + strangers.length,
     deadLetters: countBy(ends.dead.map(({ letter }) => letter.reason)),
     lost,
+    forgotten,
     suspects: [...suspects, ...strangers.map((id) => `${id}: not enqueued`)],
   };
 }

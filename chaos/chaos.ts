@@ -1,5 +1,13 @@
 import { once } from 'node:events';
-import { CommandError, createCommand, EXIT, printJson, runCommand, integer } from '../src/terminal/command.ts';
+import {
+  CommandError,
+  UsageError,
+  createCommand,
+  EXIT,
+  printJson,
+  runCommand,
+  integer,
+} from '../src/terminal/command.ts';
 import { say } from '../src/terminal/progress.ts';
 import { planFaults } from './faults.ts';
 import { checks } from './judge.ts';
@@ -11,6 +19,8 @@ interface Flags {
   readonly seconds: number;
   readonly seed: number;
   readonly notifications?: number;
+  readonly cluster?: true;
+  readonly waitReplicas?: number;
   readonly plan?: true;
   readonly keep?: string;
   readonly json?: true;
@@ -33,17 +43,26 @@ export async function main(argv: readonly string[]): Promise<void> {
     )
     .option('--seed <n>', 'decides the faults and the notifications', integer('--seed', 0, 2 ** 31), 1)
     .option('--notifications <n>', 'how many (default: 20,000 a minute)', integer('--notifications', 100, 1_000_000))
+    .option('--cluster', 'on a Redis Cluster: masters are killed, so that replicas take over, and slots move')
+    .option(
+      '--wait-replicas <n>',
+      "with --cluster: the workers' REDIS_WAIT_REPLICAS, 0 or 1 (default: 0)",
+      integer('--wait-replicas', 0, 1),
+    )
     .option('--plan', 'print the faults, and do nothing')
     .option('--keep <folder>', "keep the workers' output and all results there")
     .option('--json', 'one JSON object as the last line of standard output')
     .action(async (flags: Flags) => {
+      if (flags.waitReplicas !== undefined && flags.cluster !== true) {
+        throw new UsageError('--wait-replicas: expected --cluster beside it, since a single Redis has no replicas');
+      }
       process.exitCode = flags.plan === true ? printPlan(flags) : await chaos(flags);
     });
   await runCommand(command, argv);
 }
 
-function printPlan({ seed, seconds, json }: Flags): number {
-  const plan = planFaults(seed, seconds);
+function printPlan({ seed, seconds, json, cluster }: Flags): number {
+  const plan = planFaults(seed, seconds, cluster);
   if (json === true) printJson({ seed, seconds, faults: plan });
   else process.stdout.write(`${plan.map(describeFault).join('\n')}\n`);
   return EXIT.ok;
@@ -51,6 +70,7 @@ function printPlan({ seed, seconds, json }: Flags): number {
 
 async function chaos({ seed, seconds, keep, json, ...flags }: Flags): Promise<number> {
   const { notifications = Math.round(seconds * NOTIFICATIONS_A_SECOND) } = flags;
+  const cluster = flags.cluster === true ? { waitReplicas: flags.waitReplicas ?? 0 } : undefined;
   const marker = crypto.randomUUID().replaceAll('-', '').slice(-12);
   const interrupted = new AbortController();
   void Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]).then(() => {
@@ -58,7 +78,8 @@ async function chaos({ seed, seconds, keep, json, ...flags }: Flags): Promise<nu
   });
   const facts = await run({
     seed,
-    plan: planFaults(seed, seconds),
+    cluster,
+    plan: planFaults(seed, seconds, flags.cluster),
     workload: (pushService) => planWorkload({ seed, seconds, notifications, marker, pushService }),
     marker,
     drainTimeoutMs: 120_000 + seconds * 1_000,
@@ -70,7 +91,7 @@ async function chaos({ seed, seconds, keep, json, ...flags }: Flags): Promise<nu
     throw error;
   });
   if (keep !== undefined) await keepFacts(keep, facts);
-  const { result, troubles } = judgeRun(facts, { seed, seconds });
+  const { result, troubles } = judgeRun(facts, { seed, seconds, cluster });
   const verdict = checks(result);
   const ok = verdict.every((check) => check.ok);
   if (json !== true) process.stdout.write(`${renderReport(result, verdict)}\n`);

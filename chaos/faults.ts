@@ -6,7 +6,9 @@ import { PLATFORMS, type Platform } from '../src/domain/notification.ts';
 export type Fault = { readonly atMs: number } & (
   | { readonly kind: 'kill-worker' | 'restart-worker'; readonly worker: number }
   | { readonly kind: 'stop-worker'; readonly worker: number; readonly forMs: number }
-  | { readonly kind: 'kill-redis' | 'pause-redis'; readonly forMs: number }
+  | ({ readonly kind: 'kill-redis'; readonly forMs: number } & Partial<OfCluster>)
+  | ({ readonly kind: 'pause-redis'; readonly forMs: number } & Partial<OfCluster>)
+  | ({ readonly kind: 'move-slot' } & OfCluster)
   | { readonly kind: 'cut-clients' }
   | {
       readonly kind: 'answers';
@@ -22,6 +24,14 @@ export type Fault = { readonly atMs: number } & (
   | { readonly kind: 'revoke-key' | 'provider-down'; readonly platform: Platform; readonly forMs: number }
 );
 
+/** Which part of a cluster: the master of a shard's slot or of a recipient's slot, by number `pick` modulo their number. */
+interface OfCluster {
+  readonly of: 'shard' | 'recipient';
+  readonly pick: number;
+  /** The master's replica is cut off for so long before a kill, as if it lagged. */
+  readonly lagMs?: number;
+}
+
 export const WORKERS = 6;
 /** The workers' LOCK_DURATION. */
 export const LOCK_MS = 5_000;
@@ -30,12 +40,15 @@ export const LOCK_MS = 5_000;
 const BEGIN = 0.05;
 const END = 0.97;
 
-/** Every fault of a run of `seconds`, in order. A pure function, so that the same seed gives the same faults. */
-export function planFaults(seed: number, seconds: number): Fault[] {
+/**
+ * Every fault of a run of `seconds`, in order. A pure function, so that the same seed gives the same faults. On a cluster only those
+ * of Redis are others.
+ */
+export function planFaults(seed: number, seconds: number, isCluster = false): Fault[] {
   const ms = seconds * 1_000;
   const lanes = [
     workerFaults(createDice(seed, 1), ms),
-    redisFaults(createDice(seed, 2), ms),
+    isCluster ? clusterFaults(createDice(seed, 3), ms) : redisFaults(createDice(seed, 2), ms),
     ...PLATFORMS.flatMap((platform, index) => [
       answerFaults(createDice(seed, 10 + index), ms, platform),
       providerFaults(createDice(seed, 20 + index), ms, platform),
@@ -84,6 +97,31 @@ function redisFaults(dice: Dice, ms: number): Fault[] {
     return kind === 'cut-clients'
       ? { atMs, kind }
       : { atMs, kind: kind === 'kill-redis' ? kind : 'pause-redis', forMs };
+  });
+}
+
+/** Ten a minute. One may begin before the one before it is over, and waits for it then. */
+function clusterFaults(dice: Dice, ms: number): Fault[] {
+  let round: Fault['kind'][] = [];
+  let kills = 0;
+  let moves = 0;
+  return instants(dice, ms, Math.max(5, Math.round(ms / 6_000))).map(({ atMs }): Fault => {
+    if (round.length === 0)
+      round = dice.shuffled(['kill-redis', 'pause-redis', 'cut-clients', 'move-slot', 'move-slot']);
+    const kind = round.shift();
+    const forMs = dice.between(500, 2_000);
+    const place = { of: dice.pick(['shard', 'recipient'] as const), pick: dice.between(0, 1_000_000) };
+    const lagMs = dice.between(100, 400);
+    switch (kind) {
+      case 'kill-redis':
+        return { atMs, kind, forMs, ...place, ...(kills++ % 2 === 0 && { lagMs }) };
+      case 'move-slot':
+        return { atMs, kind, ...place, of: moves++ % 2 === 0 ? 'shard' : 'recipient' };
+      case 'pause-redis':
+        return { atMs, kind, forMs, ...place };
+      default:
+        return { atMs, kind: 'cut-clients' };
+    }
   });
 }
 

@@ -4,8 +4,10 @@ import { arrivalInstant } from '../sandbox/journal.ts';
 import { tokenOf } from '../src/domain/device.ts';
 import type { Device, Platform } from '../src/domain/notification.ts';
 import { type Fault, ODDITIES } from './faults.ts';
+import { SHARDS, slotOfRecipient, slotOfShard, type ChaosCluster } from './cluster.ts';
+import { isIn, missingAdmissions, type Forgetting } from './forgotten.ts';
 import { type Fleet, HARMLESS_STOP_MS, type Freeze, type Incident, type KillableRedis } from './fleet.ts';
-import type { ChaosQueue } from './queue.ts';
+import type { ChaosQueue, Enqueued } from './queue.ts';
 
 /** A provider's connections were cut: answers under way may be lost. Epoch milliseconds. */
 export interface Cut {
@@ -26,6 +28,8 @@ interface Recorded {
   readonly freezes: Freeze[];
   readonly cuts: Cut[];
   readonly oddDevices: OddDevice[];
+  readonly failovers: Forgetting[];
+  readonly slotsMoved: { readonly slot: number; readonly keys: number }[];
 }
 
 export interface Injected extends Recorded {
@@ -34,9 +38,11 @@ export interface Injected extends Recorded {
 
 interface Targets {
   readonly fleet: Fleet;
-  readonly redis: KillableRedis;
+  readonly redis: KillableRedis | ChaosCluster;
   readonly queue: ChaosQueue;
-  readonly providers: Pick<ProvidersProcess, 'order' | 'script'>;
+  /** All notifications, by their ids. */
+  readonly inputs: ReadonlyMap<string, Enqueued>;
+  readonly providers: Pick<ProvidersProcess, 'order' | 'script' | 'entries'>;
   /** Devices that get notifications until the end. */
   readonly devices: readonly Device[];
 }
@@ -44,15 +50,72 @@ interface Targets {
 /** Injects every fault of the plan at its time. Resolves when all of them have ended. */
 export async function inject(plan: readonly Fault[], targets: Targets, signal: AbortSignal): Promise<Injected> {
   const counts: Record<string, number> = {};
-  const recorded: Recorded = { incidents: [], freezes: [], cuts: [], oddDevices: [] };
+  const recorded: Recorded = { incidents: [], freezes: [], cuts: [], oddDevices: [], failovers: [], slotsMoved: [] };
+  const ofCluster = targets.redis;
+  /** Faults of a cluster come one after the other. */
+  let before: Promise<void> = Promise.resolve();
   const startedAt = performance.now();
   const injections = plan.map(async (fault) => {
     await sleep(Math.max(0, startedAt + fault.atMs - performance.now()), undefined, { signal });
-    await injectFault(fault, targets, recorded, signal);
+    if (isOfCluster(fault) && 'failOver' in ofCluster) {
+      before = before.then(() => strikeCluster(fault, ofCluster, targets, recorded));
+      await before;
+    } else {
+      await injectFault(fault, targets, recorded, signal);
+    }
     counts[fault.kind] = (counts[fault.kind] ?? 0) + 1;
   });
   await Promise.all(injections);
   return { ...recorded, counts: counts as Injected['counts'] };
+}
+
+type OfCluster = Extract<Fault, { kind: 'kill-redis' | 'pause-redis' | 'cut-clients' | 'move-slot' }>;
+
+function isOfCluster(fault: Fault): fault is OfCluster {
+  return ['kill-redis', 'pause-redis', 'cut-clients', 'move-slot'].includes(fault.kind);
+}
+
+async function strikeCluster(
+  fault: OfCluster,
+  cluster: ChaosCluster,
+  { queue, providers, inputs }: Targets,
+  { incidents, failovers, slotsMoved }: Recorded,
+): Promise<void> {
+  if (fault.kind === 'cut-clients') return cluster.cutClients();
+  const slot = slotOfFault(fault, queue.prefix, inputs);
+  if (fault.kind === 'pause-redis') return cluster.pause(slot, fault.forMs);
+  if (fault.kind === 'move-slot') {
+    slotsMoved.push({ slot, keys: await cluster.moveSlot(slot) });
+    return;
+  }
+  const ids = new Set<string>();
+  await cluster.failOver({
+    slot,
+    lagMs: fault.lagMs ?? 0,
+    awayMs: fault.forMs,
+    witness: async (ranges) => {
+      const shards = Array.from({ length: SHARDS }, (_, shard) => shard).filter((shard) =>
+        isIn({ ranges }, slotOfShard(queue.prefix, shard)),
+      );
+      for (const some of await Promise.all(shards.map((shard) => queue.inHandOf(shard))))
+        for (const id of some.keys()) ids.add(id);
+    },
+    successor: async (failover, master) => {
+      incidents.push({ kind: 'redis', at: failover.at, until: failover.until, ids });
+      const admissions = await missingAdmissions(failover, master, providers.entries, queue.prefix, inputs);
+      failovers.push({ ...failover, admissions });
+    },
+  });
+}
+
+function slotOfFault(
+  { of, pick = 0 }: Exclude<OfCluster, { kind: 'cut-clients' }>,
+  prefix: string,
+  inputs: Targets['inputs'],
+): number {
+  if (of === 'shard') return slotOfShard(prefix, pick % SHARDS);
+  const recipients = [...new Set([...inputs.values()].map(({ input }) => input?.recipientId ?? ''))];
+  return slotOfRecipient(recipients[pick % recipients.length] ?? '');
 }
 
 async function injectFault(fault: Fault, targets: Targets, recorded: Recorded, signal: AbortSignal): Promise<void> {
@@ -69,7 +132,10 @@ async function injectFault(fault: Fault, targets: Targets, recorded: Recorded, s
       return fleet.restart(fault.worker);
     case 'stop-worker':
       return freeze(fault, targets, recorded);
+    case 'move-slot':
+      throw new RangeError('only a cluster has slots');
     case 'kill-redis': {
+      if ('failOver' in redis) throw new RangeError('a cluster is killed by its own orders');
       const at = arrivalInstant();
       const ids = new Set(await queue.inHandAtTheEnd());
       await redis.kill();

@@ -4,6 +4,7 @@ import { GAP, judge, violationsOf, type Arrival, type Violation } from '../sandb
 import { tokenOf } from '../src/domain/device.ts';
 import type { Policy } from '../src/domain/limits.ts';
 import type { Balance } from './balance.ts';
+import { NOTHING, type Forgotten, type ReplicationLost } from './forgotten.ts';
 import type { Thaw, Incident } from './fleet.ts';
 import type { Cut, Injected } from './inject.ts';
 import type { BreakerOpenings } from './logs.ts';
@@ -13,9 +14,9 @@ import { refOf } from './workload.ts';
 /** The result of a run, counted only from what the providers received and from the queue. */
 export interface ChaosResult
   extends
-    Omit<Balance, 'suspects'>,
-    Omit<Pacing, 'bursts' | 'burstsAfterFreeze' | 'burstsAfterStall'>,
-    Omit<Duplicates, 'unexplained' | 'explainedBy'>,
+    Omit<Balance, 'suspects' | 'forgotten'>,
+    Omit<Pacing, 'bursts' | 'burstsAfterFreeze' | 'burstsAfterStall' | 'burstsAfterFailover'>,
+    Omit<Duplicates, 'unexplained' | 'explainedBy' | 'forgottenEnds'>,
     Pick<BreakerOpenings, 'breakersOpened'> {
   readonly duplicatesBy: Duplicates['explainedBy'];
   /** Requests of no notification that was enqueued. */
@@ -50,6 +51,29 @@ export interface ChaosResult
   readonly longestStallMs: number;
   readonly seed: number;
   readonly seconds: number;
+  /** Of a run on a cluster. */
+  readonly cluster?: ClusterResult;
+  /** What replication lost at failovers, which is counted nowhere else. Of a run on a cluster. */
+  readonly replicationLost?: ReplicationLost;
+}
+
+export interface ClusterResult {
+  readonly failovers: number;
+  /** Slots with a shard's queue, and with recipients. */
+  readonly slotsMoved: number;
+  readonly keysMoved: number;
+  /** REDIS_WAIT_REPLICAS of the workers. */
+  readonly waitReplicas: number;
+  /** Lost admissions whose alert had arrived before the window of what may be lost. */
+  readonly lostBeforeWindow: number;
+  /** Each kill of a master: the instant, the window before it of which writes may be lost, and how long its slots had no master. */
+  readonly kills: readonly {
+    readonly at: string;
+    readonly lagMs: number;
+    readonly windowMs: number;
+    readonly awayMs: number;
+    readonly admissions: number;
+  }[];
 }
 
 export interface Check {
@@ -83,6 +107,7 @@ export function checks(result: ChaosResult): Check[] {
       ok: result.duplicates <= result.duplicateBound,
     },
     none('duplicates under other ids', result.changedIds),
+    ...clusterChecks(result, none, some),
     none('secrets leaked', result.secretsLeaked),
     none('workers that crashed', result.crashes),
     none('processes left', result.processesLeft),
@@ -111,6 +136,28 @@ export function checks(result: ChaosResult): Check[] {
   ];
 }
 
+/** The window is the time for which the replica was cut off, and this much more at most: a busy machine delays the clock's writes. */
+const WINDOW_MS = 1_000;
+
+function clusterChecks(
+  { cluster, replicationLost }: ChaosResult,
+  none: (what: string, found: number) => Check,
+  some: (what: string, found: number) => Check,
+): Check[] {
+  if (cluster === undefined || replicationLost === undefined) return [];
+  const { waitReplicas, kills } = cluster;
+  return [
+    none('admissions lost before the window of a failover', cluster.lostBeforeWindow),
+    none('failovers with a longer window', kills.filter(({ lagMs, windowMs }) => windowMs > lagMs + WINDOW_MS).length),
+    ...(waitReplicas > 0
+      ? [none('admissions lost although workers wait for replicas', replicationLost.admissions)]
+      : []),
+    some('masters killed', cluster.failovers),
+    some('slots moved', cluster.slotsMoved),
+    some('keys moved', cluster.keysMoved),
+  ];
+}
+
 interface Pacing {
   readonly gapViolations: number;
   readonly windowViolations: number;
@@ -128,6 +175,8 @@ interface Pacing {
   readonly bursts: readonly string[];
   /** Those that a freeze explains. */
   readonly burstsAfterFreeze: readonly string[];
+  /** Those of slots that a failover lost. */
+  readonly burstsAfterFailover: readonly string[];
   /** Those that only look broken. */
   readonly burstsAfterStall: readonly string[];
 }
@@ -146,6 +195,7 @@ export function judgePacing(
   entries: readonly SeenEntry[],
   { policy, categories, background }: Policies,
   thaws: readonly Thaw[],
+  forgotten: Pick<Forgotten, 'slot'> = NOTHING,
 ): Pacing {
   const arrivals = arrivalsOf(enqueued, entries, 'alert');
   const pushes = arrivalsOf(enqueued, entries, 'nothing');
@@ -160,7 +210,9 @@ export function judgePacing(
   const late = lateArrivals([...arrivals, ...pushes], thaws);
   const isLate = ({ recipientId, times }: Violation) => times.some((at) => late.has(`${recipientId} ${at}`));
   const afterFreeze = violations.filter(isLate);
-  const unexcused = violations.filter((violation) => !isLate(violation));
+  const inTime = violations.filter((violation) => !isLate(violation));
+  const afterFailover = inTime.filter(({ recipientId, times }) => forgotten.slot(recipientId, times));
+  const unexcused = inTime.filter((violation) => !afterFailover.includes(violation));
   const asSeen = all.flatMap((one) => violationsOf(one.arrivals.map(withoutDelay), one.policy));
   const isBroken = new Set(violations.map(nameOf));
   const underWay = asSeen.filter((violation) => !isBroken.has(nameOf(violation)));
@@ -176,6 +228,7 @@ export function judgePacing(
     minGapMs: judge(limited, policy).minGapMs,
     bursts: unexcused.map(textOf),
     burstsAfterFreeze: afterFreeze.map(textOf),
+    burstsAfterFailover: afterFailover.map(textOf),
     burstsAfterStall: underWay.map(textOf),
   };
 }
@@ -222,6 +275,8 @@ export interface Duplicates {
   /** Requests for a device of a notification whose apns-id, collapse id or tag is not that of the first one. */
   readonly changedIds: number;
   readonly explainedBy: Readonly<Record<Excuse, number>>;
+  /** Second acceptances beside all of these, of notifications whose end a failover lost. */
+  readonly forgottenEnds: number;
   /** The unexplained: `notification device-platform first-instant second-instant`. */
   readonly unexplained: readonly string[];
 }
@@ -231,6 +286,7 @@ export interface DuplicatesParts extends Pick<Injected, 'incidents' | 'cuts'> {
   readonly entries: readonly JournalEntry[];
   readonly ends: Pick<Ends, 'completed' | 'dead'>;
   readonly thaws: readonly Thaw[];
+  readonly forgotten?: Pick<Forgotten, 'end'>;
 }
 
 /** A request that was on its way at a fault may arrive this much later. */
@@ -240,11 +296,12 @@ const ANSWER_MS = 1_500;
 
 /** Counts second acceptances. Each must be explained by something that happened to the same notification. */
 export function countDuplicates(parts: DuplicatesParts): Duplicates {
-  const { enqueued, entries, incidents } = parts;
+  const { enqueued, entries, incidents, forgotten = NOTHING } = parts;
   const explain = excuses(parts);
   const explainedBy = { answer: 0, kill: 0, stop: 0, redis: 0, cut: 0 };
   const unexplained: string[] = [];
   let changedIds = 0;
+  let forgottenEnds = 0;
   for (const requests of Map.groupBy(entries, ({ data, token }) => `${refOf(data)} ${token}`).values()) {
     const [origin] = requests;
     changedIds += requests.filter((request) => idsOf(request) !== (origin && idsOf(origin))).length;
@@ -253,7 +310,9 @@ export function countDuplicates(parts: DuplicatesParts): Duplicates {
       const first = accepted[index - 1];
       if (first === undefined) continue;
       const excuse = explain(first, second);
-      if (excuse === undefined) unexplained.push(`${refOf(first.data)} ${first.platform} ${first.at} ${second.at}`);
+      if (excuse === undefined && forgotten.end(first, second)) forgottenEnds += 1;
+      else if (excuse === undefined)
+        unexplained.push(`${refOf(first.data)} ${first.platform} ${first.at} ${second.at}`);
       else explainedBy[excuse] += 1;
     }
   }
@@ -264,6 +323,7 @@ export function countDuplicates(parts: DuplicatesParts): Duplicates {
     unexplainedDuplicates: unexplained.length,
     changedIds,
     explainedBy,
+    forgottenEnds,
     unexplained,
   };
 }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
+import { arrivalInstant } from '../sandbox/journal.ts';
 import { quietNow } from '../demo/morning.ts';
 import type { StoredDeadLetter } from '../src/dead-letters/letter.ts';
 import { createDeadLetters } from '../src/dead-letters/store.ts';
@@ -8,11 +9,19 @@ import { readProgress, type Progress } from '../src/delivery/context.ts';
 import type { NotificationInput } from '../src/domain/notification.ts';
 import { createRedisLimiter } from '../src/limiter/redis/redis-limiter.ts';
 import { lockKeyOf } from '../src/queue/bullmq-internals.ts';
-import { DEAD_LETTERS, notificationIdOf, QUEUE, JOB, PRIORITY } from '../src/queue/names.ts';
+import { DEAD_LETTERS, notificationIdOf, QUEUE, JOB, PRIORITY, shardOf, shardPrefixes } from '../src/queue/names.ts';
 import { createProducer, type EnqueueInput, type Producer } from '../src/queue/producer.ts';
 import { connectWorker, RedisAwayError } from '../src/redis/connection.ts';
 import type { Progress as Bar } from '../src/terminal/progress.ts';
 import { POLICY, type Burst, type Workload } from './workload.ts';
+
+/** Where the run's queue is. */
+export interface ChaosTarget {
+  readonly redisUrl: string;
+  /** True: the URLs are those of a cluster's nodes. */
+  readonly cluster: boolean;
+  readonly shards: number;
+}
 
 /** How a job ended, as BullMQ keeps it. */
 export interface Completed {
@@ -35,10 +44,14 @@ export interface Ends {
 /** The queue, seen from outside of the workers. */
 export interface ChaosQueue {
   readonly prefix: string;
-  readonly queue: Queue;
+  readonly target: ChaosTarget;
+  /** Adds jobs as a plain BullMQ client in another language does. */
+  addPlain(notifications: readonly { readonly id: string }[]): Promise<void>;
   /** Notification → holder of its job lock ('' for none), for all jobs that workers have now. */
   inHand(): Promise<Map<string, string>>;
-  /** The same notifications; from that instant on Redis pauses all clients for a while, because it will be killed. */
+  /** Those of one shard. */
+  inHandOf(shard: number): Promise<Map<string, string>>;
+  /** The same notifications; from that instant on Redis pauses all clients for a while, because it will be killed. No cluster. */
   inHandAtTheEnd(): Promise<string[]>;
   /** Jobs that have not ended: `failed` ones are not dead letters yet. */
   open(): Promise<number>;
@@ -54,42 +67,75 @@ export interface ChaosQueue {
 const OPEN = ['wait', 'active', 'delayed', 'prioritized', 'failed'] as const;
 const PAGE = 2_000;
 
-export function openChaosQueue(redisUrl: string): ChaosQueue {
+export function openChaosQueue(target: ChaosTarget): ChaosQueue {
+  const { redisUrl, shards, cluster } = target;
   const prefix = '{pushpacer-chaos}';
-  const connection = connectWorker({ redisUrl });
-  const control = new Redis(redisUrl, { maxRetriesPerRequest: null, retryStrategy: () => 50 });
-  const queue = new Queue(QUEUE, { connection, prefix });
-  const deadQueue = new Queue(DEAD_LETTERS, { connection, prefix });
+  const connection = connectWorker({ redisUrl, cluster });
+  const control = cluster
+    ? connectWorker({ redisUrl, cluster })
+    : new Redis(redisUrl, { maxRetriesPerRequest: null, retryStrategy: () => 50 });
   // Redis is killed on purpose.
   for (const one of [connection, control]) one.on('error', () => undefined);
-  for (const one of [queue, deadQueue]) one.on('error', () => undefined);
-  const deadLetters = createDeadLetters({ queue, deadQueue });
+  const open = (name: string, of: string): Queue =>
+    new Queue(name, { connection, prefix: of }).on('error', () => undefined);
+  const parts = shardPrefixes(prefix, shards).map((of) => {
+    const [queue, deadQueue] = [open(QUEUE, of), open(DEAD_LETTERS, of)];
+    return { queue, deadQueue, deadLetters: createDeadLetters({ queue, deadQueue }), active: queue.toKey('active') };
+  });
   const limiter = createRedisLimiter({ redis: control, policy: POLICY, prefix });
-  const active = queue.toKey('active');
+  const ofAll = async <T>(of: (part: (typeof parts)[number]) => Promise<T[]>): Promise<T[]> =>
+    (await Promise.all(parts.map(of))).flat();
+  const total = async (of: (part: (typeof parts)[number]) => Promise<number>): Promise<number> =>
+    (await Promise.all(parts.map(of))).reduce((sum, count) => sum + count, 0);
+
+  async function inHandOf(shard: number): Promise<Map<string, string>> {
+    const { queue, active } = parts[shard] ?? {};
+    if (queue === undefined || active === undefined) throw new RangeError(`no shard ${shard}`);
+    const jobIds = await control.lrange(active, 0, -1);
+    const tokens = jobIds.length === 0 ? [] : await control.mget(jobIds.map((jobId) => lockKeyOf(queue, jobId)));
+    return new Map(jobIds.map((jobId, index) => [notificationIdOf(jobId), holderOf(tokens[index])]));
+  }
 
   return {
     prefix,
-    queue,
+    target,
+    async addPlain(notifications) {
+      const opts = { priority: PRIORITY.normal };
+      const byShard = Map.groupBy(notifications, (data) =>
+        shardOf((data as { recipientId?: string }).recipientId ?? '', shards),
+      );
+      for (const [shard, some] of byShard) {
+        await parts[shard]?.queue.addBulk(some.map((data) => ({ name: JOB, data, opts: { ...opts, jobId: data.id } })));
+      }
+    },
+    inHandOf,
     async inHand() {
-      const jobIds = await control.lrange(active, 0, -1);
-      const tokens = jobIds.length === 0 ? [] : await control.mget(jobIds.map((jobId) => lockKeyOf(queue, jobId)));
-      return new Map(jobIds.map((jobId, index) => [notificationIdOf(jobId), holderOf(tokens[index])]));
+      const found = await Promise.all(parts.map((_, shard) => inHandOf(shard)));
+      return new Map(found.flatMap((some) => [...some]));
     },
     async inHandAtTheEnd() {
-      const answers = await control.multi().lrange(active, 0, -1).call('CLIENT', 'PAUSE', 3_000, 'ALL').exec();
+      const active = parts[0]?.active ?? '';
+      const answers = await (control as Redis)
+        .multi()
+        .lrange(active, 0, -1)
+        .call('CLIENT', 'PAUSE', 3_000, 'ALL')
+        .exec();
       return (answers?.[0]?.[1] as string[]).map(notificationIdOf);
     },
-    open: () => queue.getJobCountByTypes(...OPEN),
-    countEnded: async () => (await queue.getCompletedCount()) + (await deadLetters.count()),
+    open: () => total(({ queue }) => queue.getJobCountByTypes(...OPEN)),
+    countEnded: () =>
+      total(async ({ queue, deadLetters }) => (await queue.getCompletedCount()) + (await deadLetters.count())),
     ends: async () => ({
-      completed: (await everyPage((from, to) => queue.getJobs(['completed'], from, to))).map((job) => ({
-        id: notificationIdOf(job.id ?? ''),
-        outcome: 'none',
-        ...(job.returnvalue as { outcome?: string; by?: string } | null),
-        progress: readProgress(job.progress),
-      })),
-      dead: await everyPage((from, to) => deadLetters.page(from, to - from + 1)),
-      queued: (await queue.getJobs([...OPEN])).map(({ id = '' }) => notificationIdOf(id)),
+      completed: (await ofAll(({ queue }) => everyPage((from, to) => queue.getJobs(['completed'], from, to)))).map(
+        (job) => ({
+          id: notificationIdOf(job.id ?? ''),
+          outcome: 'none',
+          ...(job.returnvalue as { outcome?: string; by?: string } | null),
+          progress: readProgress(job.progress),
+        }),
+      ),
+      dead: await ofAll(({ deadLetters }) => everyPage((from, to) => deadLetters.page(from, to - from + 1))),
+      queued: (await ofAll(({ queue }) => queue.getJobs([...OPEN]))).map(({ id = '' }) => notificationIdOf(id)),
     }),
     async quiet(recipientIds) {
       const hours = quietNow(Date.now());
@@ -104,7 +150,7 @@ export function openChaosQueue(redisUrl: string): ChaosQueue {
     async close() {
       // First, because without Redis a call that waits for an answer would wait for ever.
       for (const one of [connection, control]) one.disconnect();
-      await Promise.all([queue.close(), deadQueue.close()]);
+      await Promise.all(parts.flatMap(({ queue, deadQueue }) => [queue.close(), deadQueue.close()]));
     },
   };
 }
@@ -147,6 +193,8 @@ export interface Enqueued {
   readonly id: string;
   /** The input of `createProducer`; absent for a malformed one. */
   readonly input?: NotificationInput;
+  /** When Redis acknowledged it for the last time; a few are enqueued twice. Epoch milliseconds. */
+  readonly acknowledgedAt?: number;
 }
 
 /** What Redis has acknowledged. */
@@ -154,10 +202,11 @@ interface EnqueuedAll {
   readonly enqueued: ReadonlyMap<string, Enqueued>;
   /** Notification → the last answer to its cancel: whether it was canceled. */
   readonly cancels: ReadonlyMap<string, boolean>;
+  /** When that answer came. */
+  readonly canceledAt: ReadonlyMap<string, number>;
 }
 
 interface EnqueueOptions {
-  readonly redisUrl: string;
   readonly queue: ChaosQueue;
   readonly signal: AbortSignal;
   readonly onEnqueued: (total: number) => void;
@@ -169,13 +218,15 @@ const RETRY_MS = 200;
 
 /** Enqueues every burst at its time. If Redis is away it tries again, until all are acknowledged. */
 export async function enqueue(workload: Workload, options: EnqueueOptions): Promise<EnqueuedAll> {
-  const { redisUrl, queue, signal, onEnqueued } = options;
+  const { queue, signal, onEnqueued } = options;
   const enqueued = new Map<string, Enqueued>();
   const cancels = new Map<string, boolean>();
+  const canceledAt = new Map<string, number>();
   const canceling: Promise<void>[] = [];
-  const producer = createProducer({ redisUrl, prefix: queue.prefix });
+  const { prefix, target } = queue;
+  const producer = createProducer({ ...target, prefix });
   try {
-    await addMalformed(workload.malformed, queue);
+    await queue.addPlain(workload.malformed);
     for (const { id } of workload.malformed) enqueued.set(id, { id });
     const startedAt = performance.now();
     const left = [...workload.bursts];
@@ -183,16 +234,23 @@ export async function enqueue(workload: Workload, options: EnqueueOptions): Prom
       const now = performance.now() - startedAt;
       const due = left.splice(0, countDue(left, now));
       const inputs = due.flatMap(({ items }) => items).map((item) => withExpiry(item, Date.now()));
-      await insist(() => addAll(producer, inputs), signal);
+      // A shard whose master is away holds up its own alone, and each has the instant of its own answer.
+      const byShard = Map.groupBy(inputs, ({ recipientId }) => shardOf(recipientId, target.shards));
+      const added = [...byShard.values()].map(async (some) => {
+        await insist(() => addAll(producer, some), signal);
+        const acknowledgedAt = arrivalInstant();
+        for (const input of some) enqueued.set(input.id, { id: input.id, input, acknowledgedAt });
+      });
+      await Promise.all(added);
       for (const { input, cancelAfterMs } of due.flatMap(({ items }) => items)) {
         if (cancelAfterMs === undefined) continue;
         const cancel = async (): Promise<void> => {
           await sleep(cancelAfterMs, undefined, { signal });
           cancels.set(input.id, (await insist(() => producer.cancel({ id: input.id }), signal)).canceled === 1);
+          canceledAt.set(input.id, arrivalInstant());
         };
         canceling.push(cancel());
       }
-      for (const input of inputs) enqueued.set(input.id, { id: input.id, input });
       onEnqueued(enqueued.size);
       await sleep(TICK_MS, undefined, { signal });
     }
@@ -201,7 +259,7 @@ export async function enqueue(workload: Workload, options: EnqueueOptions): Prom
     await Promise.allSettled(canceling);
     await producer.close();
   }
-  return { enqueued, cancels };
+  return { enqueued, cancels, canceledAt };
 }
 
 function countDue(bursts: readonly Burst[], nowMs: number): number {
@@ -229,10 +287,4 @@ async function insist<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T
       await sleep(RETRY_MS, undefined, { signal });
     }
   }
-}
-
-/** As a plain BullMQ client in another language does. */
-async function addMalformed(malformed: Workload['malformed'], { queue }: Pick<ChaosQueue, 'queue'>): Promise<void> {
-  const opts = { priority: PRIORITY.normal };
-  await queue.addBulk(malformed.map((data) => ({ name: JOB, data, opts: { ...opts, jobId: data.id } })));
 }

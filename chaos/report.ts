@@ -5,9 +5,17 @@ import { countBalance, unknownRequests, judgeWaiting } from './balance.ts';
 import { POLICIES, refOf } from './workload.ts';
 import type { Fault } from './faults.ts';
 import { stopsWithoutRedis, thawsOf } from './fleet.ts';
-import { countDuplicates, saysAccepted, judgePacing, type ChaosResult, type Check } from './judge.ts';
+import { underWay, whatWasForgotten } from './forgotten.ts';
+import {
+  countDuplicates,
+  saysAccepted,
+  judgePacing,
+  type ChaosResult,
+  type Check,
+  type ClusterResult,
+} from './judge.ts';
 import { countBreakers } from './logs.ts';
-import type { Facts } from './run.ts';
+import type { Facts, RunOptions } from './run.ts';
 
 /** The result of a run, and details of everything that went wrong. */
 export interface Judged {
@@ -25,23 +33,35 @@ function wasKilled(incidents: Facts['injected']['incidents']): (id: string, at: 
 }
 
 /** Computes the result from the facts alone. */
-export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: number; readonly seconds: number }): Judged {
-  const { enqueued, entries, ends, injected, leaks, logs, left } = facts;
+export function judgeRun(facts: Facts, { seed, seconds, cluster }: JudgeOptions): Judged {
+  const { enqueued, entries, ends, injected, leaks, logs, left, prefix, canceledAt } = facts;
+  const { failovers } = injected;
+  const waits = (cluster?.waitReplicas ?? 0) > 0;
+  const forgotten = whatWasForgotten({ failovers, prefix, enqueued, logs, canceledAt, waits });
   const thaws = thawsOf(injected.freezes, logs);
-  const { suspects, ...balance } = countBalance(enqueued, entries, ends);
-  const { bursts, burstsAfterFreeze, burstsAfterStall, ...pacing } = judgePacing(
+  const { suspects, forgotten: lostNotifications, ...balance } = countBalance(enqueued, entries, ends, forgotten);
+  const { bursts, burstsAfterFreeze, burstsAfterStall, burstsAfterFailover, ...pacing } = judgePacing(
     enqueued,
     facts.delays.counted(entries, ({ data }) => refOf(data), wasKilled(injected.incidents)),
     POLICIES,
     thaws,
+    forgotten,
   );
-  const incidents = [...injected.incidents, ...stopsWithoutRedis(injected.freezes, logs)];
+  const incidents = [
+    ...injected.incidents,
+    ...stopsWithoutRedis(injected.freezes, logs),
+    ...underWay(failovers, prefix, enqueued, entries),
+  ];
   const inHand = new Set([...incidents, ...thaws].flatMap(({ ids }) => [...ids]));
-  const { unexplained, explainedBy, ...duplicates } = countDuplicates({
-    ...{ enqueued, entries, ends, thaws, cuts: injected.cuts, incidents },
+  const { unexplained, explainedBy, forgottenEnds, ...duplicates } = countDuplicates({
+    ...{ enqueued, entries, ends, thaws, cuts: injected.cuts, incidents, forgotten },
   });
   const unknown = unknownRequests(enqueued, entries);
-  const { faults, digests, quietAlerts } = judgeWaiting({ enqueued, entries, ends, cancels: facts.cancels, inHand });
+  const waited = judgeWaiting({ enqueued, entries, ends, cancels: facts.cancels, inHand });
+  const { digests, quietAlerts } = waited;
+  const { faults = [], lostWaiting = [] } = Object.groupBy(waited.faults, (fault) =>
+    forgotten.waiting(fault.slice(0, fault.indexOf(':'))) ? 'lostWaiting' : 'faults',
+  );
   const { breakersOpened, breakersByOneDevice } = countBreakers(logs);
   const { counts, oddDevices } = injected;
   const result: ChaosResult = {
@@ -74,12 +94,24 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
     longestStallMs: longestMs(facts.stalls),
     seed,
     seconds,
+    ...(cluster !== undefined && {
+      cluster: clusterResult(facts, cluster.waitReplicas),
+      replicationLost: {
+        notifications: lostNotifications.length,
+        admissions: failovers.flatMap(({ admissions }) => admissions).length,
+        violations: burstsAfterFailover.length,
+        ends: forgottenEnds,
+        waiting: lostWaiting.length,
+        windowMs: Math.max(0, ...failovers.map(windowMs)),
+      },
+    }),
   };
   const troubles = {
     'neither ended nor queued as it should': suspects,
     'still queued': ends.queued,
     'a burst': bursts,
     'late after a freeze': burstsAfterFreeze,
+    'forgotten by a failover': [...lostNotifications, ...burstsAfterFailover, ...lostWaiting],
     'under way while a process did not run': burstsAfterStall,
     'a request that nobody asked for': unknown,
     'what waited together, or was canceled': faults,
@@ -92,6 +124,34 @@ export function judgeRun(facts: Facts, { seed, seconds }: { readonly seed: numbe
   return { result, troubles };
 }
 
+interface JudgeOptions extends Pick<RunOptions, 'cluster'> {
+  readonly seed: number;
+  readonly seconds: number;
+}
+
+/** How long before the kill the writes began that may be lost. */
+function windowMs({ at, keptUntil }: Facts['injected']['failovers'][number]): number {
+  return Math.ceil(at - keptUntil);
+}
+
+function clusterResult({ injected: { failovers, slotsMoved } }: Facts, waitReplicas: number): ClusterResult {
+  return {
+    failovers: failovers.length,
+    slotsMoved: slotsMoved.length,
+    keysMoved: slotsMoved.reduce((sum, { keys }) => sum + keys, 0),
+    waitReplicas,
+    lostBeforeWindow: failovers.flatMap(({ admissions, keptUntil }) => admissions.filter(({ at }) => at < keptUntil))
+      .length,
+    kills: failovers.map((one) => ({
+      at: new Date(one.at).toISOString(),
+      lagMs: one.lagMs,
+      windowMs: windowMs(one),
+      awayMs: Math.round(one.until - one.at),
+      admissions: one.admissions.length,
+    })),
+  };
+}
+
 /** Writes the facts of a run as NDJSON, to find the cause of a failure. Contains tokens and texts (generated ones). */
 export async function keepFacts(folder: string, { enqueued, entries, ends, injected, leaks }: Facts): Promise<void> {
   const incidents = injected.incidents.map((incident) => ({ ...incident, ids: [...incident.ids] }));
@@ -101,6 +161,7 @@ export async function keepFacts(folder: string, { enqueued, entries, ends, injec
     completed: ends.completed,
     'dead-letters': ends.dead,
     incidents: [...incidents, ...injected.cuts],
+    ...(injected.failovers.length > 0 && { failovers: injected.failovers, 'slots-moved': injected.slotsMoved }),
     freezes: injected.freezes.map((freeze) => ({ ...freeze, holders: [...freeze.holders] })),
     leaks,
   };
@@ -119,8 +180,21 @@ export function renderReport(result: ChaosResult, verdict: readonly Check[]): st
     `Dead letters: ${counted(result.deadLetters)}. Duplicates by their reason: ${counted(result.duplicatesBy)}.`,
     `Breakers opened: ${counted(result.breakersOpened)}.`,
     `${requeues} requeues; least gap ${minGapMs} ms; drained within ${(drainMs / 1_000).toFixed(1)} s.`,
+    ...clusterLines(result),
     ...verdict.map(({ what, found, ok }) => `${ok ? 'ok  ' : 'FAIL'}  ${what}: ${found}`),
   ].join('\n');
+}
+
+function clusterLines({ cluster, replicationLost }: ChaosResult): string[] {
+  if (cluster === undefined || replicationLost === undefined) return [];
+  const { windowMs: longest, ...lost } = replicationLost;
+  const kills = cluster.kills.map(
+    ({ at, windowMs: window, awayMs }) => `${at.slice(11, 23)} (window ${window} ms, no master for ${awayMs} ms)`,
+  );
+  return [
+    `Masters killed at ${kills.join(', ')}; ${cluster.slotsMoved} slots moved with ${cluster.keysMoved} keys.`,
+    `Lost by replication, of the last ${longest} ms before a kill: ${counted(lost)}.`,
+  ];
 }
 
 /** `47 unregistered, 13 invalid` */
@@ -157,9 +231,13 @@ function what(fault: Fault): string {
     case 'stop-worker':
       return `worker ${fault.worker} is frozen for ${seconds(fault.forMs)}`;
     case 'kill-redis':
+      if (fault.of !== undefined) return killText(fault);
       return `Redis is killed, and comes back after ${seconds(fault.forMs)}`;
     case 'pause-redis':
+      if (fault.of !== undefined) return `the master of a ${fault.of} answers no client for ${seconds(fault.forMs)}`;
       return `Redis answers no client for ${seconds(fault.forMs)}`;
+    case 'move-slot':
+      return `the slot of a ${fault.of} moves to another master`;
     case 'cut-clients':
       return 'Redis cuts every connection';
     case 'answers':
@@ -177,6 +255,11 @@ function what(fault: Fault): string {
     case 'provider-down':
       return `${fault.platform} for ${seconds(fault.forMs)}: the server is down`;
   }
+}
+
+function killText({ of, forMs, lagMs = 0 }: Extract<Fault, { kind: 'kill-redis' }>): string {
+  const lag = lagMs === 0 ? '' : `, ${seconds(lagMs)} after its replica was cut off`;
+  return `the master of a ${of} is killed${lag}; it comes back ${seconds(forMs)} after its replica took over`;
 }
 
 function percents({ rates }: Extract<Fault, { kind: 'answers' }>): string {

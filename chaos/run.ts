@@ -12,13 +12,16 @@ import { tokenOf } from '../src/domain/device.ts';
 import { createProgress } from '../src/terminal/progress.ts';
 import { WORKER_ENVIRONMENT, LIMITS, lateDevices, type Workload } from './workload.ts';
 import { WORKERS, type Fault, WORDS } from './faults.ts';
-import { startFleet, startKillableRedis } from './fleet.ts';
+import { SHARDS, startChaosCluster, type ChaosCluster } from './cluster.ts';
+import { startFleet, startKillableRedis, type KillableRedis } from './fleet.ts';
 import { inject, type Injected } from './inject.ts';
 import { readDelays, readLogs, samplePages, type Logs } from './logs.ts';
-import { drain, openChaosQueue, type Ends, enqueue, type Enqueued } from './queue.ts';
+import { drain, openChaosQueue, type ChaosTarget, type Ends, enqueue, type Enqueued } from './queue.ts';
 
 export interface RunOptions {
   readonly seed: number;
+  /** Present: the queue is on a Redis Cluster. */
+  readonly cluster?: { readonly waitReplicas: number } | undefined;
   readonly plan: readonly Fault[];
   /** The plan, for browsers whose subscriptions lie at this push service. */
   readonly workload: (pushService: string) => Workload;
@@ -37,6 +40,9 @@ export interface Facts {
   readonly ends: Ends;
   /** Notification → the last answer to its cancel. */
   readonly cancels: ReadonlyMap<string, boolean>;
+  readonly canceledAt: ReadonlyMap<string, number>;
+  /** The queue's prefix. */
+  readonly prefix: string;
   readonly injected: Injected;
   readonly leaks: readonly Leak[];
   readonly logs: Logs;
@@ -63,16 +69,26 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   const over = new AbortController();
   const signal = AbortSignal.any([options.signal, over.signal]);
   const folder = await openFolder(options.keep, cleanup);
-  const redis = cleanup.adopt(await startKillableRedis(say), (it) => it.close());
+  const { cluster } = options;
+  const starting = cluster === undefined ? startKillableRedis(say) : startChaosCluster(say);
+  const redis = cleanup.adopt<KillableRedis | ChaosCluster>(await starting, (it) => it.close());
   const providers = cleanup.adopt(await startProviders({ seed }), (it) => it.close());
   const workload = options.workload(providers.env['WEBPUSH_ORIGINS'] ?? '');
   await spoil(providers, workload);
-  const queue = cleanup.adopt(openChaosQueue(redis.url), (it) => it.close());
+  const queue = cleanup.adopt(openChaosQueue(targetOf(redis)), (it) => it.close());
   const limitsFile = join(folder, 'limits.json');
   await writeFile(limitsFile, JSON.stringify(LIMITS));
 
   say(`starting ${WORKERS} worker processes`);
-  const places = { REDIS_URL: redis.url, QUEUE_PREFIX: queue.prefix, LIMITS_FILE: limitsFile };
+  const ofCluster = {
+    REDIS_CLUSTER: 'true',
+    QUEUE_SHARDS: String(SHARDS),
+    REDIS_WAIT_REPLICAS: String(cluster?.waitReplicas ?? 0),
+  };
+  const places = {
+    ...{ REDIS_URL: redis.url, QUEUE_PREFIX: queue.prefix, LIMITS_FILE: limitsFile },
+    ...(cluster !== undefined && ofCluster),
+  };
   const env = { ...providers.env, ...WORKER_ENVIRONMENT, ...places };
   const fleet = cleanup.adopt(await startFleet({ count: WORKERS, env, logFolder: folder }), (it) => it.stop());
   await fleet.ready();
@@ -89,9 +105,12 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   const count = workload.malformed.length + workload.bursts.reduce((sum, { items }) => sum + items.length, 0);
   const enqueuing = createProgress('enqueued', count);
   cleanup.defer(() => enqueuing.stop());
-  const [{ enqueued, cancels }, injected] = await Promise.all([
-    enqueue(workload, { redisUrl: redis.url, queue, signal, onEnqueued: (done) => enqueuing.update(done) }),
-    inject(plan, { fleet, redis, queue, providers, devices: lateDevices(workload) }, signal),
+  const inputs = new Map(
+    workload.bursts.flatMap(({ items }) => items.map(({ input }) => [input.id, { id: input.id, input }] as const)),
+  );
+  const [{ enqueued, cancels, canceledAt }, injected] = await Promise.all([
+    enqueue(workload, { queue, signal, onEnqueued: (done) => enqueuing.update(done) }),
+    inject(plan, { fleet, redis, queue, providers, inputs, devices: lateDevices(workload) }, signal),
   ]);
   enqueuing.stop();
   say('all faults have ended; waiting until the queue is empty');
@@ -110,7 +129,15 @@ async function withParts(options: RunOptions, pids: number[]): Promise<Omit<Fact
   const delays = await readDelays(folder, injected.freezes);
   pids.push(providers.pid, ...fleet.pids, ...redis.pids);
   const { entries, stalls } = providers;
-  return { enqueued, entries, ends, cancels, injected, leaks, logs, delays, crashes: fleet.crashes, drainMs, stalls };
+  return {
+    ...{ enqueued, entries, ends, cancels, canceledAt, prefix: queue.prefix, injected, leaks, logs, delays },
+    ...{ crashes: fleet.crashes, drainMs, stalls },
+  };
+}
+
+function targetOf(redis: KillableRedis | ChaosCluster): ChaosTarget {
+  const isCluster = 'failOver' in redis;
+  return { redisUrl: redis.url, cluster: isCluster, shards: isCluster ? SHARDS : 1 };
 }
 
 async function openFolder(keep: string | undefined, cleanup: AsyncDisposableStack): Promise<string> {

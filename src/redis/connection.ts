@@ -196,8 +196,21 @@ export async function explainedLoss(connection: Connection, error: unknown): Pro
 export function explained(connection: Connection, error: unknown): unknown {
   if (error instanceof RedisAwayError) return error;
   const cause = causeOf(error);
-  const isAway = wasNotCarried(cause) || isNotNow(cause) || refusalReason(cause) !== undefined || !isReady(connection);
+  const isAway =
+    wasNotCarried(cause) ||
+    isNotNow(cause) ||
+    isRedirect(cause) ||
+    refusalReason(cause) !== undefined ||
+    !isReady(connection);
   return isAway ? new RedisAwayError(addressOf(connection), cause) : withoutCommand(error);
+}
+
+/**
+ * A transaction on a slot that is moved: its commands got different answers, so that ioredis follows none. Redis carried out none of
+ * them (EXECABORT).
+ */
+function isRedirect(cause: unknown): boolean {
+  return cause instanceof Error && /^(ASK|MOVED) \d/.test(cause.message);
 }
 
 /** The server has become a replica. Redis 6 wraps a script's error in another one, so it is looked for anywhere. */

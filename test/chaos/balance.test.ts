@@ -35,6 +35,7 @@ describe('the balance', () => {
       stillQueued: 1,
       unaccounted: 0,
       lost: 0,
+      forgotten: [],
       suspects: [],
     });
   });

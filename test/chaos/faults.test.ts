@@ -46,6 +46,22 @@ describe('the plan of faults', () => {
     }
   });
 
+  it('on a cluster has one kill and two moves of a slot or more, and the same faults of all else', () => {
+    const isOfRedis = ({ kind }: Fault) => ['kill-redis', 'pause-redis', 'cut-clients', 'move-slot'].includes(kind);
+    for (const seed of SEEDS) {
+      const plan = planFaults(seed, 30, true);
+      expect(plan.filter((fault) => !isOfRedis(fault))).toEqual(
+        planFaults(seed, 30).filter((fault) => !isOfRedis(fault)),
+      );
+      const moved = plan.flatMap((fault) => (fault.kind === 'move-slot' ? [fault.of] : []));
+      expect(moved).toEqual(['shard', 'recipient']);
+      for (const kind of ['kill-redis', 'pause-redis', 'cut-clients']) {
+        expect(plan.filter((fault) => fault.kind === kind)).toHaveLength(1);
+      }
+      expect(Math.max(...plan.map(endOf))).toBeLessThanOrEqual(30_000);
+    }
+  });
+
   it('freezes one worker for longer than its lock', () => {
     for (const seed of SEEDS) {
       const longest = Math.max(

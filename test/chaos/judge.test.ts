@@ -1,6 +1,13 @@
 import { expect, it, describe } from 'vitest';
 import type { Thaw } from '../../chaos/fleet.ts';
-import { checks, type ChaosResult, countDuplicates, type DuplicatesParts, judgePacing } from '../../chaos/judge.ts';
+import {
+  checks,
+  type ChaosResult,
+  type ClusterResult,
+  countDuplicates,
+  type DuplicatesParts,
+  judgePacing,
+} from '../../chaos/judge.ts';
 import { judge } from '../../sandbox/judge.ts';
 import { completedOf, enqueuedOf, entryOf, OTHER_TOKEN, TOKEN } from './facts.ts';
 
@@ -86,6 +93,28 @@ describe('the verdict', () => {
     ...NEEDED.map((name) => ({ [name]: 0 })),
     { breakersOpened: { auth: 0 } },
   ])('fails on %j', (fault) => expect(passes({ ...good, ...fault })).toBe(false));
+
+  describe('of a run on a cluster', () => {
+    const kill = { at: '2026-03-01T07:30:00.123Z', lagMs: 200, windowMs: 1_200, awayMs: 3_000, admissions: 3 };
+    const cluster = {
+      ...{ failovers: 1, slotsMoved: 2, keysMoved: 7, waitReplicas: 0, lostBeforeWindow: 0 },
+      kills: [kill],
+    };
+    const replicationLost = { notifications: 5, admissions: 3, violations: 1, ends: 2, waiting: 1, windowMs: 1_200 };
+
+    it('passes with what replication lost', () => expect(passes({ ...good, cluster, replicationLost })).toBe(true));
+
+    it.each<Partial<ClusterResult>>([
+      { failovers: 0 },
+      { slotsMoved: 0 },
+      { keysMoved: 0 },
+      { lostBeforeWindow: 1 },
+      { waitReplicas: 1 },
+      { kills: [kill, { ...kill, windowMs: 1_201 }] },
+    ])('fails on %j', (fault) => {
+      expect(passes({ ...good, cluster: { ...cluster, ...fault }, replicationLost })).toBe(false);
+    });
+  });
 });
 
 const twice = [entryOf('a', 1_000), entryOf('a', 9_000)];
@@ -209,6 +238,7 @@ describe('the pace of the alerts', () => {
       minGapMs: 500,
       bursts: [],
       burstsAfterFreeze: [],
+      burstsAfterFailover: [],
       burstsAfterStall: [],
     });
   });
