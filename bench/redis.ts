@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
-import { startEmbeddedRedis } from '../sandbox/redis/embedded-redis.ts';
+import { startEmbeddedRedis, type EmbeddedRedis } from '../sandbox/redis/embedded-redis.ts';
 import type { NotificationInput } from '../src/domain/notification.ts';
 import { JOB, QUEUE } from '../src/queue/names.ts';
 import { createProducer, type Producer } from '../src/queue/producer.ts';
@@ -32,6 +32,21 @@ export async function withSurroundings<T>(
     await rm(dir, { recursive: true, force: true });
   }
 }
+
+/** Starts a replica of this Redis, and resolves when it is in step. */
+export async function startReplica(masterUrl: string): Promise<EmbeddedRedis> {
+  const { port } = new URL(masterUrl);
+  const replica = await startEmbeddedRedis({ extraArgs: ['--replicaof', `127.0.0.1 ${port}`] });
+  const isInStep = () => withClient(masterUrl, async (redis) => /state=online/.test(await redis.info('replication')));
+  const deadline = performance.now() + IN_STEP_WITHIN_MS;
+  while (!(await isInStep())) {
+    if (performance.now() > deadline) throw new Error(`the replica was not in step within ${IN_STEP_WITHIN_MS} ms`);
+    await sleep(POLL_MS);
+  }
+  return replica;
+}
+
+const IN_STEP_WITHIN_MS = 20_000;
 
 /** A connection for the time of `use`. */
 export async function withClient<T>(url: string, use: (redis: Redis) => Promise<T>): Promise<T> {

@@ -84,15 +84,16 @@ export function openChaosQueue(target: ChaosTarget): ChaosQueue {
   });
   const limiter = createRedisLimiter({ redis: control, policy: POLICY, prefix });
   const ofAll = async <T>(of: (part: (typeof parts)[number]) => Promise<T[]>): Promise<T[]> =>
-    (await Promise.all(parts.map(of))).flat();
+    (await again(() => Promise.all(parts.map(of)))).flat();
   const total = async (of: (part: (typeof parts)[number]) => Promise<number>): Promise<number> =>
-    (await Promise.all(parts.map(of))).reduce((sum, count) => sum + count, 0);
+    (await again(() => Promise.all(parts.map(of)))).reduce((sum, count) => sum + count, 0);
 
   async function inHandOf(shard: number): Promise<Map<string, string>> {
     const { queue, active } = parts[shard] ?? {};
     if (queue === undefined || active === undefined) throw new RangeError(`no shard ${shard}`);
-    const jobIds = await control.lrange(active, 0, -1);
-    const tokens = jobIds.length === 0 ? [] : await control.mget(jobIds.map((jobId) => lockKeyOf(queue, jobId)));
+    const jobIds = await again(() => control.lrange(active, 0, -1));
+    const lockKeys = jobIds.map((jobId) => lockKeyOf(queue, jobId));
+    const tokens = jobIds.length === 0 ? [] : await again(() => control.mget(lockKeys));
     return new Map(jobIds.map((jobId, index) => [notificationIdOf(jobId), holderOf(tokens[index])]));
   }
 
@@ -153,6 +154,20 @@ export function openChaosQueue(target: ChaosTarget): ChaosQueue {
       await Promise.all(parts.flatMap(({ queue, deadQueue }) => [queue.close(), deadQueue.close()]));
     },
   };
+}
+
+/** How often a read is tried again. A cluster refuses one whose slot has no master, or is on its way to another one. */
+const READS = 20;
+
+async function again<T>(read: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await read();
+    } catch (error) {
+      if (tries === READS) throw error;
+      await sleep(POLL_MS);
+    }
+  }
 }
 
 /** The token of a lock is `<the worker's id>:<a number>`. */

@@ -40,8 +40,8 @@ export const CASES: readonly Case[] = [
   { platform: 'fcm', latency: DEFAULT_LATENCY, suffix: '40ms', name: 'FCM, 40 ms' },
 ];
 
-/** Which worker: BullMQ's own with one raw HTTP/2 session, pushpacer's, or pushpacer's that records stories, outcomes and traces. */
-export type Side = 'plain' | 'pushpacer' | 'observed';
+/** Which worker: BullMQ's own with one raw HTTP/2 session, pushpacer's, pushpacer's that records stories, outcomes and traces, or that waits for a replica. */
+export type Side = 'plain' | 'pushpacer' | 'observed' | 'replicas';
 
 /** Jobs that one worker process has under way at once. */
 const CONCURRENCY = 100;

@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { createProgress } from '../../src/terminal/progress.ts';
-import { withSurroundings, type CommandStats, type Surroundings } from '../redis.ts';
+import { startReplica, withSurroundings, type CommandStats, type Surroundings } from '../redis.ts';
 import {
   middleOf,
   printed,
@@ -22,7 +22,7 @@ export const throughputSuite: Suite = {
   name: 'throughput',
   description: 'jobs a second of one worker process, beside a plain BullMQ worker that sends the same requests',
   defaultRuns: (quick) => (quick ? 2 : 5),
-  rows: ['plain', 'observed'],
+  rows: ['plain', 'observed', 'replicas'],
   run: (options) => measure(options, loadOf(options.quick)),
   profile: (dir, { quick, say }) => profile(dir, loadOf(quick), say),
 };
@@ -50,6 +50,8 @@ interface Comparison {
 const COMPARISONS: Readonly<Record<string, Comparison>> = {
   plain: { base: 'plain', side: 'pushpacer', names: ['plain BullMQ', 'pushpacer', 'x plain'], versus: 'VsPlain' },
   observed: { base: 'pushpacer', side: 'observed', names: ['all off', 'all on', 'x off'], versus: 'VsOff' },
+  // Both with a replica: the one waits for it (REDIS_WAIT_REPLICAS=1).
+  replicas: { base: 'pushpacer', side: 'replicas', names: ['no wait', 'waits', 'x no wait'], versus: 'VsNoWait' },
 };
 const PLAIN_ROW = 'plain';
 
@@ -76,7 +78,7 @@ export function measure(options: MeasureOptions, load: Load): Promise<Report> {
   });
 }
 
-/** The runs of one case: those at the same place are a pair. In the row `observed`, `plain` is pushpacer with all off. */
+/** The runs of one case: those at the same place are a pair. In the other rows `plain` is pushpacer too. */
 interface CaseResult {
   readonly case: Case;
   readonly plain: readonly Run[];
@@ -94,6 +96,8 @@ async function measureCase(
   say(`${measured.name}: ${pairs} pairs of runs with ${load.jobs} jobs each`);
   const counters = await startCounters(measured.latency);
   const collector = side === 'observed' ? await startCollector() : undefined;
+  const replica = side === 'replicas' ? await startReplica(surroundings.redisUrl) : undefined;
+  const env = collector?.env ?? (replica && { REDIS_WAIT_REPLICAS: '1' });
   const progress = createProgress('runs', 2 * pairs);
   const result = { case: measured, plain: [] as Run[], pushpacer: [] as Run[] };
   try {
@@ -103,7 +107,7 @@ async function measureCase(
       const options: Omit<RunOptions, 'side'> = { case: measured, counters, ...surroundings, ...load, counted };
       result.plain.push(await runOnce({ ...options, side: base }));
       progress.update(2 * pair + 1);
-      result.pushpacer.push(await runOnce({ ...options, side, ...(collector && { env: collector.env }) }));
+      result.pushpacer.push(await runOnce({ ...options, side, ...(env && { env }) }));
       progress.update(2 * pair + 2);
     }
     if ((await collector?.bytes()) === 0) throw new Error('expected spans at the collector, found none');
@@ -111,6 +115,7 @@ async function measureCase(
   } finally {
     progress.stop();
     await collector?.close();
+    await replica?.close();
     await counters.close();
   }
 }

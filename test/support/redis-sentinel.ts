@@ -16,19 +16,20 @@ export const GROUP = 'mymaster';
 const PASSWORDS = { servers: 'of-servers', sentinels: 'of-sentinels' };
 const GUARDIAN = fileURLToPath(new URL('../../sandbox/redis/redis-guardian.sh', import.meta.url));
 
-/** A master, its replica, and one Sentinel that suffices to decide; all ask for passwords. */
+/** A master, its replica, and Sentinels of which most must agree; all ask for passwords. */
 export interface SentinelGroup {
   readonly master: EmbeddedRedis;
   /** The variables that lead there. */
   readonly env: Readonly<Record<string, string>>;
-  /** To the Sentinel itself. */
+  readonly replica: EmbeddedRedis;
+  /** To the first Sentinel. */
   readonly sentinel: Redis;
   /** To whoever is the master; outlives a failover. */
   readonly connection: Redis;
 }
 
-/** Starts all three on the loopback, and resolves once the Sentinel would fail over. */
-export async function openSentinelGroup(): Promise<SentinelGroup> {
+/** Starts all of them on the loopback, and resolves once the Sentinels would fail over. */
+export async function openSentinelGroup({ sentinels: count = 1 } = {}): Promise<SentinelGroup> {
   const master = await ownRedis();
   const replica = await ownRedis({ extraArgs: ['--replicaof', `127.0.0.1 ${master.port}`] });
   for (const { url } of [replica, master]) {
@@ -37,9 +38,11 @@ export async function openSentinelGroup(): Promise<SentinelGroup> {
     await redis.config('SET', 'requirepass', PASSWORDS.servers);
     redis.disconnect();
   }
-  const port = await startSentinel(master.port);
+  const ports: number[] = [];
+  while (ports.length < count) ports.push(await startSentinel(master.port, Math.floor(count / 2) + 1));
+  const [port = 0] = ports;
   const sentinel = new Redis({ host: '127.0.0.1', port, password: PASSWORDS.sentinels, enableReadyCheck: false });
-  const sentinels = [{ host: '127.0.0.1', port }];
+  const sentinels = ports.map((each) => ({ host: '127.0.0.1', port: each }));
   const connection = new Redis({
     ...{ sentinels, name: GROUP, password: PASSWORDS.servers, sentinelPassword: PASSWORDS.sentinels },
     ...{ maxRetriesPerRequest: null, sentinelRetryStrategy: () => 100, retryStrategy: () => 100 },
@@ -51,23 +54,24 @@ export async function openSentinelGroup(): Promise<SentinelGroup> {
   await eventually(async () => {
     const [first = []] = (await sentinel.call('SENTINEL', 'REPLICAS', GROUP)) as string[][];
     expect(first[first.indexOf('master-link-status') + 1]).toBe('ok');
+    expect(await sentinel.call('SENTINEL', 'SENTINELS', GROUP)).toHaveLength(count - 1);
   });
   const env = {
-    REDIS_URL: `redis://:${PASSWORDS.servers}@127.0.0.1:${port}`,
+    REDIS_URL: ports.map((each) => `redis://:${PASSWORDS.servers}@127.0.0.1:${each}`).join(','),
     REDIS_SENTINEL_NAME: GROUP,
     REDIS_SENTINEL_PASSWORD: PASSWORDS.sentinels,
   };
-  return { master, env, sentinel, connection };
+  return { master, replica, env, sentinel, connection };
 }
 
 /** Its port. It ends with the test, and with this process, however that ends. */
-async function startSentinel(masterPort: number): Promise<number> {
+async function startSentinel(masterPort: number, quorum: number): Promise<number> {
   const port = await freePort();
   const dir = await temporaryFolder();
   const file = join(dir, 'sentinel.conf');
   const lines = [
     ...[`port ${port}`, 'bind 127.0.0.1', `dir ${dir}`, `requirepass ${PASSWORDS.sentinels}`],
-    `sentinel monitor ${GROUP} 127.0.0.1 ${masterPort} 1`,
+    `sentinel monitor ${GROUP} 127.0.0.1 ${masterPort} ${quorum}`,
     `sentinel auth-pass ${GROUP} ${PASSWORDS.servers}`,
     `sentinel down-after-milliseconds ${GROUP} 1000`,
     `sentinel failover-timeout ${GROUP} 5000`,

@@ -1,0 +1,136 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Queue } from 'bullmq';
+import { expect, it, onTestFinished } from 'vitest';
+import { slotOfRecipient, startChaosCluster, type ChaosCluster } from '../../../chaos/cluster.ts';
+import { crc16, QUEUE, SLOTS } from '../../../src/queue/names.ts';
+import { createProducer } from '../../../src/queue/producer.ts';
+import { connectWorker } from '../../../src/redis/connection.ts';
+import { eventually, openFaultBench, page } from '../../support/fault-bench.ts';
+import { makeNotification } from '../../support/push.ts';
+import { GROUP, openSentinelGroup } from '../../support/redis-sentinel.ts';
+import { testPrefix } from '../../support/redis.ts';
+
+/** What an asynchronous replication loses at a failover (docs/redis.md), shown with a replica that is cut off before the kill. */
+
+const LONG = { timeout: 180_000 };
+/** Longer than a failover takes here. */
+const GAP_MS = 120_000;
+/** All are for this one. */
+const RECIPIENT = 'person-0';
+
+async function openCluster() {
+  const cluster = await startChaosCluster(() => undefined);
+  onTestFinished(() => cluster.close());
+  const connection = connectWorker({ redisUrl: cluster.url, cluster: true });
+  connection.on('error', () => undefined); // a node that is killed
+  onTestFinished(() => connection.disconnect());
+  return { cluster, connection };
+}
+
+/** Workers of a queue that is on another master than the recipient's slots, which alone is killed. */
+async function openApart(env: Readonly<Record<string, string>>) {
+  const { cluster, connection } = await openCluster();
+  const bench = await openFaultBench({
+    connection,
+    env: { REDIS_URL: cluster.url, REDIS_CLUSTER: 'true', LOG_LEVEL: 'info', ...env },
+    minGapMs: GAP_MS,
+    prefix: prefixApart(),
+  });
+  const worker = await bench.startWorker();
+  /** Kills the master of the recipient's slots, after `before`, of which its replica knows nothing. */
+  const failOver = (before: () => Promise<unknown>): Promise<void> =>
+    failOverAt(cluster, slotOfRecipient(RECIPIENT), before);
+  return { bench, worker, failOver };
+}
+
+/** A prefix whose slot is as far from the recipient's as can be: on another one of three masters. */
+function prefixApart(): string {
+  for (;;) {
+    const prefix = testPrefix();
+    const apart = Math.abs((crc16(prefix.slice(1, -1)) % SLOTS) - slotOfRecipient(RECIPIENT));
+    if (apart > SLOTS / 3) return prefix;
+  }
+}
+
+function failOverAt(cluster: ChaosCluster, slot: number, before: () => Promise<unknown>): Promise<void> {
+  return cluster.failOver({ slot, lagMs: 50, awayMs: 0, witness: before, successor: () => Promise.resolve() });
+}
+
+it(
+  'without a wait a failover forgets a slot that was used, and the next alert comes within the gap',
+  LONG,
+  async () => {
+    const { bench, failOver } = await openApart({});
+    await failOver(async () => {
+      await bench.add(1, 1);
+      await bench.delivered(1);
+    });
+    await bench.add(1, 1);
+    await bench.delivered(2);
+    expect(bench.verdict()).toMatchObject({ gapViolations: 1, duplicates: 0 });
+  },
+);
+
+it('with REDIS_WAIT_REPLICAS=1 nothing is sent that a failover can forget, and nothing is lost', LONG, async () => {
+  const { bench, worker, failOver } = await openApart({ REDIS_WAIT_REPLICAS: '1', REDIS_WAIT_TIMEOUT: '300ms' });
+  await failOver(async () => {
+    await bench.add(1, 1);
+    await worker.waitForLine(/"code":"replicas-missing"/);
+    expect(bench.alerts()).toBe(0);
+  });
+  await bench.delivered(1); // when the killed one is back, as a replica
+  await bench.add(1, 1);
+  await worker.waitForLine(/"id":"fault-1".*"outcome":"requeued".*"rule":"gap"/);
+  await sleep(1_000);
+  expect(bench.alerts()).toBe(1);
+  const jobs = await bench.queue.getJobs(['completed']);
+  expect(jobs.map(({ progress }) => progress)).toMatchObject([{ tries: 0 }]);
+});
+
+it('without a wait a failover forgets a notification that was added', LONG, async () => {
+  const { cluster, connection } = await openCluster();
+  const prefix = testPrefix();
+  const queue = new Queue(QUEUE, { connection, prefix }).on('error', () => undefined);
+  const producer = createProducer({ redisUrl: cluster.url, cluster: true, prefix });
+  onTestFinished(async () => {
+    await Promise.all([queue.close(), producer.close()]);
+  });
+  await producer.enqueue(makeNotification({ id: 'before' }));
+  await failOverAt(cluster, crc16(prefix.slice(1, -1)) % SLOTS, async () => {
+    expect(await producer.enqueue(makeNotification({ id: 'late' }))).toEqual({ id: 'late', added: true });
+  });
+  expect(await queue.getJob('before')).toBeDefined();
+  expect(await queue.getJob('late')).toBeUndefined();
+});
+
+it(
+  'three Sentinels switch to the replica under load: alerts flow again, nothing is lost, no limit is broken',
+  LONG,
+  async () => {
+    const { master, replica, env, sentinel, connection } = await openSentinelGroup({ sentinels: 3 });
+    const bench = await openFaultBench({ connection, env: { LOCK_DURATION: '5s', ...env } });
+    const [worker] = await Promise.all([bench.startWorker(), bench.startWorker(), bench.startWorker()]);
+    await bench.add(240, 40);
+    await bench.delivered(40);
+    const inFlight = await bench.queue.getActiveCount();
+
+    process.kill(master.pid, 'SIGKILL');
+    const killedAt = performance.now();
+    await eventually(async () => {
+      const address = await sentinel.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', GROUP);
+      expect(address).toContain(String(replica.port));
+    });
+    const switchedMs = performance.now() - killedAt;
+    const before = bench.alerts();
+    await bench.delivered(before + 20);
+    const flowsMs = performance.now() - killedAt;
+    await eventually(async () => expect((await page(worker, '/readyz')).status).toBe(200));
+
+    await bench.completed(60_000);
+    const { duplicates, gapViolations, windowViolations } = bench.verdict();
+    expect({ gapViolations, windowViolations }).toEqual({ gapViolations: 0, windowViolations: 0 });
+    // What workers had at the kill, or took in the moment before it.
+    expect(duplicates).toBeLessThanOrEqual(inFlight + 3 * 50);
+    console.info(`switched after ${Math.round(switchedMs)} ms, alerts flowed after ${Math.round(flowsMs)} ms`);
+  },
+);
