@@ -111,7 +111,7 @@ interface ChaosWorker {
   readonly pid: number;
   /** Where its output goes. */
   readonly logFile: string;
-  /** Resolves when it takes jobs; rejects if it ends before, or takes longer than a minute. */
+  /** Resolves when it takes jobs; rejects if it ends before, or takes longer than two minutes. */
   readonly ready: Promise<unknown>;
   /** The address of its pages, while it takes jobs. */
   url(): string | undefined;
@@ -125,7 +125,7 @@ interface ChaosWorker {
 
 const POLL_MS = 50;
 /** A worker waits up to 30 s for a Redis that is away; the rest is for a busy machine, and for being frozen meanwhile. */
-const READY_TIMEOUT_MS = 60_000;
+const READY_TIMEOUT_MS = 120_000;
 
 async function startWorker(env: Readonly<Record<string, string>>, logFile: string): Promise<ChaosWorker> {
   const log = await open(logFile, 'w');

@@ -114,6 +114,17 @@ test(
   },
 );
 
+test('the row with a replica compares with a worker that does not wait for it', { timeout: 180_000 }, async () => {
+  const options = { quick: true, runs: 1, row: 'replicas', say: () => undefined };
+  const { json } = await measure(options, { jobs: 200, warmUp: 50, counted: 200 });
+  for (const { platform, suffix } of CASES) expect(json[`${platform}VsNoWait${suffix}`]).toBeGreaterThan(0);
+  expect(json['alertsAccepted']).toBe(CASES.length * 2 * 200);
+  // Admissions that come together share one WAIT.
+  const more = Number(json['redisCommandsPerJob']) - Number(json['plainRedisCommandsPerJob']);
+  expect(more).toBeGreaterThan(0);
+  expect(more).toBeLessThan(1);
+});
+
 /** How far bytes may be from those of docs/capacity.md, which are of ten times as many notifications. */
 const SHARE = 0.3;
 
