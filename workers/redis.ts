@@ -102,6 +102,8 @@ const LOST: Readonly<Record<RedisTrouble, string>> = {
   credentials:
     'Redis refuses the credentials: jobs wait, and it is tried again; set the old password in Redis again, or restart the ' +
     'worker with the new one',
+  permission:
+    'Redis forbids the user a command: jobs wait, and it is tried again; give the user the right (docs/redis.md)',
   'not-redis':
     'another server answers in the place of Redis: jobs wait, and it is tried again; look at what listens at this address',
   tls: 'no TLS with Redis as configured: jobs wait, and it is tried again; look at the certificate, and at redis:// or rediss://',

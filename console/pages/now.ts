@@ -80,7 +80,7 @@ function verdict(seen: Seen): Html {
 
 function tiles(seen: Seen, samples: readonly Sample[]): Html {
   const last = samples.at(-1);
-  const { now, due, untaken, jobs, deadLetters, workersAlive } = seen;
+  const { now, due, untaken, jobs, deadLetters, workersAlive, noWrites } = seen;
   const waiting = (jobs['delayed'] ?? 0) + (jobs['prioritized'] ?? 0) + (jobs['waiting'] ?? 0);
   const late = samples.findLast(({ lateP99Ms }) => lateP99Ms !== null);
   const dueAge = due.oldestAt === undefined ? 'none is late' : `the oldest for ${duration(now - due.oldestAt)}`;
@@ -94,7 +94,9 @@ function tiles(seen: Seen, samples: readonly Sample[]): Html {
       late === undefined ? 'no wake-ups yet' : `p99; p50 ${upTo(late.lateP50Ms)}`,
     ),
     tile('Dead letters', count(deadLetters.total), `${count(deadLetters.lastHour)} in the last hour`),
-    tile('Workers', count(workersAlive), workersAlive === 0 ? 'nothing is sent' : inUse(seen.workers)),
+    workersAlive === 0 && noWrites !== undefined
+      ? tile('Workers', '–', 'they cannot write that they are alive')
+      : tile('Workers', count(workersAlive), workersAlive === 0 ? 'nothing is sent' : inUse(seen.workers)),
   ]}`;
 }
 

@@ -61,6 +61,7 @@ const REPAIR: Readonly<Record<RedisTrouble, string>> = {
   away: 'start it, or correct its URL; look at the firewall between here and there',
   'not-now': 'the text in brackets says why: give it memory, or point the URL at the master',
   credentials: 'correct the user and the password in the URL',
+  permission: 'give the user this right; docs/redis.md has the list of all',
   'not-redis': 'correct the host and the port in the URL',
   tls: 'begin the URL with rediss:// for TLS and with redis:// without; NODE_EXTRA_CA_CERTS may name the file of a CA',
 };

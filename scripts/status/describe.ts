@@ -33,9 +33,10 @@ const MOST_BREAKERS = 10;
 /** On a narrow terminal: host, process, seen, clock, in hand. */
 const ESSENTIAL_OF_WORKER = [0, 1, 4, 5, 6];
 
-/** The output of `status`. If no worker lives, the first line says so; the last lines say what is wrong. */
+/** The output of `status`. If nothing can be sent at all, the first line says why; the last lines say what is wrong. */
 export function describeStatus({ result, where }: Status, columns: number | undefined): string[] {
-  const first = result.workersAlive > 0 ? [] : [redOut('No worker is alive.'), ''];
+  const stop = stopOf(result);
+  const first = stop === undefined ? [] : [redOut(stop), ''];
   const width = { columns, wrap: true };
   return inParts([
     [...first, titleOf({ result, where })],
@@ -44,6 +45,11 @@ export function describeStatus({ result, where }: Status, columns: number | unde
     recipientsTable(result, columns),
     verdict(result, width),
   ]);
+}
+
+function stopOf({ noWrites, workersAlive }: StatusResult): string | undefined {
+  if (noWrites !== undefined) return 'Redis takes no writes.';
+  return workersAlive > 0 ? undefined : 'No worker is alive.';
 }
 
 /**
@@ -102,10 +108,11 @@ function factsOf(result: StatusResult): string[][] {
   ];
 }
 
-function workersLine({ workers, workersAlive }: StatusResult): string {
+function workersLine({ workers, workersAlive, noWrites }: StatusResult): string {
   const alive = workers.filter((worker) => worker.alive);
   const gone = workers.length - alive.length;
   const notSeen = gone === 0 ? '' : `${gone} that ${gone === 1 ? 'was' : 'were'} killed or frozen within the last hour`;
+  if (workersAlive === 0 && noWrites !== undefined) return 'not known: they cannot write that they are alive';
   if (workersAlive === 0) return `none is alive${notSeen === '' ? '' : `; ${notSeen}`}`;
   const [inHand, asleep, places] = [sum(alive, 'inHand'), sum(alive, 'asleep'), sum(alive, 'concurrency')];
   const sleeping = asleep === 0 ? '' : `, ${asleep} of them asleep`;

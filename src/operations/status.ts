@@ -8,7 +8,9 @@ import { moveKeys } from '../queue/names.ts';
 import { readOverview, type Overview } from '../queue/overview.ts';
 import type { ShardQueues } from '../queue/shards.ts';
 import { readWorkers, type SeenWorker, type SeenWorkers, type WorkerPolicy } from '../queue/workers.ts';
+import { writeProbeKey } from '../queue/names.ts';
 import type { Connection } from '../redis/connection.ts';
+import { readWriteRefusal } from '../redis/info.ts';
 import { callOf } from '../terminal/command.ts';
 import { breakdown, deadLetters as deadLettersText, fromNow, span } from '../terminal/text.ts';
 import type { Rates } from './rates.ts';
@@ -16,6 +18,7 @@ import type { Rates } from './rates.ts';
 /** What is wrong, in the words of the last lines. */
 interface Wrong {
   readonly kind:
+    | 'no-writes'
     | 'no-worker'
     | 'worker-silent'
     | 'paused'
@@ -88,6 +91,8 @@ export interface StatusResult extends Overview {
   readonly ok: boolean;
   readonly wrong: readonly Wrong[];
   readonly shards: ShardsFacts;
+  /** Redis's words where it takes no writes. Then workers cannot write that they are alive. */
+  readonly noWrites?: string;
   readonly workersAlive: number;
   readonly workers: readonly SeenWorker[];
   readonly policies: readonly PolicyOfWorkers[];
@@ -120,9 +125,13 @@ export async function readStatus(
   const seen = await readWorkers(connection, prefix);
   const deadLetters = await readDead(shards.map(createDeadLetters), overview.now);
   const alive = seen.workers.filter((worker) => worker.alive);
+  const prefixes = new Set([prefix, ...queues.map((queue) => queue.opts.prefix ?? prefix)]);
+  // The last one: a client closes a connection on which a replica refused to write.
+  const noWrites = await readWriteRefusal(connection, [...prefixes].map(writeProbeKey));
   const facts = {
     ...overview,
     shards: await readShards(shards, connection, layout),
+    ...(noWrites !== undefined && { noWrites }),
     workersAlive: alive.length,
     workers: seen.workers,
     policies: policiesOf(seen),
@@ -236,6 +245,7 @@ export function callOther(name: string): string {
 function wrongsOf(facts: Facts): Wrong[] {
   const { now, workers, due, untaken, paused, breakers, unreachable, deadLetters, policies } = facts;
   const faults: (readonly [Wrong['kind'], string | undefined | false])[] = [
+    ['no-writes', noWritesText(facts)],
     ['no-worker', noWorker(facts)],
     ['paused', paused && 'the queue is paused: workers take nothing; somebody paused it with another program'],
     ['due-late', due.oldestAt !== undefined && now - due.oldestAt >= DUE_LATE_MS && dueText(facts)],
@@ -244,7 +254,7 @@ function wrongsOf(facts: Facts): Wrong[] {
     ['breaker', breakers.length > NAMED && `${breakers.length - NAMED} more circuit breakers are not closed`],
     ...some(unreachable).map((each) => ['unreachable', `nothing reaches ${unreachableText(each, facts)}`] as const),
     ['unreachable', unreachable.length > NAMED && `${unreachable.length - NAMED} more servers cannot be reached`],
-    ['worker-silent', facts.workersAlive > 0 && silentText(workers)],
+    ['worker-silent', facts.workersAlive > 0 && facts.noWrites === undefined && silentText(workers)],
     ['newer', facts.waiting.newer > 0 && newerText(facts)],
     ['clock', clockText(workers)],
     ['policies', policies.length > 1 && policiesText(policies)],
@@ -275,8 +285,14 @@ function silentText(workers: readonly SeenWorker[]): string | undefined {
   return `${are} not seen, so killed or frozen; others take the jobs: ${named(names)}`;
 }
 
-function noWorker({ workersAlive, workers, now }: Facts): string | undefined {
-  if (workersAlive > 0) return undefined;
+function noWritesText({ noWrites, workersAlive }: Facts): string | undefined {
+  if (noWrites === undefined) return undefined;
+  const unknown = workersAlive > 0 ? '' : '; whether workers are alive is not known, because they cannot write it';
+  return `Redis takes no writes, so nothing new is sent or enqueued: ${printable(noWrites)}${unknown}`;
+}
+
+function noWorker({ workersAlive, workers, now, noWrites }: Facts): string | undefined {
+  if (workersAlive > 0 || noWrites !== undefined) return undefined;
   const last = workers.reduce<SeenWorker | undefined>(
     (latest, worker) => (worker.seenAt > (latest?.seenAt ?? 0) ? worker : latest),
     undefined,

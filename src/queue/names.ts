@@ -74,6 +74,11 @@ export function workersKey(prefix: string): string {
   return `${prefix}:workers`;
 }
 
+/** `{pushpacer}:write-probe`: never exists. A write that would only change it shows whether Redis takes writes. */
+export function writeProbeKey(prefix: string): string {
+  return `${prefix}:write-probe`;
+}
+
 /** `{pushpacer}:audit`: what operators did in the console. One for all shards: `prefix` is QUEUE_PREFIX itself. */
 export function auditKey(prefix: string): string {
   return `${prefix}:audit`;

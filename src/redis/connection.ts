@@ -2,6 +2,7 @@ import { withoutCredentials } from '../domain/redact.ts';
 import { within } from '../domain/time.ts';
 import {
   causeOf,
+  forbiddenReason,
   isScript,
   lookAt,
   reasonOf,
@@ -34,8 +35,8 @@ export class RedisAwayError extends Error {
   /** To recognise it without the class, such as across two copies of the package. */
   override readonly name = 'RedisAwayError';
   /**
-   * `away` and `not-now` pass by themselves. With `credentials`, `not-redis` and `tls` nothing was carried out, and a second try
-   * fails too until an operator corrects the URL or the server.
+   * `away` and `not-now` pass by themselves. With `credentials`, `permission`, `not-redis` and `tls` nothing was carried out,
+   * and a second try fails too until an operator corrects the URL or the server.
    */
   readonly trouble: RedisTrouble;
 
@@ -56,6 +57,8 @@ function textOf(trouble: RedisTrouble, where: string, cause: unknown): string {
       return `Redis cannot now: ${where} (${reasonOf(cause)})`;
     case 'credentials':
       return `Redis refuses the credentials: ${where} (${refusalReason(cause) ?? reasonOf(cause)})`;
+    case 'permission':
+      return `Redis forbids a command: ${where} (${forbiddenReason(cause) ?? reasonOf(cause)}); pushpacer doctor names all rights that are missing`;
     case 'not-redis':
       return `${where} is not a Redis server (its answer is none of Redis's)`;
     case 'tls':
@@ -196,12 +199,8 @@ export async function explainedLoss(connection: Connection, error: unknown): Pro
 export function explained(connection: Connection, error: unknown): unknown {
   if (error instanceof RedisAwayError) return error;
   const cause = causeOf(error);
-  const isAway =
-    wasNotCarried(cause) ||
-    isNotNow(cause) ||
-    isRedirect(cause) ||
-    refusalReason(cause) !== undefined ||
-    !isReady(connection);
+  const isRefused = refusalReason(cause) !== undefined || forbiddenReason(cause) !== undefined;
+  const isAway = isRefused || wasNotCarried(cause) || isNotNow(cause) || isRedirect(cause) || !isReady(connection);
   return isAway ? new RedisAwayError(addressOf(connection), cause) : withoutCommand(error);
 }
 

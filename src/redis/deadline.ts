@@ -109,13 +109,24 @@ export function isNotNow(error: unknown): boolean {
   return SLOT_MOVES.test(error.message) || (error.name === 'ReplyError' && NOT_NOW.test(error.message));
 }
 
-/** Redis refuses the credentials. An operator can correct that; then the same ask is answered, so it counts as an outage. */
-const REFUSES_CLIENT = /\b(NOAUTH|NOPERM|WRONGPASS)\b/;
+/**
+ * Redis's words for a command or a key that the user has no right to. Of a command inside a script version 7.0 says it without the
+ * code, and later versions as an `ACL failure`.
+ */
+const FORBIDDEN = /\bNOPERM\b|The user executing the script can't|\bACL failure in script\b/;
+
+/** The text of an error that says that Redis forbids this user a command or a key. */
+export function isForbidden(text: string): boolean {
+  return FORBIDDEN.test(text);
+}
+
+/** Redis refuses the client. An operator can correct that; then the same ask is answered, so it counts as an outage. */
+const REFUSES_CLIENT = /\b(NOAUTH|WRONGPASS)\b/;
 
 /** An error about this one ask, such as a key of the wrong type. That is an answer, and no outage. */
 function isRefusal(cause: unknown): cause is Error {
   const isReply = cause instanceof Error && cause.name === 'ReplyError';
-  return isReply && !isNotNow(cause) && !REFUSES_CLIENT.test(cause.message);
+  return isReply && !isNotNow(cause) && !REFUSES_CLIENT.test(cause.message) && !isForbidden(cause.message);
 }
 
 const AGAIN_MS = 250;

@@ -3,7 +3,7 @@ import { connect as connectPlain, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { printable } from '../domain/faults.ts';
 import { within } from '../domain/time.ts';
-import { isNotNow } from './deadline.ts';
+import { isForbidden, isNotNow } from './deadline.ts';
 import { formatEndpoint, type Endpoint } from './target.ts';
 
 /**
@@ -11,16 +11,17 @@ import { formatEndpoint, type Endpoint } from './target.ts';
  * - `away`: it does not answer, or the connection broke.
  * - `not-now`: it says that it cannot work now (`OOM`, `READONLY`).
  * - `credentials`: it refuses the user or the password, or wants one.
+ * - `permission`: it knows the user, and forbids it a command or a key (`NOPERM`).
  * - `not-redis`: a server of another kind answers at that port.
  * - `tls`: only one of the two sides speaks TLS, or the certificate is not trusted.
  *
  * The first two pass by themselves. The others stay until an operator corrects the URL or the server.
  */
-export type RedisTrouble = 'away' | 'not-now' | 'credentials' | 'not-redis' | 'tls';
+export type RedisTrouble = 'away' | 'not-now' | 'credentials' | 'permission' | 'not-redis' | 'tls';
 
 /** Whether waiting does not help: an operator has to correct something. */
 export function isLasting(trouble: RedisTrouble): boolean {
-  return trouble === 'credentials' || trouble === 'not-redis' || trouble === 'tls';
+  return trouble !== 'away' && trouble !== 'not-now';
 }
 
 /** What a look at the port has found. It is the cause of a RedisAwayError. */
@@ -47,6 +48,16 @@ export function refusalReason(error: unknown): string | undefined {
   return REFUSES.find(([pattern]) => pattern.test(messages))?.[1];
 }
 
+/** What Redis forbids the user, in words for an operator; undefined if that is not what the error says. */
+export function forbiddenReason(error: unknown): string | undefined {
+  const text = messagesOf(error).find(isForbidden);
+  if (text === undefined) return undefined;
+  const command = /to run the '([^']+)'/.exec(text)?.[1];
+  if (command !== undefined) return `NOPERM: the user may not run ${command}`;
+  if (/\bkeys?\b/.test(text)) return 'NOPERM: the user may not use a key; its patterns must fit QUEUE_PREFIX';
+  return 'NOPERM: the user may not run a command of a script';
+}
+
 /** OpenSSL's words for a server that does not speak TLS; Node has the codes of a certificate that is not trusted. */
 const NO_TLS =
   /wrong version number|packet length too long|record layer failure|ERR_SSL_(?:WRONG_VERSION|PACKET_LENGTH)/i;
@@ -57,6 +68,7 @@ const UNTRUSTED =
 export function troubleOf(error: unknown): RedisTrouble {
   if (error instanceof WrongServerError) return error.trouble;
   if (refusalReason(error) !== undefined) return 'credentials';
+  if (forbiddenReason(error) !== undefined) return 'permission';
   if (isNotNow(error)) return 'not-now';
   const messages = messagesOf(error).join('\n');
   if (UNREADABLE.test(messages)) return 'not-redis';

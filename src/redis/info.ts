@@ -1,4 +1,5 @@
 import { Cluster, type Redis } from 'ioredis';
+import { isNotNow } from './deadline.ts';
 import { addressOf, type Connection } from './target.ts';
 
 /** What a server of Redis says of itself (INFO). */
@@ -44,6 +45,16 @@ export type Info = ReadonlyMap<string, string>;
 export function parseInfo(text: string): Info {
   const fields = text.split(/\r?\n/).map((line) => line.split(':', 1).concat(line.slice(line.indexOf(':') + 1)));
   return new Map(fields.filter(([name = '']) => name !== '' && !name.startsWith('#')) as [string, string][]);
+}
+
+/**
+ * Redis's words where it takes no writes, such as `OOM command not allowed …`; undefined if it takes them, or does not say.
+ * `keys`: one for each place to ask about. They must not exist: `XX` changes only a key that does, so nothing is written.
+ */
+export async function readWriteRefusal(connection: Connection, keys: readonly string[]): Promise<string | undefined> {
+  const answers = await Promise.allSettled(keys.map((key) => connection.set(key, '', 'XX')));
+  const refusals = answers.flatMap((each) => (each.status === 'rejected' ? [each.reason as unknown] : []));
+  return (refusals.find(isNotNow) as Error | undefined)?.message;
 }
 
 /** The masters of a cluster; otherwise the only server. */

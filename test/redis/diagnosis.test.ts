@@ -11,7 +11,7 @@ import { main as discard } from '../../scripts/discard.ts';
 import { main as enqueue } from '../../scripts/enqueue.ts';
 import { main as recipient } from '../../scripts/recipient.ts';
 import { main as replay } from '../../scripts/replay.ts';
-import { createProducer, RedisAwayError } from '../../src/index.ts';
+import { createProducer, createRedisLimiter, LimiterUnavailableError, RedisAwayError } from '../../src/index.ts';
 import { isLasting, troubleOf } from '../../src/redis/diagnosis.ts';
 import { signCertificate, type Certificate } from '../../sandbox/loopback/certificates.ts';
 import { startEmbeddedRedis, openRedis } from '../../sandbox/redis/embedded-redis.ts';
@@ -165,6 +165,41 @@ it.each(Object.keys(COMMANDS) as (keyof typeof COMMANDS)[])('%s ends with 1, and
   }
 });
 
+/** A Redis with a user that has all rights but these. */
+async function urlWithout(...rights: readonly string[]): Promise<{ readonly url: string; readonly where: string }> {
+  const where = `127.0.0.1:${await redisPort()}`;
+  const admin = new Redis(`redis://${where}`);
+  await admin.call('ACL', 'SETUSER', 'app', 'on', `>${PASSWORD}`, '~*', '+@all', ...rights);
+  admin.disconnect();
+  return { url: `redis://app:${PASSWORD}@${where}`, where };
+}
+
+it.each([
+  ['a command', ['-evalsha', '-eval'], 'the user may not run eval(sha)?'],
+  ['a command of a script', ['-zadd'], 'the user may not run (a command of a script|zadd)'],
+  ['a key', ['resetkeys', '~other:*'], 'the user may not use a key; its patterns must fit QUEUE_PREFIX'],
+])('a user that may not use %s is told so, and no second try is advised', async (_, rights, reason) => {
+  const { url, where } = await urlWithout(...rights);
+  await using producer = createProducer({ redisUrl: url });
+  const error: unknown = await producer.enqueue(notification()).catch((caught: unknown) => caught);
+  expect(error).toMatchObject({ name: 'RedisAwayError', trouble: 'permission' });
+  const text = `^Redis forbids a command: ${where} \\(NOPERM: ${reason}\\); pushpacer doctor names all `;
+  expect((error as Error).message).toMatch(new RegExp(text));
+  expect(inspect(error, { depth: 20, showHidden: true })).not.toMatch(/s3cret/);
+  const { code, stderr } = await runMain(enqueue, COMMANDS.enqueue.slice(1) as string[], { REDIS_URL: url });
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/^error: Redis forbids a command: /);
+  expect(stderr).not.toMatch(/again|s3cret/);
+});
+
+it('a limiter that may not run a command of its script says that it is not available, and spends no attempt', async () => {
+  const { url } = await urlWithout('-zadd', '-set', '-hset', '-rpush', '-sadd', '-append', '-setrange');
+  const redis = new Redis(url);
+  onTestFinished(() => redis.disconnect());
+  const limiter = createRedisLimiter({ redis, policy: { rules: [{ max: 1, perMs: 60_000 }], minGapMs: 0 } });
+  await expect(limiter.admit({ recipientId: 'teacher-42', id: 'msg-1' })).rejects.toThrow(LimiterUnavailableError);
+});
+
 it('a demo on such a Redis is named in plain words too', async () => {
   const url = `redis://127.0.0.1:${await guardedPort()}`;
   const say = (): void => undefined;
@@ -190,6 +225,16 @@ it.each([
   [Object.assign(new Error('WRONGPASS invalid'), { name: 'ReplyError' }), 'credentials'],
   [new Error('All sentinels are unreachable. Last error: NOAUTH Authentication required.'), 'credentials'],
   [Object.assign(new Error('Failed to refresh slots cache.'), { lastNodeError: new Error('NOAUTH x') }), 'credentials'],
+  [
+    Object.assign(new Error("NOPERM User app has no permissions to run the 'get' command"), { name: 'ReplyError' }),
+    'permission',
+  ],
+  [
+    Object.assign(new Error("ERR ACL failure in script: User app has no permissions to run the 'zadd' command"), {
+      name: 'ReplyError',
+    }),
+    'permission',
+  ],
   [new Error('Unknown RESP type 72 "H". Please report this.'), 'not-redis'],
   [Object.assign(new Error('unable to verify'), { code: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE' }), 'tls'],
   [undefined, 'away'],

@@ -95,6 +95,41 @@ describe('the whole', () => {
     expect(await statusOf(bench.prefix)).toMatchObject({ ok: true, workersAlive: 1 });
   });
 
+  test.each(['maxmemory', 'replica'])(
+    'a Redis that takes no writes (%s) is what is wrong, not the workers',
+    async (how) => {
+      const redis = await startEmbeddedRedis();
+      onTestFinished(() => redis.close());
+      const admin = connectRedis(redis.url);
+      const env = { ...queueEnv('{full}'), ...NOT_BY_NPM, REDIS_URL: redis.url };
+      const look = async () => (await runMain(main, [], env)).stdout;
+      const json = async () =>
+        JSON.parse((await runMain(main, ['--json'], env)).stdout) as Shown & { noWrites?: string };
+      expect(kinds(await json())).toEqual(['no-worker']);
+      expect(await json()).not.toHaveProperty('noWrites');
+      const [said] =
+        how === 'maxmemory'
+          ? [/OOM command not allowed/, await admin.config('SET', 'maxmemory', '1')]
+          : [/READONLY You can't write/, await admin.replicaof('127.0.0.1', 1)];
+      expect(await json()).toMatchObject({
+        ok: false,
+        workersAlive: 0,
+        noWrites: expect.stringMatching(said) as string,
+      });
+      expect(kinds(await json())).toEqual(['no-writes']);
+      const text = await look();
+      expect(text).toMatch(/^Redis takes no writes\.\n/);
+      expect(text).toMatch(/\nworkers +not known: they cannot write that they are alive\n/);
+      expect(text).not.toMatch(/no worker is alive|start one/i);
+      expect(text.replaceAll(/\s+/g, ' ')).toMatch(
+        / WRONG Redis takes no writes, so nothing new is sent or enqueued: (OOM|READ)/,
+      );
+      await (how === 'maxmemory' ? admin.config('SET', 'maxmemory', '0') : admin.replicaof('NO', 'ONE'));
+      expect(kinds(await json())).toEqual(['no-worker']);
+      expect(await admin.keys('*')).toEqual([]); // looking wrote nothing
+    },
+  );
+
   test('a worker says its jobs in hand, and a breaker that is open', async () => {
     const bench = await openReplicaBench();
     const replica = await bench.startHere({ LIMIT_MIN_GAP: '0', LIMIT_RULES: '100/1m' });
