@@ -31,11 +31,14 @@ export interface RedisProxy {
   refuse(): Promise<void>;
   /** Takes connections again. */
   admit(): Promise<void>;
+  /** Connections that come from now on lead to the Redis on this port. */
+  leadTo(redisPort: number): void;
 }
 
 /** A relay to the Redis on this port of the loopback; it ends with the test. */
-export async function openRedisProxy(redisPort: number, random: () => number = Math.random): Promise<RedisProxy> {
+export async function openRedisProxy(firstPort: number, random: () => number = Math.random): Promise<RedisProxy> {
   const pairs = new Set<Pair>();
+  let redisPort = firstPort;
   let delay: Delay | undefined;
   let accepted = 0;
   let isSilentToNew = false;
@@ -79,6 +82,7 @@ export async function openRedisProxy(redisPort: number, random: () => number = M
     reset,
     refuse,
     admit: () => listen(server, port),
+    leadTo: (to) => (redisPort = to),
   };
 }
 
