@@ -51,6 +51,7 @@ export { NO_LATENCY, type Latency } from './loopback/timing.ts';
 export {
   startEmbeddedCluster,
   type ClusterNode,
+  type ClusterTls,
   type EmbeddedCluster,
   type EmbeddedClusterOptions,
 } from './redis/embedded-cluster.ts';

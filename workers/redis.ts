@@ -125,9 +125,9 @@ async function untilReady(connection: Connection, timeoutMs: number, signal: Abo
         return;
       } catch (error) {
         if (error instanceof RedisAwayError && isLasting(error.trouble)) throw error;
+        if (lastError === undefined) connection.emit('error', (error as Error).cause ?? error); // nobody else reports it
         // "No answer within 1500 ms" does not say why: the last error of the connection does.
-        if (performance.now() > deadline)
-          throw lastError === undefined ? error : new RedisAwayError(addressOf(connection), lastError);
+        if (performance.now() > deadline) throw new RedisAwayError(addressOf(connection), lastError);
         await sleep(RETRY_MS);
       }
     }

@@ -15,7 +15,7 @@ const LOOK_MS = 50;
 
 /** One server of an embedded cluster. */
 export interface ClusterNode {
-  /** `redis://127.0.0.1:41877` */
+  /** `redis://127.0.0.1:41877`, without TLS in any case. */
   readonly url: string;
   readonly port: number;
   /** Its process, for tests that stop or kill it. Another one after `restart`. */
@@ -49,11 +49,20 @@ export interface EmbeddedClusterOptions extends Pick<
   readonly nodeTimeoutMs?: number;
   /** The port of the first node; the others have the ports after it. Default: free ones. */
   readonly port?: number;
+  /** Files with which the nodes speak TLS to clients and to each other. Then `url` begins with `rediss://`. Default: no TLS. */
+  readonly tls?: ClusterTls;
+}
+
+/** Paths of PEM files. The certificate must be for 127.0.0.1, and for clients too: the nodes show it to each other. */
+export interface ClusterTls {
+  readonly caFile: string;
+  readonly certFile: string;
+  readonly keyFile: string;
 }
 
 const OPTIONS: OptionNames<EmbeddedClusterOptions> = {
   ...{ install: true, say: true, hz: true, appendonly: true, extraArgs: true, startTimeoutMs: true },
-  ...{ masters: true, replicas: true, nodeTimeoutMs: true, port: true },
+  ...{ masters: true, replicas: true, nodeTimeoutMs: true, port: true, tls: true },
 };
 const MEANT = { nodes: 'masters', timeoutMs: 'nodeTimeoutMs' };
 
@@ -68,7 +77,15 @@ const MEANT = { nodes: 'masters', timeoutMs: 'nodeTimeoutMs' };
  * Rejects like `startEmbeddedRedis`, and with an Error if the cluster does not form within `startTimeoutMs` (default: 30,000).
  */
 export async function startEmbeddedCluster(options: EmbeddedClusterOptions = {}): Promise<EmbeddedCluster> {
-  const { masters = 3, replicas = 1, nodeTimeoutMs = 2_000, startTimeoutMs = 30_000, port, ...serverOptions } = options;
+  const {
+    masters = 3,
+    replicas = 1,
+    nodeTimeoutMs = 2_000,
+    startTimeoutMs = 30_000,
+    port,
+    tls,
+    ...serverOptions
+  } = options;
   const faults = optionFaults(options, OPTIONS, '', MEANT);
   const count = (path: string, value: number, least: number, most: number): void => {
     if (Number.isInteger(value) && value >= least && value <= most) return;
@@ -87,6 +104,7 @@ export async function startEmbeddedCluster(options: EmbeddedClusterOptions = {})
     ...['--cluster-node-timeout', String(nodeTimeoutMs)],
     // A replica takes over although it was not connected lately: here the only alternative is no master at all.
     ...['--cluster-replica-validity-factor', '0', '--repl-diskless-sync-delay', '0'],
+    ...(tls === undefined ? [] : tlsArgs(tls)),
     ...(options.extraArgs ?? []),
   ];
   // One after the other, so that the free ports differ, and so that only the first one may have to install the server.
@@ -96,29 +114,40 @@ export async function startEmbeddedCluster(options: EmbeddedClusterOptions = {})
   });
   for (let index = 0; index < size; index++) {
     const own = port === undefined ? {} : { port: port + index };
-    nodes.push(await startNode(folder.path, { ...serverOptions, ...own, extraArgs }));
+    nodes.push(await startNode(folder.path, { ...serverOptions, ...own, extraArgs }, tls !== undefined));
   }
   await form(nodes, masters, performance.now() + startTimeoutMs);
   const kept = starting.move();
   let closing: Promise<void> | undefined;
   const close = (): Promise<void> => (closing ??= kept.disposeAsync());
-  return { url: nodes.map(({ url }) => url).join(','), nodes, close, [Symbol.asyncDispose]: close };
+  return { url: nodes.map(({ clientUrl }) => clientUrl).join(','), nodes, close, [Symbol.asyncDispose]: close };
 }
 
 interface StartedNode extends ClusterNode {
   readonly busPort: number;
+  /** Where clients connect: with TLS another port than that of `url`. */
+  readonly clientUrl: string;
   close(): Promise<void>;
 }
 
-async function startNode(folder: string, options: EmbeddedRedisOptions): Promise<StartedNode> {
+/** The port without TLS stays open: the nodes are started and formed over it. */
+function tlsArgs({ caFile, certFile, keyFile }: ClusterTls): string[] {
+  const files = ['--tls-ca-cert-file', caFile, '--tls-cert-file', certFile, '--tls-key-file', keyFile];
+  return [...files, '--tls-auth-clients', 'no', '--tls-cluster', 'yes', '--tls-replication', 'yes'];
+}
+
+async function startNode(folder: string, options: EmbeddedRedisOptions, hasTls: boolean): Promise<StartedNode> {
   const [port, busPort] = [options.port ?? (await freePort()), await freePort()];
   const dir = join(folder, String(port));
   await mkdir(dir);
-  const extraArgs = [...(options.extraArgs ?? []), '--cluster-port', String(busPort)];
+  const tlsPort = hasTls ? await freePort() : 0;
+  const own = ['--cluster-port', String(busPort), ...(hasTls ? ['--tls-port', String(tlsPort)] : [])];
+  const extraArgs = [...(options.extraArgs ?? []), ...own];
   const start = (): Promise<EmbeddedRedis> => startEmbeddedRedis({ ...options, port, dir, extraArgs });
   let server = await start();
   return {
     busPort,
+    clientUrl: hasTls ? `rediss://127.0.0.1:${tlsPort}` : server.url,
     url: server.url,
     port,
     get pid() {

@@ -135,13 +135,19 @@ export async function readClock(connection: Connection): Promise<number> {
   return Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
 }
 
+const NOT_WHOLE = 'no node answers, or not every slot has a master';
+
 /** Resolves once commands can be sent; rejects with RedisAwayError, never later than `timeoutMs`. */
 export async function whenReady(connection: Connection, timeoutMs: number): Promise<void> {
   if (isReady(connection)) return whenMastersConnected(connection);
   const ready = nextState(connection).then(() => whenMastersConnected(connection));
   try {
     await within(ready, timeoutMs, () => {
-      throw new Error(`no answer within ${Math.round(timeoutMs)} ms`);
+      const within = `within ${Math.round(timeoutMs)} ms`;
+      // ioredis connects again and again while a slot has no master, and says nothing.
+      throw new Error(
+        connection.isCluster ? `the cluster was not ready ${within}: ${NOT_WHOLE}` : `no answer ${within}`,
+      );
     });
   } catch (error) {
     throw new RedisAwayError(addressOf(connection), error);

@@ -125,6 +125,8 @@ export function withoutCommand(error: unknown, seen = new Set<unknown>()): unkno
 export function reasonOf(cause: unknown): string {
   if (cause instanceof AggregateError) return cause.errors.map(reasonOf).join(', ');
   if (!(cause instanceof Error) || cause.name === 'MaxRetriesPerRequestError') return 'the connection was closed';
+  const { lastNodeError } = cause as { readonly lastNodeError?: unknown };
+  if (lastNodeError instanceof Error) return `${cause.message.replace(/\.$/, '')}: ${reasonOf(lastNodeError)}`;
   return cause.message;
 }
 
@@ -148,14 +150,17 @@ export async function lookAt(places: readonly Endpoint[], error: unknown): Promi
 
 async function look(place: Endpoint, error: unknown): Promise<WrongServerError | undefined> {
   const where = formatEndpoint(place);
-  const untrusted = messagesOf(error)
+  const told = messagesOf(error)
     .map((message) => UNTRUSTED.exec(message)?.[1])
     .find((code) => code !== undefined);
+  const answer = told === undefined ? await answerOf(place) : 'tls';
+  // A client of a cluster does not tell why it could not connect to a node.
+  const isSilent = place.isTls && (answer === 'tls' || answer === 'nothing');
+  const untrusted = told ?? (isSilent ? await certificateFault(place) : undefined);
   if (untrusted !== undefined) {
     const advice = 'NODE_EXTRA_CA_CERTS may name the file of a CA to trust';
     return new WrongServerError('tls', `the certificate of ${where} is not trusted (${untrusted}); ${advice}`);
   }
-  const answer = await answerOf(place);
   if (typeof answer === 'object') {
     return new WrongServerError(
       'not-redis',
@@ -195,6 +200,21 @@ async function speaksTls({ host, port }: Endpoint): Promise<boolean> {
   // Nothing is sent over it: who the server is does not matter here.
   const socket = connectTls({ host, port, rejectUnauthorized: false });
   return (await bounded(socket, () => once(socket, 'secureConnect'))) !== undefined;
+}
+
+/** Node's code for why the certificate is not trusted. */
+async function certificateFault({ host, port }: Endpoint): Promise<string | undefined> {
+  const socket = connectTls({ host, port });
+  const found = new Promise<string | undefined>((resolve) => {
+    socket.once('secureConnect', () => resolve(undefined)).once('close', () => resolve(undefined));
+    socket.once('error', ({ code }: NodeJS.ErrnoException) => resolve(code));
+  });
+  try {
+    return UNTRUSTED.exec((await within(found, LOOK_MS / 2)) ?? '')?.[1];
+  } finally {
+    socket.on('error', () => undefined);
+    socket.destroy();
+  }
 }
 
 /** What `work` resolves with; undefined where the socket fails, ends, or takes too long. */

@@ -177,10 +177,10 @@ export async function whenMastersConnected(connection: Connection): Promise<void
   await connecting;
 }
 
-function connected(node: Redis): Promise<unknown> | undefined {
+async function connected(node: Redis): Promise<void> {
   if (node.status === 'wait') void node.connect().catch(() => undefined);
-  if (node.status === 'ready' || node.status === 'end') return undefined;
-  return new Promise((resolve) => node.once('ready', resolve).once('end', resolve));
+  if (node.status === 'ready' || node.status === 'end') return;
+  await new Promise((resolve) => node.once('ready', resolve).once('end', resolve));
 }
 
 function connectSentinel(redisUrl: string, { name, password }: SentinelTarget, options: ConnectionOptions): Redis {

@@ -7,7 +7,7 @@ import { openApi } from './api.ts';
 import { runMain } from './command.ts';
 import { openConsole } from './console.ts';
 import { temporaryFolder } from './program.ts';
-import { makeNotification } from './push.ts';
+import { makeDevice, makeNotification } from './push.ts';
 import { openReplicaBench } from './replica.ts';
 
 /** Options of a worker that make it use every part of Redis that it can use. */
@@ -60,7 +60,7 @@ export async function doEverything({ env, target, outcomesRead }: EverythingOpti
     await producer.enqueue(makeNotification({ id: `g${at}`, recipientId: 'digest', ...digest }));
   }
   for (let at = 0; at < 2; at++) {
-    const { alert: _, ...push } = makeNotification({ id: `p${at}`, recipientId: 'apart', data: { a: '1' } });
+    const push = { id: `p${at}`, recipientId: 'apart', devices: [makeDevice()], data: { a: '1' } };
     await producer.enqueue({ ...push, pushType: 'background' });
   }
   const file = join(folder, 'f.ndjson');
@@ -107,6 +107,15 @@ export async function doEverything({ env, target, outcomesRead }: EverythingOpti
   for (const path of ['/', '/recipients/api', '/dead-letters', '/search?q=api-1', '/audit']) {
     expect({ path, status: (await web.get(path)).status }).toEqual({ path, status: 200 });
   }
+  expect((await web.post('/recipients/api/reset')).status).toBe(303);
+  // A breaker opens, last of all: it stays open.
+  bench.sandbox.setAnswers([{ platform: 'apns', reason: 'InvalidProviderToken' }]);
+  await producer.enqueue(makeNotification({ id: 'refused', recipientId: 'refused' }));
+  await vi.waitFor(
+    async () =>
+      expect(await producer.status('refused')).toMatchObject({ state: 'waiting', until: expect.any(Number) as number }),
+    10_000,
+  );
   expect((await fetch(`${replica.url}/readyz`)).status).toBe(200);
   await fetch(`${replica.url}/metrics`);
   await run('doctor');

@@ -1,0 +1,56 @@
+import { expect, test } from 'vitest';
+import { killMasterOf, masterOf, mastersOf, waitUntilOk } from '../../../sandbox/redis/cluster-orders.ts';
+import { crc16, shardOf, shardPrefixes, SLOTS } from '../../../src/queue/names.ts';
+import { clusterEnv, connectCluster, testCluster } from '../../support/cluster.ts';
+import { eventually, openFaultBench, page, PATIENCE } from '../../support/fault-bench.ts';
+import { testPrefix } from '../../support/redis.ts';
+
+const SHARDS = 3;
+/** `no`: while a master is missing, the others go on (docs/redis.md). */
+const cluster = testCluster({ extraArgs: ['--cluster-require-full-coverage', 'no'] });
+
+const slotOf = (prefix: string): number => crc16(/\{(.+?)\}/.exec(prefix)?.[1] ?? prefix) % SLOTS;
+
+test(
+  'a master is killed: the other shards go on, its own goes on after the failover, and it comes back as a replica',
+  async () => {
+    const prefix = testPrefix();
+    const bench = await openFaultBench({
+      connection: connectCluster(cluster),
+      env: { ...clusterEnv(cluster, prefix, SHARDS), LOCK_DURATION: '5s' },
+      prefix,
+      shards: SHARDS,
+    });
+    const workers = [await bench.startWorker(), await bench.startWorker()];
+    await bench.add(120, 24);
+    await bench.delivered(12);
+    const prefixes = shardPrefixes(prefix, SHARDS);
+    const killed = await killMasterOf(cluster, slotOf(prefixes[0] ?? ''));
+    const deadShards = new Set<number>();
+    for (const [shard, of] of prefixes.entries()) {
+      const { node } = await masterOf(cluster, slotOf(of));
+      if (node.port === killed.port) deadShards.add(shard);
+    }
+    expect(deadShards.size).toBeGreaterThan(0);
+    // Alerts of shards that are elsewhere, while their master is away.
+    const elsewhere = () =>
+      bench.arrivals().filter(({ recipientId }) => !deadShards.has(shardOf(recipientId, SHARDS))).length;
+    const before = elsewhere();
+    await eventually(() => expect(elsewhere()).toBeGreaterThan(before));
+    await waitUntilOk(cluster, 5);
+    const alerts = bench.alerts();
+    await bench.add(24, 24);
+    await eventually(() => expect(bench.alerts()).toBeGreaterThan(alerts), 15_000);
+    await bench.completed();
+    for (const worker of workers) expect((await page(worker, '/readyz')).status).toBe(200);
+
+    await killed.restart();
+    await waitUntilOk(cluster, 6);
+    expect((await mastersOf(cluster)).map(({ node }) => node.port)).not.toContain(killed.port);
+    await bench.add(6, 6);
+    await bench.completed();
+    for (const worker of workers) worker.kill('SIGTERM');
+    for (const worker of workers) expect((await worker.waitForExit()).code).toBe(0);
+  },
+  PATIENCE.timeout,
+);
