@@ -5,6 +5,7 @@ import { apiSuite } from './api/suite.ts';
 import { capacitySuite } from './capacity/suite.ts';
 import { limiterSuite } from './limiter/suite.ts';
 import { pacingSuite } from './pacing/suite.ts';
+import { replicasSuite } from './replicas/suite.ts';
 import type { Report, Suite, SuiteOptions } from './suite.ts';
 import { throughputSuite } from './throughput/suite.ts';
 
@@ -15,6 +16,7 @@ const SUITES: readonly Suite[] = [
   alternativesSuite,
   pacingSuite,
   apiSuite,
+  replicasSuite,
 ];
 const DEFAULT_RUNS = 20;
 

@@ -119,7 +119,7 @@ export interface ManySize {
 export const MANY: ManySize = { recipients: 1_500, each: 4 };
 const MANY_LIMIT_MS = 120_000;
 /** The setting of every line of alerts. */
-const LINES = { concurrency: 50, proxied: false, warm: true };
+const LINES = { concurrency: 50, eachWayMs: 0, warm: true };
 
 export interface ManyCase {
   readonly gapMs: number;

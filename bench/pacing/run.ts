@@ -13,15 +13,12 @@ import { startProxy } from './proxy.ts';
 
 /** Worker processes of every row. */
 const WORKERS = 2;
-/** The relay before Redis delays every piece of data by this much, in each direction. */
-const PROXY_EACH_WAY_MS = 2;
-
 export interface Setting {
   readonly policy: Policy;
   /** WORKER_CONCURRENCY. */
   readonly concurrency: number;
-  /** Whether the workers reach Redis through the relay. Whoever enqueues does not. */
-  readonly proxied: boolean;
+  /** The relay before Redis delays every piece of data of the workers by this much, in each direction; 0: there is none. */
+  readonly eachWayMs: number;
   /** Whether the workers have delivered some other notifications before. */
   readonly warm: boolean;
 }
@@ -71,9 +68,8 @@ export async function onStage<T>(redisUrl: string, setting: Setting, use: (stage
   const queue = parts.adopt(openBenchQueue(redisUrl), (it) => it.close());
   await queue.connection.flushall();
   const providers = parts.adopt(await startProviders(), (it) => it.close());
-  const proxy = setting.proxied
-    ? parts.adopt(await startProxy(redisUrl, PROXY_EACH_WAY_MS), (it) => it.close())
-    : undefined;
+  const { eachWayMs } = setting;
+  const proxy = eachWayMs > 0 ? parts.adopt(await startProxy(redisUrl, eachWayMs), (it) => it.close()) : undefined;
   const replicas = await startReplicas({
     count: WORKERS,
     env: {

@@ -3,7 +3,7 @@ import { reportOf, round, rounded, wholeOf, type Report, type Suite, type SuiteO
 import { quantile, spreadOf, type Spread } from './figures.ts';
 import * as rows from './rows.ts';
 
-const ROWS = ['flood', 'many', 'standstill'] as const;
+const ROWS = ['flood', 'distance', 'many', 'standstill'] as const;
 type Row = (typeof ROWS)[number];
 
 export const pacingSuite: Suite = {
@@ -30,7 +30,11 @@ const QUICK: Sizes = {
 };
 
 const FLOOD_CASES: readonly rows.FloodCase[] = [true, false].flatMap((warm) =>
-  [50, 200].flatMap((concurrency) => [false, true].map((proxied) => ({ concurrency, proxied, warm }))),
+  [50, 200].flatMap((concurrency) => [0, 2].map((eachWayMs) => ({ concurrency, eachWayMs, warm }))),
+);
+/** The same flood with a Redis that is further and further away. */
+const DISTANCE_CASES: readonly rows.FloodCase[] = [50, 200].flatMap((concurrency) =>
+  [0, 2, 20].map((eachWayMs) => ({ concurrency, eachWayMs, warm: true })),
 );
 const MANY_CASES: readonly rows.ManyCase[] = [2_000, 250].flatMap((gapMs) =>
   (['producer', 'plain'] as const).map((how) => ({ gapMs, how })),
@@ -66,12 +70,15 @@ async function run({ runs, quick, row: only, say }: SuiteOptions): Promise<Repor
   return withSurroundings(say, async ({ redisUrl }, redis) => {
     const floods = FLOOD_CASES.filter(({ warm }) => warm || !quick);
     const flood = await repeated('flood', floods, floodName, (of) => rows.runFlood(redisUrl, sizes.flood, of));
+    const distances = quick ? DISTANCE_CASES.slice(2, 3) : DISTANCE_CASES;
+    const distance = await repeated('distance', distances, floodName, (of) => rows.runFlood(redisUrl, sizes.flood, of));
     const many = await repeated('many', MANY_CASES, manyName, (of) => rows.runMany(redisUrl, sizes.many, of));
     const standstill = await repeated('standstill', sizes.standstills, standstillName, (of) =>
       rows.runStandstill(redisUrl, of),
     );
     const results = {
       flood: flood.map(floodJson),
+      distance: distance.map(floodJson),
       many: many.map(manyJson),
       standstill: standstill.map(standstillJson),
     };
@@ -86,20 +93,29 @@ async function run({ runs, quick, row: only, say }: SuiteOptions): Promise<Repor
 }
 
 function tablesOf(
-  { flood, many, standstill }: { flood: FloodJson[]; many: ManyJson[]; standstill: StandstillJson[] },
+  {
+    flood,
+    distance,
+    many,
+    standstill,
+  }: Record<'flood' | 'distance', FloodJson[]> & {
+    many: ManyJson[];
+    standstill: StandstillJson[];
+  },
   sizes: Sizes,
 ): Table[] {
   const { busy, others } = sizes.flood;
   return [
     floodTable(flood, `${busy} to one among ${wholeOf(others)} to others, gap 250 ms`),
     tookTable(flood, 'the same: a due pass, taken to arrived'),
+    distanceTable(distance, others),
     manyTable(many, `${sizes.many.each} to each of ${wholeOf(sizes.many.recipients)}`),
     standstillTable(standstill, 'all workers stopped for 1.5 s, gap 2 s'),
   ].filter((table) => table.length > 1);
 }
 
-function floodName({ concurrency, proxied, warm }: rows.FloodCase): string {
-  return `${concurrency} at once, Redis ${proxied ? 'behind the relay' : 'direct'}, ${warm ? 'warm' : 'cold'}`;
+function floodName({ concurrency, eachWayMs, warm }: rows.FloodCase): string {
+  return `${concurrency} at once, Redis ${eachWayMs > 0 ? `${eachWayMs} ms away` : 'direct'}, ${warm ? 'warm' : 'cold'}`;
 }
 
 function manyName({ gapMs, how }: rows.ManyCase): string {
@@ -188,6 +204,22 @@ function floodTable(results: readonly FloodJson[], title: string): Table {
       ms(each.wokenP50Ms),
       ms(each.wokenP99Ms),
       String(each.tooLate),
+    ]),
+  ];
+}
+
+/** The flood of the others is what the workers can deliver. */
+function distanceTable(results: readonly FloodJson[], others: number): Table {
+  return [
+    ['the flood by the distance of Redis', 'to others a second', 'woken p50', 'p99', 'too late', 'broken', 'lost'],
+    ...results.map((each) => [
+      floodName(each),
+      (others / (each.othersMs / 1_000)).toFixed(0),
+      ms(each.wokenP50Ms),
+      ms(each.wokenP99Ms),
+      String(each.tooLate),
+      String(each.violations),
+      String(each.lost + each.duplicates),
     ]),
   ];
 }

@@ -34,7 +34,7 @@ test.each([
   [['--svg', 'x.svg'], '--svg: expected the suite alternatives, found every suite'],
   [['alternatives', '--svg', 'x.png'], '--svg: expected a name that ends with .svg, found "x.png"'],
   [['alternatives', '--svg', join(tmpdir(), 'missing', 'x.svg')], '--svg: expected a file'],
-  [['pacing', '--row', 'unheard-of'], '--row: expected one of flood, many, standstill, found "unheard-of"'],
+  [['pacing', '--row', 'unheard-of'], '--row: expected one of flood, distance, many, standstill, found "unheard-of"'],
   [['limiter', '--row', 'flood'], '--row: expected a suite with rows: throughput, pacing, api, found "flood"'],
   [['--row', 'flood'], '--row: expected a suite with rows: throughput, pacing, api, found "flood"'],
 ])('refuses %j before any work', async (args, message) => {
