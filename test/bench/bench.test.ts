@@ -24,7 +24,7 @@ import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
 test.each([
   [
     ['unheard-of'],
-    'suite: expected one of limiter, throughput, capacity, alternatives, pacing, api, found "unheard-of"',
+    'suite: expected one of limiter, throughput, capacity, alternatives, pacing, api, replicas, found "unheard-of"',
   ],
   [['limiter', '--runs', '1'], '--runs: expected an integer from 2 to 1000, found "1"'],
   [['limiter', '--runs', '2.5'], '--runs: expected an integer from 2 to 1000, found "2.5"'],
