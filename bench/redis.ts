@@ -136,10 +136,28 @@ async function bytesInUse(redis: Redis): Promise<number> {
   return fieldOf(await redis.info('memory'), 'used_memory');
 }
 
-/** Processor time that Redis has taken, in milliseconds. */
-export async function redisCpuMs(redis: Redis): Promise<number> {
-  const info = await redis.info('cpu');
-  return 1_000 * (fieldOf(info, 'used_cpu_user') + fieldOf(info, 'used_cpu_sys'));
+/** What a Redis holds, and what it has done so far. */
+export interface Usage {
+  /** `used_memory`. */
+  readonly bytes: number;
+  readonly cpuMs: number;
+  /** What clients sent to it, and what it answered; without replication. */
+  readonly inBytes: number;
+  readonly outBytes: number;
+  /** What each replica gets: with no replica it stays 0. */
+  readonly replicatedBytes: number;
+}
+
+export async function usageOf(redis: Redis): Promise<Usage> {
+  const info = await redis.info('everything');
+  const of = (name: string): number => fieldOf(info, name);
+  return {
+    bytes: of('used_memory'),
+    cpuMs: 1_000 * (of('used_cpu_user') + of('used_cpu_sys')),
+    inBytes: of('total_net_input_bytes') - of('total_net_repl_input_bytes'),
+    outBytes: of('total_net_output_bytes') - of('total_net_repl_output_bytes'),
+    replicatedBytes: of('master_repl_offset'),
+  };
 }
 
 function fieldOf(info: string, name: string): number {
@@ -174,24 +192,27 @@ export function usedBetween(before: CommandStats, after: CommandStats): CommandS
 }
 
 /**
- * Counts the commands that clients send during `use`, without those of the bench's `own` connections. INFO has no such number:
- * `total_commands_processed`, the calls of `commandstats` and the `tot-cmds` of CLIENT LIST also count the commands inside scripts.
- * MONITOR shows every command with its source, which is `lua` for a script. It slows Redis down, so nothing is timed meanwhile.
+ * Counts the commands that clients send to these servers during `use`, without those of the bench's `own` connections. INFO has no
+ * such number: `total_commands_processed`, the calls of `commandstats` and the `tot-cmds` of CLIENT LIST also count the commands
+ * inside scripts. MONITOR shows every command with its source, which is `lua` for a script. It slows Redis down, so nothing is timed
+ * meanwhile.
  */
-export async function countCommands(url: string, own: readonly Redis[], use: () => Promise<unknown>): Promise<number> {
+export async function countCommands(
+  urls: readonly string[],
+  own: readonly Redis[],
+  use: () => Promise<unknown>,
+): Promise<number> {
   const addresses = own.map(async (each) => /\baddr=(\S+)/.exec(await each.client('INFO'))?.[1] ?? '');
   const leftOut = new Set(['lua', ...(await Promise.all(addresses))]);
-  return withClient(url, async (redis) => {
-    const monitor = await redis.monitor();
-    let count = 0;
+  await using parts = new AsyncDisposableStack();
+  let count = 0;
+  for (const url of urls) {
+    const redis = parts.adopt(new Redis(url), (it) => it.disconnect());
+    const monitor = parts.adopt(await redis.monitor(), (it) => it.disconnect());
     monitor.on('monitor', (_seconds: string, _command: string[], source: string) => {
       if (!leftOut.has(source)) count += 1;
     });
-    try {
-      await use();
-      return count;
-    } finally {
-      monitor.disconnect();
-    }
-  });
+  }
+  await use();
+  return count;
 }

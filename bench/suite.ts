@@ -36,6 +36,8 @@ export interface Report {
   readonly text: string;
   /** The same tables for docs/benchmarks.md. */
   readonly markdown: string;
+  /** What was found that must not be: the bench prints the report, and ends with 1. */
+  readonly failure?: string;
 }
 
 /** What every measurement notes of itself. */
@@ -66,7 +68,7 @@ export function reportOf(suite: string, { quick, seconds, versions }: Facts, { t
 export type Table = readonly (readonly string[])[];
 
 /** The tables with a line below, for a terminal and for a page. */
-export function printed(tables: readonly Table[], foot: string): Omit<Report, 'json'> {
+export function printed(tables: readonly Table[], foot: string): Pick<Report, 'text' | 'markdown'> {
   return {
     text: [...tables.map(asText), foot].join('\n\n'),
     markdown: [...tables.map(asMarkdown), foot].join('\n\n'),

@@ -106,7 +106,7 @@ export async function runOnce(options: RunOptions): Promise<Run> {
         commandsPerJob:
           counted === 0
             ? undefined
-            : (await countCommands(redisUrl, [queue.connection], () => deliver('counted', counted, parts))) / counted,
+            : (await countCommands([redisUrl], [queue.connection], () => deliver('counted', counted, parts))) / counted,
       };
     } finally {
       await worker.stop();
@@ -188,6 +188,8 @@ interface WorkerOptions {
   readonly env: Readonly<Record<string, string>>;
   /** The file for both outputs: a pipe to this process would slow the worker down. */
   readonly logFile: string;
+  /** WORKER_CONCURRENCY. Default: 100. */
+  readonly concurrency?: number;
   /** Flags for node: those that write a processor profile. */
   readonly nodeFlags?: readonly string[];
 }
@@ -198,6 +200,8 @@ export interface MeasuredWorker {
   expectAlive(): Promise<void>;
   /** Processor time so far, of all its threads, in milliseconds; NaN without /proc. */
   cpuMs(): Promise<number>;
+  /** Memory that it has of the machine (RSS); NaN without /proc. */
+  rssBytes(): Promise<number>;
   /** SIGTERM. Rejects if it does not end with exit code 0. */
   stop(): Promise<void>;
 }
@@ -221,6 +225,7 @@ export async function startWorker(options: WorkerOptions): Promise<MeasuredWorke
       if (!isAlive(child)) throw await failure('ended early');
     },
     cpuMs: () => cpuMsOf(child.pid ?? 0),
+    rssBytes: () => rssBytesOf(child.pid ?? 0),
     async stop() {
       const killer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
       if (isAlive(child)) {
@@ -240,8 +245,14 @@ async function cpuMsOf(pid: number): Promise<number> {
   return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
-function spawnSide({ side, platform, env, nodeFlags = [] }: WorkerOptions, log: number): ChildProcess {
-  const settings = { QUEUE_PREFIX: PREFIX, ...env, WORKER_CONCURRENCY: String(CONCURRENCY) };
+async function rssBytesOf(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
+  return 1_024 * Number(/^VmRSS:\s*(\d+) kB/m.exec(status)?.[1]);
+}
+
+function spawnSide(options: WorkerOptions, log: number): ChildProcess {
+  const { side, platform, env, concurrency = CONCURRENCY, nodeFlags = [] } = options;
+  const settings = { QUEUE_PREFIX: PREFIX, ...env, WORKER_CONCURRENCY: String(concurrency) };
   if (side !== 'plain') {
     // Replicas are spawned without flags of their own; node takes them from here as well.
     const flags = nodeFlags.length === 0 ? {} : { NODE_OPTIONS: nodeFlags.join(' ') };
