@@ -1,7 +1,8 @@
-import { createCommand, printJson, runCommand, UsageError, helpItem } from '../src/terminal/command.ts';
+import { CommandError, createCommand, printJson, runCommand, UsageError, helpItem } from '../src/terminal/command.ts';
 import { checkOutputFile } from '../demo/demo.ts';
 import { alternativesSuite } from './alternatives/suite.ts';
 import { apiSuite } from './api/suite.ts';
+import { example, parsePlan } from './capacity/example.ts';
 import { capacitySuite } from './capacity/suite.ts';
 import { limiterSuite } from './limiter/suite.ts';
 import { pacingSuite } from './pacing/suite.ts';
@@ -29,6 +30,7 @@ interface Flags {
   readonly profile?: string;
   readonly svg?: string;
   readonly row?: string;
+  readonly model?: true | readonly string[];
 }
 
 const HELP = `
@@ -52,7 +54,8 @@ export async function main(argv: readonly string[]): Promise<void> {
     .option('--seconds <s>', 'limiter: length of a slice', number('--seconds', 0.02, 60, false), 0.2)
     .option('--profile <dir>', 'throughput: profiles of the worker into <dir>, and no comparison')
     .option('--svg <file>', 'alternatives: a picture of the burst into <file>, and one for dark pages beside it')
-    .option('--row <row>', 'throughput, pacing, api: only this row of the measurements')
+    .option('--row <row>', 'throughput, capacity, pacing, api: only this row of the measurements')
+    .option('--model [name=value...]', 'capacity: what a plan needs, without measuring; alone, it shows the names')
     .addHelpText('after', HELP)
     .action((name: string | undefined, flags: Flags) => bench(name, flags));
   await runCommand(command, argv);
@@ -66,6 +69,14 @@ async function bench(name: string | undefined, { json, markdown, profile, svg, r
   }
   if (svg !== undefined) await checkPicture(svg, name, suites);
   if (row !== undefined) checkRow(row, suites);
+  if (flags.model !== undefined) {
+    if (name !== capacitySuite.name)
+      throw new UsageError(`--model: expected the suite capacity, found ${name ?? 'every suite'}`);
+    const { json: result, text, markdown: page } = example(parsePlan(flags.model === true ? [] : flags.model));
+    process.stdout.write(`${markdown === true ? page : text}\n`);
+    if (json === true) printJson(result);
+    return;
+  }
   const quick = flags.quick === true;
   const reports: [string, Report][] = [];
   for (const suite of suites) {
@@ -76,9 +87,12 @@ async function bench(name: string | undefined, { json, markdown, profile, svg, r
     process.stdout.write(`${markdown === true ? report.markdown : report.text}\n`);
     reports.push([suite.name, report]);
   }
-  if (json !== true) return;
-  const results = Object.fromEntries(reports.map(([suite, report]) => [suite, report.json]));
-  printJson(name === undefined ? results : results[name]);
+  if (json === true) {
+    const results = Object.fromEntries(reports.map(([suite, report]) => [suite, report.json]));
+    printJson(name === undefined ? results : results[name]);
+  }
+  const failures = reports.flatMap(([suite, { failure }]) => (failure === undefined ? [] : `${suite}: ${failure}`));
+  if (failures.length > 0) throw new CommandError(failures.join('\n'));
 }
 
 function profileOf(suite: Suite, dir: string, options: SuiteOptions): Promise<Report> {

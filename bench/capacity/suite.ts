@@ -1,85 +1,129 @@
 import { NO_LATENCY } from '../../sandbox/loopback/timing.ts';
 import { withSurroundings } from '../redis.ts';
-import { reportOf, round, wholeOf, type Report, type Suite, type Table } from '../suite.ts';
+import { reportOf, round, wholeOf, type Report, type Suite, type SuiteOptions, type Table } from '../suite.ts';
 import { startCounters } from '../throughput/providers.ts';
-import { measureMemory, measureWork, type Memory, type Sizes, type Work } from './measure.ts';
+import { checkTable, failureOf, ratioOf, isOff, type Check } from './check.ts';
+import { measureMemory, measureWay, type Sizes } from './measure.ts';
+import { MILLION, QUICK_MILLION, runMillion, type Million } from './million.ts';
+import { MEASURED, type Constants, type Work, type Use } from './model.ts';
+import { measurePoint, SHAPES, type Point } from './points.ts';
+import { nameOf } from './stage.ts';
+
+const ROWS = ['figures', 'points', 'million'] as const;
+const WHOLE: Sizes = { waiting: 50_000, ended: 10_000, jobs: 8_000 };
+const QUICK: Sizes = { waiting: 5_000, ended: 1_000, jobs: 1_000 };
+/** Jobs of each half of a point. */
+const POINT_JOBS = { whole: 20_000, quick: 4_000 };
 
 export const capacitySuite: Suite = {
   name: 'capacity',
-  description: 'bytes of Redis, commands and processor time for each notification',
-  async run({ quick, say }) {
-    const start = performance.now();
-    const sizes = quick ? { few: 1_000, many: 2_000 } : { few: 10_000, many: 100_000 };
-    const counters = await startCounters(NO_LATENCY);
-    try {
-      return await withSurroundings(say, async ({ dir }, redis) => {
-        const around = { dir, env: counters.env, say };
-        const memory = await measureMemory(sizes, around);
-        const work = await measureWork(quick ? 1_000 : 8_000, around);
-        const seconds = (performance.now() - start) / 1_000;
-        const facts = { quick, seconds, versions: { node: process.versions.node, redis } };
-        const tables = [memoryTable(memory, sizes), workTable(work)];
-        return reportOf('capacity', facts, { tables, json: { sizes, ...jsonOf(memory, work) } });
-      });
-    } finally {
-      await counters.close();
-    }
-  },
+  description:
+    'bytes, commands and processor time for each notification, with 1 to 8 shards, against the capacity model',
+  rows: ROWS,
+  run,
 };
 
-function memoryTable(memory: Memory, { few, many }: Sizes): Table {
-  return [
-    ['in Redis', 'bytes each'],
-    ['a notification as JSON, which is in the next seven', wholeOf(memory.json)],
-    [`waits, no worker has looked at it yet: of ${wholeOf(few)}`, wholeOf(memory.waiting.few)],
-    [`the same: of ${wholeOf(many)}`, wholeOf(memory.waiting.many)],
-    [`waits for its slot, 100 to a recipient: of ${wholeOf(few)}`, wholeOf(memory.reserved.few)],
-    [`the same: of ${wholeOf(many)}`, wholeOf(memory.reserved.many)],
-    ['delivered, kept for an hour', wholeOf(memory.delivered)],
-    ['dead letter, after its first hour', wholeOf(memory.deadLetter)],
-    ['dead letter, in its first hour', wholeOf(memory.deadLetterInFirstHour)],
-    ['recipient with 1 alert in the longest window', wholeOf(memory.recipientWith1)],
-    ['recipient with 10', wholeOf(memory.recipientWith10)],
-    ['recipient with 60', wholeOf(memory.recipientWith60)],
-  ];
+async function run({ quick, row, say }: SuiteOptions): Promise<Report> {
+  const start = performance.now();
+  const sizes = quick ? QUICK : WHOLE;
+  const isWanted = (each: (typeof ROWS)[number]): boolean => row === each || (row === undefined && each !== 'million');
+  const counters = await startCounters(NO_LATENCY);
+  try {
+    return await withSurroundings(say, async ({ dir }, redis) => {
+      const around = { dir, counters, say };
+      const figures = isWanted('figures')
+        ? { ...(await measureMemory(sizes, around)), ...(await measureWay(sizes, around)) }
+        : undefined;
+      const points: Point[] = [];
+      for (const shape of isWanted('points') ? SHAPES : []) {
+        points.push(await measurePoint(shape, quick ? POINT_JOBS.quick : POINT_JOBS.whole, around));
+      }
+      const million = isWanted('million') ? await runMillion(quick ? QUICK_MILLION : MILLION, around) : undefined;
+      const figureChecks = figures === undefined ? [] : checksOf(figures);
+      const seconds = (performance.now() - start) / 1_000;
+      const tables = [
+        ...(figures === undefined ? [] : [checkTable('one notification, on one Redis', figureChecks)]),
+        ...points.map(({ shape, checks }) => checkTable(nameOf(shape), checks)),
+        ...(million === undefined ? [] : millionTables(million)),
+      ];
+      const all = [
+        ...figureChecks,
+        ...(million?.checks ?? []),
+        ...points.flatMap(({ shape, checks }) =>
+          checks.map((check) => ({ ...check, name: `${nameOf(shape)}: ${check.name}` })),
+        ),
+      ];
+      const failure = failureOf(all);
+      return {
+        ...reportOf(
+          'capacity',
+          { quick, seconds, versions: { node: process.versions.node, redis } },
+          {
+            tables,
+            json: {
+              figures: figures ?? null,
+              points: points.map(({ shape, checks }) => ({ ...shape, checks: checks.map(checkJson) })),
+              million: million === undefined ? null : { ...million, checks: million.checks.map(checkJson) },
+              off: all.filter(isOff).map(({ name }) => name),
+            },
+          },
+        ),
+        ...(failure !== undefined && { failure }),
+      };
+    });
+  } finally {
+    await counters.close();
+  }
 }
 
-function workTable(work: Work): Table {
-  const row = (name: string, { commands, workerMs, redisMs }: Work['atOnce']): string[] => [
+function millionTables(million: Million): Table[] {
+  const { waiting, checks, lateBefore, late, putBackPerSecond } = million;
+  const row = (name: string, { count, p50, p99, worst }: Million['late']): string[] => [
     name,
-    commands.toFixed(2),
-    workerMs.toFixed(3),
-    redisMs.toFixed(3),
-    (workerMs / redisMs).toFixed(1),
+    wholeOf(count),
+    ...[p50, p99, worst].map((ms) => `${ms.toFixed(1)} ms`),
   ];
   return [
-    ['one notification', 'commands to Redis', 'CPU ms, worker', 'CPU ms, Redis', 'worker / Redis'],
-    row('delivered at once', work.atOnce),
-    row('put back once, then delivered', work.deferred),
-    ['connections of a worker', String(work.connections), '', '', ''],
+    checkTable(`${wholeOf(waiting)} wait for their slots`, checks),
+    [
+      ['due alerts arrived late', 'alerts', 'p50', 'p99', 'worst'],
+      row('nothing else waits', lateBefore),
+      row(`${wholeOf(waiting)} wait`, late),
+    ],
+    [
+      ['this machine', ''],
+      ['put back until their slots, a second', wholeOf(putBackPerSecond)],
+    ],
   ];
 }
 
-function jsonOf(memory: Memory, work: Work): Report['json'] {
+function checkJson(check: Check) {
   return {
-    jsonBytes: memory.json,
-    waitingBytes: round(memory.waiting.few, 0),
-    waitingBytesOfMany: round(memory.waiting.many, 0),
-    reservedBytes: round(memory.reserved.few, 0),
-    reservedBytesOfMany: round(memory.reserved.many, 0),
-    deliveredBytes: round(memory.delivered, 0),
-    deadLetterBytes: round(memory.deadLetter, 0),
-    deadLetterBytesInFirstHour: round(memory.deadLetterInFirstHour, 0),
-    recipientBytesWith1: round(memory.recipientWith1, 0),
-    recipientBytesWith10: round(memory.recipientWith10, 0),
-    recipientBytesWith60: round(memory.recipientWith60, 0),
-    commandsAtOnce: round(work.atOnce.commands, 2),
-    commandsDeferred: round(work.deferred.commands, 2),
-    workerCpuMsAtOnce: round(work.atOnce.workerMs, 3),
-    workerCpuMsDeferred: round(work.deferred.workerMs, 3),
-    redisCpuMsAtOnce: round(work.atOnce.redisMs, 3),
-    redisCpuMsDeferred: round(work.deferred.redisMs, 3),
-    workerOverRedis: round(work.atOnce.workerMs / work.atOnce.redisMs, 2),
-    connections: work.connections,
+    name: check.name,
+    kind: check.kind,
+    measured: round(check.measured, 3),
+    model: round(check.model, 3),
+    ratio: round(ratioOf(check), 3),
   };
+}
+
+type Figures = Partial<Constants>;
+
+/** Each constant beside what was measured now; those of several parts one by one. */
+export function checksOf(figures: Figures): Check[] {
+  return Object.entries(figures).flatMap(([name, measured]) =>
+    checksOfOne(name, measured, MEASURED[name as keyof Constants]),
+  );
+}
+
+type Value = number | Use | Work | Constants['replicatedBytes'];
+
+function checksOfOne(name: string, measured: Value, model: Value): Check[] {
+  if (typeof measured === 'number') {
+    const kind = name.endsWith('Ms') ? 'time' : name.endsWith('Bytes') ? 'bytes' : 'count';
+    return [{ name, kind, measured, model: Number(model) }];
+  }
+  return Object.entries(measured).flatMap(([part, value]) =>
+    checksOfOne(`${name}.${part}`, value as Value, (model as unknown as Record<string, Value>)[part] ?? NaN),
+  );
 }

@@ -35,8 +35,13 @@ test.each([
   [['alternatives', '--svg', 'x.png'], '--svg: expected a name that ends with .svg, found "x.png"'],
   [['alternatives', '--svg', join(tmpdir(), 'missing', 'x.svg')], '--svg: expected a file'],
   [['pacing', '--row', 'unheard-of'], '--row: expected one of flood, distance, many, standstill, found "unheard-of"'],
-  [['limiter', '--row', 'flood'], '--row: expected a suite with rows: throughput, pacing, api, found "flood"'],
-  [['--row', 'flood'], '--row: expected a suite with rows: throughput, pacing, api, found "flood"'],
+  [
+    ['limiter', '--row', 'flood'],
+    '--row: expected a suite with rows: throughput, capacity, pacing, api, found "flood"',
+  ],
+  [['capacity', '--row', 'unheard-of'], '--row: expected one of figures, points, million, found "unheard-of"'],
+  [['limiter', '--model', 'recipients=1'], '--model: expected the suite capacity, found limiter'],
+  [['--row', 'flood'], '--row: expected a suite with rows: throughput, capacity, pacing, api, found "flood"'],
 ])('refuses %j before any work', async (args, message) => {
   const { code, stdout, stderr } = await runMain(main, args);
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
