@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { recipientKeys } from '../../src/limiter/redis/keys.ts';
-import { outcomesKey, shardPrefixes } from '../../src/queue/names.ts';
+import { layoutKey, outcomesKey, shardPrefixes } from '../../src/queue/names.ts';
 import { openApi, type ApiBench } from '../support/api.ts';
 import { makeNotification } from '../support/push.ts';
 import { connectRedis } from '../support/redis.ts';
@@ -142,5 +142,27 @@ describe('outcomes', () => {
     expect(all.map(({ data }) => data['id']).toSorted()).toEqual(['0-1', '0-2', '1-1', '1-2', '2-1', '2-2']);
     const rest = await events(api, `?after=${all[3]?.id ?? ''}`, 2);
     expect(rest.map(({ data }) => data['id'])).toEqual(all.slice(4).map(({ data }) => data['id']));
+  });
+
+  it('come from the former shards too, where their number has changed, and cursors of before hold', async () => {
+    const api = await openApi();
+    const redis = connectRedis();
+    const two = shardPrefixes(api.prefix, 2);
+    const add = (prefix: string, id: string) => redis.xadd(outcomesKey(prefix), '*', 'id', id);
+    for (const id of ['a', 'b']) await add(api.prefix, id);
+    const [first] = await events(api, '?after=0', 1);
+    const reading = events(api, `?after=${first?.id ?? ''}`, 4); // it goes on while the number changes
+    const layout = { version: 1, phase: 'steady', prefixes: two, former: [[api.prefix]] };
+    await redis.set(layoutKey(api.prefix), JSON.stringify(layout));
+    for (const [shard, prefix] of two.entries()) await add(prefix, `new-${shard}`);
+    await add(api.prefix, 'c');
+    const idsOf = (all: readonly { data: Record<string, string> }[]) => all.map(({ data }) => data['id']).toSorted();
+    expect(idsOf(await reading)).toEqual(['b', 'c', 'new-0', 'new-1']);
+
+    const later = await openApi({ QUEUE_PREFIX: api.prefix });
+    const rest = await events(later, `?after=${first?.id ?? ''}`, 4);
+    expect(idsOf(rest)).toEqual(['b', 'c', 'new-0', 'new-1']);
+    const last = await events(later, `?after=${rest[2]?.id ?? ''}`, 1);
+    expect(idsOf(last)).toEqual(idsOf(rest.slice(3)));
   });
 });

@@ -68,7 +68,7 @@ export function startLoad({ producer, older, providers, recipients, everyMs }: L
     const again = await producer.enqueueMany(inputs.slice(0, 1)); // as after an error of the network
     expect(again.map(({ kind }) => kind)).toEqual(['duplicate']);
     const foreign = make('older');
-    await older.add('push', foreign, { jobId: foreign.id ?? '', priority: 10 });
+    await older.add('push', foreign, { jobId: foreign.id, priority: 10 });
     if (number >= 20 && (number - 20) % 4 === 0) {
       const key = { recipientId: `teacher-${(number - 20) % recipients}`, cancellationKey: `trip-${number - 20}` };
       await producer.cancel(key);

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
-import { Cluster } from 'ioredis';
+import type { Cluster } from 'ioredis';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { startProviders } from '../../../demo/providers-process.ts';
 import { main as status } from '../../../scripts/status.ts';
