@@ -18,7 +18,10 @@ export interface ProducerOptions extends RedisTarget {
   readonly connection?: Connection | undefined;
   /** The worker's `QUEUE_PREFIX`: up to 64 characters without spaces and colons. Default, also for an empty text: `{pushpacer}`. */
   readonly prefix?: string | undefined;
-  /** The worker's `QUEUE_SHARDS`: 1 to 64. Default: 1. */
+  /**
+   * The worker's `QUEUE_SHARDS`: 1 to 64. Default: 1. Only for a new queue: the record in Redis holds from then on, and is followed
+   * (docs/shards.md).
+   */
   readonly shards?: number | undefined;
   /**
    * The workers' `LIMITER_REDIS_URL`, for `cancel`: the limiter decides whether something can still be canceled. And for `status`:
