@@ -82,7 +82,8 @@ async function chaos({ seed, seconds, keep, json, ...flags }: Flags): Promise<nu
     plan: planFaults(seed, seconds, flags.cluster),
     workload: (pushService) => planWorkload({ seed, seconds, notifications, marker, pushService }),
     marker,
-    drainTimeoutMs: 120_000 + seconds * 1_000,
+    // A cluster has six servers more on the same processors.
+    drainTimeoutMs: (cluster === undefined ? 120_000 : 360_000) + seconds * 1_000,
     keep,
     say,
     signal: interrupted.signal,

@@ -56,7 +56,7 @@ export const SHARDS = 4;
 /** Longer than a process of this run gets no processor on a busy machine: else a replica takes over without a fault. */
 const NODE_TIMEOUT_MS = 2_500;
 /** For everything that the cluster does by itself. */
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 90_000;
 const LOOK_MS = 20;
 const TICK_MS = 5;
 /** The clock's writes begin so long before the replica is cut off, so that it has some of them. */
