@@ -9,7 +9,7 @@ import { startEmbeddedRedis } from '../../sandbox/redis/embedded-redis.ts';
 import { QUEUE, shardPrefixes } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
 import { makeAlert } from '../pacing/run.ts';
-import { clientsOf, commandStats, PREFIX, redisCpuMs } from '../redis.ts';
+import { clientsOf, commandStats, PREFIX, usageOf } from '../redis.ts';
 
 /** So many worker processes, each with a worker for every shard. */
 export interface Layout {
@@ -162,7 +162,7 @@ async function usedOf(masters: readonly Redis[]): Promise<Used> {
 const SENT = ['eval', 'evalsha', 'bzpopmin'];
 
 async function cpuOf(masters: readonly Redis[]): Promise<number> {
-  return sumOf(await Promise.all(masters.map(redisCpuMs)));
+  return sumOf(await Promise.all(masters.map(async (master) => (await usageOf(master)).cpuMs)));
 }
 
 async function clients({ masters }: Servers): Promise<number> {
