@@ -51,6 +51,7 @@ const PROBES: Readonly<Record<string, readonly string[]>> = {
   pttl: ['KEY'],
   rpop: ['KEY'],
   rpoplpush: ['KEY', 'KEY'],
+  rpush: ['KEY', ''],
   sadd: ['KEY', ''],
   scard: ['KEY'],
   set: ['KEY', ''],
@@ -90,7 +91,7 @@ const OF_CONNECTION = ['info', 'ping'];
 /** What is sent to the queue's Redis, by BullMQ and by pushpacer. A test compares it with what they really send. */
 const OF_QUEUE = wordsOf(`
   bzpopmin client|setname del eval evalsha exists expire get hdel hexists hget hgetall hincrby hmget hmset hset hstrlen incr
-  lindex llen lpos lpush lrange lrem ltrim persist pexpire pexpireat pttl rpop rpoplpush sadd scard set smembers
+  lindex llen lpos lpush lrange lrem ltrim persist pexpire pexpireat pttl rpop rpoplpush rpush sadd scard set smembers
   srem time type xadd xlen xrange xrevrange xtrim zadd zcard zcount zpopmin zrange zrangebyscore zrank zrem
   zremrangebyrank zremrangebyscore zrevrange zrevrangebyscore zscore
 `);
