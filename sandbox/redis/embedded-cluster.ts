@@ -17,6 +17,7 @@ const LOOK_MS = 50;
 export interface ClusterNode {
   /** `redis://127.0.0.1:41877`, without TLS in any case. */
   readonly url: string;
+  /** `41877` */
   readonly port: number;
   /** Its process, for tests that stop or kill it. Another one after `restart`. */
   readonly pid: number;
@@ -55,8 +56,11 @@ export interface EmbeddedClusterOptions extends Pick<
 
 /** Paths of PEM files. The certificate must be for 127.0.0.1, and for clients too: the nodes show it to each other. */
 export interface ClusterTls {
+  /** Of the authority that signed the certificate. */
   readonly caFile: string;
+  /** The certificate of all nodes. */
   readonly certFile: string;
+  /** Its private key. */
   readonly keyFile: string;
 }
 
