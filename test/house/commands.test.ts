@@ -231,10 +231,11 @@ describe('the JSON of each command is that of the page', () => {
   });
 
   test('chaos', async () => {
-    await expectDocumented(
-      'chaos --plan',
-      lastJson((await runMain(chaos, ['--plan', '--seconds', '600', '--json'])).stdout),
-    );
+    const planOf = async (...flags: string[]): Promise<{ readonly faults: readonly unknown[] }> =>
+      lastJson((await runMain(chaos, ['--plan', '--seconds', '600', '--json', ...flags])).stdout) as never;
+    const plan = await planOf();
+    const { faults } = await planOf('--cluster');
+    await expectDocumented('chaos --plan', { ...plan, faults: [...plan.faults, ...faults] });
     const counts = {
       'kill-worker': 0,
       'stop-worker': 0,
@@ -243,6 +244,7 @@ describe('the JSON of each command is that of the page', () => {
       'pause-redis': 0,
       'cut-clients': 0,
     };
+    const failover = { at: 2_000, keptUntil: 1_000, until: 3_000, lagMs: 500, ranges: [], admissions: [] };
     const facts = {
       ...{
         enqueued: new Map(),
@@ -255,11 +257,13 @@ describe('the JSON of each command is that of the page', () => {
         leaks: [],
       },
       ends: { completed: [], dead: [], queued: [] },
-      injected: { counts, incidents: [], cuts: [], freezes: [], oddDevices: [] },
+      injected: { counts, incidents: [], cuts: [], freezes: [], oddDevices: [], failovers: [failover], slotsMoved: [] },
+      prefix: '{chaos}',
+      canceledAt: new Map(),
       logs: new Map(),
       delays: new WorkerDelays(),
     };
-    const { result } = judgeRun(facts as never, { seed: 1, seconds: 10 });
+    const { result } = judgeRun(facts as never, { seed: 1, seconds: 10, cluster: { waitReplicas: 0 } });
     await expectDocumented('chaos', result);
   });
 });
