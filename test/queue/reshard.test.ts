@@ -6,7 +6,7 @@ import { historyKeys, jobIdOf, layoutKey, moveKeys, QUEUE, shardPrefixes } from 
 import { createProducer } from '../../src/queue/producer.ts';
 import { createMover, LeaseLostError, type MoverParts } from '../../src/queue/reshard.ts';
 import { createShards } from '../../src/queue/shards.ts';
-import { connectRedis, testPrefix, testRedisUrl } from '../support/redis.ts';
+import { connectRedis, testPrefix, testTarget } from '../support/redis.ts';
 import { notification, present } from './support.ts';
 
 /** A queue that becomes four, in the phase `move`; or another change. */
@@ -204,7 +204,7 @@ test('stories go with their recipients', async () => {
 
 /** A producer of this layout. */
 function produce(prefix: string) {
-  const producer = createProducer({ redisUrl: testRedisUrl(), prefix });
+  const producer = createProducer({ ...testTarget(), prefix });
   onTestFinished(() => producer.close());
   return producer;
 }
