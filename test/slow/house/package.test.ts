@@ -81,6 +81,7 @@ test(
         'dead-letters',
         'replay',
         'discard',
+        'reshard',
         'recipient',
         'api',
         'token',
