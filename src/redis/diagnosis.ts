@@ -82,11 +82,13 @@ export function troubleOf(error: unknown): RedisTrouble {
 /** ioredis's words for an answer that does not begin as one of Redis. */
 const UNREADABLE = /\bUnknown RESP type/;
 
-/** No answer in time, or a socket that is closed while the status is `ready`. */
+/** No answer in time, or a socket that is closed while the status is `ready`: that of one node, while the cluster's is. */
 export function wasNotCarried(cause: unknown): boolean {
   if (!(cause instanceof Error)) return false;
-  return cause.message === 'Command timed out' || cause.message.startsWith("Stream isn't writeable");
+  return NO_ANSWER.has(cause.message) || cause.message.startsWith("Stream isn't writeable");
 }
+
+const NO_ANSWER = new Set(['Command timed out', 'Connection is closed.']);
 
 /** If a transaction failed, the error of the command that made it fail. */
 export function causeOf(error: unknown): unknown {

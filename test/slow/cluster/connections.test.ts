@@ -1,6 +1,15 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
+import { killMasterOf, waitUntilOk } from '../../../sandbox/redis/cluster-orders.ts';
+import { crc16, shardPrefixes, SLOTS } from '../../../src/queue/names.ts';
 import { createProducer } from '../../../src/queue/producer.ts';
-import { connectLimiter, connectProducer, whenReady, type Connection } from '../../../src/redis/connection.ts';
+import {
+  connectLimiter,
+  connectProducer,
+  RedisAwayError,
+  whenReady,
+  type Connection,
+} from '../../../src/redis/connection.ts';
 import { testCluster } from '../../support/cluster.ts';
 import { makeNotification } from '../../support/push.ts';
 import { testPrefix } from '../../support/redis.ts';
@@ -29,3 +38,35 @@ test('the first calls of a producer may be many at once, for all shards', async 
   const answers = await Promise.all(inputs.map((input) => producer.enqueue(input)));
   expect(answers.map(({ added }) => added)).toEqual(inputs.map(() => true));
 });
+
+test(
+  'a producer says that Redis is away while one master is, and goes on at its replica',
+  { timeout: 90_000 },
+  async () => {
+    const prefix = testPrefix();
+    const producer = createProducer({ ...target(), prefix, shards: 4, timeoutMs: 2_000 });
+    onTestFinished(() => producer.close());
+    const toAll = (round: number) =>
+      Array.from({ length: 40 }, (_, at) => makeNotification({ id: `${round}-${at}`, recipientId: `r${at}` }));
+    await producer.enqueueMany(toAll(0));
+    const [tag = ''] = shardPrefixes(prefix, 4).map((of) => of.slice(1, -1));
+    const killed = await killMasterOf(cluster, crc16(tag) % SLOTS);
+    const errors: unknown[] = [];
+    const deadline = performance.now() + 60_000;
+    for (let [round, inARow] = [1, 0]; inARow < 5 && performance.now() < deadline; round += 1) {
+      try {
+        await producer.enqueueMany(toAll(round));
+        inARow = errors.length === 0 ? 0 : inARow + 1;
+      } catch (error) {
+        errors.push(error);
+        inARow = 0;
+      }
+      await sleep(20);
+    }
+    expect(errors.length).toBeGreaterThan(0);
+    expect(errors.filter((error) => !(error instanceof RedisAwayError)).map(String)).toEqual([]);
+    expect(performance.now()).toBeLessThan(deadline);
+    await killed.restart();
+    await waitUntilOk(cluster, cluster.nodes.length);
+  },
+);
