@@ -156,15 +156,16 @@ export function openChaosQueue(target: ChaosTarget): ChaosQueue {
   };
 }
 
-/** How often a read is tried again. A cluster refuses one whose slot has no master, or is on its way to another one. */
-const READS = 20;
+/** For how long a read is tried again. A cluster refuses one whose slot has no master, or is on its way to another one. */
+const READ_WITHIN_MS = 60_000;
 
 async function again<T>(read: () => Promise<T>): Promise<T> {
-  for (let tries = 1; ; tries += 1) {
+  const deadline = performance.now() + READ_WITHIN_MS;
+  for (;;) {
     try {
       return await read();
     } catch (error) {
-      if (tries === READS) throw error;
+      if (performance.now() > deadline) throw error;
       await sleep(POLL_MS);
     }
   }

@@ -62,11 +62,18 @@ const stop = (): void => {
   reader.disconnect();
 };
 process.once('SIGINT', stop).once('SIGTERM', stop);
+/** A command that is sent while a cluster's client is being closed may get no answer at all. */
+const stopped = new Promise<Entry[]>((resolve) => {
+  stopping.signal.addEventListener('abort', () => resolve([]));
+});
 
 while (!isStopping()) {
   try {
     await createGroup();
-    for (const [id, fields] of [...(await leftBehind()), ...(await fresh())]) {
+    for (const [id, fields] of [
+      ...(await leftBehind()),
+      ...(await Promise.race([fresh(), stopped])),
+    ]) {
       await forget(Object.fromEntries(pairs(fields)));
       await redis.xack(STREAM, GROUP, id); // only now: until then, another consumer may take it over
     }

@@ -128,14 +128,15 @@ async function between(stage: Stage, jobs: number, step: () => Promise<void>): P
   return Object.fromEntries(entries) as Found;
 }
 
-const BACKLOG_WRITES = 40;
+/** Bytes: less than a block of the backlog. */
+const BACKLOG_BLOCK = 8_192;
 
 /** Writes more to each master than it keeps for replicas; gives how much a master has more afterwards. */
 async function fillBacklogs(stage: Stage): Promise<number> {
   const before = await stage.usage();
-  const value = 'x'.repeat(2 * MEASURED.backlogBytes);
-  for (let key = 0; key < BACKLOG_WRITES; key += 1)
-    await stage.connection.set(`${PREFIX}${key}`.replace(/[{}]/g, ''), value);
+  const value = 'x'.repeat(BACKLOG_BLOCK); // one longer than a block would take a block of its own length
+  const writes = (2 * stage.shape.masters * MEASURED.backlogBytes) / BACKLOG_BLOCK;
+  for (let key = 0; key < writes; key += 1) await stage.connection.set(`${PREFIX}${key}`.replace(/[{}]/g, ''), value);
   await stage.flush();
   return ((await stage.usage()).bytes - before.bytes) / stage.shape.masters;
 }

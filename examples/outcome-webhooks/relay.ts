@@ -50,6 +50,10 @@ const stop = (): void => {
   reader.disconnect();
 };
 process.once('SIGINT', stop).once('SIGTERM', stop);
+/** A command that is sent while a cluster's client is being closed may get no answer at all. */
+const stopped = new Promise<Entry[]>((resolve) => {
+  signal.addEventListener('abort', () => resolve([]));
+});
 
 /** What is under way, by the id of its entry. */
 const inHand = new Map<string, Promise<void>>();
@@ -61,7 +65,12 @@ while (!isStopping()) {
     await createGroup();
     const room = AT_ONCE - inHand.size;
     if (room <= 0) await Promise.race(inHand.values());
-    else for (const entry of [...(await leftBehind(room)), ...(await fresh(room))]) take(entry);
+    else
+      for (const entry of [
+        ...(await leftBehind(room)),
+        ...(await Promise.race([fresh(room), stopped])),
+      ])
+        take(entry);
   } catch (error) {
     if (isStopping()) break;
     console.error(error instanceof Error ? error.message : error);

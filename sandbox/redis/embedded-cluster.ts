@@ -140,10 +140,24 @@ function tlsArgs({ caFile, certFile, keyFile }: ClusterTls): string[] {
   return [...files, '--tls-auth-clients', 'no', '--tls-cluster', 'yes', '--tls-replication', 'yes'];
 }
 
+/** How many free ports are tried, in case another process takes one first. */
+const PORT_TRIES = 5;
+
 async function startNode(folder: string, options: EmbeddedRedisOptions, hasTls: boolean): Promise<StartedNode> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await startOnce(folder, options, hasTls);
+    } catch (error) {
+      const isTaken = error instanceof Error && /address already in use/i.test(error.message);
+      if (options.port !== undefined || tries === PORT_TRIES || !isTaken) throw error;
+    }
+  }
+}
+
+async function startOnce(folder: string, options: EmbeddedRedisOptions, hasTls: boolean): Promise<StartedNode> {
   const [port, busPort] = [options.port ?? (await freePort()), await freePort()];
   const dir = join(folder, String(port));
-  await mkdir(dir);
+  await mkdir(dir, { recursive: true });
   const tlsPort = hasTls ? await freePort() : 0;
   const own = ['--cluster-port', String(busPort), ...(hasTls ? ['--tls-port', String(tlsPort)] : [])];
   const extraArgs = [...(options.extraArgs ?? []), ...own];

@@ -66,7 +66,7 @@ it('with several shards each recipient has one stream', async () => {
   const recipients = Array.from({ length: 12 }, (_, index) => `teacher-${index}`);
   await Promise.all(recipients.map((recipientId) => outcomes.write(outcome(recipientId, { recipientId }))));
   const streams = shardPrefixes(prefix, 3);
-  onTestFinished(() => void redis.del(...streams.map(outcomesKey)));
+  onTestFinished(() => void Promise.all(streams.map((stream) => redis.del(outcomesKey(stream)))));
   for (const [shard, own] of streams.entries()) {
     const found = (await outcomesIn(redis, own)).map(({ id }) => id);
     expect(found.length).toBeGreaterThan(0);
