@@ -15,6 +15,7 @@ import { layoutKey } from '../src/queue/names.ts';
 import { createMover, LeaseLostError, type Mover } from '../src/queue/reshard.ts';
 import { createShards } from '../src/queue/shards.ts';
 import type { Connection } from '../src/redis/connection.ts';
+import { insist } from '../src/redis/deadline.ts';
 import { TROUBLE_EVERY_MS } from './redis.ts';
 
 /** The layout of the queues, which `reshard` changes while workers run. */
@@ -28,14 +29,16 @@ interface WatchParts {
   readonly connection: Connection;
   readonly log: Logger;
   readonly onQueuesChanged: (() => void) | undefined;
+  /** For so long it is read again where Redis cannot answer now: a master of a cluster is away. */
+  readonly timeoutMs: number;
 }
 
 /** Reads the layout now, and looks every 5 s whether it is another one. */
 export async function watchLayout(
   { queue }: Pick<Config, 'queue'>,
-  { connection, log, onQueuesChanged }: WatchParts,
+  { connection, log, onQueuesChanged, timeoutMs }: WatchParts,
 ): Promise<LayoutWatch> {
-  let layout = await openLayout(connection, queue);
+  let layout = await insist(() => openLayout(connection, queue), timeoutMs);
   const { version, prefixes } = layout;
   if (prefixes.length !== queue.shards) {
     const facts = { QUEUE_SHARDS: queue.shards, shards: prefixes.length, version };
