@@ -13,7 +13,10 @@ import type { LogLine, Logs } from './logs.ts';
 export interface Fleet {
   /** Freezes the worker, calls `witness` (which reads the jobs that it has), kills it, and starts another one. */
   kill(place: number, witness: () => Promise<void>): Promise<void>;
-  /** Freezes it for a while, and calls `witness` meanwhile, which reads the jobs that it has. */
+  /**
+   * Freezes it for a while, and calls `witness`, which reads the jobs that it has. On a busy machine that takes long: then it stays frozen
+   * until they are read, 2 s longer at most, and not for so long that it loses its job locks where it would have kept them.
+   */
   freeze(place: number, ms: number, witness: () => Promise<void>): Promise<Omit<Freeze, 'holders'>>;
   /** Starts another one, and sends SIGTERM to this one. */
   restart(place: number): Promise<void>;
@@ -78,9 +81,10 @@ export async function startFleet({ count, env, logFolder }: FleetOptions): Promi
     async freeze(place, ms, witness) {
       const worker = await workerAt(place);
       const at = arrivalInstant();
-      const thawed = worker.freeze(ms).then(arrivalInstant);
-      await witness();
-      return { log: basename(worker.logFile), at, forMs: ms, thawedAt: await thawed };
+      const mostMs = ms < HARMLESS_STOP_MS ? HARMLESS_STOP_MS : ms + WITNESS_MS;
+      await worker.freeze(Promise.all([sleep(ms), witness()]), mostMs);
+      const thawedAt = arrivalInstant();
+      return { log: basename(worker.logFile), at, forMs: ms, thawedAt };
     },
     async restart(place) {
       const worker = await workerAt(place);
@@ -119,10 +123,12 @@ interface ChaosWorker {
   readonly ended: Promise<number | null>;
   isAlive(): boolean;
   signal(name: NodeJS.Signals): void;
-  /** SIGSTOP now, SIGCONT after `ms`, even if this process has ended by then. Resolves when the worker goes on. */
-  freeze(ms: number): Promise<void>;
+  /** SIGSTOP now, SIGCONT when `until` resolves; after `mostMs` in any case, even if this process has ended by then. */
+  freeze(until: Promise<unknown>, mostMs: number): Promise<void>;
 }
 
+/** A worker that is frozen for long stays so for at most this much longer, until its jobs are read. */
+const WITNESS_MS = 2_000;
 const POLL_MS = 50;
 /** A worker waits up to 30 s for a Redis that is away; the rest is for a busy machine, and for being frozen meanwhile. */
 const READY_TIMEOUT_MS = 120_000;
@@ -144,18 +150,22 @@ async function startWorker(env: Readonly<Record<string, string>>, logFile: strin
     url: () => (isAlive(child) ? url : undefined),
     isAlive: () => isAlive(child),
     signal: (name) => void child.kill(name),
-    async freeze(ms) {
+    async freeze(until, mostMs) {
       child.kill('SIGSTOP');
       const waker = spawn(
         'sh',
-        ['-c', 'sleep "$1"; kill -CONT "$2" 2>/dev/null', 'sh', String(ms / 1_000), String(pid)],
+        ['-c', 'sleep "$1"; kill -CONT "$2" 2>/dev/null', 'sh', String(mostMs / 1_000), String(pid)],
         {
           stdio: 'ignore',
           detached: true, // Ctrl-C must not leave a frozen worker behind
         },
       );
       waker.unref();
-      await once(waker, 'exit');
+      const woken = once(waker, 'exit');
+      await Promise.race([until, woken]);
+      child.kill('SIGCONT');
+      waker.kill(); // else it might wake the worker in the middle of its next freeze
+      await woken;
     },
   };
 }

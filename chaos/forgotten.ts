@@ -44,7 +44,10 @@ export interface Forgotten {
   slot(recipientId: string, times: readonly number[]): boolean;
   /** The end of the pass that sent this may be lost; `second` came after it. */
   end(first: Pick<JournalEntry, 'at' | 'data'>, second: Pick<JournalEntry, 'at'>): boolean;
-  /** What it joined, made way for, or whether it was canceled may be lost: its own pass or cancel, or one of its recipient's others. */
+  /**
+   * What it joined, made way for, or whether it was canceled may be lost: its own pass or cancel, or one of its recipient's others. So
+   * may a slot of theirs: a cancel that comes later does not know then that it was sent.
+   */
   waiting(id: string): boolean;
 }
 
@@ -57,7 +60,7 @@ export const NOTHING: Forgotten = {
 };
 
 interface ForgottenParts {
-  readonly failovers: readonly Failover[];
+  readonly failovers: readonly Forgetting[];
   readonly prefix: string;
   readonly enqueued: ReadonlyMap<string, Enqueued>;
   readonly logs: Logs;
@@ -107,6 +110,7 @@ export function whatWasForgotten({ failovers, prefix, enqueued, logs, canceledAt
         if (!hasRecipient(one, recipientId) && !hasShard(one, prefix, recipientId)) return false;
         const isIn = (at: number): boolean => at >= one.keptUntil - SEEN_WITHIN_MS && at <= one.at + SEEN_WITHIN_MS;
         const others = byRecipient.get(recipientId ?? '') ?? [];
+        if (one.admissions.some((lost) => others.includes(lost.id))) return true;
         return others.some((other) => isIn(canceledAt.get(other) ?? NaN) || (passes.get(other) ?? []).some(isIn));
       });
     },

@@ -195,9 +195,9 @@ async function freeze(
     holders = await queue.inHand();
     seenAt = arrivalInstant();
   });
-  const { at } = frozen;
+  const { at, thawedAt } = frozen;
   // If Redis was away, its answer is from after the freeze.
-  if (seenAt >= at + forMs) holders = new Map();
+  if (seenAt > thawedAt) holders = new Map();
   if (forMs >= HARMLESS_STOP_MS) incidents.push({ kind: 'stop', at, until: at, ids: new Set(holders.keys()) });
   freezes.push({ ...frozen, holders });
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { countBalance } from '../../chaos/balance.ts';
-import { slotOfRecipient, slotOfShard, type Failover } from '../../chaos/cluster.ts';
-import { underWay, whatWasForgotten } from '../../chaos/forgotten.ts';
+import { slotOfRecipient, slotOfShard } from '../../chaos/cluster.ts';
+import { underWay, whatWasForgotten, type Forgetting } from '../../chaos/forgotten.ts';
 import { countDuplicates, judgePacing } from '../../chaos/judge.ts';
 import { shardOf } from '../../src/queue/names.ts';
 import { enqueuedOf, entryOf } from './facts.ts';
@@ -9,15 +9,15 @@ import { enqueuedOf, entryOf } from './facts.ts';
 const PREFIX = '{pushpacer-chaos}';
 const slotOfRs = slotOfShard(PREFIX, shardOf('r', 4));
 /** Of the master with the queue and the slots of recipient `r`; it was killed at 10,000, and kept all until 9,800. */
-const failover: Failover = {
-  ...{ at: 10_000, until: 13_000, keptUntil: 9_800, lagMs: 150 },
+const failover: Forgetting = {
+  ...{ at: 10_000, until: 13_000, keptUntil: 9_800, lagMs: 150, admissions: [] },
   ranges: [slotOfRs, slotOfRecipient('r')].map((slot) => [slot, slot] as const),
 };
 /** The same at a time when another master had them. */
-const elsewhere: Failover = { ...failover, ranges: [[1, 1]] };
+const elsewhere: Forgetting = { ...failover, ranges: [[1, 1]] };
 
 interface Given {
-  readonly failovers?: readonly Failover[];
+  readonly failovers?: readonly Forgetting[];
   readonly acknowledgedAt?: number;
   /** When a worker logged a pass of it. */
   readonly passAt?: number;
@@ -122,6 +122,8 @@ describe('what waits together', () => {
     [{ passAt: 10_501 }, false],
     [{ canceledAt: 9_900 }, true],
     [{ canceledAt: 9_299 }, false],
+    [{ canceledAt: 14_000, failovers: [{ ...failover, admissions: [{ id: 'a', at: 9_900 }] }] }, true],
+    [{ canceledAt: 14_000, failovers: [{ ...failover, admissions: [{ id: 'c', at: 9_900 }] }] }, false],
     [{ passAt: 9_900, failovers: [elsewhere] }, false],
     [{}, false],
   ])('may be otherwise after %j: %s', (what, isForgotten) => {
