@@ -38,7 +38,7 @@ interface Flags {
 }
 
 const HELP = `
-Workers go on meanwhile. First all living workers follow, and producers too (some 20 s); then notifications are added to the new
+Workers go on meanwhile. First all living workers follow, and producers too (10 s or a little more); then notifications are added to the new
 queues, and those that wait are moved, what is due first. If the command ends before, start it again with the same number: it goes on.
 With the present number it only moves what is left in former queues.
 It refuses while another one runs, while a worker is alive that does not follow (an older version), and while the queue is paused.
@@ -87,16 +87,16 @@ const POLL_MS = 250;
 
 async function reshard(connection: Connection, queue: Config['queue'], to: number): Promise<Result> {
   const began = performance.now();
-  const shards = createShards(connection, queue);
-  const lease = await takeLease(connection, queue.prefix, LEASE_MS);
-  if (lease === undefined) {
-    throw new CommandError(
-      'another reshard of this queue runs, or was killed within the last 10 s: wait until it has ended',
-    );
-  }
+  await using cleanup = new AsyncDisposableStack();
   const stopping = new AbortController();
+  const { signal } = stopping;
   const stop = (): void => stopping.abort(new CommandError(`stopped; go on: ${callOf('reshard')} --to ${to}`));
   process.once('SIGINT', stop).once('SIGTERM', stop);
+  cleanup.defer(() => void process.off('SIGINT', stop).off('SIGTERM', stop));
+  const shards = cleanup.adopt(createShards(connection, queue), (it) => it.close());
+  const lease = cleanup.adopt(await waitForLease(connection, queue.prefix, signal), (it) =>
+    it.release().catch(() => undefined),
+  );
   const renewing = setInterval(() => {
     lease.renew().then(
       (isHeld) => {
@@ -105,26 +105,36 @@ async function reshard(connection: Connection, queue: Config['queue'], to: numbe
       () => undefined, // the next call that fails reports it
     );
   }, LEASE_MS / 4).unref();
+  cleanup.defer(() => clearInterval(renewing));
   try {
-    const parts = { connection, prefix: queue.prefix, shards, lease, signal: stopping.signal };
     const known = await findLayout(connection, queue);
     const from = (known.phase === 'move' ? known.former[0] : known.prefixes)?.length ?? 1;
-    const mover = await run(parts, known, to);
+    const mover = await run({ connection, prefix: queue.prefix, shards, lease, signal }, known, to);
     const { moved, dropped, byPrefix } = mover?.counts ?? { moved: 0, dropped: 0, byPrefix: new Map<string, number>() };
     const left = (await mover?.left())?.jobs ?? 0;
     const seconds = Math.round((performance.now() - began) / 100) / 10;
     return { ...{ from, to, moved, dropped, left }, queues: Object.fromEntries(byPrefix), seconds };
   } catch (error) {
     throw error instanceof LeaseLostError ? LEASE_LOST : error;
-  } finally {
-    clearInterval(renewing);
-    process.off('SIGINT', stop).off('SIGTERM', stop);
-    await lease.release().catch(() => undefined);
-    await shards.close();
   }
 }
 
-const LEASE_LOST = new CommandError('this process stood still for too long, and another one goes on in its place');
+/** A worker that moves jobs gives the lease up within seconds, and that of a killed command ends. */
+async function waitForLease(connection: Connection, prefix: string, signal: AbortSignal): Promise<LayoutLease> {
+  const began = performance.now();
+  for (;;) {
+    const lease = await takeLease(connection, prefix, LEASE_MS);
+    if (lease !== undefined) return lease;
+    if (performance.now() - began > LEASE_WAIT_MS) throw new CommandError(OTHER_RUNS);
+    await sleep(POLL_MS, undefined, { signal }).catch(() => signal.throwIfAborted());
+  }
+}
+
+const LEASE_WAIT_MS = 1.5 * LEASE_MS;
+const OTHER_RUNS = 'another reshard of this queue runs: wait until it has ended';
+const LEASE_LOST = new CommandError(
+  'Redis or this process did not answer for 10 s, so another process may go on in its place: start this again',
+);
 
 interface Parts {
   readonly connection: Connection;
@@ -141,23 +151,46 @@ async function run(parts: Parts, known: Layout, to: number): Promise<Mover | und
   let layout = known;
   if (layout.phase === 'prepare' && layout.prefixes.length === to) layout = await write(parts, steadyLayout(layout));
   if (layout.phase === 'steady' && layout.prefixes.length !== to) {
+    // What a killed process had begun to move is noted for the queues that there are now.
+    await moveWhatIsThere(moverOf(parts, layout), parts.signal);
     layout = await write(parts, preparedLayout(layout, { prefix, shards: to }));
   }
   if (layout.phase === 'prepare') {
     say(`${layout.prefixes.length} shards become ${to}: waiting until workers and producers follow`);
-    await followed(parts, layout, PRODUCERS_MS);
+    const before = moverOf(parts, layout);
+    await followed(parts, layout, PRODUCERS_MS, before);
+    await moveWhatIsThere(before, parts.signal);
     layout = await write(parts, movingLayout(layout));
   }
   if (layout.phase === 'steady' && layout.former.length === 0) return undefined;
-  const mover = createMover({ ...parts, layout, open: (of) => parts.shards.at(of) });
-  if (layout.phase === 'steady') await move(parts, mover, layout, 0);
+  const mover = moverOf(parts, layout);
+  if (layout.phase === 'steady') await move(parts, mover, 0);
   else {
-    await move(parts, mover, layout, PRODUCERS_MS);
+    await move(parts, mover, PRODUCERS_MS);
     await followed(parts, layout, 0);
     await mover.tidy();
     await write(parts, steadyLayout(layout));
   }
   return mover;
+}
+
+function moverOf({ connection, lease, shards }: Parts, layout: Layout): Mover {
+  return createMover({
+    ...{ connection, lease, layout },
+    open: (of) => shards.at(of),
+    bury: async (shard) => {
+      const outcomes = outcomesKey(shard.queue.opts.prefix ?? '');
+      const outcomesMax = (await connection.exists(outcomes)) === 1 ? OUTCOMES_KEPT : 0;
+      return createDeadLetters({ ...shard, outcomesMax }).sweep();
+    },
+  });
+}
+
+/** As OUTCOMES_MAX of most workers. */
+const OUTCOMES_KEPT = 100_000;
+
+async function moveWhatIsThere(mover: Mover, signal: AbortSignal): Promise<void> {
+  while ((await mover.moveSome()) > 0) signal.throwIfAborted();
 }
 
 async function check({ connection, prefix, shards }: Parts, known: Layout, to: number): Promise<void> {
@@ -198,8 +231,8 @@ async function write({ lease }: Parts, layout: Layout): Promise<Layout> {
   return layout;
 }
 
-/** Resolves when all living workers follow the layout, and so long has passed. */
-async function followed(parts: Parts, layout: Layout, leastMs: number): Promise<void> {
+/** Resolves when all living workers follow the layout, and so long has passed. `mover`: moves what is added to former queues meanwhile. */
+async function followed(parts: Parts, layout: Layout, leastMs: number, mover?: Mover): Promise<void> {
   const [began, { signal }] = [performance.now(), parts];
   for (;;) {
     signal.throwIfAborted();
@@ -213,41 +246,35 @@ async function followed(parts: Parts, layout: Layout, leastMs: number): Promise<
         `${nameOf(late)} does not follow after ${WORKERS_MS / 1_000} s: look at its log, then start this again`,
       );
     }
+    await mover?.moveSome();
     await sleep(POLL_MS, undefined, { signal }).catch(() => signal.throwIfAborted());
   }
 }
 
-/** With a bar on a terminal. Without a living worker nobody else makes failed jobs dead letters. */
-async function move(parts: Parts, mover: Mover, { former, prefixes }: Layout, leastMs: number): Promise<void> {
-  const { connection, shards, signal } = parts;
-  if ((await living(parts)).length === 0) {
-    for (const prefix of new Set(former.flat())) {
-      if (prefixes.includes(prefix)) continue;
-      const outcomesMax = (await connection.exists(outcomesKey(prefix))) === 1 ? OUTCOMES_KEPT : 0;
-      await createDeadLetters({ ...(await shards.at(prefix)), outcomesMax }).sweep();
-    }
-  }
+/** With a bar on a terminal. */
+async function move({ signal }: Parts, mover: Mover, leastMs: number): Promise<void> {
   const { jobs, active } = await mover.left();
   const progress = createProgress('moved', jobs + active);
-  let isWaiting = false;
+  const said = new Set<string>();
+  const sayOnce = (line: string): void => {
+    if (!said.has(line)) progress.say(line);
+    said.add(line);
+  };
   try {
     await moveAll({
       ...{ mover, signal, leastMs },
-      onProgress: ({ jobs: left, active: inHand }) => {
+      onProgress: ({ jobs: left, active: inHand, isPaused }) => {
         const { moved, dropped } = mover.counts;
         progress.update(moved + dropped, moved + dropped + left + inHand);
-        if (left > 0 || inHand === 0 || isWaiting) return;
-        isWaiting = true;
-        progress.say(`${inHand} are in the hand of workers: waiting until these have ended, or put them back`);
+        if (isPaused) sayOnce('a queue was paused: nothing is moved out of it until it is resumed');
+        else if (left === 0 && inHand > 0)
+          sayOnce('workers have the last ones in hand: waiting until these have ended, or are put back');
       },
     });
   } finally {
     progress.stop();
   }
 }
-
-/** As OUTCOMES_MAX of most workers. */
-const OUTCOMES_KEPT = 100_000;
 
 function textOf({ from, to, moved, dropped, seconds }: Result): string {
   const others = dropped === 0 ? '' : `; ${dropped} dropped, since their ids are taken by others`;

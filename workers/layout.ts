@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Config } from '../src/config/config.ts';
+import { createDeadLetters } from '../src/dead-letters/store.ts';
 import { within } from '../src/domain/time.ts';
 import { createSparing, type Logger } from '../src/observe/log.ts';
 import {
@@ -10,9 +11,10 @@ import {
   steadyLayout,
   takeLease,
   type Layout,
+  type LayoutLease,
 } from '../src/queue/layout.ts';
 import { layoutKey } from '../src/queue/names.ts';
-import { createMover, LeaseLostError, type Mover } from '../src/queue/reshard.ts';
+import { createMover, LeaseLostError } from '../src/queue/reshard.ts';
 import { createShards } from '../src/queue/shards.ts';
 import type { Connection } from '../src/redis/connection.ts';
 import { insist } from '../src/redis/deadline.ts';
@@ -77,8 +79,11 @@ const FOLLOWED = 'the record of the queues has changed, and is followed';
 
 /** How often one of all workers looks into former queues. */
 const SWEEP_EVERY_MS = 10_000;
-/** A sweep that takes longer than this renews its lease. */
+/** A lease that is not renewed ends after this. */
 const LEASE_MS = 10_000;
+/** A sweep gives its lease up after so long, for a moment: the command that waits for it goes on with a bar. */
+const SHARE_MS = 2_000;
+const YIELD_MS = 1_000;
 const STOP_MS = 2_000;
 /** Between two batches Redis does something else. */
 const PAUSE_MS = 5;
@@ -90,53 +95,70 @@ interface SweepParts {
 }
 
 /**
- * Moves what appears in former queues: a producer still uses the former number of shards. And ends a reshard whose command was killed
- * while it moved jobs. Without former queues it asks Redis for nothing.
+ * Moves what appears in former queues: a producer still uses the former number of shards, or a worker was killed while it had the last
+ * jobs of one. And ends a reshard whose command was killed while it moved jobs. Without former queues it asks Redis for nothing.
  */
 export function sweepFormer(
-  { prefix, shards: number }: Config['queue'],
+  { queue: names, outcomesMax }: Pick<Config, 'queue' | 'outcomesMax'>,
   { connection, layout, log }: SweepParts,
 ): { stop(): Promise<void> } {
   const stopping = new AbortController();
-  const isStopped = (): boolean => stopping.signal.aborted;
-  const shards = createShards(connection, { prefix, shards: number });
+  const { signal } = stopping;
+  const isStopped = (): boolean => signal.aborted;
+  const shards = createShards(connection, names);
   const sparing = createSparing(TROUBLE_EVERY_MS);
+  const pause = (ms: number): Promise<unknown> => sleep(ms, undefined, { signal }).catch(() => undefined);
 
   async function sweep(): Promise<void> {
-    const { phase, former } = layout();
-    if (phase === 'prepare' || former.length === 0) return;
-    const looks = `${layoutKey(prefix)}:look`;
+    if (layout().former.length === 0) return;
+    const looks = `${layoutKey(names.prefix)}:look`;
     if ((await connection.set(looks, '1', 'PX', SWEEP_EVERY_MS * 0.9, 'NX')) === null) return;
-    const lease = await takeLease(connection, prefix, LEASE_MS);
-    if (lease === undefined) return; // the command moves them
-    const renewing = setInterval(() => void lease.renew().catch(() => undefined), LEASE_MS / 4).unref();
-    try {
-      const known = await openLayout(connection, { prefix, shards: number });
-      if (known.phase === 'prepare') return;
-      const mover = createMover({ connection, layout: known, lease, open: (of) => shards.at(of) });
-      await moveWhatIsThere(mover);
-      const { moved, dropped } = mover.counts;
-      if (moved + dropped > 0)
-        log.warn({ moved, dropped, phase: known.phase }, known.phase === 'move' ? WENT_ON : STILL_USED);
-      const { jobs, active, stories } = await mover.left();
-      if (jobs + active + stories > 0 || known.phase === 'steady') return;
-      await mover.tidy();
-      if (await lease.write(steadyLayout(known))) log.info({ shards: known.prefixes.length }, 'the reshard is done');
-    } finally {
-      clearInterval(renewing);
-      await lease.release().catch(() => undefined);
+    let isMore = true;
+    while (isMore && !isStopped()) {
+      const lease = await takeLease(connection, names.prefix, LEASE_MS);
+      if (lease === undefined) return; // the command moves them
+      const renewing = setInterval(() => void lease.renew().catch(() => undefined), LEASE_MS / 4).unref();
+      try {
+        isMore = await sweepWith(lease);
+      } finally {
+        clearInterval(renewing);
+        await lease.release().catch(() => undefined);
+      }
+      if (isMore) await pause(YIELD_MS);
     }
   }
 
-  async function moveWhatIsThere(mover: Mover): Promise<void> {
-    while (!isStopped() && (await mover.moveSome()) > 0) await sleep(PAUSE_MS);
+  /** Moves for a while. Answers whether there is more. */
+  async function sweepWith(lease: LayoutLease): Promise<boolean> {
+    const known = await openLayout(connection, names);
+    const mover = createMover({
+      ...{ connection, layout: known, lease },
+      open: (of) => shards.at(of),
+      bury: (shard) => createDeadLetters({ ...shard, outcomesMax }).sweep(),
+    });
+    const until = performance.now() + SHARE_MS;
+    let isMore = true;
+    while (isMore && !isStopped() && performance.now() < until) {
+      isMore = (await mover.moveSome()) > 0;
+      if (isMore) await sleep(PAUSE_MS);
+    }
+    const { moved, dropped } = mover.counts;
+    if (moved + dropped > 0) {
+      const repeats = sparing(known.phase);
+      if (repeats !== undefined)
+        log.warn({ moved, dropped, phase: known.phase, repeats }, known.phase === 'move' ? WENT_ON : STILL_USED);
+    }
+    if (isMore || known.phase !== 'move') return isMore;
+    const { jobs, active, stories } = await mover.left();
+    if (jobs + active + stories > 0) return false;
+    await mover.tidy();
+    if (await lease.write(steadyLayout(known))) log.info({ shards: known.prefixes.length }, 'the reshard is done');
+    return false;
   }
 
   async function run(): Promise<void> {
     while (!isStopped()) {
-      await sleep(SWEEP_EVERY_MS * (0.9 + Math.random() / 5), undefined, { signal: stopping.signal }).catch(
-        () => undefined,
-      );
+      await pause(SWEEP_EVERY_MS * (0.9 + Math.random() / 5));
       if (isStopped()) return;
       await sweep().catch((error: unknown) => {
         if (error instanceof LeaseLostError || isStopped()) return;
@@ -158,6 +180,6 @@ export function sweepFormer(
 }
 
 const STILL_USED =
-  'notifications were added to former queues, and were moved to those of their recipients: a producer still uses the former number ' +
-  'of shards; give it the present one (docs/shards.md)';
+  'notifications of former queues were moved to those of their recipients: a producer still uses the former number of shards, so give ' +
+  'it the present one (docs/shards.md); or a worker was killed that had them in hand when the number changed';
 const WENT_ON = 'the command reshard has ended before all was moved: what it left was moved';

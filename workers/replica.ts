@@ -160,7 +160,7 @@ async function compose(
   });
   closing.defer(() => presence.close());
 
-  const sweep = sweepFormer(config.queue, { connection: redis, layout: layout.current, log });
+  const sweep = sweepFormer(config, { connection: redis, layout: layout.current, log });
   closing.defer(() => sweep.stop());
 
   return {

@@ -35,9 +35,13 @@ export const LOOK_EVERY_MS = 5_000;
 /** So many former layouts are remembered. */
 const MOST_FORMER = 8;
 
-/** The layout of a new queue. */
+/**
+ * The layout of a new queue. Several shards have had one before, as far as a producer knows that looked before there was a record: what it
+ * adds there is moved.
+ */
 export function newLayout({ prefix, shards }: QueueNames): Layout {
-  return { version: 0, phase: 'steady', prefixes: shardPrefixes(prefix, shards), former: [] };
+  const prefixes = shardPrefixes(prefix, shards);
+  return { version: 0, phase: 'steady', prefixes, former: shards === 1 ? [] : [[prefix]] };
 }
 
 /** The record; undefined if there is none. Throws where another program, or a later version, wrote it. */

@@ -18,7 +18,8 @@ if isStale(KEYS[2], ARGV[1]) then return -1 end
 local removed = 0
 for at = 5, #ARGV, 2 do
   local id, index = ARGV[at], ARGV[at + 1]
-  if redis.call('HDEL', KEYS[1], ARGV[2] .. ':' .. id) == 1 then
+  local note = ARGV[2] .. ':' .. id
+  if redis.call('HEXISTS', KEYS[1], note) == 1 then
     local job = ARGV[3] .. id
     redis.call('DEL', job, job .. ':logs', job .. ':dependencies', job .. ':processed', job .. ':failed', job .. ':unsuccessful')
     if tonumber(ARGV[4]) > 0 then
@@ -26,6 +27,7 @@ for at = 5, #ARGV, 2 do
       redis.call('EXPIRE', job, ARGV[4])
     end
     if index ~= '' then redis.call('ZREM', index, id) end
+    redis.call('HDEL', KEYS[1], note)
     removed = removed + 1
   end
 end

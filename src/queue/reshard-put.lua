@@ -5,18 +5,19 @@
 -- KEYS[3] the sorted set `delayed`
 -- KEYS[4] the sorted set `completed`
 -- KEYS[5] the list `active`
--- KEYS[6] `pc`, the counter that keeps jobs of one priority in order
--- KEYS[7] `marker`
--- KEYS[8] `events`
--- KEYS[9] `meta`
--- KEYS[10] the set `moved` of the shard: `<queue>:<id>` of what was put
--- KEYS[11] the number of the latest lease
+-- KEYS[6] the sorted set `failed`
+-- KEYS[7] `pc`, the counter that keeps jobs of one priority in order
+-- KEYS[8] `marker`
+-- KEYS[9] `events`
+-- KEYS[10] `meta`
+-- KEYS[11] the set `moved` of the shard: the notes of what was put
+-- KEYS[12] the number of the latest lease
 -- ARGV[1] the number of the caller's lease
 -- ARGV[2] the queue's name: `notifications` or `dead-letters`
 -- ARGV[3] the beginning of a job's key: `{pushpacer}:notifications:`
 -- ARGV[4] the beginning of the key of a notification's job: of hashes that only keep an id
--- ARGV[5...] for each job: id, state, at; the key of an index and the score in it, '' and 0 for none; how many fields and values, and
---         these; how many hashes that only keep an id, and for each: id, milliseconds, how many fields and values, and these
+-- ARGV[5...] for each job: its note, id, state, at; the key of an index and the score in it, '' and 0 for none; how many fields and
+--         values, and these; how many hashes that only keep an id, and for each: id, milliseconds, how many fields and values, and these
 --
 -- Answers -1 if the lease is an older one; else how many were put, and how many were dropped since their id is taken.
 --
@@ -25,18 +26,23 @@
 -- wrong one. Then one of the two is dropped, so that none alerts twice: a job that has progress or has ended stays, against one that
 -- has neither; else the one that is here stays.
 --
+-- If Redis refuses a command in the middle (a right that the user lacks), what was written stays. So the note comes after the job is in
+-- its state: a second try finds the job there, or its hash without a state, which is written again.
+--
 -- The script writes what BullMQ 6.7.0's addStandardJob, addPrioritizedJob and addDelayedJob write; test/queue/reshard-layout.test.ts
 -- compares them.
 
 -- include fence.lua
 
-if isStale(KEYS[11], ARGV[1]) then return { -1, 0 } end
-local WAIT, PRIORITIZED, DELAYED, COMPLETED, ACTIVE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local MARKER, EVENTS = KEYS[7], KEYS[8]
+if isStale(KEYS[12], ARGV[1]) then return { -1, 0 } end
+local WAIT, PRIORITIZED, DELAYED, COMPLETED, ACTIVE, FAILED = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local MARKER, EVENTS, MOVED = KEYS[8], KEYS[9], KEYS[11]
 local MARK = 'pushpacer:moved'
+-- Whoever goes on after a kill does so within seconds.
+local NOTE_KEPT_MS = 86400000
 local PER_PRIORITY, PER_MS = 0x100000000, 0x1000
 
-local queue = redis.call('HMGET', KEYS[9], 'paused', 'concurrency')
+local queue = redis.call('HMGET', KEYS[10], 'paused', 'concurrency')
 local isPausedOrMaxed = queue[1] or (queue[2] and redis.call('LLEN', ACTIVE) >= tonumber(queue[2]))
 
 local function event(...)
@@ -48,36 +54,52 @@ local function isReady(id)
   event('waiting', 'jobId', id)
 end
 
--- As BullMQ's getDelayedScore: those of one millisecond keep their order.
-local function delay(id, dueAt)
-  local least, most = dueAt * PER_MS, (dueAt + 1) * PER_MS - 1
-  local last = redis.call('ZREVRANGEBYSCORE', DELAYED, most, least, 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  local score = last and math.min(tonumber(last) + 1, most) or least
-  redis.call('ZADD', DELAYED, score, id)
-  event('delayed', 'jobId', id, 'delay', string.format('%.0f', dueAt))
-  local head = redis.call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')
-  redis.call('ZADD', MARKER, math.floor(tonumber(head[2]) / PER_MS), '1')
-end
-
-local PLACE = {
+-- For each state: where the job goes, and what is told of it.
+local PUSH = {
   wait = function(id)
     redis.call('LPUSH', WAIT, id)
-    isReady(id)
   end,
   prioritized = function(id, priority)
-    redis.call('ZADD', PRIORITIZED, priority * PER_PRIORITY + redis.call('INCR', KEYS[6]) % PER_PRIORITY, id)
-    isReady(id)
+    redis.call('ZADD', PRIORITIZED, priority * PER_PRIORITY + redis.call('INCR', KEYS[7]) % PER_PRIORITY, id)
   end,
-  delayed = delay,
+  -- As BullMQ's getDelayedScore: those of one millisecond keep their order.
+  delayed = function(id, dueAt)
+    local least, most = dueAt * PER_MS, (dueAt + 1) * PER_MS - 1
+    local last = redis.call('ZREVRANGEBYSCORE', DELAYED, most, least, 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    redis.call('ZADD', DELAYED, last and math.min(tonumber(last) + 1, most) or least, id)
+  end,
   completed = function(id, at)
     redis.call('ZADD', COMPLETED, at, id)
   end,
   -- The newest come first, and all are older than what died here since: the oldest is at the tail.
   dead = function(id)
     redis.call('RPUSH', WAIT, id)
-    isReady(id)
   end,
 }
+local TELL = {
+  wait = isReady,
+  prioritized = isReady,
+  delayed = function(id, dueAt)
+    event('delayed', 'jobId', id, 'delay', string.format('%.0f', dueAt))
+    local head = redis.call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')
+    if head[2] then redis.call('ZADD', MARKER, math.floor(tonumber(head[2]) / PER_MS), '1') end
+  end,
+  completed = function() end,
+  dead = isReady,
+}
+
+-- A hash that an earlier try has written, before Redis refused it the next step: BullMQ leaves none without a state.
+local function isHalf(id)
+  for _, set in ipairs({ DELAYED, PRIORITIZED, COMPLETED, FAILED }) do
+    if redis.call('ZSCORE', set, id) then return false end
+  end
+  return not (redis.call('LPOS', WAIT, id) or redis.call('LPOS', ACTIVE, id))
+end
+
+-- Whether no job has the id here.
+local function isFree(id, job)
+  return redis.call('EXISTS', job) == 0 or redis.call('HEXISTS', job, MARK) == 1 or isHalf(id)
+end
 
 -- Takes the job away from where it waits; false if it does not wait.
 local function isTakenAway(id)
@@ -112,7 +134,7 @@ local function nextFields()
 end
 
 while at <= #ARGV do
-  local id, state, instant, index, score = nextArg(), nextArg(), tonumber(nextArg()), nextArg(), nextArg()
+  local note, id, state, instant, index, score = nextArg(), nextArg(), nextArg(), tonumber(nextArg()), nextArg(), nextArg()
   local fields = nextFields()
   for _ = 1, tonumber(nextArg()) do
     local keeper, ttl, kept = keeperPrefix .. nextArg(), nextArg(), nextFields()
@@ -122,35 +144,33 @@ while at <= #ARGV do
       redis.call('PEXPIRE', keeper, ttl)
     end
   end
-  if redis.call('SADD', KEYS[10], name .. ':' .. id) == 1 then
+  if redis.call('SISMEMBER', MOVED, note) == 0 then
     local has = {}
     for field = 1, #fields, 2 do has[fields[field]] = fields[field + 1] end
-    local newId, job = id, prefix .. id
-    local isFree = redis.call('EXISTS', job) == 0 or redis.call('HEXISTS', job, MARK) == 1
-    if not isFree and state == 'dead' then
-      -- As bury.lua's caller: another dead letter has the id.
-      local number = 0
-      repeat
-        number = number + 1
-        newId = id .. '#d' .. number
-        job = prefix .. newId
-      until redis.call('EXISTS', job) == 0
-      isFree = true
+    local newId, job, number = id, prefix .. id, 0
+    -- As bury.lua's caller: another dead letter has the id.
+    while state == 'dead' and not isFree(newId, job) do
+      number = number + 1
+      newId = id .. '#d' .. number
+      job = prefix .. newId
     end
-    if isFree or wins(job, id, has) then
+    local isPut = isFree(newId, job) or wins(job, id, has)
+    if isPut then
       redis.call('DEL', job)
       store(job, fields)
-      if state ~= 'completed' then event('added', 'jobId', newId, 'name', has.name or '') end
-      PLACE[state](newId, instant)
       if index ~= '' then
         redis.call('ZADD', index, score, id)
         local last = redis.call('ZREVRANGE', index, 0, 0, 'WITHSCORES')[2]
         redis.call('PEXPIREAT', index, string.format('%.0f', tonumber(last)))
       end
-      put = put + 1
-    else
-      dropped = dropped + 1
+      if state ~= 'completed' then event('added', 'jobId', newId, 'name', has.name or '') end
+      PUSH[state](newId, instant)
     end
+    redis.call('SADD', MOVED, note)
+    redis.call('PEXPIRE', MOVED, NOTE_KEPT_MS)
+    if isPut then TELL[state](newId, instant) end
+    put = put + (isPut and 1 or 0)
+    dropped = dropped + (isPut and 0 or 1)
   end
 end
 return { put, dropped }

@@ -4,39 +4,45 @@
 -- KEYS[2] the sorted set `prioritized`
 -- KEYS[3] the sorted set `delayed`
 -- KEYS[4] the sorted set `completed`
--- KEYS[5] the hash `moving` of the shard: `<state>:<at>` by `<queue>:<id>`
--- KEYS[6] the number of the latest lease
+-- KEYS[5] the list `active`
+-- KEYS[6] the hash `moving` of the shard: `<state>:<at>:<lease>` by `<queue>:<id>`
+-- KEYS[7] the number of the latest lease
+-- KEYS[8] `meta`
 -- ARGV[1] the number of the caller's lease
 -- ARGV[2] the queue's name: `notifications` or `dead-letters`
 -- ARGV[3] the beginning of a job's key: `{pushpacer}:notifications:`
 -- ARGV[4] the beginning of the key of a notification's job: of hashes that only keep an id
 -- ARGV[5] how many at most, ARGV[6] how many bytes of data about at most
--- ARGV[7...] the states to take from: the first one that has jobs. `moving`: those that were taken before, and not put
+-- ARGV[7...] the states to take from: the first one that has jobs. `moving`: those that were taken before, and not put; `stalled`: those
+--         of `active` without a job lock, which are put among those that wait
 --
--- Answers -1 if the lease is an older one. Else for each job { id, state, at, its fields, ids }. `at`: the priority, the due time or
--- the end, by the state. `ids`: for each hash that only keeps an id of the same notification { id, milliseconds, its fields }.
+-- Answers -1 if the lease is an older one. Else for each job { its note, id, state, at, its fields, ids }. `at`: the priority, the due
+-- time or the end, by the state. `ids`: for each hash that only keeps an id of the same notification { id, milliseconds, its fields }.
+-- The note is another one whenever the id is taken. Nothing is taken from a queue that is paused: its jobs would run elsewhere.
 --
 -- Why one step: a worker must not take the job at the same time, and a killed process must leave it in one of the two places.
 
 -- include fence.lua
 
-if isStale(KEYS[6], ARGV[1]) then return -1 end
+if isStale(KEYS[7], ARGV[1]) then return -1 end
+if redis.call('HEXISTS', KEYS[8], 'paused') == 1 then return {} end
+local ACTIVE, MOVING, MARK = KEYS[5], KEYS[6], 'pushpacer:moved'
 local name, prefix, keeperPrefix, most, mostBytes = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local PER_PRIORITY, PER_MS = 0x100000000, 0x1000
 
 local function keeper(id)
   local key = keeperPrefix .. id
   local ttl = redis.call('PTTL', key)
-  if ttl <= 0 or redis.call('HEXISTS', key, 'pushpacer:moved') == 1 then return nil end
+  if ttl <= 0 or redis.call('HEXISTS', key, MARK) == 1 then return nil end
   return { id, ttl, redis.call('HGETALL', key) }
 end
 
 local bytes, answer = 0, {}
 
--- False where the hash is gone: somebody removed the job by hand.
-local function add(id, state, at)
+-- False where the hash is gone, or is only a mark: somebody removed the job by hand.
+local function add(id, state, at, lease)
   local job = prefix .. id
-  if redis.call('EXISTS', job) == 0 then return false end
+  if redis.call('EXISTS', job) == 0 or redis.call('HEXISTS', job, MARK) == 1 then return false end
   bytes = bytes + redis.call('HSTRLEN', job, 'data')
   local keepers = {}
   local own = state == 'dead' and keeper(id)
@@ -44,12 +50,14 @@ local function add(id, state, at)
   local base = string.match(id, '^(.-)#[rd]%d')
   local first = base and base ~= '' and keeper(base)
   if first then keepers[#keepers + 1] = first end
-  answer[#answer + 1] = { id, state, at, redis.call('HGETALL', job), keepers }
+  answer[#answer + 1] = { name .. ':' .. id .. ':' .. lease, id, state, at, redis.call('HGETALL', job), keepers }
   return true
 end
 
-local function take(id, state, at)
-  if add(id, state, at) then redis.call('HSET', KEYS[5], name .. ':' .. id, state .. ':' .. at) end
+-- Notes the job before it goes from its state, and answers whether the batch is full.
+local function take(id, state, at, remove)
+  if add(id, state, at, ARGV[1]) then redis.call('HSET', MOVING, name .. ':' .. id, state .. ':' .. at .. ':' .. ARGV[1]) end
+  remove()
   return bytes >= mostBytes
 end
 
@@ -58,8 +66,8 @@ local function ofList(key, state, from, to, step, side)
   local first, last = 1, #ids
   if step < 0 then first, last = #ids, 1 end
   for index = first, last, step do
-    redis.call('LREM', key, side, ids[index])
-    if take(ids[index], state, '0') then break end
+    local id = ids[index]
+    if take(id, state, '0', function() redis.call('LREM', key, side, id) end) then break end
   end
   return #ids
 end
@@ -67,8 +75,8 @@ end
 local function ofSet(key, state, divisor)
   local all = redis.call('ZRANGE', key, 0, most - 1, 'WITHSCORES')
   for index = 1, #all, 2 do
-    redis.call('ZREM', key, all[index])
-    if take(all[index], state, string.format('%.0f', math.floor(tonumber(all[index + 1]) / divisor))) then break end
+    local id, at = all[index], string.format('%.0f', math.floor(tonumber(all[index + 1]) / divisor))
+    if take(id, state, at, function() redis.call('ZREM', key, id) end) then break end
   end
   return #all
 end
@@ -79,15 +87,25 @@ local FROM = {
   prioritized = function() return ofSet(KEYS[2], 'prioritized', PER_PRIORITY) end,
   delayed = function() return ofSet(KEYS[3], 'delayed', PER_MS) end,
   completed = function() return ofSet(KEYS[4], 'completed', 1) end,
+  stalled = function()
+    local count = 0
+    for _, id in ipairs(redis.call('LRANGE', ACTIVE, 0, most - 1)) do
+      if redis.call('EXISTS', prefix .. id .. ':lock') == 0 then
+        count = count + 1
+        if take(id, 'wait', '0', function() redis.call('LREM', ACTIVE, 1, id) end) then break end
+      end
+    end
+    return count
+  end,
   moving = function()
     local begin = name .. ':'
-    local all = redis.call('HGETALL', KEYS[5])
+    local all = redis.call('HGETALL', MOVING)
     for index = 1, #all, 2 do
       local field = all[index]
       if string.sub(field, 1, #begin) == begin and #answer < most and bytes < mostBytes then
         local id = string.sub(field, #begin + 1)
-        local state, at = string.match(all[index + 1], '^(%a+):(%d+)$')
-        if not add(id, state, at) then redis.call('HDEL', KEYS[5], field) end
+        local state, at, lease = string.match(all[index + 1], '^(%a+):(%d+):(%d+)$')
+        if not add(id, state, at, lease) then redis.call('HDEL', MOVING, field) end
       end
     end
     return #answer

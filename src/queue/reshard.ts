@@ -24,7 +24,7 @@ export interface Mover {
   moveSome(): Promise<number>;
   /** What is still in the former queues. */
   left(): Promise<Left>;
-  /** When nothing is left: removes what the moves have noted. */
+  /** When nothing is left: removes notes of what was put, which a killed process left. They would go by themselves within a day. */
   tidy(): Promise<void>;
   /** How many were moved so far, and how many of them were dropped since their id is taken. */
   readonly counts: { readonly moved: number; readonly dropped: number; readonly byPrefix: ReadonlyMap<string, number> };
@@ -33,9 +33,11 @@ export interface Mover {
 export interface Left {
   /** Notifications that wait or have ended, and dead letters. */
   readonly jobs: number;
-  /** Those that workers have in hand: they end, or come back. */
+  /** Those that workers have in hand: they end, or come back. Where a worker was killed, when its job locks expire. */
   readonly active: number;
   readonly stories: number;
+  /** Somebody has paused one of the queues: nothing is taken from it. */
+  readonly isPaused: boolean;
 }
 
 /** The lease is gone: another process goes on. */
@@ -48,6 +50,8 @@ export interface MoverParts {
   readonly layout: Layout;
   readonly lease: Pick<LayoutLease, 'fence'>;
   readonly open: (prefix: string) => Promise<ShardQueues>;
+  /** Makes dead letters of the failed jobs of a shard, and answers how many: no worker does that for a former queue. */
+  readonly bury?: (shard: ShardQueues) => Promise<number>;
   /** Called between two steps. For tests, which end here. */
   readonly onStep?: ((step: 'taken' | 'put' | 'dropped') => void | Promise<void>) | undefined;
 }
@@ -56,19 +60,19 @@ export interface MoverParts {
 const BATCH = 100;
 const BATCH_BYTES = 1_000_000;
 /** The states that jobs are taken from, in this order. */
-const LIVE = ['moving', 'wait', 'prioritized', 'delayed'] as const;
+const LIVE = ['moving', 'stalled', 'wait', 'prioritized', 'delayed'] as const;
 const ENDED = ['completed'] as const;
 const DEAD = ['moving', 'dead'] as const;
 
 type Fields = readonly string[];
 type Keeper = readonly [id: string, ttlMs: number, fields: Fields];
-type Taken = readonly [id: string, state: string, at: string, fields: Fields, keepers: readonly Keeper[]];
+type Taken = readonly [note: string, id: string, state: string, at: string, fields: Fields, keepers: readonly Keeper[]];
 
-const TAKE = defineQueueScript<Taken[] | -1>(new URL('reshard-take.lua', import.meta.url), 6);
-const PUT = defineQueueScript<[put: number, dropped: number]>(new URL('reshard-put.lua', import.meta.url), 11);
+const TAKE = defineQueueScript<Taken[] | -1>(new URL('reshard-take.lua', import.meta.url), 8);
+const PUT = defineQueueScript<[put: number, dropped: number]>(new URL('reshard-put.lua', import.meta.url), 12);
 const DROP = defineQueueScript<number>(new URL('reshard-drop.lua', import.meta.url), 2);
 
-export function createMover({ connection, layout, lease: { fence }, open, onStep }: MoverParts): Mover {
+export function createMover({ connection, layout, lease: { fence }, open, bury, onStep }: MoverParts): Mover {
   const sources = [...new Set(layout.former.flat())].filter((prefix) => !layout.prefixes.includes(prefix));
   const byPrefix = new Map<string, number>();
   let [moved, dropped] = [0, 0];
@@ -92,7 +96,7 @@ export function createMover({ connection, layout, lease: { fence }, open, onStep
       const gone = await DROP(from, [moving, mover, fence, from.name, from.toKey(''), kept, ...pairs]);
       if (gone === -1) throw new LeaseLostError('another process moves the jobs');
       await onStep?.('dropped');
-      await connection.srem(moveKeys(target).moved, ...some.map(({ id }) => `${from.name}:${id}`));
+      await connection.srem(moveKeys(target).moved, ...some.map(({ taken: [note] }) => note));
       moved += put;
       dropped += left;
       byPrefix.set(target, (byPrefix.get(target) ?? 0) + put);
@@ -127,17 +131,18 @@ export function createMover({ connection, layout, lease: { fence }, open, onStep
       return (
         (await fromAll((source) => moveBatch(source, 'queue', LIVE))) ||
         (await fromAll((source) => moveBatch(source, 'queue', ENDED))) ||
+        (await fromAll(async (source) => bury?.(await open(source)) ?? 0)) ||
         (await moveDead()) ||
         (await fromAll((source) => moveStories(source, layout, connection)))
       );
     },
     async left() {
       const each = await Promise.all(sources.map(async (source) => leftIn(await open(source), connection)));
-      const sum = (name: keyof Left): number => each.reduce((total, left) => total + left[name], 0);
-      return { jobs: sum('jobs'), active: sum('active'), stories: sum('stories') };
+      const sum = (name: 'jobs' | 'active' | 'stories'): number => each.reduce((total, left) => total + left[name], 0);
+      const isPaused = each.some((left) => left.isPaused && left.jobs > 0);
+      return { jobs: sum('jobs'), active: sum('active'), stories: sum('stories'), isPaused };
     },
     async tidy() {
-      for (const source of sources) await connection.del(moveKeys(source).moving);
       for (const prefix of layout.prefixes) await connection.del(moveKeys(prefix).moved);
     },
   };
@@ -145,9 +150,9 @@ export function createMover({ connection, layout, lease: { fence }, open, onStep
 
 function take(from: Queue, notifications: Queue, fence: number, states: readonly string[]): Promise<Taken[] | -1> {
   const { moving, mover } = moveKeys(from.opts.prefix ?? '');
-  const lists = ['wait', 'prioritized', 'delayed', 'completed'].map((state) => from.toKey(state));
+  const lists = ['wait', 'prioritized', 'delayed', 'completed', 'active'].map((state) => from.toKey(state));
   const names = [from.name, from.toKey(''), notifications.toKey('')];
-  return TAKE(from, [...lists, moving, mover, fence, ...names, BATCH, BATCH_BYTES, ...states]);
+  return TAKE(from, [...lists, moving, mover, from.toKey('meta'), fence, ...names, BATCH, BATCH_BYTES, ...states]);
 }
 
 /** A job that was taken, and what says where it belongs. */
@@ -162,7 +167,7 @@ interface Described {
 }
 
 async function described(taken: Taken, from: Queue, connection: Connection): Promise<Described> {
-  const [id, , , fields] = taken;
+  const [, id, , , fields] = taken;
   const data = parseJson(fields.find((_, at) => at % 2 === 1 && fields[at - 1] === 'data') ?? '');
   const notification = from.name === DEAD_LETTERS && isObject(data) ? valueAt(data, 'notification') : data;
   // As all others do: what has no recipient belongs to the recipient without a name.
@@ -186,13 +191,16 @@ function putArgs(
   target: string,
 ): (string | number)[] {
   const { moved, mover } = moveKeys(target);
-  const lists = ['wait', 'prioritized', 'delayed', 'completed', 'active', 'pc', 'marker', 'events', 'meta'];
-  const args = jobs.flatMap(({ taken: [id, state, at, fields, keepers], recipientId, cancellationKey, indexScore }) => [
-    ...[id, state, at],
-    indexScore === '0' ? '' : cancellationIndexKey(target, recipientId, cancellationKey),
-    ...[indexScore, fields.length, ...fields, keepers.length],
-    ...keepers.flatMap(([keeper, ttlMs, kept]) => [keeper, ttlMs, kept.length, ...kept]),
-  ]);
+  const lists = ['wait', 'prioritized', 'delayed', 'completed', 'active', 'failed', 'pc', 'marker', 'events', 'meta'];
+  const args = jobs.flatMap(({ taken, recipientId, cancellationKey, indexScore }) => {
+    const [note, id, state, at, fields, keepers] = taken;
+    return [
+      ...[note, id, state, at],
+      indexScore === '0' ? '' : cancellationIndexKey(target, recipientId, cancellationKey),
+      ...[indexScore, fields.length, ...fields, keepers.length],
+      ...keepers.flatMap(([keeper, ttlMs, kept]) => [keeper, ttlMs, kept.length, ...kept]),
+    ];
+  });
   const names = [to.name, to.toKey(''), notifications.toKey('')];
   return [...lists.map((name) => to.toKey(name)), moved, mover, fence, ...names, ...args];
 }
@@ -238,15 +246,16 @@ async function moveStories(source: string, layout: Layout, connection: Connectio
 
 async function leftIn({ queue, deadQueue }: ShardQueues, connection: Connection): Promise<Left> {
   const prefix = queue.opts.prefix ?? '';
-  const [counts, dead, moving, stories] = await Promise.all([
+  const [counts, dead, moving, stories, isPaused] = await Promise.all([
     queue.getJobCounts('wait', 'prioritized', 'delayed', 'completed', 'failed', 'active'),
     deadQueue.getWaitingCount(),
     connection.hlen(moveKeys(prefix).moving),
     connection.zcard(historyKeys(prefix).ends),
+    queue.isPaused(),
   ]);
   const { active = 0, ...others } = counts;
   const jobs = Object.values(others).reduce((sum, count) => sum + count, 0);
-  return { jobs: jobs + dead + moving, active, stories };
+  return { jobs: jobs + dead + moving, active, stories, isPaused };
 }
 
 export interface MoveOptions {

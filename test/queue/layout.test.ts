@@ -42,7 +42,7 @@ test('the first that needs several shards makes the record, which then holds wha
   const prefix = testPrefix();
   expect(await findLayout(redis, { prefix, shards: 3 })).toMatchObject({ version: 0 });
   expect(await redis.exists(layoutKey(prefix))).toBe(0);
-  const three = { version: 1, phase: 'steady', prefixes: shardPrefixes(prefix, 3), former: [] };
+  const three = { version: 1, phase: 'steady', prefixes: shardPrefixes(prefix, 3), former: [[prefix]] };
   const all = await Promise.all([2, 3].map(() => openLayout(redis, { prefix, shards: 3 })));
   expect(all).toEqual([three, three]);
   for (const shards of [1, 2, 3]) expect(await openLayout(redis, { prefix, shards })).toEqual(three);

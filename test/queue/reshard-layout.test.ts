@@ -97,7 +97,7 @@ test('the former queue keeps nothing but marks of the ids, which BullMQ takes fo
   await from.deadQueue.add('push', { notification: DATA }, { jobId: 'z' });
   await move();
   await mover.tidy();
-  expect(await mover.left()).toEqual({ jobs: 0, active: 0, stories: 0 });
+  expect(await mover.left()).toEqual({ jobs: 0, active: 0, stories: 0, isPaused: false });
   const keys = (await redis.keys(`${from.prefix}*`)).filter((key) => !/:(meta|events|marker|id|pc|mover)$/.test(key));
   expect(keys.toSorted()).toEqual([from.queue.toKey('x'), from.queue.toKey('y')]);
   for (const key of keys) {

@@ -1,51 +1,13 @@
 import type { Queue } from 'bullmq';
 import { expect, onTestFinished, test } from 'vitest';
 import { scoreOfDue } from '../../src/queue/bullmq-internals.ts';
-import { homeOf, type Layout } from '../../src/queue/layout.ts';
-import { historyKeys, jobIdOf, layoutKey, moveKeys, QUEUE, shardPrefixes } from '../../src/queue/names.ts';
+import { homeOf } from '../../src/queue/layout.ts';
+import { historyKeys, jobIdOf, moveKeys, QUEUE } from '../../src/queue/names.ts';
 import { createProducer } from '../../src/queue/producer.ts';
-import { createMover, LeaseLostError, type MoverParts } from '../../src/queue/reshard.ts';
-import { createShards } from '../../src/queue/shards.ts';
-import { connectRedis, testPrefix, testTarget } from '../support/redis.ts';
+import { LeaseLostError } from '../../src/queue/reshard.ts';
+import { connectRedis, testTarget } from '../support/redis.ts';
+import { dataOf, jobsIn, openReshard } from './moving.ts';
 import { notification, present } from './support.ts';
-
-/** A queue that becomes four, in the phase `move`; or another change. */
-async function open({ from = 1, to = 4 } = {}) {
-  const redis = connectRedis();
-  const prefix = testPrefix();
-  const layout: Layout = {
-    ...{ version: 3, phase: 'move' },
-    ...{ prefixes: shardPrefixes(prefix, to), former: [shardPrefixes(prefix, from)] },
-  };
-  const write = (next: Layout) => redis.set(layoutKey(prefix), JSON.stringify(next));
-  await write(layout);
-  const shards = createShards(redis, { prefix, shards: 1 });
-  onTestFinished(() => shards.close());
-  const mover = (fence = 1, onStep?: MoverParts['onStep']) =>
-    createMover({ connection: redis, layout, lease: { fence }, open: (of) => shards.at(of), onStep });
-  const moveAll = async (by = mover()): Promise<void> => {
-    while ((await by.moveSome()) > 0);
-  };
-  /** The queue that a recipient has, by the layout or by the former one. */
-  const queueOf = async (recipientId: string, prefixes = layout.prefixes): Promise<Queue> =>
-    (await shards.at(homeOf(recipientId, { prefixes }))).queue;
-  const former = present(layout.former[0]);
-  const formerQueueOf = (recipientId: string) => queueOf(recipientId, former);
-  return { redis, prefix, layout, former, write, shards, mover, moveAll, queueOf, formerQueueOf };
-}
-
-const dataOf = (id: string, recipientId: string, more = {}) => ({ ...notification({ id, recipientId }), ...more });
-
-/** Every job that can run, by id: how often it is there. */
-async function jobsIn(queues: readonly Queue[]): Promise<Record<string, number>> {
-  const found: Record<string, number> = {};
-  for (const queue of queues) {
-    for (const { id = '' } of await queue.getJobs(['wait', 'prioritized', 'delayed', 'active', 'completed'])) {
-      found[id] = (found[id] ?? 0) + 1;
-    }
-  }
-  return found;
-}
 
 const STATES = [{}, { priority: 10 }, { delay: 3_600_000 }];
 
@@ -54,7 +16,7 @@ test.each([
   [4, 1],
   [3, 2],
 ])('from %i to %i, whichever step a process is killed at, each job is there once', async (from, to) => {
-  const { redis, shards, layout, former, mover, moveAll, queueOf, formerQueueOf } = await open({ from, to });
+  const { redis, shards, layout, former, mover, moveAll, queueOf, formerQueueOf } = await openReshard({ from, to });
   const ids = Array.from({ length: 250 }, (_, n) => `n${n}`);
   for (const [n, id] of ids.entries()) {
     const recipientId = `teacher-${n % 40}`;
@@ -72,7 +34,7 @@ test.each([
   }
   const last = mover(20);
   await moveAll(last);
-  expect(await last.left()).toEqual({ jobs: 0, active: 0, stories: 0 });
+  expect(await last.left()).toEqual({ jobs: 0, active: 0, stories: 0, isPaused: false });
   await last.tidy();
   const queues = await Promise.all(layout.prefixes.map(async (of) => (await shards.at(of)).queue));
   expect(await jobsIn(queues)).toEqual(Object.fromEntries(ids.map((id) => [id, 1])));
@@ -86,7 +48,7 @@ test.each([
 });
 
 test('what has ended and is gone before a killed process is followed by another one is not put again', async () => {
-  const { shards, layout, mover, moveAll, queueOf, formerQueueOf } = await open();
+  const { shards, layout, mover, moveAll, queueOf, formerQueueOf } = await openReshard();
   await (await formerQueueOf('teacher-42')).add('push', dataOf('x', 'teacher-42'), { jobId: 'x' });
   const dying = (step: string): void => {
     if (step === 'put') throw new Error('killed');
@@ -101,7 +63,7 @@ test('what has ended and is gone before a killed process is followed by another 
 });
 
 test('a process that stood still is refused at every step, once another one goes on', async () => {
-  const { mover, moveAll, queueOf, formerQueueOf } = await open();
+  const { mover, moveAll, queueOf, formerQueueOf } = await openReshard();
   let fence = 0;
   for (const step of ['taken', 'put', 'dropped'] as const) {
     await (await formerQueueOf('teacher-42')).add('push', dataOf(step, 'teacher-42'), { jobId: step });
@@ -118,10 +80,11 @@ test('a process that stood still is refused at every step, once another one goes
 });
 
 test('what workers have in hand is left, and moved when it is put back', async () => {
-  const { mover, moveAll, queueOf, formerQueueOf, redis } = await open();
+  const { mover, moveAll, queueOf, formerQueueOf, redis } = await openReshard();
   const former = await formerQueueOf('teacher-42');
   await former.add('push', dataOf('x', 'teacher-42'), { jobId: 'x' });
   await redis.rpoplpush(former.toKey('wait'), former.toKey('active'));
+  await redis.set(`${former.toKey('x')}:lock`, 'of a worker', 'PX', 60_000);
   const own = mover();
   await moveAll(own);
   expect(await own.left()).toMatchObject({ jobs: 0, active: 1 });
@@ -131,7 +94,7 @@ test('what workers have in hand is left, and moved when it is put back', async (
 });
 
 test('of two notifications with one id, the one that has progress or has ended stays', async () => {
-  const { redis, mover, queueOf, formerQueueOf } = await open();
+  const { redis, mover, queueOf, formerQueueOf } = await openReshard();
   const [former, home] = [await formerQueueOf('teacher-42'), await queueOf('teacher-42')];
   const progress = { devices: { 'apns#0': 'delivered' } };
   const add = async (queue: Queue, id: string, has: 'nothing' | 'progress' | 'end'): Promise<void> => {
@@ -169,7 +132,7 @@ test('of two notifications with one id, the one that has progress or has ended s
 });
 
 test('dead letters go to the shard of their recipient; one with a taken id gets another', async () => {
-  const { redis, shards, layout, former, moveAll } = await open();
+  const { redis, shards, layout, former, moveAll } = await openReshard();
   const { queue, deadQueue } = await shards.at(former[0] ?? '');
   const letterOf = (id: string) => ({ reason: 'rejected', notification: dataOf(id, 'teacher-42') });
   await deadQueue.add('push', letterOf('x'), { jobId: 'x' });
@@ -185,7 +148,7 @@ test('dead letters go to the shard of their recipient; one with a taken id gets 
 });
 
 test('stories go with their recipients', async () => {
-  const { redis, layout, former, moveAll } = await open();
+  const { redis, layout, former, moveAll } = await openReshard();
   const from = historyKeys(former[0] ?? '');
   for (let n = 0; n < 120; n++) {
     await redis.hset(from.stories, `n${n}`, JSON.stringify({ id: `n${n}`, recipientId: `teacher-${n}` }));
@@ -210,7 +173,7 @@ function produce(prefix: string) {
 }
 
 test('while jobs are moved an id is one notification, wherever it is', async () => {
-  const { prefix, mover, moveAll, queueOf, formerQueueOf } = await open();
+  const { prefix, mover, moveAll, queueOf, formerQueueOf } = await openReshard();
   const former = await formerQueueOf('teacher-42');
   await former.add('push', dataOf('old', 'teacher-42'), { jobId: 'old', delay: 3_600_000 });
   const producer = produce(prefix);
@@ -231,7 +194,7 @@ test('while jobs are moved an id is one notification, wherever it is', async () 
 });
 
 test('a producer that looks after an id was added elsewhere follows at once, and loses nothing', async () => {
-  const { prefix, layout, write, queueOf, former } = await open();
+  const { prefix, layout, write, queueOf, former } = await openReshard();
   await write({ version: 2, phase: 'prepare', prefixes: former, next: layout.prefixes, former: [] });
   const [late, early] = [produce(prefix), produce(prefix)];
   await late.enqueue(notification({ id: 'a', recipientId: 'teacher-42' })); // it has looked
@@ -247,7 +210,7 @@ test('a producer that looks after an id was added elsewhere follows at once, and
 });
 
 test('a mark of an earlier change does not keep an id from being added', async () => {
-  const { redis, prefix, write, queueOf, layout } = await open();
+  const { redis, prefix, write, queueOf, layout } = await openReshard();
   await write({ ...layout, phase: 'steady' });
   const home = await queueOf('teacher-42');
   await redis.hset(home.toKey('x'), 'pushpacer:moved', '1');
@@ -260,7 +223,7 @@ test('a mark of an earlier change does not keep an id from being added', async (
 });
 
 test('status and cancel find a notification before, while and after it is moved', async () => {
-  const { prefix, write, layout, former, mover, moveAll, queueOf } = await open();
+  const { prefix, write, layout, former, mover, moveAll, queueOf } = await openReshard();
   await write({ version: 2, phase: 'prepare', prefixes: former, next: layout.prefixes, former: [] });
   const early = produce(prefix);
   const later = { sendAfter: new Date(Date.now() + 3_600_000).toISOString(), cancellationKey: 'trip-77' };

@@ -41,12 +41,21 @@ test('refuses while the queue is paused, while another one runs, and while anoth
   expect(await run(2)).toMatchObject({ code: 1, stderr: 'error: the queue is paused: resume it first\n' });
   await queue.resume();
   const lease = await takeLease(redis, prefix, 60_000);
-  expect((await run(2)).stderr).toMatch(/^error: another reshard of this queue runs/);
+  expect((await run(2)).stderr).toBe('error: another reshard of this queue runs: wait until it has ended\n');
   await lease?.release();
   const record = { version: 7, phase: 'move', prefixes: shardPrefixes(prefix, 3), former: [[prefix]] };
   await redis.set(layoutKey(prefix), JSON.stringify(record));
   expect((await run(2)).stderr).toBe('error: a reshard to 3 is not done: end it first, with --to 3\n');
   expect(await redis.exists(`${layoutKey(prefix)}:lease`)).toBe(0);
+});
+
+test('waits for a worker that moves jobs, which gives the lease up after a while', async () => {
+  const { redis, prefix, run } = await open({});
+  const lease = await takeLease(redis, prefix, 60_000);
+  const running = run(2);
+  await expect.poll(() => redis.get(`${layoutKey(prefix)}:fence`)).toBe('1');
+  await lease?.release();
+  expect(await running).toMatchObject({ code: 0, stdout: '2 shards already: nothing to do\n' });
 });
 
 test('refuses while a worker is alive that does not follow, and names it', async () => {

@@ -31,7 +31,7 @@ test('a worker makes the record of a new queue, warns of another number, and fol
   const { prefix, redis, startWorker, write, add, stateAt } = await open();
   const worker = await startWorker({ QUEUE_SHARDS: '2' });
   const two = shardPrefixes(prefix, 2);
-  expect(await readLayout(redis, prefix)).toEqual({ version: 1, phase: 'steady', prefixes: two, former: [] });
+  expect(await readLayout(redis, prefix)).toEqual({ version: 1, phase: 'steady', prefixes: two, former: [[prefix]] });
   const other = await startWorker({ QUEUE_SHARDS: '3' });
   expect(await other.waitForLine(/QUEUE_SHARDS is not the number/)).toMatch(/"QUEUE_SHARDS":3,"shards":2/);
   expect(worker.stdout()).not.toContain('QUEUE_SHARDS is not');

@@ -1,0 +1,149 @@
+import { Queue } from 'bullmq';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { createDeadLetters } from '../../src/dead-letters/store.ts';
+import { homeOf, openLayout, preparedLayout, movingLayout } from '../../src/queue/layout.ts';
+import { cancellationIndexKey, moveKeys, QUEUE } from '../../src/queue/names.ts';
+import { createMover } from '../../src/queue/reshard.ts';
+import { createShards } from '../../src/queue/shards.ts';
+import { connectRedis, testPrefix } from '../support/redis.ts';
+import { dataOf, jobsIn, openReshard } from './moving.ts';
+
+// What a move of jobs leaves behind where Redis refuses a step, or where a process was killed, and what becomes of it.
+
+describe('where Redis refuses a step of a script in its middle, nothing is lost, and nothing comes twice', () => {
+  const key = { recipientId: 'teacher-42', cancellationKey: 'trip-77' };
+
+  /** A value of another kind makes commands with this key fail; it stands for a right that the user lacks. */
+  test.each(['events', 'pc', 'marker', 'prioritized', 'index'])('notifications, at the key of %s', async (name) => {
+    const { redis, layout, mover, moveAll, queueOf, formerQueueOf } = await openReshard();
+    const [former, home] = [await formerQueueOf('teacher-42'), await queueOf('teacher-42')];
+    const ids = Array.from({ length: 20 }, (_, n) => `n${n}`);
+    for (const id of ids) {
+      await former.add('push', dataOf(id, 'teacher-42', key), { jobId: id, priority: 10 });
+      const index = cancellationIndexKey(former.opts.prefix ?? '', key.recipientId, key.cancellationKey);
+      await redis.zadd(index, String(Date.now() + 3_600_000), id);
+    }
+    const index = cancellationIndexKey(homeOf('teacher-42', layout), key.recipientId, key.cancellationKey);
+    const spoilt = name === 'index' ? index : home.toKey(name);
+    await redis.del(spoilt);
+    await redis.set(spoilt, 'of another kind');
+    for (let fence = 1; fence <= 3; fence++) await expect(moveAll(mover(fence))).rejects.toThrow();
+    await redis.del(spoilt);
+
+    await moveAll(mover(9));
+    expect(await jobsIn([home])).toEqual(Object.fromEntries(ids.map((id) => [id, 1])));
+    expect((await home.getPrioritized()).map(({ id }) => id)).toHaveLength(ids.length);
+    expect((await redis.zrange(index, '0', '-1')).toSorted()).toEqual(ids.toSorted());
+    expect(await jobsIn([former])).toEqual({});
+    expect(await redis.exists(moveKeys(former.opts.prefix ?? '').moving)).toBe(0);
+  });
+
+  test.each(['events', 'wait', 'marker'])('dead letters, at the key of %s', async (name) => {
+    const { redis, shards, former, layout, mover, moveAll } = await openReshard();
+    const { deadQueue } = await shards.at(former[0] ?? '');
+    const ids = Array.from({ length: 20 }, (_, n) => `n${n}`);
+    for (const id of ids) {
+      await deadQueue.add('push', { reason: 'rejected', notification: dataOf(id, 'teacher-42') }, { jobId: id });
+    }
+    const { deadQueue: home } = await shards.at(homeOf('teacher-42', layout));
+    await redis.del(home.toKey(name));
+    await redis.set(home.toKey(name), 'of another kind');
+    for (let fence = 1; fence <= 3; fence++) await expect(moveAll(mover(fence))).rejects.toThrow();
+    await redis.del(home.toKey(name));
+
+    await moveAll(mover(9));
+    expect((await redis.lrange(home.toKey('wait'), 0, -1)).toSorted()).toEqual(ids.toSorted());
+    for (const id of ids) expect(await redis.hexists(home.toKey(id), 'data'), id).toBe(1);
+    expect(await redis.exists(deadQueue.toKey('wait'), moveKeys(former[0] ?? '').moving)).toBe(0);
+  });
+});
+
+test('what a killed worker had in hand in a former queue is moved when its job lock is gone, and what failed there is buried', async () => {
+  const { redis, shards, layout, moveAll, queueOf, formerQueueOf } = await openReshard();
+  const queue = await formerQueueOf('teacher-42');
+  for (const id of ['in-hand', 'gone-wrong']) {
+    await queue.add('push', dataOf(id, 'teacher-42'), { jobId: id, priority: 10 });
+    await redis.zrem(queue.toKey('prioritized'), id);
+  }
+  await redis.lpush(queue.toKey('active'), 'in-hand');
+  await redis.set(`${queue.toKey('in-hand')}:lock`, 'of a worker', 'PX', 60_000);
+  await redis.zadd(queue.toKey('failed'), Date.now(), 'gone-wrong');
+  await redis.hset(queue.toKey('gone-wrong'), 'failedReason', 'job stalled more than allowable limit');
+  const own = createMover({
+    ...{ connection: redis, layout, lease: { fence: 1 } },
+    open: (of) => shards.at(of),
+    bury: (shard) => createDeadLetters(shard).sweep(),
+  });
+  await moveAll(own);
+  expect(await own.left()).toMatchObject({ jobs: 0, active: 1 });
+  expect(await (await shards.at(homeOf('teacher-42', layout))).deadQueue.getWaitingCount()).toBe(1);
+  await redis.del(`${queue.toKey('in-hand')}:lock`);
+  await moveAll(own);
+  expect(await own.left()).toMatchObject({ jobs: 0, active: 0 });
+  expect(await (await queueOf('teacher-42')).getJobState('in-hand')).toBe('waiting');
+  expect(await redis.exists(queue.toKey('active'), queue.toKey('failed'))).toBe(0);
+});
+
+test('a note that a killed process left does not swallow a later notification with the same id', async () => {
+  const { redis, mover, moveAll, queueOf, formerQueueOf } = await openReshard();
+  const [former, home] = [await formerQueueOf('teacher-42'), await queueOf('teacher-42')];
+  await former.add('push', dataOf('x', 'teacher-42'), { jobId: 'x' });
+  const dying = (step: string): void => {
+    if (step === 'dropped') throw new Error('killed');
+  };
+  await expect(moveAll(mover(1, dying))).rejects.toThrow('killed');
+  await moveAll(mover(2));
+  // More than an hour later: it was sent, and both ids were forgotten.
+  await home.remove('x');
+  await redis.del(former.toKey('x'));
+  await former.add('push', dataOf('x', 'teacher-42'), { jobId: 'x' });
+  await moveAll(mover(3));
+  expect(await jobsIn([home])).toEqual({ x: 1 });
+});
+
+test('nothing is taken out of a queue that is paused', async () => {
+  const { mover, moveAll, queueOf, formerQueueOf } = await openReshard();
+  const former = await formerQueueOf('teacher-42');
+  await former.add('push', dataOf('x', 'teacher-42'), { jobId: 'x', priority: 10 });
+  await former.pause();
+  const own = mover();
+  await moveAll(own);
+  expect(await own.left()).toMatchObject({ jobs: 1, isPaused: true });
+  expect(await jobsIn([await queueOf('teacher-42')])).toEqual({});
+  await former.resume();
+  await moveAll(own);
+  expect(await own.left()).toMatchObject({ jobs: 0, isPaused: false });
+  expect(await jobsIn([await queueOf('teacher-42')])).toEqual({ x: 1 });
+});
+
+test('a job whose move was begun by a killed sweep is there once after the next change of the number', async () => {
+  const { redis, prefix, shards, layout, mover, moveAll, formerQueueOf } = await openReshard({ to: 2 });
+  const steady = { ...layout, version: 4, phase: 'steady' } as const;
+  await (await formerQueueOf('teacher-42')).add('push', dataOf('x', 'teacher-42'), { jobId: 'x', priority: 10 });
+  const dying = (step: string): void => {
+    if (step === 'put') throw new Error('killed');
+  };
+  await expect(moveAll(mover(1, dying))).rejects.toThrow('killed');
+  const later = (fence: number, of: typeof layout) =>
+    createMover({ connection: redis, layout: of, lease: { fence }, open: (each) => shards.at(each) });
+  await moveAll(later(2, steady)); // as the command does before it writes the next layout
+  const next = movingLayout(preparedLayout(steady, { prefix, shards: 3 }));
+  await moveAll(later(3, next));
+  const all = await Promise.all([...next.prefixes, ...steady.prefixes, prefix].map((of) => shards.at(of)));
+  expect(await jobsIn(all.map(({ queue }) => queue))).toEqual({ x: 1 });
+});
+
+test('what a producer adds that saw one shard before there was a record is found and moved', async () => {
+  const redis = connectRedis();
+  const prefix = testPrefix();
+  const early = new Queue(QUEUE, { connection: redis, prefix });
+  onTestFinished(() => early.close());
+  const layout = await openLayout(redis, { prefix, shards: 4 });
+  expect(layout).toMatchObject({ version: 1, former: [[prefix]] });
+  await early.add('push', dataOf('x', 'teacher-42'), { jobId: 'x', priority: 10 });
+  const shards = createShards(redis, { prefix, shards: 4 });
+  onTestFinished(() => shards.close());
+  const own = createMover({ connection: redis, layout, lease: { fence: 1 }, open: (of) => shards.at(of) });
+  while ((await own.moveSome()) > 0);
+  expect(await jobsIn([(await shards.at(homeOf('teacher-42', layout))).queue])).toEqual({ x: 1 });
+});
