@@ -101,14 +101,15 @@ export function countBalance(
  */
 function hasLost(
   { input }: Enqueued,
-  { outcome, progress }: Completed,
+  { outcome, devices, progress }: Completed,
   tokens: ReadonlySet<string> | undefined,
 ): boolean {
   if (outcome !== 'delivered') return false;
   if (tokens === undefined || input === undefined) return true;
   const assumed = mayEndEarly(input) ? 'given up' : 'delivered';
   return input.devices.some((device, index) => {
-    const state = progress.devices[`${device.platform}#${index}`] ?? assumed;
+    const label = `${device.platform}#${index}`;
+    const state = devices?.[label] ?? progress.devices[label] ?? assumed;
     return state === 'delivered' && !tokens.has(tokenOf(device));
   });
 }

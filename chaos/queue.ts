@@ -30,6 +30,9 @@ export interface Completed {
   readonly outcome: string;
   /** The notification that goes in its place. */
   readonly by?: string;
+  /** How each device ended: `apns#0` is the first one, on APNs. */
+  readonly devices?: Progress['devices'];
+  /** The last that was saved; at the end it need not be saved. */
   readonly progress: Progress;
 }
 
@@ -131,7 +134,7 @@ export function openChaosQueue(target: ChaosTarget): ChaosQueue {
         (job) => ({
           id: notificationIdOf(job.id ?? ''),
           outcome: 'none',
-          ...(job.returnvalue as { outcome?: string; by?: string } | null),
+          ...(job.returnvalue as Partial<Pick<Completed, 'outcome' | 'by' | 'devices'>> | null),
           progress: readProgress(job.progress),
         }),
       ),

@@ -60,6 +60,9 @@ describe('the balance', () => {
       countBalance(enqueued, [entryOf('a', 0)], { ...nothing, completed: [completedOf('a', 'delivered', progress)] });
     expect(count({})).toMatchObject({ delivered: 1, lost: 1 });
     expect(count({ devices: { 'fcm#1': 'unregistered' } })).toMatchObject({ delivered: 1, lost: 0 });
+    // The last pass could not save its progress, but the job has its end.
+    const ended = { ...completedOf('a'), devices: { 'apns#0': 'delivered', 'fcm#1': 'unregistered' } } as const;
+    expect(countBalance(enqueued, [entryOf('a', 0)], { ...nothing, completed: [ended] })).toMatchObject({ lost: 0 });
   });
 
   it('lets a notification expire that had reached one of its devices', () => {
