@@ -206,14 +206,17 @@ async function findById(
   const jobId = jobIdOf(id);
   const jobIds = [jobId, ...replayIdsOf(jobId)];
   const deadIds = [...jobIds, ...Array.from({ length: MOST_SAME_ID }, (_, index) => `${jobId}#d${index + 1}`)];
-  const found = await Promise.all(queues.map((queue) => jobsOf(queue, jobIds)));
+  const look = async (): Promise<Found[]> => (await Promise.all(queues.map((queue) => jobsOf(queue, jobIds)))).flat();
+  let jobs = await look();
+  // While it is moved, its new queue may answer just before it comes, and its former one just after it has gone.
+  if (jobs.length === 0 && queues.length > 1) jobs = await look();
   const dead = await Promise.all(
     queues.map((queue) => {
       const keys = deadIds.map((deadId) => `${queue.opts.prefix ?? ''}:${DEAD_LETTERS}:${deadId}`);
       return connection.exists(...keys);
     }),
   );
-  return { jobs: found.flat(), isDead: dead.some((count) => count > 0) };
+  return { jobs, isDead: dead.some((count) => count > 0) };
 }
 
 /** The jobs that wait for a recipient under a cancellation key; and ids in the index, by its key, whose jobs are gone. */
@@ -225,11 +228,11 @@ async function findByKey(
   const keys = homes.map(({ opts }) =>
     cancellationIndexKey(opts.prefix ?? '', place.recipientId, place.cancellationKey),
   );
-  const indexed = await Promise.all(keys.map((key) => parts.connection.zrange(key, '0', '-1')));
+  const indexed = await formerFirst(keys, (key) => parts.connection.zrange(key, '0', '-1'));
   const jobIds = [...new Set(indexed.flat())];
   // While a job is moved it is in two queues for a moment.
   const jobs = new Map<string, Found>();
-  for (const found of (await Promise.all(homes.map((queue) => jobsOf(queue, jobIds)))).flat()) {
+  for (const found of (await formerFirst(homes, (queue) => jobsOf(queue, jobIds))).flat()) {
     const id = found.job.id ?? '';
     if (!jobs.has(id)) jobs.set(id, found);
   }
@@ -240,6 +243,13 @@ async function findByKey(
     return recipientId === place.recipientId && cancellationKey === place.cancellationKey;
   });
   return { jobs: own, gone };
+}
+
+/** Reads at each of a recipient's homes, the present one last: what is moved meanwhile is found at one of them. In the order of the homes. */
+async function formerFirst<Home, T>(homes: readonly Home[], read: (home: Home) => Promise<T>): Promise<T[]> {
+  const answers: T[] = [];
+  for (const home of homes.toReversed()) answers.unshift(await read(home));
+  return answers;
 }
 
 /** The queues that may have notifications of a recipient. */

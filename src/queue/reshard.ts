@@ -234,7 +234,7 @@ async function moveStories(source: string, layout: Layout, connection: Connectio
       if (typeof known[at] !== 'string') put.hset(to.stories, id, text).zadd(to.ends, score, id);
     }
     if (keptMs > knownMs) put.pexpire(to.stories, keptMs).pexpire(to.ends, keptMs);
-    await put.exec();
+    for (const [error] of (await put.exec()) ?? []) if (error !== null) throw error; // they stay where they are
   }
   await connection
     .multi()
