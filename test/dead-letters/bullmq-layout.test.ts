@@ -5,7 +5,7 @@ import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { createMoves } from '../../src/dead-letters/store.ts';
 import { connectRedis } from '../support/redis.ts';
-import { openQueues } from '../queue/support.ts';
+import { openQueues, snapshot } from '../queue/support.ts';
 
 // bury.lua and replay.lua write BullMQ's keys. Where one of these fails after an update of BullMQ, compare
 // addStandardJob, addPrioritizedJob and removeJobKeys with the scripts, mend those, and only then raise the pin.
@@ -105,32 +105,4 @@ test('discard takes away what BullMQ’s remove would', async () => {
 async function fail(redis: Redis, queue: Queue, jobId: string): Promise<void> {
   await redis.lrem(queue.toKey('wait'), 1, jobId);
   await redis.zadd(queue.toKey('failed'), Date.now(), jobId);
-}
-
-/** Everything under a queue's keys, but for what differs by nature: the prefix, the clock, the ids given so far. */
-async function snapshot(redis: Redis, queue: Queue): Promise<Record<string, unknown>> {
-  const start = queue.toKey('');
-  const keys = (await redis.keys(`${start}*`)).filter((key) => !['id', 'meta'].includes(key.slice(start.length)));
-  const entries = await Promise.all(
-    keys.map(async (key) => [key.slice(start.length), await valueOf(redis, key)] as const),
-  );
-  return Object.fromEntries(entries);
-}
-
-async function valueOf(redis: Redis, key: string): Promise<unknown> {
-  switch (await redis.type(key)) {
-    case 'hash': {
-      const { timestamp, opts, ...fields } = await redis.hgetall(key);
-      expect(Number(timestamp)).toBeGreaterThan(Date.now() - 60_000);
-      return { ...fields, opts: JSON.parse(opts ?? '') as unknown };
-    }
-    case 'list':
-      return redis.lrange(key, 0, -1);
-    case 'zset':
-      return redis.zrange(key, '0', '-1', 'WITHSCORES');
-    case 'stream':
-      return (await redis.xrange(key, '-', '+')).map(([, fields]) => fields);
-    default:
-      return redis.get(key);
-  }
 }

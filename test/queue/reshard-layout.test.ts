@@ -5,7 +5,7 @@ import type { Layout } from '../../src/queue/layout.ts';
 import { moveKeys } from '../../src/queue/names.ts';
 import { createMover } from '../../src/queue/reshard.ts';
 import { connectRedis } from '../support/redis.ts';
-import { openQueues } from './support.ts';
+import { openQueues, snapshot } from './support.ts';
 
 // reshard-put.lua writes BullMQ's keys. Where one of these fails after an update of BullMQ, compare addStandardJob,
 // addPrioritizedJob, addDelayedJob and moveToDelayed with the script, mend it, and only then raise the pin.
@@ -125,32 +125,4 @@ async function scoreIn(redis: Redis, queue: Queue, jobId: string): Promise<numbe
 
 function byId(events: readonly string[][]): string[] {
   return events.map((fields) => fields.join()).toSorted();
-}
-
-/** Everything under a queue's keys, but for what differs by nature: the prefix, the ids given so far. */
-async function snapshot(redis: Redis, queue: Queue): Promise<Record<string, unknown>> {
-  const start = queue.toKey('');
-  const keys = (await redis.keys(`${start}*`)).filter((key) => !['id', 'meta'].includes(key.slice(start.length)));
-  const entries = await Promise.all(
-    keys.map(async (key) => [key.slice(start.length), await valueOf(redis, key)] as const),
-  );
-  return Object.fromEntries(entries);
-}
-
-async function valueOf(redis: Redis, key: string): Promise<unknown> {
-  switch (await redis.type(key)) {
-    case 'hash': {
-      const { timestamp, opts, ...fields } = await redis.hgetall(key);
-      expect(Number(timestamp)).toBeGreaterThan(Date.now() - 60_000);
-      return { ...fields, opts: JSON.parse(opts ?? '') as unknown };
-    }
-    case 'list':
-      return redis.lrange(key, 0, -1);
-    case 'zset':
-      return redis.zrange(key, '0', '-1', 'WITHSCORES');
-    case 'stream':
-      return (await redis.xrange(key, '-', '+')).map(([, fields]) => fields);
-    default:
-      return redis.get(key);
-  }
 }

@@ -1,5 +1,6 @@
 import { Queue, Worker, type Job, type Processor, type WorkerOptions } from 'bullmq';
-import { onTestFinished } from 'vitest';
+import type { Redis } from 'ioredis';
+import { expect, onTestFinished } from 'vitest';
 import type { EnqueueInput } from '../../src/queue/producer.ts';
 import { createJobLock } from '../../src/queue/job-lock.ts';
 import { DEAD_LETTERS, QUEUE } from '../../src/queue/names.ts';
@@ -61,4 +62,32 @@ export async function putBack(
   const options = { queue, lockMs: 30_000, onPutBack: (at: number) => void (dueAt = at) };
   await createJobLock({ id: job.id ?? '' }, token ?? '', options).putBack(delayMs, progress);
   return dueAt;
+}
+
+/** Everything under a queue's keys, but for what differs by nature: the prefix, the clock, the ids given so far. */
+export async function snapshot(redis: Redis, queue: Queue): Promise<Record<string, unknown>> {
+  const start = queue.toKey('');
+  const keys = (await redis.keys(`${start}*`)).filter((key) => !['id', 'meta'].includes(key.slice(start.length)));
+  const entries = await Promise.all(
+    keys.map(async (key) => [key.slice(start.length), await valueOf(redis, key)] as const),
+  );
+  return Object.fromEntries(entries);
+}
+
+async function valueOf(redis: Redis, key: string): Promise<unknown> {
+  switch (await redis.type(key)) {
+    case 'hash': {
+      const { timestamp, opts, ...fields } = await redis.hgetall(key);
+      expect(Number(timestamp)).toBeGreaterThan(Date.now() - 60_000);
+      return { ...fields, opts: JSON.parse(opts ?? '') as unknown };
+    }
+    case 'list':
+      return redis.lrange(key, 0, -1);
+    case 'zset':
+      return redis.zrange(key, '0', '-1', 'WITHSCORES');
+    case 'stream':
+      return (await redis.xrange(key, '-', '+')).map(([, fields]) => fields);
+    default:
+      return redis.get(key);
+  }
 }
