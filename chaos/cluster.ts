@@ -64,7 +64,9 @@ const TICKS_BEFORE_MS = 150;
 
 export async function startChaosCluster(say: (line: string) => void): Promise<ChaosCluster> {
   say('starting a cluster: 3 masters, 3 replicas');
-  const cluster = await startEmbeddedCluster({ nodeTimeoutMs: NODE_TIMEOUT_MS, say, install: true });
+  const cluster = await startEmbeddedCluster({
+    ...{ nodeTimeoutMs: NODE_TIMEOUT_MS, startTimeoutMs: PATIENCE_MS, say, install: true },
+  });
   const pids = cluster.nodes.map(({ pid }) => pid);
   const { nodes } = cluster;
 

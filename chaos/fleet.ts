@@ -44,7 +44,14 @@ const STOP_MS = 20_000;
 export async function startFleet({ count, env, logFolder }: FleetOptions): Promise<Fleet> {
   const pids: number[] = [];
   const crashes: number[] = [];
-  const leaving: Promise<void>[] = [];
+  /** Every worker that was started, and the end of those that were sent SIGTERM. */
+  const all = new Map<ChaosWorker, Promise<void> | undefined>();
+  const endOnce = (worker: ChaosWorker): Promise<void> => {
+    const ending = all.get(worker) ?? end(worker);
+    all.set(worker, ending);
+    return ending;
+  };
+  let isStopped = false;
   /** Killed by this run. */
   const killed = new Set<ChaosWorker>();
   /** Sent SIGTERM by this run. */
@@ -53,50 +60,59 @@ export async function startFleet({ count, env, logFolder }: FleetOptions): Promi
   const start = async (): Promise<ChaosWorker> => {
     const worker = await startWorker(env, join(logFolder, `worker-${started++}.log`));
     pids.push(worker.pid);
+    all.set(worker, undefined);
+    if (isStopped) await endOnce(worker); // the run has failed, and a fault was under way
     void worker.ended.then((code) => {
       if (!killed.has(worker) && !(stopping.has(worker) && code === 0)) crashes.push(worker.pid);
     });
     return worker;
   };
   const places = await Promise.all(Array.from({ length: count }, start));
-  const workerAt = async (place: number): Promise<ChaosWorker> => {
-    const worker = places[place];
-    if (worker === undefined) throw new RangeError(`no worker at place ${place}`);
-    await worker.ready.catch(() => undefined);
-    return worker;
+  const turns = places.map(() => Promise.resolve<unknown>(undefined));
+  /** One fault after the other: where a worker is slow to start, the next one waits until it can strike. */
+  const strike = <T>(place: number, work: (worker: ChaosWorker) => Promise<T>): Promise<T> => {
+    const struck = (turns[place] ?? Promise.resolve()).then(async () => {
+      const worker = places[place];
+      if (worker === undefined) throw new RangeError(`no worker at place ${place}`);
+      await worker.ready.catch(() => undefined);
+      return work(worker);
+    });
+    turns[place] = struck.catch(() => undefined);
+    return struck;
   };
 
   return {
     pids,
     crashes,
-    async kill(place, witness) {
-      const worker = await workerAt(place);
-      killed.add(worker);
-      worker.signal('SIGSTOP');
-      await witness();
-      worker.signal('SIGKILL');
-      await worker.ended;
-      places[place] = await start();
-    },
-    async freeze(place, ms, witness) {
-      const worker = await workerAt(place);
-      const at = arrivalInstant();
-      const mostMs = ms < HARMLESS_STOP_MS ? HARMLESS_STOP_MS : ms + WITNESS_MS;
-      await worker.freeze(Promise.all([sleep(ms), witness()]), mostMs);
-      const thawedAt = arrivalInstant();
-      return { log: basename(worker.logFile), at, forMs: ms, thawedAt };
-    },
-    async restart(place) {
-      const worker = await workerAt(place);
-      stopping.add(worker);
-      places[place] = await start();
-      leaving.push(end(worker));
-    },
+    kill: (place, witness) =>
+      strike(place, async (worker) => {
+        killed.add(worker);
+        worker.signal('SIGSTOP');
+        await witness();
+        worker.signal('SIGKILL');
+        await worker.ended;
+        places[place] = await start();
+      }),
+    freeze: (place, ms, witness) =>
+      strike(place, async (worker) => {
+        const at = arrivalInstant();
+        const mostMs = ms < HARMLESS_STOP_MS ? HARMLESS_STOP_MS : ms + WITNESS_MS;
+        await worker.freeze(Promise.all([sleep(ms), witness()]), mostMs);
+        const thawedAt = arrivalInstant();
+        return { log: basename(worker.logFile), at, forMs: ms, thawedAt };
+      }),
+    restart: (place) =>
+      strike(place, async (worker) => {
+        stopping.add(worker);
+        places[place] = await start();
+        void endOnce(worker);
+      }),
     urls: () => places.map((worker) => worker.url()).filter((url) => url !== undefined),
     ready: () => Promise.all(places.map(({ ready }) => ready)),
     async stop() {
+      isStopped = true;
       for (const worker of places) stopping.add(worker);
-      await Promise.all([...places.map(end), ...leaving]);
+      await Promise.all([...all.keys()].map(endOnce));
     },
   };
 }

@@ -78,7 +78,7 @@ const MEANT = { nodes: 'masters', timeoutMs: 'nodeTimeoutMs' };
  * await using cluster = await startEmbeddedCluster({ masters: 3, replicas: 1 });
  * ```
  *
- * Rejects like `startEmbeddedRedis`, and with an Error if the cluster does not form within `startTimeoutMs` (default: 30,000).
+ * Rejects with an Error if one of the servers does not answer, or the cluster does not form, within `startTimeoutMs` (default: 30,000).
  */
 export async function startEmbeddedCluster(options: EmbeddedClusterOptions = {}): Promise<EmbeddedCluster> {
   const {
@@ -118,7 +118,9 @@ export async function startEmbeddedCluster(options: EmbeddedClusterOptions = {})
   });
   for (let index = 0; index < size; index++) {
     const own = port === undefined ? {} : { port: port + index };
-    nodes.push(await startNode(folder.path, { ...serverOptions, ...own, extraArgs }, tls !== undefined));
+    nodes.push(
+      await startNode(folder.path, { ...serverOptions, ...own, startTimeoutMs, extraArgs }, tls !== undefined),
+    );
   }
   await form(nodes, masters, performance.now() + startTimeoutMs);
   const kept = starting.move();
