@@ -139,7 +139,7 @@ export interface Plan {
   readonly replicas: number;
   /** How long a provider takes to answer. */
   readonly answerMs: number;
-  /** WORKER_CONCURRENCY. */
+  /** WORKER_CONCURRENCY; the default is the worker's. */
   readonly concurrency: number;
   /** Delivered jobs that are kept, for an hour at most: this many for each shard at most. */
   readonly completed: number;
@@ -163,7 +163,7 @@ export const DEFAULT_PLAN: Plan = {
   masters: 1,
   replicas: 0,
   answerMs: 80,
-  concurrency: 100,
+  concurrency: 50,
   completed: 50_000,
   deadLetters: 100_000,
   history: 0,
@@ -237,7 +237,7 @@ export function needsOf(plan: Plan, constants: Constants = MEASURED): Needs {
   const mostPerSecond = (1_000 * BUSY) / (queueShare * queueMs + limiterShare * limiterMs);
 
   const byCore = (peakPerSecond * mixed(({ workerMs }) => workerMs)) / (1_000 * BUSY);
-  const byAnswers = (peakPerSecond * plan.answerMs) / (1_000 * Math.max(plan.concurrency, plan.shards));
+  const byAnswers = (peakPerSecond * plan.answerMs) / (1_000 * placesOf(plan));
   const needed = Math.max(2, Math.ceil(Math.max(byCore, byAnswers)));
   const aWorker = connectionsOf(plan);
 
@@ -261,15 +261,20 @@ export function needsOf(plan: Plan, constants: Constants = MEASURED): Needs {
   };
 }
 
-/** Bytes of Redis at the peak: all recipients have had an alert, and as much of the message to all waits as it may. */
+/** Jobs that a worker has under way at once: each shard gets its part of WORKER_CONCURRENCY, rounded up. */
+function placesOf({ concurrency, shards }: Pick<Plan, 'concurrency' | 'shards'>): number {
+  return shards * Math.ceil(concurrency / shards);
+}
+
+/** Bytes of Redis at the peak, when as much of the message to all waits as may wait. */
 function memoryOf(plan: Plan, perSecond: number, constants: Constants): Memory {
   const more = payloadCopies(plan, constants);
   const aKey = plan.masters > 1 ? constants.clusterKeyBytes : 0;
-  const { shards, masters, recipients } = plan;
-  const alerts = 1 + (plan.alertsADay * plan.windowMs) / DAY_MS;
+  const { shards, masters } = plan;
+  const { recipients, alerts } = withinWindow(plan);
   const parts = {
     recipients: recipients * (bytesOfRecipient(alerts, constants) + aKey),
-    waiting: recipients * Math.min(1, plan.aheadMs / plan.broadcastMs) * waitingBytes(plan, constants),
+    waiting: plan.recipients * Math.min(1, plan.aheadMs / plan.broadcastMs) * waitingBytes(plan, constants),
     completed: Math.min(plan.completed * shards, perSecond * HOUR_S) * (constants.deliveredBytes + more + aKey),
     deadLetters: plan.deadLetters * (constants.deadLetterBytes + more + aKey),
     history: plan.history * constants.storyBytes,
@@ -281,6 +286,15 @@ function memoryOf(plan: Plan, perSecond: number, constants: Constants): Memory {
   const shard = (waiting + completed + deadLetters + history + outcomes) / shards + constants.shardBytes;
   const rest = parts.recipients + (plan.replicas > 0 ? masters * constants.backlogBytes : 0);
   return { ...parts, total, shard, master: mostOnOneMaster(plan) * shard + rest / masters };
+}
+
+/**
+ * The recipients who got an alert within the longest window, and how many each got in the mean. At most: if there are fewer alerts
+ * than recipients, each counts as another recipient's.
+ */
+function withinWindow({ recipients, alertsADay, windowMs, broadcastMs }: Plan): { recipients: number; alerts: number } {
+  const each = (alertsADay * windowMs) / DAY_MS + Math.min(1, windowMs / broadcastMs);
+  return { recipients: recipients * Math.min(1, each), alerts: Math.max(1, each) };
 }
 
 /** Bytes of one notification of the peak in Redis, with its share of its recipient's line. */

@@ -4,6 +4,7 @@ import { main } from '../../bench/bench.ts';
 import { failureOf, isOff, type Check } from '../../bench/capacity/check.ts';
 import { example, magnitude, parsePlan } from '../../bench/capacity/example.ts';
 import { DEFAULT_PLAN, MEASURED, needsOf, waitingBytes, type Plan } from '../../bench/capacity/model.ts';
+import { loadConfig } from '../../src/config/config.ts';
 import { runMain } from '../support/command.ts';
 
 /** The rows of all tables of a page, as cells. */
@@ -93,8 +94,31 @@ describe('the model', () => {
 
   test('slow answers need more workers, and more of them at once need fewer', () => {
     const workers = (more: Partial<Plan>): number => needsOf(plan(more)).workers.needed;
-    expect(workers({ answerMs: 1_000 })).toBe(18);
+    expect(workers({ answerMs: 1_000 })).toBe(35);
     expect(workers({ answerMs: 1_000, concurrency: 1_000 })).toBe(2);
+  });
+
+  test('unless the plan says otherwise, a worker has as many jobs at once as one without WORKER_CONCURRENCY', () => {
+    expect(DEFAULT_PLAN.concurrency).toBe(loadConfig({}).concurrency);
+  });
+
+  test('each shard of a worker gets its part of the concurrency, rounded up', () => {
+    const byAnswers = (shards: number): number => needsOf(plan({ shards, concurrency: 50 })).workers.byAnswers;
+    expect([byAnswers(1) / byAnswers(4), byAnswers(1) / byAnswers(64)]).toEqual([
+      expect.closeTo(52 / 50),
+      expect.closeTo(64 / 50),
+    ]);
+  });
+
+  test('only recipients with an alert within the longest window take memory', () => {
+    const bytes = (more: Partial<Plan>): number => needsOf(plan({ alertsADay: 0, ...more })).memory.recipients;
+    const all = DEFAULT_PLAN.recipients * MEASURED.recipientBytes;
+    // The message to all takes ten hours, and an hour of it counts.
+    expect(bytes({ broadcastMs: 36e6, windowMs: 36e5 })).toBeCloseTo(all / 10, 0);
+    expect(bytes({ broadcastMs: 36e6, windowMs: 36e5, alertsADay: 4.8 })).toBeCloseTo((all * 3) / 10, 0);
+    expect(bytes({ broadcastMs: 6e5, windowMs: 36e5 })).toBeCloseTo(all, 0);
+    const further = DEFAULT_PLAN.recipients * MEASURED.furtherAlertBytes;
+    expect(bytes({ broadcastMs: 6e5, windowMs: 864e5, alertsADay: 5 })).toBeCloseTo(all + 5 * further, 0);
   });
 });
 
