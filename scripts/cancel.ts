@@ -17,8 +17,8 @@ const HELP = `
 What is canceled is not sent, and ends as "canceled". It is too late for what is being sent, may have alerted a device, or
 has ended. If the command fails half-way, start it again.
 
-REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, LIMITER_REDIS_URL, LIMITER_REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS
-must be the same as the workers'.`;
+REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, LIMITER_REDIS_URL, LIMITER_REDIS_SENTINEL_NAME and QUEUE_PREFIX must be the same
+as the workers'. How many shards there are is read from Redis.`;
 
 /** `npm run cancel -- --id ID | --recipient ID --key KEY`: notifications that wait, canceled. */
 export async function main(argv: readonly string[]): Promise<void> {

@@ -40,7 +40,8 @@ interface Counts {
 }
 
 const HELP = `
-REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS say where the queue is.
+REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME and QUEUE_PREFIX say where the queue is. How many shards there are is read from Redis;
+QUEUE_SHARDS is the number for a new queue.
 
 If a file was enqueued only in part, enqueue it again: ids that are in the queue already count as duplicates. A line without an id is a
 new notification each time. With --broadcast the second run goes on where the first one stopped, so give it the same file.

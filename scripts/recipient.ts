@@ -4,8 +4,8 @@ import { showCommand } from './recipient/show.ts';
 import { createCommand, runCommand } from '../src/terminal/command.ts';
 
 const HELP = `
-Each has its own --help. REDIS_URL, REDIS_CLUSTER, LIMITER_REDIS_URL, QUEUE_PREFIX and QUEUE_SHARDS must be the same as the
-workers'. The limits are those of the living workers; if none is alive, LIMIT_RULES, LIMIT_MIN_GAP, LIMITS_FILE,
+Each has its own --help. REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, LIMITER_REDIS_URL, LIMITER_REDIS_SENTINEL_NAME and
+QUEUE_PREFIX must be the same as the workers'. How many shards there are is read from Redis. The limits are those of the living workers; if none is alive, LIMIT_RULES, LIMIT_MIN_GAP, LIMITS_FILE,
 LIMIT_BACKGROUND_RULES and LIMIT_LIVE_ACTIVITY_RULES of this command are used.`;
 
 /** `npm run recipient -- show|block|unblock|limit|quiet|unquiet|reset ID`: shows one recipient, or acts on it. */

@@ -25,8 +25,8 @@ With --watch it looks again and again, and also shows what the workers do a seco
 is wrong at the top; q or Ctrl-C ends it, with exit code 0. Elsewhere each look is a block of lines, or with --json a line of its
 own (NDJSON). If Redis goes away meanwhile, it says so and goes on when Redis is back.
 Redis is asked for some thousand jobs at the most, whatever the queue holds; where that is not all of them, the output says so.
-REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS must be the same as the workers'; for an ID
-LIMITER_REDIS_URL and LIMITER_REDIS_SENTINEL_NAME too.`;
+REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME and QUEUE_PREFIX must be the same as the workers'; for an ID LIMITER_REDIS_URL and
+LIMITER_REDIS_SENTINEL_NAME too. How many shards there are is read from Redis.`;
 
 /** `npm run status [-- ID]`: how workers and queue are, or what became of one notification. */
 export async function main(argv: readonly string[]): Promise<void> {

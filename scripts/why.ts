@@ -17,8 +17,8 @@ const HELP = `
 For one that waits: which rule holds it, which other notification is the cause, and when it goes. For one that has ended: how long it
 took, and for what. Where the workers have HISTORY_MAX, each of its passes too, also when it ended hours ago.
 Tokens, titles, texts and data are never shown.
-REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX, QUEUE_SHARDS, LIMITER_REDIS_URL and LIMITER_REDIS_SENTINEL_NAME must be
-the same as the workers'.`;
+REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX, LIMITER_REDIS_URL and LIMITER_REDIS_SENTINEL_NAME must be the same as
+the workers'. How many shards there are is read from Redis.`;
 
 /** `npm run why -- ID`: the story of one notification. */
 export async function main(argv: readonly string[]): Promise<void> {

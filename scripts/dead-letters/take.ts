@@ -56,7 +56,7 @@ export function addFilterFlags(command: Command, what: string): Command {
 
 export const TIME_HELP = 'Times are RFC 3339, epoch milliseconds, or a duration ago: 2h.';
 export const QUEUE_HELP =
-  'REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME, QUEUE_PREFIX and QUEUE_SHARDS say where the queue is.';
+  'REDIS_URL, REDIS_CLUSTER, REDIS_SENTINEL_NAME and QUEUE_PREFIX say where the queue is. How many shards there are is read from Redis.';
 
 /** The flags of a command that takes dead letters away. */
 export interface TakeFlags extends FilterFlags {

@@ -39,7 +39,11 @@ const queueAndDelivery = {
   QUEUE_PREFIX: text(PREFIX_PATTERN, PREFIX_FORMAT)
     .default(DEFAULT_PREFIX)
     .describe('the prefix of every queue key; the braces keep a queue in one Cluster slot'),
-  QUEUE_SHARDS: integer(1, MAX_SHARDS).default(1).describe('queues of a new queue, to spread it over a cluster'),
+  QUEUE_SHARDS: integer(1, MAX_SHARDS)
+    .default(1)
+    .describe(
+      'over how many queues (shards) a new installation spreads its recipients; `pushpacer reshard` changes it later (docs/shards.md)',
+    ),
   LIMIT_RULES: rules('LIMIT_RULES')
     .default([{ max: 10, perMs: 60_000 }])
     .describe('comma-separated `max/per`: `1/1s,20/1m,200/1h,800/1d`'),
