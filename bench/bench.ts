@@ -20,6 +20,8 @@ const SUITES: readonly Suite[] = [
   replicasSuite,
 ];
 const DEFAULT_RUNS = 20;
+/** `throughput: plain, observed, replicas; capacity: …` */
+const ROWS = SUITES.flatMap(({ name, rows }) => (rows === undefined ? [] : [`${name}: ${rows.join(', ')}`])).join('; ');
 
 interface Flags {
   readonly json?: boolean;
@@ -54,7 +56,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .option('--seconds <s>', 'limiter: length of a slice', number('--seconds', 0.02, 60, false), 0.2)
     .option('--profile <dir>', 'throughput: profiles of the worker into <dir>, and no comparison')
     .option('--svg <file>', 'alternatives: a picture of the burst into <file>, and one for dark pages beside it')
-    .option('--row <row>', 'throughput, capacity, pacing, api: only this row of the measurements')
+    .option('--row <row>', `only this row of the measurements; ${ROWS}`)
     .option('--model [name=value...]', 'capacity: what a plan needs, without measuring; alone, it shows the names')
     .addHelpText('after', HELP)
     .action((name: string | undefined, flags: Flags) => bench(name, flags));

@@ -330,7 +330,7 @@ function nodesOf({ masters, replicas }: Pick<Plan, 'masters' | 'replicas'>): num
 
 /**
  * Of one worker: a client for the queues, one for the limiter, and one for each shard. On a cluster each has at most one connection
- * to every node, and now and then one more to ask for the slots.
+ * to every node, and now and then one more to ask for the hash slots.
  */
 export function connectionsOf(plan: Pick<Plan, 'shards' | 'masters' | 'replicas'>): Connections {
   const clients = 2 + plan.shards;
