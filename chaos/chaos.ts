@@ -43,7 +43,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     )
     .option('--seed <n>', 'decides the faults and the notifications', integer('--seed', 0, 2 ** 31), 1)
     .option('--notifications <n>', 'how many (default: 20,000 a minute)', integer('--notifications', 100, 1_000_000))
-    .option('--cluster', 'on a Redis Cluster: masters are killed, so that replicas take over, and slots move')
+    .option('--cluster', 'on a Redis Cluster: masters are killed, so that replicas take over, and hash slots move')
     .option(
       '--wait-replicas <n>',
       "with --cluster: the workers' REDIS_WAIT_REPLICAS, 0 or 1 (default: 0)",
